@@ -1,0 +1,111 @@
+//! What the policy can ask of a machine: which vCPUs are active, and how their idle periods are retained.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::CpuSet;
+
+/// How an idle vCPU is kept from halting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Not at all: the idle vCPU halts, as the untouched system does.
+    Halt,
+    /// The idle loop polls up to a limit (`guest_halt_poll_ns`; kernel: drivers/cpuidle/governors/haltpoll.c).
+    Haltpoll,
+    /// A latency request of 0 keeps the idle loop polling without bound (`pm_qos_resume_latency_us` = `n/a`).
+    QosPoll,
+    /// A yield thread in `SCHED_IDLE` on each active vCPU, as in the paper's §6. The wake-up still sends an IPI.
+    Yield,
+    /// A yield thread at nice 19 beside a workload in `SCHED_BATCH`: the wake-up sends no IPI.
+    YieldIpiFree,
+}
+
+impl Method {
+    /// Every method, cheapest first.
+    pub const ALL: [Self; 5] =
+        [Self::Halt, Self::Haltpoll, Self::QosPoll, Self::YieldIpiFree, Self::Yield];
+
+    /// The name used on the command line, in the journal and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Halt => "halt",
+            Self::Haltpoll => "haltpoll",
+            Self::QosPoll => "qos-poll",
+            Self::Yield => "yield",
+            Self::YieldIpiFree => "yield-ipi-free",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Method {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| {
+            format!(
+                "`{name}` is not a retention method; use one of {}",
+                Self::ALL.map(Self::name).join(", ")
+            )
+        })
+    }
+}
+
+/// Retention of idle vCPUs: a method and, where the method has one, a time limit per idle period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Retention {
+    /// The mechanism.
+    pub method: Method,
+    /// How long one idle period may be retained before the vCPU halts. Zero with [`Method::Halt`];
+    /// [`Method::QosPoll`] has no limit and ignores it.
+    pub limit: Duration,
+}
+
+impl Retention {
+    /// No retention: what the untouched system does.
+    pub const NONE: Self = Self { method: Method::Halt, limit: Duration::ZERO };
+
+    /// Whether idle vCPUs are kept from halting at all.
+    pub fn is_on(self) -> bool {
+        self.method != Method::Halt
+    }
+}
+
+impl fmt::Display for Retention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.method {
+            Method::Halt | Method::QosPoll => write!(f, "{}", self.method),
+            _ => write!(f, "{}:{}us", self.method, self.limit.as_micros()),
+        }
+    }
+}
+
+/// The whole state that Gleaner controls.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Setting {
+    /// The active vCPUs: those that the workload may run on. Never empty.
+    pub active: CpuSet,
+    /// What happens when an active vCPU becomes idle.
+    pub retention: Retention,
+}
+
+impl Setting {
+    /// The untouched system: every vCPU of `all` active, none retained.
+    pub fn untouched(all: &CpuSet) -> Self {
+        Self { active: all.clone(), retention: Retention::NONE }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "vCPUs {} with {}", self.active, self.retention)
+    }
+}
