@@ -1,0 +1,1 @@
+//! The levers: what can be changed, and how each change is undone.
