@@ -5,8 +5,15 @@
 pub mod cgroup;
 pub mod lever;
 
+pub mod interrupts;
+pub mod stat;
+pub mod topology;
+
 mod error;
+mod file;
 mod root;
+#[cfg(test)]
+mod testing;
 
 pub use error::KernelError;
 pub use root::Root;

@@ -1,0 +1,19 @@
+//! Fake `/proc` and `/sys` trees for the tests of this crate.
+
+use std::fs;
+
+use crate::Root;
+
+/// An empty tree. It is removed when the first part of the pair is dropped.
+pub(crate) fn fake() -> (tempfile::TempDir, Root) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::at(dir.path());
+    (dir, root)
+}
+
+/// Creates or replaces a file, with the directories above it. Keeps the file that readers have open.
+pub(crate) fn put(root: &Root, absolute: &str, text: &str) {
+    let path = root.path(absolute);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
