@@ -1,1 +1,5 @@
-//! placeholder
+//! Measurement: what a wake-up costs on this machine, workloads whose threads wait for each other, and the
+//! interleaved runner that compares the ways to run them.
+
+pub mod wake;
+pub mod workload;

@@ -1,0 +1,223 @@
+//! Two pinned threads that wake each other in turn.
+
+use std::hint::spin_loop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gleaner_policy::CpuId;
+
+use super::helpers::pin;
+use super::{Plan, WakeError, WakeSamples, futex};
+
+/// The value of [`Table::turn`] that ends the game. Turns count from 0 and a plan has at most `u32::MAX / 4`
+/// rounds, so they never get there.
+const STOP: u32 = u32::MAX;
+
+/// The least time that threads are given to notice the end, however short the budget.
+const MIN_GRACE: Duration = Duration::from_millis(200);
+
+/// What the two threads share. Thread 0 has the even turns, thread 1 the odd ones.
+struct Table {
+    turn: AtomicU32,
+    /// When the present turn was handed over, in ns since `start`.
+    handed_ns: AtomicU64,
+    /// Whether a thread is about to sleep, or asleep.
+    resting: [AtomicBool; 2],
+    /// `Instant` reads `CLOCK_MONOTONIC` through the vDSO, and that clock is the same on every vCPU.
+    start: Instant,
+}
+
+/// What one thread saw: the latencies of its own wake-ups and the price of the wake-ups that it made.
+#[derive(Default)]
+struct Half {
+    latency_ns: Vec<u64>,
+    waker_cpu_ns: Vec<u64>,
+    misses: u64,
+}
+
+/// How a turn came to a thread.
+enum Turn {
+    /// It was asleep; the wake-up took so many nanoseconds.
+    Woken(u64),
+    /// It was not asleep yet.
+    Missed,
+}
+
+impl Table {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn stop(&self) {
+        self.turn.store(STOP, Ordering::Release);
+        futex::wake(&self.turn, i32::MAX);
+    }
+
+    /// Sleeps until it is `me`'s turn; none at the end of the game.
+    fn await_turn(&self, me: usize) -> Option<Turn> {
+        self.resting[me].store(true, Ordering::Release);
+        let mut slept_until_ns = None;
+        loop {
+            let turn = self.turn.load(Ordering::Acquire);
+            if turn == STOP {
+                return None;
+            }
+            if turn as usize % 2 == me {
+                self.resting[me].store(false, Ordering::Release);
+                let handed_ns = self.handed_ns.load(Ordering::Acquire);
+                return Some(
+                    slept_until_ns.map_or(Turn::Missed, |woken_ns: u64| {
+                        Turn::Woken(woken_ns.saturating_sub(handed_ns))
+                    }),
+                );
+            }
+            slept_until_ns = futex::wait(&self.turn, turn).then(|| self.now_ns());
+        }
+    }
+
+    /// Waits until the other thread rests, and then for `gap`. False at the end of the game.
+    fn await_rest(&self, other: usize, same_vcpu: bool, gap: Duration) -> bool {
+        while !self.resting[other].load(Ordering::Acquire) {
+            if self.turn.load(Ordering::Acquire) == STOP {
+                return false;
+            }
+            if same_vcpu {
+                thread::yield_now();
+            } else {
+                spin_loop();
+            }
+        }
+        let rested = Instant::now();
+        while rested.elapsed() < gap {
+            spin_loop();
+        }
+        true
+    }
+
+    /// Hands the turn over and wakes the other thread. The CPU time of doing so in ns; none at the end.
+    fn hand_over(&self) -> Option<u64> {
+        let before = futex::thread_cpu_time();
+        let turn = self.turn.load(Ordering::Acquire);
+        if turn == STOP {
+            return None;
+        }
+        self.handed_ns.store(self.now_ns(), Ordering::Release);
+        // The turn is exchanged, not stored: a STOP that came meanwhile must stay.
+        self.turn.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Acquire).ok()?;
+        futex::wake(&self.turn, 1);
+        let spent = futex::thread_cpu_time().saturating_sub(before);
+        Some(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// One thread's game, to its end.
+    fn play(&self, me: usize, plan: &Plan) -> Half {
+        let mut half = Half::default();
+        // What reading the thread's clock costs, to be taken off: it is a system call of its own.
+        let clock_ns = (0..16)
+            .map(|_| {
+                let before = futex::thread_cpu_time();
+                futex::thread_cpu_time().saturating_sub(before).as_nanos()
+            })
+            .min()
+            .map_or(0, |ns| u64::try_from(ns).unwrap_or(0));
+        let same_vcpu = plan.waker == plan.wakee;
+        let mut mine = me == 0;
+        for _ in 0..plan.rounds {
+            if !mine {
+                match self.await_turn(me) {
+                    None => return half,
+                    Some(Turn::Missed) => half.misses += 1,
+                    Some(Turn::Woken(ns)) => half.latency_ns.push(ns),
+                }
+            }
+            mine = false;
+            if !self.await_rest(1 - me, same_vcpu, plan.gap) {
+                return half;
+            }
+            match self.hand_over() {
+                None => return half,
+                Some(ns) => half.waker_cpu_ns.push(ns.saturating_sub(clock_ns)),
+            }
+        }
+        self.stop();
+        half
+    }
+}
+
+/// Measures one-way wake-ups between two threads, in both directions, until the plan's rounds or its budget
+/// are used up.
+///
+/// The threads hand a turn to and fro through one futex, as threads hand over a `pthread` mutex (paper §3.1).
+/// The waker reads `CLOCK_MONOTONIC` just before `FUTEX_WAKE`, the wakee just after `FUTEX_WAIT` has returned.
+/// Before each wake-up the waker waits until the other thread has gone to sleep, and then for the plan's gap.
+/// A hand-over to a thread that was not asleep counts as a miss and gives no sample.
+///
+/// # Errors
+/// A vCPU where the process may not run threads, no sample at all, or threads that get no CPU time: then the
+/// call returns after the budget and max(budget, 200 ms) and leaves them to end by themselves.
+pub fn measure(plan: &Plan) -> Result<WakeSamples, WakeError> {
+    let table = Arc::new(Table {
+        turn: AtomicU32::new(0),
+        handed_ns: AtomicU64::new(0),
+        resting: [AtomicBool::new(false), AtomicBool::new(false)],
+        start: Instant::now(),
+    });
+    let (sender, halves) = mpsc::channel();
+    for (me, cpu) in [plan.waker, plan.wakee].into_iter().enumerate() {
+        let (game, sender, plan) = (Arc::clone(&table), sender.clone(), *plan);
+        let body = move || {
+            let half = pin(cpu).map(|()| game.play(me, &plan));
+            if half.is_err() {
+                game.stop();
+            }
+            // The receiver is gone if the measurement was given up; then nobody needs the result.
+            let _ = sender.send(half);
+        };
+        if let Err(source) = spawn(cpu, body) {
+            table.stop();
+            return Err(source);
+        }
+    }
+    drop(sender);
+
+    let (mut latency_ns, mut waker_cpu_ns, mut misses) = (Vec::new(), Vec::new(), 0);
+    let grace = plan.budget.max(MIN_GRACE);
+    let mut deadline = table.start + plan.budget;
+    let mut over = false;
+    loop {
+        match halves.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(half) => {
+                let half = half?;
+                latency_ns.extend(half.latency_ns);
+                waker_cpu_ns.extend(half.waker_cpu_ns);
+                misses += half.misses;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if over => {
+                return Err(WakeError::Starved { waker: plan.waker, wakee: plan.wakee, waited: grace });
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                over = true;
+                table.stop();
+                deadline += grace;
+            }
+        }
+    }
+    WakeSamples::new(latency_ns, waker_cpu_ns, misses).ok_or(WakeError::NoWake {
+        waker: plan.waker,
+        wakee: plan.wakee,
+        budget: plan.budget,
+    })
+}
+
+/// A detached thread: it must be possible to give up waiting for one that gets no CPU time.
+pub(super) fn spawn(cpu: CpuId, body: impl FnOnce() + Send + 'static) -> Result<(), WakeError> {
+    thread::Builder::new()
+        .name(format!("wake/{cpu}"))
+        .spawn(body)
+        .map(drop)
+        .map_err(|source| WakeError::Spawn { cpu, source })
+}

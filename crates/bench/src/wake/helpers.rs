@@ -1,0 +1,119 @@
+//! The other threads of Table 2: spinners that keep a vCPU awake, and co-runners that keep it busy.
+
+use std::hint::black_box;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use gleaner_policy::{CpuId, CpuSet};
+use nix::sched::{sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::WakeError;
+use super::handover::spawn;
+
+/// How long to wait for helpers to start or to end. A `SCHED_IDLE` thread on a vCPU that others keep busy may
+/// take longer to end; it is then left to do so by itself, and hurts nobody at its priority.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What a helper does with its vCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Helper {
+    /// Calls `sched_yield` in `SCHED_IDLE`: the vCPU never idles, and any other thread preempts the helper.
+    Spin,
+    /// Computes at normal priority.
+    Compute,
+}
+
+/// Running helpers; dropping it ends them.
+#[derive(Debug)]
+pub(super) struct Crew {
+    stop: Arc<AtomicBool>,
+    /// Each helper holds a sender: when all are gone, so are the helpers.
+    events: Receiver<Result<(), WakeError>>,
+}
+
+impl Crew {
+    /// Starts one helper on each of `cpus` and returns when all of them run.
+    pub(super) fn start(helper: Helper, cpus: &CpuSet) -> Result<Self, WakeError> {
+        let (sender, events) = mpsc::channel();
+        let crew = Self { stop: Arc::new(AtomicBool::new(false)), events };
+        for cpu in cpus.iter() {
+            let (stop, sender) = (Arc::clone(&crew.stop), sender.clone());
+            spawn(cpu, move || {
+                // Sent before the priority drops: a SCHED_IDLE thread may have to wait for its turn.
+                let ready = pin(cpu).and_then(|()| match helper {
+                    Helper::Spin => set_idle_priority(cpu),
+                    Helper::Compute => Ok(()),
+                });
+                let ok = ready.is_ok();
+                if sender.send(ready).is_ok() && ok {
+                    help(helper, &stop);
+                }
+            })?;
+        }
+        drop(sender);
+        for cpu in cpus.iter() {
+            match crew.events.recv_timeout(PATIENCE) {
+                Ok(ready) => ready?,
+                // The vCPU is so busy that it cannot idle, which is all that a spinner is for.
+                Err(RecvTimeoutError::Timeout) if helper == Helper::Spin => {}
+                Err(_) => {
+                    return Err(WakeError::Starved { waker: cpu, wakee: cpu, waited: PATIENCE });
+                }
+            }
+        }
+        Ok(crew)
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Ends with the last sender or, when a helper gets no CPU time, with the patience.
+        while self.events.recv_timeout(PATIENCE).is_ok() {}
+    }
+}
+
+fn help(helper: Helper, stop: &AtomicBool) {
+    let mut x = 1_u64;
+    while !stop.load(Ordering::Relaxed) {
+        match helper {
+            Helper::Spin => thread::yield_now(),
+            Helper::Compute => {
+                for _ in 0..1000 {
+                    x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+                }
+            }
+        }
+    }
+}
+
+/// Binds the calling thread to `cpu`.
+pub(super) fn pin(cpu: CpuId) -> Result<(), WakeError> {
+    let mut set = nix::sched::CpuSet::new();
+    set.set(cpu.0 as usize)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+        .map_err(|errno| WakeError::Affinity { cpu, source: errno.into() })
+}
+
+/// The vCPUs that the calling thread may run on.
+pub(super) fn allowed() -> Result<CpuSet, WakeError> {
+    let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| WakeError::Allowed(errno.into()))?;
+    let numbers = 0..nix::sched::CpuSet::count();
+    Ok(numbers
+        .filter(|n| set.is_set(*n).unwrap_or(false))
+        .filter_map(|n| u32::try_from(n).ok())
+        .map(CpuId)
+        .collect())
+}
+
+fn set_idle_priority(cpu: CpuId) -> Result<(), WakeError> {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: pid 0 is the calling thread, and `param` is valid for the call.
+    let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) };
+    if rc == 0 { Ok(()) } else { Err(WakeError::Priority { cpu, source: io::Error::last_os_error() }) }
+}

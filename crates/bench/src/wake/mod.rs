@@ -1,0 +1,132 @@
+//! What a wake-up costs on this machine: the paper's Table 2, measured.
+//!
+//! Nothing here touches the machine's settings. The caller switches the retention method; [`matrix`] asks it
+//! to between its blocks. Every call is bounded in time, also where the threads get no CPU time.
+
+#![allow(clippy::similar_names, reason = "waker and wakee are the words for them")]
+
+mod error;
+mod futex;
+mod handover;
+mod helpers;
+mod matrix;
+mod samples;
+
+use std::fmt;
+use std::time::Duration;
+
+use gleaner_policy::CpuId;
+use serde::{Deserialize, Serialize};
+
+pub use error::WakeError;
+pub use handover::measure;
+pub use matrix::{Cell, MatrixPlan, matrix, representative_pairs};
+pub use samples::{WakeSamples, WakeSummary};
+
+use helpers::{Crew, Helper};
+
+/// One measurement: between which vCPUs, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// The vCPU of the thread that wakes first; the two then take turns, so both directions are measured.
+    pub waker: CpuId,
+    /// The vCPU of the other thread. May be the same.
+    pub wakee: CpuId,
+    /// Stop after so many wake-ups in each direction, at most `u32::MAX / 4`.
+    pub rounds: u32,
+    /// Stop after so much time.
+    pub budget: Duration,
+    /// How long the waker lets the wakee sleep before it wakes it. It must be longer than a vCPU's way from
+    /// `FUTEX_WAIT` into its idle loop and out to the hypervisor (a few microseconds), and shorter than the
+    /// polling limit of a retention method that is to be measured at its best.
+    pub gap: Duration,
+}
+
+impl Plan {
+    /// Long enough to reach the hypervisor, far shorter than any polling limit in use.
+    pub const DEFAULT_GAP: Duration = Duration::from_micros(15);
+
+    /// 100 ms of wake-ups between two vCPUs.
+    pub fn new(waker: CpuId, wakee: CpuId) -> Self {
+        let budget = Duration::from_millis(100);
+        Self { waker, wakee, rounds: u32::MAX / 4, budget, gap: Self::DEFAULT_GAP }
+    }
+}
+
+/// The settings of the paper's Table 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Case {
+    /// A: both threads on one vCPU; a wake-up is a context switch.
+    SameVcpu,
+    /// B: two vCPUs that never idle, because a thread of lowest priority spins on each.
+    Awake,
+    /// C: two vCPUs that go idle as the retention method of the moment lets them.
+    Halting,
+    /// D: as C, with a busy thread at normal priority on every vCPU, which the wakee must preempt. (The
+    /// paper's co-runner is in another VM, which no guest can arrange.)
+    Contended,
+}
+
+impl Case {
+    /// Every setting, in the order of Table 2.
+    pub const ALL: [Self; 4] = [Self::SameVcpu, Self::Awake, Self::Halting, Self::Contended];
+
+    /// The letter of the setting in Table 2.
+    pub const fn letter(self) -> char {
+        match self {
+            Self::SameVcpu => 'A',
+            Self::Awake => 'B',
+            Self::Halting => 'C',
+            Self::Contended => 'D',
+        }
+    }
+
+    /// The name used on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SameVcpu => "same-vcpu",
+            Self::Awake => "awake",
+            Self::Halting => "halting",
+            Self::Contended => "contended",
+        }
+    }
+
+    /// Measures wake-ups in this setting; the errors are those of [`measure`].
+    pub fn measure(self, plan: &Plan) -> Result<WakeSamples, WakeError> {
+        match self {
+            Self::SameVcpu => same_vcpu(plan),
+            Self::Awake => awake(plan),
+            Self::Halting => halting(plan),
+            Self::Contended => contended(plan),
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Setting A: both threads on the waker's vCPU.
+pub fn same_vcpu(plan: &Plan) -> Result<WakeSamples, WakeError> {
+    measure(&Plan { wakee: plan.waker, ..*plan })
+}
+
+/// Setting B: `SCHED_IDLE` threads on both vCPUs call `sched_yield` all the time.
+pub fn awake(plan: &Plan) -> Result<WakeSamples, WakeError> {
+    let _spinners = Crew::start(Helper::Spin, &[plan.waker, plan.wakee].into_iter().collect())?;
+    measure(plan)
+}
+
+/// Setting C: the two threads alone; this is [`measure`].
+pub fn halting(plan: &Plan) -> Result<WakeSamples, WakeError> {
+    measure(plan)
+}
+
+/// Setting D: a compute thread on every vCPU that the calling thread may use.
+pub fn contended(plan: &Plan) -> Result<WakeSamples, WakeError> {
+    let _co_runners = Crew::start(Helper::Compute, &helpers::allowed()?)?;
+    measure(plan)
+}

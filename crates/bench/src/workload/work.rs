@@ -1,0 +1,95 @@
+//! What the workloads share: a unit of computation, a start line for threads, and the comparison of results.
+
+use std::fmt::Display;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::WorkloadError;
+
+/// Rounds of [`mix`] that take about one microsecond on a current server core.
+pub(super) const ROUNDS_PER_US: u32 = 600;
+
+/// A chain of dependent arithmetic on `seed`: no compiler or core can shorten it, and the result proves that
+/// every round was done. (The finaliser of Steele, Lea and Flood's `SplitMix`, without its last step.)
+pub(super) fn mix(seed: u64, rounds: u32) -> u64 {
+    (0..rounds).fold(seed, |x, _| (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(1))
+}
+
+/// An error unless `found` is what it must be.
+pub(super) fn check<T: Copy + PartialEq + Display>(
+    workload: &'static str,
+    what: &'static str,
+    expected: T,
+    found: T,
+) -> Result<(), WorkloadError> {
+    if expected == found {
+        return Ok(());
+    }
+    let (expected, found) = (expected.to_string(), found.to_string());
+    Err(WorkloadError::Wrong { workload, what, expected, found })
+}
+
+/// Runs `body(0)` to `body(count - 1)` in threads of their own, which start together. Their results, in that
+/// order, and the time from the start to the end of the last one. If one cannot be started none runs: others
+/// might wait for it.
+pub(super) fn run_threads<T: Send>(
+    workload: &'static str,
+    count: usize,
+    body: impl Fn(usize) -> Result<T, WorkloadError> + Sync,
+) -> Result<(Vec<T>, Duration), WorkloadError> {
+    // Held until every thread is there; what it protects is whether to run.
+    let gate = Mutex::new(false);
+    thread::scope(|scope| {
+        let mut open = gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = Vec::with_capacity(count);
+        for index in 0..count {
+            let (gate, body) = (&gate, &body);
+            let started =
+                thread::Builder::new().name(format!("{workload}/{index}")).spawn_scoped(scope, move || {
+                    let run = *gate.lock().unwrap_or_else(PoisonError::into_inner);
+                    run.then(|| body(index)).transpose()
+                });
+            match started {
+                Ok(thread) => threads.push(thread),
+                Err(source) => return Err(WorkloadError::Spawn { workload, index, source }),
+            }
+        }
+        let start = Instant::now();
+        *open = true;
+        drop(open);
+        let ended: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let elapsed = start.elapsed();
+        let mut results = Vec::with_capacity(count);
+        for (index, result) in ended.into_iter().enumerate() {
+            results.extend(result.map_err(|_| WorkloadError::Panicked { workload, index })??);
+        }
+        Ok((results, elapsed))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_round_changes_the_result() {
+        assert_ne!(mix(7, 100), mix(7, 99));
+        assert_eq!(mix(mix(7, 60), 40), mix(7, 100));
+    }
+
+    #[test]
+    fn names_the_difference() {
+        assert!(check("w", "sum", 3, 3).is_ok());
+        let error = check("w", "sum", 3, 4).unwrap_err().to_string();
+        assert_eq!(error, "workload w: wrong sum: expected 3, found 4");
+    }
+
+    #[test]
+    fn results_come_in_order_and_failures_are_passed_on() {
+        let (results, _) = run_threads("w", 3, |index| Ok(index * 2)).unwrap();
+        assert_eq!(results, [0, 2, 4]);
+        let error = run_threads("w", 3, |index| check("w", "index", 0, index)).unwrap_err();
+        assert!(matches!(error, WorkloadError::Wrong { .. }), "{error}");
+    }
+}

@@ -1,0 +1,97 @@
+//! Wake-up measurement on the machine that runs the tests. Timing is the machine's; these tests check that
+//! samples are consistent and that every measurement ends in time.
+
+#![allow(clippy::unwrap_used, clippy::similar_names, reason = "tests")]
+
+use std::time::{Duration, Instant};
+
+use gleaner_bench::wake::{Case, MatrixPlan, Plan, WakeError, WakeSamples, matrix, measure};
+use gleaner_policy::{CpuId, Method};
+
+const BUDGET: Duration = Duration::from_millis(100);
+
+/// The first and the last vCPU that this process may use; the same one on a machine with only one.
+fn pair() -> (CpuId, CpuId) {
+    let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
+    let cpus: Vec<u32> = (0..1024).filter(|n| set.is_set(*n as usize).unwrap()).collect();
+    (CpuId(cpus[0]), CpuId(cpus[cpus.len() - 1]))
+}
+
+fn plan() -> Plan {
+    let (waker, wakee) = pair();
+    Plan { budget: BUDGET, ..Plan::new(waker, wakee) }
+}
+
+fn assert_consistent(samples: &WakeSamples) {
+    assert!(samples.n() > 0);
+    assert!(samples.min() > Duration::ZERO);
+    assert!(samples.min() <= samples.median() && samples.median() <= samples.p99());
+    assert!(samples.waker_cpu() > Duration::ZERO);
+    assert_eq!(samples.latencies().len(), samples.n());
+}
+
+#[test]
+fn every_setting_gives_samples_within_its_budget() {
+    for case in Case::ALL {
+        let started = Instant::now();
+        let samples = case.measure(&plan()).unwrap();
+        let took = started.elapsed();
+        eprintln!("{} {case}: {:?}", case.letter(), samples.summary());
+        assert_consistent(&samples);
+        assert!(took < 2 * BUDGET, "{case} took {took:?}");
+    }
+}
+
+#[test]
+fn stops_after_the_rounds() {
+    let samples = measure(&Plan { rounds: 20, budget: Duration::from_secs(5), ..plan() }).unwrap();
+    let hand_overs = samples.n() as u64 + samples.misses();
+    // Thread 0 makes the first hand-over without having been woken, and the last one finds the game over.
+    assert!((38..=40).contains(&hand_overs), "{hand_overs}");
+}
+
+#[test]
+fn the_sleep_before_a_wake_up_lasts_for_the_gap() {
+    let gap = Duration::from_millis(2);
+    let started = Instant::now();
+    let samples = measure(&Plan { rounds: 10, gap, budget: Duration::from_secs(5), ..plan() }).unwrap();
+    assert_consistent(&samples);
+    assert!(started.elapsed() >= gap * 19);
+}
+
+#[test]
+fn names_a_vcpu_that_is_not_there() {
+    let error = measure(&Plan { wakee: CpuId(1000), ..plan() }).unwrap_err();
+    assert!(matches!(error, WakeError::Affinity { cpu: CpuId(1000), .. }), "{error}");
+    assert!(error.to_string().contains("vCPU 1000"), "{error}");
+    let error = Case::Awake.measure(&Plan { wakee: CpuId(1000), ..plan() }).unwrap_err();
+    assert!(matches!(error, WakeError::Affinity { cpu: CpuId(1000), .. }), "{error}");
+}
+
+#[test]
+fn the_matrix_interleaves_methods_and_leaves_out_what_is_not_there() {
+    let methods = vec![Method::Halt, Method::Haltpoll, Method::Yield];
+    let plan =
+        MatrixPlan { block: Duration::from_millis(20), blocks: 2, ..MatrixPlan::new(vec![pair()], methods) };
+    let mut asked = Vec::new();
+    let cells = matrix(&plan, |method| {
+        asked.push(method);
+        Ok(method != Method::Haltpoll)
+    })
+    .unwrap();
+    let (halt, haltpoll, yielding) = (Method::Halt, Method::Haltpoll, Method::Yield);
+    assert_eq!(asked, [halt, haltpoll, yielding, haltpoll, yielding, halt]);
+    let found: Vec<_> = cells.iter().map(|cell| (cell.case, cell.method)).collect();
+    let expected: Vec<_> = Case::ALL.into_iter().flat_map(|case| [(case, halt), (case, yielding)]).collect();
+    assert_eq!(found, expected);
+    for cell in &cells {
+        assert_consistent(&cell.samples);
+    }
+}
+
+#[test]
+fn the_matrix_passes_on_why_a_method_cannot_be_switched() {
+    let plan = MatrixPlan::new(vec![pair()], vec![Method::QosPoll]);
+    let error = matrix(&plan, |_| Err("read-only file system".into())).unwrap_err().to_string();
+    assert!(error.contains("qos-poll") && error.contains("read-only file system"), "{error}");
+}
