@@ -5,7 +5,10 @@
 pub mod cgroup;
 pub mod lever;
 
+pub mod hypervisor;
+pub mod idle;
 pub mod interrupts;
+pub mod preempt;
 pub mod stat;
 pub mod topology;
 
