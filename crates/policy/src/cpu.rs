@@ -129,13 +129,13 @@ impl FromStr for CpuSet {
         let mut set = BTreeSet::new();
         for part in list.trim().split(',').filter(|p| !p.trim().is_empty()) {
             let bad = || ParseCpuListError { part: part.trim().to_owned() };
-            let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
-            let first: u32 = first.parse().map_err(|_| bad())?;
-            let last: u32 = last.parse().map_err(|_| bad())?;
-            if first > last || last >= MAX {
+            let (from, to) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+            let from: u32 = from.parse().map_err(|_| bad())?;
+            let to: u32 = to.parse().map_err(|_| bad())?;
+            if from > to || to >= MAX {
                 return Err(bad());
             }
-            set.extend((first..=last).map(CpuId));
+            set.extend((from..=to).map(CpuId));
         }
         Ok(Self(set))
     }

@@ -3,8 +3,34 @@
 //! A driver (the engine on a real machine, the simulator, the replayer) hands in observations and
 //! carries out the settings that come back. Terms follow the ATC'14 paper, §4 and §5.
 
+mod cadence;
+mod calibration;
+mod config;
+mod consolidation;
 mod cpu;
+mod decision;
+mod guard;
+mod idle_histogram;
+mod observation;
+mod policy;
+mod progress;
+mod retention;
 mod setting;
 
+pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts, choose_method};
+pub use config::{Mode, PolicyConfig, VcpuPlace};
+pub use consolidation::{
+    Advice, Check, Conditions, ConfigError, Consolidation, ConsolidationConfig, Factor, Factors, KeepReason,
+    MajorChange, Measurement, Refutation, conditions,
+};
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
+pub use decision::{Decision, Event, LetGo, Watch, Why};
+pub use guard::{Purpose, Trial, Trust, Verdict};
+pub use idle_histogram::IdleHistogram;
+pub use observation::{Observation, VcpuInterval, WorkloadInterval};
+pub use policy::Policy;
+pub use progress::{Block, Difference, Evidence, Signal, compare};
+pub use retention::{
+    LimitAdapter, LimitAdapterConfig, RetentionCosts, Veto, VetoConfig, VetoGate, choose_limit,
+};
 pub use setting::{Method, Retention, Setting};

@@ -25,8 +25,7 @@ pub enum Method {
 
 impl Method {
     /// Every method, cheapest first.
-    pub const ALL: [Self; 5] =
-        [Self::Halt, Self::Haltpoll, Self::QosPoll, Self::YieldIpiFree, Self::Yield];
+    pub const ALL: [Self; 5] = [Self::Halt, Self::Haltpoll, Self::QosPoll, Self::YieldIpiFree, Self::Yield];
 
     /// The name used on the command line, in the journal and in metrics.
     pub const fn name(self) -> &'static str {
@@ -51,10 +50,7 @@ impl std::str::FromStr for Method {
 
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| {
-            format!(
-                "`{name}` is not a retention method; use one of {}",
-                Self::ALL.map(Self::name).join(", ")
-            )
+            format!("`{name}` is not a retention method; use one of {}", Self::ALL.map(Self::name).join(", "))
         })
     }
 }

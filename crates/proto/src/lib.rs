@@ -1,1 +1,9 @@
-//! placeholder
+//! The words between Gleaner's processes: journal records and lease records, one JSON object per line.
+//!
+//! Each format carries a version in its first record; a reader refuses versions it does not know.
+
+pub mod journal;
+pub mod lease;
+mod lines;
+
+pub use lines::{LineError, read_lines};

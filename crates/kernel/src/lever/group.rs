@@ -1,0 +1,196 @@
+//! Control groups and their controllers as targets: create, remove, switch on, switch off.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::{GroupState, LeverError, Target};
+use crate::Root;
+
+/// How often the processes of a group are moved out before it is called busy: a process that forks faster than it
+/// is moved leaves its child behind, which the next pass finds.
+const REMOVE_PASSES: usize = 16;
+
+/// Whether the group exists.
+pub(super) fn state(root: &Root, path: &Path) -> GroupState {
+    if root.path(path).is_dir() { GroupState::Present } else { GroupState::Absent }
+}
+
+/// Creates the group. Its parent must exist.
+pub(super) fn create(root: &Root, target: &Target, path: &Path) -> Result<(), LeverError> {
+    match fs::create_dir(root.path(path)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(LeverError::io(target, "create", error));
+        }
+        _ => {}
+    }
+    // Only a cgroup v1 cpuset has this name for the file. It starts empty, and an empty one takes no process.
+    if root.exists(path.join("cpuset.effective_cpus")) {
+        for name in ["cpuset.mems", "cpuset.cpus"] {
+            fill_from_parent(root, path, name).map_err(|e| LeverError::kernel(target, e))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives the v1 cpuset `path` its parent's `name`, unless it has a value already.
+fn fill_from_parent(root: &Root, path: &Path, name: &str) -> Result<(), crate::KernelError> {
+    match path.parent() {
+        Some(parent) if root.read(path.join(name))?.is_empty() => {
+            root.write(path.join(name), &root.read(parent.join(name))?)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Moves the group's processes to its parent and removes it.
+pub(super) fn remove(root: &Root, target: &Target, path: &Path) -> Result<(), LeverError> {
+    let mut last = io::Error::from_raw_os_error(libc::EBUSY);
+    for _ in 0..REMOVE_PASSES {
+        move_processes_up(root, target, path)?;
+        match fs::remove_dir(root.path(path)) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => last = error,
+            Err(error) => return Err(LeverError::io(target, "remove", error)),
+        }
+    }
+    Err(LeverError::Busy {
+        target: target.clone(),
+        reason: format!("it still has processes or groups of its own ({last}); end them and restore again"),
+    })
+}
+
+/// Writes every process of the group into the parent's `cgroup.procs`; those that end meanwhile are passed over.
+fn move_processes_up(root: &Root, target: &Target, path: &Path) -> Result<(), LeverError> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let Some(processes) =
+        root.read_opt(path.join("cgroup.procs")).map_err(|e| LeverError::kernel(target, e))?
+    else {
+        return Ok(());
+    };
+    for pid in processes.lines() {
+        match root.write(parent.join("cgroup.procs"), pid) {
+            Err(error) if error.errno() != Some(libc::ESRCH) => return Err(LeverError::kernel(target, error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether the v2 group hands `name` to its children.
+pub(super) fn controller(
+    root: &Root,
+    target: &Target,
+    path: &Path,
+    name: &str,
+) -> Result<GroupState, LeverError> {
+    let list =
+        root.read(path.join("cgroup.subtree_control")).map_err(|e| LeverError::kernel(target, e))?;
+    let present = list.split_whitespace().any(|controller| controller == name);
+    Ok(if present { GroupState::Present } else { GroupState::Absent })
+}
+
+/// Hands the controller to the group's children, or takes it back.
+///
+/// Taking `cpuset` back would silently drop what others have set in the group's other children since; then it stays,
+/// and the error says so.
+pub(super) fn set_controller(
+    root: &Root,
+    target: &Target,
+    path: &Path,
+    name: &str,
+    state: GroupState,
+) -> Result<(), LeverError> {
+    if controller(root, target, path, name)? == state {
+        return Ok(());
+    }
+    let sign = match state {
+        GroupState::Present => '+',
+        GroupState::Absent => {
+            if let Some(user) = controller_user(root, path, name) {
+                return Err(LeverError::Busy {
+                    target: target.clone(),
+                    reason: format!("group {user} has settings of its own for it"),
+                });
+            }
+            '-'
+        }
+    };
+    root.write(path.join("cgroup.subtree_control"), &format!("{sign}{name}"))
+        .map_err(|e| LeverError::kernel(target, e))
+}
+
+/// A child group that has set something of the controller for itself.
+fn controller_user(root: &Root, path: &Path, name: &str) -> Option<String> {
+    let children = root.list(path).ok()?;
+    children.into_iter().find(|child| {
+        ["cpus", "mems"].iter().any(|file| {
+            let file = path.join(child).join(format!("{name}.{file}"));
+            root.read(file).is_ok_and(|text| !text.is_empty())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lever::Value;
+
+    const GROUP: &str = "/cg/gleaner-1";
+
+    fn tree() -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        fs::create_dir(root.path("/cg")).unwrap();
+        fs::write(root.path("/cg/cgroup.procs"), "").unwrap();
+        (dir, root)
+    }
+
+    #[test]
+    fn groups_come_and_go_and_going_twice_is_fine() {
+        let (_dir, root) = tree();
+        let target = Target::Group(GROUP.into());
+        assert_eq!(target.read(&root).unwrap(), Value::Group(GroupState::Absent));
+        for _ in 0..2 {
+            target.write(&root, &Value::Group(GroupState::Present)).unwrap();
+            assert_eq!(target.read(&root).unwrap(), Value::Group(GroupState::Present));
+        }
+        for _ in 0..2 {
+            target.write(&root, &Value::Group(GroupState::Absent)).unwrap();
+            assert_eq!(target.read(&root).unwrap(), Value::Group(GroupState::Absent));
+        }
+        let orphan = Target::Group("/missing/group".into());
+        assert!(orphan.write(&root, &Value::Group(GroupState::Present)).unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn processes_are_moved_to_the_parent_before_removal() {
+        let (_dir, root) = tree();
+        fs::create_dir(root.path(GROUP)).unwrap();
+        fs::write(root.path("/cg/gleaner-1/cgroup.procs"), "41\n42\n").unwrap();
+        // A plain directory with a file in it cannot be removed, unlike a group; the move is what is seen here.
+        let target = Target::Group(GROUP.into());
+        assert!(target.write(&root, &Value::Group(GroupState::Absent)).is_err());
+        assert_eq!(root.read("/cg/cgroup.procs").unwrap(), "42", "one write for each process");
+    }
+
+    #[test]
+    fn a_controller_is_switched_by_name_and_not_taken_from_others() {
+        let (_dir, root) = tree();
+        let control = root.path("/cg/cgroup.subtree_control");
+        fs::write(&control, "cpu memory").unwrap();
+        let target = Target::Controller("/cg".into(), "cpuset".into());
+        assert_eq!(target.read(&root).unwrap(), Value::Group(GroupState::Absent));
+        target.write(&root, &Value::Group(GroupState::Present)).unwrap();
+        assert_eq!(fs::read_to_string(&control).unwrap(), "+cpuset");
+        fs::write(&control, "cpuset cpu memory\n").unwrap();
+        fs::create_dir(root.path("/cg/other")).unwrap();
+        fs::write(root.path("/cg/other/cpuset.cpus"), "0-1\n").unwrap();
+        let error = target.write(&root, &Value::Group(GroupState::Absent)).unwrap_err();
+        assert!(error.to_string().contains("group other has settings"), "{error}");
+        fs::write(root.path("/cg/other/cpuset.cpus"), "\n").unwrap();
+        target.write(&root, &Value::Group(GroupState::Absent)).unwrap();
+        assert_eq!(fs::read_to_string(&control).unwrap(), "-cpuset");
+    }
+}

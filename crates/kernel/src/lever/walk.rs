@@ -1,0 +1,127 @@
+//! Reaching every thread of a workload while it starts new ones.
+
+use std::collections::BTreeSet;
+
+use super::{LeverError, Target, ThreadKey, Value, Write};
+use crate::Root;
+
+/// How many passes [`walk`] makes at most: a workload that starts threads in every one of them is reached by the
+/// next walk.
+pub const MAX_PASSES: usize = 16;
+
+/// What to do about some threads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThreadPlan {
+    /// The changes to make, each to be leased.
+    pub writes: Vec<Write>,
+    /// Threads that have a changed value already, since their parent had it when they started. There is nothing to
+    /// write, but undoing must put back what they would have had without us.
+    pub inherited: Vec<Inherited>,
+    /// Threads that chose a value for themselves; they are left alone.
+    pub respected: Vec<ThreadKey>,
+}
+
+/// A lease without a write: the target has `now` because of an earlier change, and `original` is what to restore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inherited {
+    /// The thread's target.
+    pub target: Target,
+    /// What it would have without us.
+    pub original: Value,
+    /// What it has.
+    pub now: Value,
+}
+
+/// How a [`walk`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Walked {
+    /// How many threads were visited.
+    pub threads: usize,
+    /// Whether the last two passes saw no new thread; false when [`MAX_PASSES`] were not enough.
+    pub settled: bool,
+}
+
+/// Visits every thread that `list` names, new ones included, until two passes in a row find no new one.
+///
+/// Two are enough: a thread that was started after its parent was visited inherited the change, one that was started
+/// before is in the next listing. `visit` gets the new threads of one pass and must have applied its plan for them
+/// when it returns; threads that ended meanwhile are passed over.
+///
+/// # Errors
+/// Those of `list` and `visit`, at once; those of looking a thread up, unless it is gone.
+pub fn walk<E: From<LeverError>>(
+    root: &Root,
+    mut list: impl FnMut() -> Result<Vec<i32>, E>,
+    mut visit: impl FnMut(&[ThreadKey]) -> Result<(), E>,
+) -> Result<Walked, E> {
+    let mut seen = BTreeSet::new();
+    let mut clean = 0;
+    for _ in 0..MAX_PASSES {
+        let mut new = Vec::new();
+        for tid in list()? {
+            match ThreadKey::of(root, tid) {
+                Ok(key) if seen.insert(key) => new.push(key),
+                Ok(_) => {}
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(LeverError::from(error).into()),
+            }
+        }
+        if new.is_empty() {
+            clean += 1;
+            if clean == 2 {
+                return Ok(Walked { threads: seen.len(), settled: true });
+            }
+        } else {
+            clean = 0;
+            visit(&new)?;
+        }
+    }
+    Ok(Walked { threads: seen.len(), settled: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn root_with(tids: std::ops::Range<i32>) -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        for tid in tids {
+            fs::create_dir_all(root.path(format!("/proc/{tid}"))).unwrap();
+            let stat = format!("{tid} (t) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {} 0", 100 + tid);
+            fs::write(root.path(format!("/proc/{tid}/stat")), stat).unwrap();
+        }
+        (dir, root)
+    }
+
+    #[test]
+    fn visits_late_threads_and_stops_after_two_clean_passes() {
+        let (_dir, root) = root_with(1..5);
+        let mut pass = 0;
+        let mut visited = Vec::new();
+        let walked = walk::<LeverError>(
+            &root,
+            || {
+                pass += 1;
+                // Thread 4 appears after a clean pass; thread 9 has ended when it is looked up.
+                Ok(if pass < 3 { vec![1, 2, 3, 9] } else { vec![1, 2, 3, 4] })
+            },
+            |new| {
+                visited.push(new.iter().map(|key| key.tid).collect::<Vec<_>>());
+                Ok(())
+            },
+        );
+        assert_eq!(walked.unwrap(), Walked { threads: 4, settled: true });
+        assert_eq!(visited, [vec![1, 2, 3], vec![4]]);
+        assert_eq!(pass, 5);
+    }
+
+    #[test]
+    fn a_workload_that_never_settles_is_bounded() {
+        let (_dir, root) = root_with(0..100);
+        let mut next = 0..;
+        let walked = walk::<LeverError>(&root, || Ok(next.next().into_iter().collect()), |_| Ok(()));
+        assert_eq!(walked.unwrap(), Walked { threads: MAX_PASSES, settled: false });
+    }
+}

@@ -1,0 +1,45 @@
+//! When to look again: fast while something changes, rarely when nothing does, never dearer than a budget.
+
+use std::time::Duration;
+
+use crate::Observation;
+
+/// Between looks while something changes.
+const FASTEST: Duration = Duration::from_millis(20);
+/// Between looks when nothing does.
+const SLOWEST: Duration = Duration::from_millis(500);
+/// Looking may take this share of one vCPU: a look costs at most 1/100 of the time to the next.
+const BUDGET: u32 = 100;
+/// A workload whose load changes by less than this (in vCPUs) is calm...
+const CALM_LOAD: f64 = 0.15;
+/// ...if its computation granularity also stays within this factor.
+const CALM_GRANULARITY: f64 = 1.5;
+
+/// The adaptive period of the loop.
+#[derive(Debug, Clone)]
+pub(crate) struct Cadence {
+    period: Duration,
+    /// Load and switches per CPU second of the previous interval.
+    last: Option<(f64, f64)>,
+}
+
+impl Cadence {
+    pub(crate) fn new() -> Self {
+        Self { period: FASTEST, last: None }
+    }
+
+    /// The time to the next look, after `o`; `busy` says that something was decided.
+    pub(crate) fn next(&mut self, o: &Observation, decided: bool) -> Duration {
+        let load = o.load();
+        let density = o.workload.switches as f64 / o.workload.cpu_time.as_secs_f64().max(1e-6);
+        let calm = self.last.is_some_and(|(l, d)| {
+            let idle = load.max(l) < 0.01;
+            let factor = (density + 1.0) / (d + 1.0);
+            (load - l).abs() < CALM_LOAD
+                && (idle || (1.0 / CALM_GRANULARITY..=CALM_GRANULARITY).contains(&factor))
+        });
+        self.last = Some((load, density));
+        self.period = if decided || !calm { FASTEST } else { (self.period * 2).min(SLOWEST) };
+        self.period.max(o.cost * BUDGET)
+    }
+}

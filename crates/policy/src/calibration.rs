@@ -1,0 +1,275 @@
+//! What a wake-up costs on this machine, by method and by where the waker and the wakee are (paper Table 2), and
+//! which method follows from that.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Method;
+
+/// Where the woken thread's vCPU is and what it does: the settings A to D of the paper's Table 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// A: waker and wakee share a vCPU.
+    SameVcpu,
+    /// B: another vCPU, which is kept awake.
+    AcrossAwake,
+    /// C: another vCPU, which has halted.
+    AcrossHalting,
+    /// D: another vCPU, which has halted and whose pCPU is busy with somebody else's work.
+    AcrossBusy,
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::SameVcpu => "same vCPU",
+            Self::AcrossAwake => "other vCPU, awake",
+            Self::AcrossHalting => "other vCPU, halted",
+            Self::AcrossBusy => "other vCPU, halted, pCPU busy",
+        })
+    }
+}
+
+/// The measured time from the waker's call to the wakee running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WakeCost {
+    /// The shortest.
+    pub min: Duration,
+    /// The median.
+    pub median: Duration,
+    /// The 99th percentile.
+    pub p99: Duration,
+    /// The number of wake-ups measured.
+    pub n: u32,
+}
+
+/// The calibration table. Serialises as a list of entries, in the order of method and placement.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
+pub struct WakeCosts(BTreeMap<(Method, Placement), WakeCost>);
+
+/// One line of the table.
+#[derive(Clone, Serialize, Deserialize)]
+struct Entry {
+    method: Method,
+    placement: Placement,
+    #[serde(flatten)]
+    cost: WakeCost,
+}
+
+impl From<Vec<Entry>> for WakeCosts {
+    fn from(entries: Vec<Entry>) -> Self {
+        Self(entries.into_iter().map(|e| ((e.method, e.placement), e.cost)).collect())
+    }
+}
+
+impl From<WakeCosts> for Vec<Entry> {
+    fn from(costs: WakeCosts) -> Self {
+        costs.iter().map(|(method, placement, cost)| Entry { method, placement, cost }).collect()
+    }
+}
+
+/// What waking a halted vCPU is taken to cost where nothing was measured. Between the 17 µs of a vCPU that is
+/// still awake and the 96 µs of one whose pCPU is taken (paper Table 2), near its 37 µs for a halted one.
+pub const ASSUMED_HALT_COST: Duration = Duration::from_micros(30);
+
+impl WakeCosts {
+    /// Enters a measurement; one for the same method and placement is replaced.
+    pub fn insert(&mut self, method: Method, placement: Placement, cost: WakeCost) {
+        self.0.insert((method, placement), cost);
+    }
+
+    /// The measurement for `method` and `placement`.
+    pub fn get(&self, method: Method, placement: Placement) -> Option<WakeCost> {
+        self.0.get(&(method, placement)).copied()
+    }
+
+    /// Every measurement, in the order of method and placement.
+    pub fn iter(&self) -> impl Iterator<Item = (Method, Placement, WakeCost)> + '_ {
+        self.0.iter().map(|(&(method, placement), &cost)| (method, placement, cost))
+    }
+
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The median cost of a wake-up across vCPUs with `method` on: of a halted vCPU with [`Method::Halt`], else of
+    /// one that `method` was to keep awake (where it does not work here, that is as dear as a halted one).
+    pub fn across(&self, method: Method) -> Option<Duration> {
+        let placement =
+            if method == Method::Halt { Placement::AcrossHalting } else { Placement::AcrossAwake };
+        self.get(method, placement).map(|cost| cost.median)
+    }
+
+    /// The median cost of waking a halted vCPU; [`ASSUMED_HALT_COST`] if it was not measured. It is the
+    /// `wake_cost` of [`RetentionCosts`](crate::RetentionCosts).
+    pub fn halt_cost(&self) -> Duration {
+        self.across(Method::Halt).unwrap_or(ASSUMED_HALT_COST)
+    }
+}
+
+/// Whether a wake-up for `cost` is worth the polling: retention must make it at least 1.5 times cheaper than `halt`.
+fn worthwhile(cost: Duration, halt: Duration) -> bool {
+    cost.as_nanos() * 3 <= halt.as_nanos() * 2
+}
+
+/// Whether `cost` is as good as the `best`: at most 20 % more.
+fn as_good(cost: Duration, best: Duration) -> bool {
+    cost.as_nanos() * 5 <= best.as_nanos() * 6
+}
+
+/// Of equally good methods the first is taken: the kernel's own polling before threads of ours, and of those the one
+/// that spares the IPI. (Not the order of [`Method::ALL`], nor of their cost.)
+const PREFERENCE: [Method; 4] = [Method::Haltpoll, Method::QosPoll, Method::YieldIpiFree, Method::Yield];
+
+/// The retention method to use out of `available`, and why, as a sentence with the numbers. The one with the
+/// cheapest wake-up across vCPUs; of those within 20 % of it the least intrusive; [`Method::Halt`] if none was
+/// measured or none makes a wake-up at least 1.5 times cheaper.
+pub fn choose_method(costs: &WakeCosts, available: &[Method]) -> (Method, String) {
+    let measured: Vec<_> = PREFERENCE
+        .into_iter()
+        .filter(|method| available.contains(method))
+        .filter_map(|method| Some((method, costs.across(method)?)))
+        .collect();
+    let Some(&(best, best_cost)) = measured.iter().min_by_key(|(_, cost)| *cost) else {
+        return (Method::Halt, "no available retention method has been measured here".to_owned());
+    };
+    let halt = costs.halt_cost();
+    let halt_is = if costs.across(Method::Halt).is_some() { "measured" } else { "assumed" };
+    if !worthwhile(best_cost, halt) {
+        let reason = format!(
+            "the cheapest wake-up across vCPUs, {best_cost:.1?} with {best}, is not 1.5 times cheaper than the \
+             {halt:.1?} {halt_is} for a halted vCPU"
+        );
+        return (Method::Halt, reason);
+    }
+    let (method, cost) = measured
+        .into_iter()
+        .find(|(_, cost)| as_good(*cost, best_cost) && worthwhile(*cost, halt))
+        .unwrap_or((best, best_cost));
+    let instead = if method == best {
+        String::new()
+    } else {
+        format!("; {best} is hardly faster ({best_cost:.1?}) and more intrusive")
+    };
+    let reason = format!(
+        "a wake-up across vCPUs takes {cost:.1?} with {method} against the {halt:.1?} {halt_is} for a halted \
+         vCPU{instead}"
+    );
+    (method, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn table(medians_us: &[(Method, u64)]) -> WakeCosts {
+        let mut costs = WakeCosts::default();
+        for &(method, us) in medians_us {
+            let placement =
+                if method == Method::Halt { Placement::AcrossHalting } else { Placement::AcrossAwake };
+            let median = Duration::from_micros(us);
+            costs.insert(method, placement, WakeCost { min: median / 2, median, p99: median * 3, n: 1000 });
+        }
+        costs
+    }
+
+    fn chosen(medians_us: &[(Method, u64)]) -> Method {
+        choose_method(&table(medians_us), &Method::ALL).0
+    }
+
+    #[test]
+    fn the_cheapest_method_wins() {
+        use Method::{Halt, Haltpoll, QosPoll, Yield, YieldIpiFree};
+        assert_eq!(
+            chosen(&[(Halt, 50), (Haltpoll, 9), (QosPoll, 8), (YieldIpiFree, 2), (Yield, 7)]),
+            YieldIpiFree
+        );
+        assert_eq!(chosen(&[(Halt, 50), (Haltpoll, 20), (QosPoll, 9)]), QosPoll);
+    }
+
+    #[test]
+    fn within_20_percent_the_less_intrusive_one_wins() {
+        use Method::{Halt, Haltpoll, QosPoll, Yield, YieldIpiFree};
+        assert_eq!(chosen(&[(Halt, 50), (Haltpoll, 12), (QosPoll, 10)]), Haltpoll);
+        assert_eq!(chosen(&[(Halt, 50), (Haltpoll, 13), (QosPoll, 10)]), QosPoll);
+        assert_eq!(chosen(&[(Halt, 50), (Yield, 10), (YieldIpiFree, 12)]), YieldIpiFree);
+    }
+
+    #[test]
+    fn haltpoll_that_makes_it_worse_is_not_chosen() {
+        use Method::{Halt, Haltpoll, YieldIpiFree};
+        // A guest on overcommitted pCPUs.
+        assert_eq!(chosen(&[(Halt, 140), (Haltpoll, 350), (YieldIpiFree, 85)]), YieldIpiFree);
+        assert_eq!(chosen(&[(Halt, 140), (Haltpoll, 350)]), Halt);
+    }
+
+    #[test]
+    fn a_gain_below_one_and_a_half_is_not_worth_it() {
+        use Method::{Halt, Haltpoll};
+        assert_eq!(chosen(&[(Halt, 30), (Haltpoll, 21)]), Halt);
+        assert_eq!(chosen(&[(Halt, 30), (Haltpoll, 20)]), Haltpoll);
+    }
+
+    #[test]
+    fn without_a_measured_halt_its_cost_is_assumed_and_said_so() {
+        let (method, reason) = choose_method(&table(&[(Method::QosPoll, 8)]), &Method::ALL);
+        assert_eq!(method, Method::QosPoll);
+        assert_eq!(
+            reason,
+            "a wake-up across vCPUs takes 8.0µs with qos-poll against the 30.0µs assumed for a halted vCPU"
+        );
+        assert_eq!(chosen(&[(Method::QosPoll, 25)]), Method::Halt);
+    }
+
+    #[test]
+    fn without_a_measurement_nothing_is_retained() {
+        let (method, reason) = choose_method(&WakeCosts::default(), &Method::ALL);
+        assert_eq!(
+            (method, reason.as_str()),
+            (Method::Halt, "no available retention method has been measured here")
+        );
+        assert_eq!(WakeCosts::default().halt_cost(), ASSUMED_HALT_COST);
+    }
+
+    #[test]
+    fn the_table_survives_json_as_a_list() {
+        let costs = table(&[(Method::Halt, 37), (Method::YieldIpiFree, 6)]);
+        let json = serde_json::to_value(&costs).unwrap();
+        assert_eq!(json[1]["method"], "yield-ipi-free");
+        assert_eq!(json[1]["placement"], "across-awake");
+        assert_eq!(serde_json::from_value::<WakeCosts>(json).unwrap(), costs);
+    }
+
+    proptest! {
+        #[test]
+        fn only_an_available_measured_and_worthwhile_method_is_chosen(
+            medians in proptest::collection::vec(1u64..200, 5),
+            measured in proptest::collection::vec(any::<bool>(), 5),
+            available in proptest::collection::vec(any::<bool>(), 5),
+        ) {
+            let pick = |mask: &[bool]| -> Vec<_> {
+                Method::ALL.into_iter().zip(mask).filter(|(_, on)| **on).map(|(m, _)| m).collect()
+            };
+            let (measured, available) = (pick(&measured), pick(&available));
+            let entries: Vec<_> =
+                Method::ALL.into_iter().zip(medians).filter(|(m, _)| measured.contains(m)).collect();
+            let costs = table(&entries);
+            let (method, _) = choose_method(&costs, &available);
+            if method != Method::Halt {
+                prop_assert!(available.contains(&method) && measured.contains(&method));
+                let cost = costs.across(method).unwrap();
+                prop_assert!(cost * 3 <= costs.halt_cost() * 2);
+                for other in available.into_iter().filter(|m| *m != Method::Halt) {
+                    prop_assert!(costs.across(other).is_none_or(|c| cost * 5 <= c * 6));
+                }
+            }
+        }
+    }
+}

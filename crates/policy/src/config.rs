@@ -1,0 +1,66 @@
+//! What a policy is built from: the machine's measured costs, its levers, and what the user allows.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ConsolidationConfig, CpuId, Method, Setting};
+
+/// Where a vCPU sits, as far as the guest is told; used to choose which vCPUs stay active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuPlace {
+    /// The vCPU.
+    pub cpu: CpuId,
+    /// The lowest CPU of its physical core: SMT siblings share it.
+    pub core: CpuId,
+    /// The lowest CPU that shares its last-level cache.
+    pub llc: CpuId,
+}
+
+/// How the policy acts on what it decides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Try, prove, keep or revert.
+    Adaptive,
+    /// Hold one setting, unproven: for benchmarks and experiments.
+    Fixed(Setting),
+    /// Change nothing; say what would be tried.
+    DryRun,
+}
+
+/// Everything that a [`crate::Policy`] is told once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PolicyConfig {
+    /// Adaptive, fixed or dry.
+    pub mode: Mode,
+    /// Whether vCPUs may be deactivated.
+    pub consolidate: bool,
+    /// The retention method, chosen by calibration or by the user; [`Method::Halt`] means none works here.
+    pub method: Method,
+    /// What a halt and the wake-up from it cost, as calibrated: waiting plus the waker's share.
+    pub wake_cost: Duration,
+    /// What a microsecond of retaining costs in microseconds of waiting while nobody else wants the pCPU.
+    pub poll_price: f64,
+    /// The settings of the consolidation.
+    pub consolidation: ConsolidationConfig,
+    /// The vCPUs' places; vCPUs that are missing count as a core of their own.
+    pub places: Vec<VcpuPlace>,
+    /// The shortest block for the user's progress counter, if there is one.
+    pub counter_block: Option<Duration>,
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Adaptive,
+            consolidate: true,
+            method: Method::Halt,
+            wake_cost: Duration::from_micros(30),
+            poll_price: 0.25,
+            consolidation: ConsolidationConfig::default(),
+            places: Vec::new(),
+            counter_block: None,
+        }
+    }
+}

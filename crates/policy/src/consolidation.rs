@@ -1,0 +1,314 @@
+//! Consolidation (imbalanced scheduling): how many vCPUs a workload needs. Paper §5.
+//!
+//! # How the paper's sentences are read
+//! - *A vCPU utilisation decrease, which indicates the execution has slowed down*: the **total** over the active
+//!   vCPUs ([`Measurement::total_utilization`]). The mean rises by N/(N−1) when the same work is done on one vCPU
+//!   fewer, so a decrease of the mean would miss every slow-down smaller than 1/N: half of the work at N = 2.
+//! - *During the consolidation*: from the first deactivation until the set settles. The period after each
+//!   deactivation is compared with the one that justified it.
+//! - *A change of utilisation larger than 20 %*: points of the **mean**, against the baseline recorded when the
+//!   set settled. The set is the same in both, so mean and total say the same.
+//! - While every vCPU is active and nothing was rolled back, no set has been found yet: the conditions are
+//!   evaluated in every period. A smaller set, once settled, is maintained until a major change.
+//! - A vCPU above the ceiling is a major change only while vCPUs are deactivated: there must be something to give
+//!   back.
+//!
+//! # Beyond the paper
+//! Read to the letter, §5 oscillates for a load that keeps a vCPU above the ceiling on the smaller set without
+//! being slower there: gather, restore all, gather again. A closed loop packed on one vCPU is 100 % busy *because*
+//! it is fast. [`Consolidation::approve`] lets the guard, which measures progress itself, accept such a set, and
+//! [`Consolidation::reject`] lets it refute one that utilisation did not.
+
+mod conditions;
+mod measurement;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use conditions::{Check, Conditions, ConfigError, ConsolidationConfig, Factor, Factors, conditions};
+pub use measurement::Measurement;
+pub(crate) use measurement::scale;
+
+/// A vCPU at this utilisation counts as 100 % busy; accounting rarely shows the last percent.
+const OVERLOADED: f64 = 0.99;
+
+/// What to do with the set of active vCPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Advice {
+    /// Leave it.
+    Keep(KeepReason),
+    /// Deactivate one vCPU; both conditions hold.
+    DeactivateOne(Conditions),
+    /// Activate the vCPU again that was deactivated last.
+    RestoreLast {
+        /// What spoke against the smaller set.
+        refutation: Refutation,
+        /// The factor that was shrunk, so that the same measurement will not justify the same step.
+        adjusted: Factor,
+    },
+    /// The workload is another one now: activate every vCPU and start again.
+    RestoreAll(MajorChange),
+}
+
+/// Why the set stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeepReason {
+    /// A condition does not hold; every vCPU is active.
+    NotWorthIt(Conditions),
+    /// A condition for yet another step does not hold; the present, smaller set is maintained from here on.
+    Settled(Conditions),
+    /// One vCPU is left.
+    LastVcpu,
+    /// This period is the baseline, after a roll-back or an approval.
+    Recorded,
+    /// No major change against the baseline.
+    Stable,
+    /// The guard rejected a consolidation, but no vCPU is deactivated.
+    NothingToRestore,
+}
+
+/// Why the last consolidation was undone.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refutation {
+    /// Total utilisation fell, in vCPUs.
+    Slower {
+        /// Before the deactivation.
+        from: f64,
+        /// After it.
+        to: f64,
+    },
+    /// The guard measured less progress.
+    Guard,
+}
+
+/// Which indicator says that the workload changed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MajorChange {
+    /// The mean utilisation changed.
+    Utilization {
+        /// In the baseline, 0..=1.
+        from: f64,
+        /// Now, 0..=1.
+        to: f64,
+    },
+    /// The busiest vCPU is above the ceiling.
+    Saturated {
+        /// Its utilisation, 0..=1.
+        max: f64,
+    },
+    /// `g_comp` changed.
+    Granularity {
+        /// In the baseline.
+        from: std::time::Duration,
+        /// Now.
+        to: std::time::Duration,
+    },
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keep(reason) => write!(f, "keep the active vCPUs: {reason}"),
+            Self::DeactivateOne(conditions) => write!(f, "deactivate one vCPU: {conditions}"),
+            Self::RestoreLast { refutation, adjusted } => {
+                write!(f, "restore the last vCPU: {refutation}; {adjusted}")
+            }
+            Self::RestoreAll(change) => write!(f, "restore all vCPUs: {change}"),
+        }
+    }
+}
+
+impl fmt::Display for KeepReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotWorthIt(conditions) | Self::Settled(conditions) => conditions.fmt(f),
+            Self::LastVcpu => f.write_str("one vCPU is left"),
+            Self::Recorded => f.write_str("this period is the new baseline"),
+            Self::Stable => f.write_str("no major change"),
+            Self::NothingToRestore => f.write_str("no vCPU is deactivated"),
+        }
+    }
+}
+
+impl fmt::Display for Refutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slower { from, to } => write!(f, "utilisation fell from {from:.2} to {to:.2} vCPUs"),
+            Self::Guard => f.write_str("the guard measured less progress"),
+        }
+    }
+}
+
+impl fmt::Display for MajorChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Utilization { from, to } => {
+                write!(f, "mean utilisation went from {:.0} % to {:.0} %", from * 100.0, to * 100.0)
+            }
+            Self::Saturated { max } => write!(f, "a vCPU is {:.0} % busy", max * 100.0),
+            Self::Granularity { from, to } => {
+                write!(f, "computation granularity went from {from:.1?} to {to:.1?}")
+            }
+        }
+    }
+}
+
+/// Where the search for a set stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// Taking vCPUs away while the conditions hold.
+    Gathering,
+    /// By a roll-back or an approval: the next period becomes the baseline.
+    Stopped,
+    /// Maintaining a set; a major change is one against `baseline`.
+    Settled { baseline: Measurement },
+}
+
+/// The state machine of §5. It advises; the caller carries out, and says with the next measurement's
+/// [`Measurement::active`] how many vCPUs are active in fact.
+#[derive(Debug, Clone)]
+pub struct Consolidation {
+    config: ConsolidationConfig,
+    all: usize,
+    factors: Factors,
+    phase: Phase,
+    /// The measurements that justified the deactivations in force, oldest first.
+    justified: Vec<Measurement>,
+    /// Whether a vCPU was 100 % busy in the latest period.
+    overloaded: bool,
+    /// The number of active vCPUs with which the guard measured that consolidation is better.
+    proven: Option<usize>,
+}
+
+impl Consolidation {
+    /// For a workload that may use `all` vCPUs; an error if a setting is out of range.
+    pub fn new(config: ConsolidationConfig, all: usize) -> Result<Self, ConfigError> {
+        let factors = config.factors()?;
+        Ok(Self {
+            config,
+            all,
+            factors,
+            phase: Phase::Gathering,
+            justified: Vec::new(),
+            overloaded: false,
+            proven: None,
+        })
+    }
+
+    /// The present factors.
+    pub fn factors(&self) -> Factors {
+        self.factors
+    }
+
+    /// Takes one period's measurement and says what to do.
+    pub fn step(&mut self, m: &Measurement) -> Advice {
+        // A caller that did not carry out a deactivation has nothing to roll back.
+        self.justified.truncate(self.all.saturating_sub(m.active));
+        self.overloaded = m.max_utilization >= OVERLOADED;
+        match self.phase {
+            Phase::Gathering => self.gather(m),
+            Phase::Stopped => {
+                self.phase = Phase::Settled { baseline: *m };
+                Advice::Keep(KeepReason::Recorded)
+            }
+            Phase::Settled { baseline } => match self.major_change(&baseline, m) {
+                Some(change) => {
+                    self.start_over();
+                    Advice::RestoreAll(change)
+                }
+                None => Advice::Keep(KeepReason::Stable),
+            },
+        }
+    }
+
+    /// The guard measured that the present set, smaller by the deactivations advised and carried out so far, is
+    /// better (beyond the paper, see the module's text). The last of them is not rolled back for its utilisation
+    /// and the consolidation goes on from there; a settled set gets the next measurement as its baseline. A vCPU
+    /// above the ceiling in the baseline of this set is no longer a major change.
+    pub fn approve(&mut self) {
+        self.proven = Some(self.all - self.justified.len().min(self.all));
+        if self.phase != Phase::Gathering {
+            self.phase = Phase::Stopped;
+        }
+    }
+
+    /// The guard measured that the last consolidation did harm: undo it as after a decrease of utilisation.
+    pub fn reject(&mut self) -> Advice {
+        match self.justified.pop() {
+            Some(justified) => self.roll_back(&justified, Refutation::Guard),
+            None => Advice::Keep(KeepReason::NothingToRestore),
+        }
+    }
+
+    /// Forgets the workload, its factors included. For the caller to use after a major change (the factors were
+    /// learned from the workload before it) and for a new workload; every vCPU must be active again.
+    pub fn reset(&mut self) {
+        self.start_over();
+        // `new` has validated the configuration, so these are always `Ok`.
+        self.factors = self.config.factors().unwrap_or_default();
+    }
+
+    fn gather(&mut self, m: &Measurement) -> Advice {
+        let unproven = self.proven != Some(m.active);
+        if let Some(before) = self.justified.last().copied().filter(|_| unproven) {
+            let (from, to) = (before.total_utilization(), m.total_utilization());
+            if to < from * (1.0 - self.config.drop_tolerance) {
+                self.justified.pop();
+                return self.roll_back(&before, Refutation::Slower { from, to });
+            }
+        }
+        let conditions = conditions(m, &self.factors, &self.config);
+        if m.active > 1 && conditions.hold() {
+            self.justified.push(*m);
+            return Advice::DeactivateOne(conditions);
+        }
+        if m.active < self.all {
+            self.phase = Phase::Settled { baseline: *m };
+        }
+        Advice::Keep(if m.active <= 1 {
+            KeepReason::LastVcpu
+        } else if m.active < self.all {
+            KeepReason::Settled(conditions)
+        } else {
+            KeepReason::NotWorthIt(conditions)
+        })
+    }
+
+    fn roll_back(&mut self, justified: &Measurement, refutation: Refutation) -> Advice {
+        let adjusted = self.factors.shrink(justified, self.overloaded);
+        self.phase = Phase::Stopped;
+        self.proven = None;
+        Advice::RestoreLast { refutation, adjusted }
+    }
+
+    fn start_over(&mut self) {
+        self.phase = Phase::Gathering;
+        self.justified.clear();
+        self.overloaded = false;
+        self.proven = None;
+    }
+
+    fn major_change(&self, base: &Measurement, m: &Measurement) -> Option<MajorChange> {
+        let config = &self.config;
+        let (from, to) = (base.utilization, m.utilization);
+        if (to - from).abs() > config.utilization_change {
+            return Some(MajorChange::Utilization { from, to });
+        }
+        let proven_busy = self.proven == Some(m.active) && base.max_utilization > config.utilization_ceiling;
+        let max = m.max_utilization;
+        if m.active < self.all && max > config.utilization_ceiling && !proven_busy {
+            return Some(MajorChange::Saturated { max });
+        }
+        let (from, to) = base.g_comp().zip(m.g_comp())?;
+        let grown = to > scale(from, config.granularity_growth);
+        let dropped = to < scale(from, config.granularity_drop);
+        (grown || dropped).then_some(MajorChange::Granularity { from, to })
+    }
+}

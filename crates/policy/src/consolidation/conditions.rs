@@ -1,0 +1,272 @@
+//! The two conditions for one vCPU fewer, and the factors that tune them (paper §5).
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::measurement::{Measurement, scale};
+
+/// The load factor ρ and the granularity factor η, each in (0, 1].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "RawFactors")]
+pub struct Factors {
+    rho: f64,
+    eta: f64,
+}
+
+/// [`Factors`] before they are checked.
+#[derive(Deserialize)]
+struct RawFactors {
+    rho: f64,
+    eta: f64,
+}
+
+impl TryFrom<RawFactors> for Factors {
+    type Error = ConfigError;
+
+    fn try_from(raw: RawFactors) -> Result<Self, ConfigError> {
+        Self::new(raw.rho, raw.eta)
+    }
+}
+
+impl Default for Factors {
+    fn default() -> Self {
+        Self { rho: 1.0, eta: 1.0 }
+    }
+}
+
+impl Factors {
+    /// Below this a factor forbids consolidation for good anyway; it keeps a factor from becoming 0.
+    pub const MIN: f64 = 0.001;
+
+    /// Factors `rho` and `eta`; an error unless both are in (0, 1].
+    pub fn new(rho: f64, eta: f64) -> Result<Self, ConfigError> {
+        let in_range = |f: f64| f > 0.0 && f <= 1.0;
+        if !in_range(rho) {
+            return Err(ConfigError { field: "rho", value: rho, range: "(0, 1]" });
+        }
+        if !in_range(eta) {
+            return Err(ConfigError { field: "eta", value: eta, range: "(0, 1]" });
+        }
+        Ok(Self { rho, eta })
+    }
+
+    /// The load factor ρ.
+    pub fn rho(&self) -> f64 {
+        self.rho
+    }
+
+    /// The granularity factor η.
+    pub fn eta(&self) -> f64 {
+        self.eta
+    }
+
+    /// Shrinks one factor so that `justified`, which allowed a consolidation that turned out badly, would not
+    /// allow it again: η to 0.9·min(η, `g_comp`/`l_idle`) if a vCPU was `overloaded`, else ρ to
+    /// 0.9·min(ρ, `l_comp`/((N−1)·`l_idle`)).
+    pub(super) fn shrink(&mut self, justified: &Measurement, overloaded: bool) -> Factor {
+        const STEP: f64 = 0.9;
+        let ratio = |part: Option<Duration>, whole: Option<Duration>, n: usize| match (part, whole) {
+            (Some(part), Some(whole)) if !whole.is_zero() && n > 0 => {
+                part.as_secs_f64() / (whole.as_secs_f64() * n as f64)
+            }
+            _ => 1.0,
+        };
+        // The inner minimum is with the old factor, so the floor must not lift a factor that started below it.
+        let shrunk = |old: f64, ratio: f64| (STEP * old.min(ratio)).max(Self::MIN.min(old));
+        if overloaded {
+            let from = self.eta;
+            self.eta = shrunk(from, ratio(justified.g_comp(), justified.l_idle(), 1));
+            Factor::Eta { from, to: self.eta }
+        } else {
+            let from = self.rho;
+            let others = justified.active.saturating_sub(1);
+            self.rho = shrunk(from, ratio(justified.l_comp(), justified.l_idle(), others));
+            Factor::Rho { from, to: self.rho }
+        }
+    }
+}
+
+/// The factor that a roll-back shrank.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Factor {
+    /// The load factor ρ.
+    Rho {
+        /// Before.
+        from: f64,
+        /// After.
+        to: f64,
+    },
+    /// The granularity factor η.
+    Eta {
+        /// Before.
+        from: f64,
+        /// After.
+        to: f64,
+    },
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rho { from, to } => write!(f, "load factor {from:.3} -> {to:.3}"),
+            Self::Eta { from, to } => write!(f, "granularity factor {from:.3} -> {to:.3}"),
+        }
+    }
+}
+
+/// What consolidation may do and what it takes for a change. The defaults are the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConsolidationConfig {
+    /// The load factor ρ to start with, in (0, 1].
+    pub rho: f64,
+    /// The granularity factor η to start with, in (0, 1].
+    pub eta: f64,
+    /// Threads that compute longer than this between two synchronisation points are not gathered: moving them
+    /// costs cache locality, and blocking rarely costs them much. 3 ms is the base slice of Linux's fair class on
+    /// a few CPUs (kernel/sched/fair.c, `sysctl_sched_base_slice` times its log2 scaling).
+    pub min_time_slice: Duration,
+    /// A change of the mean utilisation by more than this, in points (0.20: from 30 % to over 50 %), is a major
+    /// change. In points and not relative: 20 % of a nearly idle vCPU is noise and asks for no other set.
+    pub utilization_change: f64,
+    /// A vCPU that is busier than this, 0..=1, is a major change.
+    pub utilization_ceiling: f64,
+    /// `g_comp` longer than this many times the recorded one is a major change; at least 1.
+    pub granularity_growth: f64,
+    /// `g_comp` shorter than this share of the recorded one is a major change; in [0, 1].
+    pub granularity_drop: f64,
+    /// The share by which total utilisation must fall to count as a decrease, in [0, 1). The paper names no
+    /// margin; without one, the noise of a constant load would roll back every other consolidation.
+    pub drop_tolerance: f64,
+}
+
+impl Default for ConsolidationConfig {
+    fn default() -> Self {
+        Self {
+            rho: 1.0,
+            eta: 1.0,
+            min_time_slice: Duration::from_millis(3),
+            utilization_change: 0.20,
+            utilization_ceiling: 0.90,
+            granularity_growth: 2.0,
+            granularity_drop: 0.5,
+            drop_tolerance: 0.05,
+        }
+    }
+}
+
+/// A setting of [`ConsolidationConfig`] that is out of range.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfigError {
+    field: &'static str,
+    value: f64,
+    range: &'static str,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "consolidation: `{}` is {}, outside {}", self.field, self.value, self.range)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl ConsolidationConfig {
+    /// The factors to start with; an error for the first setting that is out of its range.
+    pub fn factors(&self) -> Result<Factors, ConfigError> {
+        for (field, value, ok, range) in [
+            ("utilization_change", self.utilization_change, self.utilization_change > 0.0, "(0, inf)"),
+            (
+                "utilization_ceiling",
+                self.utilization_ceiling,
+                (0.0..=1.0).contains(&self.utilization_ceiling),
+                "[0, 1]",
+            ),
+            ("granularity_growth", self.granularity_growth, self.granularity_growth >= 1.0, "[1, inf)"),
+            (
+                "granularity_drop",
+                self.granularity_drop,
+                (0.0..=1.0).contains(&self.granularity_drop),
+                "[0, 1]",
+            ),
+            ("drop_tolerance", self.drop_tolerance, (0.0..1.0).contains(&self.drop_tolerance), "[0, 1)"),
+        ] {
+            if !ok {
+                return Err(ConfigError { field, value, range });
+            }
+        }
+        Factors::new(self.rho, self.eta)
+    }
+}
+
+/// One inequality `left <= right`. A side is None if its divisor was 0; then the check does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// The length that must fit.
+    pub left: Option<Duration>,
+    /// The room there is.
+    pub right: Option<Duration>,
+    /// Whether both are known and `left <= right`.
+    pub holds: bool,
+}
+
+impl Check {
+    fn new(left: Option<Duration>, right: Option<Duration>) -> Self {
+        let holds = matches!((left, right), (Some(left), Some(right)) if left <= right);
+        Self { left, right, holds }
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.left, self.right) {
+            (Some(left), Some(right)) => {
+                write!(f, "{left:.1?} {} {right:.1?}", if self.holds { "<=" } else { ">" })
+            }
+            (Some(left), None) => write!(f, "{left:.1?} against unknown idle length"),
+            (None, Some(right)) => write!(f, "unknown against {right:.1?}"),
+            (None, None) => f.write_str("unknown, no idle period"),
+        }
+    }
+}
+
+/// The two conditions of §5 for one vCPU fewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// (1) `l_comp` ≤ ρ·(N−1)·`l_idle`: the others have idle time enough for one vCPU's computation.
+    pub load: Check,
+    /// (2) `g_comp` ≤ min(η·`l_idle`, `min_time_slice`): its pieces fit into their idle periods.
+    pub granularity: Check,
+}
+
+impl Conditions {
+    /// Whether one vCPU may be deactivated.
+    pub fn hold(&self) -> bool {
+        self.load.holds && self.granularity.holds
+    }
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |check: &Check| if check.holds { "fits" } else { "does not fit" };
+        write!(
+            f,
+            "the load {} the other vCPUs' idle time ({}) and its granularity {} their idle periods ({})",
+            fits(&self.load),
+            self.load,
+            fits(&self.granularity),
+            self.granularity
+        )
+    }
+}
+
+/// Evaluates both conditions. On one vCPU condition (1) leaves no room: nothing can be deactivated.
+pub fn conditions(m: &Measurement, factors: &Factors, config: &ConsolidationConfig) -> Conditions {
+    let others = m.active.saturating_sub(1) as f64;
+    let room = m.l_idle().map(|idle| scale(idle, factors.rho * others));
+    let piece = m.l_idle().map(|idle| scale(idle, factors.eta).min(config.min_time_slice));
+    Conditions { load: Check::new(m.l_comp(), room), granularity: Check::new(m.g_comp(), piece) }
+}

@@ -1,0 +1,183 @@
+//! What the policy answers: the setting to put in force, when to look again, and why.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::guard::{Purpose, Verdict};
+use crate::{Conditions, CpuId, CpuSet, MajorChange, Setting, Veto};
+
+/// The answer to one observation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// What must be in force from now on.
+    pub setting: Setting,
+    /// Observe again after this long.
+    pub next: Duration,
+    /// Or earlier, if this happens.
+    pub watch: Option<Watch>,
+    /// What was decided just now, and why; empty when nothing was.
+    pub events: Vec<Event>,
+}
+
+/// A cheap look between observations: the number of runnable threads on the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    /// How often to look.
+    pub every: Duration,
+    /// Observe at once when the number is at least this...
+    pub at_least: Option<u32>,
+    /// ...or at most this...
+    pub at_most: Option<u32>,
+    /// ...this many times in a row.
+    pub times: u32,
+}
+
+impl Watch {
+    /// Whether a look that found `runnable` threads counts.
+    pub fn matches(&self, runnable: u32) -> bool {
+        self.at_least.is_some_and(|n| runnable >= n) || self.at_most.is_some_and(|n| runnable <= n)
+    }
+}
+
+/// Why a trial began.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "because", rename_all = "kebab-case")]
+pub enum Why {
+    /// Idle vCPUs halt so often that waking them costs a share of the time.
+    WakeUps {
+        /// Halts per second on the active vCPUs.
+        halts_per_s: f64,
+        /// What each costs.
+        wake_cost: Duration,
+        /// Share of the wall time of one vCPU that is lost with it.
+        lost: f64,
+    },
+    /// Both conditions of §5 hold.
+    Conditions {
+        /// With these numbers.
+        conditions: Conditions,
+        /// The vCPU to deactivate.
+        cpu: CpuId,
+    },
+    /// The trust in what was proven before is used up.
+    TrustExpired,
+}
+
+/// Something that the policy decided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// A hypothesis goes on trial.
+    TrialStarted {
+        /// The setting without the change.
+        baseline: Setting,
+        /// The setting with it.
+        candidate: Setting,
+        /// New, or proven before.
+        purpose: Purpose,
+        /// What suggested it.
+        why: Why,
+    },
+    /// The trial ended.
+    TrialEnded {
+        /// The setting that was tried.
+        candidate: Setting,
+        /// New, or proven before.
+        purpose: Purpose,
+        /// The outcome.
+        verdict: Verdict,
+        /// The setting in force from now on.
+        kept: Setting,
+        /// When the question may be asked again, since the start.
+        again_at: Duration,
+    },
+    /// What was proven before an idle time is in force again, to be proven again soon.
+    Resumed {
+        /// The setting.
+        setting: Setting,
+    },
+    /// The retention limit follows the idle lengths.
+    LimitChanged {
+        /// Before.
+        from: Duration,
+        /// Now.
+        to: Duration,
+    },
+    /// Retention ended: it cannot pay here now.
+    LetGo {
+        /// The reason.
+        why: LetGo,
+    },
+    /// The workload changed: every vCPU is active again.
+    MajorChange {
+        /// Which indicator said so.
+        change: MajorChange,
+    },
+    /// More threads want to run than the active vCPUs can take: every vCPU is active again.
+    Unfolded {
+        /// Runnable threads.
+        runnable: u32,
+        /// Active vCPUs until now.
+        active: CpuSet,
+    },
+    /// The vCPUs that the workload may use changed (hotplug, or its owner's affinity).
+    AllowedChanged {
+        /// Before.
+        from: CpuSet,
+        /// Now.
+        to: CpuSet,
+    },
+    /// A dry run: what would have been tried.
+    WouldTry {
+        /// The setting.
+        candidate: Setting,
+        /// What suggested it.
+        why: Why,
+    },
+}
+
+/// Why retention ended without a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LetGo {
+    /// Idle periods are too rare to cost anything.
+    Rare {
+        /// Idle periods per second.
+        per_s: f64,
+    },
+    /// Idle periods are so long that halting is cheaper.
+    Long,
+    /// The host is short of CPU time, or the quota is.
+    Veto(Veto),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WakeUps { halts_per_s, wake_cost, lost } => write!(
+                f,
+                "idle vCPUs halted {halts_per_s:.0} times a second; at {:.1} us per wake-up that is {:.0} % of a vCPU's time",
+                wake_cost.as_secs_f64() * 1e6,
+                lost * 100.0
+            ),
+            Self::Conditions { conditions, cpu } => {
+                write!(f, "vCPU {cpu} can be spared: {conditions}")
+            }
+            Self::TrustExpired => f.write_str("it was time to prove it again"),
+        }
+    }
+}
+
+impl fmt::Display for LetGo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rare { per_s } => {
+                write!(f, "only {per_s:.0} idle periods a second, so there is nothing to win")
+            }
+            Self::Long => f.write_str("idle periods are long, so halting is cheaper than waiting"),
+            Self::Veto(veto) => veto.fmt(f),
+        }
+    }
+}

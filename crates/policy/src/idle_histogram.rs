@@ -1,0 +1,256 @@
+//! How long idle periods have been lately: a histogram whose weights decay.
+
+use std::time::Duration;
+
+/// Sub-bins per doubling of the length.
+const SUB_BINS: usize = 4;
+/// Doublings covered: 1 µs · 2^20 is about 1 s.
+const OCTAVES: usize = 20;
+/// One bin below 1 µs, the bins of the octaves, and one for all that is longer.
+const BINS: usize = OCTAVES * SUB_BINS + 2;
+/// A quarter of a microsecond: the width of the narrowest sub-bin.
+const UNIT_NS: u64 = 250;
+
+/// The lengths of one vCPU's idle periods, in bins four to the octave from 1 µs to 1 s. The weight of a period
+/// halves with every half-life of observed time, so the histogram follows the workload.
+///
+/// Samples are summaries, as the kernel's files give them (`/sys/devices/system/cpu/cpuN/cpuidle/stateM`: `usage`
+/// and `time` of POLL and of the halting state): a number of periods and their mean length. A summary lies in the
+/// one bin of its mean; only its count and sum are exact.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IdleHistogram {
+    half_life: Duration,
+    bins: [Bin; BINS],
+}
+
+/// Decayed number of periods, and the decayed sum of their lengths.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Bin {
+    weight: f64,
+    sum_ns: f64,
+}
+
+impl Bin {
+    fn mean_ns(self) -> f64 {
+        self.sum_ns / self.weight
+    }
+}
+
+impl Default for IdleHistogram {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT_HALF_LIFE)
+    }
+}
+
+impl IdleHistogram {
+    /// Long enough to hold thousands of short periods, short enough to forget a phase of the workload in seconds.
+    pub const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(2);
+
+    /// Weights below this are dropped: a thousandth of one idle period decides nothing.
+    const NEGLIGIBLE: f64 = 0.001;
+
+    /// An empty histogram. With a `half_life` of zero any [`decay`](Self::decay) empties it.
+    pub fn new(half_life: Duration) -> Self {
+        Self { half_life, bins: [Bin::default(); BINS] }
+    }
+
+    /// Adds `count` idle periods of `mean` length, from becoming idle to having work again. A period that was
+    /// polled up to a limit and then halted is *one* period; its length includes the polling. A `count` that is
+    /// not positive adds nothing.
+    pub fn add(&mut self, count: f64, mean: Duration) {
+        let count = count.max(0.0);
+        let bin = &mut self.bins[bin_of(mean)];
+        bin.weight += count;
+        bin.sum_ns += count * nanos(mean);
+    }
+
+    /// Lets `elapsed` observed time pass.
+    pub fn decay(&mut self, elapsed: Duration) {
+        if elapsed.is_zero() {
+            return;
+        }
+        // A half-life of zero gives an infinite exponent and so a factor of 0.
+        let factor = (-elapsed.as_secs_f64() / self.half_life.as_secs_f64()).exp2();
+        for bin in &mut self.bins {
+            bin.weight *= factor;
+            bin.sum_ns *= factor;
+            if bin.weight < Self::NEGLIGIBLE {
+                *bin = Bin::default();
+            }
+        }
+    }
+
+    /// Adds the weights of `other`; for a limit that all vCPUs share.
+    pub fn merge(&mut self, other: &Self) {
+        for (bin, other) in self.bins.iter_mut().zip(&other.bins) {
+            bin.weight += other.weight;
+            bin.sum_ns += other.sum_ns;
+        }
+    }
+
+    /// The decayed number of idle periods.
+    pub fn total(&self) -> f64 {
+        self.bins.iter().map(|bin| bin.weight).sum()
+    }
+
+    /// Whether no period is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.bins.iter().all(|bin| bin.weight == 0.0)
+    }
+
+    /// The length that a share `q` (0..=1, clamped) of the idle periods does not exceed, as the mean of the bin in
+    /// which it lies: exact to a quarter octave. None if the histogram is empty.
+    pub fn quantile(&self, q: f64) -> Option<Duration> {
+        let wanted = self.total() * q.clamp(0.0, 1.0);
+        let mut seen = 0.0;
+        let mut length = None;
+        for bin in self.filled() {
+            seen += bin.weight;
+            length = Some(bin.mean_ns());
+            if seen >= wanted {
+                break;
+            }
+        }
+        length.and_then(|ns| Duration::try_from_secs_f64(ns / 1e9).ok())
+    }
+
+    /// The mean cost of an idle period when the vCPU polls up to `limit` and then halts, in time of waiting. A
+    /// period of length x costs x · `poll_price` if x ≤ `limit`, else `limit` · `poll_price` + `wake_cost`.
+    /// `poll_price`: what one µs of polling is worth in µs of waiting. Zero if the histogram is empty.
+    pub fn expected_cost(&self, limit: Duration, wake_cost: Duration, poll_price: f64) -> Duration {
+        let ns = self.expected_cost_ns(nanos(limit), nanos(wake_cost), poll_price);
+        Duration::try_from_secs_f64(ns / 1e9).unwrap_or(Duration::MAX)
+    }
+
+    pub(crate) fn expected_cost_ns(&self, limit_ns: f64, wake_cost_ns: f64, poll_price: f64) -> f64 {
+        let (mut cost, mut weight) = (0.0, 0.0);
+        for bin in self.filled() {
+            cost += if bin.mean_ns() <= limit_ns {
+                bin.sum_ns * poll_price
+            } else {
+                bin.weight * (limit_ns * poll_price + wake_cost_ns)
+            };
+            weight += bin.weight;
+        }
+        if weight > 0.0 { cost / weight } else { 0.0 }
+    }
+
+    /// The upper edges of the bins in use, ascending: the limits worth considering. The bin of the longest periods
+    /// has no edge.
+    pub(crate) fn edges(&self) -> impl Iterator<Item = Duration> + '_ {
+        (0..BINS - 1).filter(|&i| self.bins[i].weight > 0.0).map(upper_edge)
+    }
+
+    fn filled(&self) -> impl Iterator<Item = Bin> + '_ {
+        self.bins.iter().copied().filter(|bin| bin.weight > 0.0)
+    }
+}
+
+fn nanos(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e9
+}
+
+/// The bin for `length`. Integers only, so that it is the same everywhere: within an octave the four sub-bins are
+/// equally wide.
+fn bin_of(length: Duration) -> usize {
+    let units = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX) / UNIT_NS;
+    let Some(octave) = units.checked_ilog2().and_then(|log| log.checked_sub(SUB_BINS.ilog2())) else {
+        return 0;
+    };
+    // The leading bits of `units`: SUB_BINS..2 * SUB_BINS.
+    let leading = usize::try_from(units >> octave).unwrap_or(usize::MAX);
+    let bin = 1 + octave as usize * SUB_BINS + (leading - SUB_BINS);
+    bin.min(BINS - 1)
+}
+
+/// The exclusive upper edge of every bin but the last.
+fn upper_edge(bin: usize) -> Duration {
+    let (octave, sub_bin) = (bin / SUB_BINS, bin % SUB_BINS);
+    Duration::from_nanos(UNIT_NS * ((SUB_BINS + sub_bin) << octave) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const US: Duration = Duration::from_micros(1);
+    const NS: Duration = Duration::from_nanos(1);
+
+    #[test]
+    fn bins_are_four_to_the_octave_from_1_us_to_1_s() {
+        for (length, bin) in [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(999), 0),
+            (US, 1),
+            (US * 5 / 4, 2),
+            (US * 2, 5),
+            (Duration::from_nanos((1 << 20) * 1000 - 1), BINS - 2),
+            (US * (1 << 20), BINS - 1),
+            (Duration::MAX, BINS - 1),
+        ] {
+            assert_eq!(bin_of(length), bin, "{length:?}");
+        }
+    }
+
+    #[test]
+    fn an_edge_separates_its_bin_from_the_next() {
+        for bin in 0..BINS - 1 {
+            let edge = upper_edge(bin);
+            assert_eq!((bin_of(edge.saturating_sub(NS)), bin_of(edge)), (bin, bin + 1), "{edge:?}");
+        }
+    }
+
+    #[test]
+    fn a_half_life_halves_the_weights_and_keeps_the_lengths() {
+        let mut h = IdleHistogram::new(Duration::from_secs(2));
+        h.add(100.0, US * 30);
+        h.decay(Duration::from_secs(2));
+        assert!((h.total() - 50.0).abs() < 1e-9);
+        assert_eq!(h.quantile(0.5), Some(US * 30));
+        h.decay(Duration::from_secs(60));
+        assert!(h.is_empty());
+        assert_eq!(h.quantile(0.5), None);
+    }
+
+    #[test]
+    fn quantiles_follow_the_counts() {
+        let mut h = IdleHistogram::default();
+        h.add(90.0, US * 10);
+        h.add(10.0, US * 500);
+        let quantiles = [0.0, 0.5, 0.9, 0.91, 1.0].map(|q| h.quantile(q).unwrap().as_micros());
+        assert_eq!(quantiles, [10, 10, 10, 500, 500]);
+    }
+
+    #[test]
+    fn the_cost_is_the_polling_and_for_longer_periods_also_the_wake_up() {
+        let mut h = IdleHistogram::default();
+        h.add(3.0, US * 10);
+        h.add(1.0, US * 500);
+        // (3 · 10 · 0.5 + 20 · 0.5 + 40) / 4
+        assert_eq!(h.expected_cost(US * 20, US * 40, 0.5).as_nanos(), 16_250);
+        assert_eq!(h.expected_cost(Duration::ZERO, US * 40, 0.5), US * 40);
+        assert_eq!(IdleHistogram::default().expected_cost(US, US, 1.0), Duration::ZERO);
+    }
+
+    proptest! {
+        #[test]
+        fn a_merged_histogram_has_the_periods_of_both(
+            a in proptest::collection::vec((1u32..1000, 0u64..2_000_000_000), 0..20),
+            b in proptest::collection::vec((1u32..1000, 0u64..2_000_000_000), 0..20),
+        ) {
+            let fill = |samples: &[(u32, u64)]| {
+                let mut h = IdleHistogram::default();
+                for &(n, ns) in samples {
+                    h.add(f64::from(n), Duration::from_nanos(ns));
+                }
+                h
+            };
+            let mut merged = fill(&a);
+            merged.merge(&fill(&b));
+            let both = fill(&[a, b].concat());
+            prop_assert!((merged.total() - both.total()).abs() < 1e-6);
+            prop_assert_eq!(merged.edges().collect::<Vec<_>>(), both.edges().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What the policy is told: one interval of the machine's and the workload's life, as differences.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CpuId, CpuSet, Measurement};
+
+/// One interval between two observations. All counts and times are differences over the interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// When the interval ended, since the driver started.
+    pub at: Duration,
+    /// The length of the interval.
+    pub period: Duration,
+    /// The vCPUs that are online and that the workload's owner allows it to use.
+    pub vcpus: Vec<VcpuInterval>,
+    /// What the workload did.
+    pub workload: WorkloadInterval,
+    /// Threads that wanted a CPU at the end of the interval, on the whole machine, the observer excluded.
+    pub runnable: u32,
+    /// Share of the interval (0..=1) in which the workload's CPU quota held it back.
+    pub throttled: f64,
+    /// What taking this observation cost, in CPU time of the observer.
+    pub cost: Duration,
+}
+
+/// One vCPU during the interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct VcpuInterval {
+    /// Which one.
+    pub cpu: CpuId,
+    /// Idle periods that ended in a halt.
+    pub halts: u64,
+    /// Time spent halted.
+    pub halt_time: Duration,
+    /// Idle periods that began with retention (polling or a yield thread), halted afterwards or not.
+    pub polls: u64,
+    /// Time spent retained: polling or in a yield thread.
+    pub poll_time: Duration,
+    /// Time in which the vCPU wanted to run and the host ran something else.
+    pub steal: Duration,
+}
+
+impl VcpuInterval {
+    /// Time without work: halted or retained.
+    pub fn idle_time(&self) -> Duration {
+        self.halt_time + self.poll_time
+    }
+
+    /// Idle periods. A retained period that times out counts once as a poll and once as a halt,
+    /// so the larger of the two is the number of periods.
+    pub fn idle_periods(&self) -> u64 {
+        self.halts.max(self.polls)
+    }
+}
+
+/// The workload during the interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadInterval {
+    /// CPU time of all threads (the paper's `T_work`).
+    pub cpu_time: Duration,
+    /// The user-mode part of it, as the kernel's tick sampled it.
+    pub user_time: Duration,
+    /// Time that runnable threads waited for a vCPU.
+    pub run_delay: Duration,
+    /// Times a thread left a vCPU (the paper's `S_work`).
+    pub switches: u64,
+    /// Bytes moved by read- and write-like system calls; `None` where the kernel does not tell.
+    pub moved_bytes: Option<u64>,
+    /// The increase of the counter that the user named.
+    pub counter: Option<f64>,
+    /// Threads at the end of the interval.
+    pub threads: u32,
+}
+
+impl Observation {
+    /// The vCPUs that the workload could use.
+    pub fn allowed(&self) -> CpuSet {
+        self.vcpus.iter().map(|v| v.cpu).collect()
+    }
+
+    /// CPU time of the workload per second of wall time: 1.0 is one vCPU's worth.
+    pub fn load(&self) -> f64 {
+        rate(self.workload.cpu_time.as_secs_f64(), self.period)
+    }
+
+    /// Share of the vCPUs' time (0..=1) that the host gave to others.
+    pub fn steal_share(&self) -> f64 {
+        let stolen: Duration = self.vcpus.iter().map(|v| v.steal).sum();
+        rate(stolen.as_secs_f64(), self.period) / self.vcpus.len().max(1) as f64
+    }
+
+    /// Idle periods per second that ended in a halt, on the active vCPUs.
+    pub fn halt_rate(&self, active: &CpuSet) -> f64 {
+        rate(self.sum(active, |v| v.halts as f64), self.period)
+    }
+
+    /// The quantities of the paper's §5 for the vCPUs in `active`.
+    pub fn measurement(&self, active: &CpuSet) -> Measurement {
+        let busy = |v: &VcpuInterval| {
+            let idle = rate(v.idle_time().as_secs_f64(), self.period);
+            (1.0 - idle).clamp(0.0, 1.0)
+        };
+        let n = active.len();
+        let total_busy = self.sum(active, busy);
+        let max = self.on(active).map(busy).fold(0.0, f64::max);
+        Measurement {
+            active: n,
+            t_work: self.workload.cpu_time,
+            s_work: self.workload.switches,
+            t_idle: self.on(active).map(VcpuInterval::idle_time).sum(),
+            s_idle: self.on(active).map(VcpuInterval::idle_periods).sum(),
+            utilization: total_busy / n.max(1) as f64,
+            max_utilization: max,
+        }
+    }
+
+    fn on<'a>(&'a self, active: &'a CpuSet) -> impl Iterator<Item = &'a VcpuInterval> {
+        self.vcpus.iter().filter(|v| active.contains(v.cpu))
+    }
+
+    fn sum(&self, active: &CpuSet, of: impl Fn(&VcpuInterval) -> f64) -> f64 {
+        self.on(active).map(of).sum()
+    }
+}
+
+fn rate(amount: f64, period: Duration) -> f64 {
+    if period.is_zero() { 0.0 } else { amount / period.as_secs_f64() }
+}

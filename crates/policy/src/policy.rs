@@ -1,0 +1,301 @@
+//! The decision loop of the guest: retention, consolidation and the guard put together.
+//!
+//! [`Policy::step`] is the only entry. While a trial runs it decides; otherwise [`hold`](Policy::hold) keeps what
+//! is proven, lets go what cannot pay any more, and puts the next hypothesis on trial.
+
+mod hold;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::cadence::Cadence;
+use crate::decision::{Decision, Event, LetGo, Watch, Why};
+use crate::guard::{Purpose, Trial, Trust, Verdict};
+use crate::progress::Difference;
+use crate::{
+    ConfigError, Consolidation, CpuId, CpuSet, IdleHistogram, LimitAdapter, Measurement, Method, Mode,
+    Observation, PolicyConfig, Retention, RetentionCosts, Setting, VetoGate, choose_limit,
+};
+
+/// A refuted hypothesis is tried again after this long, then after twice as long, and so on.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// A proven change proves itself again after this long, then after twice as long, and so on.
+const PROOF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// After an idle time shorter than this, what was proven before it is taken up again at once.
+const MEMORY: Duration = Duration::from_secs(60);
+/// What is taken up again proves itself after this long.
+const RESUMED_PROOF: Duration = Duration::from_millis(100);
+
+/// The pure decision code that the daemon, the simulator and the replayer drive.
+#[derive(Debug)]
+pub struct Policy {
+    config: PolicyConfig,
+    /// The vCPUs that the workload may use.
+    allowed: CpuSet,
+    /// The deactivated ones, in the order of deactivation.
+    deactivated: Vec<CpuId>,
+    /// The retention in force outside trials.
+    retention: Retention,
+    trial: Option<Trial>,
+    consolidation: Consolidation,
+    idle: BTreeMap<CpuId, IdleHistogram>,
+    limit: LimitAdapter,
+    veto: VetoGate,
+    proof: Trust,
+    retry_retention: Trust,
+    retry_consolidation: Trust,
+    /// The retention that an idle time ended, and when.
+    remembered: Option<(Retention, Duration)>,
+    /// §5's quantities without retention, from the trial that proved it.
+    unretained: Option<Measurement>,
+    /// So many runnable threads are more than the proven, smaller set can take.
+    pressure: u32,
+    cadence: Cadence,
+}
+
+impl Policy {
+    /// A policy for a workload that may use the vCPUs `allowed`.
+    ///
+    /// # Errors
+    /// The consolidation's settings are out of range.
+    pub fn new(config: PolicyConfig, allowed: CpuSet) -> Result<Self, ConfigError> {
+        Ok(Self {
+            consolidation: Consolidation::new(config.consolidation, allowed.len())?,
+            allowed,
+            deactivated: Vec::new(),
+            retention: Retention::NONE,
+            trial: None,
+            idle: BTreeMap::new(),
+            limit: LimitAdapter::default(),
+            veto: VetoGate::default(),
+            proof: Trust::new(PROOF.0, PROOF.1),
+            retry_retention: Trust::new(RETRY.0, RETRY.1),
+            retry_consolidation: Trust::new(RETRY.0, RETRY.1),
+            remembered: None,
+            unretained: None,
+            pressure: u32::MAX,
+            cadence: Cadence::new(),
+            config,
+        })
+    }
+
+    /// The setting in force now.
+    pub fn setting(&self) -> Setting {
+        match (&self.config.mode, &self.trial) {
+            (Mode::Fixed(setting), _) => setting.clone(),
+            (_, Some(trial)) => trial.setting().clone(),
+            (_, None) => self.incumbent(),
+        }
+    }
+
+    /// Takes what happened since the last step and says what to do until the next.
+    pub fn step(&mut self, o: &Observation) -> Decision {
+        if let Mode::Fixed(setting) = &self.config.mode {
+            let next = self.cadence.next(o, false);
+            return Decision { setting: setting.clone(), next, watch: None, events: Vec::new() };
+        }
+        let mut events = Vec::new();
+        let in_force = self.setting();
+        self.learn(o, &in_force);
+        self.follow_allowed(o, &mut events);
+        self.follow_veto(o, &mut events);
+        match self.trial.take() {
+            Some(trial) => self.advance(trial, o, &mut events),
+            None => self.hold(o, &mut events),
+        }
+        let next = match &self.trial {
+            Some(trial) => trial.next(),
+            None => self.cadence.next(o, !events.is_empty()),
+        };
+        Decision { setting: self.setting(), next, watch: self.watch(o), events }
+    }
+
+    fn active(&self) -> CpuSet {
+        self.allowed.iter().filter(|c| !self.deactivated.contains(c)).collect()
+    }
+
+    fn incumbent(&self) -> Setting {
+        Setting { active: self.active(), retention: self.retention }
+    }
+
+    fn costs(&self) -> RetentionCosts {
+        RetentionCosts { wake_cost: self.config.wake_cost, poll_price: self.config.poll_price }
+    }
+
+    /// Idle lengths are learned while retained: halting makes an idle period longer by the wake-up itself.
+    fn learn(&mut self, o: &Observation, in_force: &Setting) {
+        if !in_force.retention.is_on() {
+            return;
+        }
+        for v in o.vcpus.iter().filter(|v| in_force.active.contains(v.cpu)) {
+            let histogram = self.idle.entry(v.cpu).or_default();
+            histogram.decay(o.period);
+            // A period that outlasted the limit was polled for the limit first and halted then.
+            let short = v.polls.saturating_sub(v.halts);
+            let timed_out =
+                in_force.retention.limit * u32::try_from(v.halts.min(v.polls)).unwrap_or(u32::MAX);
+            let mean = |time: Duration, n: u64| time.div_f64(n.max(1) as f64);
+            histogram.add(short as f64, mean(v.poll_time.saturating_sub(timed_out), short));
+            histogram.add(v.halts as f64, in_force.retention.limit + mean(v.halt_time, v.halts));
+        }
+    }
+
+    fn follow_allowed(&mut self, o: &Observation, events: &mut Vec<Event>) {
+        let now = o.allowed();
+        if now == self.allowed || now.is_empty() {
+            return;
+        }
+        let from = std::mem::replace(&mut self.allowed, now);
+        events.push(Event::AllowedChanged { from, to: self.allowed.clone() });
+        self.trial = None;
+        self.deactivated.clear();
+        // The configuration was validated by `new`.
+        if let Ok(consolidation) = Consolidation::new(self.config.consolidation, self.allowed.len()) {
+            self.consolidation = consolidation;
+        }
+        self.start_over(o.at);
+    }
+
+    fn follow_veto(&mut self, o: &Observation, events: &mut Vec<Event>) {
+        let Some(veto) = self.veto.step(o.steal_share(), o.throttled) else { return };
+        let tried = self.trial.as_ref().is_some_and(|t| t.candidate().retention.is_on());
+        if self.retention.is_on() || tried {
+            self.trial = None;
+            self.retention = Retention::NONE;
+            events.push(Event::LetGo { why: LetGo::Veto(veto) });
+        }
+    }
+
+    /// The workload is another one now: what was refuted may be tried again, what was proven must be soon.
+    fn start_over(&mut self, now: Duration) {
+        self.consolidation.reset();
+        for trust in [&mut self.proof, &mut self.retry_retention, &mut self.retry_consolidation] {
+            trust.shorten(now);
+        }
+        self.unretained = None;
+        self.pressure = u32::MAX;
+    }
+
+    fn advance(&mut self, mut trial: Trial, o: &Observation, events: &mut Vec<Event>) {
+        if trial.difference() == Difference::Retention && !trial.setting().retention.is_on() {
+            self.unretained = Some(o.measurement(&trial.setting().active));
+        }
+        let Some(verdict) = trial.observe(o) else {
+            self.trial = Some(trial);
+            return;
+        };
+        let keep = match (verdict, trial.purpose()) {
+            (Verdict::Proven(_), _) => true,
+            (Verdict::Refuted(_), _) | (Verdict::Undecided(_), Purpose::Adopt) => false,
+            // Nothing speaks against what was proven before: it stays.
+            (Verdict::Undecided(e), Purpose::Reprove) => e.is_some_and(|e| e.ratio >= 1.0),
+        };
+        let again_at = match trial.difference() {
+            Difference::Retention => self.conclude_retention(&trial, keep, o.at),
+            Difference::ActiveSet => self.conclude_active_set(&trial, keep, o),
+        };
+        events.push(Event::TrialEnded {
+            candidate: trial.candidate().clone(),
+            purpose: trial.purpose(),
+            verdict,
+            kept: self.incumbent(),
+            again_at,
+        });
+    }
+
+    /// Keeps or drops the retention that was tried; returns when the question comes up again.
+    fn conclude_retention(&mut self, trial: &Trial, keep: bool, now: Duration) -> Duration {
+        if keep {
+            self.retention = trial.candidate().retention;
+            self.proof.extend(now);
+            self.retry_retention.shorten(now);
+            return self.proof.until();
+        }
+        self.retention = Retention::NONE;
+        self.remembered = None;
+        self.retry_retention.extend(now);
+        self.proof.shorten(now);
+        self.retry_retention.until()
+    }
+
+    /// Keeps or drops the deactivation that was tried; returns when the question comes up again.
+    fn conclude_active_set(&mut self, trial: &Trial, keep: bool, o: &Observation) -> Duration {
+        let tried = trial.baseline().active.difference(&trial.candidate().active);
+        if keep {
+            for cpu in tried.iter().filter(|c| !self.deactivated.contains(c)).collect::<Vec<_>>() {
+                self.deactivated.push(cpu);
+            }
+            if trial.purpose() == Purpose::Adopt {
+                self.consolidation.approve();
+                let usual = trial.candidate_runnable();
+                let active = u32::try_from(self.active().len()).unwrap_or(u32::MAX);
+                self.pressure = (active + 2).max(usual.saturating_mul(2));
+            }
+            self.proof.extend(o.at);
+            self.retry_consolidation.shorten(o.at);
+            return self.proof.until();
+        }
+        self.deactivated.retain(|c| !tried.contains(*c));
+        self.consolidation.reject();
+        self.retry_consolidation.extend(o.at);
+        self.proof.shorten(o.at);
+        self.retry_consolidation.until()
+    }
+
+    /// Between the observations: on a smaller set, that threads queue up; on a saturated full set without
+    /// retention, that vCPUs fall idle.
+    fn watch(&self, o: &Observation) -> Option<Watch> {
+        let n = u32::try_from(self.allowed.len()).unwrap_or(u32::MAX);
+        let (every, at_least, at_most) = if self.trial.is_some() {
+            return None;
+        } else if !self.deactivated.is_empty() {
+            (Duration::from_millis(5), Some(self.pressure), None)
+        } else if !self.retention.is_on() && o.load() > 0.9 * f64::from(n) {
+            (Duration::from_millis(10), None, Some(n.saturating_sub(1)))
+        } else {
+            return None;
+        };
+        Some(Watch { every, at_least, at_most, times: 3 })
+    }
+
+    /// The retention to try: the chosen method with its break-even limit, or the learned one.
+    fn wanted_retention(&self) -> Retention {
+        let limit = match self.config.method {
+            Method::Halt | Method::QosPoll => Duration::ZERO,
+            _ => self.costs().bound(),
+        };
+        Retention { method: self.config.method, limit }
+    }
+
+    fn begin(&mut self, candidate: Setting, why: Why, o: &Observation, events: &mut Vec<Event>) {
+        let baseline = self.incumbent();
+        if self.config.mode == Mode::DryRun {
+            events.push(Event::WouldTry { candidate, why });
+            self.retry_retention.extend(o.at);
+            self.retry_consolidation.extend(o.at);
+            return;
+        }
+        self.start_trial(baseline, candidate, Purpose::Adopt, why, o, events);
+    }
+
+    fn start_trial(
+        &mut self,
+        baseline: Setting,
+        candidate: Setting,
+        purpose: Purpose,
+        why: Why,
+        o: &Observation,
+        events: &mut Vec<Event>,
+    ) {
+        events.push(Event::TrialStarted {
+            baseline: baseline.clone(),
+            candidate: candidate.clone(),
+            purpose,
+            why,
+        });
+        let trial = Trial::new(baseline, candidate, purpose, o);
+        self.trial = Some(trial.with_block(self.config.counter_block.unwrap_or_default()));
+    }
+}

@@ -1,0 +1,202 @@
+//! Between trials: keep what is proven, let go what cannot pay any more, find the next hypothesis.
+
+use super::{
+    CpuId, CpuSet, Duration, Event, LetGo, MEMORY, Method, Observation, Policy, Purpose, RESUMED_PROOF,
+    Retention, Setting, Why, choose_limit,
+};
+use crate::{Advice, Conditions, MajorChange, Measurement};
+
+/// Retention is tried when wake-ups cost this share of one vCPU's time...
+const WORTH_TRYING: f64 = 0.02;
+/// ...and given up when they would cost less than this...
+const NOT_WORTH_KEEPING: f64 = 0.005;
+/// ...while this share of the vCPUs' time is idle. On vCPUs that are never idle retention costs nothing.
+const IDLE_ENOUGH: f64 = 0.2;
+/// Where less than this share of the time is idle there is nothing to prove retention with.
+const HARDLY_IDLE: f64 = 0.02;
+/// §5 reads averages: an interval shorter than this is not one.
+const SHORTEST_AVERAGE: Duration = Duration::from_millis(10);
+
+impl Policy {
+    pub(super) fn hold(&mut self, o: &Observation, events: &mut Vec<Event>) {
+        if self.unfold_under_pressure(o, events) {
+            return;
+        }
+        self.hold_retention(o, events);
+        if self.trial.is_none() {
+            self.hold_active_set(o, events);
+        }
+        if self.trial.is_none() && self.proof.is_over(o.at) {
+            self.prove_again(o, events);
+        }
+    }
+
+    /// More threads queue up than the smaller set was proven with: all vCPUs back at once (beyond the paper,
+    /// which waits for the next utilisation reading).
+    fn unfold_under_pressure(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
+        let active = self.active();
+        let waiting = o.workload.run_delay.as_secs_f64() / o.period.as_secs_f64().max(1e-6);
+        let pressed = !self.deactivated.is_empty()
+            && o.runnable >= self.pressure
+            && waiting > 0.5 * active.len() as f64;
+        if pressed {
+            events.push(Event::Unfolded { runnable: o.runnable, active });
+            self.restore_all(o.at);
+        }
+        pressed
+    }
+
+    fn restore_all(&mut self, now: Duration) {
+        self.deactivated.clear();
+        self.start_over(now);
+        // The vCPUs that come back fall idle until the load has spread.
+        self.resume_retention(now);
+    }
+
+    fn resume_retention(&mut self, now: Duration) -> bool {
+        match self.remembered.take() {
+            Some((retention, since)) if now.saturating_sub(since) < MEMORY && !self.retention.is_on() => {
+                self.retention = retention;
+                self.proof.shorten(now);
+                self.proof.set_until(now + RESUMED_PROOF);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn hold_retention(&mut self, o: &Observation, events: &mut Vec<Event>) {
+        let active = self.active();
+        let m = o.measurement(&active);
+        let seconds = o.period.as_secs_f64().max(1e-6);
+        let idle_periods_per_s = m.s_idle as f64 / seconds;
+        let lost = idle_periods_per_s * self.config.wake_cost.as_secs_f64();
+        if self.retention.is_on() {
+            if lost < NOT_WORTH_KEEPING && 1.0 - m.utilization > IDLE_ENOUGH {
+                self.let_go(o.at, LetGo::Rare { per_s: idle_periods_per_s }, events);
+            } else {
+                self.follow_idle_lengths(o, &active, events);
+            }
+        } else if lost > WORTH_TRYING && self.config.method != Method::Halt && !self.veto.is_closed() {
+            if self.resume_retention(o.at) {
+                events.push(Event::Resumed { setting: self.incumbent() });
+            } else if self.retry_retention.is_over(o.at) {
+                let candidate = Setting { active, retention: self.wanted_retention() };
+                let halts_per_s = idle_periods_per_s;
+                let why = Why::WakeUps { halts_per_s, wake_cost: self.config.wake_cost, lost };
+                self.begin(candidate, why, o, events);
+            }
+        }
+    }
+
+    fn let_go(&mut self, now: Duration, why: LetGo, events: &mut Vec<Event>) {
+        self.remembered = Some((self.retention, now));
+        self.retention = Retention::NONE;
+        events.push(Event::LetGo { why });
+    }
+
+    /// The limit with the least expected cost on the idle lengths seen lately; zero means halting is cheaper.
+    fn follow_idle_lengths(&mut self, o: &Observation, active: &CpuSet, events: &mut Vec<Event>) {
+        if matches!(self.retention.method, Method::QosPoll | Method::Halt) {
+            return;
+        }
+        let seen: Vec<_> =
+            self.idle.iter().filter(|(cpu, _)| active.contains(**cpu)).map(|(_, h)| h.clone()).collect();
+        let wanted = choose_limit(&seen, &self.costs());
+        let from = self.retention.limit;
+        let to = self.limit.step(o.at, from, wanted);
+        if to.is_zero() {
+            self.let_go(o.at, LetGo::Long, events);
+        } else if to != from {
+            self.retention.limit = to;
+            events.push(Event::LimitChanged { from, to });
+        }
+    }
+
+    fn hold_active_set(&mut self, o: &Observation, events: &mut Vec<Event>) {
+        if !self.config.consolidate || self.allowed.len() < 2 || o.period < SHORTEST_AVERAGE {
+            return;
+        }
+        let active = self.active();
+        match self.advise(&o.measurement(&active)) {
+            Advice::Keep(_) => {}
+            Advice::RestoreLast { .. } => {
+                self.deactivated.pop();
+            }
+            Advice::RestoreAll(change) => self.major_change(change, o, events),
+            Advice::DeactivateOne(conditions) => {
+                if self.retry_consolidation.is_over(o.at) {
+                    self.try_without_one(conditions, &active, o, events);
+                }
+            }
+        }
+    }
+
+    /// §5's advice on the present measurement or, once, on the one without retention: a wake-up that is
+    /// retained costs CPU time too, which would vanish on the smaller set and must not count against it.
+    fn advise(&mut self, m: &Measurement) -> Advice {
+        let advice = self.consolidation.step(m);
+        match (advice, self.unretained.take()) {
+            (Advice::Keep(_), Some(before)) if before.active == m.active => self.consolidation.step(&before),
+            _ => advice,
+        }
+    }
+
+    fn major_change(&mut self, change: MajorChange, o: &Observation, events: &mut Vec<Event>) {
+        if !self.deactivated.is_empty() {
+            events.push(Event::MajorChange { change });
+        }
+        self.restore_all(o.at);
+    }
+
+    fn try_without_one(
+        &mut self,
+        conditions: Conditions,
+        active: &CpuSet,
+        o: &Observation,
+        events: &mut Vec<Event>,
+    ) {
+        let Some(cpu) = self.to_deactivate(active, o) else { return };
+        let fewer = active.iter().filter(|c| *c != cpu).collect();
+        let candidate = Setting { active: fewer, retention: self.retention };
+        self.begin(candidate, Why::Conditions { conditions, cpu }, o, events);
+    }
+
+    /// The vCPU that the others miss least: the host takes most from it, or its SMT sibling stays active, or
+    /// few active vCPUs share its cache; the highest number if all is equal (interrupts prefer low ones).
+    fn to_deactivate(&self, active: &CpuSet, o: &Observation) -> Option<CpuId> {
+        let place = |cpu: CpuId| self.config.places.iter().find(|p| p.cpu == cpu);
+        let others = |cpu: CpuId| active.iter().filter(move |c| *c != cpu);
+        let steal = |cpu: CpuId| {
+            let stolen = o.vcpus.iter().find(|v| v.cpu == cpu).map_or(Duration::ZERO, |v| v.steal);
+            // Tenths of the interval: less than that is noise.
+            stolen.as_nanos() * 10 / o.period.as_nanos().max(1)
+        };
+        let sibling_stays = |cpu: CpuId| {
+            place(cpu).is_some_and(|p| others(cpu).any(|c| place(c).is_some_and(|q| q.core == p.core)))
+        };
+        let cache_mates = |cpu: CpuId| {
+            place(cpu)
+                .map_or(0, |p| others(cpu).filter(|c| place(*c).is_some_and(|q| q.llc == p.llc)).count())
+        };
+        active
+            .iter()
+            .max_by_key(|&cpu| (steal(cpu), sibling_stays(cpu), std::cmp::Reverse(cache_mates(cpu)), cpu))
+    }
+
+    /// Tries what is in force against the system without its last step.
+    fn prove_again(&mut self, o: &Observation, events: &mut Vec<Event>) {
+        let candidate = self.incumbent();
+        let idle = 1.0 - o.measurement(&candidate.active).utilization;
+        let baseline = if let Some(last) = self.deactivated.last() {
+            let mut active = candidate.active.clone();
+            active.insert(*last);
+            Setting { active, retention: candidate.retention }
+        } else if candidate.retention.is_on() && idle > HARDLY_IDLE {
+            Setting { active: candidate.active.clone(), retention: Retention::NONE }
+        } else {
+            return;
+        };
+        self.start_trial(baseline, candidate, Purpose::Reprove, Why::TrustExpired, o, events);
+    }
+}

@@ -1,0 +1,302 @@
+//! Retention: how long an idle vCPU is worth keeping awake, and when not at all (paper §4.1).
+
+mod veto;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::consolidation::scale;
+use crate::idle_histogram::IdleHistogram;
+
+pub use veto::{Veto, VetoConfig, VetoGate};
+
+/// What halting and polling cost on this machine at this time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RetentionCosts {
+    /// What it costs that a vCPU halts and has to be woken: the waker's part and the latency, as calibrated.
+    pub wake_cost: Duration,
+    /// What one µs of polling is worth in µs of waiting. Values below [`Self::MIN_PRICE`] count as that.
+    pub poll_price: f64,
+}
+
+impl RetentionCosts {
+    /// The price while nobody else wants the pCPU: polling only costs energy and a hyper-thread's share.
+    pub const PRICE_UNCONTENDED: f64 = 0.25;
+    /// The price under steal: a µs of polling is a µs that another vCPU waits.
+    pub const PRICE_CONTENDED: f64 = 1.0;
+    /// Keeps the bound finite: polling is never free.
+    pub const MIN_PRICE: f64 = 0.01;
+
+    /// Costs for a vCPU whose pCPU nobody else wants.
+    pub fn uncontended(wake_cost: Duration) -> Self {
+        Self { wake_cost, poll_price: Self::PRICE_UNCONTENDED }
+    }
+
+    /// Costs under steal.
+    pub fn contended(wake_cost: Duration) -> Self {
+        Self { wake_cost, poll_price: Self::PRICE_CONTENDED }
+    }
+
+    /// The break-even point: polling for so long costs as much as the wake-up it avoids. Halting after exactly
+    /// this long is 2-competitive (ski rental; Karlin et al., SOSP 1991): no idle period costs more than twice
+    /// what it would have cost had its length been known.
+    pub fn bound(&self) -> Duration {
+        scale(self.wake_cost, 1.0 / self.price())
+    }
+
+    fn price(&self) -> f64 {
+        self.poll_price.max(Self::MIN_PRICE)
+    }
+}
+
+/// The limit with the least expected cost over the idle periods of all `histograms`, at most
+/// [`RetentionCosts::bound`]. Zero if halting at once is cheapest: idle periods are long. Of equally cheap limits
+/// the shortest. The bound itself if no idle period is known, because it needs no knowledge.
+pub fn choose_limit(histograms: &[IdleHistogram], costs: &RetentionCosts) -> Duration {
+    let mut merged = IdleHistogram::default();
+    for histogram in histograms {
+        merged.merge(histogram);
+    }
+    let bound = costs.bound();
+    if merged.is_empty() {
+        return bound;
+    }
+    let cost_ns = |limit: Duration| {
+        merged.expected_cost_ns(limit.as_secs_f64() * 1e9, costs.wake_cost.as_secs_f64() * 1e9, costs.price())
+    };
+    let (mut best, mut least) = (Duration::ZERO, cost_ns(Duration::ZERO));
+    for limit in merged.edges().take_while(|edge| *edge < bound).chain([bound]) {
+        let cost = cost_ns(limit);
+        if cost < least {
+            (best, least) = (limit, cost);
+        }
+    }
+    best
+}
+
+/// How a limit follows the choices. Growing late costs a wake-up in every idle period, shrinking late only some
+/// polling; a symmetric rule is known to lose on a busy load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitAdapterConfig {
+    /// For how long the choices must be smaller before the limit shrinks.
+    pub hold: Duration,
+    /// The limit is halved at most once in this time.
+    pub interval: Duration,
+}
+
+impl Default for LimitAdapterConfig {
+    fn default() -> Self {
+        Self { hold: Duration::from_secs(2), interval: Duration::from_millis(500) }
+    }
+}
+
+/// Turns a sequence of choices into few changes of the knob: grows at once, shrinks slowly, ignores changes of
+/// less than a quarter.
+#[derive(Debug, Clone, Default)]
+pub struct LimitAdapter {
+    config: LimitAdapterConfig,
+    /// Since when the choices have been smaller than the limit.
+    smaller_since: Option<Duration>,
+    halved_at: Option<Duration>,
+}
+
+impl LimitAdapter {
+    /// A change of the limit by less than this share is not worth a write.
+    const QUANTUM: f64 = 0.25;
+    /// A limit below this is no retention: one turn of the kernel's poll loop takes about as long.
+    const FLOOR: Duration = Duration::from_micros(1);
+
+    /// An adapter that has seen no choice.
+    pub fn new(config: LimitAdapterConfig) -> Self {
+        Self { config, ..Self::default() }
+    }
+
+    /// The limit to go on with, at time `now` (on any clock that does not go back), where `limit` is in force and
+    /// `choice` would be best. Equal to `limit` if nothing is to be written; zero ends the retention.
+    pub fn step(&mut self, now: Duration, limit: Duration, choice: Duration) -> Duration {
+        if choice >= limit {
+            self.smaller_since = None;
+            let worth = choice >= Self::FLOOR && choice >= scale(limit, 1.0 + Self::QUANTUM);
+            return if worth { choice } else { limit };
+        }
+        let since = *self.smaller_since.get_or_insert(now);
+        let held = now.saturating_sub(since) < self.config.hold;
+        let just_halved = self.halved_at.is_some_and(|at| now.saturating_sub(at) < self.config.interval);
+        let smaller = choice.max(limit / 2);
+        if held || just_halved || smaller > scale(limit, 1.0 - Self::QUANTUM) {
+            return limit;
+        }
+        if smaller < Self::FLOOR {
+            *self = Self::new(self.config);
+            return Duration::ZERO;
+        }
+        self.halved_at = Some(now);
+        smaller
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const US: Duration = Duration::from_micros(1);
+    const MS: Duration = Duration::from_millis(1);
+    const COSTS: RetentionCosts = RetentionCosts {
+        wake_cost: Duration::from_micros(30),
+        poll_price: RetentionCosts::PRICE_UNCONTENDED,
+    };
+
+    fn histogram(samples: &[(u32, Duration)]) -> IdleHistogram {
+        let mut h = IdleHistogram::default();
+        for &(count, mean) in samples {
+            h.add(f64::from(count), mean);
+        }
+        h
+    }
+
+    #[test]
+    fn the_bound_is_where_polling_has_cost_a_wake_up() {
+        assert_eq!(RetentionCosts::uncontended(US * 30).bound(), US * 120);
+        assert_eq!(RetentionCosts::contended(US * 30).bound(), US * 30);
+        assert_eq!(RetentionCosts { wake_cost: US * 30, poll_price: 0.0 }.bound(), MS * 3);
+    }
+
+    #[test]
+    fn long_idle_periods_are_not_retained() {
+        assert_eq!(choose_limit(&[histogram(&[(1000, MS * 5)])], &COSTS), Duration::ZERO);
+    }
+
+    #[test]
+    fn short_idle_periods_are_retained_just_long_enough() {
+        let limit = choose_limit(&[histogram(&[(1000, US * 20), (50, MS * 5)])], &COSTS);
+        assert!((US * 20..=US * 25).contains(&limit), "{limit:?}");
+    }
+
+    #[test]
+    fn a_few_short_periods_do_not_pay_for_many_long_ones() {
+        assert_eq!(choose_limit(&[histogram(&[(10, US * 60), (1000, MS * 5)])], &COSTS), Duration::ZERO);
+    }
+
+    #[test]
+    fn steal_makes_polling_dearer() {
+        let h = [histogram(&[(100, US * 60)])];
+        assert!(choose_limit(&h, &RetentionCosts::uncontended(US * 30)) >= US * 60);
+        assert_eq!(choose_limit(&h, &RetentionCosts::contended(US * 30)), Duration::ZERO);
+    }
+
+    #[test]
+    fn without_knowledge_the_bound_is_chosen() {
+        assert_eq!(choose_limit(&[], &COSTS), COSTS.bound());
+    }
+
+    #[test]
+    fn the_histograms_of_all_vcpus_decide_together() {
+        let (short, long) = (histogram(&[(10, US * 60)]), histogram(&[(1000, MS * 5)]));
+        assert!(choose_limit(std::slice::from_ref(&short), &COSTS) >= US * 60);
+        assert_eq!(choose_limit(&[short, long], &COSTS), Duration::ZERO);
+    }
+
+    /// The limits after each of `choices`, in µs, 100 ms apart, beginning with a limit of `start`.
+    fn limits(start: u32, choices: impl IntoIterator<Item = u32>) -> Vec<u128> {
+        let (mut a, mut limit, mut now) = (LimitAdapter::default(), US * start, Duration::ZERO);
+        let mut step = |choice| {
+            limit = a.step(now, limit, US * choice);
+            now += MS * 100;
+            limit.as_micros()
+        };
+        choices.into_iter().map(&mut step).collect()
+    }
+
+    #[test]
+    fn the_limit_grows_at_once() {
+        assert_eq!(limits(0, [20, 100]), [20, 100]);
+    }
+
+    #[test]
+    fn a_change_of_less_than_a_quarter_is_not_written() {
+        assert_eq!(limits(100, [124, 125]), [100, 125]);
+        assert!(limits(100, [76; 100]).iter().all(|us| *us == 100));
+    }
+
+    #[test]
+    fn the_limit_halves_after_the_hold_time_once_per_interval_until_zero() {
+        let limits = limits(16, [0; 60]);
+        let changes: Vec<_> =
+            (1..60).filter(|&i| limits[i] != limits[i - 1]).map(|i| (i, limits[i])).collect();
+        assert_eq!(changes, [(20, 8), (25, 4), (30, 2), (35, 1), (40, 0)]);
+    }
+
+    #[test]
+    fn the_limit_shrinks_no_further_than_the_choice() {
+        assert_eq!(limits(100, [60; 60]).last(), Some(&60));
+    }
+
+    #[test]
+    fn one_large_choice_restarts_the_hold_time() {
+        let choices = [10; 20].into_iter().chain([100]).chain([10; 21]);
+        let limits = limits(100, choices);
+        assert!(limits[..41].iter().all(|us| *us == 100), "{limits:?}");
+        assert_eq!(limits[41], 50);
+    }
+
+    proptest! {
+        #[test]
+        fn the_bound_costs_at_most_twice_the_offline_optimum(
+            samples in proptest::collection::vec((1u32..1000, 1u64..10_000_000), 1..50),
+            wake_us in 1u64..200,
+            poll_price in 0.05f64..2.0,
+        ) {
+            let costs = RetentionCosts { wake_cost: Duration::from_micros(wake_us), poll_price };
+            let (mut h, mut optimum, mut count) = (IdleHistogram::default(), 0.0, 0.0);
+            let mut lengths = std::collections::BTreeSet::new();
+            for (n, ns) in samples {
+                // One sample per bin: then the histogram is exact and so is the comparison.
+                let mut one = IdleHistogram::default();
+                one.add(1.0, Duration::from_nanos(ns));
+                if !lengths.insert(one.edges().next()) {
+                    continue;
+                }
+                h.add(f64::from(n), Duration::from_nanos(ns));
+                optimum += f64::from(n) * (ns as f64 * poll_price).min(wake_us as f64 * 1000.0);
+                count += f64::from(n);
+            }
+            let cost = h.expected_cost(costs.bound(), costs.wake_cost, poll_price).as_secs_f64() * 1e9;
+            // The bound is a whole number of nanoseconds.
+            prop_assert!(cost <= 2.0 * optimum / count + 2.0, "{} > 2 * {}", cost, optimum / count);
+        }
+
+        #[test]
+        fn the_choice_is_no_dearer_than_halting_at_once_or_the_bound(
+            samples in proptest::collection::vec((1u32..1000, 1u64..10_000_000), 1..50),
+            wake_us in 1u64..200,
+            poll_price in 0.05f64..2.0,
+        ) {
+            let costs = RetentionCosts { wake_cost: Duration::from_micros(wake_us), poll_price };
+            let samples: Vec<_> = samples.into_iter().map(|(n, ns)| (n, Duration::from_nanos(ns))).collect();
+            let h = histogram(&samples);
+            let cost = |limit| h.expected_cost(limit, costs.wake_cost, poll_price);
+            let choice = choose_limit(std::slice::from_ref(&h), &costs);
+            prop_assert!(choice <= costs.bound());
+            prop_assert!(cost(choice) <= cost(Duration::ZERO) && cost(choice) <= cost(costs.bound()));
+        }
+
+        #[test]
+        fn the_limit_stays_within_the_choices_and_moves_in_quarters(
+            choices in proptest::collection::vec((0u64..1000, 1u64..1000), 1..100),
+        ) {
+            let (mut a, mut limit, mut now, mut largest) = (LimitAdapter::default(), US * 0, MS * 0, US * 0);
+            for (us, ms) in choices {
+                let choice = Duration::from_micros(us);
+                now += Duration::from_millis(ms);
+                largest = largest.max(choice);
+                let next = a.step(now, limit, choice);
+                prop_assert!(next <= largest && (next >= limit / 2 || next.is_zero()));
+                prop_assert!(next == limit || next >= scale(limit, 1.25) || next <= scale(limit, 0.75));
+                limit = next;
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! When polling is out of the question: it would take time from somebody who has work.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What forbids retention.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Veto {
+    /// Other VMs want the pCPUs: polling takes them away and makes the steal worse.
+    Steal {
+        /// Of the time in which the vCPUs wanted to run, the share in which they could not, 0..=1.
+        share: f64,
+    },
+    /// The workload's cgroup has a CPU quota and used it up: polling spends quota.
+    Throttled {
+        /// The share of the time in which it was throttled, 0..=1. It may be 0 for a few observations after the
+        /// throttling, see [`VetoConfig::unthrottled_observations`].
+        share: f64,
+    },
+}
+
+impl fmt::Display for Veto {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Steal { share } => write!(f, "{:.1} % of the time is stolen", share * 100.0),
+            Self::Throttled { share } => {
+                write!(f, "the cgroup's CPU quota is used up {:.1} % of the time", share * 100.0)
+            }
+        }
+    }
+}
+
+/// When a veto begins and ends. The gap between both keeps a value near the limit from switching to and fro.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VetoConfig {
+    /// A steal share of at least this begins a veto.
+    pub steal_enter: f64,
+    /// A steal share below this ends it; at most `steal_enter`.
+    pub steal_leave: f64,
+    /// Any throttling begins a veto; so many observations in a row without it end the veto.
+    pub unthrottled_observations: u32,
+}
+
+impl Default for VetoConfig {
+    fn default() -> Self {
+        Self { steal_enter: 0.10, steal_leave: 0.05, unthrottled_observations: 3 }
+    }
+}
+
+/// Decides, with hysteresis, whether retention is forbidden.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct VetoGate {
+    config: VetoConfig,
+    stolen: bool,
+    /// Observations without throttling that are still needed.
+    throttled_for: u32,
+}
+
+impl VetoGate {
+    /// An open gate.
+    pub fn new(config: VetoConfig) -> Self {
+        Self { config, ..Self::default() }
+    }
+
+    /// Takes one observation's shares (0..=1) and says what forbids retention now, the throttling first: its cure
+    /// is in the guest's own hands.
+    pub fn step(&mut self, steal_share: f64, throttled_share: f64) -> Option<Veto> {
+        let threshold = if self.stolen { self.config.steal_leave } else { self.config.steal_enter };
+        self.stolen = steal_share >= threshold;
+        self.throttled_for = if throttled_share > 0.0 {
+            self.config.unthrottled_observations.max(1)
+        } else {
+            self.throttled_for.saturating_sub(1)
+        };
+        if self.throttled_for > 0 {
+            Some(Veto::Throttled { share: throttled_share })
+        } else {
+            self.stolen.then_some(Veto::Steal { share: steal_share })
+        }
+    }
+
+    /// Whether the last observation forbids retention.
+    pub fn is_closed(&self) -> bool {
+        self.stolen || self.throttled_for > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steal_begins_a_veto_at_10_percent_and_ends_it_below_5() {
+        let mut gate = VetoGate::default();
+        let vetoes = [0.0, 0.09, 0.10, 0.07, 0.05, 0.04, 0.09, 0.2]
+            .map(|steal| matches!(gate.step(steal, 0.0), Some(Veto::Steal { .. })));
+        assert_eq!(vetoes, [false, false, true, true, true, false, false, true]);
+    }
+
+    #[test]
+    fn any_throttling_begins_a_veto_that_outlasts_it_by_three_observations() {
+        let mut gate = VetoGate::default();
+        let vetoes = [0.0, 0.001, 0.0, 0.0, 0.0, 0.0]
+            .map(|throttled| matches!(gate.step(0.0, throttled), Some(Veto::Throttled { .. })));
+        assert_eq!(vetoes, [false, true, true, true, false, false]);
+        assert!(!gate.is_closed());
+    }
+
+    #[test]
+    fn throttling_is_named_before_steal_and_steal_is_not_forgotten() {
+        let mut gate = VetoGate::default();
+        assert_eq!(gate.step(0.5, 0.2), Some(Veto::Throttled { share: 0.2 }));
+        let after: Vec<_> = (0..3).map(|_| gate.step(0.06, 0.0)).collect();
+        assert_eq!(after[2], Some(Veto::Steal { share: 0.06 }));
+        assert!(gate.is_closed());
+        assert_eq!(after[2].unwrap().to_string(), "6.0 % of the time is stolen");
+    }
+}

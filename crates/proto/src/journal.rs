@@ -1,0 +1,118 @@
+//! The journal: what was seen, what was decided and why, for people (`gleaner why`) and for replay.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gleaner_policy::{CpuSet, Event, Observation, PolicyConfig, Setting};
+use serde::{Deserialize, Serialize};
+
+use crate::lines::{LineError, read_lines};
+
+/// The version of the format that this crate reads and writes.
+pub const VERSION: u32 = 1;
+
+/// One line of a journal. Durations named `at` count from the start record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub enum Record {
+    /// The first line.
+    Start {
+        /// [`VERSION`].
+        version: u32,
+        /// Milliseconds since the Unix epoch.
+        unix_ms: u64,
+        /// The command, or what was attached to.
+        workload: String,
+        /// The vCPUs that the workload may use.
+        vcpus: CpuSet,
+        /// What the policy was built from.
+        config: Box<PolicyConfig>,
+        /// What is missing on this machine or was not permitted, as sentences.
+        limits: Vec<String>,
+    },
+    /// What the policy was told.
+    Observation {
+        /// The setting that was in force during the interval.
+        in_force: Setting,
+        /// The interval.
+        observation: Box<Observation>,
+    },
+    /// What the policy decided on the observation before.
+    Decision {
+        /// When.
+        at: Duration,
+        /// What, and why.
+        event: Event,
+    },
+    /// Something that the engine met: a lever that failed, a thread that keeps its own affinity.
+    Note {
+        /// When.
+        at: Duration,
+        /// A sentence.
+        text: String,
+    },
+    /// The last line of a run that ended in order.
+    End {
+        /// When.
+        at: Duration,
+        /// The account of the run.
+        summary: Summary,
+    },
+}
+
+/// The account of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Wall time under the engine.
+    pub elapsed: Duration,
+    /// CPU time of the workload.
+    pub workload_cpu: Duration,
+    /// CPU time of the engine itself, yield threads excluded.
+    pub engine_cpu: Duration,
+    /// vCPU time retained (polled or in yield threads).
+    pub retained: Duration,
+    /// How long each setting was in force, in the order of first use.
+    pub settings: Vec<SettingTime>,
+    /// Trials that proved their candidate / that did not.
+    pub proven: u32,
+    /// See `proven`.
+    pub refuted: u32,
+    /// Changes of the active set because threads queued up or the workload changed.
+    pub unfolded: u32,
+    /// The best evidence for what was kept: its sentence.
+    pub evidence: Option<String>,
+    /// Changes that could not be put back, as sentences; empty when the machine is as it was.
+    pub left_behind: Vec<String>,
+}
+
+/// How long a setting was in force.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SettingTime {
+    /// The setting.
+    pub setting: Setting,
+    /// Its time.
+    pub time: Duration,
+}
+
+impl Summary {
+    /// Adds `time` under `setting`.
+    pub fn count(&mut self, setting: &Setting, time: Duration) {
+        self.elapsed += time;
+        match self.settings.iter_mut().find(|s| s.setting == *setting) {
+            Some(known) => known.time += time,
+            None => self.settings.push(SettingTime { setting: setting.clone(), time }),
+        }
+    }
+}
+
+/// Reads the journal at `path`.
+///
+/// # Errors
+/// See [`LineError`]; a journal begins with a start record.
+pub fn read(path: &Path) -> Result<Vec<Record>, LineError> {
+    let records = read_lines::<Record>(path, "journal")?;
+    match records.first() {
+        Some(Record::Start { version: VERSION, .. }) => Ok(records),
+        _ => Err(LineError::Version { path: PathBuf::from(path), what: "journal", version: VERSION }),
+    }
+}
