@@ -287,7 +287,8 @@ mod tests {
         fn the_limit_stays_within_the_choices_and_moves_in_quarters(
             choices in proptest::collection::vec((0u64..1000, 1u64..1000), 1..100),
         ) {
-            let (mut a, mut limit, mut now, mut largest) = (LimitAdapter::default(), US * 0, MS * 0, US * 0);
+            let mut a = LimitAdapter::default();
+            let [mut limit, mut now, mut largest] = [Duration::ZERO; 3];
             for (us, ms) in choices {
                 let choice = Duration::from_micros(us);
                 now += Duration::from_millis(ms);

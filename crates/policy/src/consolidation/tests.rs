@@ -216,8 +216,10 @@ fn granularity_doubled_or_halved_restores_all() {
 fn after_a_major_change_the_gathering_starts_again() {
     let (mut c, base) = settled(2);
     assert!(matches!(c.step(&Measurement { utilization: 0.9, ..base }), Advice::RestoreAll(_)));
+    assert_eq!(c.reject(), Advice::Keep(KeepReason::NothingToRestore));
     c.reset();
-    assert!(matches!(c.step(&light(4, 0.4)), Advice::DeactivateOne(_)));
+    // The first of the new load is compared with nothing before it.
+    assert!(matches!(c.step(&light(4, 0.1)), Advice::DeactivateOne(_)));
 }
 
 #[test]
