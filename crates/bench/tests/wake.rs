@@ -3,10 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::similar_names, reason = "tests")]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gleaner_bench::wake::{Case, MatrixPlan, Plan, WakeError, WakeSamples, matrix, measure};
 use gleaner_policy::{CpuId, Method};
+
+/// Held by each measurement: two at once would disturb each other.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const BUDGET: Duration = Duration::from_millis(100);
 
@@ -15,6 +19,10 @@ fn pair() -> (CpuId, CpuId) {
     let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
     let cpus: Vec<u32> = (0..1024).filter(|n| set.is_set(*n as usize).unwrap()).collect();
     (CpuId(cpus[0]), CpuId(cpus[cpus.len() - 1]))
+}
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn plan() -> Plan {
@@ -32,6 +40,7 @@ fn assert_consistent(samples: &WakeSamples) {
 
 #[test]
 fn every_setting_gives_samples_within_its_budget() {
+    let _alone = alone();
     for case in Case::ALL {
         let started = Instant::now();
         let samples = case.measure(&plan()).unwrap();
@@ -44,6 +53,7 @@ fn every_setting_gives_samples_within_its_budget() {
 
 #[test]
 fn stops_after_the_rounds() {
+    let _alone = alone();
     let samples = measure(&Plan { rounds: 20, budget: Duration::from_secs(5), ..plan() }).unwrap();
     let hand_overs = samples.n() as u64 + samples.misses();
     // Thread 0 makes the first hand-over without having been woken, and the last one finds the game over.
@@ -52,6 +62,7 @@ fn stops_after_the_rounds() {
 
 #[test]
 fn the_sleep_before_a_wake_up_lasts_for_the_gap() {
+    let _alone = alone();
     let gap = Duration::from_millis(2);
     let started = Instant::now();
     let samples = measure(&Plan { rounds: 10, gap, budget: Duration::from_secs(5), ..plan() }).unwrap();
@@ -61,6 +72,7 @@ fn the_sleep_before_a_wake_up_lasts_for_the_gap() {
 
 #[test]
 fn names_a_vcpu_that_is_not_there() {
+    let _alone = alone();
     let error = measure(&Plan { wakee: CpuId(1000), ..plan() }).unwrap_err();
     assert!(matches!(error, WakeError::Affinity { cpu: CpuId(1000), .. }), "{error}");
     assert!(error.to_string().contains("vCPU 1000"), "{error}");
@@ -70,15 +82,19 @@ fn names_a_vcpu_that_is_not_there() {
 
 #[test]
 fn the_matrix_interleaves_methods_and_leaves_out_what_is_not_there() {
+    let _alone = alone();
     let methods = vec![Method::Halt, Method::Haltpoll, Method::Yield];
     let plan =
-        MatrixPlan { block: Duration::from_millis(20), blocks: 2, ..MatrixPlan::new(vec![pair()], methods) };
+        MatrixPlan { budget: Duration::from_secs(1), blocks: 2, ..MatrixPlan::new(vec![pair()], methods) };
     let mut asked = Vec::new();
+    let started = Instant::now();
     let cells = matrix(&plan, |method| {
         asked.push(method);
         Ok(method != Method::Haltpoll)
     })
     .unwrap();
+    let took = started.elapsed();
+    assert!(took < 2 * plan.budget, "{took:?}");
     let (halt, haltpoll, yielding) = (Method::Halt, Method::Haltpoll, Method::Yield);
     assert_eq!(asked, [halt, haltpoll, yielding, haltpoll, yielding, halt]);
     let found: Vec<_> = cells.iter().map(|cell| (cell.case, cell.method)).collect();
@@ -87,6 +103,15 @@ fn the_matrix_interleaves_methods_and_leaves_out_what_is_not_there() {
     for cell in &cells {
         assert_consistent(&cell.samples);
     }
+}
+
+#[test]
+fn a_gap_longer_than_the_budget_does_not_hold_the_measurement_up() {
+    let _alone = alone();
+    let started = Instant::now();
+    let result = measure(&Plan { gap: Duration::from_secs(60), ..plan() });
+    assert!(matches!(result, Err(WakeError::NoWake { .. })), "{result:?}");
+    assert!(started.elapsed() < 2 * BUDGET);
 }
 
 #[test]

@@ -12,12 +12,15 @@ use gleaner_policy::CpuId;
 use super::helpers::pin;
 use super::{Plan, WakeError, WakeSamples, futex};
 
-/// The value of [`Table::turn`] that ends the game. Turns count from 0 and a plan has at most `u32::MAX / 4`
-/// rounds, so they never get there.
+/// The value of [`Table::turn`] that ends the game. Turns count from 0 and there are at most
+/// [`Plan::MAX_ROUNDS`] in each direction, so they never get there.
 const STOP: u32 = u32::MAX;
 
 /// The least time that threads are given to notice the end, however short the budget.
 const MIN_GRACE: Duration = Duration::from_millis(200);
+
+/// The waker's CPU time is read once in so many wake-ups: the system call delays a wakee on the same vCPU.
+const ROUNDS_PER_COST: u32 = 8;
 
 /// What the two threads share. Thread 0 has the even turns, thread 1 the odd ones.
 struct Table {
@@ -92,40 +95,37 @@ impl Table {
         }
         let rested = Instant::now();
         while rested.elapsed() < gap {
+            if self.turn.load(Ordering::Acquire) == STOP {
+                return false;
+            }
             spin_loop();
         }
         true
     }
 
-    /// Hands the turn over and wakes the other thread. The CPU time of doing so in ns; none at the end.
-    fn hand_over(&self) -> Option<u64> {
-        let before = futex::thread_cpu_time();
+    /// Hands the turn over and wakes the other thread. False at the end of the game.
+    fn hand_over(&self) -> bool {
         let turn = self.turn.load(Ordering::Acquire);
         if turn == STOP {
-            return None;
+            return false;
         }
         self.handed_ns.store(self.now_ns(), Ordering::Release);
         // The turn is exchanged, not stored: a STOP that came meanwhile must stay.
-        self.turn.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Acquire).ok()?;
-        futex::wake(&self.turn, 1);
-        let spent = futex::thread_cpu_time().saturating_sub(before);
-        Some(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX))
+        let handed = self.turn.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if handed {
+            futex::wake(&self.turn, 1);
+        }
+        handed
     }
 
     /// One thread's game, to its end.
     fn play(&self, me: usize, plan: &Plan) -> Half {
         let mut half = Half::default();
         // What reading the thread's clock costs, to be taken off: it is a system call of its own.
-        let clock_ns = (0..16)
-            .map(|_| {
-                let before = futex::thread_cpu_time();
-                futex::thread_cpu_time().saturating_sub(before).as_nanos()
-            })
-            .min()
-            .map_or(0, |ns| u64::try_from(ns).unwrap_or(0));
+        let clock_ns = (0..16).map(|_| cpu_ns_since(futex::thread_cpu_time())).min().unwrap_or(0);
         let same_vcpu = plan.waker == plan.wakee;
         let mut mine = me == 0;
-        for _ in 0..plan.rounds {
+        for round in 0..plan.rounds.min(Plan::MAX_ROUNDS) {
             if !mine {
                 match self.await_turn(me) {
                     None => return half,
@@ -137,14 +137,20 @@ impl Table {
             if !self.await_rest(1 - me, same_vcpu, plan.gap) {
                 return half;
             }
-            match self.hand_over() {
-                None => return half,
-                Some(ns) => half.waker_cpu_ns.push(ns.saturating_sub(clock_ns)),
+            let before = round.is_multiple_of(ROUNDS_PER_COST).then(futex::thread_cpu_time);
+            if !self.hand_over() {
+                return half;
             }
+            half.waker_cpu_ns.extend(before.map(|before| cpu_ns_since(before).saturating_sub(clock_ns)));
         }
         self.stop();
         half
     }
+}
+
+fn cpu_ns_since(before: Duration) -> u64 {
+    let spent = futex::thread_cpu_time().saturating_sub(before);
+    u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Measures one-way wake-ups between two threads, in both directions, until the plan's rounds or its budget

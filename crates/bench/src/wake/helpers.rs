@@ -15,10 +15,6 @@ use nix::unistd::Pid;
 use super::WakeError;
 use super::handover::spawn;
 
-/// How long to wait for helpers to start or to end. A `SCHED_IDLE` thread on a vCPU that others keep busy may
-/// take longer to end; it is then left to do so by itself, and hurts nobody at its priority.
-const PATIENCE: Duration = Duration::from_millis(200);
-
 /// What a helper does with its vCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Helper {
@@ -28,9 +24,22 @@ pub(super) enum Helper {
     Compute,
 }
 
+impl Helper {
+    /// How long to wait for one helper to start, or for all of them to end. On a vCPU that others keep busy a
+    /// `SCHED_IDLE` thread may take seconds for either. It is not waited for: such a vCPU does not idle anyway,
+    /// and a spinner that ends late hurts nobody at its priority.
+    const fn patience(self) -> Duration {
+        match self {
+            Self::Spin => Duration::from_millis(20),
+            Self::Compute => Duration::from_millis(200),
+        }
+    }
+}
+
 /// Running helpers; dropping it ends them.
 #[derive(Debug)]
 pub(super) struct Crew {
+    helper: Helper,
     stop: Arc<AtomicBool>,
     /// Each helper holds a sender: when all are gone, so are the helpers.
     events: Receiver<Result<(), WakeError>>,
@@ -40,11 +49,10 @@ impl Crew {
     /// Starts one helper on each of `cpus` and returns when all of them run.
     pub(super) fn start(helper: Helper, cpus: &CpuSet) -> Result<Self, WakeError> {
         let (sender, events) = mpsc::channel();
-        let crew = Self { stop: Arc::new(AtomicBool::new(false)), events };
+        let crew = Self { helper, stop: Arc::new(AtomicBool::new(false)), events };
         for cpu in cpus.iter() {
             let (stop, sender) = (Arc::clone(&crew.stop), sender.clone());
             spawn(cpu, move || {
-                // Sent before the priority drops: a SCHED_IDLE thread may have to wait for its turn.
                 let ready = pin(cpu).and_then(|()| match helper {
                     Helper::Spin => set_idle_priority(cpu),
                     Helper::Compute => Ok(()),
@@ -57,12 +65,12 @@ impl Crew {
         }
         drop(sender);
         for cpu in cpus.iter() {
-            match crew.events.recv_timeout(PATIENCE) {
+            match crew.events.recv_timeout(helper.patience()) {
                 Ok(ready) => ready?,
-                // The vCPU is so busy that it cannot idle, which is all that a spinner is for.
                 Err(RecvTimeoutError::Timeout) if helper == Helper::Spin => {}
                 Err(_) => {
-                    return Err(WakeError::Starved { waker: cpu, wakee: cpu, waited: PATIENCE });
+                    let waited = helper.patience();
+                    return Err(WakeError::Starved { waker: cpu, wakee: cpu, waited });
                 }
             }
         }
@@ -74,7 +82,7 @@ impl Drop for Crew {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // Ends with the last sender or, when a helper gets no CPU time, with the patience.
-        while self.events.recv_timeout(PATIENCE).is_ok() {}
+        while self.events.recv_timeout(self.helper.patience()).is_ok() {}
     }
 }
 

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use gleaner_policy::{CpuId, CpuSet, Method};
+use serde::Serialize;
 
 use super::{Case, Plan, WakeError, WakeSamples};
 
@@ -53,7 +54,7 @@ impl MatrixPlan {
 }
 
 /// One measurement of the matrix.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     /// The setting of Table 2.
     pub case: Case,

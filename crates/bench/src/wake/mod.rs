@@ -32,7 +32,7 @@ pub struct Plan {
     pub waker: CpuId,
     /// The vCPU of the other thread. May be the same.
     pub wakee: CpuId,
-    /// Stop after so many wake-ups in each direction, at most `u32::MAX / 4`.
+    /// Stop after so many wake-ups in each direction, at most [`Plan::MAX_ROUNDS`].
     pub rounds: u32,
     /// Stop after so much time.
     pub budget: Duration,
@@ -46,10 +46,13 @@ impl Plan {
     /// Long enough to reach the hypervisor, far shorter than any polling limit in use.
     pub const DEFAULT_GAP: Duration = Duration::from_micros(15);
 
+    /// The most rounds of one measurement; the hand-overs are counted in 32 bits.
+    pub const MAX_ROUNDS: u32 = u32::MAX / 4;
+
     /// 100 ms of wake-ups between two vCPUs.
     pub fn new(waker: CpuId, wakee: CpuId) -> Self {
         let budget = Duration::from_millis(100);
-        Self { waker, wakee, rounds: u32::MAX / 4, budget, gap: Self::DEFAULT_GAP }
+        Self { waker, wakee, rounds: Self::MAX_ROUNDS, budget, gap: Self::DEFAULT_GAP }
     }
 }
 

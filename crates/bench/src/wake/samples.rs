@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-/// The wake-ups measured between two threads: at least one, both directions together.
+/// The wake-ups measured between two threads: at least one, both directions together. Serialises as its
+/// [`WakeSummary`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WakeSamples {
     /// Ascending, in nanoseconds.
@@ -92,6 +93,12 @@ impl WakeSamples {
             waker_cpu_ns: rank(&self.waker_cpu_ns, 50),
             misses: self.misses,
         }
+    }
+}
+
+impl Serialize for WakeSamples {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.summary().serialize(serializer)
     }
 }
 

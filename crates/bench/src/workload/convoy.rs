@@ -2,7 +2,8 @@
 //!
 //! Synchronisation: one `pthread` mutex (`std::sync::Mutex` spins before it sleeps, which would hide the
 //! convoy). The holder yields inside the critical section, so the others fall asleep on the lock, and locks
-//! again as soon as it has unlocked. Self-check: a counter that only the mutex protects must equal the number
+//! again as soon as it has unlocked. This is the counter-example: the faster a waiter wakes up, the sooner it
+//! contends for the lock again, and the fewer sections get done. Self-check: a counter that only the mutex protects must equal the number
 //! of critical sections.
 
 use std::cell::UnsafeCell;

@@ -15,10 +15,10 @@ use super::{Outcome, WorkloadError};
 pub(super) const NAME: &str = "pipeline";
 
 const ROUNDS_PER_STAGE: u32 = 5 * ROUNDS_PER_US;
-const QUEUE_LENGTH: usize = 4;
+const QUEUE_LENGTH: usize = 2;
 /// The clock is read once in so many items.
 const ITEMS_PER_CLOCK: u64 = 16;
-/// The computation on every so manieth item is repeated.
+/// The computation on one in so many items is repeated.
 const ITEMS_PER_REPETITION: u64 = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::WorkloadError;
 pub(super) const ROUNDS_PER_US: u32 = 600;
 
 /// A chain of dependent arithmetic on `seed`: no compiler or core can shorten it, and the result proves that
-/// every round was done. (The finaliser of Steele, Lea and Flood's `SplitMix`, without its last step.)
+/// every round was done. One round is like the first step of `SplitMix64`'s finaliser.
 pub(super) fn mix(seed: u64, rounds: u32) -> u64 {
     (0..rounds).fold(seed, |x, _| (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(1))
 }
