@@ -11,6 +11,7 @@ pub mod interrupts;
 pub mod preempt;
 pub mod stat;
 pub mod topology;
+pub mod workload;
 
 mod error;
 mod file;

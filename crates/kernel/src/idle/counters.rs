@@ -203,7 +203,7 @@ mod tests {
             halts: 116,
             halt_time: Duration::from_micros(111_007),
             polls: 110,
-            poll_time: Duration::from_micros(110_000),
+            poll_time: Duration::from_millis(110),
             source: IdleSource::Cpuidle,
         };
         assert_eq!((read.len(), read[1]), (2, expected));

@@ -1,0 +1,203 @@
+//! Which processes and threads belong to a workload.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::tasks::ProcessStat;
+use crate::file::KernelFile;
+use crate::{KernelError, Root};
+
+/// What makes up a workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Members {
+    /// Everything in this cgroup and those below it. The directory may be of any v1 controller, or of v2.
+    Cgroup(PathBuf),
+    /// This process and what descends from it. A descendant stays a member when its parent ends; one whose
+    /// parent ended before a sample saw it is missed.
+    Tree(u32),
+}
+
+/// The members at one moment, each list ascending and without repetition.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Listing {
+    pub(super) processes: Vec<u32>,
+    pub(super) threads: Vec<u32>,
+}
+
+/// Lists the members again and again.
+#[derive(Debug)]
+pub(super) struct Lister {
+    root: Root,
+    members: Members,
+    /// Of a tree: its processes and when they started, which tells a PID used again.
+    tree: BTreeMap<u32, u64>,
+    loadavg: Option<KernelFile>,
+    /// The last PID that the kernel had given out when the tree was listed.
+    last_pid: Option<u32>,
+    listing: Listing,
+}
+
+impl Lister {
+    /// Beyond this many threads the processes of the whole system are looked through for children, rather than
+    /// every thread's `children` file: most systems have a few hundred processes.
+    const MANY_THREADS: usize = 256;
+
+    pub(super) fn new(root: &Root, members: Members) -> Result<Self, KernelError> {
+        let mut tree = BTreeMap::new();
+        match &members {
+            Members::Cgroup(dir) => drop(root.read(dir.join("cgroup.procs"))?),
+            Members::Tree(pid) => drop(tree.insert(*pid, ProcessStat::read(root, *pid)?.start_ticks)),
+        }
+        let loadavg = KernelFile::open(root, "/proc/loadavg").ok();
+        Ok(Self { root: root.clone(), members, tree, loadavg, last_pid: None, listing: Listing::default() })
+    }
+
+    /// The members now. Of a tree, some may have ended since the list was made.
+    pub(super) fn list(&mut self) -> Result<&Listing, KernelError> {
+        match &self.members {
+            Members::Cgroup(dir) => {
+                self.listing = Listing::default();
+                list_cgroup(&self.root, dir, &mut self.listing)?;
+            }
+            Members::Tree(_) => {
+                // A tree only grows by new tasks, and each takes the next PID: if none was given out, the last
+                // list still holds every member. Read first, so that a task made meanwhile is found next time.
+                let last_pid = self.read_last_pid();
+                if last_pid.is_none() || last_pid != self.last_pid {
+                    self.list_tree()?;
+                    self.last_pid = last_pid;
+                }
+            }
+        }
+        for list in [&mut self.listing.processes, &mut self.listing.threads] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        Ok(&self.listing)
+    }
+
+    /// Field 5 of `/proc/loadavg`.
+    fn read_last_pid(&self) -> Option<u32> {
+        let mut buffer = [0; 128];
+        let text = self.loadavg.as_ref()?.read_short(&mut buffer).ok()?;
+        text.split_ascii_whitespace().nth(4)?.parse().ok()
+    }
+
+    fn list_tree(&mut self) -> Result<(), KernelError> {
+        let root = &self.root;
+        self.tree.retain(|pid, start| ProcessStat::read(root, *pid).is_ok_and(|s| s.start_ticks == *start));
+        if self.listing.threads.len() > Self::MANY_THREADS || !self.add_children()? {
+            self.add_by_parent()?;
+        }
+        self.listing = Listing::default();
+        for pid in self.tree.keys() {
+            match list_tasks(&self.root, *pid) {
+                Ok(threads) => {
+                    self.listing.processes.push(*pid);
+                    self.listing.threads.extend(threads);
+                }
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows `/proc/PID/task/TID/children`; false where the kernel lacks it (`CONFIG_PROC_CHILDREN`).
+    fn add_children(&mut self) -> Result<bool, KernelError> {
+        let mut queue: Vec<u32> = self.tree.keys().copied().collect();
+        let Some(first) = queue.first() else { return Ok(true) };
+        let children = |pid, tid| format!("/proc/{pid}/task/{tid}/children");
+        if !self.root.exists(children(*first, *first)) && self.root.exists(format!("/proc/{first}")) {
+            return Ok(false);
+        }
+        while let Some(pid) = queue.pop() {
+            let threads = match list_tasks(&self.root, pid) {
+                Err(error) if error.is_gone() => continue,
+                threads => threads?,
+            };
+            for tid in threads {
+                let path = children(pid, tid);
+                let text = match self.root.read(&path) {
+                    Err(error) if error.is_gone() => continue,
+                    text => text?,
+                };
+                for child in numbers(&self.root, Path::new(&path), &text)? {
+                    if self.add(child) {
+                        queue.push(child);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at the parent of every process.
+    fn add_by_parent(&mut self) -> Result<(), KernelError> {
+        let pids = self.root.list("/proc")?.into_iter().filter_map(|name| name.parse::<u32>().ok());
+        let mut parents: Vec<(u32, u32)> =
+            pids.filter_map(|pid| Some((pid, ProcessStat::read(&self.root, pid).ok()?.parent))).collect();
+        parents.sort_unstable();
+        // A child mostly has a higher PID than its parent, so one pass finds nearly all, and a second ends it.
+        loop {
+            let before = self.tree.len();
+            for (pid, parent) in &parents {
+                if self.tree.contains_key(parent) {
+                    self.add(*pid);
+                }
+            }
+            if self.tree.len() == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// True if the process is there and was not a member.
+    fn add(&mut self, pid: u32) -> bool {
+        if self.tree.contains_key(&pid) {
+            return false;
+        }
+        ProcessStat::read(&self.root, pid).map(|stat| self.tree.insert(pid, stat.start_ticks)).is_ok()
+    }
+}
+
+fn list_tasks(root: &Root, pid: u32) -> Result<Vec<u32>, KernelError> {
+    Ok(root.list(format!("/proc/{pid}/task"))?.iter().filter_map(|tid| tid.parse().ok()).collect())
+}
+
+fn list_cgroup(root: &Root, dir: &Path, listing: &mut Listing) -> Result<(), KernelError> {
+    let procs = dir.join("cgroup.procs");
+    match root.read(&procs) {
+        Ok(text) => listing.processes.extend(numbers(root, &procs, &text)?),
+        // A threaded cgroup (v2) lists its processes only at the root of its domain.
+        Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => {}
+        Err(error) => return Err(error),
+    }
+    let threads = ["cgroup.threads", "tasks"].map(|name| dir.join(name));
+    for path in threads {
+        match root.read(&path) {
+            Ok(text) => {
+                listing.threads.extend(numbers(root, &path, &text)?);
+                break;
+            }
+            Err(error) if error.errno() == Some(libc::ENOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for name in root.list(dir)? {
+        let below = dir.join(name);
+        if root.path(&below).is_dir() {
+            match list_cgroup(root, &below, listing) {
+                Err(error) if error.is_gone() => {}
+                result => result?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn numbers(root: &Root, path: &Path, text: &str) -> Result<Vec<u32>, KernelError> {
+    text.split_ascii_whitespace()
+        .map(|n| n.parse().map_err(|_| KernelError::parse(root.path(path), "process or thread numbers", n)))
+        .collect()
+}

@@ -1,0 +1,217 @@
+use std::fs;
+use std::process::{Command, Stdio};
+
+use super::*;
+use crate::testing::{fake, put};
+
+/// Started long after any sample.
+const LATER: u64 = u64::MAX / 2;
+
+fn put_stat(root: &Root, pid: u32, parent: u32, times: (u64, u64), start: u64) {
+    let (user, system) = times;
+    let text =
+        format!("{pid} (w k) S {parent} 1 1 0 -1 0 0 0 0 0 {user} {system} 0 0 20 0 1 0 {start} 0 0\n");
+    put(root, &format!("/proc/{pid}/stat"), &text);
+    put(root, &format!("/proc/{pid}/task/{pid}/stat"), &text);
+}
+
+fn put_thread(root: &Root, pid: u32, tid: u32, start: u64, schedstat: [u64; 3]) {
+    let [run, delay, switches] = schedstat;
+    put(root, &format!("/proc/{tid}/schedstat"), &format!("{run} {delay} {switches}\n"));
+    put(root, &format!("/proc/{pid}/task/{tid}/children"), "");
+    let text = format!("{tid} (w) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {start} 0 0\n");
+    put(root, &format!("/proc/{tid}/task/{tid}/stat"), &text);
+}
+
+fn put_process(root: &Root, pid: u32, parent: u32, start: u64) {
+    put_thread(root, pid, pid, start, [0; 3]);
+    put_stat(root, pid, parent, (0, 0), start);
+}
+
+fn put_io(root: &Root, pid: u32, moved: u64) {
+    put(root, &format!("/proc/{pid}/io"), &format!("rchar: {moved}\nwchar: 0\nsyscr: 1\n"));
+}
+
+fn run_ns(counters: &WorkloadCounters) -> u128 {
+    counters.cpu_time.as_nanos()
+}
+
+#[test]
+fn sums_survive_the_end_of_threads() {
+    let (_dir, root) = fake();
+    put_process(&root, 10, 1, 0);
+    put_thread(&root, 10, 11, 0, [500, 50, 5]);
+    let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
+    let first = sensor.sample().unwrap();
+    assert_eq!((run_ns(&first), first.threads, first.processes), (0, 2, 1));
+    assert_eq!(first.moved_bytes, None, "this kernel does not count bytes");
+
+    put_thread(&root, 10, 11, 0, [700, 60, 8]);
+    put_thread(&root, 10, 12, LATER, [30, 3, 1]);
+    put_thread(&root, 10, 13, 0, [9000, 0, 0]);
+    let second = sensor.sample().unwrap();
+    assert_eq!(run_ns(&second), 230, "12 is new and counts whole, 13 is old and is first seen");
+    assert_eq!((second.run_delay.as_nanos(), second.switches, second.threads), (13, 4, 4));
+
+    fs::remove_dir_all(root.path("/proc/10/task/11")).unwrap();
+    fs::remove_dir_all(root.path("/proc/11")).unwrap();
+    // Listed, and gone before it is read.
+    fs::create_dir_all(root.path("/proc/10/task/14")).unwrap();
+    put(&root, "/proc/10/task/14/children", "");
+    put_thread(&root, 10, 12, LATER, [40, 3, 1]);
+    let third = sensor.sample().unwrap();
+    assert_eq!((run_ns(&third), third.threads), (240, 3));
+    assert_eq!(sensor.threads().unwrap(), [10, 12, 13, 14]);
+}
+
+#[test]
+fn trees_are_followed_by_children_and_by_parents() {
+    for with_children in [true, false] {
+        let (_dir, root) = fake();
+        for (pid, parent) in [(10, 1), (20, 10), (15, 20), (30, 1)] {
+            put_process(&root, pid, parent, 5);
+        }
+        if with_children {
+            put(&root, "/proc/10/task/10/children", "20 \n");
+            put(&root, "/proc/20/task/20/children", "15 ");
+        } else {
+            for pid in [10, 20, 15, 30] {
+                fs::remove_file(root.path(format!("/proc/{pid}/task/{pid}/children"))).unwrap();
+            }
+        }
+        let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
+        assert_eq!(sensor.threads().unwrap(), [10, 15, 20], "children files: {with_children}");
+        // The orphan stays; the PID that is used again by a stranger does not.
+        fs::remove_dir_all(root.path("/proc/20")).unwrap();
+        put_stat(&root, 10, 1, (0, 0), 99);
+        put(&root, "/proc/10/task/10/children", "");
+        assert_eq!(sensor.threads().unwrap(), [15]);
+        fs::remove_dir_all(root.path("/proc/15")).unwrap();
+        assert_eq!(sensor.sample().unwrap().processes, 0, "the workload has ended");
+    }
+}
+
+#[test]
+fn a_tree_is_listed_again_only_after_a_fork() {
+    let (_dir, root) = fake();
+    put(&root, "/proc/loadavg", "0 0 0 1/9 100\n");
+    put_process(&root, 10, 1, 0);
+    let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
+    assert_eq!(sensor.sample().unwrap().threads, 1);
+    put_thread(&root, 10, 101, LATER, [1, 0, 0]);
+    assert_eq!(sensor.sample().unwrap().threads, 1);
+    put(&root, "/proc/loadavg", "0 0 0 1/9 101\n");
+    assert_eq!(sensor.sample().unwrap().threads, 2);
+}
+
+#[test]
+fn cgroups_of_both_versions_with_those_below() {
+    for tasks in ["tasks", "cgroup.threads"] {
+        let (_dir, root) = fake();
+        put(&root, "/cg/cgroup.procs", "10\n");
+        put(&root, &format!("/cg/{tasks}"), "10\n11\n");
+        put(&root, "/cg/below/cgroup.procs", "20\n");
+        put(&root, &format!("/cg/below/{tasks}"), "20\n");
+        put(&root, "/cg/cpu.stat", "nr_periods 2\nnr_throttled 1\nthrottled_usec 7\n");
+        put(&root, "/acct/cpuacct.stat", "user 5\nsystem 5\n");
+        for pid in [10, 20] {
+            put_process(&root, pid, 1, 0);
+        }
+        put_thread(&root, 10, 11, 0, [5, 0, 1]);
+        let members = Members::Cgroup("/cg".into());
+        let mut sensor =
+            WorkloadSensor::new(&root, members).unwrap().with_accounting("/acct".as_ref()).unwrap();
+        let first = sensor.sample().unwrap();
+        assert_eq!((first.threads, first.processes), (3, 2));
+        assert_eq!(sensor.throttled().unwrap().unwrap().throttled, 1);
+        put(&root, "/acct/cpuacct.stat", "user 8\nsystem 6\n");
+        put_stat(&root, 10, 1, (900, 900), 0);
+        let second = sensor.sample().unwrap();
+        assert_eq!(second.user_time, Duration::from_millis(30), "from accounting, not from processes");
+        assert_eq!(second.system_time, Duration::from_millis(10));
+        fs::remove_dir_all(root.path("/cg")).unwrap();
+        assert!(sensor.sample().unwrap_err().is_gone());
+    }
+}
+
+#[test]
+fn the_bytes_of_a_child_count_once() {
+    let (_dir, root) = fake();
+    put_io(&root, 1, 0);
+    put(&root, "/proc/self/io", "");
+    for (pid, parent) in [(10, 1), (20, 10)] {
+        put_process(&root, pid, parent, 0);
+        put_io(&root, pid, 1000);
+    }
+    put(&root, "/proc/10/task/10/children", "20");
+    let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
+    assert_eq!(sensor.sample().unwrap().moved_bytes, Some(0));
+    put_io(&root, 20, 1700);
+    put_stat(&root, 20, 10, (3, 1), 0);
+    let second = sensor.sample().unwrap();
+    assert_eq!((second.moved_bytes, second.user_time.as_millis()), (Some(700), 30));
+    // The child moves 50 more, ends, and its 1750 go to the parent, which moves 7.
+    fs::remove_dir_all(root.path("/proc/20")).unwrap();
+    put(&root, "/proc/10/task/10/children", "");
+    put_io(&root, 10, 1000 + 1750 + 7);
+    assert_eq!(sensor.sample().unwrap().moved_bytes, Some(757));
+}
+
+#[test]
+fn garbled_files_are_errors_and_missing_members_too() {
+    let (_dir, root) = fake();
+    assert!(WorkloadSensor::new(&root, Members::Tree(10)).unwrap_err().is_gone());
+    assert!(WorkloadSensor::new(&root, Members::Cgroup("/cg".into())).unwrap_err().is_gone());
+    put_process(&root, 10, 1, 0);
+    put(&root, "/proc/10/schedstat", "1 2\n");
+    let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
+    assert!(sensor.sample().unwrap_err().to_string().contains("/proc/10/schedstat"));
+}
+
+#[test]
+fn more_threads_than_files_are_all_counted() {
+    let (_dir, root) = fake();
+    put_process(&root, 10, 1, 0);
+    let tids = 1000..2500;
+    for tid in tids.clone() {
+        put_thread(&root, 10, tid, 0, [1, 1, 1]);
+    }
+    let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
+    assert_eq!(sensor.sample().unwrap().threads, 1501);
+    let open = fs::read_dir("/proc/self/fd").unwrap().count();
+    for tid in tids {
+        put_thread(&root, 10, tid, 0, [3, 1, 1]);
+    }
+    assert_eq!(run_ns(&sensor.sample().unwrap()), 3000);
+    assert!(open < WorkloadSensor::OPEN_FILES + 200, "{open} files are open");
+}
+
+#[test]
+fn a_real_shell_and_its_children_are_counted() {
+    // `read` waits for the test's word, so that no sample depends on timing.
+    let script =
+        "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done; read go; (read more <&3) 3<&0 & wait";
+    let mut child =
+        Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut sensor = WorkloadSensor::new(&Root::system(), Members::Tree(child.id())).unwrap();
+    let first = sensor.sample().unwrap();
+    assert_eq!((run_ns(&first), first.processes), (0, 1));
+    let mut word = [0; 5];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut word).unwrap();
+    let second = sensor.sample().unwrap();
+    assert!(second.cpu_time > Duration::ZERO, "{second:?}");
+    assert!(second.moved_bytes.is_none_or(|bytes| bytes >= 5), "{second:?}");
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut last = second;
+    while last.processes < 2 {
+        assert!(Instant::now() < deadline, "the child never appeared: {last:?}");
+        std::thread::yield_now();
+        let now = sensor.sample().unwrap();
+        assert!(now.cpu_time >= last.cpu_time && now.switches >= last.switches);
+        last = now;
+    }
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert_eq!(sensor.sample().unwrap().processes, 0);
+}
