@@ -181,10 +181,10 @@ pub struct Consolidation {
     phase: Phase,
     /// The measurements that justified the deactivations in force, oldest first.
     justified: Vec<Measurement>,
+    /// How many of them, from the oldest, led to a set that the guard measured to be better.
+    proven: usize,
     /// Whether a vCPU was 100 % busy in the latest period.
     overloaded: bool,
-    /// The number of active vCPUs with which the guard measured that consolidation is better.
-    proven: Option<usize>,
 }
 
 impl Consolidation {
@@ -198,7 +198,7 @@ impl Consolidation {
             phase: Phase::Gathering,
             justified: Vec::new(),
             overloaded: false,
-            proven: None,
+            proven: 0,
         })
     }
 
@@ -211,6 +211,7 @@ impl Consolidation {
     pub fn step(&mut self, m: &Measurement) -> Advice {
         // A caller that did not carry out a deactivation has nothing to roll back.
         self.justified.truncate(self.all.saturating_sub(m.active));
+        self.proven = self.proven.min(self.justified.len());
         self.overloaded = m.max_utilization >= OVERLOADED;
         match self.phase {
             Phase::Gathering => self.gather(m),
@@ -233,7 +234,7 @@ impl Consolidation {
     /// and the consolidation goes on from there; a settled set gets the next measurement as its baseline. A vCPU
     /// above the ceiling in the baseline of this set is no longer a major change.
     pub fn approve(&mut self) {
-        self.proven = Some(self.all - self.justified.len().min(self.all));
+        self.proven = self.justified.len();
         if self.phase != Phase::Gathering {
             self.phase = Phase::Stopped;
         }
@@ -256,8 +257,7 @@ impl Consolidation {
     }
 
     fn gather(&mut self, m: &Measurement) -> Advice {
-        let unproven = self.proven != Some(m.active);
-        if let Some(before) = self.justified.last().copied().filter(|_| unproven) {
+        if let Some(before) = self.justified.last().copied().filter(|_| !self.is_proven()) {
             let (from, to) = (before.total_utilization(), m.total_utilization());
             if to < from * (1.0 - self.config.drop_tolerance) {
                 self.justified.pop();
@@ -284,15 +284,20 @@ impl Consolidation {
     fn roll_back(&mut self, justified: &Measurement, refutation: Refutation) -> Advice {
         let adjusted = self.factors.shrink(justified, self.overloaded);
         self.phase = Phase::Stopped;
-        self.proven = None;
+        self.proven = self.proven.min(self.justified.len());
         Advice::RestoreLast { refutation, adjusted }
+    }
+
+    /// Whether the guard approved the present set.
+    fn is_proven(&self) -> bool {
+        self.proven == self.justified.len()
     }
 
     fn start_over(&mut self) {
         self.phase = Phase::Gathering;
         self.justified.clear();
         self.overloaded = false;
-        self.proven = None;
+        self.proven = 0;
     }
 
     fn major_change(&self, base: &Measurement, m: &Measurement) -> Option<MajorChange> {
@@ -301,7 +306,7 @@ impl Consolidation {
         if (to - from).abs() > config.utilization_change {
             return Some(MajorChange::Utilization { from, to });
         }
-        let proven_busy = self.proven == Some(m.active) && base.max_utilization > config.utilization_ceiling;
+        let proven_busy = self.is_proven() && base.max_utilization > config.utilization_ceiling;
         let max = m.max_utilization;
         if m.active < self.all && max > config.utilization_ceiling && !proven_busy {
             return Some(MajorChange::Saturated { max });

@@ -246,6 +246,18 @@ fn an_approved_step_is_not_rolled_back_and_the_gathering_goes_on() {
 }
 
 #[test]
+fn an_approved_set_stays_approved_when_a_further_step_is_rejected() {
+    let mut c = fresh(3);
+    c.step(&light(3, 0.6));
+    c.approve();
+    assert!(matches!(c.step(&light(2, 0.6)), Advice::DeactivateOne(_)));
+    assert!(matches!(c.reject(), Advice::RestoreLast { .. }));
+    let busy = Measurement { max_utilization: 0.95, ..light(2, 0.6) };
+    assert_eq!(c.step(&busy), Advice::Keep(KeepReason::Recorded));
+    assert_eq!(c.step(&busy), Advice::Keep(KeepReason::Stable));
+}
+
+#[test]
 fn the_guard_can_reject_every_step_in_turn_and_then_none() {
     let (mut c, _) = settled(2);
     for _ in 0..2 {
