@@ -1,1 +1,351 @@
-//! Control groups, version 1 and 2.
+//! Control groups: which versions are here, and a group whose vCPUs can be chosen for a workload.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access};
+
+use crate::lever::{GroupState, Target, Value, Write};
+use crate::{KernelError, Root};
+
+/// Why no group can be had. The engine then falls back to plain affinity.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupUnavailable {
+    /// No cgroup hierarchy with the cpuset controller is mounted, of either version.
+    #[error("the cpuset controller is in no mounted cgroup hierarchy")]
+    NoCpusetController,
+    /// The controller is there, but no group near the caller can hand it to a new group.
+    #[error("no group between {} and the root can hand the cpuset controller to a new group", own.display())]
+    NoPlace {
+        /// The caller's own group.
+        own: PathBuf,
+    },
+    /// The caller may not create groups there.
+    #[error("no right to change {}; run as root, or have the group delegated (systemd: Delegate=yes)", path.display())]
+    NoRights {
+        /// The group's directory, or the file in it, that cannot be written.
+        path: PathBuf,
+    },
+    /// The named group does not exist.
+    #[error("there is no control group {}", path.display())]
+    NotFound {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The named group has no CPU set of its own.
+    #[error("control group {} has no cpuset.cpus; enable the cpuset controller in its parent", path.display())]
+    NoCpuset {
+        /// The group.
+        path: PathBuf,
+    },
+    /// The root group holds every process and cannot be restricted.
+    #[error("{} is the root group, which holds the whole machine; name a group beneath it", path.display())]
+    IsRoot {
+        /// The root group.
+        path: PathBuf,
+    },
+    /// A file of the kernel could not be read.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+/// The version of a hierarchy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Version {
+    /// One hierarchy per controller.
+    V1,
+    /// One hierarchy for all controllers.
+    V2,
+}
+
+/// One mounted hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// The caller's own group in it, as a directory.
+    pub own: PathBuf,
+}
+
+/// The hierarchies of this machine that matter to us.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CgroupSetup {
+    /// The version 2 hierarchy.
+    pub v2: Option<Hierarchy>,
+    /// Whether the version 2 hierarchy has the cpuset controller: it has not where version 1 holds it.
+    pub v2_cpuset: bool,
+    /// The version 1 hierarchies by controller; several controllers may share one.
+    pub v1: BTreeMap<String, Hierarchy>,
+}
+
+impl CgroupSetup {
+    /// Reads `/proc/self/mountinfo` and `/proc/self/cgroup`.
+    pub fn detect(root: &Root) -> Result<Self, KernelError> {
+        let groups = root.read("/proc/self/cgroup")?;
+        let mounts = root.read("/proc/self/mountinfo")?;
+        let mut setup = Self::default();
+        for line in mounts.lines() {
+            let Some(mount) = Mount::parse(line) else { continue };
+            if mount.version == Version::V2 {
+                setup.v2 = setup.v2.or_else(|| Some(mount.hierarchy(own_path(&groups, ""))));
+            } else {
+                for option in mount.options.split(',') {
+                    // Options that are no controllers (`rw`, `xattr`) have no line in /proc/self/cgroup.
+                    if let Some(own) = own_path(&groups, option) {
+                        setup.v1.entry(option.to_owned()).or_insert_with(|| mount.hierarchy(Some(own)));
+                    }
+                }
+            }
+        }
+        if let Some(v2) = &setup.v2 {
+            setup.v2_cpuset = has_word(root, &v2.mount.join("cgroup.controllers"), "cpuset")?;
+        }
+        Ok(setup)
+    }
+
+    /// The version that holds the cpuset controller.
+    pub fn cpuset_version(&self) -> Option<Version> {
+        if self.v1.contains_key("cpuset") { Some(Version::V1) } else { self.v2_cpuset.then_some(Version::V2) }
+    }
+
+    /// The path of a group relative to its hierarchy: for `path` under any mounted hierarchy, or relative already.
+    fn relative(&self, path: &Path) -> PathBuf {
+        let mounts = self.v1.values().chain(&self.v2).map(|hierarchy| &hierarchy.mount);
+        let inside = mounts.filter_map(|mount| path.strip_prefix(mount).ok());
+        // Mounts can nest; the innermost leaves the shortest rest.
+        let rest = inside.min_by_key(|rest| rest.components().count()).unwrap_or(path);
+        rest.strip_prefix("/").unwrap_or(rest).to_owned()
+    }
+}
+
+impl fmt::Display for CgroupSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match (&self.v2, self.v1.is_empty()) {
+            (Some(_), true) => "version 2",
+            (Some(_), false) => "hybrid",
+            (None, false) => "version 1",
+            (None, true) => "not mounted",
+        };
+        match self.cpuset_version() {
+            Some(Version::V1) => write!(f, "{kind}, cpuset in version 1"),
+            Some(Version::V2) => write!(f, "{kind}, cpuset in version 2"),
+            None => write!(f, "{kind}, no cpuset controller"),
+        }
+    }
+}
+
+/// A line of `/proc/self/mountinfo` that mounts control groups.
+struct Mount<'a> {
+    version: Version,
+    root: &'a Path,
+    point: &'a Path,
+    options: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (mount, filesystem) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ').skip(3);
+        let mut filesystem = filesystem.split(' ');
+        let version = match filesystem.next()? {
+            "cgroup" => Version::V1,
+            "cgroup2" => Version::V2,
+            _ => return None,
+        };
+        let (root, point) = (Path::new(mount.next()?), Path::new(mount.next()?));
+        Some(Self { version, root, point, options: filesystem.nth(1).unwrap_or_default() })
+    }
+
+    /// `own` is the caller's group from the hierarchy's root; only what is under the mount's own root is visible.
+    fn hierarchy(&self, own: Option<&str>) -> Hierarchy {
+        let visible = own.and_then(|own| Path::new(own).strip_prefix(self.root).ok());
+        let own = visible.map_or(self.point.to_owned(), |own| {
+            if own.as_os_str().is_empty() { self.point.to_owned() } else { self.point.join(own) }
+        });
+        Hierarchy { mount: self.point.to_owned(), own }
+    }
+}
+
+/// The caller's group in the hierarchy of `controller` (`""`: version 2), from the lines of `/proc/self/cgroup`.
+fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        controllers.split(',').any(|name| name == controller).then_some(path)
+    })
+}
+
+fn has_word(root: &Root, file: &Path, word: &str) -> Result<bool, KernelError> {
+    Ok(root.read_opt(file)?.is_some_and(|text| text.split_whitespace().any(|found| found == word)))
+}
+
+/// A control group of a workload whose vCPUs can be chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkloadGroup {
+    version: Version,
+    cpuset: PathBuf,
+    accounting: Option<PathBuf>,
+    writes: Vec<Write>,
+}
+
+impl WorkloadGroup {
+    /// Plans a new group `gleaner-<id>` for a child of the caller, as near to the caller as possible: what the
+    /// caller is limited to should also limit the child.
+    ///
+    /// # Errors
+    /// The reason why there can be none.
+    pub fn new(root: &Root, setup: &CgroupSetup, id: u32) -> Result<Self, GroupUnavailable> {
+        let name = format!("gleaner-{id}");
+        match setup.cpuset_version() {
+            Some(Version::V1) => Self::new_v1(root, setup, &name),
+            Some(Version::V2) => Self::new_v2(root, setup, &name),
+            None => Err(GroupUnavailable::NoCpusetController),
+        }
+    }
+
+    /// Version 1: beneath the caller's own group in each hierarchy; processes and child groups may live together.
+    fn new_v1(root: &Root, setup: &CgroupSetup, name: &str) -> Result<Self, GroupUnavailable> {
+        let plan = |controller: &str| setup.v1.get(controller).map(|hierarchy| hierarchy.own.join(name));
+        let cpuset = plan("cpuset").ok_or(GroupUnavailable::NoCpusetController)?;
+        let accounting = plan("cpuacct");
+        let mut writes = Vec::new();
+        for group in accounting.iter().chain([&cpuset]) {
+            let target = Target::Group(group.clone());
+            if let Some(parent) = group.parent() {
+                writable(root, parent)?;
+            }
+            // `cpuset` and `cpuacct` may share a hierarchy, and then a group.
+            if !writes.iter().any(|write: &Write| write.target == target) {
+                writes.push(Write { target, value: Value::Group(GroupState::Present) });
+            }
+        }
+        Ok(Self { version: Version::V1, cpuset, accounting, writes })
+    }
+
+    /// Version 2: a group with processes cannot hand controllers to its children (the root excepted), and the
+    /// caller's own group has at least one, the caller. Hence the new group becomes a child of the nearest ancestor
+    /// that has no processes: in practice a sibling of the caller's group, in the same slice.
+    fn new_v2(root: &Root, setup: &CgroupSetup, name: &str) -> Result<Self, GroupUnavailable> {
+        let Some(v2) = &setup.v2 else { return Err(GroupUnavailable::NoCpusetController) };
+        let no_place = || GroupUnavailable::NoPlace { own: v2.own.clone() };
+        let ancestors: Vec<&Path> = v2.own.ancestors().take_while(|dir| dir.starts_with(&v2.mount)).collect();
+        let mut place = None;
+        for (level, dir) in ancestors.iter().enumerate() {
+            if can_hand_down(root, dir)? {
+                place = Some(level);
+                break;
+            }
+        }
+        let place = place.ok_or_else(no_place)?;
+        // The controller comes from the nearest group that has it, through every group in between.
+        let mut source = None;
+        for (level, dir) in ancestors.iter().enumerate().skip(place) {
+            if !can_hand_down(root, dir)? {
+                return Err(no_place());
+            }
+            if has_word(root, &dir.join("cgroup.controllers"), "cpuset")? {
+                source = Some(level);
+                break;
+            }
+        }
+        let source = source.ok_or_else(no_place)?;
+        let parent = ancestors[place];
+        writable(root, parent)?;
+        // Moving the child needs this right on the common ancestor of its old and its new group.
+        writable(root, &parent.join("cgroup.procs"))?;
+        let group = parent.join(name);
+        // The group first: undoing goes backwards, and takes the controller away before the group and its processes.
+        let mut writes =
+            vec![Write { target: Target::Group(group.clone()), value: Value::Group(GroupState::Present) }];
+        for dir in ancestors[place..=source].iter().rev() {
+            let control = dir.join("cgroup.subtree_control");
+            if !has_word(root, &control, "cpuset")? {
+                writable(root, &control)?;
+                writes.push(Write {
+                    target: Target::Controller(dir.to_path_buf(), "cpuset".to_owned()),
+                    value: Value::Group(GroupState::Present),
+                });
+            }
+        }
+        Ok(Self { version: Version::V2, accounting: Some(group.clone()), cpuset: group, writes })
+    }
+
+    /// The group that `path` names: a directory under any mounted hierarchy, or a path relative to one. On version 1
+    /// the group of the same relative path in the cpuset hierarchy is meant.
+    ///
+    /// # Errors
+    /// [`GroupUnavailable::NotFound`], [`GroupUnavailable::NoCpuset`], [`GroupUnavailable::IsRoot`] and
+    /// [`GroupUnavailable::NoRights`], each with the directory.
+    pub fn existing(root: &Root, setup: &CgroupSetup, path: &Path) -> Result<Self, GroupUnavailable> {
+        let version = setup.cpuset_version().ok_or(GroupUnavailable::NoCpusetController)?;
+        let relative = setup.relative(path);
+        let hierarchy = match version {
+            Version::V1 => setup.v1.get("cpuset"),
+            Version::V2 => setup.v2.as_ref(),
+        };
+        let mount = &hierarchy.ok_or(GroupUnavailable::NoCpusetController)?.mount;
+        if relative.as_os_str().is_empty() {
+            return Err(GroupUnavailable::IsRoot { path: mount.clone() });
+        }
+        let cpuset = mount.join(&relative);
+        let leaves = relative.components().any(|component| component == Component::ParentDir);
+        if leaves || !root.path(&cpuset).is_dir() {
+            return Err(GroupUnavailable::NotFound { path: cpuset });
+        }
+        if !root.exists(cpuset.join("cpuset.cpus")) {
+            return Err(GroupUnavailable::NoCpuset { path: cpuset });
+        }
+        writable(root, &cpuset.join("cpuset.cpus"))?;
+        let accounting = match version {
+            Version::V1 => setup.v1.get("cpuacct").map(|cpuacct| cpuacct.mount.join(&relative)),
+            Version::V2 => Some(cpuset.clone()),
+        };
+        let accounting = accounting.filter(|dir| root.exists(dir));
+        Ok(Self { version, cpuset, accounting, writes: Vec::new() })
+    }
+
+    /// The version of the hierarchy that holds the CPU set.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The directory with `cpuset.cpus`.
+    pub fn cpuset_dir(&self) -> &Path {
+        &self.cpuset
+    }
+
+    /// The directory with the group's CPU time: `cpuacct.usage` and friends on version 1, `cpu.stat` on version 2.
+    pub fn accounting_dir(&self) -> Option<&Path> {
+        self.accounting.as_deref()
+    }
+
+    /// What to write to make the group, in this order. Empty for a group that exists.
+    pub fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    /// The files into which a child writes its own process number before `exec`, to join the group.
+    pub fn procs_files(&self) -> Vec<PathBuf> {
+        let mut dirs = vec![&self.cpuset];
+        dirs.extend(self.accounting.iter().filter(|dir| **dir != self.cpuset));
+        dirs.iter().map(|dir| dir.join("cgroup.procs")).collect()
+    }
+}
+
+/// Whether the v2 group may hand controllers to its children: it is the root, or it has no processes and is not part
+/// of a threaded subtree.
+fn can_hand_down(root: &Root, group: &Path) -> Result<bool, KernelError> {
+    // The root of the machine (not of a namespace) is the one group without this file.
+    let Some(kind) = root.read_opt(group.join("cgroup.type"))? else { return Ok(true) };
+    Ok(kind == "domain" && root.read(group.join("cgroup.procs"))?.is_empty())
+}
+
+fn writable(root: &Root, path: &Path) -> Result<(), GroupUnavailable> {
+    access(&root.path(path), AccessFlags::W_OK)
+        .map_err(|_| GroupUnavailable::NoRights { path: path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests;

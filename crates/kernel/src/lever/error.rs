@@ -76,7 +76,9 @@ impl LeverError {
         match source.raw_os_error() {
             Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Self::Gone { target: target.clone() },
             Some(libc::EACCES | libc::EPERM) => Self::Denied { target: target.clone(), operation, source },
-            Some(libc::EROFS) => Self::ReadOnly { path: target.path().map(Path::to_owned).unwrap_or_default() },
+            Some(libc::EROFS) => {
+                Self::ReadOnly { path: target.path().map(Path::to_owned).unwrap_or_default() }
+            }
             _ => Self::Failed { target: target.clone(), operation, source },
         }
     }

@@ -71,7 +71,9 @@ fn move_processes_up(root: &Root, target: &Target, path: &Path) -> Result<(), Le
     };
     for pid in processes.lines() {
         match root.write(parent.join("cgroup.procs"), pid) {
-            Err(error) if error.errno() != Some(libc::ESRCH) => return Err(LeverError::kernel(target, error)),
+            Err(error) if error.errno() != Some(libc::ESRCH) => {
+                return Err(LeverError::kernel(target, error));
+            }
             _ => {}
         }
     }
@@ -85,8 +87,7 @@ pub(super) fn controller(
     path: &Path,
     name: &str,
 ) -> Result<GroupState, LeverError> {
-    let list =
-        root.read(path.join("cgroup.subtree_control")).map_err(|e| LeverError::kernel(target, e))?;
+    let list = root.read(path.join("cgroup.subtree_control")).map_err(|e| LeverError::kernel(target, e))?;
     let present = list.split_whitespace().any(|controller| controller == name);
     Ok(if present { GroupState::Present } else { GroupState::Absent })
 }

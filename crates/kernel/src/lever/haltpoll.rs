@@ -41,10 +41,14 @@ pub fn available(root: &Root) -> Result<(), LeverError> {
     };
     let driver = root.read_opt("/sys/devices/system/cpu/cpuidle/current_driver")?.unwrap_or_default();
     if driver.is_empty() || driver == "none" {
-        return Err(unavailable("there is no cpuidle driver; load it with `modprobe cpuidle_haltpoll`".into()));
+        return Err(unavailable(
+            "there is no cpuidle driver; load it with `modprobe cpuidle_haltpoll`".into(),
+        ));
     }
     if governor != "haltpoll" {
-        return Err(unavailable(format!("the governor in use is `{governor}`, which ignores its parameters")));
+        return Err(unavailable(format!(
+            "the governor in use is `{governor}`, which ignores its parameters"
+        )));
     }
     // The limits per CPU grow and are hidden: without shrinking, putting the parameters back would leave them grown.
     if root.read(parameter("allow_shrink"))? != "Y" {

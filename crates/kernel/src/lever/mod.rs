@@ -126,7 +126,9 @@ impl Target {
             }
             Self::Scheduling(key) => {
                 key.check(root, self)?;
-                thread::scheduling(key.tid).map(Value::Scheduling).map_err(|e| LeverError::io(self, "read", e))
+                thread::scheduling(key.tid)
+                    .map(Value::Scheduling)
+                    .map_err(|e| LeverError::io(self, "read", e))
             }
             Self::Group(path) => Ok(Value::Group(group::state(root, path))),
             Self::Controller(path, name) => group::controller(root, self, path, name).map(Value::Group),

@@ -76,7 +76,7 @@ impl Batch {
 mod tests {
     use super::*;
 
-    fn key(tid: i32, start_time_ticks: u64) -> ThreadKey {
+    fn key(tid: u32, start_time_ticks: u64) -> ThreadKey {
         ThreadKey { tid, start_time_ticks }
     }
 

@@ -13,7 +13,7 @@ use crate::{KernelError, Root};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadKey {
     /// The thread's number, as in `/proc/TID`.
-    pub tid: i32,
+    pub tid: u32,
     /// When it started, in clock ticks (`USER_HZ`) since boot: field 22 of `/proc/TID/stat`.
     pub start_time_ticks: u64,
 }
@@ -23,11 +23,12 @@ impl ThreadKey {
     ///
     /// # Errors
     /// One with [`KernelError::is_gone`] when there is no such thread.
-    pub fn of(root: &Root, tid: i32) -> Result<Self, KernelError> {
+    pub fn of(root: &Root, tid: u32) -> Result<Self, KernelError> {
         let path = format!("/proc/{tid}/stat");
         let stat = root.read(&path)?;
         // The name in parentheses may hold spaces and parentheses; field 3 follows the last one.
-        let ticks = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(22 - 3)?.parse().ok());
+        let ticks =
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(22 - 3)?.parse().ok());
         match ticks {
             Some(start_time_ticks) => Ok(Self { tid, start_time_ticks }),
             None => Err(KernelError::parse(root.path(path), "a start time in field 22", &stat)),
@@ -115,7 +116,9 @@ pub struct SchedAttr {
 impl fmt::Display for SchedAttr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.policy {
-            SchedPolicy::Fifo | SchedPolicy::Rr => write!(f, "{} priority {}", self.policy, self.rt_priority)?,
+            SchedPolicy::Fifo | SchedPolicy::Rr => {
+                write!(f, "{} priority {}", self.policy, self.rt_priority)?
+            }
             _ => write!(f, "{} nice {}", self.policy, self.nice)?,
         }
         f.write_str(if self.reset_on_fork { " (reset on fork)" } else { "" })
@@ -131,19 +134,23 @@ fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
 }
 
 /// The CPUs that thread `tid` (0: the caller) may run on.
-pub(super) fn affinity(tid: i32) -> io::Result<CpuSet> {
+pub(super) fn affinity(tid: u32) -> io::Result<CpuSet> {
     let mut mask: Mask = [0; 8192 / 64];
     // SAFETY: the kernel writes at most the given number of bytes, which is the size of `mask`.
-    checked(unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of::<Mask>(), mask.as_mut_ptr()) })?;
+    checked(unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, tid, size_of::<Mask>(), mask.as_mut_ptr())
+    })?;
     let bits = (0u32..).zip(mask);
     Ok(bits
-        .flat_map(|(word, bits)| (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit))
+        .flat_map(|(word, bits)| {
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
+        })
         .map(CpuId)
         .collect())
 }
 
 /// Lets thread `tid` (0: the caller) run on `cpus` only. CPUs that do not exist are ignored by the kernel.
-pub(super) fn set_affinity(tid: i32, cpus: &CpuSet) -> io::Result<()> {
+pub(super) fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
     let mut mask: Mask = [0; 8192 / 64];
     for CpuId(cpu) in cpus.iter() {
         if let Some(word) = mask.get_mut(cpu as usize / 64) {
@@ -156,7 +163,7 @@ pub(super) fn set_affinity(tid: i32, cpus: &CpuSet) -> io::Result<()> {
 }
 
 /// The policy and parameters of thread `tid` (0: the caller).
-pub(super) fn scheduling(tid: i32) -> io::Result<SchedAttr> {
+pub(super) fn scheduling(tid: u32) -> io::Result<SchedAttr> {
     let mut priority: libc::c_int = 0;
     // SAFETY: takes no pointer.
     let raw = checked(unsafe { libc::syscall(libc::SYS_sched_getscheduler, tid) })?;
@@ -178,11 +185,11 @@ pub(super) fn scheduling(tid: i32) -> io::Result<SchedAttr> {
 ///
 /// `sched_setscheduler` rather than `sched_setattr`: it alone keeps a time slice that the thread chose for itself
 /// (kernel/sched/syscalls.c, `custom_slice`). Not through the C library, since musl refuses it.
-pub(super) fn set_scheduling(tid: i32, attr: SchedAttr) -> io::Result<()> {
+pub(super) fn set_scheduling(tid: u32, attr: SchedAttr) -> io::Result<()> {
     let now = scheduling(tid)?;
     let flag = if attr.reset_on_fork { libc::SCHED_RESET_ON_FORK } else { 0 };
     let policy = attr.policy.raw() | flag;
-    if SchedAttr { nice: now.nice, ..attr } != now {
+    if now != (SchedAttr { nice: now.nice, ..attr }) {
         let priority: libc::c_int = attr.rt_priority;
         // SAFETY: the kernel reads one `struct sched_param`, which is a single int.
         checked(unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy, &raw const priority) })?;
@@ -217,7 +224,7 @@ mod tests {
     fn a_recycled_thread_is_gone_and_not_touched() {
         let root = Root::system();
         // SAFETY: takes no argument.
-        let tid = unsafe { libc::gettid() };
+        let tid = unsafe { libc::gettid() }.cast_unsigned();
         let mut key = ThreadKey::of(&root, tid).unwrap();
         let before = affinity(0).unwrap();
         assert!(!before.is_empty());

@@ -51,7 +51,7 @@ pub struct Walked {
 /// Those of `list` and `visit`, at once; those of looking a thread up, unless it is gone.
 pub fn walk<E: From<LeverError>>(
     root: &Root,
-    mut list: impl FnMut() -> Result<Vec<i32>, E>,
+    mut list: impl FnMut() -> Result<Vec<u32>, E>,
     mut visit: impl FnMut(&[ThreadKey]) -> Result<(), E>,
 ) -> Result<Walked, E> {
     let mut seen = BTreeSet::new();
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn root_with(tids: std::ops::Range<i32>) -> (tempfile::TempDir, Root) {
+    fn root_with(tids: std::ops::Range<u32>) -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         for tid in tids {
