@@ -70,7 +70,9 @@ pub struct Cell {
 /// machine hits all alike.
 ///
 /// `switch` puts a retention method into effect and answers whether this machine has it; a method without
-/// effect here is left out. The caller also puts the earlier method back afterwards. The cells come in the
+/// effect here is left out. The caller also puts the earlier method back afterwards. The measured threads
+/// inherit the scheduling policy of the calling thread: for [`Method::YieldIpiFree`], `switch` makes that one
+/// `SCHED_BATCH`. The cells come in the
 /// order case, method, pair; one in which not a single wake-up was measured is left out. When the budget has
 /// run out on a starved machine, the remaining blocks are.
 ///
