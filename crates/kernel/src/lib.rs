@@ -5,6 +5,7 @@
 pub mod cgroup;
 pub mod lever;
 
+pub mod capability;
 pub mod hypervisor;
 pub mod idle;
 pub mod interrupts;

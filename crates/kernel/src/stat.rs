@@ -70,7 +70,8 @@ impl StatSensor {
         })
     }
 
-    /// Times and context switches since boot. Some 30 us on a small guest: the kernel sums every interrupt.
+    /// Times and context switches since boot. About 10 us on a small guest; it grows with
+    /// CPUs and interrupt lines, which the kernel sums up each time.
     pub fn read(&mut self) -> Result<SystemStat, KernelError> {
         let text = self.stat.read_all(&mut self.buffer)?;
         parse_stat(text, self.tick).map_err(|line| {

@@ -170,6 +170,11 @@ impl Threads {
         self.known.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn open_files(&self) -> usize {
+        self.known.values().filter(|thread| matches!(thread.source, Source::Open(_))).count()
+    }
+
     /// The sum since the first call. `listed` must be ascending.
     pub(super) fn sample(&mut self, listed: &[u32]) -> Result<SchedStat, KernelError> {
         let now = now_ticks();

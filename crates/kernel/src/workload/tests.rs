@@ -172,18 +172,24 @@ fn garbled_files_are_errors_and_missing_members_too() {
 fn more_threads_than_files_are_all_counted() {
     let (_dir, root) = fake();
     put_process(&root, 10, 1, 0);
-    let tids = 1000..2500;
-    for tid in tids.clone() {
+    for tid in 100..150 {
         put_thread(&root, 10, tid, 0, [1, 1, 1]);
     }
-    let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
-    assert_eq!(sensor.sample().unwrap().threads, 1501);
-    let open = fs::read_dir("/proc/self/fd").unwrap().count();
-    for tid in tids {
+    let mut sensor = WorkloadSensor::with_open_files(&root, Members::Tree(10), 8).unwrap();
+    assert_eq!(sensor.sample().unwrap().threads, 51);
+    assert_eq!(sensor.threads.open_files(), 6, "two of the eight are kept for processes");
+    for tid in 100..150 {
         put_thread(&root, 10, tid, 0, [3, 1, 1]);
     }
-    assert_eq!(run_ns(&sensor.sample().unwrap()), 3000);
-    assert!(open < WorkloadSensor::OPEN_FILES + 200, "{open} files are open");
+    assert_eq!(run_ns(&sensor.sample().unwrap()), 100);
+    for tid in 100..148 {
+        fs::remove_dir_all(root.path(format!("/proc/10/task/{tid}"))).unwrap();
+    }
+    assert_eq!(sensor.sample().unwrap().threads, 3);
+    assert_eq!(sensor.threads.open_files(), 1, "the others were open by path");
+    put_thread(&root, 10, 150, LATER, [1, 1, 1]);
+    assert_eq!(sensor.sample().unwrap().threads, 4);
+    assert_eq!(sensor.threads.open_files(), 2, "what was given back is used again");
 }
 
 #[test]
