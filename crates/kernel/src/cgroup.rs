@@ -1,13 +1,15 @@
 //! Control groups: which versions are here, and a group whose vCPUs can be chosen for a workload.
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod setup;
+
 use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
 use crate::lever::{GroupState, Target, Value, Write};
 use crate::{KernelError, Root};
+
+pub use setup::{CgroupSetup, Hierarchy, Version};
 
 /// Why no group can be had. The engine then falls back to plain affinity.
 #[derive(Debug, thiserror::Error)]
@@ -48,137 +50,6 @@ pub enum GroupUnavailable {
     /// A file of the kernel could not be read.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-}
-
-/// The version of a hierarchy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Version {
-    /// One hierarchy per controller.
-    V1,
-    /// One hierarchy for all controllers.
-    V2,
-}
-
-/// One mounted hierarchy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hierarchy {
-    /// Where it is mounted.
-    pub mount: PathBuf,
-    /// The caller's own group in it, as a directory.
-    pub own: PathBuf,
-}
-
-/// The hierarchies of this machine that matter to us.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CgroupSetup {
-    /// The version 2 hierarchy.
-    pub v2: Option<Hierarchy>,
-    /// Whether the version 2 hierarchy has the cpuset controller: it has not where version 1 holds it.
-    pub v2_cpuset: bool,
-    /// The version 1 hierarchies by controller; several controllers may share one.
-    pub v1: BTreeMap<String, Hierarchy>,
-}
-
-impl CgroupSetup {
-    /// Reads `/proc/self/mountinfo` and `/proc/self/cgroup`.
-    pub fn detect(root: &Root) -> Result<Self, KernelError> {
-        let groups = root.read("/proc/self/cgroup")?;
-        let mounts = root.read("/proc/self/mountinfo")?;
-        let mut setup = Self::default();
-        for line in mounts.lines() {
-            let Some(mount) = Mount::parse(line) else { continue };
-            if mount.version == Version::V2 {
-                setup.v2 = setup.v2.or_else(|| Some(mount.hierarchy(own_path(&groups, ""))));
-            } else {
-                for option in mount.options.split(',') {
-                    // Options that are no controllers (`rw`, `xattr`) have no line in /proc/self/cgroup.
-                    if let Some(own) = own_path(&groups, option) {
-                        setup.v1.entry(option.to_owned()).or_insert_with(|| mount.hierarchy(Some(own)));
-                    }
-                }
-            }
-        }
-        if let Some(v2) = &setup.v2 {
-            setup.v2_cpuset = has_word(root, &v2.mount.join("cgroup.controllers"), "cpuset")?;
-        }
-        Ok(setup)
-    }
-
-    /// The version that holds the cpuset controller.
-    pub fn cpuset_version(&self) -> Option<Version> {
-        if self.v1.contains_key("cpuset") { Some(Version::V1) } else { self.v2_cpuset.then_some(Version::V2) }
-    }
-
-    /// The path of a group relative to its hierarchy: for `path` under any mounted hierarchy, or relative already.
-    fn relative(&self, path: &Path) -> PathBuf {
-        let mounts = self.v1.values().chain(&self.v2).map(|hierarchy| &hierarchy.mount);
-        let inside = mounts.filter_map(|mount| path.strip_prefix(mount).ok());
-        // Mounts can nest; the innermost leaves the shortest rest.
-        let rest = inside.min_by_key(|rest| rest.components().count()).unwrap_or(path);
-        rest.strip_prefix("/").unwrap_or(rest).to_owned()
-    }
-}
-
-impl fmt::Display for CgroupSetup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match (&self.v2, self.v1.is_empty()) {
-            (Some(_), true) => "version 2",
-            (Some(_), false) => "hybrid",
-            (None, false) => "version 1",
-            (None, true) => "not mounted",
-        };
-        match self.cpuset_version() {
-            Some(Version::V1) => write!(f, "{kind}, cpuset in version 1"),
-            Some(Version::V2) => write!(f, "{kind}, cpuset in version 2"),
-            None => write!(f, "{kind}, no cpuset controller"),
-        }
-    }
-}
-
-/// A line of `/proc/self/mountinfo` that mounts control groups.
-struct Mount<'a> {
-    version: Version,
-    root: &'a Path,
-    point: &'a Path,
-    options: &'a str,
-}
-
-impl<'a> Mount<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (mount, filesystem) = line.split_once(" - ")?;
-        let mut mount = mount.split(' ').skip(3);
-        let mut filesystem = filesystem.split(' ');
-        let version = match filesystem.next()? {
-            "cgroup" => Version::V1,
-            "cgroup2" => Version::V2,
-            _ => return None,
-        };
-        let (root, point) = (Path::new(mount.next()?), Path::new(mount.next()?));
-        Some(Self { version, root, point, options: filesystem.nth(1).unwrap_or_default() })
-    }
-
-    /// `own` is the caller's group from the hierarchy's root; only what is under the mount's own root is visible.
-    fn hierarchy(&self, own: Option<&str>) -> Hierarchy {
-        let visible = own.and_then(|own| Path::new(own).strip_prefix(self.root).ok());
-        let own = visible.map_or(self.point.to_owned(), |own| {
-            if own.as_os_str().is_empty() { self.point.to_owned() } else { self.point.join(own) }
-        });
-        Hierarchy { mount: self.point.to_owned(), own }
-    }
-}
-
-/// The caller's group in the hierarchy of `controller` (`""`: version 2), from the lines of `/proc/self/cgroup`.
-fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
-    groups.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
-        controllers.split(',').any(|name| name == controller).then_some(path)
-    })
-}
-
-fn has_word(root: &Root, file: &Path, word: &str) -> Result<bool, KernelError> {
-    Ok(root.read_opt(file)?.is_some_and(|text| text.split_whitespace().any(|found| found == word)))
 }
 
 /// A control group of a workload whose vCPUs can be chosen.
@@ -340,6 +211,10 @@ fn can_hand_down(root: &Root, group: &Path) -> Result<bool, KernelError> {
     // The root of the machine (not of a namespace) is the one group without this file.
     let Some(kind) = root.read_opt(group.join("cgroup.type"))? else { return Ok(true) };
     Ok(kind == "domain" && root.read(group.join("cgroup.procs"))?.is_empty())
+}
+
+fn has_word(root: &Root, file: &Path, word: &str) -> Result<bool, KernelError> {
+    Ok(root.read_opt(file)?.is_some_and(|text| text.split_whitespace().any(|found| found == word)))
 }
 
 fn writable(root: &Root, path: &Path) -> Result<(), GroupUnavailable> {

@@ -117,7 +117,7 @@ impl fmt::Display for SchedAttr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.policy {
             SchedPolicy::Fifo | SchedPolicy::Rr => {
-                write!(f, "{} priority {}", self.policy, self.rt_priority)?
+                write!(f, "{} priority {}", self.policy, self.rt_priority)?;
             }
             _ => write!(f, "{} nice {}", self.policy, self.nice)?,
         }
