@@ -3,3 +3,7 @@
 
 pub mod wake;
 pub mod workload;
+
+pub mod runner;
+pub mod servers;
+pub mod stats;

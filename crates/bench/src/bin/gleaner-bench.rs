@@ -1,0 +1,148 @@
+//! `gleaner-bench`: measures real servers untouched and under Gleaner, interleaved.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use gleaner_bench::runner;
+use gleaner_bench::servers::{self, Mode, Options, Window};
+
+/// Measures real servers untouched and under Gleaner, interleaved.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measures servers from Debian's packages in every mode and reports ratios with their intervals
+    Servers(Servers),
+    /// Measures one row once, in this process
+    #[command(hide = true)]
+    Cell(Cell),
+}
+
+#[derive(Debug, Args)]
+struct Servers {
+    /// How often each mode is measured per row
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Measured time per cell, in seconds
+    #[arg(long, default_value = "4", value_parser = seconds)]
+    window: Duration,
+    /// Time before it in which the load runs unmeasured, in seconds
+    #[arg(long, default_value = "1", value_parser = seconds)]
+    warmup: Duration,
+    /// Only these rows: names or parts of names, separated by commas
+    #[arg(long, default_value = "")]
+    rows: String,
+    /// Modes: default, gleaner, or what `gleaner run --fixed` takes
+    #[arg(long, value_delimiter = ',', default_value = "default,gleaner,haltpoll:200us,qos-poll,pack:1")]
+    modes: Vec<Mode>,
+    /// Seed of the order of modes and of the bootstrap
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write all samples, the environment and the commands as JSON
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write the table as Markdown; without this it is printed
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// The gleaner binary [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    gleaner: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Cell {
+    /// The row
+    row: String,
+    /// Measured time
+    #[arg(long, value_parser = seconds)]
+    seconds: Duration,
+    /// Time before it
+    #[arg(long, default_value = "1", value_parser = seconds)]
+    warmup: Duration,
+    /// Where prepared data, sockets and logs are
+    #[arg(long)]
+    state: PathBuf,
+    /// Where the measurement is written, as JSON
+    #[arg(long)]
+    out: PathBuf,
+    /// What the server alone is started behind
+    #[arg(last = true)]
+    wrapper: Vec<OsString>,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Servers(args) => run_servers(&args),
+        Command::Cell(args) => run_cell(&args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("gleaner-bench: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run_servers(args: &Servers) -> Result<ExitCode> {
+    runner::watch()?;
+    let bench = std::env::current_exe().context("cannot find this program")?;
+    let gleaner = args.gleaner.clone().unwrap_or_else(|| bench.with_file_name("gleaner"));
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let report = servers::run(&Options {
+        rows: servers::find(&args.rows)?,
+        modes: args.modes.clone(),
+        rounds: args.rounds.into(),
+        window: Window { warmup: args.warmup, length: args.window },
+        seed: args.seed,
+        gleaner,
+        bench,
+        repeat_with: format!(
+            "cargo run --release -p gleaner-bench --bin gleaner-bench -- {}",
+            words.join(" ")
+        ),
+    })?;
+    if let Some(file) = &args.output {
+        write(file, &serde_json::to_string_pretty(&report)?)?;
+    }
+    match &args.markdown {
+        Some(file) => write(file, &report.markdown())?,
+        None => print!("{}", report.markdown()),
+    }
+    Ok(if report.interrupted {
+        // As a shell reports the end by SIGINT.
+        ExitCode::from(130)
+    } else if report.failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn run_cell(args: &Cell) -> Result<ExitCode> {
+    runner::watch()?;
+    let mut rows = servers::find(&args.row)?;
+    anyhow::ensure!(rows.len() == 1, "`{}` is not one row", args.row);
+    let window = Window { warmup: args.warmup, length: args.seconds };
+    let measured = servers::measure(&rows.remove(0), &args.state, window, &args.wrapper)?;
+    write(&args.out, &serde_json::to_string(&measured)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// A time in seconds, at most an hour.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
+    let time = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
+    if time > Duration::from_secs(3600) { Err(String::from("more than an hour")) } else { Ok(time) }
+}

@@ -1,0 +1,153 @@
+//! The interleaved runner: all modes of a row in every round, in shuffled order, so that a change of the machine
+//! (a neighbour, the clock frequency, the page cache) meets every mode alike.
+
+use std::fmt::Display;
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::stats::Rng;
+
+mod interrupt;
+
+pub use interrupt::{interrupted, watch};
+
+/// What to measure: every mode of every row, `rounds` times.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Names of the rows, measured one after the other.
+    pub rows: Vec<String>,
+    /// Names of the modes, interleaved within a row.
+    pub modes: Vec<String>,
+    /// How often each mode is measured per row.
+    pub rounds: usize,
+    /// Decides the order of the modes within each round.
+    pub seed: u64,
+}
+
+/// One measurement of a [`Plan`], as indices into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    /// Index of the row.
+    pub row: usize,
+    /// Number of the round, from 0.
+    pub round: usize,
+    /// Index of the mode.
+    pub mode: usize,
+}
+
+/// The measurements of one row: `samples[mode][round]`, `None` where the cell failed or the run ended before it.
+#[derive(Debug, Clone)]
+pub struct RowSamples<T> {
+    /// By mode, then by round.
+    pub samples: Vec<Vec<Option<T>>>,
+}
+
+/// A cell that could not be measured.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct Failure {
+    /// Name of the row.
+    pub row: String,
+    /// Name of the mode.
+    pub mode: String,
+    /// Number of the round, from 0.
+    pub round: usize,
+    /// What went wrong.
+    pub message: String,
+}
+
+/// Everything that a run measured.
+#[derive(Debug)]
+pub struct Outcome<T> {
+    /// By row, in the order of the plan. Rows that were not begun are all `None`.
+    pub rows: Vec<RowSamples<T>>,
+    /// The cells that failed, in the order of the run.
+    pub failures: Vec<Failure>,
+    /// Whether a signal ended the run early.
+    pub interrupted: bool,
+}
+
+impl Plan {
+    /// The cells of `row` in the order of their measurement.
+    pub fn order(&self, row: usize) -> Vec<Cell> {
+        let mut rng = Rng::new(self.seed ^ (row as u64).wrapping_mul(0x9e37_79b9));
+        let mut modes: Vec<usize> = (0..self.modes.len()).collect();
+        let mut cells = Vec::with_capacity(self.rounds * modes.len());
+        for round in 0..self.rounds {
+            rng.shuffle(&mut modes);
+            cells.extend(modes.iter().map(|&mode| Cell { row, round, mode }));
+        }
+        cells
+    }
+
+    /// Measures every cell. `measure` does one; `finished` turns a finished row into the line that is printed for
+    /// it. A cell that fails is noted and the run goes on; a signal (see [`watch`]) ends it with what is there.
+    pub fn run<T, E: Display>(
+        &self,
+        mut measure: impl FnMut(Cell) -> Result<T, E>,
+        mut finished: impl FnMut(usize, &RowSamples<T>) -> String,
+    ) -> Outcome<T> {
+        let mut outcome = Outcome { rows: Vec::new(), failures: Vec::new(), interrupted: false };
+        let progress = Progress::new(self.rows.len() * self.modes.len() * self.rounds);
+        for (row, name) in self.rows.iter().enumerate() {
+            let empty = || (0..self.rounds).map(|_| None).collect();
+            let mut samples: Vec<Vec<Option<T>>> = (0..self.modes.len()).map(|_| empty()).collect();
+            for cell in self.order(row) {
+                if interrupted() {
+                    outcome.interrupted = true;
+                    break;
+                }
+                progress.begin(name, &self.modes[cell.mode], cell.round);
+                match measure(cell) {
+                    Ok(sample) => samples[cell.mode][cell.round] = Some(sample),
+                    Err(_) if interrupted() => {}
+                    Err(error) => {
+                        let mode = self.modes[cell.mode].clone();
+                        progress.line(&format!("{name}, {mode}, round {}: {error}", cell.round + 1));
+                        let message = error.to_string();
+                        outcome.failures.push(Failure {
+                            row: name.clone(),
+                            mode,
+                            round: cell.round,
+                            message,
+                        });
+                    }
+                }
+                progress.end();
+            }
+            let samples = RowSamples { samples };
+            if samples.samples.iter().flatten().any(Option::is_some) {
+                progress.line(&finished(row, &samples));
+            }
+            outcome.rows.push(samples);
+        }
+        outcome.interrupted |= interrupted();
+        progress.0.finish_and_clear();
+        outcome
+    }
+}
+
+/// A bar on a terminal; in a pipe only the lines.
+struct Progress(ProgressBar);
+
+impl Progress {
+    fn new(cells: usize) -> Self {
+        let visible = std::io::stderr().is_terminal();
+        let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(cells as u64), target);
+        let style = ProgressStyle::with_template("{pos}/{len} {wide_bar} {msg}  {eta} left");
+        Self(style.map_or(bar.clone(), |style| bar.with_style(style)))
+    }
+
+    fn begin(&self, row: &str, mode: &str, round: usize) {
+        self.0.set_message(format!("{row}, {mode}, round {}", round + 1));
+    }
+
+    fn end(&self) {
+        self.0.inc(1);
+    }
+
+    fn line(&self, text: &str) {
+        if self.0.is_hidden() { eprintln!("{text}") } else { self.0.println(text) }
+    }
+}

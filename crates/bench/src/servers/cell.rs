@@ -1,0 +1,117 @@
+//! One measurement: start what the row needs, let the load run, stop everything.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::launch::{Launch, Running, make_dir};
+pub use super::machine::CpuUse;
+use super::rows::{Load, Row};
+use super::{Result, Window, mariadb, nginx, postgres, programs, redis};
+
+/// What one cell measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Operations per second; which operations, the row's unit says.
+    pub rate: f64,
+    /// How long the window was in the end.
+    #[serde(rename = "window_s", with = "seconds")]
+    pub window: Duration,
+    /// What the whole machine spent over the window.
+    pub cpu: CpuUse,
+}
+
+/// What one cell measured and with which commands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The measurement.
+    pub sample: Sample,
+    /// The command lines of server and client, as started.
+    pub commands: Vec<String>,
+}
+
+/// A server that is ready for its client.
+pub(super) struct Server {
+    pub(super) running: Running,
+    pub(super) command: String,
+}
+
+/// Where a cell finds prepared data and leaves sockets and logs, and what its server is started behind.
+pub(super) struct Place<'a> {
+    dir: PathBuf,
+    pub(super) wrapper: &'a [OsString],
+}
+
+impl Place<'_> {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub(super) fn server(&self, launch: Launch, pid_file: &Path, ready: impl Fn() -> bool) -> Result<Server> {
+        let launch = launch.wrapped(self.wrapper).pid_file(pid_file);
+        let mut running = launch.start(&self.path("server.log"))?;
+        running.wait_ready(ready)?;
+        Ok(Server { running, command: launch.line() })
+    }
+}
+
+/// Makes the data that the row's server starts from, once per `state` directory; nothing for most rows.
+///
+/// # Errors
+/// If a program of the server fails or a signal comes.
+pub fn prepare(row: &Row, state: &Path) -> Result<()> {
+    let place = place(row, state, &[])?;
+    match row.load {
+        Load::MariaDb { .. } => mariadb::prepare(&place),
+        Load::Postgres { .. } => postgres::prepare(&place),
+        Load::Redis { .. } | Load::Nginx { .. } | Load::Pipe | Load::Sysbench { .. } => Ok(()),
+    }
+}
+
+/// Measures `row` once, in the process that it is called in and its children. `wrapper` goes before the server's
+/// command line; it is empty unless the row is for the server only.
+///
+/// # Errors
+/// If server or client do not start, end early, or answer something unknown, or if a signal comes. Everything that
+/// was started has then been stopped.
+pub fn measure(row: &Row, state: &Path, window: Window, wrapper: &[OsString]) -> Result<Measured> {
+    prepare(row, state)?;
+    let place = place(row, state, wrapper)?;
+    match row.load {
+        Load::Redis { connections } => redis::measure(&place, connections, window),
+        Load::MariaDb { script, threads } => mariadb::measure(&place, script, threads, window),
+        Load::Postgres { clients } => postgres::measure(&place, clients, window),
+        Load::Nginx { connections } => nginx::measure(&place, connections, window),
+        Load::Pipe => programs::pipe(window),
+        Load::Sysbench { test, args } => programs::sysbench(test, args, window),
+    }
+}
+
+fn place<'a>(row: &Row, state: &Path, wrapper: &'a [OsString]) -> Result<Place<'a>> {
+    let name = match row.load {
+        Load::Redis { .. } => "redis",
+        Load::MariaDb { .. } => "mariadb",
+        Load::Postgres { .. } => "postgres",
+        Load::Nginx { .. } => "nginx",
+        Load::Pipe | Load::Sysbench { .. } => "programs",
+    };
+    let dir = state.join(name);
+    make_dir(&dir, None)?;
+    Ok(Place { dir, wrapper })
+}
+
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_f64(time.as_secs_f64())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(d)?).map_err(serde::de::Error::custom)
+    }
+}

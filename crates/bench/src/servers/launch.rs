@@ -1,0 +1,351 @@
+//! Starting programs so that they can be found again: output in a file, stopped by pid, waited for.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, Uid, User, chown};
+
+use super::{Error, Result};
+use crate::runner::interrupted;
+
+/// How long a server may take to start or to stop. `MariaDB` after a crash of the machine takes longest.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A program to start.
+pub(super) struct Launch {
+    program: PathBuf,
+    args: Vec<OsString>,
+    user: Option<&'static str>,
+    wrapper: Vec<OsString>,
+    pid_file: Option<PathBuf>,
+    stop: Signal,
+    group: bool,
+}
+
+impl Launch {
+    /// `program`, by name (searched by [`find_program`]) or path.
+    pub(super) fn new(program: &str) -> Self {
+        let program = find_program(program).unwrap_or_else(|| program.into());
+        Self {
+            program,
+            args: Vec::new(),
+            user: None,
+            wrapper: Vec::new(),
+            pid_file: None,
+            stop: Signal::SIGTERM,
+            group: false,
+        }
+    }
+
+    pub(super) fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, args: I) -> Self {
+        self.args.extend(args.into_iter().map(|a| a.as_ref().to_owned()));
+        self
+    }
+
+    pub(super) fn arg(self, arg: impl AsRef<OsStr>) -> Self {
+        self.args([arg])
+    }
+
+    /// As this user, if we are root; servers refuse to be root, or should not be.
+    pub(super) fn user(mut self, user: &'static str) -> Self {
+        self.user = Uid::effective().is_root().then_some(user);
+        self
+    }
+
+    /// Behind these words, e.g. `gleaner run --`.
+    pub(super) fn wrapped(mut self, wrapper: &[OsString]) -> Self {
+        wrapper.clone_into(&mut self.wrapper);
+        self
+    }
+
+    /// Stopped by the pid in this file: behind a wrapper, the child's is not the server's own.
+    pub(super) fn pid_file(mut self, file: &Path) -> Self {
+        self.pid_file = Some(file.to_owned());
+        self
+    }
+
+    /// As the leader of a new process group. Signals go to the whole group, and Ctrl-C on the terminal does not: it
+    /// is for the process that started the group to end it in order.
+    pub(super) fn group(mut self) -> Self {
+        self.group = true;
+        self
+    }
+
+    /// The signal that ends it in order; SIGTERM if not said.
+    pub(super) fn stopped_by(mut self, signal: Signal) -> Self {
+        self.stop = signal;
+        self
+    }
+
+    fn words(&self) -> Vec<OsString> {
+        let mut words = self.wrapper.clone();
+        if let Some(user) = self.user {
+            // setpriv becomes the program: the pid stays the same. A change of user clears the death signal that
+            // we set, so setpriv sets it again.
+            let ids = [format!("--reuid={user}"), format!("--regid={user}")];
+            words.extend(["setpriv", "--init-groups", "--pdeathsig=TERM"].map(OsString::from));
+            words.extend(ids.map(OsString::from));
+            words.push("--".into());
+        }
+        words.push(self.program.clone().into());
+        words.extend(self.args.iter().cloned());
+        words
+    }
+
+    /// The command line, for the report.
+    pub(super) fn line(&self) -> String {
+        let words = self.words();
+        words.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn command(&self) -> Command {
+        let words = self.words();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null());
+        if self.group {
+            command.process_group(0);
+        }
+        // SAFETY: prctl(2) is async-signal-safe and touches no memory.
+        unsafe {
+            command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?));
+        }
+        command
+    }
+
+    /// Starts it with all its output going to `log`.
+    pub(super) fn start(&self, log: &Path) -> Result<Running> {
+        if let Some(file) = self.pid_file.as_ref().filter(|f| f.exists()) {
+            // Left by a server that was killed; its pid may be somebody else's by now.
+            fs::remove_file(file).map_err(Error::file("remove", file))?;
+        }
+        let file = File::create(log).map_err(Error::file("create", log))?;
+        let second = file.try_clone().map_err(Error::file("duplicate", log))?;
+        let mut command = self.command();
+        command.stdout(file).stderr(second);
+        self.spawn(command, Some(log.to_owned()))
+    }
+
+    /// Starts it with all its output going to a pipe.
+    pub(super) fn start_piped(&self) -> Result<(Running, io::PipeReader)> {
+        let (reader, writer) = io::pipe().map_err(Error::system("make a pipe"))?;
+        let second = writer.try_clone().map_err(Error::system("duplicate a pipe"))?;
+        let mut command = self.command();
+        command.stdout(writer).stderr(second);
+        Ok((self.spawn(command, None)?, reader))
+    }
+
+    /// Runs it to its end; its output if it succeeds.
+    pub(super) fn output(&self) -> Result<String> {
+        let program = name(&self.program);
+        let output = self.command().output().map_err(Error::system(format!("start {program}")))?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        if interrupted() {
+            return Err(Error::Interrupted);
+        }
+        if output.status.success() {
+            return Ok(text);
+        }
+        Err(Error::Ended { program, status: output.status.to_string(), log: tail(&text) })
+    }
+
+    fn spawn(&self, mut command: Command, log: Option<PathBuf>) -> Result<Running> {
+        let program = name(&self.program);
+        let mut child = command.spawn().map_err(Error::system(format!("start {}", self.line())))?;
+        let ended = match pidfd(&child) {
+            Ok(fd) => fd,
+            Err(errno) => {
+                // Nobody else knows of the child: end it here. It may have ended by itself, which is as good.
+                let _ = child.kill().and_then(|()| child.wait());
+                return Err(Error::system("open a pidfd")(errno));
+            }
+        };
+        let (pid_file, stop, group) = (self.pid_file.clone(), self.stop, self.group);
+        Ok(Running { child, ended, program, log, pid_file, stop, group })
+    }
+}
+
+/// A started program. Dropping it stops it and waits for its end.
+pub(super) struct Running {
+    child: Child,
+    ended: OwnedFd,
+    program: String,
+    log: Option<PathBuf>,
+    pid_file: Option<PathBuf>,
+    stop: Signal,
+    group: bool,
+}
+
+impl Running {
+    /// Asks `ready` until it says yes.
+    pub(super) fn wait_ready(&mut self, ready: impl Fn() -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !ready() {
+            if Instant::now() > deadline {
+                return Err(self.timed_out("become ready", PATIENCE));
+            }
+            // Returns at once if the server ends instead.
+            if let Some(status) = self.wait(Duration::from_millis(5))? {
+                return Err(self.ended(status));
+            }
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for its end, at most `limit`. `None` if it is still running, or if a signal came.
+    pub(super) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
+        match nix::poll::poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(Error::system(format!("wait for {}", self.program))(errno)),
+        }
+        self.child.try_wait().map_err(Error::system(format!("wait for {}", self.program)))
+    }
+
+    /// The error for a program that ended by itself.
+    pub(super) fn ended(&self, status: ExitStatus) -> Error {
+        if interrupted() {
+            return Error::Interrupted;
+        }
+        Error::Ended { program: self.program.clone(), status: status.to_string(), log: self.log_tail() }
+    }
+
+    /// The error for a program that took too long.
+    pub(super) fn timed_out(&self, what: &'static str, limit: Duration) -> Error {
+        let (program, seconds) = (self.program.clone(), limit.as_secs());
+        Error::TimedOut { program, what, seconds, log: self.log_tail() }
+    }
+
+    /// Waits for the end of a program that has closed its output, and returns the error for it.
+    pub(super) fn failed<T>(mut self, output: &str) -> Result<T> {
+        let Some(status) = self.wait(PATIENCE)? else {
+            return Err(self.timed_out("end", PATIENCE));
+        };
+        match self.ended(status) {
+            Error::Ended { program, status, .. } => Err(Error::Ended { program, status, log: tail(output) }),
+            other => Err(other),
+        }
+    }
+
+    fn log_tail(&self) -> String {
+        self.log
+            .as_ref()
+            .and_then(|log| fs::read(log).ok())
+            .map_or_else(String::new, |bytes| tail(&String::from_utf8_lossy(&bytes)))
+    }
+
+    /// Stops it by its pid and waits for its end; by force if it does not end in time.
+    pub(super) fn stop(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if self.wait(Duration::ZERO)?.is_some() {
+            return Ok(());
+        }
+        self.signal(self.stop);
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if self.wait(deadline.saturating_duration_since(Instant::now()))?.is_some() {
+                return Ok(());
+            }
+        }
+        self.signal(Signal::SIGKILL);
+        self.child.kill().map_err(Error::system(format!("kill {}", self.program)))?;
+        self.child.wait().map_err(Error::system(format!("wait for {}", self.program)))?;
+        Err(self.timed_out("stop", PATIENCE))
+    }
+
+    /// The process may just have ended; then there is nobody to signal, and the wait that follows sees its end.
+    fn signal(&self, signal: Signal) {
+        let child = pid(&self.child);
+        if self.group {
+            let _ = killpg(child, signal);
+        } else {
+            let _ = kill(self.server_pid().unwrap_or(child), signal);
+        }
+    }
+
+    fn server_pid(&self) -> Option<Pid> {
+        let text = fs::read_to_string(self.pid_file.as_ref()?).ok()?;
+        let pid: i32 = text.lines().next()?.trim().parse().ok()?;
+        (pid > 1).then(|| Pid::from_raw(pid))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // An error is already on its way to the user when a server is stopped by unwinding.
+        let _ = self.end();
+    }
+}
+
+/// Where `program` is: in `PATH`, in the directories of servers, or among `PostgreSQL`'s versions (newest first).
+pub(super) fn find_program(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .collect();
+    let version = |dir: &PathBuf| dir.parent().and_then(|d| d.file_name()?.to_str()?.parse::<u32>().ok());
+    versions.sort_by_key(|dir| std::cmp::Reverse(version(dir)));
+    let servers = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    versions
+        .into_iter()
+        .chain(std::env::split_paths(&path))
+        .chain(servers)
+        .map(|dir| dir.join(program))
+        .find(|file| file.is_file())
+}
+
+/// Makes `dir` if it is not there, owned by `user` if we are root.
+pub(super) fn make_dir(dir: &Path, user: Option<&str>) -> Result<()> {
+    fs::create_dir_all(dir).map_err(Error::file("create", dir))?;
+    let Some(name) = user.filter(|_| Uid::effective().is_root()) else { return Ok(()) };
+    let found = User::from_name(name).map_err(Error::system(format!("look up the user {name}")))?;
+    let Some(user) = found else {
+        return Err(Error::Unknown {
+            what: "user",
+            name: name.to_owned(),
+            known: String::from("see passwd(5)"),
+        });
+    };
+    chown(dir, Some(user.uid), Some(user.gid)).map_err(|errno| Error::file("chown", dir)(errno.into()))
+}
+
+fn pidfd(child: &Child) -> nix::Result<OwnedFd> {
+    // SAFETY: pidfd_open(2) takes two integers; the child has not been waited for, so its pid is its own.
+    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid(child).as_raw(), 0) })?;
+    let fd = i32::try_from(fd).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel has just given us this descriptor and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn pid(child: &Child) -> Pid {
+    // A pid fits: the kernel's limit is 2²².
+    Pid::from_raw(child.id().cast_signed())
+}
+
+fn name(program: &Path) -> String {
+    program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The last lines of a log, as one line.
+pub(super) fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    lines[lines.len().saturating_sub(5)..].join(" / ")
+}

@@ -1,0 +1,179 @@
+//! All rows in all modes: checks that everything is there, starts the cells, collects the report.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::launch::{Launch, find_program};
+use super::machine::Reading;
+use super::rows::Needs;
+use super::{Environment, Error, Measured, Mode, Placement, Report, Result, Row, RowReport, Window, prepare};
+use crate::runner::{Plan, interrupted};
+
+/// How long a cell may take beyond its warm-up and window: start and end of its server.
+const CELL_PATIENCE: Duration = Duration::from_secs(90);
+
+/// What to run, and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The rows, in order.
+    pub rows: Vec<Row>,
+    /// The modes that are interleaved.
+    pub modes: Vec<Mode>,
+    /// How often each mode is measured per row.
+    pub rounds: usize,
+    /// Warm-up and window of a cell.
+    pub window: Window,
+    /// Seed of the order of modes and of the bootstrap.
+    pub seed: u64,
+    /// The `gleaner` binary; needed by every mode but the default one.
+    pub gleaner: PathBuf,
+    /// The binary that has the subcommand `cell ROW --warmup S --seconds S --state DIR --out FILE [-- WRAPPER…]`.
+    pub bench: PathBuf,
+    /// The command line that repeats this run, for the report.
+    pub repeat_with: String,
+}
+
+/// Runs all cells, interleaved, and reports on those that could be measured. After a signal (see
+/// [`crate::runner::watch`]) the report holds what there was until then.
+///
+/// # Errors
+/// If a program or the `gleaner` binary is missing, or no temporary directory can be made. A cell that fails is no
+/// error; it is in the report.
+pub fn run(options: &Options) -> Result<Report> {
+    check_programs(options)?;
+    let state = State::new()?;
+    let environment = Environment::of_this_machine();
+    let reading = Reading::now()?;
+    let plan = Plan {
+        rows: options.rows.iter().map(|row| row.name.to_owned()).collect(),
+        modes: options.modes.iter().map(Mode::to_string).collect(),
+        rounds: options.rounds,
+        seed: options.seed,
+    };
+    let report =
+        |row: usize, samples: &_| RowReport::new(&options.rows[row], &options.modes, samples, options.seed);
+    let outcome = plan.run(
+        |cell| run_cell(options, &options.rows[cell.row], &options.modes[cell.mode], &state.0),
+        |row, samples| report(row, samples).line(),
+    );
+    let (_, cpu) = reading.until_now()?;
+    Ok(Report {
+        repeat_with: options.repeat_with.clone(),
+        environment,
+        warmup_s: options.window.warmup.as_secs_f64(),
+        window_s: options.window.length.as_secs_f64(),
+        rounds: options.rounds,
+        seed: options.seed,
+        steal: cpu.steal,
+        interrupted: outcome.interrupted,
+        rows: outcome.rows.iter().enumerate().map(|(row, samples)| report(row, samples)).collect(),
+        failures: outcome.failures,
+    })
+}
+
+fn check_programs(options: &Options) -> Result<()> {
+    let needed: BTreeSet<Needs> = options.rows.iter().flat_map(Row::needs).collect();
+    let missing: Vec<Needs> = needed.into_iter().filter(|n| find_program(n.program).is_none()).collect();
+    if !missing.is_empty() {
+        let packages: BTreeSet<&str> = missing.iter().map(|n| n.package).collect();
+        return Err(Error::Missing {
+            list: missing.iter().map(|n| n.program).collect::<Vec<_>>().join(", "),
+            packages: packages.into_iter().collect::<Vec<_>>().join(" "),
+        });
+    }
+    if options.modes.iter().any(|mode| *mode != Mode::Default) {
+        fs::metadata(&options.gleaner).map_err(Error::file("find", &options.gleaner))?;
+    }
+    Ok(())
+}
+
+/// Prepares the row's data outside of the mode, then measures it in a process of its own.
+fn run_cell(options: &Options, row: &Row, mode: &Mode, state: &Path) -> Result<Measured> {
+    prepare(row, state)?;
+    let wrapper = mode.wrapper(&options.gleaner);
+    let out = state.join("out.json");
+    let seconds = |time: Duration| time.as_secs_f64().to_string();
+    let mut launch = Launch::new(&options.bench.to_string_lossy())
+        .args(["cell", row.name])
+        .args([String::from("--warmup"), seconds(options.window.warmup)])
+        .args([String::from("--seconds"), seconds(options.window.length)])
+        .args([OsString::from("--state"), state.into(), OsString::from("--out"), out.clone().into()])
+        .group();
+    match row.placement {
+        Placement::Inside => launch = launch.wrapped(&wrapper),
+        Placement::ServerOnly if wrapper.is_empty() => {}
+        Placement::ServerOnly => launch = launch.arg("--").args(&wrapper),
+    }
+    let mut cell = launch.start(&state.join("cell.log"))?;
+    let limit = options.window.warmup + options.window.length + CELL_PATIENCE;
+    let deadline = Instant::now() + limit;
+    let status = loop {
+        if let Some(status) = cell.wait(deadline.saturating_duration_since(Instant::now()))? {
+            break status;
+        }
+        if interrupted() {
+            return Err(Error::Interrupted);
+        }
+        if Instant::now() >= deadline {
+            return Err(cell.timed_out("end", limit));
+        }
+    };
+    if !status.success() {
+        return Err(cell.ended(status));
+    }
+    let text = fs::read_to_string(&out).map_err(Error::file("read", &out))?;
+    // A later cell must not be taken for measured because this one was.
+    fs::remove_file(&out).map_err(Error::file("remove", &out))?;
+    let mut measured: Measured = serde_json::from_str(&text)
+        .map_err(|_| Error::Answer { program: "gleaner-bench cell", answer: text })?;
+    if row.placement == Placement::Inside && !wrapper.is_empty() {
+        let words: Vec<_> = wrapper.iter().map(|w| w.to_string_lossy()).collect();
+        for command in &mut measured.commands {
+            *command = format!("[inside `{} …`] {command}", words.join(" "));
+        }
+    }
+    Ok(measured)
+}
+
+/// A temporary directory for data, sockets and logs; removed with everything in it when dropped.
+struct State(PathBuf);
+
+impl State {
+    fn new() -> Result<Self> {
+        let template = std::env::temp_dir().join("gleaner-bench.XXXXXX");
+        let made = nix::unistd::mkdtemp(&template);
+        let dir = made.map_err(|errno| Error::file("make a directory", &template)(errno.into()))?;
+        let state = Self(dir);
+        // Servers run as their own users and have to get to their directories below.
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&state.0, open).map_err(Error::file("open", &state.0))?;
+        Ok(state)
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("cannot remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_directory_is_open_to_servers_and_removed() {
+        let state = State::new().unwrap();
+        let dir = state.0.clone();
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o755);
+        fs::write(dir.join("x"), "x").unwrap();
+        drop(state);
+        assert!(!dir.exists());
+    }
+}

@@ -1,0 +1,134 @@
+//! The measured window: after the warm-up, from one reading of the counters to the next.
+
+use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::PollTimeout;
+
+use super::cell::Sample;
+use super::launch::{Launch, Running};
+use super::machine::Reading;
+use super::{Error, Result};
+use crate::runner::interrupted;
+
+/// How long a cell lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// The load runs this long before anything is counted, in every mode alike.
+    pub warmup: Duration,
+    /// The time that is measured. Loads that report once per second round it up to whole seconds.
+    pub length: Duration,
+}
+
+impl Window {
+    /// Measures a running load by a counter of operations that is read at both ends of the window and never between:
+    /// the harness sleeps while it measures.
+    pub(super) fn of_counter(
+        self,
+        client: &mut Running,
+        mut counter: impl FnMut() -> Result<u64>,
+    ) -> Result<Sample> {
+        sleep(self.warmup)?;
+        let (reading, before) = (Reading::now()?, counter()?);
+        sleep(self.length)?;
+        let after = counter()?;
+        let (wall, cpu) = reading.until_now()?;
+        if let Some(status) = client.wait(Duration::ZERO)? {
+            return Err(client.ended(status));
+        }
+        Ok(Sample { rate: after.saturating_sub(before) as f64 / wall.as_secs_f64(), window: wall, cpu })
+    }
+
+    /// Measures by the lines with a rate that `client` prints once per second: those of the warm-up are dropped, the
+    /// mean of the others counts, and then the client is stopped.
+    pub(super) fn of_lines(self, client: &Launch, rate: impl Fn(&str) -> Option<f64>) -> Result<Sample> {
+        let whole =
+            |time: Duration| usize::try_from(time.as_millis().div_ceil(1000)).unwrap_or(usize::MAX).max(1);
+        let (skip, count) = (whole(self.warmup), whole(self.length));
+        let (running, output) = client.start_piped()?;
+        let (mut log, mut rates, mut reading) = (String::new(), Vec::new(), None);
+        for line in BufReader::new(output).lines() {
+            let line = line.map_err(Error::system("read a client's output"))?;
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
+            if let Some(value) = rate(&line) {
+                rates.push(value);
+            } else {
+                log.push_str(&line);
+                log.push('\n');
+            }
+            if rates.len() == skip && reading.is_none() {
+                reading = Some(Reading::now()?);
+            }
+            if let Some(reading) = reading.filter(|_| rates.len() == skip + count) {
+                let (window, cpu) = reading.until_now()?;
+                running.stop()?;
+                let rate = rates[skip..].iter().sum::<f64>() / count as f64;
+                return Ok(Sample { rate, window, cpu });
+            }
+        }
+        running.failed(&log)
+    }
+}
+
+/// Sleeps; a signal ends it.
+fn sleep(time: Duration) -> Result<()> {
+    let end = Instant::now() + time;
+    loop {
+        if interrupted() {
+            return Err(Error::Interrupted);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        // Whole milliseconds, rounded up: rounding down would spin through the last one.
+        let millis = i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
+        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+        match nix::poll::poll(&mut [], timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(Error::system("sleep")(errno)),
+        }
+    }
+}
+
+/// The number that follows `label` in `line`.
+pub(super) fn number_after(line: &str, label: &str) -> Option<f64> {
+    let rest = line.split_once(label)?.1.trim_start();
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_behind_their_labels() {
+        let line = "[ 1s ] thds: 2 eps: 1836.18 lat (ms,95%): 1.58";
+        assert_eq!(number_after(line, "eps: "), Some(1836.18));
+        assert_eq!(number_after(line, "tps: "), None);
+        assert_eq!(number_after("eps: none", "eps: "), None);
+    }
+
+    #[test]
+    fn a_client_that_reports_every_second_is_measured_after_its_warmup() {
+        let script = "echo hello; for i in 1 2 3 4; do echo tps: $i; done; exec sleep 60";
+        let client = Launch::new("sh").args(["-c", script]);
+        let window = Window { warmup: Duration::from_secs(1), length: Duration::from_secs(2) };
+        let began = Instant::now();
+        let sample = window.of_lines(&client, |line| number_after(line, "tps: ")).unwrap();
+        assert!((sample.rate - 2.5).abs() < 1e-9, "the mean of 2 and 3: {sample:?}");
+        assert!(began.elapsed() < Duration::from_secs(20), "the client was stopped, not waited for");
+    }
+
+    #[test]
+    fn a_client_that_fails_is_quoted() {
+        let client = Launch::new("sh").args(["-c", "echo no such table; exit 3"]);
+        let window = Window { warmup: Duration::ZERO, length: Duration::ZERO };
+        let error = window.of_lines(&client, |_| None).unwrap_err().to_string();
+        assert!(error.contains("no such table") && error.contains("exit status: 3"), "{error}");
+    }
+}

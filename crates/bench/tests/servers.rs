@@ -1,0 +1,161 @@
+//! One real cell, and the whole suite with it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use gleaner_bench::servers::{Mode, Report, Window, find, measure};
+
+/// Whether redis is there; where everything has to be tested it must be.
+fn redis() -> bool {
+    let search = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+    };
+    let there = search("redis-server") && search("redis-benchmark");
+    assert!(there || std::env::var_os("CI").is_none(), "CI needs redis-server and redis-tools");
+    if !there {
+        eprintln!("NOT TESTED: redis-server and redis-tools are not installed");
+    }
+    there
+}
+
+fn bench() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_gleaner-bench"))
+}
+
+/// Pids of the processes that have `text` on their command line.
+fn processes_with(text: &str) -> Vec<PathBuf> {
+    let commands =
+        fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path().join("cmdline"));
+    commands.filter(|file| fs::read(file).is_ok_and(|c| String::from_utf8_lossy(&c).contains(text))).collect()
+}
+
+#[test]
+fn a_redis_cell_measures_and_leaves_nothing_running() {
+    if !redis() {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let row = find("redis-1").unwrap().remove(0);
+    let window = Window { warmup: Duration::from_millis(100), length: Duration::from_millis(500) };
+    let measured = measure(&row, state.path(), window, &[]).unwrap();
+    let sample = measured.sample;
+    assert!(sample.rate > 500.0, "even a loaded machine answers more often: {sample:?}");
+    assert!(sample.window >= window.length && sample.window < Duration::from_secs(5), "{sample:?}");
+    assert!(sample.cpu.busy > 0.0, "{sample:?}");
+    assert!(
+        measured.commands[0].contains("redis-server") && measured.commands[1].contains("redis-benchmark")
+    );
+    assert!(processes_with(&state.path().to_string_lossy()).is_empty(), "something still runs");
+    assert!(!state.path().join("redis/redis.sock").exists(), "the server has ended in order");
+}
+
+#[test]
+fn a_wrapped_server_is_stopped_by_its_own_pid() {
+    if !redis() {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let row = find("redis-1-server-only").unwrap().remove(0);
+    let window = Window { warmup: Duration::ZERO, length: Duration::from_millis(100) };
+    // A parent between us and the server, as `gleaner run` is, that passes no signal on.
+    let wrapper = ["sh", "-c", "\"$@\"; true", "sh"].map(Into::into);
+    let measured = measure(&row, state.path(), window, &wrapper).unwrap();
+    assert!(measured.commands[0].starts_with("sh -c"), "{:?}", measured.commands);
+    assert!(processes_with(&state.path().to_string_lossy()).is_empty(), "something still runs");
+}
+
+/// A stand-in that runs the command and decides nothing: with it, every mode is the default one.
+fn plain_gleaner(dir: &Path) -> io::Result<PathBuf> {
+    let file = dir.join("gleaner");
+    fs::write(&file, "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n")?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+    Ok(file)
+}
+
+#[test]
+fn the_suite_interleaves_modes_and_reports() {
+    if !redis() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (json, markdown) = (dir.path().join("b.json"), dir.path().join("b.md"));
+    let output = bench()
+        .args(["servers", "--rounds", "1", "--window", "0.2", "--warmup", "0", "--rows", "redis-1"])
+        .args(["--modes", "default,gleaner,pack:1"])
+        .arg("--gleaner")
+        .arg(plain_gleaner(dir.path()).unwrap())
+        .arg("--output")
+        .arg(&json)
+        .arg("--markdown")
+        .arg(&markdown)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "one line per row in a pipe: {stderr}");
+    let report: Report = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert!(report.failures.is_empty() && !report.interrupted);
+    let row = &report.rows[0];
+    assert_eq!(row.best_static.as_deref(), Some("pack:1"));
+    assert!(row.modes.iter().all(|mode| mode.rate.is_some_and(|rate| rate.median > 0.0)), "{row:?}");
+    assert!(row.commands["gleaner"][0].starts_with("[inside `"), "{:?}", row.commands);
+    let table = fs::read_to_string(&markdown).unwrap();
+    assert!(table.contains("| redis-1 |") && table.contains("--rows redis-1"), "{table}");
+}
+
+#[test]
+fn an_interrupted_suite_ends_its_cell_and_writes_what_it_has() {
+    if !redis() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("b.json");
+    let mut child = bench()
+        .args(["servers", "--rounds", "1", "--window", "600", "--rows", "redis-1", "--modes", "default"])
+        .env("TMPDIR", dir.path())
+        .arg("--output")
+        .arg(&json)
+        .arg("--markdown")
+        .arg(dir.path().join("b.md"))
+        .spawn()
+        .unwrap();
+    let here = dir.path().to_string_lossy().into_owned();
+    let client_runs = || {
+        processes_with(&here)
+            .iter()
+            .any(|file| fs::read(file).is_ok_and(|command| command.starts_with(b"/usr/bin/redis-benchmark")))
+    };
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !client_runs() {
+        assert!(std::time::Instant::now() < deadline, "the client has not been started");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(processes_with(&here).is_empty(), "something still runs");
+    let report: Report = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert!(report.interrupted && report.failures.is_empty());
+}
+
+#[test]
+fn a_missing_gleaner_is_named() {
+    let output =
+        bench().args(["servers", "--rows", "redis-1", "--gleaner", "/nonexistent/gleaner"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(stderr.contains("/nonexistent/gleaner") || stderr.contains("apt-get install redis"), "{stderr}");
+}
+
+#[test]
+fn standard_modes_are_the_default_of_the_command_line() {
+    let help = bench().args(["servers", "--help"]).output().unwrap();
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let names: Vec<String> = Mode::standard().iter().map(ToString::to_string).collect();
+    assert!(help.contains(&names.join(",")), "{help}");
+}
