@@ -49,7 +49,7 @@ pub struct WorkloadCounters {
 ///
 /// A sample lists the threads and reads one short file for each, so its cost is linear in them. Measured orders of
 /// magnitude on a 2-vCPU KVM guest, per thread: 1 us where the file is open and no task was created in the system
-/// since the last sample of a tree (or 2 us with listing anew), 9 us beyond [`WorkloadSensor::OPEN_FILES`], and
+/// lately (a tree is then not listed anew; else 2 us), 9 us beyond [`WorkloadSensor::OPEN_FILES`], and
 /// 20 us when the thread is first seen. 500 threads: 0.4-2.5 ms; 2000: 11 ms.
 /// [`WorkloadCounters::sample_cost`] tells what it was; pace the samples by it.
 ///

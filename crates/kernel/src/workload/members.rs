@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::tasks::ProcessStat;
 use crate::file::KernelFile;
@@ -24,6 +25,36 @@ pub(super) struct Listing {
     pub(super) threads: Vec<u32>,
 }
 
+/// Tells whether a tree must be listed anew. It only grows by new tasks, and each takes the next PID: where none was
+/// given out, an old list still holds every member.
+#[derive(Debug, Default)]
+struct ForkWatch {
+    /// The last PID that the kernel gave out, and when that was first seen.
+    last: Option<(u32, Instant)>,
+    /// When the last list was begun.
+    listed: Option<Instant>,
+}
+
+impl ForkWatch {
+    /// A task has its PID before it can be seen in `/proc`: only a list made this long after counts as final.
+    const SETTLE: Duration = Duration::from_millis(50);
+    /// A forking vCPU may have been stolen for longer, so no list is believed beyond this age.
+    const REFRESH: Duration = Duration::from_secs(1);
+
+    /// Whether the last list still holds all members. `None`: the last PID is not known.
+    fn is_current(&mut self, last_pid: Option<u32>, now: Instant) -> bool {
+        let Some(pid) = last_pid else { return false };
+        let since = match self.last {
+            Some((last, since)) if last == pid => since,
+            _ => self.last.insert((pid, now)).1,
+        };
+        self.listed.is_some_and(|listed| {
+            listed.saturating_duration_since(since) >= Self::SETTLE
+                && now.saturating_duration_since(listed) < Self::REFRESH
+        })
+    }
+}
+
 /// Lists the members again and again.
 #[derive(Debug)]
 pub(super) struct Lister {
@@ -32,8 +63,7 @@ pub(super) struct Lister {
     /// Of a tree: its processes and when they started, which tells a PID used again.
     tree: BTreeMap<u32, u64>,
     loadavg: Option<KernelFile>,
-    /// The last PID that the kernel had given out when the tree was listed.
-    last_pid: Option<u32>,
+    forks: ForkWatch,
     listing: Listing,
 }
 
@@ -49,7 +79,14 @@ impl Lister {
             Members::Tree(pid) => drop(tree.insert(*pid, ProcessStat::read(root, *pid)?.start_ticks)),
         }
         let loadavg = KernelFile::open(root, "/proc/loadavg").ok();
-        Ok(Self { root: root.clone(), members, tree, loadavg, last_pid: None, listing: Listing::default() })
+        Ok(Self {
+            root: root.clone(),
+            members,
+            tree,
+            loadavg,
+            forks: ForkWatch::default(),
+            listing: Listing::default(),
+        })
     }
 
     /// The members now. Of a tree, some may have ended since the list was made.
@@ -60,12 +97,10 @@ impl Lister {
                 list_cgroup(&self.root, dir, &mut self.listing)?;
             }
             Members::Tree(_) => {
-                // A tree only grows by new tasks, and each takes the next PID: if none was given out, the last
-                // list still holds every member. Read first, so that a task made meanwhile is found next time.
-                let last_pid = self.read_last_pid();
-                if last_pid.is_none() || last_pid != self.last_pid {
+                let (last_pid, now) = (self.read_last_pid(), Instant::now());
+                if !self.forks.is_current(last_pid, now) {
                     self.list_tree()?;
-                    self.last_pid = last_pid;
+                    self.forks.listed = Some(now);
                 }
             }
         }
@@ -200,4 +235,25 @@ fn numbers(root: &Root, path: &Path, text: &str) -> Result<Vec<u32>, KernelError
     text.split_ascii_whitespace()
         .map(|n| n.parse().map_err(|_| KernelError::parse(root.path(path), "process or thread numbers", n)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_final_only_when_made_well_after_the_last_fork() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut watch = ForkWatch::default();
+        assert!(!watch.is_current(Some(7), at(0)), "never listed");
+        watch.listed = Some(at(0));
+        assert!(!watch.is_current(Some(7), at(49)), "7 may not have been visible yet");
+        watch.listed = Some(at(50));
+        assert!(watch.is_current(Some(7), at(51)) && watch.is_current(Some(7), at(1049)));
+        assert!(!watch.is_current(Some(7), at(1050)), "too old to be believed");
+        assert!(!watch.is_current(Some(8), at(60)), "a fork");
+        assert!(!watch.is_current(Some(8), at(61)), "and the list is older than it");
+        assert!(!watch.is_current(None, at(62)), "unknown");
+    }
 }
