@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use gleaner_kernel::Root;
-use gleaner_kernel::lever::{LeverError, Target, Value, Write};
+use gleaner_kernel::lever::{Inherited, LeverError, Target, Value, Write};
 use gleaner_proto::LineError;
 use gleaner_proto::lease::{self, LeaseRecord};
 
@@ -32,6 +32,14 @@ pub enum LeaseError {
         path: PathBuf,
         /// What the kernel answered.
         source: std::io::Error,
+    },
+    /// Somebody else changed the target meanwhile; it is theirs now.
+    #[error("{target} is {found} now, changed by somebody else: left as it is")]
+    Theirs {
+        /// What was to be changed.
+        target: Target,
+        /// Its present value.
+        found: Value,
     },
     /// The change itself failed.
     #[error(transparent)]
@@ -69,8 +77,6 @@ struct Lease {
     old: Value,
     /// Every value that we wrote or were about to write.
     ours: Vec<Value>,
-    /// The value that we wrote last.
-    last: Option<Value>,
     /// Position in the order of first changes.
     order: usize,
 }
@@ -108,41 +114,67 @@ impl LeaseBook {
         &self.root
     }
 
-    /// Makes the change, recorded first. A change to the value we wrote last is skipped.
+    /// Makes the change, recorded first. A change to the value that is there already is skipped.
     ///
     /// # Errors
-    /// The lease could not be recorded (then nothing was changed), or the change failed.
+    /// The lease could not be recorded or somebody else changed the target (then nothing was changed), or the
+    /// change failed.
     pub fn set(&mut self, write: &Write) -> Result<(), LeaseError> {
         let Write { target, value } = write;
-        let known = self.leases.get(target);
-        if known.is_some_and(|l| l.last.as_ref() == Some(value)) {
+        let found = target.read(&self.root)?;
+        if found == *value {
             return Ok(());
         }
-        let mut lease = match known {
-            Some(lease) => lease.clone(),
-            None => {
-                let old = target.read(&self.root)?;
-                if old == *value {
-                    // Already so, and not our doing: nothing to lease.
-                    return Ok(());
-                }
-                self.taken += 1;
-                Lease { old, ours: Vec::new(), last: None, order: self.taken }
-            }
-        };
-        // The old value needs no record of its own: finding it again is "unchanged".
-        if lease.old != *value && !lease.ours.contains(value) {
-            self.record(&LeaseRecord::Change {
-                target: target.clone(),
-                old: lease.old.clone(),
-                new: value.clone(),
-            })?;
-            lease.ours.push(value.clone());
+        let lease = self.leases.get(target);
+        if lease.is_some_and(|l| found != l.old && !l.ours.contains(&found)) {
+            return Err(LeaseError::Theirs { target: target.clone(), found });
         }
-        let result = target.write(&self.root, value);
-        lease.last = result.is_ok().then(|| value.clone());
-        self.leases.insert(target.clone(), lease);
-        Ok(result?)
+        let old = lease.map_or(found, |l| l.old.clone());
+        self.lease(target, &old, value)?;
+        Ok(target.write(&self.root, value)?)
+    }
+
+    /// Takes the lease of a target that has `now` because of an earlier change of ours: a thread inherits what its
+    /// parent was given, but must get `original` back.
+    ///
+    /// # Errors
+    /// The lease could not be recorded.
+    pub fn inherit(&mut self, inherited: &Inherited) -> Result<(), LeaseError> {
+        self.lease(&inherited.target, &inherited.original, &inherited.now)
+    }
+
+    /// Puts the old value back for now and keeps the lease, so that changing it again needs no new record.
+    ///
+    /// # Errors
+    /// As [`LeaseBook::set`].
+    pub fn rest(&mut self, target: &Target) -> Result<(), LeaseError> {
+        match self.leases.get(target).map(|lease| lease.old.clone()) {
+            Some(value) => self.set(&Write { target: target.clone(), value }),
+            None => Ok(()),
+        }
+    }
+
+    /// The leased targets.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.leases.keys()
+    }
+
+    fn lease(&mut self, target: &Target, old: &Value, new: &Value) -> Result<(), LeaseError> {
+        let known = self.leases.get(target);
+        // The old value needs no record of its own: finding it again is "unchanged".
+        if new == old || known.is_some_and(|l| l.ours.contains(new)) {
+            return Ok(());
+        }
+        self.record(&LeaseRecord::Change { target: target.clone(), old: old.clone(), new: new.clone() })?;
+        let taken = self.taken;
+        let lease = self.leases.entry(target.clone()).or_insert_with(|| Lease {
+            old: old.clone(),
+            ours: Vec::new(),
+            order: taken,
+        });
+        lease.ours.push(new.clone());
+        self.taken += 1;
+        Ok(())
     }
 
     /// Puts one target back and closes its lease. `None` if it was not leased.
@@ -173,9 +205,7 @@ impl LeaseBook {
 
     fn record(&mut self, record: &LeaseRecord) -> Result<(), LeaseError> {
         let bytes = line(record)?;
-        self.file
-            .write_all(&bytes)
-            .map_err(|source| LeaseError::Record { path: self.path.clone(), source })
+        self.file.write_all(&bytes).map_err(|source| LeaseError::Record { path: self.path.clone(), source })
     }
 }
 
@@ -194,11 +224,12 @@ fn undo_file(state: &StateDir, root: &Root) -> Result<Vec<Outcome>, LeaseError> 
         return Ok(Vec::new());
     }
     let mut leases = BTreeMap::new();
-    for (order, record) in lease::read(&path)?.map(|(_, records)| records).unwrap_or_default().into_iter().enumerate()
+    for (order, record) in
+        lease::read(&path)?.map(|(_, records)| records).unwrap_or_default().into_iter().enumerate()
     {
         match record {
             LeaseRecord::Change { target, old, new } => {
-                let lease = leases.entry(target).or_insert(Lease { old, ours: Vec::new(), last: None, order });
+                let lease = leases.entry(target).or_insert(Lease { old, ours: Vec::new(), order });
                 lease.ours.push(new);
             }
             LeaseRecord::Released { target } => drop(leases.remove(&target)),

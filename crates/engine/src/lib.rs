@@ -1,1 +1,13 @@
-//! placeholder
+//! The loop observe, decide, apply, journal, and the leases that undo: used by `run`, the daemon and the simulator.
+
+mod engine;
+mod journal;
+mod lease;
+mod machine;
+mod state;
+
+pub use engine::run;
+pub use journal::Journal;
+pub use lease::{LeaseBook, LeaseError, Outcome, Undone, restore};
+pub use machine::{Machine, Wake};
+pub use state::{Holder, StateDir, StateError};

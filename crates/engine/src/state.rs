@@ -102,8 +102,13 @@ impl StateDir {
     pub fn lock(&self) -> Result<Holder, StateError> {
         let path = self.path.join("lock");
         let io = |source| StateError::Io { path: path.clone(), source };
-        let file =
-            fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(io)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut lock) => {
                 lock.set_len(0).map_err(io)?;

@@ -13,6 +13,8 @@ use crate::{Observation, Setting};
 
 /// After a change the first moments belong to neither setting: threads migrate, poll limits grow.
 const SETTLE: Duration = Duration::from_millis(2);
+/// How long a trial waits for the machine to follow a change; a busy vCPU halts far more often than that.
+const PATIENCE: Duration = Duration::from_millis(300);
 /// A block must see this many hand-overs for its counts to be worth comparing.
 const SWITCHES_PER_BLOCK: f64 = 200.0;
 /// A block is at least this long: well above the wake-up of the observer itself.
@@ -73,6 +75,8 @@ pub struct Trial {
     block: Duration,
     side: Side,
     settling: bool,
+    /// How long the present side has been settling.
+    settled_for: Duration,
     /// The first half of the pair in the making.
     half: Option<Block>,
     pairs: Vec<(Block, Block)>,
@@ -95,6 +99,7 @@ impl Trial {
             block: wanted.clamp(shortest, LONGEST_BLOCK),
             side: if purpose == Purpose::Adopt { Side::Candidate } else { Side::Baseline },
             settling: true,
+            settled_for: Duration::ZERO,
             half: None,
             pairs: Vec::new(),
             runnable: 0,
@@ -158,7 +163,12 @@ impl Trial {
     /// Takes the observation of the interval that [`Trial::next`] asked for. A verdict ends the trial.
     pub fn observe(&mut self, o: &Observation) -> Option<Verdict> {
         if self.settling {
-            self.settling = false;
+            self.settled_for += o.period;
+            if o.settled {
+                self.settling = false;
+            } else if self.settled_for > PATIENCE {
+                return Some(Verdict::Undecided(compare(&self.pairs, self.difference())));
+            }
             return None;
         }
         let block = Block { period: o.period, workload: o.workload };
@@ -169,6 +179,7 @@ impl Trial {
             self.half = Some(block);
             self.side = self.side.other();
             self.settling = true;
+            self.settled_for = Duration::ZERO;
             return None;
         };
         // The next pair begins with the side that is in force: no change, no settling.
@@ -300,6 +311,7 @@ mod tests {
             workload,
             runnable: 2,
             throttled: 0.0,
+            settled: true,
             cost: MS / 100,
         }
     }
@@ -318,7 +330,7 @@ mod tests {
             let workload = WorkloadInterval {
                 cpu_time: period.mul_f64(load),
                 user_time: period.mul_f64(load * 0.5),
-                switches: u64::try_from(period.mul_f64(switches).as_secs()).unwrap(),
+                switches: period.mul_f64(switches).as_secs(),
                 ..WorkloadInterval::default()
             };
             if let Some(verdict) = trial.observe(&observed(period, workload)) {

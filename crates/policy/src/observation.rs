@@ -21,6 +21,9 @@ pub struct Observation {
     pub runnable: u32,
     /// Share of the interval (0..=1) in which the workload's CPU quota held it back.
     pub throttled: f64,
+    /// Whether every active vCPU followed the setting in force through the whole interval. A vCPU whose polling was
+    /// taken away goes on polling until it halts once.
+    pub settled: bool,
     /// What taking this observation cost, in CPU time of the observer.
     pub cost: Duration,
 }

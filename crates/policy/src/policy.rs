@@ -208,7 +208,9 @@ impl Policy {
     /// Keeps or drops the retention that was tried; returns when the question comes up again.
     fn conclude_retention(&mut self, trial: &Trial, keep: bool, now: Duration) -> Duration {
         if keep {
-            self.retention = trial.candidate().retention;
+            if trial.purpose() == Purpose::Adopt {
+                self.retention = self.retention_by(self.config.method);
+            }
             self.proof.extend(now);
             self.retry_retention.shorten(now);
             return self.proof.until();
@@ -260,13 +262,13 @@ impl Policy {
         Some(Watch { every, at_least, at_most, times: 3 })
     }
 
-    /// The retention to try: the chosen method with its break-even limit, or the learned one.
-    fn wanted_retention(&self) -> Retention {
-        let limit = match self.config.method {
+    /// Retention by `method` with the break-even limit; the idle lengths decide once they are known.
+    fn retention_by(&self, method: Method) -> Retention {
+        let limit = match method {
             Method::Halt | Method::QosPoll => Duration::ZERO,
             _ => self.costs().bound(),
         };
-        Retention { method: self.config.method, limit }
+        Retention { method, limit }
     }
 
     fn begin(&mut self, candidate: Setting, why: Why, o: &Observation, events: &mut Vec<Event>) {

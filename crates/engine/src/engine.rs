@@ -1,0 +1,117 @@
+//! The loop: wait, observe, decide, journal, apply.
+
+use std::time::Duration;
+
+use gleaner_policy::{Decision, Event, Evidence, Policy, Setting, Verdict};
+use gleaner_proto::journal::Summary;
+
+use crate::journal::Journal;
+use crate::machine::{Machine, Wake};
+
+/// The first look after the start: long enough for the program to be running.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+
+/// Drives `policy` on `machine` until the workload ends or the user asks to stop, and puts the machine back.
+///
+/// When a lever or sensor fails, the untouched setting is put in force and held for the rest of the run: a
+/// setting that cannot be controlled cannot be proven either.
+pub fn run<M: Machine>(machine: &mut M, policy: &mut Policy, journal: &mut Journal) -> Summary {
+    let untouched = Setting::untouched(&machine.allowed());
+    let mut account = Account::default();
+    if let Err(error) = control(machine, policy, journal, &mut account, &untouched) {
+        let text = format!("{error}; Gleaner lets go and only watches from here on");
+        journal.note(machine.now(), text.clone());
+        account.notes.push(text);
+        let _ = machine.apply(&untouched);
+        hands_off(machine, &mut account, &untouched);
+    }
+    if let Err(error) = machine.apply(&untouched) {
+        journal.note(machine.now(), error.to_string());
+    }
+    account.summary.evidence = account.best.map(|(setting, e)| sentence(&setting, &e));
+    account.summary
+}
+
+fn control<M: Machine>(
+    machine: &mut M,
+    policy: &mut Policy,
+    journal: &mut Journal,
+    account: &mut Account,
+    untouched: &Setting,
+) -> Result<(), M::Error> {
+    let mut in_force = untouched.clone();
+    let mut decision =
+        Decision { setting: policy.setting(), next: FIRST_LOOK, watch: None, events: Vec::new() };
+    loop {
+        if decision.setting != in_force {
+            for note in machine.apply(&decision.setting)? {
+                journal.note(machine.now(), note);
+            }
+            in_force = decision.setting;
+        }
+        if machine.wait(decision.next, decision.watch)? != Wake::Observe {
+            if let Ok(o) = machine.observe() {
+                account.interval(&in_force, &o);
+                journal.step(&in_force, &o, &[]);
+            }
+            return Ok(());
+        }
+        let o = machine.observe()?;
+        account.interval(&in_force, &o);
+        decision = policy.step(&o);
+        account.events(&decision.events);
+        journal.step(&in_force, &o, &decision.events);
+    }
+}
+
+fn hands_off<M: Machine>(machine: &mut M, account: &mut Account, untouched: &Setting) {
+    const LOOK: Duration = Duration::from_millis(500);
+    while let Ok(Wake::Observe) = machine.wait(LOOK, None) {
+        if let Ok(o) = machine.observe() {
+            account.interval(untouched, &o);
+        }
+    }
+}
+
+/// What the summary is made of.
+#[derive(Debug, Default)]
+struct Account {
+    summary: Summary,
+    best: Option<(Setting, Evidence)>,
+    notes: Vec<String>,
+}
+
+impl Account {
+    fn interval(&mut self, in_force: &Setting, o: &gleaner_policy::Observation) {
+        self.summary.count(in_force, o.period);
+        self.summary.workload_cpu += o.workload.cpu_time;
+        self.summary.retained += o.vcpus.iter().map(|v| v.poll_time).sum::<Duration>();
+    }
+
+    fn events(&mut self, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::TrialEnded { candidate, verdict: Verdict::Proven(e), .. } => {
+                    self.summary.proven += 1;
+                    if self.best.as_ref().is_none_or(|(_, best)| e.low > best.low) {
+                        self.best = Some((candidate.clone(), *e));
+                    }
+                }
+                Event::TrialEnded { .. } => self.summary.refuted += 1,
+                Event::Unfolded { .. } | Event::MajorChange { .. } => self.summary.unfolded += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn sentence(setting: &Setting, e: &Evidence) -> String {
+    format!(
+        "{setting}: {:.2} times as many {} as without ({:.2} to {:.2}, {} pairs of blocks)",
+        e.ratio,
+        e.signal.name(),
+        e.low,
+        e.high,
+        e.pairs
+    )
+}

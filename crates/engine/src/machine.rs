@@ -1,0 +1,48 @@
+//! The spine: one small trait between the policy and whatever it controls.
+
+use std::time::Duration;
+
+use gleaner_policy::{CpuSet, Observation, Setting, Watch};
+
+/// Why a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// The time is over, or the watch matched: observe.
+    Observe,
+    /// The workload ended.
+    Ended,
+    /// The user asked to stop.
+    Stop,
+}
+
+/// What a policy controls: this machine, a simulated one, or a recorded run.
+pub trait Machine {
+    /// What can go wrong.
+    type Error: std::error::Error;
+
+    /// Time since the machine's driver started.
+    fn now(&self) -> Duration;
+
+    /// The vCPUs that the workload may use.
+    fn allowed(&self) -> CpuSet;
+
+    /// Lets time pass: until `next` from now, or earlier when `watch` matches, the workload ends or the user
+    /// asks to stop.
+    ///
+    /// # Errors
+    /// Waiting itself failed.
+    fn wait(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, Self::Error>;
+
+    /// What happened since the last observation.
+    ///
+    /// # Errors
+    /// A sensor failed.
+    fn observe(&mut self) -> Result<Observation, Self::Error>;
+
+    /// Puts `setting` in force. Sentences that the user should read later (a thread that keeps its own
+    /// affinity, a lever that is not there) come back.
+    ///
+    /// # Errors
+    /// A lever failed; what is in force is then unknown until the next `apply`.
+    fn apply(&mut self, setting: &Setting) -> Result<Vec<String>, Self::Error>;
+}
