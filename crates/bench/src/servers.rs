@@ -101,6 +101,9 @@ pub enum Error {
         /// The names that exist.
         known: String,
     },
+    /// A file of the kernel could not be read.
+    #[error(transparent)]
+    Kernel(#[from] gleaner_kernel::KernelError),
     /// A signal ended the measurement.
     #[error("interrupted")]
     Interrupted,

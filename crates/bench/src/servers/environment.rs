@@ -1,78 +1,65 @@
 //! What the numbers were measured on.
 
-use std::fs;
 use std::time::{Duration, SystemTime};
 
+use gleaner_kernel::Root;
+use gleaner_kernel::hypervisor::Hypervisor;
+use gleaner_kernel::idle::CpuIdle;
+use gleaner_kernel::preempt::Preemption;
 use serde::{Deserialize, Serialize};
 
-/// The machine, as far as it decides wake-up costs. Empty strings where the system does not say.
+use super::Result;
+
+/// The machine, as far as it decides wake-up costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// Start of the run, UTC, ISO 8601.
     pub date: String,
     /// `uname -r`.
     pub kernel: String,
-    /// `uname -v`; it names the preemption model it was built with.
+    /// `uname -v`.
     pub kernel_version: String,
-    /// Preemption model chosen at boot (`preempt=` on the kernel command line), or `not given`.
-    pub preempt: String,
-    /// Model name of the first CPU.
+    /// The preemption model, and where it was found.
+    pub preemption: String,
+    /// Model name of the first CPU; empty if the kernel does not say.
     pub cpu_model: String,
-    /// How many vCPUs are online.
+    /// How many vCPUs this process may use.
     pub vcpus: usize,
-    /// The hypervisor's signature, e.g. `KVMKVMKVM`; `none` on bare metal.
+    /// The hypervisor below this kernel.
     pub hypervisor: String,
-    /// cpuidle's driver.
+    /// cpuidle's driver, or `none`.
     pub cpuidle_driver: String,
-    /// cpuidle's governor.
+    /// cpuidle's governor, or `none`.
     pub cpuidle_governor: String,
 }
 
 impl Environment {
-    /// Looks at this machine.
-    pub fn of_this_machine() -> Self {
-        let cpuinfo = read("/proc/cpuinfo");
-        let field = |name: &str| {
-            let value = cpuinfo.lines().find(|line| line.starts_with(name))?.split_once(':')?.1;
-            Some(value.trim().to_owned())
-        };
-        let cmdline = read("/proc/cmdline");
-        let preempt = cmdline.split_whitespace().find_map(|word| word.strip_prefix("preempt="));
-        Self {
+    /// Looks at the machine under `root`.
+    ///
+    /// # Errors
+    /// If a file that every Linux has cannot be read.
+    pub fn read(root: &Root) -> Result<Self> {
+        let cpuinfo = root.read("/proc/cpuinfo")?;
+        let model = cpuinfo.lines().find(|line| line.starts_with("model name"));
+        let model = model.and_then(|line| line.split_once(':')).map_or("", |(_, name)| name.trim());
+        let preemption = Preemption::read(root);
+        let idle = CpuIdle::read(root)?;
+        let or_none = |name: Option<String>| name.unwrap_or_else(|| String::from("none"));
+        Ok(Self {
             date: iso8601(SystemTime::now()),
-            kernel: read("/proc/sys/kernel/osrelease"),
-            kernel_version: read("/proc/sys/kernel/version"),
-            preempt: preempt.unwrap_or("not given").to_owned(),
-            cpu_model: field("model name").unwrap_or_default(),
+            kernel: root.read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            kernel_version: root.read("/proc/sys/kernel/version")?.trim().to_owned(),
+            preemption: format!("{} ({})", preemption.mode, preemption.source),
+            cpu_model: model.to_owned(),
             vcpus: std::thread::available_parallelism().map_or(1, usize::from),
-            hypervisor: hypervisor(field("flags").unwrap_or_default().contains("hypervisor")),
-            cpuidle_driver: read("/sys/devices/system/cpu/cpuidle/current_driver"),
-            cpuidle_governor: read("/sys/devices/system/cpu/cpuidle/current_governor"),
-        }
+            hypervisor: Hypervisor::read(root).kind.to_string(),
+            cpuidle_driver: or_none(idle.driver),
+            cpuidle_governor: or_none(idle.governor),
+        })
     }
 }
 
-fn read(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
-}
-
-/// The signature in CPUID leaf `0x4000_0000` (Documentation/virt/kvm/x86/cpuid.rst).
-#[cfg(target_arch = "x86_64")]
-fn hypervisor(present: bool) -> String {
-    if !present {
-        return String::from("none");
-    }
-    let leaf = std::arch::x86_64::__cpuid(0x4000_0000);
-    let bytes = [leaf.ebx, leaf.ecx, leaf.edx].map(u32::to_le_bytes).concat();
-    String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn hypervisor(_present: bool) -> String {
-    read("/sys/hypervisor/type")
-}
-
-/// Seconds since 1970 as a UTC date (Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`).
+/// A moment as a UTC date (Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`).
 fn iso8601(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (days, clock) = (seconds / 86_400 + 719_468, seconds % 86_400);
@@ -101,7 +88,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_described() {
-        let here = Environment::of_this_machine();
-        assert!(here.vcpus >= 1 && !here.kernel.is_empty(), "{here:?}");
+        let here = Environment::read(&Root::system()).unwrap();
+        assert!(here.vcpus >= 1 && !here.kernel.is_empty() && !here.preemption.is_empty(), "{here:?}");
     }
 }

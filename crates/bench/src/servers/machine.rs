@@ -1,111 +1,116 @@
 //! What the whole machine spent over a time: busy, polling in the idle loop, stolen by the hypervisor.
 
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use gleaner_kernel::Root;
+use gleaner_kernel::idle::IdleSensor;
+use gleaner_kernel::stat::StatSensor;
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Result};
+use super::Result;
 
 /// CPU time per wall-clock time, summed over all vCPUs: 1.0 is one vCPU the whole time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CpuUse {
     /// User, nice, system and interrupt time (`/proc/stat`; sampled by the timer tick).
     pub busy: f64,
-    /// Time in cpuidle's POLL state: idle for the guest, but the physical CPU is in use.
+    /// Time in cpuidle's POLL state: idle for the guest, but the physical CPU is in use. It is counted when an idle
+    /// period ends, so one that spans the window's edge belongs to the side on which it ends.
     pub polling: f64,
     /// Time that the hypervisor gave to somebody else (`/proc/stat`).
     pub steal: f64,
 }
 
-/// The counters at one moment.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
-    at: Instant,
-    busy_ticks: u64,
-    steal_ticks: u64,
-    polling_us: u64,
+/// Measures from its start on.
+#[derive(Debug)]
+pub(super) struct Meter {
+    stat: StatSensor,
+    idle: IdleSensor,
+    began: Instant,
+    before: Totals,
 }
 
-impl Reading {
-    /// Reads the counters under `/proc` and `/sys`.
-    pub(super) fn now() -> Result<Self> {
-        let path = Path::new("/proc/stat");
-        let stat = fs::read_to_string(path).map_err(Error::file("read", path))?;
-        let (busy_ticks, steal_ticks) = ticks(&stat)
-            .ok_or_else(|| Error::Answer { program: "/proc/stat", answer: first_line(&stat).to_owned() })?;
-        let polling_us = polling_us(Path::new("/sys/devices/system/cpu"));
-        Ok(Self { at: Instant::now(), busy_ticks, steal_ticks, polling_us })
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Totals {
+    busy: Duration,
+    polling: Duration,
+    steal: Duration,
+}
+
+impl Meter {
+    /// Reads the counters for the first time.
+    pub(super) fn start(root: &Root) -> Result<Self> {
+        let (mut stat, mut idle) = (StatSensor::new(root)?, IdleSensor::new(root)?);
+        let before = totals(&mut stat, &mut idle)?;
+        Ok(Self { stat, idle, began: Instant::now(), before })
     }
 
-    /// What was spent since then.
-    pub(super) fn until_now(&self) -> Result<(Duration, CpuUse)> {
-        let now = Self::now()?;
-        let wall = now.at.duration_since(self.at);
-        // USER_HZ is 100 on every Linux architecture that runs KVM guests; see proc_stat(5).
-        let share = |ticks: u64| ticks as f64 / 100.0 / wall.as_secs_f64();
-        let polling = Duration::from_micros(now.polling_us.saturating_sub(self.polling_us));
+    /// Reads them again: the time since the start and what was spent in it.
+    pub(super) fn stop(mut self) -> Result<(Duration, CpuUse)> {
+        let wall = self.began.elapsed();
+        let (now, then) = (totals(&mut self.stat, &mut self.idle)?, self.before);
+        let share =
+            |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() / wall.as_secs_f64();
         let cpu = CpuUse {
-            busy: share(now.busy_ticks.saturating_sub(self.busy_ticks)),
-            polling: polling.as_secs_f64() / wall.as_secs_f64(),
-            steal: share(now.steal_ticks.saturating_sub(self.steal_ticks)),
+            busy: share(now.busy, then.busy),
+            polling: share(now.polling, then.polling),
+            steal: share(now.steal, then.steal),
         };
         Ok((wall, cpu))
     }
 }
 
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
-}
-
-/// Busy and steal ticks: `cpu user nice system idle iowait irq softirq steal …`.
-fn ticks(stat: &str) -> Option<(u64, u64)> {
-    let fields = first_line(stat).strip_prefix("cpu ")?.split_whitespace();
-    let ticks: Vec<u64> = fields.map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
-    let busy = [0, 1, 2, 5, 6].map(|i| ticks.get(i).copied());
-    let busy = busy.into_iter().sum::<Option<u64>>()?;
-    Some((busy, *ticks.get(7)?))
-}
-
-/// The time of every CPU's idle states named POLL. None without a cpuidle driver, and then nothing polls.
-fn polling_us(cpus: &Path) -> u64 {
-    let number = |dir: &Path| -> Option<u64> {
-        let name = fs::read_to_string(dir.join("name")).ok()?;
-        (name.trim() == "POLL").then_some(())?;
-        fs::read_to_string(dir.join("time")).ok()?.trim().parse().ok()
-    };
-    let list = |dir: &Path| fs::read_dir(dir).into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
-    list(cpus).flat_map(|cpu| list(&cpu.join("cpuidle"))).filter_map(|state| number(&state)).sum()
+fn totals(stat: &mut StatSensor, idle: &mut IdleSensor) -> Result<Totals> {
+    let times: Vec<_> = stat.read()?.cpus.into_iter().map(|(_, times)| times).collect();
+    Ok(Totals {
+        busy: times.iter().map(|t| t.total().saturating_sub(t.not_busy() + t.steal)).sum(),
+        polling: idle.read()?.iter().map(|cpu| cpu.poll_time).sum(),
+        steal: times.iter().map(|t| t.steal).sum(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    /// A machine of one vCPU whose counters are at these values.
+    fn tree(stat: &str, poll_us: u32) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/stat", &format!("cpu  {stat}\ncpu0 {stat}\nctxt 9\n"));
+        write("proc/loadavg", "0.00 0.00 0.00 1/100 1234\n");
+        write("sys/devices/system/cpu/online", "0\n");
+        for (state, name, time) in [(0, "POLL", poll_us), (1, "haltpoll idle", 900_000)] {
+            let dir = format!("sys/devices/system/cpu/cpu0/cpuidle/state{state}");
+            for (file, text) in [("name", name), ("time", &time.to_string()), ("usage", "1")] {
+                write(&format!("{dir}/{file}"), &format!("{text}\n"));
+            }
+        }
+        root
+    }
 
     #[test]
     fn busy_is_everything_but_idle_waiting_and_steal() {
-        assert_eq!(ticks("cpu  1 2 4 1000 2000 8 16 32 64 0\ncpu0 9 9 9\n"), Some((31, 32)));
-        assert_eq!(ticks("cpu0 1 2"), None);
+        let root = tree("1 2 4 1000 2000 8 16 32 0 0", 5_000);
+        let root = Root::at(root.path());
+        let (mut stat, mut idle) = (StatSensor::new(&root).unwrap(), IdleSensor::new(&root).unwrap());
+        let ms = Duration::from_millis;
+        let expected = Totals { busy: ms(310), polling: ms(5), steal: ms(320) };
+        assert_eq!(totals(&mut stat, &mut idle).unwrap(), expected);
     }
 
     #[test]
-    fn only_poll_states_count() {
-        let root = tempfile::tempdir().unwrap();
-        for (state, name, time) in [("cpu0", "POLL", 5), ("cpu1", "POLL", 7), ("cpu2", "haltpoll", 900)] {
-            let dir = root.path().join(state).join("cpuidle/state0");
-            fs::create_dir_all(&dir).unwrap();
-            fs::write(dir.join("name"), format!("{name}\n")).unwrap();
-            fs::write(dir.join("time"), format!("{time}\n")).unwrap();
-        }
-        assert_eq!(polling_us(root.path()), 12);
-    }
-
-    #[test]
-    fn this_machine_can_be_read() {
-        let before = Reading::now().unwrap();
-        while before.at.elapsed() < Duration::from_millis(30) {}
-        let (wall, cpu) = before.until_now().unwrap();
+    fn this_machine_can_be_measured() {
+        let meter = Meter::start(&Root::system()).unwrap();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(30) {}
+        let (wall, cpu) = meter.stop().unwrap();
         assert!(wall >= Duration::from_millis(30));
         assert!(cpu.busy > 0.0, "this test alone kept a CPU busy for three ticks: {cpu:?}");
     }

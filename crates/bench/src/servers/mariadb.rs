@@ -27,6 +27,10 @@ pub(super) fn prepare(place: &Place) -> Result<()> {
         return Ok(());
     }
     let data = data(place);
+    if data.exists() {
+        // Half prepared: an earlier attempt failed.
+        fs::remove_dir_all(&data).map_err(Error::file("remove", &data))?;
+    }
     make_dir(&data, Some(USER))?;
     Launch::new("mariadb-install-db")
         .user(USER)

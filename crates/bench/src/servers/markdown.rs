@@ -25,10 +25,11 @@ impl Report {
         writeln!(out, "    {}\n", self.repeat_with)?;
         writeln!(
             out,
-            "{}, Linux {} ({}), {}, {} vCPUs, hypervisor {}, cpuidle {}/{}, steal {:.3} vCPUs.\n",
+            "{}, Linux {} ({}), preemption {}, {}, {} vCPUs, hypervisor {}, cpuidle {}/{}, steal {:.3} vCPUs.\n",
             e.date,
             e.kernel,
             e.kernel_version,
+            e.preemption,
             e.cpu_model,
             e.vcpus,
             e.hypervisor,
@@ -38,9 +39,10 @@ impl Report {
         )?;
         writeln!(
             out,
-            "{rounds} rounds; every round measures every mode once, in shuffled order (seed {}). A cell starts server \
+            "{rounds} round{}; every round measures every mode once, in shuffled order (seed {}). A cell starts server \
              and client anew, lets them warm up for {warmup} s and measures {window} s, in every mode alike; Gleaner \
              starts with the cell and learns within it, and what it tries out inside the window is in its numbers.\n",
+            if rounds == 1 { "" } else { "s" },
             self.seed,
         )?;
         if self.interrupted {

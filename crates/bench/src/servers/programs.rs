@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use gleaner_kernel::Root;
+
 use super::cell::{Measured, Sample};
 use super::launch::Launch;
-use super::machine::Reading;
+use super::machine::Meter;
 use super::window::number_after;
 use super::{Error, Result, Window};
 
@@ -26,9 +28,9 @@ impl Piped {
 
 pub(super) fn pipe(window: Window) -> Result<Measured> {
     let warm = fill(window.warmup, FIRST_GUESS)?;
-    let reading = Reading::now()?;
+    let meter = Meter::start(&Root::system())?;
     let piped = fill(window.length, warm.speed())?;
-    let (_, cpu) = reading.until_now()?;
+    let (_, cpu) = meter.stop()?;
     let sample = Sample { rate: piped.speed(), window: piped.time, cpu };
     Ok(Measured { sample, commands: vec![piped.command] })
 }

@@ -7,8 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gleaner_kernel::Root;
+
 use super::launch::{Launch, find_program};
-use super::machine::Reading;
+use super::machine::Meter;
 use super::rows::Needs;
 use super::{Environment, Error, Measured, Mode, Placement, Report, Result, Row, RowReport, Window, prepare};
 use crate::runner::{Plan, interrupted};
@@ -46,8 +48,8 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Report> {
     check_programs(options)?;
     let state = State::new()?;
-    let environment = Environment::of_this_machine();
-    let reading = Reading::now()?;
+    let environment = Environment::read(&Root::system())?;
+    let meter = Meter::start(&Root::system())?;
     let plan = Plan {
         rows: options.rows.iter().map(|row| row.name.to_owned()).collect(),
         modes: options.modes.iter().map(Mode::to_string).collect(),
@@ -60,7 +62,7 @@ pub fn run(options: &Options) -> Result<Report> {
         |cell| run_cell(options, &options.rows[cell.row], &options.modes[cell.mode], &state.0),
         |row, samples| report(row, samples).line(),
     );
-    let (_, cpu) = reading.until_now()?;
+    let (_, cpu) = meter.stop()?;
     Ok(Report {
         repeat_with: options.repeat_with.clone(),
         environment,

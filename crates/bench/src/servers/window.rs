@@ -3,12 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
+use gleaner_kernel::Root;
 use nix::errno::Errno;
 use nix::poll::PollTimeout;
 
 use super::cell::Sample;
 use super::launch::{Launch, Running};
-use super::machine::Reading;
+use super::machine::Meter;
 use super::{Error, Result};
 use crate::runner::interrupted;
 
@@ -30,10 +31,10 @@ impl Window {
         mut counter: impl FnMut() -> Result<u64>,
     ) -> Result<Sample> {
         sleep(self.warmup)?;
-        let (reading, before) = (Reading::now()?, counter()?);
+        let (meter, before) = (Meter::start(&Root::system())?, counter()?);
         sleep(self.length)?;
         let after = counter()?;
-        let (wall, cpu) = reading.until_now()?;
+        let (wall, cpu) = meter.stop()?;
         if let Some(status) = client.wait(Duration::ZERO)? {
             return Err(client.ended(status));
         }
@@ -47,7 +48,7 @@ impl Window {
             |time: Duration| usize::try_from(time.as_millis().div_ceil(1000)).unwrap_or(usize::MAX).max(1);
         let (skip, count) = (whole(self.warmup), whole(self.length));
         let (running, output) = client.start_piped()?;
-        let (mut log, mut rates, mut reading) = (String::new(), Vec::new(), None);
+        let (mut log, mut rates, mut meter) = (String::new(), Vec::new(), None::<Meter>);
         for line in BufReader::new(output).lines() {
             let line = line.map_err(Error::system("read a client's output"))?;
             if interrupted() {
@@ -59,11 +60,11 @@ impl Window {
                 log.push_str(&line);
                 log.push('\n');
             }
-            if rates.len() == skip && reading.is_none() {
-                reading = Some(Reading::now()?);
+            if rates.len() == skip && meter.is_none() {
+                meter = Some(Meter::start(&Root::system())?);
             }
-            if let Some(reading) = reading.filter(|_| rates.len() == skip + count) {
-                let (window, cpu) = reading.until_now()?;
+            if let Some(meter) = meter.take_if(|_| rates.len() == skip + count) {
+                let (window, cpu) = meter.stop()?;
                 running.stop()?;
                 let rate = rates[skip..].iter().sum::<f64>() / count as f64;
                 return Ok(Sample { rate, window, cpu });
