@@ -1,0 +1,35 @@
+# The front door. `make` alone says what there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+.PHONY: help build demo test bench lint
+
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the release binaries: target/release/gleaner, target/release/gleaner-bench
+	scripts/setup build
+	cargo build --release --workspace --locked
+
+demo: build ## See what Gleaner does on this machine, in about a minute
+	target/release/gleaner demo
+
+# Documentation examples first, so that the last summary is that of real tests; every test runs once.
+test: ## Run everything that must pass (as root: the privileged tests too)
+	scripts/setup test
+	cargo test --workspace --locked --doc
+	cargo test --workspace --locked --lib --bins --tests
+
+bench: ## Measure real servers, interleaved; writes docs/benchmarks.{md,json}
+	scripts/setup bench
+	cargo build --release --workspace --locked
+	target/release/gleaner-bench servers --output docs/benchmarks.json --markdown docs/benchmarks.md $(BENCH_ARGS)
+
+lint: ## Check format, lints, scripts, licences and dependencies
+	scripts/setup lint
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	shellcheck scripts/* .ci/run
+	cargo deny --locked check bans licenses sources
