@@ -46,6 +46,13 @@ pub enum LeaseError {
     Lever(#[from] LeverError),
 }
 
+impl LeaseError {
+    /// Whether the target no longer exists: its change went with it.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Lever(error) if error.is_gone())
+    }
+}
+
 /// What became of one lease when it was undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undone {

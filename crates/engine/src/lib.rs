@@ -3,6 +3,7 @@
 mod engine;
 mod journal;
 mod lease;
+pub mod live;
 mod machine;
 mod state;
 

@@ -25,6 +25,14 @@ impl Affinity {
         thread::affinity(0)
     }
 
+    /// Gives the calling thread the mask `cpus`.
+    ///
+    /// # Errors
+    /// None of the CPUs is online or allowed.
+    pub fn set_caller(cpus: &CpuSet) -> std::io::Result<()> {
+        thread::set_affinity(0, cpus)
+    }
+
     /// Begins to move the workload to `active`, as far as its default mask allows; [`Affinity::plan`] then plans for
     /// that. Returns the mask to be set: where no CPU would be left, the default.
     pub fn set_active(&mut self, active: &CpuSet) -> CpuSet {

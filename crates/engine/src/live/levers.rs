@@ -1,0 +1,227 @@
+//! Putting a setting in force on this machine, each change under a lease.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use gleaner_kernel::cgroup::WorkloadGroup;
+use gleaner_kernel::lever::affinity::Affinity;
+use gleaner_kernel::lever::sched_policy::Batch;
+use gleaner_kernel::lever::yield_threads::{YieldKind, YieldThreads};
+use gleaner_kernel::lever::{Target, ThreadKey, ThreadPlan, cpuset, haltpoll, pm_qos, walk};
+use gleaner_policy::{CpuSet, Method, Retention, Setting};
+
+use super::LiveError;
+use crate::lease::{LeaseBook, Outcome};
+
+/// How the active set of the workload is controlled.
+#[derive(Debug)]
+pub enum Place {
+    /// By the CPU set of its own group.
+    Group(WorkloadGroup),
+    /// Thread by thread.
+    Threads(Affinity),
+}
+
+/// The levers of one workload.
+#[derive(Debug)]
+pub(super) struct Levers {
+    book: LeaseBook,
+    place: Place,
+    all: CpuSet,
+    active: CpuSet,
+    retention: Retention,
+    yields: Option<(YieldKind, YieldThreads)>,
+    batch: Batch,
+    /// Threads whose own affinity or policy was respected, so that each is told of once.
+    respected: BTreeSet<ThreadKey>,
+    /// The engine's own affinity, to be put back on a full set.
+    own: Option<CpuSet>,
+}
+
+impl Levers {
+    pub(super) fn new(book: LeaseBook, place: Place, all: CpuSet) -> Self {
+        Self {
+            book,
+            place,
+            active: all.clone(),
+            all,
+            retention: Retention::NONE,
+            yields: None,
+            batch: Batch::new(),
+            respected: BTreeSet::new(),
+            own: Affinity::of_caller().ok(),
+        }
+    }
+
+    /// Puts `setting` in force; `threads` lists the workload's threads. Returns sentences for the journal.
+    pub(super) fn apply(
+        &mut self,
+        setting: &Setting,
+        mut threads: impl FnMut() -> Result<Vec<u32>, LiveError>,
+    ) -> Result<Vec<String>, LiveError> {
+        let mut notes = Vec::new();
+        if setting.active != self.active {
+            self.activate(&setting.active, &mut threads, &mut notes)?;
+            self.active.clone_from(&setting.active);
+            self.step_aside();
+        }
+        self.retain(setting, &mut threads, &mut notes)?;
+        self.retention = setting.retention;
+        Ok(notes)
+    }
+
+    /// The leases' outcomes, after everything was put back.
+    pub(super) fn close(mut self) -> Vec<Outcome> {
+        self.yields = None;
+        self.book.close()
+    }
+
+    /// What each yield thread has used.
+    pub(super) fn yield_threads(&self) -> Option<&YieldThreads> {
+        self.yields.as_ref().map(|(_, threads)| threads)
+    }
+
+    fn activate(
+        &mut self,
+        active: &CpuSet,
+        threads: &mut impl FnMut() -> Result<Vec<u32>, LiveError>,
+        notes: &mut Vec<String>,
+    ) -> Result<(), LiveError> {
+        let Self { book, place, all, respected, .. } = self;
+        match place {
+            Place::Group(group) => {
+                for write in cpuset::writes(group, active) {
+                    if active == all { book.rest(&write.target)? } else { book.set(&write)? }
+                }
+            }
+            Place::Threads(affinity) => {
+                affinity.set_active(active);
+                let root = book.root().clone();
+                walk(&root, threads, |new| {
+                    let plan = affinity.plan(&root, new)?;
+                    carry_out(book, &plan)?;
+                    tell(&plan, respected, "its own CPU affinity", notes);
+                    Ok::<_, LiveError>(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The engine's own wake-ups happen where the workload is not.
+    fn step_aside(&self) {
+        let Some(own) = &self.own else { return };
+        let aside = own.difference(&self.active);
+        let mask = if aside.is_empty() { own } else { &aside };
+        // Best effort: where it is refused, the engine wakes up among the workload.
+        let _ = Affinity::set_caller(mask);
+    }
+
+    fn retain(
+        &mut self,
+        setting: &Setting,
+        threads: &mut impl FnMut() -> Result<Vec<u32>, LiveError>,
+        notes: &mut Vec<String>,
+    ) -> Result<(), LiveError> {
+        let Retention { method, limit } = setting.retention;
+        self.haltpoll(if method == Method::Haltpoll { limit } else { Duration::ZERO })?;
+        let none = CpuSet::new();
+        self.qos_poll(if method == Method::QosPoll { &setting.active } else { &none })?;
+        let kind = match method {
+            Method::Yield => Some(YieldKind::Classic),
+            Method::YieldIpiFree => Some(YieldKind::IpiFree),
+            _ => None,
+        };
+        self.yield_threads_of(kind, limit, &setting.active)?;
+        self.batch(kind == Some(YieldKind::IpiFree), threads, notes)
+    }
+
+    fn haltpoll(&mut self, limit: Duration) -> Result<(), LiveError> {
+        let before =
+            if self.retention.method == Method::Haltpoll { self.retention.limit } else { Duration::ZERO };
+        if limit != before {
+            for write in haltpoll::writes(limit, before) {
+                self.book.set(&write)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn qos_poll(&mut self, polling: &CpuSet) -> Result<(), LiveError> {
+        if polling.is_empty() && self.retention.method != Method::QosPoll {
+            return Ok(());
+        }
+        let (on, off) = pm_qos::writes(polling, &self.all);
+        for write in on {
+            self.book.set(&write)?;
+        }
+        for file in off {
+            self.book.rest(&Target::File(file))?;
+        }
+        Ok(())
+    }
+
+    fn yield_threads_of(
+        &mut self,
+        kind: Option<YieldKind>,
+        limit: Duration,
+        active: &CpuSet,
+    ) -> Result<(), LiveError> {
+        if let Some(kind) = kind
+            && self.yields.as_ref().is_none_or(|(running, _)| *running != kind)
+        {
+            self.yields = Some((kind, YieldThreads::start(&self.all, kind)?));
+        }
+        if let Some((_, threads)) = &self.yields {
+            threads.set_active(active);
+            threads.set_limit(if kind.is_some() { limit } else { Duration::ZERO });
+        }
+        Ok(())
+    }
+
+    fn batch(
+        &mut self,
+        on: bool,
+        threads: &mut impl FnMut() -> Result<Vec<u32>, LiveError>,
+        notes: &mut Vec<String>,
+    ) -> Result<(), LiveError> {
+        let Self { book, batch, respected, .. } = self;
+        if on {
+            let root = book.root().clone();
+            walk(&root, threads, |new| {
+                let plan = batch.plan(&root, new)?;
+                carry_out(book, &plan)?;
+                tell(&plan, respected, "its own scheduling policy", notes);
+                Ok::<_, LiveError>(())
+            })?;
+        } else if self.retention.method == Method::YieldIpiFree {
+            let changed: Vec<Target> =
+                book.targets().filter(|t| matches!(t, Target::Scheduling(_))).cloned().collect();
+            for target in changed {
+                book.release(&target);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn carry_out(book: &mut LeaseBook, plan: &ThreadPlan) -> Result<(), LiveError> {
+    for inherited in &plan.inherited {
+        book.inherit(inherited)?;
+    }
+    for write in &plan.writes {
+        match book.set(write) {
+            Err(error) if error.is_gone() => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+fn tell(plan: &ThreadPlan, respected: &mut BTreeSet<ThreadKey>, what: &str, notes: &mut Vec<String>) {
+    for key in &plan.respected {
+        if respected.insert(*key) {
+            notes.push(format!("thread {} chose {what}, which is respected", key.tid));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `gleaner attach`: the same for what already runs.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use gleaner_engine::live::{Parts, Place, ProcessFd, Signals};
+use gleaner_engine::{LeaseBook, StateDir};
+use gleaner_kernel::Root;
+use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
+use gleaner_kernel::lever::affinity::Affinity;
+use gleaner_kernel::lever::{Target, ThreadKey, Value};
+use gleaner_kernel::workload::{Members, WorkloadSensor};
+use gleaner_policy::CpuSet;
+use nix::unistd::Pid;
+
+use crate::choice;
+use crate::cli::AttachArgs;
+use crate::control::{configure, control};
+use crate::run::group_sensor;
+use crate::summary;
+
+pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
+    let root = Root::system();
+    let state = StateDir::default_place()?;
+    let what = match (&args.target.pid, &args.target.cgroup) {
+        (Some(pid), _) => by_pid(&root, *pid)?,
+        (None, Some(path)) => by_group(&root, path)?,
+        (None, None) => bail!("name a --pid or a --cgroup"),
+    };
+    let choice = choice::for_run(&state, &root, &what.allowed, &args.control);
+    let signals = Signals::block()?;
+    let (book, left) = LeaseBook::open(&state, root.clone())?;
+    for outcome in left {
+        eprintln!("gleaner: put back what a dead holder left: {}", outcome.detail);
+    }
+    let config = configure(&root, &args.control, &what.allowed, &choice);
+    let parts = Parts {
+        book,
+        place: what.place,
+        workload: what.workload,
+        counter: args.control.progress.clone(),
+        allowed: what.allowed,
+        signals,
+        process: what.process,
+        forward: false,
+    };
+    let summary = control(parts, config, &args.control, &state, what.name, choice.limits.clone())?;
+    if !args.control.quiet {
+        eprint!("{}", summary::text(&summary));
+    }
+    Ok(if summary.left_behind.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+struct Attached {
+    name: String,
+    place: Place,
+    workload: WorkloadSensor,
+    allowed: CpuSet,
+    process: Option<(Pid, ProcessFd)>,
+}
+
+fn by_pid(root: &Root, pid: i32) -> anyhow::Result<Attached> {
+    let number = pid.unsigned_abs();
+    let process = ProcessFd::open(Pid::from_raw(pid))?;
+    let key = ThreadKey::of(root, number).with_context(|| format!("process {pid}"))?;
+    let Value::Cpus(allowed) = Target::Affinity(key).read(root)? else {
+        bail!("process {pid} has no affinity")
+    };
+    Ok(Attached {
+        name: format!("process {pid} ({})", root.read(format!("/proc/{pid}/comm")).unwrap_or_default()),
+        place: Place::Threads(Affinity::new(allowed.clone())),
+        workload: WorkloadSensor::new(root, Members::Tree(number))?,
+        allowed,
+        process: Some((Pid::from_raw(pid), process)),
+    })
+}
+
+fn by_group(root: &Root, path: &Path) -> anyhow::Result<Attached> {
+    let setup = CgroupSetup::detect(root)?;
+    let group = WorkloadGroup::existing(root, &setup, path)?;
+    let dir = group.cpuset_dir();
+    let effective = ["cpuset.cpus.effective", "cpuset.effective_cpus"]
+        .iter()
+        .find_map(|name| root.read_opt(dir.join(name)).ok().flatten())
+        .with_context(|| format!("{} does not tell its CPUs", dir.display()))?;
+    let allowed: CpuSet = effective.parse().with_context(|| format!("the CPUs of {}", dir.display()))?;
+    Ok(Attached {
+        name: format!("group {}", dir.display()),
+        workload: group_sensor(root, &group)?,
+        place: Place::Group(group),
+        allowed,
+        process: None,
+    })
+}

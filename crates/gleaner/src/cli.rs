@@ -1,0 +1,100 @@
+//! The command line: the one definition from which parsing, help, man pages and completions come.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use gleaner_engine::live::Counter;
+use gleaner_policy::Method;
+
+use crate::fixed::Fixed;
+
+/// Wake-up speed of bare metal for a program in a virtual machine
+#[derive(Debug, Parser)]
+#[command(name = "gleaner", version, max_term_width = 100, after_help = AFTER_HELP)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 success, 1 failure, 2 wrong usage. `gleaner run` passes the command's own status on; 125 if \
+Gleaner itself failed before the command ran, 126 if it could not be executed, 127 if it was not found, \
+128+N if signal N ended it.
+
+Start with `gleaner doctor`, then `gleaner run -- COMMAND`, then `gleaner why`.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command and make its wake-ups fast
+    Run(RunArgs),
+    /// Make the wake-ups of a running program fast, until it ends or Ctrl-C
+    Attach(AttachArgs),
+}
+
+/// How a workload is controlled.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ControlArgs {
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Write the journal here rather than to the state directory, and without a bound
+    #[arg(long, value_name = "FILE")]
+    pub(crate) journal: Option<PathBuf>,
+    /// The program's own progress: a command that prints a growing number, or file:PATH that holds one
+    #[arg(long, value_name = "CMD|file:PATH")]
+    pub(crate) progress: Option<Counter>,
+    /// Use this retention method instead of the one that calibration chose
+    /// [halt, haltpoll, qos-poll, yield-ipi-free, yield]
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) method: Option<Method>,
+    /// Never take vCPUs away from the workload
+    #[arg(long)]
+    pub(crate) no_consolidate: bool,
+    /// Never keep idle vCPUs from halting
+    #[arg(long)]
+    pub(crate) no_retain: bool,
+    /// Change nothing: observe, and say what would be tried
+    #[arg(long, conflicts_with = "fixed")]
+    pub(crate) dry_run: bool,
+    /// Hold one setting without proving it, e.g. haltpoll:200us, qos-poll, pack:1, pack:1+haltpoll:50us, halt
+    #[arg(long, value_name = "SETTING")]
+    pub(crate) fixed: Option<Fixed>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AttachArgs {
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    #[command(flatten)]
+    pub(crate) target: AttachTarget,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct AttachTarget {
+    /// This process and its descendants
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Option<i32>,
+    /// Every process in this control group
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}
