@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 mod cell;
 mod environment;
+mod knobs;
 mod launch;
 mod machine;
 mod mariadb;
@@ -21,11 +22,13 @@ mod programs;
 mod redis;
 mod report;
 mod rows;
+mod running;
 mod suite;
 mod window;
 
 pub use cell::{CpuUse, Measured, Sample, measure, prepare};
 pub use environment::Environment;
+pub use knobs::Knobs;
 pub use mode::Mode;
 pub use report::{ModeReport, Report, RowReport};
 pub use rows::{Placement, ROWS, Row, find};
@@ -100,6 +103,18 @@ pub enum Error {
         name: String,
         /// The names that exist.
         known: String,
+    },
+    /// A kernel setting is not as it was when the run began.
+    #[error(
+        "{path} is `{is}`, not `{was}` as when the run began; `gleaner restore` undoes what Gleaner left"
+    )]
+    Touched {
+        /// The setting's file.
+        path: String,
+        /// Its value at the beginning.
+        was: String,
+        /// Its value now.
+        is: String,
     },
     /// A file of the kernel could not be read.
     #[error(transparent)]

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::launch::{Launch, Running, make_dir};
+use super::launch::{Launch, make_dir};
 pub use super::machine::CpuUse;
 use super::rows::{Load, Row};
+use super::running::Running;
 use super::{Result, Window, mariadb, nginx, postgres, programs, redis};
 
 /// What one cell measured.

@@ -9,6 +9,7 @@ use gleaner_kernel::preempt::Preemption;
 use serde::{Deserialize, Serialize};
 
 use super::Result;
+use super::knobs::{self, Knobs};
 
 /// The machine, as far as it decides wake-up costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,8 @@ pub struct Environment {
     pub cpuidle_driver: String,
     /// cpuidle's governor, or `none`.
     pub cpuidle_governor: String,
+    /// The settings that Gleaner changes, as they were before the run and before each of its cells.
+    pub knobs: Knobs,
 }
 
 impl Environment {
@@ -55,6 +58,7 @@ impl Environment {
             hypervisor: Hypervisor::read(root).kind.to_string(),
             cpuidle_driver: or_none(idle.driver),
             cpuidle_governor: or_none(idle.governor),
+            knobs: knobs::read(root)?,
         })
     }
 }

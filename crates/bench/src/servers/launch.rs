@@ -1,24 +1,18 @@
-//! Starting programs so that they can be found again: output in a file, stopped by pid, waited for.
+//! Starting programs as the right user, behind the right words, with their output where it can be quoted.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::{Pid, Uid, User, chown};
+use nix::sys::signal::Signal;
+use nix::unistd::{Uid, User, chown};
 
+use super::running::{Identity, Running};
 use super::{Error, Result};
 use crate::runner::interrupted;
-
-/// How long a server may take to start or to stop. `MariaDB` after a crash of the machine takes longest.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program to start.
 pub(super) struct Launch {
@@ -104,7 +98,7 @@ impl Launch {
     /// The command line, for the report.
     pub(super) fn line(&self) -> String {
         let words = self.words();
-        words.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        words.iter().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
     }
 
     fn command(&self) -> Command {
@@ -160,136 +154,9 @@ impl Launch {
 
     fn spawn(&self, mut command: Command, log: Option<PathBuf>) -> Result<Running> {
         let program = name(&self.program);
-        let mut child = command.spawn().map_err(Error::system(format!("start {}", self.line())))?;
-        let ended = match pidfd(&child) {
-            Ok(fd) => fd,
-            Err(errno) => {
-                // Nobody else knows of the child: end it here. It may have ended by itself, which is as good.
-                let _ = child.kill().and_then(|()| child.wait());
-                return Err(Error::system("open a pidfd")(errno));
-            }
-        };
+        let child = command.spawn().map_err(Error::system(format!("start {}", self.line())))?;
         let (pid_file, stop, group) = (self.pid_file.clone(), self.stop, self.group);
-        Ok(Running { child, ended, program, log, pid_file, stop, group })
-    }
-}
-
-/// A started program. Dropping it stops it and waits for its end.
-pub(super) struct Running {
-    child: Child,
-    ended: OwnedFd,
-    program: String,
-    log: Option<PathBuf>,
-    pid_file: Option<PathBuf>,
-    stop: Signal,
-    group: bool,
-}
-
-impl Running {
-    /// Asks `ready` until it says yes.
-    pub(super) fn wait_ready(&mut self, ready: impl Fn() -> bool) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while !ready() {
-            if Instant::now() > deadline {
-                return Err(self.timed_out("become ready", PATIENCE));
-            }
-            // Returns at once if the server ends instead.
-            if let Some(status) = self.wait(Duration::from_millis(5))? {
-                return Err(self.ended(status));
-            }
-            if interrupted() {
-                return Err(Error::Interrupted);
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for its end, at most `limit`. `None` if it is still running, or if a signal came.
-    pub(super) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
-        let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
-        match nix::poll::poll(&mut fds, timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(Error::system(format!("wait for {}", self.program))(errno)),
-        }
-        self.child.try_wait().map_err(Error::system(format!("wait for {}", self.program)))
-    }
-
-    /// The error for a program that ended by itself.
-    pub(super) fn ended(&self, status: ExitStatus) -> Error {
-        if interrupted() {
-            return Error::Interrupted;
-        }
-        Error::Ended { program: self.program.clone(), status: status.to_string(), log: self.log_tail() }
-    }
-
-    /// The error for a program that took too long.
-    pub(super) fn timed_out(&self, what: &'static str, limit: Duration) -> Error {
-        let (program, seconds) = (self.program.clone(), limit.as_secs());
-        Error::TimedOut { program, what, seconds, log: self.log_tail() }
-    }
-
-    /// Waits for the end of a program that has closed its output, and returns the error for it.
-    pub(super) fn failed<T>(mut self, output: &str) -> Result<T> {
-        let Some(status) = self.wait(PATIENCE)? else {
-            return Err(self.timed_out("end", PATIENCE));
-        };
-        match self.ended(status) {
-            Error::Ended { program, status, .. } => Err(Error::Ended { program, status, log: tail(output) }),
-            other => Err(other),
-        }
-    }
-
-    fn log_tail(&self) -> String {
-        self.log
-            .as_ref()
-            .and_then(|log| fs::read(log).ok())
-            .map_or_else(String::new, |bytes| tail(&String::from_utf8_lossy(&bytes)))
-    }
-
-    /// Stops it by its pid and waits for its end; by force if it does not end in time.
-    pub(super) fn stop(mut self) -> Result<()> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<()> {
-        if self.wait(Duration::ZERO)?.is_some() {
-            return Ok(());
-        }
-        self.signal(self.stop);
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if self.wait(deadline.saturating_duration_since(Instant::now()))?.is_some() {
-                return Ok(());
-            }
-        }
-        self.signal(Signal::SIGKILL);
-        self.child.kill().map_err(Error::system(format!("kill {}", self.program)))?;
-        self.child.wait().map_err(Error::system(format!("wait for {}", self.program)))?;
-        Err(self.timed_out("stop", PATIENCE))
-    }
-
-    /// The process may just have ended; then there is nobody to signal, and the wait that follows sees its end.
-    fn signal(&self, signal: Signal) {
-        let child = pid(&self.child);
-        if self.group {
-            let _ = killpg(child, signal);
-        } else {
-            let _ = kill(self.server_pid().unwrap_or(child), signal);
-        }
-    }
-
-    fn server_pid(&self) -> Option<Pid> {
-        let text = fs::read_to_string(self.pid_file.as_ref()?).ok()?;
-        let pid: i32 = text.lines().next()?.trim().parse().ok()?;
-        (pid > 1).then(|| Pid::from_raw(pid))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // An error is already on its way to the user when a server is stopped by unwinding.
-        let _ = self.end();
+        Running::new(child, Identity { program, log, pid_file, stop, group })
     }
 }
 
@@ -327,25 +194,33 @@ pub(super) fn make_dir(dir: &Path, user: Option<&str>) -> Result<()> {
     chown(dir, Some(user.uid), Some(user.gid)).map_err(|errno| Error::file("chown", dir)(errno.into()))
 }
 
-fn pidfd(child: &Child) -> nix::Result<OwnedFd> {
-    // SAFETY: pidfd_open(2) takes two integers; the child has not been waited for, so its pid is its own.
-    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid(child).as_raw(), 0) })?;
-    let fd = i32::try_from(fd).map_err(|_| Errno::EBADF)?;
-    // SAFETY: the kernel has just given us this descriptor and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn pid(child: &Child) -> Pid {
-    // A pid fits: the kernel's limit is 2²².
-    Pid::from_raw(child.id().cast_signed())
-}
-
 fn name(program: &Path) -> String {
     program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// A word as a shell would need it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// The last lines of a log, as one line.
 pub(super) fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     lines[lines.len().saturating_sub(5)..].join(" / ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_can_be_pasted_into_a_shell() {
+        let launch = Launch::new("sh").args(["--save", "", "it's", "a=/b"]).wrapped(&["env".into()]);
+        let line = launch.line();
+        assert!(line.starts_with("env /") && line.ends_with("/sh --save '' 'it'\\''s' a=/b"), "{line}");
+    }
 }

@@ -12,7 +12,9 @@ use gleaner_kernel::Root;
 use super::launch::{Launch, find_program};
 use super::machine::Meter;
 use super::rows::Needs;
-use super::{Environment, Error, Measured, Mode, Placement, Report, Result, Row, RowReport, Window, prepare};
+use super::{
+    Environment, Error, Measured, Mode, Placement, Report, Result, Row, RowReport, Window, knobs, prepare,
+};
 use crate::runner::{Plan, interrupted};
 
 /// How long a cell may take beyond its warm-up and window: start and end of its server.
@@ -59,7 +61,10 @@ pub fn run(options: &Options) -> Result<Report> {
     let report =
         |row: usize, samples: &_| RowReport::new(&options.rows[row], &options.modes, samples, options.seed);
     let outcome = plan.run(
-        |cell| run_cell(options, &options.rows[cell.row], &options.modes[cell.mode], &state.0),
+        |cell| {
+            knobs::check(&Root::system(), &environment.knobs)?;
+            run_cell(options, &options.rows[cell.row], &options.modes[cell.mode], &state.0)
+        },
         |row, samples| report(row, samples).line(),
     );
     let (_, cpu) = meter.stop()?;

@@ -8,8 +8,9 @@ use nix::errno::Errno;
 use nix::poll::PollTimeout;
 
 use super::cell::Sample;
-use super::launch::{Launch, Running};
+use super::launch::Launch;
 use super::machine::Meter;
+use super::running::Running;
 use super::{Error, Result};
 use crate::runner::interrupted;
 

@@ -1,0 +1,73 @@
+//! The kernel's settings that Gleaner changes: every cell has to begin with those of the run's beginning, or the
+//! default mode would not be what it says.
+
+use std::collections::BTreeMap;
+
+use gleaner_kernel::Root;
+use gleaner_kernel::lever::haltpoll::PARAMETERS;
+
+use super::{Error, Result};
+
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// Paths and their values.
+pub type Knobs = BTreeMap<String, String>;
+
+/// Reads the haltpoll parameters and each CPU's latency request; those that this kernel has.
+pub(super) fn read(root: &Root) -> Result<Knobs> {
+    let names = |dir: &str| if root.exists(dir) { root.list(dir) } else { Ok(Vec::new()) };
+    let parameters = names(PARAMETERS)?.into_iter().map(|name| format!("{PARAMETERS}/{name}"));
+    let latencies =
+        names(CPUS)?.into_iter().map(|cpu| format!("{CPUS}/{cpu}/power/pm_qos_resume_latency_us"));
+    let mut knobs = Knobs::new();
+    for path in parameters.chain(latencies) {
+        if let Some(value) = root.read_opt(&path)? {
+            knobs.insert(path, value);
+        }
+    }
+    Ok(knobs)
+}
+
+/// Fails with the first knob that is not as it was.
+pub(super) fn check(root: &Root, then: &Knobs) -> Result<()> {
+    let now = read(root)?;
+    let changed = then.iter().find(|(path, value)| now.get(*path) != Some(*value));
+    match changed {
+        None => Ok(()),
+        Some((path, was)) => Err(Error::Touched {
+            path: path.clone(),
+            was: was.clone(),
+            is: now.get(path).cloned().unwrap_or_default(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_knob_that_was_left_turned_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        assert!(read(&root).unwrap().is_empty(), "a kernel without any of them is fine");
+        let files = [
+            root.path(format!("{PARAMETERS}/guest_halt_poll_ns")),
+            root.path(format!("{CPUS}/cpu1/power/pm_qos_resume_latency_us")),
+        ];
+        for file in &files {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "0\n").unwrap();
+        }
+        // The real directory has files and directories beside those of the CPUs.
+        fs::write(root.path(format!("{CPUS}/online")), "0-1\n").unwrap();
+        let knobs = read(&root).unwrap();
+        assert_eq!(knobs.len(), 2);
+        check(&root, &knobs).unwrap();
+        fs::write(&files[1], "n/a\n").unwrap();
+        let error = check(&root, &knobs).unwrap_err().to_string();
+        assert!(error.contains("cpu1/power/pm_qos_resume_latency_us is `n/a`, not `0`"), "{error}");
+    }
+}

@@ -1,0 +1,208 @@
+//! A program that runs: waited for through a pidfd, so that waiting costs nothing and a signal ends it; stopped by pid.
+
+use std::fs;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use super::launch::tail;
+use super::{Error, Result};
+use crate::runner::interrupted;
+
+/// How long a server may take to start or to stop. `MariaDB` after a crash of the machine takes longest.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A started program. Dropping it stops it and waits for its end.
+pub(super) struct Running {
+    child: Child,
+    ended: OwnedFd,
+    identity: Identity,
+}
+
+/// What a running program is called, where its output is, and how it is ended.
+pub(super) struct Identity {
+    pub(super) program: String,
+    pub(super) log: Option<PathBuf>,
+    pub(super) pid_file: Option<PathBuf>,
+    pub(super) stop: Signal,
+    pub(super) group: bool,
+}
+
+impl Running {
+    /// Takes over a child that nobody has waited for yet.
+    pub(super) fn new(mut child: Child, identity: Identity) -> Result<Self> {
+        match pidfd(&child) {
+            Ok(ended) => Ok(Self { child, ended, identity }),
+            Err(errno) => {
+                // Nobody else knows of the child: end it here. It may have ended by itself, which is as good.
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(Error::system("open a pidfd")(errno))
+            }
+        }
+    }
+
+    /// Asks `ready` until it says yes.
+    pub(super) fn wait_ready(&mut self, ready: impl Fn() -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !ready() {
+            if Instant::now() > deadline {
+                return Err(self.timed_out("become ready", PATIENCE));
+            }
+            // Returns at once if the server ends instead.
+            if let Some(status) = self.wait(Duration::from_millis(5))? {
+                return Err(self.ended(status));
+            }
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for its end, at most `limit`. `None` if it is still running, or if a signal came.
+    pub(super) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
+        match nix::poll::poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(Error::system(format!("wait for {}", self.identity.program))(errno)),
+        }
+        self.child.try_wait().map_err(Error::system(format!("wait for {}", self.identity.program)))
+    }
+
+    /// The error for a program that ended by itself.
+    pub(super) fn ended(&self, status: ExitStatus) -> Error {
+        if interrupted() {
+            return Error::Interrupted;
+        }
+        Error::Ended {
+            program: self.identity.program.clone(),
+            status: status.to_string(),
+            log: self.log_tail(),
+        }
+    }
+
+    /// The error for a program that took too long.
+    pub(super) fn timed_out(&self, what: &'static str, limit: Duration) -> Error {
+        let (program, seconds) = (self.identity.program.clone(), limit.as_secs());
+        Error::TimedOut { program, what, seconds, log: self.log_tail() }
+    }
+
+    /// Waits for the end of a program that has closed its output, and returns the error for it.
+    pub(super) fn failed<T>(mut self, output: &str) -> Result<T> {
+        let Some(status) = self.wait(PATIENCE)? else {
+            return Err(self.timed_out("end", PATIENCE));
+        };
+        match self.ended(status) {
+            Error::Ended { program, status, .. } => Err(Error::Ended { program, status, log: tail(output) }),
+            other => Err(other),
+        }
+    }
+
+    fn log_tail(&self) -> String {
+        self.identity
+            .log
+            .as_ref()
+            .and_then(|log| fs::read(log).ok())
+            .map_or_else(String::new, |bytes| tail(&String::from_utf8_lossy(&bytes)))
+    }
+
+    /// Stops it by its pid and waits for its end; by force if it does not end in time.
+    pub(super) fn stop(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if self.wait(Duration::ZERO)?.is_some() {
+            return Ok(());
+        }
+        self.signal(self.identity.stop);
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if self.wait(deadline.saturating_duration_since(Instant::now()))?.is_some() {
+                return Ok(());
+            }
+        }
+        self.signal(Signal::SIGKILL);
+        self.child.kill().map_err(Error::system(format!("kill {}", self.identity.program)))?;
+        self.child.wait().map_err(Error::system(format!("wait for {}", self.identity.program)))?;
+        Err(self.timed_out("stop", PATIENCE))
+    }
+
+    /// The process may just have ended; then there is nobody to signal, and the wait that follows sees its end.
+    fn signal(&self, signal: Signal) {
+        let child = pid(&self.child);
+        if self.identity.group {
+            let _ = killpg(child, signal);
+        } else {
+            let _ = kill(self.server_pid().unwrap_or(child), signal);
+        }
+    }
+
+    fn server_pid(&self) -> Option<Pid> {
+        let text = fs::read_to_string(self.identity.pid_file.as_ref()?).ok()?;
+        let pid: i32 = text.lines().next()?.trim().parse().ok()?;
+        (pid > 1).then(|| Pid::from_raw(pid))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // An error is already on its way to the user when a server is stopped by unwinding.
+        let _ = self.end();
+    }
+}
+
+fn pidfd(child: &Child) -> nix::Result<OwnedFd> {
+    // SAFETY: pidfd_open(2) takes two integers; the child has not been waited for, so its pid is its own.
+    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid(child).as_raw(), 0) })?;
+    let fd = i32::try_from(fd).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel has just given us this descriptor and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn pid(child: &Child) -> Pid {
+    // A pid fits: the kernel's limit is 2²².
+    Pid::from_raw(child.id().cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::servers::launch::Launch;
+
+    #[test]
+    fn a_program_that_ends_before_it_is_ready_is_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let launch = Launch::new("sh").args(["-c", "echo address in use >&2; exit 1"]);
+        let mut running = launch.start(&dir.path().join("log")).unwrap();
+        let error = running.wait_ready(|| false).unwrap_err().to_string();
+        assert!(error.contains("exit status: 1") && error.contains("address in use"), "{error}");
+    }
+
+    #[test]
+    fn dropping_a_group_ends_all_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let script = format!("sleep 600 & echo $! > {}; wait", pid.display());
+        let mut running =
+            Launch::new("sh").args(["-c", &script]).group().start(&dir.path().join("log")).unwrap();
+        let child = || fs::read_to_string(&pid).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
+        running.wait_ready(|| child().is_some()).unwrap();
+        let stat = PathBuf::from(format!("/proc/{}/stat", child().unwrap()));
+        drop(running);
+        // The orphan is init's to reap; until then it is a zombie.
+        let ended = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !ended() {
+            assert!(Instant::now() < deadline, "still there");
+            std::thread::yield_now();
+        }
+    }
+}
