@@ -17,8 +17,11 @@ pub type Knobs = BTreeMap<String, String>;
 pub(super) fn read(root: &Root) -> Result<Knobs> {
     let names = |dir: &str| if root.exists(dir) { root.list(dir) } else { Ok(Vec::new()) };
     let parameters = names(PARAMETERS)?.into_iter().map(|name| format!("{PARAMETERS}/{name}"));
-    let latencies =
-        names(CPUS)?.into_iter().map(|cpu| format!("{CPUS}/{cpu}/power/pm_qos_resume_latency_us"));
+    let is_cpu = |name: &String| name.strip_prefix("cpu").is_some_and(|number| number.parse::<u32>().is_ok());
+    let latencies = names(CPUS)?
+        .into_iter()
+        .filter(is_cpu)
+        .map(|cpu| format!("{CPUS}/{cpu}/power/pm_qos_resume_latency_us"));
     let mut knobs = Knobs::new();
     for path in parameters.chain(latencies) {
         if let Some(value) = root.read_opt(&path)? {
