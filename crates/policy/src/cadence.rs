@@ -10,6 +10,8 @@ const FASTEST: Duration = Duration::from_millis(20);
 const SLOWEST: Duration = Duration::from_millis(500);
 /// Looking may take this share of one vCPU: a look costs at most 1/100 of the time to the next.
 const BUDGET: u32 = 100;
+/// However dear a look is, the next one comes before a change has gone unseen for this long.
+const SELDOMEST: Duration = Duration::from_secs(10);
 /// A workload whose load changes by less than this (in vCPUs) is calm...
 const CALM_LOAD: f64 = 0.15;
 /// ...if its computation granularity also stays within this factor.
@@ -40,6 +42,6 @@ impl Cadence {
         });
         self.last = Some((load, density));
         self.period = if decided || !calm { FASTEST } else { (self.period * 2).min(SLOWEST) };
-        self.period.max(o.cost * BUDGET)
+        self.period.max(o.cost * BUDGET).min(SELDOMEST)
     }
 }

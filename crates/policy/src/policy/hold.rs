@@ -4,9 +4,9 @@ use super::{
     CpuId, CpuSet, Duration, Event, LetGo, MEMORY, Method, Observation, Policy, Purpose, RESUMED_PROOF,
     Retention, Setting, Why, choose_limit,
 };
-use crate::{Advice, Conditions, MajorChange, Measurement};
+use crate::{Advice, Conditions, KeepReason, MajorChange, Measurement};
 
-/// Retention is tried when wake-ups cost this share of one vCPU's time...
+/// Something is tried when wake-ups cost this share of one vCPU's time...
 const WORTH_TRYING: f64 = 0.02;
 /// ...and given up when they would cost less than this...
 const NOT_WORTH_KEEPING: f64 = 0.005;
@@ -68,9 +68,8 @@ impl Policy {
     fn hold_retention(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let active = self.active();
         let m = o.measurement(&active);
-        let seconds = o.period.as_secs_f64().max(1e-6);
-        let idle_periods_per_s = m.s_idle as f64 / seconds;
-        let lost = idle_periods_per_s * self.config.wake_cost.as_secs_f64();
+        let lost = self.lost_to_wake_ups(&m, o);
+        let idle_periods_per_s = m.s_idle as f64 / o.period.as_secs_f64().max(1e-6);
         if self.retention.is_on() {
             if lost < NOT_WORTH_KEEPING && 1.0 - m.utilization > IDLE_ENOUGH {
                 self.let_go(o.at, LetGo::Rare { per_s: idle_periods_per_s }, events);
@@ -87,6 +86,11 @@ impl Policy {
                 self.begin(candidate, why, o, events);
             }
         }
+    }
+
+    /// What wake-ups from the idle periods in `m` cost if each of them halts: a share of one vCPU's time.
+    fn lost_to_wake_ups(&self, m: &Measurement, o: &Observation) -> f64 {
+        m.s_idle as f64 * self.config.wake_cost.as_secs_f64() / o.period.as_secs_f64().max(1e-6)
     }
 
     fn let_go(&mut self, now: Duration, why: LetGo, events: &mut Vec<Event>) {
@@ -118,7 +122,12 @@ impl Policy {
             return;
         }
         let active = self.active();
-        match self.advise(&o.measurement(&active)) {
+        let m = o.measurement(&active);
+        if self.deactivated.is_empty() && self.lost_to_wake_ups(&m, o) < WORTH_TRYING {
+            self.unretained = None;
+            return;
+        }
+        match self.advise(&m) {
             Advice::Keep(_) => {}
             Advice::RestoreLast { .. } => {
                 self.deactivated.pop();
@@ -134,10 +143,13 @@ impl Policy {
 
     /// §5's advice on the present measurement or, once, on the one without retention: a wake-up that is
     /// retained costs CPU time too, which would vanish on the smaller set and must not count against it.
+    /// Only while a set is sought: to a settled one the end of retention would look like another workload.
     fn advise(&mut self, m: &Measurement) -> Advice {
         let advice = self.consolidation.step(m);
         match (advice, self.unretained.take()) {
-            (Advice::Keep(_), Some(before)) if before.active == m.active => self.consolidation.step(&before),
+            (Advice::Keep(KeepReason::NotWorthIt(_)), Some(before)) if before.active == m.active => {
+                self.consolidation.step(&before)
+            }
             _ => advice,
         }
     }

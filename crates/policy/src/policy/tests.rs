@@ -1,1 +1,132 @@
+//! The whole policy against a modelled machine: what it settles on, how soon, and what finding out costs.
 
+mod changes;
+mod limits;
+mod properties;
+mod workloads;
+mod world;
+
+use std::time::Duration;
+
+use self::workloads::{
+    compute_1, compute_16, convoy, idle_daemon, mariadb, pipe, pipeline_8, redis_1, redis_8,
+};
+use self::world::{MS, World};
+use crate::{Event, Purpose, Verdict};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The share of the slices whose progress is below `share` of the best.
+fn time_below(w: &World, share: f64) -> f64 {
+    w.slices.iter().filter(|s| s.of_best < share).count() as f64 / w.slices.len() as f64
+}
+
+/// When trials of a new candidate for which `of` holds ended, and how.
+fn trials(w: &World, of: impl Fn(&crate::Setting) -> bool) -> Vec<(Duration, Verdict)> {
+    w.events
+        .iter()
+        .filter_map(|(at, e)| match e {
+            Event::TrialEnded { candidate, purpose: Purpose::Adopt, verdict, .. } if of(candidate) => {
+                Some((*at, *verdict))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn one_redis_connection_is_retained_in_100_ms_and_not_packed() {
+    let mut w = World::pair(redis_1);
+    w.run(100 * MS);
+    assert!(w.setting().retention.is_on());
+    w.run(10 * SECOND - 100 * MS);
+    let packed = trials(&w, |s| s.active.len() == 1);
+    assert!(matches!(packed[..], [(_, Verdict::Refuted(_)), ..]), "{packed:?}");
+    assert_eq!(w.setting().active, w.allowed);
+    assert!(w.setting().retention.is_on());
+    let worse = time_below(&w, 0.97);
+    assert!(worse < 0.02, "{worse}");
+}
+
+#[test]
+fn mariadb_is_retained_and_not_packed() {
+    let mut w = World::pair(mariadb);
+    w.run(100 * MS);
+    assert!(w.setting().retention.is_on());
+    w.run(10 * SECOND - 100 * MS);
+    assert_eq!(w.setting().active, w.allowed);
+    let worse = time_below(&w, 0.97);
+    assert!(worse < 0.02, "{worse}");
+}
+
+#[test]
+fn a_pipe_is_packed() {
+    let mut w = World::pair(pipe);
+    w.run(100 * MS);
+    assert!(w.setting().retention.is_on());
+    w.run(10 * SECOND - 100 * MS);
+    let packed = trials(&w, |s| s.active.len() == 1);
+    assert!(matches!(packed[..], [(_, Verdict::Proven(_))]), "{packed:?}");
+    assert!(packed[0].0 < 200 * MS, "{packed:?}");
+    assert_eq!(w.setting().active.len(), 1);
+    let worse = time_below(&w, 0.97);
+    assert!(worse < 0.02, "{worse}");
+}
+
+#[test]
+fn a_lock_convoy_loses_less_than_3_percent_to_the_trials() {
+    let mut w = World::pair(convoy);
+    w.run(10 * SECOND);
+    let progress = w.slices.iter().map(|s| s.of_untouched).sum::<f64>() / w.slices.len() as f64;
+    assert!(progress > 0.97, "{progress}");
+    assert_eq!(*w.setting(), w.untouched());
+    let tried = trials(&w, |s| s.retention.is_on());
+    assert!(tried.len() >= 3, "{tried:?}");
+    for three in tried.windows(3) {
+        let (first, second) = (three[1].0 - three[0].0, three[2].0 - three[1].0);
+        assert!(second > first.mul_f64(1.5), "{tried:?}");
+    }
+}
+
+#[test]
+fn busier_but_slower_is_refuted_by_the_bytes_moved() {
+    let mut w = World::pair(redis_8);
+    w.run(10 * SECOND);
+    assert_eq!(*w.setting(), w.untouched());
+    let tried = trials(&w, |s| s.retention.is_on());
+    assert!(tried.iter().all(|(_, v)| matches!(v, Verdict::Refuted(e) if e.signal == crate::Signal::Moved)));
+    assert!(!tried.is_empty());
+}
+
+#[test]
+fn what_cannot_gain_is_left_alone_and_looked_at_rarely() {
+    for workload in [compute_1, compute_16, idle_daemon] {
+        let mut w = World::pair(workload);
+        w.run(10 * SECOND);
+        let untouched = w.untouched();
+        assert!(w.slices.iter().all(|s| s.setting == untouched), "{:?}", w.events);
+        assert_eq!(w.events, []);
+        assert!(w.decision.next >= 500 * MS, "{:?}", w.decision.next);
+    }
+}
+
+#[test]
+fn a_fine_grained_pipeline_is_gathered_one_vcpu_at_a_time() {
+    let mut w = World::new(world::config(), 8, pipeline_8);
+    w.run(10 * SECOND);
+    assert_eq!(w.setting().active.len(), 4, "{:?}", w.events);
+    let mut kept = vec![8];
+    for (_, e) in &w.events {
+        if let Event::TrialEnded { kept: s, purpose: Purpose::Adopt, .. } = e {
+            kept.push(s.active.len());
+        }
+    }
+    kept.dedup();
+    assert_eq!(kept, [8, 7, 6, 5, 4]);
+    // Tried and refuted, never kept.
+    assert!(!trials(&w, |s| s.active.len() == 3).is_empty());
+    assert!(w.slices.iter().all(|s| s.setting.active.len() >= 3));
+    let late = w.since(2 * SECOND);
+    let worse = late.iter().filter(|s| s.of_best < 0.97).count() as f64 / late.len() as f64;
+    assert!(worse < 0.03, "{worse}");
+}

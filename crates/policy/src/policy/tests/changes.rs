@@ -1,0 +1,146 @@
+//! When the machine or the workload changes.
+
+use super::workloads::{Workload, compute_4, compute_16, convoy, pipe, redis_1};
+use super::world::{MS, World};
+use super::{SECOND, trials};
+use crate::{CpuId, CpuSet, Event, LetGo, Veto};
+
+/// Two vCPUs with `workload` for `seconds`, with the outcome that the test starts from.
+fn settled(workload: Workload, seconds: u32, vcpus: usize) -> World {
+    let mut w = World::pair(workload);
+    w.run(SECOND * seconds);
+    assert!(w.setting().retention.is_on());
+    assert_eq!(w.setting().active.len(), vcpus);
+    w
+}
+
+#[test]
+fn a_packed_set_unfolds_within_30_ms_whenever_the_load_comes() {
+    for (workload, threads) in [(compute_16 as Workload, 16), (compute_4, 4)] {
+        for into_the_period in [0, 7, 100, 250, 400, 470, 490] {
+            let mut w = settled(pipe, 5, 1);
+            let calm = |w: &World| w.decision.watch.is_some() && w.decision.next >= 500 * MS;
+            w.run_until(5 * SECOND, |w| calm(w) && w.unseen() == MS).unwrap();
+            w.run(into_the_period * MS);
+            assert!(calm(&w));
+            w.workload = workload;
+            let took = w.run_until(SECOND, |w| w.setting().active == w.allowed);
+            assert!(took.is_some_and(|t| t <= 30 * MS), "{threads} threads, +{into_the_period}: {took:?}");
+            let changed = w.now;
+            w.run(2 * SECOND);
+            assert!(w.since(changed).iter().all(|s| s.of_best >= 0.97), "stays unfolded");
+        }
+    }
+}
+
+#[test]
+fn after_the_load_a_packed_workload_is_retained_at_once_and_packed_again_soon() {
+    let mut w = settled(pipe, 5, 1);
+    for phase in [0, 130, 260, 390] {
+        w.workload = compute_16;
+        w.run(2 * SECOND + phase * MS);
+        assert_eq!(w.setting().active, w.allowed);
+        w.workload = pipe;
+        let back = w.now;
+        w.run(3 * SECOND);
+        let good = w.since(back).iter().position(|s| s.of_best >= 0.9);
+        println!("back +{phase}: {good:?}");
+    }
+}
+
+#[test]
+fn steal_ends_retention_at_the_next_step_until_it_falls() {
+    let mut w = settled(redis_1, 3, 2);
+    let since = w.now;
+    w.steal = 0.15;
+    w.run_until(SECOND, |w| w.events.last().is_some_and(|e| e.0 > since)).unwrap();
+    // The interval in which the steal began may hold too little of it; the one after does not.
+    w.run_until(SECOND, |w| !w.setting().retention.is_on()).unwrap();
+    let vetoed = |e: &Event| matches!(e, Event::LetGo { why: LetGo::Veto(Veto::Steal { .. }) });
+    assert!(w.events.iter().any(|(at, e)| *at > since && vetoed(e)));
+    let off = w.now;
+    w.run(5 * SECOND);
+    assert!(w.since(off).iter().all(|s| !s.setting.retention.is_on()));
+    w.steal = 0.07;
+    w.run(3 * SECOND);
+    assert!(w.since(off).iter().all(|s| !s.setting.retention.is_on()), "the gate has a hysteresis");
+    w.steal = 0.02;
+    let back = w.run_until(5 * SECOND, |w| w.setting().retention.is_on());
+    assert!(back.is_some());
+}
+
+#[test]
+fn throttling_ends_retention_at_the_next_step_until_it_ends() {
+    let mut w = settled(redis_1, 3, 2);
+    w.throttled = 0.2;
+    let steps = w.policy.setting();
+    assert!(steps.retention.is_on());
+    w.run_until(SECOND, |w| !w.setting().retention.is_on()).unwrap();
+    let off = w.now;
+    assert!(matches!(
+        w.events.last(),
+        Some((_, Event::LetGo { why: LetGo::Veto(Veto::Throttled { share }) })) if *share > 0.1
+    ));
+    w.run(5 * SECOND);
+    assert!(w.since(off).iter().all(|s| !s.setting.retention.is_on()));
+    w.throttled = 0.0;
+    assert!(w.run_until(5 * SECOND, |w| w.setting().retention.is_on()).is_some());
+}
+
+#[test]
+fn a_ping_pong_that_becomes_a_convoy_is_let_go_within_the_trust() {
+    let mut w = settled(redis_1, 4, 2);
+    let trusted_until = w
+        .events
+        .iter()
+        .rev()
+        .find_map(|(_, e)| match e {
+            Event::TrialEnded { candidate, kept, again_at, .. }
+                if candidate.active == w.allowed && kept.retention.is_on() =>
+            {
+                Some(*again_at)
+            }
+            _ => None,
+        })
+        .unwrap();
+    w.run_until(SECOND, |w| w.decision.next >= 100 * MS).unwrap();
+    let before = trials(&w, |_| true).len();
+    w.workload = convoy;
+    let limit = trusted_until.saturating_sub(w.now) + 600 * MS;
+    let took = w.run_until(
+        limit,
+        |w| matches!(w.events.last(), Some((_, Event::TrialEnded { kept, .. })) if !kept.retention.is_on()),
+    );
+    assert!(took.is_some(), "{:?}", &w.events[before..]);
+    let reverted = w.now;
+    w.run(10 * SECOND);
+    let since = w.since(reverted);
+    let progress = since.iter().map(|s| s.of_untouched).sum::<f64>() / since.len() as f64;
+    assert!(progress > 0.97, "{progress}");
+}
+
+#[test]
+fn a_vcpu_that_goes_away_is_never_asked_for() {
+    // The one that is deactivated, the one that is active, and back again.
+    for gone in [1, 0] {
+        let mut w = settled(pipe, 3, 1);
+        let all = w.allowed.clone();
+        for allowed in [all.iter().filter(|c| *c != CpuId(gone)).collect::<CpuSet>(), all] {
+            w.allowed = allowed;
+            let told = |w: &World| {
+                let last = w.events.iter().rev().find_map(|(_, e)| match e {
+                    Event::AllowedChanged { to, .. } => Some(to),
+                    _ => None,
+                });
+                last == Some(&w.allowed)
+            };
+            w.run_until(SECOND, told).unwrap();
+            for _ in 0..3000 {
+                w.run(MS);
+                assert!(!w.setting().active.is_empty());
+                assert!(w.setting().active.is_subset(&w.allowed));
+            }
+        }
+        assert_eq!(w.setting().active.len(), 1, "packed again");
+    }
+}

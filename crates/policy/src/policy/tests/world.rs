@@ -1,0 +1,280 @@
+//! A machine made of arithmetic: it carries out the policy's settings and yields the observations it asks for.
+
+use std::time::Duration;
+
+use super::workloads::{Rates, Workload};
+use crate::{
+    CpuSet, Decision, Event, Method, Observation, Policy, PolicyConfig, Retention, Setting, VcpuInterval,
+    WorkloadInterval,
+};
+
+pub(super) const MS: Duration = Duration::from_millis(1);
+/// The resolution of the model.
+const SLICE: Duration = MS;
+/// Deactivated vCPUs wake up now and then.
+const STRAY_IDLE_PERIODS_PER_S: f64 = 5.0;
+
+/// One slice of modelled time.
+#[derive(Debug, Clone)]
+pub(super) struct Slice {
+    /// When it ended.
+    pub(super) at: Duration,
+    pub(super) setting: Setting,
+    /// The progress in it, relative to the best setting's.
+    pub(super) of_best: f64,
+    /// The progress in it, relative to the untouched system's.
+    pub(super) of_untouched: f64,
+}
+
+/// Sums since the last observation.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    period: Duration,
+    load: f64,
+    user: f64,
+    switches: f64,
+    run_delay: f64,
+    moved: Option<f64>,
+    /// Of each active vCPU.
+    polls: f64,
+    halts: f64,
+    poll_time: f64,
+    halt_time: f64,
+}
+
+/// The plant, and the policy that controls it.
+pub(super) struct World {
+    pub(super) policy: Policy,
+    pub(super) workload: Workload,
+    pub(super) allowed: CpuSet,
+    /// Share of the vCPUs' time that the host takes.
+    pub(super) steal: f64,
+    /// Share of the time that the quota holds the workload back.
+    pub(super) throttled: f64,
+    pub(super) now: Duration,
+    pub(super) slices: Vec<Slice>,
+    pub(super) events: Vec<(Duration, Event)>,
+    pub(super) decision: Decision,
+    sums: Sums,
+    watched: Duration,
+    streak: u32,
+    noise: u64,
+}
+
+/// A policy configuration with haltpoll, tried as a yield thread, as on the machine that the numbers are from.
+pub(super) fn config() -> PolicyConfig {
+    PolicyConfig { method: Method::Haltpoll, trial_method: Method::YieldIpiFree, ..PolicyConfig::default() }
+}
+
+impl World {
+    pub(super) fn new(config: PolicyConfig, vcpus: u32, workload: Workload) -> Self {
+        let allowed = CpuSet::first(vcpus);
+        let policy = Policy::new(config, allowed.clone()).unwrap();
+        let decision = Decision { setting: policy.setting(), next: 20 * MS, watch: None, events: Vec::new() };
+        Self {
+            policy,
+            workload,
+            allowed,
+            steal: 0.0,
+            throttled: 0.0,
+            now: Duration::ZERO,
+            slices: Vec::new(),
+            events: Vec::new(),
+            decision,
+            sums: Sums::default(),
+            watched: Duration::ZERO,
+            streak: 0,
+            noise: 0x9E37_79B9_7F4A_7C15,
+        }
+    }
+
+    /// Two vCPUs under the adaptive policy.
+    pub(super) fn pair(workload: Workload) -> Self {
+        Self::new(config(), 2, workload)
+    }
+
+    /// Lets modelled time pass.
+    pub(super) fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            let runnable = self.slice();
+            if self.watch_fires(runnable) || self.sums.period >= self.decision.next {
+                self.step(runnable);
+            }
+        }
+    }
+
+    /// Lets time pass until `done` or for at most `limit`; says how long it took.
+    pub(super) fn run_until(&mut self, limit: Duration, done: impl Fn(&Self) -> bool) -> Option<Duration> {
+        let start = self.now;
+        while self.now < start + limit {
+            self.run(SLICE);
+            if done(self) {
+                return Some(self.now - start);
+            }
+        }
+        None
+    }
+
+    pub(super) fn setting(&self) -> &Setting {
+        &self.decision.setting
+    }
+
+    pub(super) fn untouched(&self) -> Setting {
+        Setting::untouched(&self.allowed)
+    }
+
+    /// How much time the policy has not seen yet.
+    pub(super) fn unseen(&self) -> Duration {
+        self.sums.period
+    }
+
+    /// The slices since `from`.
+    pub(super) fn since(&self, from: Duration) -> &[Slice] {
+        &self.slices[self.slices.partition_point(|s| s.at <= from)..]
+    }
+
+    /// The greatest progress under any setting.
+    fn best(&self) -> f64 {
+        let on = Retention { method: Method::Haltpoll, limit: MS };
+        let len = u32::try_from(self.allowed.len()).unwrap();
+        (1..=len)
+            .flat_map(|n| {
+                [Retention::NONE, on].map(|retention| Setting { active: CpuSet::first(n), retention })
+            })
+            .map(|s| (self.workload)(&s).progress)
+            .fold(0.0, f64::max)
+    }
+
+    /// What the kernel does with the setting: an absent vCPU is not used, an impossible set is ignored.
+    fn effective(&self) -> Setting {
+        let s = self.decision.setting.clone();
+        let present = s.active.intersection(&self.allowed);
+        Setting { active: if present.is_empty() { self.allowed.clone() } else { present }, ..s }
+    }
+
+    fn slice(&mut self) -> u32 {
+        let setting = self.effective();
+        let rates = (self.workload)(&setting);
+        self.now += SLICE;
+        self.sums.add(&rates, &setting);
+        self.slices.push(Slice {
+            at: self.now,
+            of_best: rates.progress / self.best(),
+            of_untouched: rates.progress / (self.workload)(&self.untouched()).progress,
+            setting,
+        });
+        rates.runnable
+    }
+
+    fn watch_fires(&mut self, runnable: u32) -> bool {
+        let Some(watch) = self.decision.watch else { return false };
+        self.watched += SLICE;
+        if self.watched < watch.every {
+            return false;
+        }
+        self.watched = Duration::ZERO;
+        self.streak = if watch.matches(runnable) { self.streak + 1 } else { 0 };
+        self.streak >= watch.times
+    }
+
+    fn step(&mut self, runnable: u32) {
+        let o = self.observe(runnable);
+        self.decision = self.policy.step(&o);
+        self.events.extend(self.decision.events.iter().map(|e| (self.now, e.clone())));
+        (self.sums, self.watched, self.streak) = (Sums::default(), Duration::ZERO, 0);
+    }
+
+    fn observe(&mut self, runnable: u32) -> Observation {
+        let active = self.effective().active;
+        let sums = self.sums;
+        let vcpus = self.allowed.iter().map(|cpu| {
+            let steal = sums.period.mul_f64(self.steal);
+            if active.contains(cpu) {
+                VcpuInterval {
+                    cpu,
+                    halts: whole(sums.halts),
+                    halt_time: seconds(sums.halt_time),
+                    polls: whole(sums.polls),
+                    poll_time: seconds(sums.poll_time),
+                    steal,
+                }
+            } else {
+                let halts = whole(STRAY_IDLE_PERIODS_PER_S * sums.period.as_secs_f64());
+                VcpuInterval {
+                    cpu,
+                    halts,
+                    halt_time: sums.period,
+                    polls: 0,
+                    poll_time: Duration::ZERO,
+                    steal,
+                }
+            }
+        });
+        let vcpus = vcpus.collect();
+        let workload = WorkloadInterval {
+            cpu_time: seconds(self.noisy(sums.load)),
+            user_time: seconds(self.noisy(sums.user)),
+            run_delay: seconds(sums.run_delay),
+            switches: whole(self.noisy(sums.switches)),
+            moved_bytes: sums.moved.map(|m| whole(self.noisy(m))),
+            counter: None,
+            threads: 16,
+        };
+        Observation {
+            at: self.now,
+            period: sums.period,
+            vcpus,
+            workload,
+            runnable,
+            throttled: self.throttled,
+            settled: true,
+            cost: Duration::from_micros(50),
+        }
+    }
+
+    /// `amount` within 1.5 %, by a fixed sequence (xorshift64).
+    fn noisy(&mut self, amount: f64) -> f64 {
+        self.noise ^= self.noise << 13;
+        self.noise ^= self.noise >> 7;
+        self.noise ^= self.noise << 17;
+        amount * (1.0 + 0.015 * ((self.noise >> 40) as f64 / f64::from(1 << 23) - 1.0))
+    }
+}
+
+impl Sums {
+    /// One more slice. Idle lengths are exponentially distributed, so a limit cuts off a known share of them.
+    fn add(&mut self, r: &Rates, s: &Setting) {
+        let (slice, n) = (SLICE.as_secs_f64(), s.active.len() as f64);
+        self.period += SLICE;
+        self.load += r.load * slice;
+        self.user += r.load * r.user_share * slice;
+        self.switches += r.switches * slice;
+        self.run_delay += r.run_delay * slice;
+        if let Some(moved) = r.moved_bytes {
+            self.moved = Some(self.moved.unwrap_or(0.0) + moved * slice);
+        }
+        let idle = (n - r.load).max(0.0) * slice / n;
+        let periods = r.idle_periods * slice / n;
+        let outlasting = match s.retention.method {
+            Method::Halt => 1.0,
+            Method::QosPoll => 0.0,
+            _ => (-s.retention.limit.as_secs_f64() * periods / idle.max(1e-12)).exp(),
+        };
+        self.halts += periods * outlasting;
+        self.halt_time += idle * outlasting;
+        if s.retention.is_on() {
+            self.polls += periods;
+            self.poll_time += idle * (1.0 - outlasting);
+        }
+    }
+}
+
+fn seconds(s: f64) -> Duration {
+    Duration::from_secs_f64(s.max(0.0))
+}
+
+/// The whole number nearest to `x`.
+fn whole(x: f64) -> u64 {
+    seconds(x + 0.5).as_secs()
+}
