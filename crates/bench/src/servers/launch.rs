@@ -137,19 +137,19 @@ impl Launch {
         Ok((self.spawn(command, None)?, reader))
     }
 
-    /// Runs it to its end; its output if it succeeds.
+    /// Runs it to its end; its standard output if it succeeds.
     pub(super) fn output(&self) -> Result<String> {
         let program = name(&self.program);
-        let output = self.command().output().map_err(Error::system(format!("start {program}")))?;
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let output = self.command().output().map_err(Error::system(format!("start {}", self.line())))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if interrupted() {
             return Err(Error::Interrupted);
         }
         if output.status.success() {
-            return Ok(text);
+            return Ok(text(&output.stdout));
         }
-        Err(Error::Ended { program, status: output.status.to_string(), log: tail(&text) })
+        let log = tail(&text(&[output.stdout, output.stderr].concat()));
+        Err(Error::Ended { program, status: output.status.to_string(), log })
     }
 
     fn spawn(&self, mut command: Command, log: Option<PathBuf>) -> Result<Running> {
