@@ -17,9 +17,9 @@ pub enum Placement {
     SameVcpu,
     /// B: another vCPU, which is kept awake.
     AcrossAwake,
-    /// C: another vCPU, which has halted.
+    /// C: another vCPU, which is idle. It has halted, unless the retention method in force kept it from that.
     AcrossHalting,
-    /// D: another vCPU, which has halted and whose pCPU is busy with somebody else's work.
+    /// D: another vCPU, which is busy with work that the woken thread must preempt.
     AcrossBusy,
 }
 
@@ -28,8 +28,8 @@ impl fmt::Display for Placement {
         f.pad(match self {
             Self::SameVcpu => "same vCPU",
             Self::AcrossAwake => "other vCPU, awake",
-            Self::AcrossHalting => "other vCPU, halted",
-            Self::AcrossBusy => "other vCPU, halted, pCPU busy",
+            Self::AcrossHalting => "other vCPU, idle",
+            Self::AcrossBusy => "other vCPU, busy",
         })
     }
 }
@@ -98,12 +98,10 @@ impl WakeCosts {
         self.0.is_empty()
     }
 
-    /// The median cost of a wake-up across vCPUs with `method` on: of a halted vCPU with [`Method::Halt`], else of
-    /// one that `method` was to keep awake (where it does not work here, that is as dear as a halted one).
+    /// The median cost of waking a thread on an idle vCPU with `method` in force: [`Placement::AcrossHalting`]. Where
+    /// `method` does not work here, that is as dear as with [`Method::Halt`].
     pub fn across(&self, method: Method) -> Option<Duration> {
-        let placement =
-            if method == Method::Halt { Placement::AcrossHalting } else { Placement::AcrossAwake };
-        self.get(method, placement).map(|cost| cost.median)
+        self.get(method, Placement::AcrossHalting).map(|cost| cost.median)
     }
 
     /// The median cost of waking a halted vCPU; [`ASSUMED_HALT_COST`] if it was not measured. It is the
@@ -172,10 +170,8 @@ mod tests {
     fn table(medians_us: &[(Method, u64)]) -> WakeCosts {
         let mut costs = WakeCosts::default();
         for &(method, us) in medians_us {
-            let placement =
-                if method == Method::Halt { Placement::AcrossHalting } else { Placement::AcrossAwake };
             let median = Duration::from_micros(us);
-            costs.insert(method, placement, WakeCost { min: median / 2, median, p99: median * 3, n: 1000 });
+            costs.insert(method, Placement::AcrossHalting, WakeCost { min: median / 2, median, p99: median * 3, n: 1000 });
         }
         costs
     }
@@ -243,7 +239,7 @@ mod tests {
         let costs = table(&[(Method::Halt, 37), (Method::YieldIpiFree, 6)]);
         let json = serde_json::to_value(&costs).unwrap();
         assert_eq!(json[1]["method"], "yield-ipi-free");
-        assert_eq!(json[1]["placement"], "across-awake");
+        assert_eq!(json[1]["placement"], "across-halting");
         assert_eq!(serde_json::from_value::<WakeCosts>(json).unwrap(), costs);
     }
 
