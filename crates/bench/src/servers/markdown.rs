@@ -58,6 +58,15 @@ impl Report {
              it idle). Rows named *-server-only* have only the server under Gleaner; all others have server and \
              client in it."
         )?;
+        writeln!(
+            out,
+            "\n## Commands\n\n`$STATE` is a temporary directory. The modes put their words before them.\n"
+        )?;
+        for row in &self.rows {
+            for command in row.commands.get(&Mode::Default.to_string()).into_iter().flatten() {
+                writeln!(out, "- {}: `{command}`", row.name)?;
+            }
+        }
         if !self.failures.is_empty() {
             writeln!(out, "\n## Not measured\n")?;
             for f in &self.failures {

@@ -62,8 +62,9 @@ pub fn run(options: &Options) -> Result<Report> {
         |row: usize, samples: &_| RowReport::new(&options.rows[row], &options.modes, samples, options.seed);
     let outcome = plan.run(
         |cell| {
-            knobs::check(&Root::system(), &environment.knobs)?;
+            knobs::check(&Root::system(), &environment.knobs).map_err(|error| error.to_string())?;
             run_cell(options, &options.rows[cell.row], &options.modes[cell.mode], &state.0)
+                .map_err(|error| options.portable(&error.to_string(), &state.0))
         },
         |row, samples| report(row, samples).line(),
     );
@@ -143,7 +144,19 @@ fn run_cell(options: &Options, row: &Row, mode: &Mode, state: &Path) -> Result<M
             *command = format!("[inside `{} …`] {command}", words.join(" "));
         }
     }
+    for command in &mut measured.commands {
+        *command = options.portable(command, state);
+    }
     Ok(measured)
+}
+
+impl Options {
+    /// `text` without the paths that are this run's own, so that reports of two runs can be compared.
+    fn portable(&self, text: &str, state: &Path) -> String {
+        let text = text.replace(&*state.to_string_lossy(), "$STATE");
+        text.replace(&*self.gleaner.to_string_lossy(), "gleaner")
+            .replace(&*self.bench.to_string_lossy(), "gleaner-bench")
+    }
 }
 
 /// A temporary directory for data, sockets and logs; removed with everything in it when dropped.
