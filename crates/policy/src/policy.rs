@@ -52,7 +52,17 @@ pub struct Policy {
     unretained: Option<Measurement>,
     /// So many runnable threads are more than the proven, smaller set can take.
     pressure: u32,
+    /// The smaller set that such pressure ended.
+    folded: Option<Folded>,
     cadence: Cadence,
+}
+
+/// A smaller set that was proven, until more threads than it can take unfolded it.
+#[derive(Debug)]
+struct Folded {
+    deactivated: Vec<CpuId>,
+    pressure: u32,
+    unfolded_at: Duration,
 }
 
 impl Policy {
@@ -76,6 +86,7 @@ impl Policy {
             remembered: None,
             unretained: None,
             pressure: u32::MAX,
+            folded: None,
             cadence: Cadence::new(),
             config,
         })
@@ -176,6 +187,7 @@ impl Policy {
         }
         self.unretained = None;
         self.pressure = u32::MAX;
+        self.folded = None;
     }
 
     fn advance(&mut self, mut trial: Trial, o: &Observation, events: &mut Vec<Event>) {
@@ -246,15 +258,15 @@ impl Policy {
         self.retry_consolidation.until()
     }
 
-    /// Between the observations: on a smaller set, that threads queue up; on a saturated full set without
-    /// retention, that vCPUs fall idle.
+    /// Between the observations: on a smaller set, that threads queue up; on a saturated full set that may be
+    /// retained or folded then, that vCPUs fall idle.
     fn watch(&self, o: &Observation) -> Option<Watch> {
         let n = u32::try_from(self.allowed.len()).unwrap_or(u32::MAX);
         let (every, at_least, at_most) = if self.trial.is_some() {
             return None;
         } else if !self.deactivated.is_empty() {
             (Duration::from_millis(5), Some(self.pressure), None)
-        } else if !self.retention.is_on() && o.load() > 0.9 * f64::from(n) {
+        } else if (!self.retention.is_on() || self.folded.is_some()) && o.load() > 0.9 * f64::from(n) {
             (Duration::from_millis(10), None, Some(n.saturating_sub(1)))
         } else {
             return None;

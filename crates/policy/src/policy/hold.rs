@@ -1,8 +1,8 @@
 //! Between trials: keep what is proven, let go what cannot pay any more, find the next hypothesis.
 
 use super::{
-    CpuId, CpuSet, Duration, Event, LetGo, MEMORY, Method, Observation, Policy, Purpose, RESUMED_PROOF,
-    Retention, Setting, Why, choose_limit,
+    CpuId, CpuSet, Duration, Event, Folded, LetGo, MEMORY, Method, Observation, Policy, Purpose,
+    RESUMED_PROOF, Retention, Setting, Why, choose_limit,
 };
 use crate::{Advice, Conditions, KeepReason, MajorChange, Measurement};
 
@@ -14,12 +14,17 @@ const NOT_WORTH_KEEPING: f64 = 0.005;
 const IDLE_ENOUGH: f64 = 0.2;
 /// Where less than this share of the time is idle there is nothing to prove retention with.
 const HARDLY_IDLE: f64 = 0.02;
+/// On more vCPUs a load can be this much larger than on fewer: waking each other takes CPU time, too.
+const WAKE_UP_SHARE: f64 = 1.1;
 /// §5 reads averages: an interval shorter than this is not one.
 const SHORTEST_AVERAGE: Duration = Duration::from_millis(10);
 
 impl Policy {
     pub(super) fn hold(&mut self, o: &Observation, events: &mut Vec<Event>) {
         if self.unfold_under_pressure(o, events) {
+            return;
+        }
+        if self.fold_again(o, events) {
             return;
         }
         self.hold_retention(o, events);
@@ -41,9 +46,41 @@ impl Policy {
             && waiting > 0.5 * active.len() as f64;
         if pressed {
             events.push(Event::Unfolded { runnable: o.runnable, active });
+            let folded =
+                Folded { deactivated: self.deactivated.clone(), pressure: self.pressure, unfolded_at: o.at };
             self.restore_all(o.at);
+            self.folded = Some(folded);
         }
         pressed
+    }
+
+    /// The load that unfolded the set is over: the set is in force again at once, to be proven again soon.
+    fn fold_again(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
+        let Some(folded) = &self.folded else { return false };
+        if o.at.saturating_sub(folded.unfolded_at) > MEMORY {
+            self.folded = None;
+            return false;
+        }
+        let room = (self.allowed.len() - folded.deactivated.len()) as f64;
+        let fits = o.period >= SHORTEST_AVERAGE
+            && o.runnable < folded.pressure
+            && o.load() < room * WAKE_UP_SHARE
+            && self.lost_to_wake_ups(&o.measurement(&self.allowed), o) > WORTH_TRYING;
+        if !fits {
+            return false;
+        }
+        if let Some(folded) = self.folded.take() {
+            self.deactivated = folded.deactivated;
+            self.pressure = folded.pressure;
+        }
+        self.prove_soon(o.at);
+        events.push(Event::Resumed { setting: self.incumbent() });
+        true
+    }
+
+    fn prove_soon(&mut self, now: Duration) {
+        self.proof.shorten(now);
+        self.proof.set_until(now + RESUMED_PROOF);
     }
 
     fn restore_all(&mut self, now: Duration) {
@@ -57,8 +94,7 @@ impl Policy {
         match self.remembered.take() {
             Some((retention, since)) if now.saturating_sub(since) < MEMORY && !self.retention.is_on() => {
                 self.retention = retention;
-                self.proof.shorten(now);
-                self.proof.set_until(now + RESUMED_PROOF);
+                self.prove_soon(now);
                 true
             }
             _ => false,

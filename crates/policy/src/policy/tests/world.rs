@@ -116,6 +116,14 @@ impl World {
         None
     }
 
+    /// Lets time pass until the policy has just decided.
+    pub(super) fn finish_step(&mut self) {
+        self.run(SLICE);
+        while !self.sums.period.is_zero() {
+            self.run(SLICE);
+        }
+    }
+
     pub(super) fn setting(&self) -> &Setting {
         &self.decision.setting
     }
