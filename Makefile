@@ -32,4 +32,5 @@ lint: ## Check format, lints, scripts, licences and dependencies
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	shellcheck scripts/* .ci/run
+	scripts/check-docs
 	cargo deny --locked check bans licenses sources
