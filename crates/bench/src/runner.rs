@@ -1,7 +1,6 @@
 //! The interleaved runner: all modes of a row in every round, in shuffled order, so that a change of the machine
 //! (a neighbour, the clock frequency, the page cache) meets every mode alike.
 
-use std::fmt::Display;
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -56,6 +55,15 @@ pub struct Failure {
     pub message: String,
 }
 
+/// Why a cell was not measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What went wrong.
+    pub message: String,
+    /// Whether the cells after it would fail or be wrong as well.
+    pub ends_run: bool,
+}
+
 /// Everything that a run measured.
 #[derive(Debug)]
 pub struct Outcome<T> {
@@ -63,7 +71,7 @@ pub struct Outcome<T> {
     pub rows: Vec<RowSamples<T>>,
     /// The cells that failed, in the order of the run.
     pub failures: Vec<Failure>,
-    /// Whether a signal ended the run early.
+    /// Whether a signal, or a [`Problem`] that ends the run, ended it early.
     pub interrupted: bool,
 }
 
@@ -81,10 +89,11 @@ impl Plan {
     }
 
     /// Measures every cell. `measure` does one; `finished` turns a finished row into the line that is printed for
-    /// it. A cell that fails is noted and the run goes on; a signal (see [`watch`]) ends it with what is there.
-    pub fn run<T, E: Display>(
+    /// it. A cell that fails is noted and the run goes on, unless the problem says otherwise; a signal (see [`watch`])
+    /// ends it with what is there.
+    pub fn run<T>(
         &self,
-        mut measure: impl FnMut(Cell) -> Result<T, E>,
+        mut measure: impl FnMut(Cell) -> Result<T, Problem>,
         mut finished: impl FnMut(usize, &RowSamples<T>) -> String,
     ) -> Outcome<T> {
         let mut outcome = Outcome { rows: Vec::new(), failures: Vec::new(), interrupted: false };
@@ -93,18 +102,23 @@ impl Plan {
             let empty = || (0..self.rounds).map(|_| None).collect();
             let mut samples: Vec<Vec<Option<T>>> = (0..self.modes.len()).map(|_| empty()).collect();
             for cell in self.order(row) {
-                if interrupted() {
-                    outcome.interrupted = true;
+                outcome.interrupted |= interrupted();
+                if outcome.interrupted {
                     break;
                 }
                 progress.begin(name, &self.modes[cell.mode], cell.round);
                 match measure(cell) {
                     Ok(sample) => samples[cell.mode][cell.round] = Some(sample),
                     Err(_) if interrupted() => {}
-                    Err(error) => {
+                    Err(problem) => {
                         let mode = self.modes[cell.mode].clone();
-                        progress.line(&format!("{name}, {mode}, round {}: {error}", cell.round + 1));
-                        let message = error.to_string();
+                        progress.line(&format!(
+                            "{name}, {mode}, round {}: {}",
+                            cell.round + 1,
+                            problem.message
+                        ));
+                        outcome.interrupted |= problem.ends_run;
+                        let message = problem.message;
                         outcome.failures.push(Failure {
                             row: name.clone(),
                             mode,

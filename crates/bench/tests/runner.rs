@@ -1,6 +1,6 @@
 //! The order of the interleaved runner and what it does with failures.
 
-use gleaner_bench::runner::{Cell, Plan};
+use gleaner_bench::runner::{Cell, Plan, Problem};
 
 fn plan() -> Plan {
     Plan {
@@ -9,6 +9,23 @@ fn plan() -> Plan {
         rounds: 20,
         seed: 1,
     }
+}
+
+fn problem(ends_run: bool) -> Problem {
+    Problem { message: String::from("no such server"), ends_run }
+}
+
+#[test]
+fn a_problem_that_would_spoil_the_rest_ends_the_run() {
+    let broken = Cell { row: 0, round: 2, mode: 1 };
+    let outcome = plan().run(
+        |cell| if cell == broken { Err(problem(true)) } else { Ok(cell.round) },
+        |_, _| String::from("row finished"),
+    );
+    assert!(outcome.interrupted);
+    assert_eq!(outcome.failures.len(), 1);
+    assert!(outcome.rows[0].samples.iter().all(|mode| mode[3..].iter().all(Option::is_none)));
+    assert!(outcome.rows[1].samples.iter().flatten().all(Option::is_none));
 }
 
 #[test]
@@ -37,7 +54,7 @@ fn a_failed_cell_is_noted_and_the_run_goes_on() {
     let broken = Cell { row: 1, round: 3, mode: 2 };
     let mut finished = Vec::new();
     let outcome = plan().run(
-        |cell| if cell == broken { Err("no such server") } else { Ok((cell.mode, cell.round)) },
+        |cell| if cell == broken { Err(problem(false)) } else { Ok((cell.mode, cell.round)) },
         |row, _| {
             finished.push(row);
             String::from("row finished")

@@ -11,6 +11,10 @@ use clap::{Args, Parser, Subcommand};
 use gleaner_bench::runner;
 use gleaner_bench::servers::{self, Mode, Options, Window};
 
+/// What goes before the arguments to repeat a run from the source tree.
+const REPEAT: &str =
+    "cargo build --release -p gleaner && cargo run --release -p gleaner-bench --bin gleaner-bench --";
+
 /// Measures real servers untouched and under Gleaner, interleaved.
 #[derive(Debug, Parser)]
 #[command(version)]
@@ -104,10 +108,7 @@ fn run_servers(args: &Servers) -> Result<ExitCode> {
         seed: args.seed,
         gleaner,
         bench,
-        repeat_with: format!(
-            "cargo run --release -p gleaner-bench --bin gleaner-bench -- {}",
-            words.join(" ")
-        ),
+        repeat_with: format!("{REPEAT} {}", words.join(" ")),
     })?;
     if let Some(file) = &args.output {
         write(file, &serde_json::to_string_pretty(&report)?)?;
@@ -116,13 +117,13 @@ fn run_servers(args: &Servers) -> Result<ExitCode> {
         Some(file) => write(file, &report.markdown())?,
         None => print!("{}", report.markdown()),
     }
-    Ok(if report.interrupted {
+    Ok(if !report.failures.is_empty() {
+        ExitCode::FAILURE
+    } else if report.interrupted {
         // As a shell reports the end by SIGINT.
         ExitCode::from(130)
-    } else if report.failures.is_empty() {
-        ExitCode::SUCCESS
     } else {
-        ExitCode::FAILURE
+        ExitCode::SUCCESS
     })
 }
 

@@ -2,13 +2,18 @@
 //! default mode would not be what it says.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll::PARAMETERS;
 
 use super::{Error, Result};
+use crate::runner::interrupted;
 
 const CPUS: &str = "/sys/devices/system/cpu";
+
+/// How long a knob may be turned by somebody else before the run is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Paths and their values.
 pub type Knobs = BTreeMap<String, String>;
@@ -31,8 +36,24 @@ pub(super) fn read(root: &Root) -> Result<Knobs> {
     Ok(knobs)
 }
 
+/// Waits until every knob is as it was; a short while, for somebody else's experiment to end.
+///
+/// # Errors
+/// [`Error::Touched`] with the first knob that did not come back.
+pub(super) fn wait_for(root: &Root, then: &Knobs) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match check(root, then) {
+            Err(Error::Touched { .. }) if Instant::now() < deadline && !interrupted() => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
+}
+
 /// Fails with the first knob that is not as it was.
-pub(super) fn check(root: &Root, then: &Knobs) -> Result<()> {
+fn check(root: &Root, then: &Knobs) -> Result<()> {
     let now = read(root)?;
     let changed = then.iter().find(|(path, value)| now.get(*path) != Some(*value));
     match changed {

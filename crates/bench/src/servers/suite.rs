@@ -15,7 +15,7 @@ use super::rows::Needs;
 use super::{
     Environment, Error, Measured, Mode, Placement, Report, Result, Row, RowReport, Window, knobs, prepare,
 };
-use crate::runner::{Plan, interrupted};
+use crate::runner::{Plan, Problem, RowSamples, interrupted};
 
 /// How long a cell may take beyond its warm-up and window: start and end of its server.
 const CELL_PATIENCE: Duration = Duration::from_secs(90);
@@ -62,13 +62,18 @@ pub fn run(options: &Options) -> Result<Report> {
         |row: usize, samples: &_| RowReport::new(&options.rows[row], &options.modes, samples, options.seed);
     let outcome = plan.run(
         |cell| {
-            knobs::check(&Root::system(), &environment.knobs).map_err(|error| error.to_string())?;
+            let problem = |ends_run| {
+                let state = &state.0;
+                move |e: Error| Problem { message: options.portable(&e.to_string(), state), ends_run }
+            };
+            knobs::wait_for(&Root::system(), &environment.knobs).map_err(problem(true))?;
             run_cell(options, &options.rows[cell.row], &options.modes[cell.mode], &state.0)
-                .map_err(|error| options.portable(&error.to_string(), &state.0))
+                .map_err(problem(false))
         },
         |row, samples| report(row, samples).line(),
     );
     let (_, cpu) = meter.stop()?;
+    let begun = |(_, row): &(usize, &RowSamples<_>)| row.samples.iter().flatten().any(Option::is_some);
     Ok(Report {
         repeat_with: options.repeat_with.clone(),
         environment,
@@ -78,7 +83,13 @@ pub fn run(options: &Options) -> Result<Report> {
         seed: options.seed,
         steal: cpu.steal,
         interrupted: outcome.interrupted,
-        rows: outcome.rows.iter().enumerate().map(|(row, samples)| report(row, samples)).collect(),
+        rows: outcome
+            .rows
+            .iter()
+            .enumerate()
+            .filter(begun)
+            .map(|(row, samples)| report(row, samples))
+            .collect(),
         failures: outcome.failures,
     })
 }
