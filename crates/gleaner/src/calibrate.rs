@@ -1,0 +1,306 @@
+//! What a wake-up costs here, by method, and the method that follows from it: measured once per boot.
+
+mod switch;
+mod uninterrupted;
+
+use std::fs;
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use gleaner_bench::wake::{self, Case, MatrixPlan};
+use gleaner_engine::{LeaseBook, LeaseError, StateDir, StateError, Undone};
+use gleaner_kernel::Root;
+use gleaner_kernel::capability::{Lever, probe};
+use gleaner_kernel::lever::affinity::Affinity;
+use gleaner_kernel::lever::{ThreadKey, haltpoll, pm_qos};
+use gleaner_kernel::preempt::KernelVersion;
+use gleaner_kernel::stat::StatSensor;
+use gleaner_kernel::topology::Topology;
+use gleaner_policy::{ASSUMED_HALT_COST, CpuId, CpuSet, Method, Placement, WakeCosts, choose_method};
+use gleaner_proto::doctor::{self, Cell};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+use switch::Switch;
+use uninterrupted::Uninterrupted;
+
+const VERSION: u32 = 1;
+
+/// Some hundred wake-ups.
+const QUICK_BLOCK: Duration = Duration::from_millis(25);
+const FULL_BUDGET: Duration = Duration::from_secs(6);
+
+/// How much to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Depth {
+    /// What a run must know: waking an idle vCPU under each method, a quarter of a second in all.
+    Quick,
+    /// The paper's Table 2 under each method, within 8 s.
+    Full,
+}
+
+/// The outcome, valid until the next boot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Calibration {
+    version: u32,
+    boot_id: String,
+    kernel: String,
+    /// How much was measured.
+    pub(crate) depth: Depth,
+    /// The costs by method and placement.
+    pub(crate) costs: WakeCosts,
+    /// What a halt and the wake-up from it cost: waiting plus the waker's CPU time.
+    pub(crate) halt_cost: Duration,
+    /// The methods that this user may use here, [`Method::Halt`] among them.
+    pub(crate) available: Vec<Method>,
+    /// Why the others are not, as sentences.
+    pub(crate) absent: Vec<String>,
+    /// The method chosen.
+    pub(crate) method: Method,
+    /// Why it was.
+    pub(crate) reason: String,
+    /// The measurements by pair.
+    pub(crate) cells: Vec<Cell>,
+    /// The share of the vCPUs' time (0..=1) that the host gave to others meanwhile.
+    pub(crate) steal_share: f64,
+    /// What could not be put back, as sentences; normally empty.
+    pub(crate) left_behind: Vec<String>,
+}
+
+/// The saved calibration, if it is of this boot and of this user's methods.
+pub(crate) fn load(state: &StateDir, root: &Root) -> Option<Calibration> {
+    let text = fs::read(state.calibration()).ok()?;
+    let saved: Calibration = serde_json::from_slice(&text).ok()?;
+    let valid = saved.version == VERSION && Some(&saved.boot_id) == boot_id(root).ok().as_ref() && saved.available == methods(root).0;
+    valid.then_some(saved)
+}
+
+/// Measures, saves and returns what a wake-up costs here. The machine's settings are as before afterwards, also when
+/// the measurement fails; a signal that arrives meanwhile takes effect then.
+///
+/// While another Gleaner controls the machine, [`Depth::Quick`] answers with what was measured before, or with the
+/// assumed cost and the first method available.
+///
+/// # Errors
+/// Another Gleaner controls the machine ([`Depth::Full`] only), a lever fails, or a thread cannot be started.
+pub(crate) fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Result<Calibration> {
+    let signals = Uninterrupted::begin()?;
+    let (available, absent) = methods(root);
+    let vcpus = measurable(root)?;
+    let plans = plans(root, &vcpus, &available, how)?;
+    let key = ThreadKey::of(root, nix::unistd::gettid().as_raw().unsigned_abs())?;
+    let book = match LeaseBook::open(state, root.clone()) {
+        Ok((book, _)) => book,
+        Err(LeaseError::State(StateError::Busy { .. })) if how == Depth::Quick => {
+            let first = [Method::Haltpoll, Method::YieldIpiFree].into_iter().find(|m| available.contains(m));
+            return match load(state, root) {
+                Some(saved) => Ok(saved),
+                None => assumed(root, available, absent, first.unwrap_or(Method::Halt)),
+            };
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut stat = StatSensor::new(root)?;
+    let cpus = stat.read()?.cpus.len();
+    let (before, started) = (stolen(&mut stat)?, Instant::now());
+    let mut switch = Switch::new(book, vcpus, available.clone(), key);
+    let measured = measure(&plans, how, &mut switch, &signals);
+    let outcomes = switch.close();
+    let cells = measured?;
+    let available_time = started.elapsed().as_secs_f64() * cpus as f64;
+    let steal_share = (stolen(&mut stat)?.saturating_sub(before)).as_secs_f64() / available_time;
+    let costs = doctor::costs(&cells);
+    let (method, reason) = choose_method(&costs, &available);
+    let calibration = Calibration {
+        version: VERSION,
+        boot_id: boot_id(root)?,
+        kernel: KernelVersion::read(root)?.release,
+        depth: how,
+        halt_cost: costs.halt_cost() + waker_share(&cells),
+        costs,
+        available,
+        absent,
+        method,
+        reason,
+        cells,
+        steal_share,
+        left_behind: outcomes.into_iter().filter(|o| o.undone == Undone::Failed).map(|o| o.detail).collect(),
+    };
+    if how == Depth::Full || load(state, root).is_none_or(|saved| saved.depth <= how) {
+        save(state, &calibration)?;
+    }
+    Ok(calibration)
+}
+
+/// The methods that this user may use here, [`Method::Halt`] among them, and why the others cannot be.
+fn methods(root: &Root) -> (Vec<Method>, Vec<String>) {
+    let levers = probe(root).levers;
+    let (mut available, mut absent) = (Vec::new(), Vec::new());
+    for method in Method::ALL {
+        let (lever, usable) = match method {
+            Method::Haltpoll => (Lever::Haltpoll, haltpoll::available(root)),
+            Method::QosPoll => (Lever::PmQos, pm_qos::available(root)),
+            Method::Halt | Method::Yield | Method::YieldIpiFree => (Lever::YieldThreads, Ok(())),
+        };
+        match (levers.get(&lever), usable) {
+            (Some(Some(absence)), _) => absent.push(format!("{method}: {absence}")),
+            (_, Err(error)) => absent.push(format!("{method}: {error}")),
+            (_, Ok(())) => available.push(method),
+        }
+    }
+    (available, absent)
+}
+
+/// The online vCPUs that this process may use.
+fn measurable(root: &Root) -> anyhow::Result<CpuSet> {
+    let allowed = Affinity::of_caller().context("cannot read the CPU affinity")?;
+    Ok(allowed.intersection(&Topology::read(root)?.online))
+}
+
+/// One pair for each way in which two vCPUs are related.
+fn pairs(root: &Root, vcpus: &CpuSet) -> anyhow::Result<Vec<(CpuId, CpuId)>> {
+    let topology = Topology::read(root)?;
+    let relation = |a: CpuId, b: CpuId| {
+        let place = topology.cpus.get(&a);
+        let same_core = place.is_some_and(|p| p.siblings.contains(b));
+        let node = |cpu| topology.cpus.get(cpu).and_then(|p| p.node);
+        (node(&a) != node(&b), !topology.share_llc(a, b), !same_core)
+    };
+    Ok(wake::representative_pairs(vcpus, relation))
+}
+
+/// What is measured: the cases, under which methods, between which vCPUs.
+fn plans(root: &Root, vcpus: &CpuSet, methods: &[Method], how: Depth) -> anyhow::Result<Vec<MatrixPlan>> {
+    let mut pairs = pairs(root, vcpus)?;
+    let Some(first) = vcpus.iter().next() else { bail!("this process may use no online vCPU") };
+    let alone = MatrixPlan {
+        cases: vec![Case::SameVcpu],
+        blocks: 1,
+        block: QUICK_BLOCK,
+        ..MatrixPlan::new(vec![(first, first)], vec![Method::Halt])
+    };
+    Ok(match (pairs.is_empty(), how) {
+        // With one vCPU nobody is woken across vCPUs.
+        (true, _) => vec![alone],
+        (false, Depth::Quick) => {
+            pairs.truncate(1);
+            let across = MatrixPlan {
+                cases: vec![Case::Halting],
+                blocks: 1,
+                block: QUICK_BLOCK,
+                ..MatrixPlan::new(pairs, methods.to_vec())
+            };
+            vec![across, alone]
+        }
+        (false, Depth::Full) => {
+            vec![MatrixPlan { budget: FULL_BUDGET, ..MatrixPlan::new(pairs, methods.to_vec()) }]
+        }
+    })
+}
+
+fn measure(
+    plans: &[MatrixPlan],
+    how: Depth,
+    switch: &mut Switch,
+    signals: &Uninterrupted,
+) -> anyhow::Result<Vec<Cell>> {
+    let switches = plans.iter().map(|plan| plan.methods.len() as u64 * u64::from(plan.blocks)).sum();
+    let bar = progress(switches, how);
+    let mut cells = Vec::new();
+    for plan in plans {
+        let found = wake::matrix(plan, |method| {
+            if signals.pending() {
+                return Err("interrupted by a signal".into());
+            }
+            bar.set_message(method.name());
+            bar.inc(1);
+            Ok(switch.to(method)?)
+        })?;
+        cells.extend(found.iter().map(cell));
+    }
+    bar.finish_and_clear();
+    // The poll limits that the vCPUs learned are invisible: they must be gone before the parameters are put back.
+    switch.to(Method::Halt)?;
+    Ok(cells)
+}
+
+fn cell(measured: &wake::Cell) -> Cell {
+    let summary = measured.samples.summary();
+    Cell {
+        placement: match measured.case {
+            Case::SameVcpu => Placement::SameVcpu,
+            Case::Awake => Placement::AcrossAwake,
+            Case::Halting => Placement::AcrossHalting,
+            Case::Contended => Placement::AcrossBusy,
+        },
+        method: measured.method,
+        waker: measured.pair.0,
+        wakee: measured.pair.1,
+        n: u32::try_from(summary.n).unwrap_or(u32::MAX),
+        min_ns: summary.min_ns,
+        median_ns: summary.median_ns,
+        p99_ns: summary.p99_ns,
+        waker_cpu_ns: summary.waker_cpu_ns,
+    }
+}
+
+/// What waking a halted vCPU costs the waker, of several pairs the dearest.
+fn waker_share(cells: &[Cell]) -> Duration {
+    let halted = |c: &&Cell| c.method == Method::Halt && c.placement == Placement::AcrossHalting;
+    Duration::from_nanos(cells.iter().filter(halted).map(|c| c.waker_cpu_ns).max().unwrap_or_default())
+}
+
+/// The first method available, at the cost that is assumed where nothing was measured.
+fn assumed(
+    root: &Root,
+    available: Vec<Method>,
+    absent: Vec<String>,
+    method: Method,
+) -> anyhow::Result<Calibration> {
+    Ok(Calibration {
+        version: VERSION,
+        boot_id: boot_id(root)?,
+        kernel: KernelVersion::read(root)?.release,
+        depth: Depth::Quick,
+        costs: WakeCosts::default(),
+        halt_cost: ASSUMED_HALT_COST,
+        reason: format!("another gleaner controls this machine, so nothing was measured and {method} is assumed"),
+        method,
+        available,
+        absent,
+        cells: Vec::new(),
+        steal_share: 0.0,
+        left_behind: Vec::new(),
+    })
+}
+
+/// Replaces the saved calibration at once, so that no reader finds half of one.
+fn save(state: &StateDir, calibration: &Calibration) -> anyhow::Result<()> {
+    let path = state.calibration();
+    let new = path.with_extension("json.new");
+    fs::write(&new, serde_json::to_vec_pretty(calibration)?)
+        .and_then(|()| fs::rename(&new, &path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn boot_id(root: &Root) -> anyhow::Result<String> {
+    Ok(root.read("/proc/sys/kernel/random/boot_id")?)
+}
+
+fn stolen(stat: &mut StatSensor) -> anyhow::Result<Duration> {
+    Ok(stat.read()?.cpus.iter().map(|(_, times)| times.steal).sum())
+}
+
+/// A bar on a terminal, for the long measurement only.
+fn progress(switches: u64, how: Depth) -> ProgressBar {
+    let visible = how == Depth::Full && std::io::stderr().is_terminal();
+    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(switches), target);
+    let style = ProgressStyle::with_template("measuring wake-ups {wide_bar} {msg:14} {eta} left");
+    style.map_or(bar.clone(), |style| bar.with_style(style))
+}
+
+#[cfg(test)]
+mod tests;

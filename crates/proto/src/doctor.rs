@@ -1,0 +1,232 @@
+//! The report of `gleaner doctor`: what a wake-up costs on this machine, what can be done about it, and what to know.
+
+use std::fmt;
+
+use gleaner_policy::{CpuId, CpuSet, Method, Placement, WakeCost, WakeCosts};
+use serde::{Deserialize, Serialize};
+
+/// The version of the format that this crate writes.
+pub const VERSION: u32 = 1;
+
+/// Everything that `gleaner doctor` found out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What the machine is.
+    pub machine: Machine,
+    /// Every measured wake-up cost (paper Table 2), in the order of placement, method and pair.
+    pub cells: Vec<Cell>,
+    /// What was not measured, and why, as sentences.
+    pub not_measured: Vec<String>,
+    /// The retention method that suits this machine; [`Method::Halt`] if none does.
+    pub method: Method,
+    /// Why that one: a sentence with the numbers.
+    pub reason: String,
+    /// The share of the vCPUs' time (0..=1) that the host gave to others during the measurement.
+    pub steal_share: f64,
+    /// Every sensor and lever.
+    pub capabilities: Vec<Capability>,
+    /// What the user should know.
+    pub findings: Vec<Finding>,
+    /// What Gleaner can win here: one sentence.
+    pub gain: String,
+}
+
+/// What the machine is, as far as wake-ups are concerned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// `uname -r`.
+    pub kernel: String,
+    /// The hypervisor's name.
+    pub hypervisor: String,
+    /// The vCPUs that are online.
+    pub vcpus: CpuSet,
+    /// The kernel's preemption model.
+    pub preemption: String,
+    /// Where the model was found, or why it is unknown.
+    pub preemption_source: String,
+    /// The cpuidle driver, if there is one.
+    pub cpuidle_driver: Option<String>,
+    /// The cpuidle governor, if there is one.
+    pub cpuidle_governor: Option<String>,
+}
+
+/// One cell of the table: a placement, a method and a pair of vCPUs. Times in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Where the woken thread's vCPU was and what it did.
+    pub placement: Placement,
+    /// The retention method in force.
+    pub method: Method,
+    /// One vCPU of the pair; wake-ups were measured in both directions.
+    pub waker: CpuId,
+    /// The other one; with [`Placement::SameVcpu`] it took no part.
+    pub wakee: CpuId,
+    /// How many wake-ups were measured.
+    pub n: u32,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The median.
+    pub median_ns: u64,
+    /// The 99th percentile.
+    pub p99_ns: u64,
+    /// The median CPU time that one wake-up cost its waker.
+    pub waker_cpu_ns: u64,
+}
+
+/// One sensor or lever.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capability {
+    /// `sensor` or `lever`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Why it is not available here and what would help; `None` means available.
+    pub absent: Option<String>,
+}
+
+/// Something that the user should know, with the remedy in its text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "finding", rename_all = "kebab-case")]
+pub enum Finding {
+    /// Somebody relies on PM QoS, and nothing reads it.
+    LatencyRequestIgnored {
+        /// The request, as a sentence part.
+        request: String,
+    },
+    /// The haltpoll governor is in charge and its polling is off.
+    HaltpollOff,
+    /// An idle state is disabled, but the governor does not look at that.
+    DisabledStateIgnored {
+        /// The state's name.
+        state: String,
+        /// A vCPU that has it disabled.
+        cpu: CpuId,
+    },
+    /// The preemption model cannot be found out.
+    PreemptionUnknown {
+        /// Why.
+        why: String,
+    },
+    /// The kernel preempts lazily.
+    PreemptionLazy,
+    /// The host gave the vCPUs' time to others while the costs were measured.
+    Steal {
+        /// The share of the time, 0..=1.
+        share: f64,
+    },
+    /// A dead holder left changes behind.
+    LeasesLeft {
+        /// The holder's process.
+        pid: u32,
+        /// How many changes.
+        changes: usize,
+    },
+    /// The lease file cannot be read.
+    LeasesUnreadable {
+        /// The error.
+        error: String,
+    },
+    /// Something that was measured could not be put back.
+    LeftBehind {
+        /// A sentence with the value and the error.
+        detail: String,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LatencyRequestIgnored { request } => write!(
+                f,
+                "{request}, but there is no cpuidle driver that would heed it: the request changes nothing; on KVM, \
+                 `modprobe cpuidle-haltpoll force=1` loads a driver"
+            ),
+            Self::HaltpollOff => f.write_str(
+                "the haltpoll governor is in charge but its polling is off (guest_halt_poll_ns = 0): each idle \
+                 period halts at once; Gleaner turns it on while that pays",
+            ),
+            Self::DisabledStateIgnored { state, cpu } => write!(
+                f,
+                "the idle state `{state}` is disabled on vCPU {cpu}, but the haltpoll governor uses it all the same: \
+                 another governor (menu, teo) would heed it"
+            ),
+            Self::PreemptionUnknown { why } => write!(
+                f,
+                "the kernel's preemption model is unknown ({why}): which kind of yield thread is cheaper is only \
+                 known by measurement"
+            ),
+            Self::PreemptionLazy => f.write_str(
+                "the kernel preempts lazily: a woken thread may wait for the next tick behind a yield thread of \
+                 normal priority, so `yield-ipi-free` can be slow; believe the table",
+            ),
+            Self::Steal { share } => write!(
+                f,
+                "{:.1} % of the vCPUs' time went to others on the host during the measurement: the costs are those \
+                 of a busy host, and keeping vCPUs awake would take time from them",
+                share * 100.0
+            ),
+            Self::LeasesLeft { pid, changes } => write!(
+                f,
+                "process {pid} died before it put back {changes} {}: `gleaner restore` does",
+                if *changes == 1 { "change" } else { "changes" }
+            ),
+            Self::LeasesUnreadable { error } => f.write_str(error),
+            Self::LeftBehind { detail } => write!(f, "could not be put back after the measurement: {detail}"),
+        }
+    }
+}
+
+/// The table without the pairs: of several pairs the one with the dearest median stands for a placement and method,
+/// since a policy that expects the best pair is disappointed by the others.
+pub fn costs(cells: &[Cell]) -> WakeCosts {
+    let ns = std::time::Duration::from_nanos;
+    let mut costs = WakeCosts::default();
+    for cell in cells {
+        let cost = WakeCost {
+            min: ns(cell.min_ns),
+            median: ns(cell.median_ns),
+            p99: ns(cell.p99_ns),
+            n: cell.n,
+        };
+        if costs.get(cell.method, cell.placement).is_none_or(|known| known.median < cost.median) {
+            costs.insert(cell.method, cell.placement, cost);
+        }
+    }
+    costs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(method: Method, wakee: u32, median_ns: u64) -> Cell {
+        Cell {
+            placement: Placement::AcrossHalting,
+            method,
+            waker: CpuId(0),
+            wakee: CpuId(wakee),
+            n: 10,
+            min_ns: 1,
+            median_ns,
+            p99_ns: median_ns * 2,
+            waker_cpu_ns: 5,
+        }
+    }
+
+    #[test]
+    fn the_dearest_pair_stands_for_a_method() {
+        let cells = [cell(Method::Halt, 1, 20_000), cell(Method::Halt, 2, 50_000), cell(Method::Halt, 3, 30_000)];
+        assert_eq!(costs(&cells).halt_cost(), std::time::Duration::from_micros(50));
+    }
+
+    #[test]
+    fn findings_keep_their_names_in_json() {
+        let finding = Finding::Steal { share: 0.125 };
+        let json = serde_json::to_value(&finding).unwrap();
+        assert_eq!(json["finding"], "steal");
+        assert_eq!(serde_json::from_value::<Finding>(json).unwrap(), finding);
+        assert!(finding.to_string().starts_with("12.5 % of the vCPUs' time"));
+    }
+}
