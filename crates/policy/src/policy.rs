@@ -23,7 +23,7 @@ use crate::{
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// A proven change proves itself again after this long, then after twice as long, and so on.
 const PROOF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// After an idle time shorter than this, what was proven before it is taken up again at once.
+/// After an idle time or a passing load shorter than this, what was proven before it is taken up again at once.
 const MEMORY: Duration = Duration::from_secs(60);
 /// What is taken up again proves itself after this long.
 const RESUMED_PROOF: Duration = Duration::from_millis(100);

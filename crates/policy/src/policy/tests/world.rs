@@ -110,7 +110,7 @@ impl World {
         while self.now < start + limit {
             self.run(SLICE);
             if done(self) {
-                return Some(self.now - start);
+                return Some(self.now.saturating_sub(start));
             }
         }
         None
