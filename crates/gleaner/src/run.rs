@@ -45,7 +45,7 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let mut limits = choice.limits.clone();
     // A dry run makes no group: that would be a change too.
     let group = if args.control.dry_run { None } else { make_group(&root, &mut book, &mut limits) };
-    let mut child = match live::spawn(&root, group.as_ref(), &args.command) {
+    let mut child = match live::spawn(&root, group.as_ref(), &signals, &args.command) {
         Ok(child) => child,
         Err(error) => {
             book.close();

@@ -10,6 +10,8 @@ use std::process::Command;
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::WorkloadGroup;
 
+use super::wait::Signals;
+
 /// The user's command, running.
 pub type Child = std::process::Child;
 
@@ -46,7 +48,12 @@ impl SpawnError {
 ///
 /// # Errors
 /// The program does not exist or cannot be executed.
-pub fn spawn(root: &Root, group: Option<&WorkloadGroup>, command: &[OsString]) -> Result<Child, SpawnError> {
+pub fn spawn(
+    root: &Root,
+    group: Option<&WorkloadGroup>,
+    signals: &Signals,
+    command: &[OsString],
+) -> Result<Child, SpawnError> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(SpawnError::NotFound { command: String::new() });
     };
@@ -59,10 +66,13 @@ pub fn spawn(root: &Root, group: Option<&WorkloadGroup>, command: &[OsString]) -
         .iter()
         .filter_map(|path| OpenOptions::new().write(true).open(root.path(path)).ok())
         .collect();
-    // SAFETY: between fork and exec the closure only calls write(2), which is async-signal-safe, on descriptors
-    // that are open in the child too.
+    // The blocked signals would stay blocked in the child, which could then not be stopped.
+    let mask = signals.before();
+    // SAFETY: between fork and exec the closure only calls write(2), on descriptors that are open in the child too,
+    // and sigprocmask(2); both are async-signal-safe.
     unsafe {
         child.pre_exec(move || {
+            mask.thread_set_mask()?;
             for file in &joins {
                 // "0" is the writing process.
                 libc::write(file.as_raw_fd(), b"0".as_ptr().cast(), 1);

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::unistd::Pid;
@@ -31,6 +31,8 @@ const SI_KERNEL: i32 = 0x80;
 #[derive(Debug)]
 pub struct Signals {
     fd: SignalFd,
+    /// The mask before, which a child must have.
+    before: SigSet,
 }
 
 /// A signal that arrived.
@@ -48,10 +50,16 @@ impl Signals {
     /// The kernel refuses (it is out of descriptors).
     pub fn block() -> Result<Self, LiveError> {
         let mask: SigSet = SIGNALS.into_iter().collect();
-        mask.thread_block().map_err(|e| LiveError::io("block signals", e))?;
+        let before =
+            mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(|e| LiveError::io("block signals", e))?;
         let fd = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map_err(|e| LiveError::io("open a signal descriptor", e))?;
-        Ok(Self { fd })
+        Ok(Self { fd, before })
+    }
+
+    /// The signals that were blocked before.
+    pub(super) fn before(&self) -> SigSet {
+        self.before
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Arrived>, LiveError> {
