@@ -27,6 +27,8 @@ use uninterrupted::Uninterrupted;
 
 const VERSION: u32 = 1;
 
+/// Other programs that run more often than this make the measured costs those of a busy machine.
+pub(crate) const DISTURBED: f64 = 0.3;
 /// Some hundred wake-ups.
 const QUICK_BLOCK: Duration = Duration::from_millis(25);
 const FULL_BUDGET: Duration = Duration::from_secs(6);
@@ -65,6 +67,8 @@ pub(crate) struct Calibration {
     pub(crate) cells: Vec<Cell>,
     /// The share of the vCPUs' time (0..=1) that the host gave to others meanwhile.
     pub(crate) steal_share: f64,
+    /// The share of the looks between two measurements (0..=1) that found other programs running.
+    pub(crate) disturbed: f64,
     /// What could not be put back, as sentences; normally empty.
     pub(crate) left_behind: Vec<String>,
 }
@@ -73,7 +77,9 @@ pub(crate) struct Calibration {
 pub(crate) fn load(state: &StateDir, root: &Root) -> Option<Calibration> {
     let text = fs::read(state.calibration()).ok()?;
     let saved: Calibration = serde_json::from_slice(&text).ok()?;
-    let valid = saved.version == VERSION && Some(&saved.boot_id) == boot_id(root).ok().as_ref() && saved.available == methods(root).0;
+    let valid = saved.version == VERSION
+        && Some(&saved.boot_id) == boot_id(root).ok().as_ref()
+        && saved.available == methods(root).0;
     valid.then_some(saved)
 }
 
@@ -87,38 +93,44 @@ pub(crate) fn load(state: &StateDir, root: &Root) -> Option<Calibration> {
 /// Another Gleaner controls the machine ([`Depth::Full`] only), a lever fails, or a thread cannot be started.
 pub(crate) fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Result<Calibration> {
     let signals = Uninterrupted::begin()?;
+    let book = match LeaseBook::open(state, root.clone()) {
+        Ok((book, _)) => book,
+        Err(LeaseError::State(StateError::Busy { .. })) if how == Depth::Quick => {
+            return load(state, root).map_or_else(|| assumed(root), Ok);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // Only now: what a dead holder left would hide levers.
     let (available, absent) = methods(root);
     let vcpus = measurable(root)?;
     let plans = plans(root, &vcpus, &available, how)?;
     let key = ThreadKey::of(root, nix::unistd::gettid().as_raw().unsigned_abs())?;
-    let book = match LeaseBook::open(state, root.clone()) {
-        Ok((book, _)) => book,
-        Err(LeaseError::State(StateError::Busy { .. })) if how == Depth::Quick => {
-            let first = [Method::Haltpoll, Method::YieldIpiFree].into_iter().find(|m| available.contains(m));
-            return match load(state, root) {
-                Some(saved) => Ok(saved),
-                None => assumed(root, available, absent, first.unwrap_or(Method::Halt)),
-            };
-        }
-        Err(error) => return Err(error.into()),
-    };
     let mut stat = StatSensor::new(root)?;
     let cpus = stat.read()?.cpus.len();
     let (before, started) = (stolen(&mut stat)?, Instant::now());
-    let mut switch = Switch::new(book, vcpus, available.clone(), key);
+    let mut switch = Switch::new(book, vcpus, available.clone(), key)?;
     let measured = measure(&plans, how, &mut switch, &signals);
+    let disturbed = switch.disturbed();
     let outcomes = switch.close();
     let cells = measured?;
     let available_time = started.elapsed().as_secs_f64() * cpus as f64;
     let steal_share = (stolen(&mut stat)?.saturating_sub(before)).as_secs_f64() / available_time;
     let costs = doctor::costs(&cells);
-    let (method, reason) = choose_method(&costs, &available);
+    let (mut method, mut reason) = choose_method(&costs, &available);
+    let mut halt_cost = costs.halt_cost() + waker_share(&cells);
+    let unsure = how == Depth::Quick && disturbed > DISTURBED;
+    if unsure && method == Method::Halt {
+        // A vCPU that others keep busy does not halt, so that halting seems to cost nothing.
+        method = untested(&available);
+        reason = format!("other programs ran during the measurement, so {method} is only assumed ({reason})");
+        halt_cost = halt_cost.max(ASSUMED_HALT_COST);
+    }
     let calibration = Calibration {
         version: VERSION,
         boot_id: boot_id(root)?,
         kernel: KernelVersion::read(root)?.release,
         depth: how,
-        halt_cost: costs.halt_cost() + waker_share(&cells),
+        halt_cost,
         costs,
         available,
         absent,
@@ -126,9 +138,10 @@ pub(crate) fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Re
         reason,
         cells,
         steal_share,
+        disturbed,
         left_behind: outcomes.into_iter().filter(|o| o.undone == Undone::Failed).map(|o| o.detail).collect(),
     };
-    if how == Depth::Full || load(state, root).is_none_or(|saved| saved.depth <= how) {
+    if !unsure && load(state, root).is_none_or(|saved| saved.depth <= how) {
         save(state, &calibration)?;
     }
     Ok(calibration)
@@ -253,12 +266,9 @@ fn waker_share(cells: &[Cell]) -> Duration {
 }
 
 /// The first method available, at the cost that is assumed where nothing was measured.
-fn assumed(
-    root: &Root,
-    available: Vec<Method>,
-    absent: Vec<String>,
-    method: Method,
-) -> anyhow::Result<Calibration> {
+fn assumed(root: &Root) -> anyhow::Result<Calibration> {
+    let (available, absent) = methods(root);
+    let method = untested(&available);
     Ok(Calibration {
         version: VERSION,
         boot_id: boot_id(root)?,
@@ -266,14 +276,23 @@ fn assumed(
         depth: Depth::Quick,
         costs: WakeCosts::default(),
         halt_cost: ASSUMED_HALT_COST,
-        reason: format!("another gleaner controls this machine, so nothing was measured and {method} is assumed"),
+        reason: format!(
+            "another gleaner controls this machine, so nothing was measured and {method} is assumed"
+        ),
         method,
         available,
         absent,
         cells: Vec::new(),
         steal_share: 0.0,
+        disturbed: 0.0,
         left_behind: Vec::new(),
     })
+}
+
+/// The method to begin with where no measurement can be trusted. A run proves it before it keeps it.
+fn untested(available: &[Method]) -> Method {
+    let worth_a_trial = [Method::Haltpoll, Method::YieldIpiFree];
+    worth_a_trial.into_iter().find(|method| available.contains(method)).unwrap_or(Method::Halt)
 }
 
 /// Replaces the saved calibration at once, so that no reader finds half of one.

@@ -82,7 +82,8 @@ fn capabilities(found: &Capabilities) -> Vec<Capability> {
         name: name.to_owned(),
         absent,
     };
-    let text = |absence: &Option<gleaner_kernel::capability::Absence>| absence.as_ref().map(ToString::to_string);
+    let text =
+        |absence: &Option<gleaner_kernel::capability::Absence>| absence.as_ref().map(ToString::to_string);
     let sensors = found.sensors.iter().map(|(s, absence)| entry("sensor", s.name(), text(absence)));
     let levers = found.levers.iter().map(|(l, absence)| entry("lever", l.name(), text(absence)));
     sensors.chain(levers).collect()
@@ -91,6 +92,9 @@ fn capabilities(found: &Capabilities) -> Vec<Capability> {
 /// What Gleaner can win here, from the ratio of an untouched wake-up to one with the method chosen.
 fn gain(calibration: &Calibration) -> String {
     let costs = costs(&calibration.cells);
+    if costs.is_empty() {
+        return "Nothing was measured, so what Gleaner can win here is not known".to_owned();
+    }
     let Some(halt) = costs.across(Method::Halt) else {
         return "There is only one vCPU, so no wake-up crosses vCPUs and there is nothing to win".to_owned();
     };

@@ -116,6 +116,11 @@ pub enum Finding {
         /// The share of the time, 0..=1.
         share: f64,
     },
+    /// Other programs ran while the costs were measured.
+    Disturbed {
+        /// The share of the looks that found them, 0..=1.
+        share: f64,
+    },
     /// A dead holder left changes behind.
     LeasesLeft {
         /// The holder's process.
@@ -167,9 +172,16 @@ impl fmt::Display for Finding {
                  of a busy host, and keeping vCPUs awake would take time from them",
                 share * 100.0
             ),
+            Self::Disturbed { share } => write!(
+                f,
+                "other programs were running at {:.0} % of the looks during the measurement, so their vCPUs did not \
+                 halt: the costs are too low; run doctor again when the machine is idle",
+                share * 100.0
+            ),
             Self::LeasesLeft { pid, changes } => write!(
                 f,
-                "process {pid} died before it put back {changes} {}: `gleaner restore` does",
+                "process {pid} died before it put back {changes} {}; the next gleaner that changes anything, or \
+                 `gleaner restore`, does",
                 if *changes == 1 { "change" } else { "changes" }
             ),
             Self::LeasesUnreadable { error } => f.write_str(error),
@@ -184,12 +196,8 @@ pub fn costs(cells: &[Cell]) -> WakeCosts {
     let ns = std::time::Duration::from_nanos;
     let mut costs = WakeCosts::default();
     for cell in cells {
-        let cost = WakeCost {
-            min: ns(cell.min_ns),
-            median: ns(cell.median_ns),
-            p99: ns(cell.p99_ns),
-            n: cell.n,
-        };
+        let cost =
+            WakeCost { min: ns(cell.min_ns), median: ns(cell.median_ns), p99: ns(cell.p99_ns), n: cell.n };
         if costs.get(cell.method, cell.placement).is_none_or(|known| known.median < cost.median) {
             costs.insert(cell.method, cell.placement, cost);
         }
@@ -217,7 +225,8 @@ mod tests {
 
     #[test]
     fn the_dearest_pair_stands_for_a_method() {
-        let cells = [cell(Method::Halt, 1, 20_000), cell(Method::Halt, 2, 50_000), cell(Method::Halt, 3, 30_000)];
+        let cells =
+            [cell(Method::Halt, 1, 20_000), cell(Method::Halt, 2, 50_000), cell(Method::Halt, 3, 30_000)];
         assert_eq!(costs(&cells).halt_cost(), std::time::Duration::from_micros(50));
     }
 

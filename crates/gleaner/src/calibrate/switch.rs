@@ -9,6 +9,7 @@ use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::lever::sched_policy::Batch;
 use gleaner_kernel::lever::yield_threads::{YieldKind, YieldThreads};
 use gleaner_kernel::lever::{Target, ThreadKey, Write, haltpoll, pm_qos};
+use gleaner_kernel::stat::StatSensor;
 use gleaner_kernel::{KernelError, Root};
 use gleaner_policy::{CpuId, CpuSet, Method};
 
@@ -27,11 +28,26 @@ pub(super) struct Switch {
     /// The haltpoll limit that we set, once we have set one.
     polls: Option<Duration>,
     yields: Option<YieldThreads>,
+    stat: StatSensor,
+    looks: u32,
+    /// Looks that found somebody else running.
+    disturbed: u32,
 }
 
 impl Switch {
-    pub(super) fn new(book: LeaseBook, vcpus: CpuSet, available: Vec<Method>, caller: ThreadKey) -> Self {
-        Self { book, vcpus, available, caller, polls: None, yields: None }
+    pub(super) fn new(
+        book: LeaseBook,
+        vcpus: CpuSet,
+        available: Vec<Method>,
+        caller: ThreadKey,
+    ) -> anyhow::Result<Self> {
+        let stat = StatSensor::new(book.root())?;
+        Ok(Self { book, vcpus, available, caller, polls: None, yields: None, stat, looks: 0, disturbed: 0 })
+    }
+
+    /// The share of the switches (0..=1) at which somebody else was running.
+    pub(super) fn disturbed(&self) -> f64 {
+        f64::from(self.disturbed) / f64::from(self.looks.max(1))
     }
 
     /// Puts `method` in force in place of the one before. False if it is not available.
@@ -40,6 +56,9 @@ impl Switch {
             return Ok(false);
         }
         self.yields = None;
+        self.looks += 1;
+        // The measuring threads have ended: nobody but the caller should run.
+        self.disturbed += u32::from(self.stat.runnable()? > 1);
         self.book.rest(&Target::Scheduling(self.caller))?;
         self.poll_on_request(method == Method::QosPoll)?;
         self.poll_up_to(if method == Method::Haltpoll { LIMIT } else { Duration::ZERO })?;

@@ -24,8 +24,7 @@ fn one_pair_suffices_for_a_quick_look_and_one_vcpu_has_none() {
 fn a_calibration_of_another_boot_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let (state, root) = (StateDir::at(dir.path()).unwrap(), Root::system());
-    let (available, absent) = methods(&root);
-    let mut calibration = assumed(&root, available, absent, Method::Halt).unwrap();
+    let mut calibration = assumed(&root).unwrap();
     save(&state, &calibration).unwrap();
     assert_eq!(load(&state, &root).as_ref(), Some(&calibration));
     calibration.boot_id = "another".to_owned();

@@ -12,7 +12,7 @@ use gleaner_kernel::topology::Topology;
 use gleaner_proto::doctor::Finding;
 use gleaner_proto::lease::{self, LeaseRecord};
 
-use crate::calibrate::Calibration;
+use crate::calibrate::{Calibration, DISTURBED};
 
 /// More steal than this makes the measured costs those of a busy host.
 const STEAL: f64 = 0.05;
@@ -46,7 +46,9 @@ pub(super) fn measured(calibration: &Calibration) -> Vec<Finding> {
     let share = calibration.steal_share;
     let steal = (share > STEAL).then_some(Finding::Steal { share });
     let left = calibration.left_behind.iter().map(|detail| Finding::LeftBehind { detail: detail.clone() });
-    steal.into_iter().chain(left).collect()
+    let share = calibration.disturbed;
+    let disturbed = (share > DISTURBED).then_some(Finding::Disturbed { share });
+    disturbed.into_iter().chain(steal).chain(left).collect()
 }
 
 /// Who relies on latency requests.
@@ -88,7 +90,8 @@ fn disabled_states(idle: &CpuIdle) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     for (cpu, states) in &idle.states {
         for state in states.iter().filter(|state| state.disabled) {
-            let known = |f: &Finding| matches!(f, Finding::DisabledStateIgnored { state: s, .. } if *s == state.name);
+            let known =
+                |f: &Finding| matches!(f, Finding::DisabledStateIgnored { state: s, .. } if *s == state.name);
             if !found.iter().any(known) {
                 found.push(Finding::DisabledStateIgnored { state: state.name.clone(), cpu: *cpu });
             }
@@ -132,10 +135,11 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
+    const CPU: &str = "/sys/devices/system/cpu";
+
     fn machine(driver: &str, governor: &str) -> (tempfile::TempDir, Root, StateDir) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path().join("root"));
-        const CPU: &str = "/sys/devices/system/cpu";
         put(&root, &format!("{CPU}/online"), "0-1\n");
         put(&root, &format!("{CPU}/cpu0/power/pm_qos_resume_latency_us"), "0\n");
         put(&root, &format!("{CPU}/cpuidle/current_driver"), driver);
@@ -157,7 +161,9 @@ mod tests {
         put(&root, "/usr/lib/tuned/latency-performance/tuned.conf", "[cpu]\nforce_latency = cstate.id:1|3\n");
         let texts: Vec<_> = standing(&root, &state).iter().map(ToString::to_string).collect();
         assert_eq!(texts.len(), 3, "{texts:?}");
-        for (text, part) in texts.iter().zip(["vCPU 1 has", "request of 1 us", "force_latency = cstate.id:1|3"]) {
+        for (text, part) in
+            texts.iter().zip(["vCPU 1 has", "request of 1 us", "force_latency = cstate.id:1|3"])
+        {
             assert!(text.contains(part) && text.contains("changes nothing"), "{text}");
         }
     }
@@ -178,7 +184,8 @@ mod tests {
     #[test]
     fn leases_of_a_dead_holder_are_counted_and_a_live_one_is_left_alone() {
         let (_dir, root, state) = machine("none", "menu");
-        let change = r#"{"record":"change","target":{"file":"/sys/a"},"old":{"text":"0"},"new":{"text":"1"}}"#;
+        let change =
+            r#"{"record":"change","target":{"file":"/sys/a"},"old":{"text":"0"},"new":{"text":"1"}}"#;
         let other = change.replace("/sys/a", "/sys/b");
         let released = r#"{"record":"released","target":{"file":"/sys/b"}}"#;
         let holder = r#"{"record":"holder","version":1,"pid":77}"#;

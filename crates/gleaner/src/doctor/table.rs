@@ -36,8 +36,10 @@ pub(super) fn text(report: &Report) -> String {
         if waker == wakee {
             let _ = writeln!(out, "\nWake-up cost on vCPU {waker}, in us: median, min..p99, number");
         } else {
-            let _ =
-                writeln!(out, "\nWake-up cost between vCPUs {waker} and {wakee}, in us: median, min..p99, number");
+            let _ = writeln!(
+                out,
+                "\nWake-up cost between vCPUs {waker} and {wakee}, in us: median, min..p99, number"
+            );
         }
         table(&mut out, &cells);
     }
@@ -104,7 +106,9 @@ fn capabilities(out: &mut String, report: &Report) {
         report.capabilities.iter().filter_map(|c| Some((&c.name, c.absent.as_ref()?))).collect();
     if !absent.is_empty() {
         let _ = writeln!(out, "Not available:");
-        absent.iter().for_each(|(name, why)| fold(out, "  - ", &format!("{name}: {why}")));
+        for (name, why) in absent {
+            fold(out, "  - ", &format!("{name}: {why}"));
+        }
     }
 }
 

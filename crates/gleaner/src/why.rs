@@ -1,0 +1,70 @@
+//! `gleaner why`: what a run did and why, told from its journal.
+
+mod story;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use gleaner_engine::StateDir;
+use gleaner_proto::journal::{self, Record, Summary};
+use serde::Serialize;
+
+pub(crate) use story::gist;
+
+/// Tell what the latest run did, when and why, from its journal
+///
+/// Each change was a hypothesis: it was tried in blocks that alternated with blocks without it, and kept only if it
+/// proved itself. Times count from the start of the run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The journal [default: that of the latest run that did not name its own]
+    file: Option<PathBuf>,
+    /// Print the story as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Told<'a> {
+    version: u32,
+    journal: PathBuf,
+    story: Vec<story::Sentence>,
+    summary: Option<&'a Summary>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let path = match &args.file {
+        Some(path) => path.clone(),
+        None => latest()?,
+    };
+    let records = journal::read(&path)?;
+    let story = story::tell(&records);
+    if args.json {
+        let summary = records.iter().rev().find_map(|record| match record {
+            Record::End { summary, .. } => Some(summary),
+            _ => None,
+        });
+        let told = Told { version: VERSION, journal: path, story, summary };
+        println!("{}", serde_json::to_string_pretty(&told)?);
+    } else {
+        for sentence in story {
+            println!("{sentence}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn latest() -> anyhow::Result<PathBuf> {
+    let path = StateDir::default_place()?.journal();
+    if !path.exists() {
+        bail!(
+            "no run has been recorded yet: {} does not exist; `gleaner run -- COMMAND` makes it",
+            path.display()
+        );
+    }
+    Ok(path)
+}

@@ -1,0 +1,277 @@
+//! From records to sentences.
+
+use std::fmt;
+use std::time::Duration;
+
+use gleaner_policy::{Event, Evidence, Mode, PolicyConfig, Purpose, Setting, Verdict};
+use gleaner_proto::journal::{Record, Summary};
+use serde::Serialize;
+
+/// One sentence of the story.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Sentence {
+    /// Seconds since the start; none for what has no time of its own.
+    at_s: Option<f64>,
+    text: String,
+}
+
+impl Sentence {
+    fn at(at: Duration, text: impl Into<String>) -> Self {
+        Self { at_s: Some(at.as_secs_f64()), text: text.into() }
+    }
+
+    fn plain(text: impl Into<String>) -> Self {
+        Self { at_s: None, text: text.into() }
+    }
+}
+
+impl fmt::Display for Sentence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at_s {
+            Some(at) => write!(f, "at {at:.3} s: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+/// A run of limit changes, told as one.
+struct Limits {
+    first: Duration,
+    last: Duration,
+    from: Duration,
+    to: Duration,
+    changes: usize,
+}
+
+impl Limits {
+    fn sentence(&self) -> Sentence {
+        let (from, to) = (us(self.from), us(self.to));
+        if self.changes == 1 {
+            return Sentence::at(self.first, format!("the idle lengths moved the limit from {from} to {to}"));
+        }
+        Sentence::at(
+            self.first,
+            format!(
+                "the idle lengths moved the limit from {from} to {to}, in {} steps until {:.3} s",
+                self.changes,
+                self.last.as_secs_f64()
+            ),
+        )
+    }
+}
+
+/// The whole story of a journal.
+pub(crate) fn tell(records: &[Record]) -> Vec<Sentence> {
+    let mut story = Vec::new();
+    let mut limits: Option<Limits> = None;
+    let mut ended = false;
+    for record in records {
+        if let Record::Decision { at, event: Event::LimitChanged { from, to } } = record {
+            let run =
+                limits.get_or_insert(Limits { first: *at, last: *at, from: *from, to: *to, changes: 0 });
+            (run.last, run.to, run.changes) = (*at, *to, run.changes + 1);
+            continue;
+        }
+        if matches!(record, Record::Observation { .. }) {
+            continue;
+        }
+        story.extend(limits.take().map(|run| run.sentence()));
+        match record {
+            Record::Start { unix_ms, workload, vcpus, config, limits, .. } => {
+                story.push(Sentence::plain(format!(
+                    "`{workload}` on vCPUs {vcpus}, started {} UTC; {}",
+                    utc(*unix_ms),
+                    terms(config)
+                )));
+                story.extend(limits.iter().map(|limit| Sentence::plain(format!("not available: {limit}"))));
+            }
+            Record::Decision { at, event } => story.push(Sentence::at(*at, decision(event))),
+            Record::Note { at, text } => story.push(Sentence::at(*at, text)),
+            Record::End { at, summary } => {
+                ended = true;
+                story.extend(account(*at, summary));
+            }
+            Record::Observation { .. } => {}
+        }
+    }
+    story.extend(limits.take().map(|run| run.sentence()));
+    if !ended {
+        story.push(Sentence::plain("the journal has no end: the run goes on, or was killed"));
+    }
+    story
+}
+
+/// What was kept of a run, in one sentence: for a table's footnote.
+pub(crate) fn gist(records: &[Record]) -> String {
+    let Some(Record::End { summary, .. }) = records.last() else {
+        return "the journal has no end".to_owned();
+    };
+    let longest = summary.settings.iter().max_by_key(|s| s.time);
+    let held = longest.map_or_else(String::new, |s| {
+        format!("{:.0} % of the time {}", share(s.time, summary.elapsed), s.setting)
+    });
+    match &summary.evidence {
+        Some(evidence) => format!("{held}; proven: {evidence}"),
+        None => format!("{held}; nothing proved itself ({} refuted)", summary.refuted),
+    }
+}
+
+/// On what terms the run began.
+fn terms(config: &PolicyConfig) -> String {
+    let method = if config.trial_method == config.method {
+        format!("retention by {}", config.method)
+    } else {
+        format!("retention by {} (tried as {})", config.method, config.trial_method)
+    };
+    let cost = us(config.wake_cost);
+    match &config.mode {
+        Mode::Adaptive => format!("{method}, a wake-up costs {cost}"),
+        Mode::Fixed(setting) => format!("held unproven: {setting}"),
+        Mode::DryRun => format!("a dry run that changes nothing; {method}, a wake-up costs {cost}"),
+    }
+}
+
+fn decision(event: &Event) -> String {
+    match event {
+        Event::TrialStarted { baseline, candidate, purpose: Purpose::Adopt, why } => {
+            format!("tried {candidate} against {baseline}, because {why}")
+        }
+        Event::TrialStarted { baseline, candidate, purpose: Purpose::Reprove, why } => {
+            format!("put {candidate} to the test again, against {baseline}: {why}")
+        }
+        Event::TrialEnded { candidate, purpose, verdict, kept, again_at } => {
+            outcome(candidate, *purpose, verdict, kept, *again_at)
+        }
+        Event::Resumed { setting } => format!("work came back: {setting}, as proven before"),
+        Event::LimitChanged { from, to } => format!("the limit went from {} to {}", us(*from), us(*to)),
+        Event::LetGo { why } => format!("let go: {why}"),
+        Event::MajorChange { change } => format!("every vCPU active again, the workload changed: {change}"),
+        Event::Unfolded { runnable, active } => format!(
+            "every vCPU active again: {runnable} threads wanted to run, but only {} {} active ({active})",
+            active.len(),
+            if active.len() == 1 { "vCPU was" } else { "vCPUs were" }
+        ),
+        Event::AllowedChanged { from, to } => {
+            format!("the workload may use vCPUs {to} now, instead of {from}")
+        }
+        Event::WouldTry { candidate, why } => format!("would try {candidate}, because {why}"),
+    }
+}
+
+fn outcome(
+    candidate: &Setting,
+    purpose: Purpose,
+    verdict: &Verdict,
+    kept: &Setting,
+    again_at: Duration,
+) -> String {
+    let taken = kept == candidate;
+    let start = match (verdict, purpose, taken) {
+        (Verdict::Proven(e), _, true) => format!("kept {candidate}: {}", measured(e)),
+        (Verdict::Proven(e), _, false) => format!("{candidate} proved itself ({}), now {kept}", measured(e)),
+        (Verdict::Refuted(e), Purpose::Adopt, _) => {
+            format!("undid {candidate}, it does not pay: {}; now {kept}", measured(e))
+        }
+        (Verdict::Refuted(e), Purpose::Reprove, _) => {
+            format!("gave up {candidate}, it no longer pays: {}; now {kept}", measured(e))
+        }
+        (Verdict::Undecided(e), _, _) => {
+            let why = e.as_ref().map_or_else(
+                || "no signal of progress was telling enough".to_owned(),
+                |e| format!("no clear difference, {}", measured(e)),
+            );
+            let what = if taken { format!("kept {candidate}") } else { format!("undid {candidate}") };
+            let now = if taken { String::new() } else { format!("; now {kept}") };
+            format!("{what}: {why}{now}")
+        }
+    };
+    format!("{start}; to be asked again at {:.1} s", again_at.as_secs_f64())
+}
+
+fn measured(e: &Evidence) -> String {
+    format!(
+        "{:.2} times the {} ({:.2} to {:.2}, {} {} of blocks)",
+        e.ratio,
+        e.signal.name(),
+        e.low,
+        e.high,
+        e.pairs,
+        if e.pairs == 1 { "pair" } else { "pairs" }
+    )
+}
+
+/// The last lines: where the time went and what it brought.
+fn account(at: Duration, summary: &Summary) -> Vec<Sentence> {
+    let mut story = vec![Sentence::at(
+        at,
+        format!(
+            "the run ended: {} proven, {} not, {} unfolded; Gleaner itself took {:.2} % of a vCPU, and {:.0} % of a \
+             vCPU was spent on keeping vCPUs awake",
+            count(summary.proven, "change"),
+            summary.refuted,
+            summary.unfolded,
+            share(summary.engine_cpu, summary.elapsed),
+            share(summary.retained, summary.elapsed),
+        ),
+    )];
+    let mut settings: Vec<_> = summary.settings.iter().collect();
+    settings.sort_by_key(|s| std::cmp::Reverse(s.time));
+    story.extend(settings.into_iter().map(|s| {
+        Sentence::plain(format!("  {:5.1} % of the time: {}", share(s.time, summary.elapsed), s.setting))
+    }));
+    story.push(Sentence::plain(match &summary.evidence {
+        Some(evidence) => format!("what it brought: {evidence}"),
+        None => "no change proved itself, so nothing was kept".to_owned(),
+    }));
+    story.extend(summary.left_behind.iter().map(|l| Sentence::plain(format!("could not be put back: {l}"))));
+    story
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    if whole.is_zero() { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() * 100.0 }
+}
+
+fn count(n: u32, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn us(time: Duration) -> String {
+    format!("{:.1} us", time.as_secs_f64() * 1e6)
+}
+
+/// Date and time of day of milliseconds since the Unix epoch, by the civil calendar's 400-year cycle.
+fn utc(unix_ms: u64) -> String {
+    const CYCLE: u64 = 146_097;
+    let seconds = unix_ms / 1000;
+    // Years begin in March here, so that the leap day is the last one.
+    let days = seconds / 86_400 + 719_468;
+    let day_of_cycle = days % CYCLE;
+    let year_of_cycle =
+        (day_of_cycle - day_of_cycle / 1460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
+    let day_of_year = day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = days / CYCLE * 400 + year_of_cycle + u64::from(month <= 2);
+    let time = seconds % 86_400;
+    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", time / 3600, time / 60 % 60, time % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::utc;
+
+    #[test]
+    fn dates_follow_the_civil_calendar() {
+        for (seconds, date) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_399, "2000-02-28 23:59:59"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (951_868_800, "2000-03-01 00:00:00"),
+            (4_107_542_400, "2100-03-01 00:00:00"),
+            (1_735_689_599, "2024-12-31 23:59:59"),
+        ] {
+            assert_eq!(utc(seconds * 1000), date);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `gleaner doctor` and `gleaner restore`, through the binary, on this machine.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use gleaner_policy::{Method, Placement};
+use gleaner_proto::doctor::{Cell, Report};
+use nix::fcntl::{Flock, FlockArg};
+
+/// What doctor may change and must put back.
+const KNOBS: [&str; 6] = [
+    "/sys/module/haltpoll/parameters/guest_halt_poll_ns",
+    "/sys/module/haltpoll/parameters/guest_halt_poll_grow_start",
+    "/sys/module/haltpoll/parameters/guest_halt_poll_shrink",
+    "/sys/module/haltpoll/parameters/guest_halt_poll_allow_shrink",
+    "/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us",
+    "/sys/devices/system/cpu/cpu1/power/pm_qos_resume_latency_us",
+];
+/// How often another gleaner may get in between.
+const ATTEMPTS: usize = 20;
+
+fn knobs() -> Vec<Option<String>> {
+    KNOBS.iter().map(|path| std::fs::read_to_string(path).ok()).collect()
+}
+
+/// Runs gleaner when no other one controls the machine: only one may at a time. What the knobs were then, too.
+fn gleaner(args: &[&str]) -> (Output, Vec<Option<String>>) {
+    for _ in 0..ATTEMPTS {
+        let lock = Path::new("/run/gleaner/lock");
+        let free =
+            std::fs::File::open(lock).ok().map(|file| Flock::lock(file, FlockArg::LockExclusive).unwrap());
+        let before = knobs();
+        drop(free);
+        let output = Command::new(env!("CARGO_BIN_EXE_gleaner")).args(args).output().unwrap();
+        let busy = "another gleaner";
+        if !text(&output.stderr).contains(busy) && !text(&output.stdout).contains(busy) {
+            return (output, before);
+        }
+    }
+    panic!("another gleaner is always at work");
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Changing the machine takes root; without it the test says so, and fails where tests must run.
+fn is_root() -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("SKIPPED: this test must run as root");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must run this test as root");
+    }
+    root
+}
+
+#[test]
+fn doctor_measures_every_method_and_puts_the_machine_back() {
+    if !is_root() {
+        return;
+    }
+    let (output, before) = gleaner(&["doctor", "--quick", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(knobs(), before);
+    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!report.machine.kernel.is_empty() && !report.machine.vcpus.is_empty());
+    let same = report.cells.iter().find(|c| c.placement == Placement::SameVcpu).unwrap();
+    assert!(same.n > 0 && same.min_ns <= same.median_ns && same.median_ns <= same.p99_ns, "{same:?}");
+    if report.machine.vcpus.len() > 1 {
+        for method in [Method::Halt, Method::Yield, Method::YieldIpiFree] {
+            let across = |c: &Cell| (c.placement, c.method) == (Placement::AcrossHalting, method);
+            assert!(report.cells.iter().any(across), "{method} was not measured");
+        }
+    }
+    let names: Vec<_> = report.capabilities.iter().map(|c| c.name.as_str()).collect();
+    assert!(names.contains(&"haltpoll") && names.contains(&"steal"), "{names:?}");
+}
+
+#[test]
+fn restore_without_leases_has_nothing_to_do() {
+    let (output, _) = gleaner(&["restore"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "nothing to put back\n");
+}
+
+#[test]
+fn restore_names_the_holder_that_lives() {
+    if !is_root() {
+        return;
+    }
+    std::fs::create_dir_all("/run/gleaner").unwrap();
+    let mut options = std::fs::File::options();
+    let file = options.write(true).create(true).truncate(false).open("/run/gleaner/lock").unwrap();
+    let lock = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+    lock.set_len(0).unwrap();
+    (&*lock).write_all(b"4242\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_gleaner")).arg("restore").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("pid 4242"), "{}", text(&output.stderr));
+}

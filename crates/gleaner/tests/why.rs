@@ -1,0 +1,208 @@
+//! `gleaner why` and `gleaner workload`, through the binary.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use gleaner_bench::workload::Outcome;
+use gleaner_policy::{
+    CpuSet, Event, Evidence, LetGo, Method, PolicyConfig, Purpose, Retention, Setting, Signal, Verdict, Why,
+};
+use gleaner_proto::journal::{Record, SettingTime, Summary, VERSION};
+
+fn gleaner(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gleaner")).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn us(us: u64) -> Duration {
+    Duration::from_micros(us)
+}
+
+fn start() -> Record {
+    Record::Start {
+        version: VERSION,
+        unix_ms: 1_735_689_599_500,
+        workload: "make -j2".to_owned(),
+        vcpus: CpuSet::first(2),
+        config: Box::new(PolicyConfig {
+            method: Method::Haltpoll,
+            trial_method: Method::QosPoll,
+            wake_cost: us(48),
+            ..PolicyConfig::default()
+        }),
+        limits: vec!["PSI is off".to_owned()],
+    }
+}
+
+fn settings() -> (Setting, Setting) {
+    let untouched = Setting::untouched(&CpuSet::first(2));
+    let retention = Retention { method: Method::Haltpoll, limit: us(50) };
+    (untouched.clone(), Setting { retention, ..untouched })
+}
+
+/// A run with every kind of sentence.
+fn records() -> Vec<Record> {
+    let (baseline, candidate) = settings();
+    let evidence = Evidence { signal: Signal::Moved, ratio: 1.934, low: 1.8, high: 2.1, pairs: 4 };
+    let at = |ms_at, event| Record::Decision { at: ms(ms_at), event };
+    let why = Why::WakeUps { halts_per_s: 9000.0, wake_cost: us(48), lost: 0.43 };
+    let limit = |ms_at, from, to| at(ms_at, Event::LimitChanged { from: us(from), to: us(to) });
+    let time = |setting: &Setting, time| SettingTime { setting: setting.clone(), time };
+    vec![
+        start(),
+        at(
+            112,
+            Event::TrialStarted {
+                baseline: baseline.clone(),
+                candidate: candidate.clone(),
+                purpose: Purpose::Adopt,
+                why,
+            },
+        ),
+        at(
+            300,
+            Event::TrialEnded {
+                candidate: candidate.clone(),
+                purpose: Purpose::Adopt,
+                verdict: Verdict::Proven(evidence),
+                kept: candidate.clone(),
+                again_at: ms(10_300),
+            },
+        ),
+        limit(400, 50, 60),
+        limit(500, 60, 80),
+        limit(700, 80, 40),
+        at(800, Event::LetGo { why: LetGo::Rare { per_s: 12.0 } }),
+        limit(900, 40, 45),
+        at(950, Event::Unfolded { runnable: 3, active: CpuSet::first(1) }),
+        Record::Note { at: ms(960), text: "thread 7 keeps its own affinity".to_owned() },
+        at(
+            1200,
+            Event::TrialEnded {
+                candidate: candidate.clone(),
+                purpose: Purpose::Reprove,
+                verdict: Verdict::Refuted(Evidence {
+                    ratio: 0.9,
+                    low: 0.85,
+                    high: 0.95,
+                    pairs: 1,
+                    ..evidence
+                }),
+                kept: baseline.clone(),
+                again_at: ms(2000),
+            },
+        ),
+        Record::End {
+            at: ms(2000),
+            summary: Summary {
+                elapsed: ms(2000),
+                engine_cpu: ms(10),
+                retained: ms(500),
+                settings: vec![time(&baseline, ms(500)), time(&candidate, ms(1500))],
+                proven: 1,
+                refuted: 1,
+                unfolded: 1,
+                evidence: Some("twice the bytes".to_owned()),
+                ..Summary::default()
+            },
+        },
+    ]
+}
+
+fn write(path: &Path, records: &[Record]) {
+    let lines: String = records.iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect();
+    std::fs::write(path, lines).unwrap();
+}
+
+#[test]
+fn a_journal_is_told_as_sentences() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    write(&path, &records());
+    let output = gleaner(&["why", path.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let expected = "\
+`make -j2` on vCPUs 0-1, started 2024-12-31 23:59:59 UTC; retention by haltpoll (tried as qos-poll), a wake-up costs \
+48.0 us
+not available: PSI is off
+at 0.112 s: tried vCPUs 0-1 with haltpoll:50us against vCPUs 0-1 with halt, because idle vCPUs halted 9000 times a \
+second; at 48.0 us per wake-up that is 43 % of a vCPU's time
+at 0.300 s: kept vCPUs 0-1 with haltpoll:50us: 1.93 times the bytes read and written (1.80 to 2.10, 4 pairs of \
+blocks); to be asked again at 10.3 s
+at 0.400 s: the idle lengths moved the limit from 50.0 us to 40.0 us, in 3 steps until 0.700 s
+at 0.800 s: let go: only 12 idle periods a second, so there is nothing to win
+at 0.900 s: the idle lengths moved the limit from 40.0 us to 45.0 us
+at 0.950 s: every vCPU active again: 3 threads wanted to run, but only 1 vCPU was active (0)
+at 0.960 s: thread 7 keeps its own affinity
+at 1.200 s: gave up vCPUs 0-1 with haltpoll:50us, it no longer pays: 0.90 times the bytes read and written (0.85 to \
+0.95, 1 pair of blocks); now vCPUs 0-1 with halt; to be asked again at 2.0 s
+at 2.000 s: the run ended: 1 change proven, 1 not, 1 unfolded; Gleaner itself took 0.50 % of a vCPU, and 25 % of a \
+vCPU was spent on keeping vCPUs awake
+   75.0 % of the time: vCPUs 0-1 with haltpoll:50us
+   25.0 % of the time: vCPUs 0-1 with halt
+what it brought: twice the bytes
+";
+    assert_eq!(text(&output.stdout), expected);
+}
+
+#[test]
+fn the_story_is_json_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    write(&path, &records());
+    let output = gleaner(&["why", "--json", path.to_str().unwrap()]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["story"][2]["at_s"], 0.112);
+    assert_eq!(told["summary"]["proven"], 1);
+}
+
+#[test]
+fn a_journal_without_an_end_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    write(&path, &[start()]);
+    let output = gleaner(&["why", path.to_str().unwrap()]);
+    assert!(text(&output.stdout).ends_with("the journal has no end: the run goes on, or was killed\n"));
+}
+
+#[test]
+fn what_is_not_a_journal_is_an_error_that_names_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let good = serde_json::to_string(&start()).unwrap();
+    for (content, part) in [
+        (format!("{good}\nnonsense\n"), "line 2 is not a journal record"),
+        (String::new(), "not a journal file of version 1"),
+        (good.replace("\"version\":1", "\"version\":99") + "\n", "not a journal file of version 1"),
+    ] {
+        std::fs::write(&path, content).unwrap();
+        let output = gleaner(&["why", path.to_str().unwrap()]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(part) && error.contains(path.to_str().unwrap()), "{error}");
+    }
+    let output = gleaner(&["why", "/nowhere/journal"]);
+    assert!(text(&output.stderr).contains("cannot read /nowhere/journal"));
+    assert_eq!(gleaner(&["why", "a", "b"]).status.code(), Some(2), "wrong usage");
+}
+
+#[test]
+fn a_workload_prints_an_outcome_that_demo_can_read() {
+    let output = gleaner(&["workload", "request-response", "--seconds", "0.1", "--json"]);
+    let outcome: Outcome = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(outcome.operations > 0 && outcome.elapsed >= ms(100), "{outcome:?}");
+    let wrong = gleaner(&["workload", "nothing"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("request-response"), "{}", text(&wrong.stderr));
+    assert_eq!(gleaner(&["workload", "compute", "--seconds", "-1"]).status.code(), Some(2));
+}
