@@ -90,7 +90,7 @@ pub struct Capability {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum Finding {
-    /// Somebody relies on PM QoS, and nothing reads it.
+    /// Somebody relies on latency requests, and nothing reads it.
     LatencyRequestIgnored {
         /// The request, as a sentence part.
         request: String,
@@ -174,8 +174,8 @@ impl fmt::Display for Finding {
             ),
             Self::Disturbed { share } => write!(
                 f,
-                "other programs were running at {:.0} % of the looks during the measurement, so their vCPUs did not \
-                 halt: the costs are too low; run doctor again when the machine is idle",
+                "other programs were running at {:.0} % of the looks during the measurement, so vCPUs did not always \
+                 halt: the costs may be too low; run doctor again when the machine is idle",
                 share * 100.0
             ),
             Self::LeasesLeft { pid, changes } => write!(
