@@ -28,7 +28,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         (None, Some(path)) => by_group(&root, path)?,
         (None, None) => bail!("name a --pid or a --cgroup"),
     };
-    let choice = choice::for_run(&state, &root, &what.allowed, &args.control);
+    let choice = choice::for_run(&state, &root, &args.control);
     let signals = Signals::block()?;
     let (book, left) = LeaseBook::open(&state, root.clone())?;
     for outcome in left {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
-use gleaner_kernel::lever::{haltpoll, pm_qos};
-use gleaner_policy::{ASSUMED_HALT_COST, CpuSet, Method};
+use gleaner_kernel::lever::pm_qos;
+use gleaner_policy::{ASSUMED_HALT_COST, Method};
 
+use crate::calibrate::{self, Depth};
 use crate::cli::ControlArgs;
 
 /// The outcome of calibration, as a run needs it.
@@ -18,6 +19,7 @@ pub(crate) struct Choice {
     pub(crate) wake_cost: Duration,
     /// What is missing on this machine, as sentences.
     pub(crate) limits: Vec<String>,
+    /// Whether polling by a latency request works: the only method that ends at once when it is switched off.
     qos_poll: bool,
 }
 
@@ -28,8 +30,19 @@ impl Choice {
     }
 }
 
-pub(crate) fn for_run(_state: &StateDir, root: &Root, _allowed: &CpuSet, _args: &ControlArgs) -> Choice {
+/// The calibration of this boot, made now (in a quarter of a second) where there is none yet.
+pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choice {
     let qos_poll = pm_qos::available(root).is_ok();
-    let method = if haltpoll::available(root).is_ok() { Method::Haltpoll } else { Method::YieldIpiFree };
-    Choice { method, wake_cost: ASSUMED_HALT_COST, limits: Vec::new(), qos_poll }
+    let unmeasured = |limits| Choice { method: Method::Halt, wake_cost: ASSUMED_HALT_COST, limits, qos_poll };
+    if args.fixed.is_some() {
+        return unmeasured(Vec::new());
+    }
+    let made =
+        calibrate::load(state, root).map_or_else(|| calibrate::calibrate(state, root, Depth::Quick), Ok);
+    match made {
+        Ok(c) => Choice { method: c.method, wake_cost: c.halt_cost, limits: c.absent, qos_poll },
+        Err(error) => unmeasured(vec![format!(
+            "the wake-up cost could not be measured ({error:#}): nothing is retained"
+        )]),
+    }
 }

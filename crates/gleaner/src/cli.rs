@@ -7,6 +7,7 @@ use gleaner_engine::live::Counter;
 use gleaner_policy::Method;
 
 use crate::fixed::Fixed;
+use crate::{demo, doctor, restore, why, workload};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -29,9 +30,21 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Make the wake-ups of a running program fast, until it ends or Ctrl-C
     Attach(AttachArgs),
+    /// Measure what a wake-up costs in this VM, and say what can be won
+    Doctor(doctor::Args),
+    /// Tell a journal as sentences with numbers
+    Why(why::Args),
+    /// Run the built-in workloads with and without Gleaner
+    Demo(demo::Args),
+    /// Put back what a killed Gleaner left changed
+    Restore(restore::Args),
+    /// Run one built-in workload
+    #[command(hide = true)]
+    Workload(workload::Args),
 }
 
 /// How a workload is controlled.
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ControlArgs {
     /// Print nothing but errors
@@ -40,7 +53,7 @@ pub(crate) struct ControlArgs {
     /// Write the journal here rather than to the state directory, and without a bound
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
-    /// The program's own progress: a command that prints a growing number, or file:PATH that holds one
+    /// The program's own progress: a command that prints a growing number, or `file:PATH` that holds one
     #[arg(long, value_name = "CMD|file:PATH")]
     pub(crate) progress: Option<Counter>,
     /// Use this retention method instead of the one that calibration chose

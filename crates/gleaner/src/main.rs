@@ -1,12 +1,18 @@
 //! `gleaner`: wake-up speed of bare metal for a program in a virtual machine. Thin subcommands over the libraries.
 
 mod attach;
+mod calibrate;
 mod choice;
 mod cli;
 mod control;
+mod demo;
+mod doctor;
 mod fixed;
+mod restore;
 mod run;
 mod summary;
+mod why;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -18,6 +24,11 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => return run::run(&args),
         Command::Attach(args) => attach::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Why(args) => why::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Restore(args) => restore::run(&args),
+        Command::Workload(args) => workload::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("gleaner: {error:#}");

@@ -36,7 +36,7 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let state = StateDir::default_place()?;
     let allowed = Affinity::of_caller().context("cannot read the CPU affinity")?;
-    let choice = choice::for_run(&state, &root, &allowed, &args.control);
+    let choice = choice::for_run(&state, &root, &args.control);
     let signals = Signals::block()?;
     let (mut book, left) = LeaseBook::open(&state, root.clone())?;
     for outcome in left {
@@ -63,7 +63,9 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     match result {
         Ok(summary) if !args.control.quiet => eprint!("{}", summary::text(&summary)),
         Ok(summary) => {
-            summary.left_behind.iter().for_each(|l| eprintln!("gleaner: could not be put back: {l}"))
+            for left in &summary.left_behind {
+                eprintln!("gleaner: could not be put back: {left}");
+            }
         }
         Err(error) => eprintln!("gleaner: the command ran without help: {error:#}"),
     }
@@ -80,7 +82,7 @@ fn make_group(root: &Root, book: &mut LeaseBook, limits: &mut Vec<String>) -> Op
     };
     plan()
         .map_err(|e| {
-            limits.push(format!("no control group for the command ({e:#}): plain CPU affinity is used"))
+            limits.push(format!("no control group for the command ({e:#}): plain CPU affinity is used"));
         })
         .ok()
 }
@@ -95,12 +97,12 @@ struct Workload {
 impl Workload {
     fn parts(self, book: LeaseBook, signals: Signals, args: &RunArgs) -> anyhow::Result<Parts> {
         let Self { root, pid, group, allowed } = self;
-        let (place, workload) = match group {
-            Some(group) => (Place::Group(group.clone()), group_sensor(&root, &group)?),
-            None => {
-                let members = Members::Tree(pid.as_raw().unsigned_abs());
-                (Place::Threads(Affinity::new(allowed.clone())), WorkloadSensor::new(&root, members)?)
-            }
+        let (place, workload) = if let Some(group) = group {
+            let sensor = group_sensor(&root, &group)?;
+            (Place::Group(group), sensor)
+        } else {
+            let members = Members::Tree(pid.as_raw().unsigned_abs());
+            (Place::Threads(Affinity::new(allowed.clone())), WorkloadSensor::new(&root, members)?)
         };
         let process = Some((pid, ProcessFd::open(pid)?));
         let counter = args.control.progress.clone();
