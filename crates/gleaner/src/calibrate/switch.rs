@@ -57,8 +57,7 @@ impl Switch {
         }
         self.yields = None;
         self.looks += 1;
-        // The measuring threads have ended: nobody but the caller should run.
-        self.disturbed += u32::from(self.stat.runnable()? > 1);
+        self.disturbed += u32::from(!self.alone()?);
         self.book.rest(&Target::Scheduling(self.caller))?;
         self.poll_on_request(method == Method::QosPoll)?;
         self.poll_up_to(if method == Method::Haltpoll { LIMIT } else { Duration::ZERO })?;
@@ -71,6 +70,19 @@ impl Switch {
                 self.start(YieldKind::IpiFree)?;
             }
             Method::Halt | Method::Haltpoll | Method::QosPoll => {}
+        }
+        Ok(true)
+    }
+
+    /// Whether nobody but the caller runs. The measuring threads have been joined, but the kernel counts a thread for
+    /// some microseconds after that.
+    fn alone(&self) -> Result<bool, KernelError> {
+        const EXIT: Duration = Duration::from_millis(1);
+        let started = Instant::now();
+        while self.stat.runnable()? > 1 {
+            if started.elapsed() > EXIT {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
