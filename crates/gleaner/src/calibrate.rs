@@ -73,6 +73,16 @@ pub(crate) struct Calibration {
     pub(crate) left_behind: Vec<String>,
 }
 
+impl Calibration {
+    /// What was measured before, marked as such.
+    fn again(mut self) -> Self {
+        let why =
+            "another gleaner controls this machine: nothing was measured now, the costs are those of before";
+        self.absent.insert(0, why.to_owned());
+        self
+    }
+}
+
 /// The saved calibration, if it is of this boot and of this user's methods.
 pub(crate) fn load(state: &StateDir, root: &Root) -> Option<Calibration> {
     let text = fs::read(state.calibration()).ok()?;
@@ -96,7 +106,7 @@ pub(crate) fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Re
     let book = match LeaseBook::open(state, root.clone()) {
         Ok((book, _)) => book,
         Err(LeaseError::State(StateError::Busy { .. })) if how == Depth::Quick => {
-            return load(state, root).map_or_else(|| assumed(root), Ok);
+            return load(state, root).map_or_else(|| assumed(root), |saved| Ok(saved.again()));
         }
         Err(error) => return Err(error.into()),
     };

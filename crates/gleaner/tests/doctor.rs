@@ -5,6 +5,7 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use gleaner_policy::{Method, Placement};
 use gleaner_proto::doctor::{Cell, Report};
@@ -21,6 +22,9 @@ const KNOBS: [&str; 6] = [
 ];
 /// How often another gleaner may get in between.
 const ATTEMPTS: usize = 20;
+
+/// Only one of these tests at a time: each needs the machine's lock.
+static MACHINE: Mutex<()> = Mutex::new(());
 
 fn knobs() -> Vec<Option<String>> {
     KNOBS.iter().map(|path| std::fs::read_to_string(path).ok()).collect()
@@ -62,6 +66,7 @@ fn doctor_measures_every_method_and_puts_the_machine_back() {
     if !is_root() {
         return;
     }
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let (output, before) = gleaner(&["doctor", "--quick", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(knobs(), before);
@@ -81,6 +86,7 @@ fn doctor_measures_every_method_and_puts_the_machine_back() {
 
 #[test]
 fn restore_without_leases_has_nothing_to_do() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let (output, _) = gleaner(&["restore"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "nothing to put back\n");
@@ -91,6 +97,7 @@ fn restore_names_the_holder_that_lives() {
     if !is_root() {
         return;
     }
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     std::fs::create_dir_all("/run/gleaner").unwrap();
     let mut options = std::fs::File::options();
     let file = options.write(true).create(true).truncate(false).open("/run/gleaner/lock").unwrap();

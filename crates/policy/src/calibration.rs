@@ -171,7 +171,11 @@ mod tests {
         let mut costs = WakeCosts::default();
         for &(method, us) in medians_us {
             let median = Duration::from_micros(us);
-            costs.insert(method, Placement::AcrossHalting, WakeCost { min: median / 2, median, p99: median * 3, n: 1000 });
+            costs.insert(
+                method,
+                Placement::AcrossHalting,
+                WakeCost { min: median / 2, median, p99: median * 3, n: 1000 },
+            );
         }
         costs
     }
