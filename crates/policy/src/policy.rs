@@ -21,8 +21,9 @@ use crate::{
 
 /// A refuted hypothesis is tried again after this long, then after twice as long, and so on.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
-/// A proven change proves itself again after this long, then after twice as long, and so on.
-const PROOF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// A proven change proves itself again after this long, then after twice as long, and so on. The longest interval
+/// is the guard's detection time for a workload whose change shows in no other way; a proof costs a block or two.
+const PROOF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 /// After an idle time or a passing load shorter than this, what was proven before it is taken up again at once.
 const MEMORY: Duration = Duration::from_secs(60);
 /// What is taken up again proves itself after this long.
@@ -286,9 +287,13 @@ impl Policy {
     fn begin(&mut self, candidate: Setting, why: Why, o: &Observation, events: &mut Vec<Event>) {
         let baseline = self.incumbent();
         if self.config.mode == Mode::DryRun {
+            let asked = if candidate.active == baseline.active {
+                &mut self.retry_retention
+            } else {
+                &mut self.retry_consolidation
+            };
+            asked.extend(o.at);
             events.push(Event::WouldTry { candidate, why });
-            self.retry_retention.extend(o.at);
-            self.retry_consolidation.extend(o.at);
             return;
         }
         self.start_trial(baseline, candidate, Purpose::Adopt, why, o, events);
