@@ -13,7 +13,7 @@ build: ## Build the release binaries: target/release/gleaner, target/release/gle
 	scripts/setup build
 	cargo build --release --workspace --locked
 
-demo: build ## See what Gleaner does on this machine, in about a minute
+demo: build ## See what Gleaner does on this machine, in about two minutes
 	target/release/gleaner demo
 
 # Documentation examples first, so that the last summary is that of real tests; every test runs once.
