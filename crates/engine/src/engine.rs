@@ -40,14 +40,16 @@ fn control<M: Machine>(
     untouched: &Setting,
 ) -> Result<(), M::Error> {
     let mut in_force = untouched.clone();
-    let mut decision =
-        Decision { setting: policy.setting(), next: FIRST_LOOK, watch: None, events: Vec::new() };
+    let mut decision = Decision { setting: policy.setting(), next: FIRST_LOOK, ..Decision::default() };
     loop {
         if decision.setting != in_force {
             for note in machine.apply(&decision.setting)? {
                 journal.note(machine.now(), note);
             }
             in_force = decision.setting;
+        }
+        if decision.forget {
+            machine.forget()?;
         }
         if machine.wait(decision.next, decision.watch)? != Wake::Observe {
             if let Ok(o) = machine.observe() {

@@ -39,6 +39,12 @@ pub trait Machine {
     /// A sensor failed.
     fn observe(&mut self) -> Result<Observation, Self::Error>;
 
+    /// Makes every vCPU follow the setting in force from now on, see [`gleaner_policy::Decision::forget`].
+    ///
+    /// # Errors
+    /// A lever failed.
+    fn forget(&mut self) -> Result<(), Self::Error>;
+
     /// Puts `setting` in force. Sentences that the user should read later (a thread that keeps its own
     /// affinity, a lever that is not there) come back.
     ///

@@ -26,7 +26,6 @@ pub(crate) fn configure(root: &Root, args: &ControlArgs, allowed: &CpuSet, choic
         },
         consolidate: !args.no_consolidate,
         method,
-        trial_method: choice.trial_method(method),
         wake_cost: choice.wake_cost,
         places: places(root),
         counter_block: args.progress.as_ref().map(gleaner_engine::live::Counter::block),

@@ -36,7 +36,6 @@ fn start() -> Record {
         vcpus: CpuSet::first(2),
         config: Box::new(PolicyConfig {
             method: Method::Haltpoll,
-            trial_method: Method::QosPoll,
             wake_cost: us(48),
             ..PolicyConfig::default()
         }),

@@ -38,9 +38,6 @@ pub struct PolicyConfig {
     pub consolidate: bool,
     /// The retention method, chosen by calibration or by the user; [`Method::Halt`] means none works here.
     pub method: Method,
-    /// The method that stands for it in trials: one that works and ends at once when it is switched. Haltpoll
-    /// cannot be tried itself, since a vCPU forgets its poll limit only at its next halt.
-    pub trial_method: Method,
     /// What a halt and the wake-up from it cost, as calibrated: waiting plus the waker's share.
     pub wake_cost: Duration,
     /// What a microsecond of retaining costs in microseconds of waiting while nobody else wants the pCPU.
@@ -59,7 +56,6 @@ impl Default for PolicyConfig {
             mode: Mode::Adaptive,
             consolidate: true,
             method: Method::Halt,
-            trial_method: Method::Halt,
             wake_cost: Duration::from_micros(30),
             poll_price: 0.25,
             consolidation: ConsolidationConfig::default(),

@@ -9,10 +9,13 @@ use crate::guard::{Purpose, Verdict};
 use crate::{Conditions, CpuId, CpuSet, MajorChange, Setting, Veto};
 
 /// The answer to one observation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     /// What must be in force from now on.
     pub setting: Setting,
+    /// Whether the machine must see to it that no vCPU goes on polling as an earlier setting told it. A vCPU
+    /// forgets its poll limit only at a halt, and one whose idle periods are short may not halt for long.
+    pub forget: bool,
     /// Observe again after this long.
     pub next: Duration,
     /// Or earlier, if this happens.

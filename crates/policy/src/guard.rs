@@ -1,9 +1,11 @@
 //! The guard: every change is a hypothesis that must prove itself in alternating blocks, or is undone.
 //!
 //! A [`Trial`] runs baseline and candidate in the order B C C B B C C B …, so that a drift hits both alike,
-//! and stops as soon as the evidence decides. [`Trust`] says when a proven change must prove itself again and
+//! and stops as soon as the evidence decides. New retention is the exception: its baseline comes first, B B B C C C,
+//! since vCPUs that have begun to poll stop it only when they halt. Its proofs later alternate. [`Trust`] says when a proven change must prove itself again and
 //! when a refuted one may be tried again.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,8 +15,10 @@ use crate::{Observation, Setting};
 
 /// After a change the first moments belong to neither setting: threads migrate, poll limits grow.
 const SETTLE: Duration = Duration::from_millis(2);
-/// How long a trial waits for the machine to follow a change; a busy vCPU halts far more often than that.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// How long a trial waits for the machine to follow a change by itself. Then the vCPUs are made to forget.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// A trial of new retention has this many blocks of each side.
+const SEQUENTIAL_PAIRS: usize = 3;
 /// A block must see this many hand-overs for its counts to be worth comparing.
 const SWITCHES_PER_BLOCK: f64 = 200.0;
 /// A block is at least this long: well above the wake-up of the observer itself.
@@ -74,11 +78,15 @@ pub struct Trial {
     purpose: Purpose,
     block: Duration,
     side: Side,
+    /// All baseline blocks before the candidate's.
+    sequential: bool,
     settling: bool,
     /// How long the present side has been settling.
     settled_for: Duration,
-    /// The first half of the pair in the making.
-    half: Option<Block>,
+    /// How often the machine was told to forget since the side changed.
+    forgets: u32,
+    /// Blocks of the side that is ahead, oldest first: they wait for their partners.
+    ahead: VecDeque<Block>,
     pairs: Vec<(Block, Block)>,
     /// The largest number of runnable threads seen under the candidate.
     runnable: u32,
@@ -92,15 +100,19 @@ impl Trial {
         let wanted = Duration::from_secs_f64((SWITCHES_PER_BLOCK / switches_per_s.max(1.0)).min(1.0));
         // Reading a thousand threads takes milliseconds: blocks stay ten times longer than the look at them.
         let shortest = SHORTEST_BLOCK.max(seen.cost * 10).min(LONGEST_BLOCK);
+        let sequential = purpose == Purpose::Adopt && baseline.active == candidate.active;
         Self {
             baseline,
             candidate,
             purpose,
             block: wanted.clamp(shortest, LONGEST_BLOCK),
-            side: if purpose == Purpose::Adopt { Side::Candidate } else { Side::Baseline },
-            settling: true,
+            side: if purpose == Purpose::Adopt && !sequential { Side::Candidate } else { Side::Baseline },
+            sequential,
+            // What comes first in a sequential trial is in force already.
+            settling: !sequential,
             settled_for: Duration::ZERO,
-            half: None,
+            forgets: 0,
+            ahead: VecDeque::new(),
             pairs: Vec::new(),
             runnable: 0,
         }
@@ -166,7 +178,7 @@ impl Trial {
             self.settled_for += o.period;
             if o.settled {
                 self.settling = false;
-            } else if self.settled_for > PATIENCE {
+            } else if self.settled_for > PATIENCE && self.forgets > 1 {
                 return Some(Verdict::Undecided(compare(&self.pairs, self.difference())));
             }
             return None;
@@ -175,19 +187,40 @@ impl Trial {
         if self.side == Side::Candidate {
             self.runnable = self.runnable.max(o.runnable);
         }
-        let Some(half) = self.half.take() else {
-            self.half = Some(block);
-            self.side = self.side.other();
-            self.settling = true;
-            self.settled_for = Duration::ZERO;
+        let partner = if self.leads() { None } else { self.ahead.pop_front() };
+        let Some(partner) = partner else {
+            self.ahead.push_back(block);
+            if !self.sequential || self.ahead.len() == SEQUENTIAL_PAIRS {
+                self.change_side();
+            }
             return None;
         };
-        // The next pair begins with the side that is in force: no change, no settling.
+        // In an alternating trial the next pair begins with the side that is in force: no change, no settling.
         self.pairs.push(match self.side {
-            Side::Candidate => (half, block),
-            Side::Baseline => (block, half),
+            Side::Candidate => (partner, block),
+            Side::Baseline => (block, partner),
         });
         self.verdict()
+    }
+
+    /// Whether the present side's blocks wait for partners from the other side.
+    fn leads(&self) -> bool {
+        self.ahead.is_empty() || (self.sequential && self.side == Side::Baseline)
+    }
+
+    fn change_side(&mut self) {
+        self.side = self.side.other();
+        self.settling = true;
+        self.settled_for = Duration::ZERO;
+        self.forgets = 0;
+    }
+
+    /// Whether the machine must make its vCPUs forget now: the present side has waited for long. Asked once per
+    /// step; twice in vain ends the trial.
+    pub fn wants_forget(&mut self) -> bool {
+        let wants = self.settling && self.settled_for > PATIENCE * (self.forgets + 1);
+        self.forgets += u32::from(wants);
+        wants
     }
 
     fn verdict(&mut self) -> Option<Verdict> {
@@ -196,7 +229,7 @@ impl Trial {
         match evidence {
             Some(e) if enough && e.proves() => Some(Verdict::Proven(e)),
             Some(e) if enough && e.refutes() => Some(Verdict::Refuted(e)),
-            _ if self.pairs.len() >= MAX_PAIRS => Some(Verdict::Undecided(evidence)),
+            _ if self.pairs.len() >= self.most_pairs() => Some(Verdict::Undecided(evidence)),
             // No exact signal is valid for a change of the active set: the coarse one needs longer blocks.
             None if self.block < LONG_BLOCK && self.difference() == Difference::ActiveSet => {
                 if self.work_lost() > TOO_MUCH_LOST {
@@ -209,6 +242,10 @@ impl Trial {
             None if self.pairs.len() >= 2 => Some(Verdict::Undecided(None)),
             _ => None,
         }
+    }
+
+    fn most_pairs(&self) -> usize {
+        if self.sequential { SEQUENTIAL_PAIRS } else { MAX_PAIRS }
     }
 
     /// Share of the workload's CPU time that the candidate lost against the baseline.
@@ -352,7 +389,7 @@ mod tests {
             drive(&mut trial, |s| if *s == retained { (1.2, 140_000.0) } else { (0.8, 34_000.0) });
         assert!(matches!(verdict, Verdict::Proven(e) if e.ratio > 1.4), "{verdict:?}");
         assert!(took <= 60 * MS, "{took:?}");
-        assert_eq!(changes, 3, "C B B C: the middle blocks share a setting");
+        assert_eq!(changes, 2, "new retention: B B B C C, one change");
     }
 
     #[test]
@@ -416,6 +453,34 @@ mod tests {
         assert_eq!(trial.block, 40 * MS);
         let costly = Observation { cost: 5 * MS, ..busy() };
         assert_eq!(Trial::new(untouched, retained, Purpose::Adopt, &costly).block, 50 * MS);
+    }
+
+    #[test]
+    fn consolidation_alternates() {
+        let (untouched, _) = settings();
+        let candidate = packed(&untouched);
+        let mut trial = Trial::new(untouched.clone(), candidate.clone(), Purpose::Adopt, &busy());
+        let (verdict, _, changes) =
+            drive(&mut trial, |s| if *s == candidate { (1.0, 60_000.0) } else { (0.8, 42_000.0) });
+        assert!(matches!(verdict, Verdict::Proven(e) if e.signal == crate::Signal::Handovers), "{verdict:?}");
+        assert_eq!(changes, 3, "C B B C: the middle blocks share a setting");
+    }
+
+    #[test]
+    fn vcpus_that_do_not_settle_are_made_to_forget_and_end_the_trial_in_the_end() {
+        let (untouched, retained) = settings();
+        let mut trial = Trial::new(untouched, retained, Purpose::Reprove, &busy());
+        let stuck = Observation { settled: false, ..observed(10 * MS, WorkloadInterval::default()) };
+        let (mut forgets, mut steps) = (0, 0);
+        let verdict = loop {
+            steps += 1;
+            assert!(steps < 100, "a trial ends");
+            if let Some(verdict) = trial.observe(&stuck) {
+                break verdict;
+            }
+            forgets += u32::from(trial.wants_forget());
+        };
+        assert_eq!((verdict, forgets), (Verdict::Undecided(None), 2));
     }
 
     #[test]

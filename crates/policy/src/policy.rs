@@ -106,10 +106,11 @@ impl Policy {
     pub fn step(&mut self, o: &Observation) -> Decision {
         if let Mode::Fixed(setting) = &self.config.mode {
             let next = self.cadence.next(o, false);
-            return Decision { setting: setting.clone(), next, watch: None, events: Vec::new() };
+            return Decision { setting: setting.clone(), next, ..Decision::default() };
         }
         let mut events = Vec::new();
         let in_force = self.setting();
+        let had_trial = self.trial.is_some();
         self.learn(o, &in_force);
         self.follow_allowed(o, &mut events);
         self.follow_veto(o, &mut events);
@@ -121,7 +122,12 @@ impl Policy {
             Some(trial) => trial.next(),
             None => self.cadence.next(o, !events.is_empty()),
         };
-        Decision { setting: self.setting(), next, watch: self.watch(o), events }
+        let setting = self.setting();
+        // What was refuted must not linger.
+        let refuted = had_trial && self.trial.is_none() && !setting.retention.is_on();
+        let forget =
+            refuted && in_force.retention.is_on() || self.trial.as_mut().is_some_and(Trial::wants_forget);
+        Decision { setting, forget, next, watch: self.watch(o), events }
     }
 
     fn active(&self) -> CpuSet {
@@ -203,7 +209,7 @@ impl Policy {
             (Verdict::Proven(_), _) => true,
             (Verdict::Refuted(_), _) | (Verdict::Undecided(_), Purpose::Adopt) => false,
             // Nothing speaks against what was proven before: it stays.
-            (Verdict::Undecided(e), Purpose::Reprove) => e.is_some_and(|e| e.ratio >= 1.0),
+            (Verdict::Undecided(e), Purpose::Reprove) => e.is_none_or(|e| e.ratio >= 1.0),
         };
         let again_at = match trial.difference() {
             Difference::Retention => self.conclude_retention(&trial, keep, o.at),
@@ -221,9 +227,7 @@ impl Policy {
     /// Keeps or drops the retention that was tried; returns when the question comes up again.
     fn conclude_retention(&mut self, trial: &Trial, keep: bool, now: Duration) -> Duration {
         if keep {
-            if trial.purpose() == Purpose::Adopt {
-                self.retention = self.retention_by(self.config.method);
-            }
+            self.retention = trial.candidate().retention;
             self.proof.extend(now);
             self.retry_retention.shorten(now);
             return self.proof.until();
@@ -275,8 +279,9 @@ impl Policy {
         Some(Watch { every, at_least, at_most, times: 3 })
     }
 
-    /// Retention by `method` with the break-even limit; the idle lengths decide once they are known.
-    fn retention_by(&self, method: Method) -> Retention {
+    /// Retention with the break-even limit; the idle lengths decide once they are known.
+    fn break_even(&self) -> Retention {
+        let method = self.config.method;
         let limit = match method {
             Method::Halt | Method::QosPoll => Duration::ZERO,
             _ => self.costs().bound(),

@@ -65,6 +65,12 @@ pub struct Retention {
     pub limit: Duration,
 }
 
+impl Default for Retention {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 impl Retention {
     /// No retention: what the untouched system does.
     pub const NONE: Self = Self { method: Method::Halt, limit: Duration::ZERO };
@@ -85,7 +91,7 @@ impl fmt::Display for Retention {
 }
 
 /// The whole state that Gleaner controls.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Setting {
     /// The active vCPUs: those that the workload may run on. Never empty.
     pub active: CpuSet,

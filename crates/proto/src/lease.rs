@@ -46,9 +46,7 @@ pub fn read(path: &Path) -> Result<Option<(u32, Vec<LeaseRecord>)>, LineError> {
     match records.next() {
         None => Ok(None),
         Some(LeaseRecord::Holder { version: VERSION, pid }) => Ok(Some((pid, records.collect()))),
-        Some(_) => {
-            Err(LineError::Version { path: PathBuf::from(path), what: "lease", version: VERSION })
-        }
+        Some(_) => Err(LineError::Version { path: PathBuf::from(path), what: "lease", version: VERSION }),
     }
 }
 

@@ -158,7 +158,32 @@ impl Levers {
         for file in off {
             self.book.rest(&Target::File(file))?;
         }
+        // The request leaves a poll limit behind, which only the governor's own parameters take away.
+        if polling.is_empty() && haltpoll::available(self.book.root()).is_ok() {
+            for write in haltpoll::forget() {
+                self.book.set(&write)?;
+            }
+        }
         Ok(())
+    }
+
+    /// Leaves the vCPUs of `idle` without this workload, until [`Levers::gather_again`].
+    pub(super) fn vacate(
+        &mut self,
+        idle: &CpuSet,
+        mut threads: impl FnMut() -> Result<Vec<u32>, LiveError>,
+    ) -> Result<(), LiveError> {
+        let busy = self.active.difference(idle);
+        self.activate(&busy, &mut threads, &mut Vec::new())
+    }
+
+    /// Ends [`Levers::vacate`].
+    pub(super) fn gather_again(
+        &mut self,
+        mut threads: impl FnMut() -> Result<Vec<u32>, LiveError>,
+    ) -> Result<(), LiveError> {
+        let active = self.active.clone();
+        self.activate(&active, &mut threads, &mut Vec::new())
     }
 
     fn yield_threads_of(

@@ -90,9 +90,9 @@ impl Sensors {
         Ok(self.workload.threads()?)
     }
 
-    /// Halts of a vCPU at the last reading.
-    pub(super) fn halts(&self, cpu: CpuId) -> u64 {
-        self.last.vcpus.get(&cpu).map_or(0, |v| v.halts)
+    /// Halts of each vCPU so far.
+    pub(super) fn read_halts(&mut self) -> Result<Vec<(CpuId, u64)>, LiveError> {
+        Ok(self.idle.read()?.iter().map(|idle| (idle.cpu, idle.halts)).collect())
     }
 
     /// What happened since the last call. `settled` is left true: only the levers know better.

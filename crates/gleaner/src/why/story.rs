@@ -118,11 +118,7 @@ pub(crate) fn gist(records: &[Record]) -> String {
 
 /// On what terms the run began.
 fn terms(config: &PolicyConfig) -> String {
-    let method = if config.trial_method == config.method {
-        format!("retention by {}", config.method)
-    } else {
-        format!("retention by {} (tried as {})", config.method, config.trial_method)
-    };
+    let method = format!("retention by {}", config.method);
     let cost = us(config.wake_cost);
     match &config.mode {
         Mode::Adaptive => format!("{method}, a wake-up costs {cost}"),

@@ -18,8 +18,8 @@ use crate::Root;
 /// Where the governor's parameters are.
 pub const PARAMETERS: &str = "/sys/module/haltpoll/parameters";
 
-/// The division factor of a limit that is let go: the kernel's own default.
-const SHRINK: &str = "2";
+/// The division factor of a limit that is let go: one halt forgets it.
+const SHRINK: &str = "0";
 
 fn parameter(name: &str) -> PathBuf {
     PathBuf::from(PARAMETERS).join(format!("guest_halt_poll_{name}"))
@@ -83,6 +83,12 @@ pub fn writes(limit: Duration, in_force: Duration) -> Vec<Write> {
     writes
 }
 
+/// What to write so that each vCPU forgets its poll limit at its next halt, whoever gave it one: a latency request
+/// of 0 leaves a limit of a sixteenth of a tick behind (drivers/cpuidle/cpuidle.c, `cpuidle_poll_time`).
+pub fn forget() -> Vec<Write> {
+    writes(Duration::ZERO, Duration::ZERO)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,8 +109,8 @@ mod tests {
 
     #[test]
     fn a_lowered_limit_may_shrink() {
-        assert_eq!(lines(50, 200), ["allow_shrink = Y", "shrink = 2", "grow_start = 50000", "ns = 50000"]);
-        assert_eq!(lines(0, 200), ["allow_shrink = Y", "shrink = 2", "ns = 0"]);
+        assert_eq!(lines(50, 200), ["allow_shrink = Y", "shrink = 0", "grow_start = 50000", "ns = 50000"]);
+        assert_eq!(lines(0, 200), ["allow_shrink = Y", "shrink = 0", "ns = 0"]);
     }
 
     #[test]

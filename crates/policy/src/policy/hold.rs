@@ -116,7 +116,7 @@ impl Policy {
             if self.resume_retention(o.at) {
                 events.push(Event::Resumed { setting: self.incumbent() });
             } else if self.retry_retention.is_over(o.at) {
-                let candidate = Setting { active, retention: self.retention_by(self.config.trial_method) };
+                let candidate = Setting { active, retention: self.break_even() };
                 let halts_per_s = idle_periods_per_s;
                 let why = Why::WakeUps { halts_per_s, wake_cost: self.config.wake_cost, lost };
                 self.begin(candidate, why, o, events);
@@ -234,14 +234,13 @@ impl Policy {
 
     /// Tries what is in force against the system without its last step.
     fn prove_again(&mut self, o: &Observation, events: &mut Vec<Event>) {
-        let mut candidate = self.incumbent();
+        let candidate = self.incumbent();
         let idle = 1.0 - o.measurement(&candidate.active).utilization;
         let baseline = if let Some(last) = self.deactivated.last() {
             let mut active = candidate.active.clone();
             active.insert(*last);
             Setting { active, retention: candidate.retention }
         } else if candidate.retention.is_on() && idle > HARDLY_IDLE {
-            candidate.retention = self.retention_by(self.config.trial_method);
             Setting { active: candidate.active.clone(), retention: Retention::NONE }
         } else {
             return;

@@ -85,9 +85,8 @@ fn sequence() -> impl Strategy<Value = Vec<Observation>> {
 }
 
 fn any_config() -> impl Strategy<Value = PolicyConfig> {
-    (0..Method::ALL.len(), 0..Method::ALL.len(), any::<bool>()).prop_map(|(m, t, consolidate)| PolicyConfig {
+    (0..Method::ALL.len(), any::<bool>()).prop_map(|(m, consolidate)| PolicyConfig {
         method: Method::ALL[m],
-        trial_method: Method::ALL[t],
         consolidate,
         ..config()
     })

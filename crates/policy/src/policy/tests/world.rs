@@ -63,14 +63,14 @@ pub(super) struct World {
 
 /// A policy configuration with haltpoll, tried as a yield thread, as on the machine that the numbers are from.
 pub(super) fn config() -> PolicyConfig {
-    PolicyConfig { method: Method::Haltpoll, trial_method: Method::YieldIpiFree, ..PolicyConfig::default() }
+    PolicyConfig { method: Method::Haltpoll, ..PolicyConfig::default() }
 }
 
 impl World {
     pub(super) fn new(config: PolicyConfig, vcpus: u32, workload: Workload) -> Self {
         let allowed = CpuSet::first(vcpus);
         let policy = Policy::new(config, allowed.clone()).unwrap();
-        let decision = Decision { setting: policy.setting(), next: 20 * MS, watch: None, events: Vec::new() };
+        let decision = Decision { setting: policy.setting(), next: 20 * MS, ..Decision::default() };
         Self {
             policy,
             workload,

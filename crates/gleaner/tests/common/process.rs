@@ -1,0 +1,133 @@
+//! Processes that are waited for without hanging, and that end with their test.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+/// The product.
+pub(crate) const GLEANER: &str = env!("CARGO_BIN_EXE_gleaner");
+
+/// Far longer than anything here takes, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Runs Gleaner to its end.
+pub(crate) fn gleaner(args: &[&str]) -> Output {
+    Command::new(GLEANER).args(args).output().unwrap()
+}
+
+/// Gleaner with these arguments, to be started.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(GLEANER);
+    command.args(args);
+    command
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits until `condition` holds; panics with `what` if it never does.
+#[track_caller]
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        thread::sleep(LOOK);
+    }
+}
+
+/// A process in a group of its own; dropping kills whatever is left of that group.
+pub(crate) struct Running {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Starts `command` with pipes at its standard input, output and error.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        // What a killed Gleaner leaves behind becomes a child of this process, and can be waited for.
+        set_child_subreaper(true).unwrap();
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = pipes.process_group(0).spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
+        Self { child, stdin, stdout: BufReader::new(stdout) }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.group(), signal).unwrap();
+    }
+
+    /// The next line of its output, without its end; empty at the end of the output.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Writes `line` to its input.
+    pub(crate) fn tell(&mut self, line: &str) {
+        writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Its input; dropping that ends it.
+    pub(crate) fn take_stdin(&mut self) -> ChildStdin {
+        self.stdin.take().unwrap()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        until("the process ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    /// Closes its input and waits for its end, and for that of what it started.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> Output {
+        drop(self.stdin.take());
+        // Its output is read meanwhile: a full pipe would stop it.
+        let mut stderr = self.child.stderr.take().unwrap();
+        let errors = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stderr.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        let mut stdout = Vec::new();
+        self.stdout.read_to_end(&mut stdout).unwrap();
+        Output { status: self.wait(), stdout, stderr: errors.join().unwrap().unwrap() }
+    }
+
+    fn group(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Nobody is left in the group where this fails.
+        let _ = killpg(self.group(), Signal::SIGKILL);
+        let _ = self.child.wait();
+        let orphans = Pid::from_raw(-self.group().as_raw());
+        while waitpid(orphans, None).is_ok() {}
+    }
+}
