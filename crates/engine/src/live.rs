@@ -170,9 +170,9 @@ impl LiveMachine {
     /// Waits, within bounds, until the vCPUs `of` have halted.
     fn await_halts(&mut self, of: &[CpuId]) -> Result<(), LiveError> {
         // Twice the longest poll limit that a latency request leaves behind (a sixteenth of a tick at 100 Hz).
-        let end = Instant::now() + Duration::from_micros(1300);
+        let end = Instant::now() + Duration::from_micros(1500);
         while self.unsettled.iter().any(|(cpu, _)| of.contains(cpu)) && Instant::now() < end {
-            std::thread::sleep(Duration::from_micros(100));
+            std::thread::sleep(Duration::from_micros(200));
             self.follow_halts()?;
         }
         Ok(())

@@ -57,7 +57,7 @@ impl Default for PolicyConfig {
             consolidate: true,
             method: Method::Halt,
             wake_cost: Duration::from_micros(30),
-            poll_price: 0.25,
+            poll_price: 0.125,
             consolidation: ConsolidationConfig::default(),
             places: Vec::new(),
             counter_block: None,

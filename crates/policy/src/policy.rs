@@ -23,7 +23,7 @@ use crate::{
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// A proven change proves itself again after this long, then after twice as long, and so on. The longest interval
 /// is the guard's detection time for a workload whose change shows in no other way; a proof costs a block or two.
-const PROOF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+const PROOF: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(10));
 /// After an idle time or a passing load shorter than this, what was proven before it is taken up again at once.
 const MEMORY: Duration = Duration::from_secs(60);
 /// What is taken up again proves itself after this long.

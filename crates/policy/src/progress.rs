@@ -27,7 +27,8 @@ pub enum Signal {
     /// Bytes moved by read and write calls: what a server or a pipeline is there to do.
     Moved,
     /// Hand-overs between threads. Each is the same piece of work as long as the computation granularity
-    /// (paper §5) stays what it was; a lock convoy, where more switches mean less work, fails that test.
+    /// (paper §5) stays what it was. Valid between active sets with the same retention only: faster wake-ups make a
+    /// lock convoy switch more and work less at nearly the same granularity.
     Handovers,
     /// CPU time of the workload (`T_work`). Where waiting for wake-ups held the workload back, it does more
     /// work when retained; where it did not (a lock convoy), `T_work` stays. Valid on equal active sets only.
@@ -141,7 +142,7 @@ fn valid(signal: Signal, pairs: &[(Block, Block)], difference: Difference) -> bo
     let enough = blocks().all(|b| signal.amount(&b.workload).is_some_and(|a| a >= signal.floor()));
     enough
         && match signal {
-            Signal::Handovers => same_granularity(pairs),
+            Signal::Handovers => difference == Difference::ActiveSet && same_granularity(pairs),
             Signal::WorkTime => difference == Difference::Retention,
             Signal::Counter | Signal::Moved | Signal::UserTime => true,
         }

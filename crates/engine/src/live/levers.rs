@@ -174,6 +174,8 @@ impl Levers {
         mut threads: impl FnMut() -> Result<Vec<u32>, LiveError>,
     ) -> Result<(), LiveError> {
         let busy = self.active.difference(idle);
+        // The engine's own wake-ups would keep an idle vCPU from halting.
+        let _ = Affinity::set_caller(&busy);
         self.activate(&busy, &mut threads, &mut Vec::new())
     }
 
@@ -183,7 +185,9 @@ impl Levers {
         mut threads: impl FnMut() -> Result<Vec<u32>, LiveError>,
     ) -> Result<(), LiveError> {
         let active = self.active.clone();
-        self.activate(&active, &mut threads, &mut Vec::new())
+        self.activate(&active, &mut threads, &mut Vec::new())?;
+        self.step_aside();
+        Ok(())
     }
 
     fn yield_threads_of(

@@ -120,7 +120,9 @@ impl Drop for Machine {
         eprintln!("the machine is not as it was: putting it back");
         gleaner(&["restore"]);
         for (path, now) in Levers::read().knobs {
-            let Some(before) = self.before.knobs.get(&path).filter(|before| **before != now) else { continue };
+            let Some(before) = self.before.knobs.get(&path).filter(|before| **before != now) else {
+                continue;
+            };
             if let Err(error) = fs::write(&path, before.trim()) {
                 eprintln!("NOT RESTORED: {} to {before}: {error}", path.display());
             }

@@ -7,7 +7,7 @@ use super::{
 use crate::{Advice, Conditions, KeepReason, MajorChange, Measurement};
 
 /// Something is tried when wake-ups cost this share of one vCPU's time...
-const WORTH_TRYING: f64 = 0.02;
+const WORTH_TRYING: f64 = 0.05;
 /// ...and given up when they would cost less than this...
 const NOT_WORTH_KEEPING: f64 = 0.005;
 /// ...while this share of the vCPUs' time is idle. On vCPUs that are never idle retention costs nothing.

@@ -1,0 +1,226 @@
+//! `gleaner attach`, through the binary, on this machine.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use common::levers::{Machine, limit_is};
+use common::process::{Running, command, text, until};
+use common::{skipped, threads};
+use gleaner_kernel::Root;
+use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
+use gleaner_kernel::lever::affinity::Affinity;
+use gleaner_kernel::lever::{GroupState, Target, Value};
+use gleaner_policy::CpuSet;
+use gleaner_proto::journal::{self, Record};
+use nix::sys::signal::Signal;
+
+/// A workload that gleaner attaches to.
+fn workload(seconds: &str) -> Running {
+    Running::start(&mut command(&["workload", "request-response", "--seconds", seconds]))
+}
+
+fn attach(pid: u32, options: &[&str]) -> Running {
+    let pid = pid.to_string();
+    Running::start(command(&["attach", "--pid", &pid]).args(options))
+}
+
+#[test]
+fn interrupted_it_lets_go_and_the_workload_goes_on() {
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
+    let mut workload = workload("3");
+    let attached = attach(workload.pid(), &["--fixed", "haltpoll:200us"]);
+    until("the limit is in force", || limit_is("200000"));
+    attached.signal(Signal::SIGINT);
+    let output = attached.finish();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("haltpoll:200us"), "{}", text(&output.stderr));
+    machine.assert_untouched();
+    assert!(!workload.has_ended());
+    let output = workload.finish();
+    assert!(output.status.success() && text(&output.stdout).contains("operations"), "{output:?}");
+}
+
+#[test]
+fn it_ends_with_the_workload() {
+    let Some(machine) = Machine::take() else { return };
+    let workload = workload("1");
+    let attached = attach(workload.pid(), &[]);
+    assert!(workload.finish().status.success());
+    let output = attached.finish();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    machine.assert_untouched();
+}
+
+#[test]
+fn a_process_or_group_that_does_not_exist_is_named() {
+    let Some(machine) = Machine::take() else { return };
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let pid = gone.id().to_string();
+    for (args, name) in [(["--pid", &pid], pid.as_str()), (["--cgroup", "no/such/group"], "no/such/group")] {
+        let output = common::process::gleaner(&["attach", args[0], args[1]]);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let told = text(&output.stderr);
+        assert!(told.starts_with("gleaner: ") && told.contains(name), "{told}");
+    }
+    let output = common::process::gleaner(&["attach", "--pid", "0"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    machine.assert_untouched();
+}
+
+/// A group of this test's own; dropping moves its processes out and removes it.
+struct Group(WorkloadGroup);
+
+impl Group {
+    fn new() -> Option<Self> {
+        let root = Root::system();
+        let setup = CgroupSetup::detect(&root).unwrap();
+        match WorkloadGroup::new(&root, &setup, std::process::id()) {
+            Ok(group) => {
+                group.writes().iter().for_each(|write| write.target.write(&root, &write.value).unwrap());
+                Some(Self(group))
+            }
+            Err(reason) => {
+                skipped(&format!("{setup}: {reason}"));
+                None
+            }
+        }
+    }
+
+    fn take_in(&self, pid: u32) {
+        for file in self.0.procs_files() {
+            fs::write(file, pid.to_string()).unwrap();
+        }
+    }
+
+    fn cpus(&self) -> CpuSet {
+        fs::read_to_string(self.0.cpuset_dir().join("cpuset.cpus")).unwrap().trim().parse().unwrap()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for write in self.0.writes().iter().rev() {
+            if let Target::Group(_) = &write.target
+                && let Err(error) = write.target.write(&Root::system(), &Value::Group(GroupState::Absent))
+            {
+                eprintln!("NOT REMOVED: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_of_ones_own_is_controlled_and_given_back() {
+    let Some(machine) = Machine::take() else { return };
+    let Some(group) = Group::new() else { return };
+    let all = Affinity::of_caller().unwrap();
+    let one: CpuSet = all.iter().take(1).collect();
+    let workload = workload("30");
+    group.take_in(workload.pid());
+    let before = group.cpus();
+    let dir = group.0.cpuset_dir().to_str().unwrap().to_owned();
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let args = ["attach", "--quiet", "--fixed", "pack:1", "--cgroup", &dir];
+        let attached = Running::start(&mut command(&args));
+        until("the group is on one vCPU", || group.cpus() == one);
+        attached.signal(signal);
+        let output = attached.finish();
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+        assert_eq!(group.cpus(), before);
+    }
+    // Without a process to wait for, the end of the group's last one is the end.
+    let attached = Running::start(&mut command(&["attach", "--quiet", "--cgroup", &dir]));
+    drop(workload);
+    assert!(attached.finish().status.success());
+    drop(group);
+    machine.assert_untouched();
+}
+
+#[test]
+fn thousands_of_threads_are_moved_and_given_back_but_not_one_that_chose_for_itself() {
+    let Some(machine) = Machine::take() else { return };
+    let all = Affinity::of_caller().unwrap();
+    let (Some(first), Some(last)) = (all.iter().next(), all.iter().next_back()) else { return };
+    if first == last {
+        return skipped("needs two vCPUs");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let mut process = Running::start(&mut threads::command(&[], 5000, Some(last)));
+    threads::wait_for(&mut process, "ready");
+    let before = threads::masks(process.pid());
+    let only = |cpu| [cpu].into_iter().collect::<CpuSet>();
+    assert_eq!(before.values().filter(|mask| **mask == only(last)).count(), 1);
+    assert!(before.len() > 5000);
+
+    let options = ["--quiet", "--fixed", "pack:1", "--journal", file.to_str().unwrap()];
+    let attached = attach(process.pid(), &options);
+    until("every other thread is on the first vCPU", || {
+        let masks = threads::masks(process.pid());
+        masks.values().filter(|mask| **mask == only(first)).count() == before.len() - 1
+    });
+    let during = threads::masks(process.pid());
+    assert_eq!(during.values().filter(|mask| **mask == only(last)).count(), 1);
+    process.tell("once more");
+    threads::wait_for(&mut process, "round");
+    attached.signal(Signal::SIGINT);
+    let output = attached.finish();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(threads::masks(process.pid()), before);
+    machine.assert_untouched();
+    assert_eq!(process.finish().status.code(), Some(threads::STATUS));
+
+    let records = journal::read(&file).unwrap();
+    let respected =
+        |record: &Record| matches!(record, Record::Note { text, .. } if text.contains("respected"));
+    assert_eq!(records.iter().filter(|record| respected(record)).count(), 1);
+    let observed = |record: &Record| match record {
+        Record::Observation { observation, .. } => observation.workload.threads,
+        _ => 0,
+    };
+    assert!(records.iter().map(observed).max().unwrap() > 5000);
+}
+
+/// CPU time of a process in clock ticks: fields 14 and 15 of its `stat`.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+fn resident_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn attached_to_an_idle_process_it_costs_next_to_nothing() {
+    const WATCHED: Duration = Duration::from_secs(5);
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let idle = Running::start(&mut Command::new("cat"));
+    let attached = attach(idle.pid(), &["--quiet", "--journal", file.to_str().unwrap()]);
+    until("it is attached", || Path::new(&file).exists());
+    // Starting costs more than watching, and is over when the journal is there.
+    let begin = ticks(attached.pid());
+    std::thread::sleep(WATCHED);
+    // A tick is 10 ms on Linux for every program (USER_HZ is 100).
+    let used = Duration::from_millis((ticks(attached.pid()) - begin) * 10);
+    let resident = resident_kib(attached.pid());
+    eprintln!("attached to an idle process: {used:?} CPU in {WATCHED:?}, {resident} KiB");
+    assert!(used < WATCHED / 50, "{used:?} in {WATCHED:?}");
+    assert!(resident < 20 << 10, "{resident} KiB");
+    attached.signal(Signal::SIGINT);
+    assert!(attached.finish().status.success());
+    drop(idle);
+    machine.assert_untouched();
+}

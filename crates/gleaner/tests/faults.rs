@@ -1,0 +1,221 @@
+//! What can go wrong around `gleaner run`: the command runs on, and nothing that is not Gleaner's is touched.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use common::levers::{LEASES, LIMIT, Levers, Machine, groups, limit_is};
+use common::process::{GLEANER, Running, command, gleaner, text, until};
+use gleaner_kernel::Root;
+use gleaner_kernel::lever::{GroupState, Target, Value};
+use gleaner_kernel::topology::Topology;
+use gleaner_proto::journal::{self, Record};
+use gleaner_proto::lease::{self, LeaseRecord};
+use nix::sys::signal::Signal;
+
+/// A limit that nobody but these tests sets.
+const THEIRS: &str = "123456";
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn notes(file: &Path) -> Vec<String> {
+    let text = |record| match record {
+        Record::Note { text, .. } => Some(text),
+        _ => None,
+    };
+    journal::read(file).unwrap().into_iter().filter_map(text).collect()
+}
+
+/// Removed when dropped, so that no later Gleaner finds it.
+struct Temporary(&'static str);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.0);
+    }
+}
+
+#[test]
+fn the_command_survives_the_loss_of_its_group() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let script = format!("{GLEANER} workload request-response --seconds 1.5 && exit 7");
+    let args = ["run", "--quiet", "--journal", path(&file), "--", "sh", "-c", &script];
+    let run = Running::start(&mut command(&args));
+    let made = || Levers::read().groups.difference(&machine.before.groups).cloned().collect::<Vec<_>>();
+    let is_inhabited =
+        |group: &PathBuf| fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty());
+    until("the command is in its groups", || !made().is_empty() && made().iter().all(is_inhabited));
+    for group in made() {
+        let target = Target::Group(group);
+        target.write(&Root::system(), &Value::Group(GroupState::Absent)).unwrap();
+    }
+    let output = run.finish();
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert!(notes(&file).iter().any(|note| note.contains("lets go")), "{:?}", notes(&file));
+    machine.assert_untouched();
+}
+
+#[test]
+fn a_value_that_somebody_else_sets_meanwhile_stays_theirs() {
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let args = ["run", "--quiet", "--fixed", "haltpoll:200us", "--journal", path(&file), "--", "cat"];
+    let run = Running::start(&mut command(&args));
+    until("the limit is in force", || limit_is("200000"));
+    fs::write(LIMIT, THEIRS).unwrap();
+    let output = run.finish();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert!(limit_is(THEIRS), "their value is gone");
+    assert!(notes(&file).iter().any(|note| note.contains("changed by somebody else")), "{:?}", notes(&file));
+    fs::write(LIMIT, machine.limit_before().trim()).unwrap();
+    machine.assert_untouched();
+}
+
+#[test]
+fn a_malformed_lease_file_is_refused_and_nothing_is_touched() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (ran, knob) = (dir.path().join("ran"), dir.path().join("knob"));
+    fs::write(&knob, "1\n").unwrap();
+    let line = |record| serde_json::to_string(&record).unwrap() + "\n";
+    let holder = LeaseRecord::Holder { version: lease::VERSION, pid: 1 };
+    let change = LeaseRecord::Change {
+        target: Target::File(knob.clone()),
+        old: Value::Text("0".to_owned()),
+        new: Value::Text("1".to_owned()),
+    };
+    let malformed = line(holder) + &line(change) + "{\"record\":\"change\",\n";
+    let _lease_file = Temporary(LEASES);
+    fs::write(LEASES, &malformed).unwrap();
+    for (args, status) in [(&["run", "--", "touch", path(&ran)][..], 125), (&["restore"], 1)] {
+        let output = gleaner(args);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {}", text(&output.stderr));
+        let told = text(&output.stderr);
+        assert!(told.contains(&format!("{LEASES}: line 3 is not a lease record")), "{told}");
+        assert!(!ran.exists(), "the command ran");
+        assert_eq!(fs::read_to_string(&knob).unwrap(), "1\n");
+        assert_eq!(fs::read_to_string(LEASES).unwrap(), malformed);
+        assert_eq!(Levers::read(), machine.before);
+    }
+    // The valid part alone is put back: it was the malformed line that kept it from that.
+    fs::write(LEASES, malformed.rsplit_once("{\"record\"").unwrap().0).unwrap();
+    let output = gleaner(&["restore"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(fs::read_to_string(&knob).unwrap().trim(), "0");
+    machine.assert_untouched();
+}
+
+#[test]
+fn a_malformed_journal_is_refused_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    fs::write(&file, "{\"record\":\"note\",\"at\":{\"secs\":0,\"nanos\":0},\"text\":\"x\"}\nnonsense\n")
+        .unwrap();
+    let output = gleaner(&["why", path(&file)]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.contains(&format!("{}: line 2 is not a journal record", file.display())), "{told}");
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+}
+
+/// A Gleaner that held the limit is killed, and its command ended; the limit is still in force.
+fn leave_a_stale_lease(machine: &Machine) {
+    let mut run = Running::start(&mut command(&["run", "--quiet", "--fixed", "haltpoll:200us", "--", "cat"]));
+    until("the limit is in force", || limit_is("200000"));
+    run.signal(Signal::SIGKILL);
+    run.wait();
+    drop(run);
+    assert!(limit_is("200000"));
+    assert_ne!(Levers::read().groups, machine.before.groups);
+}
+
+#[test]
+fn what_a_dead_holder_left_is_put_back_by_restore_and_by_the_next_run() {
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
+    leave_a_stale_lease(&machine);
+    let output = gleaner(&["restore"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told = format!("{LIMIT}: 200000 back to {}", machine.limit_before().trim());
+    assert!(text(&output.stdout).contains(&told), "{}", text(&output.stdout));
+    machine.assert_untouched();
+
+    leave_a_stale_lease(&machine);
+    let output = gleaner(&["run", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    let told = format!("put back what a dead holder left: {told}");
+    assert!(text(&output.stderr).contains(&told), "{}", text(&output.stderr));
+    machine.assert_untouched();
+}
+
+/// A vCPU that is offline until this is dropped. On cgroup version 1 every set loses it for good (kernel:
+/// kernel/cgroup/cpuset-v1.c), so the sets are put back as well.
+struct Offline {
+    file: PathBuf,
+    sets: BTreeMap<PathBuf, String>,
+}
+
+impl Offline {
+    /// The last vCPU that can be taken offline; `None` where the kernel refuses.
+    fn take() -> Option<Self> {
+        let online = Topology::read(&Root::system()).unwrap().online;
+        let last = online.iter().next_back().unwrap();
+        let file = PathBuf::from(format!("/sys/devices/system/cpu/cpu{last}/online"));
+        let sets = groups().into_iter().map(|group| group.join("cpuset.cpus"));
+        let sets = sets.filter_map(|set| Some((set.clone(), fs::read_to_string(set).ok()?))).collect();
+        match fs::write(&file, "0") {
+            Ok(()) => Some(Self { file, sets }),
+            Err(error) => {
+                // This is the kernel's choice, on a CI machine as well.
+                eprintln!("SKIPPED: {} cannot be written: {error}", file.display());
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(&self.file, "1") {
+            eprintln!("NOT RESTORED: {} to 1: {error}", self.file.display());
+        }
+        // Parents come first: a set cannot have what its parent has not.
+        for (set, before) in &self.sets {
+            if fs::read_to_string(set).is_ok_and(|now| now != *before)
+                && let Err(error) = fs::write(set, before.trim())
+            {
+                eprintln!("NOT RESTORED: {} to {before}: {error}", set.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_command_survives_a_vcpu_that_goes_and_comes_back() {
+    let Some(machine) = Machine::take() else { return };
+    let args = ["run", "--quiet", "--", GLEANER, "workload", "request-response", "--seconds", "2"];
+    let run = Running::start(&mut command(&args));
+    until("Gleaner controls the command", || Levers::read() != machine.before);
+    // The fault lasts long enough for several looks and a trial.
+    let half = Duration::from_millis(300);
+    std::thread::sleep(half);
+    let Some(offline) = Offline::take() else { return };
+    assert_eq!(fs::read_to_string(&offline.file).unwrap(), "0\n");
+    std::thread::sleep(half);
+    let file = offline.file.clone();
+    drop(offline);
+    assert_eq!(fs::read_to_string(file).unwrap(), "1\n");
+    let output = run.finish();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("operations"), "{}", text(&output.stdout));
+    machine.assert_untouched();
+}

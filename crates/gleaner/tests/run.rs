@@ -1,0 +1,331 @@
+//! `gleaner run`, through the binary, on this machine: the command must not notice it, and the machine neither.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+mod common;
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use common::levers::{LEASES, Levers, Machine, limit_is};
+use common::process::{GLEANER, Running, command, gleaner, text, until};
+use common::threads;
+use gleaner_policy::Event;
+use gleaner_proto::journal::{self, Record};
+use nix::sys::signal::Signal;
+
+/// The user and group `nobody`.
+const NOBODY: u32 = 65534;
+
+fn journal(path: &Path) -> Vec<Record> {
+    journal::read(path).unwrap()
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn the_status_of_the_command_is_passed_on() {
+    let Some(machine) = Machine::take() else { return };
+    for (script, status) in
+        [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -KILL $$", 137), ("kill -TERM $$", 143)]
+    {
+        let output = gleaner(&["run", "--quiet", "--", "sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(status), "{script}: {}", text(&output.stderr));
+    }
+    machine.assert_untouched();
+}
+
+#[test]
+fn what_cannot_be_run_is_told_as_env_does() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let plain = dir.path().join("plain");
+    fs::write(&plain, "#!/bin/sh\n").unwrap();
+    let missing = dir.path().join("missing");
+    for (program, status) in [
+        (path(&missing), 127),
+        ("gleaner-no-such-program", 127),
+        (path(dir.path()), 126),
+        (path(&plain), 126),
+    ] {
+        let output = gleaner(&["run", "--", program]);
+        assert_eq!(output.status.code(), Some(status), "{program}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(program), "{}", text(&output.stderr));
+        machine.assert_untouched();
+    }
+}
+
+#[test]
+fn a_second_gleaner_is_refused_with_the_pid_of_the_first() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let ran = dir.path().join("ran");
+    let first = Running::start(&mut command(&["run", "--quiet", "--", "cat"]));
+    until("the first holds the machine", || Levers::read() != machine.before);
+    let holder = format!("pid {}", first.pid());
+    let own = std::process::id().to_string();
+    for (args, status) in
+        [(&["run", "--", "touch", path(&ran)][..], 125), (&["attach", "--pid", &own], 1), (&["restore"], 1)]
+    {
+        let output = gleaner(args);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(&holder), "{args:?}: {}", text(&output.stderr));
+    }
+    assert!(!ran.exists(), "the refused command ran");
+    assert!(first.finish().status.success());
+    machine.assert_untouched();
+}
+
+#[test]
+fn input_and_output_pass_untouched() {
+    let Some(machine) = Machine::take() else { return };
+    let mut word = 1_u32;
+    let data: Vec<u8> = std::iter::repeat_with(|| {
+        word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        word.to_be_bytes()[0]
+    })
+    .take(1 << 20)
+    .collect();
+    let mut cat = Running::start(&mut command(&["run", "--quiet", "--", "cat"]));
+    let mut stdin = cat.take_stdin();
+    let sent = data.clone();
+    let writer = std::thread::spawn(move || stdin.write_all(&sent));
+    let output = cat.finish();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_eq!(output.stdout.len(), data.len());
+    assert!(output.stdout == data, "the bytes are not the same");
+    machine.assert_untouched();
+}
+
+#[test]
+fn the_command_gets_the_signal_mask_of_gleaners_caller() {
+    let Some(_machine) = Machine::take() else { return };
+    let masks = |status: &[u8]| {
+        let lines = text(status);
+        let kept = lines.lines().filter(|line| line.starts_with("SigBlk") || line.starts_with("SigIgn"));
+        kept.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let plain = Command::new("cat").arg("/proc/self/status").output().unwrap();
+    let under = gleaner(&["run", "--quiet", "--", "cat", "/proc/self/status"]);
+    assert_eq!(masks(&under.stdout), masks(&plain.stdout));
+    assert_eq!(masks(&under.stdout)[0], "SigBlk:\t0000000000000000");
+}
+
+#[test]
+fn signals_reach_the_command_and_its_answer_comes_back() {
+    let Some(machine) = Machine::take() else { return };
+    let script = "trap 'exit 41' TERM; trap 'exit 42' INT; trap 'exit 43' USR1; echo ready; \
+                  while :; do sleep 0.02; done";
+    for (signal, status) in [(Signal::SIGTERM, 41), (Signal::SIGINT, 42), (Signal::SIGUSR1, 43)] {
+        let mut shell = Running::start(&mut command(&["run", "--quiet", "--", "sh", "-c", script]));
+        assert_eq!(shell.line(), "ready");
+        shell.signal(signal);
+        assert_eq!(shell.wait().code(), Some(status), "{signal}");
+    }
+    machine.assert_untouched();
+}
+
+#[test]
+fn the_summary_goes_to_stderr_unless_quiet() {
+    let Some(_machine) = Machine::take() else { return };
+    let quiet = gleaner(&["run", "--quiet", "--", "echo", "out"]);
+    assert_eq!((text(&quiet.stdout), text(&quiet.stderr)), ("out\n".to_owned(), String::new()));
+    let told = gleaner(&["run", "--", "echo", "out"]);
+    let summary = text(&told.stderr);
+    assert_eq!(text(&told.stdout), "out\n");
+    assert!(summary.contains("own CPU"), "{summary}");
+    assert!(summary.lines().all(|line| line.starts_with("gleaner: ")), "{summary}");
+}
+
+#[test]
+fn a_named_journal_is_written_and_told() {
+    let Some(_machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let args = ["run", "--quiet", "--journal", path(&file), "--", "sleep", "0.2"];
+    assert!(gleaner(&args).status.success());
+    assert!(matches!(journal(&file).last(), Some(Record::End { .. })));
+    let told = gleaner(&["why", path(&file)]);
+    assert!(told.status.success(), "{}", text(&told.stderr));
+    let story = text(&told.stdout);
+    assert!(story.contains("`sleep 0.2` on vCPUs") && !story.contains("no end"), "{story}");
+}
+
+#[test]
+fn the_users_own_counter_is_read() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (count, file) = (dir.path().join("count"), dir.path().join("journal"));
+    let script = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo $i >$0.new; mv $0.new $0; sleep 0.01; done";
+    for counter in [format!("file:{}", count.display()), format!("cat {}", count.display())] {
+        fs::write(&count, "0\n").unwrap();
+        let args = ["run", "--quiet", "--journal", path(&file), "--progress", &counter];
+        let output =
+            Command::new(GLEANER).args(args).args(["--", "sh", "-c", script, path(&count)]).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+        let counted: f64 = journal(&file)
+            .iter()
+            .filter_map(|record| match record {
+                Record::Observation { observation, .. } => observation.workload.counter,
+                _ => None,
+            })
+            .sum();
+        assert!(counted > 0.0 && counted <= 60.0, "{counter}: {counted} of 60 steps seen");
+    }
+    machine.assert_untouched();
+}
+
+#[test]
+fn a_counter_or_journal_that_cannot_be_used_leaves_the_command_alone() {
+    let Some(machine) = Machine::take() else { return };
+    for option in [["--progress", "file:/nonexistent/count"], ["--journal", "/nonexistent/journal"]] {
+        let output = gleaner(&["run", option[0], option[1], "--", "sh", "-c", "exit 7"]);
+        assert_eq!(output.status.code(), Some(7), "{option:?}");
+        let told = text(&output.stderr);
+        assert!(told.contains("the command ran without help") && told.contains("/nonexistent"), "{told}");
+        machine.assert_untouched();
+    }
+}
+
+#[test]
+fn wrong_usage_is_told_with_a_hint() {
+    for (args, hint) in [
+        (&["--method", "warp"][..], "use one of halt, haltpoll"),
+        (&["--progress", " "], "name a command that prints a number"),
+        (&["--progress", "file:"], "needs a path"),
+        (&["--fixed", "pack:0"], "1 or more"),
+        (&["--fixed", "haltpoll"], "needs a limit"),
+        (&["--fixed", "haltpoll:200ms"], "not a limit such as 200us"),
+        (&["--dry-run", "--fixed", "halt"], "cannot be used with"),
+        (&["--no-such-option"], "unexpected argument"),
+    ] {
+        let output = Command::new(GLEANER).arg("run").args(args).args(["--", "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).contains(hint), "{args:?}: {}", text(&output.stderr));
+    }
+    assert_eq!(gleaner(&["run"]).status.code(), Some(2), "no command");
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_says_what_it_would_try() {
+    let Some(machine) = Machine::take() else { return };
+    // The wake-up costs of this boot are measured by the first real run: a measurement turns knobs.
+    assert!(gleaner(&["run", "--quiet", "--", "true"]).status.success());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let workload = [GLEANER, "workload", "request-response", "--seconds", "1"];
+    let args = [&["run", "--quiet", "--dry-run", "--journal", path(&file), "--"][..], &workload].concat();
+    let mut run = Running::start(&mut command(&args));
+    let mut samples = 0;
+    until("the run ends", || {
+        assert_eq!(Levers::read(), machine.before);
+        samples += 1;
+        run.has_ended()
+    });
+    assert!(samples > 20, "only {samples} looks at the levers");
+    assert!(run.finish().status.success());
+    let would = |record: &Record| matches!(record, Record::Decision { event: Event::WouldTry { .. }, .. });
+    if machine.before.knobs.len() > 1 {
+        assert!(journal(&file).iter().any(would), "nothing would be tried: {:?}", journal(&file));
+    }
+    machine.assert_untouched();
+}
+
+#[test]
+fn a_fixed_setting_is_in_force_during_the_run_only() {
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
+    let run = Running::start(&mut command(&["run", "--quiet", "--fixed", "haltpoll:200us", "--", "cat"]));
+    until("the limit is in force", || limit_is("200000"));
+    assert!(Path::new(LEASES).exists());
+    assert!(run.finish().status.success());
+    machine.assert_untouched();
+}
+
+#[test]
+fn commands_that_end_before_the_first_look_leave_nothing() {
+    let Some(machine) = Machine::take() else { return };
+    for _ in 0..20 {
+        let output = gleaner(&["run", "--quiet", "--", "true"]);
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+        machine.assert_untouched();
+    }
+}
+
+#[test]
+fn a_daemon_that_forks_away_lives_on_in_the_callers_group() {
+    let Some(machine) = Machine::take() else { return };
+    let script = "sleep 60 >/dev/null 2>&1 & echo $!; exit 0";
+    let mut run = Running::start(&mut command(&["run", "--quiet", "--", "sh", "-c", script]));
+    let daemon = run.line();
+    assert!(run.wait().success());
+    machine.assert_untouched();
+    let group = |pid: &str| fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    assert_eq!(fs::read_to_string(format!("/proc/{daemon}/comm")).unwrap(), "sleep\n");
+    assert_eq!(group(&daemon), group("self"));
+}
+
+#[test]
+fn five_thousand_threads_run_and_end_as_without_gleaner() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let gleaner = [GLEANER, "run", "--quiet", "--journal", path(&file), "--fixed", "pack:1", "--"];
+    let mut run = Running::start(&mut threads::command(&gleaner, 5000, None));
+    threads::wait_for(&mut run, "ready");
+    run.tell("once more");
+    threads::wait_for(&mut run, "round");
+    let output = run.finish();
+    assert_eq!(output.status.code(), Some(threads::STATUS), "{}", text(&output.stderr));
+    let records = journal(&file);
+    let notes = records.iter().filter(|record| matches!(record, Record::Note { .. })).collect::<Vec<_>>();
+    assert!(notes.is_empty(), "{notes:?}");
+    let Some(Record::End { summary, .. }) = records.last() else { panic!("{:?}", records.last()) };
+    eprintln!("5000 threads: Gleaner used {:?} of {:?}", summary.engine_cpu, summary.elapsed);
+    assert!(summary.engine_cpu < Duration::from_secs(1), "{summary:?}");
+    machine.assert_untouched();
+}
+
+#[test]
+fn without_root_the_command_runs_and_what_is_missing_is_told() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (state, own) = (dir.path().join("state"), dir.path().join("gleaner"));
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(GLEANER, &own).unwrap();
+    fs::create_dir(&state).unwrap();
+    chown(&state, Some(NOBODY), Some(NOBODY)).unwrap();
+    let as_nobody = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]);
+        command.arg(&own).args(args).env("XDG_RUNTIME_DIR", &state).current_dir("/").output().unwrap()
+    };
+    let script = "id -u; exit 7";
+    let output = as_nobody(&["run", "--", "sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), format!("{NOBODY}\n"));
+    let story = text(&as_nobody(&["why"]).stdout);
+    assert!(story.contains("not available: no control group for the command"), "{story}");
+    assert!(story.contains("run as root"), "{story}");
+    let busy = as_nobody(&[
+        "run",
+        "--quiet",
+        "--fixed",
+        "pack:1",
+        "--",
+        own.to_str().unwrap(),
+        "workload",
+        "pipeline",
+        "--seconds",
+        "0.3",
+    ]);
+    assert!(busy.status.success(), "{}", text(&busy.stderr));
+    assert!(!state.join("gleaner/leases").exists());
+    machine.assert_untouched();
+}
