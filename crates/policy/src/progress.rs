@@ -56,7 +56,7 @@ impl Signal {
     /// waking itself, which retention removes, so it must rise clearly.
     const fn margin(self) -> f64 {
         match self {
-            Self::Counter | Self::Moved | Self::Handovers => 0.01,
+            Self::Counter | Self::Moved | Self::Handovers => 0.02,
             Self::WorkTime => 0.05,
             Self::UserTime => 0.03,
         }

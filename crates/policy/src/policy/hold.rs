@@ -12,6 +12,8 @@ const WORTH_TRYING: f64 = 0.05;
 const NOT_WORTH_KEEPING: f64 = 0.005;
 /// ...while this share of the vCPUs' time is idle. On vCPUs that are never idle retention costs nothing.
 const IDLE_ENOUGH: f64 = 0.2;
+/// The limit shrinks where polling in vain takes this share of a vCPU's time.
+const WORTH_SAVING: f64 = 0.02;
 /// Where less than this share of the time is idle there is nothing to prove retention with.
 const HARDLY_IDLE: f64 = 0.02;
 /// On more vCPUs a load can be this much larger than on fewer: waking each other takes CPU time, too.
@@ -142,8 +144,11 @@ impl Policy {
         }
         let seen: Vec<_> =
             self.idle.iter().filter(|(cpu, _)| active.contains(**cpu)).map(|(_, h)| h.clone()).collect();
-        let wanted = choose_limit(&seen, &self.costs());
         let from = self.retention.limit;
+        let wanted = choose_limit(&seen, &self.costs());
+        // A lower limit saves only the polling that ended in a halt all the same.
+        let halts = o.halt_rate(active) / active.len().max(1) as f64;
+        let wanted = if halts * from.as_secs_f64() < WORTH_SAVING { wanted.max(from) } else { wanted };
         let to = self.limit.step(o.at, from, wanted);
         if to.is_zero() {
             self.let_go(o.at, LetGo::Long, events);
