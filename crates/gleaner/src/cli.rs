@@ -7,7 +7,7 @@ use gleaner_engine::live::Counter;
 use gleaner_policy::Method;
 
 use crate::fixed::Fixed;
-use crate::{demo, doctor, restore, why, workload};
+use crate::{demo, doctor, generate, restore, why, workload};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -38,6 +38,10 @@ pub(crate) enum Command {
     Demo(demo::Args),
     /// Put back what a killed Gleaner left changed
     Restore(restore::Args),
+    /// Print a completion script for a shell
+    Completions(generate::Args),
+    /// Print the man page
+    Man,
     /// Run one built-in workload
     #[command(hide = true)]
     Workload(workload::Args),

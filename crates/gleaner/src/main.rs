@@ -8,6 +8,7 @@ mod control;
 mod demo;
 mod doctor;
 mod fixed;
+mod generate;
 mod restore;
 mod run;
 mod summary;
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
         Command::Why(args) => why::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Restore(args) => restore::run(&args),
+        Command::Completions(args) => return generate::completions(&args),
+        Command::Man => generate::man(),
         Command::Workload(args) => workload::run(&args),
     };
     result.unwrap_or_else(|error| {
