@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use crate::choice;
 use crate::cli::AttachArgs;
 use crate::control::{configure, control};
-use crate::run::group_sensor;
+use crate::run::{group_sensor, put_back, put_back_stale};
 use crate::summary;
 
 pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
@@ -28,12 +28,10 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         (None, Some(path)) => by_group(&root, path)?,
         (None, None) => bail!("name a --pid or a --cgroup"),
     };
+    put_back_stale(&state, &root)?;
     let choice = choice::for_run(&state, &root, &args.control);
     let signals = Signals::block()?;
-    let (book, left) = LeaseBook::open(&state, root.clone())?;
-    for outcome in left {
-        eprintln!("gleaner: put back what a dead holder left: {}", outcome.detail);
-    }
+    let (book, _) = LeaseBook::open(&state, root.clone())?;
     let config = configure(&root, &args.control, &what.allowed, &choice);
     let parts = Parts {
         book,
@@ -45,7 +43,8 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         process: what.process,
         forward: false,
     };
-    let summary = control(parts, config, &args.control, &state, what.name, choice.limits.clone())?;
+    let summary = control(parts, config, &args.control, &state, what.name, choice.limits.clone())
+        .inspect_err(|_| put_back(&state, &root))?;
     if !args.control.quiet {
         eprint!("{}", summary::text(&summary));
     }

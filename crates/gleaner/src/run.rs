@@ -5,7 +5,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context as _;
 use gleaner_engine::live::{self, Parts, Place, ProcessFd, Signals, SpawnError};
-use gleaner_engine::{LeaseBook, StateDir};
+use gleaner_engine::{LeaseBook, LeaseError, StateDir, Undone};
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::affinity::Affinity;
@@ -36,12 +36,10 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let state = StateDir::default_place()?;
     let allowed = Affinity::of_caller().context("cannot read the CPU affinity")?;
+    put_back_stale(&state, &root)?;
     let choice = choice::for_run(&state, &root, &args.control);
     let signals = Signals::block()?;
-    let (mut book, left) = LeaseBook::open(&state, root.clone())?;
-    for outcome in left {
-        eprintln!("gleaner: put back what a dead holder left: {}", outcome.detail);
-    }
+    let (mut book, _) = LeaseBook::open(&state, root.clone())?;
     let mut limits = choice.limits.clone();
     // A dry run makes no group: that would be a change too.
     let group = if args.control.dry_run { None } else { make_group(&root, &mut book, &mut limits) };
@@ -58,6 +56,9 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         let config = configure(&Root::system(), &args.control, &parts.allowed, &choice);
         control(parts, config, &args.control, &state, name, limits)
     });
+    if result.is_err() {
+        put_back(&state, &Root::system());
+    }
     // Whatever happened to Gleaner, the command runs to its end.
     let status = child.wait().context("cannot wait for the command")?;
     match result {
@@ -70,6 +71,27 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Err(error) => eprintln!("gleaner: the command ran without help: {error:#}"),
     }
     Ok(exit_code(status))
+}
+
+/// Puts back what a dead holder left, and says so. The calibration comes after it, and would measure that.
+pub(crate) fn put_back_stale(state: &StateDir, root: &Root) -> Result<(), LeaseError> {
+    for outcome in gleaner_engine::restore(state, root)? {
+        eprintln!("gleaner: put back what a dead holder left: {}", outcome.detail);
+    }
+    Ok(())
+}
+
+/// Puts back what the lease book of a control that failed to begin still held: it went as with a dead holder.
+pub(crate) fn put_back(state: &StateDir, root: &Root) {
+    let told = match gleaner_engine::restore(state, root) {
+        Ok(outcomes) => {
+            outcomes.into_iter().filter(|o| o.undone == Undone::Failed).map(|o| o.detail).collect()
+        }
+        Err(error) => vec![error.to_string()],
+    };
+    for left in told {
+        eprintln!("gleaner: could not be put back: {left}");
+    }
 }
 
 /// The group of the command, made under leases; `None` (and the reason in `limits`) where there can be none.

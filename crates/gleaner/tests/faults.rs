@@ -44,20 +44,23 @@ impl Drop for Temporary {
 
 #[test]
 fn the_command_survives_the_loss_of_its_group() {
-    let Some(machine) = Machine::take() else { return };
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
-    let script = format!("{GLEANER} workload request-response --seconds 1.5 && exit 7");
-    let args = ["run", "--quiet", "--journal", path(&file), "--", "sh", "-c", &script];
-    let run = Running::start(&mut command(&args));
+    let options = ["--quiet", "--fixed", "haltpoll:200us", "--journal", path(&file)];
+    let command_line = ["--", "sh", "-c", "cat; exit 7"];
+    let mut run = Running::start(command(&["run"]).args(options).args(command_line));
+    until("the limit is in force", || limit_is("200000"));
     let made = || Levers::read().groups.difference(&machine.before.groups).cloned().collect::<Vec<_>>();
     let is_inhabited =
         |group: &PathBuf| fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty());
-    until("the command is in its groups", || !made().is_empty() && made().iter().all(is_inhabited));
+    assert!(!made().is_empty() && made().iter().all(is_inhabited));
     for group in made() {
         let target = Target::Group(group);
         target.write(&Root::system(), &Value::Group(GroupState::Absent)).unwrap();
     }
+    until("Gleaner lets go", || limit_is(machine.limit_before().trim()));
+    assert!(!run.has_ended());
     let output = run.finish();
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     assert!(notes(&file).iter().any(|note| note.contains("lets go")), "{:?}", notes(&file));
