@@ -7,3 +7,4 @@ pub mod workload;
 pub mod runner;
 pub mod servers;
 pub mod stats;
+pub mod steps;

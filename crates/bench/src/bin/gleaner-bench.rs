@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use gleaner_bench::runner;
 use gleaner_bench::servers::{self, Mode, Options, Window};
+use gleaner_bench::steps;
 
 /// What goes before the arguments to repeat a run from the source tree.
 const REPEAT: &str =
@@ -27,6 +28,11 @@ struct Cli {
 enum Command {
     /// Measures servers from Debian's packages in every mode and reports ratios with their intervals
     Servers(Servers),
+    /// Measures how fast the speed follows the load when it steps from 1 to 16 busy clients and back
+    Steps(FollowLoad),
+    /// Runs the stepping load once, in this process
+    #[command(hide = true)]
+    StepLoad(StepLoad),
     /// Measures one row once, in this process
     #[command(hide = true)]
     Cell(Cell),
@@ -84,9 +90,34 @@ struct Cell {
     wrapper: Vec<OsString>,
 }
 
+#[derive(Debug, Args)]
+struct FollowLoad {
+    /// How often the load rises, and how often it falls
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    steps: u16,
+    /// Write every step and all samples as JSON
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The gleaner binary [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    gleaner: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct StepLoad {
+    /// How often the load rises, and how often it falls
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    steps: u16,
+    /// Where the recording is written, as JSON; without this it is printed
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Servers(args) => run_servers(&args),
+        Command::Steps(args) => run_steps(args),
+        Command::StepLoad(args) => run_step_load(&args),
         Command::Cell(args) => run_cell(&args),
     };
     done.unwrap_or_else(|error| {
@@ -134,6 +165,26 @@ fn run_cell(args: &Cell) -> Result<ExitCode> {
     let window = Window { warmup: args.warmup, length: args.seconds };
     let measured = servers::measure(&rows.remove(0), &args.state, window, &args.wrapper)?;
     write(&args.out, &serde_json::to_string(&measured)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_steps(args: FollowLoad) -> Result<ExitCode> {
+    let bench = std::env::current_exe().context("cannot find this program")?;
+    let gleaner = args.gleaner.unwrap_or_else(|| bench.with_file_name("gleaner"));
+    let report = steps::run(&steps::Options { steps: args.steps, gleaner, bench })?;
+    if let Some(file) = &args.output {
+        write(file, &serde_json::to_string(&report)?)?;
+    }
+    print!("{report}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_step_load(args: &StepLoad) -> Result<ExitCode> {
+    let recording = serde_json::to_string(&steps::run_load(args.steps, steps::PHASE)?)?;
+    match &args.out {
+        Some(file) => write(file, &recording)?,
+        None => println!("{recording}"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,0 +1,73 @@
+//! The stepping load as a program, alone and behind a stand-in for Gleaner.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Duration;
+
+use gleaner_bench::steps::{PAIRS, Report, run_load};
+
+fn bench() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_gleaner-bench"))
+}
+
+#[test]
+fn the_load_steps_up_and_down_and_counts() {
+    let phase = Duration::from_millis(200);
+    let recording = run_load(1, phase).unwrap();
+    let pairs: Vec<usize> = recording.phases.iter().map(|phase| phase.pairs).collect();
+    assert_eq!(pairs, [1, PAIRS, 1]);
+    let begun: Vec<Duration> = recording.phases.iter().map(|p| Duration::from_nanos(p.at_ns)).collect();
+    assert!(begun[1] >= phase && begun[2] >= 2 * phase, "{begun:?}");
+    assert!(Duration::from_nanos(recording.end_ns) >= 3 * phase);
+    let samples = &recording.samples;
+    assert!(samples.windows(2).all(|p| p[0].at_ns < p[1].at_ns && p[0].requests <= p[1].requests));
+    assert!(samples.last().unwrap().at_ns >= recording.end_ns);
+    let done_in = |from: u64, to: u64| {
+        let mut inside = samples.iter().filter(|s| (from..=to).contains(&s.at_ns)).map(|s| s.requests);
+        let first = inside.next().unwrap();
+        inside.next_back().unwrap() - first
+    };
+    let ends = recording.phases.iter().skip(1).map(|p| p.at_ns).chain([recording.end_ns]);
+    for (phase, end) in recording.phases.iter().zip(ends) {
+        assert!(done_in(phase.at_ns, end) > 10, "a phase with {} pairs stood still", phase.pairs);
+    }
+}
+
+#[test]
+fn both_runs_are_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let (gleaner, file) = (dir.path().join("gleaner"), dir.path().join("steps.json"));
+    // It runs the command and decides nothing.
+    fs::write(&gleaner, "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n").unwrap();
+    fs::set_permissions(&gleaner, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = bench()
+        .args(["steps", "--steps", "1", "--gleaner"])
+        .arg(&gleaner)
+        .arg("--output")
+        .arg(&file)
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+    assert!(
+        stdout.contains("1->16  gleaner") && stdout.contains("promise, median within 100 ms"),
+        "{stdout}"
+    );
+    let report: Report = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(report.to_string(), stdout);
+    for run in [&report.default, &report.gleaner] {
+        assert_eq!(run.steps.iter().map(|step| step.pairs).collect::<Vec<_>>(), [PAIRS, 1]);
+        assert!(run.steps.iter().all(|step| step.plateau_per_s > 100.0), "{:?}", run.steps);
+    }
+}
+
+#[test]
+fn what_cannot_run_is_named() {
+    let output = bench().args(["steps", "--gleaner", "/nonexistent/gleaner"]).output().unwrap();
+    assert!(!output.status.success());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("/nonexistent/gleaner"), "{stderr}");
+}
