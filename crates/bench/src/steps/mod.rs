@@ -9,8 +9,9 @@ mod report;
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -117,7 +118,7 @@ fn record(mode: &Mode, options: &Options) -> Result<Recording, Error> {
     end_with_us(&mut command);
     let output = command
         .spawn()
-        .and_then(std::process::Child::wait_with_output)
+        .and_then(Child::wait_with_output)
         .map_err(|source| Error::Start { program: words[0].clone().into(), source })?;
     if !output.status.success() {
         return Err(Error::Ended { mode: mode.to_string(), status: output.status });
@@ -128,7 +129,6 @@ fn record(mode: &Mode, options: &Options) -> Result<Recording, Error> {
 
 /// If this process is killed, Gleaner has to end in order and put back what it changed.
 fn end_with_us(command: &mut Command) {
-    use std::os::unix::process::CommandExt;
     // SAFETY: prctl(2) is async-signal-safe and touches no memory.
     unsafe {
         command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?));
