@@ -145,6 +145,7 @@ fn a_group_of_ones_own_is_controlled_and_given_back() {
 
 #[test]
 fn thousands_of_threads_are_moved_and_given_back_but_not_one_that_chose_for_itself() {
+    const THREADS: usize = 2000;
     let Some(machine) = Machine::take() else { return };
     let all = Affinity::of_caller().unwrap();
     let (Some(first), Some(last)) = (all.iter().next(), all.iter().next_back()) else { return };
@@ -153,12 +154,12 @@ fn thousands_of_threads_are_moved_and_given_back_but_not_one_that_chose_for_itse
     }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
-    let mut process = Running::start(&mut threads::command(&[], 5000, Some(last)));
+    let mut process = Running::start(&mut threads::command(&[], THREADS, Some(last)));
     threads::wait_for(&mut process, "ready");
     let before = threads::masks(process.pid());
     let only = |cpu| [cpu].into_iter().collect::<CpuSet>();
     assert_eq!(before.values().filter(|mask| **mask == only(last)).count(), 1);
-    assert!(before.len() > 5000);
+    assert!(before.len() > THREADS);
 
     let options = ["--quiet", "--fixed", "pack:1", "--journal", file.to_str().unwrap()];
     let attached = attach(process.pid(), &options);
@@ -185,7 +186,7 @@ fn thousands_of_threads_are_moved_and_given_back_but_not_one_that_chose_for_itse
         Record::Observation { observation, .. } => observation.workload.threads,
         _ => 0,
     };
-    assert!(records.iter().map(observed).max().unwrap() > 5000);
+    assert!(records.iter().map(observed).max().unwrap() as usize > THREADS);
 }
 
 /// CPU time of a process in clock ticks: fields 14 and 15 of its `stat`.

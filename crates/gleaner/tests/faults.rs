@@ -161,7 +161,8 @@ fn what_a_dead_holder_left_is_put_back_by_restore_and_by_the_next_run() {
 }
 
 /// A vCPU that is offline until this is dropped. On cgroup version 1 every set loses it for good (kernel:
-/// kernel/cgroup/cpuset-v1.c), so the sets are put back as well.
+/// kernel/cgroup/cpuset-v1.c), so the sets are put back as well. Device interrupts that
+/// it received stay where the kernel moved them: most cannot be moved back from user space.
 struct Offline {
     file: PathBuf,
     sets: BTreeMap<PathBuf, String>,
