@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
+use gleaner_kernel::lever::haltpoll;
 use gleaner_policy::{ASSUMED_HALT_COST, Method};
 
 use crate::calibrate::{self, Depth};
@@ -26,9 +27,19 @@ pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choi
     if args.fixed.is_some() {
         return unmeasured(Vec::new());
     }
-    let made =
-        calibrate::load(state, root).map_or_else(|| calibrate::calibrate(state, root, Depth::Quick), Ok);
-    match made {
+    let known = calibrate::load(state, root);
+    if known.is_none() && args.dry_run {
+        // Measuring turns knobs, which a dry run does not.
+        return match haltpoll::available(root) {
+            Ok(()) => Choice {
+                method: Method::Haltpoll,
+                wake_cost: ASSUMED_HALT_COST,
+                limits: vec!["the wake-up cost is assumed: `gleaner doctor` measures it".to_owned()],
+            },
+            Err(error) => unmeasured(vec![error.to_string()]),
+        };
+    }
+    match known.map_or_else(|| calibrate::calibrate(state, root, Depth::Quick), Ok) {
         Ok(c) => Choice { method: c.method, wake_cost: c.halt_cost, limits: c.absent },
         Err(error) => unmeasured(vec![format!(
             "the wake-up cost could not be measured ({error:#}): nothing is retained"

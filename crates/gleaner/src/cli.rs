@@ -83,7 +83,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<std::ffi::OsString>,
 }
 

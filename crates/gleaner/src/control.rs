@@ -60,6 +60,12 @@ pub(crate) fn control(
         }
         None => Journal::create(&state.journal(), true).unwrap_or_else(|_| Journal::nowhere()),
     };
+    let mut limits = limits;
+    if let Some(Err(error)) = parts.counter.as_ref().map(gleaner_engine::live::Counter::read) {
+        let text = format!("{error}; until it can be read, other signals are used");
+        eprintln!("gleaner: {text}");
+        limits.push(text);
+    }
     let allowed = parts.allowed.clone();
     let mut machine = LiveMachine::new(parts)?;
     let mut policy = Policy::new(config.clone(), allowed.clone())?;

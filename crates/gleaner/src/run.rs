@@ -51,6 +51,7 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let pid = Pid::from_raw(i32::try_from(child.id())?);
+    let told = limits.clone();
     let name = args.command.iter().map(|s| s.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let result = Workload { root, pid, group, allowed }.parts(book, signals, args).and_then(|parts| {
         let config = configure(&Root::system(), &args.control, &parts.allowed, &choice);
@@ -62,7 +63,12 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     // Whatever happened to Gleaner, the command runs to its end.
     let status = child.wait().context("cannot wait for the command")?;
     match result {
-        Ok(summary) if !args.control.quiet => eprint!("{}", summary::text(&summary)),
+        Ok(summary) if !args.control.quiet => {
+            eprint!("{}", summary::text(&summary));
+            for limit in &told {
+                eprintln!("gleaner: {limit}");
+            }
+        }
         Ok(summary) => {
             for left in &summary.left_behind {
                 eprintln!("gleaner: could not be put back: {left}");

@@ -12,12 +12,12 @@ pub(crate) fn text(summary: &Summary) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(
         out,
-        "gleaner: {seconds:.1} s, {} changes proven, {} not, {} unfolded; own CPU {:.2} %, retained {:.0} % of a vCPU",
+        "gleaner: {seconds:.1} s, {} changes proven, {} not, {} unfolded; own CPU {} ms, retained {:.2} s of vCPU time",
         summary.proven,
         summary.refuted,
         summary.unfolded,
-        share(summary.engine_cpu.as_secs_f64()),
-        share(summary.retained.as_secs_f64()),
+        summary.engine_cpu.as_millis(),
+        summary.retained.as_secs_f64(),
     );
     let mut settings: Vec<_> = summary.settings.iter().collect();
     settings.sort_by_key(|s| std::cmp::Reverse(s.time));

@@ -205,6 +205,13 @@ impl Drop for Offline {
 
 #[test]
 fn the_command_survives_a_vcpu_that_goes_and_comes_back() {
+    // The kernel moves device interrupts off the vCPU for good, so it takes a machine that may be changed.
+    if std::env::var_os("GLEANER_TEST_HOTPLUG").is_none() {
+        eprintln!(
+            "SKIPPED: takes a vCPU offline; set GLEANER_TEST_HOTPLUG=1 on a machine that may be changed"
+        );
+        return;
+    }
     let Some(machine) = Machine::take() else { return };
     let args = ["run", "--quiet", "--", GLEANER, "workload", "request-response", "--seconds", "2"];
     let run = Running::start(&mut command(&args));

@@ -131,7 +131,7 @@ fn a_journal_is_told_as_sentences() {
     let output = gleaner(&["why", path.to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let expected = "\
-`make -j2` on vCPUs 0-1, started 2024-12-31 23:59:59 UTC; retention by haltpoll (tried as qos-poll), a wake-up costs \
+`make -j2` on vCPUs 0-1, started 2024-12-31 23:59:59 UTC; retention by haltpoll, a wake-up costs \
 48.0 us
 not available: PSI is off
 at 0.112 s: tried vCPUs 0-1 with haltpoll:50us against vCPUs 0-1 with halt, because idle vCPUs halted 9000 times a \

@@ -118,10 +118,8 @@ impl Sensors {
 
     fn read(&mut self, yields: Option<&YieldThreads>) -> Result<Reading, LiveError> {
         let workload = self.workload.sample()?;
-        let counter = match &self.counter {
-            Some(counter) => Some(counter.read()?),
-            None => None,
-        };
+        // A counter that cannot be read (yet: the program may just have started) is a signal that is not there.
+        let counter = self.counter.as_ref().and_then(|counter| counter.read().ok());
         let throttled = self.workload.throttled()?.map_or(Duration::ZERO, |t| t.time);
         let stat = self.stat.read()?;
         let idle = self.idle.read()?;

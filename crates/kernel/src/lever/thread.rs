@@ -24,7 +24,8 @@ impl ThreadKey {
     /// # Errors
     /// One with [`KernelError::is_gone`] when there is no such thread.
     pub fn of(root: &Root, tid: u32) -> Result<Self, KernelError> {
-        let path = format!("/proc/{tid}/stat");
+        // Not /proc/TID/stat: there the kernel adds up every thread of the process first.
+        let path = format!("/proc/{tid}/task/{tid}/stat");
         let stat = root.read(&path)?;
         // The name in parentheses may hold spaces and parentheses; field 3 follows the last one.
         let ticks =
@@ -212,10 +213,10 @@ mod tests {
         let root = Root::at(dir.path());
         fs::create_dir_all(root.path("/proc/7")).unwrap();
         let line = "7 (a) b (c)) S 1 7 7 0 -1 4194304 1 0 0 0 3 4 0 0 20 0 1 0 987654 0 0";
-        fs::write(root.path("/proc/7/stat"), line).unwrap();
+        fs::write(root.path("/proc/7/task/7/stat"), line).unwrap();
         let key = ThreadKey::of(&root, 7).unwrap();
         assert_eq!(key, ThreadKey { tid: 7, start_time_ticks: 987_654 });
-        fs::write(root.path("/proc/7/stat"), "7 (short) S 1").unwrap();
+        fs::write(root.path("/proc/7/task/7/stat"), "7 (short) S 1").unwrap();
         assert!(ThreadKey::of(&root, 7).unwrap_err().to_string().contains("field 22"));
         assert!(ThreadKey::of(&root, 8).unwrap_err().is_gone());
     }

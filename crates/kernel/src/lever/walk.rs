@@ -90,7 +90,7 @@ mod tests {
         for tid in tids {
             fs::create_dir_all(root.path(format!("/proc/{tid}"))).unwrap();
             let stat = format!("{tid} (t) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {} 0", 100 + tid);
-            fs::write(root.path(format!("/proc/{tid}/stat")), stat).unwrap();
+            fs::write(root.path(format!("/proc/{tid}/task/{tid}/stat")), stat).unwrap();
         }
         (dir, root)
     }
