@@ -24,6 +24,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// A proven change proves itself again after this long, then after twice as long, and so on. The longest interval
 /// is the guard's detection time for a workload whose change shows in no other way; a proof costs a block or two.
 const PROOF: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(10));
+/// The kernel tells steal in steps of 10 ms: over less time than this, one step would look like a shortage.
+const STEAL_WINDOW: Duration = Duration::from_millis(250);
 /// After an idle time or a passing load shorter than this, what was proven before it is taken up again at once.
 const MEMORY: Duration = Duration::from_secs(60);
 /// What is taken up again proves itself after this long.
@@ -44,6 +46,10 @@ pub struct Policy {
     idle: BTreeMap<CpuId, IdleHistogram>,
     limit: LimitAdapter,
     veto: VetoGate,
+    /// Stolen time per vCPU, and the time it was counted for.
+    stolen: (Duration, Duration),
+    /// The share of the last whole [`STEAL_WINDOW`].
+    steal_share: f64,
     proof: Trust,
     retry_retention: Trust,
     retry_consolidation: Trust,
@@ -81,6 +87,8 @@ impl Policy {
             idle: BTreeMap::new(),
             limit: LimitAdapter::default(),
             veto: VetoGate::default(),
+            stolen: (Duration::ZERO, Duration::ZERO),
+            steal_share: 0.0,
             proof: Trust::new(PROOF.0, PROOF.1),
             retry_retention: Trust::new(RETRY.0, RETRY.1),
             retry_consolidation: Trust::new(RETRY.0, RETRY.1),
@@ -177,7 +185,13 @@ impl Policy {
     }
 
     fn follow_veto(&mut self, o: &Observation, events: &mut Vec<Event>) {
-        let Some(veto) = self.veto.step(o.steal_share(), o.throttled) else { return };
+        self.stolen.0 += o.period.mul_f64(o.steal_share());
+        self.stolen.1 += o.period;
+        if self.stolen.1 >= STEAL_WINDOW {
+            let (stolen, period) = std::mem::take(&mut self.stolen);
+            self.steal_share = stolen.as_secs_f64() / period.as_secs_f64();
+        }
+        let Some(veto) = self.veto.step(self.steal_share, o.throttled) else { return };
         let tried = self.trial.as_ref().is_some_and(|t| t.candidate().retention.is_on());
         if self.retention.is_on() || tried {
             self.trial = None;

@@ -6,7 +6,9 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -43,6 +45,12 @@ pub(super) fn run(duration: Duration, pairs: usize) -> Result<Outcome, WorkloadE
     Ok(Outcome { operations, elapsed, checks: operations })
 }
 
+/// The socket as servers such as Redis use it: by `read` and `write`, which the kernel counts per process
+/// (`/proc/PID/io`), where the standard library's sockets call `recv` and `send`, which it does not.
+fn as_file(socket: UnixStream) -> File {
+    File::from(OwnedFd::from(socket))
+}
+
 /// The table's value for `key`.
 fn value_of(key: u64) -> u64 {
     mix(key, 3)
@@ -53,7 +61,8 @@ fn keys(first: u64) -> impl Iterator<Item = u64> {
 }
 
 /// The client: one request after the other until the time is over. How many it made.
-fn ask(mut socket: UnixStream, duration: Duration, client: u64) -> Result<u64, WorkloadError> {
+fn ask(socket: UnixStream, duration: Duration, client: u64) -> Result<u64, WorkloadError> {
+    let mut socket = as_file(socket);
     let start = Instant::now();
     let mut reply = Vec::new();
     let mut requests = 0_u64;
@@ -71,7 +80,8 @@ fn ask(mut socket: UnixStream, duration: Duration, client: u64) -> Result<u64, W
 }
 
 /// The server: answers until the client has gone.
-fn serve(mut socket: UnixStream, table: &HashMap<u64, u64>) -> Result<(), WorkloadError> {
+fn serve(socket: UnixStream, table: &HashMap<u64, u64>) -> Result<(), WorkloadError> {
+    let mut socket = as_file(socket);
     let (mut key, mut text, mut message) = ([0; 8], String::new(), Vec::new());
     loop {
         match socket.read_exact(&mut key) {
