@@ -186,6 +186,26 @@ impl LiveMachine {
     }
 }
 
+/// Stands between a command and its caller when nothing can be controlled: forwards signals until the command ends.
+///
+/// # Errors
+/// The process cannot be watched.
+pub fn stand_by(pid: Pid) -> Result<(), LiveError> {
+    const LOOK: Duration = Duration::from_secs(3600);
+    let mut signals = Signals::block()?;
+    let process = ProcessFd::open(pid)?;
+    while !process.ended() {
+        wait::wait(&signals, Some(&process), Instant::now() + LOOK)?;
+        while let Some(arrived) = signals.next()? {
+            if !arrived.to_group {
+                // The command may just have ended; that is seen next.
+                let _ = kill(pid, arrived.signal);
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Machine for LiveMachine {
     type Error = LiveError;
 

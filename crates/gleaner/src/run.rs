@@ -57,8 +57,10 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         let config = configure(&Root::system(), &args.control, &parts.allowed, &choice);
         control(parts, config, &args.control, &state, name, limits)
     });
-    if result.is_err() {
+    if let Err(error) = &result {
+        eprintln!("gleaner: the command runs without help: {error:#}");
         put_back(&state, &Root::system());
+        live::stand_by(pid)?;
     }
     // Whatever happened to Gleaner, the command runs to its end.
     let status = child.wait().context("cannot wait for the command")?;
@@ -74,7 +76,7 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
                 eprintln!("gleaner: could not be put back: {left}");
             }
         }
-        Err(error) => eprintln!("gleaner: the command ran without help: {error:#}"),
+        Err(_) => {}
     }
     Ok(exit_code(status))
 }

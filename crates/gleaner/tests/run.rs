@@ -190,7 +190,7 @@ fn a_counter_or_journal_that_cannot_be_used_leaves_the_command_alone() {
         assert_eq!(output.status.code(), Some(7), "{option:?}");
         let told = text(&output.stderr);
         assert!(told.contains("/nonexistent"), "{told}");
-        assert_eq!(told.contains("the command ran without help"), option[0] == "--journal", "{told}");
+        assert_eq!(told.contains("the command runs without help"), option[0] == "--journal", "{told}");
         machine.assert_untouched();
     }
 }

@@ -15,8 +15,9 @@ use crate::{Observation, Setting};
 
 /// After a change the first moments belong to neither setting: threads migrate, poll limits grow.
 const SETTLE: Duration = Duration::from_millis(2);
-/// How long a trial waits for the machine to follow a change by itself. Then the vCPUs are made to forget.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a trial waits for the machine to follow a change by itself. Then the vCPUs are made to forget: where
+/// some have halted and others have not, each wake-up of the former is slow already.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// A trial of new retention has this many blocks of each side.
 const SEQUENTIAL_PAIRS: usize = 3;
 /// A block must see this many hand-overs for its counts to be worth comparing.
