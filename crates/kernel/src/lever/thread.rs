@@ -211,7 +211,7 @@ mod tests {
     fn start_time_is_field_22_whatever_the_name() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
-        fs::create_dir_all(root.path("/proc/7")).unwrap();
+        fs::create_dir_all(root.path("/proc/7/task/7")).unwrap();
         let line = "7 (a) b (c)) S 1 7 7 0 -1 4194304 1 0 0 0 3 4 0 0 20 0 1 0 987654 0 0";
         fs::write(root.path("/proc/7/task/7/stat"), line).unwrap();
         let key = ThreadKey::of(&root, 7).unwrap();

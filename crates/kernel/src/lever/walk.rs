@@ -88,7 +88,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         for tid in tids {
-            fs::create_dir_all(root.path(format!("/proc/{tid}"))).unwrap();
+            fs::create_dir_all(root.path(format!("/proc/{tid}/task/{tid}"))).unwrap();
             let stat = format!("{tid} (t) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {} 0", 100 + tid);
             fs::write(root.path(format!("/proc/{tid}/task/{tid}/stat")), stat).unwrap();
         }
