@@ -256,7 +256,10 @@ impl Machine for LiveMachine {
     /// that is bounded in time, and seen in the next observation.
     fn forget(&mut self) -> Result<(), LiveError> {
         let active: Vec<CpuId> = self.in_force.active.iter().collect();
-        if active.len() < 2 || self.unsettled.is_empty() {
+        if active.len() < 2
+            || self.unsettled.is_empty()
+            || self.sensors.threads()?.len() > self.levers.most_threads()
+        {
             return Ok(());
         }
         let (low, high) = active.split_at(active.len() / 2);

@@ -48,7 +48,7 @@ fn places(root: &Root) -> Vec<VcpuPlace> {
 /// Controls the workload of `parts` until it ends, and puts the machine back.
 pub(crate) fn control(
     parts: Parts,
-    config: PolicyConfig,
+    mut config: PolicyConfig,
     args: &ControlArgs,
     state: &StateDir,
     workload: String,
@@ -67,6 +67,7 @@ pub(crate) fn control(
         limits.push(text);
     }
     let allowed = parts.allowed.clone();
+    config.most_threads = parts.place.most_threads();
     let mut machine = LiveMachine::new(parts)?;
     let mut policy = Policy::new(config.clone(), allowed.clone())?;
     journal.write(&Record::Start {

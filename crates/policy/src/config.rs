@@ -36,6 +36,8 @@ pub struct PolicyConfig {
     pub mode: Mode,
     /// Whether vCPUs may be deactivated.
     pub consolidate: bool,
+    /// The most threads that are moved between vCPUs. Where that is done thread by thread, many cost too much.
+    pub most_threads: u32,
     /// The retention method, chosen by calibration or by the user; [`Method::Halt`] means none works here.
     pub method: Method,
     /// What a halt and the wake-up from it cost, as calibrated: waiting plus the waker's share.
@@ -55,6 +57,7 @@ impl Default for PolicyConfig {
         Self {
             mode: Mode::Adaptive,
             consolidate: true,
+            most_threads: u32::MAX,
             method: Method::Halt,
             wake_cost: Duration::from_micros(30),
             poll_price: 0.125,

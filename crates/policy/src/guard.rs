@@ -18,6 +18,8 @@ const SETTLE: Duration = Duration::from_millis(2);
 /// How long a trial waits for the machine to follow a change by itself. Then the vCPUs are made to forget: where
 /// some have halted and others have not, each wake-up of the former is slow already.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// Where that is in vain (others run there too), it waits for halts by themselves, but no longer than this.
+const GIVE_UP: Duration = Duration::from_millis(300);
 /// A trial of new retention has this many blocks of each side.
 const SEQUENTIAL_PAIRS: usize = 3;
 /// A block must see this many hand-overs for its counts to be worth comparing.
@@ -179,7 +181,7 @@ impl Trial {
             self.settled_for += o.period;
             if o.settled {
                 self.settling = false;
-            } else if self.settled_for > PATIENCE && self.forgets > 1 {
+            } else if self.settled_for > GIVE_UP {
                 return Some(Verdict::Undecided(compare(&self.pairs, self.difference())));
             }
             return None;
@@ -217,9 +219,9 @@ impl Trial {
     }
 
     /// Whether the machine must make its vCPUs forget now: the present side has waited for long. Asked once per
-    /// step; twice in vain ends the trial.
+    /// step, and at most twice.
     pub fn wants_forget(&mut self) -> bool {
-        let wants = self.settling && self.settled_for > PATIENCE * (self.forgets + 1);
+        let wants = self.settling && self.forgets < 2 && self.settled_for > PATIENCE * (self.forgets + 1);
         self.forgets += u32::from(wants);
         wants
     }

@@ -38,7 +38,22 @@ pub(super) struct Levers {
     own: Option<CpuSet>,
 }
 
+impl Place {
+    /// The most threads that may be moved at once: a group moves at the price of one write, threads one by one.
+    pub fn most_threads(&self) -> u32 {
+        match self {
+            Self::Group(_) => u32::MAX,
+            Self::Threads(_) => 200,
+        }
+    }
+}
+
 impl Levers {
+    /// See [`Place::most_threads`].
+    pub(super) fn most_threads(&self) -> usize {
+        self.place.most_threads() as usize
+    }
+
     pub(super) fn new(book: LeaseBook, place: Place, all: CpuSet) -> Self {
         Self {
             book,

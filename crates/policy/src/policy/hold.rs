@@ -159,7 +159,8 @@ impl Policy {
     }
 
     fn hold_active_set(&mut self, o: &Observation, events: &mut Vec<Event>) {
-        if !self.config.consolidate || self.allowed.len() < 2 || o.period < SHORTEST_AVERAGE {
+        let movable = self.config.consolidate && o.workload.threads <= self.config.most_threads;
+        if !movable || self.allowed.len() < 2 || o.period < SHORTEST_AVERAGE {
             return;
         }
         let active = self.active();
