@@ -16,6 +16,7 @@ mod policy;
 mod progress;
 mod retention;
 mod setting;
+mod trust;
 
 pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts, choose_method};
 pub use config::{Mode, PolicyConfig, VcpuPlace};
@@ -25,7 +26,7 @@ pub use consolidation::{
 };
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
 pub use decision::{Decision, Event, LetGo, Watch, Why};
-pub use guard::{Purpose, Trial, Trust, Verdict};
+pub use guard::{Purpose, Trial, Verdict};
 pub use idle_histogram::IdleHistogram;
 pub use observation::{Observation, VcpuInterval, WorkloadInterval};
 pub use policy::Policy;
@@ -34,3 +35,4 @@ pub use retention::{
     LimitAdapter, LimitAdapterConfig, RetentionCosts, Veto, VetoConfig, VetoGate, choose_limit,
 };
 pub use setting::{Method, Retention, Setting};
+pub use trust::Trust;

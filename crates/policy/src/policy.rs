@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use crate::cadence::Cadence;
 use crate::decision::{Decision, Event, LetGo, Watch, Why};
-use crate::guard::{Purpose, Trial, Trust, Verdict};
+use crate::guard::{Purpose, Trial, Verdict};
 use crate::progress::Difference;
+use crate::trust::Trust;
 use crate::{
     ConfigError, Consolidation, CpuId, CpuSet, IdleHistogram, LimitAdapter, Measurement, Method, Mode,
     Observation, PolicyConfig, Retention, RetentionCosts, Setting, VetoGate, choose_limit,

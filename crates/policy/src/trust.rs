@@ -1,0 +1,71 @@
+//! How long an outcome of the guard counts: when what was proven must prove itself again, and when what was refuted
+//! may be tried again.
+
+use std::time::Duration;
+
+/// A waiting time that doubles with each repetition of the same outcome and starts again when things change.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trust {
+    first: Duration,
+    longest: Duration,
+    interval: Duration,
+    until: Duration,
+}
+
+impl Trust {
+    /// Waits `first` after the first outcome and at most `longest` after many.
+    pub fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, interval: first, until: Duration::ZERO }
+    }
+
+    /// The outcome came again at `now`: wait twice as long as the last time.
+    pub fn extend(&mut self, now: Duration) {
+        self.until = now + self.interval;
+        self.interval = (self.interval * 2).min(self.longest);
+    }
+
+    /// The behaviour changed: start again with the first interval, waiting until then from `now`.
+    pub fn shorten(&mut self, now: Duration) {
+        self.interval = self.first;
+        self.until = self.until.min(now + self.first);
+    }
+
+    /// Ends the waiting time at `until`.
+    pub fn set_until(&mut self, until: Duration) {
+        self.until = until;
+    }
+
+    /// Whether the waiting time is over at `now`.
+    pub fn is_over(&self, now: Duration) -> bool {
+        now >= self.until
+    }
+
+    /// When the waiting time is over.
+    pub fn until(&self) -> Duration {
+        self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn trust_doubles_and_starts_again() {
+        let mut trust = Trust::new(MS, 8 * MS);
+        assert!(trust.is_over(Duration::ZERO));
+        let mut now = Duration::ZERO;
+        for expected in [1, 2, 4, 8, 8] {
+            trust.extend(now);
+            assert_eq!(trust.until(), now + expected * MS);
+            now = trust.until();
+        }
+        trust.extend(now);
+        trust.shorten(now);
+        assert_eq!(trust.until(), now + MS);
+        trust.extend(now + MS);
+        assert_eq!(trust.until(), now + 2 * MS);
+    }
+}
