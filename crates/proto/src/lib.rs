@@ -1,5 +1,5 @@
-//! The words between Gleaner's processes: journal records and lease records, one JSON object per line, and the
-//! report of `gleaner doctor`.
+//! The words between Gleaner's processes: journal records and lease records, one JSON object per line, the report of
+//! `gleaner doctor`, and the result file of `gleaner bench`.
 //!
 //! Each format carries a version in its first record; a reader refuses versions it does not know.
 
@@ -7,5 +7,6 @@ pub mod doctor;
 pub mod journal;
 pub mod lease;
 mod lines;
+pub mod result;
 
 pub use lines::{LineError, read_lines};

@@ -1,0 +1,212 @@
+//! Result files on disk: written whole or not at all, read only in the version that is known.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{BenchResult, SCHEMA};
+
+/// A result file that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultError {
+    /// The file system refused.
+    #[error("cannot read the result file {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Not written; a file that was there before is as it was.
+    #[error(
+        "cannot write {}: {source}; what was there before is untouched; give another place with -o",
+        path.display()
+    )]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Not a result file.
+    #[error("{} is not a result file of gleaner bench: {source}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where it stops being one.
+        source: serde_json::Error,
+    },
+    /// Written by another version of Gleaner.
+    #[error(
+        "{} has result schema {found}, and this gleaner reads schema {SCHEMA}: read it with the gleaner that wrote \
+         it, or measure again",
+        path.display()
+    )]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+    },
+}
+
+impl BenchResult {
+    /// Reads the result file at `path`.
+    ///
+    /// # Errors
+    /// See [`ResultError`]; the version is looked at before anything else.
+    pub fn read(path: &Path) -> Result<Self, ResultError> {
+        #[derive(Deserialize)]
+        struct Version {
+            schema: u64,
+        }
+        let malformed = |source| ResultError::Malformed { path: path.to_owned(), source };
+        let bytes = fs::read(path).map_err(|source| ResultError::Read { path: path.to_owned(), source })?;
+        let Version { schema: found } = serde_json::from_slice(&bytes).map_err(malformed)?;
+        if found != u64::from(SCHEMA) {
+            return Err(ResultError::Schema { path: path.to_owned(), found });
+        }
+        serde_json::from_slice(&bytes).map_err(malformed)
+    }
+
+    /// Writes the result file at `path`, whole or not at all.
+    ///
+    /// # Errors
+    /// As [`write_file`].
+    pub fn write(&self, path: &Path) -> Result<(), ResultError> {
+        let mut json = serde_json::to_vec_pretty(self)
+            .map_err(|source| ResultError::Write { path: path.to_owned(), source: source.into() })?;
+        json.push(b'\n');
+        write_file(path, &json)
+    }
+}
+
+/// Writes `bytes` to `path` so that it holds either them or what it held before: through a temporary file in the same
+/// directory, and a rename. A path that is there and no regular file (a device, a pipe) is written to directly.
+///
+/// # Errors
+/// [`ResultError::Write`], e.g. where the disk is full.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ResultError> {
+    try_write(path, bytes).map_err(|source| ResultError::Write { path: path.to_owned(), source })
+}
+
+fn try_write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A symbolic link stays one; its target is replaced.
+    let target = match fs::canonicalize(path) {
+        Ok(target) => target,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let known = fs::metadata(&target).ok();
+    if known.as_ref().is_some_and(|known| !known.is_file()) {
+        return File::options().write(true).open(&target)?.write_all(bytes);
+    }
+    let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The mode of a new file is subject to the umask, as that of any other program's output.
+    let mode = known.map_or(Permissions::from_mode(0o666), |known| known.permissions());
+    let mut file = tempfile::Builder::new().prefix(".gleaner-").permissions(mode).tempfile_in(dir)?;
+    file.write_all(bytes)?;
+    // Without this a full disk may show itself only after the rename.
+    file.as_file().sync_all()?;
+    file.persist(&target).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Ending, Environment, Plan};
+
+    fn result() -> BenchResult {
+        let environment = Environment {
+            date: "2026-01-01T00:00:00Z".into(),
+            gleaner: "0".into(),
+            kernel: "6.1".into(),
+            kernel_version: "#1".into(),
+            hypervisor: "KVM".into(),
+            virtualised: true,
+            cpu_model: String::new(),
+            vcpus: 2,
+            memory_bytes: 1,
+            cpuidle_driver: "none".into(),
+            cpuidle_governor: "none".into(),
+            preemption: "full".into(),
+            knobs: [("/sys/x".to_owned(), "0".to_owned())].into(),
+        };
+        let plan = Plan {
+            rounds: 5,
+            max_rounds: None,
+            precision: None,
+            warmup_rounds: 1,
+            window_s: 1.0,
+            seed: 1,
+            order: "shuffled".into(),
+        };
+        BenchResult {
+            schema: SCHEMA,
+            title: "t".into(),
+            source: String::new(),
+            repeat_with: "gleaner bench run x".into(),
+            environment,
+            plan,
+            modes: Vec::new(),
+            rows: Vec::new(),
+            warnings: Vec::new(),
+            ending: Ending::Interrupted,
+        }
+    }
+
+    #[test]
+    fn a_file_comes_back_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        result().write(&path).unwrap();
+        assert_eq!(BenchResult::read(&path).unwrap(), result());
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o600, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn another_schema_is_named_with_both_versions_and_the_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        fs::write(&path, r#"{"schema": 99, "what": "ever"}"#).unwrap();
+        let error = BenchResult::read(&path).unwrap_err();
+        assert!(matches!(error, ResultError::Schema { found: 99, .. }));
+        let text = error.to_string();
+        assert!(
+            text.contains("schema 99") && text.contains("reads schema 1") && text.contains("measure again")
+        );
+        for text in ["", "[]", r#"{"title": "x"}"#, r#"{"schema": 1}"#] {
+            fs::write(&path, text).unwrap();
+            assert!(matches!(BenchResult::read(&path), Err(ResultError::Malformed { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_failed_write_leaves_what_was_there() {
+        // A device that is always full is written to, not replaced.
+        let full = Path::new("/dev/full");
+        let error = result().write(full).unwrap_err().to_string();
+        assert!(error.contains("cannot write /dev/full: No space left on device"), "{error}");
+        assert!(!fs::metadata(full).unwrap().is_file());
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("no/such/dir.json");
+        assert!(result().write(&missing).is_err());
+    }
+
+    #[test]
+    fn a_link_keeps_leading_to_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_file(&link, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert!(link.is_symlink());
+    }
+}
