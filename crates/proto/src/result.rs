@@ -88,7 +88,7 @@ pub struct Plan {
     pub warmup_rounds: usize,
     /// How long a built-in workload runs, in seconds.
     pub window_s: f64,
-    /// Seed of the order of modes and of the bootstrap.
+    /// Seed of the order of modes.
     pub seed: u64,
     /// The order of the samples, in words.
     pub order: String,
@@ -174,7 +174,7 @@ pub struct Moment {
     pub limit_us: f64,
 }
 
-/// A median with its 95 % percentile bootstrap interval, in the unit of the values.
+/// A median with its interval, in the unit of the values; `docs/statistics.md` says how both are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The median of the values.
@@ -185,6 +185,8 @@ pub struct Estimate {
     pub high: f64,
     /// How many values there were.
     pub n: usize,
+    /// How often such an interval covers the true median, 0..=1: about 0.95, less with five values or fewer.
+    pub confidence: f64,
 }
 
 /// A mode against another one.
@@ -196,10 +198,12 @@ pub struct Comparison {
     pub mode: String,
     /// The mode that it is compared with.
     pub baseline: String,
-    /// The median of the per-round ratios `mode / baseline`, with its interval.
+    /// The pseudo-median of the per-round ratios `mode / baseline`, with its interval.
     pub ratio: Estimate,
-    /// The two-sided p value of the Mann-Whitney test; `None` with too few samples for one.
-    pub p_value: Option<f64>,
+    /// The two-sided p value of the Mann-Whitney test of the samples.
+    pub rank_sum_p: f64,
+    /// The two-sided p value of Wilcoxon's signed-rank test of the ratios.
+    pub signed_rank_p: f64,
     /// What follows.
     pub verdict: Verdict,
 }
@@ -239,6 +243,13 @@ pub enum Ending {
         /// What went wrong.
         message: String,
     },
+}
+
+impl Estimate {
+    /// Whether `value` lies in the interval.
+    pub fn contains(&self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
 }
 
 impl BenchResult {
