@@ -1,0 +1,146 @@
+//! Numbers for people: units, prefixes, and as many digits as carry information.
+
+/// What a number counts. Decides its prefix and what is written behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// A plain number.
+    Plain,
+    /// Times another value, written `3.54×`.
+    Ratio,
+    /// Seconds, written in s, ms, µs or ns.
+    Seconds,
+    /// A share of one, written in per cent.
+    Share,
+}
+
+/// How the numbers of one axis or one group of a table are written, so that they can be compared digit by digit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Format {
+    factor: f64,
+    decimals: usize,
+    suffix: &'static str,
+    /// Whether the suffix is the name of a unit, which an axis says once and a single number says itself.
+    named: bool,
+}
+
+/// Digits after the point beyond which a number is not worth its room.
+const MOST_DECIMALS: f64 = 6.0;
+
+impl Format {
+    /// For numbers of about the size of `typical`, of which steps of `step` should be visible.
+    pub fn new(unit: Unit, typical: f64, step: f64) -> Self {
+        let size = typical.abs();
+        let (factor, suffix, named) = match unit {
+            Unit::Ratio => (1.0, "×", false),
+            Unit::Share => (100.0, " %", false),
+            Unit::Seconds if size >= 1.0 || size == 0.0 => (1.0, "s", true),
+            Unit::Seconds if size >= 1e-3 => (1e3, "ms", true),
+            Unit::Seconds if size >= 1e-6 => (1e6, "µs", true),
+            Unit::Seconds => (1e9, "ns", true),
+            Unit::Plain if size >= 1e10 => (1e-9, "G", false),
+            Unit::Plain if size >= 1e7 => (1e-6, "M", false),
+            Unit::Plain if size >= 1e4 => (1e-3, "k", false),
+            Unit::Plain => (1.0, "", false),
+        };
+        let decimals = -(step * factor).abs().log10();
+        // Half a percent of slack: a step of 0.1 must not need two decimals because of its last bit.
+        let decimals = if decimals.is_finite() { (decimals - 0.005).ceil().clamp(0.0, MOST_DECIMALS) } else { 0.0 };
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 6")]
+        Self { factor, decimals: decimals as usize, suffix, named }
+    }
+
+    /// For one number with three significant digits.
+    pub fn single(unit: Unit, value: f64) -> Self {
+        let size = value.abs();
+        let step = if size > 0.0 { 10f64.powf(size.log10().floor() - 2.0) } else { 1.0 };
+        Self::new(unit, value, step)
+    }
+
+    /// The number without the name of its unit.
+    pub fn number(&self, value: f64) -> String {
+        let text = format!("{:.*}", self.decimals, value * self.factor);
+        let suffix = if self.named { "" } else { self.suffix };
+        format!("{}{suffix}", grouped(&text))
+    }
+
+    /// The number with its unit.
+    pub fn full(&self, value: f64) -> String {
+        let number = self.number(value);
+        if self.named { format!("{number} {}", self.suffix) } else { number }
+    }
+
+    /// The unit of the numbers, for an axis: `ms`; empty where the numbers say it themselves.
+    pub const fn unit(&self) -> &'static str {
+        if self.named { self.suffix } else { "" }
+    }
+}
+
+/// One number with its unit and three significant digits, e.g. `3.54×`, `12.3 ms`, `21.1k`.
+pub fn show(unit: Unit, value: f64) -> String {
+    Format::single(unit, value).full(value)
+}
+
+/// `text` with a comma between thousands; a zero has no sign.
+fn grouped(text: &str) -> String {
+    let zero = text.bytes().all(|b| matches!(b, b'-' | b'0' | b'.'));
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) if zero => ("", rest),
+        Some(rest) => ("−", rest),
+        None => ("", text),
+    };
+    let (whole, fraction) = text.find('.').map_or((text, ""), |point| text.split_at(point));
+    let mut out = sign.to_owned();
+    for (index, digit) in whole.char_indices() {
+        if index > 0 && (whole.len() - index) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out + fraction
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_numbers_have_three_digits_and_their_unit() {
+        let cases = [
+            (Unit::Plain, 21_084.6, "21.1k"),
+            (Unit::Plain, 9_772.0, "9,772"),
+            (Unit::Plain, 0.0123, "0.0123"),
+            (Unit::Plain, 0.0, "0"),
+            (Unit::Plain, -12.5, "−12.5"),
+            (Unit::Plain, 3.2e12, "3,200G"),
+            (Unit::Ratio, 3.5406, "3.54×"),
+            (Unit::Ratio, 1.0, "1.00×"),
+            (Unit::Seconds, 0.000_012_34, "12.3 µs"),
+            (Unit::Seconds, 2.0, "2.00 s"),
+            (Unit::Seconds, 5e-9, "5.00 ns"),
+            (Unit::Share, 0.125, "12.5 %"),
+        ];
+        for (unit, value, text) in cases {
+            assert_eq!(show(unit, value), text);
+        }
+    }
+
+    #[test]
+    fn an_axis_has_one_unit_and_no_needless_digits() {
+        let format = Format::new(Unit::Seconds, 0.004, 0.0005);
+        assert_eq!((format.number(0.0015).as_str(), format.unit()), ("1.5", "ms"));
+        let format = Format::new(Unit::Plain, 80_000.0, 20_000.0);
+        assert_eq!((format.number(20_000.0).as_str(), format.unit()), ("20k", ""));
+        let format = Format::new(Unit::Plain, 0.3, 0.1);
+        assert_eq!(format.number(0.3), "0.3");
+        assert_eq!(format.number(-0.000_01), "0.0");
+    }
+
+    #[test]
+    fn no_number_is_too_strange_to_be_written() {
+        for value in [f64::MAX, f64::MIN_POSITIVE, -1e-300] {
+            for unit in [Unit::Plain, Unit::Ratio, Unit::Seconds, Unit::Share] {
+                assert!(!show(unit, value).is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Text on a drawing: what may be in it, and how much room it takes.
+//!
+//! A drawing does not know the reader's font, so widths are estimated by those of `DejaVu` Sans, which is wider than
+//! the other fonts of the stack in [`crate::theme`]: what fits here fits there.
+
+/// Size of the text of axes and labels, in px.
+pub const SIZE: f64 = 12.0;
+
+/// Height of a line of text relative to its size.
+const LINE: f64 = 1.2;
+
+/// How far letters go below the baseline, relative to their size.
+const DESCENT: f64 = 0.25;
+
+/// The text without what XML forbids or what would reorder the text around it: control characters and the marks of
+/// bidirectional text. Each is shown as U+FFFD.
+pub fn clean(text: &str) -> String {
+    let hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || matches!(c, '\u{fffe}' | '\u{ffff}')
+    };
+    text.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// The width of `text` in px at `size` px.
+pub fn width(text: &str, size: f64) -> f64 {
+    text.chars().map(em).sum::<f64>() * size
+}
+
+/// The text, shortened with `…` until it is at most `max` px wide at `size` px.
+pub fn shorten(text: &str, max: f64, size: f64) -> String {
+    if width(text, size) <= max {
+        return text.to_owned();
+    }
+    let mut room = max - width("…", size);
+    let fits = |c: &char| {
+        room -= em(*c) * size;
+        room >= 0.0
+    };
+    let start: String = text.chars().take_while(fits).collect();
+    format!("{}…", start.trim_end())
+}
+
+/// The width of a character in units of the font size.
+fn em(c: char) -> f64 {
+    match c {
+        'i' | 'j' | 'l' | '\'' => 0.28,
+        ' ' | '.' | ',' | ':' | ';' | '/' | '\\' | '|' | 'I' | 'J' => 0.34,
+        'f' | 't' | 'r' | '-' | '(' | ')' | '[' | ']' | '!' => 0.41,
+        's' | 'z' | 'c' | '"' | '*' | '_' | '?' | '`' => 0.55,
+        '0'..='9' | 'a'..='e' | 'g' | 'h' | 'k' | 'n'..='q' | 'u' | 'v' | 'x' | 'y' | '$' | 'µ' | '{' | '}' => 0.64,
+        'A'..='L' | 'P' | 'R'..='V' | 'X'..='Z' => 0.77,
+        'w' | 'N' | 'O' | 'Q' | '+' | '<' | '=' | '>' | '~' | '#' | '^' | '&' | '×' | '±' => 0.84,
+        'm' | 'M' | 'W' | '%' | '@' | '—' | '…' => 1.0,
+        // Combining marks take no room; whatever is unknown is taken for a wide character.
+        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' => 0.0,
+        '\u{a0}'..='\u{10ff}' => 0.9,
+        _ => 1.1,
+    }
+}
+
+/// Where a text begins relative to its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Anchor {
+    /// It begins there.
+    Start,
+    /// Its middle is there.
+    Middle,
+    /// It ends there.
+    End,
+}
+
+impl Anchor {
+    /// The value of SVG's `text-anchor`.
+    pub const fn svg(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Middle => "middle",
+            Self::End => "end",
+        }
+    }
+}
+
+/// A rectangle in px; `y` grows downwards.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rect {
+    /// Left edge.
+    pub x: f64,
+    /// Upper edge.
+    pub y: f64,
+    /// Width.
+    pub w: f64,
+    /// Height.
+    pub h: f64,
+}
+
+impl Rect {
+    /// The box of `text` at the size `size`, whose baseline is at `y`.
+    pub fn of_text(text: &str, x: f64, y: f64, anchor: Anchor, size: f64) -> Self {
+        let w = width(text, size);
+        let x = match anchor {
+            Anchor::Start => x,
+            Anchor::Middle => x - w / 2.0,
+            Anchor::End => x - w,
+        };
+        Self { x, y: y - size * (LINE - DESCENT), w, h: size * LINE }
+    }
+
+    /// Whether the two share more than an edge.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.x < other.x + other.w
+            && other.x < self.x + self.w
+            && self.y < other.y + other.h
+            && other.y < self.y + self.h
+    }
+
+    /// Whether `other` lies inside.
+    pub fn contains(&self, other: &Self) -> bool {
+        self.x <= other.x
+            && self.y <= other.y
+            && other.x + other.w <= self.x + self.w
+            && other.y + other.h <= self.y + self.h
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn forbidden_characters_are_shown_as_such() {
+        assert_eq!(clean("a\u{0}b\u{1b}[31m\u{202e}c"), "a\u{fffd}b\u{fffd}[31m\u{fffd}c");
+        assert_eq!(clean("Größe <µs> & \"x\""), "Größe <µs> & \"x\"");
+    }
+
+    #[test]
+    fn boxes_follow_the_anchor() {
+        let at = |anchor| Rect::of_text("0000", 100.0, 50.0, anchor, 10.0);
+        assert!((at(Anchor::Start).x - 100.0).abs() < 1e-9);
+        assert!((at(Anchor::End).x + at(Anchor::End).w - 100.0).abs() < 1e-9);
+        assert!((at(Anchor::Middle).x + at(Anchor::Middle).w / 2.0 - 100.0).abs() < 1e-9);
+        assert!(at(Anchor::Start).overlaps(&at(Anchor::Middle)));
+        assert!(!at(Anchor::Start).overlaps(&at(Anchor::End)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_shortened_text_fits(text in "\\PC{0,60}", max in 20.0..300.0) {
+            let short = shorten(&text, max, SIZE);
+            prop_assert!(width(&short, SIZE) <= max + 1e-9);
+            if width(&text, SIZE) <= max {
+                prop_assert_eq!(short, text);
+            }
+        }
+    }
+}
