@@ -9,6 +9,7 @@ mod config;
 mod consolidation;
 mod cpu;
 mod decision;
+mod fixed;
 mod guard;
 mod idle_histogram;
 mod observation;
@@ -26,6 +27,7 @@ pub use consolidation::{
 };
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
 pub use decision::{Decision, Event, LetGo, Watch, Why};
+pub use fixed::Fixed;
 pub use guard::{Purpose, Trial, Verdict};
 pub use idle_histogram::IdleHistogram;
 pub use observation::{Observation, VcpuInterval, WorkloadInterval};

@@ -227,7 +227,7 @@ impl Policy {
             (Verdict::Undecided(e), Purpose::Reprove) => e.is_none_or(|e| e.ratio >= 1.0),
         };
         let again_at = match trial.difference() {
-            Difference::Retention => self.conclude_retention(&trial, keep, o.at),
+            Difference::Retention => self.conclude_retention(&trial, keep, &verdict, o.at),
             Difference::ActiveSet => self.conclude_active_set(&trial, keep, o),
         };
         events.push(Event::TrialEnded {
@@ -240,7 +240,13 @@ impl Policy {
     }
 
     /// Keeps or drops the retention that was tried; returns when the question comes up again.
-    fn conclude_retention(&mut self, trial: &Trial, keep: bool, now: Duration) -> Duration {
+    fn conclude_retention(
+        &mut self,
+        trial: &Trial,
+        keep: bool,
+        verdict: &Verdict,
+        now: Duration,
+    ) -> Duration {
         if keep {
             self.retention = trial.candidate().retention;
             self.proof.extend(now);
@@ -249,8 +255,12 @@ impl Policy {
         }
         self.retention = Retention::NONE;
         self.remembered = None;
-        self.retry_retention.extend(now);
-        self.proof.shorten(now);
+        match verdict {
+            // A program that has just started changes from block to block.
+            Verdict::Undecided(Some(e)) if e.ratio > 1.0 => self.retry_retention.extend_briefly(now),
+            _ => self.retry_retention.extend(now),
+        }
+        self.lose_trust(trial.purpose(), now);
         self.retry_retention.until()
     }
 
@@ -274,8 +284,16 @@ impl Policy {
         self.deactivated.retain(|c| !tried.contains(*c));
         self.consolidation.reject();
         self.retry_consolidation.extend(o.at);
-        self.proof.shorten(o.at);
+        self.lose_trust(trial.purpose(), o.at);
         self.retry_consolidation.until()
+    }
+
+    /// Something that was proven did not hold: what else was proven must prove itself soon. That a new idea was a
+    /// bad one says nothing about what is in force.
+    fn lose_trust(&mut self, purpose: Purpose, now: Duration) {
+        if purpose == Purpose::Reprove {
+            self.proof.shorten(now);
+        }
     }
 
     /// Between the observations: on a smaller set, that threads queue up; on a saturated full set that may be

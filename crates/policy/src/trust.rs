@@ -24,6 +24,12 @@ impl Trust {
         self.interval = (self.interval * 2).min(self.longest);
     }
 
+    /// Nothing was decided at `now`, but it looked promising: wait a fifth of what [`Trust::extend`] would.
+    pub fn extend_briefly(&mut self, now: Duration) {
+        self.until = now + self.interval / 5;
+        self.interval = (self.interval * 2).min(self.longest);
+    }
+
     /// The behaviour changed: start again with the first interval, waiting until then from `now`.
     pub fn shorten(&mut self, now: Duration) {
         self.interval = self.first;
@@ -67,5 +73,13 @@ mod tests {
         assert_eq!(trust.until(), now + MS);
         trust.extend(now + MS);
         assert_eq!(trust.until(), now + 2 * MS);
+    }
+    #[test]
+    fn a_promising_outcome_is_asked_again_sooner_but_not_for_ever() {
+        let mut trust = Trust::new(5 * MS, 40 * MS);
+        for expected in [1, 2, 4, 8, 8] {
+            trust.extend_briefly(Duration::ZERO);
+            assert_eq!(trust.until(), expected * MS);
+        }
     }
 }

@@ -1,0 +1,87 @@
+//! One setting in words, as `gleaner run --fixed` and the modes of a benchmark name it.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::{CpuSet, Method, Retention, Setting};
+
+/// A setting relative to the vCPUs that the workload may use: `METHOD[:LIMITus]` and `pack:N`, joined by `+`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fixed {
+    /// How many vCPUs stay active; all without it.
+    pack: Option<usize>,
+    retention: Retention,
+}
+
+impl Fixed {
+    /// The setting on the vCPUs `allowed`, of which the lowest stay active.
+    pub fn on(self, allowed: &CpuSet) -> Setting {
+        let n = self.pack.unwrap_or(allowed.len());
+        Setting { active: allowed.iter().take(n).collect(), retention: self.retention }
+    }
+}
+
+impl FromStr for Fixed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut fixed = Self { pack: None, retention: Retention::NONE };
+        for part in text.split('+') {
+            match part.split_once(':') {
+                Some(("pack", n)) => {
+                    let n = n.parse().ok().filter(|n| *n > 0);
+                    fixed.pack = Some(
+                        n.ok_or_else(|| format!("`{part}`: pack:N needs a number of vCPUs, 1 or more"))?,
+                    );
+                }
+                Some((method, limit)) => {
+                    fixed.retention = Retention { method: method.parse()?, limit: micros(limit)? }
+                }
+                None => fixed.retention = unlimited(part.parse()?)?,
+            }
+        }
+        Ok(fixed)
+    }
+}
+
+fn unlimited(method: Method) -> Result<Retention, String> {
+    match method {
+        Method::Halt | Method::QosPoll => Ok(Retention { method, limit: Duration::ZERO }),
+        _ => Err(format!("`{method}` needs a limit, e.g. {method}:200us")),
+    }
+}
+
+fn micros(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix("us").unwrap_or(text);
+    let us: u64 = number.parse().map_err(|_| format!("`{text}` is not a limit such as 200us"))?;
+    // The haltpoll governor's parameter has 32 bits of nanoseconds; a second is far beyond any use.
+    if us == 0 || us > 1_000_000 {
+        return Err(format!("`{text}`: a limit lies between 1us and 1000000us"));
+    }
+    Ok(Duration::from_micros(us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_settings_and_names_what_is_wrong() {
+        let all = CpuSet::first(4);
+        let on = |text: &str| text.parse::<Fixed>().unwrap().on(&all).to_string();
+        assert_eq!(on("haltpoll:200us"), "vCPUs 0-3 with haltpoll:200us");
+        assert_eq!(on("pack:1"), "vCPUs 0 with halt");
+        assert_eq!(on("pack:2+qos-poll"), "vCPUs 0-1 with qos-poll");
+        assert_eq!(on("pack:9"), "vCPUs 0-3 with halt");
+        for (text, hint) in [
+            ("haltpoll", "needs a limit"),
+            ("pack:0", "1 or more"),
+            ("warp", "is not a retention method"),
+            ("haltpoll:x", "not a limit"),
+            ("haltpoll:0us", "between"),
+        ] {
+            let error = text.parse::<Fixed>().unwrap_err();
+            assert!(error.contains(hint), "{text}: {error}");
+        }
+    }
+}

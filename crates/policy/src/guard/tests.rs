@@ -1,0 +1,212 @@
+//! What each rule of the guard does, on a machine whose rates are given.
+
+use super::*;
+use crate::{CpuId, CpuSet, Method, Retention, VcpuInterval, WorkloadInterval};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn settings() -> (Setting, Setting) {
+    let untouched = Setting::untouched(&CpuSet::first(2));
+    let retained = Setting {
+        retention: Retention { method: Method::Haltpoll, limit: 200 * MS / 1000 },
+        ..untouched.clone()
+    };
+    (untouched, retained)
+}
+
+fn packed(from: &Setting) -> Setting {
+    Setting { active: CpuSet::first(1), ..from.clone() }
+}
+
+fn observed(period: Duration, workload: WorkloadInterval) -> Observation {
+    let vcpu = |cpu| VcpuInterval {
+        cpu: CpuId(cpu),
+        halts: 0,
+        halt_time: Duration::ZERO,
+        polls: 0,
+        poll_time: Duration::ZERO,
+        steal: Duration::ZERO,
+    };
+    Observation {
+        at: Duration::ZERO,
+        period,
+        vcpus: vec![vcpu(0), vcpu(1)],
+        workload,
+        runnable: 2,
+        throttled: 0.0,
+        settled: true,
+        cost: MS / 100,
+    }
+}
+
+/// Drives a trial against a machine whose rates per second under a setting are `rates(setting)`.
+fn drive(trial: &mut Trial, mut rates: impl FnMut(&Setting) -> (f64, f64)) -> (Verdict, Duration, u32) {
+    let (mut took, mut changes, mut last) = (Duration::ZERO, 0, None);
+    for _ in 0..1000 {
+        let (setting, period) = (trial.setting().clone(), trial.next());
+        if last.as_ref() != Some(&setting) {
+            changes += 1;
+            last = Some(setting.clone());
+        }
+        let (load, switches) = rates(&setting);
+        took += period;
+        let workload = WorkloadInterval {
+            cpu_time: period.mul_f64(load),
+            user_time: period.mul_f64(load * 0.5),
+            switches: period.mul_f64(switches).as_secs(),
+            ..WorkloadInterval::default()
+        };
+        if let Some(verdict) = trial.observe(&observed(period, workload)) {
+            return (verdict, took, changes);
+        }
+    }
+    panic!("a trial ends");
+}
+
+/// Like [`drive`], on a machine that goes on polling for ever.
+fn drive_unsettled(trial: &mut Trial, load: impl Fn(&Setting) -> f64) -> Verdict {
+    for _ in 0..1000 {
+        let (setting, period) = (trial.setting().clone(), trial.next());
+        let workload =
+            WorkloadInterval { cpu_time: period.mul_f64(load(&setting)), ..WorkloadInterval::default() };
+        let settled = setting.retention.is_on();
+        if let Some(verdict) = trial.observe(&Observation { settled, ..observed(period, workload) }) {
+            return verdict;
+        }
+    }
+    panic!("a trial ends");
+}
+
+fn busy() -> Observation {
+    observed(20 * MS, WorkloadInterval { switches: 1000, ..WorkloadInterval::default() })
+}
+
+#[test]
+fn a_large_gain_is_proven_within_sixty_milliseconds() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched, retained.clone(), Purpose::Adopt, &busy());
+    let (verdict, took, changes) =
+        drive(&mut trial, |s| if *s == retained { (1.2, 140_000.0) } else { (0.8, 34_000.0) });
+    assert!(matches!(verdict, Verdict::Proven(e) if e.ratio > 1.4), "{verdict:?}");
+    assert!(took <= 60 * MS, "{took:?}");
+    assert_eq!(changes, 2, "new retention: B B B C C, one change");
+}
+
+#[test]
+fn a_loss_is_refuted_and_costs_two_blocks() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched, retained.clone(), Purpose::Adopt, &busy());
+    let (verdict, took, _) =
+        drive(&mut trial, |s| if *s == retained { (1.24, 85_000.0) } else { (1.3, 54_000.0) });
+    assert!(matches!(verdict, Verdict::Refuted(_)), "{verdict:?}");
+    assert!(took <= 60 * MS);
+}
+
+#[test]
+fn a_difference_within_the_margin_is_not_adopted() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched, retained.clone(), Purpose::Adopt, &busy());
+    let (verdict, ..) =
+        drive(&mut trial, |s| if *s == retained { (1.03, 50_000.0) } else { (1.0, 50_000.0) });
+    assert!(!matches!(verdict, Verdict::Proven(_)), "{verdict:?}");
+}
+
+#[test]
+fn without_an_exact_signal_the_blocks_grow_and_user_time_decides() {
+    let (untouched, _) = settings();
+    let candidate = packed(&untouched);
+    let mut trial = Trial::new(untouched.clone(), candidate.clone(), Purpose::Adopt, &busy());
+    // The granularity changes by a factor of three, so hand-overs say nothing.
+    let (verdict, ..) =
+        drive(&mut trial, |s| if *s == candidate { (1.4, 90_000.0) } else { (1.2, 25_000.0) });
+    assert!(matches!(verdict, Verdict::Proven(e) if e.signal == crate::Signal::UserTime), "{verdict:?}");
+}
+
+#[test]
+fn a_candidate_that_takes_much_of_the_cpu_time_away_gets_no_long_blocks() {
+    let (untouched, _) = settings();
+    let candidate = packed(&untouched);
+    let mut trial = Trial::new(untouched.clone(), candidate.clone(), Purpose::Adopt, &busy());
+    let (verdict, took, _) =
+        drive(&mut trial, |s| if *s == candidate { (0.9, 600_000.0) } else { (1.3, 54_000.0) });
+    assert_eq!(verdict, Verdict::Undecided(None));
+    assert!(took <= 30 * MS, "{took:?}");
+}
+
+#[test]
+fn a_reproof_begins_without_the_change_and_needs_one_pair() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &busy());
+    assert_eq!(trial.setting(), &untouched);
+    let (verdict, took, _) =
+        drive(&mut trial, |s| if *s == retained { (1.2, 140_000.0) } else { (0.8, 34_000.0) });
+    assert!(matches!(verdict, Verdict::Proven(_)));
+    assert!(took <= 30 * MS);
+}
+
+#[test]
+fn a_proof_against_a_baseline_that_still_polls_a_little_is_one() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &busy());
+    let verdict = drive_unsettled(&mut trial, |s| if *s == retained { 1.2 } else { 1.0 });
+    assert!(matches!(verdict, Verdict::Proven(e) if e.pairs == 1), "{verdict:?}");
+}
+
+#[test]
+fn a_baseline_that_still_polls_refutes_nothing() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &busy());
+    let verdict = drive_unsettled(&mut trial, |s| if *s == retained { 1.0 } else { 1.2 });
+    assert!(matches!(verdict, Verdict::Undecided(None)), "{verdict:?}");
+}
+
+#[test]
+fn what_was_proven_is_not_refuted_by_one_lucky_block() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &busy());
+    let mut blocks = 0;
+    let (verdict, ..) = drive(&mut trial, |s| {
+        blocks += 1;
+        if *s == retained || blocks <= 2 { (1.2, 140_000.0) } else { (0.8, 34_000.0) }
+    });
+    assert!(!matches!(verdict, Verdict::Refuted(_)), "{verdict:?}");
+}
+
+#[test]
+fn rare_hand_overs_get_longer_blocks_and_costly_looks_too() {
+    let (untouched, retained) = settings();
+    let mut rare = busy();
+    rare.workload.switches = 100;
+    let trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Adopt, &rare);
+    assert_eq!(trial.block, 40 * MS);
+    let costly = Observation { cost: 5 * MS, ..busy() };
+    assert_eq!(Trial::new(untouched, retained, Purpose::Adopt, &costly).block, 100 * MS);
+}
+
+#[test]
+fn consolidation_alternates() {
+    let (untouched, _) = settings();
+    let candidate = packed(&untouched);
+    let mut trial = Trial::new(untouched.clone(), candidate.clone(), Purpose::Adopt, &busy());
+    let (verdict, _, changes) =
+        drive(&mut trial, |s| if *s == candidate { (1.0, 60_000.0) } else { (0.8, 42_000.0) });
+    assert!(matches!(verdict, Verdict::Proven(e) if e.signal == crate::Signal::Handovers), "{verdict:?}");
+    assert_eq!(changes, 3, "C B B C: the middle blocks share a setting");
+}
+
+#[test]
+fn vcpus_that_do_not_settle_are_made_to_forget_and_end_the_trial_in_the_end() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched, retained, Purpose::Reprove, &busy());
+    let stuck = Observation { settled: false, ..observed(10 * MS, WorkloadInterval::default()) };
+    let (mut forgets, mut steps) = (0, 0);
+    let verdict = loop {
+        steps += 1;
+        assert!(steps < 100, "a trial ends");
+        if let Some(verdict) = trial.observe(&stuck) {
+            break verdict;
+        }
+        forgets += u32::from(trial.wants_forget());
+    };
+    assert_eq!((verdict, forgets), (Verdict::Undecided(None), 2));
+}
