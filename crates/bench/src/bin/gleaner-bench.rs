@@ -55,7 +55,7 @@ struct Servers {
     /// Modes: default, gleaner, or what `gleaner run --fixed` takes
     #[arg(long, value_delimiter = ',', default_value = "default,gleaner,haltpoll:200us,qos-poll,pack:1")]
     modes: Vec<Mode>,
-    /// Seed of the order of modes and of the bootstrap
+    /// Seed of the order of modes
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Write all samples, the environment and the commands as JSON

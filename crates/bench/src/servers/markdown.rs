@@ -51,10 +51,10 @@ impl Report {
         self.table(out)?;
         writeln!(
             out,
-            "\nThe default column is the median rate per second. The others are ratios to it: the median of the \
-             per-round ratios with its 95 % bootstrap interval; with five rounds or fewer that is their range. *Best \
-             static* is the fixed setting that turned out fastest for the row. CPU is CPU seconds per second of the \
-             whole machine: busy + polling in the idle loop (a physical CPU that is in use although the guest calls \
+            "\nThe default column is the median rate per second. The others are ratios to it: the \
+             pseudo-median of the per-round ratios with its 95 % interval; with five rounds or fewer that is their \
+             range. *Best static* is the fixed setting that turned out fastest for the row. CPU is CPU seconds per \
+             second of the whole machine: busy + polling in the idle loop (a physical CPU that is in use although the guest calls \
              it idle). Rows named *-server-only* have only the server under Gleaner; all others have server and \
              client in it."
         )?;

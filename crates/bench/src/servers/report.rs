@@ -23,7 +23,7 @@ pub struct Report {
     pub window_s: f64,
     /// Rounds per row.
     pub rounds: usize,
-    /// Seed of the order of modes and of the bootstrap.
+    /// Seed of the order of modes.
     pub seed: u64,
     /// Steal over the whole run, in stolen vCPUs (1.0 is one vCPU all the time).
     pub steal: f64,
@@ -77,7 +77,7 @@ pub struct ModeReport {
 
 impl RowReport {
     /// Judges the samples of one row; `samples[mode][round]` as in [`RowSamples`].
-    pub fn new(row: &Row, modes: &[Mode], measured: &RowSamples<Measured>, seed: u64) -> Self {
+    pub fn new(row: &Row, modes: &[Mode], measured: &RowSamples<Measured>) -> Self {
         let samples: Vec<Vec<Option<Sample>>> = measured
             .samples
             .iter()
@@ -87,12 +87,12 @@ impl RowReport {
             samples.iter().map(|mode| mode.iter().map(|s| Some((*s)?.rate)).collect()).collect();
         let index = |wanted: &Mode| modes.iter().position(|mode| mode == wanted);
         let default = index(&Mode::Default);
-        let of_default = |mode: usize| paired_ratio(&rates[mode], &rates[default?], seed);
+        let of_default = |mode: usize| paired_ratio(&rates[mode], &rates[default?]);
         let mode_report = |(mode, name): (usize, &Mode)| {
             let present: Vec<f64> = rates[mode].iter().flatten().copied().collect();
             ModeReport {
                 name: name.to_string(),
-                rate: estimate(&present, seed),
+                rate: estimate(&present),
                 spread: spread(&present),
                 of_default: of_default(mode),
                 cpu: cpu(&samples[mode]),
@@ -105,7 +105,7 @@ impl RowReport {
             .filter(|&mode| matches!(modes[mode], Mode::Fixed(_)) && ratio(mode).is_some())
             .max_by(|&a, &b| ratio(a).unwrap_or(0.0).total_cmp(&ratio(b).unwrap_or(0.0)));
         let gleaner = index(&Mode::Gleaner);
-        let of_best = gleaner.zip(best).and_then(|(g, b)| paired_ratio(&rates[g], &rates[b], seed));
+        let of_best = gleaner.zip(best).and_then(|(g, b)| paired_ratio(&rates[g], &rates[b]));
         let missed =
             gleaner.and_then(ratio).map(|ratio| missed(row.target, ratio, of_best.map(|e| e.median)));
         let commands = |mode: usize| Some(measured.samples[mode].iter().flatten().next()?.commands.clone());
@@ -174,7 +174,7 @@ mod tests {
         let samples = rates.iter().map(|mode| mode.iter().map(measured).collect()).collect();
         let modes: Vec<Mode> =
             ["default", "gleaner", "qos-poll", "pack:1"].iter().map(|m| m.parse().unwrap()).collect();
-        RowReport::new(&find("redis-1").unwrap()[0], &modes, &RowSamples { samples }, 1)
+        RowReport::new(&find("redis-1").unwrap()[0], &modes, &RowSamples { samples })
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct Options {
     pub rounds: usize,
     /// Warm-up and window of a cell.
     pub window: Window,
-    /// Seed of the order of modes and of the bootstrap.
+    /// Seed of the order of modes.
     pub seed: u64,
     /// The `gleaner` binary; needed by every mode but the default one.
     pub gleaner: PathBuf,
@@ -58,8 +58,7 @@ pub fn run(options: &Options) -> Result<Report> {
         rounds: options.rounds,
         seed: options.seed,
     };
-    let report =
-        |row: usize, samples: &_| RowReport::new(&options.rows[row], &options.modes, samples, options.seed);
+    let report = |row: usize, samples: &_| RowReport::new(&options.rows[row], &options.modes, samples);
     let outcome = plan.run(
         |cell| {
             let problem = |ends_run| {

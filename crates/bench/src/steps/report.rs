@@ -13,9 +13,6 @@ use crate::stats::{self, Estimate};
 /// Half of the steps must be over within this time.
 pub const PROMISE: Duration = Duration::from_millis(100);
 
-/// Seed of the bootstrap; a report on the same recordings is the same report.
-const SEED: u64 = 1;
-
 /// A change of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -103,7 +100,7 @@ impl Report {
             let plateaus = |run: &Measured| -> Vec<Option<f64>> {
                 towards(&run.steps, direction).map(|step| Some(step.plateau_per_s)).collect()
             };
-            stats::paired_ratio(&plateaus(&gleaner), &plateaus(&default), SEED)
+            stats::paired_ratio(&plateaus(&gleaner), &plateaus(&default))
         };
         let limit_ms = PROMISE.as_secs_f64() * 1e3;
         let within = |times: Times| times.median_ms.is_some_and(|median| median <= limit_ms);

@@ -40,8 +40,7 @@ impl Row {
         let of = |samples: &[Option<Sample>], value: fn(&Sample) -> f64| -> Vec<_> {
             samples.iter().map(|sample| sample.as_ref().map(value)).collect()
         };
-        let ratio =
-            |value| paired_ratio(&of(&samples.gleaner, value), &of(&samples.plain, value), workload as u64);
+        let ratio = |value| paired_ratio(&of(&samples.gleaner, value), &of(&samples.plain, value));
         Self {
             workload: workload.name(),
             ratio: ratio(|s| s.ops_per_s),

@@ -1,0 +1,61 @@
+//! The verdict on two modes: faster, slower, or no difference, by a rule that is declared before anything is measured.
+//!
+//! A difference is claimed if all three hold:
+//!
+//! 1. The 95 % interval of the [paired ratio](super::paired_ratio) does not contain 1.
+//! 2. Wilcoxon's signed-rank test of the paired ratios or the Mann-Whitney test of the samples has p ≤ 0.01. The
+//!    first one needs eight rounds for that and is immune to drift; the second one can do it with five, if all values
+//!    of one mode lie above all of the other's.
+//! 3. The ratio is at least 1 % away from 1: what is smaller is of no use, and finer than the harness promises.
+//!
+//! So two equal modes are told apart wrongly in at most 2 of 100 comparisons (two tests at 1 %), whatever the
+//! distribution of the values, because the order of the modes within each round is drawn by lot. Fewer than
+//! five rounds cannot be judged.
+
+use gleaner_proto::result::{Better, Verdict};
+use serde::{Deserialize, Serialize};
+
+use super::paired::{ratio, ratios, signed_rank};
+use super::rank_sum::mann_whitney;
+use super::{Estimate, MIN_ROUNDS};
+
+/// The largest p value of a test that shows a difference.
+pub const SIGNIFICANCE: f64 = 0.01;
+
+/// The smallest difference that counts, as a share of the baseline.
+pub const RELEVANCE: f64 = 0.01;
+
+/// What the rounds of two modes say about them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The paired ratio mode / baseline.
+    pub ratio: Estimate,
+    /// The p value of the Mann-Whitney test, 0..=1.
+    pub rank_sum_p: f64,
+    /// The p value of Wilcoxon's signed-rank test, 0..=1; 1 if every ratio is 1.
+    pub signed_rank_p: f64,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// Compares the `values` of a mode with those of its `base`, by round. `better` says which way is better for what was
+/// measured. `None` if no round has both values.
+pub fn judge(values: &[Option<f64>], base: &[Option<f64>], better: Better) -> Option<Judgement> {
+    let ratios = ratios(values, base);
+    let ratio = ratio(&ratios)?;
+    let present = |values: &[Option<f64>]| values.iter().flatten().copied().collect::<Vec<f64>>();
+    let rank_sum_p = mann_whitney(&present(values), &present(base))?.p;
+    let signed_rank_p = signed_rank(&ratios).map_or(1.0, |test| test.p);
+    let shown = !ratio.contains(1.0)
+        && rank_sum_p.min(signed_rank_p) <= SIGNIFICANCE
+        && (ratio.median - 1.0).abs() >= RELEVANCE;
+    let verdict = match better {
+        _ if ratio.n < MIN_ROUNDS => Verdict::TooFew,
+        _ if !shown => Verdict::NoDifference,
+        Better::Neither => Verdict::Different,
+        Better::Higher if ratio.median > 1.0 => Verdict::Better,
+        Better::Lower if ratio.median < 1.0 => Verdict::Better,
+        Better::Higher | Better::Lower => Verdict::Worse,
+    };
+    Some(Judgement { ratio, rank_sum_p, signed_rank_p, verdict })
+}

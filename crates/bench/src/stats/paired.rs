@@ -1,0 +1,105 @@
+//! Ratios of values that were measured in the same round, so that a slow drift of the machine cancels out.
+//!
+//! A ratio of two noisy times is symmetric on the logarithmic scale whenever both modes have noise of one kind. Then
+//! the pseudo-median (Hodges & Lehmann, Annals of Mathematical Statistics 34, 1963) has the same centre as the median
+//! and needs fewer rounds, and the intervals that invert Wilcoxon's signed-rank test hold what they say exactly, for
+//! every number of rounds (Hollander, Wolfe & Chicken, *Nonparametric Statistical Methods*, 3.1-3.3). If the two
+//! modes are the same, the symmetry is not even an assumption: exchanging them turns each ratio into its inverse.
+
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::{Estimate, LEVEL, rank};
+
+/// The largest number of pairs whose distribution is counted; beyond it the normal approximation is good to the
+/// fourth digit.
+const EXACT: usize = 100;
+
+/// What Wilcoxon's signed-rank test says of paired ratios (Wilcoxon, Biometrics Bulletin 1, 1945).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SignedRank {
+    /// The sum of the ranks of the ratios above 1, ranked by their distance from 1 on the logarithmic scale.
+    pub w: f64,
+    /// How likely such a sum or a more extreme one is if there is no difference; two-sided, 0..=1.
+    pub p: f64,
+    /// Whether `p` is exact (also with ties), or the normal approximation.
+    pub exact: bool,
+}
+
+/// The ratios `values[round] / base[round]` of the rounds in which both were measured.
+pub fn ratios(values: &[Option<f64>], base: &[Option<f64>]) -> Vec<f64> {
+    values
+        .iter()
+        .zip(base)
+        .filter_map(|(value, base)| Some((*value)? / (*base)?))
+        .filter(|ratio| ratio.is_finite())
+        .collect()
+}
+
+/// The pseudo-median of the per-round [`ratios`] with its 95 % interval, [`ratio`]. `None` if no round has both
+/// values.
+pub fn paired_ratio(values: &[Option<f64>], base: &[Option<f64>]) -> Option<Estimate> {
+    ratio(&ratios(values, base))
+}
+
+/// The pseudo-median of `ratios` (none of them negative) with its 95 % interval; `None` without any. Inverse ratios
+/// have the inverse result. Five ratios or fewer cannot have a 95 % interval: then it is their whole range, and
+/// [`Estimate::confidence`] says how often that covers the true ratio. Beyond five that is a little more than 95 %.
+pub fn ratio(ratios: &[f64]) -> Option<Estimate> {
+    let n = ratios.len();
+    // The geometric means of all pairs, each ratio with itself too: Walsh's averages on the logarithmic scale, which
+    // a ratio of 0 does not spoil.
+    let mut means: Vec<f64> = Vec::with_capacity(n * (n + 1) / 2);
+    for (index, a) in ratios.iter().enumerate() {
+        means.extend(ratios[index..].iter().map(|b| (a * b).sqrt()));
+    }
+    means.sort_by(f64::total_cmp);
+    let (last, middle) = (means.len().checked_sub(1)?, means.len() / 2);
+    let median = (means[last - middle] * means[middle]).sqrt();
+    let (left_out, confidence) = left_out(n);
+    Some(Estimate { median, low: means[left_out], high: means[last - left_out], n, confidence })
+}
+
+/// How many of the pairs' means lie outside of a 95 % interval at each end, for `n` values, and its true coverage.
+fn left_out(n: usize) -> (usize, f64) {
+    let tail = (1.0 - LEVEL) / 2.0;
+    if n > EXACT {
+        let pairs = (n * (n + 1)) as f64;
+        let deviation = (pairs * (2 * n + 1) as f64 / 24.0).sqrt();
+        let left_out = pairs / 4.0 + Normal::standard().inverse_cdf(tail) * deviation;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and n²")]
+        return (left_out.max(0.0) as usize, LEVEL);
+    }
+    let ranks: Vec<usize> = (1..=n).collect();
+    let (mut below, mut left_out) = (0.0, 0);
+    for (sum, p) in rank::sums_of_any(&ranks).into_iter().enumerate() {
+        // The smallest sum is outside of every interval, also where that is more than the tail.
+        if sum > 0 && below + p > tail {
+            break;
+        }
+        below += p;
+        left_out = sum;
+    }
+    (left_out, 1.0 - 2.0 * below)
+}
+
+/// Tests whether `ratios` differ from 1. Ratios of exactly 1 say nothing and are left out, as Wilcoxon does; `None`
+/// if none is left.
+pub fn signed_rank(ratios: &[f64]) -> Option<SignedRank> {
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).filter(|log| *log != 0.0).collect();
+    let sizes: Vec<f64> = logs.iter().map(|log| log.abs()).collect();
+    let ranks = rank::doubled(&sizes);
+    let sum: usize = ranks.iter().zip(&logs).filter(|(_, log)| **log > 0.0).map(|(rank, _)| rank).sum();
+    let w = sum as f64 / 2.0;
+    match logs.len() {
+        0 => None,
+        n if n <= EXACT => {
+            Some(SignedRank { w, p: rank::two_sided(&rank::sums_of_any(&ranks), sum), exact: true })
+        }
+        _ => {
+            let mean: f64 = ranks.iter().map(|&rank| rank as f64 / 4.0).sum();
+            let variance: f64 = ranks.iter().map(|&rank| (rank as f64 / 2.0).powi(2) / 4.0).sum();
+            Some(SignedRank { w, p: rank::two_sided_normal(w - mean, variance, 1.0), exact: false })
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Ranks, and what sums of them can be by chance: the part that the rank tests share.
+//!
+//! Ranks are doubled, so that the mean rank of tied values is a whole number and the exact distribution of a sum can
+//! be counted with ties too (the shift algorithm of Streitberg & Röhmel, Statistical Software Newsletter 12, 1986).
+
+use statrs::distribution::{ContinuousCDF, Normal};
+
+/// Twice the rank of each value, in the order of the values; tied values have the mean of their ranks.
+pub(super) fn doubled(values: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let mut ranks = vec![0; values.len()];
+    let mut before = 0;
+    for run in order.chunk_by(|&a, &b| values[a].total_cmp(&values[b]).is_eq()) {
+        for &index in run {
+            // The first rank of the run plus its last one, both counted from 1.
+            ranks[index] = 2 * before + run.len() + 1;
+        }
+        before += run.len();
+    }
+    ranks
+}
+
+/// The sizes of the groups of tied values.
+pub(super) fn ties(ranks: &[usize]) -> Vec<usize> {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    sorted.chunk_by(|a, b| a == b).map(<[usize]>::len).filter(|&size| size > 1).collect()
+}
+
+/// The probability of each sum, if every one of `ranks` is taken or left by the toss of a coin.
+pub(super) fn sums_of_any(ranks: &[usize]) -> Vec<f64> {
+    let mut probability = vec![0.0; ranks.iter().sum::<usize>() + 1];
+    probability[0] = 1.0;
+    for &rank in ranks {
+        for sum in (0..probability.len()).rev() {
+            let with = if sum >= rank { probability[sum - rank] } else { 0.0 };
+            probability[sum] = f64::midpoint(probability[sum], with);
+        }
+    }
+    probability
+}
+
+/// The probability of each sum of `size` of the `ranks`, if all choices are equally likely.
+pub(super) fn sums_of_size(ranks: &[usize], size: usize) -> Vec<f64> {
+    let mut ways = vec![vec![0.0; ranks.iter().sum::<usize>() + 1]; size + 1];
+    ways[0][0] = 1.0;
+    for &rank in ranks {
+        for taken in (1..=size).rev() {
+            let (before, after) = ways.split_at_mut(taken);
+            for (sum, ways) in after[0].iter_mut().enumerate().skip(rank) {
+                *ways += before[taken - 1][sum - rank];
+            }
+        }
+    }
+    let all: f64 = ways[size].iter().sum();
+    ways[size].iter().map(|ways| ways / all).collect()
+}
+
+/// The two-sided p value of `observed`: how likely a sum is at least so far from the mean of its distribution.
+pub(super) fn two_sided(distribution: &[f64], observed: usize) -> f64 {
+    let mean: f64 = distribution.iter().enumerate().map(|(sum, p)| sum as f64 * p).sum();
+    // Sums are whole numbers; half of one is room for the rounding of the mean.
+    let distance = (observed as f64 - mean).abs() - 0.25;
+    let far = |sum: usize| (sum as f64 - mean).abs() >= distance;
+    let p: f64 = distribution.iter().enumerate().filter(|(sum, _)| far(*sum)).map(|(_, p)| p).sum();
+    p.min(1.0)
+}
+
+/// The two-sided p value of a statistic that is approximately normal and moves in whole `steps`: with Yates'
+/// continuity correction of half a step. 1 without variance.
+pub(super) fn two_sided_normal(distance: f64, variance: f64, step: f64) -> f64 {
+    let z = (distance.abs() - step / 2.0).max(0.0) / variance.sqrt();
+    if z.is_finite() { (2.0 * Normal::standard().sf(z)).min(1.0) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tied_values_share_the_mean_of_their_ranks() {
+        // Ranks 1, 2.5, 2.5, 4, doubled, in the order of the values.
+        assert_eq!(doubled(&[7.0, 3.0, 7.0, 9.0]), [5, 2, 5, 8]);
+        assert_eq!(ties(&[5, 2, 5, 8]), [2]);
+        assert_eq!(doubled(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn sums_are_counted_exactly() {
+        // Coins for 1, 2, 3 (doubled 2, 4, 6): sums 0 1 2 3 3 4 5 6, each 1/8.
+        let any = sums_of_any(&[2, 4, 6]);
+        assert_eq!(any, [0.125, 0.0, 0.125, 0.0, 0.125, 0.0, 0.25, 0.0, 0.125, 0.0, 0.125, 0.0, 0.125]);
+        // Two of three: 3, 4, 5, each 1/3.
+        let two = sums_of_size(&[2, 4, 6], 2);
+        assert!([6, 8, 10].iter().all(|&sum: &usize| (two[sum] - 1.0 / 3.0).abs() < 1e-15), "{two:?}");
+        assert!((two_sided(&two, 6) - 2.0 / 3.0).abs() < 1e-12 && (two_sided(&two, 8) - 1.0).abs() < 1e-12);
+    }
+}
