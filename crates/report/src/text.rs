@@ -3,8 +3,43 @@
 //! A drawing does not know the reader's font, so widths are estimated by those of `DejaVu` Sans, which is wider than
 //! the other fonts of the stack in [`crate::theme`]: what fits here fits there.
 
-/// Size of the text of axes and labels, in px.
-pub const SIZE: f64 = 12.0;
+/// How a text is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Labels.
+    Body,
+    /// Ticks and notes: smaller, muted.
+    Small,
+    /// Headings: bold.
+    Strong,
+}
+
+impl Style {
+    /// The class in the style sheet.
+    pub const fn class(self) -> &'static str {
+        match self {
+            Self::Body => "body",
+            Self::Small => "small",
+            Self::Strong => "strong",
+        }
+    }
+
+    /// Size in px; the style sheet has the same.
+    pub const fn size(self) -> f64 {
+        match self {
+            Self::Body | Self::Strong => 12.0,
+            Self::Small => 11.0,
+        }
+    }
+
+    /// Bold letters are wider by this.
+    const fn stretch(self) -> f64 {
+        match self {
+            Self::Body | Self::Small => 1.0,
+            Self::Strong => 1.13,
+        }
+    }
+}
 
 /// Height of a line of text relative to its size.
 const LINE: f64 = 1.2;
@@ -23,19 +58,24 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// The width of `text` in px at `size` px.
-pub fn width(text: &str, size: f64) -> f64 {
-    text.chars().map(em).sum::<f64>() * size
+/// The width of `text` in px.
+pub fn width(text: &str, style: Style) -> f64 {
+    text.chars().map(em).sum::<f64>() * style.size() * style.stretch()
 }
 
-/// The text, shortened with `…` until it is at most `max` px wide at `size` px.
-pub fn shorten(text: &str, max: f64, size: f64) -> String {
-    if width(text, size) <= max {
+/// The width of the widest of the texts in px, 0 if there are none.
+pub fn widest<'a>(texts: impl IntoIterator<Item = &'a str>, style: Style) -> f64 {
+    texts.into_iter().map(|text| width(text, style)).fold(0.0, f64::max)
+}
+
+/// The text, shortened with `…` until it is at most `max` px wide.
+pub fn shorten(text: &str, max: f64, style: Style) -> String {
+    if width(text, style) <= max {
         return text.to_owned();
     }
-    let mut room = max - width("…", size);
+    let mut room = max - width("…", style);
     let fits = |c: &char| {
-        room -= em(*c) * size;
+        room -= em(*c) * style.size() * style.stretch();
         room >= 0.0
     };
     let start: String = text.chars().take_while(fits).collect();
@@ -96,9 +136,9 @@ pub struct Rect {
 }
 
 impl Rect {
-    /// The box of `text` at the size `size`, whose baseline is at `y`.
-    pub fn of_text(text: &str, x: f64, y: f64, anchor: Anchor, size: f64) -> Self {
-        let w = width(text, size);
+    /// The box of a text whose baseline is at `y`.
+    pub fn of_text(text: &str, x: f64, y: f64, anchor: Anchor, style: Style) -> Self {
+        let (w, size) = (width(text, style), style.size());
         let x = match anchor {
             Anchor::Start => x,
             Anchor::Middle => x - w / 2.0,
@@ -138,7 +178,7 @@ mod tests {
 
     #[test]
     fn boxes_follow_the_anchor() {
-        let at = |anchor| Rect::of_text("0000", 100.0, 50.0, anchor, 10.0);
+        let at = |anchor| Rect::of_text("0000", 100.0, 50.0, anchor, Style::Body);
         assert!((at(Anchor::Start).x - 100.0).abs() < 1e-9);
         assert!((at(Anchor::End).x + at(Anchor::End).w - 100.0).abs() < 1e-9);
         assert!((at(Anchor::Middle).x + at(Anchor::Middle).w / 2.0 - 100.0).abs() < 1e-9);
@@ -149,10 +189,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_shortened_text_fits(text in "\\PC{0,60}", max in 20.0..300.0) {
-            let short = shorten(&text, max, SIZE);
-            prop_assert!(width(&short, SIZE) <= max + 1e-9);
-            if width(&text, SIZE) <= max {
-                prop_assert_eq!(short, text);
+            for style in [Style::Body, Style::Small, Style::Strong] {
+                let short = shorten(&text, max, style);
+                prop_assert!(width(&short, style) <= max + 1e-9);
+                if width(&text, style) <= max {
+                    prop_assert_eq!(short, text.as_str());
+                }
             }
         }
     }

@@ -1,0 +1,145 @@
+//! Axes: what is measured along a direction, drawn with round ticks whose labels leave each other room.
+
+use maud::{Markup, html};
+
+use crate::drawing::{Area, line, text};
+use crate::number::{Format, Unit};
+use crate::place::thin;
+use crate::scale::{Kind, Scale};
+use crate::text::{Anchor, Rect, Style, shorten, widest};
+
+/// What is measured along an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// What it is, e.g. `halts per second`.
+    pub label: String,
+    /// What its numbers count.
+    pub unit: Unit,
+    /// How they are spread.
+    pub kind: Kind,
+}
+
+/// Room below the drawing area for the labels of the ticks and of the axis.
+pub const BELOW: f64 = 38.0;
+
+/// Free room between two labels of ticks.
+const GAP: f64 = 8.0;
+
+/// Room between an axis and the labels of its ticks.
+const OFFSET: f64 = 6.0;
+
+/// Values with their labels.
+struct Ticks {
+    values: Vec<f64>,
+    labels: Vec<String>,
+    /// The unit that all of them have; empty where each says its own.
+    unit: &'static str,
+}
+
+impl Axis {
+    /// An axis of plain numbers.
+    pub fn new(label: impl Into<String>, unit: Unit, kind: Kind) -> Self {
+        Self { label: label.into(), unit, kind }
+    }
+
+    fn ticks(&self, scale: &Scale, most: usize) -> Ticks {
+        let values = scale.ticks(most);
+        let steps: Vec<f64> = values.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let step = steps.first().copied().unwrap_or(1.0);
+        let even = steps.iter().all(|other| (other - step).abs() < step * 1e-6);
+        if even && self.kind != Kind::Nines {
+            let largest = values.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+            let format = Format::new(self.unit, largest, step);
+            let labels = values.iter().map(|value| format.number(*value)).collect();
+            return Ticks { values, labels, unit: format.unit() };
+        }
+        let label = |value: &f64| {
+            // The last digit that differs from 0 (or from 9, for nines).
+            let size = if self.kind == Kind::Nines { 1.0 - value } else { *value };
+            let step = 10f64.powf((size.abs().log10() + 1e-9).floor());
+            Format::new(self.unit, *value, step).full(*value)
+        };
+        let labels = values.iter().map(label).collect();
+        Ticks { values, labels, unit: "" }
+    }
+
+    fn title(&self, ticks: &Ticks) -> String {
+        if ticks.unit.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, ticks.unit) }
+    }
+
+    /// Grid lines, ticks and label below `area`, which needs [`BELOW`] px there.
+    pub fn below(&self, scale: &Scale, area: Area) -> Markup {
+        let ticks = self.ticks(scale, most_ticks(area.right - area.left, 70.0));
+        let y = area.bottom + OFFSET + Style::Small.size();
+        let spans: Vec<(f64, f64)> = ticks
+            .values
+            .iter()
+            .zip(&ticks.labels)
+            .map(|(value, label)| {
+                let place = Rect::of_text(label, scale.at(*value), y, Anchor::Middle, Style::Small);
+                (place.x, place.x + place.w)
+            })
+            .collect();
+        let title = shorten(&self.title(&ticks), area.right - area.left, Style::Small);
+        html! {
+            @for ((value, label), stays) in ticks.values.iter().zip(&ticks.labels).zip(thin(&spans, None, GAP)) {
+                (line((scale.at(*value), area.top), (scale.at(*value), area.bottom), "grid"))
+                @if stays { (text(label, scale.at(*value), y, Anchor::Middle, Style::Small)) }
+            }
+            (line((area.left, area.bottom), (area.right, area.bottom), "rule"))
+            (text(&title, f64::midpoint(area.left, area.right), y + 16.0, Anchor::Middle, Style::Small))
+        }
+    }
+
+    /// How much room the labels of [`Axis::beside`] need left of the area.
+    pub fn room_beside(&self, scale: &Scale, height: f64) -> f64 {
+        let ticks = self.ticks(scale, most_ticks(height, 40.0));
+        widest(ticks.labels.iter().map(String::as_str), Style::Small) + OFFSET
+    }
+
+    /// Grid lines and ticks left of `area`; the label stands above it, between `from` and `to`.
+    pub fn beside(&self, scale: &Scale, area: Area, (from, to): (f64, f64)) -> Markup {
+        let ticks = self.ticks(scale, most_ticks(area.bottom - area.top, 40.0));
+        let title = shorten(&self.title(&ticks), to - from, Style::Small);
+        html! {
+            @for (value, label) in ticks.values.iter().zip(&ticks.labels) {
+                @let y = scale.at(*value);
+                (line((area.left, y), (area.right, y), "grid"))
+                (text(label, area.left - OFFSET, y + 4.0, Anchor::End, Style::Small))
+            }
+            (text(&title, from, area.top - 12.0, Anchor::Start, Style::Small))
+        }
+    }
+}
+
+/// How many ticks a length of `px` has room for, one each `apart` px; five find round values on every scale.
+fn most_ticks(px: f64, apart: f64) -> usize {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 5 and 12")]
+    let most = (px / apart).clamp(5.0, 12.0) as usize;
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis, low: f64, high: f64) -> (Vec<String>, String) {
+        let ticks = axis.ticks(&Scale::over(axis.kind, [low, high], 0.0, 0.0, 400.0), 6);
+        let title = axis.title(&ticks);
+        (ticks.labels, title)
+    }
+
+    #[test]
+    fn ticks_are_labelled_without_needless_digits() {
+        let ratio = Axis::new("speed", Unit::Ratio, Kind::Log);
+        assert_eq!(labels(&ratio, 0.5, 12.0).0, ["0.5×", "1×", "2×", "5×", "10×"]);
+        assert_eq!(labels(&ratio, 0.9, 1.1).0, ["0.90×", "0.95×", "1.00×", "1.05×", "1.10×"]);
+        let time = Axis::new("time", Unit::Seconds, Kind::Linear);
+        let (ticks, title) = labels(&time, 0.0, 0.004);
+        assert_eq!((ticks[1].as_str(), title.as_str()), ("1", "time (ms)"));
+        let wide = Axis::new("latency", Unit::Seconds, Kind::Log);
+        assert_eq!(labels(&wide, 1e-6, 1e-2).0, ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms"]);
+        let shares = Axis::new("share", Unit::Share, Kind::Nines);
+        assert_eq!(labels(&shares, 0.0, 0.999).0, ["0 %", "50 %", "90 %", "99 %", "99.9 %"]);
+    }
+}

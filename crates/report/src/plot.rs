@@ -1,0 +1,26 @@
+//! The plots: each a description in plain values that can be drawn at any width.
+
+mod bars;
+mod curves;
+mod histogram;
+mod scatter;
+mod strip;
+mod timeline;
+
+pub use bars::{Bar, BarGroup, Bars, Interval};
+pub use curves::{Curve, Curves};
+pub use histogram::{Bin, Histogram};
+pub use scatter::{Point, Scatter, correlation};
+pub use strip::{Strip, StripLane};
+pub use timeline::{Lane, Span, Timeline};
+
+use crate::drawing::Drawing;
+
+/// Something that can be drawn.
+pub trait Plot {
+    /// Draws it `width` px wide. From 280 px on everything has room; labels that have none are shortened or left out.
+    fn draw(&self, width: f64) -> Drawing;
+}
+
+/// Free room at the edges of a drawing, in px.
+const MARGIN: f64 = 8.0;

@@ -1,0 +1,175 @@
+//! Points with labels, and the line through them.
+
+use maud::{Markup, html};
+
+use super::{MARGIN, Plot};
+use crate::axis::{Axis, BELOW};
+use crate::drawing::{Area, Drawing, line, mark, text};
+use crate::number::show;
+use crate::place::{Labelled, Placed, labels};
+use crate::scale::{Kind, Scale};
+use crate::text::{Anchor, Rect, Style, clean, shorten, width};
+use crate::theme::series_class;
+
+/// One point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// What it stands for.
+    pub label: String,
+    /// Across.
+    pub x: f64,
+    /// Up.
+    pub y: f64,
+}
+
+/// Points on two axes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scatter {
+    /// What it is, in few words.
+    pub title: String,
+    /// What it shows, for those who cannot see it.
+    pub about: String,
+    /// Across.
+    pub x: Axis,
+    /// Up.
+    pub y: Axis,
+    /// The points.
+    pub points: Vec<Point>,
+    /// What is to be said about them, e.g. the correlation; stands in the upper right corner.
+    pub note: String,
+    /// Whether to draw the line of least squares. Only meaningful on linear axes.
+    pub fit: bool,
+}
+
+/// Radius of a point.
+const RADIUS: f64 = 4.0;
+/// Room above the area for the label of the upward axis.
+const ABOVE: f64 = 28.0;
+
+/// Pearson's correlation coefficient; `None` for fewer than three points, or where one side does not vary.
+pub fn correlation(points: &[(f64, f64)]) -> Option<f64> {
+    let sums = sums(points)?;
+    let r = sums.xy / (sums.xx * sums.yy).sqrt();
+    (points.len() >= 3 && r.is_finite()).then_some(r.clamp(-1.0, 1.0))
+}
+
+/// Means, and sums of the products of deviations from them.
+struct Sums {
+    x: f64,
+    y: f64,
+    xx: f64,
+    yy: f64,
+    xy: f64,
+}
+
+fn sums(points: &[(f64, f64)]) -> Option<Sums> {
+    let n = points.len() as f64;
+    if points.is_empty() {
+        return None;
+    }
+    let (x, y) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
+    let sum = |f: &dyn Fn(f64, f64) -> f64| points.iter().map(|p| f(p.0 - x, p.1 - y)).sum::<f64>();
+    Some(Sums { x, y, xx: sum(&|dx, _| dx * dx), yy: sum(&|_, dy| dy * dy), xy: sum(&|dx, dy| dx * dy) })
+}
+
+impl Scatter {
+    fn shown(&self) -> Vec<&Point> {
+        let shown = |point: &&Point| self.x.kind.shows(point.x) && self.y.kind.shows(point.y);
+        self.points.iter().filter(shown).collect()
+    }
+
+    /// The ends of the line of least squares within the points' range.
+    fn fitted(&self) -> Option<[(f64, f64); 2]> {
+        if !self.fit || self.x.kind != Kind::Linear || self.y.kind != Kind::Linear {
+            return None;
+        }
+        let points: Vec<(f64, f64)> = self.shown().iter().map(|p| (p.x, p.y)).collect();
+        correlation(&points)?;
+        let sums = sums(&points)?;
+        let slope = sums.xy / sums.xx;
+        let ends = [f64::min, f64::max].map(|end| points.iter().map(|p| p.0).fold(points[0].0, end));
+        Some(ends.map(|x| (x, sums.y + slope * (x - sums.x))))
+    }
+
+    fn point(&self, point: &Point, at: (f64, f64), label: &str, placed: Option<Placed>) -> Markup {
+        let note =
+            format!("{}: {}, {}", point.label, show(self.x.unit, point.x), show(self.y.unit, point.y));
+        html! {
+            g {
+                title { (clean(&note)) }
+                @if let Some(Placed { label: place, far }) = placed {
+                    @if far {
+                        @let end = (at.0.clamp(place.x, place.x + place.w), at.1.clamp(place.y, place.y + place.h));
+                        (line(at, end, "leader"))
+                    }
+                    // The baseline is a quarter of the size above the lower edge of the box.
+                    (text(label, place.x, place.y + place.h - 3.0, Anchor::Start, Style::Body))
+                }
+                (mark(0, at.0, at.1, RADIUS))
+            }
+        }
+    }
+}
+
+impl Plot for Scatter {
+    fn draw(&self, total: f64) -> Drawing {
+        let height = (total * 0.56).clamp(260.0, 460.0);
+        let (top, bottom) = (ABOVE + MARGIN, height - BELOW);
+        let points = self.shown();
+        let fitted = self.fitted();
+        let fit_y = fitted.iter().flatten().map(|end| end.1);
+        let y = Scale::over(self.y.kind, points.iter().map(|p| p.y).chain(fit_y), 0.08, bottom, top);
+        let left = MARGIN + self.y.room_beside(&y, bottom - top);
+        let area = Area { left, top, right: total - MARGIN, bottom };
+        let x = Scale::over(self.x.kind, points.iter().map(|p| p.x), 0.08, area.left, area.right);
+
+        let places: Vec<(f64, f64)> = points.iter().map(|p| (x.at(p.x), y.at(p.y))).collect();
+        let texts: Vec<String> = points.iter().map(|p| shorten(&p.label, total / 3.0, Style::Body)).collect();
+        let labelled: Vec<Labelled> = places
+            .iter()
+            .zip(&texts)
+            .map(|(at, text)| Labelled {
+                at: *at,
+                radius: RADIUS,
+                size: (width(text, Style::Body) + 2.0, Style::Body.size() * 1.2),
+            })
+            .collect();
+        let bounds = Rect { x: area.left, y: top, w: area.right - area.left, h: bottom - top };
+        let placed = labels(&labelled, &[], bounds);
+
+        // The note stands on the line of the upward axis' label, where it can cover nothing.
+        let room = total - 2.0 * MARGIN;
+        let note = shorten(&self.note, room * 0.6, Style::Strong);
+        let note_left = area.right - width(&note, Style::Strong) - 12.0;
+        let body = html! {
+            (self.x.below(&x, area))
+            (self.y.beside(&y, area, (MARGIN, note_left)))
+            (text(&note, area.right, top - 12.0, Anchor::End, Style::Strong))
+            @if let Some([from, to]) = fitted {
+                (line((x.at(from.0), y.at(from.1)), (x.at(to.0), y.at(to.1)), "fit"))
+            }
+            g class=(series_class(1)) {
+                @for (((point, at), label), placed) in points.iter().zip(&places).zip(&texts).zip(placed) {
+                    (self.point(point, *at, label, placed))
+                }
+            }
+        };
+        Drawing { title: self.title.clone(), about: self.about.clone(), width: total, height, body }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn correlation_of_known_points() {
+        let r = |points: &[(f64, f64)]| correlation(points).unwrap();
+        assert!((r(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]) - 1.0).abs() < 1e-12);
+        assert!((r(&[(0.0, 5.0), (1.0, 3.0), (2.0, 1.0)]) + 1.0).abs() < 1e-12);
+        // By hand: deviations (-1,-1), (0,1), (1,0): sums xy 1, xx 2, yy 2.
+        assert!((r(&[(0.0, 0.0), (1.0, 2.0), (2.0, 1.0)]) - 0.5).abs() < 1e-12);
+        assert_eq!(correlation(&[(0.0, 1.0), (1.0, 2.0)]), None);
+        assert_eq!(correlation(&[(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)]), None);
+    }
+}
