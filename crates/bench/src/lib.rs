@@ -4,7 +4,9 @@
 pub mod wake;
 pub mod workload;
 
+pub mod experiment;
 pub mod runner;
+pub mod scenario;
 pub mod servers;
 pub mod stats;
 pub mod steps;

@@ -1,6 +1,7 @@
 //! The interleaved runner: all modes of a row in every round, in shuffled order, so that a change of the machine
 //! (a neighbour, the clock frequency, the page cache) meets every mode alike.
 
+use std::fmt;
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,15 +12,17 @@ mod interrupt;
 
 pub use interrupt::{interrupted, watch};
 
-/// What to measure: every mode of every row, `rounds` times.
+/// What to measure: every mode of every row, at most `rounds` times.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Names of the rows, measured one after the other.
     pub rows: Vec<String>,
     /// Names of the modes, interleaved within a row.
     pub modes: Vec<String>,
-    /// How often each mode is measured per row.
+    /// How often each mode is measured per row, at most.
     pub rounds: usize,
+    /// How many rounds go before them whose samples are thrown away.
+    pub warmup_rounds: usize,
     /// Decides the order of the modes within each round.
     pub seed: u64,
 }
@@ -29,8 +32,10 @@ pub struct Plan {
 pub struct Cell {
     /// Index of the row.
     pub row: usize,
-    /// Number of the round, from 0.
-    pub round: usize,
+    /// Number of the round, from 0; `None` while the row warms up.
+    pub round: Option<usize>,
+    /// Its place in the round, from 0.
+    pub position: usize,
     /// Index of the mode.
     pub mode: usize,
 }
@@ -49,8 +54,8 @@ pub struct Failure {
     pub row: String,
     /// Name of the mode.
     pub mode: String,
-    /// Number of the round, from 0.
-    pub round: usize,
+    /// Number of the round, from 0; `None` while the row warmed up.
+    pub round: Option<usize>,
     /// What went wrong.
     pub message: String,
 }
@@ -76,62 +81,64 @@ pub struct Outcome<T> {
 }
 
 impl Plan {
-    /// The cells of `row` in the order of their measurement.
+    /// The cells of `row` in the order of their measurement, warm-up first.
     pub fn order(&self, row: usize) -> Vec<Cell> {
         let mut rng = Rng::new(self.seed ^ (row as u64).wrapping_mul(0x9e37_79b9));
         let mut modes: Vec<usize> = (0..self.modes.len()).collect();
-        let mut cells = Vec::with_capacity(self.rounds * modes.len());
-        for round in 0..self.rounds {
+        let mut cells = Vec::with_capacity((self.warmup_rounds + self.rounds) * modes.len());
+        for round in 0..self.warmup_rounds + self.rounds {
+            let round = round.checked_sub(self.warmup_rounds);
             rng.shuffle(&mut modes);
-            cells.extend(modes.iter().map(|&mode| Cell { row, round, mode }));
+            let cell = |(position, &mode)| Cell { row, round, position, mode };
+            cells.extend(modes.iter().enumerate().map(cell));
         }
         cells
     }
 
-    /// Measures every cell. `measure` does one; `finished` turns a finished row into the line that is printed for
-    /// it. A cell that fails is noted and the run goes on, unless the problem says otherwise; a signal (see [`watch`])
-    /// ends it with what is there.
+    /// Measures every cell. `measure` does one; `enough` looks at a row after each whole round and may end it before
+    /// its time; `finished` turns a finished row into the line that is printed for it, if any. A cell that fails is
+    /// noted and the run goes on, unless the problem says otherwise; a signal (see [`watch`]) ends it with what is
+    /// there.
     pub fn run<T>(
         &self,
         mut measure: impl FnMut(Cell) -> Result<T, Problem>,
-        mut finished: impl FnMut(usize, &RowSamples<T>) -> String,
+        mut enough: impl FnMut(usize, &RowSamples<T>) -> bool,
+        mut finished: impl FnMut(usize, &RowSamples<T>) -> Option<String>,
     ) -> Outcome<T> {
         let mut outcome = Outcome { rows: Vec::new(), failures: Vec::new(), interrupted: false };
-        let progress = Progress::new(self.rows.len() * self.modes.len() * self.rounds);
+        let progress = Progress::new(self.rows.len() * self.cells_per_row());
         for (row, name) in self.rows.iter().enumerate() {
             let empty = || (0..self.rounds).map(|_| None).collect();
-            let mut samples: Vec<Vec<Option<T>>> = (0..self.modes.len()).map(|_| empty()).collect();
-            for cell in self.order(row) {
+            let samples: Vec<Vec<Option<T>>> = (0..self.modes.len()).map(|_| empty()).collect();
+            let mut samples = RowSamples { samples };
+            for (index, cell) in self.order(row).into_iter().enumerate() {
                 outcome.interrupted |= interrupted();
                 if outcome.interrupted {
                     break;
                 }
+                let begins_round = cell.position == 0 && cell.round.is_some_and(|round| round > 0);
+                if begins_round && enough(row, &samples) {
+                    progress.skip(self.cells_per_row() - index);
+                    break;
+                }
                 progress.begin(name, &self.modes[cell.mode], cell.round);
-                match measure(cell) {
-                    Ok(sample) => samples[cell.mode][cell.round] = Some(sample),
-                    Err(_) if interrupted() => {}
-                    Err(problem) => {
-                        let mode = self.modes[cell.mode].clone();
-                        progress.line(&format!(
-                            "{name}, {mode}, round {}: {}",
-                            cell.round + 1,
-                            problem.message
-                        ));
+                match (measure(cell), cell.round) {
+                    (Ok(sample), Some(round)) => samples.samples[cell.mode][round] = Some(sample),
+                    (Ok(_), None) => {}
+                    (Err(_), _) if interrupted() => {}
+                    (Err(problem), _) => {
                         outcome.interrupted |= problem.ends_run;
-                        let message = problem.message;
-                        outcome.failures.push(Failure {
-                            row: name.clone(),
-                            mode,
-                            round: cell.round,
-                            message,
-                        });
+                        let failure = self.failure(cell, problem.message);
+                        progress.line(&failure.to_string());
+                        outcome.failures.push(failure);
                     }
                 }
                 progress.end();
             }
-            let samples = RowSamples { samples };
-            if samples.samples.iter().flatten().any(Option::is_some) {
-                progress.line(&finished(row, &samples));
+            if samples.samples.iter().flatten().any(Option::is_some)
+                && let Some(line) = finished(row, &samples)
+            {
+                progress.line(&line);
             }
             outcome.rows.push(samples);
         }
@@ -139,6 +146,25 @@ impl Plan {
         progress.0.finish_and_clear();
         outcome
     }
+
+    fn cells_per_row(&self) -> usize {
+        self.modes.len() * (self.warmup_rounds + self.rounds)
+    }
+
+    fn failure(&self, cell: Cell, message: String) -> Failure {
+        let (row, mode) = (self.rows[cell.row].clone(), self.modes[cell.mode].clone());
+        Failure { row, mode, round: cell.round, message }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, {}: {}", self.row, self.mode, round_name(self.round), self.message)
+    }
+}
+
+fn round_name(round: Option<usize>) -> String {
+    round.map_or_else(|| String::from("warm-up"), |round| format!("round {}", round + 1))
 }
 
 /// A bar on a terminal; in a pipe only the lines.
@@ -153,8 +179,13 @@ impl Progress {
         Self(style.map_or(bar.clone(), |style| bar.with_style(style)))
     }
 
-    fn begin(&self, row: &str, mode: &str, round: usize) {
-        self.0.set_message(format!("{row}, {mode}, round {}", round + 1));
+    fn begin(&self, row: &str, mode: &str, round: Option<usize>) {
+        self.0.set_message(format!("{row}, {mode}, {}", round_name(round)));
+    }
+
+    /// Cells that need not be measured.
+    fn skip(&self, cells: usize) {
+        self.0.set_length(self.0.length().unwrap_or_default().saturating_sub(cells as u64));
     }
 
     fn end(&self) {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 mod cell;
 mod environment;
-mod knobs;
-mod launch;
+pub(crate) mod knobs;
+pub(crate) mod launch;
 mod machine;
 mod mariadb;
 mod markdown;
@@ -22,7 +22,7 @@ mod programs;
 mod redis;
 mod report;
 mod rows;
-mod running;
+pub(crate) mod running;
 mod suite;
 mod window;
 
@@ -129,13 +129,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// For `map_err`: `operation` on `path` failed.
-    fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { operation, path, source }
     }
 
     /// For `map_err`: `operation` failed with an errno.
-    fn system<E: Into<io::Error>>(operation: impl Into<String>) -> impl FnOnce(E) -> Self {
+    pub(crate) fn system<E: Into<io::Error>>(operation: impl Into<String>) -> impl FnOnce(E) -> Self {
         let operation = operation.into();
         move |source| Self::System { operation, source: source.into() }
     }

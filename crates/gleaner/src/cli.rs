@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
-use gleaner_policy::Method;
+use gleaner_policy::{Fixed, Method};
 
-use crate::fixed::Fixed;
 use crate::{demo, doctor, generate, restore, why, workload};
 
 /// Wake-up speed of bare metal for a program in a virtual machine

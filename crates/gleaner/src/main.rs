@@ -7,7 +7,6 @@ mod cli;
 mod control;
 mod demo;
 mod doctor;
-mod fixed;
 mod generate;
 mod restore;
 mod run;

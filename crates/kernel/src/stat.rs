@@ -35,6 +35,11 @@ impl CpuTimes {
         self.idle + self.iowait
     }
 
+    /// Time in which the CPU ran something: all but `not_busy` and steal.
+    pub fn busy(&self) -> Duration {
+        self.total().saturating_sub(self.not_busy() + self.steal)
+    }
+
     /// All of the time that the kernel accounted, steal included.
     pub fn total(&self) -> Duration {
         self.user + self.nice + self.system + self.idle + self.iowait + self.irq + self.softirq + self.steal
@@ -163,6 +168,7 @@ mod tests {
         assert_eq!(times.steal, Duration::from_millis(760));
         assert_eq!(times.not_busy(), Duration::from_millis(1_923_510));
         assert_eq!(times.total(), Duration::from_millis(2_263_350));
+        assert_eq!(times.busy() + times.not_busy() + times.steal, times.total());
         assert_eq!(sensor.runnable().unwrap(), 3);
     }
 

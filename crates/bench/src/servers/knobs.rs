@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub type Knobs = BTreeMap<String, String>;
 
 /// Reads the haltpoll parameters and each CPU's latency request; those that this kernel has.
-pub(super) fn read(root: &Root) -> Result<Knobs> {
+pub(crate) fn read(root: &Root) -> Result<Knobs> {
     let names = |dir: &str| if root.exists(dir) { root.list(dir) } else { Ok(Vec::new()) };
     let parameters = names(PARAMETERS)?.into_iter().map(|name| format!("{PARAMETERS}/{name}"));
     let is_cpu = |name: &String| name.strip_prefix("cpu").is_some_and(|number| number.parse::<u32>().is_ok());
@@ -40,7 +40,7 @@ pub(super) fn read(root: &Root) -> Result<Knobs> {
 ///
 /// # Errors
 /// [`Error::Touched`] with the first knob that did not come back.
-pub(super) fn wait_for(root: &Root, then: &Knobs) -> Result<()> {
+pub(crate) fn wait_for(root: &Root, then: &Knobs) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match check(root, then) {

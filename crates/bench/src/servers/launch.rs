@@ -15,7 +15,7 @@ use super::{Error, Result};
 use crate::runner::interrupted;
 
 /// A program to start.
-pub(super) struct Launch {
+pub(crate) struct Launch {
     program: PathBuf,
     args: Vec<OsString>,
     user: Option<&'static str>,
@@ -27,7 +27,7 @@ pub(super) struct Launch {
 
 impl Launch {
     /// `program`, by name (searched by [`find_program`]) or path.
-    pub(super) fn new(program: &str) -> Self {
+    pub(crate) fn new(program: &str) -> Self {
         let program = find_program(program).unwrap_or_else(|| program.into());
         Self {
             program,
@@ -40,42 +40,42 @@ impl Launch {
         }
     }
 
-    pub(super) fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, args: I) -> Self {
+    pub(crate) fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, args: I) -> Self {
         self.args.extend(args.into_iter().map(|a| a.as_ref().to_owned()));
         self
     }
 
-    pub(super) fn arg(self, arg: impl AsRef<OsStr>) -> Self {
+    pub(crate) fn arg(self, arg: impl AsRef<OsStr>) -> Self {
         self.args([arg])
     }
 
     /// As this user, if we are root; servers refuse to be root, or should not be.
-    pub(super) fn user(mut self, user: &'static str) -> Self {
+    pub(crate) fn user(mut self, user: &'static str) -> Self {
         self.user = Uid::effective().is_root().then_some(user);
         self
     }
 
     /// Behind these words, e.g. `gleaner run --`.
-    pub(super) fn wrapped(mut self, wrapper: &[OsString]) -> Self {
+    pub(crate) fn wrapped(mut self, wrapper: &[OsString]) -> Self {
         wrapper.clone_into(&mut self.wrapper);
         self
     }
 
     /// Stopped by the pid in this file: behind a wrapper, the child's is not the server's own.
-    pub(super) fn pid_file(mut self, file: &Path) -> Self {
+    pub(crate) fn pid_file(mut self, file: &Path) -> Self {
         self.pid_file = Some(file.to_owned());
         self
     }
 
     /// As the leader of a new process group. Signals go to the whole group, and Ctrl-C on the terminal does not: it
     /// is for the process that started the group to end it in order.
-    pub(super) fn group(mut self) -> Self {
+    pub(crate) fn group(mut self) -> Self {
         self.group = true;
         self
     }
 
     /// The signal that ends it in order; SIGTERM if not said.
-    pub(super) fn stopped_by(mut self, signal: Signal) -> Self {
+    pub(crate) fn stopped_by(mut self, signal: Signal) -> Self {
         self.stop = signal;
         self
     }
@@ -96,7 +96,7 @@ impl Launch {
     }
 
     /// The command line, for the report.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let words = self.words();
         words.iter().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
     }
@@ -116,7 +116,7 @@ impl Launch {
     }
 
     /// Starts it with all its output going to `log`.
-    pub(super) fn start(&self, log: &Path) -> Result<Running> {
+    pub(crate) fn start(&self, log: &Path) -> Result<Running> {
         if let Some(file) = self.pid_file.as_ref().filter(|f| f.exists()) {
             // Left by a server that was killed; its pid may be somebody else's by now.
             fs::remove_file(file).map_err(Error::file("remove", file))?;
@@ -129,7 +129,7 @@ impl Launch {
     }
 
     /// Starts it with all its output going to a pipe.
-    pub(super) fn start_piped(&self) -> Result<(Running, io::PipeReader)> {
+    pub(crate) fn start_piped(&self) -> Result<(Running, io::PipeReader)> {
         let (reader, writer) = io::pipe().map_err(Error::system("make a pipe"))?;
         let second = writer.try_clone().map_err(Error::system("duplicate a pipe"))?;
         let mut command = self.command();
@@ -138,7 +138,7 @@ impl Launch {
     }
 
     /// Runs it to its end; its standard output if it succeeds.
-    pub(super) fn output(&self) -> Result<String> {
+    pub(crate) fn output(&self) -> Result<String> {
         let program = name(&self.program);
         let output = self.command().output().map_err(Error::system(format!("start {}", self.line())))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -161,7 +161,7 @@ impl Launch {
 }
 
 /// Where `program` is: in `PATH`, in the directories of servers, or among `PostgreSQL`'s versions (newest first).
-pub(super) fn find_program(program: &str) -> Option<PathBuf> {
+pub(crate) fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -180,7 +180,7 @@ pub(super) fn find_program(program: &str) -> Option<PathBuf> {
 }
 
 /// Makes `dir` if it is not there, owned by `user` if we are root.
-pub(super) fn make_dir(dir: &Path, user: Option<&str>) -> Result<()> {
+pub(crate) fn make_dir(dir: &Path, user: Option<&str>) -> Result<()> {
     fs::create_dir_all(dir).map_err(Error::file("create", dir))?;
     let Some(name) = user.filter(|_| Uid::effective().is_root()) else { return Ok(()) };
     let found = User::from_name(name).map_err(Error::system(format!("look up the user {name}")))?;
@@ -208,7 +208,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// The last lines of a log, as one line.
-pub(super) fn tail(text: &str) -> String {
+pub(crate) fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     lines[lines.len().saturating_sub(5)..].join(" / ")
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
 use gleaner_kernel::idle::IdleSensor;
-use gleaner_kernel::stat::StatSensor;
+use gleaner_kernel::stat::{CpuTimes, StatSensor};
 use serde::{Deserialize, Serialize};
 
 use super::Result;
@@ -63,7 +63,7 @@ impl Meter {
 fn totals(stat: &mut StatSensor, idle: &mut IdleSensor) -> Result<Totals> {
     let times: Vec<_> = stat.read()?.cpus.into_iter().map(|(_, times)| times).collect();
     Ok(Totals {
-        busy: times.iter().map(|t| t.total().saturating_sub(t.not_busy() + t.steal)).sum(),
+        busy: times.iter().map(CpuTimes::busy).sum(),
         polling: idle.read()?.iter().map(|cpu| cpu.poll_time).sum(),
         steal: times.iter().map(|t| t.steal).sum(),
     })

@@ -70,7 +70,7 @@ impl Report {
         if !self.failures.is_empty() {
             writeln!(out, "\n## Not measured\n")?;
             for f in &self.failures {
-                writeln!(out, "- {}, {}, round {}: {}", f.row, f.mode, f.round + 1, f.message)?;
+                writeln!(out, "- {f}")?;
             }
         }
         Ok(())

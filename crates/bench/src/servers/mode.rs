@@ -29,13 +29,19 @@ impl Mode {
 
     /// The words that come before the command; none in the default mode.
     pub fn wrapper(&self, gleaner: &Path) -> Vec<OsString> {
+        self.wrapper_with(gleaner, &[])
+    }
+
+    /// The same with these options of `gleaner run` too.
+    pub fn wrapper_with(&self, gleaner: &Path, options: &[OsString]) -> Vec<OsString> {
         let fixed: &[&str] = match self {
             Self::Default => return Vec::new(),
             Self::Gleaner => &[],
             Self::Fixed(setting) => &["--fixed", setting],
         };
-        let words = ["run", "--quiet"].iter().chain(fixed).chain(&["--"]);
-        std::iter::once(gleaner.into()).chain(words.map(OsString::from)).collect()
+        let words = ["run", "--quiet"].iter().chain(fixed).map(OsString::from);
+        let before = std::iter::once(gleaner.into()).chain(words).chain(options.iter().cloned());
+        before.chain([OsString::from("--")]).collect()
     }
 }
 

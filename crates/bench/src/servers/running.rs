@@ -19,24 +19,24 @@ use crate::runner::interrupted;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A started program. Dropping it stops it and waits for its end.
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     ended: OwnedFd,
     identity: Identity,
 }
 
 /// What a running program is called, where its output is, and how it is ended.
-pub(super) struct Identity {
-    pub(super) program: String,
-    pub(super) log: Option<PathBuf>,
-    pub(super) pid_file: Option<PathBuf>,
-    pub(super) stop: Signal,
-    pub(super) group: bool,
+pub(crate) struct Identity {
+    pub(crate) program: String,
+    pub(crate) log: Option<PathBuf>,
+    pub(crate) pid_file: Option<PathBuf>,
+    pub(crate) stop: Signal,
+    pub(crate) group: bool,
 }
 
 impl Running {
     /// Takes over a child that nobody has waited for yet.
-    pub(super) fn new(mut child: Child, identity: Identity) -> Result<Self> {
+    pub(crate) fn new(mut child: Child, identity: Identity) -> Result<Self> {
         match pidfd(&child) {
             Ok(ended) => Ok(Self { child, ended, identity }),
             Err(errno) => {
@@ -48,7 +48,7 @@ impl Running {
     }
 
     /// Asks `ready` until it says yes.
-    pub(super) fn wait_ready(&mut self, ready: impl Fn() -> bool) -> Result<()> {
+    pub(crate) fn wait_ready(&mut self, ready: impl Fn() -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !ready() {
             if Instant::now() > deadline {
@@ -66,18 +66,29 @@ impl Running {
     }
 
     /// Waits for its end, at most `limit`. `None` if it is still running, or if a signal came.
-    pub(super) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
-        let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
-        match nix::poll::poll(&mut fds, timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(Error::system(format!("wait for {}", self.identity.program))(errno)),
-        }
+    pub(crate) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        self.wait_unreaped(limit)?;
         self.child.try_wait().map_err(Error::system(format!("wait for {}", self.identity.program)))
     }
 
+    /// As [`Running::wait`], but leaves the ended process in `/proc`. Whether it has ended.
+    pub(crate) fn wait_unreaped(&self, limit: Duration) -> Result<bool> {
+        let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
+        match nix::poll::poll(&mut fds, timeout) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::EINTR) => Ok(false),
+            Err(errno) => Err(Error::system(format!("wait for {}", self.identity.program))(errno)),
+        }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        pid(&self.child)
+    }
+
     /// The error for a program that ended by itself.
-    pub(super) fn ended(&self, status: ExitStatus) -> Error {
+    pub(crate) fn ended(&self, status: ExitStatus) -> Error {
         if interrupted() {
             return Error::Interrupted;
         }
@@ -89,13 +100,13 @@ impl Running {
     }
 
     /// The error for a program that took too long.
-    pub(super) fn timed_out(&self, what: &'static str, limit: Duration) -> Error {
+    pub(crate) fn timed_out(&self, what: &'static str, limit: Duration) -> Error {
         let (program, seconds) = (self.identity.program.clone(), limit.as_secs());
         Error::TimedOut { program, what, seconds, log: self.log_tail() }
     }
 
     /// Waits for the end of a program that has closed its output, and returns the error for it.
-    pub(super) fn failed<T>(mut self, output: &str) -> Result<T> {
+    pub(crate) fn failed<T>(mut self, output: &str) -> Result<T> {
         let Some(status) = self.wait(PATIENCE)? else {
             return Err(self.timed_out("end", PATIENCE));
         };
@@ -114,7 +125,7 @@ impl Running {
     }
 
     /// Stops it by its pid and waits for its end; by force if it does not end in time.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         self.end()
     }
 

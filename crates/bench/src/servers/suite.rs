@@ -56,6 +56,7 @@ pub fn run(options: &Options) -> Result<Report> {
         rows: options.rows.iter().map(|row| row.name.to_owned()).collect(),
         modes: options.modes.iter().map(Mode::to_string).collect(),
         rounds: options.rounds,
+        warmup_rounds: 0,
         seed: options.seed,
     };
     let report = |row: usize, samples: &_| RowReport::new(&options.rows[row], &options.modes, samples);
@@ -69,7 +70,8 @@ pub fn run(options: &Options) -> Result<Report> {
             run_cell(options, &options.rows[cell.row], &options.modes[cell.mode], &state.0)
                 .map_err(problem(false))
         },
-        |row, samples| report(row, samples).line(),
+        |_, _| false,
+        |row, samples| Some(report(row, samples).line()),
     );
     let (_, cpu) = meter.stop()?;
     let begun = |(_, row): &(usize, &RowSamples<_>)| row.samples.iter().flatten().any(Option::is_some);

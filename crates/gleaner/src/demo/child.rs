@@ -34,8 +34,7 @@ impl Meter {
     /// CPU time since boot that was not spent halted: the kernel counts polling as idle, so it is added.
     fn spent(&mut self) -> anyhow::Result<Duration> {
         let stat = self.stat.read()?;
-        let busy: Duration =
-            stat.cpus.iter().map(|(_, t)| t.total().saturating_sub(t.not_busy() + t.steal)).sum();
+        let busy: Duration = stat.cpus.iter().map(|(_, times)| times.busy()).sum();
         let polled: Duration = self.idle.read()?.iter().map(|counters| counters.poll_time).sum();
         Ok(busy + polled)
     }

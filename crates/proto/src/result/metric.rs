@@ -13,6 +13,8 @@ pub enum Metric {
     WallS,
     /// Units of work per second, as the program itself says.
     Throughput,
+    /// Units of work done.
+    Operations,
     /// Mean latency, as the program says.
     MeanUs,
     /// Median latency, as the program says.
@@ -37,7 +39,7 @@ pub enum Metric {
     CpuYieldS,
     /// What all vCPUs together were busy with, ours and everybody else's, polling excluded (`/proc/stat`).
     CpuBusyS,
-    /// CPU seconds of the whole machine, polling included, per unit of work, or per run where there is no unit.
+    /// User, system, polling and Gleaner's CPU seconds per unit of work; per run where there is no unit.
     CpuSPerOp,
     /// Entries into any idle state per second, mean over the vCPUs.
     IdlePerS,
@@ -69,9 +71,10 @@ pub enum Better {
 
 impl Metric {
     /// Every metric, in the order of the tables.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::WallS,
         Self::Throughput,
+        Self::Operations,
         Self::MeanUs,
         Self::P50Us,
         Self::P90Us,
@@ -100,6 +103,7 @@ impl Metric {
         match self {
             Self::WallS => ("wall_s", "s", Lower, "wall time"),
             Self::Throughput => ("throughput", "1/s", Higher, "throughput"),
+            Self::Operations => ("operations", "1", Neither, "units of work"),
             Self::MeanUs => ("mean_us", "µs", Lower, "mean latency"),
             Self::P50Us => ("p50_us", "µs", Lower, "median latency"),
             Self::P90Us => ("p90_us", "µs", Lower, "p90 latency"),

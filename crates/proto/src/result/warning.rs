@@ -83,6 +83,17 @@ pub enum Warning {
         /// The rounds with such values, from 0.
         rounds: Vec<usize>,
     },
+    /// Gleaner could not hold a fixed setting.
+    NotInForce {
+        /// The row.
+        row: String,
+        /// The mode.
+        mode: String,
+        /// The round, from 0.
+        round: usize,
+        /// Why, as a sentence part.
+        why: String,
+    },
     /// A metric could not be measured.
     NotMeasured {
         /// Which one.
@@ -143,6 +154,12 @@ impl fmt::Display for Warning {
                     rounds.join(", ")
                 )
             }
+            Self::NotInForce { row, mode, round, why } => write!(
+                f,
+                "{row}, {mode}: in round {} the setting was not in force all the time ({why}): these samples do not \
+                 show what it can do; `gleaner doctor` says what works here",
+                round + 1
+            ),
             Self::NotMeasured { metric, why } => write!(f, "{} is not measured: {why}", metric.about()),
         }
     }

@@ -1,0 +1,132 @@
+//! What is run: a command, or a built-in workload in a process of its own.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::servers::launch::Launch;
+use crate::workload::Workload;
+
+/// Stands in a command for the run's own temporary directory.
+const STATE: &str = "$STATE";
+
+/// A program to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// A command and its arguments. [`STATE`] in them stands for a directory that is removed after the run.
+    Command(Vec<OsString>),
+    /// A built-in workload.
+    Workload {
+        /// Which one.
+        workload: Workload,
+        /// Its parameters, by name.
+        parameters: BTreeMap<String, String>,
+        /// When it ends.
+        until: Until,
+    },
+}
+
+/// When a workload ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// After so much time: its throughput is measured.
+    Time(Duration),
+    /// After so many operations: its wall time is measured.
+    Operations(u64),
+}
+
+impl Program {
+    /// A command line for `sh`.
+    pub fn shell(line: &str) -> Self {
+        Self::Command(["sh", "-c", line].map(OsString::from).to_vec())
+    }
+
+    /// The workload, where it is one.
+    pub fn workload(&self) -> Option<Workload> {
+        match self {
+            Self::Workload { workload, .. } => Some(*workload),
+            Self::Command(_) => None,
+        }
+    }
+
+    /// Its name where it is given none: that of the workload, or of the command without its path.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Workload { workload, .. } => workload.to_string(),
+            Self::Command(words) => words.first().map_or_else(String::new, |word| {
+                let name = Path::new(word).file_name().unwrap_or(word);
+                name.to_string_lossy().into_owned()
+            }),
+        }
+    }
+
+    /// Ready to be started, its files in `state`; a workload by the binary `gleaner`.
+    pub(super) fn launch(&self, gleaner: &Path, state: &Path) -> Launch {
+        let words = match self {
+            Self::Command(words) => words.clone(),
+            Self::Workload { workload, parameters, until } => {
+                let mut words: Vec<OsString> =
+                    vec![gleaner.into(), "workload".into(), workload.name().into(), "--json".into()];
+                match until {
+                    Until::Time(time) => {
+                        words.extend(["--seconds".into(), time.as_secs_f64().to_string().into()]);
+                    }
+                    Until::Operations(count) => {
+                        words.extend(["--operations".into(), count.to_string().into()]);
+                    }
+                }
+                for (name, value) in parameters {
+                    words.extend(["--set".into(), format!("{name}={value}").into()]);
+                }
+                words
+            }
+        };
+        let state = state.to_string_lossy();
+        // Words that are not text cannot have the placeholder.
+        let replaced = words.into_iter().map(|word| match word.to_str() {
+            Some(text) if text.contains(STATE) => OsString::from(text.replace(STATE, &state)),
+            _ => word,
+        });
+        let mut replaced = replaced.collect::<Vec<_>>().into_iter();
+        let program = replaced.next().unwrap_or_default();
+        Launch::new(&program.to_string_lossy()).args(replaced).group()
+    }
+}
+
+/// `text` without the paths that are this run's own, so that the results of two runs can be compared.
+pub(super) fn portable(text: &str, gleaner: &Path, state: &Path) -> String {
+    text.replace(&*state.to_string_lossy(), STATE).replace(&*gleaner.to_string_lossy(), "gleaner")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(program: &Program) -> String {
+        let (gleaner, state) = (Path::new("/x/gleaner"), Path::new("/tmp/state"));
+        portable(&program.launch(gleaner, state).line(), gleaner, state)
+    }
+
+    #[test]
+    fn commands_are_run_as_given() {
+        let program = Program::Command(["/bin/echo", "a b", "$STATE/in"].map(OsString::from).to_vec());
+        assert_eq!(line(&program), "/bin/echo 'a b' $STATE/in");
+        assert_eq!(program.name(), "echo");
+        assert!(line(&Program::shell("sleep 1; true")).ends_with("/sh -c 'sleep 1; true'"));
+    }
+
+    #[test]
+    fn workloads_are_run_by_the_product() {
+        let program = Program::Workload {
+            workload: Workload::Barrier,
+            parameters: [("threads".to_owned(), "4".to_owned())].into(),
+            until: Until::Time(Duration::from_millis(1500)),
+        };
+        assert_eq!(line(&program), "gleaner workload barrier --json --seconds 1.5 --set threads=4");
+        let until = Until::Operations(1000);
+        let program = Program::Workload { workload: Workload::Convoy, parameters: BTreeMap::new(), until };
+        assert_eq!(line(&program), "gleaner workload convoy --json --operations 1000");
+        assert_eq!((program.name().as_str(), program.workload()), ("convoy", Some(Workload::Convoy)));
+    }
+}

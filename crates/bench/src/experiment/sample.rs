@@ -1,0 +1,298 @@
+//! One sample: the mode put in force, the command run to its end, the sensors read before and after.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use gleaner_kernel::Root;
+use gleaner_kernel::workload::process_times;
+use gleaner_proto::result::Metric;
+
+use super::control::Control;
+use super::output;
+use super::program::portable;
+use super::sensors::{CpuTime, Sensors};
+use super::{Error, Mode, Program, Row, UserMode};
+use crate::runner::interrupted;
+use crate::servers::knobs::{self, Knobs};
+use crate::servers::running::Running;
+
+/// What one run of a command came to.
+#[derive(Debug, Clone)]
+pub(super) struct Measured {
+    /// When it began.
+    pub(super) began: Instant,
+    /// The exact command line.
+    pub(super) command: String,
+    pub(super) metrics: BTreeMap<Metric, f64>,
+    pub(super) control: Control,
+}
+
+/// Takes samples.
+pub(super) struct Sampler {
+    root: Root,
+    gleaner: PathBuf,
+    state: tempfile::TempDir,
+    sensors: Sensors,
+    knobs: Knobs,
+    prepared: BTreeSet<String>,
+}
+
+impl Sampler {
+    /// Ready to run commands here; `gleaner` is the product's binary.
+    pub(super) fn new(gleaner: &Path) -> Result<Self, Error> {
+        let (root, dir) = (Root::system(), std::env::temp_dir());
+        let state = tempfile::Builder::new().prefix("gleaner-bench.").tempdir();
+        let state = state.map_err(crate::servers::Error::file("make a directory in", &dir))?;
+        Ok(Self {
+            sensors: Sensors::new(&root)?,
+            knobs: knobs::read(&root)?,
+            gleaner: gleaner.to_owned(),
+            state,
+            root,
+            prepared: BTreeSet::new(),
+        })
+    }
+
+    pub(super) fn sensors(&mut self) -> &mut Sensors {
+        &mut self.sensors
+    }
+
+    /// The command line of a program, as it is reported.
+    pub(super) fn line(&self, program: &Program) -> String {
+        let line = program.launch(&self.gleaner, self.state.path()).line();
+        portable(&line, &self.gleaner, self.state.path())
+    }
+
+    /// Runs `row` once in `mode`. Whatever happens, the mode is undone and nothing runs on.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub(super) fn measure(&mut self, row: &Row, mode: &Mode) -> Result<Measured, Error> {
+        self.prepare(row)?;
+        knobs::wait_for(&self.root, &self.knobs)?;
+        let setting = mode.user().map(InForce::set).transpose()?;
+        let co_runners = self.start_co_runners(row)?;
+        let measured = self.run(row, mode);
+        let stopped = stop(co_runners);
+        let undone = setting.map_or(Ok(()), InForce::unset);
+        // The command's own error says most.
+        let measured = measured?;
+        stopped?;
+        undone?;
+        Ok(measured)
+    }
+
+    /// Once for each row, before its first sample.
+    fn prepare(&mut self, row: &Row) -> Result<(), Error> {
+        if let Some(line) = row.prepare.as_ref().filter(|_| !self.prepared.contains(&row.name)) {
+            let launch = Program::shell(line).launch(&self.gleaner, self.state.path());
+            launch.output()?;
+            self.prepared.insert(row.name.clone());
+        }
+        Ok(())
+    }
+
+    fn start_co_runners(&self, row: &Row) -> Result<Vec<(Running, String)>, Error> {
+        let start = |(index, program): (usize, &Program)| {
+            let log = self.state.path().join(format!("co-runner-{index}"));
+            let running = program.launch(&self.gleaner, self.state.path()).start(&log)?;
+            Ok((running, self.line(program)))
+        };
+        row.co_runners.iter().enumerate().map(start).collect()
+    }
+
+    fn run(&mut self, row: &Row, mode: &Mode) -> Result<Measured, Error> {
+        let state = self.state.path();
+        let (journal, log) = (state.join("journal"), state.join("output"));
+        let wrapper = mode.wrapper(&self.gleaner, &journal);
+        let launch = row.program.launch(&self.gleaner, state).wrapped(&wrapper);
+        let command = portable(&launch.line(), &self.gleaner, state);
+        let before = self.sensors.read()?;
+        let began = Instant::now();
+        let mut running = launch.start(&log)?;
+        wait(&running, row.timeout)?;
+        let wall = began.elapsed();
+        let own = if wrapper.is_empty() { CpuTime::default() } else { self.own_time(&running)? };
+        let status = running.wait(Duration::ZERO)?;
+        let after = self.sensors.read()?;
+        if let Some(status) = status.filter(|status| !status.success()) {
+            return Err(running.ended(status).into());
+        }
+        let output = read(&log)?;
+        let control = if wrapper.is_empty() {
+            Control::default()
+        } else {
+            Control::read(&journal).map_err(|why| Error::NotControlled { why, log: tail(&output) })?
+        };
+        let mut metrics = after.since(&before);
+        metrics.insert(Metric::WallS, wall.as_secs_f64());
+        metrics.extend(said(row, &output)?);
+        add_cpu(&mut metrics, after.children_since(&before), own);
+        Ok(Measured { began, command, metrics, control })
+    }
+
+    /// CPU time of Gleaner itself, which is the started process; the command is its child.
+    fn own_time(&self, running: &Running) -> Result<CpuTime, Error> {
+        let pid = running.pid().as_raw().unsigned_abs();
+        let (user, system) = process_times(&self.root, pid)?;
+        Ok(CpuTime { user, system })
+    }
+}
+
+/// Waits for the program's end and leaves it in `/proc`.
+fn wait(running: &Running, limit: Duration) -> Result<(), Error> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if running.wait_unreaped(left)? {
+            return Ok(());
+        }
+        if interrupted() {
+            return Err(crate::servers::Error::Interrupted.into());
+        }
+        if left.is_zero() {
+            return Err(running.timed_out("end", limit).into());
+        }
+    }
+}
+
+/// Stops the co-runners. One that ended by itself did not run beside the command all the time.
+fn stop(co_runners: Vec<(Running, String)>) -> Result<(), Error> {
+    for (mut running, line) in co_runners {
+        if let Some(status) = running.wait(Duration::ZERO)? {
+            return Err(Error::CoRunnerEnded { line, status: status.to_string() });
+        }
+        running.stop()?;
+    }
+    Ok(())
+}
+
+/// What the program says about itself.
+fn said(row: &Row, output: &str) -> Result<BTreeMap<Metric, f64>, Error> {
+    let mut metrics = BTreeMap::new();
+    if row.program.workload().is_some() {
+        metrics.extend(output::outcome(output)?);
+    }
+    for expression in &row.expressions {
+        metrics.extend(expression.find(output)?);
+    }
+    Ok(metrics)
+}
+
+/// Adds who used which CPU time: `all` is that of the started process and its descendants, `own` is Gleaner's.
+fn add_cpu(metrics: &mut BTreeMap<Metric, f64>, all: CpuTime, own: CpuTime) {
+    let command = all.minus(own);
+    metrics.insert(Metric::CpuUserS, command.user.as_secs_f64());
+    metrics.insert(Metric::CpuSystemS, command.system.as_secs_f64());
+    metrics.insert(Metric::CpuYieldS, own.total().as_secs_f64());
+    let get = |metric| metrics.get(&metric).copied();
+    let units = get(Metric::Operations)
+        .or_else(|| Some(get(Metric::Throughput)? * get(Metric::WallS)?))
+        .filter(|units| *units > 0.0)
+        .unwrap_or(1.0);
+    let polling = get(Metric::CpuPollingS).unwrap_or_default();
+    metrics.insert(Metric::CpuSPerOp, (all.total().as_secs_f64() + polling) / units);
+}
+
+/// A user's setting, undone when dropped.
+struct InForce<'m> {
+    mode: &'m UserMode,
+    done: bool,
+}
+
+impl<'m> InForce<'m> {
+    fn set(mode: &'m UserMode) -> Result<Self, Error> {
+        // From here on it is undone, also where only a part of it was done.
+        let setting = Self { mode, done: false };
+        mode.set.iter().try_for_each(|line| shell(line))?;
+        Ok(setting)
+    }
+
+    fn unset(mut self) -> Result<(), Error> {
+        self.undo()
+    }
+
+    /// Every command is run, whatever becomes of the others.
+    fn undo(&mut self) -> Result<(), Error> {
+        self.done = true;
+        let results: Vec<_> = self.mode.unset.iter().map(|line| shell(line)).collect();
+        results.into_iter().collect()
+    }
+}
+
+impl Drop for InForce<'_> {
+    fn drop(&mut self) {
+        if !self.done
+            && let Err(error) = self.undo()
+        {
+            eprintln!("gleaner: could not be put back: {error}");
+        }
+    }
+}
+
+/// Runs a user's command; in a process group of its own, which Ctrl-C on the terminal does not reach.
+fn shell(line: &str) -> Result<(), Error> {
+    use std::os::unix::process::CommandExt as _;
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).stdin(std::process::Stdio::null()).process_group(0);
+    let output = command.output().map_err(crate::servers::Error::system("start sh"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::UserCommand { line: line.to_owned(), status: output.status.to_string(), said: tail(&said) })
+}
+
+fn read(log: &Path) -> Result<String, Error> {
+    let bytes = fs::read(log).map_err(crate::servers::Error::file("read", log))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn tail(text: &str) -> String {
+    crate::servers::launch::tail(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_cost_is_per_unit_of_work() {
+        let ms = Duration::from_millis;
+        let all = CpuTime { user: ms(700), system: ms(200) };
+        let own = CpuTime { user: ms(100), system: ms(100) };
+        let mut metrics =
+            BTreeMap::from([(Metric::Operations, 10.0), (Metric::CpuPollingS, 0.1), (Metric::WallS, 2.0)]);
+        add_cpu(&mut metrics, all, own);
+        let value = |metrics: &BTreeMap<Metric, f64>, metric| (metrics[&metric] * 1e6).round() / 1e6;
+        assert!((value(&metrics, Metric::CpuUserS) - 0.6).abs() < 1e-9);
+        assert!((value(&metrics, Metric::CpuSystemS) - 0.1).abs() < 1e-9);
+        assert!((value(&metrics, Metric::CpuYieldS) - 0.2).abs() < 1e-9);
+        assert!((value(&metrics, Metric::CpuSPerOp) - 0.1).abs() < 1e-9);
+        metrics.remove(&Metric::Operations);
+        metrics.insert(Metric::Throughput, 50.0);
+        add_cpu(&mut metrics, all, own);
+        assert!((value(&metrics, Metric::CpuSPerOp) - 0.01).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_users_setting_is_undone_also_where_it_fails_half_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("mark");
+        let touch = format!("touch {}", mark.display());
+        let unset = vec!["exit 3".to_owned(), format!("rm {}", mark.display())];
+        let mode =
+            UserMode { set: vec![touch.clone(), "echo no >&2; exit 1".into()], unset, ..Default::default() };
+        let error = InForce::set(&mode).err().unwrap().to_string();
+        assert!(error.contains("exit 1") && error.contains("no"), "{error}");
+        assert!(!mark.exists(), "undone although the first undo command failed");
+        let mode = UserMode { set: vec![touch], ..mode };
+        let setting = InForce::set(&mode).unwrap();
+        assert!(mark.exists());
+        assert!(setting.unset().unwrap_err().to_string().contains("exit 3"));
+        assert!(!mark.exists());
+    }
+}

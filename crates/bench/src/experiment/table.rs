@@ -1,0 +1,148 @@
+//! A result as text, for the terminal.
+
+use std::fmt::Write as _;
+
+use gleaner_proto::result::{BenchResult, Cell, Ending, Estimate, Metric, Row};
+
+use super::summary::verdict;
+
+/// The whole result: a table, what stands against it, how the run ended.
+pub fn table(result: &BenchResult) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut out, result);
+    out
+}
+
+fn write(out: &mut String, result: &BenchResult) -> std::fmt::Result {
+    let e = &result.environment;
+    writeln!(out, "{}", result.title)?;
+    if !result.source.is_empty() {
+        writeln!(out, "after {}", result.source)?;
+    }
+    writeln!(
+        out,
+        "{} vCPUs, {}, Linux {}, cpuidle {}/{}",
+        e.vcpus, e.hypervisor, e.kernel, e.cpuidle_driver, e.cpuidle_governor
+    )?;
+    let name = |row: &Row| row.cells.iter().map(|cell| cell.mode.len() + 2).max().unwrap_or_default();
+    let width = result.rows.iter().map(name).max().unwrap_or_default().max(12);
+    let baseline = result.modes.first().map_or("", |mode| mode.name.as_str());
+    let paper = result.rows.iter().any(|row| !row.paper.is_empty());
+    writeln!(
+        out,
+        "\n{:width$}  {:>9} {:21}  {:22} {:14} {:>9} {:>9}{}",
+        "",
+        "median",
+        "[95 % interval]",
+        format!("ratio to {baseline}"),
+        "",
+        "CPU/unit",
+        "halts/s",
+        if paper { "     paper" } else { "" }
+    )?;
+    for row in &result.rows {
+        writeln!(out, "{}: {}", row.name, metric(row))?;
+        for cell in &row.cells {
+            let cost = median(cell, Metric::CpuSPerOp).map_or_else(dash, seconds);
+            let halts = median(cell, Metric::HaltsPerS).map_or_else(dash, number);
+            let paper = row.paper.get(&cell.mode).map_or_else(String::new, |value| format!("{value:>10}"));
+            let line = format!(
+                "{:width$}  {} {cost:>9} {halts:>9}{paper}",
+                format!("  {}", cell.mode),
+                values(row, cell)
+            );
+            writeln!(out, "{}", line.trim_end())?;
+        }
+    }
+    if !result.warnings.is_empty() {
+        writeln!(out, "\nMind:")?;
+        result.warnings.iter().try_for_each(|warning| writeln!(out, "  - {warning}"))?;
+    }
+    match &result.ending {
+        Ending::Complete => Ok(()),
+        Ending::Interrupted => writeln!(out, "\nInterrupted: rows and rounds are missing."),
+        Ending::Failed { .. } => writeln!(out, "\nA command failed: rows and rounds are missing."),
+    }
+}
+
+/// Median and ratio of the primary metric.
+fn values(row: &Row, cell: &Cell) -> String {
+    let estimate = cell.summaries.get(&row.primary);
+    let comparison = row.comparison(&cell.mode, row.primary);
+    format!(
+        "{:>9} {:21}  {:22} {:14}",
+        estimate.map_or_else(dash, |e| number(e.median)),
+        estimate.map_or_else(String::new, |e| format!("[{}, {}]", number(e.low), number(e.high))),
+        comparison.map_or_else(String::new, |c| ratio(&c.ratio)),
+        comparison.map_or("", verdict)
+    )
+}
+
+/// One line for a row that is finished.
+pub(super) fn line(row: &Row) -> String {
+    let mode = |cell: &Cell| match row.comparison(&cell.mode, row.primary) {
+        Some(comparison) => format!("{} {:.2}x", cell.mode, comparison.ratio.median),
+        None => {
+            format!("{} {}", cell.mode, median(cell, row.primary).map_or_else(dash, number))
+        }
+    };
+    format!("{:20} {}", row.name, row.cells.iter().map(mode).collect::<Vec<_>>().join("  "))
+}
+
+/// The primary metric with its unit.
+fn metric(row: &Row) -> String {
+    match row.primary {
+        Metric::Throughput if !row.unit.is_empty() => format!("{} per second", row.unit),
+        metric => format!("{} in {}", metric.about(), metric.unit()),
+    }
+}
+
+fn ratio(ratio: &Estimate) -> String {
+    format!("{:.2} [{:.2}, {:.2}]", ratio.median, ratio.low, ratio.high)
+}
+
+fn median(cell: &Cell, metric: Metric) -> Option<f64> {
+    cell.summaries.get(&metric).map(|estimate| estimate.median)
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+/// Four significant digits, or all digits before the point.
+fn number(value: f64) -> String {
+    let digits = value.abs().log10().floor();
+    let decimals = if digits.is_finite() { (3.0 - digits).clamp(0.0, 6.0) } else { 0.0 };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it lies between 0 and 6")]
+    let decimals = decimals as usize;
+    format!("{value:.decimals$}")
+}
+
+/// A time with the unit that suits it.
+fn seconds(value: f64) -> String {
+    let (scale, unit) = match value {
+        v if v >= 1.0 => (1.0, "s"),
+        v if v >= 1e-3 => (1e3, "ms"),
+        v if v >= 1e-6 => (1e6, "µs"),
+        _ => (1e9, "ns"),
+    };
+    format!("{:.3} {unit}", value * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_exact_enough() {
+        assert_eq!(
+            [0.0, 0.0123, 1.0, 12.345, 999.96, 21085.4].map(number),
+            ["0", "0.01230", "1.000", "12.35", "1000.0", "21085"]
+        );
+        assert_eq!(
+            [2.5, 0.0125, 36.1e-6, 4.2e-9].map(seconds),
+            ["2.500 s", "12.500 ms", "36.100 µs", "4.200 ns"]
+        );
+    }
+}

@@ -1,0 +1,281 @@
+//! Scenario files: an [`Experiment`] as TOML, one for each table or figure that is repeated.
+//!
+//! What is wrong in a file is told with its line and the nearest name that exists; `docs/bench.md` describes the
+//! format. The scenarios of `bench/scenarios` are part of the program ([`BUILT_IN`]).
+
+mod built_in;
+mod error;
+mod file;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use gleaner_proto::result::Metric;
+use toml::Spanned;
+
+pub use built_in::BUILT_IN;
+pub use error::{ScenarioError, nearest};
+
+use crate::experiment::{
+    Experiment, Expression, ExpressionError, Mode, ModeError, Program, Rounds, Row, Until, UserMode,
+};
+use crate::workload::Workload;
+use error::Text;
+use file::{File, ProgramFile, RowFile};
+
+/// Rounds, where neither they nor a precision are given: the fewest with a true 95 % interval.
+const ROUNDS: usize = 6;
+/// The most rounds, where only a precision is given.
+const MOST_ROUNDS: usize = 30;
+/// How long a workload runs, where nothing is said.
+const WINDOW_S: f64 = 1.0;
+/// How long a sample may take, where nothing is said.
+const TIMEOUT_S: f64 = 600.0;
+/// How long a co-runner would run if it were not stopped.
+const CO_RUNNER: Duration = Duration::from_secs(3600);
+
+/// Reads a scenario: `name` is a path, or the name of one in [`BUILT_IN`].
+///
+/// # Errors
+/// See [`ScenarioError`].
+pub fn load(name: &str) -> Result<Experiment, ScenarioError> {
+    let path = Path::new(name);
+    if !path.exists()
+        && let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name)
+    {
+        return parse(text, name);
+    }
+    match fs::read_to_string(path) {
+        Ok(text) => parse(&text, name),
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound && !name.contains(['/', '.']) => {
+            Err(ScenarioError::NoSuch {
+                name: name.to_owned(),
+                nearest: nearest(name, BUILT_IN.iter().map(|(known, _)| *known)),
+            })
+        }
+        Err(source) => Err(ScenarioError::Read { path: path.to_owned(), source }),
+    }
+}
+
+/// Understands the `text` of the scenario file `name`.
+///
+/// # Errors
+/// [`ScenarioError::Syntax`], [`ScenarioError::Unknown`] and [`ScenarioError::Invalid`].
+pub fn parse(text: &str, name: &str) -> Result<Experiment, ScenarioError> {
+    let text = Text { name, text };
+    let file: File = toml::from_str(text.text).map_err(|error| text.syntax(&error))?;
+    let window = seconds(&text, file.window_s.as_ref(), WINDOW_S)?;
+    let modes = file.modes.iter().map(|mode| mode_of(&text, mode, &file.user));
+    let modes: Vec<Mode> = modes.collect::<Result<_, _>>()?;
+    if modes.is_empty() {
+        return Err(text.invalid(0, "`modes` names no mode"));
+    }
+    let mut names = BTreeSet::new();
+    let mut rows = Vec::new();
+    for spanned in &file.row {
+        let row = row_of(&text, spanned, window, &modes)?;
+        if !names.insert(row.name.clone()) {
+            let start = spanned.span().start;
+            return Err(text.invalid(start, &format!("two rows are named `{}`", row.name)));
+        }
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        return Err(text.invalid(0, "there is no [[row]]"));
+    }
+    Ok(Experiment {
+        title: file.title,
+        source: file.source.unwrap_or_default(),
+        modes,
+        rows,
+        rounds: rounds(&text, file.rounds.as_ref(), file.max_rounds.as_ref(), file.precision.as_ref())?,
+        warmup_rounds: file.warmup_rounds,
+        window,
+        seed: file.seed,
+    })
+}
+
+/// The mode `name`, without modes of the user's own.
+///
+/// # Errors
+/// A sentence with the nearest name.
+pub fn mode(name: &str) -> Result<Mode, String> {
+    Mode::parse(name, |_| None).map_err(|error| mode_error(&error))
+}
+
+/// The workload `name`.
+///
+/// # Errors
+/// A sentence with the nearest name.
+pub fn workload(name: &str) -> Result<Workload, String> {
+    let known = Workload::ALL.map(Workload::name);
+    name.parse().map_err(|_| error::unknown("workload", name, known.into_iter()))
+}
+
+fn mode_error(error: &ModeError) -> String {
+    match error {
+        ModeError::Unknown(name) => {
+            let kinds = Mode::kinds();
+            error::unknown("mode", name, kinds.iter().map(|(kind, _)| kind.as_str()))
+        }
+        ModeError::Value(_) => error.to_string(),
+    }
+}
+
+fn mode_of(
+    text: &Text<'_>,
+    name: &Spanned<String>,
+    user: &BTreeMap<String, UserMode>,
+) -> Result<Mode, ScenarioError> {
+    let own = |error: ModeError| match &error {
+        ModeError::Unknown(name) if name.starts_with("user:") => {
+            let known: Vec<String> = user.keys().map(|own| format!("user:{own}")).collect();
+            error::unknown("mode", name, known.iter().map(String::as_str))
+        }
+        _ => mode_error(&error),
+    };
+    let mode = Mode::parse(name.get_ref(), |own| user.get(own));
+    mode.map_err(|error| text.unknown(name.span().start, own(error)))
+}
+
+fn row_of(
+    text: &Text<'_>,
+    row: &Spanned<RowFile>,
+    window: Duration,
+    modes: &[Mode],
+) -> Result<Row, ScenarioError> {
+    let (start, row) = (row.span().start, row.get_ref());
+    let window = match &row.window_s {
+        Some(own) => seconds(text, Some(own), WINDOW_S)?,
+        None => window,
+    };
+    let until = row.operations.map_or(Until::Time(window), Until::Operations);
+    let program = program_of(text, start, &row.program(), until)?;
+    let expressions = row.metrics.iter().map(|expression| expression_of(text, expression));
+    let expressions: Vec<Expression> = expressions.collect::<Result<_, _>>()?;
+    let co_runners = row.co_runners.iter().map(|co_runner| {
+        program_of(text, co_runner.span().start, co_runner.get_ref(), Until::Time(CO_RUNNER))
+    });
+    let says = |metric| expressions.iter().any(|e| e.metrics().any(|m| m == metric));
+    let has_throughput = says(Metric::Throughput) || program.workload().is_some();
+    let primary = match &row.primary {
+        Some(name) => metric_of(text, name)?,
+        None if has_throughput && row.operations.is_none() => Metric::Throughput,
+        None => Metric::WallS,
+    };
+    for mode in row.paper.keys() {
+        if !modes.iter().any(|known| known.name() == mode.get_ref()) {
+            let message =
+                error::unknown("mode of this scenario", mode.get_ref(), modes.iter().map(Mode::name));
+            return Err(text.unknown(mode.span().start, message));
+        }
+    }
+    Ok(Row {
+        name: row.name.clone().unwrap_or_else(|| program.name()),
+        unit: row.unit.clone().unwrap_or_else(|| unit(&program)),
+        primary,
+        expressions,
+        co_runners: co_runners.collect::<Result<_, _>>()?,
+        prepare: row.prepare.clone(),
+        paper: row.paper.iter().map(|(mode, value)| (mode.get_ref().clone(), *value)).collect(),
+        timeout: seconds(text, row.timeout_s.as_ref(), TIMEOUT_S)?,
+        program,
+    })
+}
+
+fn unit(program: &Program) -> String {
+    if program.workload().is_some() { "operations".to_owned() } else { String::new() }
+}
+
+fn program_of(
+    text: &Text<'_>,
+    start: usize,
+    program: &ProgramFile,
+    until: Until,
+) -> Result<Program, ScenarioError> {
+    let ProgramFile { workload: name, command, shell, parameters } = program;
+    let program = match (name, command.as_slice(), shell) {
+        (Some(name), [], None) => {
+            let workload =
+                workload(name.get_ref()).map_err(|message| text.unknown(name.span().start, message))?;
+            return Ok(Program::Workload { workload, parameters: words(parameters), until });
+        }
+        (None, [_, ..], None) => Program::Command(command.iter().map(Into::into).collect()),
+        (None, [], Some(line)) => Program::shell(line),
+        _ => {
+            let message = "exactly one of `workload`, `command`, `shell` says what is run";
+            return Err(text.invalid(start, message));
+        }
+    };
+    if parameters.is_empty() {
+        return Ok(program);
+    }
+    Err(text.invalid(start, "`parameters` are those of a workload; a command has them in its words"))
+}
+
+/// Parameters as the command line of a workload has them.
+fn words(parameters: &toml::Table) -> BTreeMap<String, String> {
+    let word = |value: &toml::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    parameters.iter().map(|(name, value)| (name.clone(), word(value))).collect()
+}
+
+fn expression_of(text: &Text<'_>, expression: &Spanned<String>) -> Result<Expression, ScenarioError> {
+    let start = expression.span().start;
+    Expression::new(expression.get_ref()).map_err(|error| match &error {
+        ExpressionError::UnknownMetric(name) => {
+            text.unknown(start, error::unknown("metric", name, Metric::ALL.iter().map(|m| m.name())))
+        }
+        _ => text.invalid(start, &error.to_string()),
+    })
+}
+
+fn metric_of(text: &Text<'_>, name: &Spanned<String>) -> Result<Metric, ScenarioError> {
+    let known = Metric::ALL.iter().map(|metric| metric.name());
+    name.get_ref()
+        .parse()
+        .map_err(|_| text.unknown(name.span().start, error::unknown("metric", name.get_ref(), known)))
+}
+
+fn rounds(
+    text: &Text<'_>,
+    rounds: Option<&Spanned<usize>>,
+    most: Option<&Spanned<usize>>,
+    precision: Option<&Spanned<f64>>,
+) -> Result<Rounds, ScenarioError> {
+    for number in [rounds, most].into_iter().flatten() {
+        if *number.get_ref() == 0 {
+            return Err(text.invalid(number.span().start, "at least one round is needed"));
+        }
+    }
+    let least = rounds.map_or(ROUNDS, |rounds| *rounds.get_ref());
+    match (precision, most) {
+        (None, None) => Ok(Rounds { least, most: least, precision: None }),
+        (None, Some(most)) => {
+            Err(text.invalid(most.span().start, "`max_rounds` means something only with a `precision`"))
+        }
+        (Some(precision), most) => {
+            let value = *precision.get_ref();
+            if !(value > 0.0 && value < 1.0) {
+                let start = precision.span().start;
+                return Err(text.invalid(start, "`precision` is a share of the median, between 0 and 1"));
+            }
+            let most = most.map_or(MOST_ROUNDS, |most| *most.get_ref()).max(least);
+            Ok(Rounds { least, most, precision: Some(value) })
+        }
+    }
+}
+
+/// A time from 10 ms to a day.
+fn seconds(text: &Text<'_>, given: Option<&Spanned<f64>>, default: f64) -> Result<Duration, ScenarioError> {
+    let value = given.map_or(default, |given| *given.get_ref());
+    if (0.01..=86_400.0).contains(&value) {
+        return Ok(Duration::from_secs_f64(value));
+    }
+    let start = given.map_or(0, |given| given.span().start);
+    Err(text.invalid(start, &format!("{value} is not a time between 0.01 and 86400 seconds")))
+}
+
+#[cfg(test)]
+mod tests;
