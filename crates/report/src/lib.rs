@@ -1,8 +1,14 @@
 //! Reports: from a result file to plots (SVG) and one self-contained page (HTML).
+//!
+//! Everything here is pure: a description in, text out. [`plot`] has the plots, which know nothing of what they show
+//! and are drawn for a given width; [`bench`] describes a result file with them. A plot looks the same on a page and
+//! in a file of its own, follows the reader's light or dark scheme, and needs neither network nor fonts.
 
 pub mod axis;
+pub mod bench;
 pub mod drawing;
 pub mod number;
+pub mod page;
 pub mod place;
 pub mod plot;
 pub mod scale;

@@ -1,0 +1,104 @@
+//! The report of a result file of `gleaner bench`.
+
+mod facts;
+mod figures;
+mod summary;
+mod tables;
+mod values;
+
+use gleaner_proto::result::BenchResult;
+use maud::{Markup, html};
+
+use crate::page::{Figure, page};
+use figures::Subject;
+
+/// The figures of a result, each of which can become a file.
+pub fn figures(result: &BenchResult) -> Vec<Figure> {
+    figures::figures(result).into_iter().map(|(_, figure)| figure).collect()
+}
+
+/// The result as one self-contained page.
+///
+/// # Errors
+/// If the result cannot be written as JSON, which is part of the page.
+pub fn html(result: &BenchResult) -> serde_json::Result<String> {
+    let figures = figures::figures(result);
+    let title = if result.title.is_empty() { "Measurement" } else { &result.title };
+    let content = html! {
+        (head(result, title))
+        (warnings(result))
+        (section("Speed", "", &figures, &[Subject::Speed, Subject::Slowdown]))
+        section { h2 { "Modes at a glance" } (tables::modes(result)) }
+        (section("Price", "", &figures, &[Subject::Cost]))
+        (section("Latency", "", &figures, &[Subject::Latency]))
+        (section(
+            "Samples",
+            "Every sample as a dot, the first round at the top of its lane and the last at its bottom, so that a \
+             drift leans to a side. The line is the median, the shade its interval.",
+            &figures,
+            &[Subject::Samples],
+        ))
+        (section(
+            "What Gleaner did",
+            "What was in force when, in the sample that is nearest to the median.",
+            &figures,
+            &[Subject::Timeline],
+        ))
+        section {
+            h2 { "Numbers" }
+            p {
+                "Ratios are paired by round. p is that of a two-sided Mann-Whitney test of the samples. Lines in bold \
+                 type are the best of their row."
+            }
+            (tables::numbers(result))
+            h3 { "All metrics" }
+            (tables::everything(result))
+        }
+        section { h2 { "Machine" } (facts::environment(result)) }
+        section { h2 { "Measure it again" } (facts::commands(result)) }
+    };
+    Ok(page(title, &content, &serde_json::to_string(result)?, "result.json"))
+}
+
+fn head(result: &BenchResult, title: &str) -> Markup {
+    let env = &result.environment;
+    let date = env.date.split('T').next().unwrap_or_default();
+    html! {
+        header {
+            h1 { (title) }
+            @if !result.source.is_empty() { p class="by" { (result.source) } }
+            p class="by" {
+                (env.vcpus) " × " @if env.cpu_model.is_empty() { "unknown CPU" } @else { (env.cpu_model) }
+                " · " (env.hypervisor) " · Linux " (env.kernel) " · " (date)
+            }
+            @if let Some((what, text)) = summary::ending(result) { p class="ending" role="note" { b { (what) } " " (text) } }
+            p class="lead" { (summary::measured(result)) " " (summary::outcome(result)) }
+        }
+    }
+}
+
+fn warnings(result: &BenchResult) -> Markup {
+    html! {
+        @if !result.warnings.is_empty() {
+            section {
+                h2 { "Before you believe it" }
+                ul class="warnings" { @for warning in &result.warnings { li { (warning.to_string()) } } }
+            }
+        }
+    }
+}
+
+/// A section with the figures of these subjects; nothing if there are none.
+fn section(heading: &str, text: &str, figures: &[(Subject, Figure)], subjects: &[Subject]) -> Markup {
+    let mine: Vec<&Figure> =
+        figures.iter().filter(|(subject, _)| subjects.contains(subject)).map(|(_, figure)| figure).collect();
+    html! {
+        @if !mine.is_empty() {
+            section {
+                h2 { (heading) }
+                @if !text.is_empty() { p { (text) } }
+                (crate::page::figures(mine))
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Where and how a result was measured.
+
+use gleaner_proto::result::{BenchResult, Metric};
+use maud::{Markup, html};
+
+/// Every part of the machine that decides wake-up costs.
+pub(super) fn environment(result: &BenchResult) -> Markup {
+    let env = &result.environment;
+    let or_unknown = |text: &str| if text.is_empty() { "unknown".to_owned() } else { text.to_owned() };
+    let kind = if env.virtualised { "virtual machine" } else { "physical machine" };
+    let cpus = if env.virtualised { "vCPUs" } else { "CPUs" };
+    let facts = [
+        ("Kernel", format!("{} {}", env.kernel, env.kernel_version)),
+        ("Hypervisor", format!("{} ({kind})", or_unknown(&env.hypervisor))),
+        ("CPU", format!("{}, {} {cpus}", or_unknown(&env.cpu_model), env.vcpus)),
+        ("Memory", memory(env.memory_bytes)),
+        ("cpuidle", format!("driver {}, governor {}", or_unknown(&env.cpuidle_driver), or_unknown(&env.cpuidle_governor))),
+        ("Preemption", or_unknown(&env.preemption)),
+        ("Steal", steal(result)),
+        ("Measured", env.date.clone()),
+        ("Gleaner", env.gleaner.clone()),
+    ];
+    html! {
+        dl { @for (name, value) in facts { dt { (name) } dd { (value) } } }
+        @if !env.knobs.is_empty() {
+            details {
+                summary { "Kernel settings before the run" }
+                pre { @for (path, value) in &env.knobs { (path) " = " (value) "\n" } }
+            }
+        }
+    }
+}
+
+fn memory(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
+
+/// How much of all vCPUs' time the host gave to others while samples were taken.
+fn steal(result: &BenchResult) -> String {
+    let samples = result.rows.iter().flat_map(|row| &row.cells).flat_map(|cell| &cell.samples);
+    let (mut stolen, mut time) = (0.0, 0.0);
+    for sample in samples {
+        if let (Some(steal), Some(wall)) = (sample.metrics.get(&Metric::StealS), sample.metrics.get(&Metric::WallS)) {
+            stolen += steal;
+            time += wall * result.environment.vcpus as f64;
+        }
+    }
+    if time > 0.0 {
+        format!("{:.2} % of the vCPUs' time during the samples", stolen / time * 100.0)
+    } else {
+        "not measured".to_owned()
+    }
+}
+
+/// What has to be typed to measure it again, and what ran.
+pub(super) fn commands(result: &BenchResult) -> Markup {
+    let plan = &result.plan;
+    html! {
+        pre { code { (result.repeat_with) } }
+        p { (plan.order) " Seed " (plan.seed) ", " (plan.warmup_rounds) " rounds of warm-up, " (plan.rounds) " rounds"
+            @if let Some(most) = plan.max_rounds { " (at most " (most) ")" }
+            @if let Some(precision) = plan.precision {
+                ", until intervals are narrower than " (format!("{:.1}", precision * 100.0)) " %"
+            }
+            "; built-in workloads ran for " (plan.window_s) " s." }
+        details {
+            summary { "Exact commands" }
+            @for row in &result.rows {
+                h3 { (row.name) }
+                pre {
+                    @for cell in &row.cells { (cell.mode) ": " (cell.command) "\n" }
+                    @for beside in &row.co_runners { "beside it: " (beside) "\n" }
+                }
+            }
+            @for mode in result.modes.iter().filter(|mode| !mode.set.is_empty() || !mode.unset.is_empty()) {
+                h3 { (mode.name) }
+                pre {
+                    @for command in &mode.set { "set: " (command) "\n" }
+                    @for command in &mode.unset { "unset: " (command) "\n" }
+                }
+            }
+        }
+    }
+}
