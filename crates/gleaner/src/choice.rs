@@ -17,13 +17,17 @@ pub(crate) struct Choice {
     pub(crate) method: Method,
     /// What a halt and the wake-up from it cost.
     pub(crate) wake_cost: Duration,
+    /// The waker's share of it, in CPU time.
+    pub(crate) waker_cost: Duration,
     /// What is missing on this machine, as sentences.
     pub(crate) limits: Vec<String>,
 }
 
 /// The calibration of this boot, made now (in a quarter of a second) where there is none yet.
 pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choice {
-    let unmeasured = |limits| Choice { method: Method::Halt, wake_cost: ASSUMED_HALT_COST, limits };
+    let assumed =
+        |method, limits| Choice { method, wake_cost: ASSUMED_HALT_COST, waker_cost: Duration::ZERO, limits };
+    let unmeasured = |limits| assumed(Method::Halt, limits);
     if args.fixed.is_some() {
         return unmeasured(Vec::new());
     }
@@ -31,16 +35,20 @@ pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choi
     if known.is_none() && args.dry_run {
         // Measuring turns knobs, which a dry run does not.
         return match haltpoll::available(root) {
-            Ok(()) => Choice {
-                method: Method::Haltpoll,
-                wake_cost: ASSUMED_HALT_COST,
-                limits: vec!["the wake-up cost is assumed: `gleaner doctor` measures it".to_owned()],
-            },
+            Ok(()) => assumed(
+                Method::Haltpoll,
+                vec!["the wake-up cost is assumed: `gleaner doctor` measures it".to_owned()],
+            ),
             Err(error) => unmeasured(vec![error.to_string()]),
         };
     }
     match known.map_or_else(|| calibrate::calibrate(state, root, Depth::Quick), Ok) {
-        Ok(c) => Choice { method: c.method, wake_cost: c.halt_cost, limits: c.absent },
+        Ok(c) => Choice {
+            method: c.method,
+            wake_cost: c.halt_cost,
+            waker_cost: c.halt_cost.saturating_sub(c.costs.halt_cost()),
+            limits: c.absent,
+        },
         Err(error) => unmeasured(vec![format!(
             "the wake-up cost could not be measured ({error:#}): nothing is retained"
         )]),

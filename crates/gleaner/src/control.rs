@@ -27,6 +27,7 @@ pub(crate) fn configure(root: &Root, args: &ControlArgs, allowed: &CpuSet, choic
         consolidate: !args.no_consolidate,
         method,
         wake_cost: choice.wake_cost,
+        waker_cost: choice.waker_cost,
         places: places(root),
         counter_block: args.progress.as_ref().map(gleaner_engine::live::Counter::block),
         ..PolicyConfig::default()

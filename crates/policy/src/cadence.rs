@@ -8,8 +8,8 @@ use crate::Observation;
 const FASTEST: Duration = Duration::from_millis(20);
 /// Between looks when nothing does.
 const SLOWEST: Duration = Duration::from_millis(500);
-/// Looking may take this share of one vCPU: a look costs at most 1/150 of the time to the next.
-const BUDGET: u32 = 150;
+/// Looking may take this share of one vCPU: a look costs at most 1/170 of the time to the next.
+const BUDGET: u32 = 170;
 /// However dear a look is, the next one comes before a change has gone unseen for this long.
 const SELDOMEST: Duration = Duration::from_secs(10);
 /// A workload whose load changes by less than this (in vCPUs) is calm...

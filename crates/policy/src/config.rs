@@ -42,6 +42,9 @@ pub struct PolicyConfig {
     pub method: Method,
     /// What a halt and the wake-up from it cost, as calibrated: waiting plus the waker's share.
     pub wake_cost: Duration,
+    /// The waker's share of it: CPU time for sending an interrupt to a vCPU that has halted.
+    #[serde(default)]
+    pub waker_cost: Duration,
     /// What a microsecond of retaining costs in microseconds of waiting while nobody else wants the pCPU.
     pub poll_price: f64,
     /// The settings of the consolidation.
@@ -60,6 +63,7 @@ impl Default for PolicyConfig {
             most_threads: u32::MAX,
             method: Method::Halt,
             wake_cost: Duration::from_micros(30),
+            waker_cost: Duration::ZERO,
             poll_price: 0.125,
             consolidation: ConsolidationConfig::default(),
             places: Vec::new(),

@@ -24,7 +24,7 @@ use crate::{
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// A proven change proves itself again after this long, then after twice as long, and so on. The longest interval
 /// is the guard's detection time for a workload whose change shows in no other way; a proof costs a block or two.
-const PROOF: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(10));
+const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(10));
 /// The kernel tells steal in steps of 10 ms: over less time than this, one step would look like a shortage.
 const STEAL_WINDOW: Duration = Duration::from_millis(250);
 /// After an idle time or a passing load shorter than this, what was proven before it is taken up again at once.

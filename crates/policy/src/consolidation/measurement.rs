@@ -24,6 +24,14 @@ pub struct Measurement {
 }
 
 impl Measurement {
+    /// The same without the CPU time that waking halted vCPUs took, at `waker_cost` for each idle period: on one
+    /// vCPU fewer those threads wake each other without it.
+    #[must_use]
+    pub fn without_wake_ups(&self, waker_cost: Duration) -> Self {
+        let waking = scale(waker_cost, self.s_idle as f64);
+        Self { t_work: self.t_work.saturating_sub(waking), ..*self }
+    }
+
     /// `l_comp`: the length of computation between two idle periods of a vCPU. None without an idle period.
     pub fn l_comp(&self) -> Option<Duration> {
         mean(self.t_work, self.s_idle)

@@ -383,3 +383,20 @@ proptest! {
         prop_assert!(!conditions(&m, &factors, &config).hold());
     }
 }
+
+#[test]
+fn work_without_wake_ups_is_less_by_the_wakers_share_of_each_idle_period() {
+    let m = Measurement {
+        active: 2,
+        t_work: Duration::from_millis(8),
+        s_work: 500,
+        t_idle: Duration::from_millis(7),
+        s_idle: 400,
+        utilization: 0.6,
+        max_utilization: 0.7,
+    };
+    let without = m.without_wake_ups(Duration::from_micros(10));
+    assert_eq!(without.t_work, Duration::from_millis(4));
+    assert_eq!((without.s_idle, without.t_idle), (m.s_idle, m.t_idle));
+    assert_eq!(m.without_wake_ups(Duration::from_millis(1)).t_work, Duration::ZERO, "never below nothing");
+}

@@ -183,14 +183,15 @@ impl Policy {
         }
     }
 
-    /// §5's advice on the present measurement or, once, on the one without retention: a wake-up that is
-    /// retained costs CPU time too, which would vanish on the smaller set and must not count against it.
-    /// Only while a set is sought: to a settled one the end of retention would look like another workload.
+    /// §5's advice on the present measurement or else, while a set is sought, on the one without retention and
+    /// without wake-ups: what waking across vCPUs costs in CPU time, retained or not, would vanish on the smaller
+    /// set and must not count against it. To a settled set the end of retention would look like another workload.
     fn advise(&mut self, m: &Measurement) -> Advice {
         let advice = self.consolidation.step(m);
-        match (advice, self.unretained.take()) {
-            (Advice::Keep(KeepReason::NotWorthIt(_)), Some(before)) if before.active == m.active => {
-                self.consolidation.step(&before)
+        let halting = self.unretained.take().or_else(|| (!self.retention.is_on()).then_some(*m));
+        match (advice, halting) {
+            (Advice::Keep(KeepReason::NotWorthIt(_)), Some(halting)) if halting.active == m.active => {
+                self.consolidation.step(&halting.without_wake_ups(self.config.waker_cost))
             }
             _ => advice,
         }
