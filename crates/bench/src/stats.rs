@@ -18,11 +18,11 @@ mod rng;
 
 pub use correlation::{Correlation, correlation};
 pub use gleaner_proto::result::Estimate;
-pub use judge::{Judgement, RELEVANCE, SIGNIFICANCE, judge};
+pub use judge::{Judgement, RELEVANCE, SIGNIFICANCE, judge, judge_unpaired};
 pub use median::{estimate, median, spread};
 pub use paired::{SignedRank, paired_ratio, ratio, ratios, signed_rank};
 pub use quality::{Drift, Outlier, drift, outliers};
-pub use rank_sum::{MannWhitney, mann_whitney};
+pub use rank_sum::{MannWhitney, mann_whitney, unpaired_ratio};
 pub use rng::Rng;
 
 /// How often an interval shall cover the true value.

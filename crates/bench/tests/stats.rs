@@ -1,8 +1,8 @@
 //! The statistics against values known by other means: worked by hand, or counted.
 
 use gleaner_bench::stats::{
-    FULL_ROUNDS, Rng, correlation, drift, estimate, judge, mann_whitney, median, outliers, paired_ratio,
-    ratio, ratios, signed_rank, spread,
+    FULL_ROUNDS, Rng, correlation, drift, estimate, judge, judge_unpaired, mann_whitney, median, outliers,
+    paired_ratio, ratio, ratios, signed_rank, spread, unpaired_ratio,
 };
 use gleaner_proto::result::{Better, Verdict};
 
@@ -120,6 +120,21 @@ fn mann_whitney_test_worked_by_hand() {
     assert_eq!(mann_whitney(&[], &[1.0]), None);
 }
 
+/// The nine ratios of 2, 6, 8 to 1, 2, 4 are ½ 1½ 2 2 2 3 4 6 8. Three and three values: the range covers 1 − 2/20.
+#[test]
+fn an_unpaired_ratio_is_the_median_of_all_pairs() {
+    let e = unpaired_ratio(&[6.0, 2.0, 8.0], &[1.0, 2.0, 4.0]).unwrap();
+    assert!(close(e.median, 2.0) && close(e.low, 0.5) && close(e.high, 8.0), "{e:?}");
+    assert!(close(e.confidence, 0.9) && e.n == 3, "{e:?}");
+    // Five and five: of 252 choices 4 have U ≤ 2, 7 have U ≤ 3, which is more than 2.5 %: two are left out.
+    let powers: Vec<f64> = (0..5).map(|i| f64::from(1 << i)).collect();
+    let e = unpaired_ratio(&powers, &[1.0; 5]).unwrap();
+    assert!(close(e.confidence, 1.0 - 8.0 / 252.0) && close(e.low, 1.0) && close(e.high, 16.0), "{e:?}");
+    assert!(unpaired_ratio(&[1.0], &[]).is_none() && unpaired_ratio(&[1.0], &[0.0]).is_none());
+    let (_, p, verdict) = judge_unpaired(&powers, &[0.1; 5], Better::Lower).unwrap();
+    assert!(p < 0.01 && verdict == Verdict::Worse, "{p} {verdict:?}");
+}
+
 /// With 41 values the normal approximation takes over; it must agree with the count for 40, and handle ties.
 #[test]
 fn the_normal_approximation_continues_the_exact_test() {
@@ -135,6 +150,9 @@ fn the_normal_approximation_continues_the_exact_test() {
     let (less, more) = (signed_rank(&many[..100]).unwrap(), signed_rank(&many).unwrap());
     assert!(less.exact && !more.exact && (less.p - more.p).abs() < 0.02, "{less:?} {more:?}");
     let (less, more) = (ratio(&many[..100]).unwrap(), ratio(&many).unwrap());
+    assert!((less.low / more.low - 1.0).abs() < 0.02 && (less.high / more.high - 1.0).abs() < 0.02);
+    let unpaired = |n: usize| unpaired_ratio(&sample(n, 1.2), &sample(20, 1.0)).unwrap();
+    let (less, more) = (unpaired(20), unpaired(21));
     assert!((less.low / more.low - 1.0).abs() < 0.02 && (less.high / more.high - 1.0).abs() < 0.02);
 }
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use gleaner_bench::stats::{Estimate, Rng, drift, estimate, judge, median, outliers, ratio};
+use gleaner_bench::stats::{Estimate, Rng, drift, estimate, judge, median, outliers, ratio, unpaired_ratio};
 use gleaner_proto::result::{Better, Verdict};
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -97,6 +97,21 @@ fn intervals_cover_the_true_ratio_in_93_to_97_of_100_sets() {
         for n in SIZES {
             let covered = of_ratio(distribution, n, sets(n), ratio);
             assert!((0.93..=0.97).contains(&covered), "{distribution:?}, n = {n}: {covered}");
+        }
+    }
+}
+
+#[test]
+fn intervals_cover_the_true_ratio_of_two_runs() {
+    for distribution in KNOWN {
+        for n in SIZES {
+            let covered = coverage(1000, 1.3, |rng| {
+                let slower: Vec<f64> = distribution.sample(n, rng).iter().map(|value| 1.3 * value).collect();
+                unpaired_ratio(&slower, &distribution.sample(n, rng)).unwrap()
+            });
+            // Five and five values are a few: the next smaller interval would cover less than 95 %.
+            let most = if n == 5 { 0.98 } else { 0.97 };
+            assert!((0.93..=most).contains(&covered), "{distribution:?}, n = {n}: {covered}");
         }
     }
 }

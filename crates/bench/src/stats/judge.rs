@@ -16,7 +16,7 @@ use gleaner_proto::result::{Better, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::paired::{ratio, ratios, signed_rank};
-use super::rank_sum::mann_whitney;
+use super::rank_sum::{mann_whitney, unpaired_ratio};
 use super::{Estimate, MIN_ROUNDS};
 
 /// The largest p value of a test that shows a difference.
@@ -46,16 +46,27 @@ pub fn judge(values: &[Option<f64>], base: &[Option<f64>], better: Better) -> Op
     let present = |values: &[Option<f64>]| values.iter().flatten().copied().collect::<Vec<f64>>();
     let rank_sum_p = mann_whitney(&present(values), &present(base))?.p;
     let signed_rank_p = signed_rank(&ratios).map_or(1.0, |test| test.p);
-    let shown = !ratio.contains(1.0)
-        && rank_sum_p.min(signed_rank_p) <= SIGNIFICANCE
-        && (ratio.median - 1.0).abs() >= RELEVANCE;
-    let verdict = match better {
+    let verdict = verdict(&ratio, rank_sum_p.min(signed_rank_p), better);
+    Some(Judgement { ratio, rank_sum_p, signed_rank_p, verdict })
+}
+
+/// What the samples of two runs say, which have no rounds in common: by the same rule, but the ratio is the
+/// [unpaired one](unpaired_ratio), and there is one test. `None` if one sample is empty.
+pub fn judge_unpaired(values: &[f64], base: &[f64], better: Better) -> Option<(Estimate, f64, Verdict)> {
+    let ratio = unpaired_ratio(values, base)?;
+    let p = mann_whitney(values, base)?.p;
+    Some((ratio, p, verdict(&ratio, p, better)))
+}
+
+/// The declared rule.
+fn verdict(ratio: &Estimate, p: f64, better: Better) -> Verdict {
+    let shown = !ratio.contains(1.0) && p <= SIGNIFICANCE && (ratio.median - 1.0).abs() >= RELEVANCE;
+    match better {
         _ if ratio.n < MIN_ROUNDS => Verdict::TooFew,
         _ if !shown => Verdict::NoDifference,
         Better::Neither => Verdict::Different,
         Better::Higher if ratio.median > 1.0 => Verdict::Better,
         Better::Lower if ratio.median < 1.0 => Verdict::Better,
         Better::Higher | Better::Lower => Verdict::Worse,
-    };
-    Some(Judgement { ratio, rank_sum_p, signed_rank_p, verdict })
+    }
 }

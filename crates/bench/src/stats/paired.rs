@@ -7,9 +7,8 @@
 //! modes are the same, the symmetry is not even an assumption: exchanging them turns each ratio into its inverse.
 
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::{Estimate, LEVEL, rank};
+use super::{Estimate, rank};
 
 /// The largest number of pairs whose distribution is counted; beyond it the normal approximation is good to the
 /// fourth digit.
@@ -62,25 +61,11 @@ pub fn ratio(ratios: &[f64]) -> Option<Estimate> {
 
 /// How many of the pairs' means lie outside of a 95 % interval at each end, for `n` values, and its true coverage.
 fn left_out(n: usize) -> (usize, f64) {
-    let tail = (1.0 - LEVEL) / 2.0;
-    if n > EXACT {
-        let pairs = (n * (n + 1)) as f64;
-        let deviation = (pairs * (2 * n + 1) as f64 / 24.0).sqrt();
-        let left_out = pairs / 4.0 + Normal::standard().inverse_cdf(tail) * deviation;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and n²")]
-        return (left_out.max(0.0) as usize, LEVEL);
+    if n <= EXACT {
+        return rank::left_out(&rank::sums_of_any(&(1..=n).collect::<Vec<usize>>()));
     }
-    let ranks: Vec<usize> = (1..=n).collect();
-    let (mut below, mut left_out) = (0.0, 0);
-    for (sum, p) in rank::sums_of_any(&ranks).into_iter().enumerate() {
-        // The smallest sum is outside of every interval, also where that is more than the tail.
-        if sum > 0 && below + p > tail {
-            break;
-        }
-        below += p;
-        left_out = sum;
-    }
-    (left_out, 1.0 - 2.0 * below)
+    let pairs = (n * (n + 1)) as f64;
+    rank::left_out_normal(pairs / 4.0, pairs * (2 * n + 1) as f64 / 24.0)
 }
 
 /// Tests whether `ratios` differ from 1. Ratios of exactly 1 say nothing and are left out, as Wilcoxon does; `None`

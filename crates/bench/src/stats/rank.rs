@@ -5,6 +5,8 @@
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
+use super::LEVEL;
+
 /// Twice the rank of each value, in the order of the values; tied values have the mean of their ranks.
 pub(super) fn doubled(values: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -72,6 +74,31 @@ pub(super) fn two_sided(distribution: &[f64], observed: usize) -> f64 {
 pub(super) fn two_sided_normal(distance: f64, variance: f64, step: f64) -> f64 {
     let z = (distance.abs() - step / 2.0).max(0.0) / variance.sqrt();
     if z.is_finite() { (2.0 * Normal::standard().sf(z)).min(1.0) } else { 1.0 }
+}
+
+/// How many of the ordered estimates that belong to a rank test lie outside of its 95 % interval at each end, and the
+/// true coverage of that; `distribution` is that of the test's statistic, counted from 0.
+pub(super) fn left_out(distribution: &[f64]) -> (usize, f64) {
+    let (mut below, mut left_out) = (0.0, 0);
+    for (statistic, p) in distribution.iter().enumerate() {
+        // The smallest value is outside of every interval, also where that is more than the tail.
+        if statistic > 0 && below + p > (1.0 - LEVEL) / 2.0 {
+            break;
+        }
+        below += p;
+        left_out = statistic;
+    }
+    (left_out, 1.0 - 2.0 * below)
+}
+
+/// The same where the statistic is approximately normal.
+pub(super) fn left_out_normal(mean: f64, variance: f64) -> (usize, f64) {
+    let quantile = Normal::standard().inverse_cdf((1.0 - LEVEL) / 2.0);
+    // Whole values below the quantile, with the correction for continuity.
+    let left_out = (mean + quantile * variance.sqrt() - 0.5).max(0.0);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the mean")]
+    let left_out = left_out as usize;
+    (left_out, LEVEL)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rank;
+use super::median::sorted;
+use super::{Estimate, rank};
 
 /// The largest number of values, of both samples together, whose distribution is counted; beyond it the normal
 /// approximation is good to the third digit.
@@ -37,4 +38,29 @@ pub fn mann_whitney(values: &[f64], others: &[f64]) -> Option<MannWhitney> {
     let variance = pairs / 12.0 * (all + 1.0 - tied / (all * (all - 1.0)));
     let p = rank::two_sided_normal(u - pairs / 2.0, variance, 1.0);
     Some(MannWhitney { u, p, exact: false })
+}
+
+/// How many times as large `values` are as `others`, which were not measured in pairs: the median of the ratios of
+/// all pairs (Hodges & Lehmann, Annals of Mathematical
+/// Statistics 34, 1963), with the interval that inverts the Mann-Whitney test. None of the values is
+/// negative. Where both samples are too small for a 95 % interval, [`Estimate::confidence`] says what their whole
+/// range covers; `n` is the size of the smaller one. `None` if one is empty or no ratio is finite.
+pub fn unpaired_ratio(values: &[f64], others: &[f64]) -> Option<Estimate> {
+    let ratios = values.iter().flat_map(|value| others.iter().map(move |other| value / other));
+    let ratios = sorted(&ratios.filter(|ratio| ratio.is_finite()).collect::<Vec<f64>>());
+    let (last, middle) = (ratios.len().checked_sub(1)?, ratios.len() / 2);
+    let (pairs, all) = ((values.len() * others.len()) as f64, values.len() + others.len());
+    let (left_out, confidence) = if all <= EXACT {
+        // U is the sum of the ranks above its smallest value.
+        let smallest = values.len() * (values.len() + 1) / 2;
+        let sums = rank::sums_of_size(&(1..=all).collect::<Vec<usize>>(), values.len());
+        rank::left_out(&sums[smallest..])
+    } else {
+        rank::left_out_normal(pairs / 2.0, pairs * (all + 1) as f64 / 12.0)
+    };
+    // Ratios to 0 are missing: then the interval is the range of what is there.
+    let left_out = if left_out < middle { left_out } else { 0 };
+    let median = (ratios[last - middle] * ratios[middle]).sqrt();
+    let (low, high) = (ratios[left_out], ratios[last - left_out]);
+    Some(Estimate { median, low, high, n: values.len().min(others.len()), confidence })
 }
