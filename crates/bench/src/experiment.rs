@@ -96,7 +96,7 @@ pub struct Options {
     pub gleaner: PathBuf,
     /// The command line that repeats the run, for the result.
     pub repeat_with: String,
-    /// Told for each finished row, in place of nothing.
+    /// Prints no line for a finished row.
     pub quiet: bool,
 }
 

@@ -10,6 +10,7 @@ use crate::stats::Rng;
 
 mod interrupt;
 
+pub use crate::servers::launch::quoted;
 pub use interrupt::{interrupted, watch};
 
 /// What to measure: every mode of every row, at most `rounds` times.

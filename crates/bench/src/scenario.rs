@@ -21,12 +21,13 @@ pub use error::{ScenarioError, nearest};
 use crate::experiment::{
     Experiment, Expression, ExpressionError, Mode, ModeError, Program, Rounds, Row, Until, UserMode,
 };
+use crate::stats::FULL_ROUNDS;
 use crate::workload::Workload;
 use error::Text;
 use file::{File, ProgramFile, RowFile};
 
 /// Rounds, where neither they nor a precision are given: the fewest with a true 95 % interval.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = FULL_ROUNDS;
 /// The most rounds, where only a precision is given.
 const MOST_ROUNDS: usize = 30;
 /// How long a workload runs, where nothing is said.
@@ -71,6 +72,13 @@ pub fn parse(text: &str, name: &str) -> Result<Experiment, ScenarioError> {
     let modes: Vec<Mode> = modes.collect::<Result<_, _>>()?;
     if modes.is_empty() {
         return Err(text.invalid(0, "`modes` names no mode"));
+    }
+    for (index, mode) in modes.iter().enumerate() {
+        if modes[..index].contains(mode) {
+            let message =
+                format!("mode `{mode}` is there twice; an empty [user.NAME] can stand for the second");
+            return Err(text.invalid(file.modes[index].span().start, &message));
+        }
     }
     let mut names = BTreeSet::new();
     let mut rows = Vec::new();

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method};
 
-use crate::{demo, doctor, generate, restore, why, workload};
+use crate::{bench, demo, doctor, generate, restore, why, workload};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Why(why::Args),
     /// Run the built-in workloads with and without Gleaner
     Demo(demo::Args),
+    /// Measure commands in several modes, interleaved, as the papers do
+    Bench(bench::Args),
     /// Put back what a killed Gleaner left changed
     Restore(restore::Args),
     /// Print a completion script for a shell

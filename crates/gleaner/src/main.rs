@@ -1,6 +1,7 @@
 //! `gleaner`: wake-up speed of bare metal for a program in a virtual machine. Thin subcommands over the libraries.
 
 mod attach;
+mod bench;
 mod calibrate;
 mod choice;
 mod cli;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Bench(args) => bench::run(args),
         Command::Restore(args) => restore::run(&args),
         Command::Completions(args) => return generate::completions(&args),
         Command::Man => generate::man(),

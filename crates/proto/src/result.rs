@@ -12,7 +12,7 @@ mod file;
 mod metric;
 mod warning;
 
-pub use file::{ResultError, write_file};
+pub use file::{ResultError, check_place, write_file};
 pub use metric::{Better, Metric};
 pub use warning::Warning;
 

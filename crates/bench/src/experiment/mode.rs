@@ -101,6 +101,11 @@ impl Mode {
         Self { name: Self::DEFAULT.to_owned(), kind: Kind::Behind(servers::Mode::Default) }
     }
 
+    /// Under `gleaner run`.
+    pub fn gleaner() -> Self {
+        Self { name: Self::GLEANER.to_owned(), kind: Kind::Behind(servers::Mode::Gleaner) }
+    }
+
     /// The name, as it was written.
     pub fn name(&self) -> &str {
         &self.name

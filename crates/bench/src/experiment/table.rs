@@ -25,35 +25,10 @@ fn write(out: &mut String, result: &BenchResult) -> std::fmt::Result {
         "{} vCPUs, {}, Linux {}, cpuidle {}/{}",
         e.vcpus, e.hypervisor, e.kernel, e.cpuidle_driver, e.cpuidle_governor
     )?;
-    let name = |row: &Row| row.cells.iter().map(|cell| cell.mode.len() + 2).max().unwrap_or_default();
-    let width = result.rows.iter().map(name).max().unwrap_or_default().max(12);
-    let baseline = result.modes.first().map_or("", |mode| mode.name.as_str());
-    let paper = result.rows.iter().any(|row| !row.paper.is_empty());
-    writeln!(
-        out,
-        "\n{:width$}  {:>9} {:21}  {:22} {:14} {:>9} {:>9}{}",
-        "",
-        "median",
-        "[95 % interval]",
-        format!("ratio to {baseline}"),
-        "",
-        "CPU/unit",
-        "halts/s",
-        if paper { "     paper" } else { "" }
-    )?;
-    for row in &result.rows {
-        writeln!(out, "{}: {}", row.name, metric(row))?;
-        for cell in &row.cells {
-            let cost = median(cell, Metric::CpuSPerOp).map_or_else(dash, seconds);
-            let halts = median(cell, Metric::HaltsPerS).map_or_else(dash, number);
-            let paper = row.paper.get(&cell.mode).map_or_else(String::new, |value| format!("{value:>10}"));
-            let line = format!(
-                "{:width$}  {} {cost:>9} {halts:>9}{paper}",
-                format!("  {}", cell.mode),
-                values(row, cell)
-            );
-            writeln!(out, "{}", line.trim_end())?;
-        }
+    if result.rows.is_empty() {
+        writeln!(out, "\nNothing was measured.")?;
+    } else {
+        rows(out, result)?;
     }
     if !result.warnings.is_empty() {
         writeln!(out, "\nMind:")?;
@@ -66,12 +41,48 @@ fn write(out: &mut String, result: &BenchResult) -> std::fmt::Result {
     }
 }
 
+fn rows(out: &mut String, result: &BenchResult) -> std::fmt::Result {
+    let name = |row: &Row| row.cells.iter().map(|cell| cell.mode.len() + 2).max().unwrap_or_default();
+    let width = result.rows.iter().map(name).max().unwrap_or_default().max(12);
+    let baseline = result.modes.first().map_or("", |mode| mode.name.as_str());
+    let paper = result.rows.iter().any(|row| !row.paper.is_empty());
+    writeln!(
+        out,
+        "\n{:width$}  {:>9} {:23}  {:22} {:14} {:>9} {:>9}{}",
+        "",
+        "median",
+        "[95 % interval]",
+        format!("ratio to {baseline}"),
+        "",
+        "CPU/unit",
+        "halts/s",
+        if paper { "     paper" } else { "" }
+    )?;
+    for row in &result.rows {
+        writeln!(out, "{}: {}", row.name, metric(row))?;
+        for cell in &row.cells {
+            let shown = |metric| median(cell, metric).map_or_else(dash, |value| text(metric, value));
+            let (cost, halts) = (shown(Metric::CpuSPerOp), shown(Metric::HaltsPerS));
+            let paper = row.paper.get(&cell.mode);
+            let paper = paper.map_or_else(String::new, |value| format!("{:>10}", text(row.primary, *value)));
+            let line = format!(
+                "{:width$}  {} {cost:>9} {halts:>9}{paper}",
+                format!("  {}", cell.mode),
+                values(row, cell)
+            );
+            writeln!(out, "{}", line.trim_end())?;
+        }
+    }
+    Ok(())
+}
+
 /// Median and ratio of the primary metric.
 fn values(row: &Row, cell: &Cell) -> String {
     let estimate = cell.summaries.get(&row.primary);
     let comparison = row.comparison(&cell.mode, row.primary);
+    let number = |value| text(row.primary, value);
     format!(
-        "{:>9} {:21}  {:22} {:14}",
+        "{:>9} {:23}  {:22} {:14}",
         estimate.map_or_else(dash, |e| number(e.median)),
         estimate.map_or_else(String::new, |e| format!("[{}, {}]", number(e.low), number(e.high))),
         comparison.map_or_else(String::new, |c| ratio(&c.ratio)),
@@ -84,7 +95,7 @@ pub(super) fn line(row: &Row) -> String {
     let mode = |cell: &Cell| match row.comparison(&cell.mode, row.primary) {
         Some(comparison) => format!("{} {:.2}x", cell.mode, comparison.ratio.median),
         None => {
-            format!("{} {}", cell.mode, median(cell, row.primary).map_or_else(dash, number))
+            format!("{} {}", cell.mode, median(cell, row.primary).map_or_else(dash, |v| text(row.primary, v)))
         }
     };
     format!("{:20} {}", row.name, row.cells.iter().map(mode).collect::<Vec<_>>().join("  "))
@@ -94,6 +105,7 @@ pub(super) fn line(row: &Row) -> String {
 fn metric(row: &Row) -> String {
     match row.primary {
         Metric::Throughput if !row.unit.is_empty() => format!("{} per second", row.unit),
+        metric if metric.unit() == "s" => metric.about().to_owned(),
         metric => format!("{} in {}", metric.about(), metric.unit()),
     }
 }
@@ -108,6 +120,11 @@ fn median(cell: &Cell, metric: Metric) -> Option<f64> {
 
 fn dash() -> String {
     "-".to_owned()
+}
+
+/// A value of a metric; times with their unit.
+fn text(metric: Metric, value: f64) -> String {
+    if metric.unit() == "s" { seconds(value) } else { number(value) }
 }
 
 /// Four significant digits, or all digits before the point.
@@ -127,7 +144,7 @@ fn seconds(value: f64) -> String {
         v if v >= 1e-6 => (1e6, "µs"),
         _ => (1e9, "ns"),
     };
-    format!("{:.3} {unit}", value * scale)
+    format!("{} {unit}", number(value * scale))
 }
 
 #[cfg(test)]
@@ -142,7 +159,7 @@ mod tests {
         );
         assert_eq!(
             [2.5, 0.0125, 36.1e-6, 4.2e-9].map(seconds),
-            ["2.500 s", "12.500 ms", "36.100 µs", "4.200 ns"]
+            ["2.500 s", "12.50 ms", "36.10 µs", "4.200 ns"]
         );
     }
 }

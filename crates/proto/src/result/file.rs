@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tempfile::NamedTempFile;
 
 use super::{BenchResult, SCHEMA};
 
@@ -93,26 +94,53 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ResultError> {
     try_write(path, bytes).map_err(|source| ResultError::Write { path: path.to_owned(), source })
 }
 
+/// Checks that [`write_file`] could begin to write to `path`, so that a long measurement need not be made in vain.
+///
+/// # Errors
+/// As [`write_file`].
+pub fn check_place(path: &Path) -> Result<(), ResultError> {
+    Place::find(path).map(drop).map_err(|source| ResultError::Write { path: path.to_owned(), source })
+}
+
 fn try_write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A symbolic link stays one; its target is replaced.
-    let target = match fs::canonicalize(path) {
-        Ok(target) => target,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
-        Err(error) => return Err(error),
-    };
-    let known = fs::metadata(&target).ok();
-    if known.as_ref().is_some_and(|known| !known.is_file()) {
-        return File::options().write(true).open(&target)?.write_all(bytes);
+    match Place::find(path)? {
+        Place::Device(mut file) => file.write_all(bytes),
+        Place::Beside { mut file, target } => {
+            file.write_all(bytes)?;
+            // Without this a full disk may show itself only after the rename.
+            file.as_file().sync_all()?;
+            file.persist(&target).map_err(|error| error.error)?;
+            Ok(())
+        }
     }
-    let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The mode of a new file is subject to the umask, as that of any other program's output.
-    let mode = known.map_or(Permissions::from_mode(0o666), |known| known.permissions());
-    let mut file = tempfile::Builder::new().prefix(".gleaner-").permissions(mode).tempfile_in(dir)?;
-    file.write_all(bytes)?;
-    // Without this a full disk may show itself only after the rename.
-    file.as_file().sync_all()?;
-    file.persist(&target).map_err(|error| error.error)?;
-    Ok(())
+}
+
+/// Where the bytes go first.
+enum Place {
+    /// To where they belong: it is no regular file.
+    Device(File),
+    /// To a temporary file in the target's directory.
+    Beside { file: NamedTempFile, target: PathBuf },
+}
+
+impl Place {
+    fn find(path: &Path) -> io::Result<Self> {
+        // A symbolic link stays one; its target is replaced.
+        let target = match fs::canonicalize(path) {
+            Ok(target) => target,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+            Err(error) => return Err(error),
+        };
+        let known = fs::metadata(&target).ok();
+        if known.as_ref().is_some_and(|known| !known.is_file()) {
+            return File::options().write(true).open(&target).map(Self::Device);
+        }
+        let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // The mode of a new file is subject to the umask, as that of any other program's output.
+        let mode = known.map_or(Permissions::from_mode(0o666), |known| known.permissions());
+        let file = tempfile::Builder::new().prefix(".gleaner-").permissions(mode).tempfile_in(dir)?;
+        Ok(Self::Beside { file, target })
+    }
 }
 
 #[cfg(test)]
@@ -197,6 +225,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("no/such/dir.json");
         assert!(result().write(&missing).is_err());
+        assert!(check_place(&missing).is_err());
+        check_place(&dir.path().join("new.json")).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "looking leaves nothing");
     }
 
     #[test]

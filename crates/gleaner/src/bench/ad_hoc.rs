@@ -1,0 +1,55 @@
+//! An experiment without a scenario file: one workload or command, from the command line.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gleaner_bench::experiment::{Experiment, Mode, Program, Rounds, Row, Until};
+use gleaner_bench::stats::FULL_ROUNDS;
+use gleaner_proto::result::Metric;
+
+use super::run::Args;
+
+/// How long a workload runs.
+const WINDOW: Duration = Duration::from_secs(1);
+/// How long one sample may take.
+const TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// The experiment that the command line describes; it names a workload or a command.
+pub(super) fn experiment(args: &Args) -> Experiment {
+    let window = args.window.unwrap_or(WINDOW);
+    let program = match args.workload {
+        Some(workload) => Program::Workload {
+            workload,
+            parameters: args.parameters.iter().cloned().collect(),
+            until: Until::Time(window),
+        },
+        None => Program::Command(args.command.clone()),
+    };
+    let says = |metric| args.metrics.iter().any(|expression| expression.metrics().any(|m| m == metric));
+    let is_workload = args.workload.is_some();
+    let primary = if is_workload || says(Metric::Throughput) { Metric::Throughput } else { Metric::WallS };
+    let modes =
+        if args.modes.is_empty() { vec![Mode::untouched(), Mode::gleaner()] } else { args.modes.clone() };
+    let rounds = args.rounds.map_or(FULL_ROUNDS, usize::from);
+    let row = Row {
+        name: program.name(),
+        program,
+        unit: if is_workload { "operations".to_owned() } else { String::new() },
+        primary,
+        expressions: args.metrics.clone(),
+        co_runners: Vec::new(),
+        prepare: None,
+        paper: BTreeMap::new(),
+        timeout: TIMEOUT,
+    };
+    Experiment {
+        title: row.name.clone(),
+        source: String::new(),
+        modes,
+        rows: vec![row],
+        rounds: Rounds { least: rounds, most: rounds, precision: None },
+        warmup_rounds: 0,
+        window,
+        seed: 1,
+    }
+}

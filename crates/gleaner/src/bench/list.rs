@@ -1,0 +1,79 @@
+//! `gleaner bench list`: what can be measured here.
+
+use std::process::ExitCode;
+
+use gleaner_bench::experiment::Mode;
+use gleaner_bench::scenario::{self, BUILT_IN};
+use gleaner_bench::workload::Workload;
+use gleaner_kernel::Root;
+use gleaner_kernel::capability::probe;
+use serde::Serialize;
+
+/// List workloads, modes, scenarios, and what is missing on this machine
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print the lists as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that has a name.
+#[derive(Debug, Serialize)]
+struct List {
+    workloads: Vec<Entry>,
+    modes: Vec<Entry>,
+    scenarios: Vec<Entry>,
+    /// Levers that some modes need, and why this machine lacks them.
+    missing: Vec<Entry>,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    name: String,
+    about: String,
+}
+
+impl Entry {
+    fn new(name: &impl ToString, about: &impl ToString) -> Self {
+        Self { name: name.to_string(), about: about.to_string() }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let list = list()?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&list)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let parts = [
+        ("Workloads (gleaner bench run --workload NAME)", &list.workloads),
+        ("Modes (--mode NAME, or `modes` in a scenario)", &list.modes),
+        ("Scenarios (gleaner bench run NAME)", &list.scenarios),
+        ("Levers that are not available here", &list.missing),
+    ];
+    for (title, entries) in parts.into_iter().filter(|(_, entries)| !entries.is_empty()) {
+        println!("{title}:");
+        let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
+        for entry in entries {
+            println!("  {:width$}  {}", entry.name, entry.about);
+        }
+        println!();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> anyhow::Result<List> {
+    let scenario = |(name, text): &(&str, &str)| {
+        let experiment = scenario::parse(text, name)?;
+        let after = if experiment.source.is_empty() { "" } else { "; after " };
+        anyhow::Ok(Entry::new(name, &format!("{}{after}{}", experiment.title, experiment.source)))
+    };
+    let levers = probe(&Root::system()).levers;
+    let missing = levers.iter().filter_map(|(lever, absence)| Some((lever, absence.as_ref()?)));
+    Ok(List {
+        workloads: Workload::ALL.iter().map(|workload| Entry::new(workload, &workload.about())).collect(),
+        modes: Mode::kinds().into_iter().map(|(name, about)| Entry::new(&name, &about)).collect(),
+        scenarios: BUILT_IN.iter().map(scenario).collect::<Result<_, _>>()?,
+        missing: missing.map(|(lever, absence)| Entry::new(&lever.name(), absence)).collect(),
+    })
+}

@@ -1,0 +1,142 @@
+//! `gleaner bench run`: measure, print the table, write the files.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use gleaner_bench::experiment::{self, Experiment, Expression, Mode, Options, Rounds};
+use gleaner_bench::workload::Workload;
+use gleaner_bench::{runner, scenario};
+use gleaner_proto::result::{BenchResult, Ending, check_place};
+
+use crate::workload::seconds;
+
+/// As a shell reports the end by SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// Measure a scenario, a built-in workload or a command in several modes
+///
+/// Each round measures every mode once, in an order drawn by lot. The table shows medians, and ratios to the first
+/// mode with their 95 % intervals; raw samples, the environment and the exact commands are in the result file. A
+/// scenario's result is written to NAME.json, in the current directory unless -o says otherwise.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["scenario", "workload", "command"]))]
+pub(crate) struct Args {
+    /// A scenario: a file, or the name of one that `gleaner bench list` shows
+    #[arg(value_name = "SCENARIO")]
+    scenario: Option<String>,
+    /// Measure this built-in workload
+    #[arg(long, value_name = "NAME", value_parser = scenario::workload)]
+    pub(super) workload: Option<Workload>,
+    /// A parameter of the workload
+    #[arg(long = "set", value_name = "KEY=VALUE", requires = "workload", value_parser = pair)]
+    pub(super) parameters: Vec<(String, String)>,
+    /// The modes of a workload or command, separated by commas [default: default,gleaner]
+    #[arg(long = "mode", value_name = "MODE", value_delimiter = ',', value_parser = scenario::mode,
+          conflicts_with = "scenario")]
+    pub(super) modes: Vec<Mode>,
+    /// Find metrics in the command's output by named groups, e.g. 'tps: (?<throughput>[0-9.]+)'
+    #[arg(long = "metric", value_name = "REGEX", conflicts_with_all = ["scenario", "workload"],
+          value_parser = expression)]
+    pub(super) metrics: Vec<Expression>,
+    /// How long the workload runs, in seconds [default: 1]
+    #[arg(long, value_name = "S", requires = "workload", value_parser = seconds)]
+    pub(super) window: Option<Duration>,
+    /// How often each mode is measured [default: the scenario's, or 6]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) rounds: Option<u16>,
+    /// Write the result file here
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print the result file rather than the table; nothing is written unless -o or --html asks for it
+    #[arg(long)]
+    json: bool,
+    /// Print no table and no progress
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// A command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let experiment = experiment(args)?;
+    let files = Files::of(args);
+    // Better now than after the measurement.
+    files.all().try_for_each(check_place)?;
+    runner::watch()?;
+    let options = Options {
+        gleaner: std::env::current_exe().context("cannot find this program")?,
+        repeat_with: command_line(),
+        quiet: args.quiet || args.json || !std::io::stderr().is_terminal(),
+    };
+    let result = experiment::run(&experiment, &options)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&result)?);
+    } else if !args.quiet {
+        print!("\n{}", experiment::table(&result));
+    }
+    std::io::stdout().flush().context("cannot print the result")?;
+    files.write(&result)?;
+    if !args.quiet {
+        files.all().for_each(|file| eprintln!("gleaner: wrote {}", file.display()));
+    }
+    Ok(match &result.ending {
+        Ending::Complete => ExitCode::SUCCESS,
+        Ending::Interrupted => ExitCode::from(INTERRUPTED),
+        Ending::Failed { .. } => ExitCode::FAILURE,
+    })
+}
+
+fn experiment(args: &Args) -> anyhow::Result<Experiment> {
+    let Some(name) = &args.scenario else { return Ok(super::ad_hoc::experiment(args)) };
+    let mut experiment = scenario::load(name)?;
+    if let Some(rounds) = args.rounds {
+        let rounds = usize::from(rounds);
+        experiment.rounds = Rounds { least: rounds, most: rounds, precision: None };
+    }
+    Ok(experiment)
+}
+
+/// Where the result goes.
+struct Files {
+    json: Option<PathBuf>,
+}
+
+impl Files {
+    fn of(args: &Args) -> Self {
+        let named =
+            args.scenario.as_deref().filter(|_| !args.json).and_then(|name| Path::new(name).file_stem());
+        let json = args.output.clone().or_else(|| Some(Path::new(named?).with_extension("json")));
+        Self { json }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Path> {
+        self.json.as_deref().into_iter()
+    }
+
+    fn write(&self, result: &BenchResult) -> anyhow::Result<()> {
+        if let Some(file) = &self.json {
+            result.write(file)?;
+        }
+        Ok(())
+    }
+}
+
+/// The command line of this process, as it can be pasted into a shell.
+fn command_line() -> String {
+    let arguments = std::env::args_os().skip(1).map(|word| runner::quoted(&word.to_string_lossy()));
+    std::iter::once("gleaner".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not KEY=VALUE"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn expression(text: &str) -> Result<Expression, String> {
+    Expression::new(text).map_err(|error| error.to_string())
+}
