@@ -1,45 +1,126 @@
-//! Every built-in workload, run for a short time. That the self-checks notice wrong results is tested beside
-//! each of them.
+//! Every built-in workload and kind, run for a short time. That the self-checks notice wrong results is tested
+//! beside each of them.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
-use gleaner_bench::workload::{Outcome, Workload};
+use gleaner_bench::workload::{Amount, Outcome, ParameterError, Parameters, Workload, WorkloadError};
 
 const TIME: Duration = Duration::from_millis(100);
 
-fn run(workload: Workload, threads: Option<usize>) -> Outcome {
-    let outcome = workload.run(TIME, threads).unwrap();
-    eprintln!("{workload}: {:.0} operations/s", outcome.throughput());
-    assert!(outcome.operations > 0, "{workload} did nothing");
-    assert!(outcome.checks > 0, "{workload} checked nothing");
-    assert!(outcome.elapsed >= TIME, "{workload} ended after {:?}", outcome.elapsed);
-    assert!(outcome.elapsed < 10 * TIME, "{workload} ended after {:?}", outcome.elapsed);
+fn operations(n: u64) -> Amount {
+    Amount::Operations(NonZeroU64::new(n).unwrap())
+}
+
+/// Every workload with every kind of it.
+fn variants() -> impl Iterator<Item = (Workload, Parameters)> {
+    Workload::ALL.into_iter().flat_map(|workload| {
+        let kinds = workload.spec().variants.iter().map(|variant| variant.kind);
+        kinds.map(move |kind| (workload, Parameters { kind, ..Parameters::default() }))
+    })
+}
+
+fn run(workload: Workload, parameters: &Parameters) -> Outcome {
+    let outcome = workload.run(Amount::Time(TIME), parameters);
+    let outcome = outcome.unwrap_or_else(|error| panic!("{workload} {parameters}: {error}"));
+    eprintln!("{workload} {parameters}: {:.0} operations/s in {:?}", outcome.throughput(), outcome.elapsed);
+    assert!(outcome.operations > 0, "{workload} {parameters} did nothing");
+    assert!(outcome.checks > 0, "{workload} {parameters} checked nothing");
+    assert!(outcome.elapsed >= TIME, "{workload} {parameters} ended after {:?}", outcome.elapsed);
+    assert!(outcome.elapsed < 10 * TIME, "{workload} {parameters} ended after {:?}", outcome.elapsed);
     outcome
 }
 
 #[test]
-fn every_workload_runs_and_its_check_holds() {
-    for workload in Workload::ALL {
-        run(workload, None);
+fn every_kind_runs_by_default_and_its_check_holds() {
+    for (workload, parameters) in variants() {
+        run(workload, &parameters);
     }
 }
 
 #[test]
-fn every_workload_runs_with_few_and_with_many_threads() {
-    for workload in Workload::ALL {
-        for threads in [0, 1, 7] {
-            run(workload, Some(threads));
+fn every_kind_runs_with_two_and_with_four_threads() {
+    for (workload, parameters) in variants() {
+        for threads in [2, 4] {
+            let parameters = Parameters { threads: Some(threads), ..parameters };
+            // Table 2 is about two threads.
+            if workload == Workload::Wake && threads == 4 {
+                let error = workload.settings(&parameters).unwrap_err();
+                assert!(matches!(error, ParameterError::OutOfRange { .. }), "{error}");
+            } else {
+                run(workload, &parameters);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_parameter_that_a_workload_has_can_be_set() {
+    for (workload, parameters) in variants() {
+        let spec = workload.spec();
+        let variant = spec.variants.iter().find(|variant| variant.kind == parameters.kind).unwrap();
+        let granularity = variant.granularity.as_ref().map(|_| Duration::from_micros(3));
+        let imbalance = variant.imbalance.map(|_| 1.0);
+        let threads = Some(*variant.threads.range.start());
+        if granularity.is_some() || imbalance.is_some() {
+            run(workload, &Parameters { granularity, imbalance, threads, ..parameters });
+        }
+    }
+}
+
+#[test]
+fn as_many_operations_as_asked_for() {
+    for (workload, parameters) in variants() {
+        // Fewer than the threads could share evenly, and more.
+        for n in [1, 21] {
+            let outcome = workload.run(operations(n), &parameters).unwrap();
+            let most = if workload == Workload::Wake { n + 3 } else { n };
+            let done = outcome.operations;
+            assert!((n..=most).contains(&done), "{workload} {parameters}: {done} for {n}");
+            assert!(outcome.checks > 0, "{workload} {parameters} checked nothing");
         }
     }
 }
 
 #[test]
 fn no_time_is_hardly_any_work() {
-    for workload in Workload::ALL {
-        let outcome = workload.run(Duration::ZERO, None).unwrap();
-        assert!(outcome.operations <= 1, "{workload}: {}", outcome.operations);
+    for (workload, parameters) in variants() {
+        let outcome = workload.run(Amount::Time(Duration::ZERO), &parameters).unwrap();
+        assert!(outcome.operations <= 1, "{workload} {parameters}: {}", outcome.operations);
+    }
+}
+
+#[test]
+fn what_a_workload_cannot_be_told_is_refused_by_name() {
+    for (workload, parameters) in variants() {
+        let spec = workload.spec();
+        let variant = spec.variants.iter().find(|variant| variant.kind == parameters.kind).unwrap();
+        let mut wrong = vec!["threads=0".to_owned(), "threads=100000".to_owned()];
+        wrong.push(format!("granularity={}", if variant.granularity.is_some() { "1s" } else { "1us" }));
+        wrong.push(format!("imbalance={}", if variant.imbalance.is_some() { "-0.1" } else { "0" }));
+        for assignment in wrong {
+            let mut parameters = parameters;
+            parameters.set(&assignment).unwrap();
+            let error = workload.run(operations(1), &parameters).unwrap_err();
+            assert!(matches!(error, WorkloadError::Parameter(_)), "{workload} {parameters}: {error}");
+            let (error, name) = (error.to_string(), assignment.split('=').next().unwrap());
+            assert!(error.contains(workload.name()) && error.contains(name), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_kind_of_another_workload_is_refused() {
+    for (workload, parameters) in variants() {
+        for (other, _) in variants().filter(|(other, _)| *other != workload) {
+            if let Some(kind) = parameters.kind {
+                let error =
+                    other.settings(&Parameters { kind: Some(kind), ..Parameters::default() }).unwrap_err();
+                assert!(error.to_string().contains(other.name()), "{error}");
+            }
+        }
     }
 }
 
@@ -58,7 +139,9 @@ fn outcomes_and_names_survive_a_round_trip() {
     for workload in Workload::ALL {
         assert_eq!(workload.name().parse::<Workload>().unwrap(), workload);
         assert_eq!(serde_json::to_string(&workload).unwrap(), format!("\"{workload}\""));
-        assert!(workload.about().contains("one operation is"));
+        assert!(
+            workload.about().contains("one operation is") || workload.about().contains("operation is one")
+        );
     }
     assert!("ferret".parse::<Workload>().unwrap_err().contains("request-response"));
 }

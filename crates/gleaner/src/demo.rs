@@ -50,7 +50,7 @@ struct Samples {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let state = StateDir::default_place()?;
-    let workloads = args.only.map_or_else(|| Workload::ALL.to_vec(), |only| vec![only]);
+    let workloads = args.only.map_or_else(|| Workload::DEMO.to_vec(), |only| vec![only]);
     let mut meter = Meter::new(&Root::system())?;
     let bar = progress(workloads.len() as u64 * u64::from(args.rounds) * 2);
     let mut rows = Vec::new();

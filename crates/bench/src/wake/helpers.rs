@@ -109,7 +109,7 @@ pub(super) fn pin(cpu: CpuId) -> Result<(), WakeError> {
 }
 
 /// The vCPUs that the calling thread may run on.
-pub(super) fn allowed() -> Result<CpuSet, WakeError> {
+pub(crate) fn allowed() -> Result<CpuSet, WakeError> {
     let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| WakeError::Allowed(errno.into()))?;
     let numbers = 0..nix::sched::CpuSet::count();
     Ok(numbers

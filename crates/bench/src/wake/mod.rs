@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::WakeError;
 pub use handover::measure;
+pub(crate) use helpers::allowed;
 pub use matrix::{Cell, MatrixPlan, matrix, representative_pairs};
 pub use samples::{WakeSamples, WakeSummary};
 

@@ -1,44 +1,66 @@
-//! `barrier`: phases of computation, as in the SPLASH-2x kernels.
+//! `barrier`: phases of computation, as in streamcluster of PARSEC and the kernels of SPLASH-2x.
 //!
-//! Synchronisation: every thread computes for about 50 us and waits at a `std::sync::Barrier` (a mutex and a
-//! condition variable) for the others. Self-check: in every phase each thread adds its result and the phase's
-//! number to a sum, which must come out as known beforehand.
+//! Synchronisation: every thread computes for the granularity and waits at a barrier for the others, in one of
+//! the ways of [`meeting`]. Self-check: in every phase each thread adds its result and the phase's number to a
+//! sum, which must come out as known beforehand.
 
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
-use super::work::{ROUNDS_PER_US, check, mix, run_threads};
-use super::{Outcome, WorkloadError};
+use super::amount::operations_per_clock;
+use super::meeting::Meeting;
+use super::spec::{Granularity, Spec, Threads, Variant};
+use super::work::{check, mix, rounds, run_threads, uneven};
+use super::{Amount, Kind, Outcome, Settings, WorkloadError};
 
-pub(super) const NAME: &str = "barrier";
+pub(super) const SPEC: Spec = Spec {
+    name: "barrier",
+    about: "threads compute for 50 us and meet at a barrier; one operation is one phase",
+    variants: &[variant(Kind::Block), variant(Kind::Spin), variant(Kind::SpinThenBlock)],
+};
 
-const ROUNDS: u32 = 50 * ROUNDS_PER_US;
+const fn variant(kind: Kind) -> Variant {
+    Variant { kind: Some(kind), ..PHASES }
+}
 
-/// The clock is read once in so many phases.
-const PHASES_PER_CLOCK: u64 = 4;
+/// The parameters of every workload of phases.
+pub(super) const PHASES: Variant = Variant {
+    kind: None,
+    threads: Threads::per_vcpu("threads that meet", 2),
+    granularity: Some(Granularity::us("a thread's computation in a phase", 50)),
+    imbalance: Some("from the first thread to the last"),
+};
 
-pub(super) fn run(duration: Duration, threads: usize) -> Result<Outcome, WorkloadError> {
-    let expected = Expected::of(threads);
-    let barrier = Barrier::new(threads);
+pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let meeting = Meeting::new(settings.kind, settings.threads);
+    phases(SPEC.name, amount, settings, |_| meeting.wait())
+}
+
+/// Runs phases: each thread computes and calls `wait` with the number of the phase, which must return once all
+/// threads have called it.
+pub(super) fn phases(
+    workload: &'static str,
+    amount: Amount,
+    settings: &Settings,
+    wait: impl Fn(u64) + Sync,
+) -> Result<Outcome, WorkloadError> {
+    let expected = Expected::of(workload, settings);
     // Two sums in turn: while thread 0 checks one, the others may already add to the other.
     let sums = [AtomicU64::new(0), AtomicU64::new(0)];
     // Only written by thread 0, before the barrier of the phase that it names. Hence every thread that
     // leaves that barrier sees it, and one still leaving the barrier before it is not misled.
     let last_phase = AtomicU64::new(u64::MAX);
-    let (phases, elapsed) = run_threads(NAME, threads, |index| {
-        let start = Instant::now();
+    let (phases, elapsed) = run_threads(workload, settings.threads, |index| {
+        let gauge = amount.whole().start(operations_per_clock(settings.granularity));
         let mut failed = None;
         let mut phase = 0_u64;
         loop {
             let sum = &sums[usize::from(phase % 2 == 1)];
-            sum.fetch_add(contribution(index).wrapping_add(phase), Ordering::Relaxed);
-            let over = || phase.is_multiple_of(PHASES_PER_CLOCK) && start.elapsed() >= duration;
-            if index == 0 && (failed.is_some() || over()) {
+            sum.fetch_add(contribution(index, settings).wrapping_add(phase), Ordering::Relaxed);
+            if index == 0 && (failed.is_some() || !gauge.more(phase + 1)) {
                 last_phase.store(phase, Ordering::Relaxed);
             }
-            barrier.wait();
+            wait(phase);
             if index == 0 {
                 // Nobody adds to this sum before thread 0 has passed the next barrier.
                 failed = failed.or(expected.check(phase, sum.swap(0, Ordering::Relaxed)).err());
@@ -54,38 +76,56 @@ pub(super) fn run(duration: Duration, threads: usize) -> Result<Outcome, Workloa
 }
 
 /// What thread `index` computes in each phase.
-fn contribution(index: usize) -> u64 {
-    mix(black_box(index as u64), ROUNDS)
+fn contribution(index: usize, settings: &Settings) -> u64 {
+    let time = uneven(settings.granularity, settings.imbalance, index, settings.threads);
+    mix(black_box(index as u64), rounds(time))
 }
 
 /// What the sums must be.
 struct Expected {
+    workload: &'static str,
     threads: u64,
     contributions: u64,
 }
 
 impl Expected {
-    fn of(threads: usize) -> Self {
-        let contributions = (0..threads).map(contribution).fold(0, u64::wrapping_add);
-        Self { threads: threads as u64, contributions }
+    fn of(workload: &'static str, settings: &Settings) -> Self {
+        let contributions = (0..settings.threads).map(|index| contribution(index, settings));
+        let contributions = contributions.fold(0, u64::wrapping_add);
+        Self { workload, threads: settings.threads as u64, contributions }
     }
 
     fn check(&self, phase: u64, sum: u64) -> Result<(), WorkloadError> {
         let expected = self.contributions.wrapping_add(phase.wrapping_mul(self.threads));
-        check(NAME, "sum of a phase", expected, sum)
+        check(self.workload, "sum of a phase", expected, sum)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
+
+    fn settings() -> Settings {
+        SPEC.settings(&"threads=2 granularity=20us".parse().unwrap()).unwrap()
+    }
 
     #[test]
     fn notices_a_thread_that_did_not_take_part() {
-        let expected = Expected::of(2);
-        let whole = contribution(0).wrapping_add(contribution(1)).wrapping_add(2 * 7);
+        let settings = settings();
+        let expected = Expected::of("w", &settings);
+        let [first, second] = [0, 1].map(|index| contribution(index, &settings));
+        let whole = first.wrapping_add(second).wrapping_add(2 * 7);
         assert!(expected.check(7, whole).is_ok());
         assert!(expected.check(8, whole).is_err());
-        assert!(expected.check(7, contribution(0).wrapping_add(7)).is_err());
+        assert!(expected.check(7, first.wrapping_add(7)).is_err());
+    }
+
+    #[test]
+    fn notices_a_barrier_that_does_not_wait() {
+        let amount = Amount::Operations(NonZeroU64::new(100_000).unwrap());
+        let error = phases("w", amount, &settings(), |_| {}).unwrap_err().to_string();
+        assert!(error.contains("wrong sum of a phase"), "{error}");
     }
 }

@@ -4,23 +4,32 @@
 //! 9592 primes below 100000.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
+use super::spec::{Spec, Threads, Variant};
 use super::work::{check, run_threads};
-use super::{Outcome, WorkloadError};
+use super::{Amount, Outcome, Settings, WorkloadError};
 
-pub(super) const NAME: &str = "compute";
+pub(super) const SPEC: Spec = Spec {
+    name: "compute",
+    about: "every thread counts the primes below 100000 on its own; one operation is one sieve",
+    variants: &[Variant {
+        kind: None,
+        threads: Threads::per_vcpu("threads", 1),
+        granularity: None,
+        imbalance: None,
+    }],
+};
 
 const LIMIT: usize = 100_000;
 const PRIMES_BELOW_LIMIT: usize = 9_592;
 
-pub(super) fn run(duration: Duration, threads: usize) -> Result<Outcome, WorkloadError> {
-    let (sieves, elapsed) = run_threads(NAME, threads, |_| {
-        let start = Instant::now();
+pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let (sieves, elapsed) = run_threads(SPEC.name, settings.threads, |index| {
         let mut composite = vec![false; LIMIT];
         let mut sieves = 0_u64;
         // One sieve takes some 100 us, so the clock costs nothing in comparison.
-        while start.elapsed() < duration {
+        let gauge = amount.share(index, settings.threads).start(1);
+        while gauge.more(sieves) {
             check_count(count_primes(black_box(&mut composite)))?;
             sieves += 1;
         }
@@ -31,7 +40,7 @@ pub(super) fn run(duration: Duration, threads: usize) -> Result<Outcome, Workloa
 }
 
 fn check_count(found: usize) -> Result<(), WorkloadError> {
-    check(NAME, "number of primes", PRIMES_BELOW_LIMIT, found)
+    check(SPEC.name, "number of primes", PRIMES_BELOW_LIMIT, found)
 }
 
 /// The primes below `composite.len()`, by the sieve of Eratosthenes in `composite`.

@@ -1,76 +1,55 @@
 //! `convoy`: threads queue for one lock, as in `sysbench threads`.
 //!
-//! Synchronisation: one `pthread` mutex (`std::sync::Mutex` spins before it sleeps, which would hide the
-//! convoy). The holder yields inside the critical section, so the others fall asleep on the lock, and locks
-//! again as soon as it has unlocked. This is the counter-example: the faster a waiter wakes up, the sooner it
-//! contends for the lock again, and the fewer sections get done. Self-check: a counter that only the mutex protects must equal the number
-//! of critical sections.
+//! Synchronisation: one `pthread` mutex. The holder yields inside the critical section, so the others fall
+//! asleep on the lock, and locks again as soon as it has unlocked. This is the counter-example: the faster a
+//! waiter wakes up, the sooner it contends for the lock again, and the fewer sections get done. Self-check: a
+//! counter that only the mutex protects must equal the number of critical sections.
 
-use std::cell::UnsafeCell;
 use std::thread;
-use std::time::{Duration, Instant};
 
+use super::mutex::PthreadMutex;
+use super::spec::{Spec, Threads, Variant};
 use super::work::{check, run_threads};
-use super::{Outcome, WorkloadError};
+use super::{Amount, Outcome, Settings, WorkloadError};
 
-pub(super) const NAME: &str = "convoy";
+pub(super) const SPEC: Spec = Spec {
+    name: "convoy",
+    about: "threads take one pthread mutex, yield inside and lock again at once, as sysbench threads do; \
+            one operation is one critical section",
+    variants: &[Variant {
+        kind: None,
+        threads: Threads::fixed("threads on the lock", 2, 1),
+        granularity: None,
+        imbalance: None,
+    }],
+};
 
 /// The clock is read once in so many critical sections.
-const SECTIONS_PER_CLOCK: u32 = 16;
+const SECTIONS_PER_CLOCK: u64 = 16;
 
-/// A counter behind a `pthread` mutex.
-struct Locked {
-    mutex: UnsafeCell<libc::pthread_mutex_t>,
-    counter: UnsafeCell<u64>,
-}
-
-// SAFETY: the counter is only accessed with the mutex held, and a pthread mutex may be used by all threads.
-unsafe impl Sync for Locked {}
-
-impl Locked {
-    /// May be moved until it is first locked, like every statically initialised pthread mutex.
-    const fn new() -> Self {
-        Self { mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER), counter: UnsafeCell::new(0) }
-    }
-
-    /// Calls `inside` with the counter while the mutex is held. A default mutex that is initialised and not
-    /// locked recursively has no way to fail, so the results of lock and unlock say nothing.
-    fn section<T>(&self, inside: impl FnOnce(&mut u64) -> T) -> T {
-        // SAFETY: the mutex is initialised, lives as long as `self` and is not held by this thread.
-        unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
-        // SAFETY: the mutex is held, so no other reference to the counter exists.
-        let result = inside(unsafe { &mut *self.counter.get() });
-        // SAFETY: this thread holds the mutex.
-        unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
-        result
-    }
-}
-
-pub(super) fn run(duration: Duration, threads: usize) -> Result<Outcome, WorkloadError> {
-    let locked = Locked::new();
-    let (sections, elapsed) = run_threads(NAME, threads, |_| {
-        let start = Instant::now();
+pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let counter = PthreadMutex::new(0_u64);
+    let (sections, elapsed) = run_threads(SPEC.name, settings.threads, |index| {
+        let gauge = amount.share(index, settings.threads).start(SECTIONS_PER_CLOCK);
         let mut sections = 0_u64;
-        while start.elapsed() < duration {
-            for _ in 0..SECTIONS_PER_CLOCK {
-                locked.section(|counter| {
-                    // Read and written on either side of the yield: two holders at once would lose counts.
-                    let before = *counter;
-                    thread::yield_now();
-                    *counter = before + 1;
-                });
-                sections += 1;
-            }
+        while gauge.more(sections) {
+            counter.section(|counter| {
+                // Read and written on either side of the yield: two holders at once would lose counts.
+                let before = *counter;
+                thread::yield_now();
+                *counter = before + 1;
+            });
+            sections += 1;
         }
         Ok(sections)
     })?;
     let operations = sections.iter().sum();
-    check_counter(operations, locked.section(|counter| *counter))?;
+    check_counter(operations, counter.section(|counter| *counter))?;
     Ok(Outcome { operations, elapsed, checks: 1 })
 }
 
 fn check_counter(sections: u64, counter: u64) -> Result<(), WorkloadError> {
-    check(NAME, "count of critical sections", sections, counter)
+    check(SPEC.name, "count of critical sections", sections, counter)
 }
 
 #[cfg(test)]

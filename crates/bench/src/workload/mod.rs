@@ -1,35 +1,68 @@
 //! The built-in workloads: small programs whose threads wait for each other in the ways that real ones do.
 //!
 //! Each does real work, checks its own results while it runs, and needs nothing but threads. Their throughput,
-//! [`Outcome::throughput`], is what the runner compares.
+//! [`Outcome::throughput`], is what the runner compares. What each can be told is its [`Spec`]; `docs/workloads.md`
+//! is the table of them.
 
+mod amount;
 mod barrier;
 mod compute;
 mod convoy;
+mod dedup;
+mod error;
+mod freqsleep;
+mod matmul;
+mod meeting;
+mod mutex;
+mod parameters;
 mod pipeline;
+mod queue;
 mod request_response;
+mod spec;
+mod task_queue;
+mod time;
+mod tlb;
+mod user_spin_barrier;
+mod wake;
 mod work;
 
 use std::fmt;
-use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+pub use amount::Amount;
+pub use error::WorkloadError;
+pub use parameters::{Kind, ParameterError, Parameters};
+pub use spec::{Granularity, Settings, Spec, Threads, Variant};
+pub use time::{format_time, parse_time};
 
 /// A built-in workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
-    /// Clients and servers over UNIX stream sockets. `threads`: pairs of a client and a server, by default 1.
+    /// Clients and servers over UNIX stream sockets.
     RequestResponse,
-    /// Stages joined by bounded queues. `threads`: stages, at least 2, by default 3.
+    /// Stages joined by bounded queues.
     Pipeline,
-    /// Threads that compute and meet at a blocking barrier. `threads`: at least 2, by default one per vCPU.
+    /// Threads that compute and meet at a barrier.
     Barrier,
-    /// A lock convoy on one mutex. `threads`: by default 2.
+    /// A lock convoy on one mutex.
     Convoy,
-    /// Plain computation without synchronisation. `threads`: by default one per vCPU.
+    /// Plain computation without synchronisation.
     Compute,
+    /// Two threads that wake each other up: Table 2 of the paper.
+    Wake,
+    /// Threads that compute and spin in user mode until all have come.
+    UserSpinBarrier,
+    /// Many small tasks in one queue.
+    TaskQueue,
+    /// Changes of an address space that threads share.
+    Tlb,
+    /// Multiplication of matrices, the papers' busy co-runner.
+    Matmul,
+    /// Very short sleeps, the paper's co-runner with frequent switches.
+    Freqsleep,
 }
 
 /// What one run of a workload achieved.
@@ -51,122 +84,83 @@ impl Outcome {
     }
 }
 
-/// Why a workload came to no result.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkloadError {
-    /// No more threads.
-    #[error("workload {workload}: cannot start thread {index}: {source}")]
-    Spawn {
-        /// The workload's name.
-        workload: &'static str,
-        /// Which of its threads, from 0.
-        index: usize,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// A socket failed.
-    #[error("workload {workload}: {operation}: {source}")]
-    Io {
-        /// The workload's name.
-        workload: &'static str,
-        /// What was being done.
-        operation: &'static str,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// The self-check found a result that is not what it must be: a fault of the machine or the workload.
-    #[error("workload {workload}: wrong {what}: expected {expected}, found {found}")]
-    Wrong {
-        /// The workload's name.
-        workload: &'static str,
-        /// Which result.
-        what: &'static str,
-        /// What it must be.
-        expected: String,
-        /// What it was.
-        found: String,
-    },
-    /// A thread of the workload panicked.
-    #[error("workload {workload}: thread {index} panicked")]
-    Panicked {
-        /// The workload's name.
-        workload: &'static str,
-        /// Which of its threads, from 0.
-        index: usize,
-    },
-}
-
 impl Workload {
     /// Every workload.
-    pub const ALL: [Self; 5] =
+    pub const ALL: [Self; 11] = [
+        Self::RequestResponse,
+        Self::Pipeline,
+        Self::Barrier,
+        Self::Convoy,
+        Self::Compute,
+        Self::Wake,
+        Self::UserSpinBarrier,
+        Self::TaskQueue,
+        Self::Tlb,
+        Self::Matmul,
+        Self::Freqsleep,
+    ];
+
+    /// The five that `gleaner demo` shows, with their defaults: three ways to wait for each other that retention
+    /// makes faster, and two programs that should come out as they are.
+    pub const DEMO: [Self; 5] =
         [Self::RequestResponse, Self::Pipeline, Self::Barrier, Self::Convoy, Self::Compute];
 
-    /// The name used on the command line and in reports.
-    pub const fn name(self) -> &'static str {
+    /// What it is and which parameters it takes.
+    pub const fn spec(self) -> &'static Spec {
         match self {
-            Self::RequestResponse => request_response::NAME,
-            Self::Pipeline => pipeline::NAME,
-            Self::Barrier => barrier::NAME,
-            Self::Convoy => convoy::NAME,
-            Self::Compute => compute::NAME,
+            Self::RequestResponse => &request_response::SPEC,
+            Self::Pipeline => &pipeline::SPEC,
+            Self::Barrier => &barrier::SPEC,
+            Self::Convoy => &convoy::SPEC,
+            Self::Compute => &compute::SPEC,
+            Self::Wake => &wake::SPEC,
+            Self::UserSpinBarrier => &user_spin_barrier::SPEC,
+            Self::TaskQueue => &task_queue::SPEC,
+            Self::Tlb => &tlb::SPEC,
+            Self::Matmul => &matmul::SPEC,
+            Self::Freqsleep => &freqsleep::SPEC,
         }
+    }
+
+    /// The name used on the command line, in scenarios and in reports.
+    pub const fn name(self) -> &'static str {
+        self.spec().name
     }
 
     /// What it does, how its threads wait for each other, and what one operation is.
     pub const fn about(self) -> &'static str {
-        match self {
-            Self::RequestResponse => {
-                "clients ask servers for 16 table entries over a UNIX stream socket and block for each reply; \
-                 one operation is one request"
-            }
-            Self::Pipeline => {
-                "items pass stages of 5 us each through short queues with a mutex and condition variables; \
-                 one operation is one item"
-            }
-            Self::Barrier => {
-                "threads compute for 50 us and meet at a blocking barrier; one operation is one phase"
-            }
-            Self::Convoy => {
-                "threads take one pthread mutex, yield inside and lock again at once, as sysbench threads do; \
-                 one operation is one critical section"
-            }
-            Self::Compute => {
-                "every thread counts the primes below 100000 on its own; one operation is one sieve"
-            }
-        }
+        self.spec().about
     }
 
-    /// Runs the workload for `duration` and checks its results. What `threads` counts, and its default, is
-    /// told at each variant; too small a number is raised to the least that works.
+    /// Completes `parameters` with this workload's defaults.
     ///
     /// # Errors
-    /// A thread or socket that cannot be had, or a wrong result.
-    pub fn run(self, duration: Duration, threads: Option<usize>) -> Result<Outcome, WorkloadError> {
-        let threads = threads.unwrap_or_else(|| self.default_threads()).max(self.min_threads());
-        match self {
-            Self::RequestResponse => request_response::run(duration, threads),
-            Self::Pipeline => pipeline::run(duration, threads),
-            Self::Barrier => barrier::run(duration, threads),
-            Self::Convoy => convoy::run(duration, threads),
-            Self::Compute => compute::run(duration, threads),
-        }
+    /// A parameter or a kind that the workload does not have, or a value out of its range; the message names
+    /// the workload, the parameter and what it may be.
+    pub fn settings(self, parameters: &Parameters) -> Result<Settings, ParameterError> {
+        self.spec().settings(parameters)
     }
 
-    fn default_threads(self) -> usize {
-        match self {
-            Self::RequestResponse => 1,
-            Self::Pipeline => 3,
-            Self::Convoy => 2,
-            // The vCPUs that this process may use.
-            Self::Barrier | Self::Compute => std::thread::available_parallelism().map_or(1, usize::from),
-        }
-    }
-
-    const fn min_threads(self) -> usize {
-        match self {
-            Self::Pipeline | Self::Barrier => 2,
-            Self::RequestResponse | Self::Convoy | Self::Compute => 1,
-        }
+    /// Runs the workload and checks its results.
+    ///
+    /// # Errors
+    /// Wrong parameters, a thread or another resource that cannot be had, or a wrong result.
+    pub fn run(self, amount: Amount, parameters: &Parameters) -> Result<Outcome, WorkloadError> {
+        let settings = self.settings(parameters)?;
+        let run = match self {
+            Self::RequestResponse => request_response::run,
+            Self::Pipeline => pipeline::run,
+            Self::Barrier => barrier::run,
+            Self::Convoy => convoy::run,
+            Self::Compute => compute::run,
+            Self::Wake => wake::run,
+            Self::UserSpinBarrier => user_spin_barrier::run,
+            Self::TaskQueue => task_queue::run,
+            Self::Tlb => tlb::run,
+            Self::Matmul => matmul::run,
+            Self::Freqsleep => freqsleep::run,
+        };
+        run(amount, &settings)
     }
 }
 

@@ -2,30 +2,45 @@
 //!
 //! Synchronisation: a UNIX stream socket pair per client; each side blocks in `read` until the other has
 //! written. A request names a key; the server looks up this key and three more in a hash map and formats them
-//! (about 1 us, as a key-value store does for a GET). Self-check: the client compares every reply with what the table must hold.
+//! (about 1 us, as a key-value store does for a GET), and computes for the granularity before that, if one is
+//! set. Self-check: the client compares every reply with what the table must hold.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use super::work::{check, mix, run_threads};
-use super::{Outcome, WorkloadError};
+use super::amount::{Gauge, operations_per_clock};
+use super::spec::{Granularity, Spec, Threads, Variant};
+use super::work::{check, mix, rounds, run_threads};
+use super::{Amount, Outcome, Settings, WorkloadError};
 
-pub(super) const NAME: &str = "request-response";
+pub(super) const SPEC: Spec = Spec {
+    name: "request-response",
+    about: "clients ask servers for four table entries over a UNIX stream socket and block for each reply; one \
+            operation is one request",
+    variants: &[Variant {
+        kind: None,
+        threads: Threads::fixed("pairs of a client and a server, two threads each", 1, 1),
+        granularity: Some(Granularity::us("what a server computes for a request, beside about 1 us", 0)),
+        imbalance: None,
+    }],
+};
 
 const TABLE_SIZE: u64 = 4096;
 const KEYS_PER_REQUEST: u64 = 4;
 /// Distance of the keys of one request; odd, so that it visits the whole table.
 const KEY_STEP: u64 = 257;
-/// The clock is read once in so many requests.
+/// The clock is read once in so many requests, as long as their computation is short.
 const REQUESTS_PER_CLOCK: u64 = 8;
 
-pub(super) fn run(duration: Duration, pairs: usize) -> Result<Outcome, WorkloadError> {
+pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let pairs = settings.threads;
+    let per_clock = operations_per_clock(settings.granularity).min(REQUESTS_PER_CLOCK);
     let table: HashMap<u64, u64> = (0..TABLE_SIZE).map(|key| (key, value_of(key))).collect();
     let mut sockets = Vec::with_capacity(2 * pairs);
     for _ in 0..pairs {
@@ -33,11 +48,13 @@ pub(super) fn run(duration: Duration, pairs: usize) -> Result<Outcome, WorkloadE
         // Each end is moved into its thread and closed when that ends, which also ends the other side.
         sockets.extend([Mutex::new(Some(client)), Mutex::new(Some(server))]);
     }
-    let (requests, elapsed) = run_threads(NAME, 2 * pairs, |index| {
+    let (requests, elapsed) = run_threads(SPEC.name, 2 * pairs, |index| {
         let socket = sockets[index].lock().unwrap_or_else(PoisonError::into_inner).take();
         match socket {
-            Some(socket) if index % 2 == 0 => ask(socket, duration, index as u64),
-            Some(socket) => serve(socket, &table).map(|()| 0),
+            Some(socket) if index % 2 == 0 => {
+                ask(socket, &amount.share(index / 2, pairs).start(per_clock), index as u64)
+            }
+            Some(socket) => serve(socket, &table, rounds(settings.granularity)).map(|()| 0),
             None => Ok(0),
         }
     })?;
@@ -60,13 +77,12 @@ fn keys(first: u64) -> impl Iterator<Item = u64> {
     (0..KEYS_PER_REQUEST).map(move |i| (first + i * KEY_STEP) % TABLE_SIZE)
 }
 
-/// The client: one request after the other until the time is over. How many it made.
-fn ask(socket: UnixStream, duration: Duration, client: u64) -> Result<u64, WorkloadError> {
+/// The client: one request after the other until the gauge says that it is done. How many it made.
+fn ask(socket: UnixStream, gauge: &Gauge, client: u64) -> Result<u64, WorkloadError> {
     let mut socket = as_file(socket);
-    let start = Instant::now();
     let mut reply = Vec::new();
     let mut requests = 0_u64;
-    while !requests.is_multiple_of(REQUESTS_PER_CLOCK) || start.elapsed() < duration {
+    while gauge.more(requests) {
         let key = (client + requests) % TABLE_SIZE;
         socket.write_all(&key.to_le_bytes()).map_err(|source| failed("send a request", source))?;
         let mut length = [0; 4];
@@ -79,8 +95,8 @@ fn ask(socket: UnixStream, duration: Duration, client: u64) -> Result<u64, Workl
     Ok(requests)
 }
 
-/// The server: answers until the client has gone.
-fn serve(socket: UnixStream, table: &HashMap<u64, u64>) -> Result<(), WorkloadError> {
+/// The server: answers until the client has gone, after so many rounds of computation for each request.
+fn serve(socket: UnixStream, table: &HashMap<u64, u64>, rounds: u32) -> Result<(), WorkloadError> {
     let mut socket = as_file(socket);
     let (mut key, mut text, mut message) = ([0; 8], String::new(), Vec::new());
     loop {
@@ -89,6 +105,7 @@ fn serve(socket: UnixStream, table: &HashMap<u64, u64>) -> Result<(), WorkloadEr
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(failed("receive a request", error)),
         }
+        black_box(mix(u64::from_le_bytes(key), rounds));
         text.clear();
         answer(u64::from_le_bytes(key), table, &mut text);
         message.clear();
@@ -117,14 +134,14 @@ fn check_reply(first: u64, reply: &[u8]) -> Result<(), WorkloadError> {
         if found.map(|(k, v)| (number(k), number(v))) != Some((Some(key), Some(value_of(key)))) {
             let found = found.map_or_else(String::new, |(k, v)| format!("{k}={v}"));
             let expected = format!("{key:x}={:x}", value_of(key));
-            return check(NAME, "entry of a reply", expected.as_str(), found.as_str());
+            return check(SPEC.name, "entry of a reply", expected.as_str(), found.as_str());
         }
     }
-    check(NAME, "number of entries in a reply", 0, entries.count())
+    check(SPEC.name, "number of entries in a reply", 0, entries.count())
 }
 
 fn failed(operation: &'static str, source: io::Error) -> WorkloadError {
-    WorkloadError::Io { workload: NAME, operation, source }
+    WorkloadError::Io { workload: SPEC.name, operation, source }
 }
 
 #[cfg(test)]
@@ -159,6 +176,6 @@ mod tests {
     fn the_server_ends_with_its_client() {
         let (client, server) = UnixStream::pair().unwrap();
         drop(client);
-        serve(server, &HashMap::new()).unwrap();
+        serve(server, &HashMap::new(), 0).unwrap();
     }
 }

@@ -8,12 +8,25 @@ use std::time::{Duration, Instant};
 use super::WorkloadError;
 
 /// Rounds of [`mix`] that take about one microsecond on a current server core.
-pub(super) const ROUNDS_PER_US: u32 = 600;
+const ROUNDS_PER_US: u32 = 600;
 
 /// A chain of dependent arithmetic on `seed`: no compiler or core can shorten it, and the result proves that
 /// every round was done. One round is like the first step of `SplitMix64`'s finaliser.
 pub(super) fn mix(seed: u64, rounds: u32) -> u64 {
     (0..rounds).fold(seed, |x, _| (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(1))
+}
+
+/// How many rounds of [`mix`] take about this time.
+pub(super) fn rounds(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos() * u128::from(ROUNDS_PER_US) / 1000).unwrap_or(u32::MAX)
+}
+
+/// The computation of piece `index` of `of` when pieces are that uneven: from 1 − `imbalance` times the mean for
+/// the first to 1 + `imbalance` times for the last, in equal steps, so that the mean stays.
+pub(super) fn uneven(mean: Duration, imbalance: f64, index: usize, of: usize) -> Duration {
+    let last = of.saturating_sub(1).max(1) as f64;
+    let place = if of > 1 { 2.0 * index as f64 / last - 1.0 } else { 0.0 };
+    mean.mul_f64((1.0 + imbalance * place).max(0.0))
 }
 
 /// An error unless `found` is what it must be.
@@ -76,6 +89,17 @@ mod tests {
     fn a_lost_round_changes_the_result() {
         assert_ne!(mix(7, 100), mix(7, 99));
         assert_eq!(mix(mix(7, 60), 40), mix(7, 100));
+    }
+
+    #[test]
+    fn uneven_pieces_keep_their_mean() {
+        let mean = Duration::from_micros(100);
+        let pieces = |imbalance| [0, 1, 2].map(|i| uneven(mean, imbalance, i, 3).as_micros());
+        assert_eq!(pieces(0.0), [100, 100, 100]);
+        assert_eq!(pieces(0.25), [75, 100, 125]);
+        assert_eq!(pieces(1.0), [0, 100, 200]);
+        assert_eq!(uneven(mean, 1.0, 0, 1), mean);
+        assert_eq!(rounds(mean), 60_000);
     }
 
     #[test]

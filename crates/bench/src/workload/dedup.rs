@@ -1,0 +1,244 @@
+//! `pipeline` of kind `dedup`: what dedup of PARSEC does, by real chunking, hashing and compression.
+//!
+//! ```text
+//! chunk ──► hash ──► compress ──► write
+//!             └──── duplicates ────┘
+//! ```
+//!
+//! One thread cuts the input where its content says so, `threads` threads look each chunk's digest up in a table
+//! under one mutex, as many compress the chunks that are new, and one puts everything back in order and writes the
+//! archive. The input is small and is archived again and again, each time with an empty table.
+//!
+//! Synchronisation: bounded [`Queue`]s, and the table's mutex. Chunks of 4 KiB take each stage some microseconds,
+//! so the stages mostly wait for each other. Self-check: each archive is decompressed, reassembled and compared with
+//! its input by their digests; the one that the end interrupts too, as far as it got.
+
+mod archive;
+mod input;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use fastcdc::v2020::FastCDC;
+use sha2::{Digest as _, Sha256};
+
+use super::amount::Gauge;
+use super::queue::Queue;
+use super::spec::{Threads, Variant};
+use super::work::{check, run_threads};
+use super::{Amount, Kind, Outcome, WorkloadError};
+use archive::{Archive, Record};
+
+pub(super) const VARIANT: Variant = Variant {
+    kind: Some(Kind::Dedup),
+    threads: Threads::fixed("threads in each of the two middle stages; two more feed and write", 1, 1),
+    granularity: None,
+    imbalance: None,
+};
+
+/// The least, the mean and the greatest length of a chunk, in bytes.
+const CHUNK_LENGTHS: [usize; 3] = [1 << 10, 4 << 10, 16 << 10];
+/// Long enough that a stage of several threads is not stopped by the slowest of them.
+const QUEUE_LENGTH: usize = 8;
+/// The clock is read once in so many chunks.
+const CHUNKS_PER_CLOCK: u64 = 4;
+
+type Digest = [u8; 32];
+
+fn digest_of(data: &[u8]) -> Digest {
+    Sha256::digest(data).into()
+}
+
+/// A piece of the input on its way.
+struct Chunk<'i> {
+    /// Its place in everything that is archived, over all passes.
+    sequence: u64,
+    /// How often the input has been archived before.
+    pass: u64,
+    data: &'i [u8],
+}
+
+/// A chunk that the archive has not got yet.
+struct NewChunk<'i> {
+    chunk: Chunk<'i>,
+    digest: Digest,
+}
+
+/// The queues between the stages, and the table of what has been seen.
+struct Pipeline<'i> {
+    to_hash: Queue<Chunk<'i>>,
+    to_compress: Queue<NewChunk<'i>>,
+    to_write: Queue<(u64, Record)>,
+    /// In which pass a digest was seen last.
+    seen: Mutex<HashMap<Digest, u64>>,
+    /// How many threads are still in the two middle stages.
+    hashing: AtomicUsize,
+    compressing: AtomicUsize,
+}
+
+/// What one thread did.
+#[derive(Default)]
+struct Tally {
+    chunked: u64,
+    written: u64,
+}
+
+pub(super) fn run(workload: &'static str, amount: Amount, width: usize) -> Result<Outcome, WorkloadError> {
+    let input = input::generate();
+    let pipeline = Pipeline::new(width);
+    let (tallies, elapsed) = run_threads(workload, 2 * width + 2, |index| {
+        let mut closing = Closing { pipeline: &pipeline, armed: true };
+        let tally = if index == 0 {
+            Tally { chunked: pipeline.chunk(&input, &amount.whole().start(CHUNKS_PER_CLOCK)), written: 0 }
+        } else if index <= width {
+            pipeline.hash();
+            Tally::default()
+        } else if index <= 2 * width {
+            pipeline.compress();
+            Tally::default()
+        } else {
+            Tally { chunked: 0, written: pipeline.write(workload, &input)? }
+        };
+        closing.armed = false;
+        Ok(tally)
+    })?;
+    let chunked = tallies.iter().map(|tally| tally.chunked).sum();
+    let written = tallies.iter().map(|tally| tally.written).sum();
+    check(workload, "number of chunks", chunked, written)?;
+    Ok(Outcome { operations: written, elapsed, checks: written })
+}
+
+impl<'i> Pipeline<'i> {
+    fn new(width: usize) -> Self {
+        Self {
+            to_hash: Queue::new(QUEUE_LENGTH),
+            to_compress: Queue::new(QUEUE_LENGTH),
+            to_write: Queue::new(QUEUE_LENGTH),
+            seen: Mutex::new(HashMap::new()),
+            hashing: AtomicUsize::new(width),
+            compressing: AtomicUsize::new(width),
+        }
+    }
+
+    /// The first stage: cuts the input into chunks, over and over. How many.
+    fn chunk(&self, input: &'i [u8], gauge: &Gauge) -> u64 {
+        let [least, mean, most] = CHUNK_LENGTHS;
+        let passes = (0_u64..).flat_map(|pass| {
+            FastCDC::new(input, least, mean, most).map(move |cut| (pass, cut.offset, cut.length))
+        });
+        let mut sequence = 0;
+        for (pass, offset, length) in passes {
+            let chunk = Chunk { sequence, pass, data: &input[offset..offset + length] };
+            if !gauge.more(sequence) || !self.to_hash.push(chunk) {
+                break;
+            }
+            sequence += 1;
+        }
+        self.to_hash.close();
+        sequence
+    }
+
+    /// The second stage: finds out which chunks are new.
+    fn hash(&self) {
+        while let Some(chunk) = self.to_hash.pop() {
+            let digest = digest_of(chunk.data);
+            let before = self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, chunk.pass);
+            let passed_on = if before == Some(chunk.pass) {
+                let reference = Record::Reference { digest, length: chunk.data.len() };
+                self.to_write.push((chunk.sequence, reference))
+            } else {
+                self.to_compress.push(NewChunk { chunk, digest })
+            };
+            if !passed_on {
+                break;
+            }
+        }
+        if self.hashing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.to_compress.close();
+        }
+    }
+
+    /// The third stage: compresses what is new.
+    fn compress(&self) {
+        while let Some(NewChunk { chunk, digest }) = self.to_compress.pop() {
+            let record = Record::new(digest, chunk.data);
+            if !self.to_write.push((chunk.sequence, record)) {
+                break;
+            }
+        }
+        // The hashing threads, which write too, ended before the queue to here was closed.
+        if self.compressing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.to_write.close();
+        }
+    }
+
+    /// The last stage: writes the archives in the order of their input and checks them. How many chunks.
+    fn write(&self, workload: &'static str, input: &[u8]) -> Result<u64, WorkloadError> {
+        let mut early = BTreeMap::new();
+        let mut archive = Archive::default();
+        let mut written = 0;
+        while let Some((sequence, record)) = self.to_write.pop() {
+            early.insert(sequence, record);
+            while let Some(record) = early.remove(&written) {
+                archive.append(record);
+                written += 1;
+                if archive.length() >= input.len() {
+                    archive.check(workload, input)?;
+                    archive = Archive::default();
+                }
+            }
+        }
+        check(workload, "number of chunks behind a gap", 0, early.len())?;
+        archive.check(workload, input)?;
+        Ok(written)
+    }
+
+    fn close(&self) {
+        self.to_hash.close();
+        self.to_compress.close();
+        self.to_write.close();
+    }
+}
+
+/// Closes all queues when a stage fails, so that the others end too.
+struct Closing<'p, 'i> {
+    pipeline: &'p Pipeline<'i>,
+    armed: bool,
+}
+
+impl Drop for Closing<'_, '_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.pipeline.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+
+    #[test]
+    fn an_exact_number_of_chunks_is_archived() {
+        // Passes end within; the last one is interrupted.
+        let amount = Amount::Operations(NonZeroU64::new(1003).unwrap());
+        let outcome = run("pipeline", amount, 2).unwrap();
+        assert_eq!((outcome.operations, outcome.checks), (1003, 1003));
+    }
+
+    #[test]
+    fn a_lost_chunk_is_noticed() {
+        let input = input::generate();
+        let pipeline = Pipeline::new(1);
+        let cut = input.len() / 2;
+        for (sequence, data) in [(0, &input[..cut]), (2, &input[cut..])] {
+            assert!(pipeline.to_write.push((sequence, Record::new(digest_of(data), data))));
+        }
+        pipeline.to_write.close();
+        let error = pipeline.write("w", &input).unwrap_err().to_string();
+        assert!(error.contains("behind a gap: expected 0, found 1"), "{error}");
+    }
+}

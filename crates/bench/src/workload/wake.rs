@@ -1,0 +1,124 @@
+//! `wake`: two threads that hand a turn to and fro, under the settings of the paper's Table 2; see
+//! [`crate::wake`], which measures.
+//!
+//! Synchronisation: one futex. The waker waits until the other thread sleeps, lets it sleep for the granularity, and
+//! wakes it. Self-check: hand-overs follow each other, so the gaps before them and the latencies of them all must fit
+//! into the time that has passed; a clock that differs between vCPUs, or a hand-over counted twice, would not.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::amount::Share;
+use super::spec::{Granularity, Spec, Threads, Variant};
+use super::{Amount, Kind, Outcome, Settings, WorkloadError};
+use crate::wake::{Case, Plan, WakeError, allowed};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "wake",
+    about: "two threads hand a turn to and fro through a futex, on the first and the last vCPU; one operation is \
+            one hand-over",
+    variants: &[variant(Kind::Halting), variant(Kind::Same), variant(Kind::Awake), variant(Kind::Busy)],
+};
+
+const fn variant(kind: Kind) -> Variant {
+    Variant {
+        kind: Some(kind),
+        threads: Threads { counts: "threads; Table 2 is about two", default: Some(2), range: 2..=2 },
+        granularity: Some(Granularity::us("how long a waker lets the other thread sleep", 15)),
+        imbalance: None,
+    }
+}
+
+/// The hand-overs are measured in pieces of about this time, since each latency is kept until its piece ends.
+const PIECE: Duration = Duration::from_secs(10);
+/// The most rounds of a piece, of two hand-overs each, where a number of hand-overs is asked for.
+const MOST_ROUNDS: u64 = 500_000;
+/// No hand-over takes so long on average unless something of higher priority holds a vCPU.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
+    let case = match settings.kind {
+        Some(Kind::Same) => Case::SameVcpu,
+        Some(Kind::Awake) => Case::Awake,
+        Some(Kind::Busy) => Case::Contended,
+        _ => Case::Halting,
+    };
+    let cpus = allowed()?;
+    let (Some(first), Some(last)) = (cpus.iter().next(), cpus.iter().next_back()) else {
+        return Err(WakeError::Allowed(io::ErrorKind::NotFound.into()).into());
+    };
+    let start = Instant::now();
+    let (mut operations, mut checks) = (0, 0);
+    while let Some((rounds, budget)) = next_piece(amount.whole(), start.elapsed(), operations) {
+        let plan = Plan { rounds, budget, gap: settings.granularity, ..Plan::new(first, last) };
+        let began = Instant::now();
+        let samples = case.measure(&plan)?;
+        let hand_overs = samples.n() as u64 + samples.misses();
+        check_time(hand_overs, samples.latencies().sum(), plan.gap, began.elapsed())?;
+        operations += hand_overs;
+        checks += samples.n() as u64;
+    }
+    Ok(Outcome { operations, elapsed: start.elapsed(), checks })
+}
+
+/// The rounds and the time of the next piece, if there is more to do.
+fn next_piece(share: Share, elapsed: Duration, done: u64) -> Option<(u32, Duration)> {
+    match share {
+        Share::Time(time) => {
+            let left = time.saturating_sub(elapsed);
+            // No short rest: a piece in which nobody is woken is an error.
+            let budget = if left < 2 * PIECE { left } else { PIECE };
+            (!left.is_zero()).then_some((Plan::MAX_ROUNDS, budget))
+        }
+        Share::Operations(n) => {
+            let left = n.saturating_sub(done);
+            // One round more, since the very first and the very last hand-over are not waited for.
+            let rounds = u32::try_from(left.div_ceil(2).min(MOST_ROUNDS) + 1).unwrap_or(Plan::MAX_ROUNDS);
+            (left > 0).then_some((rounds, 2 * rounds * PATIENCE))
+        }
+    }
+}
+
+/// An error unless so many hand-overs, each after a gap, with these latencies together, fit into `elapsed`.
+fn check_time(
+    hand_overs: u64,
+    latencies: Duration,
+    gap: Duration,
+    elapsed: Duration,
+) -> Result<(), WorkloadError> {
+    let gaps = gap.mul_f64(hand_overs as f64);
+    if gaps + latencies <= elapsed {
+        return Ok(());
+    }
+    Err(WorkloadError::Wrong {
+        workload: SPEC.name,
+        what: "time of the hand-overs",
+        expected: format!("at most {elapsed:?}"),
+        found: format!("{hand_overs} gaps of {gap:?} and {latencies:?} of latencies"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn notices_hand_overs_that_cannot_have_been() {
+        let (ms, us) = (Duration::from_millis, Duration::from_micros);
+        assert!(check_time(1000, ms(20), us(15), ms(36)).is_ok());
+        assert!(check_time(2000, ms(20), us(15), ms(36)).is_err(), "counted twice");
+        assert!(check_time(1000, ms(40), us(15), ms(36)).is_err(), "clocks that differ");
+    }
+
+    #[test]
+    fn pieces_end_with_the_time_or_the_hand_overs() {
+        let time = |elapsed| next_piece(Share::Time(25 * SECOND), elapsed, 7).map(|(_, budget)| budget);
+        assert_eq!(time(Duration::ZERO), Some(PIECE));
+        assert_eq!(time(10 * SECOND), Some(15 * SECOND));
+        assert_eq!(time(25 * SECOND), None);
+        let rounds = |done| next_piece(Share::Operations(10), SECOND, done).map(|(rounds, _)| rounds);
+        assert_eq!((rounds(0), rounds(9), rounds(10), rounds(11)), (Some(6), Some(2), None, None));
+    }
+}
