@@ -11,6 +11,7 @@ mod cpu;
 mod decision;
 mod fixed;
 mod guard;
+pub mod host;
 mod idle_histogram;
 mod observation;
 mod policy;

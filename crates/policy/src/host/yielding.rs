@@ -1,0 +1,63 @@
+//! Directed yield: whom a vCPU that spins should let run (kernel: `kvm_vcpu_on_spin`).
+
+use serde::{Deserialize, Serialize};
+
+/// How the other vCPU is chosen at a pause-loop exit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DirectedYield {
+    /// Pause-loop exits are not used.
+    #[default]
+    Off,
+    /// The next preempted vCPU of the VM, in turn.
+    RoundRobin,
+    /// A preempted vCPU with an interrupt waiting first: it is the one that others wait for.
+    IpiAware,
+}
+
+/// A vCPU of the VM, as the choice sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spinner {
+    /// Whether it could run but does not.
+    pub preempted: bool,
+    /// Whether an interrupt waits for it.
+    pub interrupted: bool,
+    /// Whether it spins itself.
+    pub spins: bool,
+}
+
+/// The vCPU to let run, as an index, looking from `start` on; none if nobody would profit.
+pub fn yield_target(rule: DirectedYield, vcpus: &[Spinner], start: usize) -> Option<usize> {
+    let in_turn = || (0..vcpus.len()).map(move |i| (start + i) % vcpus.len());
+    let eligible = |i: &usize| vcpus[*i].preempted && (!vcpus[*i].spins || vcpus[*i].interrupted);
+    match rule {
+        DirectedYield::Off => None,
+        DirectedYield::RoundRobin => in_turn().find(eligible),
+        DirectedYield::IpiAware => {
+            in_turn().filter(eligible).find(|i| vcpus[*i].interrupted).or_else(|| in_turn().find(eligible))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interrupted_one_is_let_run_first_where_interrupts_are_seen() {
+        let running = Spinner { preempted: false, interrupted: false, spins: false };
+        let preempted = Spinner { preempted: true, ..running };
+        let vcpus = [running, preempted, Spinner { interrupted: true, ..preempted }, preempted];
+        assert_eq!(yield_target(DirectedYield::RoundRobin, &vcpus, 1), Some(1));
+        assert_eq!(yield_target(DirectedYield::RoundRobin, &vcpus, 3), Some(3));
+        assert_eq!(yield_target(DirectedYield::IpiAware, &vcpus, 1), Some(2));
+        assert_eq!(yield_target(DirectedYield::Off, &vcpus, 1), None);
+        assert_eq!(yield_target(DirectedYield::IpiAware, &[running; 2], 0), None);
+    }
+
+    #[test]
+    fn a_preempted_spinner_is_not_worth_it() {
+        let spinner = Spinner { preempted: true, interrupted: false, spins: true };
+        assert_eq!(yield_target(DirectedYield::RoundRobin, &[spinner; 2], 0), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! Shapes: the few ways in which the threads of the suites' programs wait for each other.
+
+use super::Parameters;
+use crate::ids::Ns;
+use crate::program::{BarrierKind, ObjectKind, Op, Program};
+use crate::random::Dist;
+
+/// How often a program changes its address space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tlb {
+    /// Never, or so rarely that it does not matter.
+    Never,
+    /// Inside each critical section (of `mm`'s semaphore).
+    EachSection,
+    /// After each so much computation of a thread.
+    Every(Ns),
+}
+
+/// How the threads of a program wait for each other. Grains are means per thread.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Shape {
+    /// They hardly do: a barrier now and then.
+    Plain,
+    /// Phases between barriers.
+    Phases {
+        /// Computation per phase.
+        grain: Ns,
+        /// Standard deviation of a phase's computation divided by its mean.
+        imbalance: f64,
+        /// How they wait.
+        kind: BarrierKind,
+    },
+    /// Tasks, each with a critical section that all threads share.
+    Sections {
+        /// Computation per task.
+        grain: Ns,
+        /// Computation with the lock held.
+        section: Ns,
+        /// The lock's spinning before it sleeps.
+        spin: Ns,
+        /// Whether the lock is handed over.
+        handoff: bool,
+        /// Address-space changes.
+        tlb: Tlb,
+    },
+    /// A pipeline of four stages with a quarter of the threads each, and bounded queues of 100.
+    Stages {
+        /// Computation per item and stage.
+        grain: Ns,
+        /// Address-space changes.
+        tlb: Tlb,
+    },
+}
+
+impl Shape {
+    /// The same shape with another grain.
+    #[must_use]
+    pub fn with_grain(mut self, new: Ns) -> Self {
+        match &mut self {
+            Self::Plain => {}
+            Self::Phases { grain, .. } | Self::Sections { grain, .. } | Self::Stages { grain, .. } => {
+                *grain = new;
+            }
+        }
+        self
+    }
+
+    /// A program of this shape.
+    pub fn program(self, name: &str, p: Parameters) -> Program {
+        let shape = if p.grain == 0 { self } else { self.with_grain(p.grain) };
+        let each_thread = p.work / u64::from(p.threads.max(1));
+        // 0: without end.
+        let rounds = |each: Ns| if p.work == 0 { 0 } else { (each_thread / each.max(1)).max(1) };
+        match shape {
+            Self::Plain => phases(name, p.threads, rounds(20_000_000), 20_000_000, 0.05, BarrierKind::Block),
+            Self::Phases { grain, imbalance, kind } => {
+                phases(name, p.threads, rounds(grain), grain, imbalance, kind)
+            }
+            Self::Sections { grain, section, spin, handoff, tlb } => {
+                let mut program = Program::new(name);
+                let lock = program.object(ObjectKind::Mutex { spin, handoff });
+                let mut body = vec![Op::Compute(Dist::Exponential { mean: grain }), Op::Lock(lock)];
+                body.push(Op::Compute(Dist::Constant(section)));
+                if tlb == Tlb::EachSection {
+                    body.push(Op::Shootdown);
+                }
+                body.extend([Op::Unlock(lock), Op::Done(1)]);
+                let code = shooting(tlb, grain, body, rounds(grain + section));
+                program.role("worker", p.threads, code);
+                program
+            }
+            Self::Stages { grain, tlb } => stages(name, p, grain, tlb),
+        }
+    }
+}
+
+fn phases(name: &str, threads: u32, rounds: u64, grain: Ns, imbalance: f64, kind: BarrierKind) -> Program {
+    let mut program = Program::new(name);
+    let meet = program.object(ObjectKind::Barrier { parties: threads, kind });
+    let work = Op::Compute(Dist::LogNormal { mean: grain, cv: imbalance });
+    let code = vec![Op::Repeat(rounds), work, Op::Barrier(meet), Op::Done(1), Op::Again];
+    program.role("worker", threads, code);
+    program
+}
+
+/// `body` in a loop, with a shootdown after each so many rounds as take [`Tlb::Every`].
+fn shooting(tlb: Tlb, grain: Ns, mut body: Vec<Op>, rounds: u64) -> Vec<Op> {
+    let mut code = vec![Op::Repeat(rounds)];
+    if let Tlb::Every(every) = tlb {
+        let inner = (every / grain.max(1)).max(1);
+        code[0] = Op::Repeat(if rounds == 0 { 0 } else { (rounds / inner).max(1) });
+        code.push(Op::Repeat(inner));
+        body.extend([Op::Again, Op::Shootdown]);
+    }
+    code.append(&mut body);
+    code.push(Op::Again);
+    code
+}
+
+fn stages(name: &str, p: Parameters, grain: Ns, tlb: Tlb) -> Program {
+    const STAGES: u32 = 4;
+    let mut program = Program::new(name);
+    let each = (p.threads / STAGES).max(1);
+    let queue = ObjectKind::Queue { capacity: 100, producers: each, spin: 0, always_signals: false };
+    let queues: Vec<u16> = (1..STAGES).map(|_| program.object(queue)).collect();
+    let items = if p.work == 0 { 0 } else { (p.work / u64::from(STAGES * each) / grain.max(1)).max(1) };
+    let work = Op::Compute(Dist::Exponential { mean: grain });
+    let flush = matches!(tlb, Tlb::Every(_)).then_some(Op::Shootdown);
+    let stage = |first: Option<u16>, next: Option<u16>| {
+        let repeat = if first.is_some() { 0 } else { items };
+        let mut body = vec![work];
+        body.extend(flush);
+        body.push(next.map_or(Op::Done(1), Op::Put));
+        let end = u16::try_from(body.len()).unwrap_or(0) + 3;
+        let mut code = vec![Op::Repeat(repeat)];
+        code.extend(first.map(|q| Op::Take(q, end)));
+        code.append(&mut body);
+        code.push(Op::Again);
+        code.extend(next.map(Op::Close));
+        code
+    };
+    program.role("first", each, stage(None, Some(queues[0])));
+    program.role("second", each, stage(Some(queues[0]), Some(queues[1])));
+    program.role("third", each, stage(Some(queues[1]), Some(queues[2])));
+    program.role("last", each, stage(Some(queues[2]), None));
+    program
+}

@@ -1,0 +1,273 @@
+//! Programs: threads as generators of segments, and the objects on which they meet.
+
+use crate::ids::Ns;
+use crate::random::Dist;
+
+/// How deep loops may nest in a thread's code.
+pub const MAX_LOOPS: usize = 4;
+
+/// One step of a thread. Objects are indices into [`Program::objects`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Op {
+    /// Compute.
+    Compute(Dist),
+    /// Take a mutex.
+    Lock(u16),
+    /// Release it.
+    Unlock(u16),
+    /// Meet at a barrier.
+    Barrier(u16),
+    /// Append an item to a bounded queue; wait for room.
+    Put(u16),
+    /// Take an item from a bounded queue; wait for one. Once the queue is closed and empty, go on at that step.
+    Take(u16, u16),
+    /// One producer of the queue is done; after the last one the queue is closed.
+    Close(u16),
+    /// Post to a channel.
+    Send(u16),
+    /// Wait for a post and consume it.
+    Receive(u16),
+    /// Sleep.
+    Sleep(Dist),
+    /// Wait for a device.
+    Io(Dist),
+    /// Change the address space: every vCPU that runs a thread of this program must flush its TLB and acknowledge.
+    Shootdown,
+    /// `sched_yield`.
+    Yield,
+    /// So many operations are done.
+    Done(u32),
+    /// So many bytes were moved by read and write calls.
+    Moved(u32),
+    /// Do the steps up to the matching [`Op::Again`] so many times; 0 means for ever.
+    Repeat(u64),
+    /// The end of a loop.
+    Again,
+    /// The thread ends.
+    End,
+}
+
+/// How a barrier waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BarrierKind {
+    /// In the kernel.
+    Block,
+    /// In user mode, without end.
+    Spin,
+    /// In user mode for so long, then in the kernel.
+    SpinThenBlock(Ns),
+}
+
+/// How a channel waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelKind {
+    /// A futex word.
+    Futex,
+    /// A socket or pipe: system calls on both sides.
+    Socket,
+    /// In user mode, until the other side has posted.
+    Spin,
+}
+
+/// An object on which threads meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// A mutex.
+    Mutex {
+        /// How long waiters spin in user mode before they sleep.
+        spin: Ns,
+        /// Whether it is handed to the first waiter at the release (the kernel's `rwsem` before Linux 3.10), or whoever comes
+        /// first has it (pthread mutexes).
+        handoff: bool,
+    },
+    /// A barrier.
+    Barrier {
+        /// How many threads meet.
+        parties: u32,
+        /// How they wait.
+        kind: BarrierKind,
+    },
+    /// A bounded queue with a mutex and two condition variables.
+    Queue {
+        /// How many items it holds.
+        capacity: u32,
+        /// How many threads must close it.
+        producers: u32,
+        /// How long waiters for its mutex spin.
+        spin: Ns,
+        /// Whether a signal without waiters is a system call (Rust's condition variables) or not (glibc's).
+        always_signals: bool,
+    },
+    /// A counter of posts.
+    Channel(ChannelKind),
+}
+
+/// Threads with the same code.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Role {
+    /// What they do; for traces and reports.
+    pub name: String,
+    /// How many there are.
+    pub threads: u32,
+    /// What each does. Runs into an implied [`Op::End`].
+    pub code: Vec<Op>,
+}
+
+/// A program.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Program {
+    /// Its name.
+    pub name: String,
+    /// Its threads.
+    pub roles: Vec<Role>,
+    /// What they share.
+    pub objects: Vec<ObjectKind>,
+}
+
+/// What is wrong with a program.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProgramError {
+    /// A program without threads.
+    #[error("program `{program}` has no threads: give it at least one")]
+    NoThreads {
+        /// Its name.
+        program: String,
+    },
+    /// An operation on an object that is not there or of another kind.
+    #[error("program `{program}`, role `{role}`, step {step}: there is no {wanted} number {object}")]
+    Object {
+        /// The program's name.
+        program: String,
+        /// The role's.
+        role: String,
+        /// The step, from 0.
+        step: usize,
+        /// What the operation needs.
+        wanted: &'static str,
+        /// The object's number.
+        object: u16,
+    },
+    /// Loops that do not close, or nest too deep.
+    #[error("program `{program}`, role `{role}`: loops must be closed and nest at most {MAX_LOOPS} deep")]
+    Loops {
+        /// The program's name.
+        program: String,
+        /// The role's.
+        role: String,
+    },
+    /// A jump out of the code.
+    #[error("program `{program}`, role `{role}`, step {step}: goes on at step {target}, which is not there")]
+    Jump {
+        /// The program's name.
+        program: String,
+        /// The role's.
+        role: String,
+        /// The step, from 0.
+        step: usize,
+        /// Where it goes on.
+        target: u16,
+    },
+}
+
+impl Program {
+    /// An empty program called `name`.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Adds an object and gives its number.
+    pub fn object(&mut self, kind: ObjectKind) -> u16 {
+        self.objects.push(kind);
+        u16::try_from(self.objects.len() - 1).unwrap_or(u16::MAX)
+    }
+
+    /// Adds `threads` threads that run `code`.
+    pub fn role(&mut self, name: &str, threads: u32, code: Vec<Op>) {
+        self.roles.push(Role { name: name.to_owned(), threads, code });
+    }
+
+    /// How many threads it has.
+    pub fn threads(&self) -> u32 {
+        self.roles.iter().map(|r| r.threads).sum()
+    }
+
+    /// Whether it can be run.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn check(&self) -> Result<(), ProgramError> {
+        if self.threads() == 0 {
+            return Err(ProgramError::NoThreads { program: self.name.clone() });
+        }
+        self.roles.iter().try_for_each(|role| self.check_role(role))
+    }
+
+    fn check_role(&self, role: &Role) -> Result<(), ProgramError> {
+        let names = || (self.name.clone(), role.name.clone());
+        let mut depth = 0_usize;
+        for (step, op) in role.code.iter().enumerate() {
+            if let Some((object, wanted)) = self.misuse(*op) {
+                let (program, role) = names();
+                return Err(ProgramError::Object { program, role, step, wanted, object });
+            }
+            match op {
+                Op::Take(_, target) if usize::from(*target) > role.code.len() => {
+                    let (program, role) = names();
+                    return Err(ProgramError::Jump { program, role, step, target: *target });
+                }
+                Op::Repeat(_) => depth += 1,
+                Op::Again => depth = depth.wrapping_sub(1),
+                _ => {}
+            }
+            if depth > MAX_LOOPS {
+                let (program, role) = names();
+                return Err(ProgramError::Loops { program, role });
+            }
+        }
+        let (program, role) = names();
+        if depth == 0 { Ok(()) } else { Err(ProgramError::Loops { program, role }) }
+    }
+
+    /// The object that `op` uses wrongly, and what it should be.
+    fn misuse(&self, op: Op) -> Option<(u16, &'static str)> {
+        let (object, wanted) = match op {
+            Op::Lock(o) | Op::Unlock(o) => (o, "mutex"),
+            Op::Barrier(o) => (o, "barrier"),
+            Op::Put(o) | Op::Take(o, _) | Op::Close(o) => (o, "queue"),
+            Op::Send(o) | Op::Receive(o) => (o, "channel"),
+            _ => return None,
+        };
+        let Some(kind) = self.objects.get(usize::from(object)) else { return Some((object, wanted)) };
+        let found = match kind {
+            ObjectKind::Mutex { .. } => "mutex",
+            ObjectKind::Barrier { .. } => "barrier",
+            ObjectKind::Queue { .. } => "queue",
+            ObjectKind::Channel(_) => "channel",
+        };
+        (found != wanted).then_some((object, wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(code: Vec<Op>) -> Result<(), ProgramError> {
+        let mut program = Program::new("p");
+        program.object(ObjectKind::Mutex { spin: 0, handoff: false });
+        program.role("r", 1, code);
+        program.check()
+    }
+
+    #[test]
+    fn finds_what_is_wrong_and_says_where() {
+        assert_eq!(with(vec![Op::Lock(0), Op::Unlock(0)]), Ok(()));
+        let error = with(vec![Op::Lock(0), Op::Barrier(0)]).unwrap_err().to_string();
+        assert_eq!(error, "program `p`, role `r`, step 1: there is no barrier number 0");
+        assert!(matches!(with(vec![Op::Lock(9)]), Err(ProgramError::Object { object: 9, .. })));
+        assert!(matches!(with(vec![Op::Repeat(2)]), Err(ProgramError::Loops { .. })));
+        assert!(matches!(with(vec![Op::Again]), Err(ProgramError::Loops { .. })));
+        assert!(matches!(with(vec![Op::Repeat(2); 5]), Err(ProgramError::Loops { .. })));
+        assert!(matches!(Program::new("p").check(), Err(ProgramError::NoThreads { .. })));
+    }
+}

@@ -1,0 +1,241 @@
+//! What a simulation is made from.
+
+use gleaner_policy::Method;
+use gleaner_policy::host::{Coscheduling, DirectedYield, UrgentConfig, VcpuPlacement};
+
+use crate::cost::Costs;
+use crate::ids::Ns;
+use crate::program::{Program, ProgramError};
+use crate::sched::Fair;
+
+/// The physical machine and its hypervisor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HostSpec {
+    /// Sockets; each is a NUMA node.
+    pub sockets: u32,
+    /// Cores per socket.
+    pub cores: u32,
+    /// Hardware threads per core: 1 or 2.
+    pub smt: u32,
+    /// The speed (0..=1) of each of two busy hardware threads of a core.
+    pub smt_speed: f64,
+    /// The speed (0..=1) of a vCPU that runs on another socket than its VM's memory is on.
+    pub numa_speed: f64,
+    /// The scheduler.
+    pub fair: Fair,
+    /// How woken vCPUs are placed.
+    pub placement: VcpuPlacement,
+    /// Which interrupts make a vCPU urgent.
+    pub urgent: UrgentConfig,
+    /// What a pause-loop exit does.
+    pub yielding: DirectedYield,
+    /// Whether the vCPUs of a VM are made to run together.
+    pub cosched: Coscheduling,
+    /// How often queues are evened out. An idle pCPU takes from others at once.
+    pub balance_every: Ns,
+}
+
+impl Default for HostSpec {
+    fn default() -> Self {
+        Self {
+            sockets: 1,
+            cores: 2,
+            smt: 1,
+            smt_speed: 0.62,
+            numa_speed: 0.9,
+            fair: Fair::CFS,
+            placement: VcpuPlacement::Uncoordinated,
+            urgent: UrgentConfig::OFF,
+            yielding: DirectedYield::RoundRobin,
+            cosched: Coscheduling::None,
+            balance_every: 64_000_000,
+        }
+    }
+}
+
+impl HostSpec {
+    /// How many pCPUs it has.
+    pub fn pcpus(&self) -> u32 {
+        self.sockets * self.cores * self.smt
+    }
+}
+
+/// What idle vCPUs do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleMode {
+    /// The retention method.
+    pub method: Method,
+    /// For how long it holds.
+    pub limit: Ns,
+}
+
+impl IdleMode {
+    /// Halt at once.
+    pub const HALT: Self = Self { method: Method::Halt, limit: 0 };
+}
+
+/// A program in a VM.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskSpec {
+    /// What runs.
+    pub program: Program,
+    /// Whether it starts again when it ends, and nobody waits for its end.
+    pub looping: bool,
+}
+
+/// A virtual machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VmSpec {
+    /// Its name.
+    pub name: String,
+    /// How many vCPUs it has.
+    pub vcpus: u32,
+    /// What operations cost in it.
+    pub costs: Costs,
+    /// The guest's scheduler.
+    pub fair: Fair,
+    /// Its weight against other VMs; 1024 is normal. Divided among the vCPUs that are awake.
+    pub shares: u64,
+    /// Whether vCPU i stays on pCPU i.
+    pub pinned: bool,
+    /// What idle vCPUs do.
+    pub idle: IdleMode,
+    /// The longest that the hypervisor polls for a halted vCPU (`halt_poll_ns`); 0 as before Linux 4.0.
+    pub halt_poll_max: Ns,
+    /// Whether preempted vCPUs are left out of TLB shootdowns.
+    pub pv_tlb: bool,
+    /// Whether spinning in the kernel is noticed by the hardware.
+    pub ple: bool,
+    /// What runs in it.
+    pub tasks: Vec<TaskSpec>,
+}
+
+impl VmSpec {
+    /// A VM with `vcpus` vCPUs, these costs, and nothing to run.
+    pub fn new(name: &str, vcpus: u32, costs: Costs) -> Self {
+        Self {
+            name: name.to_owned(),
+            vcpus,
+            costs,
+            fair: Fair::CFS,
+            shares: 1024,
+            pinned: false,
+            idle: IdleMode::HALT,
+            halt_poll_max: 0,
+            pv_tlb: false,
+            ple: true,
+            tasks: Vec::new(),
+        }
+    }
+
+    /// Lets `program` run in it, once.
+    #[must_use]
+    pub fn running(mut self, program: Program) -> Self {
+        self.tasks.push(TaskSpec { program, looping: false });
+        self
+    }
+
+    /// Lets `program` run in it again and again.
+    #[must_use]
+    pub fn repeating(mut self, program: Program) -> Self {
+        self.tasks.push(TaskSpec { program, looping: true });
+        self
+    }
+}
+
+/// Everything that a simulation needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    /// The host.
+    pub host: HostSpec,
+    /// Its VMs.
+    pub vms: Vec<VmSpec>,
+    /// Decides everything random.
+    pub seed: u64,
+    /// The end of simulated time.
+    pub time_limit: Ns,
+    /// The most events.
+    pub event_limit: u64,
+}
+
+impl Spec {
+    /// A simulation of `vms` on `host`, for at most an hour of simulated time and 10^10 events.
+    pub fn new(host: HostSpec, vms: Vec<VmSpec>) -> Self {
+        Self { host, vms, seed: 1, time_limit: 3_600_000_000_000, event_limit: 10_000_000_000 }
+    }
+}
+
+/// A machine that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SpecError {
+    /// No pCPU, or more threads per core than two.
+    #[error("the host cannot be built: {what}; {remedy}")]
+    Host {
+        /// What is wrong.
+        what: String,
+        /// What would be right.
+        remedy: &'static str,
+    },
+    /// A VM that cannot be.
+    #[error("VM `{vm}` cannot be built: {what}; {remedy}")]
+    Vm {
+        /// Its name.
+        vm: String,
+        /// What is wrong.
+        what: String,
+        /// What would be right.
+        remedy: &'static str,
+    },
+    /// A program that cannot be.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
+
+/// The most vCPUs and pCPUs of a simulation.
+const MOST_CPUS: u32 = 65_536;
+
+impl Spec {
+    /// Whether it can be built.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let host = |what: String, remedy| Err(SpecError::Host { what, remedy });
+        let h = &self.host;
+        if h.pcpus() == 0 || h.pcpus() > MOST_CPUS {
+            return host(format!("it has {} pCPUs", h.pcpus()), "give it between 1 and 65536");
+        }
+        if h.smt > 2 {
+            return host(format!("{} hardware threads per core", h.smt), "1 and 2 are modelled");
+        }
+        for (what, speed) in [("smt_speed", h.smt_speed), ("numa_speed", h.numa_speed)] {
+            if !(0.01..=1.0).contains(&speed) {
+                return host(format!("{what} is {speed}"), "it must lie between 0.01 and 1");
+            }
+        }
+        if self.vms.is_empty() {
+            return host("there is no VM on it".to_owned(), "describe at least one");
+        }
+        self.vms.iter().try_for_each(|vm| self.check_vm(vm))
+    }
+
+    fn check_vm(&self, vm: &VmSpec) -> Result<(), SpecError> {
+        let wrong = |what: String, remedy| Err(SpecError::Vm { vm: vm.name.clone(), what, remedy });
+        if vm.vcpus == 0 || vm.vcpus > MOST_CPUS {
+            return wrong(format!("it has {} vCPUs", vm.vcpus), "give it between 1 and 65536");
+        }
+        if vm.pinned && vm.vcpus > self.host.pcpus() {
+            return wrong(
+                format!("{} pinned vCPUs on {} pCPUs", vm.vcpus, self.host.pcpus()),
+                "a pinned vCPU needs a pCPU of its own in the VM",
+            );
+        }
+        if vm.shares == 0 {
+            return wrong("it has no shares".to_owned(), "1024 is the normal weight");
+        }
+        if vm.tasks.is_empty() {
+            return wrong("nothing runs in it".to_owned(), "give it a program");
+        }
+        Ok(vm.tasks.iter().try_for_each(|task| task.program.check())?)
+    }
+}

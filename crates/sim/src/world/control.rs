@@ -1,0 +1,81 @@
+//! What a guest's controller sees and can do.
+
+use super::entity::Phase;
+use super::{TaskTotals, VcpuReport, World};
+use crate::ids::{Ns, Vcpu, Vm};
+use crate::spec::IdleMode;
+
+impl World {
+    /// The VM called `name`.
+    pub fn vm_named(&self, name: &str) -> Option<Vm> {
+        self.vms.iter().position(|vm| vm.name == name).map(Vm::at)
+    }
+
+    /// The counters of the VM's vCPUs and, summed, of its programs.
+    pub(crate) fn counters(&mut self, vm: Vm) -> (Vec<VcpuReport>, TaskTotals) {
+        let data = &self.vms[vm.index()];
+        let vcpus = (data.first..data.first + data.vcpus).map(Vcpu);
+        let vcpus = vcpus
+            .map(|v| {
+                self.settle(v);
+                let v = self.v(v);
+                VcpuReport { time: v.time, counts: v.counts }
+            })
+            .collect();
+        let mut sum = TaskTotals::default();
+        for totals in self.tasks.iter().filter(|t| t.vm == vm).map(|t| t.totals) {
+            sum.cpu += totals.cpu;
+            sum.user += totals.user;
+            sum.run_delay += totals.run_delay;
+            sum.switches += totals.switches;
+            sum.moved += totals.moved;
+            sum.operations += totals.operations;
+        }
+        (vcpus, sum)
+    }
+
+    /// Threads of the VM that run or want to.
+    pub(crate) fn runnable(&self, vm: Vm) -> u32 {
+        self.vms[vm.index()].ready
+    }
+
+    /// Threads of the VM that have not ended.
+    pub(crate) fn threads_of(&self, vm: Vm) -> u32 {
+        self.vms[vm.index()].alive
+    }
+
+    /// Whether no active vCPU polls longer than it is told to.
+    pub(crate) fn settled(&self, vm: Vm) -> bool {
+        let limit = self.limit(vm);
+        self.vcpus_of(vm).all(|v| self.v(v).poll_limit <= limit)
+    }
+
+    pub(super) fn vcpus_of(&self, vm: Vm) -> impl Iterator<Item = Vcpu> + use<> {
+        let data = &self.vms[vm.index()];
+        (data.first..data.first + data.vcpus).map(Vcpu)
+    }
+
+    /// The controller used so much CPU time of a vCPU that works.
+    pub(crate) fn disturb(&mut self, vm: Vm, ns: Ns) {
+        let busy = self.vcpus_of(vm).find_map(|v| self.v(v).current);
+        if let Some(t) = busy {
+            self.t_mut(t).owed += ns;
+        }
+    }
+
+    /// Puts a setting in force: which vCPUs are active, and what idle ones do.
+    pub(crate) fn control(&mut self, vm: Vm, active: &[bool], idle: IdleMode) {
+        let changed = self.vms[vm.index()].idle != idle;
+        self.vms[vm.index()].idle = idle;
+        if self.vms[vm.index()].active != active {
+            self.set_active(vm, active);
+        }
+        // Retention of another kind begins at the next idle period; the present one ends now.
+        for v in self.vcpus_of(vm) {
+            let ends = changed || !self.is_active(v);
+            if ends && matches!(self.v(v).phase, Phase::IdlePoll | Phase::IdleYield) {
+                self.nudge(v, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! How simulations end, and who waits for whom when they cannot go on.
+
+use std::fmt;
+
+use super::World;
+use super::entity::{Kind, ThreadState};
+use crate::ids::{Obj, Thread, Vm};
+
+/// How a simulation ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Every program that is waited for is at its end.
+    Finished,
+    /// The time limit.
+    TimeLimit,
+    /// The event limit.
+    EventLimit,
+    /// Every thread of a VM waits for another one.
+    Deadlock(Vec<Blocked>),
+    /// A thread goes on and on without taking time.
+    NoProgress(String),
+}
+
+/// A thread in a deadlock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    /// The thread: program, role and number.
+    pub thread: String,
+    /// What it waits at.
+    pub at: String,
+    /// Who could end that.
+    pub waits_for: String,
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} waits at {} for {}", self.thread, self.at, self.waits_for)
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished => f.write_str("finished"),
+            Self::TimeLimit => f.write_str("the time limit was reached"),
+            Self::EventLimit => {
+                f.write_str("the event limit was reached: raise `events`, or shorten the scenario")
+            }
+            Self::Deadlock(blocked) => {
+                f.write_str("deadlock: every thread of a VM waits for another one")?;
+                blocked.iter().try_for_each(|b| write!(f, "\n  {b}"))
+            }
+            Self::NoProgress(thread) => {
+                write!(
+                    f,
+                    "{thread} goes round in circles without taking time: give its loop something to compute"
+                )
+            }
+        }
+    }
+}
+
+impl World {
+    /// Program, role and number of a thread.
+    pub(crate) fn name_of(&self, t: Thread) -> String {
+        let thread = self.t(t);
+        let task = &self.tasks[thread.task.index()];
+        format!("{}/{}.{}", task.name, task.roles[usize::from(thread.role)], t.0 - task.first_thread)
+    }
+
+    /// The threads of a VM that sleep on objects, and for whom.
+    pub(super) fn blocked(&self, vm: Vm) -> Vec<Blocked> {
+        let all = (0..self.threads.len()).map(Thread::at);
+        let of_vm = all.filter(|t| self.tasks[self.t(*t).task.index()].vm == vm);
+        of_vm
+            .filter_map(|t| match self.t(t).state {
+                ThreadState::Blocked(object) => Some(self.why_blocked(t, object)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn why_blocked(&self, t: Thread, object: Obj) -> Blocked {
+        let task = &self.tasks[self.t(t).task.index()];
+        let number = object.0 - task.first_object;
+        let holder_of = |holder: Option<Thread>| {
+            holder.map_or_else(|| "nobody: it is free".to_owned(), |h| self.name_of(h))
+        };
+        let (at, waits_for) = match self.o(object).kind {
+            Kind::Mutex { holder, .. } => (format!("mutex {number}"), holder_of(holder)),
+            Kind::Barrier { parties, arrived, .. } => {
+                (format!("barrier {number}"), format!("{} more threads to arrive", parties - arrived))
+            }
+            Kind::Condition => (format!("condition {number} of a queue"), "an item or room".to_owned()),
+            Kind::Queue { .. } => (format!("queue {number}"), "an item or room".to_owned()),
+            Kind::Channel { .. } => (format!("channel {number}"), "a post".to_owned()),
+        };
+        Blocked { thread: self.name_of(t), at, waits_for }
+    }
+
+    /// No event is to come.
+    pub(super) fn nothing_to_come(&mut self) {
+        let blocked = (0..self.vms.len()).flat_map(|vm| self.blocked(Vm::at(vm))).collect();
+        self.end = Some(End::Deadlock(blocked));
+    }
+}

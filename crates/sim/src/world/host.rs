@@ -1,0 +1,266 @@
+//! The hypervisor: which vCPU runs on which pCPU, and what halting and waking mean there.
+
+use super::entity::{HostState, PcpuState};
+use super::{Timer, World};
+use crate::ids::{Ns, Pcpu, Vcpu};
+
+/// The first poll of a vCPU's halts (KVM: `halt_poll_ns_grow_start`).
+const HALT_POLL_START: Ns = 10_000;
+
+impl World {
+    /// Accounts for the pCPU's time up to now.
+    pub(super) fn settle_pcpu(&mut self, p: Pcpu) {
+        let now = self.now;
+        let pcpu = self.p_mut(p);
+        let elapsed = now - pcpu.since;
+        pcpu.since = now;
+        match pcpu.state {
+            PcpuState::Idle => pcpu.idle += elapsed,
+            PcpuState::Switching(_) => pcpu.overhead += elapsed,
+            PcpuState::Running(_) => pcpu.guest += elapsed,
+            PcpuState::Polling(_) => pcpu.polling += elapsed,
+        }
+    }
+
+    pub(super) fn enter(&mut self, p: Pcpu, state: PcpuState) {
+        self.settle_pcpu(p);
+        let was_busy = self.p(p).state != PcpuState::Idle;
+        self.p_mut(p).state = state;
+        if was_busy != (state != PcpuState::Idle)
+            && let Some(sibling) = self.p(p).sibling
+        {
+            self.change_speed(sibling);
+        }
+    }
+
+    /// The sibling of the pCPU became busy or idle.
+    fn change_speed(&mut self, p: Pcpu) {
+        if let PcpuState::Running(v) = self.p(p).state {
+            self.settle(v);
+            let speed = self.speed(v, p);
+            self.v_mut(v).speed = speed;
+            self.arm(v);
+        }
+    }
+
+    /// Work per 1000 ns of the vCPU on the pCPU.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 1000")]
+    fn speed(&self, v: Vcpu, p: Pcpu) -> u64 {
+        let mut speed = 1.0;
+        let pcpu = self.p(p);
+        if pcpu.sibling.is_some_and(|s| self.p(s).state != PcpuState::Idle) {
+            speed *= self.host.smt_speed;
+        }
+        // The memory of a VM is spread over the sockets in the order of its vCPUs.
+        let vm = self.vm(v);
+        let home = self.v(v).cpu * self.host.sockets / vm.vcpus;
+        if self.host.sockets > 1 && home != pcpu.socket {
+            speed *= self.host.numa_speed;
+        }
+        ((speed * 1000.0) as u64).max(1)
+    }
+
+    /// The pCPU's timer: a switch is done, a slice or a poll is over.
+    pub(super) fn pcpu_timer(&mut self, p: Pcpu) {
+        match self.p(p).state {
+            PcpuState::Switching(v) => {
+                self.enter(p, PcpuState::Running(v));
+                let speed = self.speed(v, p);
+                self.v_mut(v).speed = speed;
+                let now = self.now;
+                let pcpu = self.p_mut(p);
+                (pcpu.slice_from, pcpu.charged, pcpu.last) = (now, now, Some(v));
+                self.arm_pcpu(p);
+                self.resume(v);
+            }
+            PcpuState::Running(v) => self.slice_over(p, v),
+            PcpuState::Polling(v) => {
+                let vcpu = self.v_mut(v);
+                vcpu.counts.host_polls_lost += 1;
+                self.stop_polling(p, v);
+                self.dispatch(p);
+            }
+            PcpuState::Idle => self.dispatch(p),
+        }
+    }
+
+    fn slice_over(&mut self, p: Pcpu, v: Vcpu) {
+        if self.p(p).queue.is_empty() && !self.must_wait(v) {
+            return;
+        }
+        let protected = self.protection(v);
+        if protected > 0 {
+            self.set(Timer::Pcpu(p), self.now + protected);
+        } else {
+            self.preempt(p);
+        }
+    }
+
+    /// Slices are only cut where somebody waits.
+    pub(super) fn arm_pcpu(&mut self, p: Pcpu) {
+        let PcpuState::Running(v) = self.p(p).state else { return };
+        let pcpu = self.p(p);
+        if let Some(ends) = self.turn_ends() {
+            self.set(Timer::Pcpu(p), ends);
+            return;
+        }
+        if pcpu.queue.is_empty() {
+            return;
+        }
+        let mine = self.weight(v);
+        let total = mine + pcpu.queue.iter().map(|o| self.weight(*o)).sum::<u64>();
+        let entity = crate::sched::Entity { weight: mine, ..self.v(v).entity };
+        let urgent = !pcpu.urgent.is_empty();
+        let slice = if urgent { self.host.urgent.slice_ns } else { self.host.fair.slice(&entity, total) };
+        let at = (pcpu.slice_from + slice).max(self.now);
+        self.set(Timer::Pcpu(p), at);
+    }
+
+    /// A VM's shares, divided among its vCPUs that are awake (CFS group scheduling).
+    pub(super) fn weight(&self, v: Vcpu) -> u64 {
+        let vm = self.vm(v);
+        (vm.shares * u64::from(vm.vcpus) / u64::from(vm.awake.max(1))).max(2)
+    }
+
+    /// Charges the running vCPU for its time.
+    pub(super) fn charge(&mut self, p: Pcpu) {
+        let (PcpuState::Running(v) | PcpuState::Polling(v)) = self.p(p).state else { return };
+        let ns = self.now - self.p(p).charged;
+        let weight = self.weight(v);
+        let fair = self.host.fair;
+        let entity = &mut self.v_mut(v).entity;
+        entity.weight = weight;
+        fair.charge(entity, ns);
+        let least = self.p(p).queue.iter().map(|o| self.v(*o).entity.vruntime).min();
+        let own = self.v(v).entity.vruntime;
+        let now = self.now;
+        let pcpu = self.p_mut(p);
+        pcpu.charged = now;
+        pcpu.floor = pcpu.floor.max(least.map_or(own, |l| l.min(own)));
+    }
+
+    /// The vCPU halted.
+    pub(super) fn host_halt(&mut self, v: Vcpu) {
+        self.settle(v);
+        let p = self.v(v).pcpu;
+        self.charge(p);
+        self.cancel(Timer::Work(v));
+        self.cancel(Timer::Pcpu(p));
+        let now = self.now;
+        let vcpu = self.v_mut(v);
+        vcpu.blocked_at = now;
+        let poll = vcpu.halt_poll;
+        self.vm_mut(v).awake -= 1;
+        if poll > 0 && self.p(p).queue.is_empty() {
+            self.v_mut(v).host = HostState::Polled;
+            self.enter(p, PcpuState::Polling(v));
+            self.set(Timer::Pcpu(p), now + poll);
+        } else {
+            self.v_mut(v).host = HostState::Blocked;
+            self.dispatch(p);
+        }
+    }
+
+    fn stop_polling(&mut self, p: Pcpu, v: Vcpu) {
+        self.settle(v);
+        self.charge(p);
+        self.v_mut(v).host = HostState::Blocked;
+        self.cancel(Timer::Pcpu(p));
+    }
+
+    /// An interrupt is pending for a vCPU that halted.
+    pub(super) fn host_wake(&mut self, v: Vcpu) {
+        self.settle(v);
+        self.learn_halt(v);
+        self.vm_mut(v).awake += 1;
+        if self.v(v).host == HostState::Polled {
+            let p = self.v(v).pcpu;
+            self.charge(p);
+            self.v_mut(v).counts.host_polls_won += 1;
+            self.v_mut(v).host = HostState::Waking;
+            self.enter(p, PcpuState::Switching(v));
+            let ns = self.vm(v).costs.host_poll_wake;
+            self.set(Timer::Pcpu(p), self.now + ns);
+            return;
+        }
+        let p = self.choose_pcpu(v);
+        self.enqueue_vcpu(p, v, true);
+        self.notify(p, v);
+    }
+
+    /// KVM's adaptive halt polling (`virt/kvm/kvm_main.c`: `grow_halt_poll_ns`, `shrink_halt_poll_ns`).
+    fn learn_halt(&mut self, v: Vcpu) {
+        let max = self.vm(v).halt_poll_max;
+        let length = self.now - self.v(v).blocked_at;
+        let vcpu = self.v_mut(v);
+        if max == 0 || length <= vcpu.halt_poll {
+            return;
+        }
+        if length < max {
+            vcpu.halt_poll = (vcpu.halt_poll * 2).max(HALT_POLL_START).min(max);
+        } else {
+            vcpu.halt_poll = 0;
+        }
+    }
+
+    /// Puts the vCPU on the pCPU's runqueue.
+    pub(super) fn enqueue_vcpu(&mut self, p: Pcpu, v: Vcpu, woken: bool) {
+        self.settle(v);
+        self.charge(p);
+        let from = self.v(v).pcpu;
+        let (floor, old_floor) = (self.p(p).floor, self.p(from).floor);
+        let weight = self.weight(v);
+        let fair = self.host.fair;
+        let vcpu = self.v_mut(v);
+        vcpu.entity.weight = weight;
+        if from != p {
+            vcpu.entity.vruntime = (vcpu.entity.vruntime + floor).saturating_sub(old_floor);
+        }
+        if woken {
+            fair.place(&mut vcpu.entity, floor);
+        }
+        vcpu.host = HostState::Waiting;
+        vcpu.pcpu = p;
+        self.waiting += 1;
+        self.p_mut(p).queue.push(v);
+    }
+
+    /// A vCPU came onto the pCPU's runqueue: does it run at once?
+    pub(super) fn notify(&mut self, p: Pcpu, v: Vcpu) {
+        match self.p(p).state {
+            PcpuState::Idle => self.dispatch(p),
+            PcpuState::Polling(other) => {
+                self.stop_polling(p, other);
+                self.dispatch(p);
+            }
+            PcpuState::Running(current) => {
+                let fair = self.host.fair;
+                let preempts = fair.preempts(&self.v(v).entity, &self.v(current).entity);
+                if (preempts || self.overrides(v, current)) && self.protection(current) == 0 {
+                    self.preempt(p);
+                } else {
+                    self.arm_pcpu(p);
+                }
+            }
+            PcpuState::Switching(_) => {}
+        }
+    }
+
+    /// Takes the pCPU from its vCPU.
+    pub(super) fn preempt(&mut self, p: Pcpu) {
+        let PcpuState::Running(v) = self.p(p).state else { return };
+        self.settle(v);
+        self.charge(p);
+        self.cancel(Timer::Work(v));
+        self.cancel(Timer::Pcpu(p));
+        let holds = self.v(v).lock.is_some_and(|o| self.o(o).queue.owner == Some(v));
+        let vcpu = self.v_mut(v);
+        vcpu.counts.preempted += 1;
+        vcpu.counts.lock_holder_preempted += u64::from(holds);
+        vcpu.host = HostState::Waiting;
+        self.waiting += 1;
+        self.p_mut(p).queue.push(v);
+        self.watch_spins_of(v);
+        self.dispatch(p);
+    }
+}

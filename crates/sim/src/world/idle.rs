@@ -1,0 +1,127 @@
+//! Idle vCPUs: the way into the halt, and what keeps them from it.
+
+use gleaner_policy::Method;
+
+use super::World;
+use super::entity::Phase;
+use crate::ids::{FOREVER, Ns, Vcpu, Vm};
+use crate::spec::IdleMode;
+
+impl World {
+    /// The vCPU has nothing to run.
+    pub(super) fn go_idle(&mut self, v: Vcpu) {
+        self.settle(v);
+        self.set_idle_bit(v, true);
+        let mode = if self.is_active(v) { self.vm(v).idle } else { IdleMode::HALT };
+        let now = self.now;
+        let vcpu = self.v_mut(v);
+        vcpu.current = None;
+        vcpu.need_resched = false;
+        vcpu.idle_since = now;
+        vcpu.counts.idle_periods += 1;
+        let retained = match mode.method {
+            Method::Halt => None,
+            Method::Haltpoll => Some((Phase::IdlePoll, vcpu.poll_limit)).filter(|(_, ns)| *ns > 0),
+            Method::QosPoll => Some((Phase::IdlePoll, FOREVER)),
+            Method::Yield | Method::YieldIpiFree => Some((Phase::IdleYield, mode.limit)),
+        };
+        match retained {
+            Some((phase, ns)) => {
+                vcpu.counts.polls += 1;
+                self.begin(v, phase, ns);
+            }
+            None => self.enter_halt(v),
+        }
+    }
+
+    fn enter_halt(&mut self, v: Vcpu) {
+        let ns = self.vm(v).costs.idle_enter;
+        self.begin(v, Phase::IdleEnter, ns);
+    }
+
+    /// At the halt instruction.
+    pub(super) fn idle_entered(&mut self, v: Vcpu) {
+        let now = self.now;
+        let vcpu = self.v_mut(v);
+        if !vcpu.queue.is_empty() {
+            self.end_idle(v);
+            return;
+        }
+        vcpu.counts.halts += 1;
+        vcpu.halted_since = now;
+        (vcpu.phase, vcpu.left) = (Phase::Halted, FOREVER);
+        if vcpu.pending == 0 {
+            self.host_halt(v);
+        } else {
+            self.interrupt(v);
+        }
+    }
+
+    /// Retention ended: there is a thread, or the limit is reached.
+    pub(super) fn retention_over(&mut self, v: Vcpu) {
+        if self.v(v).queue.is_empty() {
+            self.enter_halt(v);
+        } else {
+            self.v_mut(v).counts.polls_won += 1;
+            self.end_idle(v);
+        }
+    }
+
+    /// An interrupt came while the vCPU was idle.
+    pub(super) fn idle_interrupted(&mut self, v: Vcpu) {
+        if self.v(v).phase == Phase::Halted {
+            self.halt_ended(v);
+        }
+        if !self.v(v).queue.is_empty() {
+            if self.v(v).phase != Phase::Halted {
+                self.v_mut(v).counts.polls_won += 1;
+            }
+            self.end_idle(v);
+        } else if self.v(v).phase == Phase::Halted {
+            self.go_idle(v);
+        } else {
+            self.arm(v);
+        }
+    }
+
+    fn end_idle(&mut self, v: Vcpu) {
+        let now = self.now;
+        let vcpu = self.v_mut(v);
+        // The kernel's update_avg: an eighth of the difference.
+        let period = now - vcpu.idle_since;
+        vcpu.average_idle = (vcpu.average_idle * 7 + period) / 8;
+        vcpu.current = None;
+        self.guest_schedule(v);
+    }
+
+    /// The haltpoll governor learns the length of a halt (kernel: drivers/cpuidle/governors/haltpoll.c). Gleaner sets
+    /// `grow_start` to the limit, so one halt within it is enough to reach it; a limit that was lowered follows at
+    /// once.
+    fn halt_ended(&mut self, v: Vcpu) {
+        let limit = self.limit(self.v(v).vm);
+        let length = self.now - self.v(v).halted_since;
+        let vcpu = self.v_mut(v);
+        if limit < vcpu.poll_limit || length <= limit {
+            vcpu.poll_limit = limit;
+        }
+    }
+
+    /// Makes every vCPU of `vm` poll no longer than the setting in force says, from now on.
+    pub(crate) fn forget_limits(&mut self, vm: Vm) {
+        let limit = self.limit(vm);
+        for v in self.vcpus_of(vm) {
+            let vcpu = self.v_mut(v);
+            vcpu.poll_limit = vcpu.poll_limit.min(limit);
+        }
+    }
+
+    /// How long the setting in force lets the idle loop poll.
+    pub(super) fn limit(&self, vm: Vm) -> Ns {
+        let idle = self.vms[vm.index()].idle;
+        match idle.method {
+            Method::Haltpoll => idle.limit,
+            Method::QosPoll => FOREVER,
+            Method::Halt | Method::Yield | Method::YieldIpiFree => 0,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Interrupts between vCPUs, and TLB shootdowns.
+
+use super::entity::{HostState, Phase, Step, irq};
+use super::{Timer, World};
+use crate::ids::{FOREVER, Thread, Vcpu};
+
+/// How fast a spinning vCPU notices that it may go on.
+const NOTICE: u64 = 100;
+
+impl World {
+    /// Sends an interrupt to `to`; it arrives a little later.
+    pub(super) fn send(&mut self, to: Vcpu, bit: u8) {
+        let deliver = self.vm(to).costs.ipi_deliver;
+        let at = self.now + deliver;
+        let vcpu = self.v_mut(to);
+        vcpu.in_flight |= bit;
+        if bit == irq::RESCHED {
+            vcpu.counts.resched_ipis += 1;
+        } else {
+            vcpu.counts.flush_ipis += 1;
+        }
+        if !self.is_set(Timer::Irq(to)) {
+            self.set(Timer::Irq(to), at);
+        }
+    }
+
+    /// What was sent has arrived.
+    pub(super) fn interrupts_arrive(&mut self, v: Vcpu) {
+        let bits = std::mem::take(&mut self.v_mut(v).in_flight);
+        self.raise(v, bits);
+    }
+
+    /// Interrupts are pending at the vCPU; it takes them as soon as it can.
+    pub(super) fn raise(&mut self, v: Vcpu, bits: u8) {
+        let vcpu = self.v_mut(v);
+        vcpu.pending |= bits;
+        match vcpu.host {
+            HostState::Blocked | HostState::Polled => self.host_wake(v),
+            HostState::Running if vcpu.phase.interruptible() => self.interrupt(v),
+            _ => {}
+        }
+    }
+
+    /// The interrupt handler is done.
+    pub(super) fn irq_done(&mut self, v: Vcpu) {
+        let vcpu = self.v_mut(v);
+        let pending = std::mem::take(&mut vcpu.pending);
+        let (phase, left) = vcpu.saved;
+        (vcpu.phase, vcpu.left) = (phase, left);
+        if pending & irq::FLUSH != 0 {
+            self.acknowledge(v);
+        }
+        if pending & irq::TIMER != 0 {
+            self.wake_expired(v);
+        }
+        if pending & irq::TICK != 0 {
+            self.v_mut(v).need_resched = true;
+        }
+        match phase {
+            Phase::Halted | Phase::IdlePoll | Phase::IdleYield => self.idle_interrupted(v),
+            Phase::User | Phase::UserSpin if self.must_switch(v) => {
+                if let (Phase::User, Some(t)) = (phase, self.v(v).current) {
+                    self.t_mut(t).left = left.max(1);
+                }
+                self.preempt_current(v);
+            }
+            _ => self.go_on(v),
+        }
+    }
+
+    /// Threads whose timers went off are woken on the vCPU that got the interrupt, or where they may run.
+    fn wake_expired(&mut self, v: Vcpu) {
+        let mut expired = std::mem::take(&mut self.v_mut(v).expired);
+        for t in expired.drain(..) {
+            let vm = self.v(v).vm;
+            self.vms[vm.index()].timed -= 1;
+            let target = if self.is_active(v) { v } else { self.place(t, v, false) };
+            if self.enqueue(target, t, v) {
+                self.send(target, irq::RESCHED);
+            }
+        }
+        // The buffer goes back: no allocation per event.
+        self.v_mut(v).expired = expired;
+    }
+
+    /// A sleep or a device wait is over: the timer's or device's interrupt goes to the thread's vCPU.
+    pub(super) fn thread_timer(&mut self, t: Thread) {
+        let v = self.t(t).vcpu;
+        self.v_mut(v).expired.push(t);
+        self.raise(v, irq::TIMER);
+    }
+
+    /// The interrupts of a shootdown leave: to every vCPU that runs another thread of the program.
+    pub(super) fn send_flushes(&mut self, v: Vcpu) {
+        let Some(t) = self.v(v).current else { return };
+        let task = self.t(t).task;
+        let vm = self.vm(v);
+        let (first, count, pv_tlb) = (vm.first, vm.vcpus, vm.pv_tlb);
+        let mut acks = 0;
+        for other in (first..first + count).map(Vcpu) {
+            let vcpu = self.v(other);
+            let runs = vcpu.current.is_some_and(|c| self.t(c).task == task);
+            let left_out = pv_tlb && vcpu.host == HostState::Waiting;
+            if other == v || !runs || left_out {
+                continue;
+            }
+            self.v_mut(other).callers.push(v);
+            self.send(other, irq::FLUSH);
+            self.flush_sent(other);
+            acks += 1;
+        }
+        self.v_mut(v).acks = acks;
+        self.t_mut(t).step = 1;
+        if acks == 0 {
+            self.return_to_user(v);
+        } else {
+            self.begin(v, Phase::AckSpin, FOREVER);
+            self.watch_spin(v);
+        }
+    }
+
+    /// The vCPU has flushed: whoever waits for it is one step further.
+    fn acknowledge(&mut self, v: Vcpu) {
+        let mut callers = std::mem::take(&mut self.v_mut(v).callers);
+        for caller in callers.drain(..) {
+            let vcpu = self.v_mut(caller);
+            vcpu.acks -= 1;
+            if vcpu.acks == 0 && vcpu.phase == Phase::AckSpin {
+                self.nudge(caller, NOTICE);
+            }
+        }
+        self.v_mut(v).callers = callers;
+        self.flush_acknowledged(v);
+    }
+
+    /// Goes on spinning, or stops if every acknowledgement is there.
+    pub(super) fn spin_for_acks(&mut self, v: Vcpu) {
+        if self.v(v).acks == 0 {
+            self.nudge(v, NOTICE);
+        } else {
+            self.watch_spin(v);
+        }
+    }
+
+    /// The spin ended: every acknowledgement is there, or the hardware noticed the spinning.
+    pub(super) fn ack_spin_over(&mut self, v: Vcpu) {
+        if self.v(v).acks == 0 {
+            self.return_to_user(v);
+        } else {
+            self.pause_exit(v);
+        }
+    }
+
+    /// What a shootdown costs before its interrupts leave: one exit per cluster of 16 vCPUs (x2APIC).
+    pub(super) fn begin_flush(&mut self, v: Vcpu) {
+        let vm = self.vm(v);
+        let exits = u64::from(vm.vcpus.div_ceil(16));
+        let ns = vm.costs.syscall + exits * (vm.costs.ipi_send_delay + vm.costs.ipi_send_rest);
+        self.kernel(v, Step::SendFlush, ns);
+    }
+}

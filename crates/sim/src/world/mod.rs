@@ -1,0 +1,279 @@
+//! The simulated machine: its state, and the loop that takes one event after the other.
+
+mod block;
+mod build;
+mod control;
+mod entity;
+mod exec;
+mod fail;
+mod guest;
+mod host;
+mod idle;
+mod ipi;
+mod pick;
+mod placement;
+mod report;
+mod sync;
+mod threads;
+mod urgent;
+
+#[cfg(test)]
+mod tests;
+
+pub use entity::{CATEGORIES, Category, VcpuCounts};
+pub use fail::{Blocked, End};
+pub use report::{PcpuReport, Report, TaskReport, TaskTotals, VcpuReport, VmReport};
+
+use crate::ids::{Ns, Obj, Pcpu, Task, Thread, Vcpu, Vm};
+use crate::spec::{HostSpec, IdleMode};
+use crate::timers::Timers;
+use crate::trace::Trace;
+use entity::{Object, PcpuData, TaskData, ThreadData, VcpuData, VmData};
+
+/// A simulated machine.
+#[derive(Debug)]
+pub struct World {
+    now: Ns,
+    timers: Timers,
+    layout: Layout,
+    host: HostSpec,
+    pcpus: Vec<PcpuData>,
+    vcpus: Vec<VcpuData>,
+    threads: Vec<ThreadData>,
+    objects: Vec<Object>,
+    tasks: Vec<TaskData>,
+    vms: Vec<VmData>,
+    /// Programs whose end is waited for.
+    unfinished: u32,
+    /// vCPUs that wait on runqueues.
+    waiting: u32,
+    events: u64,
+    event_limit: u64,
+    time_limit: Ns,
+    /// Of everything that happened, in order.
+    digest: u64,
+    end: Option<End>,
+    trace: Option<Trace>,
+}
+
+/// What a timer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timer {
+    /// A switch is done, a slice or a poll is over.
+    Pcpu(Pcpu),
+    /// A phase is over.
+    Work(Vcpu),
+    /// Interrupts arrive.
+    Irq(Vcpu),
+    /// A guest's time slice is over.
+    Slice(Vcpu),
+    /// A sleep or a device wait is over.
+    Thread(Thread),
+    /// The host evens out its queues.
+    Balance,
+    /// A guest evens out its queues.
+    GuestBalance(Vm),
+}
+
+/// Where the timers of each kind begin.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    vcpus: usize,
+    work: usize,
+    irq: usize,
+    slice: usize,
+    thread: usize,
+    guest: usize,
+    balance: usize,
+}
+
+impl Layout {
+    fn new(pcpus: usize, vcpus: usize, threads: usize, vms: usize) -> Self {
+        let thread = pcpus + 3 * vcpus;
+        let guest = thread + threads;
+        Self {
+            vcpus,
+            work: pcpus,
+            irq: pcpus + vcpus,
+            slice: pcpus + 2 * vcpus,
+            thread,
+            guest,
+            balance: guest + vms,
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.balance + 1
+    }
+
+    fn index(&self, timer: Timer) -> usize {
+        match timer {
+            Timer::Pcpu(p) => p.index(),
+            Timer::Work(v) => self.work + v.index(),
+            Timer::Irq(v) => self.irq + v.index(),
+            Timer::Slice(v) => self.slice + v.index(),
+            Timer::Thread(t) => self.thread + t.index(),
+            Timer::GuestBalance(vm) => self.guest + vm.index(),
+            Timer::Balance => self.balance,
+        }
+    }
+
+    fn timer(&self, index: usize) -> Timer {
+        if index < self.work {
+            Timer::Pcpu(Pcpu::at(index))
+        } else if index < self.thread {
+            let v = Vcpu::at((index - self.work) % self.vcpus);
+            match (index - self.work) / self.vcpus {
+                0 => Timer::Work(v),
+                1 => Timer::Irq(v),
+                _ => Timer::Slice(v),
+            }
+        } else if index < self.guest {
+            Timer::Thread(Thread::at(index - self.thread))
+        } else if index < self.balance {
+            Timer::GuestBalance(Vm::at(index - self.guest))
+        } else {
+            Timer::Balance
+        }
+    }
+}
+
+impl World {
+    /// The time since the start.
+    pub fn now(&self) -> Ns {
+        self.now
+    }
+
+    /// How many events were handled.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// A number that depends on every event and its time: equal for equal runs.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Whether, and how, the simulation ended.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// Records from now on what every vCPU does, up to `spans` spans.
+    pub fn record(&mut self, spans: usize) {
+        self.trace = Some(Trace::new(self.vcpus.len(), spans));
+    }
+
+    /// What was recorded.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
+    }
+
+    /// Lets simulated time pass until it ends.
+    pub fn run(&mut self) -> &End {
+        self.run_until(self.time_limit);
+        if self.end.is_none() {
+            self.end = Some(End::TimeLimit);
+        }
+        self.settle_all();
+        self.end.get_or_insert(End::TimeLimit)
+    }
+
+    /// Lets simulated time pass until `until`, or until the simulation ends before it.
+    pub fn run_until(&mut self, until: Ns) {
+        let until = until.min(self.time_limit);
+        while self.end.is_none() {
+            match self.timers.next_at() {
+                Some(at) if at <= until => self.step(),
+                Some(_) => break,
+                None => {
+                    self.nothing_to_come();
+                    break;
+                }
+            }
+        }
+        if self.end.is_none() {
+            self.now = self.now.max(until);
+            if until == self.time_limit {
+                self.end = Some(End::TimeLimit);
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let Some((at, index)) = self.timers.pop() else { return };
+        self.now = at;
+        self.events += 1;
+        self.digest = (self.digest ^ at ^ ((index as u64) << 40)).wrapping_mul(0x0100_0000_01b3);
+        match self.layout.timer(index) {
+            Timer::Pcpu(p) => self.pcpu_timer(p),
+            Timer::Work(v) => self.work_done(v),
+            Timer::Irq(v) => self.interrupts_arrive(v),
+            Timer::Slice(v) => self.raise(v, entity::irq::TICK),
+            Timer::Thread(t) => self.thread_timer(t),
+            Timer::GuestBalance(vm) => self.guest_balance(vm),
+            Timer::Balance => self.host_balance(),
+        }
+        if self.events >= self.event_limit && self.end.is_none() {
+            self.end = Some(End::EventLimit);
+        }
+    }
+
+    fn set(&mut self, timer: Timer, at: Ns) {
+        self.timers.set(self.layout.index(timer), at);
+    }
+
+    fn cancel(&mut self, timer: Timer) {
+        self.timers.cancel(self.layout.index(timer));
+    }
+
+    fn is_set(&self, timer: Timer) -> bool {
+        self.timers.at(self.layout.index(timer)).is_some()
+    }
+
+    fn p(&self, p: Pcpu) -> &PcpuData {
+        &self.pcpus[p.index()]
+    }
+
+    fn p_mut(&mut self, p: Pcpu) -> &mut PcpuData {
+        &mut self.pcpus[p.index()]
+    }
+
+    fn v(&self, v: Vcpu) -> &VcpuData {
+        &self.vcpus[v.index()]
+    }
+
+    fn v_mut(&mut self, v: Vcpu) -> &mut VcpuData {
+        &mut self.vcpus[v.index()]
+    }
+
+    fn t(&self, t: Thread) -> &ThreadData {
+        &self.threads[t.index()]
+    }
+
+    fn t_mut(&mut self, t: Thread) -> &mut ThreadData {
+        &mut self.threads[t.index()]
+    }
+
+    fn o(&self, o: Obj) -> &Object {
+        &self.objects[o.index()]
+    }
+
+    fn o_mut(&mut self, o: Obj) -> &mut Object {
+        &mut self.objects[o.index()]
+    }
+
+    fn vm(&self, v: Vcpu) -> &VmData {
+        &self.vms[self.v(v).vm.index()]
+    }
+
+    fn vm_mut(&mut self, v: Vcpu) -> &mut VmData {
+        let vm = self.v(v).vm;
+        &mut self.vms[vm.index()]
+    }
+
+    fn task_mut(&mut self, t: Thread) -> &mut TaskData {
+        let task: Task = self.t(t).task;
+        &mut self.tasks[task.index()]
+    }
+}
