@@ -28,6 +28,7 @@ pub use output::{Expression, ExpressionError, NoMatch};
 pub use program::{Program, Until};
 pub use table::table;
 
+use crate::adapters::{AdapterError, Expanded};
 use crate::runner::{Cell, Outcome, Plan, Problem, RowSamples, interrupted};
 use crate::servers;
 use environment::Frequencies;
@@ -85,8 +86,12 @@ pub struct Row {
     pub prepare: Option<String>,
     /// The paper's values of the primary metric, by mode.
     pub paper: BTreeMap<String, f64>,
+    /// The paper's ratios to the first mode, by mode.
+    pub paper_ratio: BTreeMap<String, f64>,
     /// How long one sample may take.
     pub timeout: Duration,
+    /// The adapter that the program is from, where it is from one.
+    pub adapter: Option<Expanded>,
 }
 
 /// How to run an [`Experiment`].
@@ -109,6 +114,9 @@ pub enum Error {
     /// A kernel file could not be read.
     #[error(transparent)]
     Kernel(#[from] gleaner_kernel::KernelError),
+    /// A program of an adapter is not on this machine.
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
     /// A regular expression found nothing.
     #[error(transparent)]
     NoMatch(#[from] NoMatch),
@@ -146,6 +154,7 @@ pub enum Error {
 /// # Errors
 /// Where nothing can be measured at all. A sample that fails is no error: it ends the run and is in the result.
 pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, Error> {
+    experiment.rows.iter().filter_map(|row| row.adapter.as_ref()).try_for_each(Expanded::check)?;
     let environment = environment::read(&Root::system())?;
     let mut sampler = Sampler::new(&options.gleaner)?;
     let mut warnings = sampler.sensors().missing();

@@ -4,6 +4,7 @@
 pub mod wake;
 pub mod workload;
 
+pub mod adapters;
 pub mod compare;
 pub mod experiment;
 pub mod runner;

@@ -3,6 +3,7 @@
 //! What is wrong in a file is told with its line and the nearest name that exists; `docs/bench.md` describes the
 //! format. The scenarios of `bench/scenarios` are part of the program ([`BUILT_IN`]).
 
+mod adapter;
 mod built_in;
 mod error;
 mod file;
@@ -160,9 +161,14 @@ fn row_of(
         None => window,
     };
     let until = row.operations.map_or(Until::Time(window), Until::Operations);
-    let program = program_of(text, start, &row.program(), until)?;
-    let expressions = row.metrics.iter().map(|expression| expression_of(text, expression));
-    let expressions: Vec<Expression> = expressions.collect::<Result<_, _>>()?;
+    let adapted = adapter::of(text, start, row)?;
+    let program = match &adapted {
+        Some(adapted) => Program::shell(&adapted.expanded.command),
+        None => program_of(text, start, &row.program(), until)?,
+    };
+    let own = row.metrics.iter().map(|own| expression(text, own.span().start, own.get_ref()));
+    let mut expressions: Vec<Expression> = own.collect::<Result<_, _>>()?;
+    expressions.extend(adapted.iter().flat_map(|adapted| adapted.expressions.clone()));
     let co_runners = row.co_runners.iter().map(|co_runner| {
         program_of(text, co_runner.span().start, co_runner.get_ref(), Until::Time(CO_RUNNER))
     });
@@ -173,7 +179,7 @@ fn row_of(
         None if has_throughput && row.operations.is_none() => Metric::Throughput,
         None => Metric::WallS,
     };
-    for mode in row.paper.keys() {
+    for mode in row.paper.keys().chain(row.paper_ratio.keys()) {
         if !modes.iter().any(|known| known.name() == mode.get_ref()) {
             let message =
                 error::unknown("mode of this scenario", mode.get_ref(), modes.iter().map(Mode::name));
@@ -181,16 +187,31 @@ fn row_of(
         }
     }
     Ok(Row {
-        name: row.name.clone().unwrap_or_else(|| program.name()),
-        unit: row.unit.clone().unwrap_or_else(|| unit(&program)),
+        name: row.name.clone().unwrap_or_else(|| match &adapted {
+            Some(adapted) => adapted.adapter.name.to_owned(),
+            None => program.name(),
+        }),
+        unit: row.unit.clone().unwrap_or_else(|| match &adapted {
+            Some(adapted) => adapted.adapter.unit.to_owned(),
+            None => unit(&program),
+        }),
         primary,
         expressions,
         co_runners: co_runners.collect::<Result<_, _>>()?,
-        prepare: row.prepare.clone(),
-        paper: row.paper.iter().map(|(mode, value)| (mode.get_ref().clone(), *value)).collect(),
+        prepare: match &adapted {
+            Some(adapted) => adapted.expanded.prepare.clone(),
+            None => row.prepare.clone(),
+        },
+        paper: by_mode(&row.paper),
+        paper_ratio: by_mode(&row.paper_ratio),
         timeout: seconds(text, row.timeout_s.as_ref(), TIMEOUT_S)?,
         program,
+        adapter: adapted.map(|adapted| adapted.expanded),
     })
+}
+
+fn by_mode(values: &BTreeMap<Spanned<String>, f64>) -> BTreeMap<String, f64> {
+    values.iter().map(|(mode, value)| (mode.get_ref().clone(), *value)).collect()
 }
 
 fn unit(program: &Program) -> String {
@@ -213,7 +234,7 @@ fn program_of(
         (None, [_, ..], None) => Program::Command(command.iter().map(Into::into).collect()),
         (None, [], Some(line)) => Program::shell(line),
         _ => {
-            let message = "exactly one of `workload`, `command`, `shell` says what is run";
+            let message = "exactly one of `workload`, `command`, `shell`, `adapter` says what is run";
             return Err(text.invalid(start, message));
         }
     };
@@ -229,9 +250,8 @@ fn words(parameters: &toml::Table) -> BTreeMap<String, String> {
     parameters.iter().map(|(name, value)| (name.clone(), word(value))).collect()
 }
 
-fn expression_of(text: &Text<'_>, expression: &Spanned<String>) -> Result<Expression, ScenarioError> {
-    let start = expression.span().start;
-    Expression::new(expression.get_ref()).map_err(|error| match &error {
+fn expression(text: &Text<'_>, start: usize, expression: &str) -> Result<Expression, ScenarioError> {
+    Expression::new(expression).map_err(|error| match &error {
         ExpressionError::UnknownMetric(name) => {
             text.unknown(start, error::unknown("metric", name, Metric::ALL.iter().map(|m| m.name())))
         }

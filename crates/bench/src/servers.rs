@@ -31,7 +31,7 @@ pub use environment::Environment;
 pub use knobs::Knobs;
 pub use mode::Mode;
 pub use report::{ModeReport, Report, RowReport};
-pub use rows::{Placement, ROWS, Row, find};
+pub use rows::{Placement, ROWS, Row, find, load};
 pub use suite::{Options, run};
 pub use window::Window;
 

@@ -71,6 +71,7 @@ fn row(name: &str, co_runners: &[&str], cells: Vec<Cell>) -> Row {
         workload: Some("matmul".into()),
         co_runners: co_runners.iter().map(|line| (*line).into()).collect(),
         paper: [].into(),
+        paper_ratio: [].into(),
         cells,
         comparisons: Vec::new(),
     }

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method};
 
-use crate::{bench, demo, doctor, generate, restore, why, workload};
+use crate::{bench, demo, doctor, generate, load, restore, why, workload};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -46,6 +46,9 @@ pub(crate) enum Command {
     /// Run one built-in workload
     #[command(hide = true)]
     Workload(workload::Args),
+    /// Run a real server under its load
+    #[command(hide = true)]
+    Load(load::Args),
 }
 
 /// How a workload is controlled.

@@ -9,6 +9,7 @@ mod control;
 mod demo;
 mod doctor;
 mod generate;
+mod load;
 mod restore;
 mod run;
 mod summary;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => return generate::completions(&args),
         Command::Man => generate::man(),
         Command::Workload(args) => workload::run(&args),
+        Command::Load(args) => load::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("gleaner: {error:#}");

@@ -126,6 +126,9 @@ pub struct Row {
     /// The paper's value of the primary metric, by mode.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub paper: BTreeMap<String, f64>,
+    /// The paper's ratios of the primary metric to the first mode, by mode.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub paper_ratio: BTreeMap<String, f64>,
     /// The modes, in the order of [`BenchResult::modes`].
     pub cells: Vec<Cell>,
     /// Every mode against the first one, by metric.

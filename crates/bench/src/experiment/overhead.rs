@@ -83,6 +83,8 @@ fn empty() -> Row {
         expressions: Vec::new(),
         co_runners: Vec::new(),
         prepare: None,
+        paper_ratio: std::collections::BTreeMap::new(),
+        adapter: None,
         paper: std::collections::BTreeMap::new(),
         timeout: Duration::from_secs(10),
     }

@@ -10,11 +10,14 @@ use crate::workload::Workload;
 
 /// Stands in a command for the run's own temporary directory.
 const STATE: &str = "$STATE";
+/// Stands in a command for the product's binary.
+const GLEANER: &str = "$GLEANER";
 
 /// A program to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
-    /// A command and its arguments. [`STATE`] in them stands for a directory that is removed after the run.
+    /// A command and its arguments. `$STATE` in them stands for a directory that is removed after the run, `$GLEANER`
+    /// for the product's binary.
     Command(Vec<OsString>),
     /// A built-in workload.
     Workload {
@@ -82,10 +85,12 @@ impl Program {
                 words
             }
         };
-        let state = state.to_string_lossy();
-        // Words that are not text cannot have the placeholder.
+        let (state, gleaner) = (state.to_string_lossy(), gleaner.to_string_lossy());
+        // Words that are not text cannot have a placeholder.
         let replaced = words.into_iter().map(|word| match word.to_str() {
-            Some(text) if text.contains(STATE) => OsString::from(text.replace(STATE, &state)),
+            Some(text) if text.contains('$') => {
+                OsString::from(text.replace(STATE, &state).replace(GLEANER, &gleaner))
+            }
             _ => word,
         });
         let mut replaced = replaced.collect::<Vec<_>>().into_iter();
@@ -113,6 +118,7 @@ mod tests {
         let program = Program::Command(["/bin/echo", "a b", "$STATE/in"].map(OsString::from).to_vec());
         assert_eq!(line(&program), "/bin/echo 'a b' $STATE/in");
         assert_eq!(program.name(), "echo");
+        assert!(line(&Program::shell("$GLEANER load x")).ends_with("/sh -c 'gleaner load x'"));
         assert!(line(&Program::shell("sleep 1; true")).ends_with("/sh -c 'sleep 1; true'"));
     }
 

@@ -1,7 +1,8 @@
 //! One sample: the mode put in force, the command run to its end, the sensors read before and after.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -44,7 +45,9 @@ impl Sampler {
     /// Ready to run commands here; `gleaner` is the product's binary.
     pub(super) fn new(gleaner: &Path) -> Result<Self, Error> {
         let (root, dir) = (Root::system(), std::env::temp_dir());
-        let state = tempfile::Builder::new().prefix("gleaner-bench.").tempdir();
+        // Servers run as their own users and have to get to their directories below.
+        let open = Permissions::from_mode(0o755);
+        let state = tempfile::Builder::new().prefix("gleaner-bench.").permissions(open).tempdir();
         let state = state.map_err(crate::servers::Error::file("make a directory in", &dir))?;
         Ok(Self {
             sensors: Sensors::new(&root)?,

@@ -40,6 +40,7 @@ impl Summary<'_> {
             workload: row.program.workload().map(|workload| workload.to_string()),
             co_runners: self.co_runners[index].clone(),
             paper: row.paper.clone(),
+            paper_ratio: row.paper_ratio.clone(),
             cells: cells.map(|(mode, samples)| cell(mode, samples, self.began)).collect(),
             comparisons: Vec::new(),
         };
@@ -249,6 +250,7 @@ mod tests {
             workload: None,
             co_runners: Vec::new(),
             paper: BTreeMap::new(),
+            paper_ratio: BTreeMap::new(),
             cells,
             comparisons: Vec::new(),
         };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use gleaner_proto::result::{BenchResult, Cell, Ending, Estimate, Metric, Row};
+use gleaner_proto::result::{BenchResult, Cell, Ending, Estimate, Metric, Row, Warning};
 
 use super::summary::verdict;
 
@@ -30,9 +30,10 @@ fn write(out: &mut String, result: &BenchResult) -> std::fmt::Result {
     } else {
         rows(out, result)?;
     }
-    if !result.warnings.is_empty() {
+    let warnings = warnings(&result.warnings);
+    if !warnings.is_empty() {
         writeln!(out, "\nMind:")?;
-        result.warnings.iter().try_for_each(|warning| writeln!(out, "  - {warning}"))?;
+        warnings.iter().try_for_each(|warning| writeln!(out, "  - {warning}"))?;
     }
     match &result.ending {
         Ending::Complete => Ok(()),
@@ -41,11 +42,33 @@ fn write(out: &mut String, result: &BenchResult) -> std::fmt::Result {
     }
 }
 
+/// The warnings as sentences; outliers, of which there are often some, share one.
+fn warnings(warnings: &[Warning]) -> Vec<String> {
+    let outlying = |warning: &Warning| match warning {
+        Warning::Outliers { row, mode, rounds, .. } => {
+            let rounds: Vec<String> = rounds.iter().map(|round| (round + 1).to_string()).collect();
+            Some(format!("{row}, {mode}: {}", rounds.join(", ")))
+        }
+        _ => None,
+    };
+    let places: Vec<String> = warnings.iter().filter_map(outlying).collect();
+    let others = warnings.iter().filter(|warning| outlying(warning).is_none());
+    let mut sentences: Vec<String> = others.map(Warning::to_string).collect();
+    if !places.is_empty() {
+        sentences.push(format!(
+            "some values lie far from the others of their mode; they are kept in every number; look what else happened \
+             in these rounds, or run more of them: {}",
+            places.join("; ")
+        ));
+    }
+    sentences
+}
+
 fn rows(out: &mut String, result: &BenchResult) -> std::fmt::Result {
     let name = |row: &Row| row.cells.iter().map(|cell| cell.mode.len() + 2).max().unwrap_or_default();
     let width = result.rows.iter().map(name).max().unwrap_or_default().max(12);
     let baseline = result.modes.first().map_or("", |mode| mode.name.as_str());
-    let paper = result.rows.iter().any(|row| !row.paper.is_empty());
+    let paper = result.rows.iter().any(|row| !row.paper.is_empty() || !row.paper_ratio.is_empty());
     writeln!(
         out,
         "\n{:width$}  {:>9} {:23}  {:22} {:14} {:>9} {:>9}{}",
@@ -63,8 +86,7 @@ fn rows(out: &mut String, result: &BenchResult) -> std::fmt::Result {
         for cell in &row.cells {
             let shown = |metric| median(cell, metric).map_or_else(dash, |value| text(metric, value));
             let (cost, halts) = (shown(Metric::CpuSPerOp), shown(Metric::HaltsPerS));
-            let paper = row.paper.get(&cell.mode);
-            let paper = paper.map_or_else(String::new, |value| format!("{:>10}", text(row.primary, *value)));
+            let paper = of_paper(row, &cell.mode);
             let line = format!(
                 "{:width$}  {} {cost:>9} {halts:>9}{paper}",
                 format!("  {}", cell.mode),
@@ -74,6 +96,14 @@ fn rows(out: &mut String, result: &BenchResult) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+/// What the paper has here: a value, a ratio, or both.
+fn of_paper(row: &Row, mode: &str) -> String {
+    let value = row.paper.get(mode).map(|value| text(row.primary, *value));
+    let ratio = row.paper_ratio.get(mode).map(|ratio| format!("{ratio:.2}x"));
+    let both: Vec<String> = value.into_iter().chain(ratio).collect();
+    format!("{:>10}", both.join(" "))
 }
 
 /// Median and ratio of the primary metric.
@@ -150,6 +180,20 @@ fn seconds(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outliers_share_a_sentence() {
+        let outliers = |row: &str, rounds: &[usize]| Warning::Outliers {
+            row: row.into(),
+            mode: "default".into(),
+            metric: Metric::Throughput,
+            rounds: rounds.to_vec(),
+        };
+        let few = Warning::TooFewRounds { row: "a".into(), rounds: 2, needed: 6 };
+        let told = warnings(&[outliers("a", &[0, 3]), few, outliers("b", &[1])]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[1].ends_with("a, default: 1, 4; b, default: 2"), "{told:?}");
+    }
 
     #[test]
     fn numbers_are_short_and_exact_enough() {

@@ -31,6 +31,7 @@ pub(super) struct File {
 #[serde(deny_unknown_fields)]
 pub(super) struct RowFile {
     pub(super) name: Option<String>,
+    pub(super) adapter: Option<Spanned<String>>,
     // These four are those of `ProgramFile`: serde cannot both flatten it and refuse unknown keys.
     pub(super) workload: Option<Spanned<String>>,
     #[serde(default)]
@@ -49,6 +50,8 @@ pub(super) struct RowFile {
     pub(super) prepare: Option<String>,
     #[serde(default)]
     pub(super) paper: BTreeMap<Spanned<String>, f64>,
+    #[serde(default)]
+    pub(super) paper_ratio: BTreeMap<Spanned<String>, f64>,
     pub(super) timeout_s: Option<Spanned<f64>>,
 }
 

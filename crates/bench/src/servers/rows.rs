@@ -123,6 +123,28 @@ pub fn find(filter: &str) -> Result<Vec<Row>> {
     Ok(ROWS.iter().filter(chosen).copied().collect())
 }
 
+/// A server with any number of connections: `redis-N`, `point-select-N`, `read-write-N`, `pgbench-N`, `nginx-N`.
+///
+/// # Errors
+/// [`Error::Unknown`].
+pub fn load(name: &str) -> Result<Row> {
+    let unknown = || Error::Unknown {
+        what: "load",
+        name: name.to_owned(),
+        known: "redis-N, point-select-N, read-write-N, pgbench-N, nginx-N (N connections)".to_owned(),
+    };
+    let (server, connections) = name.rsplit_once('-').ok_or_else(unknown)?;
+    let connections = connections.parse().ok().filter(|n| (1..=10_000).contains(n)).ok_or_else(unknown)?;
+    Ok(match server {
+        "redis" => row("redis", "requests", None, redis(connections)),
+        "point-select" => row("point-select", "transactions", None, select(connections)),
+        "read-write" => row("read-write", "transactions", None, read_write(connections)),
+        "pgbench" => row("pgbench", "transactions", None, Load::Postgres { clients: connections }),
+        "nginx" => row("nginx", "requests", None, Load::Nginx { connections }),
+        _ => return Err(unknown()),
+    })
+}
+
 impl Row {
     /// The programs without which the row cannot run.
     pub(super) fn needs(&self) -> Vec<Needs> {
@@ -171,6 +193,16 @@ mod tests {
     fn an_unknown_row_is_named() {
         let error = find("redis-1,mongo").unwrap_err().to_string();
         assert!(error.contains("no row `mongo`") && error.contains("threads-2"), "{error}");
+    }
+
+    #[test]
+    fn a_load_has_any_number_of_connections() {
+        assert_eq!(load("read-write-48").unwrap().load, read_write(48));
+        assert_eq!(load("redis-1").unwrap().load, find("redis-1").unwrap()[0].load);
+        for wrong in ["redis", "redis-0", "redis-x", "mongo-1", "-1", ""] {
+            let error = load(wrong).unwrap_err().to_string();
+            assert!(error.contains(&format!("no load `{wrong}`")) && error.contains("nginx-N"), "{error}");
+        }
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(super) fn experiment(args: &Args) -> Experiment {
         co_runners: Vec::new(),
         prepare: None,
         paper: BTreeMap::new(),
+        paper_ratio: BTreeMap::new(),
+        adapter: None,
         timeout: TIMEOUT,
     };
     Experiment {
