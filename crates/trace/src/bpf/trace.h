@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the programs count, and where. Everything that user space reads is made
+ * of u64 counters, which are summed over the vCPUs. src/layout.rs has the same
+ * numbers; a test compares them with this object's BTF.
+ */
+#ifndef GLEANER_TRACE_H
+#define GLEANER_TRACE_H
+
+/*
+ * A histogram over nanoseconds: eight buckets for each power of two, so that a
+ * bucket is at most an eighth of its value wide. The last one, from 16 s on,
+ * is open.
+ */
+#define HIST_SUB_BITS 3
+#define HIST_BUCKETS 256
+
+struct hist {
+	u64 count;
+	u64 total_ns;
+	u64 buckets[HIST_BUCKETS];
+};
+
+/* Over which lengths there are histograms. */
+enum hist_id {
+	/* From the waker's sched_waking until the wakee runs, by what its vCPU did meanwhile. */
+	HIST_WAKE_SAME,
+	HIST_WAKE_AWAKE,
+	HIST_WAKE_POLLING,
+	HIST_WAKE_HALTED,
+	/* A runnable thread that was taken off its vCPU, until it runs again. */
+	HIST_PREEMPTED,
+	/* Blocked, until somebody wakes it, by what it waits in. */
+	HIST_WAIT_FUTEX,
+	HIST_WAIT_SOCKET,
+	HIST_WAIT_POLL,
+	HIST_WAIT_SLEEP,
+	HIST_WAIT_IO,
+	HIST_WAIT_OTHER,
+	/* Spinning for a lock in the kernel. */
+	HIST_SPIN,
+	/* Waiting for other vCPUs to flush their TLBs. */
+	HIST_SHOOTDOWN,
+	HISTS,
+};
+
+/* Idle periods, per vCPU. */
+enum idle_id {
+	IDLE_POLL,
+	IDLE_HALT,
+	IDLES,
+};
+
+/* Events, per vCPU; each for everybody and for the scope alone. */
+enum count_id {
+	COUNT_SENT_RESCHEDULE,
+	COUNT_SENT_CALL,
+	COUNT_SENT_TLB,
+	COUNT_RECEIVED_RESCHEDULE,
+	COUNT_RECEIVED_CALL,
+	COUNT_RECEIVED_TLB,
+	COUNT_TIMER_INTERRUPT,
+	COUNT_TIMER_PROGRAMMED,
+	COUNT_TICK_STOPPED,
+	COUNT_WAKE_WITHOUT_IPI,
+	COUNT_WAKE_QUEUED,
+	COUNT_YIELD,
+	COUNT_FUTEX_WAKE,
+	COUNT_FUTEX_REQUEUE,
+	COUNT_FUTEX_PI,
+	COUNT_LOST_TASK,
+	COUNT_LOST_NAME,
+	COUNT_LOST_EDGE,
+	COUNTS,
+};
+
+enum who {
+	WHO_ALL,
+	WHO_SCOPE,
+	WHOS,
+};
+
+struct counts {
+	u64 of[COUNTS];
+};
+
+/* Threads are told apart by their name. The first two names are not in the map. */
+#define MAX_NAMES 1024
+#define MAX_EDGES 4096
+#define NAME_OTHER 0
+#define NAME_INTERRUPT 1
+#define NAME_FIRST 2
+
+/* Powers of two of nanoseconds of computation between two waits. */
+#define RUN_BUCKETS 36
+
+struct thread {
+	u64 cpu_ns;
+	u64 segments;
+	u64 segment_ns;
+	u64 preempted;
+	/* Calls of sched_yield, and those that found another thread to run. */
+	u64 yields;
+	u64 yielded;
+	/* Timer interrupts that met the thread: in all, in user mode, there near a PAUSE, and in sched_yield. */
+	u64 ticks;
+	u64 user_ticks;
+	u64 pause_ticks;
+	u64 yield_ticks;
+	u64 woken;
+	u64 woken_ns;
+	u64 runs[RUN_BUCKETS];
+};
+
+/* A waker and the wakee: (waker << 16) | wakee. */
+struct edge {
+	u64 count;
+	u64 total_ns;
+	u64 halted;
+	u64 polling;
+};
+
+enum scope_kind {
+	SCOPE_SYSTEM,
+	SCOPE_TREE,
+	SCOPE_CHILDREN,
+	SCOPE_CGROUP,
+};
+
+enum scope_hierarchy {
+	HIERARCHY_V2,
+	HIERARCHY_CPUSET,
+	HIERARCHY_CPU,
+	HIERARCHY_CPUACCT,
+};
+
+#endif

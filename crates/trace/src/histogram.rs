@@ -1,0 +1,198 @@
+//! Histograms over lengths of time, as the BPF programs fill them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::layout::{HIST_BUCKETS, HIST_SUB_BITS, RUN_BUCKETS};
+
+/// Lengths of time in buckets: eight to each power of two of nanoseconds, so a bucket is at most an eighth of its value
+/// wide. From about 16 s on they fall into one open bucket.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// How many.
+    pub count: u64,
+    /// Their sum, exact, in ns.
+    pub total_ns: u64,
+    /// How many in each bucket that has any, by the number of the bucket.
+    pub buckets: BTreeMap<u16, u64>,
+}
+
+impl Histogram {
+    /// From the words of `struct hist`: count, sum, buckets.
+    pub(crate) fn from_words(words: &[u64]) -> Self {
+        let (head, buckets) = words.split_at(words.len().min(2));
+        let filled = (0..).zip(buckets.iter().copied()).filter(|(_, n)| *n > 0).collect();
+        Self {
+            count: head.first().copied().unwrap_or_default(),
+            total_ns: head.get(1).copied().unwrap_or_default(),
+            buckets: filled,
+        }
+    }
+
+    /// The mean; zero where there is nothing.
+    pub fn mean(&self) -> Duration {
+        Duration::from_nanos(self.total_ns.checked_div(self.count).unwrap_or_default())
+    }
+
+    /// The sum of all lengths.
+    pub fn total(&self) -> Duration {
+        Duration::from_nanos(self.total_ns)
+    }
+
+    /// The length that a share `q` (0..=1) of all does not exceed, by interpolation within its bucket; `None` where
+    /// there is nothing.
+    pub fn quantile(&self, q: f64) -> Option<Duration> {
+        let sum: u64 = self.buckets.values().sum();
+        let wanted = q.clamp(0.0, 1.0) * sum as f64;
+        let mut below = 0.0;
+        for (&bucket, &n) in &self.buckets {
+            let n = n as f64;
+            if below + n >= wanted {
+                let (low, high) = bounds(bucket);
+                let share = ((wanted - below) / n).clamp(0.0, 1.0);
+                return Some(
+                    Duration::from_nanos(low).mul_f64(1.0 - share)
+                        + Duration::from_nanos(high).mul_f64(share),
+                );
+            }
+            below += n;
+        }
+        None
+    }
+
+    /// The median.
+    pub fn median(&self) -> Option<Duration> {
+        self.quantile(0.5)
+    }
+
+    /// How many are longer than zero and shorter than `limit`; to the width of a bucket.
+    pub fn below(&self, limit: Duration) -> u64 {
+        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        self.buckets.iter().filter(|(bucket, _)| bounds(**bucket).1 <= limit).map(|(_, n)| n).sum()
+    }
+
+    /// By how much all lengths together exceed `limit`, each counted only where it does; to the width of a bucket.
+    pub fn excess_over(&self, limit: Duration) -> Duration {
+        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let excess = self.buckets.iter().map(|(&bucket, &n)| {
+            let (low, high) = bounds(bucket);
+            (low.midpoint(high)).saturating_sub(limit).saturating_mul(n)
+        });
+        Duration::from_nanos(excess.fold(0, u64::saturating_add)).min(self.total())
+    }
+
+    /// What came since `earlier`, a histogram of the same counters.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let old = |bucket: &u16| earlier.buckets.get(bucket).copied().unwrap_or_default();
+        let grown = self.buckets.iter().map(|(bucket, n)| (*bucket, n.saturating_sub(old(bucket))));
+        Self {
+            count: self.count.saturating_sub(earlier.count),
+            total_ns: self.total_ns.saturating_sub(earlier.total_ns),
+            buckets: grown.filter(|(_, n)| *n > 0).collect(),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut sum = self.clone();
+        sum.count += other.count;
+        sum.total_ns += other.total_ns;
+        for (bucket, n) in &other.buckets {
+            *sum.buckets.entry(*bucket).or_default() += n;
+        }
+        sum
+    }
+}
+
+/// From where to where a bucket reaches, in ns; the end is not part of it.
+fn bounds(bucket: u16) -> (u64, u64) {
+    let sub = 1_u64 << HIST_SUB_BITS;
+    let bucket = u64::from(bucket).min(HIST_BUCKETS as u64 - 1);
+    if bucket < sub {
+        return (bucket, bucket + 1);
+    }
+    let power = bucket / sub - 1;
+    let width = 1_u64 << power;
+    let low = (sub + bucket % sub) * width;
+    (low, low + width)
+}
+
+/// How long a thread computes between two waits, in powers of two of nanoseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunLengths {
+    /// How many stretches of computation there were from 2^i to 2^(i+1) ns, for each `i` that has any.
+    pub powers: BTreeMap<u8, u64>,
+}
+
+impl RunLengths {
+    pub(crate) fn from_words(words: &[u64]) -> Self {
+        let filled = (0..).zip(words.iter().copied().take(RUN_BUCKETS)).filter(|(_, n)| *n > 0);
+        Self { powers: filled.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `bucket_of` in state.bpf.h.
+    fn bucket_of(ns: u64) -> u16 {
+        let power = ns.checked_ilog2().unwrap_or_default();
+        if power < HIST_SUB_BITS {
+            return u16::try_from(ns).unwrap();
+        }
+        let bucket =
+            ((power - HIST_SUB_BITS + 1) << HIST_SUB_BITS) + ((ns >> (power - HIST_SUB_BITS)) & 7) as u32;
+        u16::try_from(bucket).unwrap().min(255)
+    }
+
+    fn of(lengths: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::default();
+        for ns in lengths {
+            histogram.count += 1;
+            histogram.total_ns += ns;
+            *histogram.buckets.entry(bucket_of(ns)).or_default() += 1;
+        }
+        histogram
+    }
+
+    #[test]
+    fn buckets_join_and_hold_what_falls_into_them() {
+        let mut end = 0;
+        for bucket in 0..255 {
+            let (low, high) = bounds(bucket);
+            assert_eq!((low, bucket_of(low), bucket_of(high - 1)), (end, bucket, bucket));
+            end = high;
+        }
+        assert!(end > 10_000_000_000, "{end}");
+    }
+
+    #[test]
+    fn quantiles_are_within_an_eighth() {
+        let histogram = of(1..=10_000);
+        for (q, exact) in [(0.01, 100.0), (0.5, 5000.0), (0.99, 9900.0)] {
+            let found = histogram.quantile(q).unwrap().as_nanos() as f64;
+            assert!((found / exact - 1.0).abs() < 0.125, "{q}: {found} for {exact}");
+        }
+        assert_eq!(histogram.mean(), Duration::from_micros(5));
+        assert_eq!(Histogram::default().quantile(0.5), None);
+    }
+
+    #[test]
+    fn counts_what_is_short_and_sums_what_is_too_long() {
+        let histogram = of([100, 100, 100_000]);
+        assert_eq!(histogram.below(Duration::from_micros(1)), 2);
+        let excess = histogram.excess_over(Duration::from_micros(50));
+        assert!((45_000..60_000).contains(&excess.as_nanos()), "{excess:?}");
+    }
+
+    #[test]
+    fn a_difference_and_a_sum_undo_each_other() {
+        let (a, b) = (of([5, 700, 9000]), of([700, 80_000]));
+        assert_eq!(a.plus(&b).since(&a), b);
+    }
+}

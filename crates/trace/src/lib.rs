@@ -1,0 +1,50 @@
+//! What only the kernel's events can tell about waiting: who waits for whom, what each wake-up costs, and which cause
+//! dominates.
+//!
+//! BPF programs (`src/bpf`, GPL-2.0-only) add up counters and histograms inside the kernel; nothing is sent to user
+//! space per event. [`Tracer`] loads and attaches what this kernel offers, [`Tracer::snapshot`] reads the sums. What
+//! tracing itself costs is measured, and kept within a [`Budget`]. All of it is optional: where it cannot be had,
+//! there is a typed [`NotAvailable`] that says why.
+
+mod budget;
+mod histogram;
+mod layout;
+mod load;
+mod meter;
+mod part;
+mod read;
+mod scope;
+mod snapshot;
+mod tracer;
+mod unavailable;
+mod unfold;
+
+pub use budget::{Budget, Cost};
+pub use histogram::{Histogram, RunLengths};
+pub use part::{Part, Parts};
+pub use scope::{Scope, ScopeError};
+pub use snapshot::{Edge, Events, Futexes, Lost, Snapshot, ThreadStats, Vcpu, Waits, Wakes};
+pub use tracer::{TraceError, Tracer};
+pub use unavailable::{NotAvailable, Why};
+pub use unfold::{FastUnfold, Overdue, UnfoldError};
+
+/// The generated skeletons of `src/bpf/*.bpf.c`.
+macro_rules! skeleton {
+    ($module:ident, $file:literal) => {
+        #[allow(
+            warnings,
+            clippy::all,
+            clippy::pedantic,
+            clippy::expect_used,
+            clippy::undocumented_unsafe_blocks,
+            clippy::unwrap_used,
+            reason = "generated"
+        )]
+        mod $module {
+            include!(concat!(env!("OUT_DIR"), "/", $file));
+        }
+    };
+}
+
+skeleton!(skeleton, "trace.skel.rs");
+skeleton!(unfold_skeleton, "unfold.skel.rs");

@@ -1,0 +1,134 @@
+//! Whose threads are traced.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use gleaner_kernel::cgroup::CgroupSetup;
+use gleaner_kernel::{KernelError, Root};
+
+use crate::layout::{ScopeHierarchy, ScopeKind};
+
+/// Whose threads are traced. What vCPUs do (idle, interrupts) is counted for everybody all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole machine.
+    System,
+    /// This process and what descends from it.
+    Tree(u32),
+    /// What this process starts from now on, and what descends from that.
+    Children,
+    /// Everything in this control group and those below it (down to eight levels): a directory of the v2 hierarchy, or
+    /// of the v1 controllers cpuset, cpu and cpuacct.
+    Cgroup(PathBuf),
+}
+
+/// Why there is no such scope.
+#[derive(Debug, thiserror::Error)]
+pub enum ScopeError {
+    /// There is no such process.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// The process.
+        pid: u32,
+    },
+    /// There is no such group.
+    #[error("cannot look at control group {}: {source}", path.display())]
+    NoGroup {
+        /// The group.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The group is in a hierarchy that the programs cannot look into.
+    #[error("{} is in no hierarchy that can be traced: name its directory in cgroup v2, or in cpuset, cpu or cpuacct of \
+             version 1", path.display())]
+    OtherHierarchy {
+        /// The group.
+        path: PathBuf,
+    },
+    /// The mounted hierarchies could not be read.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+/// A scope as the programs know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    pub(crate) kind: ScopeKind,
+    pub(crate) pid: u32,
+    pub(crate) cgroup: u64,
+    pub(crate) hierarchy: ScopeHierarchy,
+}
+
+impl Scope {
+    pub(crate) fn resolve(&self, root: &Root) -> Result<Resolved, ScopeError> {
+        let plain = |kind, pid| Resolved { kind, pid, cgroup: 0, hierarchy: ScopeHierarchy::V2 };
+        Ok(match self {
+            Self::System => plain(ScopeKind::System, 0),
+            Self::Children => plain(ScopeKind::Children, std::process::id()),
+            Self::Tree(pid) => {
+                if !root.exists(format!("/proc/{pid}/task")) {
+                    return Err(ScopeError::NoProcess { pid: *pid });
+                }
+                plain(ScopeKind::Tree, *pid)
+            }
+            Self::Cgroup(path) => {
+                let setup = CgroupSetup::detect(root)?;
+                let hierarchy = hierarchy(&setup, path)
+                    .ok_or_else(|| ScopeError::OtherHierarchy { path: path.clone() })?;
+                // kernfs gives a group the same number as inode and as id.
+                let cgroup = fs::metadata(root.path(path))
+                    .map_err(|source| ScopeError::NoGroup { path: path.clone(), source })?
+                    .ino();
+                Resolved { kind: ScopeKind::Cgroup, pid: 0, cgroup, hierarchy }
+            }
+        })
+    }
+}
+
+/// In which hierarchy the directory lies. Mounts may lie within each other: the innermost counts.
+fn hierarchy(setup: &CgroupSetup, path: &Path) -> Option<ScopeHierarchy> {
+    let v1 = [
+        ("cpuset", ScopeHierarchy::Cpuset),
+        ("cpu", ScopeHierarchy::Cpu),
+        ("cpuacct", ScopeHierarchy::Cpuacct),
+    ];
+    let v1 = v1.iter().filter_map(|(name, kind)| Some((&setup.v1.get(*name)?.mount, *kind)));
+    let v2 = setup.v2.iter().map(|hierarchy| (&hierarchy.mount, ScopeHierarchy::V2));
+    v1.chain(v2)
+        .filter(|(mount, _)| path.starts_with(mount))
+        .max_by_key(|(mount, _)| mount.components().count())
+        .map(|(_, kind)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use gleaner_kernel::cgroup::Hierarchy;
+
+    use super::*;
+
+    #[test]
+    fn a_group_belongs_to_the_innermost_mount() {
+        let at = |path: &str| Hierarchy { mount: path.into(), own: path.into() };
+        let setup = CgroupSetup {
+            v2: Some(at("/sys/fs/cgroup")),
+            v2_cpuset: false,
+            v1: BTreeMap::from([("cpuset".to_owned(), at("/sys/fs/cgroup/cpuset"))]),
+        };
+        let of = |path: &str| hierarchy(&setup, Path::new(path));
+        assert_eq!(of("/sys/fs/cgroup/cpuset/a"), Some(ScopeHierarchy::Cpuset));
+        assert_eq!(of("/sys/fs/cgroup/a/b"), Some(ScopeHierarchy::V2));
+        assert_eq!(of("/tmp"), None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let error = |scope: Scope| scope.resolve(&Root::system()).unwrap_err().to_string();
+        assert!(error(Scope::Tree(u32::MAX)).contains("4294967295"));
+        assert!(error(Scope::Cgroup("/nowhere".into())).contains("/nowhere"));
+    }
+}

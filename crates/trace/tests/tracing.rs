@@ -1,0 +1,218 @@
+//! The BPF programs on this machine's kernel: what they count is compared with what is known exactly. They need root.
+
+use std::fs;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gleaner_kernel::Root;
+use gleaner_kernel::interrupts::InterruptSensor;
+use gleaner_policy::CpuId;
+use gleaner_trace::{Parts, Scope, Snapshot, TraceError, Tracer};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::{Pid, geteuid};
+
+const ROUNDS: u64 = 2000;
+
+/// One test at a time: they compare counts of the whole process, and of the machine.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// This test's turn; `None`, and a loud word, where it cannot run.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    if geteuid().is_root() {
+        return Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    eprintln!("SKIPPED: needs root");
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must run this test: needs root");
+    None
+}
+
+fn own_tree() -> Scope {
+    Scope::Tree(std::process::id())
+}
+
+fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &set).unwrap();
+}
+
+fn online() -> usize {
+    thread::available_parallelism().unwrap().get()
+}
+
+/// Two threads, `name` each with a number, hand a word to and fro over channels, `ROUNDS` times each way. Each is woken
+/// about that often; a hand-over to one that is not asleep yet needs no wake-up.
+fn ping_pong(name: &str, cpus: [usize; 2]) {
+    let (to_a, from_b) = channel();
+    let (to_b, from_a) = channel();
+    let play = |index: usize, mine: Receiver<u64>, other: Sender<u64>| {
+        let body = move || {
+            pin(cpus[index]);
+            while let Ok(round) = mine.recv() {
+                // Long enough for the other to fall asleep.
+                let end = Instant::now() + Duration::from_micros(30);
+                while Instant::now() < end {
+                    if cpus[0] == cpus[1] {
+                        thread::yield_now();
+                    }
+                }
+                if other.send(round + 1).is_err() || round + 1 >= 2 * ROUNDS {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name(format!("{name}{index}")).spawn(body).unwrap()
+    };
+    let a = play(0, from_b, to_b);
+    let b = play(1, from_a, to_a.clone());
+    to_a.send(0).unwrap();
+    drop(to_a);
+    a.join().unwrap();
+    b.join().unwrap();
+}
+
+fn woken(snapshot: &Snapshot, name: &str) -> u64 {
+    snapshot.threads.iter().filter(|t| t.name.starts_with(name)).map(|t| t.woken).sum()
+}
+
+#[test]
+fn wake_ups_on_one_vcpu_are_counted_as_such() {
+    let Some(_turn) = turn() else { return };
+    let tracer = Tracer::start(&own_tree(), &Parts::of([])).unwrap();
+    ping_pong("same", [0, 0]);
+    let seen = tracer.snapshot().unwrap();
+    let wakes = woken(&seen, "same");
+    assert!((ROUNDS * 2 * 9 / 10..=ROUNDS * 2 + 50).contains(&wakes), "{wakes}");
+    let same = seen.wakes.same_vcpu.count;
+    assert!(same >= wakes * 95 / 100, "{same} of {wakes}");
+    assert_eq!(seen.wakes.same_vcpu.buckets.values().sum::<u64>(), same);
+}
+
+#[test]
+fn wake_ups_across_vcpus_are_counted_and_make_edges() {
+    let Some(_turn) = turn() else { return };
+    if online() < 2 {
+        eprintln!("SKIPPED: needs two vCPUs");
+        return;
+    }
+    let tracer = Tracer::start(&own_tree(), &Parts::all()).unwrap();
+    ping_pong("cross", [0, 1]);
+    let seen = tracer.snapshot().unwrap();
+    let wakes = woken(&seen, "cross");
+    assert!((ROUNDS * 2 * 8 / 10..=ROUNDS * 2 + 50).contains(&wakes), "{wakes}");
+    let across = seen.wakes.awake.count + seen.wakes.polling.count + seen.wakes.halted.count;
+    assert!(across >= wakes * 95 / 100, "{across} of {wakes}");
+    for (waker, wakee) in [("cross0", "cross1"), ("cross1", "cross0")] {
+        let edge = seen.edges.iter().find(|e| e.waker == waker && e.wakee == wakee).unwrap();
+        assert!(edge.count >= ROUNDS * 7 / 10, "{edge:?}");
+        assert!(edge.halted + edge.polling <= edge.count);
+    }
+    // Each wake-up ends a wait for the futex of a channel.
+    assert!(seen.waits.futex.count >= ROUNDS * 2 * 8 / 10, "{}", seen.waits.futex.count);
+    assert!(seen.futexes.wake >= ROUNDS * 2 * 8 / 10, "{:?}", seen.futexes);
+    assert_eq!(seen.lost, gleaner_trace::Lost::default());
+}
+
+#[test]
+fn interrupts_agree_with_proc_interrupts() {
+    let Some(_turn) = turn() else { return };
+    let mut sensor = InterruptSensor::new(&Root::system()).unwrap();
+    let tracer = Tracer::start(&Scope::System, &Parts::all()).unwrap();
+    let mut look = || (tracer.snapshot().unwrap(), sensor.read().unwrap());
+    let (first, before) = look();
+    ping_pong("irq", [0, online() - 1]);
+    let (last, after) = look();
+    let sum = |snapshot: &Snapshot, of: fn(&gleaner_trace::Events) -> u64| -> u64 {
+        snapshot.vcpus.iter().map(|vcpu| of(&vcpu.events)).sum()
+    };
+    let pairs: [(
+        &str,
+        fn(&gleaner_trace::Events) -> u64,
+        fn(&gleaner_kernel::interrupts::InterruptCounters) -> u64,
+    ); 3] = [
+        ("RES", |e| e.received_reschedule, |c| c.reschedule),
+        ("CAL", |e| e.received_call, |c| c.call),
+        ("LOC", |e| e.timer_interrupts, |c| c.timer),
+    ];
+    for (name, traced, counted) in pairs {
+        let traced = sum(&last, traced) - sum(&first, traced);
+        let of = |all: &[(CpuId, gleaner_kernel::interrupts::InterruptCounters)]| -> u64 {
+            all.iter().map(|(_, counters)| counted(counters)).sum()
+        };
+        let counted = of(&after) - of(&before);
+        // The two are read one after the other, which alone makes a few.
+        let apart = traced.abs_diff(counted);
+        assert!(apart <= 40 + counted / 50, "{name}: {traced} traced, {counted} counted");
+    }
+}
+
+#[test]
+fn a_thread_that_only_computes_is_never_woken_and_still_seen() {
+    let Some(_turn) = turn() else { return };
+    let tracer = Tracer::start(&own_tree(), &Parts::of([])).unwrap();
+    let compute = || {
+        let end = Instant::now() + Duration::from_millis(300);
+        let mut n = 1_u64;
+        while Instant::now() < end {
+            n = std::hint::black_box(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    };
+    let thread = thread::Builder::new().name("computes".to_owned()).spawn(compute).unwrap();
+    thread.join().unwrap();
+    let seen = tracer.snapshot().unwrap();
+    let found = seen.threads.iter().find(|t| t.name == "computes").unwrap();
+    assert!(found.cpu_time >= Duration::from_millis(50), "{found:?}");
+    assert!(found.woken <= 2 && found.pause_ticks <= found.user_ticks, "{found:?}");
+}
+
+#[test]
+fn the_scope_of_children_holds_them_and_not_their_parent() {
+    let Some(_turn) = turn() else { return };
+    let tracer = Tracer::start(&Scope::Children, &Parts::of([])).unwrap();
+    ping_pong("parent", [0, 0]);
+    let status = std::process::Command::new("sh").args(["-c", "sleep 0.05; true"]).status().unwrap();
+    assert!(status.success());
+    let seen = tracer.snapshot().unwrap();
+    assert_eq!(woken(&seen, "parent"), 0);
+    assert!(seen.threads.iter().any(|t| t.name == "sleep" || t.name == "sh"), "{:?}", seen.threads);
+    assert!(seen.waits.sleep.quantile(1.0) >= Some(Duration::from_millis(40)), "{:?}", seen.waits.sleep);
+}
+
+#[test]
+fn more_names_than_there_is_room_for_are_counted() {
+    let Some(_turn) = turn() else { return };
+    let tracer = Tracer::start(&own_tree(), &Parts::of([])).unwrap();
+    for index in 0..1100 {
+        let name = format!("storm-{index}");
+        let sleep = || thread::sleep(Duration::from_micros(1));
+        thread::Builder::new().name(name).stack_size(64 << 10).spawn(sleep).unwrap().join().unwrap();
+    }
+    let seen = tracer.snapshot().unwrap();
+    assert!(seen.lost.names > 0, "{:?}", seen.lost);
+    assert_eq!(seen.lost.tasks, 0);
+    assert!(seen.threads.iter().any(|t| t.name == "(other)"));
+    assert!(seen.threads.iter().filter(|t| t.name.starts_with("storm-")).count() > 900);
+}
+
+#[test]
+fn what_is_traced_ends_with_the_tracer() {
+    let Some(_turn) = turn() else { return };
+    let own = || {
+        let fds = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let links = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
+        links.filter(|to| to.to_string_lossy().contains("bpf")).count()
+    };
+    let before = own();
+    let tracer = Tracer::start(&own_tree(), &Parts::all()).unwrap();
+    assert!(own() > before);
+    drop(tracer);
+    assert_eq!(own(), before);
+}
+
+#[test]
+fn a_scope_that_does_not_exist_is_an_error() {
+    let error = Tracer::start(&Scope::Tree(u32::MAX), &Parts::all()).unwrap_err();
+    assert!(matches!(error, TraceError::Scope(_)), "{error}");
+}
