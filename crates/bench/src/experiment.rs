@@ -25,7 +25,7 @@ use gleaner_proto::result::{BenchResult, Ending, Metric, ModeInfo, SCHEMA};
 
 pub use mode::{Mode, ModeError, UserMode};
 pub use output::{Expression, ExpressionError, NoMatch};
-pub use program::{Program, Until};
+pub use program::Program;
 pub use table::table;
 
 use crate::adapters::{AdapterError, Expanded};

@@ -20,10 +20,10 @@ pub use built_in::BUILT_IN;
 pub use error::{ScenarioError, nearest};
 
 use crate::experiment::{
-    Experiment, Expression, ExpressionError, Mode, ModeError, Program, Rounds, Row, Until, UserMode,
+    Experiment, Expression, ExpressionError, Mode, ModeError, Program, Rounds, Row, UserMode,
 };
 use crate::stats::FULL_ROUNDS;
-use crate::workload::Workload;
+use crate::workload::{Amount, Workload};
 use error::Text;
 use file::{File, ProgramFile, RowFile};
 
@@ -160,17 +160,17 @@ fn row_of(
         Some(own) => seconds(text, Some(own), WINDOW_S)?,
         None => window,
     };
-    let until = row.operations.map_or(Until::Time(window), Until::Operations);
+    let amount = row.operations.map_or(Amount::Time(window), Amount::Operations);
     let adapted = adapter::of(text, start, row)?;
     let program = match &adapted {
         Some(adapted) => Program::shell(&adapted.expanded.command),
-        None => program_of(text, start, &row.program(), until)?,
+        None => program_of(text, start, &row.program(), amount)?,
     };
     let own = row.metrics.iter().map(|own| expression(text, own.span().start, own.get_ref()));
     let mut expressions: Vec<Expression> = own.collect::<Result<_, _>>()?;
     expressions.extend(adapted.iter().flat_map(|adapted| adapted.expressions.clone()));
     let co_runners = row.co_runners.iter().map(|co_runner| {
-        program_of(text, co_runner.span().start, co_runner.get_ref(), Until::Time(CO_RUNNER))
+        program_of(text, co_runner.span().start, co_runner.get_ref(), Amount::Time(CO_RUNNER))
     });
     let says = |metric| expressions.iter().any(|e| e.metrics().any(|m| m == metric));
     let has_throughput = says(Metric::Throughput) || program.workload().is_some();
@@ -222,14 +222,15 @@ fn program_of(
     text: &Text<'_>,
     start: usize,
     program: &ProgramFile,
-    until: Until,
+    amount: Amount,
 ) -> Result<Program, ScenarioError> {
     let ProgramFile { workload: name, command, shell, parameters } = program;
     let program = match (name, command.as_slice(), shell) {
         (Some(name), [], None) => {
             let workload =
                 workload(name.get_ref()).map_err(|message| text.unknown(name.span().start, message))?;
-            return Ok(Program::Workload { workload, parameters: words(parameters), until });
+            return Program::of_workload(workload, words(parameters), amount)
+                .map_err(|error| text.invalid(start, &error.to_string()));
         }
         (None, [_, ..], None) => Program::Command(command.iter().map(Into::into).collect()),
         (None, [], Some(line)) => Program::shell(line),

@@ -1,6 +1,7 @@
 //! `gleaner bench`: commands and workloads in any modes, interleaved, with a result file that can be judged later.
 
 mod ad_hoc;
+mod compare;
 mod list;
 mod run;
 
@@ -19,11 +20,14 @@ enum Command {
     Run(run::Args),
     /// List workloads, modes, scenarios, and what is missing on this machine
     List(list::Args),
+    /// Compare two result files
+    Compare(compare::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Run(args) => run::run(&args),
         Command::List(args) => list::run(&args),
+        Command::Compare(args) => compare::run(&args),
     }
 }

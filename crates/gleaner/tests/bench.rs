@@ -31,9 +31,10 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    fn args(&self) -> [String; 5] {
+    fn args(&self) -> [String; 7] {
         let path = |name: &str| self.path(name).to_str().unwrap().to_owned();
-        ["bench".into(), "run".into(), path("scenario.toml"), "-o".into(), path("result.json")]
+        let (scenario, json, html) = (path("scenario.toml"), path("result.json"), path("result.html"));
+        ["bench".into(), "run".into(), scenario, "-o".into(), json, "--html".into(), html]
     }
 
     fn run(&self) -> Output {
@@ -87,6 +88,8 @@ fn a_scenario_is_measured_in_every_mode() {
     {
         assert!(table.contains(expected), "{expected} is not in\n{table}");
     }
+    let report = fs::read_to_string(bench.path("result.html")).unwrap();
+    assert!(report.contains("request-response") && report.contains("<svg"));
     let result = bench.result();
     assert_eq!(result.ending, Ending::Complete);
     assert_eq!((result.plan.rounds, result.plan.warmup_rounds), (2, 1));
@@ -266,6 +269,30 @@ fn a_full_disk_leaves_the_earlier_result() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "earlier");
     let names: Vec<_> = fs::read_dir(disk.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "no temporary file is left: {names:?}");
+}
+
+#[test]
+fn results_are_compared_and_other_schemas_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (a, b) = (file("a.json"), file("b.json"));
+    for file in [&a, &b] {
+        let run = ["bench", "run", "--mode", "default", "--rounds", "2", "-q", "-o", file, "--", "true"];
+        assert_success(&gleaner(&run));
+    }
+    let output = gleaner(&["bench", "compare", &a, &b]);
+    assert_success(&output);
+    assert!(text(&output.stdout).contains("true"), "{}", text(&output.stdout));
+    let output = gleaner(&["bench", "compare", &a, &b, "--json"]);
+    let compared: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!compared["lines"].as_array().unwrap().is_empty(), "{compared}");
+
+    let other = fs::read_to_string(&b).unwrap().replacen("\"schema\": 1", "\"schema\": 99", 1);
+    fs::write(&b, other).unwrap();
+    let output = gleaner(&["bench", "compare", &a, &b]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("schema 99") && errors.contains("reads schema 1"), "{errors}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use gleaner_bench::experiment::overhead;
 use gleaner_bench::runner;
 use gleaner_bench::servers::{self, Mode, Options, Window};
 use gleaner_bench::steps;
@@ -30,6 +31,8 @@ enum Command {
     Servers(Servers),
     /// Measures how fast the speed follows the load when it steps from 1 to 16 busy clients and back
     Steps(FollowLoad),
+    /// Measures what the harness costs beyond an empty command
+    Overhead(Overhead),
     /// Runs the stepping load once, in this process
     #[command(hide = true)]
     StepLoad(StepLoad),
@@ -104,6 +107,16 @@ struct FollowLoad {
 }
 
 #[derive(Debug, Args)]
+struct Overhead {
+    /// How often the command runs each way
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
+    pairs: u16,
+    /// Write the numbers as JSON
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct StepLoad {
     /// How often the load rises, and how often it falls
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -117,6 +130,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Servers(args) => run_servers(&args),
         Command::Steps(args) => run_steps(args),
+        Command::Overhead(args) => run_overhead(&args),
         Command::StepLoad(args) => run_step_load(&args),
         Command::Cell(args) => run_cell(&args),
     };
@@ -177,6 +191,17 @@ fn run_steps(args: FollowLoad) -> Result<ExitCode> {
     }
     print!("{report}");
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_overhead(args: &Overhead) -> Result<ExitCode> {
+    runner::watch()?;
+    let bench = std::env::current_exe().context("cannot find this program")?;
+    let overhead = overhead::measure(&bench.with_file_name("gleaner"), args.pairs)?;
+    if let Some(file) = &args.output {
+        write(file, &serde_json::to_string_pretty(&overhead)?)?;
+    }
+    print!("{overhead}");
+    Ok(if overhead.is_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_step_load(args: &StepLoad) -> Result<ExitCode> {

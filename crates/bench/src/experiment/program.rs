@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::servers::launch::Launch;
-use crate::workload::Workload;
+use crate::workload::{Amount, ParameterError, Parameters, Workload};
 
 /// Stands in a command for the run's own temporary directory.
 const STATE: &str = "$STATE";
@@ -25,24 +24,30 @@ pub enum Program {
         workload: Workload,
         /// Its parameters, by name.
         parameters: BTreeMap<String, String>,
-        /// When it ends.
-        until: Until,
+        /// How much it does: after a time its throughput is measured, after so many operations its wall time.
+        amount: Amount,
     },
-}
-
-/// When a workload ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
-    /// After so much time: its throughput is measured.
-    Time(Duration),
-    /// After so many operations: its wall time is measured.
-    Operations(u64),
 }
 
 impl Program {
     /// A command line for `sh`.
     pub fn shell(line: &str) -> Self {
         Self::Command(["sh", "-c", line].map(OsString::from).to_vec())
+    }
+
+    /// A workload with these parameters.
+    ///
+    /// # Errors
+    /// Where it does not have such a parameter, or a value is out of range.
+    pub fn of_workload(
+        workload: Workload,
+        parameters: BTreeMap<String, String>,
+        amount: Amount,
+    ) -> Result<Self, ParameterError> {
+        let mut known = Parameters::default();
+        parameters.iter().try_for_each(|(name, value)| known.set(&format!("{name}={value}")))?;
+        workload.settings(&known)?;
+        Ok(Self::Workload { workload, parameters, amount })
     }
 
     /// The workload, where it is one.
@@ -68,14 +73,14 @@ impl Program {
     pub(super) fn launch(&self, gleaner: &Path, state: &Path) -> Launch {
         let words = match self {
             Self::Command(words) => words.clone(),
-            Self::Workload { workload, parameters, until } => {
+            Self::Workload { workload, parameters, amount } => {
                 let mut words: Vec<OsString> =
                     vec![gleaner.into(), "workload".into(), workload.name().into(), "--json".into()];
-                match until {
-                    Until::Time(time) => {
+                match amount {
+                    Amount::Time(time) => {
                         words.extend(["--seconds".into(), time.as_secs_f64().to_string().into()]);
                     }
-                    Until::Operations(count) => {
+                    Amount::Operations(count) => {
                         words.extend(["--operations".into(), count.to_string().into()]);
                     }
                 }
@@ -106,6 +111,9 @@ pub(super) fn portable(text: &str, gleaner: &Path, state: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+    use std::time::Duration;
+
     use super::*;
 
     fn line(program: &Program) -> String {
@@ -127,11 +135,11 @@ mod tests {
         let program = Program::Workload {
             workload: Workload::Barrier,
             parameters: [("threads".to_owned(), "4".to_owned())].into(),
-            until: Until::Time(Duration::from_millis(1500)),
+            amount: Amount::Time(Duration::from_millis(1500)),
         };
         assert_eq!(line(&program), "gleaner workload barrier --json --seconds 1.5 --set threads=4");
-        let until = Until::Operations(1000);
-        let program = Program::Workload { workload: Workload::Convoy, parameters: BTreeMap::new(), until };
+        let amount = Amount::Operations(NonZeroU64::new(1000).unwrap());
+        let program = Program::Workload { workload: Workload::Convoy, parameters: BTreeMap::new(), amount };
         assert_eq!(line(&program), "gleaner workload convoy --json --operations 1000");
         assert_eq!((program.name().as_str(), program.workload()), ("convoy", Some(Workload::Convoy)));
     }

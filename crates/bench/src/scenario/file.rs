@@ -1,6 +1,7 @@
 //! A scenario file as it is written; every key is one of these.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -40,7 +41,7 @@ pub(super) struct RowFile {
     #[serde(default)]
     pub(super) parameters: toml::Table,
     pub(super) window_s: Option<Spanned<f64>>,
-    pub(super) operations: Option<u64>,
+    pub(super) operations: Option<NonZeroU64>,
     #[serde(default)]
     pub(super) metrics: Vec<Spanned<String>>,
     pub(super) unit: Option<String>,

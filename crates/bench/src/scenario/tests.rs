@@ -60,8 +60,8 @@ fn a_scenario_is_understood() {
 
     let [barrier, oltp, fixed] = &experiment.rows[..] else { panic!("three rows") };
     assert_eq!((barrier.name.as_str(), barrier.primary), ("barrier", Metric::Throughput));
-    let Program::Workload { workload, parameters, until } = &barrier.program else { panic!("a workload") };
-    assert_eq!((*workload, *until), (Workload::Barrier, Until::Time(Duration::from_millis(500))));
+    let Program::Workload { workload, parameters, amount } = &barrier.program else { panic!("a workload") };
+    assert_eq!((*workload, *amount), (Workload::Barrier, Amount::Time(Duration::from_millis(500))));
     assert_eq!(parameters["threads"], "4");
     assert_eq!(barrier.co_runners.len(), 2);
     assert!((barrier.paper["pack:1"] - 2.5).abs() < 1e-9);
@@ -102,6 +102,9 @@ fn values_that_make_no_sense_are_told() {
         ("pack:1", "pack:0", 4, "1 or more"),
         ("workload = \"barrier\"", "", 17, "exactly one of"),
         ("shell = \"while", "command = [\"x\"], shell = \"while", 20, "exactly one of"),
+        ("threads = 4", "threads = 0", 17, "threads"),
+        ("threads = 4", "thread = 4", 17, "thread"),
+        ("operations = 1000", "operations = 0", 35, "expected a nonzero"),
         ("name = \"oltp\"", "name = \"barrier\"", 23, "two rows are named `barrier`"),
         ("(?<throughput>[0-9.]+)", "([0-9.]+)", 26, "no named group"),
         ("tps: (", "tps: ((", 26, "not a regular expression"),

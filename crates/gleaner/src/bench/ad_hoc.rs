@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gleaner_bench::experiment::{Experiment, Mode, Program, Rounds, Row, Until};
+use gleaner_bench::experiment::{Experiment, Mode, Program, Rounds, Row};
 use gleaner_bench::stats::FULL_ROUNDS;
+use gleaner_bench::workload::{Amount, ParameterError};
 use gleaner_proto::result::Metric;
 
 use super::run::Args;
@@ -15,14 +16,15 @@ const WINDOW: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The experiment that the command line describes; it names a workload or a command.
-pub(super) fn experiment(args: &Args) -> Experiment {
+///
+/// # Errors
+/// Where the workload has no such parameter, or a value is out of range.
+pub(super) fn experiment(args: &Args) -> Result<Experiment, ParameterError> {
     let window = args.window.unwrap_or(WINDOW);
     let program = match args.workload {
-        Some(workload) => Program::Workload {
-            workload,
-            parameters: args.parameters.iter().cloned().collect(),
-            until: Until::Time(window),
-        },
+        Some(workload) => {
+            Program::of_workload(workload, args.parameters.iter().cloned().collect(), Amount::Time(window))?
+        }
         None => Program::Command(args.command.clone()),
     };
     let says = |metric| args.metrics.iter().any(|expression| expression.metrics().any(|m| m == metric));
@@ -44,7 +46,7 @@ pub(super) fn experiment(args: &Args) -> Experiment {
         adapter: None,
         timeout: TIMEOUT,
     };
-    Experiment {
+    Ok(Experiment {
         title: row.name.clone(),
         source: String::new(),
         modes,
@@ -53,5 +55,5 @@ pub(super) fn experiment(args: &Args) -> Experiment {
         warmup_rounds: 0,
         window,
         seed: 1,
-    }
+    })
 }

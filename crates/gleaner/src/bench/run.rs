@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use gleaner_bench::experiment::{self, Experiment, Expression, Mode, Options, Rounds};
 use gleaner_bench::workload::Workload;
 use gleaner_bench::{runner, scenario};
-use gleaner_proto::result::{BenchResult, Ending, check_place};
+use gleaner_proto::result::{BenchResult, Ending, check_place, write_file};
 
 use crate::workload::seconds;
 
@@ -21,7 +21,7 @@ const INTERRUPTED: u8 = 130;
 ///
 /// Each round measures every mode once, in an order drawn by lot. The table shows medians, and ratios to the first
 /// mode with their 95 % intervals; raw samples, the environment and the exact commands are in the result file. A
-/// scenario's result is written to NAME.json, in the current directory unless -o says otherwise.
+/// scenario's result is written to NAME.json and NAME.html, in the current directory unless -o and --html say otherwise.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["scenario", "workload", "command"]))]
 pub(crate) struct Args {
@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// Write the result file here
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write the report here, as one self-contained page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print the result file rather than the table; nothing is written unless -o or --html asks for it
     #[arg(long)]
     json: bool,
@@ -92,7 +95,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn experiment(args: &Args) -> anyhow::Result<Experiment> {
-    let Some(name) = &args.scenario else { return Ok(super::ad_hoc::experiment(args)) };
+    let Some(name) = &args.scenario else { return Ok(super::ad_hoc::experiment(args)?) };
     let mut experiment = scenario::load(name)?;
     if let Some(rounds) = args.rounds {
         let rounds = usize::from(rounds);
@@ -104,23 +107,29 @@ fn experiment(args: &Args) -> anyhow::Result<Experiment> {
 /// Where the result goes.
 struct Files {
     json: Option<PathBuf>,
+    html: Option<PathBuf>,
 }
 
 impl Files {
     fn of(args: &Args) -> Self {
         let named =
             args.scenario.as_deref().filter(|_| !args.json).and_then(|name| Path::new(name).file_stem());
-        let json = args.output.clone().or_else(|| Some(Path::new(named?).with_extension("json")));
-        Self { json }
+        let place = |given: &Option<PathBuf>, extension| {
+            given.clone().or_else(|| Some(Path::new(named?).with_extension(extension)))
+        };
+        Self { json: place(&args.output, "json"), html: place(&args.html, "html") }
     }
 
     fn all(&self) -> impl Iterator<Item = &Path> {
-        self.json.as_deref().into_iter()
+        self.json.iter().chain(&self.html).map(PathBuf::as_path)
     }
 
     fn write(&self, result: &BenchResult) -> anyhow::Result<()> {
         if let Some(file) = &self.json {
             result.write(file)?;
+        }
+        if let Some(file) = &self.html {
+            write_file(file, gleaner_report::bench::html(result)?.as_bytes())?;
         }
         Ok(())
     }
