@@ -157,6 +157,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, Er
     experiment.rows.iter().filter_map(|row| row.adapter.as_ref()).try_for_each(Expanded::check)?;
     let environment = environment::read(&Root::system())?;
     let mut sampler = Sampler::new(&options.gleaner)?;
+    sampler.calibrate(&experiment.modes)?;
     let mut warnings = sampler.sensors().missing();
     let mut frequencies = Frequencies::default();
     let lines = |row: &Row| row.co_runners.iter().map(|program| sampler.line(program)).collect();

@@ -18,7 +18,7 @@ pub(crate) struct Args {
 enum Command {
     /// Measure a scenario, a built-in workload or a command
     Run(run::Args),
-    /// List workloads, modes, scenarios, and what is missing on this machine
+    /// List workloads, modes, scenarios, real programs, and what is missing on this machine
     List(list::Args),
     /// Compare two result files
     Compare(compare::Args),

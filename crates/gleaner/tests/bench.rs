@@ -179,6 +179,24 @@ fn ctrl_c_ends_with_what_is_there() {
 }
 
 #[test]
+fn a_co_runner_that_ends_too_early_is_an_error() {
+    let bench = Bench::new(
+        r#"
+        title = "Alone"
+        modes = ["default"]
+        [[row]]
+        name = "alone"
+        shell = "until [ -s $DIR/pid ] && grep -q ') Z' /proc/$(cat $DIR/pid)/stat; do sleep 0.01; done"
+        co_runners = [{ shell = "echo $$ > $DIR/pid" }]
+        "#,
+    );
+    let output = bench.run();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("the co-runner") && errors.contains("before the command did"), "{errors}");
+}
+
+#[test]
 fn an_expression_that_never_matches_shows_the_output() {
     let args = ["bench", "run", "--mode", "default", "--metric", "tps (?<throughput>[0-9]+)", "--json"];
     let output = gleaner(&[&args[..], &["--", "echo", "usage: bench [-h]"]].concat());

@@ -130,9 +130,9 @@ impl Mode {
         }
     }
 
-    /// Whether Gleaner holds one setting in it.
-    pub fn is_fixed(&self) -> bool {
-        matches!(self.kind, Kind::Behind(servers::Mode::Fixed(_)))
+    /// Whether Gleaner decides in it.
+    pub(super) fn is_adaptive(&self) -> bool {
+        matches!(self.kind, Kind::Behind(servers::Mode::Gleaner))
     }
 
     /// The words that come before the command; none where Gleaner takes no part. Its journal goes to `journal`.

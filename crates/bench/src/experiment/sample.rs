@@ -69,6 +69,19 @@ impl Sampler {
         portable(&line, &self.gleaner, self.state.path())
     }
 
+    /// Has Gleaner measure what a wake-up costs here, where one of `modes` needs it: the first run after a boot would do
+    /// so within its sample.
+    ///
+    /// # Errors
+    /// Where `gleaner run` cannot be run at all.
+    pub(super) fn calibrate(&self, modes: &[Mode]) -> Result<(), Error> {
+        let Some(mode) = modes.iter().find(|mode| mode.is_adaptive()) else { return Ok(()) };
+        let wrapper = mode.wrapper(&self.gleaner, &self.state.path().join("journal"));
+        let nothing = Program::Command(vec!["true".into()]);
+        nothing.launch(&self.gleaner, self.state.path()).wrapped(&wrapper).output()?;
+        Ok(())
+    }
+
     /// Runs `row` once in `mode`. Whatever happens, the mode is undone and nothing runs on.
     ///
     /// # Errors

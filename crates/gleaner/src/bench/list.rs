@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use gleaner_bench::adapters::ADAPTERS;
 use gleaner_bench::experiment::Mode;
 use gleaner_bench::scenario::{self, BUILT_IN};
 use gleaner_bench::workload::Workload;
@@ -9,7 +10,7 @@ use gleaner_kernel::Root;
 use gleaner_kernel::capability::probe;
 use serde::Serialize;
 
-/// List workloads, modes, scenarios, and what is missing on this machine
+/// List workloads, modes, scenarios, real programs, and what is missing on this machine
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print the lists as JSON
@@ -23,6 +24,10 @@ struct List {
     workloads: Vec<Entry>,
     modes: Vec<Entry>,
     scenarios: Vec<Entry>,
+    /// Real programs that are on this machine.
+    adapters: Vec<Entry>,
+    /// Adapters whose program is not on this machine, and where to get it.
+    missing_adapters: Vec<Entry>,
     /// Levers that some modes need, and why this machine lacks them.
     missing: Vec<Entry>,
 }
@@ -49,6 +54,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ("Workloads (gleaner bench run --workload NAME)", &list.workloads),
         ("Modes (--mode NAME, or `modes` in a scenario)", &list.modes),
         ("Scenarios (gleaner bench run NAME)", &list.scenarios),
+        ("Real programs (`adapter` in a scenario)", &list.adapters),
+        ("Real programs that are not installed", &list.missing_adapters),
         ("Levers that are not available here", &list.missing),
     ];
     for (title, entries) in parts.into_iter().filter(|(_, entries)| !entries.is_empty()) {
@@ -68,12 +75,21 @@ fn list() -> anyhow::Result<List> {
         let after = if experiment.source.is_empty() { "" } else { "; after " };
         anyhow::Ok(Entry::new(name, &format!("{}{after}{}", experiment.title, experiment.source)))
     };
+    let (mut adapters, mut missing_adapters) = (Vec::new(), Vec::new());
+    for adapter in ADAPTERS {
+        match adapter.available() {
+            Ok(()) => adapters.push(Entry::new(&adapter.name, &adapter.about)),
+            Err(error) => missing_adapters.push(Entry::new(&adapter.name, &error)),
+        }
+    }
     let levers = probe(&Root::system()).levers;
     let missing = levers.iter().filter_map(|(lever, absence)| Some((lever, absence.as_ref()?)));
     Ok(List {
         workloads: Workload::ALL.iter().map(|workload| Entry::new(workload, &workload.about())).collect(),
         modes: Mode::kinds().into_iter().map(|(name, about)| Entry::new(&name, &about)).collect(),
         scenarios: BUILT_IN.iter().map(scenario).collect::<Result<_, _>>()?,
+        adapters,
+        missing_adapters,
         missing: missing.map(|(lever, absence)| Entry::new(&lever.name(), absence)).collect(),
     })
 }
