@@ -6,7 +6,7 @@ use crate::drawing::{Area, line, text};
 use crate::number::{Format, Unit};
 use crate::place::thin;
 use crate::scale::{Kind, Scale};
-use crate::text::{Anchor, Rect, Style, shorten, widest};
+use crate::text::{Anchor, Style, shorten, widest, width};
 
 /// What is measured along an axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,10 +20,13 @@ pub struct Axis {
 }
 
 /// Room below the drawing area for the labels of the ticks and of the axis.
-pub const BELOW: f64 = 38.0;
+pub const BELOW: f64 = 40.0;
 
 /// Free room between two labels of ticks.
 const GAP: f64 = 8.0;
+
+/// How far a label may move away from its tick.
+const LEEWAY: f64 = 8.0;
 
 /// Room between an axis and the labels of its ticks.
 const OFFSET: f64 = 6.0;
@@ -67,27 +70,38 @@ impl Axis {
         if ticks.unit.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, ticks.unit) }
     }
 
-    /// Grid lines, ticks and label below `area`, which needs [`BELOW`] px there.
-    pub fn below(&self, scale: &Scale, area: Area) -> Markup {
+    /// Grid lines, ticks and label below `area`, which needs [`BELOW`] px there, in a drawing `total` px wide.
+    pub fn below(&self, scale: &Scale, area: Area, total: f64) -> Markup {
         let ticks = self.ticks(scale, most_ticks(area.right - area.left, 70.0));
-        let y = area.bottom + OFFSET + Style::Small.size();
-        let spans: Vec<(f64, f64)> = ticks
+        // Two more, for the lowest label beside the area reaches below its edge.
+        let y = area.bottom + OFFSET + 2.0 + Style::Small.size();
+        // A label at the edge moves inwards as far as nobody takes it for another tick's.
+        let inside = |middle: f64, label: &str| {
+            let half = width(label, Style::Small) / 2.0;
+            let moved = middle.max(half).min(total - half);
+            ((moved - middle).abs() <= LEEWAY).then_some((moved, half))
+        };
+        let labels: Vec<(&str, f64, f64)> = ticks
             .values
             .iter()
             .zip(&ticks.labels)
-            .map(|(value, label)| {
-                let place = Rect::of_text(label, scale.at(*value), y, Anchor::Middle, Style::Small);
-                (place.x, place.x + place.w)
+            .filter_map(|(value, label)| {
+                inside(scale.at(*value), label).map(|(x, half)| (label.as_str(), x, half))
             })
             .collect();
-        let title = shorten(&self.title(&ticks), area.right - area.left, Style::Small);
+        let spans: Vec<(f64, f64)> = labels.iter().map(|(_, x, half)| (x - half, x + half)).collect();
+        let title = shorten(&self.title(&ticks), total, Style::Small);
+        let half = width(&title, Style::Small) / 2.0;
+        let middle = f64::midpoint(area.left, area.right).max(half).min(total - half);
         html! {
-            @for ((value, label), stays) in ticks.values.iter().zip(&ticks.labels).zip(thin(&spans, None, GAP)) {
+            @for value in &ticks.values {
                 (line((scale.at(*value), area.top), (scale.at(*value), area.bottom), "grid"))
-                @if stays { (text(label, scale.at(*value), y, Anchor::Middle, Style::Small)) }
+            }
+            @for ((label, x, _), stays) in labels.iter().zip(thin(&spans, None, GAP)) {
+                @if stays { (text(label, *x, y, Anchor::Middle, Style::Small)) }
             }
             (line((area.left, area.bottom), (area.right, area.bottom), "rule"))
-            (text(&title, f64::midpoint(area.left, area.right), y + 16.0, Anchor::Middle, Style::Small))
+            (text(&title, middle, y + 16.0, Anchor::Middle, Style::Small))
         }
     }
 
@@ -101,11 +115,14 @@ impl Axis {
     pub fn beside(&self, scale: &Scale, area: Area, (from, to): (f64, f64)) -> Markup {
         let ticks = self.ticks(scale, most_ticks(area.bottom - area.top, 40.0));
         let title = shorten(&self.title(&ticks), to - from, Style::Small);
+        let half = Style::Small.size() / 2.0;
+        let spans: Vec<(f64, f64)> =
+            ticks.values.iter().map(|value| (scale.at(*value) - half, scale.at(*value) + half)).collect();
         html! {
-            @for (value, label) in ticks.values.iter().zip(&ticks.labels) {
+            @for ((value, label), stays) in ticks.values.iter().zip(&ticks.labels).zip(thin(&spans, None, 3.0)) {
                 @let y = scale.at(*value);
                 (line((area.left, y), (area.right, y), "grid"))
-                (text(label, area.left - OFFSET, y + 4.0, Anchor::End, Style::Small))
+                @if stays { (text(label, area.left - OFFSET, y + 4.0, Anchor::End, Style::Small)) }
             }
             (text(&title, from, area.top - 12.0, Anchor::Start, Style::Small))
         }

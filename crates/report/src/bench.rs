@@ -48,7 +48,7 @@ pub fn html(result: &BenchResult) -> serde_json::Result<String> {
             h2 { "Numbers" }
             p {
                 "Ratios are paired by round. p is that of a two-sided Mann-Whitney test of the samples. Lines in bold \
-                 type are the best of their row."
+                 type have the best median of their row. CPU cost is the CPU time for one unit of work, polling included."
             }
             (tables::numbers(result))
             h3 { "All metrics" }

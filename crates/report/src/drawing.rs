@@ -7,6 +7,9 @@ use maud::{Markup, html};
 use crate::text::{Anchor, Style, clean};
 use crate::theme;
 
+/// Free room around a drawing that is a file of its own, in px.
+const PADDING: f64 = 12.0;
+
 /// A drawing: SVG whose colours and fonts come from [`crate::theme`].
 #[derive(Debug, Clone)]
 pub struct Drawing {
@@ -27,7 +30,8 @@ impl Drawing {
     pub fn inline(&self, id: &str, class: &str) -> Markup {
         let (title_id, about_id) = (format!("{id}-title"), format!("{id}-about"));
         html! {
-            svg class=(class) viewBox=(self.view_box()) width=(Px(self.width)) height=(Px(self.height)) role="img"
+            svg class=(class) viewBox=(format!("0 0 {} {}", Px(self.width), Px(self.height)))
+                width=(Px(self.width)) height=(Px(self.height)) role="img"
                 aria-labelledby=(format!("{title_id} {about_id}")) {
                 title id=(title_id) { (clean(&self.title)) }
                 desc id=(about_id) { (clean(&self.about)) }
@@ -38,10 +42,16 @@ impl Drawing {
 
     /// As a file of its own.
     pub fn file(&self) -> String {
+        let view_box = format!(
+            "{0} {0} {1} {2}",
+            Px(-PADDING),
+            Px(self.width + 2.0 * PADDING),
+            Px(self.height + 2.0 * PADDING)
+        );
         let style = [theme::COLOURS, theme::DRAWING, theme::BACKGROUND].concat();
         let svg = html! {
-            svg xmlns="http://www.w3.org/2000/svg" viewBox=(self.view_box()) width=(Px(self.width))
-                height=(Px(self.height)) role="img" aria-labelledby="title about" {
+            svg xmlns="http://www.w3.org/2000/svg" viewBox=(view_box) width=(Px(self.width + 2.0 * PADDING))
+                height=(Px(self.height + 2.0 * PADDING)) role="img" aria-labelledby="title about" {
                 title id="title" { (clean(&self.title)) }
                 desc id="about" { (clean(&self.about)) }
                 style { (style) }
@@ -49,10 +59,6 @@ impl Drawing {
             }
         };
         format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", svg.into_string())
-    }
-
-    fn view_box(&self) -> String {
-        format!("0 0 {} {}", Px(self.width), Px(self.height))
     }
 }
 

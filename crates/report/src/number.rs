@@ -19,12 +19,17 @@ pub struct Format {
     factor: f64,
     decimals: usize,
     suffix: &'static str,
+    /// Whether numbers are too large or too small to be written out.
+    scientific: bool,
     /// Whether the suffix is the name of a unit, which an axis says once and a single number says itself.
     named: bool,
 }
 
-/// Digits after the point beyond which a number is not worth its room.
+/// Digits after the point beyond which a number is written with a power of ten.
 const MOST_DECIMALS: f64 = 6.0;
+
+/// From here on a number is written with a power of ten.
+const LARGEST: f64 = 1e7;
 
 impl Format {
     /// For numbers of about the size of `typical`, of which steps of `step` should be visible.
@@ -44,22 +49,39 @@ impl Format {
         };
         let decimals = -(step * factor).abs().log10();
         // Half a percent of slack: a step of 0.1 must not need two decimals because of its last bit.
-        let decimals = if decimals.is_finite() { (decimals - 0.005).ceil().clamp(0.0, MOST_DECIMALS) } else { 0.0 };
+        let decimals = if decimals.is_finite() { (decimals - 0.005).ceil().max(0.0) } else { 0.0 };
+        if decimals > MOST_DECIMALS || size * factor >= LARGEST {
+            let suffix = if unit == Unit::Seconds { "s" } else { suffix.trim_matches(['k', 'M', 'G']) };
+            let factor = if unit == Unit::Share { factor } else { 1.0 };
+            return Self { factor, decimals: 2, suffix, scientific: true, named };
+        }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 6")]
-        Self { factor, decimals: decimals as usize, suffix, named }
+        Self { factor, decimals: decimals as usize, suffix, scientific: false, named }
     }
 
     /// For one number with three significant digits.
     pub fn single(unit: Unit, value: f64) -> Self {
         let size = value.abs();
-        let step = if size > 0.0 { 10f64.powf(size.log10().floor() - 2.0) } else { 1.0 };
+        let step = match unit {
+            // Ratios stand below each other: those of an ordinary size have equally many digits.
+            Unit::Ratio if (0.1..100.0).contains(&size) => 0.01,
+            _ if size > 0.0 => 10f64.powf(size.log10().floor() - 2.0),
+            _ => 1.0,
+        };
         Self::new(unit, value, step)
     }
 
     /// The number without the name of its unit.
     pub fn number(&self, value: f64) -> String {
-        let text = format!("{:.*}", self.decimals, value * self.factor);
-        let suffix = if self.named { "" } else { self.suffix };
+        let scaled = value * self.factor;
+        if self.scientific {
+            let suffix = if self.named { "" } else { self.suffix };
+            return format!("{scaled:.*e}{suffix}", self.decimals);
+        }
+        let text = format!("{scaled:.*}", self.decimals);
+        // Zero thousands are zero.
+        let plain = self.named || (value == 0.0 && self.factor < 1.0);
+        let suffix = if plain { "" } else { self.suffix };
         format!("{}{suffix}", grouped(&text))
     }
 
@@ -78,6 +100,15 @@ impl Format {
 /// One number with its unit and three significant digits, e.g. `3.54×`, `12.3 ms`, `21.1k`.
 pub fn show(unit: Unit, value: f64) -> String {
     Format::single(unit, value).full(value)
+}
+
+/// As [`show`], but a ratio without its `×`: for the ends of an interval behind a number that has it.
+pub fn bare(unit: Unit, value: f64) -> String {
+    let mut text = show(unit, value);
+    if unit == Unit::Ratio {
+        text.truncate(text.trim_end_matches('×').len());
+    }
+    text
 }
 
 /// `text` with a comma between thousands; a zero has no sign.
@@ -112,8 +143,14 @@ mod tests {
             (Unit::Plain, 0.0, "0"),
             (Unit::Plain, -12.5, "−12.5"),
             (Unit::Plain, 3.2e12, "3,200G"),
+            (Unit::Plain, 3.2e18, "3.20e18"),
+            (Unit::Plain, 1e-12, "1.00e-12"),
+            (Unit::Seconds, 1e-15, "1.00e-15 s"),
             (Unit::Ratio, 3.5406, "3.54×"),
             (Unit::Ratio, 1.0, "1.00×"),
+            (Unit::Ratio, 0.7194, "0.72×"),
+            (Unit::Ratio, 0.0123, "0.0123×"),
+            (Unit::Ratio, 123.4, "123×"),
             (Unit::Seconds, 0.000_012_34, "12.3 µs"),
             (Unit::Seconds, 2.0, "2.00 s"),
             (Unit::Seconds, 5e-9, "5.00 ns"),
@@ -130,6 +167,7 @@ mod tests {
         assert_eq!((format.number(0.0015).as_str(), format.unit()), ("1.5", "ms"));
         let format = Format::new(Unit::Plain, 80_000.0, 20_000.0);
         assert_eq!((format.number(20_000.0).as_str(), format.unit()), ("20k", ""));
+        assert_eq!(format.number(0.0), "0");
         let format = Format::new(Unit::Plain, 0.3, 0.1);
         assert_eq!(format.number(0.3), "0.3");
         assert_eq!(format.number(-0.000_01), "0.0");
@@ -139,7 +177,8 @@ mod tests {
     fn no_number_is_too_strange_to_be_written() {
         for value in [f64::MAX, f64::MIN_POSITIVE, -1e-300] {
             for unit in [Unit::Plain, Unit::Ratio, Unit::Seconds, Unit::Share] {
-                assert!(!show(unit, value).is_empty());
+                let text = show(unit, value);
+                assert!((1..=14).contains(&text.chars().count()), "{text}");
             }
         }
     }

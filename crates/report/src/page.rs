@@ -39,7 +39,8 @@ impl Figure {
 
     /// The figure on a page: drawn twice, as text that is scaled down could not be read on a narrow screen.
     fn markup(&self) -> Markup {
-        let drawn = |width, class: &str| self.plot.draw(width).inline(&format!("{}-{class}", self.name), class);
+        let drawn =
+            |width, class: &str| self.plot.draw(width).inline(&format!("{}-{class}", self.name), class);
         html! {
             figure id=(self.name) {
                 h3 { (self.title) }
@@ -98,7 +99,10 @@ pub(crate) fn page(title: &str, content: &Markup, data: &str, file_name: &str) -
             }
         }
     };
-    page.into_string().chars().map(|c| if is_hidden(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
+    page.into_string()
+        .chars()
+        .map(|c| if is_hidden(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c })
+        .collect()
 }
 
 /// The same JSON in ASCII and without `<`, so that nothing in it can end the element that holds it.
@@ -154,7 +158,7 @@ figcaption{color:var(--muted);font-size:.88rem;line-height:1.45;margin-top:.5rem
 main{padding-top:1.5rem}h1{font-size:1.4rem}.lead{font-size:1.05rem}}\
 .scroll{overflow-x:auto;margin:.8rem 0 1.4rem}\
 table{border-collapse:collapse;font-size:.88rem;line-height:1.35;font-variant-numeric:tabular-nums}\
-th,td{padding:.32rem .7rem;text-align:left;vertical-align:baseline;white-space:nowrap}\
+th,td{padding:.32rem .6rem;text-align:left;vertical-align:baseline;white-space:nowrap}\
 th:first-child,td:first-child{padding-left:0}\
 td.n,th.n{text-align:right}td.i{color:var(--muted);padding-left:0}td.wrap{white-space:normal;min-width:14rem}\
 thead th{color:var(--muted);font-weight:500;border-bottom:1px solid var(--rule);vertical-align:bottom}\

@@ -55,7 +55,8 @@ pub fn labels(points: &[Labelled], taken: &[Rect], bounds: Rect) -> Vec<Option<P
     let marks: Vec<Rect> = points.iter().map(Labelled::mark).collect();
     let crowd = |point: &Labelled| {
         let near = |other: &&Labelled| {
-            (other.at.0 - point.at.0).abs() < point.size.0 && (other.at.1 - point.at.1).abs() < 2.0 * point.size.1
+            (other.at.0 - point.at.0).abs() < point.size.0
+                && (other.at.1 - point.at.1).abs() < 2.0 * point.size.1
         };
         points.iter().filter(near).count()
     };

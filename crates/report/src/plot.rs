@@ -14,13 +14,15 @@ pub use scatter::{Point, Scatter, correlation};
 pub use strip::{Strip, StripLane};
 pub use timeline::{Lane, Span, Timeline};
 
+use std::fmt::Debug;
+
 use crate::drawing::Drawing;
 
 /// Something that can be drawn.
-pub trait Plot {
+pub trait Plot: Debug {
     /// Draws it `width` px wide. From 280 px on everything has room; labels that have none are shortened or left out.
     fn draw(&self, width: f64) -> Drawing;
 }
 
-/// Free room at the edges of a drawing, in px.
-const MARGIN: f64 = 8.0;
+/// Free room at the edges of a drawing, in px. A file adds its own.
+const MARGIN: f64 = 1.0;

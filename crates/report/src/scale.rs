@@ -114,7 +114,8 @@ impl Scale {
         }
     }
 
-    /// The densest of these that is not too dense: round steps, 1-2-5, powers of ten, every n-th power of ten.
+    /// The densest of these that is not too dense: round steps, six or three a decade, powers of ten, every n-th of
+    /// them.
     fn log_ticks(&self, most: usize) -> Vec<f64> {
         let (first, last) = (self.first(), self.last());
         // Less than half a decade holds too few of 1-2-5.
@@ -129,7 +130,7 @@ impl Scale {
                 .filter(|tick| self.covers(*tick))
                 .collect()
         };
-        for mantissas in [&[1.0, 2.0, 5.0][..], &[1.0, 3.0], &[1.0]] {
+        for mantissas in [&[1.0, 1.5, 2.0, 3.0, 5.0, 7.0][..], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]] {
             let ticks = of(mantissas);
             if (2..=most).contains(&ticks.len()) {
                 return ticks;
@@ -183,7 +184,8 @@ mod tests {
 
     fn close(found: &[f64], expected: &[f64]) {
         assert!(
-            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= b.abs() * 1e-9),
+            found.len() == expected.len()
+                && found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= b.abs() * 1e-9),
             "{found:?} is not {expected:?}"
         );
     }

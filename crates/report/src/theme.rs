@@ -36,7 +36,7 @@ svg text{fill:var(--fg)}.body{font-size:12px}.small{font-size:11px}svg .small{fi
 .dot{fill:var(--c);fill-opacity:.7;stroke:var(--c)}.median{stroke:var(--fg);stroke-width:2}\
 .range{fill:var(--c);fill-opacity:.2}.line{stroke:var(--c);stroke-width:2;fill:none;stroke-linejoin:round}\
 .fit{stroke:var(--muted);stroke-width:1.3;stroke-dasharray:5 4;fill:none}.leader{stroke:var(--rule)}\
-.area{fill:var(--c);fill-opacity:.25;stroke:none}\
+.area{fill:var(--c);fill-opacity:.25;stroke:none}.edge{stroke:var(--c);stroke-width:1.5;fill:none}\
 .s0{--c:var(--s0)}.s1{--c:var(--s1)}.s2{--c:var(--s2)}.s3{--c:var(--s3)}.s4{--c:var(--s4)}.s5{--c:var(--s5)}\
 .s6{--c:var(--s6)}.s2 .line{stroke-dasharray:7 3}.s3 .line{stroke-dasharray:2 3}.s4 .line{stroke-dasharray:9 3 2 3}\
 .s5 .line{stroke-dasharray:4 2}.s6 .line{stroke-dasharray:12 4}";

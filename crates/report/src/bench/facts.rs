@@ -14,7 +14,14 @@ pub(super) fn environment(result: &BenchResult) -> Markup {
         ("Hypervisor", format!("{} ({kind})", or_unknown(&env.hypervisor))),
         ("CPU", format!("{}, {} {cpus}", or_unknown(&env.cpu_model), env.vcpus)),
         ("Memory", memory(env.memory_bytes)),
-        ("cpuidle", format!("driver {}, governor {}", or_unknown(&env.cpuidle_driver), or_unknown(&env.cpuidle_governor))),
+        (
+            "cpuidle",
+            format!(
+                "driver {}, governor {}",
+                or_unknown(&env.cpuidle_driver),
+                or_unknown(&env.cpuidle_governor)
+            ),
+        ),
         ("Preemption", or_unknown(&env.preemption)),
         ("Steal", steal(result)),
         ("Measured", env.date.clone()),
@@ -40,7 +47,9 @@ fn steal(result: &BenchResult) -> String {
     let samples = result.rows.iter().flat_map(|row| &row.cells).flat_map(|cell| &cell.samples);
     let (mut stolen, mut time) = (0.0, 0.0);
     for sample in samples {
-        if let (Some(steal), Some(wall)) = (sample.metrics.get(&Metric::StealS), sample.metrics.get(&Metric::WallS)) {
+        if let (Some(steal), Some(wall)) =
+            (sample.metrics.get(&Metric::StealS), sample.metrics.get(&Metric::WallS))
+        {
             stolen += steal;
             time += wall * result.environment.vcpus as f64;
         }

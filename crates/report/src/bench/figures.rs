@@ -81,7 +81,9 @@ fn cost(result: &BenchResult) -> Option<Figure> {
     let bars = ratio_bars(result, |_| Metric::CpuSPerOp, |c| Some(interval(&c.ratio, 1.0)));
     let plot = Bars {
         title: title.clone(),
-        about: format!("Bars: CPU time for the same work, polling included, as a ratio to {base}, with intervals."),
+        about: format!(
+            "Bars: CPU time for the same work, polling included, as a ratio to {base}, with intervals."
+        ),
         axis: Axis::new("times the CPU time (further left is better)", Unit::Ratio, Kind::Log),
         reference: 1.0,
         reference_label: format!("{base} = 1"),
@@ -105,7 +107,9 @@ fn ratio_bars(
     value: impl Fn(&Comparison) -> Option<Interval>,
 ) -> Option<Vec<BarGroup>> {
     let group = |row: &Row| {
-        let bars: Vec<Bar> = compared(result, row, metric(row)).map(|(series, comparison)| bar(series, comparison, value(comparison))).collect();
+        let bars: Vec<Bar> = compared(result, row, metric(row))
+            .map(|(series, comparison)| bar(series, comparison, value(comparison)))
+            .collect();
         (!bars.is_empty()).then(|| BarGroup { label: row.name.clone(), bars })
     };
     let groups: Vec<BarGroup> = result.rows.iter().filter_map(group).collect();
@@ -140,7 +144,9 @@ fn slowdown(result: &BenchResult) -> Option<Figure> {
     let note = format!("r = {r:.2}, n = {}", points.len());
     let plot = Scatter {
         title: title.clone(),
-        about: format!("Scatter plot of the rows: the more often vCPUs become idle, the slower {base}; {note}."),
+        about: format!(
+            "Scatter plot of the rows: the more often vCPUs become idle, the slower {base}; {note}."
+        ),
         x: Axis::new(format!("idle entries per second and vCPU, {base}"), Unit::Plain, Kind::Linear),
         y: Axis::new(format!("slowdown against {}", awake.name), Unit::Ratio, Kind::Linear),
         points,
@@ -162,7 +168,8 @@ fn slowdown(result: &BenchResult) -> Option<Figure> {
 
 fn latency(result: &BenchResult, row: &Row, number: usize) -> Option<Figure> {
     let curve = |(series, cell): (usize, &Cell)| {
-        let point = |(metric, share): &(Metric, f64)| Some((cell.summaries.get(metric)?.median * 1e-6, *share));
+        let point =
+            |(metric, share): &(Metric, f64)| Some((cell.summaries.get(metric)?.median * 1e-6, *share));
         let points: Vec<(f64, f64)> = PERCENTILES.iter().filter_map(point).collect();
         (points.len() >= 2).then(|| Curve { label: cell.mode.clone(), series, points, marks: true })
     };
@@ -202,7 +209,10 @@ fn samples(result: &BenchResult, row: &Row, number: usize) -> Option<Figure> {
         half: true,
         plot: Box::new(Strip {
             title: format!("Samples: {}", row.name),
-            about: format!("Dots: every sample of {} by mode, with median and interval.", label(row, row.primary)),
+            about: format!(
+                "Dots: every sample of {} by mode, with median and interval.",
+                label(row, row.primary)
+            ),
             axis: Axis::new(label(row, row.primary), unit, Kind::Linear),
             lanes,
         }),
@@ -232,7 +242,8 @@ fn timelines(result: &BenchResult, row: &Row, number: usize) -> Vec<Figure> {
 /// Of the samples in which something changed, the one whose primary metric is nearest to the median.
 fn typical(cell: &Cell, metric: Metric) -> Option<&Sample> {
     let median = cell.summaries.get(&metric)?.median;
-    let distance = |sample: &Sample| sample.metrics.get(&metric).map_or(f64::INFINITY, |v| (v - median).abs());
+    let distance =
+        |sample: &Sample| sample.metrics.get(&metric).map_or(f64::INFINITY, |v| (v - median).abs());
     let changing = cell.samples.iter().filter(|sample| sample.timeline.len() > 1);
     changing.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
@@ -259,7 +270,11 @@ fn timeline(row: &Row, cell: &Cell, sample: &Sample) -> Timeline {
     let mut lanes = vec![steps("active vCPUs", 1, Unit::Plain, &|moment| moment.active_vcpus as f64)];
     for method in methods {
         let spans = held.iter().filter(|(_, other)| *other == method).map(|(span, _)| *span).collect();
-        lanes.push(Lane::Spans { label: method.to_owned(), series: usize::from(method != "halt") * 2, spans });
+        lanes.push(Lane::Spans {
+            label: method.to_owned(),
+            series: usize::from(method != "halt") * 2,
+            spans,
+        });
     }
     if moments.iter().any(|moment| moment.limit_us > 0.0) {
         lanes.push(steps("poll limit", 3, Unit::Seconds, &|moment| moment.limit_us * 1e-6));

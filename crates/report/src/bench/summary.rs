@@ -3,7 +3,7 @@
 use gleaner_proto::result::{BenchResult, Better, Comparison, Ending, Metric, Row, Verdict};
 
 use super::values::{baseline, confidence, gain};
-use crate::number::{Unit, show};
+use crate::number::{Unit, bare};
 use crate::plot::Interval;
 
 /// How often a mode was better, worse or neither, by the primary metric of each row.
@@ -101,15 +101,22 @@ pub(super) fn outcome(result: &BenchResult) -> String {
     text.trim_start().to_owned()
 }
 
-fn told(start: &str, mode: &str, base: &str, (row, comparison, gain): (&Row, &Comparison, Interval)) -> String {
-    let ratio = show(Unit::Plain, comparison.ratio.median);
+fn told(
+    start: &str,
+    mode: &str,
+    base: &str,
+    (row, comparison, gain): (&Row, &Comparison, Interval),
+) -> String {
+    let ratio = bare(Unit::Ratio, comparison.ratio.median);
     let what = match row.primary {
-        Metric::Throughput if !row.unit.is_empty() => format!("{ratio} times as many {} per second", row.unit),
+        Metric::Throughput if !row.unit.is_empty() => {
+            format!("{ratio} times as many {} per second", row.unit)
+        }
         metric => format!("{ratio} times the {}", metric.about()),
     };
     // A time that is lower is a speed that is higher; both are said.
     let speed = if row.primary.better() == Better::Lower {
-        format!(", {} times as fast", show(Unit::Plain, gain.value))
+        format!(", {} times as fast", bare(Unit::Ratio, gain.value))
     } else {
         String::new()
     };
@@ -117,8 +124,8 @@ fn told(start: &str, mode: &str, base: &str, (row, comparison, gain): (&Row, &Co
         " {start}{}: {what} in {mode} as in {base} ({} {} to {}){speed}.",
         row.name,
         confidence(&comparison.ratio),
-        show(Unit::Plain, comparison.ratio.low),
-        show(Unit::Plain, comparison.ratio.high)
+        bare(Unit::Ratio, comparison.ratio.low),
+        bare(Unit::Ratio, comparison.ratio.high)
     )
 }
 
@@ -126,12 +133,15 @@ fn told(start: &str, mode: &str, base: &str, (row, comparison, gain): (&Row, &Co
 pub(super) fn ending(result: &BenchResult) -> Option<(&'static str, String)> {
     match &result.ending {
         Ending::Complete => None,
-        Ending::Interrupted => {
-            Some(("Interrupted.", "The run was ended by a signal; this is what was measured until then.".to_owned()))
-        }
+        Ending::Interrupted => Some((
+            "Interrupted.",
+            "The run was ended by a signal; this is what was measured until then.".to_owned(),
+        )),
         Ending::Failed { row, mode, round, message } => {
-            let when = round.map_or_else(|| "during warm-up".to_owned(), |round| format!("in round {}", round + 1));
-            let text = format!("{row} in mode {mode} failed {when}: {message} The numbers are those until then.");
+            let when =
+                round.map_or_else(|| "during warm-up".to_owned(), |round| format!("in round {}", round + 1));
+            let text =
+                format!("{row} in mode {mode} failed {when}: {message} The numbers are those until then.");
             Some(("Failed.", text))
         }
     }

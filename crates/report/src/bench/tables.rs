@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::summary::{extreme, tally};
 use super::values::{baseline, cell, compared, format, gain, label, unit};
-use crate::number::{Unit, show};
+use crate::number::{Unit, bare, show};
 use crate::page::scrolling;
 
 /// Each mode with its verdicts.
@@ -13,8 +13,10 @@ pub(super) fn modes(result: &BenchResult) -> Markup {
     let base = baseline(result);
     let place = |mode: &str, most| {
         let rows: Vec<&Row> = result.rows.iter().collect();
-        extreme(&rows, mode, most)
-            .map_or_else(|| "–".to_owned(), |(row, _, gain)| format!("{} {}", show(Unit::Ratio, gain.value), row.name))
+        extreme(&rows, mode, most).map_or_else(
+            || "–".to_owned(),
+            |(row, _, gain)| format!("{} {}", show(Unit::Ratio, gain.value), row.name),
+        )
     };
     let table = html! {
         table {
@@ -55,7 +57,7 @@ pub(super) fn modes(result: &BenchResult) -> Markup {
 /// The primary metric of each row by mode: median, ratio, verdict, price.
 pub(super) fn numbers(result: &BenchResult) -> Markup {
     let base = baseline(result);
-    let paper = result.rows.iter().any(|row| !row.paper.is_empty());
+    let paper = result.rows.iter().any(|row| !row.paper.is_empty() || !row.paper_ratio.is_empty());
     let columns = if paper { 11 } else { 10 };
     let table = html! {
         table {
@@ -67,7 +69,7 @@ pub(super) fn numbers(result: &BenchResult) -> Markup {
                     th scope="col" class="n" colspan="2" { "ratio to " (base) }
                     th scope="col" class="n" { "p" }
                     th scope="col" { "verdict" }
-                    th scope="col" class="n" colspan="2" { "CPU time per unit, ratio" }
+                    th scope="col" class="n" colspan="2" { "CPU cost, ratio" }
                     @if paper { th scope="col" class="n" { "paper" } }
                 }
             }
@@ -110,11 +112,19 @@ fn rows(result: &BenchResult, row: &Row, paper: bool) -> Markup {
                     }
                     td class="n" { (cost.map_or_else(String::new, |c| show(Unit::Ratio, c.ratio.median))) }
                     td class="i" { (cost.map_or_else(String::new, ratios)) }
-                    @if paper { td class="n" { (row.paper.get(&mode.name).map_or_else(String::new, |v| show(unit(metric).0, v * factor))) } }
+                    @if paper { td class="n" { (of_paper(row, &mode.name)) } }
                 }
             }
         }
     }
+}
+
+/// What the paper has here: a value, a ratio to the first mode, or both.
+fn of_paper(row: &Row, mode: &str) -> String {
+    let (unit, factor) = unit(row.primary);
+    let value = row.paper.get(mode).map(|value| show(unit, value * factor));
+    let ratio = row.paper_ratio.get(mode).map(|ratio| show(Unit::Ratio, *ratio));
+    value.into_iter().chain(ratio).collect::<Vec<String>>().join(", ")
 }
 
 /// The medians of everything that was measured.
@@ -159,7 +169,7 @@ fn range(low: f64, high: f64, write: impl Fn(f64) -> String) -> String {
 }
 
 fn ratios(comparison: &Comparison) -> String {
-    range(comparison.ratio.low, comparison.ratio.high, |value| show(Unit::Plain, value))
+    range(comparison.ratio.low, comparison.ratio.high, |value| bare(Unit::Ratio, value))
 }
 
 fn p_value(p: f64) -> String {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{MARGIN, Plot};
 use crate::axis::{Axis, BELOW};
 use crate::drawing::{Area, Drawing, Px, line, text};
-use crate::number::show;
+use crate::number::{bare, show};
 use crate::scale::Scale;
 use crate::text::{Anchor, Style, clean, shorten, widest, width};
 use crate::theme::series_class;
@@ -90,7 +90,14 @@ impl Bars {
         let value = |value| show(self.axis.unit, value);
         match bar.interval {
             None => "–".to_owned(),
-            Some(i) if roomy => format!("{} [{}, {}]", value(i.value), value(i.low), value(i.high)),
+            Some(i) if roomy => {
+                format!(
+                    "{} [{}, {}]",
+                    value(i.value),
+                    bare(self.axis.unit, i.low),
+                    bare(self.axis.unit, i.high)
+                )
+            }
             Some(i) => value(i.value),
         }
     }
@@ -151,7 +158,7 @@ impl Plot for Bars {
         let half = width(&reference_label, Style::Small) / 2.0;
         let reference_x = reference.max(MARGIN + half).min(total - MARGIN - half);
         let body = html! {
-            (self.axis.below(&scale, area))
+            (self.axis.below(&scale, area, total))
             (line((reference, area.top - 4.0), (reference, area.bottom), "reference"))
             (text(&reference_label, reference_x, area.top - 9.0, Anchor::Middle, Style::Small))
             @for (y, item) in &items {

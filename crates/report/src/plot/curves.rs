@@ -114,7 +114,7 @@ impl Plot for Curves {
                     }
                 }
             }
-            (self.x.below(&x, area))
+            (self.x.below(&x, area, total))
             (self.y.beside(&y, area, (MARGIN, area.right)))
             @for curve in &self.curves { (self.curve(curve, &x, &y)) }
         };

@@ -52,7 +52,7 @@ impl Plot for Histogram {
         let x = Scale::over(self.axis.kind, ends, 0.0, area.left, area.right);
         let body = html! {
             (up.beside(&y, area, (MARGIN, area.right)))
-            (self.axis.below(&x, area))
+            (self.axis.below(&x, area, total))
             g class=(series_class(1)) {
                 @for bin in &bins {
                     @let (from, to, y) = (x.at(bin.from), x.at(bin.to), y.at(bin.count));

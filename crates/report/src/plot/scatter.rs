@@ -92,8 +92,7 @@ impl Scatter {
     }
 
     fn point(&self, point: &Point, at: (f64, f64), label: &str, placed: Option<Placed>) -> Markup {
-        let note =
-            format!("{}: {}, {}", point.label, show(self.x.unit, point.x), show(self.y.unit, point.y));
+        let note = format!("{}: {}, {}", point.label, show(self.x.unit, point.x), show(self.y.unit, point.y));
         html! {
             g {
                 title { (clean(&note)) }
@@ -142,7 +141,7 @@ impl Plot for Scatter {
         let note = shorten(&self.note, room * 0.6, Style::Strong);
         let note_left = area.right - width(&note, Style::Strong) - 12.0;
         let body = html! {
-            (self.x.below(&x, area))
+            (self.x.below(&x, area, total))
             (self.y.beside(&y, area, (MARGIN, note_left)))
             (text(&note, area.right, top - 12.0, Anchor::End, Style::Strong))
             @if let Some([from, to]) = fitted {

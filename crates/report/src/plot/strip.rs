@@ -54,7 +54,7 @@ impl Plot for Strip {
         let values = self.lanes.iter().flat_map(|lane| lane.values.iter().copied().chain(ends(lane)));
         let scale = Scale::over(self.axis.kind, values, 0.05, area.left, area.right);
         let body = html! {
-            (self.axis.below(&scale, area))
+            (self.axis.below(&scale, area, total))
             @for (index, lane) in self.lanes.iter().enumerate() {
                 @let middle = area.top + LANE * (index as f64 + 0.5);
                 (text(&shorten(&lane.label, labels, Style::Body), area.left - 12.0, middle + 4.0, Anchor::End, Style::Body))

@@ -101,7 +101,11 @@ impl Lane {
 
 /// Whole numbers, such as vCPUs, have no decimals.
 fn show_short(unit: Unit, value: f64) -> String {
-    if unit == Unit::Plain && value.fract() == 0.0 && value < 1e4 { value.to_string() } else { show(unit, value) }
+    if unit == Unit::Plain && value.fract() == 0.0 && value < 1e4 {
+        value.to_string()
+    } else {
+        show(unit, value)
+    }
 }
 
 fn steps(points: &[(f64, f64)], end_s: f64, peak: f64, x: &Scale, top: f64, bottom: f64) -> Markup {
@@ -115,7 +119,7 @@ fn steps(points: &[(f64, f64)], end_s: f64, peak: f64, x: &Scale, top: f64, bott
     html! {
         @if let Some(first) = places.first() {
             path d=(format!("{outline}V{0}H{1}Z", Px(bottom), Px(first.0))) class="area" {}
-            path d=(outline) class="line" {}
+            path d=(outline) class="edge" {}
         }
     }
 }
@@ -159,7 +163,7 @@ impl Plot for Timeline {
         let time = Axis::new(self.time.clone(), Unit::Seconds, Kind::Linear);
         let x = Scale::over(Kind::Linear, [0.0, self.end_s], 0.0, area.left, area.right);
         let body = html! {
-            (time.below(&x, area))
+            (time.below(&x, area, total))
             @for ((lane, peak), (top, low)) in self.lanes.iter().zip(&peaks).zip(edges) {
                 @let label = shorten(lane.label(), labels, Style::Body);
                 (text(&label, area.left - 10.0, f64::midpoint(top, low) + 4.0, Anchor::End, Style::Body))

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_report::text::{Anchor, Rect, Style};
 use gleaner_proto::result::{
-    BenchResult, Better, Cell, Comparison, Ending, Environment, Estimate, Metric, ModeInfo, Moment, Plan, Row,
-    SCHEMA, Sample, Verdict, Warning,
+    BenchResult, Better, Cell, Comparison, Ending, Environment, Estimate, Metric, ModeInfo, Moment, Plan,
+    Row, SCHEMA, Sample, Verdict, Warning,
 };
+use gleaner_report::text::{Anchor, Rect, Style};
 
 /// The modes with what they do.
 const MODES: [(&str, &str); 5] = [
@@ -30,10 +30,24 @@ struct Shape {
 }
 
 const SHAPES: [Shape; 7] = [
-    shape("request-response", "requests", Metric::Throughput, 21_084.0, [1.0, 3.54, 3.74, 3.1, 3.8], 21_300.0),
+    shape(
+        "request-response",
+        "requests",
+        Metric::Throughput,
+        21_084.0,
+        [1.0, 3.54, 3.74, 3.1, 3.8],
+        21_300.0,
+    ),
     shape("pipeline", "items", Metric::Throughput, 1_740.0, [1.0, 1.38, 1.41, 0.71, 1.47], 7_400.0),
     shape("barrier", "", Metric::WallS, 0.82, [1.0, 0.61, 0.60, 1.34, 0.58], 9_100.0),
-    shape("convoy", "critical sections", Metric::Throughput, 88_010.0, [1.0, 0.98, 0.60, 1.22, 0.58], 2_900.0),
+    shape(
+        "convoy",
+        "critical sections",
+        Metric::Throughput,
+        88_010.0,
+        [1.0, 0.98, 0.60, 1.22, 0.58],
+        2_900.0,
+    ),
     shape("compute", "", Metric::WallS, 1.204, [1.0, 1.004, 1.01, 1.98, 1.02], 60.0),
     shape("tlb", "unmaps", Metric::Throughput, 12_500.0, [1.0, 1.05, 1.06, 1.4, 1.07], 1_150.0),
     shape("freqsleep", "sleeps", Metric::Throughput, 9_420.0, [1.0, 1.24, 1.3, 1.02, 1.33], 8_700.0),
@@ -84,7 +98,8 @@ fn samples(shape: &Shape, row: usize, mode: usize) -> Vec<Sample> {
         ]);
         if shape.name == "request-response" {
             let p50 = 45e0 / shape.ratios[mode] * wobble;
-            let tail = [(Metric::P50Us, 1.0), (Metric::P90Us, 1.4), (Metric::P99Us, 3.1), (Metric::P999Us, 11.0)];
+            let tail =
+                [(Metric::P50Us, 1.0), (Metric::P90Us, 1.4), (Metric::P99Us, 3.1), (Metric::P999Us, 11.0)];
             metrics.extend(tail.map(|(metric, factor)| (metric, p50 * factor)));
         }
         let start_s = (round * 5 + mode) as f64 * 1.1;
@@ -119,8 +134,20 @@ fn compare(metric: Metric, cell: &Cell, base: &Cell) -> Comparison {
     let ratio = estimate(&ratios);
     let higher = metric.better() == Better::Higher;
     let verdict = match (ratio.low > 1.03, ratio.high < 0.97) {
-        (true, _) => if higher { Verdict::Better } else { Verdict::Worse },
-        (_, true) => if higher { Verdict::Worse } else { Verdict::Better },
+        (true, _) => {
+            if higher {
+                Verdict::Better
+            } else {
+                Verdict::Worse
+            }
+        }
+        (_, true) => {
+            if higher {
+                Verdict::Worse
+            } else {
+                Verdict::Better
+            }
+        }
         _ => Verdict::NoDifference,
     };
     let p = if verdict == Verdict::NoDifference { 0.34 } else { 0.000_4 };
@@ -141,7 +168,8 @@ fn row(index: usize, shape: &Shape) -> Row {
         let metrics: Vec<Metric> = samples[0].metrics.keys().copied().collect();
         let values = |metric: Metric| -> Vec<f64> { samples.iter().map(|s| s.metrics[&metric]).collect() };
         let summaries = metrics.into_iter().map(|metric| (metric, estimate(&values(metric)))).collect();
-        let command = format!("gleaner run --quiet --fixed {name} -- gleaner workload {} --window 1s", shape.name);
+        let command =
+            format!("gleaner run --quiet --fixed {name} -- gleaner workload {} --window 1s", shape.name);
         Cell { mode: (*name).to_owned(), command, samples, summaries }
     };
     let cells: Vec<Cell> = MODES.iter().enumerate().map(cell).collect();
@@ -197,13 +225,14 @@ pub(crate) fn result() -> BenchResult {
             seed: 1,
             order: "Every round runs all modes of all rows in a new random order.".to_owned(),
         },
-        modes: MODES.map(|(name, about)| ModeInfo {
-            name: name.to_owned(),
-            about: about.to_owned(),
-            set: Vec::new(),
-            unset: Vec::new(),
-        })
-        .into(),
+        modes: MODES
+            .map(|(name, about)| ModeInfo {
+                name: name.to_owned(),
+                about: about.to_owned(),
+                set: Vec::new(),
+                unset: Vec::new(),
+            })
+            .into(),
         rows: SHAPES.iter().enumerate().map(|(index, shape)| row(index, shape)).collect(),
         warnings: vec![
             Warning::Steal { row: "pipeline".to_owned(), mode: "default".to_owned(), share: 0.062, round: 3 },
