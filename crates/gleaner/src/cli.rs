@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method};
 
-use crate::{bench, demo, doctor, generate, load, restore, why, workload};
+use crate::{bench, demo, doctor, generate, load, report, restore, wake, why, workload};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Demo(demo::Args),
     /// Measure commands in several modes, interleaved, as the papers do
     Bench(bench::Args),
+    /// Turn a result file into a page with plots
+    Report(report::Args),
     /// Put back what a killed Gleaner left changed
     Restore(restore::Args),
     /// Print a completion script for a shell
@@ -49,6 +51,9 @@ pub(crate) enum Command {
     /// Run a real server under its load
     #[command(hide = true)]
     Load(load::Args),
+    /// Measure wake-ups in one setting of the paper's Table 2
+    #[command(hide = true)]
+    Wake(wake::Args),
 }
 
 /// How a workload is controlled.

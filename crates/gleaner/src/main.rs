@@ -10,9 +10,11 @@ mod demo;
 mod doctor;
 mod generate;
 mod load;
+mod report;
 mod restore;
 mod run;
 mod summary;
+mod wake;
 mod why;
 mod workload;
 
@@ -30,11 +32,13 @@ fn main() -> ExitCode {
         Command::Why(args) => why::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Report(args) => report::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Completions(args) => return generate::completions(&args),
         Command::Man => generate::man(),
         Command::Workload(args) => workload::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Wake(args) => wake::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("gleaner: {error:#}");

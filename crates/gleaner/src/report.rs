@@ -1,0 +1,45 @@
+//! `gleaner report`: a result file as one page, and its plots as files.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use gleaner_proto::result::{BenchResult, write_file};
+use gleaner_report::bench;
+
+/// Turn a result file into one self-contained page
+///
+/// The page has the plots, the numbers, the machine, the commands that repeat the measurement, and the raw data. It
+/// needs no network and follows the reader's light or dark scheme.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The result file of `gleaner bench run`
+    #[arg(value_name = "RESULT.json")]
+    result: PathBuf,
+    /// Write the page here [default: beside the result file, with the ending .html]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write each plot as an SVG file into this directory too
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let result = BenchResult::read(&args.result)?;
+    let page = bench::html(&result)?;
+    let output = args.output.clone().unwrap_or_else(|| args.result.with_extension("html"));
+    if let Some(dir) = &args.svg {
+        fs::create_dir_all(dir).with_context(|| {
+            format!("cannot make the directory {}: give another one with --svg", dir.display())
+        })?;
+        let figures = bench::figures(&result);
+        for figure in &figures {
+            write_file(&dir.join(&figure.name).with_extension("svg"), figure.file().as_bytes())?;
+        }
+        eprintln!("gleaner: wrote {} plots into {}", figures.len(), dir.display());
+    }
+    write_file(&output, page.as_bytes())?;
+    eprintln!("gleaner: wrote {}", output.display());
+    Ok(ExitCode::SUCCESS)
+}
