@@ -6,7 +6,9 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use gleaner_bench::workload::{Amount, Outcome, ParameterError, Parameters, Workload, WorkloadError};
+use gleaner_bench::workload::{
+    Amount, Outcome, ParameterError, Parameters, Variant, Workload, WorkloadError, format_time,
+};
 
 const TIME: Duration = Duration::from_millis(100);
 
@@ -144,4 +146,30 @@ fn outcomes_and_names_survive_a_round_trip() {
         );
     }
     assert!("ferret".parse::<Workload>().unwrap_err().contains("request-response"));
+}
+
+/// The row of a variant in the table of parameters of `docs/workloads.md`.
+fn row(workload: Workload, variant: &Variant) -> String {
+    let kind = variant.kind.map_or_else(String::new, |kind| format!("`{kind}`"));
+    let (threads, range) = (&variant.threads, &variant.threads.range);
+    let default = threads.default.map_or_else(|| "one per vCPU".to_owned(), |n| n.to_string());
+    let threads = format!("{} ({}-{}): {}", default, range.start(), range.end(), threads.counts);
+    let granularity = variant.granularity.as_ref().map_or_else(String::new, |granularity| {
+        let [default, least, most] =
+            [granularity.default, *granularity.range.start(), *granularity.range.end()].map(format_time);
+        format!("{default} ({least}-{most}): {}", granularity.of)
+    });
+    let imbalance = variant.imbalance.map_or_else(String::new, |of| format!("0 (0-1): {of}"));
+    format!("| `{workload}` | {kind} | {threads} | {granularity} | {imbalance} |")
+}
+
+#[test]
+fn the_documentation_has_every_parameter() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let variants = Workload::ALL
+        .into_iter()
+        .flat_map(|workload| workload.spec().variants.iter().map(move |variant| row(workload, variant)));
+    let missing: Vec<String> = variants.filter(|row| !page.contains(row.as_str())).collect();
+    assert!(missing.is_empty(), "docs/workloads.md lacks these rows:\n{}", missing.join("\n"));
 }

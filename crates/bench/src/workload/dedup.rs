@@ -9,7 +9,7 @@
 //! under one mutex, as many compress the chunks that are new, and one puts everything back in order and writes the
 //! archive. The input is small and is archived again and again, each time with an empty table.
 //!
-//! Synchronisation: bounded [`Queue`]s, and the table's mutex. Chunks of 4 KiB take each stage some microseconds,
+//! Synchronisation: bounded [`Queue`]s, and the table's mutex. Chunks of 1 KiB take each stage a few microseconds,
 //! so the stages mostly wait for each other. Self-check: each archive is decompressed, reassembled and compared with
 //! its input by their digests; the one that the end interrupts too, as far as it got.
 
@@ -38,11 +38,11 @@ pub(super) const VARIANT: Variant = Variant {
 };
 
 /// The least, the mean and the greatest length of a chunk, in bytes.
-const CHUNK_LENGTHS: [usize; 3] = [1 << 10, 4 << 10, 16 << 10];
-/// Long enough that a stage of several threads is not stopped by the slowest of them.
-const QUEUE_LENGTH: usize = 8;
+const CHUNK_LENGTHS: [usize; 3] = [256, 1 << 10, 4 << 10];
+/// As short as those of the synthetic kind, so that stages keep in step.
+const QUEUE_LENGTH: usize = 2;
 /// The clock is read once in so many chunks.
-const CHUNKS_PER_CLOCK: u64 = 4;
+const CHUNKS_PER_CLOCK: u64 = 8;
 
 type Digest = [u8; 32];
 

@@ -1,10 +1,12 @@
 //! `task-queue`: many small tasks under one mutex, as in cholesky of SPLASH-2x.
 //!
-//! Synchronisation: a stack of tasks that are ready, one mutex, and a condition variable for threads that find
-//! none. The tasks form a tree, as the columns of a factorisation do: a task is ready when both tasks below it are
-//! done, so there is plenty to do at the leaves and less and less towards the root, where threads go to sleep; when
-//! the root is done, the next tree's leaves wake them up. Self-check: the value of a root depends on every task of
-//! its tree, and must be what one thread alone computes.
+//! The tasks form a binary tree, as the columns of a factorisation do: a task is ready when both tasks below it are
+//! done, so there is plenty to do at the leaves and less and less towards the root; when the root is done, the next
+//! tree begins. Each task belongs to one thread, as cholesky's blocks do, and no other does it.
+//!
+//! Synchronisation: one mutex around all that is ready, and a condition variable for each thread, on which it
+//! sleeps while nothing of its own is ready. Self-check: the value of a root depends on every task of its tree, and
+//! must be what one thread alone computes.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -15,31 +17,48 @@ use super::{Amount, Outcome, Settings, WorkloadError};
 
 pub(super) const SPEC: Spec = Spec {
     name: "task-queue",
-    about: "threads take tasks of 5 us from one queue under one mutex; a task waits for the two below it in a tree \
-            of 31; one operation is one tree",
+    about: "threads take tasks of 5 us from queues under one mutex; a task waits for the two below it in a tree of \
+            31, or more with over 16 threads; one operation is one tree",
     variants: &[Variant {
         kind: None,
-        threads: Threads::per_vcpu("threads that take tasks", 1),
+        threads: Threads::per_vcpu("threads that share the tasks", 1),
         granularity: Some(Granularity::us("a task", 5)),
         imbalance: Some("between the tasks of a tree"),
     }],
 };
 
-/// Nodes are numbered from the root, 1; the children of node n are 2n and 2n + 1.
-const LEAVES: usize = 16;
+/// The tree has as many leaves as there are threads, but not fewer than this.
+const LEAST_LEAVES: usize = 16;
+
+/// Nodes are numbered from the root; the children of node n are 2n and 2n + 1, and the second half are leaves.
 const ROOT: usize = 1;
 
-/// How long each task computes, in rounds of [`mix`], by node.
+/// The tasks of a tree.
 struct Tasks {
-    rounds: [u32; 2 * LEAVES],
+    /// How long each task computes, in rounds of [`mix`], by node. There is no node 0.
+    rounds: Vec<u32>,
+    threads: usize,
 }
 
 impl Tasks {
     fn new(settings: &Settings) -> Self {
+        let nodes = 2 * settings.threads.max(LEAST_LEAVES);
         // Steps of 13 through the nodes, so that neighbours differ.
-        let place = |node: usize| node * 13 % (2 * LEAVES);
-        let time = |node| uneven(settings.granularity, settings.imbalance, place(node), 2 * LEAVES);
-        Self { rounds: std::array::from_fn(|node| rounds(time(node))) }
+        let time = |node| uneven(settings.granularity, settings.imbalance, node * 13 % nodes, nodes);
+        Self { rounds: (0..nodes).map(|node| rounds(time(node))).collect(), threads: settings.threads }
+    }
+
+    fn nodes(&self) -> usize {
+        self.rounds.len()
+    }
+
+    fn leaves(&self) -> std::ops::Range<usize> {
+        self.nodes() / 2..self.nodes()
+    }
+
+    /// The thread that a task belongs to: parents and children are spread over all of them.
+    fn owner(&self, node: usize) -> usize {
+        node % self.threads
     }
 
     /// Does a task: its value from the values of the two below it.
@@ -50,8 +69,8 @@ impl Tasks {
 
     /// The root's value, computed by one thread.
     fn root(&self) -> u64 {
-        let mut values = [0; 2 * LEAVES];
-        for node in (ROOT..2 * LEAVES).rev() {
+        let mut values = vec![0; self.nodes()];
+        for node in (ROOT..self.nodes()).rev() {
             values[node] = self.run(node, below(&values, node));
         }
         values[ROOT]
@@ -59,71 +78,84 @@ impl Tasks {
 }
 
 /// The values of the two nodes below; zeros for a leaf.
-fn below(values: &[u64; 2 * LEAVES], node: usize) -> [u64; 2] {
+fn below(values: &[u64], node: usize) -> [u64; 2] {
     [2 * node, 2 * node + 1].map(|child| values.get(child).copied().unwrap_or(0))
 }
 
 /// What the mutex protects.
 struct Progress {
-    ready: Vec<usize>,
-    values: [u64; 2 * LEAVES],
+    /// What is ready, by owner.
+    ready: Vec<Vec<usize>>,
+    values: Vec<u64>,
     /// How many of the two tasks below a node are done.
-    done_below: [u8; LEAVES],
+    done_below: Vec<u8>,
     trees: u64,
     over: bool,
 }
 
 impl Progress {
-    fn new() -> Self {
-        let ready = (LEAVES..2 * LEAVES).collect();
-        Self { ready, values: [0; 2 * LEAVES], done_below: [0; LEAVES], trees: 0, over: false }
+    fn new(tasks: &Tasks) -> Self {
+        let mut progress = Self {
+            ready: vec![Vec::new(); tasks.threads],
+            values: vec![0; tasks.nodes()],
+            done_below: vec![0; tasks.nodes()],
+            trees: 0,
+            over: false,
+        };
+        progress.begin_tree(tasks);
+        progress
     }
 
-    /// Records a task's value; what that makes ready is. How many tasks that are.
-    fn finish(&mut self, node: usize, value: u64) -> usize {
+    fn begin_tree(&mut self, tasks: &Tasks) {
+        self.done_below.fill(0);
+        tasks.leaves().for_each(|leaf| self.ready[tasks.owner(leaf)].push(leaf));
+    }
+
+    /// Records a task's value. The task above it, if that is ready now.
+    fn finish(&mut self, tasks: &Tasks, node: usize, value: u64) -> Option<usize> {
         self.values[node] = value;
-        if node == ROOT {
-            self.done_below = [0; LEAVES];
-            self.trees += 1;
-            self.ready.extend(LEAVES..2 * LEAVES);
-            return LEAVES;
-        }
         let parent = node / 2;
         self.done_below[parent] += 1;
-        let ready = self.done_below[parent] == 2;
-        self.ready.extend(ready.then_some(parent));
-        usize::from(ready)
+        (self.done_below[parent] == 2).then(|| {
+            self.ready[tasks.owner(parent)].push(parent);
+            parent
+        })
     }
 }
 
-/// The queue.
-struct Queue {
+/// The queues.
+struct Queues {
     tasks: Tasks,
     expected: u64,
     progress: Mutex<Progress>,
-    not_empty: Condvar,
+    /// By owner.
+    not_empty: Vec<Condvar>,
 }
 
-impl Queue {
+impl Queues {
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_all(&self) {
+        self.not_empty.iter().for_each(Condvar::notify_one);
     }
 
     /// Ends the work of all threads.
     fn close(&self, mut progress: MutexGuard<'_, Progress>) {
         progress.over = true;
         drop(progress);
-        self.not_empty.notify_all();
+        self.wake_all();
     }
 
-    /// One thread's work, until the gauge says that it is done or another thread ends it. How many trees' roots
-    /// it checked.
-    fn work(&self, gauge: &Gauge) -> Result<u64, WorkloadError> {
+    /// Thread `me`'s work, until the gauge says that it is done or another thread ends it. How many roots it
+    /// checked.
+    fn work(&self, me: usize, gauge: &Gauge) -> Result<u64, WorkloadError> {
         let mut checks = 0;
         loop {
-            let idle = |progress: &mut Progress| progress.ready.is_empty() && !progress.over;
+            let idle = |progress: &mut Progress| progress.ready[me].is_empty() && !progress.over;
             let mut progress =
-                self.not_empty.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+                self.not_empty[me].wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
             if progress.over {
                 return Ok(checks);
             }
@@ -131,7 +163,7 @@ impl Queue {
                 self.close(progress);
                 return Ok(checks);
             }
-            let Some(node) = progress.ready.pop() else { continue };
+            let Some(node) = progress.ready[me].pop() else { continue };
             let below = below(&progress.values, node);
             drop(progress);
 
@@ -142,12 +174,17 @@ impl Queue {
                     return Err(error);
                 }
                 checks += 1;
+                let mut progress = self.lock();
+                progress.trees += 1;
+                progress.begin_tree(&self.tasks);
+                drop(progress);
+                self.wake_all();
+                continue;
             }
-            // Each task that became ready is announced, whether or not this thread will take it itself.
-            match self.lock().finish(node, value) {
-                0 => {}
-                1 => self.not_empty.notify_one(),
-                _ => self.not_empty.notify_all(),
+            let ready = self.lock().finish(&self.tasks, node, value);
+            if let Some(ready) = ready {
+                // Announced also to this thread itself: a queue does not know who asks it next.
+                self.not_empty[self.tasks.owner(ready)].notify_one();
             }
         }
     }
@@ -156,14 +193,17 @@ impl Queue {
 pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let tasks = Tasks::new(settings);
     let expected = tasks.root();
-    run_tasks(tasks, expected, amount.whole(), settings.threads)
+    run_tasks(tasks, expected, amount.whole())
 }
 
-fn run_tasks(tasks: Tasks, expected: u64, share: Share, threads: usize) -> Result<Outcome, WorkloadError> {
-    let queue = Queue { tasks, expected, progress: Mutex::new(Progress::new()), not_empty: Condvar::new() };
-    let (checks, elapsed) = run_threads(SPEC.name, threads, |_| queue.work(&share.start(1)))?;
+fn run_tasks(tasks: Tasks, expected: u64, share: Share) -> Result<Outcome, WorkloadError> {
+    let threads = tasks.threads;
+    let progress = Mutex::new(Progress::new(&tasks));
+    let not_empty = (0..threads).map(|_| Condvar::new()).collect();
+    let queues = Queues { tasks, expected, progress, not_empty };
+    let (checks, elapsed) = run_threads(SPEC.name, threads, |me| queues.work(me, &share.start(1)))?;
     let checks = checks.iter().sum();
-    let operations = queue.lock().trees;
+    let operations = queues.lock().trees;
     check(SPEC.name, "number of roots", operations, checks)?;
     Ok(Outcome { operations, elapsed, checks })
 }
@@ -172,32 +212,45 @@ fn run_tasks(tasks: Tasks, expected: u64, share: Share, threads: usize) -> Resul
 mod tests {
     use super::*;
 
-    fn tasks() -> Tasks {
-        Tasks::new(&SPEC.settings(&"granularity=1us imbalance=0.5".parse().unwrap()).unwrap())
+    fn tasks(parameters: &str) -> Tasks {
+        Tasks::new(&SPEC.settings(&parameters.parse().unwrap()).unwrap())
     }
+
+    const FEW: &str = "threads=2 granularity=1us imbalance=0.5";
 
     #[test]
     fn a_task_is_ready_when_both_below_it_are_done() {
-        let mut progress = Progress::new();
-        assert_eq!((progress.finish(16, 1), progress.finish(18, 1), progress.finish(17, 1)), (0, 0, 1));
-        assert_eq!(progress.ready.last(), Some(&8));
+        let tasks = tasks(FEW);
+        let mut progress = Progress::new(&tasks);
+        assert_eq!(progress.ready.concat().len(), LEAST_LEAVES);
+        let ready = [16, 18, 17].map(|node| progress.finish(&tasks, node, 1));
+        assert_eq!(ready, [None, None, Some(8)]);
+        assert_eq!(progress.ready[0].last(), Some(&8));
     }
 
     #[test]
     fn notices_a_wrong_root() {
-        let right = tasks().root();
-        assert!(run_tasks(tasks(), right, Share::Operations(5), 2).is_ok());
-        let error = run_tasks(tasks(), right ^ 1, Share::Operations(5), 2).unwrap_err().to_string();
+        let right = tasks(FEW).root();
+        assert!(run_tasks(tasks(FEW), right, Share::Operations(5)).is_ok());
+        let error = run_tasks(tasks(FEW), right ^ 1, Share::Operations(5)).unwrap_err().to_string();
         assert!(error.contains("wrong value of a root"), "{error}");
     }
 
     #[test]
     fn every_task_matters() {
-        let right = tasks().root();
-        for node in ROOT..2 * LEAVES {
-            let mut wrong = tasks();
+        let right = tasks(FEW).root();
+        for node in ROOT..2 * LEAST_LEAVES {
+            let mut wrong = tasks(FEW);
             wrong.rounds[node] += 1;
             assert_ne!(wrong.root(), right, "task {node}");
         }
+    }
+
+    #[test]
+    fn many_threads_have_a_larger_tree() {
+        let many = tasks("threads=33 granularity=1us");
+        assert_eq!((many.leaves(), many.nodes()), (33..66, 66));
+        let root = many.root();
+        assert_eq!(run_tasks(many, root, Share::Operations(3)).unwrap().operations, 3);
     }
 }
