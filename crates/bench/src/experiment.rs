@@ -6,6 +6,7 @@
 //! force (`control`). Summaries, comparisons and warnings follow from the samples (`summary`).
 
 mod control;
+mod correlation;
 mod environment;
 mod mode;
 mod output;
@@ -15,6 +16,7 @@ mod sample;
 mod sensors;
 mod summary;
 mod table;
+mod user;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +25,7 @@ use std::time::{Duration, Instant};
 use gleaner_kernel::Root;
 use gleaner_proto::result::{BenchResult, Ending, Metric, ModeInfo, SCHEMA};
 
+pub use correlation::slowdown_by_idling;
 pub use mode::{Mode, ModeError, UserMode};
 pub use output::{Expression, ExpressionError, NoMatch};
 pub use program::Program;

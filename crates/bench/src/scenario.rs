@@ -111,6 +111,11 @@ pub fn parse(text: &str, name: &str) -> Result<Experiment, ScenarioError> {
 /// # Errors
 /// A sentence with the nearest name.
 pub fn mode(name: &str) -> Result<Mode, String> {
+    if name.starts_with("user:") {
+        return Err(format!(
+            "mode `{name}` needs set and unset commands, which only a scenario file can have"
+        ));
+    }
     Mode::parse(name, |_| None).map_err(|error| mode_error(&error))
 }
 

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 mod cell;
 mod environment;
@@ -75,14 +76,14 @@ pub enum Error {
         log: String,
     },
     /// A program did not do in time what it should.
-    #[error("{program} did not {what} within {seconds} s: {log}")]
+    #[error("{program} did not {what} within {limit:?}: {log}")]
     TimedOut {
         /// Its name.
         program: String,
         /// What was waited for.
         what: &'static str,
-        /// How long, in seconds.
-        seconds: u64,
+        /// How long.
+        limit: Duration,
         /// The end of its output.
         log: String,
     },

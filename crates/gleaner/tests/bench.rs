@@ -208,6 +208,25 @@ fn an_expression_that_never_matches_shows_the_output() {
 }
 
 #[test]
+fn a_command_that_hangs_is_stopped() {
+    let bench = Bench::new(
+        r#"
+        title = "Hangs"
+        modes = ["default"]
+        [[row]]
+        name = "hangs"
+        prepare = "echo prepared > $STATE/file"
+        shell = "cat $STATE/file; exec sleep 600"
+        timeout_s = 0.2
+        "#,
+    );
+    let output = bench.run();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("did not end within 200ms: prepared"), "{errors}");
+}
+
+#[test]
 fn precision_ends_a_row_before_its_time() {
     let bench = Bench::new(
         r#"
@@ -252,6 +271,7 @@ fn names_that_do_not_exist_are_told_with_file_line_and_the_nearest() {
     for (args, expected) in [
         (["bench", "run", "quik"].as_slice(), "did you mean `quick`?"),
         (&["bench", "run", "--workload", "convoi"], "did you mean `convoy`?"),
+        (&["bench", "run", "--mode", "user:own", "--", "true"], "only a scenario file"),
         (&["bench", "run", "--mode", "defualt", "--", "true"], "did you mean `default`?"),
         (&["bench", "run"], "SCENARIO"),
     ] {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
@@ -15,10 +14,15 @@ use super::control::Control;
 use super::output;
 use super::program::portable;
 use super::sensors::{CpuTime, Sensors};
-use super::{Error, Mode, Program, Row, UserMode};
+use super::user::InForce;
+use super::{Error, Mode, Program, Row};
 use crate::runner::interrupted;
 use crate::servers::knobs::{self, Knobs};
+use crate::servers::launch::tail;
 use crate::servers::running::Running;
+
+/// How long a row's preparation may take.
+const PREPARE: Duration = Duration::from_secs(3600);
 
 /// What one run of a command came to.
 #[derive(Debug, Clone)]
@@ -105,7 +109,11 @@ impl Sampler {
     fn prepare(&mut self, row: &Row) -> Result<(), Error> {
         if let Some(line) = row.prepare.as_ref().filter(|_| !self.prepared.contains(&row.name)) {
             let launch = Program::shell(line).launch(&self.gleaner, self.state.path());
-            launch.output()?;
+            let mut running = launch.start(&self.state.path().join("prepare"))?;
+            wait(&running, PREPARE)?;
+            if let Some(status) = running.wait(Duration::ZERO)?.filter(|status| !status.success()) {
+                return Err(running.ended(status).into());
+            }
             self.prepared.insert(row.name.clone());
         }
         Ok(())
@@ -213,62 +221,9 @@ fn add_cpu(metrics: &mut BTreeMap<Metric, f64>, all: CpuTime, own: CpuTime) {
     metrics.insert(Metric::CpuSPerOp, (all.total().as_secs_f64() + polling) / units);
 }
 
-/// A user's setting, undone when dropped.
-struct InForce<'m> {
-    mode: &'m UserMode,
-    done: bool,
-}
-
-impl<'m> InForce<'m> {
-    fn set(mode: &'m UserMode) -> Result<Self, Error> {
-        // From here on it is undone, also where only a part of it was done.
-        let setting = Self { mode, done: false };
-        mode.set.iter().try_for_each(|line| shell(line))?;
-        Ok(setting)
-    }
-
-    fn unset(mut self) -> Result<(), Error> {
-        self.undo()
-    }
-
-    /// Every command is run, whatever becomes of the others.
-    fn undo(&mut self) -> Result<(), Error> {
-        self.done = true;
-        let results: Vec<_> = self.mode.unset.iter().map(|line| shell(line)).collect();
-        results.into_iter().collect()
-    }
-}
-
-impl Drop for InForce<'_> {
-    fn drop(&mut self) {
-        if !self.done
-            && let Err(error) = self.undo()
-        {
-            eprintln!("gleaner: could not be put back: {error}");
-        }
-    }
-}
-
-/// Runs a user's command; in a process group of its own, which Ctrl-C on the terminal does not reach.
-fn shell(line: &str) -> Result<(), Error> {
-    use std::os::unix::process::CommandExt as _;
-    let mut command = Command::new("sh");
-    command.args(["-c", line]).stdin(std::process::Stdio::null()).process_group(0);
-    let output = command.output().map_err(crate::servers::Error::system("start sh"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::UserCommand { line: line.to_owned(), status: output.status.to_string(), said: tail(&said) })
-}
-
 fn read(log: &Path) -> Result<String, Error> {
     let bytes = fs::read(log).map_err(crate::servers::Error::file("read", log))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn tail(text: &str) -> String {
-    crate::servers::launch::tail(text)
 }
 
 #[cfg(test)]
@@ -292,23 +247,5 @@ mod tests {
         metrics.insert(Metric::Throughput, 50.0);
         add_cpu(&mut metrics, all, own);
         assert!((value(&metrics, Metric::CpuSPerOp) - 0.01).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_users_setting_is_undone_also_where_it_fails_half_way() {
-        let dir = tempfile::tempdir().unwrap();
-        let mark = dir.path().join("mark");
-        let touch = format!("touch {}", mark.display());
-        let unset = vec!["exit 3".to_owned(), format!("rm {}", mark.display())];
-        let mode =
-            UserMode { set: vec![touch.clone(), "echo no >&2; exit 1".into()], unset, ..Default::default() };
-        let error = InForce::set(&mode).err().unwrap().to_string();
-        assert!(error.contains("exit 1") && error.contains("no"), "{error}");
-        assert!(!mark.exists(), "undone although the first undo command failed");
-        let mode = UserMode { set: vec![touch], ..mode };
-        let setting = InForce::set(&mode).unwrap();
-        assert!(mark.exists());
-        assert!(setting.unset().unwrap_err().to_string().contains("exit 3"));
-        assert!(!mark.exists());
     }
 }

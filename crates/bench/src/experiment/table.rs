@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use gleaner_proto::result::{BenchResult, Cell, Ending, Estimate, Metric, Row, Warning};
 
+use super::slowdown_by_idling;
 use super::summary::verdict;
 
 /// The whole result: a table, what stands against it, how the run ended.
@@ -29,6 +30,13 @@ fn write(out: &mut String, result: &BenchResult) -> std::fmt::Result {
         writeln!(out, "\nNothing was measured.")?;
     } else {
         rows(out, result)?;
+    }
+    if let Some((mode, c)) = slowdown_by_idling(result) {
+        writeln!(
+            out,
+            "\nSlowdown against {mode} and idle entries per second go together with r = {:.2} [{:.2}, {:.2}], {} rows",
+            c.r, c.low, c.high, c.n
+        )?;
     }
     let warnings = warnings(&result.warnings);
     if !warnings.is_empty() {

@@ -101,8 +101,7 @@ impl Running {
 
     /// The error for a program that took too long.
     pub(crate) fn timed_out(&self, what: &'static str, limit: Duration) -> Error {
-        let (program, seconds) = (self.identity.program.clone(), limit.as_secs());
-        Error::TimedOut { program, what, seconds, log: self.log_tail() }
+        Error::TimedOut { program: self.identity.program.clone(), what, limit, log: self.log_tail() }
     }
 
     /// Waits for the end of a program that has closed its output, and returns the error for it.
