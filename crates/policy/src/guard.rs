@@ -116,8 +116,8 @@ impl Trial {
     pub fn new(baseline: Setting, candidate: Setting, purpose: Purpose, seen: &Observation) -> Self {
         let switches_per_s = seen.workload.switches as f64 / seen.period.as_secs_f64().max(1e-3);
         let wanted = Duration::from_secs_f64((SWITCHES_PER_BLOCK / switches_per_s.max(1.0)).min(1.0));
-        // Reading a thousand threads takes milliseconds: blocks stay twenty times longer than the look at them.
-        let shortest = SHORTEST_BLOCK.max(seen.cost * 20).min(LONGEST_BLOCK);
+        // Reading a thousand threads takes milliseconds: blocks stay thirty times longer than the look at them.
+        let shortest = SHORTEST_BLOCK.max(seen.cost * 30).min(LONGEST_BLOCK);
         let sequential = purpose == Purpose::Adopt && baseline.active == candidate.active;
         Self {
             baseline,

@@ -29,6 +29,8 @@ const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_
 const STEAL_WINDOW: Duration = Duration::from_millis(250);
 /// After an idle time or a passing load shorter than this, what was proven before it is taken up again at once.
 const MEMORY: Duration = Duration::from_secs(60);
+/// What did not prove itself but came out so much better is tried again sooner.
+const PROMISING: f64 = 1.1;
 /// What is taken up again proves itself after this long.
 const RESUMED_PROOF: Duration = Duration::from_millis(100);
 
@@ -56,6 +58,8 @@ pub struct Policy {
     retry_consolidation: Trust,
     /// The retention that an idle time ended, and when.
     remembered: Option<(Retention, Duration)>,
+    /// The retention that was proven before and refuted since.
+    shelved: Option<Shelved>,
     /// §5's quantities without retention, from the trial that proved it.
     unretained: Option<Measurement>,
     /// So many runnable threads are more than the proven, smaller set can take.
@@ -63,6 +67,15 @@ pub struct Policy {
     /// The smaller set that such pressure ended.
     folded: Option<Folded>,
     cadence: Cadence,
+}
+
+/// Retention that a load refuted: under another load it is in force again at once, to be proven soon.
+#[derive(Debug, Clone, Copy)]
+struct Shelved {
+    retention: Retention,
+    at: Duration,
+    /// CPU time of the workload per second when it was refuted.
+    load: f64,
 }
 
 /// A smaller set that was proven, until more threads than it can take unfolded it.
@@ -94,6 +107,7 @@ impl Policy {
             retry_retention: Trust::new(RETRY.0, RETRY.1),
             retry_consolidation: Trust::new(RETRY.0, RETRY.1),
             remembered: None,
+            shelved: None,
             unretained: None,
             pressure: u32::MAX,
             folded: None,
@@ -227,7 +241,7 @@ impl Policy {
             (Verdict::Undecided(e), Purpose::Reprove) => e.is_none_or(|e| e.ratio >= 1.0),
         };
         let again_at = match trial.difference() {
-            Difference::Retention => self.conclude_retention(&trial, keep, &verdict, o.at),
+            Difference::Retention => self.conclude_retention(&trial, keep, &verdict, o),
             Difference::ActiveSet => self.conclude_active_set(&trial, keep, o),
         };
         events.push(Event::TrialEnded {
@@ -245,8 +259,9 @@ impl Policy {
         trial: &Trial,
         keep: bool,
         verdict: &Verdict,
-        now: Duration,
+        o: &Observation,
     ) -> Duration {
+        let now = o.at;
         if keep {
             self.retention = trial.candidate().retention;
             self.proof.extend(now);
@@ -255,9 +270,12 @@ impl Policy {
         }
         self.retention = Retention::NONE;
         self.remembered = None;
+        if trial.purpose() == Purpose::Reprove {
+            self.shelved = Some(Shelved { retention: trial.candidate().retention, at: o.at, load: o.load() });
+        }
         match verdict {
             // A program that has just started changes from block to block.
-            Verdict::Undecided(Some(e)) if e.ratio > 1.0 => self.retry_retention.extend_briefly(now),
+            Verdict::Undecided(Some(e)) if e.ratio > PROMISING => self.retry_retention.extend_briefly(now),
             _ => self.retry_retention.extend(now),
         }
         self.lose_trust(trial.purpose(), now);

@@ -179,8 +179,8 @@ fn rare_hand_overs_get_longer_blocks_and_costly_looks_too() {
     rare.workload.switches = 100;
     let trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Adopt, &rare);
     assert_eq!(trial.block, 40 * MS);
-    let costly = Observation { cost: 5 * MS, ..busy() };
-    assert_eq!(Trial::new(untouched, retained, Purpose::Adopt, &costly).block, 100 * MS);
+    let costly = Observation { cost: 3 * MS, ..busy() };
+    assert_eq!(Trial::new(untouched, retained, Purpose::Adopt, &costly).block, 90 * MS);
 }
 
 #[test]

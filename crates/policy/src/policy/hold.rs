@@ -2,7 +2,7 @@
 
 use super::{
     CpuId, CpuSet, Duration, Event, Folded, LetGo, MEMORY, Method, Observation, Policy, Purpose,
-    RESUMED_PROOF, Retention, Setting, Why, choose_limit,
+    RESUMED_PROOF, Retention, Setting, Shelved, Why, choose_limit,
 };
 use crate::{Advice, Conditions, KeepReason, MajorChange, Measurement};
 
@@ -103,6 +103,23 @@ impl Policy {
         }
     }
 
+    /// What another load refuted is in force again, if the load is not that one any more.
+    fn unshelve_retention(&mut self, o: &Observation) -> bool {
+        let Some(Shelved { retention, at, load }) = self.shelved else { return false };
+        if o.at.saturating_sub(at) > MEMORY {
+            self.shelved = None;
+            return false;
+        }
+        let change = (o.load() - load).abs() / self.allowed.len().max(1) as f64;
+        let other = o.period >= SHORTEST_AVERAGE && change > self.config.consolidation.utilization_change;
+        if other {
+            self.shelved = None;
+            self.retention = retention;
+            self.prove_soon(o.at);
+        }
+        other
+    }
+
     fn hold_retention(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let active = self.active();
         let m = o.measurement(&active);
@@ -115,7 +132,7 @@ impl Policy {
                 self.follow_idle_lengths(o, &active, events);
             }
         } else if lost > WORTH_TRYING && self.config.method != Method::Halt && !self.veto.is_closed() {
-            if self.resume_retention(o.at) {
+            if self.resume_retention(o.at) || self.unshelve_retention(o) {
                 events.push(Event::Resumed { setting: self.incumbent() });
             } else if self.retry_retention.is_over(o.at) {
                 let candidate = Setting { active, retention: self.break_even() };
@@ -126,9 +143,11 @@ impl Policy {
         }
     }
 
-    /// What wake-ups from the idle periods in `m` cost if each of them halts: a share of one vCPU's time.
+    /// What wake-ups from the idle periods in `m` cost the workload if each of them halts: a share of one vCPU's
+    /// time. Each of its threads is woken at most once for each time that it left a vCPU; other idle periods belong
+    /// to other programs.
     fn lost_to_wake_ups(&self, m: &Measurement, o: &Observation) -> f64 {
-        m.s_idle as f64 * self.config.wake_cost.as_secs_f64() / o.period.as_secs_f64().max(1e-6)
+        m.s_idle.min(m.s_work) as f64 * self.config.wake_cost.as_secs_f64() / o.period.as_secs_f64().max(1e-6)
     }
 
     fn let_go(&mut self, now: Duration, why: LetGo, events: &mut Vec<Event>) {

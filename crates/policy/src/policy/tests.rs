@@ -9,7 +9,8 @@ mod world;
 use std::time::Duration;
 
 use self::workloads::{
-    compute_1, compute_16, convoy, idle_daemon, mariadb, pipe, pipeline_8, redis_1, redis_8,
+    compute_1, compute_16, convoy, idle_daemon, idle_daemon_among_others, mariadb, pipe, pipeline_8, redis_1,
+    redis_8,
 };
 use self::world::{MS, World};
 use crate::{Event, Purpose, Verdict};
@@ -100,7 +101,7 @@ fn busier_but_slower_is_refuted_by_the_bytes_moved() {
 
 #[test]
 fn what_cannot_gain_is_left_alone_and_looked_at_rarely() {
-    for workload in [compute_1, compute_16, idle_daemon] {
+    for workload in [compute_1, compute_16, idle_daemon, idle_daemon_among_others] {
         let mut w = World::pair(workload);
         w.run(10 * SECOND);
         let untouched = w.untouched();

@@ -1,7 +1,7 @@
 //! When the machine or the workload changes.
 
 use super::workloads::{
-    Workload, compute_1, compute_4, compute_16, convoy, mariadb, pipe, pipeline_8, redis_1,
+    Workload, compute_1, compute_4, compute_16, convoy, mariadb, pipe, pipeline_8, redis_1, redis_8,
 };
 use super::world::{MS, World, config};
 use super::{SECOND, trials};
@@ -191,4 +191,28 @@ fn a_vcpu_that_goes_away_is_never_asked_for() {
         }
         assert_eq!(w.setting().active.len(), 1, "packed again");
     }
+}
+
+#[test]
+fn retention_that_another_load_refuted_is_back_at_once_after_it() {
+    let mut w = settled(redis_1, 5, 2);
+    w.workload = redis_8;
+    let refuted = |w: &World| trials_of_proofs(w).iter().any(|v| matches!(v, crate::Verdict::Refuted(_)));
+    w.run_until(20 * SECOND, refuted).expect("eight connections refute what one had proven");
+    assert!(!w.setting().retention.is_on());
+    w.run(200 * MS);
+    w.workload = redis_1;
+    let back = w.now;
+    w.run_until(SECOND, |w| w.setting().retention.is_on()).unwrap();
+    let resumed = w.events.iter().any(|(at, e)| *at >= back && matches!(e, Event::Resumed { .. }));
+    assert!(resumed, "{:?}", w.events);
+}
+
+/// The verdicts of the proofs of what was in force.
+fn trials_of_proofs(w: &World) -> Vec<crate::Verdict> {
+    let of = |e: &Event| match e {
+        Event::TrialEnded { purpose: crate::Purpose::Reprove, verdict, .. } => Some(*verdict),
+        _ => None,
+    };
+    w.events.iter().filter_map(|(_, e)| of(e)).collect()
 }

@@ -123,6 +123,11 @@ pub(super) fn idle_daemon(_: &Setting) -> Rates {
     }
 }
 
+/// The same while other programs, which are not ours to help, halt and wake the vCPUs all the time.
+pub(super) fn idle_daemon_among_others(s: &Setting) -> Rates {
+    Rates { idle_periods: 30_000.0, ..idle_daemon(s) }
+}
+
 /// A fine-grained pipeline on eight vCPUs: each vCPU fewer spares wake-ups down to four; three are too few.
 /// Retention helps it by a quarter everywhere.
 pub(super) fn pipeline_8(s: &Setting) -> Rates {
