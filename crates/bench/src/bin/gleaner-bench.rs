@@ -47,7 +47,7 @@ struct Servers {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Measured time per cell, in seconds
-    #[arg(long, default_value = "4", value_parser = seconds)]
+    #[arg(long, default_value = "2", value_parser = seconds)]
     window: Duration,
     /// Time before it in which the load runs unmeasured, in seconds
     #[arg(long, default_value = "1", value_parser = seconds)]
