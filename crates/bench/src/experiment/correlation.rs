@@ -1,6 +1,6 @@
 //! The paper's Figure 1 as a number: are rows whose vCPUs become idle more often slowed down more?
 
-use gleaner_proto::result::{BenchResult, Better, Metric, Row};
+use gleaner_proto::result::{BenchResult, Metric, Row};
 
 use super::Mode;
 use crate::stats::{Correlation, correlation};
@@ -10,18 +10,17 @@ const ROWS: usize = 4;
 
 /// Correlates, over the rows of a result, how much slower the untouched system is than one whose vCPUs never halt, with
 /// how often its vCPUs become idle. Both must be among the modes, the untouched one first; the name of the other one
-/// comes with the answer. `None` with fewer than four rows, or if the numbers are missing.
+/// comes with the answer. Only rows that run alone and are judged by their speed count. `None` with fewer than four rows, or if the numbers are missing.
 pub fn slowdown_by_idling(result: &BenchResult) -> Option<(&str, Correlation)> {
     let untouched = result.modes.first().filter(|mode| mode.name == Mode::DEFAULT)?;
     let awake = result.modes.iter().find(|mode| mode.name == Mode::IDLEPOLL)?;
     let point = |row: &Row| {
+        if !row.co_runners.is_empty() || !matches!(row.primary, Metric::Throughput | Metric::WallS) {
+            return None;
+        }
         let idle = row.cell(&untouched.name)?.summaries.get(&Metric::IdlePerS)?.median;
         let ratio = row.comparison(&awake.name, row.primary)?.ratio.median;
-        let slowdown = match row.primary.better() {
-            Better::Higher => ratio,
-            Better::Lower => ratio.recip(),
-            Better::Neither => return None,
-        };
+        let slowdown = if row.primary == Metric::WallS { ratio.recip() } else { ratio };
         slowdown.is_finite().then_some((idle, slowdown))
     };
     let points: Vec<(f64, f64)> = result.rows.iter().filter_map(point).collect();

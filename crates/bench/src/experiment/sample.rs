@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -134,6 +135,13 @@ impl Sampler {
         let wrapper = mode.wrapper(&self.gleaner, &journal);
         let launch = row.program.launch(&self.gleaner, state).wrapped(&wrapper);
         let command = portable(&launch.line(), &self.gleaner, state);
+        // An earlier sample's would speak for this one if Gleaner wrote none.
+        match fs::remove_file(&journal) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(crate::servers::Error::file("remove", &journal)(error).into());
+            }
+            _ => {}
+        }
         let before = self.sensors.read()?;
         let began = Instant::now();
         let mut running = launch.start(&log)?;
