@@ -1,11 +1,13 @@
-//! Two result files against each other.
+//! What follows from whole results: two against each other, and the correlation of Figure 1.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use gleaner_bench::compare::overhead::Scenario;
 use gleaner_bench::compare::{CompareError, compare};
+use gleaner_bench::experiment::slowdown_by_idling;
 use gleaner_proto::result::{
-    BenchResult, Cell, Ending, Environment, Metric, ModeInfo, Plan, Row, SCHEMA, Sample, Verdict,
+    BenchResult, Cell, Comparison, Ending, Environment, Estimate, Metric, ModeInfo, Plan, Row, SCHEMA,
+    Sample, Verdict,
 };
 
 fn result(virtualised: bool, modes: &[&str], rows: Vec<Row>) -> BenchResult {
@@ -194,4 +196,34 @@ fn what_cannot_be_compared_is_an_error_with_its_remedy() {
     let error = compare(&with("x"), &old).unwrap_err();
     assert_eq!(error, CompareError::Schema { which: 'B', found: SCHEMA + 1 });
     assert!(error.to_string().contains("measure again"), "{error}");
+}
+
+/// Idle entries 10, 20, 30, 40 per second; with idlepoll the wall time is 1/1, 1/2, 1/3, 1/4.
+#[test]
+fn rows_that_idle_more_are_slowed_down_more() {
+    let estimate = |median: f64| Estimate { median, low: median, high: median, n: 8, confidence: 0.95 };
+    let rows = |modes: [&str; 2], count: u8| -> BenchResult {
+        let row = |factor: u8| {
+            let (name, factor) = (factor.to_string(), f64::from(factor));
+            let mut cells = vec![cell(modes[0], 1.0, 1.0), cell(modes[1], 1.0, 1.0)];
+            cells[0].summaries.insert(Metric::IdlePerS, estimate(10.0 * factor));
+            let comparison = Comparison {
+                metric: Metric::WallS,
+                mode: modes[1].into(),
+                baseline: modes[0].into(),
+                ratio: estimate(1.0 / factor),
+                rank_sum_p: 0.0,
+                signed_rank_p: 0.0,
+                verdict: Verdict::Better,
+            };
+            Row { comparisons: vec![comparison], ..row(&name, &[], cells) }
+        };
+        result(true, &modes, (1..=count).map(row).collect())
+    };
+    let four = rows(["default", "idlepoll"], 4);
+    let (mode, c) = slowdown_by_idling(&four).unwrap();
+    assert!(mode == "idlepoll" && (c.r - 1.0).abs() < 1e-9 && c.n == 4, "{c:?}");
+    assert_eq!(slowdown_by_idling(&rows(["default", "idlepoll"], 3)), None, "three points say nothing");
+    assert_eq!(slowdown_by_idling(&rows(["idlepoll", "default"], 4)), None);
+    assert_eq!(slowdown_by_idling(&rows(["default", "gleaner"], 4)), None);
 }

@@ -104,7 +104,7 @@ pub const ADAPTERS: &[Adapter] = &[
         name: "pbzip2",
         about: "compression in blocks: a producer, threads that compress, a writer, joined by queues",
         needs: &[Need { program: "pbzip2", remedy: "apt-get install pbzip2" }],
-        parameters: &[THREADS, megabytes(10)],
+        parameters: &[THREADS, megabytes(40)],
         prepare: Some(NUMBERS),
         command: "pbzip2 -b1 -p{threads} -k -c $STATE/input >/dev/null",
         expressions: &[],
@@ -118,7 +118,7 @@ pub const ADAPTERS: &[Adapter] = &[
             THREADS,
             Parameter {
                 name: "pixels",
-                default: Default::Number(2000),
+                default: Default::Number(6000),
                 about: "width and height of the picture",
             },
         ],
@@ -131,9 +131,9 @@ pub const ADAPTERS: &[Adapter] = &[
         name: "x264",
         about: "video encoding, one thread per frame that waits for the rows of the frame before it",
         needs: &[Need { program: "x264", remedy: "apt-get install x264" }],
-        parameters: &[THREADS, megabytes(10)],
+        parameters: &[THREADS, megabytes(40)],
         prepare: Some(NUMBERS),
-        command: "x264 --no-progress --preset veryfast --threads {threads} --demuxer raw --input-res 320x180 --fps 25 \
+        command: "x264 --no-progress --preset medium --threads {threads} --demuxer raw --input-res 640x360 --fps 25 \
                   --output /dev/null $STATE/input",
         expressions: &[r"encoded \d+ frames, (?<throughput>[0-9.]+) fps"],
         unit: "frames",

@@ -1,7 +1,22 @@
 //! The scenarios that are part of the program, so that an installed binary has them.
 
 /// Names and texts of the files in `bench/scenarios`.
-pub const BUILT_IN: &[(&str, &str)] = &[("quick", include_str!("../../../../bench/scenarios/quick.toml"))];
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("quick", include_str!("../../../../bench/scenarios/quick.toml")),
+    ("table1", include_str!("../../../../bench/scenarios/table1.toml")),
+    ("table2", include_str!("../../../../bench/scenarios/table2.toml")),
+    ("figure1", include_str!("../../../../bench/scenarios/figure1.toml")),
+    ("figure2", include_str!("../../../../bench/scenarios/figure2.toml")),
+    ("figure5", include_str!("../../../../bench/scenarios/figure5.toml")),
+    ("figure6", include_str!("../../../../bench/scenarios/figure6.toml")),
+    ("figure7", include_str!("../../../../bench/scenarios/figure7.toml")),
+    ("figure8", include_str!("../../../../bench/scenarios/figure8.toml")),
+    ("figure9", include_str!("../../../../bench/scenarios/figure9.toml")),
+    ("hp3c-figure2", include_str!("../../../../bench/scenarios/hp3c-figure2.toml")),
+    ("hp3c-figure3", include_str!("../../../../bench/scenarios/hp3c-figure3.toml")),
+    ("hp3c-figure4", include_str!("../../../../bench/scenarios/hp3c-figure4.toml")),
+    ("hp3c-figure5", include_str!("../../../../bench/scenarios/hp3c-figure5.toml")),
+];
 
 #[cfg(test)]
 mod tests {

@@ -109,7 +109,10 @@ pub(super) fn pin(cpu: CpuId) -> Result<(), WakeError> {
 }
 
 /// The vCPUs that the calling thread may run on.
-pub(crate) fn allowed() -> Result<CpuSet, WakeError> {
+///
+/// # Errors
+/// [`WakeError::Allowed`], if the kernel does not say.
+pub fn allowed() -> Result<CpuSet, WakeError> {
     let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| WakeError::Allowed(errno.into()))?;
     let numbers = 0..nix::sched::CpuSet::count();
     Ok(numbers

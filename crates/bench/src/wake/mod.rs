@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::WakeError;
 pub use handover::measure;
-pub(crate) use helpers::allowed;
+pub use helpers::allowed;
 pub use matrix::{Cell, MatrixPlan, matrix, representative_pairs};
 pub use samples::{WakeSamples, WakeSummary};
 
@@ -104,6 +104,19 @@ impl Case {
             Self::Halting => halting(plan),
             Self::Contended => contended(plan),
         }
+    }
+}
+
+impl std::str::FromStr for Case {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|case| case.name() == name).ok_or_else(|| {
+            format!(
+                "`{name}` is not a setting of Table 2; use one of {}",
+                Self::ALL.map(Self::name).join(", ")
+            )
+        })
     }
 }
 
