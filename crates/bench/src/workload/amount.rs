@@ -43,10 +43,11 @@ pub(super) enum Share {
 }
 
 impl Share {
-    /// Starts the clock, which is then read once in `operations_per_clock` operations: often enough to end in
-    /// time, so rarely that it costs nothing.
-    pub(super) fn start(self, operations_per_clock: u64) -> Gauge {
-        Gauge { share: self, start: Instant::now(), operations_per_clock }
+    /// The time counts from `start`, which is the same for all threads: one that gets no CPU time at first
+    /// must not go on for longer. The clock is read once in `operations_per_clock` operations: often enough to
+    /// end in time, so rarely that it costs nothing.
+    pub(super) fn since(self, start: Instant, operations_per_clock: u64) -> Gauge {
+        Gauge { share: self, start, operations_per_clock }
     }
 }
 
@@ -95,11 +96,11 @@ mod tests {
 
     #[test]
     fn a_gauge_ends_with_its_operations_or_its_time() {
-        let gauge = Share::Operations(3).start(2);
+        let gauge = Share::Operations(3).since(Instant::now(), 2);
         assert_eq!([0, 2, 3, 4].map(|done| gauge.more(done)), [true, true, false, false]);
-        let gauge = Share::Time(Duration::ZERO).start(4);
+        let gauge = Share::Time(Duration::ZERO).since(Instant::now(), 4);
         assert_eq!([0, 1, 4, 5].map(|done| gauge.more(done)), [false, true, false, true]);
-        assert!(Share::Time(Duration::from_secs(3600)).start(1).more(4));
+        assert!(Share::Time(Duration::from_secs(3600)).since(Instant::now(), 1).more(4));
     }
 
     #[test]

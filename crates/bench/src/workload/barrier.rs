@@ -50,8 +50,8 @@ pub(super) fn phases(
     // Only written by thread 0, before the barrier of the phase that it names. Hence every thread that
     // leaves that barrier sees it, and one still leaving the barrier before it is not misled.
     let last_phase = AtomicU64::new(u64::MAX);
-    let (phases, elapsed) = run_threads(workload, settings.threads, |index| {
-        let gauge = amount.whole().start(operations_per_clock(settings.granularity));
+    let (phases, elapsed) = run_threads(workload, settings.threads, |index, start| {
+        let gauge = amount.whole().since(start, operations_per_clock(settings.granularity));
         let mut failed = None;
         let mut phase = 0_u64;
         loop {

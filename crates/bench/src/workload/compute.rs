@@ -24,11 +24,11 @@ const LIMIT: usize = 100_000;
 const PRIMES_BELOW_LIMIT: usize = 9_592;
 
 pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
-    let (sieves, elapsed) = run_threads(SPEC.name, settings.threads, |index| {
+    let (sieves, elapsed) = run_threads(SPEC.name, settings.threads, |index, start| {
         let mut composite = vec![false; LIMIT];
         let mut sieves = 0_u64;
         // One sieve takes some 100 us, so the clock costs nothing in comparison.
-        let gauge = amount.share(index, settings.threads).start(1);
+        let gauge = amount.share(index, settings.threads).since(start, 1);
         while gauge.more(sieves) {
             check_count(count_primes(black_box(&mut composite)))?;
             sieves += 1;

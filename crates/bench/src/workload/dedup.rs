@@ -87,10 +87,11 @@ struct Tally {
 pub(super) fn run(workload: &'static str, amount: Amount, width: usize) -> Result<Outcome, WorkloadError> {
     let input = input::generate();
     let pipeline = Pipeline::new(width);
-    let (tallies, elapsed) = run_threads(workload, 2 * width + 2, |index| {
+    let (tallies, elapsed) = run_threads(workload, 2 * width + 2, |index, start| {
         let mut closing = Closing { pipeline: &pipeline, armed: true };
         let tally = if index == 0 {
-            Tally { chunked: pipeline.chunk(&input, &amount.whole().start(CHUNKS_PER_CLOCK)), written: 0 }
+            let gauge = amount.whole().since(start, CHUNKS_PER_CLOCK);
+            Tally { chunked: pipeline.chunk(&input, &gauge), written: 0 }
         } else if index <= width {
             pipeline.hash();
             Tally::default()
@@ -223,10 +224,10 @@ mod tests {
 
     #[test]
     fn an_exact_number_of_chunks_is_archived() {
-        // Passes end within; the last one is interrupted.
-        let amount = Amount::Operations(NonZeroU64::new(1003).unwrap());
+        // Several passes, of which the last one is interrupted.
+        let amount = Amount::Operations(NonZeroU64::new(5003).unwrap());
         let outcome = run("pipeline", amount, 2).unwrap();
-        assert_eq!((outcome.operations, outcome.checks), (1003, 1003));
+        assert_eq!((outcome.operations, outcome.checks), (5003, 5003));
     }
 
     #[test]

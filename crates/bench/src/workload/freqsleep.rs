@@ -32,8 +32,8 @@ const SEEDS: u8 = 8;
 pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let rounds = rounds(settings.granularity);
     let expected: Vec<u64> = (0..SEEDS).map(|seed| mix(seed.into(), rounds)).collect();
-    let (sleeps, elapsed) = run_threads(SPEC.name, settings.threads, |index| {
-        let gauge = amount.share(index, settings.threads).start(1);
+    let (sleeps, elapsed) = run_threads(SPEC.name, settings.threads, |index, start| {
+        let gauge = amount.share(index, settings.threads).since(start, 1);
         let mut sleeps = 0;
         for (seed, expected) in (0..).zip(&expected).cycle() {
             if !gauge.more(sleeps) {

@@ -32,11 +32,11 @@ type Matrix = Vec<f64>;
 pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let (a, b) = (matrix(1), matrix(2));
     let reference = multiply_by_definition(&a, &b);
-    let (products, elapsed) = run_threads(SPEC.name, settings.threads, |index| {
+    let (products, elapsed) = run_threads(SPEC.name, settings.threads, |index, start| {
         // Each thread has its own, as the papers' threads have their rows.
         let (a, b) = (a.clone(), b.clone());
         let mut product = vec![0.0; N * N];
-        let gauge = amount.share(index, settings.threads).start(1);
+        let gauge = amount.share(index, settings.threads).since(start, 1);
         let mut products = 0;
         while gauge.more(products) {
             multiply(black_box(&a), black_box(&b), &mut product);

@@ -95,10 +95,10 @@ fn synthetic(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadErr
     let last = stages.len() - 1;
     // Queue i leads from stage i to stage i + 1.
     let queues: Vec<Queue<Item>> = (0..last).map(|_| Queue::new(QUEUE_LENGTH)).collect();
-    let (counts, elapsed) = run_threads(SPEC.name, stages.len(), |stage| {
+    let (counts, elapsed) = run_threads(SPEC.name, stages.len(), |stage, start| {
         let _closing = Closing(&queues[stage.saturating_sub(1)..(stage + 1).min(queues.len())]);
         if stage == 0 {
-            let gauge = amount.whole().start(operations_per_clock(settings.granularity));
+            let gauge = amount.whole().since(start, operations_per_clock(settings.granularity));
             feed(&gauge, stages[0], &queues[0])
         } else if let Some(next) = queues.get(stage) {
             pass_on(&queues[stage - 1], stages[stage], next)

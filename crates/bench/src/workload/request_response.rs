@@ -48,11 +48,12 @@ pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, Worklo
         // Each end is moved into its thread and closed when that ends, which also ends the other side.
         sockets.extend([Mutex::new(Some(client)), Mutex::new(Some(server))]);
     }
-    let (requests, elapsed) = run_threads(SPEC.name, 2 * pairs, |index| {
+    let (requests, elapsed) = run_threads(SPEC.name, 2 * pairs, |index, start| {
         let socket = sockets[index].lock().unwrap_or_else(PoisonError::into_inner).take();
         match socket {
             Some(socket) if index % 2 == 0 => {
-                ask(socket, &amount.share(index / 2, pairs).start(per_clock), index as u64)
+                let gauge = amount.share(index / 2, pairs).since(start, per_clock);
+                ask(socket, &gauge, index as u64)
             }
             Some(socket) => serve(socket, &table, rounds(settings.granularity)).map(|()| 0),
             None => Ok(0),

@@ -201,7 +201,8 @@ fn run_tasks(tasks: Tasks, expected: u64, share: Share) -> Result<Outcome, Workl
     let progress = Mutex::new(Progress::new(&tasks));
     let not_empty = (0..threads).map(|_| Condvar::new()).collect();
     let queues = Queues { tasks, expected, progress, not_empty };
-    let (checks, elapsed) = run_threads(SPEC.name, threads, |me| queues.work(me, &share.start(1)))?;
+    let (checks, elapsed) =
+        run_threads(SPEC.name, threads, |me, start| queues.work(me, &share.since(start, 1)))?;
     let checks = checks.iter().sum();
     let operations = queues.lock().trees;
     check(SPEC.name, "number of roots", operations, checks)?;

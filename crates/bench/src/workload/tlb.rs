@@ -38,9 +38,10 @@ const PAGE_SIZE: usize = 4096;
 pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let rounds = rounds(settings.granularity);
     let change = if settings.kind == Some(Kind::Munmap) { unmap } else { protect };
-    let (changes, elapsed) = run_threads(SPEC.name, settings.threads, |index| {
-        let gauge =
-            amount.share(index, settings.threads).start(operations_per_clock(settings.granularity).min(4));
+    let (changes, elapsed) = run_threads(SPEC.name, settings.threads, |index, start| {
+        let gauge = amount
+            .share(index, settings.threads)
+            .since(start, operations_per_clock(settings.granularity).min(4));
         let mut mapped = None;
         let mut changes = 0;
         while gauge.more(changes) {

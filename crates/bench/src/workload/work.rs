@@ -43,16 +43,16 @@ pub(super) fn check<T: Copy + PartialEq + Display>(
     Err(WorkloadError::Wrong { workload, what, expected, found })
 }
 
-/// Runs `body(0)` to `body(count - 1)` in threads of their own, which start together. Their results, in that
-/// order, and the time from the start to the end of the last one. If one cannot be started none runs: others
-/// might wait for it.
+/// Runs `body(0, start)` to `body(count - 1, start)` in threads of their own, which start together, at `start`.
+/// Their results, in that order, and the time from the start to the end of the last one. If one cannot be started
+/// none runs: others might wait for it.
 pub(super) fn run_threads<T: Send>(
     workload: &'static str,
     count: usize,
-    body: impl Fn(usize) -> Result<T, WorkloadError> + Sync,
+    body: impl Fn(usize, Instant) -> Result<T, WorkloadError> + Sync,
 ) -> Result<(Vec<T>, Duration), WorkloadError> {
-    // Held until every thread is there; what it protects is whether to run.
-    let gate = Mutex::new(false);
+    // Held until every thread is there; what it protects is when they began to run.
+    let gate = Mutex::new(None);
     thread::scope(|scope| {
         let mut open = gate.lock().unwrap_or_else(PoisonError::into_inner);
         let mut threads = Vec::with_capacity(count);
@@ -60,8 +60,8 @@ pub(super) fn run_threads<T: Send>(
             let (gate, body) = (&gate, &body);
             let started =
                 thread::Builder::new().name(format!("{workload}/{index}")).spawn_scoped(scope, move || {
-                    let run = *gate.lock().unwrap_or_else(PoisonError::into_inner);
-                    run.then(|| body(index)).transpose()
+                    let start: Option<Instant> = *gate.lock().unwrap_or_else(PoisonError::into_inner);
+                    start.map(|start| body(index, start)).transpose()
                 });
             match started {
                 Ok(thread) => threads.push(thread),
@@ -69,7 +69,7 @@ pub(super) fn run_threads<T: Send>(
             }
         }
         let start = Instant::now();
-        *open = true;
+        *open = Some(start);
         drop(open);
         let ended: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
         let elapsed = start.elapsed();
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn results_come_in_order_and_failures_are_passed_on() {
-        let (results, _) = run_threads("w", 3, |index| Ok(index * 2)).unwrap();
+        let (results, _) = run_threads("w", 3, |index, _| Ok(index * 2)).unwrap();
         assert_eq!(results, [0, 2, 4]);
-        let error = run_threads("w", 3, |index| check("w", "index", 0, index)).unwrap_err();
+        let error = run_threads("w", 3, |index, _| check("w", "index", 0, index)).unwrap_err();
         assert!(matches!(error, WorkloadError::Wrong { .. }), "{error}");
     }
 }
