@@ -40,7 +40,11 @@ fn a_result_becomes_a_page_and_plots() {
 
     let output = gleaner(&["report", "r.json"], dir.path());
     assert!(output.status.success());
-    assert_eq!(fs::read_to_string(dir.path().join("r.html")).unwrap(), page, "the same result, the same page");
+    assert_eq!(
+        fs::read_to_string(dir.path().join("r.html")).unwrap(),
+        page,
+        "the same result, the same page"
+    );
 }
 
 #[test]
@@ -70,9 +74,17 @@ fn a_full_or_forbidden_disk_is_told_and_the_earlier_page_stays() {
     measured(dir.path());
     let output = gleaner(&["report", "r.json", "-o", "/dev/full"], dir.path());
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("cannot write /dev/full: No space left on device"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("cannot write /dev/full: No space left on device"),
+        "{}",
+        stderr(&output)
+    );
     let output = gleaner(&["report", "r.json", "-o", "no/such/dir/out.html"], dir.path());
-    assert!(!output.status.success() && stderr(&output).contains("no/such/dir/out.html"), "{}", stderr(&output));
+    assert!(
+        !output.status.success() && stderr(&output).contains("no/such/dir/out.html"),
+        "{}",
+        stderr(&output)
+    );
     fs::write(dir.path().join("file"), "").unwrap();
     let output = gleaner(&["report", "r.json", "--svg", "file/plots"], dir.path());
     assert!(stderr(&output).contains("give another one with --svg"), "{}", stderr(&output));
@@ -99,7 +111,8 @@ struct Mounted(PathBuf);
 impl Mounted {
     fn new(place: &Path) -> Self {
         fs::create_dir(place).unwrap();
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(place).status();
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(place).status();
         assert!(mount.unwrap().success());
         Self(place.to_owned())
     }

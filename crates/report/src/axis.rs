@@ -60,7 +60,9 @@ impl Axis {
             // The last digit that differs from 0 (or from 9, for nines).
             let size = if self.kind == Kind::Nines { 1.0 - value } else { *value };
             let step = 10f64.powf((size.abs().log10() + 1e-9).floor());
-            Format::new(self.unit, *value, step).full(*value)
+            // 1.5 is no multiple of its power of ten and needs one digit more.
+            let exact = (size / step - (size / step).round()).abs() < 1e-6;
+            Format::new(self.unit, *value, if exact { step } else { step / 10.0 }).full(*value)
         };
         let labels = values.iter().map(label).collect();
         Ticks { values, labels, unit: "" }
@@ -150,6 +152,7 @@ mod tests {
     fn ticks_are_labelled_without_needless_digits() {
         let ratio = Axis::new("speed", Unit::Ratio, Kind::Log);
         assert_eq!(labels(&ratio, 0.5, 12.0).0, ["0.5×", "1×", "2×", "5×", "10×"]);
+        assert_eq!(labels(&ratio, 0.65, 3.2).0, ["0.7×", "1×", "1.5×", "2×", "3×"]);
         assert_eq!(labels(&ratio, 0.9, 1.1).0, ["0.90×", "0.95×", "1.00×", "1.05×", "1.10×"]);
         let time = Axis::new("time", Unit::Seconds, Kind::Linear);
         let (ticks, title) = labels(&time, 0.0, 0.004);

@@ -12,6 +12,9 @@ use maud::{Markup, html};
 use crate::page::{Figure, page};
 use figures::Subject;
 
+/// More warnings than these would hide what they are about; the rest can be unfolded.
+const SHOWN_WARNINGS: usize = 4;
+
 /// The figures of a result, each of which can become a file.
 pub fn figures(result: &BenchResult) -> Vec<Figure> {
     figures::figures(result).into_iter().map(|(_, figure)| figure).collect()
@@ -82,7 +85,14 @@ fn warnings(result: &BenchResult) -> Markup {
         @if !result.warnings.is_empty() {
             section {
                 h2 { "Before you believe it" }
-                ul class="warnings" { @for warning in &result.warnings { li { (warning.to_string()) } } }
+                @let (first, more) = result.warnings.split_at(result.warnings.len().min(SHOWN_WARNINGS));
+                ul class="warnings" { @for warning in first { li { (warning) } } }
+                @if !more.is_empty() {
+                    details {
+                        summary { (more.len()) " more" }
+                        ul class="warnings" { @for warning in more { li { (warning) } } }
+                    }
+                }
             }
         }
     }

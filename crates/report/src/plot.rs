@@ -10,7 +10,7 @@ mod timeline;
 pub use bars::{Bar, BarGroup, Bars, Interval};
 pub use curves::{Curve, Curves};
 pub use histogram::{Bin, Histogram};
-pub use scatter::{Point, Scatter, correlation};
+pub use scatter::{Correlation, Point, Scatter, correlation};
 pub use strip::{Strip, StripLane};
 pub use timeline::{Lane, Span, Timeline};
 

@@ -148,7 +148,7 @@ proptest! {
 fn an_overlap_is_found() {
     let svg = |x: f64| {
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 200 100\"><title>t</title>\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-10 -10 220 120\"><title>t</title>\
              <text x=\"10\" y=\"50\" text-anchor=\"start\" class=\"body\">first</text>\
              <text x=\"{x}\" y=\"55\" text-anchor=\"start\" class=\"body\">second</text></svg>"
         )

@@ -66,7 +66,8 @@ pub(super) fn commands(result: &BenchResult) -> Markup {
     let plan = &result.plan;
     html! {
         pre { code { (result.repeat_with) } }
-        p { (plan.order) " Seed " (plan.seed) ", " (plan.warmup_rounds) " rounds of warm-up, " (plan.rounds) " rounds"
+        p { "Order: " (plan.order.trim_end_matches('.')) "; seed " (plan.seed) "; " (plan.warmup_rounds)
+            " rounds of warm-up; " (plan.rounds) " rounds"
             @if let Some(most) = plan.max_rounds { " (at most " (most) ")" }
             @if let Some(precision) = plan.precision {
                 ", until intervals are narrower than " (format!("{:.1}", precision * 100.0)) " %"

@@ -139,9 +139,10 @@ fn slowdown(result: &BenchResult) -> Option<Figure> {
         Some(Point { label: row.name.clone(), x, y })
     };
     let points: Vec<Point> = result.rows.iter().filter_map(point).collect();
-    let r = correlation(&points.iter().map(|p| (p.x, p.y)).collect::<Vec<_>>())?;
+    let fit = correlation(&points.iter().map(|p| (p.x, p.y)).collect::<Vec<_>>())?;
     let title = format!("Slowdown of {base} against {} over idle frequency", awake.name);
-    let note = format!("r = {r:.2}, n = {}", points.len());
+    let range = fit.interval.map_or_else(String::new, |(low, high)| format!(" [{low:.2}, {high:.2}]"));
+    let note = format!("r = {:.2}{range}, n = {}", fit.r, points.len());
     let plot = Scatter {
         title: title.clone(),
         about: format!(
@@ -158,7 +159,7 @@ fn slowdown(result: &BenchResult) -> Option<Figure> {
         title,
         caption: format!(
             "One point for each row. If halting costs the time, rows whose vCPUs become idle more often are slowed \
-             down more; r is Pearson's correlation coefficient. Mode {} stands for a machine that never halts.",
+             down more; r is Pearson's correlation coefficient with its 95 % interval. Mode {} stands for a machine that never halts.",
             awake.name
         ),
         half: false,

@@ -46,11 +46,26 @@ const RADIUS: f64 = 4.0;
 /// Room above the area for the label of the upward axis.
 const ABOVE: f64 = 28.0;
 
-/// Pearson's correlation coefficient; `None` for fewer than three points, or where one side does not vary.
-pub fn correlation(points: &[(f64, f64)]) -> Option<f64> {
+/// How closely points follow a straight line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Correlation {
+    /// Pearson's coefficient, −1 to 1.
+    pub r: f64,
+    /// Its 95 % interval by Fisher's transformation; `None` with fewer than four points.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// Pearson's correlation; `None` for fewer than three points, or where one side does not vary.
+pub fn correlation(points: &[(f64, f64)]) -> Option<Correlation> {
     let sums = sums(points)?;
     let r = sums.xy / (sums.xx * sums.yy).sqrt();
-    (points.len() >= 3 && r.is_finite()).then_some(r.clamp(-1.0, 1.0))
+    if points.len() < 3 || !r.is_finite() {
+        return None;
+    }
+    let r = r.clamp(-1.0, 1.0);
+    let half = 1.96 / (points.len() as f64 - 3.0).sqrt();
+    let end = |half: f64| (r.atanh() + half).tanh();
+    Some(Correlation { r, interval: (points.len() > 3).then(|| (end(-half), end(half))) })
 }
 
 /// Means, and sums of the products of deviations from them.
@@ -163,11 +178,15 @@ mod tests {
 
     #[test]
     fn correlation_of_known_points() {
-        let r = |points: &[(f64, f64)]| correlation(points).unwrap();
+        let r = |points: &[(f64, f64)]| correlation(points).unwrap().r;
         assert!((r(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]) - 1.0).abs() < 1e-12);
         assert!((r(&[(0.0, 5.0), (1.0, 3.0), (2.0, 1.0)]) + 1.0).abs() < 1e-12);
         // By hand: deviations (-1,-1), (0,1), (1,0): sums xy 1, xx 2, yy 2.
         assert!((r(&[(0.0, 0.0), (1.0, 2.0), (2.0, 1.0)]) - 0.5).abs() < 1e-12);
+        // By hand: r is 0.5 again; atanh 0.5 = 0.5493, and 1.96 / √(7 − 3) = 0.98, so tanh of −0.4307 and 1.5293.
+        let seven = [(0.0, 0.0), (1.0, 2.0), (2.0, 1.0), (0.0, 0.0), (1.0, 2.0), (2.0, 1.0), (1.0, 1.0)];
+        let (low, high) = correlation(&seven).unwrap().interval.unwrap();
+        assert!((low - -0.4059).abs() < 1e-3 && (high - 0.9103).abs() < 1e-3, "{low} {high}");
         assert_eq!(correlation(&[(0.0, 1.0), (1.0, 2.0)]), None);
         assert_eq!(correlation(&[(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)]), None);
     }

@@ -175,7 +175,7 @@ impl Plot for Timeline {
                             @let highest = lane.peak().map_or(0.0, |peak| peak.1);
                             (steps(points, self.end_s, highest, &x, top + 4.0, low))
                             @let peak = shorten(peak, numbers, Style::Small);
-                            (text(&peak, area.right + 6.0, top + 8.0, Anchor::Start, Style::Small))
+                            (text(&peak, area.right + 6.0, top + 11.0, Anchor::Start, Style::Small))
                         }
                         Lane::Spans { spans: held, .. } => (spans(held, &x, top + 3.0, low - 1.0)),
                     }

@@ -266,7 +266,8 @@ pub(crate) fn check(svg: &str) -> Result<Vec<Text>, String> {
     let view = root.attribute("viewBox").unwrap_or_default();
     let view: Vec<f64> = view.split(' ').filter_map(|number| number.parse().ok()).collect();
     let [x, y, w, h] = view[..] else { return Err(format!("bad viewBox {view:?}")) };
-    let view = Rect { x, y, w, h };
+    // The free room around a file is not there in a page.
+    let view = Rect { x: 0.0, y: 0.0, w: w + 2.0 * x, h: h + 2.0 * y };
     let mut texts: Vec<Text> = Vec::new();
     for node in document.descendants().filter(roxmltree::Node::is_element) {
         for attribute in node.attributes() {
