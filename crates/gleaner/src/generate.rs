@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
@@ -23,13 +23,14 @@ pub(crate) fn completions(args: &Args) -> ExitCode {
 
 /// Prints the man page of the program and then of each subcommand, in one.
 pub(crate) fn man() -> anyhow::Result<ExitCode> {
-    let command = Cli::command();
     let mut out = Vec::new();
-    clap_mangen::Man::new(command.clone()).render(&mut out)?;
-    for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
-        let title = format!("gleaner-{}", subcommand.get_name());
-        clap_mangen::Man::new(subcommand.clone()).title(title).render(&mut out)?;
-    }
+    render(&Cli::command(), "gleaner", &mut out)?;
     io::stdout().write_all(&out)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn render(command: &Command, title: &str, out: &mut Vec<u8>) -> io::Result<()> {
+    clap_mangen::Man::new(command.clone()).title(title).render(out)?;
+    let mut subcommands = command.get_subcommands().filter(|command| !command.is_hide_set());
+    subcommands.try_for_each(|command| render(command, &format!("{title}-{}", command.get_name()), out))
 }
