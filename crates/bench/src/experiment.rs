@@ -8,6 +8,7 @@
 mod control;
 mod correlation;
 mod environment;
+mod forget;
 mod mode;
 mod output;
 pub mod overhead;

@@ -106,6 +106,11 @@ impl Mode {
         Self { name: Self::GLEANER.to_owned(), kind: Kind::Behind(servers::Mode::Gleaner) }
     }
 
+    /// Whether it is the command as it is.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.kind == Kind::Behind(servers::Mode::Default)
+    }
+
     /// The name, as it was written.
     pub fn name(&self) -> &str {
         &self.name

@@ -12,6 +12,7 @@ use gleaner_kernel::workload::process_times;
 use gleaner_proto::result::Metric;
 
 use super::control::Control;
+use super::forget::forget_polling;
 use super::output;
 use super::program::portable;
 use super::sensors::{CpuTime, Sensors};
@@ -44,6 +45,8 @@ pub(super) struct Sampler {
     sensors: Sensors,
     knobs: Knobs,
     prepared: BTreeSet<String>,
+    /// Whether the latest sample may have left vCPUs polling.
+    may_poll: bool,
 }
 
 impl Sampler {
@@ -61,6 +64,7 @@ impl Sampler {
             state,
             root,
             prepared: BTreeSet::new(),
+            may_poll: false,
         })
     }
 
@@ -94,6 +98,10 @@ impl Sampler {
     pub(super) fn measure(&mut self, row: &Row, mode: &Mode) -> Result<Measured, Error> {
         self.prepare(row)?;
         knobs::wait_for(&self.root, &self.knobs)?;
+        // What only runs as it is has nothing to forget, and need not wait.
+        if std::mem::replace(&mut self.may_poll, !mode.is_untouched()) {
+            forget_polling()?;
+        }
         let setting = mode.user().map(InForce::set).transpose()?;
         let co_runners = self.start_co_runners(row)?;
         let measured = self.run(row, mode);

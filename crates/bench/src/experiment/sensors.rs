@@ -23,19 +23,25 @@ pub(super) struct Sensors {
 }
 
 /// All counters at one moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Counters {
     at: Instant,
     vcpus: usize,
     busy: Duration,
     steal: Duration,
     switches: u64,
-    halts: u64,
-    idle_periods: u64,
+    idle: Vec<Idle>,
     polling: Duration,
     interrupts: Option<Interrupts>,
     run_delay: Option<Duration>,
     children: CpuTime,
+}
+
+/// How often one vCPU became idle.
+#[derive(Debug, Clone, Copy)]
+struct Idle {
+    halts: u64,
+    polls: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -109,9 +115,7 @@ impl Sensors {
             busy: times.iter().map(|t| t.busy()).sum(),
             steal: times.iter().map(|t| t.steal).sum(),
             switches: stat.switches,
-            halts: idle.iter().map(|c| c.halts).sum(),
-            // A poll that times out is followed by a halt: the larger of the two is the number of periods.
-            idle_periods: idle.iter().map(|c| c.halts.max(c.polls)).sum(),
+            idle: idle.iter().map(|c| Idle { halts: c.halts, polls: c.polls }).collect(),
             polling: idle.iter().map(|c| c.poll_time).sum(),
             interrupts,
             run_delay: run_delay(&self.root).ok(),
@@ -132,13 +136,21 @@ impl Counters {
         let time = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64();
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / wall;
         let vcpus = self.vcpus.max(1) as f64;
+        let (mut halts, mut periods) = (0, 0);
+        for (now, then) in self.idle.iter().zip(&before.idle) {
+            let (halted, polled) =
+                (now.halts.saturating_sub(then.halts), now.polls.saturating_sub(then.polls));
+            halts += halted;
+            // A poll that times out is followed by a halt: the larger of the two is the number of periods.
+            periods += halted.max(polled);
+        }
         let mut metrics = BTreeMap::from([
             (Metric::CpuBusyS, time(self.busy, before.busy)),
             (Metric::CpuPollingS, time(self.polling, before.polling)),
             (Metric::StealS, time(self.steal, before.steal)),
             (Metric::SwitchesPerS, rate(self.switches, before.switches)),
-            (Metric::HaltsPerS, rate(self.halts, before.halts) / vcpus),
-            (Metric::IdlePerS, rate(self.idle_periods, before.idle_periods) / vcpus),
+            (Metric::HaltsPerS, rate(halts, 0) / vcpus),
+            (Metric::IdlePerS, rate(periods, 0) / vcpus),
         ]);
         if let Some((now, then)) = self.interrupts.zip(before.interrupts) {
             metrics.insert(Metric::ResPerS, rate(now.res, then.res));

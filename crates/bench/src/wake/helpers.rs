@@ -101,7 +101,7 @@ fn help(helper: Helper, stop: &AtomicBool) {
 }
 
 /// Binds the calling thread to `cpu`.
-pub(super) fn pin(cpu: CpuId) -> Result<(), WakeError> {
+pub(crate) fn pin(cpu: CpuId) -> Result<(), WakeError> {
     let mut set = nix::sched::CpuSet::new();
     set.set(cpu.0 as usize)
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use error::WakeError;
 pub use handover::measure;
 pub use helpers::allowed;
+pub(crate) use helpers::pin;
 pub use matrix::{Cell, MatrixPlan, matrix, representative_pairs};
 pub use samples::{WakeSamples, WakeSummary};
 

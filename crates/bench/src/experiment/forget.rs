@@ -1,0 +1,46 @@
+//! Polling that outlives its setting.
+//!
+//! The haltpoll governor keeps a poll limit per vCPU. A latency request of 0 leaves a sixteenth of a tick behind in it
+//! (`cpuidle_poll_time` in `drivers/cpuidle/cpuidle.c`), and a limit shrinks only when the vCPU halts
+//! (`adjust_poll_limit` in `drivers/cpuidle/governors/haltpoll.c`). A program whose idle periods are shorter than the
+//! limit never lets it halt: a sample of the untouched system that follows a polling one would be a polling one too.
+
+use std::thread;
+use std::time::Duration;
+
+use gleaner_policy::CpuId;
+
+use super::Error;
+use crate::servers;
+use crate::wake::{allowed, pin};
+
+/// Longer than a sixteenth of the longest tick (10 ms), so that the vCPU polls in vain and halts.
+const REST: Duration = Duration::from_micros(700);
+
+/// Each halt halves the limit (`guest_halt_poll_shrink` is 2); after so many less than a nanosecond of 1 ms is left.
+const HALTS: u32 = 20;
+
+/// Has every vCPU halt until its poll limit is forgotten; about 20 ms.
+///
+/// # Errors
+/// Where no thread can be had, or not on one of the vCPUs.
+pub(super) fn forget_polling() -> Result<(), Error> {
+    let failed = |what: &str| servers::Error::system(format!("let idle vCPUs forget to poll: {what}"));
+    let vcpus = allowed().map_err(|error| failed("find them")(std::io::Error::other(error)))?;
+    thread::scope(|scope| {
+        let rest = |vcpu: CpuId| {
+            thread::Builder::new().spawn_scoped(scope, move || {
+                pin(vcpu)?;
+                (0..HALTS).for_each(|_| thread::sleep(REST));
+                Ok::<(), crate::wake::WakeError>(())
+            })
+        };
+        let threads: Vec<_> =
+            vcpus.iter().map(rest).collect::<Result<_, _>>().map_err(failed("start a thread"))?;
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(rested) => rested.map_err(|error| failed("rest")(std::io::Error::other(error))),
+            Err(_) => Err(failed("rest")(std::io::Error::other("a thread panicked"))),
+        })
+    })?;
+    Ok(())
+}
