@@ -14,13 +14,11 @@ pub(crate) struct Args {
     command: Command,
 }
 
+// Their help is that of their arguments: a comment here would take its place.
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Measure a scenario, a built-in workload or a command
     Run(run::Args),
-    /// List workloads, modes, scenarios, real programs, and what is missing on this machine
     List(list::Args),
-    /// Compare two result files
     Compare(compare::Args),
 }
 

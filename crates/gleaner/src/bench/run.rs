@@ -23,6 +23,7 @@ const INTERRUPTED: u8 = 130;
 /// mode with their 95 % intervals; raw samples, the environment and the exact commands are in the result file. A
 /// scenario's result is written to NAME.json and NAME.html, in the current directory unless -o and --html say otherwise.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "gleaner bench run [OPTIONS] <SCENARIO | --workload NAME | -- COMMAND...>")]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["scenario", "workload", "command"]))]
 pub(crate) struct Args {
     /// A scenario: a file, or the name of one that `gleaner bench list` shows
