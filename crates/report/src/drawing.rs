@@ -1,6 +1,6 @@
 //! A finished drawing, and the few elements that all plots are made of.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use maud::{Markup, html};
 
@@ -126,10 +126,11 @@ pub fn path(points: &[(f64, f64)], steps: bool) -> String {
     let mut d = String::new();
     for (index, (x, y)) in points.iter().enumerate() {
         let (x, y) = (Px(*x), Px(*y));
-        d += &match index {
-            0 => format!("M{x} {y}"),
-            _ if steps => format!("H{x}V{y}"),
-            _ => format!("L{x} {y}"),
+        // Writing to a string cannot fail.
+        let _ = match index {
+            0 => write!(d, "M{x} {y}"),
+            _ if steps => write!(d, "H{x}V{y}"),
+            _ => write!(d, "L{x} {y}"),
         };
     }
     d

@@ -1,5 +1,7 @@
 //! One self-contained page: no network, no fonts or scripts from elsewhere.
 
+use std::fmt::Write as _;
+
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::plot::Plot;
@@ -114,7 +116,8 @@ fn inert(json: &str) -> String {
             out.push(c);
         } else {
             for unit in c.encode_utf16(&mut units) {
-                out += &format!("\\u{unit:04x}");
+                // Writing to a string cannot fail.
+                let _ = write!(out, "\\u{unit:04x}");
             }
         }
     }

@@ -99,7 +99,7 @@ fn frame(page: &str, width: u32) -> String {
 }
 
 /// Looks at everything that is shown, and tells the window around it what is wrong.
-const CHECKER: &str = r#"<script>
+const CHECKER: &str = r"<script>
 window.addEventListener('load', () => {
   document.querySelectorAll('details').forEach(d => { d.open = true; });
   const found = [];
@@ -138,7 +138,7 @@ window.addEventListener('load', () => {
   const verdict = { found, checked, drawings: drawings.length, blind, width: window.innerWidth };
   parent.postMessage(JSON.stringify(verdict), '*');
 });
-</script>"#;
+</script>";
 
 #[test]
 fn nothing_overlaps_or_overflows() {

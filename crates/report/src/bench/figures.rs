@@ -253,10 +253,10 @@ fn timeline(row: &Row, cell: &Cell, sample: &Sample) -> Timeline {
     let moments = &sample.timeline;
     let last = moments.last().map_or(0.0, |moment| moment.at_s);
     let end_s = sample.metrics.get(&Metric::WallS).copied().unwrap_or(last).max(last);
-    let ends = moments.iter().skip(1).map(|moment| moment.at_s).chain([end_s]);
+    let changes = moments.iter().skip(1).map(|moment| moment.at_s).chain([end_s]);
     let held: Vec<(Span, &str)> = moments
         .iter()
-        .zip(ends)
+        .zip(changes)
         .map(|(moment, to_s)| (Span { from_s: moment.at_s, to_s }, moment.retention.as_str()))
         .collect();
     let mut methods: Vec<&str> = held.iter().map(|(_, method)| *method).collect();

@@ -74,31 +74,30 @@ pub(super) fn outcome(result: &BenchResult) -> String {
     if rows == 0 {
         return format!("No row was measured both in {base} and in {mode}, so nothing is compared.");
     }
-    let mut text = if better.is_empty() && worse.is_empty() && unknown.is_empty() {
-        format!("No difference between {mode} and {base} was found in {}.", names(&same))
-    } else if rows == 1 && unknown.is_empty() {
-        String::new()
-    } else {
-        format!(
-            "Mode {mode} was better than {base} in {} of {} and worse in {}.",
-            better.len(),
-            count(rows, "row", "rows"),
-            if worse.is_empty() { "none".to_owned() } else { worse.len().to_string() }
-        )
-    };
+    let mut sentences = Vec::new();
+    if better.is_empty() && worse.is_empty() && unknown.is_empty() {
+        sentences.push(format!("No difference between {mode} and {base} was found in {}.", names(&same)));
+    } else if rows > 1 {
+        let lost = if worse.is_empty() { "none".to_owned() } else { worse.len().to_string() };
+        sentences.push(format!(
+            "Mode {mode} was better than {base} in {} of {rows} rows and worse in {lost}.",
+            better.len()
+        ));
+    }
+    let start = |text| if rows == 1 { "" } else { text };
     if let Some(found) = extreme(&better, mode, true) {
-        text += &told(if rows == 1 { "" } else { "Most in " }, mode, base, found);
+        sentences.push(told(start("Most in "), mode, base, found));
     }
     if let Some(found) = extreme(&worse, mode, false) {
-        text += &told(if rows == 1 { "" } else { "It lost most in " }, mode, base, found);
+        sentences.push(told(start("It lost most in "), mode, base, found));
     }
     if !same.is_empty() && same.len() < rows {
-        text += &format!(" No difference was found in {}.", names(&same));
+        sentences.push(format!("No difference was found in {}.", names(&same)));
     }
     if !unknown.is_empty() {
-        text += &format!(" The samples are too few to judge {}.", names(&unknown));
+        sentences.push(format!("The samples are too few to judge {}.", names(&unknown)));
     }
-    text.trim_start().to_owned()
+    sentences.join(" ")
 }
 
 fn told(
@@ -121,7 +120,7 @@ fn told(
         String::new()
     };
     format!(
-        " {start}{}: {what} in {mode} as in {base} ({} {} to {}){speed}.",
+        "{start}{}: {what} in {mode} as in {base} ({} {} to {}){speed}.",
         row.name,
         confidence(&comparison.ratio),
         bare(Unit::Ratio, comparison.ratio.low),

@@ -149,7 +149,7 @@ impl Plot for Scatter {
             })
             .collect();
         let bounds = Rect { x: area.left, y: top, w: area.right - area.left, h: bottom - top };
-        let placed = labels(&labelled, &[], bounds);
+        let boxes = labels(&labelled, &[], bounds);
 
         // The note stands on the line of the upward axis' label, where it can cover nothing.
         let room = total - 2.0 * MARGIN;
@@ -163,8 +163,8 @@ impl Plot for Scatter {
                 (line((x.at(from.0), y.at(from.1)), (x.at(to.0), y.at(to.1)), "fit"))
             }
             g class=(series_class(1)) {
-                @for (((point, at), label), placed) in points.iter().zip(&places).zip(&texts).zip(placed) {
-                    (self.point(point, *at, label, placed))
+                @for (((point, at), label), place) in points.iter().zip(&places).zip(&texts).zip(boxes) {
+                    (self.point(point, *at, label, place))
                 }
             }
         };

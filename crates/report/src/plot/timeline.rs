@@ -1,5 +1,7 @@
 //! What was in force when: lanes over one time axis.
 
+use std::fmt::Write as _;
+
 use maud::{Markup, html};
 
 use super::{MARGIN, Plot};
@@ -136,10 +138,11 @@ fn spans(spans: &[Span], x: &Scale, top: f64, bottom: f64) -> Markup {
             _ => merged.push((from, to)),
         }
     }
-    let d: String = merged
-        .iter()
-        .map(|(from, to)| format!("M{0} {2}H{1}V{3}H{0}Z", Px(*from), Px(*to), Px(top), Px(bottom)))
-        .collect();
+    let mut d = String::new();
+    for (from, to) in merged {
+        // Writing to a string cannot fail.
+        let _ = write!(d, "M{0} {2}H{1}V{3}H{0}Z", Px(from), Px(to), Px(top), Px(bottom));
+    }
     html! { @if !d.is_empty() { path d=(d) class="bar" {} } }
 }
 
