@@ -76,8 +76,9 @@ pub fn parse(text: &str, name: &str) -> Result<Experiment, ScenarioError> {
     }
     for (index, mode) in modes.iter().enumerate() {
         if modes[..index].contains(mode) {
-            let message =
-                format!("mode `{mode}` is there twice; an empty [user.NAME] can stand for the second");
+            let message = format!(
+                "mode `{mode}` is there twice; `user:NAME` with empty `set` and `unset` can be the second"
+            );
             return Err(text.invalid(file.modes[index].span().start, &message));
         }
     }

@@ -45,7 +45,7 @@ pub(super) struct Sampler {
     sensors: Sensors,
     knobs: Knobs,
     prepared: BTreeSet<String>,
-    /// Whether the latest sample may have left vCPUs polling.
+    /// Whether a sample before may have left vCPUs polling.
     may_poll: bool,
 }
 
@@ -98,10 +98,11 @@ impl Sampler {
     pub(super) fn measure(&mut self, row: &Row, mode: &Mode) -> Result<Measured, Error> {
         self.prepare(row)?;
         knobs::wait_for(&self.root, &self.knobs)?;
-        // What only runs as it is has nothing to forget, and need not wait.
-        if std::mem::replace(&mut self.may_poll, !mode.is_untouched()) {
+        // Every sample after the first such mode, so that none of them has an advantage.
+        if self.may_poll {
             forget_polling()?;
         }
+        self.may_poll |= !mode.is_untouched();
         let setting = mode.user().map(InForce::set).transpose()?;
         let co_runners = self.start_co_runners(row)?;
         let measured = self.run(row, mode);
