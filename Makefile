@@ -4,10 +4,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test bench lint
+.PHONY: help build demo test test-long bench lint
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the release binaries: target/release/gleaner, target/release/gleaner-bench
 	scripts/setup build
@@ -21,6 +21,11 @@ test: ## Run everything that must pass (as root: the privileged tests too)
 	scripts/setup test
 	cargo test --workspace --locked --doc
 	cargo test --workspace --locked --lib --bins --tests
+
+test-long: ## Check the statistics at length, and 100 real comparisons of equal modes; about five minutes
+	scripts/setup test
+	cargo test -p gleaner-bench --locked --test stats_coverage -- --ignored --nocapture --test-threads 1
+	cargo test -p gleaner --locked --test bench_programs -- --ignored --nocapture
 
 bench: ## Measure real servers, interleaved; writes docs/benchmarks.{md,json}
 	scripts/setup bench
