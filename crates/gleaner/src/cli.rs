@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method};
 
-use crate::{bench, demo, doctor, generate, load, report, restore, wake, why, workload};
+use crate::{bench, demo, diagnose, doctor, generate, load, report, restore, wake, why, workload};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Doctor(doctor::Args),
     /// Tell a journal as sentences with numbers
     Why(why::Args),
+    /// Say what a program loses to virtualisation, by cause
+    Diagnose(diagnose::Args),
     /// Run the built-in workloads with and without Gleaner
     Demo(demo::Args),
     /// Measure commands in several modes, interleaved, as the papers do

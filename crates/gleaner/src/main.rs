@@ -7,6 +7,7 @@ mod choice;
 mod cli;
 mod control;
 mod demo;
+mod diagnose;
 mod doctor;
 mod generate;
 mod load;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Attach(args) => attach::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Why(args) => why::run(&args),
+        Command::Diagnose(args) => diagnose::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Report(args) => report::run(&args),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How much of the CPU time in use tracing may cost, as shares (0..=1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Above this only a sample of the wake-ups is followed.
+    /// Above this only a sample of the events is followed; where that does not help, fewer kinds of them.
     pub sample_above: f64,
     /// Above this, although it samples, tracing ends.
     pub detach_above: f64,
@@ -24,7 +24,8 @@ impl Default for Budget {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// The BPF programs' run time, as a share (0..=1) of the time that all vCPUs were busy, or of one vCPU's time where
-    /// they were busy for less than that. The kernel's way into and out of a program is not in it.
+    /// they were busy for less than that. The kernel's way into and out of a program is not in it, nor what looking at
+    /// the clock adds to each run while the kernel measures.
     pub share: f64,
     /// How often programs ran, per second.
     pub runs_per_second: f64,
@@ -32,25 +33,30 @@ pub struct Cost {
     pub programs: Vec<(String, f64)>,
 }
 
-/// One wake-up in 64 is the coarsest sample: what is left then are the programs' beginnings, which no sampling avoids.
+/// One event in 64 is the coarsest sample: what is left then are the programs' beginnings, which no sampling avoids.
 pub(crate) const MAX_SHIFT: u32 = 6;
 
 /// What to do about a cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Follow one wake-up in 1 << n from now on.
+    /// Follow one event in 1 << n from now on.
     Sample(u32),
+    /// Do without the dearest program that others do not need.
+    Shed,
     /// End.
     Detach,
 }
 
 impl Budget {
-    /// What to do when tracing one wake-up in `1 << shift` costs `share`.
+    /// What to do when tracing one event in `1 << shift` costs `share`.
     pub(crate) fn judge(&self, share: f64, shift: u32) -> Verdict {
         if share > self.detach_above {
             return if shift >= MAX_SHIFT { Verdict::Detach } else { Verdict::Sample(MAX_SHIFT) };
         }
         if share > self.sample_above {
+            if shift >= MAX_SHIFT {
+                return Verdict::Shed;
+            }
             // Halving the sample at most halves the cost, so this many steps are needed at least.
             let halvings = (1..=MAX_SHIFT).find(|n| share / f64::from(1 << n) <= self.sample_above);
             return Verdict::Sample((shift + halvings.unwrap_or(MAX_SHIFT)).min(MAX_SHIFT));
@@ -63,8 +69,15 @@ impl Budget {
 /// How long programs ran, and how often, each by its name: the kernel's counters at one moment.
 pub(crate) type RunTimes = Vec<(&'static str, Duration, u64)>;
 
-/// The cost between two readings `elapsed` apart, in which all vCPUs together were `busy` so long.
-pub(crate) fn cost(before: &RunTimes, after: &RunTimes, elapsed: Duration, busy: Duration) -> Cost {
+/// The cost between two readings `elapsed` apart, in which all vCPUs together were `busy` so long. Each run counts for
+/// `empty` less: so long does the kernel take a program to run that does nothing.
+pub(crate) fn cost(
+    before: &RunTimes,
+    after: &RunTimes,
+    elapsed: Duration,
+    busy: Duration,
+    empty: Duration,
+) -> Cost {
     let available = busy.max(elapsed).as_secs_f64();
     let old = |name: &str| {
         before.iter().find(|(n, ..)| *n == name).map_or((Duration::ZERO, 0), |(_, t, n)| (*t, *n))
@@ -74,8 +87,11 @@ pub(crate) fn cost(before: &RunTimes, after: &RunTimes, elapsed: Duration, busy:
         .iter()
         .map(|(name, time, count)| {
             let (old_time, old_count) = old(name);
-            runs += count.saturating_sub(old_count);
-            ((*name).to_owned(), time.saturating_sub(old_time).as_secs_f64() / available)
+            let ran = count.saturating_sub(old_count);
+            runs += ran;
+            let measuring = empty.as_secs_f64() * ran as f64;
+            let own = (time.saturating_sub(old_time).as_secs_f64() - measuring).max(0.0);
+            ((*name).to_owned(), own / available)
         })
         .collect();
     programs.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -106,7 +122,8 @@ mod tests {
         let budget = Budget::default();
         assert_eq!(budget.judge(0.5, 0), Verdict::Sample(MAX_SHIFT));
         assert_eq!(budget.judge(0.06, MAX_SHIFT), Verdict::Detach);
-        assert_eq!(budget.judge(0.04, MAX_SHIFT), Verdict::Sample(MAX_SHIFT));
+        assert_eq!(budget.judge(0.04, MAX_SHIFT), Verdict::Shed);
+        assert_eq!(budget.judge(0.015, MAX_SHIFT), Verdict::Sample(MAX_SHIFT));
     }
 
     #[test]
@@ -114,10 +131,13 @@ mod tests {
         let ms = Duration::from_millis;
         let before = vec![("a", ms(10), 5)];
         let after = vec![("a", ms(20), 15), ("b", ms(30), 10)];
-        let idle = cost(&before, &after, ms(1000), ms(10));
+        let idle = cost(&before, &after, ms(1000), ms(10), Duration::ZERO);
         assert!((idle.share - 0.04).abs() < 1e-9 && (idle.runs_per_second - 20.0).abs() < 1e-9);
         assert_eq!(idle.programs[0].0, "b");
-        let busy = cost(&before, &after, ms(1000), ms(4000));
+        let busy = cost(&before, &after, ms(1000), ms(4000), Duration::ZERO);
         assert!((busy.share - 0.01).abs() < 1e-9);
+        // A millisecond of each of the 20 runs was the clock's.
+        let corrected = cost(&before, &after, ms(1000), ms(10), ms(1));
+        assert!((corrected.share - 0.02).abs() < 1e-9, "{}", corrected.share);
     }
 }

@@ -35,13 +35,6 @@ pub(crate) enum Idle {
     Halt,
 }
 
-/// `enum who`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Who {
-    All,
-    Scope,
-}
-
 /// `enum count_id`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Count {
@@ -65,8 +58,7 @@ pub(crate) enum Count {
     LostEdge,
 }
 
-/// The length of `struct counts`, in words.
-#[cfg(test)]
+/// The counts of everybody in `struct counts`, in words; those of the scope follow.
 pub(crate) const COUNTS: usize = Count::LostEdge as usize + 1;
 
 /// `struct thread`, word by word; the run lengths follow.
@@ -80,12 +72,18 @@ pub(crate) enum Thread {
     Yielded,
     Ticks,
     UserTicks,
-    PauseTicks,
     YieldTicks,
     Woken,
     WokenNs,
     Runs,
 }
+
+/// Where in `struct code` the bytes begin, and which of these the program counter is at.
+pub(crate) const CODE_AT: usize = 8;
+pub(crate) const CODE_BEFORE: usize = 32;
+/// The length of `struct code`.
+#[cfg(test)]
+pub(crate) const CODE_SIZE: usize = CODE_AT + 64;
 
 /// `struct edge`, word by word.
 #[derive(Debug, Clone, Copy)]
@@ -123,10 +121,12 @@ mod tests {
     #[test]
     fn the_programs_have_the_same_layout() {
         assert_eq!(size_of::<types::hist>(), 8 * (2 + HIST_BUCKETS));
-        assert_eq!(size_of::<types::counts>(), 8 * COUNTS);
+        assert_eq!(size_of::<types::counts>(), 2 * 8 * COUNTS);
         assert_eq!(std::mem::offset_of!(types::thread, woken_ns), 8 * Thread::WokenNs as usize);
         assert_eq!(std::mem::offset_of!(types::thread, runs), 8 * Thread::Runs as usize);
         assert_eq!(size_of::<types::thread>(), 8 * (Thread::Runs as usize + RUN_BUCKETS));
+        assert_eq!(std::mem::offset_of!(types::code, bytes), CODE_AT);
+        assert_eq!(size_of::<types::code>(), CODE_SIZE);
         assert_eq!(std::mem::offset_of!(types::edge, polling), 8 * Edge::Polling as usize);
     }
 }

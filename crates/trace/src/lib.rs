@@ -15,6 +15,7 @@ mod part;
 mod read;
 mod scope;
 mod snapshot;
+mod spin;
 mod tracer;
 mod unavailable;
 mod unfold;

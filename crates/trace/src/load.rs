@@ -42,7 +42,7 @@ pub(crate) fn load(parts: &Parts, scope: &Resolved) -> Result<Loaded, NotAvailab
     };
     let mut attached: Vec<(&'static Program, Link)> = Vec::new();
     for program in &wanted {
-        if program.event == Event::Iterator {
+        if matches!(program.event, Event::Iterator | Event::Call) {
             continue;
         }
         match attach(&skel, program) {
@@ -95,7 +95,7 @@ fn has(btf: &Btf<'_>, event: Event) -> bool {
     match event {
         Event::Tracepoint(_) => exists::<Typedef<'_>>(btf, &name),
         Event::Function(_) => exists::<Func<'_>>(btf, &name),
-        Event::Iterator => true,
+        Event::Iterator | Event::Call => true,
     }
 }
 

@@ -41,8 +41,13 @@ impl Meter {
         Self { stat: StatSensor::new(&Root::system()).ok(), state: State::Paused { until: Instant::now() } }
     }
 
-    /// The next step, when it is time for it. The cost at the end of each window.
-    pub(crate) fn step(&mut self, programs: impl Fn() -> RunTimes) -> Option<Cost> {
+    /// The next step, when it is time for it. The cost at the end of each window. `empty` measures what the kernel takes
+    /// a program to run that does nothing.
+    pub(crate) fn step(
+        &mut self,
+        programs: impl Fn() -> RunTimes,
+        empty: impl Fn() -> Duration,
+    ) -> Option<Cost> {
         let now = Instant::now();
         match &self.state {
             State::Paused { until } if now < *until => None,
@@ -61,7 +66,9 @@ impl Meter {
             State::Counting { since, .. } if now < *since + WINDOW => None,
             State::Counting { since, before, busy, .. } => {
                 let (since, before, busy) = (*since, before.clone(), *busy);
-                let found = cost(&before, &programs(), now - since, self.busy().saturating_sub(busy));
+                let (after, busy) = (programs(), self.busy().saturating_sub(busy));
+                // The kernel still measures.
+                let found = cost(&before, &after, now - since, busy, empty());
                 self.state = State::Paused { until: now + PAUSE };
                 Some(found)
             }

@@ -80,6 +80,8 @@ pub(crate) enum Event {
     Function(&'static str),
     /// An iterator, run by the tracer itself.
     Iterator,
+    /// None: the tracer calls it.
+    Call,
 }
 
 impl Event {
@@ -88,7 +90,7 @@ impl Event {
         match self {
             Self::Tracepoint(name) => format!("btf_trace_{name}"),
             Self::Function(name) => name.to_owned(),
-            Self::Iterator => "bpf_iter__task".to_owned(),
+            Self::Iterator | Self::Call => "bpf_iter__task".to_owned(),
         }
     }
 }
@@ -99,6 +101,7 @@ impl fmt::Display for Event {
             Self::Tracepoint(name) => write!(f, "tracepoint {name}"),
             Self::Function(name) => write!(f, "function {name}"),
             Self::Iterator => f.write_str("iterator over tasks"),
+            Self::Call => f.write_str("call of a program"),
         }
     }
 }
@@ -124,14 +127,15 @@ const fn extra(name: &'static str, part: Part, event: Event, gives: &'static str
 }
 
 /// Every program; one that another is to stand in for comes before that one.
-pub(crate) const PROGRAMS: [Program; 23] = {
-    use Event::{Function, Iterator, Tracepoint};
+pub(crate) const PROGRAMS: [Program; 24] = {
+    use Event::{Call, Function, Iterator, Tracepoint};
     use Part::{Idle, Interrupts, Locks, Timers, Tlb, Wakes, Yields};
     [
         program("on_waking", Wakes, Tracepoint("sched_waking")),
         program("on_switch", Wakes, Tracepoint("sched_switch")),
         program("on_fork", Wakes, Tracepoint("sched_process_fork")),
         program("first_look", Wakes, Iterator),
+        extra("nothing", Wakes, Call, "what measuring the cost of tracing costs itself"),
         extra("on_tick", Wakes, Tracepoint("local_timer_entry"), "what running threads do at each tick"),
         program("on_idle", Idle, Tracepoint("cpu_idle")),
         extra("on_ipi", Interrupts, Tracepoint("ipi_send_cpu"), "interrupts sent to one vCPU"),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use gleaner_policy::CpuId;
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::layout::{self, Count, Hist, Idle, Who};
+use crate::layout::{self, Count, Hist, Idle};
 use crate::snapshot::{Edge, Events, Futexes, Lost, Snapshot, ThreadStats, Vcpu, Waits, Wakes};
-use crate::{Histogram, RunLengths};
+use crate::{Histogram, RunLengths, spin};
 
 /// The maps that are read.
 pub(crate) struct Maps<'a> {
@@ -18,6 +18,7 @@ pub(crate) struct Maps<'a> {
     pub(crate) threads: &'a dyn MapCore,
     pub(crate) edges: &'a dyn MapCore,
     pub(crate) names: &'a dyn MapCore,
+    pub(crate) spots: &'a dyn MapCore,
     /// The first name that is free.
     pub(crate) next_name: u32,
 }
@@ -27,9 +28,9 @@ impl Maps<'_> {
     pub(crate) fn snapshot(&self, online: impl Iterator<Item = CpuId>) -> libbpf_rs::Result<Snapshot> {
         let names = self.names()?;
         let hist = |id: Hist| sum(self.hists, id as u32).map(|words| Histogram::from_words(&words));
-        let everybody = per_vcpu(self.counters, Who::All as u32)?;
-        let scope = sum(self.counters, Who::Scope as u32)?;
-        let all = total(&everybody);
+        let counters = per_vcpu(self.counters, 0)?;
+        let all = total(&counters);
+        let scope = all.get(layout::COUNTS..).unwrap_or_default();
         let counted = |what: Count| word(&all, what as usize);
         Ok(Snapshot {
             wakes: Wakes {
@@ -49,13 +50,13 @@ impl Maps<'_> {
             },
             kernel_spin: hist(Hist::Spin)?,
             shootdown: hist(Hist::Shootdown)?,
-            events: events(&scope),
+            events: events(scope),
             futexes: Futexes {
-                wake: word(&scope, Count::FutexWake as usize),
-                requeue: word(&scope, Count::FutexRequeue as usize),
-                pi: word(&scope, Count::FutexPi as usize),
+                wake: word(scope, Count::FutexWake as usize),
+                requeue: word(scope, Count::FutexRequeue as usize),
+                pi: word(scope, Count::FutexPi as usize),
             },
-            vcpus: self.vcpus(online, &everybody)?,
+            vcpus: self.vcpus(online, &counters)?,
             threads: self.threads(&names)?,
             edges: self.edges(&names)?,
             lost: Lost {
@@ -103,16 +104,33 @@ impl Maps<'_> {
 
     fn threads(&self, names: &BTreeMap<u32, String>) -> libbpf_rs::Result<Vec<ThreadStats>> {
         let mut threads = Vec::new();
+        let spinning = self.spinning()?;
         let numbers = (layout::NAME_FIRST..self.next_name.min(layout::MAX_NAMES)).chain([layout::NAME_OTHER]);
         for number in numbers {
             let words = sum(self.threads, number)?;
             if words.iter().all(|word| *word == 0) {
                 continue;
             }
-            threads.push(thread(name(names, number), &words));
+            let spin_ticks = spinning.get(&number).copied().unwrap_or_default();
+            threads.push(ThreadStats { spin_ticks, ..thread(name(names, number), &words) });
         }
         threads.sort_by(|a, b| b.cpu_time.cmp(&a.cpu_time).then_with(|| a.name.cmp(&b.name)));
         Ok(threads)
+    }
+
+    /// How many ticks met threads, by the number of their name, in loops that only wait.
+    fn spinning(&self) -> libbpf_rs::Result<BTreeMap<u32, u64>> {
+        let mut ticks = BTreeMap::new();
+        for key in self.spots.keys() {
+            let Some(code) = self.spots.lookup(&key, MapFlags::ANY)? else { continue };
+            let (key, count) = (words(&key), words(&code));
+            let (Some(name), Some(bytes)) = (key.get(1), code.get(layout::CODE_AT..)) else { continue };
+            if spin::waits_at(bytes, layout::CODE_BEFORE) {
+                *ticks.entry(u32::try_from(*name).unwrap_or(layout::NAME_OTHER)).or_default() +=
+                    word(&count, 0);
+            }
+        }
+        Ok(ticks)
     }
 
     fn edges(&self, names: &BTreeMap<u32, String>) -> libbpf_rs::Result<Vec<Edge>> {
@@ -156,7 +174,7 @@ fn thread(name: String, words: &[u64]) -> ThreadStats {
         yielded: of(Field::Yielded),
         ticks: of(Field::Ticks),
         user_ticks: of(Field::UserTicks),
-        pause_ticks: of(Field::PauseTicks),
+        spin_ticks: 0,
         yield_ticks: of(Field::YieldTicks),
         woken: of(Field::Woken),
         woken_time: Duration::from_nanos(of(Field::WokenNs)),

@@ -10,8 +10,8 @@ use crate::{Cost, Histogram, NotAvailable, RunLengths};
 /// Everything counted from the start of tracing up to now. Threads, wakes, waits and edges are those of the scope;
 /// vCPUs are those of the machine.
 ///
-/// Where only a sample of the wake-ups was followed, what follows from wake-ups is an estimate: each stands for as many
-/// as the sample left out.
+/// Where only a sample of the events was followed, counts are estimates: each event stands for those that the sample
+/// left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Since the start.
@@ -38,7 +38,7 @@ pub struct Snapshot {
     pub edges: Vec<Edge>,
     /// What had no place.
     pub lost: Lost,
-    /// One wake-up in so many is followed now.
+    /// One event in so many is followed now.
     pub one_in: u32,
     /// What tracing costs.
     pub cost: Cost,
@@ -159,8 +159,8 @@ pub struct ThreadStats {
     pub ticks: u64,
     /// Of these, in user mode.
     pub user_ticks: u64,
-    /// Of these, with a PAUSE instruction within 16 bytes: spinning.
-    pub pause_ticks: u64,
+    /// Of these, in a loop that only waits for another thread: spinning at user level. Known on x86 only.
+    pub spin_ticks: u64,
     /// Of `ticks`, within `sched_yield`.
     pub yield_ticks: u64,
     /// How often woken.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
 use libbpf_rs::skel::Skel as _;
-use libbpf_rs::{Iter, IterOpts, Link};
+use libbpf_rs::{Iter, IterOpts, Link, ProgramInput};
 
 use crate::budget::{Budget, Cost, MAX_SHIFT, Verdict};
 use crate::load::{self, Loaded, program};
@@ -17,6 +17,11 @@ use crate::scope::{Scope, ScopeError};
 use crate::skeleton::TraceSkel;
 use crate::unavailable::{NotAvailable, Why, text};
 use crate::{Parts, Snapshot};
+
+/// The program that does nothing.
+const EMPTY: &str = "nothing";
+/// Some microseconds' worth.
+const EMPTY_RUNS: usize = 200;
 
 /// Why nothing is traced, or no longer.
 #[derive(Debug, thiserror::Error)]
@@ -89,21 +94,33 @@ impl Tracer {
         })
     }
 
-    /// Keeps the cost within the budget: measures it for 200 ms in each second, follows fewer wake-ups where it is too
-    /// high, and detaches where that does not help. To be called several times a second; most calls cost nothing.
+    /// Keeps the cost within the budget: measures it for 200 ms in each second, follows fewer events where it is too
+    /// high, then fewer kinds of them, and detaches where that does not help. To be called several times a second; most calls cost nothing.
     pub fn keep_budget(&mut self) {
+        if self.detached.is_some() {
+            return;
+        }
         let (skel, attached) = (&self.skel, &self.attached);
-        let read = || {
-            let time = |name| program(skel.object(), name).map(|p| run_time(&p)).unwrap_or_default();
-            attached.iter().map(|(p, _)| (p.name, time(p.name))).map(|(n, (t, c))| (n, t, c)).collect()
+        let time = |name| program(skel.object(), name).map(|p| run_time(&p)).unwrap_or_default();
+        let programs =
+            || attached.iter().map(|(p, _)| (p.name, time(p.name))).map(|(n, (t, c))| (n, t, c)).collect();
+        let empty = || {
+            let (before, runs) = time(EMPTY);
+            if let Some(nothing) = program(skel.object(), EMPTY) {
+                // One that fails is not counted either.
+                (0..EMPTY_RUNS).for_each(|_| drop(nothing.test_run(ProgramInput::default())));
+            }
+            let (after, all_runs) = time(EMPTY);
+            let runs = u32::try_from(all_runs.saturating_sub(runs)).unwrap_or(u32::MAX);
+            after.saturating_sub(before).checked_div(runs).unwrap_or_default()
         };
-        let Some(cost) = self.meter.step(read) else { return };
+        let Some(cost) = self.meter.step(programs, empty) else { return };
         let verdict = self.budget.judge(cost.share, self.shift());
         self.cost = cost;
         match verdict {
             Verdict::Sample(shift) => self.set_shift(shift),
-            Verdict::Detach if self.detached.is_none() => self.detach(),
-            Verdict::Detach => {}
+            Verdict::Shed => self.shed(),
+            Verdict::Detach => self.detach(),
         }
     }
 
@@ -136,6 +153,7 @@ impl Tracer {
             threads: &maps.threads,
             edges: &maps.edges,
             names: &maps.names,
+            spots: &maps.spots,
             next_name: maps.data_data.as_deref().map_or(0, |data| data.next_name),
         };
         let counted = maps.snapshot(online.iter()).map_err(|error| TraceError::Read(text(&error)))?;
@@ -148,11 +166,26 @@ impl Tracer {
         })
     }
 
+    /// Detaches the dearest of the programs that others do not need.
+    fn shed(&mut self) {
+        let optional = |name: &str| {
+            self.attached.iter().position(|(program, _)| program.name == name && program.gives.is_some())
+        };
+        let dearest = self.cost.programs.iter().find_map(|(name, share)| Some((optional(name)?, *share)));
+        let Some((index, share)) = dearest.filter(|(_, share)| *share > 0.0) else { return };
+        let (program, link) = self.attached.swap_remove(index);
+        drop(link);
+        let detail =
+            format!("it cost {:.1} % of the CPU time in use and was given up for the rest", 100.0 * share);
+        let what = program.gives.unwrap_or(program.name);
+        self.missing.push(NotAvailable::new(what, Why::TooExpensive { detail }));
+    }
+
     fn detach(&mut self) {
         self.attached.clear();
         self.detached = Some(Instant::now());
         let detail = format!(
-            "tracing cost {:.1} % of the CPU time in use although it followed only one wake-up in {}, more than the {:.1} % \
+            "tracing cost {:.1} % of the CPU time in use although it followed only one event in {}, more than the {:.1} % \
              allowed: it has ended",
             100.0 * self.cost.share,
             1 << self.shift(),

@@ -1,5 +1,7 @@
 //! The BPF programs on this machine's kernel: what they count is compared with what is known exactly. They need root.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
 use std::fs;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
-use gleaner_kernel::interrupts::InterruptSensor;
+use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
 use gleaner_policy::CpuId;
-use gleaner_trace::{Parts, Scope, Snapshot, TraceError, Tracer};
+use gleaner_trace::{Events, Parts, Scope, Snapshot, TraceError, Tracer};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, geteuid};
 
@@ -115,6 +117,9 @@ fn wake_ups_across_vcpus_are_counted_and_make_edges() {
     assert_eq!(seen.lost, gleaner_trace::Lost::default());
 }
 
+type Traced = fn(&Events) -> u64;
+type Counted = fn(&InterruptCounters) -> u64;
+
 #[test]
 fn interrupts_agree_with_proc_interrupts() {
     let Some(_turn) = turn() else { return };
@@ -124,27 +129,22 @@ fn interrupts_agree_with_proc_interrupts() {
     let (first, before) = look();
     ping_pong("irq", [0, online() - 1]);
     let (last, after) = look();
-    let sum = |snapshot: &Snapshot, of: fn(&gleaner_trace::Events) -> u64| -> u64 {
-        snapshot.vcpus.iter().map(|vcpu| of(&vcpu.events)).sum()
-    };
-    let pairs: [(
-        &str,
-        fn(&gleaner_trace::Events) -> u64,
-        fn(&gleaner_kernel::interrupts::InterruptCounters) -> u64,
-    ); 3] = [
+    let sum =
+        |snapshot: &Snapshot, of: Traced| -> u64 { snapshot.vcpus.iter().map(|vcpu| of(&vcpu.events)).sum() };
+    let pairs: [(&str, Traced, Counted); 3] = [
         ("RES", |e| e.received_reschedule, |c| c.reschedule),
         ("CAL", |e| e.received_call, |c| c.call),
         ("LOC", |e| e.timer_interrupts, |c| c.timer),
     ];
-    for (name, traced, counted) in pairs {
-        let traced = sum(&last, traced) - sum(&first, traced);
-        let of = |all: &[(CpuId, gleaner_kernel::interrupts::InterruptCounters)]| -> u64 {
+    for (name, seen, counted) in pairs {
+        let seen = sum(&last, seen) - sum(&first, seen);
+        let of = |all: &[(CpuId, InterruptCounters)]| -> u64 {
             all.iter().map(|(_, counters)| counted(counters)).sum()
         };
         let counted = of(&after) - of(&before);
         // The two are read one after the other, which alone makes a few.
-        let apart = traced.abs_diff(counted);
-        assert!(apart <= 40 + counted / 50, "{name}: {traced} traced, {counted} counted");
+        let apart = seen.abs_diff(counted);
+        assert!(apart <= 40 + counted / 50, "{name}: {seen} traced, {counted} counted");
     }
 }
 
@@ -164,7 +164,26 @@ fn a_thread_that_only_computes_is_never_woken_and_still_seen() {
     let seen = tracer.snapshot().unwrap();
     let found = seen.threads.iter().find(|t| t.name == "computes").unwrap();
     assert!(found.cpu_time >= Duration::from_millis(50), "{found:?}");
-    assert!(found.woken <= 2 && found.pause_ticks <= found.user_ticks, "{found:?}");
+    assert!(found.woken <= 2 && found.spin_ticks == 0, "{found:?}");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_thread_that_waits_in_a_loop_is_seen_to_spin() {
+    let Some(_turn) = turn() else { return };
+    let tracer = Tracer::start(&own_tree(), &Parts::of([])).unwrap();
+    let go = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let gate = std::sync::Arc::clone(&go);
+    // No spin_loop(): as programs do that know nothing of PAUSE.
+    #[allow(clippy::missing_spin_loop, reason = "that is what must be seen")]
+    let wait = move || while !gate.load(std::sync::atomic::Ordering::Acquire) {};
+    let waiter = thread::Builder::new().name("spins".to_owned()).spawn(wait).unwrap();
+    thread::sleep(Duration::from_millis(400));
+    go.store(true, std::sync::atomic::Ordering::Release);
+    waiter.join().unwrap();
+    let seen = tracer.snapshot().unwrap();
+    let found = seen.threads.iter().find(|t| t.name == "spins").unwrap();
+    assert!(found.user_ticks > 5 && found.spin_ticks >= found.user_ticks * 8 / 10, "{found:?}");
 }
 
 #[test]

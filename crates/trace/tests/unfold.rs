@@ -1,5 +1,7 @@
 //! The fast unfold programs on this machine's kernel. They need root.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

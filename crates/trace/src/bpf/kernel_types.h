@@ -34,6 +34,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
@@ -109,11 +110,17 @@ struct thread_info {
 	u32 cpu;
 };
 
+struct sched_entity {
+	unsigned char sched_delayed;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
 	int on_cpu;
+	int on_rq;
+	struct sched_entity se;
 	int static_prio;
 	unsigned int policy;
 	unsigned in_iowait : 1;

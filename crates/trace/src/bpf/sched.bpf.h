@@ -101,69 +101,77 @@ static __always_inline void begin_stretch(struct task_state *t, u32 weight)
 {
 	t->weight = weight;
 	t->segment_ns = 0;
-	t->running_ns = 0;
-	t->preempted_ns = 0;
 }
 
-static __always_inline int waking(struct task_struct *p)
+/*
+ * Whether the thread has not yet begun to leave its vCPU: it then goes on as if
+ * it had never meant to sleep, and nobody waits. One that is leaving, or whose
+ * dequeueing is delayed, will be switched to again.
+ */
+static __always_inline bool never_left(struct task_struct *p)
 {
-	struct task_struct *waker = bpf_get_current_task_btf();
-	struct task_state *t, *w;
-	u32 shift = sample_shift;
-	long call;
-	u64 now;
+	if (!p->on_cpu || !p->on_rq)
+		return false;
+	return !(bpf_core_field_exists(p->se.sched_delayed) && p->se.sched_delayed);
+}
 
-	if (shift && (bpf_get_prandom_u32() & ((1U << (shift & 31)) - 1)))
-		return 0;
-	t = new_state_of(p);
-	if (!t || !in_scope(p, t))
-		return 0;
-	/* A second waker of a thread that is on its way already. */
-	if (t->woken_ns)
-		return 0;
-	now = bpf_ktime_get_ns();
-	begin_stretch(t, 1U << (shift & 31));
-	t->woken_ns = now;
-	t->waker_cpu = bpf_get_smp_processor_id();
-	if (t->blocked_ns) {
-		add_length(t->wait, now - t->blocked_ns, t->weight);
-		t->blocked_ns = 0;
-	}
-	if (!waker->pid) {
-		t->waker = NAME_INTERRUPT;
-		return 0;
-	}
+/* Who wakes: the number of its name, and what its system call does. */
+static __always_inline u32 waker_of(struct task_struct *waker, u32 weight)
+{
+	struct task_state *w;
+	long call;
+
+	if (!waker->pid)
+		return NAME_INTERRUPT;
 	w = new_state_of(waker);
 	if (!w)
-		return 0;
+		return NAME_OTHER;
 	look_at_name(waker, w);
-	t->waker = w->name;
 	if (waker->flags & PF_KTHREAD)
-		return 0;
+		return w->name;
 	call = syscall_of(waker);
-	if (call == NR_FUTEX || call == NR_FUTEX_WAKE || call == NR_FUTEX_REQUEUE) {
-		u32 what = call == NR_FUTEX ? futex_kind(second_argument(waker)) :
-			   call == NR_FUTEX_WAKE ? COUNT_FUTEX_WAKE :
-						   COUNT_FUTEX_REQUEUE;
-
-		count_for(WHO_SCOPE, what, t->weight);
-	}
-	return 0;
+	if (call == NR_FUTEX)
+		count_scope(futex_kind(second_argument(waker)), weight);
+	else if (call == NR_FUTEX_WAKE)
+		count_scope(COUNT_FUTEX_WAKE, weight);
+	else if (call == NR_FUTEX_REQUEUE)
+		count_scope(COUNT_FUTEX_REQUEUE, weight);
+	return w->name;
 }
 
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *p)
 {
-	return waking(p);
+	u32 weight = weight_of_this();
+	struct task_state *t;
+	u64 now;
+
+	if (!weight || never_left(p))
+		return 0;
+	t = new_state_of(p);
+	if (!t || !in_scope(p, t))
+		return 0;
+	now = bpf_ktime_get_ns();
+	t->woken_ns = now;
+	t->woken_weight = weight;
+	t->waker_cpu = bpf_get_smp_processor_id();
+	if (t->blocked_ns) {
+		/* Its begin was seen as rarely as its end is. */
+		add_length(t->wait, now - t->blocked_ns, (u64)weight * t->blocked_weight);
+		t->blocked_ns = 0;
+	}
+	t->waker = waker_of(bpf_get_current_task_btf(), weight);
+	return 0;
 }
 
 /* What the vCPU that the wakee runs on was doing when the waker called. */
-static __always_inline u32 wake_kind(struct task_state *t, u32 cpu)
+static __always_inline u32 wake_kind(struct task_state *t, bool was_idle)
 {
-	struct vcpu *v = this_vcpu();
+	struct vcpu *v;
 
-	if (t->waker_cpu == cpu)
+	if (t->waker_cpu == bpf_get_smp_processor_id())
 		return HIST_WAKE_SAME;
+	v = was_idle ? this_vcpu() : NULL;
 	if (!v || t->woken_ns < v->idle_since || t->woken_ns >= v->idle_until)
 		return HIST_WAKE_AWAKE;
 	return v->idle_state == 0 ? HIST_WAKE_POLLING : HIST_WAKE_HALTED;
@@ -178,7 +186,7 @@ static __always_inline void add_edge(struct task_state *t, u32 kind, u64 ns)
 		struct edge none = {};
 
 		if (bpf_map_update_elem(&edges, &key, &none, BPF_ANY)) {
-			count_for(WHO_ALL, COUNT_LOST_EDGE, 1);
+			count_all(COUNT_LOST_EDGE, 1);
 			return;
 		}
 		edge = bpf_map_lookup_elem(&edges, &key);
@@ -212,28 +220,21 @@ static __always_inline void account_run(struct task_state *t, struct thread *thr
 	thread->cpu_ns += ran * t->weight;
 }
 
-static __always_inline void leave(struct task_struct *p, bool blocks, u64 now)
+/* A thread that is woken while it leaves its vCPU has left it within this time. */
+#define LEAVING_NS 100000
+
+static __always_inline void leave(struct task_struct *p, struct task_state *t, bool blocks, u64 now)
 {
-	struct task_state *t = state_of(p);
-	struct thread *thread;
+	struct thread *thread = thread_of(t);
 	u32 bucket;
 
-	if (!t)
-		return;
-	/* A wake-up that came before the thread had left its vCPU needed no switch. */
-	t->woken_ns = 0;
-	/*
-	 * Also where this stretch is not followed: the next may be, and then
-	 * wants to know how long the thread was blocked.
-	 */
-	if (blocks && in_scope(p, t)) {
+	if (t->woken_ns && now - t->woken_ns > LEAVING_NS)
+		t->woken_ns = 0;
+	if (blocks && !t->woken_ns) {
 		t->blocked_ns = now;
+		t->blocked_weight = t->weight;
 		t->wait = wait_of(p);
 	}
-	if (!t->weight)
-		return;
-	look_at_name(p, t);
-	thread = thread_of(t);
 	if (thread) {
 		account_run(t, thread, now);
 		if (blocks) {
@@ -254,20 +255,17 @@ static __always_inline void leave(struct task_struct *p, bool blocks, u64 now)
 		t->preempted_ns = now;
 }
 
-static __always_inline void enter(struct task_struct *p, u64 now)
+static __always_inline void enter(struct task_struct *p, struct task_state *t, bool was_idle, u64 now)
 {
-	struct task_state *t = state_of(p);
 	struct thread *thread;
+	u32 kind;
 	u64 ns;
 
-	if (!t || !t->weight)
-		return;
 	look_at_name(p, t);
-	t->running_ns = now;
 	if (t->woken_ns) {
-		u32 kind = wake_kind(t, bpf_get_smp_processor_id());
-
+		begin_stretch(t, t->woken_weight);
 		ns = now - t->woken_ns;
+		kind = wake_kind(t, was_idle);
 		t->woken_ns = 0;
 		add_length(kind, ns, t->weight);
 		add_edge(t, kind, ns);
@@ -279,40 +277,48 @@ static __always_inline void enter(struct task_struct *p, u64 now)
 	} else if (t->preempted_ns) {
 		add_length(HIST_PREEMPTED, now - t->preempted_ns, t->weight);
 	}
+	t->running_ns = now;
 	t->preempted_ns = 0;
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	u64 now = bpf_ktime_get_ns();
+	struct task_state *from = prev->pid ? state_of(prev) : NULL;
+	struct task_state *to = next->pid ? state_of(next) : NULL;
+	bool leaves = from && from->weight;
+	bool enters = to && (to->weight || to->woken_ns);
+	u64 now;
 
-	if (prev->pid)
-		leave(prev, !preempt && prev->__state != TASK_RUNNING, now);
-	if (next->pid)
-		enter(next, now);
+	if (!leaves && !enters)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (leaves)
+		leave(prev, from, !preempt && prev->__state != TASK_RUNNING, now);
+	if (enters)
+		enter(next, to, !prev->pid, now);
 	return 0;
 }
 
-#define CODE_BYTES 32
-
 /*
- * Whether the code around the thread's program counter has a PAUSE (f3 90) in
- * it: what spin locks at user level have in their loops.
+ * Where threads are in user mode, and the code there: user space looks for
+ * loops that only wait. Places that are hot stay, whatever else comes by.
  */
-static __always_inline bool in_pause_loop(struct pt_regs *regs)
+static __always_inline void look_at_code(struct task_state *t, struct pt_regs *regs)
 {
 #if defined(__TARGET_ARCH_x86)
-	u8 code[CODE_BYTES];
-	int i;
+	struct spot spot = { .ip = regs->ip, .name = t->name };
+	struct code *code = bpf_map_lookup_elem(&spots, &spot);
+	struct code found = { .count = 1 };
 
-	if (bpf_probe_read_user(code, sizeof(code), (void *)(regs->ip - CODE_BYTES / 2)))
-		return false;
-	for (i = 0; i < CODE_BYTES - 1; i++)
-		if (code[i] == 0xf3 && code[i + 1] == 0x90)
-			return true;
+	if (code) {
+		__sync_fetch_and_add(&code->count, 1);
+		return;
+	}
+	if (bpf_probe_read_user(found.bytes, sizeof(found.bytes), (void *)(regs->ip - CODE_BEFORE)))
+		return;
+	bpf_map_update_elem(&spots, &spot, &found, BPF_ANY);
 #endif
-	return false;
 }
 
 static __always_inline bool interrupted_user(struct pt_regs *regs)
@@ -349,8 +355,7 @@ int BPF_PROG(on_tick)
 	thread->ticks++;
 	if (interrupted_user(regs)) {
 		thread->user_ticks++;
-		if (in_pause_loop(regs))
-			thread->pause_ticks++;
+		look_at_code(t, regs);
 	} else if (syscall_of(p) == NR_SCHED_YIELD) {
 		thread->yield_ticks++;
 	}

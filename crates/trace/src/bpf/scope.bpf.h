@@ -53,20 +53,31 @@ static __always_inline bool in_scope(struct task_struct *p, struct task_state *t
 	return t && t->member;
 }
 
-/* For events that the running thread causes. */
+/* For events that the running thread causes; n of them at once. */
 static __always_inline void count(u32 what, u64 n)
 {
-	struct task_struct *p = bpf_get_current_task_btf();
+	struct task_struct *p;
+	struct counts *counts;
+	u32 weight = weight_of_this();
 
-	count_for(WHO_ALL, what, n);
+	if (!weight)
+		return;
+	counts = these_counts();
+	if (!counts)
+		return;
+	counts->all[what] += n * weight;
+	p = bpf_get_current_task_btf();
 	if (in_scope(p, scope_kind == SCOPE_SYSTEM ? NULL : state_of(p)))
-		count_for(WHO_SCOPE, what, n);
+		counts->scope[what] += n * weight;
 }
 
 /* For events that come from outside, whatever thread they find. */
 static __always_inline void count_received(u32 what)
 {
-	count_for(WHO_ALL, what, 1);
+	u32 weight = weight_of_this();
+
+	if (weight)
+		count_all(what, weight);
 }
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef GLEANER_STATE_H
 #define GLEANER_STATE_H
 
-/* One wake-up in 1 << sample_shift is followed, and counts for all of them. User space writes it. */
+/* One event in 1 << sample_shift is followed, and counts for all of them. User space writes it. */
 volatile u32 sample_shift;
 
 /* The next free name; user space reads it. */
@@ -25,7 +25,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, WHOS);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct counts);
 } counters SEC(".maps");
@@ -43,6 +43,13 @@ struct {
 	__type(key, u32);
 	__type(value, struct edge);
 } edges SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_SPOTS);
+	__type(key, struct spot);
+	__type(value, struct code);
+} spots SEC(".maps");
 
 struct name {
 	u64 words[2];
@@ -70,6 +77,10 @@ struct task_state {
 	 * 0: nothing; else for how many such stretches this one counts.
 	 */
 	u32 weight;
+	/* The same of the wake-up that it is on its way from. */
+	u32 woken_weight;
+	/* The same of the stretch that ended when it blocked. */
+	u32 blocked_weight;
 	u32 waker;
 	u32 waker_cpu;
 	/* In which kind of wait it blocked: an enum hist_id. */
@@ -97,6 +108,10 @@ struct vcpu {
 	u64 spin_since;
 	u64 shootdown_since;
 	u32 idle_state;
+	/* For how many idle periods, contended locks and shootdowns these count; 0: not looked at. */
+	u32 idle_weight;
+	u32 spin_weight;
+	u32 shootdown_weight;
 };
 
 struct {
@@ -167,12 +182,37 @@ static __always_inline void add_length(u32 id, u64 ns, u64 weight)
 		add_to(hist, ns, weight);
 }
 
-static __always_inline void count_for(u32 who, u32 what, u64 n)
+/* For how many events this one counts; 0: it is left out. */
+static __always_inline u32 weight_of_this(void)
 {
-	struct counts *counts = bpf_map_lookup_elem(&counters, &who);
+	u32 shift = sample_shift & 31;
 
-	if (counts && what < COUNTS)
-		counts->of[what] += n;
+	if (!shift)
+		return 1;
+	return bpf_get_prandom_u32() & ((1U << shift) - 1) ? 0 : 1U << shift;
+}
+
+static __always_inline struct counts *these_counts(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+static __always_inline void count_all(u32 what, u64 n)
+{
+	struct counts *counts = these_counts();
+
+	if (counts)
+		counts->all[what] += n;
+}
+
+static __always_inline void count_scope(u32 what, u64 n)
+{
+	struct counts *counts = these_counts();
+
+	if (counts)
+		counts->scope[what] += n;
 }
 
 /* The number of a thread's name. */
@@ -195,7 +235,7 @@ static __always_inline u32 number_of(struct name *name)
 	if (known)
 		return *known;
 full:
-	count_for(WHO_ALL, COUNT_LOST_NAME, 1);
+	count_all(COUNT_LOST_NAME, 1);
 	return NAME_OTHER;
 }
 
@@ -221,7 +261,7 @@ static __always_inline struct task_state *new_state_of(struct task_struct *p)
 	struct task_state *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!t)
-		count_for(WHO_ALL, COUNT_LOST_TASK, 1);
+		count_all(COUNT_LOST_TASK, 1);
 	return t;
 }
 

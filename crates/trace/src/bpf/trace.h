@@ -51,7 +51,7 @@ enum idle_id {
 	IDLES,
 };
 
-/* Events, per vCPU; each for everybody and for the scope alone. */
+/* Events, per vCPU. */
 enum count_id {
 	COUNT_SENT_RESCHEDULE,
 	COUNT_SENT_CALL,
@@ -74,14 +74,10 @@ enum count_id {
 	COUNTS,
 };
 
-enum who {
-	WHO_ALL,
-	WHO_SCOPE,
-	WHOS,
-};
-
 struct counts {
-	u64 of[COUNTS];
+	u64 all[COUNTS];
+	/* What the scope's threads caused. */
+	u64 scope[COUNTS];
 };
 
 /* Threads are told apart by their name. The first two names are not in the map. */
@@ -102,10 +98,9 @@ struct thread {
 	/* Calls of sched_yield, and those that found another thread to run. */
 	u64 yields;
 	u64 yielded;
-	/* Timer interrupts that met the thread: in all, in user mode, there near a PAUSE, and in sched_yield. */
+	/* Timer interrupts that met the thread: in all, in user mode, and in sched_yield. */
 	u64 ticks;
 	u64 user_ticks;
-	u64 pause_ticks;
 	u64 yield_ticks;
 	u64 woken;
 	u64 woken_ns;
@@ -118,6 +113,21 @@ struct edge {
 	u64 total_ns;
 	u64 halted;
 	u64 polling;
+};
+
+/* Code around a program counter, which lies CODE_BEFORE bytes from the begin. */
+#define CODE_BYTES 64
+#define CODE_BEFORE 32
+#define MAX_SPOTS 1024
+
+struct spot {
+	u64 ip;
+	u64 name;
+};
+
+struct code {
+	u64 count;
+	u8 bytes[CODE_BYTES];
 };
 
 enum scope_kind {

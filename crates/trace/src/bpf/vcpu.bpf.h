@@ -16,18 +16,21 @@ int BPF_PROG(on_idle, unsigned int state)
 
 	if (!v)
 		return 0;
+	/* Both times, sampled or not: whether a wake-up came in between is asked when the wakee runs. */
 	if (state != PWR_EVENT_EXIT) {
 		v->idle_since = now;
 		v->idle_state = state;
+		v->idle_weight = weight_of_this();
 		return 0;
 	}
-	if (v->idle_since <= v->idle_until)
-		return 0;
 	v->idle_until = now;
+	if (!v->idle_weight)
+		return 0;
 	id = v->idle_state == 0 ? IDLE_POLL : IDLE_HALT;
 	hist = bpf_map_lookup_elem(&idles, &id);
 	if (hist)
-		add_to(hist, now - v->idle_since, 1);
+		add_to(hist, now - v->idle_since, v->idle_weight);
+	v->idle_weight = 0;
 	return 0;
 }
 
@@ -140,7 +143,10 @@ int BPF_PROG(on_shootdown)
 {
 	struct vcpu *v = this_vcpu();
 
-	if (v)
+	if (!v)
+		return 0;
+	v->shootdown_weight = weight_of_this();
+	if (v->shootdown_weight)
 		v->shootdown_since = bpf_ktime_get_ns();
 	return 0;
 }
@@ -154,7 +160,7 @@ int BPF_PROG(on_shootdown_done)
 	if (!v || !v->shootdown_since)
 		return 0;
 	if (in_scope(p, state_of(p)))
-		add_length(HIST_SHOOTDOWN, bpf_ktime_get_ns() - v->shootdown_since, 1);
+		add_length(HIST_SHOOTDOWN, bpf_ktime_get_ns() - v->shootdown_since, v->shootdown_weight);
 	v->shootdown_since = 0;
 	return 0;
 }
@@ -190,17 +196,21 @@ SEC("fentry/do_sched_yield")
 int BPF_PROG(on_yield)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
-	struct task_state *t = state_of(p);
+	u32 weight = weight_of_this();
 	struct thread *thread;
+	struct task_state *t;
 
-	count_for(WHO_ALL, COUNT_YIELD, 1);
+	if (!weight)
+		return 0;
+	count_all(COUNT_YIELD, weight);
+	t = state_of(p);
 	if (!t || !in_scope(p, t))
 		return 0;
-	count_for(WHO_SCOPE, COUNT_YIELD, 1);
+	count_scope(COUNT_YIELD, weight);
 	look_at_name(p, t);
 	thread = thread_of(t);
 	if (thread)
-		thread->yields++;
+		thread->yields += weight;
 	return 0;
 }
 
@@ -213,7 +223,10 @@ int BPF_PROG(on_contention, void *lock, unsigned int flags)
 	struct vcpu *v = this_vcpu();
 
 	/* Only what spins all the time: mutexes, too, spin a while before they sleep. */
-	if (v && flags == LCB_F_SPIN)
+	if (!v || flags != LCB_F_SPIN)
+		return 0;
+	v->spin_weight = weight_of_this();
+	if (v->spin_weight)
 		v->spin_since = bpf_ktime_get_ns();
 	return 0;
 }
@@ -227,7 +240,7 @@ int BPF_PROG(on_contention_end, void *lock)
 	if (!v || !v->spin_since)
 		return 0;
 	if (in_scope(p, state_of(p)))
-		add_length(HIST_SPIN, bpf_ktime_get_ns() - v->spin_since, 1);
+		add_length(HIST_SPIN, bpf_ktime_get_ns() - v->spin_since, v->spin_weight);
 	v->spin_since = 0;
 	return 0;
 }

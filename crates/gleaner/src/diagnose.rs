@@ -1,0 +1,99 @@
+//! `gleaner diagnose`: which of the papers' causes costs a program the most, and what to do about it.
+
+mod cause;
+mod evidence;
+mod observe;
+mod rank;
+mod report;
+mod text;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use gleaner_engine::StateDir;
+use gleaner_kernel::Root;
+use gleaner_trace::Scope;
+
+use evidence::{Costs, Evidence};
+use report::{Report, VERSION};
+
+/// Say what a program loses to virtualisation, by cause
+///
+/// The kernel's events are counted while the program runs: who wakes whom and how long that takes, interrupts, TLB
+/// shootdowns, spinning, waits. Each cause is told with its rate, the time that it costs per second (an estimate: a guest
+/// cannot see what the hypervisor does), the threads behind it, and what to do. Needs root, and a kernel with BTF.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How long to look; a command that runs longer is then ended. Without it: 5 s, or to the command's end
+    #[arg(long, value_name = "S", value_parser = crate::workload::seconds)]
+    seconds: Option<Duration>,
+    /// Print the report as JSON, with everything that was counted
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Target {
+    /// This process and its descendants
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Every process in this control group: its directory
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+    /// Everything that runs here
+    #[arg(long)]
+    system: bool,
+    /// A command to run, and its arguments
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl Target {
+    fn scope(&self) -> Scope {
+        match (self.pid, &self.cgroup, self.system) {
+            (Some(pid), ..) => Scope::Tree(pid),
+            (_, Some(path), _) => Scope::Cgroup(path.clone()),
+            (.., true) => Scope::System,
+            (None, None, false) => Scope::Children,
+        }
+    }
+
+    fn name(&self) -> String {
+        match (self.pid, &self.cgroup, self.system) {
+            (Some(pid), ..) => format!("process {pid}"),
+            (_, Some(path), _) => format!("group {}", path.display()),
+            (.., true) => "the whole machine".to_owned(),
+            (None, None, false) => {
+                self.command.iter().map(|s| s.to_string_lossy()).collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // Before anything is observed: what is measured for it would be seen, too.
+    let costs = Costs::known(&StateDir::default_place()?, &Root::system());
+    let observed = observe::observe(&args.target.scope(), &args.target.command, args.seconds)?;
+    let evidence =
+        Evidence { seen: &observed.seen, costs, stolen: observed.stolen, vcpus: observed.seen.vcpus.len() };
+    let report = Report {
+        version: VERSION,
+        target: args.target.name(),
+        verdict: rank::verdict(&evidence),
+        causes: rank::causes(&evidence),
+        costs: evidence.costs,
+        stolen: evidence.stolen,
+        counted: observed.seen.clone(),
+    };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", text::text(&report));
+    }
+    Ok(observed.exit)
+}

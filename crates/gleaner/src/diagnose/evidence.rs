@@ -1,0 +1,68 @@
+//! What the causes are ranked by: what was counted, and what waking costs on this machine.
+
+use std::time::Duration;
+
+use gleaner_engine::StateDir;
+use gleaner_kernel::Root;
+use gleaner_policy::{ASSUMED_HALT_COST, Method, Placement};
+use gleaner_trace::Snapshot;
+use serde::Serialize;
+
+use crate::calibrate::{self, Calibration, Depth};
+
+/// Everything that a ranking is made from.
+#[derive(Debug)]
+pub(super) struct Evidence<'a> {
+    pub(super) seen: &'a Snapshot,
+    pub(super) costs: Costs,
+    /// The time that the host gave to others, in vCPUs: 0.5 is half of one.
+    pub(super) stolen: f64,
+    pub(super) vcpus: usize,
+}
+
+/// What things cost on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Costs {
+    /// From the waker's call until a thread runs on a vCPU that had halted.
+    pub(super) halted: Duration,
+    /// The same where nothing is in the way: on the waker's own vCPU.
+    pub(super) ready: Duration,
+    /// What sending an interrupt takes its sender.
+    pub(super) interrupt: Duration,
+    /// Measured on this machine, not assumed.
+    pub(super) measured: bool,
+}
+
+impl Costs {
+    /// Of the order of what was measured where it could be.
+    pub(super) const ASSUMED: Self = Self {
+        halted: ASSUMED_HALT_COST,
+        ready: Duration::from_micros(2),
+        interrupt: Duration::from_micros(5),
+        measured: false,
+    };
+
+    /// What was measured since boot, else measured now (in a quarter of a second), else assumed.
+    pub(super) fn known(state: &StateDir, root: &Root) -> Self {
+        let known = calibrate::load(state, root);
+        let calibration = known.map_or_else(|| calibrate::calibrate(state, root, Depth::Quick).ok(), Some);
+        calibration.as_ref().and_then(Self::of).unwrap_or(Self::ASSUMED)
+    }
+
+    fn of(calibration: &Calibration) -> Option<Self> {
+        let halted = calibration.costs.get(Method::Halt, Placement::AcrossHalting)?.median;
+        let ready = calibration.costs.get(Method::Halt, Placement::SameVcpu)?.median;
+        let waker = |placement| {
+            let halting =
+                calibration.cells.iter().filter(|c| c.method == Method::Halt && c.placement == placement);
+            halting.map(|cell| cell.waker_cpu_ns).max()
+        };
+        let interrupt = waker(Placement::AcrossHalting)?.saturating_sub(waker(Placement::SameVcpu)?);
+        Some(Self {
+            halted,
+            ready: ready.min(halted),
+            interrupt: Duration::from_nanos(interrupt),
+            measured: true,
+        })
+    }
+}

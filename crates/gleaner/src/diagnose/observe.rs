@@ -1,0 +1,124 @@
+//! Watching: start what is to be watched, count for the time asked for, read the counters.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use gleaner_kernel::Root;
+use gleaner_kernel::stat::StatSensor;
+use gleaner_trace::{Parts, Scope, Snapshot, Tracer};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+
+/// How long is looked where nobody says it and no command ends.
+const USUAL: Duration = Duration::from_secs(5);
+/// From look to look whether it is over, and what tracing costs.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What was seen.
+pub(super) struct Observed {
+    pub(super) seen: Snapshot,
+    /// The time that the host gave to others, in vCPUs.
+    pub(super) stolen: f64,
+    /// Gleaner's own exit status: that of a command which failed by itself.
+    pub(super) exit: ExitCode,
+}
+
+/// Traces the scope for `time`, and runs `command` meanwhile if there is one.
+///
+/// # Errors
+/// It cannot be traced here, the command cannot be started, or the counters cannot be read.
+pub(super) fn observe(
+    scope: &Scope,
+    command: &[OsString],
+    time: Option<Duration>,
+) -> anyhow::Result<Observed> {
+    let signals = Signals::block()?;
+    let mut tracer = Tracer::start(scope, &Parts::all())?;
+    let mut stat = StatSensor::new(&Root::system())?;
+    let before = stolen(&mut stat)?;
+    let started = Instant::now();
+    let mut child = spawn(command, &signals)?;
+    let limit = time.or_else(|| child.is_none().then_some(USUAL));
+    let mut ended: Option<ExitStatus> = None;
+    while ended.is_none() && limit.is_none_or(|limit| started.elapsed() < limit) {
+        let left = limit.map_or(LOOK, |limit| limit.saturating_sub(started.elapsed()).min(LOOK));
+        if signals.arrived_within(left)? {
+            break;
+        }
+        tracer.keep_budget();
+        if let Some(child) = &mut child {
+            ended = child.try_wait().context("cannot wait for the command")?;
+        }
+    }
+    let seen = tracer.snapshot()?;
+    drop(tracer);
+    let stolen = (stolen(&mut stat)?.saturating_sub(before)).as_secs_f64() / started.elapsed().as_secs_f64();
+    if let (Some(child), None) = (&mut child, ended) {
+        end(child)?;
+    }
+    let failed = ended.filter(|status| !status.success());
+    let code = failed.map(|status| status.code().or_else(|| status.signal().map(|n| 128 + n)).unwrap_or(1));
+    let exit = code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1)));
+    Ok(Observed { seen, stolen, exit })
+}
+
+fn stolen(stat: &mut StatSensor) -> anyhow::Result<Duration> {
+    Ok(stat.read()?.cpus.iter().map(|(_, times)| times.steal).sum())
+}
+
+/// Starts the command, if there is one, with its output on standard error: the report is the output.
+fn spawn(command: &[OsString], signals: &Signals) -> anyhow::Result<Option<Child>> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
+    let mask = signals.before;
+    let mut child = Command::new(program);
+    child.args(arguments).stdout(std::io::stderr().as_fd().try_clone_to_owned()?);
+    // SAFETY: between fork and exec the closure only calls sigprocmask(2), which is async-signal-safe.
+    unsafe { child.pre_exec(move || Ok(mask.thread_set_mask()?)) };
+    let started = child.spawn().with_context(|| format!("cannot start `{}`", program.to_string_lossy()))?;
+    Ok(Some(started))
+}
+
+/// Ends a command that has run for long enough.
+fn end(child: &mut Child) -> anyhow::Result<()> {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    // It has not been waited for, so the PID is still its own.
+    kill(pid, Signal::SIGTERM).context("cannot end the command")?;
+    let deadline = Instant::now() + USUAL;
+    while Instant::now() < deadline {
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+    child.kill().context("cannot kill the command")?;
+    child.wait()?;
+    Ok(())
+}
+
+/// Ctrl-C and SIGTERM end the observation, not the report.
+struct Signals {
+    fd: SignalFd,
+    before: SigSet,
+}
+
+impl Signals {
+    fn block() -> anyhow::Result<Self> {
+        let set: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
+        let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot block signals")?;
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            .context("cannot open a signal descriptor")?;
+        Ok(Self { fd, before })
+    }
+
+    fn arrived_within(&self, time: Duration) -> anyhow::Result<bool> {
+        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+        let ready = poll(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], timeout);
+        Ok(ready.context("cannot wait for signals")? > 0)
+    }
+}

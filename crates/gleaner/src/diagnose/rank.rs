@@ -1,0 +1,297 @@
+//! From what was counted to a ranking of causes. Pure: no clock, no files.
+
+use std::time::Duration;
+
+use gleaner_trace::{Edge, Snapshot, ThreadStats};
+
+use super::cause::Kind;
+use super::evidence::Evidence;
+use super::report::Cause;
+
+/// A cause that costs less than this share of one vCPU is none to act on: Gleaner's own trials need 3 % to show, too.
+const SIGNIFICANT_US_PER_SECOND: f64 = 30_000.0;
+
+/// What is not worth a line.
+const NEGLIGIBLE_US_PER_SECOND: f64 = 500.0;
+
+/// An exit that the hypervisor handles at once, such as that of a timer being programmed. A guest cannot measure it; on
+/// current processors it is one to two microseconds.
+const EXIT: Duration = Duration::from_micros(2);
+
+/// A wake-up on a busy vCPU that takes longer than this many times an interrupt-driven one has waited for its turn.
+const TURN: u32 = 2;
+
+/// A thread that computes longer than this between two wake-ups hardly waits: yields of such a one are spinning.
+const WAKELESS: Duration = Duration::from_millis(1);
+
+/// How many threads or edges are named.
+const NAMED: usize = 4;
+
+/// The dearest cause, where it matters.
+pub(super) fn verdict(evidence: &Evidence<'_>) -> Option<Kind> {
+    let first = causes(evidence).into_iter().next()?;
+    (first.lost_us_per_second >= SIGNIFICANT_US_PER_SECOND).then_some(first.kind)
+}
+
+/// Every cause that was seen, dearest first.
+pub(super) fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
+    let spinning = user_spinning(evidence);
+    let mut causes = vec![
+        hlt(evidence),
+        ipi(evidence),
+        tick(evidence),
+        tlb(evidence),
+        kernel_spinning(evidence),
+        io(evidence),
+        run_queue(evidence, spinning.share),
+        steal(evidence),
+        spinning.cause,
+    ];
+    causes.retain(|cause| cause.lost_us_per_second >= NEGLIGIBLE_US_PER_SECOND);
+    causes.sort_by(|a, b| b.lost_us_per_second.total_cmp(&a.lost_us_per_second).then(a.kind.cmp(&b.kind)));
+    causes
+}
+
+/// How often and how long, in the time of the observation.
+struct Loss {
+    count: u64,
+    lost: Duration,
+    estimate: String,
+    behind: Vec<String>,
+}
+
+fn cause(kind: Kind, seen: &Snapshot, loss: Loss) -> Cause {
+    let seconds = seen.elapsed.as_secs_f64().max(1e-9);
+    Cause {
+        kind,
+        name: kind.name(),
+        source: kind.source(),
+        per_second: loss.count as f64 / seconds,
+        lost_us_per_second: loss.lost.as_secs_f64() * 1e6 / seconds,
+        estimate: loss.estimate,
+        behind: loss.behind,
+        advice: kind.advice(),
+    }
+}
+
+fn hlt(evidence: &Evidence<'_>) -> Cause {
+    let (halted, ready) = (&evidence.seen.wakes.halted, evidence.costs.ready);
+    let lost = halted.total().saturating_sub(times(ready, halted.count));
+    let median = halted.median().unwrap_or_default();
+    cause(
+        Kind::Hlt,
+        evidence.seen,
+        Loss {
+            count: halted.count,
+            lost,
+            estimate: format!(
+                "each took {median:.1?} in the median, {ready:.1?} where nothing is in the way"
+            ),
+            behind: edges(evidence.seen, |edge| edge.halted),
+        },
+    )
+}
+
+fn ipi(evidence: &Evidence<'_>) -> Cause {
+    let (events, awake, costs) = (&evidence.seen.events, &evidence.seen.wakes.awake, &evidence.costs);
+    // Those of TLB shootdowns are told there.
+    let sent = events.sent_reschedule + events.sent_call.saturating_sub(events.sent_tlb);
+    // Beyond the usual the wakee waits for its turn: run-queue delay.
+    let under_way = awake.total().saturating_sub(awake.excess_over(usual(evidence)));
+    let under_way = under_way.saturating_sub(times(costs.ready, awake.count));
+    cause(
+        Kind::Ipi,
+        evidence.seen,
+        Loss {
+            count: sent,
+            lost: times(costs.interrupt, sent) + under_way,
+            estimate: format!(
+                "{:.1?} of its sender's time each, and {under_way:.1?} in which the woken waited for them on vCPUs that \
+                 were awake",
+                costs.interrupt
+            ),
+            behind: edges(evidence.seen, |edge| edge.count - edge.polling.min(edge.count)),
+        },
+    )
+}
+
+/// What an interrupt-driven wake-up on a busy vCPU may take without waiting for a turn.
+fn usual(evidence: &Evidence<'_>) -> Duration {
+    (evidence.costs.halted * TURN).max(Duration::from_micros(50))
+}
+
+fn tick(evidence: &Evidence<'_>) -> Cause {
+    let sum = |of: fn(&gleaner_trace::Events) -> u64| -> u64 {
+        evidence.seen.vcpus.iter().map(|vcpu| of(&vcpu.events)).sum()
+    };
+    // Each stop and each restart of the tick programs the timer; other timers do, too, but not because of blocking.
+    let programmed = sum(|e| e.timer_programmed).min(2 * sum(|e| e.tick_stopped));
+    cause(
+        Kind::Tick,
+        evidence.seen,
+        Loss {
+            count: programmed,
+            lost: times(EXIT, programmed),
+            estimate: format!("an exit of about {EXIT:?} each; of the whole machine"),
+            behind: Vec::new(),
+        },
+    )
+}
+
+fn tlb(evidence: &Evidence<'_>) -> Cause {
+    let (sent, measured) = (evidence.seen.events.sent_tlb, &evidence.seen.shootdown);
+    let (lost, estimate) = if measured.count > 0 {
+        (measured.total(), format!("{:.1?} each, measured", measured.mean()))
+    } else {
+        // The sender waits until the others have answered: an interrupt's way there and an answer's way back.
+        let each = evidence.costs.halted;
+        (
+            times(each, sent).min(cpu_time(evidence.seen)),
+            format!("as long as an interrupt and its answer, {each:.1?} each"),
+        )
+    };
+    let behind = threads(evidence.seen, |thread| thread.cpu_time);
+    cause(Kind::TlbShootdown, evidence.seen, Loss { count: sent, lost, estimate, behind })
+}
+
+fn kernel_spinning(evidence: &Evidence<'_>) -> Cause {
+    let spin = &evidence.seen.kernel_spin;
+    let estimate = format!("measured: {:.1?} each", spin.mean());
+    cause(
+        Kind::KernelSpinning,
+        evidence.seen,
+        Loss { count: spin.count, lost: spin.total(), estimate, behind: Vec::new() },
+    )
+}
+
+/// Spinning at user level, and its share (0..=1) of the CPU time.
+struct Spinning {
+    cause: Cause,
+    share: f64,
+}
+
+fn user_spinning(evidence: &Evidence<'_>) -> Spinning {
+    let seen = evidence.seen;
+    let spun: Duration = seen.threads.iter().map(spun).sum();
+    let share = ratio(spun, cpu_time(seen));
+    // Who waits behind a spinner waits because of the spinning.
+    let behind_spinners = seen.preempted.total().mul_f64(share);
+    let count = seen.threads.iter().map(spin_ticks).sum();
+    let estimate = format!(
+        "{:.0} % of the CPU time, by what ticks met: loops that only wait, or sched_yield without ever blocking; and what \
+         waited behind it",
+        100.0 * share
+    );
+    let loss = Loss { count, lost: spun + behind_spinners, estimate, behind: threads(seen, spun_by) };
+    Spinning { cause: cause(Kind::UserSpinning, seen, loss), share }
+}
+
+fn spun_by(thread: &ThreadStats) -> Duration {
+    spun(thread)
+}
+
+/// How much of a thread's time went into spinning.
+fn spun(thread: &ThreadStats) -> Duration {
+    thread.cpu_time.mul_f64(if thread.ticks == 0 {
+        0.0
+    } else {
+        spin_ticks(thread) as f64 / thread.ticks as f64
+    })
+}
+
+/// Ticks that met it spinning. Yields count where it hardly ever blocks: else they are its way to share a vCPU.
+fn spin_ticks(thread: &ThreadStats) -> u64 {
+    let wakeless = times(WAKELESS, thread.woken) <= thread.cpu_time;
+    let yields = if wakeless { thread.yield_ticks } else { 0 };
+    (thread.spin_ticks + yields).min(thread.ticks)
+}
+
+fn io(evidence: &Evidence<'_>) -> Cause {
+    let (waits, halted) = (&evidence.seen.waits.io, evidence.costs.halted);
+    let short = waits.below(halted);
+    cause(
+        Kind::IoWait,
+        evidence.seen,
+        Loss {
+            count: waits.count,
+            lost: times(halted, waits.count).min(waits.total()),
+            estimate: format!("a wake-up of {halted:.1?} after each; {short} waits were shorter than that"),
+            behind: Vec::new(),
+        },
+    )
+}
+
+fn run_queue(evidence: &Evidence<'_>, spinning: f64) -> Cause {
+    let seen = evidence.seen;
+    // Waking on a busy vCPU takes an interrupt and a switch; the rest was waiting for whoever ran there.
+    let usual = usual(evidence);
+    let woken = seen.wakes.awake.excess_over(usual) + seen.wakes.same_vcpu.excess_over(usual);
+    let preempted = seen.preempted.total().mul_f64(1.0 - spinning);
+    cause(
+        Kind::RunQueueDelay,
+        seen,
+        Loss {
+            count: seen.preempted.count,
+            lost: woken + preempted,
+            estimate: format!(
+                "measured: {preempted:.1?} after being taken off a vCPU, {woken:.1?} after wake-ups beyond {usual:.0?} each"
+            ),
+            behind: threads(seen, |thread| Duration::from_nanos(thread.preempted)),
+        },
+    )
+}
+
+fn steal(evidence: &Evidence<'_>) -> Cause {
+    let lost = evidence.seen.elapsed.mul_f64(evidence.stolen.max(0.0));
+    let share = 100.0 * evidence.stolen / evidence.vcpus.max(1) as f64;
+    let estimate = format!("measured by the host: {share:.1} % of the vCPUs' time");
+    cause(Kind::Steal, evidence.seen, Loss { count: 0, lost, estimate, behind: Vec::new() })
+}
+
+fn times(each: Duration, count: u64) -> Duration {
+    Duration::from_secs_f64(each.as_secs_f64() * count as f64)
+}
+
+fn cpu_time(seen: &Snapshot) -> Duration {
+    seen.threads.iter().map(|thread| thread.cpu_time).sum()
+}
+
+fn ratio(part: Duration, whole: Duration) -> f64 {
+    if whole.is_zero() { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() }
+}
+
+/// The wake-ups with most of what `weight` counts.
+fn edges(seen: &Snapshot, weight: impl Fn(&Edge) -> u64) -> Vec<String> {
+    let seconds = seen.elapsed.as_secs_f64().max(1e-9);
+    let mut found: Vec<&Edge> = seen.edges.iter().filter(|edge| weight(edge) > 0).collect();
+    found.sort_by_key(|edge| std::cmp::Reverse(weight(edge)));
+    let line = |edge: &Edge| {
+        let mean = edge.total.div_f64(edge.count.max(1) as f64);
+        format!(
+            "{} wakes {}: {:.0} a second, {mean:.1?} each",
+            edge.waker,
+            edge.wakee,
+            weight(edge) as f64 / seconds
+        )
+    };
+    found.into_iter().take(NAMED).map(line).collect()
+}
+
+/// The threads with most of what `weight` tells.
+fn threads(seen: &Snapshot, weight: impl Fn(&ThreadStats) -> Duration) -> Vec<String> {
+    let mut found: Vec<&ThreadStats> =
+        seen.threads.iter().filter(|thread| !weight(thread).is_zero()).collect();
+    found.sort_by_key(|thread| std::cmp::Reverse(weight(thread)));
+    let line = |thread: &ThreadStats| {
+        let share = 100.0 * ratio(thread.cpu_time, seen.elapsed);
+        format!(
+            "{}: {share:.0} % of a vCPU, of that {:.0} % spinning",
+            thread.name,
+            100.0 * ratio(spun(thread), thread.cpu_time)
+        )
+    };
+    found.into_iter().take(NAMED).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests;

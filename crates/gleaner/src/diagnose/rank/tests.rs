@@ -1,0 +1,169 @@
+use std::collections::BTreeMap;
+
+use gleaner_policy::CpuId;
+use gleaner_trace::{Events, Histogram, Vcpu};
+
+use super::*;
+use crate::diagnose::evidence::Costs;
+
+const COSTS: Costs = Costs {
+    halted: Duration::from_micros(30),
+    ready: Duration::from_micros(2),
+    interrupt: Duration::from_micros(5),
+    measured: true,
+};
+
+/// `count` lengths of `us` microseconds each; all in one bucket near there.
+fn lengths(count: u64, us: u64) -> Histogram {
+    let ns = us * 1000;
+    let power = ns.ilog2();
+    let bucket = (power - 2) * 8 + u32::try_from((ns >> (power - 3)) & 7).unwrap();
+    let buckets = BTreeMap::from([(u16::try_from(bucket).unwrap(), count)]);
+    Histogram { count, total_ns: count * ns, buckets }
+}
+
+fn seen() -> Snapshot {
+    let vcpu = |cpu| Vcpu {
+        cpu: CpuId(cpu),
+        polls: Histogram::default(),
+        halts: Histogram::default(),
+        events: Events::default(),
+    };
+    Snapshot { elapsed: Duration::from_secs(1), vcpus: vec![vcpu(0), vcpu(1)], ..Snapshot::default() }
+}
+
+fn thread(name: &str, cpu_ms: u64, ticks: u64) -> ThreadStats {
+    ThreadStats {
+        name: name.to_owned(),
+        cpu_time: Duration::from_millis(cpu_ms),
+        ticks,
+        user_ticks: ticks,
+        ..ThreadStats::default()
+    }
+}
+
+fn rank(seen: &Snapshot) -> Vec<Kind> {
+    causes(&Evidence { seen, costs: COSTS, stolen: 0.0, vcpus: 2 }).iter().map(|c| c.kind).collect()
+}
+
+fn top(seen: &Snapshot) -> Option<Kind> {
+    verdict(&Evidence { seen, costs: COSTS, stolen: 0.0, vcpus: 2 })
+}
+
+#[test]
+fn computation_has_no_cause() {
+    let mut seen = seen();
+    seen.threads = vec![thread("compute", 1900, 475)];
+    seen.preempted = lengths(10, 500);
+    seen.wakes.same_vcpu = lengths(100, 3);
+    assert_eq!(top(&seen), None);
+    assert_eq!(rank(&seen), [Kind::RunQueueDelay]);
+}
+
+#[test]
+fn waking_halted_vcpus_is_blocking_synchronisation() {
+    let mut seen = seen();
+    seen.wakes.halted = lengths(20_000, 25);
+    seen.events.sent_call = 20_000;
+    seen.vcpus[0].events = Events { tick_stopped: 10_000, timer_programmed: 30_000, ..Events::default() };
+    assert_eq!(rank(&seen), [Kind::Hlt, Kind::Ipi, Kind::Tick]);
+    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    assert!((found[0].lost_us_per_second - 460_000.0).abs() < 1.0, "{}", found[0].lost_us_per_second);
+    assert!((found[2].per_second - 20_000.0).abs() < 1e-6, "only what stopping the tick explains");
+}
+
+#[test]
+fn waking_vcpus_that_are_awake_is_the_interrupts_loss() {
+    let mut seen = seen();
+    seen.wakes.awake = lengths(10_000, 22);
+    seen.events.sent_reschedule = 10_000;
+    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    assert_eq!(found[0].kind, Kind::Ipi);
+    assert!((found[0].lost_us_per_second - 250_000.0).abs() < 1.0, "{}", found[0].lost_us_per_second);
+    // The interrupts of shootdowns are no second cause.
+    seen.wakes.awake = Histogram::default();
+    seen.threads = vec![thread("tlb", 900, 225)];
+    seen.events = Events { sent_call: 10_000, sent_tlb: 10_000, ..Events::default() };
+    assert_eq!(rank(&seen), [Kind::TlbShootdown]);
+}
+
+#[test]
+fn rates_are_per_second_of_the_observation() {
+    let mut seen = seen();
+    seen.elapsed = Duration::from_secs(4);
+    seen.wakes.halted = lengths(20_000, 25);
+    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    assert!((found[0].per_second - 5000.0).abs() < 1e-6);
+    assert!((found[0].lost_us_per_second - 115_000.0).abs() < 1.0);
+}
+
+#[test]
+fn shootdowns_cost_at_most_what_the_threads_used() {
+    let mut seen = seen();
+    seen.threads = vec![thread("tlb", 900, 225)];
+    seen.events.sent_tlb = 20_000;
+    assert_eq!(top(&seen), Some(Kind::TlbShootdown));
+    seen.events.sent_tlb = 200_000;
+    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    assert!((found[0].lost_us_per_second - 900_000.0).abs() < 1.0);
+    // Where it can be measured it is.
+    seen.shootdown = lengths(200_000, 1);
+    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    assert!((found[0].lost_us_per_second - 200_000.0).abs() < 1.0);
+}
+
+#[test]
+fn what_waits_behind_spinners_is_theirs() {
+    let mut seen = seen();
+    seen.threads = vec![ThreadStats { spin_ticks: 300, ..thread("spinner", 1900, 475) }];
+    seen.preempted = lengths(400, 4000);
+    assert_eq!(rank(&seen), [Kind::UserSpinning, Kind::RunQueueDelay]);
+}
+
+#[test]
+fn yields_are_spinning_only_without_wake_ups() {
+    let mut seen = seen();
+    let yields = ThreadStats { yield_ticks: 200, user_ticks: 50, ..thread("yields", 1000, 250) };
+    seen.threads = vec![yields.clone()];
+    assert_eq!(top(&seen), Some(Kind::UserSpinning));
+    // As in a convoy, where the threads block all the time.
+    seen.threads = vec![ThreadStats { woken: 20_000, ..yields }];
+    assert_eq!(top(&seen), None);
+}
+
+#[test]
+fn too_many_runnable_threads_delay_each_other() {
+    let mut seen = seen();
+    seen.threads = vec![thread("busy", 1990, 497)];
+    seen.preempted = lengths(500, 3500);
+    seen.wakes.same_vcpu = lengths(100, 2000);
+    assert_eq!(top(&seen), Some(Kind::RunQueueDelay));
+}
+
+#[test]
+fn steal_and_io_and_the_kernels_locks_are_causes() {
+    let mut seen = seen();
+    seen.waits.io = lengths(5000, 10);
+    seen.kernel_spin = lengths(10_000, 20);
+    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.5, vcpus: 2 });
+    let kinds: Vec<Kind> = found.iter().map(|cause| cause.kind).collect();
+    assert_eq!(kinds, [Kind::Steal, Kind::KernelSpinning, Kind::IoWait]);
+    assert!(found[2].estimate.contains("5000 waits were shorter"), "{}", found[2].estimate);
+}
+
+#[test]
+fn the_edges_behind_it_are_named_with_their_rates() {
+    let mut seen = seen();
+    let edge = |waker: &str, count, halted| Edge {
+        waker: waker.to_owned(),
+        wakee: "server".to_owned(),
+        count,
+        halted,
+        total: Duration::from_micros(25 * count),
+        polling: 0,
+    };
+    seen.edges = vec![edge("timer", 30_000, 0), edge("client", 20_000, 20_000)];
+    seen.wakes.halted = lengths(20_000, 25);
+    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    assert_eq!(found[0].behind, ["client wakes server: 20000 a second, 25.0µs each"]);
+}
