@@ -10,6 +10,8 @@ mod ids;
 pub mod library;
 mod program;
 mod random;
+pub mod reproduce;
+pub mod scenario;
 mod sched;
 mod spec;
 mod timers;

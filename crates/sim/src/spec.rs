@@ -84,6 +84,7 @@ pub struct TaskSpec {
 }
 
 /// A virtual machine.
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Debug, Clone, PartialEq)]
 pub struct VmSpec {
     /// Its name.
@@ -104,6 +105,8 @@ pub struct VmSpec {
     pub halt_poll_max: Ns,
     /// Whether preempted vCPUs are left out of TLB shootdowns.
     pub pv_tlb: bool,
+    /// Whether an idle vCPU takes part in the first shootdown after it became idle, as in Linux before 4.20.
+    pub lazy_tlb: bool,
     /// Whether spinning in the kernel is noticed by the hardware.
     pub ple: bool,
     /// What runs in it.
@@ -123,6 +126,7 @@ impl VmSpec {
             idle: IdleMode::HALT,
             halt_poll_max: 0,
             pv_tlb: false,
+            lazy_tlb: false,
             ple: true,
             tasks: Vec::new(),
         }

@@ -62,23 +62,23 @@ pub const SUITES: [SuiteProgram; 27] = [
     SuiteProgram {
         name: "dedup",
         suite: "parsec",
-        shape: sections(15 * US, 3_500, true, Tlb::EachSection),
-        source: "one lock for all, mm's semaphore, with a shootdown inside (ASPLOS'13 §3.1.1); grain and section fitted to \
-                 ATC'14 Table 1: native and dedicated on 1 and 16 cores",
+        shape: sections(42 * US, 500, false, Tlb::EachSection),
+        source: "one lock for all, mm's semaphore, with a shootdown inside (ASPLOS'13 §3.1.1); grain fitted to ATC'14 \
+                 Table 1, native on 16 cores; the section is assumed",
         fitted_slowdown: Some(5.17),
     },
     SuiteProgram {
         name: "facesim",
         suite: "parsec",
-        shape: Shape::Phases { grain: 200 * US, imbalance: 0.1, kind: BarrierKind::Block },
+        shape: Shape::Phases { grain: 88 * US, imbalance: 0.1, kind: BarrierKind::Block },
         source: "condition-variable phases; grain fitted to ATC'14 §7.1: 51 %",
         fitted_slowdown: Some(0.51),
     },
     SuiteProgram {
         name: "ferret",
         suite: "parsec",
-        shape: Shape::Stages { grain: 2_000 * US, tlb: Tlb::Every(2_000 * US) },
-        source: "pipeline; insensitive by ATC'14 §7.1; one shootdown per item, about 443 interrupts/s per vCPU (ASPLOS'13 \
+        shape: Shape::Stages { grain: 12_000 * US, tlb: Tlb::Every(12_000 * US) },
+        source: "pipeline; insensitive by ATC'14 §7.1; one shootdown per item, its grain fitted to 443 interrupts/s per vCPU (ASPLOS'13 \
                  §3.1.1)",
         fitted_slowdown: None,
     },
@@ -89,8 +89,8 @@ pub const SUITES: [SuiteProgram; 27] = [
         name: "streamcluster",
         suite: "parsec",
         shape: Shape::Phases {
-            grain: 400 * US,
-            imbalance: 0.1,
+            grain: 120 * US,
+            imbalance: 0.6,
             kind: BarrierKind::SpinThenBlock(STREAMCLUSTER_SPIN),
         },
         source: "barriers that spin for 0.1 ms (ASPLOS'13 §4.2); grain fitted to ATC'14 §3.2: 13 %",
@@ -100,8 +100,8 @@ pub const SUITES: [SuiteProgram; 27] = [
     SuiteProgram {
         name: "vips",
         suite: "parsec",
-        shape: sections(900 * US, 3 * US, false, Tlb::EachSection),
-        source: "about 1350 shootdown interrupts/s per vCPU (ASPLOS'13 §3.1.1); section assumed",
+        shape: sections(4_500 * US, 3 * US, false, Tlb::EachSection),
+        source: "grain fitted to 1350 shootdown interrupts/s per vCPU (ASPLOS'13 §3.1.1); section assumed",
         fitted_slowdown: None,
     },
     phases("x264", "parsec", 3_000 * US, ASSUMED),
@@ -109,8 +109,8 @@ pub const SUITES: [SuiteProgram; 27] = [
     SuiteProgram {
         name: "cholesky",
         suite: "splash2x",
-        shape: sections(30 * US, 2 * US, false, Tlb::Never),
-        source: "task queue with one mutex; grain fitted to ATC'14 §7.1: 155 %",
+        shape: sections(220 * US, 5 * US, true, Tlb::Never),
+        source: "task queue that hands over to the first waiter; grain fitted to ATC'14 §7.1: 155 %",
         fitted_slowdown: Some(1.55),
     },
     phases("fft", "splash2x", 20_000 * US, ASSUMED),
@@ -137,7 +137,7 @@ pub const SUITES: [SuiteProgram; 27] = [
     SuiteProgram {
         name: "volrend",
         suite: "splash2x",
-        shape: Shape::Phases { grain: 300 * US, imbalance: 0.1, kind: BarrierKind::Block },
+        shape: Shape::Phases { grain: 129 * US, imbalance: 0.1, kind: BarrierKind::Block },
         source: "phases; grain fitted to ATC'14 §7.1: 35 %",
         fitted_slowdown: Some(0.35),
     },

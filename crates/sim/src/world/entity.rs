@@ -296,6 +296,10 @@ pub(crate) struct VcpuData {
     /// Whose shootdowns it must acknowledge.
     pub(crate) callers: Vec<Vcpu>,
     pub(crate) acks: u32,
+    /// Whether its TLB still holds the address space of the last thread.
+    pub(crate) lazy: bool,
+    /// The targets of its own shootdown, while they are told.
+    pub(crate) flushed: Vec<Vcpu>,
     /// Threads whose timers went off.
     pub(crate) expired: Vec<Thread>,
     pub(crate) wake: WakeJob,
@@ -340,6 +344,8 @@ pub(crate) struct PcpuData {
     pub(crate) queue: Vec<Vcpu>,
     /// vCPUs that run before all others, by the host policy.
     pub(crate) urgent: VecDeque<Vcpu>,
+    /// Whether the one that runs was picked for its urgency: it has borrowed a short slice only.
+    pub(crate) urgent_turn: bool,
     /// Who was asked to run next by a directed yield.
     pub(crate) buddy: Option<Vcpu>,
     pub(crate) floor: Ns,
@@ -355,6 +361,7 @@ pub(crate) struct PcpuData {
 }
 
 /// A VM.
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Debug)]
 pub(crate) struct VmData {
     pub(crate) name: String,
@@ -371,6 +378,7 @@ pub(crate) struct VmData {
     pub(crate) active: Vec<bool>,
     pub(crate) halt_poll_max: Ns,
     pub(crate) pv_tlb: bool,
+    pub(crate) lazy_tlb: bool,
     pub(crate) ple: bool,
     /// One bit per vCPU: nothing to run.
     pub(crate) idle_bits: Vec<u64>,

@@ -100,7 +100,10 @@ impl World {
         let now = self.now;
         let fair = self.vm(target).fair;
         let from = self.t(t).vcpu;
-        let (floor, old_floor) = (self.floor(target), self.v(from).floor);
+        if from != target {
+            self.settle(from);
+        }
+        let (old_floor, floor) = (self.floor(from), self.floor(target));
         let thread = self.t_mut(t);
         if from != target {
             thread.entity.vruntime = (thread.entity.vruntime + floor).saturating_sub(old_floor);
@@ -205,6 +208,7 @@ impl World {
         let t = vcpu.queue.swap_remove(next);
         let last = vcpu.last.replace(t);
         vcpu.current = Some(t);
+        vcpu.lazy = true;
         let costs = self.vm(v).costs;
         let foreign = last.is_some_and(|l| self.t(l).task != self.t(t).task);
         let refill = if foreign { costs.thread_refill } else { 0 };

@@ -88,6 +88,7 @@ impl World {
         if self.p(p).queue.is_empty() && !self.must_wait(v) {
             return;
         }
+        self.charge(p);
         let protected = self.protection(v);
         if protected > 0 {
             self.set(Timer::Pcpu(p), self.now + protected);
@@ -110,8 +111,11 @@ impl World {
         let mine = self.weight(v);
         let total = mine + pcpu.queue.iter().map(|o| self.weight(*o)).sum::<u64>();
         let entity = crate::sched::Entity { weight: mine, ..self.v(v).entity };
-        let urgent = !pcpu.urgent.is_empty();
-        let slice = if urgent { self.host.urgent.slice_ns } else { self.host.fair.slice(&entity, total) };
+        let slice = if pcpu.urgent_turn || !pcpu.urgent.is_empty() {
+            self.host.urgent.slice_ns
+        } else {
+            self.host.fair.slice(&entity, total)
+        };
         let at = (pcpu.slice_from + slice).max(self.now);
         self.set(Timer::Pcpu(p), at);
     }
@@ -149,6 +153,8 @@ impl World {
         let now = self.now;
         let vcpu = self.v_mut(v);
         vcpu.blocked_at = now;
+        // Whatever made it urgent is done.
+        vcpu.urgency.cancel();
         let poll = vcpu.halt_poll;
         self.vm_mut(v).awake -= 1;
         if poll > 0 && self.p(p).queue.is_empty() {
@@ -206,8 +212,10 @@ impl World {
     /// Puts the vCPU on the pCPU's runqueue.
     pub(super) fn enqueue_vcpu(&mut self, p: Pcpu, v: Vcpu, woken: bool) {
         self.settle(v);
-        self.charge(p);
+        // Virtual times are relative to their runqueue: both must be up to date when somebody moves.
         let from = self.v(v).pcpu;
+        self.charge(from);
+        self.charge(p);
         let (floor, old_floor) = (self.p(p).floor, self.p(from).floor);
         let weight = self.weight(v);
         let fair = self.host.fair;
@@ -236,7 +244,11 @@ impl World {
             PcpuState::Running(current) => {
                 let fair = self.host.fair;
                 let preempts = fair.preempts(&self.v(v).entity, &self.v(current).entity);
-                if (preempts || self.overrides(v, current)) && self.protection(current) == 0 {
+                let overrides = self.overrides(v, current);
+                if overrides {
+                    self.p_mut(p).urgent.push_back(v);
+                }
+                if (preempts || overrides) && self.protection(current) == 0 {
                     self.preempt(p);
                 } else {
                     self.arm_pcpu(p);

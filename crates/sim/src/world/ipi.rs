@@ -90,28 +90,45 @@ impl World {
         self.raise(v, irq::TIMER);
     }
 
-    /// The interrupts of a shootdown leave: to every vCPU that runs another thread of the program.
+    /// The vCPUs that run another thread of the program of `v`'s thread.
+    fn flush_targets(&self, v: Vcpu) -> impl Iterator<Item = Vcpu> + '_ {
+        let task = self.v(v).current.map(|t| self.t(t).task);
+        let (pv_tlb, lazy_tlb) = (self.vm(v).pv_tlb, self.vm(v).lazy_tlb);
+        self.vcpus_of(self.v(v).vm).filter(move |other| {
+            let vcpu = self.v(*other);
+            let runs = match vcpu.current {
+                Some(current) => Some(self.t(current).task) == task,
+                None => lazy_tlb && vcpu.last.is_some_and(|l| Some(self.t(l).task) == task) && vcpu.lazy,
+            };
+            // Who is preempted flushes when it runs again.
+            let left_out = pv_tlb && vcpu.host == HostState::Waiting;
+            *other != v && runs && !left_out
+        })
+    }
+
+    /// A shootdown begins: an exit for each vCPU that must be told (x2APIC in physical mode, as in KVM guests).
+    pub(super) fn begin_flush(&mut self, v: Vcpu) {
+        let targets = self.flush_targets(v).count() as u64;
+        let costs = self.vm(v).costs;
+        let ns = costs.syscall + targets * (costs.ipi_send_delay + costs.ipi_send_rest);
+        self.kernel(v, Step::SendFlush, ns);
+    }
+
+    /// The interrupts of a shootdown have left.
     pub(super) fn send_flushes(&mut self, v: Vcpu) {
         let Some(t) = self.v(v).current else { return };
-        let task = self.t(t).task;
-        let vm = self.vm(v);
-        let (first, count, pv_tlb) = (vm.first, vm.vcpus, vm.pv_tlb);
-        let mut acks = 0;
-        for other in (first..first + count).map(Vcpu) {
-            let vcpu = self.v(other);
-            let runs = vcpu.current.is_some_and(|c| self.t(c).task == task);
-            let left_out = pv_tlb && vcpu.host == HostState::Waiting;
-            if other == v || !runs || left_out {
-                continue;
-            }
+        let mut targets = std::mem::take(&mut self.v_mut(v).flushed);
+        targets.extend(self.flush_targets(v));
+        self.v_mut(v).acks = u32::try_from(targets.len()).unwrap_or(u32::MAX);
+        self.t_mut(t).step = 1;
+        for other in targets.drain(..) {
             self.v_mut(other).callers.push(v);
             self.send(other, irq::FLUSH);
             self.flush_sent(other);
-            acks += 1;
         }
-        self.v_mut(v).acks = acks;
-        self.t_mut(t).step = 1;
-        if acks == 0 {
+        // The buffer goes back: no allocation per event.
+        self.v_mut(v).flushed = targets;
+        if self.v(v).acks == 0 {
             self.return_to_user(v);
         } else {
             self.begin(v, Phase::AckSpin, FOREVER);
@@ -129,7 +146,10 @@ impl World {
                 self.nudge(caller, NOTICE);
             }
         }
-        self.v_mut(v).callers = callers;
+        let vcpu = self.v_mut(v);
+        vcpu.callers = callers;
+        // An idle vCPU is not told again.
+        vcpu.lazy &= vcpu.current.is_some();
         self.flush_acknowledged(v);
     }
 
@@ -149,13 +169,5 @@ impl World {
         } else {
             self.pause_exit(v);
         }
-    }
-
-    /// What a shootdown costs before its interrupts leave: one exit per cluster of 16 vCPUs (x2APIC).
-    pub(super) fn begin_flush(&mut self, v: Vcpu) {
-        let vm = self.vm(v);
-        let exits = u64::from(vm.vcpus.div_ceil(16));
-        let ns = vm.costs.syscall + exits * (vm.costs.ipi_send_delay + vm.costs.ipi_send_rest);
-        self.kernel(v, Step::SendFlush, ns);
     }
 }

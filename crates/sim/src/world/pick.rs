@@ -76,7 +76,9 @@ impl World {
             return None;
         }
         let buddy = self.p_mut(p).buddy.take().filter(|b| self.p(p).queue.contains(b));
-        let chosen = self.next_urgent(p).or(buddy).or_else(|| self.fairest(p))?;
+        let urgent = self.next_urgent(p);
+        self.p_mut(p).urgent_turn = urgent.is_some();
+        let chosen = urgent.or(buddy).or_else(|| self.fairest(p))?;
         let queue = &mut self.p_mut(p).queue;
         let place = queue.iter().position(|v| *v == chosen)?;
         Some(queue.swap_remove(place))

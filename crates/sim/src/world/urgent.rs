@@ -80,10 +80,16 @@ impl World {
         None
     }
 
-    /// For how long the running vCPU must not be preempted.
+    /// For how long the running vCPU must not be preempted. Not at all once it is ahead of those that wait by more than the
+    /// allowance: who sends interrupts all the time would never be preempted.
     pub(super) fn protection(&self, v: Vcpu) -> Ns {
         let vcpu = self.v(v);
-        let from = self.p(vcpu.pcpu).slice_from;
+        let pcpu = self.p(vcpu.pcpu);
+        let least = pcpu.queue.iter().map(|o| self.v(*o).entity.vruntime).min();
+        if least.is_some_and(|least| !self.host.urgent.may_preempt(vcpu.entity.vruntime, least)) {
+            return 0;
+        }
+        let from = pcpu.slice_from;
         vcpu.urgency.protected_for(self.now, from, self.host.urgent.slice_ns)
     }
 

@@ -1,0 +1,56 @@
+//! Finds the parameters of the library's programs that the papers' numbers imply: for each program whose slowdown on
+//! dedicated hardware ATC'14 states, the grain that gives it; for dedup, the errors of a grid against Table 1.
+
+use gleaner_sim::library::{Parameters, SUITES, SuiteProgram, by_name};
+use gleaner_sim::reproduce::{Side, Trial};
+
+const CPUS: u32 = 16;
+
+fn slowdown(program: &SuiteProgram, grain: u64, work: u64) -> Option<f64> {
+    let made = || program.make(Parameters { threads: CPUS, work, grain });
+    let native = Trial::alone(program.name, CPUS, Side::Native, work).run_program(made())?;
+    let dedicated = Trial::alone(program.name, CPUS, Side::Vm, work).run_program(made())?;
+    Some(dedicated.seconds / native.seconds - 1.0)
+}
+
+/// Bisection on the grain's logarithm: from some grain on, the longer, the smaller the slowdown.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between the two bounds")]
+fn fit(program: &SuiteProgram, target: f64) -> u64 {
+    let (mut low, mut high) = (80_000_u64, 20_000_000_u64);
+    while high > low + low / 50 {
+        let middle = ((low as f64) * (high as f64)).sqrt() as u64;
+        match slowdown(program, middle, 800_000_000.max(middle * 16 * 40)) {
+            Some(found) if found > target => low = middle,
+            _ => high = middle,
+        }
+    }
+    low.midpoint(high)
+}
+
+/// dedup's grain against Table 1: the run times on 4 and 16 cores relative to one, and the slowdowns.
+fn dedup() {
+    let Some(program) = by_name("dedup") else { return };
+    println!("dedup: grain | native 4/1 16/1 (0.30 0.32) | dedicated 4/4 16/16 (1.90 6.17)");
+    for grain in (30_000..=60_000).step_by(6_000) {
+        let run = |cpus, side| {
+            let made = program.make(Parameters { threads: cpus, work: 200_000_000, grain });
+            Trial::alone("dedup", cpus, side, 0).run_program(made).map_or(f64::NAN, |t| t.seconds)
+        };
+        let [n1, n4, n16] = [1, 4, 16].map(|c| run(c, Side::Native));
+        let [v4, v16] = [4, 16].map(|c| run(c, Side::Vm));
+        println!("{grain:6} | {:.2} {:.2} | {:.2} {:.2}", n4 / n1, n16 / n1, v4 / n4, v16 / n16);
+    }
+}
+
+fn main() {
+    for program in &SUITES {
+        if let Some(target) = program.fitted_slowdown
+            && program.name != "dedup"
+        {
+            let grain = fit(program, target);
+            let found = slowdown(program, grain, 3_200_000_000).unwrap_or(f64::NAN);
+            println!("{}: grain {grain} ns: {found:.3} ({target} wanted)", program.name);
+        }
+    }
+    dedup();
+}

@@ -1,0 +1,131 @@
+//! The machine of the ATC'14 paper's §7 as a simulation: two sockets with 8 cores, VMs with up to 16 vCPUs, kernels
+//! without halt polling in the hypervisor (Linux 3.9).
+
+use std::time::Duration;
+
+use gleaner_engine::Journal;
+use gleaner_policy::{Method, PolicyConfig};
+
+use crate::cost::Costs;
+use crate::driver::govern;
+use crate::ids::Ns;
+use crate::library::{self, Parameters};
+use crate::program::Program;
+use crate::spec::{HostSpec, Spec, VmSpec};
+use crate::world::{Report, World};
+
+/// Where a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// On the physical machine.
+    Native,
+    /// In a VM.
+    Vm,
+    /// In a VM with Gleaner.
+    Gleaner,
+}
+
+/// One run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trial {
+    /// The program, by name.
+    pub program: &'static str,
+    /// Cores, vCPUs and threads.
+    pub cpus: u32,
+    /// Where.
+    pub side: Side,
+    /// What a second VM of the same size runs, again and again.
+    pub beside: Option<&'static str>,
+    /// CPU time of the program's threads, without waiting.
+    pub work: Ns,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timing {
+    /// The program's run time in seconds.
+    pub seconds: f64,
+    /// Operations per second of the co-runner.
+    pub beside_rate: f64,
+    /// Halts per second and vCPU.
+    pub halts_per_s: f64,
+    /// Energy in joules, with [`BUSY_W`] and [`IDLE_W`].
+    pub joules: f64,
+}
+
+/// Watts of a busy core: assumed, an eighth of a Xeon E5-2665's 115 W and its share of the machine.
+pub const BUSY_W: f64 = 15.0;
+/// Watts of a core that idles in C1: assumed.
+pub const IDLE_W: f64 = 7.0;
+
+fn host(cpus: u32) -> HostSpec {
+    let (sockets, cores) = if cpus > 8 { (2, cpus / 2) } else { (1, cpus) };
+    // How a program's memory is spread over the sockets is not known; the papers' slowdowns are ratios.
+    HostSpec { sockets, cores, numa_speed: 1.0, ..HostSpec::default() }
+}
+
+fn vm(name: &str, cpus: u32, side: Side) -> VmSpec {
+    // Kernels of that time flush idle vCPUs, too.
+    let new = |costs| VmSpec { lazy_tlb: true, ..VmSpec::new(name, cpus, costs) };
+    match side {
+        Side::Native => VmSpec { pinned: true, ple: false, ..new(Costs::ATC14_NATIVE) },
+        Side::Vm | Side::Gleaner => new(Costs::ATC14_VM),
+    }
+}
+
+impl Trial {
+    /// A program on dedicated hardware.
+    pub const fn alone(program: &'static str, cpus: u32, side: Side, work: Ns) -> Self {
+        Self { program, cpus, side, beside: None, work }
+    }
+
+    /// The same beside another VM.
+    #[must_use]
+    pub const fn beside(mut self, other: &'static str) -> Self {
+        self.beside = Some(other);
+        self
+    }
+
+    /// Runs it.
+    pub fn run(&self) -> Option<Timing> {
+        let parameters = Parameters { threads: self.cpus, work: self.work, grain: 0 };
+        self.run_program(library::make(self.program, parameters, self.cpus)?)
+    }
+
+    /// Runs it with another program in the place of its own.
+    pub fn run_program(&self, program: Program) -> Option<Timing> {
+        let mut vms = vec![vm("vm1", self.cpus, self.side).running(program)];
+        if let Some(other) = self.beside {
+            let endless = Parameters { threads: self.cpus, work: 0, grain: 0 };
+            // Its end is not waited for, although it never ends.
+            vms.push(vm("vm2", self.cpus, Side::Vm).repeating(library::make(other, endless, self.cpus)?));
+        }
+        let world = World::new(&Spec::new(host(self.cpus), vms)).ok()?;
+        let mut world = if self.side == Side::Gleaner { governed(world)? } else { world };
+        world.run();
+        timing(&world.report())
+    }
+}
+
+fn governed(world: World) -> Option<World> {
+    let vm = world.vm_named("vm1")?;
+    let config = PolicyConfig {
+        // The paper's own means (§6): yield threads of the lowest priority.
+        method: Method::Yield,
+        wake_cost: Duration::from_nanos(Costs::ATC14_VM.wake()[2]),
+        ..PolicyConfig::default()
+    };
+    govern(world, vm, config, false, &mut Journal::nowhere()).ok().map(|(world, _)| world)
+}
+
+fn timing(report: &Report) -> Option<Timing> {
+    let finished = report.vms[0].finished()?;
+    let seconds = finished as f64 / 1e9;
+    let beside = report.vms.get(1).map_or(0, |vm| vm.tasks[0].totals.operations);
+    Some(Timing {
+        seconds,
+        beside_rate: beside as f64 / seconds,
+        halts_per_s: report.vms[0].halts_per_s(finished),
+        joules: report.energy(BUSY_W, IDLE_W),
+    })
+}
