@@ -76,7 +76,7 @@ fn a_command_that_fails_passes_its_status_on_and_is_still_reported() {
     assert_eq!(output.status.code(), Some(9), "{}", text(&output.stderr));
     // The command's output is not the report.
     assert_eq!(text(&output.stderr), "said\n");
-    assert!(text(&output.stdout).contains("No cause"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("Wake-up until run"), "{}", text(&output.stdout));
 }
 
 #[test]

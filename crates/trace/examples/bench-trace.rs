@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::hint::black_box;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,55 +44,44 @@ fn verdict(good: bool) -> &'static str {
     if good { "kept" } else { "NOT KEPT" }
 }
 
-/// Within 10 % or 0.3 us. The clock of the two threads runs in user mode: it also sees the way into one system call and
-/// out of another, which takes as long as a futex call that finds nothing to do.
+/// Within 10 % or 0.3 us. The clock of the two threads runs in user mode: it also sees the way into the kernel, the
+/// switch itself and the way out, which lie outside of the two events. On one vCPU there is little else, so that the
+/// difference found there is what is taken off elsewhere.
 fn latencies() -> Outcome {
-    let call = futex_call();
-    println!("  a system call that does nothing takes {call:.2?}: it is taken off");
-    println!("  {:<12} {:>10} {:>10} {:>10} {:>8}", "case", "own, us", "less call", "traced", "");
-    let mut kept = true;
+    println!("  {:<12} {:>9} {:>9} {:>9} {:>9}", "median, us", "own", "traced", "apart", "less way");
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    let (mut way, mut kept) = (None, true);
     for (case, wakee) in [(Case::SameVcpu, 0), (Case::Awake, 1), (Case::Halting, 1)] {
         let tracer =
             Tracer::start(&Scope::Tree(std::process::id()), &Parts::of([gleaner_trace::Part::Idle]))?;
         let plan = Plan { budget: Duration::from_secs(1), ..Plan::new(CpuId(0), CpuId(wakee)) };
-        let own = case.measure(&plan)?.summary();
+        let own = Duration::from_nanos(case.measure(&plan)?.summary().median_ns);
         let wakes = tracer.snapshot()?.wakes;
         let seen = match case {
             Case::SameVcpu => &wakes.same_vcpu,
             Case::Halting => &wakes.halted,
             Case::Awake | Case::Contended => &wakes.awake,
         };
-        let own = Duration::from_nanos(own.median_ns);
-        let (expected, found) = (own.saturating_sub(call), seen.median().unwrap_or_default());
-        let apart = expected.abs_diff(found);
-        let good = apart <= Duration::from_nanos(300) || apart.as_secs_f64() <= 0.1 * expected.as_secs_f64();
-        kept &= good;
-        let us = |time: Duration| time.as_secs_f64() * 1e6;
-        println!(
-            "  {:<12} {:>10.2} {:>10.2} {:>10.2} {:>8}",
-            case,
-            us(own),
-            us(expected),
-            us(found),
-            verdict(good)
-        );
+        let seen = seen.median().unwrap_or_default();
+        let apart = own.saturating_sub(seen);
+        print!("  {case:<12} {:>9.2} {:>9.2} {:>9.2}", us(own), us(seen), us(apart));
+        if let Some(way) = way {
+            let expected = own.saturating_sub(way);
+            let apart = expected.abs_diff(seen);
+            let good =
+                apart <= Duration::from_nanos(300) || apart.as_secs_f64() <= 0.1 * expected.as_secs_f64();
+            kept &= good;
+            println!(" {:>9.2}  {}", us(apart), verdict(good));
+        } else {
+            way = Some(apart);
+            println!("  (the way)");
+        }
     }
     Ok(kept)
 }
 
-/// What a futex call takes that wakes nobody.
-fn futex_call() -> Duration {
-    const CALLS: u32 = 100_000;
-    let word = AtomicU32::new(0);
-    let start = Instant::now();
-    for _ in 0..CALLS {
-        // SAFETY: FUTEX_WAKE only uses the address, which is that of a live variable.
-        unsafe {
-            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
-        };
-    }
-    start.elapsed() / CALLS
-}
+/// Fewer events than this are not compared.
+const FEW: u64 = 1000;
 
 /// Within 2 %.
 fn counters() -> Outcome {
@@ -123,10 +112,11 @@ fn counters() -> Outcome {
     println!("  {:<6} {:>10} {:>10}", "", "traced", "kernel");
     let mut kept = true;
     for (name, traced, kernel) in rows {
-        // Below a thousand the two looks' distance in time matters more.
-        let good = traced.abs_diff(kernel) <= 20 + kernel / 50;
-        kept &= good;
-        println!("  {name:<6} {traced:>10} {kernel:>10} {:>8}", verdict(good));
+        let good = traced.abs_diff(kernel) <= kernel / 50;
+        // Of a few hundred in 10 s, two per cent are the difference between two looks.
+        let judged = kernel >= FEW;
+        kept &= good || !judged;
+        println!("  {name:<6} {traced:>10} {kernel:>10}  {}", if judged { verdict(good) } else { "too few" });
     }
     Ok(kept)
 }
@@ -136,32 +126,24 @@ fn usage(idle: &[IdleCounters]) -> u64 {
 }
 
 /// At most 3 % for one chain of wake-ups, the worst case. Blocks with and without tracing alternate, B T T B; the budget
-/// is kept as `gleaner diagnose` keeps it.
+/// is kept as `gleaner diagnose` keeps it, and has a second to settle.
 fn throughput() -> Outcome {
-    const BLOCK: Duration = Duration::from_secs(2);
-    const PAIRS: usize = 6;
+    let wakes = compare("wake-ups and idle periods", &Parts::of([gleaner_trace::Part::Idle]))?;
+    let all = compare("everything", &Parts::all())?;
+    Ok(wakes && all)
+}
+
+fn compare(what: &str, parts: &Parts) -> Outcome {
+    const PAIRS: usize = 5;
     let mut ratios = Vec::new();
     let mut last = None;
     for pair in 0..PAIRS {
         let mut rates = [0.0; 2];
         let order = if pair % 2 == 0 { [false, true] } else { [true, false] };
         for traced in order {
-            let mut tracer = if traced { Some(Tracer::start(&Scope::System, &Parts::all())?) } else { None };
-            let over = AtomicBool::new(false);
-            let outcome = thread::scope(|scope| {
-                let run = || {
-                    let outcome = Workload::RequestResponse.run(Amount::Time(BLOCK), &Parameters::default());
-                    over.store(true, Ordering::Release);
-                    outcome
-                };
-                let running = scope.spawn(run);
-                while !over.load(Ordering::Acquire) {
-                    thread::sleep(Duration::from_millis(50));
-                    tracer.iter_mut().for_each(Tracer::keep_budget);
-                }
-                running.join()
-            });
-            rates[usize::from(traced)] = outcome.map_err(|_| "the workload panicked")??.throughput();
+            let mut tracer = if traced { Some(Tracer::start(&Scope::System, parts)?) } else { None };
+            block(Duration::from_secs(1), tracer.as_mut())?;
+            rates[usize::from(traced)] = block(Duration::from_secs(2), tracer.as_mut())?;
             if let Some(tracer) = tracer {
                 last = Some(tracer.snapshot()?);
             }
@@ -169,25 +151,20 @@ fn throughput() -> Outcome {
         ratios.push(rates[1] / rates[0]);
     }
     ratios.sort_by(f64::total_cmp);
-    let median = f64::midpoint(ratios[PAIRS / 2 - 1], ratios[PAIRS / 2]);
+    let median = ratios[PAIRS / 2];
     let good = median >= 0.97;
+    let (low, high) = (ratios[0], ratios[PAIRS - 1]);
     println!(
-        "  request-response: {:.3} of the untraced rate in the median of {PAIRS} pairs ({:.3} to {:.3})  {}",
-        median,
-        ratios[0],
-        ratios[PAIRS - 1],
+        "  {what}: {median:.3} of the untraced rate ({low:.3} to {high:.3}, {PAIRS} pairs)  {}",
         verdict(good)
     );
     if let Some(last) = last {
         println!(
-            "  the programs' own run time: {:.2} % of the CPU time in use, one event in {} followed, {:.0} runs a second",
+            "    the programs' own time: {:.2} % of the CPU time in use; one event in {}; {:.0} runs a second",
             100.0 * last.cost.share,
             last.one_in,
             last.cost.runs_per_second
         );
-        for (name, share) in last.cost.programs.iter().take(6) {
-            println!("    {name:<22} {:.2} %", 100.0 * share);
-        }
         for missing in &last.missing {
             println!("    not available: {missing}");
         }
@@ -195,68 +172,95 @@ fn throughput() -> Outcome {
     Ok(good)
 }
 
+/// The rate of requests over `time`.
+fn block(time: Duration, mut tracer: Option<&mut Tracer>) -> Result<f64, Box<dyn Error>> {
+    let over = AtomicBool::new(false);
+    let outcome = thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let outcome = Workload::RequestResponse.run(Amount::Time(time), &Parameters::default());
+            over.store(true, Ordering::Release);
+            outcome
+        });
+        while !over.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(50));
+            if let Some(tracer) = &mut tracer {
+                tracer.keep_budget();
+            }
+        }
+        running.join()
+    });
+    Ok(outcome.map_err(|_| "the workload panicked")??.throughput())
+}
+
 /// Median at most 2 ms and 99 % within 10 ms, over 200 steps. A step: one thread spins on the vCPU, a second one joins.
 fn unfold() -> Outcome {
     const STEPS: usize = 200;
     let mut unfold = FastUnfold::load()?;
-    let (active, threshold) = (CpuSet::first(1), Duration::from_millis(1));
+    let threshold = Duration::from_millis(1);
     let stop = AtomicBool::new(false);
-    // Microseconds since `zero` at which the second thread became runnable; 0: not yet.
-    let (zero, joined) = (Instant::now(), AtomicU64::new(0));
-    let mut exact = Vec::new();
-    let mut armed = Vec::new();
+    let (mut delays, mut arming, mut disturbed) = (Vec::new(), Vec::new(), 0);
+    // The one who measures must not be the one who waits.
+    pin(1)?;
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
-        let guard = Stop(&stop);
+        let _stop = Stop(&stop);
         scope.spawn(|| spin_on_first(&stop));
-        for step in 0..STEPS {
+        while delays.len() < STEPS {
             let begin = Instant::now();
-            unfold.arm(&active, threshold)?;
-            armed.push(begin.elapsed());
+            unfold.arm(&CpuSet::first(1), threshold)?;
+            arming.push(begin.elapsed());
             // At another moment of the tick each time.
-            thread::sleep(Duration::from_micros(3000 + 137 * (step as u64 % 29)));
-            let (now, done) = (AtomicBool::new(false), &joined);
-            let event = thread::scope(|second| -> Result<Duration, Box<dyn Error>> {
-                let (now, zero) = (&now, &zero);
-                done.store(0, Ordering::Release);
-                second.spawn(move || {
-                    done.store(elapsed_us(zero), Ordering::Release);
-                    spin_on_first(now);
-                });
-                let mut fds = [PollFd::new(unfold.fd(), PollFlags::POLLIN)];
-                let ready = poll(&mut fds, PollTimeout::from(2000_u16));
-                let arrived = elapsed_us(zero);
-                now.store(true, Ordering::Release);
-                if ready? == 0 {
-                    return Err("no event within 2 s".into());
-                }
-                Ok(Duration::from_micros(arrived.saturating_sub(done.load(Ordering::Acquire))))
-            })?;
+            thread::sleep(Duration::from_micros(3000 + 137 * (delays.len() as u64 % 29)));
+            if unfold.read().is_some() {
+                // Some other program had to wait meanwhile.
+                disturbed += 1;
+                continue;
+            }
+            delays.push(step(&unfold)?);
             unfold.read();
-            unfold.disarm();
-            exact.push(event);
         }
-        drop(guard);
         Ok(())
     })?;
-    exact.sort();
-    armed.sort();
-    let (median, p99) = (exact[STEPS / 2], exact[STEPS * 99 / 100]);
+    delays.sort();
+    arming.sort();
+    let (median, p99) = (delays[STEPS / 2], delays[STEPS * 99 / 100]);
     let good = median <= Duration::from_millis(2) && p99 <= Duration::from_millis(10);
     println!(
-        "  threshold {threshold:?}: median {median:.2?}, p99 {p99:.2?}, longest {:.2?} over {} steps  {}",
-        exact[STEPS - 1],
-        exact.len(),
+        "  threshold {threshold:?}: median {median:.2?}, p99 {p99:.2?}, longest {:.2?} over {STEPS} steps, {disturbed} more \
+         were disturbed  {}",
+        delays[STEPS - 1],
         verdict(good)
     );
-    println!("  arming takes {:.2?} in the median", armed[STEPS / 2]);
+    println!(
+        "  arming takes {:.2?} in the median, {:.2?} with attaching",
+        arming[arming.len() / 2],
+        arming[arming.len() - 1]
+    );
     Ok(good)
 }
 
-fn elapsed_us(zero: &Instant) -> u64 {
-    u64::try_from(zero.elapsed().as_micros()).unwrap_or(u64::MAX)
+/// From the moment at which a second thread goes to the vCPU to the event.
+fn step(unfold: &FastUnfold) -> Result<Duration, Box<dyn Error>> {
+    let (over, joined, zero) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
+    thread::scope(|scope| -> Result<Duration, Box<dyn Error>> {
+        let _over = Stop(&over);
+        scope.spawn(|| {
+            joined.store(elapsed_ns(&zero), Ordering::Release);
+            spin_on_first(&over);
+        });
+        let ready = poll(&mut [PollFd::new(unfold.fd(), PollFlags::POLLIN)], PollTimeout::from(2000_u16))?;
+        let arrived = elapsed_ns(&zero);
+        match joined.load(Ordering::Acquire) {
+            joined if ready > 0 && joined > 0 => Ok(Duration::from_nanos(arrived.saturating_sub(joined))),
+            _ => Err("no event within 2 s, or one before the step".into()),
+        }
+    })
 }
 
-/// Ends the spinning thread also where a step fails.
+fn elapsed_ns(zero: &Instant) -> u64 {
+    u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Ends a spinning thread also where a step fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -265,10 +269,15 @@ impl Drop for Stop<'_> {
     }
 }
 
+fn pin(cpu: usize) -> nix::Result<()> {
+    let mut set = nix::sched::CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &set)
+}
+
 fn spin_on_first(stop: &AtomicBool) {
-    let mut first = nix::sched::CpuSet::new();
-    // vCPU 0 is there on every machine; where it may not be used the step ends without an event.
-    let _ = first.set(0).and_then(|()| sched_setaffinity(Pid::from_raw(0), &first));
+    // Where vCPU 0 may not be used the step ends without an event.
+    let _ = pin(0);
     let mut n = 1_u64;
     while !stop.load(Ordering::Acquire) {
         n = black_box(n.wrapping_mul(3).wrapping_add(1));

@@ -57,9 +57,9 @@ impl Budget {
             if shift >= MAX_SHIFT {
                 return Verdict::Shed;
             }
-            // Halving the sample at most halves the cost, so this many steps are needed at least.
+            // Halving the sample saves less than half, since a program's beginning costs too: hence two for one.
             let halvings = (1..=MAX_SHIFT).find(|n| share / f64::from(1 << n) <= self.sample_above);
-            return Verdict::Sample((shift + halvings.unwrap_or(MAX_SHIFT)).min(MAX_SHIFT));
+            return Verdict::Sample((shift + 2 * halvings.unwrap_or(MAX_SHIFT)).min(MAX_SHIFT));
         }
         // A step back doubles the cost at most; not before that would surely stay within the budget.
         Verdict::Sample(if share < self.sample_above / 3.0 { shift.saturating_sub(1) } else { shift })
@@ -110,8 +110,8 @@ mod tests {
     fn samples_as_much_as_is_needed_and_goes_back_slowly() {
         let budget = Budget::default();
         assert_eq!(budget.judge(0.015, 0), Verdict::Sample(0));
-        assert_eq!(budget.judge(0.03, 0), Verdict::Sample(1));
-        assert_eq!(budget.judge(0.045, 0), Verdict::Sample(2));
+        assert_eq!(budget.judge(0.03, 0), Verdict::Sample(2));
+        assert_eq!(budget.judge(0.045, 0), Verdict::Sample(4));
         assert_eq!(budget.judge(0.015, 2), Verdict::Sample(2));
         assert_eq!(budget.judge(0.004, 2), Verdict::Sample(1));
         assert_eq!(budget.judge(0.004, 0), Verdict::Sample(0));

@@ -52,6 +52,10 @@ pub(crate) fn load(parts: &Parts, scope: &Resolved) -> Result<Loaded, NotAvailab
         }
     }
     missing.dedup_by(|a, b| a.what == b.what);
+    // What another program stands in for is not missing.
+    let replaced =
+        |m: &NotAvailable| attached.iter().any(|(p, _)| p.instead_of.is_some() && what(p) == m.what);
+    missing.retain(|m| !replaced(m));
     Ok(Loaded { skel, attached, missing })
 }
 
@@ -130,10 +134,7 @@ fn accepted(
     let has = |name: &str| accepted.iter().any(|program| program.name == name);
     let replaced: Vec<&str> =
         accepted.iter().filter(|p| p.instead_of.is_some_and(&has)).map(|p| p.name).collect();
-    let stand_ins: Vec<&str> = accepted.iter().filter_map(|p| p.instead_of).collect();
     accepted.retain(|program| !replaced.contains(&program.name));
-    // What another program stands in for is not missing.
-    missing.retain(|m| !PROGRAMS.iter().any(|p| stand_ins.contains(&p.name) && m.what == what(p)));
     Ok(accepted)
 }
 

@@ -75,6 +75,11 @@ impl Meter {
         }
     }
 
+    /// Measures again at once: something was changed because of the last cost.
+    pub(crate) fn hurry(&mut self) {
+        self.state = State::Paused { until: Instant::now() };
+    }
+
     /// How long all vCPUs together were busy since boot; zero where that cannot be read.
     fn busy(&mut self) -> Duration {
         let stat = self.stat.as_mut().and_then(|stat| stat.read().ok());

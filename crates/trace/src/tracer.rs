@@ -94,8 +94,9 @@ impl Tracer {
         })
     }
 
-    /// Keeps the cost within the budget: measures it for 200 ms in each second, follows fewer events where it is too
-    /// high, then fewer kinds of them, and detaches where that does not help. To be called several times a second; most calls cost nothing.
+    /// Keeps the cost within the budget: measures it for 200 ms in each second (at once again where it was too high),
+    /// follows fewer events where it is too high, then fewer kinds of them, and detaches where that does not help. To be
+    /// called several times a second; most calls cost nothing.
     pub fn keep_budget(&mut self) {
         if self.detached.is_some() {
             return;
@@ -117,10 +118,14 @@ impl Tracer {
         let Some(cost) = self.meter.step(programs, empty) else { return };
         let verdict = self.budget.judge(cost.share, self.shift());
         self.cost = cost;
+        let before = (self.shift(), self.attached.len());
         match verdict {
             Verdict::Sample(shift) => self.set_shift(shift),
             Verdict::Shed => self.shed(),
             Verdict::Detach => self.detach(),
+        }
+        if self.cost.share > self.budget.sample_above && before != (self.shift(), self.attached.len()) {
+            self.meter.hurry();
         }
     }
 

@@ -3,15 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
 use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
 use gleaner_policy::CpuId;
-use gleaner_trace::{Events, Parts, Scope, Snapshot, TraceError, Tracer};
+use gleaner_trace::{Budget, Events, Parts, Scope, Snapshot, ThreadStats, TraceError, Tracer, Why};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, geteuid};
 
@@ -148,42 +149,53 @@ fn interrupts_agree_with_proc_interrupts() {
     }
 }
 
+/// Has a thread called `name` run `body` until `enough` is seen of it; what was seen then.
+fn watch(
+    name: &'static str,
+    body: impl FnOnce(&AtomicBool) + Send + 'static,
+    enough: impl Fn(&ThreadStats) -> bool,
+) -> ThreadStats {
+    let tracer = Tracer::start(&own_tree(), &Parts::of([])).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&over);
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(move || body(&told)).unwrap();
+    let patience = Instant::now() + Duration::from_secs(20);
+    let found = loop {
+        let seen = tracer.snapshot().unwrap().threads.into_iter().find(|t| t.name == name);
+        let found = seen.filter(&enough);
+        if found.is_some() || Instant::now() > patience {
+            break found;
+        }
+        thread::yield_now();
+    };
+    over.store(true, Ordering::Release);
+    thread.join().unwrap();
+    found.unwrap_or_else(|| panic!("{name} was hardly seen"))
+}
+
 #[test]
 fn a_thread_that_only_computes_is_never_woken_and_still_seen() {
     let Some(_turn) = turn() else { return };
-    let tracer = Tracer::start(&own_tree(), &Parts::of([])).unwrap();
-    let compute = || {
-        let end = Instant::now() + Duration::from_millis(300);
+    let compute = |over: &AtomicBool| {
         let mut n = 1_u64;
-        while Instant::now() < end {
+        while !over.load(Ordering::Acquire) {
             n = std::hint::black_box(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
         }
     };
-    let thread = thread::Builder::new().name("computes".to_owned()).spawn(compute).unwrap();
-    thread.join().unwrap();
-    let seen = tracer.snapshot().unwrap();
-    let found = seen.threads.iter().find(|t| t.name == "computes").unwrap();
-    assert!(found.cpu_time >= Duration::from_millis(50), "{found:?}");
-    assert!(found.woken <= 2 && found.spin_ticks == 0, "{found:?}");
+    let seen = watch("computes", compute, |t| t.cpu_time > Duration::from_millis(100) && t.user_ticks > 10);
+    assert!(seen.woken <= 2 && seen.spin_ticks == 0, "{seen:?}");
+    assert!(seen.ticks >= seen.user_ticks, "{seen:?}");
 }
 
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_thread_that_waits_in_a_loop_is_seen_to_spin() {
     let Some(_turn) = turn() else { return };
-    let tracer = Tracer::start(&own_tree(), &Parts::of([])).unwrap();
-    let go = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let gate = std::sync::Arc::clone(&go);
     // No spin_loop(): as programs do that know nothing of PAUSE.
     #[allow(clippy::missing_spin_loop, reason = "that is what must be seen")]
-    let wait = move || while !gate.load(std::sync::atomic::Ordering::Acquire) {};
-    let waiter = thread::Builder::new().name("spins".to_owned()).spawn(wait).unwrap();
-    thread::sleep(Duration::from_millis(400));
-    go.store(true, std::sync::atomic::Ordering::Release);
-    waiter.join().unwrap();
-    let seen = tracer.snapshot().unwrap();
-    let found = seen.threads.iter().find(|t| t.name == "spins").unwrap();
-    assert!(found.user_ticks > 5 && found.spin_ticks >= found.user_ticks * 8 / 10, "{found:?}");
+    let wait = |over: &AtomicBool| while !over.load(Ordering::Acquire) {};
+    let seen = watch("spins", wait, |t| t.user_ticks > 20);
+    assert!(seen.spin_ticks >= seen.user_ticks * 8 / 10, "{seen:?}");
 }
 
 #[test]
@@ -213,6 +225,49 @@ fn more_names_than_there_is_room_for_are_counted() {
     assert_eq!(seen.lost.tasks, 0);
     assert!(seen.threads.iter().any(|t| t.name == "(other)"));
     assert!(seen.threads.iter().filter(|t| t.name.starts_with("storm-")).count() > 900);
+}
+
+/// Keeps threads waking each other, and the budget, until `over` says so.
+fn busy_until(tracer: &mut Tracer, over: impl Fn(&Tracer) -> bool) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !over(tracer) {
+        assert!(Instant::now() < patience, "{:?}", tracer.cost());
+        ping_pong("busy", [0, 0]);
+        tracer.keep_budget();
+    }
+}
+
+#[test]
+fn events_of_a_sample_stand_for_all() {
+    let Some(_turn) = turn() else { return };
+    // Nothing is cheap enough, and nothing too dear.
+    let budget = Budget { sample_above: 0.0, detach_above: 1e9 };
+    let mut tracer = Tracer::start_within(budget, &own_tree(), &Parts::all()).unwrap();
+    busy_until(&mut tracer, |tracer| tracer.snapshot().unwrap().one_in == 64);
+    let before = woken(&tracer.snapshot().unwrap(), "sample");
+    for _ in 0..4 {
+        ping_pong("sample", [0, 0]);
+    }
+    let wakes = woken(&tracer.snapshot().unwrap(), "sample") - before;
+    // 250 of 16,000 are followed: four standard deviations are a quarter.
+    assert!((ROUNDS * 2 * 4 * 7 / 10..ROUNDS * 2 * 4 * 13 / 10).contains(&wakes), "{wakes}");
+    // Then it does without one kind of event after the other, and says so.
+    busy_until(&mut tracer, |t| t.missing().iter().any(|m| matches!(m.why, Why::TooExpensive { .. })));
+    assert!(tracer.is_attached());
+}
+
+#[test]
+fn what_costs_too_much_ends_and_says_so() {
+    let Some(_turn) = turn() else { return };
+    let budget = Budget { sample_above: 0.0, detach_above: 0.0 };
+    let mut tracer = Tracer::start_within(budget, &own_tree(), &Parts::of([])).unwrap();
+    busy_until(&mut tracer, |tracer| !tracer.is_attached());
+    let seen = tracer.snapshot().unwrap();
+    let said = seen.missing.iter().find(|m| matches!(m.why, Why::TooExpensive { .. })).unwrap();
+    assert!(said.to_string().contains("has ended"), "{said}");
+    ping_pong("after", [0, 0]);
+    assert_eq!(woken(&tracer.snapshot().unwrap(), "after"), 0);
+    assert_eq!(tracer.snapshot().unwrap().elapsed, seen.elapsed);
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub(super) fn observe(
     let mut ended: Option<ExitStatus> = None;
     while ended.is_none() && limit.is_none_or(|limit| started.elapsed() < limit) {
         let left = limit.map_or(LOOK, |limit| limit.saturating_sub(started.elapsed()).min(LOOK));
-        if signals.arrived_within(left)? {
+        if signals.wait(left)?.is_some_and(|signal| signal != Signal::SIGCHLD) {
             break;
         }
         tracer.keep_budget();
@@ -60,7 +60,7 @@ pub(super) fn observe(
     drop(tracer);
     let stolen = (stolen(&mut stat)?.saturating_sub(before)).as_secs_f64() / started.elapsed().as_secs_f64();
     if let (Some(child), None) = (&mut child, ended) {
-        end(child)?;
+        end(child, &signals)?;
     }
     let failed = ended.filter(|status| !status.success());
     let code = failed.map(|status| status.code().or_else(|| status.signal().map(|n| 128 + n)).unwrap_or(1));
@@ -85,23 +85,22 @@ fn spawn(command: &[OsString], signals: &Signals) -> anyhow::Result<Option<Child
 }
 
 /// Ends a command that has run for long enough.
-fn end(child: &mut Child) -> anyhow::Result<()> {
-    let pid = Pid::from_raw(child.id().cast_signed());
+fn end(child: &mut Child, signals: &Signals) -> anyhow::Result<()> {
     // It has not been waited for, so the PID is still its own.
-    kill(pid, Signal::SIGTERM).context("cannot end the command")?;
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).context("cannot end the command")?;
     let deadline = Instant::now() + USUAL;
     while Instant::now() < deadline {
         if child.try_wait()?.is_some() {
             return Ok(());
         }
-        std::thread::sleep(LOOK);
+        signals.wait(deadline.saturating_duration_since(Instant::now()))?;
     }
     child.kill().context("cannot kill the command")?;
     child.wait()?;
     Ok(())
 }
 
-/// Ctrl-C and SIGTERM end the observation, not the report.
+/// Ctrl-C and SIGTERM end the observation, not the report; the end of the command is a signal, too.
 struct Signals {
     fd: SignalFd,
     before: SigSet,
@@ -109,16 +108,19 @@ struct Signals {
 
 impl Signals {
     fn block() -> anyhow::Result<Self> {
-        let set: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
+        let set: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD].into_iter().collect();
         let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot block signals")?;
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .context("cannot open a signal descriptor")?;
         Ok(Self { fd, before })
     }
 
-    fn arrived_within(&self, time: Duration) -> anyhow::Result<bool> {
+    /// The next signal, if one comes within `time`.
+    fn wait(&self, time: Duration) -> anyhow::Result<Option<Signal>> {
         let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
-        let ready = poll(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], timeout);
-        Ok(ready.context("cannot wait for signals")? > 0)
+        poll(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], timeout)
+            .context("cannot wait for signals")?;
+        let signal = self.fd.read_signal().context("cannot read a signal")?;
+        Ok(signal.and_then(|info| Signal::try_from(info.ssi_signo.cast_signed()).ok()))
     }
 }

@@ -16,6 +16,7 @@
 #include "state.bpf.h"
 #include "scope.bpf.h"
 #include "sched.bpf.h"
+#include "look.bpf.h"
 #include "vcpu.bpf.h"
 
 /* What the kernel counts as the run time of this is what looking at the clock takes. */

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Looks at threads that no wake-up shows: at each tick, when they are born, and at the start. */
+#ifndef GLEANER_LOOK_H
+#define GLEANER_LOOK_H
+
+/*
+ * Where threads are in user mode, and the code there: user space looks for
+ * loops that only wait. Places that are hot stay, whatever else comes by.
+ */
+static __always_inline void look_at_code(struct task_state *t, struct pt_regs *regs)
+{
+#if defined(__TARGET_ARCH_x86)
+	struct spot spot = { .ip = regs->ip, .name = t->name };
+	struct code *code = bpf_map_lookup_elem(&spots, &spot);
+	struct code found = { .count = 1 };
+
+	if (code) {
+		__sync_fetch_and_add(&code->count, 1);
+		return;
+	}
+	if (bpf_probe_read_user(found.bytes, sizeof(found.bytes), (void *)(regs->ip - CODE_BEFORE)))
+		return;
+	bpf_map_update_elem(&spots, &spot, &found, BPF_ANY);
+#endif
+}
+
+static __always_inline bool interrupted_user(struct pt_regs *regs)
+{
+#if defined(__TARGET_ARCH_x86)
+	/* An interrupt of user mode leaves no system call number: see arch/x86/entry/calling.h. */
+	return (long)regs->orig_ax < 0 || regs->orig_ax > MAX_SYSCALL;
+#else
+	return false;
+#endif
+}
+
+/* Each tick looks at what the thread is doing; one that is never switched out is accounted here. */
+SEC("tp_btf/local_timer_entry")
+int BPF_PROG(on_tick)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct task_state *t;
+	struct thread *thread;
+	struct pt_regs *regs;
+
+	if (!p->pid || p->flags & PF_KTHREAD)
+		return 0;
+	t = state_of(p);
+	if (!t || !in_scope(p, t))
+		return 0;
+	look_at_name(p, t);
+	thread = thread_of(t);
+	if (!thread)
+		return 0;
+	if (t->weight)
+		account_run(t, thread, bpf_ktime_get_ns());
+	regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	thread->ticks++;
+	if (interrupted_user(regs)) {
+		thread->user_ticks++;
+		look_at_code(t, regs);
+	} else if (syscall_of(p) == NR_SCHED_YIELD) {
+		thread->yield_ticks++;
+	}
+	return 0;
+}
+
+/* A new thread belongs to where its parent belongs, and has been woken by nobody. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct task_state *p = state_of(parent);
+	struct task_state *c = new_state_of(child);
+
+	if (!c)
+		return 0;
+	if (p && p->member)
+		c->member = 1;
+	else if (scope_kind == SCOPE_CHILDREN && parent->tgid == scope_pid && child->tgid != scope_pid)
+		c->member = 1;
+	if (in_scope(child, c))
+		begin_stretch(c, 1);
+	return 0;
+}
+
+static __always_inline bool descends(struct task_struct *p)
+{
+	int depth;
+
+	for (depth = 0; depth < MAX_TREE_DEPTH && p; depth++) {
+		if (p->tgid == scope_pid)
+			return true;
+		if (p->pid <= 1)
+			return false;
+		p = p->real_parent;
+	}
+	return false;
+}
+
+/* Run once, at the start: the threads that are there already. */
+SEC("iter/task")
+int first_look(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+	struct task_state *t;
+
+	if (!p)
+		return 0;
+	t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		return 0;
+	if (scope_kind == SCOPE_TREE && descends(p))
+		t->member = 1;
+	/* Only runners: what sleeps begins with its wake-up. */
+	if (p->__state == TASK_RUNNING && !t->weight && in_scope(p, t)) {
+		t->weight = 1;
+		if (p->on_cpu)
+			t->running_ns = bpf_ktime_get_ns();
+	}
+	return 0;
+}
+
+#endif
