@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test test-long bench bench-trace lint
+.PHONY: help build demo test test-long bench bench-sim bench-trace lint
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ bench: ## Measure real servers, interleaved; writes docs/benchmarks.{md,json}
 	scripts/setup bench
 	cargo build --release --workspace --locked
 	target/release/gleaner-bench servers --output docs/benchmarks.json --markdown docs/benchmarks.md $(BENCH_ARGS)
+
+bench-sim: ## Measure how fast the simulator is
+	cargo run --release -q -p gleaner-sim --locked --example speed
 
 bench-trace: ## Measure what tracing costs and how well it agrees, on this machine, as root
 	scripts/setup build

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method};
 
-use crate::{bench, demo, diagnose, doctor, generate, load, report, restore, wake, why, workload};
+use crate::{bench, demo, diagnose, doctor, generate, load, report, restore, sim, wake, why, workload};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Bench(bench::Args),
     /// Turn a result file into a page with plots
     Report(report::Args),
+    /// Simulate machines that nobody here has
+    Sim(sim::Args),
     /// Put back what a killed Gleaner left changed
     Restore(restore::Args),
     /// Print a completion script for a shell

@@ -14,6 +14,7 @@ mod load;
 mod report;
 mod restore;
 mod run;
+mod sim;
 mod summary;
 mod wake;
 mod why;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Report(args) => report::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Completions(args) => return generate::completions(&args),
         Command::Man => generate::man(),

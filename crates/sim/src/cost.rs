@@ -42,6 +42,8 @@ pub struct Costs {
     pub tlb_flush: Ns,
     /// Going idle: tick stop, `TSC_DEADLINE` exits, the HLT exit.
     pub idle_enter: Ns,
+    /// From going idle to polling: the same without the HLT exit.
+    pub poll_enter: Ns,
     /// Leaving idle: tick restart and its exits.
     pub idle_exit: Ns,
     /// From the interrupt for a blocked vCPU to its running on an idle pCPU (RV in the ATC'14 paper, Table 2).
@@ -64,6 +66,10 @@ pub struct Costs {
     pub migrate: Ns,
 }
 
+/// What `gleaner doctor` adds to each wake-up by reading the clock on both sides: on the machine of [`Costs::THIS_VM`] two
+/// threads on one vCPU hand over in 0.7 us without clocks where it says 2.7, of which the waker's own loop is a part.
+const MEASURING: Ns = 1_200;
+
 /// The tables that come with the simulator.
 pub const NAMES: [&str; 3] = ["atc14-vm", "atc14-native", "this-vm"];
 
@@ -85,6 +91,7 @@ impl Costs {
         irq: 2_500,
         tlb_flush: 500,
         idle_enter: 5_000,
+        poll_enter: 3_000,
         idle_exit: 3_000,
         vcpu_wake: 17_000,
         vcpu_switch: 20_000,
@@ -113,6 +120,7 @@ impl Costs {
         irq: 2_200,
         tlb_flush: 300,
         idle_enter: 500,
+        poll_enter: 300,
         idle_exit: 0,
         vcpu_wake: 0,
         vcpu_switch: 1_500,
@@ -126,7 +134,8 @@ impl Costs {
     };
 
     /// A 2-vCPU KVM guest (PVM) with Linux 6.18: medians of its `gleaner doctor`, so that a simulation is possible
-    /// without a measurement (A 2.7, B 22.1, C 23.1, polling 2.9 us; the waker's share of an IPI 8.3 us).
+    /// without a measurement (A 2.7, B 22.1, C 23.1, polling 2.9 us; the waker's share of an IPI 8.3 us). What going idle
+    /// costs is fitted to `gleaner workload request-response` under haltpoll.
     pub const THIS_VM: Self = Self {
         user_lock: 20,
         futex_wake: 700,
@@ -141,7 +150,8 @@ impl Costs {
         ipi_deliver: 10_100,
         irq: 2_000,
         tlb_flush: 300,
-        idle_enter: 1_500,
+        idle_enter: 4_000,
+        poll_enter: 3_500,
         idle_exit: 500,
         vcpu_wake: 1_500,
         vcpu_switch: 3_000,
@@ -172,14 +182,13 @@ impl Costs {
         };
         let mut table = Self::THIS_VM;
         if let Some(same) = median(Method::Halt, Placement::SameVcpu) {
+            let same = same.saturating_sub(MEASURING).max(same / 3);
             let sum = table.wake()[0];
             for part in [
                 &mut table.futex_wake,
                 &mut table.futex_wait,
                 &mut table.context_switch,
                 &mut table.futex_return,
-                &mut table.syscall,
-                &mut table.socket,
                 &mut table.yield_round,
             ] {
                 *part = (*part * same / sum).max(1);
@@ -250,7 +259,7 @@ mod tests {
         }
         let table = Costs::measured(&measured, Some(12_000));
         let [a, b, c, _] = table.wake();
-        for (found, wanted) in [(a, 4_000), (b, 30_000), (c, 50_000)] {
+        for (found, wanted) in [(a, 2_800), (b, 30_000), (c, 50_000)] {
             assert!((found as f64 / f64::from(wanted) - 1.0).abs() < 0.03, "{found} for {wanted}");
         }
         let polling = table.futex_wake + table.poll_notice + table.context_switch + table.futex_return;

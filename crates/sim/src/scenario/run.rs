@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gleaner_engine::Journal;
 use gleaner_policy::{CpuSet, Method, PolicyConfig};
-use gleaner_proto::journal::Summary;
+use gleaner_proto::journal::{Record, Summary, VERSION};
 
 use super::{Control, Scenario, ScenarioError};
 use crate::driver::{SimMachine, govern};
@@ -62,8 +62,20 @@ impl Scenario {
                 wake_cost: Duration::from_nanos(vm.costs.wake()[2]),
                 ..PolicyConfig::default()
             };
+            let programs: Vec<&str> = vm.tasks.iter().map(|t| t.program.name.as_str()).collect();
+            journal.write(&Record::Start {
+                version: VERSION,
+                // Simulated time has no date.
+                unix_ms: 0,
+                workload: format!("{} in VM {} (simulated)", programs.join(", "), vm.name),
+                vcpus: CpuSet::first(vm.vcpus),
+                config: Box::new(config.clone()),
+                limits: Vec::new(),
+            });
             let (after, account) = govern(world, id, config, false, journal)
                 .map_err(|e| ScenarioError::Policy { vm: vm.name.clone(), message: e.to_string() })?;
+            let at = Duration::from_nanos(after.now());
+            journal.write(&Record::End { at, summary: account.clone() });
             (world, summary) = (after, Some(account));
         }
         let end = world.run().clone();

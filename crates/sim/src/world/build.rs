@@ -131,11 +131,13 @@ impl World {
             numbers.push(u16::try_from(self.objects.len() - start).unwrap_or(u16::MAX));
             let mut add = |kind| self.objects.push(Object { kind, queue: WaitQueue::default() });
             match *object {
-                ObjectKind::Mutex { spin, handoff } => add(Kind::Mutex { holder: None, spin, handoff }),
+                ObjectKind::Mutex { spin, handoff } => {
+                    add(Kind::Mutex { holder: None, spin, handoff, contended: false });
+                }
                 ObjectKind::Barrier { parties, kind } => add(Kind::Barrier { parties, arrived: 0, kind }),
                 ObjectKind::Queue { capacity, producers, spin, always_signals } => {
                     add(Kind::Queue { len: 0, capacity, open: producers, producers, always_signals });
-                    add(Kind::Mutex { holder: None, spin, handoff: false });
+                    add(Kind::Mutex { holder: None, spin, handoff: false, contended: false });
                     add(Kind::Condition);
                     add(Kind::Condition);
                 }
@@ -216,6 +218,7 @@ fn vcpu(vm: Vm, cpu: u32, pcpu: Pcpu) -> VcpuData {
         callers: Vec::new(),
         acks: 0,
         lazy: false,
+        then_poll: 0,
         flushed: Vec::new(),
         expired: Vec::new(),
         wake: WakeJob::default(),
@@ -245,6 +248,7 @@ fn thread(task: Task, role: usize, vcpu: Vcpu, seeds: Seeds, t: Thread) -> Threa
         owed: 0,
         spin_left: 0,
         spun: false,
+        slept: false,
         seen: 0,
         condition: 0,
         entity: Entity::default(),

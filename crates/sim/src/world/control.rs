@@ -73,6 +73,9 @@ impl World {
         // Retention of another kind begins at the next idle period; the present one ends now.
         for v in self.vcpus_of(vm) {
             let ends = changed || !self.is_active(v);
+            if ends {
+                self.v_mut(v).then_poll = 0;
+            }
             if ends && matches!(self.v(v).phase, Phase::IdlePoll | Phase::IdleYield) {
                 self.nudge(v, 0);
             }

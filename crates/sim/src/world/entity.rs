@@ -112,6 +112,8 @@ pub(crate) enum Kind {
         holder: Option<Thread>,
         spin: Ns,
         handoff: bool,
+        /// Somebody sleeps on it, or is about to: its release is a system call.
+        contended: bool,
     },
     Barrier {
         parties: u32,
@@ -173,6 +175,8 @@ pub(crate) struct ThreadData {
     pub(crate) spin_left: Ns,
     /// Whether it has begun to spin for what it waits for.
     pub(crate) spun: bool,
+    /// Whether it went to sleep for what it waits for.
+    pub(crate) slept: bool,
     /// The sequence that it saw before it went to wait.
     pub(crate) seen: u32,
     /// The same of a condition, as seen under its mutex.
@@ -308,6 +312,8 @@ pub(crate) struct VcpuData {
     /// What comes after it got that.
     pub(crate) after: (Step, Ns),
     pub(crate) poll_limit: Ns,
+    /// For how long it polls once it has become idle; 0: it halts.
+    pub(crate) then_poll: Ns,
     pub(crate) idle_since: Ns,
     pub(crate) halted_since: Ns,
     /// The average idle period, as the kernel's `avg_idle`.

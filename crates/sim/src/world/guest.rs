@@ -136,6 +136,8 @@ impl World {
                 self.nudge(target, notice);
                 false
             }
+            // Until just before the halt the idle loop heeds the flag.
+            Phase::IdleEnter => false,
             // A yield thread gives way by itself where the woken thread does not preempt it.
             Phase::IdleYield if self.vm(target).idle.method == Method::YieldIpiFree => {
                 let round = self.vm(target).costs.yield_round;

@@ -19,18 +19,21 @@ impl World {
         vcpu.need_resched = false;
         vcpu.idle_since = now;
         vcpu.counts.idle_periods += 1;
-        let retained = match mode.method {
-            Method::Halt => None,
-            Method::Haltpoll => Some((Phase::IdlePoll, vcpu.poll_limit)).filter(|(_, ns)| *ns > 0),
-            Method::QosPoll => Some((Phase::IdlePoll, FOREVER)),
-            Method::Yield | Method::YieldIpiFree => Some((Phase::IdleYield, mode.limit)),
+        vcpu.then_poll = match mode.method {
+            Method::Haltpoll => vcpu.poll_limit,
+            Method::QosPoll => FOREVER,
+            Method::Halt | Method::Yield | Method::YieldIpiFree => 0,
         };
-        match retained {
-            Some((phase, ns)) => {
-                vcpu.counts.polls += 1;
-                self.begin(v, phase, ns);
-            }
-            None => self.enter_halt(v),
+        if matches!(mode.method, Method::Yield | Method::YieldIpiFree) {
+            // To the kernel a vCPU with a yield thread is not idle.
+            vcpu.counts.polls += 1;
+            self.begin(v, Phase::IdleYield, mode.limit);
+        } else if vcpu.then_poll > 0 {
+            vcpu.counts.polls += 1;
+            let ns = self.vm(v).costs.poll_enter;
+            self.begin(v, Phase::IdleEnter, ns);
+        } else {
+            self.enter_halt(v);
         }
     }
 
@@ -39,12 +42,18 @@ impl World {
         self.begin(v, Phase::IdleEnter, ns);
     }
 
-    /// At the halt instruction.
+    /// The idle loop is about to poll, or at the halt instruction.
     pub(super) fn idle_entered(&mut self, v: Vcpu) {
         let now = self.now;
         let vcpu = self.v_mut(v);
+        let poll = std::mem::take(&mut vcpu.then_poll);
         if !vcpu.queue.is_empty() {
+            vcpu.counts.polls_won += u64::from(poll > 0);
             self.end_idle(v);
+            return;
+        }
+        if poll > 0 {
+            self.begin(v, Phase::IdlePoll, poll);
             return;
         }
         vcpu.counts.halts += 1;

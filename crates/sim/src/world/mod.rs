@@ -10,6 +10,7 @@ mod guest;
 mod host;
 mod idle;
 mod ipi;
+mod objects;
 mod pick;
 mod placement;
 mod report;

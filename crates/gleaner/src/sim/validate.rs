@@ -1,0 +1,233 @@
+//! `gleaner sim validate`: small programs on this machine, under settings that are held fixed, beside the simulation
+//! of this machine.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use gleaner_bench::stats::{Rng, median};
+use gleaner_bench::workload::Outcome;
+use gleaner_engine::{Journal, StateDir};
+use gleaner_kernel::Root;
+use gleaner_sim::library::{self, Parameters};
+use gleaner_sim::scenario::{Control, Scenario};
+use gleaner_sim::{Costs, Fair, HostSpec, Spec, VmSpec};
+use serde::Serialize;
+
+use crate::calibrate::{Depth, calibrate, load};
+use crate::workload::seconds;
+
+/// A program here, and what stands for it there.
+struct Program {
+    /// Arguments of `gleaner workload`.
+    here: &'static [&'static str],
+    /// The name in the simulator's library.
+    there: &'static str,
+    /// Computation between two hand-overs, in ns.
+    grain: u64,
+    /// Whether that is arithmetic, counted in rounds that take about a nanosecond each, or real time.
+    counted: bool,
+}
+
+const PROGRAMS: [Program; 5] = [
+    Program { here: &["wake", "--kind", "halting"], there: "ping-pong", grain: 15_000, counted: false },
+    Program { here: &["request-response"], there: "request-response", grain: 1_000, counted: false },
+    Program { here: &["pipeline"], there: "pipeline", grain: 5_000, counted: true },
+    Program { here: &["barrier"], there: "barrier", grain: 50_000, counted: true },
+    Program { here: &["convoy"], there: "convoy", grain: 50, counted: false },
+];
+
+const SETTINGS: [&str; 4] = ["halt", "haltpoll:200us", "yield-ipi-free:200us", "pack:1"];
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How often each program runs under each setting
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: u16,
+    /// How long each run takes, in seconds
+    #[arg(long, value_name = "S", default_value = "0.5", value_parser = seconds)]
+    seconds: Duration,
+    /// Use the costs in this report of `gleaner doctor --json` rather than those of this boot
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One program under one setting.
+#[derive(Debug, Serialize)]
+struct Row {
+    program: &'static str,
+    setting: &'static str,
+    /// Operations per second, by round.
+    measured: Vec<f64>,
+    /// Operations per second; none where nothing was measured.
+    median: Option<f64>,
+    simulated: f64,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let root = Root::system();
+    let costs = costs(args, &root)?;
+    let cpus = u32::try_from(std::thread::available_parallelism()?.get())?;
+    let mut rows = Vec::new();
+    for program in &PROGRAMS {
+        for setting in SETTINGS {
+            let simulated = simulate(program, setting, costs, cpus)?;
+            rows.push(Row { program: program.there, setting, measured: Vec::new(), median: None, simulated });
+        }
+    }
+    let mut order: Vec<usize> = (0..rows.len()).filter(|i| possible(&rows[*i])).collect();
+    let mut rng = Rng::new(1);
+    for _ in 0..args.rounds {
+        rng.shuffle(&mut order);
+        for &index in &order {
+            let setting = rows[index].setting;
+            rows[index].measured.push(measure(&PROGRAMS[index / SETTINGS.len()], setting, args.seconds)?);
+        }
+    }
+    for row in &mut rows {
+        row.median = median(&row.measured);
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "costs": costs, "rows": rows }))?);
+    } else {
+        print!("{}", text(&rows, costs));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `wake` pins its threads to two vCPUs, so that it cannot be packed.
+fn possible(row: &Row) -> bool {
+    row.program != "ping-pong" || !row.setting.starts_with("pack")
+}
+
+/// The costs of this machine.
+fn costs(args: &Args, root: &Root) -> anyhow::Result<Costs> {
+    let cells = if let Some(path) = &args.costs {
+        let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let report: gleaner_proto::doctor::Report = serde_json::from_slice(&text)
+            .with_context(|| format!("{} is not a report of `gleaner doctor --json`", path.display()))?;
+        report.cells
+    } else {
+        let state = StateDir::default_place()?;
+        load(&state, root).map_or_else(|| calibrate(&state, root, Depth::Full), Ok)?.cells
+    };
+    if cells.is_empty() {
+        bail!("no wake-up costs are known here: run `gleaner doctor` as root first");
+    }
+    let halted = cells.iter().filter(|c| {
+        (c.method, c.placement) == (gleaner_policy::Method::Halt, gleaner_policy::Placement::AcrossHalting)
+    });
+    let waker_ns = halted.map(|c| c.waker_cpu_ns).max();
+    Ok(Costs::measured(&gleaner_proto::doctor::costs(&cells), waker_ns))
+}
+
+fn simulate(program: &Program, setting: &'static str, costs: Costs, cpus: u32) -> anyhow::Result<f64> {
+    let speed = if program.counted { unit_ns() / 1e3 } else { 1.0 };
+    let grain = Duration::from_nanos(program.grain).mul_f64(speed).as_nanos().try_into()?;
+    let parameters = Parameters { threads: 0, work: 0, grain };
+    let made = library::make(program.there, parameters, cpus)
+        .with_context(|| format!("the library has no {}", program.there))?;
+    let vm = VmSpec { fair: Fair::EEVDF, ..VmSpec::new("vm", cpus, costs).running(made) };
+    let mut spec = Spec::new(HostSpec { cores: cpus, ..HostSpec::default() }, vec![vm]);
+    spec.time_limit = 500_000_000;
+    let control = Control::Fixed(setting.parse().map_err(anyhow::Error::msg)?);
+    let scenario = Scenario { title: String::new(), source: None, spec, control: vec![control] };
+    let outcome = scenario.run(None, &mut Journal::nowhere())?;
+    let operations = outcome.report.vms[0].tasks[0].totals.operations as f64;
+    // A ping-pong's operation there is a round, here a hand-over.
+    let per_round = if program.there == "ping-pong" { 2.0 } else { 1.0 };
+    Ok(operations * per_round / (outcome.report.elapsed as f64 / 1e9))
+}
+
+/// How long the built-in workloads' "microsecond" takes here: 600 rounds of dependent arithmetic. The shortest of many, since
+/// others may run.
+fn unit_ns() -> f64 {
+    const ROUNDS: u64 = 60_000;
+    let chain = || {
+        let start = Instant::now();
+        let value = (0..ROUNDS).fold(std::hint::black_box(1_u64), |x, _| {
+            (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(1)
+        });
+        std::hint::black_box(value);
+        start.elapsed()
+    };
+    let least = (0..50).map(|_| chain()).min().unwrap_or_default();
+    least.as_nanos() as f64 * 600.0 / ROUNDS as f64
+}
+
+fn measure(program: &Program, setting: &str, time: Duration) -> anyhow::Result<f64> {
+    let this = std::env::current_exe().context("cannot find this program")?;
+    let mut command = Command::new(&this);
+    if setting != "halt" {
+        command.args(["run", "--quiet", "--fixed", setting, "--"]).arg(&this);
+    }
+    command.arg("workload").args(program.here).args(["--json", "--seconds", &time.as_secs_f64().to_string()]);
+    let output = command.output().with_context(|| format!("cannot start {}", this.display()))?;
+    if !output.status.success() {
+        bail!(
+            "{} under {setting}: {}: {}",
+            program.there,
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let outcome: Outcome = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("not an outcome: {}", String::from_utf8_lossy(&output.stdout).trim()))?;
+    Ok(outcome.throughput())
+}
+
+fn text(rows: &[Row], costs: Costs) -> String {
+    let [a, b, c, _] = costs.wake().map(|ns| ns as f64 / 1e3);
+    let mut out = format!("Wake-up costs: same vCPU {a:.1} us, awake {b:.1} us, halted {c:.1} us\n\n");
+    out += &format!(
+        "{:<18}{:<22}{:>12}{:>12}{:>8}   {}\n",
+        "program", "setting", "measured/s", "simulated/s", "error", "spread of the measured"
+    );
+    let mut errors = Vec::new();
+    for row in rows {
+        let Some(median) = row.median else { continue };
+        let error = row.simulated / median - 1.0;
+        errors.push(error.abs());
+        let least = row.measured.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = row.measured.iter().copied().fold(0.0, f64::max);
+        out += &format!(
+            "{:<18}{:<22}{median:>12.0}{:>12.0}{:>7.0}%   {least:.0}..{most:.0}\n",
+            row.program,
+            row.setting,
+            row.simulated,
+            error * 100.0
+        );
+    }
+    let (right, pairs) = ranking(rows);
+    out += &format!(
+        "\nmedian relative error {:.0} %; {right} of {pairs} pairs of settings ranked right (pairs that the measurement \
+         itself tells apart)\n",
+        median(&errors).unwrap_or(f64::NAN) * 100.0
+    );
+    out
+}
+
+/// Of the pairs of settings of a program whose measured spreads do not overlap, how many the simulation ranks alike.
+fn ranking(rows: &[Row]) -> (usize, usize) {
+    let (mut right, mut pairs) = (0, 0);
+    for (i, a) in rows.iter().enumerate() {
+        for b in rows[i + 1..].iter().filter(|b| b.program == a.program) {
+            let below = |x: &Row, y: &Row| {
+                !x.measured.is_empty()
+                    && !y.measured.is_empty()
+                    && x.measured.iter().all(|x| y.measured.iter().all(|y| x < y))
+            };
+            let Some(a_is_slower) = below(a, b).then_some(true).or(below(b, a).then_some(false)) else {
+                continue;
+            };
+            pairs += 1;
+            right += usize::from((a.simulated < b.simulated) == a_is_slower);
+        }
+    }
+    (right, pairs)
+}
