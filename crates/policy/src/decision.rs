@@ -50,7 +50,7 @@ impl Watch {
 pub enum Why {
     /// Idle vCPUs halt so often that waking them costs a share of the time.
     WakeUps {
-        /// Halts per second on the active vCPUs.
+        /// Idle periods per second that a wake-up of the workload can have ended, each a halt.
         halts_per_s: f64,
         /// What each costs.
         wake_cost: Duration,

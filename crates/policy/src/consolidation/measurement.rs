@@ -24,11 +24,11 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// The same without the CPU time that waking halted vCPUs took, at `waker_cost` for each idle period: on one
-    /// vCPU fewer those threads wake each other without it.
+    /// The same without the CPU time that waking halted vCPUs took, at `waker_cost` for each idle period that a
+    /// thread of the workload can have ended: on one vCPU fewer those threads wake each other without it.
     #[must_use]
     pub fn without_wake_ups(&self, waker_cost: Duration) -> Self {
-        let waking = scale(waker_cost, self.s_idle as f64);
+        let waking = scale(waker_cost, self.s_idle.min(self.s_work) as f64);
         Self { t_work: self.t_work.saturating_sub(waking), ..*self }
     }
 

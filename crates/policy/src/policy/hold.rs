@@ -136,7 +136,7 @@ impl Policy {
                 events.push(Event::Resumed { setting: self.incumbent() });
             } else if self.retry_retention.is_over(o.at) {
                 let candidate = Setting { active, retention: self.break_even() };
-                let halts_per_s = idle_periods_per_s;
+                let halts_per_s = lost / self.config.wake_cost.as_secs_f64().max(1e-9);
                 let why = Why::WakeUps { halts_per_s, wake_cost: self.config.wake_cost, lost };
                 self.begin(candidate, why, o, events);
             }
