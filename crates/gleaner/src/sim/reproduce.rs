@@ -1,5 +1,6 @@
 //! `gleaner sim reproduce`.
 
+use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -45,24 +46,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn text(r: &Reproduction) -> String {
+    // Writing to a string cannot fail, here and below.
     let mut out = format!("{:<62}{:>10}{:>11}{:>9}  basis\n", "what", "paper", "simulated", "error");
     for number in &r.numbers {
         out += &line(number);
     }
     out += "\nDirections (who wins, grows, shrinks)\n";
     for direction in &r.directions {
-        out += &format!("  {:<5}{}\n", if direction.holds { "yes" } else { "NO" }, direction.what);
+        let _ = writeln!(out, "  {:<5}{}", if direction.holds { "yes" } else { "NO" }, direction.what);
     }
     out += "\n";
     for basis in [Basis::HeldOut, Basis::Fitted] {
         let (within, all) = r.within(0.25, basis);
-        out += &format!("{basis}: {within} of {all} numbers within 25 %\n");
+        let _ = writeln!(out, "{basis}: {within} of {all} numbers within 25 %");
     }
     let holds = r.directions.iter().filter(|d| d.holds).count();
-    out += &format!("directions: {holds} of {} right\n", r.directions.len());
+    let _ = writeln!(out, "directions: {holds} of {} right", r.directions.len());
     out += "Not modelled:\n";
     for what in &r.not_modelled {
-        out += &format!("  - {what}\n");
+        let _ = writeln!(out, "  - {what}");
     }
     out
 }

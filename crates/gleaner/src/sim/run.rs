@@ -1,5 +1,6 @@
 //! `gleaner sim run FILE`.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,16 +64,18 @@ fn text(scenario: &Scenario, outcome: &Outcome) -> String {
     let seconds = report.elapsed as f64 / 1e9;
     let mut out = format!("{}\n", scenario.title);
     if let Some(source) = &scenario.source {
-        out += &format!("Source: {source}\n");
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(out, "Source: {source}");
     }
-    out += &format!("{seconds:.3} s simulated, {} events, digest {}\n", report.events, report.digest);
+    let _ = writeln!(out, "{seconds:.3} s simulated, {} events, digest {}", report.events, report.digest);
     for vm in &report.vms {
         out += &vm_text(vm, report);
     }
     if let Some(summary) = &outcome.summary {
         let evidence = summary.evidence.as_deref().unwrap_or("nothing was worth keeping");
-        out += &format!(
-            "\nGleaner: {} changes proven, {} not, {} unfolded; {evidence}\n",
+        let _ = writeln!(
+            out,
+            "\nGleaner: {} changes proven, {} not, {} unfolded; {evidence}",
             summary.proven, summary.refuted, summary.unfolded
         );
     }
@@ -89,8 +92,9 @@ fn vm_text(vm: &VmReport, report: &Report) -> String {
             |at| format!("ended after {:.3} s", at as f64 / 1e9),
         );
         let wake = if t.wakes == 0 { 0.0 } else { t.wake_ns as f64 / t.wakes as f64 / 1e3 };
-        out += &format!(
-            "  {:<18}{end}; CPU {:.2} s, {} switches, {} wake-ups of {wake:.1} us\n",
+        let _ = writeln!(
+            out,
+            "  {:<18}{end}; CPU {:.2} s, {} switches, {} wake-ups of {wake:.1} us",
             task.name,
             t.cpu as f64 / 1e9,
             t.switches,
@@ -102,9 +106,10 @@ fn vm_text(vm: &VmReport, report: &Report) -> String {
         let sum: u64 = categories.iter().map(|c| vm.time(*c)).sum();
         100.0 * sum as f64 / whole
     };
-    out += &format!(
+    let _ = writeln!(
+        out,
         "  time: user {:.1} %, kernel {:.1} %, spinning {:.1} % (user {:.1}, locks {:.1}, TLB {:.1}), retained {:.1} %, \
-         halted {:.1} %, waking {:.1} %, steal {:.1} %\n",
+         halted {:.1} %, waking {:.1} %, steal {:.1} %",
         share(&[Category::User]),
         share(&[Category::Kernel, Category::Irq, Category::Switch, Category::IdleEnter]),
         share(&[Category::UserSpin, Category::LockSpin, Category::TlbSpin]),
@@ -116,9 +121,10 @@ fn vm_text(vm: &VmReport, report: &Report) -> String {
         share(&[Category::Waking]),
         share(&[Category::Steal]),
     );
-    out += &format!(
+    let _ = writeln!(
+        out,
         "  per second and vCPU: {:.0} halts, {:.0} reschedule and {:.0} TLB interrupts; {} preemptions ({} of lock \
-         holders), {} pause-loop exits\n",
+         holders), {} pause-loop exits",
         vm.halts_per_s(report.elapsed),
         vm.count(|c| c.resched_ipis) as f64 / (whole / 1e9),
         vm.count(|c| c.flush_ipis) as f64 / (whole / 1e9),

@@ -1,6 +1,7 @@
 //! `gleaner sim validate`: small programs on this machine, under settings that are held fixed, beside the simulation
 //! of this machine.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -184,9 +185,11 @@ fn measure(program: &Program, setting: &str, time: Duration) -> anyhow::Result<f
 fn text(rows: &[Row], costs: Costs) -> String {
     let [a, b, c, _] = costs.wake().map(|ns| ns as f64 / 1e3);
     let mut out = format!("Wake-up costs: same vCPU {a:.1} us, awake {b:.1} us, halted {c:.1} us\n\n");
-    out += &format!(
-        "{:<18}{:<22}{:>12}{:>12}{:>8}   {}\n",
-        "program", "setting", "measured/s", "simulated/s", "error", "spread of the measured"
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(
+        out,
+        "{:<18}{:<22}{:>12}{:>12}{:>8}   spread of the measured",
+        "program", "setting", "measured/s", "simulated/s", "error"
     );
     let mut errors = Vec::new();
     for row in rows {
@@ -195,8 +198,9 @@ fn text(rows: &[Row], costs: Costs) -> String {
         errors.push(error.abs());
         let least = row.measured.iter().copied().fold(f64::INFINITY, f64::min);
         let most = row.measured.iter().copied().fold(0.0, f64::max);
-        out += &format!(
-            "{:<18}{:<22}{median:>12.0}{:>12.0}{:>7.0}%   {least:.0}..{most:.0}\n",
+        let _ = writeln!(
+            out,
+            "{:<18}{:<22}{median:>12.0}{:>12.0}{:>7.0}%   {least:.0}..{most:.0}",
             row.program,
             row.setting,
             row.simulated,
@@ -204,9 +208,10 @@ fn text(rows: &[Row], costs: Costs) -> String {
         );
     }
     let (right, pairs) = ranking(rows);
-    out += &format!(
+    let _ = writeln!(
+        out,
         "\nmedian relative error {:.0} %; {right} of {pairs} pairs of settings ranked right (pairs that the measurement \
-         itself tells apart)\n",
+         itself tells apart)",
         median(&errors).unwrap_or(f64::NAN) * 100.0
     );
     out
