@@ -41,14 +41,15 @@ impl Journal {
     /// Records one step: the observation if it led to a decision or is due, and the decisions.
     pub fn step(&mut self, in_force: &Setting, o: &Observation, events: &[Event]) {
         let due = self.last_observation.is_none_or(|last| o.at.saturating_sub(last) >= QUIET);
-        if self.written < self.bound && (due || !events.is_empty()) {
+        let told = due || !events.is_empty();
+        if self.written < self.bound && told {
             self.last_observation = Some(o.at);
             self.write(&Record::Observation { in_force: in_force.clone(), observation: Box::new(o.clone()) });
         }
         for event in events {
             self.write(&Record::Decision { at: o.at, event: event.clone() });
         }
-        if !events.is_empty() {
+        if told {
             self.flush();
         }
     }
@@ -72,7 +73,7 @@ impl Journal {
         }
     }
 
-    /// Hands everything to the kernel, so that `gleaner why` can read it now.
+    /// Hands everything to the kernel, so that `gleaner why` and `gleaner top` can read it now.
     pub fn flush(&mut self) {
         if let Some(out) = &mut self.out {
             // A failure shows at the next write.

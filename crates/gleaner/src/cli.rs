@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method};
 
-use crate::{bench, demo, diagnose, doctor, generate, load, report, restore, sim, wake, why, workload};
+use crate::{bench, demo, diagnose, doctor, generate, load, report, restore, sim, top, wake, why, workload};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Why(why::Args),
     /// Say what a program loses to virtualisation, by cause
     Diagnose(diagnose::Args),
+    /// Show the machine and the Gleaner at work on it, live
+    Top(top::Args),
     /// Run the built-in workloads with and without Gleaner
     Demo(demo::Args),
     /// Measure commands in several modes, interleaved, as the papers do

@@ -79,6 +79,7 @@ pub(crate) fn control(
         config: Box::new(config),
         limits,
     });
+    journal.flush();
     let mut summary = gleaner_engine::run(&mut machine, &mut policy, &mut journal);
     let end = machine.now();
     for outcome in machine.close() {

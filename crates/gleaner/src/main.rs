@@ -16,6 +16,7 @@ mod restore;
 mod run;
 mod sim;
 mod summary;
+mod top;
 mod wake;
 mod why;
 mod workload;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Diagnose(args) => diagnose::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Report(args) => report::run(&args),

@@ -10,7 +10,7 @@ use gleaner_engine::StateDir;
 use gleaner_proto::journal::{self, Record, Summary};
 use serde::Serialize;
 
-pub(crate) use story::gist;
+pub(crate) use story::{Sentence, gist, sentences};
 
 /// Tell what the latest run did, when and why, from its journal
 ///

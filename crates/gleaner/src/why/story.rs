@@ -62,9 +62,17 @@ impl Limits {
 
 /// The whole story of a journal.
 pub(crate) fn tell(records: &[Record]) -> Vec<Sentence> {
+    let mut story = sentences(records);
+    if !records.iter().any(|record| matches!(record, Record::End { .. })) {
+        story.push(Sentence::plain("the journal has no end: the run goes on, or was killed"));
+    }
+    story
+}
+
+/// Any part of a journal, told.
+pub(crate) fn sentences(records: &[Record]) -> Vec<Sentence> {
     let mut story = Vec::new();
     let mut limits: Option<Limits> = None;
-    let mut ended = false;
     for record in records {
         if let Record::Decision { at, event: Event::LimitChanged { from, to } } = record {
             let run =
@@ -87,17 +95,11 @@ pub(crate) fn tell(records: &[Record]) -> Vec<Sentence> {
             }
             Record::Decision { at, event } => story.push(Sentence::at(*at, decision(event))),
             Record::Note { at, text } => story.push(Sentence::at(*at, text)),
-            Record::End { at, summary } => {
-                ended = true;
-                story.extend(account(*at, summary));
-            }
+            Record::End { at, summary } => story.extend(account(*at, summary)),
             Record::Observation { .. } => {}
         }
     }
     story.extend(limits.take().map(|run| run.sentence()));
-    if !ended {
-        story.push(Sentence::plain("the journal has no end: the run goes on, or was killed"));
-    }
     story
 }
 

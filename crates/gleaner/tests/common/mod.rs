@@ -5,6 +5,7 @@
 
 pub(crate) mod levers;
 pub(crate) mod process;
+pub(crate) mod terminal;
 pub(crate) mod threads;
 
 /// Says loudly why a test cannot run here; on a CI machine, where it must, that is a failure.

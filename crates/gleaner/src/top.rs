@@ -1,0 +1,101 @@
+//! `gleaner top`: the machine and the Gleaner at work on it, live. Looks, and changes nothing.
+
+mod draw;
+mod follow;
+mod holder;
+mod keys;
+mod reading;
+mod run;
+mod screen;
+#[cfg(test)]
+mod tests;
+mod text;
+mod view;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gleaner_engine::StateDir;
+use gleaner_trace::Scope;
+
+use draw::Palette;
+use watch::Watch;
+
+/// From one care for tracing's budget to the next.
+const CARE: Duration = Duration::from_millis(100);
+
+/// Show the machine and the Gleaner at work on it, live
+///
+/// What `gleaner run` or `gleaner attach` has in force and has decided, what each vCPU does, and how long wake-ups take,
+/// on one screen that is told anew every second. It only looks: it takes no lock and changes nothing. Wake-up latencies
+/// need root and a kernel with BTF. Keys: q quits, p pauses, space looks now, up and down go through the decisions.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Look twice, print what happened meanwhile as text, and end
+    #[arg(long)]
+    once: bool,
+    /// Print it as JSON
+    #[arg(long, requires = "once")]
+    json: bool,
+    /// From look to look
+    #[arg(long, value_name = "S", value_parser = crate::workload::seconds, default_value = "1")]
+    interval: Duration,
+    /// Follow this journal [default: that of the run that did not name its own]
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+    #[command(flatten)]
+    traced: Traced,
+}
+
+/// Whose wake-ups are traced.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct Traced {
+    /// Only the wake-ups of this process and its descendants
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Only the wake-ups in this control group: its directory
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+    /// Trace no wake-ups
+    #[arg(long)]
+    no_trace: bool,
+}
+
+impl Traced {
+    fn scope(&self) -> Option<(Scope, String)> {
+        match (self.pid, &self.cgroup, self.no_trace) {
+            (Some(pid), ..) => Some((Scope::Tree(pid), format!("process {pid}"))),
+            (_, Some(path), _) => Some((Scope::Cgroup(path.clone()), format!("group {}", path.display()))),
+            (.., true) => None,
+            (None, None, false) => Some((Scope::System, "the whole machine".to_owned())),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let state = StateDir::default_place()?;
+    let mut watch = Watch::new(state, args.journal.clone(), args.traced.scope())?;
+    if !args.once {
+        // An empty variable counts as none: https://no-color.org.
+        let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        return screen::show(&mut watch, args.interval, Palette { colours });
+    }
+    let end = Instant::now() + args.interval;
+    while let left = end.saturating_duration_since(Instant::now())
+        && !left.is_zero()
+    {
+        watch.keep_budget();
+        thread::sleep(left.min(CARE));
+    }
+    let view = watch.look();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&view)?);
+    } else {
+        println!("{}", text::text(&view));
+    }
+    Ok(ExitCode::SUCCESS)
+}

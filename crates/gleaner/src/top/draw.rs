@@ -1,0 +1,266 @@
+//! Drawing: a view onto cells, from the top to the bottom, and nothing else. What a colour says is said in words too.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Widget as _, Wrap};
+
+use super::keys::{Choices, HELP};
+use super::view::{Latency, Status, Vcpu, View, Wakes, Workload};
+
+/// At least so many lines are left for decisions; vCPUs give way.
+const DECISIONS: u16 = 4;
+/// A wider screen shows one column more.
+const WIDE: u16 = 100;
+
+/// Colours, or the same without them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Palette {
+    /// Whether colours may be used; `NO_COLOR` says no.
+    pub(super) colours: bool,
+}
+
+impl Palette {
+    fn of(self, colour: Color) -> Style {
+        if self.colours { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    fn heading() -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+}
+
+/// Draws `view` into `area`, with the keys at the bottom; `choices` is `None` where there are no keys.
+pub(super) fn draw(
+    view: &View,
+    choices: Option<&Choices>,
+    palette: Palette,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let foot = u16::from(choices.is_some());
+    let body = Rect { height: area.height.saturating_sub(foot), ..area };
+    let mut page = Page { left: body, palette, buffer };
+    title(&mut page, view, choices);
+    workloads(&mut page, view);
+    vcpus(&mut page, view);
+    wakes(&mut page, &view.wakes);
+    for missing in &view.missing {
+        page.paragraph(&format!("not available: {missing}"), 2);
+    }
+    decisions(&mut page, view, choices);
+    if choices.is_some() && area.height > 0 {
+        let bottom = Rect { y: area.bottom() - 1, height: 1, ..area };
+        Line::styled(HELP, Style::new().add_modifier(Modifier::REVERSED)).render(bottom, buffer);
+    }
+}
+
+/// What is left of the page, and how to fill it. What has no room is left out.
+struct Page<'a> {
+    left: Rect,
+    palette: Palette,
+    buffer: &'a mut Buffer,
+}
+
+impl Page<'_> {
+    fn line<'a>(&mut self, line: impl Into<Line<'a>>) {
+        if self.left.height > 0 {
+            line.into().render(Rect { height: 1, ..self.left }, self.buffer);
+            self.skip(1);
+        }
+    }
+
+    /// Text in as many lines as it takes, `most` at most.
+    fn paragraph(&mut self, text: &str, most: u16) {
+        let space = Rect { height: self.left.height.min(most), ..self.left };
+        Paragraph::new(text).wrap(Wrap { trim: true }).render(space, self.buffer);
+        let used = space
+            .rows()
+            .filter(|row| row.columns().any(|cell| self.buffer[(cell.x, cell.y)].symbol() != " "));
+        self.skip(u16::try_from(used.count()).unwrap_or(space.height));
+    }
+
+    fn skip(&mut self, lines: u16) {
+        let lines = lines.min(self.left.height);
+        self.left.y += lines;
+        self.left.height -= lines;
+    }
+}
+
+fn title(page: &mut Page<'_>, view: &View, choices: Option<&Choices>) {
+    let mut parts = vec![format!("gleaner top: {} vCPUs", view.vcpus.len())];
+    if let Some(limit) = view.haltpoll_us {
+        parts.push(if limit > 0.0 {
+            format!("idle ones poll up to {limit:.0} us (haltpoll)")
+        } else {
+            "idle ones halt at once (haltpoll is off)".to_owned()
+        });
+    }
+    if view.interval_s > 0.0 {
+        parts.push(format!("in {:.1} s", view.interval_s));
+    }
+    let mut line = Line::styled(parts.join(", "), Palette::heading());
+    if choices.is_some_and(|choices| choices.paused) {
+        line.push_span(Span::styled("  PAUSED", page.palette.of(Color::Yellow)));
+    }
+    page.line(line);
+}
+
+fn workloads(page: &mut Page<'_>, view: &View) {
+    if let Some(journal) = &view.journal {
+        page.paragraph(&format!("Workload: {journal}"), 3);
+    }
+    for workload in &view.workloads {
+        let (state, colour) = match (workload.status, workload.gleaner_pid) {
+            (Status::Running, Some(pid)) => (format!("running, gleaner is pid {pid}"), Color::Green),
+            (Status::Running, None) => ("running".to_owned(), Color::Green),
+            (Status::Ended, _) => ("ended, everything was put back".to_owned(), Color::Reset),
+            (Status::Killed, _) => ("gleaner was killed: `gleaner restore`".to_owned(), Color::Red),
+        };
+        let head = format!("Workload, {:.1} s: ", workload.seconds);
+        let state = Span::styled(state, page.palette.of(colour).add_modifier(Modifier::BOLD));
+        page.line(Line::from(vec![Span::styled(head, Palette::heading()), state]));
+        page.line(format!("  {}", workload.name));
+        if workload.status != Status::Ended {
+            in_force(page, workload);
+        }
+    }
+}
+
+fn in_force(page: &mut Page<'_>, workload: &Workload) {
+    let deactivated = match workload.deactivated.to_string() {
+        none if none.is_empty() => "none".to_owned(),
+        some => some,
+    };
+    let limit = workload.limit_us.map_or_else(String::new, |us| format!(", limit {us:.0} us"));
+    page.line(format!(
+        "  active vCPUs {}, deactivated {deactivated}; retention {}{limit}",
+        workload.active, workload.method
+    ));
+    page.line(match &workload.trial {
+        Some(trial) => format!("  on trial: {} against {}", trial.candidate, trial.baseline),
+        None => "  nothing is on trial".to_owned(),
+    });
+    if let Some(doing) = workload.doing {
+        page.line(format!(
+            "  load {:.2} vCPUs, {} threads, {:.0} switches/s, {:.2} threads waiting for a vCPU",
+            doing.load, doing.threads, doing.switches_per_s, doing.run_delay
+        ));
+    }
+}
+
+fn vcpus(page: &mut Page<'_>, view: &View) {
+    let wide = page.left.width >= WIDE;
+    let halts = if view.idle_estimated { "halts/s<=" } else { "halts/s" };
+    let mut head = format!(
+        "{:<4} {:<11} {:>6} {:>6} {:>8} {:>9} {halts:>9} {:>8}",
+        "vCPU", "state", "busy", "steal", "polling", "idle/s", "IPIs/s"
+    );
+    if wide {
+        head.push_str(&format!(" {:>9}", "timer/s"));
+    }
+    page.line(Line::styled(head, Palette::heading()));
+    let below = 1 + wakes_height(&view.wakes) + view.missing.len() + 1 + usize::from(DECISIONS);
+    let room = usize::from(page.left.height).saturating_sub(below).max(1);
+    let shown = if view.vcpus.len() > room { room - 1 } else { view.vcpus.len() };
+    for vcpu in &view.vcpus[..shown] {
+        let style = match vcpu.active {
+            Some(false) => Style::new().add_modifier(Modifier::DIM),
+            _ => Style::new(),
+        };
+        page.line(Line::styled(row(vcpu, wide), style));
+    }
+    if shown < view.vcpus.len() {
+        page.line(format!("     and {} more, which a higher screen shows", view.vcpus.len() - shown));
+    }
+    page.line(row(&view.all, wide));
+}
+
+fn row(vcpu: &Vcpu, wide: bool) -> String {
+    let name = vcpu.cpu.map_or_else(|| "all".to_owned(), |cpu| cpu.to_string());
+    let state = match vcpu.active {
+        Some(true) => "active",
+        Some(false) => "deactivated",
+        None => "",
+    };
+    let percent = |share: Option<f64>| or_dash(share, |share| format!("{:.1} %", 100.0 * share));
+    let count = |rate: Option<f64>| or_dash(rate, |rate| format!("{rate:.0}"));
+    let mut row = format!(
+        "{name:<4} {state:<11} {:>6} {:>6} {:>8} {:>9} {:>9} {:>8}",
+        percent(vcpu.busy),
+        percent(vcpu.steal),
+        percent(vcpu.polling),
+        count(vcpu.idle_per_s),
+        count(vcpu.halts_per_s),
+        count(vcpu.ipis_per_s),
+    );
+    if wide {
+        row.push_str(&format!(" {:>9}", count(vcpu.timer_per_s)));
+    }
+    row
+}
+
+fn wakes_height(wakes: &Wakes) -> usize {
+    match wakes {
+        Wakes::Traced { kinds, .. } => 2 + kinds.len(),
+        Wakes::NotAvailable { .. } => 2,
+    }
+}
+
+fn wakes(page: &mut Page<'_>, wakes: &Wakes) {
+    match wakes {
+        Wakes::Traced { scope, kinds, tracing_cost, one_in } => {
+            page.line(Line::styled(
+                format!(
+                    "{:<24} {:>9} {:>9} {:>9} {:>9}",
+                    "Wake-up until run, us", "per s", "median", "p90", "p99"
+                ),
+                Palette::heading(),
+            ));
+            for latency in kinds {
+                page.line(latency_row(latency));
+            }
+            let sample =
+                if *one_in > 1 { format!(", one event in {one_in} followed") } else { String::new() };
+            page.line(format!(
+                "  wake-ups of {scope}; tracing costs {:.1} % of the CPU time in use{sample}",
+                100.0 * tracing_cost
+            ));
+        }
+        Wakes::NotAvailable { why } => {
+            page.paragraph(&format!("Wake-up latencies are not available: {why}"), 2)
+        }
+    }
+}
+
+fn latency_row(latency: &Latency) -> String {
+    let us = |us: Option<f64>| or_dash(us, |us| format!("{us:.1}"));
+    format!(
+        "{:<24} {:>9} {:>9} {:>9} {:>9}",
+        latency.kind,
+        or_dash(latency.per_s, |rate| format!("{rate:.0}")),
+        us(latency.p50_us),
+        us(latency.p90_us),
+        us(latency.p99_us),
+    )
+}
+
+fn decisions(page: &mut Page<'_>, view: &View, choices: Option<&Choices>) {
+    let skipped = choices.map_or(0, |choices| choices.skipped).min(view.decisions.len());
+    let newer = if skipped > 0 { format!(" ({skipped} newer ones above)") } else { String::new() };
+    page.line(Line::styled(format!("Decisions, newest first{newer}"), Palette::heading()));
+    if view.decisions.is_empty() {
+        page.line("  none yet");
+    }
+    for decision in &view.decisions[skipped..] {
+        if page.left.height == 0 {
+            return;
+        }
+        page.paragraph(&decision.to_string(), u16::MAX);
+    }
+}
+
+fn or_dash(number: Option<f64>, text: impl FnOnce(f64) -> String) -> String {
+    number.map_or_else(|| "-".to_owned(), text)
+}

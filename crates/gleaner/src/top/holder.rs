@@ -1,0 +1,57 @@
+//! Who controls this machine now, without touching the lock: who asks for it could keep a Gleaner from starting.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use gleaner_kernel::Root;
+
+/// The process that holds the lock in the state directory `state`; `None` where nobody does or `/proc/locks` does not
+/// tell.
+pub(super) fn holder(root: &Root, state: &Path) -> Option<u32> {
+    let lock = state.join("lock");
+    let inode = fs::metadata(&lock).ok()?.ino();
+    let written = fs::read_to_string(&lock).ok()?.trim().parse().ok()?;
+    holds(&root.read("/proc/locks").ok()?, inode, written).then_some(written)
+}
+
+/// Whether `locks` (the text of `/proc/locks`) has an exclusive lock by `pid` on the file with this inode. The device
+/// is left out: on some file systems it is another one there.
+fn holds(locks: &str, inode: u64, pid: u32) -> bool {
+    locks.lines().any(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        // `1: FLOCK ADVISORY WRITE 4711 00:1a:815 0 EOF`; who waits for it has `->` in its second field.
+        let [_, "FLOCK", _, "WRITE", holder, file, ..] = fields[..] else { return false };
+        holder.parse() == Ok(pid) && file.rsplit(':').next().and_then(|n| n.parse().ok()) == Some(inode)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_engine::StateDir;
+
+    use super::*;
+
+    #[test]
+    fn only_the_holder_of_this_file_counts() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 4711 00:1a:815 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 12 00:1a:815 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 13 00:1a:815 0 EOF\n3: FLOCK  ADVISORY  READ 14 00:1a:815 0 EOF\n";
+        assert!(holds(locks, 815, 4711));
+        assert!(!holds(locks, 816, 4711));
+        for pid in [12, 13, 14] {
+            assert!(!holds(locks, 815, pid), "{pid}");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_seen_and_one_that_was_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::at(dir.path().join("gleaner")).unwrap();
+        let root = Root::system();
+        assert_eq!(holder(&root, state.path()), None);
+        let held = state.lock().unwrap();
+        assert_eq!(holder(&root, state.path()), Some(std::process::id()));
+        drop(held);
+        assert_eq!(holder(&root, state.path()), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! What keys do to the screen.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+/// The line of help at the bottom of the screen.
+pub(super) const HELP: &str = "q quit   p pause/go on   space look now   down/up older/newer   home newest";
+
+/// What the user chose.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Choices {
+    /// Whether the screen stands still.
+    pub(super) paused: bool,
+    /// So many of the latest decisions are left out.
+    pub(super) skipped: usize,
+}
+
+/// What else a key asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    Nothing,
+    Look,
+    Quit,
+}
+
+impl Choices {
+    /// Takes a key, where `decisions` are to be seen.
+    pub(super) fn key(&mut self, key: KeyEvent, decisions: usize) -> Wish {
+        if key.kind == KeyEventKind::Release {
+            return Wish::Nothing;
+        }
+        let oldest = decisions.saturating_sub(1);
+        match key.code {
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Wish::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return Wish::Quit,
+            KeyCode::Char(' ') => return Wish::Look,
+            KeyCode::Char('p') => self.paused = !self.paused,
+            KeyCode::Down | KeyCode::Char('j') => self.skipped = (self.skipped + 1).min(oldest),
+            KeyCode::Up | KeyCode::Char('k') => self.skipped = self.skipped.saturating_sub(1),
+            KeyCode::Home => self.skipped = 0,
+            _ => {}
+        }
+        Wish::Nothing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_do_what_the_help_says() {
+        let mut choices = Choices::default();
+        let mut press = |code| {
+            let wish = choices.key(KeyEvent::new(code, KeyModifiers::NONE), 3);
+            (wish, choices)
+        };
+        assert_eq!(press(KeyCode::Char('q')).0, Wish::Quit);
+        assert_eq!(press(KeyCode::Char(' ')).0, Wish::Look);
+        assert!(press(KeyCode::Char('p')).1.paused);
+        assert!(!press(KeyCode::Char('p')).1.paused);
+        // Down to the oldest of three, and not further.
+        let skipped = [KeyCode::Down; 4].map(|code| press(code).1.skipped);
+        assert_eq!(skipped, [1, 2, 2, 2]);
+        assert_eq!(press(KeyCode::Up).1.skipped, 1);
+        assert_eq!(press(KeyCode::Home).1.skipped, 0);
+        assert_eq!(press(KeyCode::Up).1.skipped, 0);
+        let mut none = Choices::default();
+        assert_eq!(none.key(KeyEvent::new(KeyCode::Down, KeyModifiers::NONE), 0), Wish::Nothing);
+        assert_eq!(none.skipped, 0);
+        assert_eq!(none.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), 0), Wish::Quit);
+    }
+}

@@ -1,0 +1,100 @@
+//! Looking: the kernel's counters and the tracer's, each of which may be missing, with its reason.
+
+use std::time::{Duration, Instant};
+
+use gleaner_kernel::idle::{IdleCounters, IdleSensor};
+use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
+use gleaner_kernel::lever::haltpoll;
+use gleaner_kernel::stat::{StatSensor, SystemStat};
+use gleaner_kernel::{KernelError, Root};
+use gleaner_policy::CpuId;
+use gleaner_trace::{Part, Parts, Scope, ScopeError, Snapshot, TraceError, Tracer};
+
+/// Counters since boot (those of the tracer: since its start) at one moment.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    /// When, since the first look.
+    pub(super) at: Duration,
+    pub(super) idle: Option<Vec<IdleCounters>>,
+    pub(super) interrupts: Option<Vec<(CpuId, InterruptCounters)>>,
+    pub(super) stat: Option<SystemStat>,
+    /// The counters of wake-ups, or why there are none.
+    pub(super) trace: Result<Snapshot, String>,
+    /// For how long the haltpoll governor lets idle vCPUs poll; none where another one is in charge.
+    pub(super) haltpoll: Option<Duration>,
+    /// What cannot be read here, and why.
+    pub(super) missing: Vec<String>,
+}
+
+/// What looks.
+#[derive(Debug)]
+pub(super) struct Sensors {
+    root: Root,
+    started: Instant,
+    idle: Result<IdleSensor, KernelError>,
+    interrupts: Result<InterruptSensor, KernelError>,
+    stat: Result<StatSensor, KernelError>,
+    haltpoll: bool,
+    tracer: Result<Tracer, String>,
+}
+
+impl Sensors {
+    /// Opens what there is, and traces the wake-ups of `scope`; `None`: nobody's.
+    ///
+    /// # Errors
+    /// There is no such scope. What cannot be had on this machine is no error: it is missing in each reading.
+    pub(super) fn new(root: Root, scope: Option<&Scope>) -> Result<Self, ScopeError> {
+        // Idle periods tell whether a wakee's vCPU had halted.
+        let parts = Parts::of([Part::Idle]);
+        let tracer = match scope.map(|scope| Tracer::start(scope, &parts)) {
+            Some(Ok(tracer)) => Ok(tracer),
+            Some(Err(TraceError::Scope(error))) => return Err(error),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("not traced, as asked for with --no-trace".to_owned()),
+        };
+        Ok(Self {
+            started: Instant::now(),
+            idle: IdleSensor::new(&root),
+            interrupts: InterruptSensor::new(&root),
+            stat: StatSensor::new(&root),
+            haltpoll: haltpoll::available(&root).is_ok(),
+            tracer,
+            root,
+        })
+    }
+
+    /// Keeps the tracer within its budget; to be called several times a second.
+    pub(super) fn keep_budget(&mut self) {
+        if let Ok(tracer) = &mut self.tracer {
+            tracer.keep_budget();
+        }
+    }
+
+    /// Looks.
+    pub(super) fn read(&mut self) -> Reading {
+        let mut missing = Vec::new();
+        let idle = look("idle periods", &mut self.idle, IdleSensor::read, &mut missing);
+        let interrupts = look("interrupts", &mut self.interrupts, InterruptSensor::read, &mut missing);
+        let stat = look("CPU times", &mut self.stat, StatSensor::read, &mut missing);
+        let trace = match &self.tracer {
+            Ok(tracer) => tracer.snapshot().map_err(|error| error.to_string()),
+            Err(why) => Err(why.clone()),
+        };
+        let haltpoll = self.haltpoll.then(|| haltpoll::limit(&self.root).ok()).flatten();
+        Reading { at: self.started.elapsed(), idle, interrupts, stat, trace, haltpoll, missing }
+    }
+}
+
+/// What a sensor says; where it says nothing, `missing` has the reason.
+fn look<S, T>(
+    what: &str,
+    sensor: &mut Result<S, KernelError>,
+    read: impl FnOnce(&mut S) -> Result<T, KernelError>,
+    missing: &mut Vec<String>,
+) -> Option<T> {
+    let told = match sensor {
+        Ok(sensor) => read(sensor).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    told.map_err(|error| missing.push(format!("{what}: {error}"))).ok()
+}

@@ -1,0 +1,207 @@
+//! A run, as far as its journal has told it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use gleaner_policy::{CpuSet, Event, Method, Mode, Observation, Setting};
+use gleaner_proto::journal::{Record, VERSION};
+
+use crate::why::{Sentence, sentences};
+
+/// So many decisions can be looked back at.
+const KEPT: usize = 200;
+
+/// A run, as far as its journal has told it.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    /// The command, or what was attached to.
+    pub(super) workload: String,
+    /// The vCPUs that it may use.
+    pub(super) allowed: CpuSet,
+    /// The retention method that is used where retention pays.
+    pub(super) method: Method,
+    /// The setting in force when the journal was last written.
+    pub(super) setting: Setting,
+    /// Candidate and baseline of the trial that is going on.
+    pub(super) trial: Option<(Setting, Setting)>,
+    /// The latest interval in the journal.
+    pub(super) observed: Option<Observation>,
+    /// Up to when the journal tells, since its start.
+    pub(super) at: Duration,
+    /// Whether it ended in order.
+    pub(super) ended: bool,
+    decided: VecDeque<Record>,
+}
+
+impl Run {
+    /// The run that `record` starts; `None` if it starts none of a known version.
+    pub(super) fn start(record: Record) -> Option<Self> {
+        let Record::Start { version: VERSION, workload, vcpus, config, .. } = record else { return None };
+        let setting = match &config.mode {
+            Mode::Fixed(setting) => setting.clone(),
+            Mode::Adaptive | Mode::DryRun => Setting::untouched(&vcpus),
+        };
+        Some(Self {
+            workload,
+            allowed: vcpus,
+            method: config.method,
+            setting,
+            trial: None,
+            observed: None,
+            at: Duration::ZERO,
+            ended: false,
+            decided: VecDeque::new(),
+        })
+    }
+
+    /// Goes on by one record.
+    pub(super) fn go_on(&mut self, record: Record) {
+        match &record {
+            Record::Start { .. } => {}
+            Record::Observation { in_force, observation } => {
+                self.at = observation.at;
+                self.setting = in_force.clone();
+                self.observed = Some(observation.as_ref().clone());
+            }
+            Record::Decision { at, event } => {
+                self.at = *at;
+                self.decide(event);
+                self.keep(record);
+            }
+            Record::Note { at, .. } => {
+                self.at = *at;
+                self.keep(record);
+            }
+            Record::End { at, .. } => {
+                self.at = *at;
+                self.ended = true;
+                self.trial = None;
+                self.setting = Setting::untouched(&self.allowed);
+            }
+        }
+    }
+
+    /// The latest decisions, latest first.
+    pub(super) fn decisions(&self) -> Vec<Sentence> {
+        let records: Vec<Record> = self.decided.iter().cloned().collect();
+        let mut told = sentences(&records);
+        told.reverse();
+        told
+    }
+
+    fn keep(&mut self, record: Record) {
+        if self.decided.len() == KEPT {
+            self.decided.pop_front();
+        }
+        self.decided.push_back(record);
+    }
+
+    fn decide(&mut self, event: &Event) {
+        match event {
+            Event::TrialStarted { candidate, baseline, .. } => {
+                self.trial = Some((candidate.clone(), baseline.clone()));
+            }
+            Event::TrialEnded { kept, .. } => {
+                self.trial = None;
+                self.setting = kept.clone();
+            }
+            Event::Resumed { setting } => self.setting = setting.clone(),
+            Event::LimitChanged { to, .. } => self.setting.retention.limit = *to,
+            Event::LetGo { .. } => {
+                self.trial = None;
+                self.setting.retention = gleaner_policy::Retention::NONE;
+            }
+            Event::MajorChange { .. } | Event::Unfolded { .. } => {
+                self.setting.active = self.allowed.clone();
+            }
+            Event::AllowedChanged { to, .. } => {
+                self.trial = None;
+                self.allowed = to.clone();
+                self.setting.active = to.clone();
+            }
+            Event::WouldTry { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_policy::{PolicyConfig, Purpose, Retention, Verdict, Why};
+
+    use super::*;
+
+    fn started() -> Run {
+        Run::start(Record::Start {
+            version: VERSION,
+            unix_ms: 0,
+            workload: "make".to_owned(),
+            vcpus: CpuSet::first(2),
+            config: Box::new(PolicyConfig::default()),
+            limits: Vec::new(),
+        })
+        .unwrap()
+    }
+
+    fn decision(ms: u64, event: Event) -> Record {
+        Record::Decision { at: Duration::from_millis(ms), event }
+    }
+
+    #[test]
+    fn follows_trials_unfolding_and_the_end() {
+        let untouched = Setting::untouched(&CpuSet::first(2));
+        let packed = Setting {
+            active: CpuSet::first(1),
+            retention: Retention { method: Method::Haltpoll, limit: Duration::from_micros(50) },
+        };
+        let mut run = started();
+        assert_eq!(run.setting, untouched);
+        run.go_on(decision(
+            10,
+            Event::TrialStarted {
+                baseline: untouched.clone(),
+                candidate: packed.clone(),
+                purpose: Purpose::Adopt,
+                why: Why::TrustExpired,
+            },
+        ));
+        assert_eq!(run.trial, Some((packed.clone(), untouched.clone())));
+        run.go_on(decision(
+            20,
+            Event::TrialEnded {
+                candidate: packed.clone(),
+                purpose: Purpose::Adopt,
+                verdict: Verdict::Undecided(None),
+                kept: packed.clone(),
+                again_at: Duration::from_secs(1),
+            },
+        ));
+        assert_eq!((&run.setting, &run.trial), (&packed, &None));
+        run.go_on(decision(30, Event::Unfolded { runnable: 3, active: CpuSet::first(1) }));
+        assert_eq!(run.setting, Setting { active: CpuSet::first(2), ..packed });
+        run.go_on(Record::End {
+            at: Duration::from_millis(40),
+            summary: gleaner_proto::journal::Summary::default(),
+        });
+        assert!(run.ended && run.setting == untouched);
+        assert_eq!(run.at, Duration::from_millis(40));
+        let told = run.decisions();
+        assert_eq!(told.len(), 3);
+        assert!(told[0].to_string().starts_with("at 0.030 s: every vCPU active again"), "{}", told[0]);
+    }
+
+    #[test]
+    fn keeps_a_bounded_number_of_decisions() {
+        let mut run = started();
+        for ms in 0..KEPT as u64 + 50 {
+            run.go_on(Record::Note { at: Duration::from_millis(ms), text: format!("note {ms}") });
+        }
+        let told = run.decisions();
+        assert_eq!(told.len(), KEPT);
+        assert!(told[0].to_string().ends_with("note 249"), "{}", told[0]);
+    }
+
+    #[test]
+    fn another_version_starts_no_run() {
+        assert!(Run::start(Record::Note { at: Duration::ZERO, text: String::new() }).is_none());
+    }
+}

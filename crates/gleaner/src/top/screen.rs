@@ -1,0 +1,149 @@
+//! The screen: the terminal's modes, keys and signals, and when to look.
+
+use std::io::{self, IsTerminal as _};
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+
+use super::draw::{Palette, draw};
+use super::keys::{Choices, Wish};
+use super::watch::Watch;
+
+/// From one care for tracing's budget to the next.
+const CARE: Duration = Duration::from_millis(100);
+/// The first numbers come soon.
+const FIRST: Duration = Duration::from_millis(250);
+
+/// Why the wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    Time,
+    Keys,
+    /// The window has another size.
+    Size,
+    /// Somebody wants it to end: with the exit status of that.
+    End(u8),
+}
+
+/// Shows what `watch` sees, every `interval`, until the user quits. The terminal is then as it was before, also after
+/// a panic and after SIGINT, SIGTERM, SIGHUP and SIGQUIT.
+pub(super) fn show(watch: &mut Watch, interval: Duration, palette: Palette) -> anyhow::Result<ExitCode> {
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        bail!("the screen needs a terminal for its input and output; use --once without one");
+    }
+    let signals = Signals::block()?;
+    let _restore = Restore;
+    let mut terminal = ratatui::try_init().context("cannot prepare the terminal")?;
+    live(&mut terminal, watch, interval, palette, &signals)
+}
+
+/// Gives the terminal back when it is dropped.
+struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+fn live(
+    terminal: &mut DefaultTerminal,
+    watch: &mut Watch,
+    interval: Duration,
+    palette: Palette,
+    signals: &Signals,
+) -> anyhow::Result<ExitCode> {
+    let mut choices = Choices::default();
+    let mut view = watch.look();
+    let mut due = Instant::now() + FIRST.min(interval);
+    loop {
+        terminal
+            .draw(|frame| draw(&view, Some(&choices), palette, frame.area(), frame.buffer_mut()))
+            .context("cannot draw on the terminal")?;
+        let mut look = false;
+        match signals.wait(due, || watch.keep_budget())? {
+            Woken::Time => {
+                due = Instant::now() + interval;
+                // The counters are read all the same, so that the next view is of one interval.
+                let seen = watch.look();
+                if !choices.paused {
+                    view = seen;
+                }
+            }
+            Woken::Keys => {
+                while event::poll(Duration::ZERO).context("cannot read the keys")? {
+                    let Event::Key(key) = event::read().context("cannot read the keys")? else { continue };
+                    match choices.key(key, view.decisions.len()) {
+                        Wish::Nothing => {}
+                        Wish::Look => look = true,
+                        Wish::Quit => return Ok(ExitCode::SUCCESS),
+                    }
+                }
+            }
+            Woken::Size => {}
+            Woken::End(status) => return Ok(ExitCode::from(status)),
+        }
+        if look {
+            due = Instant::now() + interval;
+            view = watch.look();
+        }
+    }
+}
+
+/// The signals that matter here, as a descriptor.
+struct Signals(SignalFd);
+
+impl Signals {
+    fn block() -> anyhow::Result<Self> {
+        use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
+        let set: SigSet = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH].into_iter().collect();
+        set.thread_block().context("cannot block signals")?;
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            .context("cannot open a signal descriptor")?;
+        Ok(Self(fd))
+    }
+
+    /// Waits until `due`, a key or a signal, and takes `care` meanwhile.
+    fn wait(&self, due: Instant, mut care: impl FnMut()) -> anyhow::Result<Woken> {
+        let stdin = io::stdin();
+        loop {
+            care();
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Woken::Time);
+            }
+            // Rounded up to whole milliseconds, lest it waits for nothing at the end.
+            let time = left.min(CARE) + Duration::from_millis(1);
+            let mut fds = [
+                PollFd::new(self.0.as_fd(), PollFlags::POLLIN),
+                PollFd::new(stdin.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut fds, PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX)) {
+                Ok(0) | Err(Errno::EINTR) => continue,
+                Ok(_) => {}
+                Err(errno) => return Err(errno).context("cannot wait for keys"),
+            }
+            if let Some(signal) = self.0.read_signal().context("cannot read a signal")? {
+                let number = u8::try_from(signal.ssi_signo).unwrap_or_default();
+                let size = signal.ssi_signo == Signal::SIGWINCH as u32;
+                return Ok(if size { Woken::Size } else { Woken::End(128 + number) });
+            }
+            let keys = fds[1].revents().unwrap_or(PollFlags::empty());
+            if keys.intersects(PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL) {
+                // The terminal is gone.
+                return Ok(Woken::End(128 + Signal::SIGHUP as u8));
+            }
+            if keys.contains(PollFlags::POLLIN) {
+                return Ok(Woken::Keys);
+            }
+        }
+    }
+}

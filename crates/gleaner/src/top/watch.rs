@@ -1,0 +1,62 @@
+//! Watching: sensors, journal and lock together, from look to look.
+
+use std::path::PathBuf;
+
+use gleaner_engine::StateDir;
+use gleaner_kernel::Root;
+use gleaner_trace::{Scope, ScopeError};
+
+use super::follow::Follower;
+use super::holder::holder;
+use super::reading::{Reading, Sensors};
+use super::view::{View, Work};
+
+/// Everything that is looked at, and what the last look saw.
+#[derive(Debug)]
+pub(super) struct Watch {
+    root: Root,
+    state: StateDir,
+    sensors: Sensors,
+    follower: Follower,
+    scope: String,
+    last: Reading,
+}
+
+impl Watch {
+    /// Begins with a first look. `journal`: that of the state directory, if none is named; `scope`: whose wake-ups are
+    /// traced, and its name.
+    ///
+    /// # Errors
+    /// There is no such scope.
+    pub(super) fn new(
+        state: StateDir,
+        journal: Option<PathBuf>,
+        scope: Option<(Scope, String)>,
+    ) -> Result<Self, ScopeError> {
+        let root = Root::system();
+        let (scope, name) = scope.map_or_else(Default::default, |(scope, name)| (Some(scope), name));
+        let mut sensors = Sensors::new(root.clone(), scope.as_ref())?;
+        let last = sensors.read();
+        let follower = Follower::new(journal.unwrap_or_else(|| state.journal()));
+        Ok(Self { root, state, sensors, follower, scope: name, last })
+    }
+
+    /// Looks, and says what happened since the last look.
+    pub(super) fn look(&mut self) -> View {
+        let now = self.sensors.read();
+        self.follower.look();
+        let work = Work {
+            run: self.follower.run(),
+            holder: holder(&self.root, self.state.path()),
+            problem: self.follower.problem(),
+        };
+        let view = View::new(&self.last, &now, work, &self.scope);
+        self.last = now;
+        view
+    }
+
+    /// Keeps tracing within its budget; to be called several times a second.
+    pub(super) fn keep_budget(&mut self) {
+        self.sensors.keep_budget();
+    }
+}

@@ -1,0 +1,182 @@
+//! `gleaner top`, on a terminal and without one, alone and beside a run.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+mod common;
+
+use std::path::Path;
+
+use common::levers::Machine;
+use common::process::{Running, command, gleaner, text, until};
+use common::terminal::Terminal;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// Nothing of this is about wake-ups.
+const PLAIN: [&str; 4] = ["top", "--no-trace", "--interval", "0.1"];
+const SIZE: (u16, u16) = (24, 80);
+
+/// What `top` says in JSON.
+fn once(more: &[&str]) -> Value {
+    let mut args = vec!["top", "--once", "--json", "--interval", "0.2"];
+    args.extend(more);
+    let output = gleaner(&args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A run that holds one setting: everything on one vCPU, until its input ends.
+fn held(journal: &Path) -> Running {
+    let journal = journal.to_str().unwrap();
+    let mut run = command(&["run", "--quiet", "--journal", journal, "--fixed", "pack:1", "--", "cat"]);
+    Running::start(&mut run)
+}
+
+#[test]
+fn draws_follows_keys_and_restores_the_terminal() {
+    let mut top = Terminal::start(&PLAIN, &[], SIZE);
+    top.until_shows("Decisions, newest first");
+    let shown = top.screen().contents();
+    assert!(top.screen().alternate_screen() && top.screen().hide_cursor());
+    assert!(shown.starts_with("gleaner top: "), "{shown}");
+    for part in ["vCPU state", "polling", "IPIs/s", "q quit", "not traced, as asked for"] {
+        assert!(shown.contains(part), "no `{part}` in\n{shown}");
+    }
+    // Numbers come with the second look.
+    top.until("vCPUs have rates", |screen| {
+        let all = screen.contents().lines().find(|line| line.starts_with("all ")).map(str::to_owned);
+        all.is_some_and(|all| !all.contains(" - "))
+    });
+    top.press("p");
+    top.until_shows("PAUSED");
+    top.press("p");
+    top.until("it goes on", |screen| !screen.contents().contains("PAUSED"));
+    top.resize(40, 120);
+    top.until("the keys are at the new bottom", |screen| {
+        let rows: Vec<String> = screen.rows(0, 120).collect();
+        rows[39].starts_with("q quit") && rows.iter().any(|row| row.contains("timer/s"))
+    });
+    top.press("q");
+    assert_eq!(top.ends_and_restores().code(), Some(0));
+}
+
+#[test]
+fn signals_end_it_in_order() {
+    for (signal, status) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130)] {
+        let mut top = Terminal::start(&PLAIN, &[], SIZE);
+        top.until_shows("q quit");
+        top.signal(signal);
+        assert_eq!(top.ends_and_restores().code(), Some(status), "{signal}");
+    }
+    let mut top = Terminal::start(&PLAIN, &[], SIZE);
+    top.until_shows("q quit");
+    // Ctrl-C is a key here.
+    top.press("\x03");
+    assert_eq!(top.ends_and_restores().code(), Some(0));
+}
+
+#[test]
+fn colours_are_not_used_where_they_are_not_wanted() {
+    let coloured = |screen: &vt100::Screen| {
+        let (rows, columns) = screen.size();
+        let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        cells
+            .filter_map(|(row, column)| screen.cell(row, column))
+            .any(|cell| cell.fgcolor() != vt100::Color::Default || cell.bgcolor() != vt100::Color::Default)
+    };
+    for (no_color, wanted) in [("", true), ("1", false)] {
+        let mut top = Terminal::start(&PLAIN, &[("NO_COLOR", no_color)], SIZE);
+        top.until_shows("q quit");
+        top.press("p");
+        top.until_shows("PAUSED");
+        assert_eq!(coloured(top.screen()), wanted, "NO_COLOR={no_color}");
+        top.press("q");
+        assert!(top.ends_and_restores().success());
+    }
+}
+
+#[test]
+fn names_the_workload_and_its_setting_beside_a_run() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let journal = dir.path().join("journal");
+    let mut run = held(&journal);
+    let follow = ["--journal", journal.to_str().unwrap()];
+    run.tell("ready");
+    assert_eq!(run.line(), "ready");
+    until("the journal tells of the run", || {
+        let told = once(&follow);
+        told["workloads"][0]["status"] == "running" && told["vcpus"][0]["active"] == true
+    });
+    let told = once(&follow);
+    let workload = &told["workloads"][0];
+    assert_eq!(workload["name"], "cat");
+    assert_eq!(workload["gleaner_pid"], run.pid());
+    assert_eq!((&workload["active"], &workload["method"]), (&Value::from("0"), &Value::from("halt")));
+    assert_eq!(workload["setting"], "vCPUs 0 with halt");
+    let vcpus = told["vcpus"].as_array().unwrap();
+    assert!(vcpus.iter().skip(1).all(|vcpu| vcpu["active"] == false), "{told:#}");
+    assert_eq!(told["journal"], Value::Null);
+    // Both tests and this program wake each other up, at least.
+    assert_eq!(told["wakes"]["state"], "traced", "{told:#}");
+    let kinds = told["wakes"]["kinds"].as_array().unwrap();
+    assert!(kinds.iter().any(|kind| kind["p50_us"].as_f64().is_some_and(|us| us > 0.0)), "{told:#}");
+
+    let mut top = Terminal::start(&[&PLAIN[..], &follow].concat(), &[], SIZE);
+    top.until_shows("running, gleaner is pid");
+    top.until_shows("active vCPUs 0, deactivated");
+    assert!(run.finish().status.success());
+    top.until_shows("ended, everything was put back");
+    top.press("q");
+    assert!(top.ends_and_restores().success());
+    machine.assert_untouched();
+}
+
+#[test]
+fn follows_the_run_that_names_no_journal_and_takes_no_lock() {
+    let Some(machine) = Machine::take() else { return };
+    // It looks all the while, and the run is not refused.
+    let mut top = Terminal::start(&PLAIN, &[], SIZE);
+    top.until_shows("q quit");
+    let mut run = Running::start(&mut command(&["run", "--quiet", "--fixed", "pack:1", "--", "cat"]));
+    top.until_shows("running, gleaner is pid");
+    run.tell("ready");
+    assert_eq!(run.line(), "ready");
+    assert!(run.finish().status.success());
+    top.until_shows("ended, everything was put back");
+    top.press("q");
+    assert!(top.ends_and_restores().success());
+    machine.assert_untouched();
+}
+
+#[test]
+fn is_text_without_a_terminal() {
+    let output = gleaner(&["top", "--once", "--no-trace", "--interval", "0.05"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.starts_with("gleaner top: ") && told.contains("\nall "), "{told}");
+    assert!(!told.contains('\x1b') && !told.contains("q quit"), "{told}");
+}
+
+#[test]
+fn wrong_use_is_an_error_that_says_what_to_do() {
+    let output = gleaner(&["top", "--no-trace"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("use --once"), "{}", text(&output.stderr));
+    for args in [&["top", "--json"][..], &["top", "--pid", "1", "--no-trace"], &["top", "--interval", "0"]] {
+        assert_eq!(gleaner(args).status.code(), Some(2), "{args:?}");
+    }
+    let output = gleaner(&["top", "--once", "--pid", "4000000"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("4000000"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_journal_that_cannot_be_understood_is_told_on_the_screen() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = dir.path().join("journal");
+    std::fs::write(&journal, "nonsense\n").unwrap();
+    let told = once(&["--no-trace", "--journal", journal.to_str().unwrap()]);
+    assert!(told["journal"].as_str().unwrap().contains("line 1 is not a journal record"), "{told:#}");
+    assert!(told["vcpus"][0]["busy"].is_number(), "the rest is told all the same: {told:#}");
+}
