@@ -33,12 +33,12 @@ impl Terminal {
         let pty = openpty(&size, None).unwrap();
         let (ours, theirs) = (File::from(pty.master), File::from(pty.slave));
         let before = tcgetattr(&theirs).unwrap();
-        let side = || Stdio::from(theirs.try_clone().unwrap());
+        let end = || Stdio::from(theirs.try_clone().unwrap());
         // It becomes the leader of a session whose terminal this is, as a shell's child is: signals of the terminal go there.
         let mut command = Command::new("setsid");
         command.args(["--ctty", GLEANER]).args(args);
         command.env_remove("NO_COLOR").env("TERM", "xterm-256color").envs(environment.iter().copied());
-        let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         Self { child, ours, theirs, before, parser: vt100::Parser::new(rows, columns, 0) }
     }
 
