@@ -35,11 +35,13 @@ fn held(journal: &Path) -> Running {
 #[test]
 fn draws_follows_keys_and_restores_the_terminal() {
     let mut top = Terminal::start(&PLAIN, &[], SIZE);
-    top.until_shows("Decisions, newest first");
+    // The cursor goes when everything is drawn.
+    top.until("it has drawn", |screen| screen.alternate_screen() && screen.hide_cursor());
     let shown = top.screen().contents();
-    assert!(top.screen().alternate_screen() && top.screen().hide_cursor());
     assert!(shown.starts_with("gleaner top: "), "{shown}");
-    for part in ["vCPU state", "polling", "IPIs/s", "q quit", "not traced, as asked for"] {
+    for part in
+        ["vCPU state", "polling", "IPIs/s", "Decisions, newest first", "q quit", "not traced, as asked for"]
+    {
         assert!(shown.contains(part), "no `{part}` in\n{shown}");
     }
     // Numbers come with the second look.

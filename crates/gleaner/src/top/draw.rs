@@ -92,7 +92,7 @@ fn title(page: &mut Page<'_>, view: &View, choices: Option<&Choices>) {
     let mut parts = vec![format!("gleaner top: {} vCPUs", view.vcpus.len())];
     if let Some(limit) = view.haltpoll_us {
         parts.push(if limit > 0.0 {
-            format!("idle ones poll up to {limit:.0} us (haltpoll)")
+            format!("idle ones poll up to {:.0} us (haltpoll)", limit.trunc())
         } else {
             "idle ones halt at once (haltpoll is off)".to_owned()
         });
@@ -133,7 +133,7 @@ fn in_force(page: &mut Page<'_>, workload: &Workload) {
         none if none.is_empty() => "none".to_owned(),
         some => some,
     };
-    let limit = workload.limit_us.map_or_else(String::new, |us| format!(", limit {us:.0} us"));
+    let limit = workload.limit_us.map_or_else(String::new, |us| format!(", limit {:.0} us", us.trunc()));
     page.line(format!(
         "  active vCPUs {}, deactivated {deactivated}; retention {}{limit}",
         workload.active, workload.method
@@ -153,13 +153,11 @@ fn in_force(page: &mut Page<'_>, workload: &Workload) {
 fn vcpus(page: &mut Page<'_>, view: &View) {
     let wide = page.left.width >= WIDE;
     let halts = if view.idle_estimated { "halts/s<=" } else { "halts/s" };
-    let mut head = format!(
-        "{:<4} {:<11} {:>6} {:>6} {:>8} {:>9} {halts:>9} {:>8}",
+    let timer = if wide { "   timer/s" } else { "" };
+    let head = format!(
+        "{:<4} {:<11} {:>6} {:>6} {:>8} {:>9} {halts:>9} {:>8}{timer}",
         "vCPU", "state", "busy", "steal", "polling", "idle/s", "IPIs/s"
     );
-    if wide {
-        head.push_str(&format!(" {:>9}", "timer/s"));
-    }
     page.line(Line::styled(head, Palette::heading()));
     let below = 1 + wakes_height(&view.wakes) + view.missing.len() + 1 + usize::from(DECISIONS);
     let room = usize::from(page.left.height).saturating_sub(below).max(1);
@@ -186,19 +184,16 @@ fn row(vcpu: &Vcpu, wide: bool) -> String {
     };
     let percent = |share: Option<f64>| or_dash(share, |share| format!("{:.1} %", 100.0 * share));
     let count = |rate: Option<f64>| or_dash(rate, |rate| format!("{rate:.0}"));
-    let mut row = format!(
-        "{name:<4} {state:<11} {:>6} {:>6} {:>8} {:>9} {:>9} {:>8}",
+    let timer = if wide { format!(" {:>9}", count(vcpu.timer_per_s)) } else { String::new() };
+    format!(
+        "{name:<4} {state:<11} {:>6} {:>6} {:>8} {:>9} {:>9} {:>8}{timer}",
         percent(vcpu.busy),
         percent(vcpu.steal),
         percent(vcpu.polling),
         count(vcpu.idle_per_s),
         count(vcpu.halts_per_s),
         count(vcpu.ipis_per_s),
-    );
-    if wide {
-        row.push_str(&format!(" {:>9}", count(vcpu.timer_per_s)));
-    }
-    row
+    )
 }
 
 fn wakes_height(wakes: &Wakes) -> usize {
@@ -221,15 +216,14 @@ fn wakes(page: &mut Page<'_>, wakes: &Wakes) {
             for latency in kinds {
                 page.line(latency_row(latency));
             }
-            let sample =
-                if *one_in > 1 { format!(", one event in {one_in} followed") } else { String::new() };
+            let sample = if *one_in > 1 { format!(", sees 1 event in {one_in}") } else { String::new() };
             page.line(format!(
-                "  wake-ups of {scope}; tracing costs {:.1} % of the CPU time in use{sample}",
+                "  of {scope}; tracing costs {:.1} % of the CPU time{sample}",
                 100.0 * tracing_cost
             ));
         }
         Wakes::NotAvailable { why } => {
-            page.paragraph(&format!("Wake-up latencies are not available: {why}"), 2)
+            page.paragraph(&format!("Wake-up latencies are not available: {why}"), 2);
         }
     }
 }

@@ -260,12 +260,12 @@ fn vcpu(cpu: CpuId, before: &Reading, now: &Reading, period: Duration) -> Vcpu {
     let ipis =
         irqs.map(|(then, now)| (now.reschedule + now.call).saturating_sub(then.reschedule + then.call));
     let timer = irqs.map(|(then, now)| now.timer.saturating_sub(then.timer));
-    let times = |r: &Reading| {
+    let cpu_times = |r: &Reading| {
         r.stat.iter().flat_map(|stat| &stat.cpus).find(|(other, _)| *other == cpu).map(|(_, times)| *times)
     };
-    let times = times(before).zip(times(now));
+    let cpu_times = cpu_times(before).zip(cpu_times(now));
     let of_times = |part: fn(&gleaner_kernel::stat::CpuTimes) -> Duration| {
-        let (then, now) = times?;
+        let (then, now) = cpu_times?;
         // The kernel counts in ticks, so the whole is what it counted and not the interval.
         share(part(&now).saturating_sub(part(&then)), now.total().saturating_sub(then.total()))
     };
@@ -299,19 +299,22 @@ fn sum(vcpus: &[Vcpu]) -> Vcpu {
     }
 }
 
+/// One of a snapshot's histograms.
+type Of = fn(&Snapshot) -> &Histogram;
+
 fn wakes(before: &Reading, now: &Reading, period: Duration, scope: &str) -> Wakes {
     let (then, now) = match (&before.trace, &now.trace) {
         (Ok(then), Ok(now)) => (then, now),
         (_, Err(why)) | (Err(why), _) => return Wakes::NotAvailable { why: why.clone() },
     };
-    let kinds: [(&str, fn(&Snapshot) -> &Histogram); 5] = [
+    let kinds: [(&'static str, Of); 5] = [
         ("same vCPU", |s| &s.wakes.same_vcpu),
         ("other vCPU, awake", |s| &s.wakes.awake),
         ("other vCPU, polling", |s| &s.wakes.polling),
         ("other vCPU, halted", |s| &s.wakes.halted),
         ("taken off, to run again", |s| &s.preempted),
     ];
-    let latency = |(kind, of): (&'static str, fn(&Snapshot) -> &Histogram)| {
+    let latency = |(kind, of): (&'static str, Of)| {
         let new = of(now).since(of(then));
         let quantile = |q| new.quantile(q).map(us);
         Latency {
