@@ -36,12 +36,24 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 /// Waits until `condition` holds; panics with `what` if it never does.
 #[track_caller]
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_or(what, String::new, condition);
+}
+
+/// Like [`until`]; `else_tell` says what else helps to understand why it never did.
+#[track_caller]
+fn until_or(what: &str, else_tell: impl Fn() -> String, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !condition() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
+        assert!(Instant::now() < end, "waited in vain until {what}\n{}", else_tell());
         thread::sleep(LOOK);
     }
+}
+
+/// Every process, with what it waits for in the kernel.
+fn processes() -> String {
+    let listed = Command::new("ps").args(["-eo", "pid,ppid,pgid,stat,wchan:32,args"]).output();
+    listed.map_or_else(|error| format!("ps: {error}"), |listed| text(&listed.stdout))
 }
 
 /// A process in a group of its own; dropping kills whatever is left of that group.
@@ -95,7 +107,7 @@ impl Running {
     #[track_caller]
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let mut status = None;
-        until("the process ends", || {
+        until_or("the process ends", processes, || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
