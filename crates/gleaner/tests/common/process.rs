@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signal::{SigHandler, Signal, kill, killpg, signal};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
@@ -69,6 +69,16 @@ impl Running {
         // What a killed Gleaner leaves behind becomes a child of this process, and can be waited for.
         set_child_subreaper(true).unwrap();
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A shell ignores these two for what it starts in the background, and what is ignored stays so in a child.
+        // SAFETY: sigaction(2) is async-signal-safe, and the default action has no handler that could run.
+        unsafe {
+            pipes.pre_exec(|| {
+                for ignored in [Signal::SIGINT, Signal::SIGQUIT] {
+                    signal(ignored, SigHandler::SigDfl)?;
+                }
+                Ok(())
+            });
+        }
         let mut child = pipes.process_group(0).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
         Self { child, stdin, stdout: BufReader::new(stdout) }
