@@ -6,7 +6,10 @@ use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method};
 
-use crate::{bench, demo, diagnose, doctor, generate, load, report, restore, sim, top, wake, why, workload};
+use crate::{
+    bench, demo, diagnose, doctor, generate, load, record, replay, report, restore, sim, top, wake, why,
+    workload,
+};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -37,6 +40,10 @@ pub(crate) enum Command {
     Diagnose(diagnose::Args),
     /// Show the machine and the Gleaner at work on it, live
     Top(top::Args),
+    /// Record who runs, waits and wakes whom, as a compact trace
+    Record(record::Args),
+    /// Show what Gleaner would have tried on a recorded pattern, when and why
+    Replay(replay::Args),
     /// Run the built-in workloads with and without Gleaner
     Demo(demo::Args),
     /// Measure commands in several modes, interleaved, as the papers do

@@ -95,7 +95,8 @@ pub(crate) fn control(
     Ok(summary)
 }
 
-fn unix_ms() -> u64 {
+/// Now, in milliseconds since the Unix epoch.
+pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,7 @@
 
 mod cause;
 mod evidence;
-mod observe;
+pub(crate) mod observe;
 mod rank;
 mod report;
 mod text;
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-struct Target {
+pub(crate) struct Target {
     /// This process and its descendants
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
@@ -54,7 +54,7 @@ struct Target {
 }
 
 impl Target {
-    fn scope(&self) -> Scope {
+    pub(crate) fn scope(&self) -> Scope {
         match (self.pid, &self.cgroup, self.system) {
             (Some(pid), ..) => Scope::Tree(pid),
             (_, Some(path), _) => Scope::Cgroup(path.clone()),
@@ -63,7 +63,12 @@ impl Target {
         }
     }
 
-    fn name(&self) -> String {
+    /// The command to run; empty where something runs already.
+    pub(crate) fn command(&self) -> &[OsString] {
+        &self.command
+    }
+
+    pub(crate) fn name(&self) -> String {
         match (self.pid, &self.cgroup, self.system) {
             (Some(pid), ..) => format!("process {pid}"),
             (_, Some(path), _) => format!("group {}", path.display()),
@@ -78,7 +83,7 @@ impl Target {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before anything is observed: what is measured for it would be seen, too.
     let costs = Costs::known(&StateDir::default_place()?, &Root::system());
-    let observed = observe::observe(&args.target.scope(), &args.target.command, args.seconds)?;
+    let observed = observe::observe(&args.target.scope(), args.target.command(), args.seconds)?;
     let evidence =
         Evidence { seen: &observed.seen, costs, stolen: observed.stolen, vcpus: observed.seen.vcpus.len() };
     let report = Report {

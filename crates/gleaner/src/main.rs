@@ -11,6 +11,8 @@ mod diagnose;
 mod doctor;
 mod generate;
 mod load;
+mod record;
+mod replay;
 mod report;
 mod restore;
 mod run;
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
         Command::Why(args) => why::run(&args),
         Command::Diagnose(args) => diagnose::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Record(args) => record::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Report(args) => report::run(&args),

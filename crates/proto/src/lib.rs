@@ -1,5 +1,5 @@
 //! The words between Gleaner's processes: journal records and lease records, one JSON object per line, the report of
-//! `gleaner doctor`, and the result file of `gleaner bench`.
+//! `gleaner doctor`, the result file of `gleaner bench`, and the trace of `gleaner record`.
 //!
 //! Each format carries a version in its first record; a reader refuses versions it does not know.
 
@@ -8,5 +8,6 @@ pub mod journal;
 pub mod lease;
 mod lines;
 pub mod result;
+pub mod trace_file;
 
 pub use lines::{LineError, read_lines};

@@ -2,7 +2,7 @@
 //! dominates.
 //!
 //! BPF programs (`src/bpf`, GPL-2.0-only) add up counters and histograms inside the kernel; nothing is sent to user
-//! space per event. [`Tracer`] loads and attaches what this kernel offers, [`Tracer::snapshot`] reads the sums. What
+//! space per event, except by the [`Recorder`], whose purpose that is. [`Tracer`] loads and attaches what this kernel offers, [`Tracer::snapshot`] reads the sums. What
 //! tracing itself costs is measured, and kept within a [`Budget`]. All of it is optional: where it cannot be had,
 //! there is a typed [`NotAvailable`] that says why.
 
@@ -13,6 +13,7 @@ mod load;
 mod meter;
 mod part;
 mod read;
+mod record;
 mod scope;
 mod snapshot;
 mod spin;
@@ -23,6 +24,7 @@ mod unfold;
 pub use budget::{Budget, Cost};
 pub use histogram::{Histogram, RunLengths};
 pub use part::{Part, Parts};
+pub use record::{Batch, Recorder, Seen, SeenWhat, Someone};
 pub use scope::{Scope, ScopeError};
 pub use snapshot::{Edge, Events, Futexes, Lost, Snapshot, ThreadStats, Vcpu, Waits, Wakes};
 pub use tracer::{TraceError, Tracer};
@@ -48,4 +50,5 @@ macro_rules! skeleton {
 }
 
 skeleton!(skeleton, "trace.skel.rs");
+skeleton!(record_skeleton, "record.skel.rs");
 skeleton!(unfold_skeleton, "unfold.skel.rs");

@@ -62,10 +62,14 @@ pub(super) fn observe(
     if let (Some(child), None) = (&mut child, ended) {
         end(child, &signals)?;
     }
+    Ok(Observed { seen, stolen, exit: exit_code(ended) })
+}
+
+/// The exit status for a command that ended like that, or was ended.
+pub(crate) fn exit_code(ended: Option<ExitStatus>) -> ExitCode {
     let failed = ended.filter(|status| !status.success());
     let code = failed.map(|status| status.code().or_else(|| status.signal().map(|n| 128 + n)).unwrap_or(1));
-    let exit = code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1)));
-    Ok(Observed { seen, stolen, exit })
+    code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1)))
 }
 
 fn stolen(stat: &mut StatSensor) -> anyhow::Result<Duration> {
@@ -73,7 +77,7 @@ fn stolen(stat: &mut StatSensor) -> anyhow::Result<Duration> {
 }
 
 /// Starts the command, if there is one, with its output on standard error: the report is the output.
-fn spawn(command: &[OsString], signals: &Signals) -> anyhow::Result<Option<Child>> {
+pub(crate) fn spawn(command: &[OsString], signals: &Signals) -> anyhow::Result<Option<Child>> {
     let Some((program, arguments)) = command.split_first() else { return Ok(None) };
     let mask = signals.before;
     let mut child = Command::new(program);
@@ -85,7 +89,7 @@ fn spawn(command: &[OsString], signals: &Signals) -> anyhow::Result<Option<Child
 }
 
 /// Ends a command that has run for long enough.
-fn end(child: &mut Child, signals: &Signals) -> anyhow::Result<()> {
+pub(crate) fn end(child: &mut Child, signals: &Signals) -> anyhow::Result<()> {
     // It has not been waited for, so the PID is still its own.
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).context("cannot end the command")?;
     let deadline = Instant::now() + USUAL;
@@ -101,13 +105,13 @@ fn end(child: &mut Child, signals: &Signals) -> anyhow::Result<()> {
 }
 
 /// Ctrl-C and SIGTERM end the observation, not the report; the end of the command is a signal, too.
-struct Signals {
+pub(crate) struct Signals {
     fd: SignalFd,
     before: SigSet,
 }
 
 impl Signals {
-    fn block() -> anyhow::Result<Self> {
+    pub(crate) fn block() -> anyhow::Result<Self> {
         let set: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD].into_iter().collect();
         let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot block signals")?;
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
@@ -116,7 +120,7 @@ impl Signals {
     }
 
     /// The next signal, if one comes within `time`.
-    fn wait(&self, time: Duration) -> anyhow::Result<Option<Signal>> {
+    pub(crate) fn wait(&self, time: Duration) -> anyhow::Result<Option<Signal>> {
         let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
         poll(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], timeout)
             .context("cannot wait for signals")?;

@@ -56,6 +56,10 @@ enum {
 	BPF_F_TIMER_CPU_PIN = 1ULL << 1,
 };
 
+enum {
+	BPF_RB_NO_WAKEUP = 1ULL << 0,
+};
+
 struct bpf_timer {
 	__u64 opaque[2];
 } __attribute__((aligned(8)));

@@ -83,20 +83,6 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-static __always_inline bool descends(struct task_struct *p)
-{
-	int depth;
-
-	for (depth = 0; depth < MAX_TREE_DEPTH && p; depth++) {
-		if (p->tgid == scope_pid)
-			return true;
-		if (p->pid <= 1)
-			return false;
-		p = p->real_parent;
-	}
-	return false;
-}
-
 /* Run once, at the start: the threads that are there already. */
 SEC("iter/task")
 int first_look(struct bpf_iter__task *ctx)

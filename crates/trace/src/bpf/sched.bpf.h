@@ -9,8 +9,6 @@
 #ifndef GLEANER_SCHED_H
 #define GLEANER_SCHED_H
 
-#define TASK_RUNNING 0
-
 /* The system call that a blocked or waking thread is in; -1 where that is not known. */
 static __always_inline long syscall_of(struct task_struct *p)
 {
@@ -41,8 +39,6 @@ static __always_inline long second_argument(struct task_struct *p)
 	return 0;
 #endif
 }
-
-#define PF_KTHREAD 0x00200000
 
 static __always_inline u32 wait_of(struct task_struct *task)
 {
@@ -101,18 +97,6 @@ static __always_inline void begin_stretch(struct task_state *t, u32 weight)
 {
 	t->weight = weight;
 	t->segment_ns = 0;
-}
-
-/*
- * Whether the thread has not yet begun to leave its vCPU: it then goes on as if
- * it had never meant to sleep, and nobody waits. One that is leaving, or whose
- * dequeueing is delayed, will be switched to again.
- */
-static __always_inline bool never_left(struct task_struct *p)
-{
-	if (!p->on_cpu || !p->on_rq)
-		return false;
-	return !(bpf_core_field_exists(p->se.sched_delayed) && p->se.sched_delayed);
 }
 
 /* Who wakes: the number of its name, and what its system call does. */

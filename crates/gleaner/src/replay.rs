@@ -1,0 +1,148 @@
+//! `gleaner replay`: what the policy would have decided on a recorded pattern, without the machine and the program.
+
+mod change;
+mod decide;
+mod text;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use gleaner_policy::{Event, Mode, PolicyConfig};
+use gleaner_proto::journal::{self, Record};
+use gleaner_proto::trace_file::{Follow, Header, Pattern, Reader, What, is_trace};
+use serde::Serialize;
+
+use crate::why::{Sentence, sentences};
+
+use change::Change;
+
+/// Show what Gleaner would have tried on a recorded pattern, when and why
+///
+/// The trace is turned into the observations that `gleaner run --dry-run` would have made, and given to the same policy.
+/// Whether a trial would have succeeded only the running program could tell: none is replayed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The trace that `gleaner record` made
+    file: PathBuf,
+    /// Replay with another policy than that of the recorded machine, as often as needed:
+    /// method=NAME, wake-cost=TIME, poll-price=N, consolidate=true|false, most-threads=N
+    #[arg(long = "policy", value_name = "KEY=VALUE")]
+    policy: Vec<Change>,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
+
+/// What a trace cannot tell.
+const UNKNOWN: [&str; 3] = [
+    "whether a change would have paid: trials find that out on the running program, so none is replayed, nor what would \
+     have followed from one",
+    "stolen time, CPU quotas, bytes moved and progress counters: a trace has none of them, so they count as absent",
+    "how idle vCPUs waited during the recording: each idle period counts as one that halted",
+];
+
+/// A decision and its time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Decided {
+    at: Duration,
+    event: Event,
+}
+
+#[derive(Serialize)]
+struct Report {
+    version: u32,
+    trace: PathBuf,
+    workload: String,
+    /// How long was recorded.
+    elapsed: Duration,
+    events: u64,
+    /// Events that are missing in the trace.
+    lost: u64,
+    /// Why the trace cannot be read to its end.
+    damage: Option<String>,
+    config: PolicyConfig,
+    /// What cannot be known from a trace.
+    unknown: Vec<String>,
+    decisions: Vec<Decided>,
+    story: Vec<Sentence>,
+    pattern: Pattern,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let bytes = fs::read(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
+    let report = report(&args.file, &bytes, &args.policy)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", text::text(&report));
+    }
+    match &report.damage {
+        Some(damage) => {
+            eprintln!("gleaner: {}: {damage}; everything before was replayed", args.file.display());
+            Ok(ExitCode::FAILURE)
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn report(path: &Path, bytes: &[u8], changes: &[Change]) -> anyhow::Result<Report> {
+    if !is_trace(bytes) && journal::read(path).is_ok() {
+        bail!(
+            "{} is a journal, which keeps only the observations that explain its decisions: too few to decide again; \
+             `gleaner why` tells it",
+            path.display()
+        );
+    }
+    let reader = Reader::open(bytes).with_context(|| path.display().to_string())?;
+    let header = reader.header().clone();
+    let mut config = PolicyConfig { mode: Mode::DryRun, ..*header.config.clone() };
+    for change in changes {
+        change.apply(&mut config);
+    }
+    let mut scan = reader.clone();
+    let (mut events, mut lost, mut last_ns) = (0, 0, 0);
+    let seen = scan.by_ref().inspect(|event| {
+        events += 1;
+        last_ns = event.at_ns;
+        lost += if let What::Lost { events } = event.what { events } else { 0 };
+    });
+    let mut follow = Follow::new(&header.vcpus, seen);
+    let elapsed = Duration::from_nanos(scan.end().map_or(last_ns, |end| end.elapsed_ns).max(last_ns));
+    let decisions = decide::decide(reader, &mut follow, &config, &header.vcpus, elapsed)?;
+    let unknown: Vec<String> = UNKNOWN.map(str::to_owned).to_vec();
+    let story = sentences(&records(&header, &config, &unknown, &decisions));
+    Ok(Report {
+        version: VERSION,
+        trace: path.to_owned(),
+        workload: header.workload,
+        elapsed,
+        events,
+        lost,
+        damage: scan.damage().map(ToString::to_string),
+        config,
+        unknown,
+        decisions,
+        story,
+        pattern: follow.pattern(),
+    })
+}
+
+/// The journal that a dry run would have written.
+fn records(header: &Header, config: &PolicyConfig, unknown: &[String], decisions: &[Decided]) -> Vec<Record> {
+    let start = Record::Start {
+        version: journal::VERSION,
+        unix_ms: header.unix_ms,
+        workload: header.workload.clone(),
+        vcpus: header.vcpus.clone(),
+        config: Box::new(config.clone()),
+        limits: header.limits.iter().chain(unknown).cloned().collect(),
+    };
+    let decided = decisions.iter().map(|d| Record::Decision { at: d.at, event: d.event.clone() });
+    std::iter::once(start).chain(decided).collect()
+}

@@ -1,0 +1,178 @@
+//! `gleaner record` and `gleaner replay` on the built-in workloads. Recording needs root.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use common::levers::Machine;
+use common::process::{GLEANER, gleaner, text};
+
+/// What was recorded of a built-in workload, in a directory of its own.
+struct Recorded {
+    dir: TempDir,
+    /// What the workload said about itself.
+    outcome: Value,
+}
+
+impl Recorded {
+    /// `None`, and a loud word, where nothing can be recorded.
+    fn new(workload: &[&str]) -> Option<Self> {
+        let machine = Machine::take()?;
+        let dir = tempfile::tempdir().unwrap();
+        let trace = path(&dir);
+        let mut args = vec!["record", "-o", trace.to_str().unwrap(), "--", GLEANER, "workload", "--json"];
+        args.extend(workload);
+        let output = gleaner(&args);
+        machine.assert_untouched();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).starts_with("recorded "), "{}", text(&output.stdout));
+        // The command's output is not Gleaner's.
+        let outcome = serde_json::from_slice(&output.stderr).unwrap();
+        Some(Self { dir, outcome })
+    }
+
+    fn operations(&self) -> f64 {
+        self.outcome["operations"].as_f64().unwrap()
+    }
+
+    fn replay(&self, args: &[&str]) -> Value {
+        let output = replay(&path(&self.dir), &[&["--json"], args].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+fn path(dir: &TempDir) -> PathBuf {
+    dir.path().join("trace")
+}
+
+fn replay(trace: &Path, args: &[&str]) -> Output {
+    gleaner(&[&["replay", trace.to_str().unwrap()], args].concat())
+}
+
+/// The threads that were switched, busiest first: numbers in the pattern.
+fn busy(replayed: &Value) -> Vec<usize> {
+    let threads = replayed["pattern"]["threads"].as_array().unwrap();
+    let switches = |i: &usize| threads[*i]["switches"].as_u64().unwrap();
+    let mut busy: Vec<usize> = (0..threads.len()).filter(|i| switches(i) > 100).collect();
+    busy.sort_by_key(|i| std::cmp::Reverse(switches(i)));
+    busy
+}
+
+fn would_try_retention(replayed: &Value) -> bool {
+    let decisions = replayed["decisions"].as_array().unwrap().iter();
+    let mut retained = decisions.map(|d| &d["event"]).filter(|event| event["event"] == "would-try");
+    retained.any(|event| event["candidate"]["retention"]["method"] == "haltpoll")
+}
+
+fn story(replayed: &Value) -> String {
+    replayed["story"].to_string()
+}
+
+const TERMS: [&str; 4] = ["--policy", "method=haltpoll", "--policy", "wake-cost=30us"];
+
+#[test]
+fn requests_and_replies_are_recorded_one_by_one_and_would_be_retained() {
+    let Some(recorded) = Recorded::new(&["request-response", "--seconds", "1"]) else { return };
+    let replayed = recorded.replay(&TERMS);
+    assert_eq!(replayed["lost"], 0);
+    let (threads, busy) = (&replayed["pattern"]["threads"], busy(&replayed));
+    let [a, b] = busy[..] else { panic!("two threads hand over to each other: {threads}") };
+    // One hand-over each way per operation; a thread that is still awake needs no wake-up.
+    let operations = recorded.operations();
+    let edges = replayed["pattern"]["edges"].as_array().unwrap();
+    for (by, whom) in [(a, b), (b, a)] {
+        let waits = threads[whom]["waits"].as_f64().unwrap();
+        assert!((0.5..=1.5).contains(&(waits / operations)), "{waits} waits, {operations} operations");
+        let edge = edges.iter().find(|e| e["waker"] == by && e["wakee"] == whom);
+        let count = edge.map_or(0.0, |e| e["count"].as_f64().unwrap());
+        assert!((0.9..=1.1).contains(&(count / waits)), "{count} wake-ups, {waits} waits");
+    }
+    assert!(would_try_retention(&replayed), "{}", story(&replayed));
+    // The same trace under other terms.
+    assert!(!would_try_retention(&recorded.replay(&["--policy", "method=halt"])));
+    assert!(!would_try_retention(&recorded.replay(&[
+        "--policy",
+        "method=haltpoll",
+        "--policy",
+        "wake-cost=1ns"
+    ])));
+}
+
+#[test]
+fn computation_is_recorded_and_nothing_would_be_tried() {
+    let Some(recorded) = Recorded::new(&["compute", "--threads", "1", "--seconds", "1"]) else { return };
+    let replayed = recorded.replay(&TERMS);
+    let elapsed = &replayed["elapsed"];
+    let seconds = |time: &Value| time["secs"].as_f64().unwrap() + time["nanos"].as_f64().unwrap() / 1e9;
+    let threads = replayed["pattern"]["threads"].as_array().unwrap();
+    let computed: f64 = threads.iter().map(|thread| seconds(&thread["cpu_time"])).sum();
+    assert!(computed > 0.5 && computed < 1.1 * seconds(elapsed), "{computed} s of {elapsed}");
+    assert_eq!(replayed["decisions"].as_array().unwrap().len(), 0, "{}", story(&replayed));
+    let shown = text(&replay(&path(&recorded.dir), &TERMS).stdout);
+    assert!(shown.contains("nothing would have been tried"), "{shown}");
+    assert!(
+        shown.contains("a dry run that changes nothing") && shown.contains("not available: whether"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_damaged_trace_is_replayed_up_to_the_damage() {
+    let Some(recorded) = Recorded::new(&["request-response", "--seconds", "0.3"]) else { return };
+    let trace = path(&recorded.dir);
+    let mut bytes = fs::read(&trace).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&trace, &bytes).unwrap();
+    let output = replay(&trace, &["--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("at byte ") && errors.contains("corrupt"), "{errors}");
+    let replayed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(busy(&replayed).len(), 2);
+    fs::write(&trace, &bytes[..20]).unwrap();
+    let output = replay(&trace, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("truncated"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_command_that_fails_passes_its_status_on() {
+    let Some(_machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let trace = path(&dir);
+    let output = gleaner(&["record", "-o", trace.to_str().unwrap(), "--", "sh", "-c", "exit 9"]);
+    assert_eq!(output.status.code(), Some(9), "{}", text(&output.stderr));
+    let shown = text(&replay(&trace, &[]).stdout);
+    assert!(shown.contains("`sh -c exit 9`"), "{shown}");
+}
+
+#[test]
+fn what_cannot_be_recorded_or_replayed_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = dir.path().join("other");
+    fs::write(&other, "{}\n").unwrap();
+    let output = replay(&other, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("this is no trace"), "{}", text(&output.stderr));
+    let output = replay(&dir.path().join("missing"), &[]);
+    assert!(text(&output.stderr).contains("missing"), "{}", text(&output.stderr));
+    assert_eq!(replay(&other, &["--policy", "speed=9"]).status.code(), Some(2));
+    assert_eq!(gleaner(&["record"]).status.code(), Some(2));
+    let Some(_machine) = Machine::take() else { return };
+    let trace = path(&dir);
+    for target in [["--pid", "4000000"], ["--cgroup", "/nowhere"]] {
+        let output = gleaner(&[&["record", "-o", trace.to_str().unwrap()], &target[..]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains(target[1]), "{}", text(&output.stderr));
+        assert!(!trace.exists(), "nothing is written where nothing is recorded");
+    }
+}

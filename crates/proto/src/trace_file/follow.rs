@@ -1,0 +1,301 @@
+//! Following a trace: what the policy would have been told in each interval, and the whole pattern.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gleaner_policy::{CpuId, CpuSet, Observation, VcpuInterval, WorkloadInterval};
+use serde::Serialize;
+
+use super::{Event, Left, What, Who};
+
+/// A trace's threads and who wakes whom.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Pattern {
+    /// The threads, in the order of their first appearance.
+    pub threads: Vec<PatternThread>,
+    /// The wake-ups, most frequent first.
+    pub edges: Vec<PatternEdge>,
+}
+
+/// What one thread did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PatternThread {
+    /// The kernel's number for it.
+    pub tid: u32,
+    /// Its process; 0 where that was lost.
+    pub process: u32,
+    /// Its latest name.
+    pub name: String,
+    /// CPU time.
+    pub cpu_time: Duration,
+    /// Times that it left a vCPU...
+    pub switches: u64,
+    /// ...of these because it had to wait. The CPU time between two such times is one segment of computation.
+    pub waits: u64,
+    /// The time from such a wait to the wake-up that ended it, summed over the waits that ended.
+    pub wait_time: Duration,
+    /// Wake-ups.
+    pub woken: u64,
+    /// The time that it could run and had no vCPU: from a wake-up, or from its preemption, until it ran.
+    pub run_delay: Duration,
+}
+
+/// Who woke whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PatternEdge {
+    /// The waker's place in [`Pattern::threads`]; `None`: an interrupt, or a thread of others.
+    pub waker: Option<u32>,
+    /// The wakee's.
+    pub wakee: u32,
+    /// How often.
+    pub count: u64,
+}
+
+/// Follows a trace from its begin.
+///
+/// What a trace does not hold is taken as absent: stolen time, CPU quota, bytes moved, the user's counter. Every idle
+/// period is taken as a halt: the recorded pattern stands for the untouched system.
+#[derive(Debug)]
+pub struct Follow {
+    vcpus: BTreeMap<CpuId, Vcpu>,
+    threads: Vec<Thread>,
+    edges: BTreeMap<(Who, Who), u64>,
+    /// The begin of the present interval.
+    began: Duration,
+    /// What the workload did in it.
+    work: WorkloadInterval,
+    runnable: u32,
+    living: u32,
+}
+
+#[derive(Debug)]
+struct Vcpu {
+    who: Who,
+    since: Duration,
+    /// Of the present interval.
+    halts: u64,
+    halt_time: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    told: PatternThread,
+    life: Life,
+    since: Duration,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Life {
+    /// Nothing has been seen of it yet, or the events that said it are lost.
+    #[default]
+    Unknown,
+    Runnable,
+    Running,
+    Blocked,
+    Ended,
+}
+
+impl Follow {
+    /// Follows the trace of a machine with these vCPUs. `first` tells who was on each when the recording began: who
+    /// left it first. A vCPU that nobody ever left was idle.
+    pub fn new(vcpus: &CpuSet, events: impl Iterator<Item = Event>) -> Self {
+        let mut first: BTreeMap<CpuId, Who> = BTreeMap::new();
+        for event in events {
+            if let What::Switch { cpu, from, .. } = event.what {
+                first.entry(cpu).or_insert(from);
+            }
+        }
+        let vcpu = |cpu: CpuId| {
+            let who = first.get(&cpu).copied().unwrap_or(Who::Nobody);
+            let halts = u64::from(who == Who::Nobody);
+            (cpu, Vcpu { who, since: Duration::ZERO, halts, halt_time: Duration::ZERO })
+        };
+        Self {
+            vcpus: vcpus.iter().map(vcpu).collect(),
+            threads: Vec::new(),
+            edges: BTreeMap::new(),
+            began: Duration::ZERO,
+            work: WorkloadInterval::default(),
+            runnable: 0,
+            living: 0,
+        }
+    }
+
+    /// Takes the next event.
+    pub fn event(&mut self, event: &Event) {
+        let at = Duration::from_nanos(event.at_ns);
+        match &event.what {
+            What::Switch { cpu, from, left, to } => self.switch(at, *cpu, *from, *left, *to),
+            What::Wake { waker, wakee, .. } => {
+                *self.edges.entry((*waker, *wakee)).or_default() += 1;
+                if let Who::Thread(thread) = wakee {
+                    self.wake(at, *thread);
+                }
+            }
+            What::Thread { tid, process, name } => {
+                let told = PatternThread {
+                    tid: *tid,
+                    process: *process,
+                    name: name.clone(),
+                    ..PatternThread::default()
+                };
+                self.threads.push(Thread { told, ..Thread::default() });
+                self.living += 1;
+            }
+            What::Renamed { thread, name } => {
+                if let Some(thread) = self.threads.get_mut(*thread as usize) {
+                    thread.told.name.clone_from(name);
+                }
+            }
+            What::Lost { .. } => {}
+        }
+    }
+
+    /// Threads that have a vCPU or wait for one, those of others that have one included.
+    pub fn runnable(&self) -> u32 {
+        let others = self.vcpus.values().filter(|vcpu| vcpu.who == Who::Other).count();
+        self.runnable.saturating_add(u32::try_from(others).unwrap_or(u32::MAX))
+    }
+
+    /// The interval that ends at `at`; the next one begins.
+    pub fn observe(&mut self, at: Duration) -> Observation {
+        let cpus: Vec<CpuId> = self.vcpus.keys().copied().collect();
+        for cpu in &cpus {
+            self.account_vcpu(*cpu, at);
+        }
+        for thread in &mut self.threads {
+            if thread.life == Life::Runnable {
+                let waited = at.saturating_sub(thread.since);
+                thread.since = at;
+                thread.told.run_delay += waited;
+                self.work.run_delay += waited;
+            }
+        }
+        let vcpus = self.vcpus.iter_mut().map(|(cpu, vcpu)| VcpuInterval {
+            cpu: *cpu,
+            halts: std::mem::take(&mut vcpu.halts),
+            halt_time: std::mem::take(&mut vcpu.halt_time),
+            polls: 0,
+            poll_time: Duration::ZERO,
+            steal: Duration::ZERO,
+        });
+        let period = at.saturating_sub(std::mem::replace(&mut self.began, at));
+        let vcpus = vcpus.collect();
+        let work = std::mem::take(&mut self.work);
+        Observation {
+            at,
+            period,
+            vcpus,
+            workload: WorkloadInterval { threads: self.living, ..work },
+            runnable: self.runnable(),
+            throttled: 0.0,
+            settled: true,
+            cost: Duration::ZERO,
+        }
+    }
+
+    /// What was seen up to the last call of [`Follow::observe`].
+    pub fn pattern(&self) -> Pattern {
+        let number = |who: &Who| match who {
+            Who::Thread(thread) => Some(*thread),
+            Who::Nobody | Who::Other => None,
+        };
+        let mut counts: BTreeMap<(Option<u32>, u32), u64> = BTreeMap::new();
+        for ((waker, wakee), count) in &self.edges {
+            if let Some(wakee) = number(wakee) {
+                *counts.entry((number(waker), wakee)).or_default() += count;
+            }
+        }
+        let edge = |((waker, wakee), count)| PatternEdge { waker, wakee, count };
+        let mut edges: Vec<PatternEdge> = counts.into_iter().map(edge).collect();
+        edges.sort_by_key(|edge| std::cmp::Reverse(edge.count));
+        Pattern { threads: self.threads.iter().map(|thread| thread.told.clone()).collect(), edges }
+    }
+
+    fn switch(&mut self, at: Duration, cpu: CpuId, from: Who, left: Left, to: Who) {
+        self.account_vcpu(cpu, at);
+        let was_there = self.vcpus.get(&cpu).is_some_and(|vcpu| vcpu.who == from);
+        if !was_there {
+            // The switches between are lost: who had the vCPU since when is not known.
+            if let Some(Who::Thread(thread)) = self.vcpus.get(&cpu).map(|vcpu| vcpu.who) {
+                self.set(thread, Life::Unknown, at);
+            }
+        }
+        if let Who::Thread(thread) = from {
+            self.leave(at, thread, left);
+        }
+        if let Who::Thread(thread) = to {
+            self.enter(at, thread);
+        }
+        if let Some(vcpu) = self.vcpus.get_mut(&cpu) {
+            vcpu.who = to;
+            vcpu.halts += u64::from(to == Who::Nobody);
+        }
+    }
+
+    /// Gives the time since the last account to whoever has the vCPU.
+    fn account_vcpu(&mut self, cpu: CpuId, at: Duration) {
+        let Some(vcpu) = self.vcpus.get_mut(&cpu) else { return };
+        let time = at.saturating_sub(std::mem::replace(&mut vcpu.since, at));
+        match vcpu.who {
+            Who::Nobody => vcpu.halt_time += time,
+            Who::Other => {}
+            Who::Thread(thread) => {
+                self.work.cpu_time += time;
+                if let Some(thread) = self.threads.get_mut(thread as usize) {
+                    thread.told.cpu_time += time;
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, at: Duration, thread: u32, left: Left) {
+        self.work.switches += 1;
+        let Some(known) = self.threads.get_mut(thread as usize) else { return };
+        known.told.switches += 1;
+        known.told.waits += u64::from(matches!(left, Left::Blocked | Left::BlockedIo));
+        // Woken while it was leaving.
+        let awake = known.life == Life::Runnable;
+        let life = match left {
+            Left::Runnable => Life::Runnable,
+            Left::Blocked | Left::BlockedIo if awake => Life::Runnable,
+            Left::Blocked | Left::BlockedIo => Life::Blocked,
+            Left::ForGood => Life::Ended,
+        };
+        if life == Life::Ended && known.life != Life::Ended {
+            self.living = self.living.saturating_sub(1);
+        }
+        self.set(thread, life, at);
+    }
+
+    fn enter(&mut self, at: Duration, thread: u32) {
+        if let Some(known) = self.threads.get_mut(thread as usize).filter(|t| t.life == Life::Runnable) {
+            let waited = at.saturating_sub(known.since);
+            known.told.run_delay += waited;
+            self.work.run_delay += waited;
+        }
+        self.set(thread, Life::Running, at);
+    }
+
+    fn wake(&mut self, at: Duration, thread: u32) {
+        let Some(known) = self.threads.get_mut(thread as usize) else { return };
+        known.told.woken += 1;
+        if known.life == Life::Blocked {
+            known.told.wait_time += at.saturating_sub(known.since);
+        }
+        if known.life != Life::Runnable {
+            self.set(thread, Life::Runnable, at);
+        }
+    }
+
+    fn set(&mut self, thread: u32, life: Life, at: Duration) {
+        let Some(known) = self.threads.get_mut(thread as usize) else { return };
+        let counts = |life| matches!(life, Life::Runnable | Life::Running);
+        match (counts(known.life), counts(life)) {
+            (false, true) => self.runnable += 1,
+            (true, false) => self.runnable = self.runnable.saturating_sub(1),
+            _ => {}
+        }
+        (known.life, known.since) = (life, at);
+    }
+}

@@ -1,0 +1,57 @@
+//! From the kernel's thread numbers, which are used again, to those of a trace, which are not.
+
+use std::collections::BTreeMap;
+
+use super::{What, Who};
+
+/// The threads that live, by the kernel's numbers.
+#[derive(Debug, Default)]
+pub struct ThreadTable {
+    known: BTreeMap<u32, u32>,
+    next: u32,
+}
+
+impl ThreadTable {
+    /// A thread is called `name` from now on: the event that says so.
+    pub fn named(&mut self, tid: u32, process: u32, name: String) -> What {
+        if let Some(thread) = self.known.get(&tid) {
+            return What::Renamed { thread: *thread, name };
+        }
+        self.known.insert(tid, self.next);
+        self.next += 1;
+        What::Thread { tid, process, name }
+    }
+
+    /// The thread `tid`. One whose introduction was lost is introduced now, without name and process: its event is
+    /// given to `introduce`.
+    pub fn thread(&mut self, tid: u32, introduce: impl FnOnce(What)) -> Who {
+        if !self.known.contains_key(&tid) {
+            introduce(self.named(tid, 0, String::new()));
+        }
+        Who::Thread(self.known[&tid])
+    }
+
+    /// The thread has ended: its number may be another one's from now on.
+    pub fn ended(&mut self, tid: u32) {
+        self.known.remove(&tid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_used_again_is_another_thread() {
+        let mut table = ThreadTable::default();
+        let name = |name: &str| name.to_owned();
+        assert_eq!(table.named(7, 7, name("a")), What::Thread { tid: 7, process: 7, name: name("a") });
+        assert_eq!(table.named(7, 7, name("b")), What::Renamed { thread: 0, name: name("b") });
+        table.ended(7);
+        let mut introduced = Vec::new();
+        assert_eq!(table.thread(7, |what| introduced.push(what)), Who::Thread(1));
+        assert_eq!(introduced, [What::Thread { tid: 7, process: 0, name: String::new() }]);
+        assert_eq!(table.thread(7, |what| introduced.push(what)), Who::Thread(1));
+        assert_eq!(introduced.len(), 1);
+    }
+}
