@@ -1,6 +1,7 @@
 //! One measurement: start what the row needs, let the load run, stop everything.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::launch::{Launch, make_dir};
 pub use super::machine::CpuUse;
-use super::rows::{Load, Row};
+use super::rows::{Load, Row, check_programs};
 use super::running::Running;
-use super::{Result, Window, mariadb, nginx, postgres, programs, redis};
+use super::{Error, Result, Window, mariadb, nginx, postgres, programs, redis};
 
 /// What one cell measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,26 @@ impl Place<'_> {
         self.dir.join(name)
     }
 
+    /// The directory of a database's data: it belongs to the user that the server runs as.
+    pub(super) fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    /// Has `make` fill an empty [`Place::data`] that belongs to `user`, unless that was done before. What an attempt
+    /// that failed has left is removed.
+    pub(super) fn prepare_data(&self, user: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        let (done, data) = (self.path("prepared"), self.data());
+        if done.exists() {
+            return Ok(());
+        }
+        if data.exists() {
+            fs::remove_dir_all(&data).map_err(Error::file("remove", &data))?;
+        }
+        make_dir(&data, Some(user))?;
+        make(&data)?;
+        fs::write(&done, "").map_err(Error::file("write", &done))
+    }
+
     pub(super) fn server(&self, launch: Launch, pid_file: &Path, ready: impl Fn() -> bool) -> Result<Server> {
         let launch = launch.wrapped(self.wrapper).pid_file(pid_file);
         let mut running = launch.start(&self.path("server.log"))?;
@@ -61,8 +82,9 @@ impl Place<'_> {
 /// Makes the data that the row's server starts from, once per `state` directory; nothing for most rows.
 ///
 /// # Errors
-/// If a program of the server fails or a signal comes.
+/// If a program that the row needs is missing, or one of the server fails, or a signal comes.
 pub fn prepare(row: &Row, state: &Path) -> Result<()> {
+    check_programs(std::slice::from_ref(row))?;
     let place = place(row, state, &[])?;
     match row.load {
         Load::MariaDb { .. } => mariadb::prepare(&place),

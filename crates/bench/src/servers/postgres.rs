@@ -1,42 +1,28 @@
 //! `PostgreSQL`: pgbench's select-only script over a unix socket, scale 5.
 
 use std::fs;
-use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
 
 use super::cell::{Measured, Place, Server};
-use super::launch::{Launch, make_dir};
-use super::{Error, Result, Window};
+use super::launch::Launch;
+use super::{Result, Window};
 
 const USER: &str = "postgres";
 const DATABASE: &str = "bench";
 
-fn data(place: &Place) -> PathBuf {
-    place.path("data")
-}
-
 pub(super) fn prepare(place: &Place) -> Result<()> {
-    let done = place.path("prepared");
-    if done.exists() {
-        return Ok(());
-    }
-    let data = data(place);
-    if data.exists() {
-        // Half prepared: an earlier attempt failed.
-        fs::remove_dir_all(&data).map_err(Error::file("remove", &data))?;
-    }
-    make_dir(&data, Some(USER))?;
-    Launch::new("initdb")
-        .user(USER)
-        .args(["--no-sync", "--auth=trust", "--username=postgres", "--locale=C", "--pgdata"])
-        .arg(&data)
-        .output()?;
-    let server = start(place)?;
-    client("createdb", place).args([DATABASE]).output()?;
-    client("pgbench", place).args(["--initialize", "--scale=5", "--quiet", DATABASE]).output()?;
-    server.running.stop()?;
-    fs::write(&done, "").map_err(Error::file("write", &done))
+    place.prepare_data(USER, |data| {
+        Launch::new("initdb")
+            .user(USER)
+            .args(["--no-sync", "--auth=trust", "--username=postgres", "--locale=C", "--pgdata"])
+            .arg(data)
+            .output()?;
+        let server = start(place)?;
+        client("createdb", place).args([DATABASE]).output()?;
+        client("pgbench", place).args(["--initialize", "--scale=5", "--quiet", DATABASE]).output()?;
+        server.running.stop()
+    })
 }
 
 pub(super) fn measure(place: &Place, clients: u32, window: Window) -> Result<Measured> {
@@ -50,7 +36,7 @@ pub(super) fn measure(place: &Place, clients: u32, window: Window) -> Result<Mea
 }
 
 fn start(place: &Place) -> Result<Server> {
-    let data = data(place);
+    let data = place.data();
     let pid_file = data.join("postmaster.pid");
     let launch = Launch::new("postgres")
         .user(USER)
@@ -70,7 +56,7 @@ fn start(place: &Place) -> Result<Server> {
 }
 
 fn client(program: &str, place: &Place) -> Launch {
-    Launch::new(program).args(["--username=postgres", "--host"]).arg(data(place))
+    Launch::new(program).args(["--username=postgres", "--host"]).arg(place.data())
 }
 
 /// `progress: 2.0 s, 29000.9 tps, lat 0.034 ms stddev 0.012, 0 failed`

@@ -1,5 +1,8 @@
 //! The rows of the benchmark and their targets, as data.
 
+use std::collections::BTreeSet;
+
+use super::launch::find_program;
 use super::{Error, Result};
 
 /// A ratio to the best static setting that every row has to reach: choosing by itself may cost 5 %.
@@ -50,9 +53,9 @@ pub struct Row {
 
 /// A program that a row needs, and the Debian package that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Needs {
-    pub(super) program: &'static str,
-    pub(super) package: &'static str,
+struct Needs {
+    program: &'static str,
+    package: &'static str,
 }
 
 const fn row(name: &'static str, unit: &'static str, target: Option<f64>, load: Load) -> Row {
@@ -145,9 +148,29 @@ pub fn load(name: &str) -> Result<Row> {
     })
 }
 
+/// Looks for every program that `rows` need.
+///
+/// # Errors
+/// [`Error::Missing`] with all that are not installed.
+pub(super) fn check_programs(rows: &[Row]) -> Result<()> {
+    missing(rows.iter().flat_map(Row::needs).collect())
+}
+
+fn missing(needed: BTreeSet<Needs>) -> Result<()> {
+    let missing: Vec<Needs> = needed.into_iter().filter(|n| find_program(n.program).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages: BTreeSet<&str> = missing.iter().map(|n| n.package).collect();
+    Err(Error::Missing {
+        list: missing.iter().map(|n| n.program).collect::<Vec<_>>().join(", "),
+        packages: packages.into_iter().collect::<Vec<_>>().join(" "),
+    })
+}
+
 impl Row {
     /// The programs without which the row cannot run.
-    pub(super) fn needs(&self) -> Vec<Needs> {
+    fn needs(&self) -> Vec<Needs> {
         let need = |program, package| Needs { program, package };
         let sysbench = need("sysbench", "sysbench");
         match self.load {
@@ -206,8 +229,17 @@ mod tests {
     }
 
     #[test]
+    fn missing_programs_are_told_with_their_packages() {
+        let need = |program, package| Needs { program, package };
+        assert!(missing([need("sh", "dash")].into()).is_ok());
+        let needed = [need("no-such-server", "one"), need("no-such-tool", "one"), need("sh", "dash")];
+        let error = missing(needed.into()).unwrap_err().to_string();
+        assert_eq!(error, "not installed: no-such-server, no-such-tool; apt-get install one");
+    }
+
+    #[test]
     fn names_are_unique() {
-        let unique: std::collections::BTreeSet<_> = ROWS.iter().map(|r| r.name).collect();
+        let unique: BTreeSet<_> = ROWS.iter().map(|r| r.name).collect();
         assert_eq!(unique.len(), ROWS.len());
     }
 }

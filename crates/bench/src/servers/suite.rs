@@ -1,6 +1,5 @@
 //! All rows in all modes: checks that everything is there, starts the cells, collects the report.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
 
-use super::launch::{Launch, find_program};
+use super::launch::Launch;
 use super::machine::Meter;
-use super::rows::Needs;
+use super::rows::check_programs;
 use super::{
     Environment, Error, Measured, Mode, Placement, Report, Result, Row, RowReport, Window, knobs, prepare,
 };
@@ -48,7 +47,7 @@ pub struct Options {
 /// If a program or the `gleaner` binary is missing, or no temporary directory can be made. A cell that fails is no
 /// error; it is in the report.
 pub fn run(options: &Options) -> Result<Report> {
-    check_programs(options)?;
+    check(options)?;
     let state = State::new()?;
     let environment = Environment::read(&Root::system())?;
     let meter = Meter::start(&Root::system())?;
@@ -95,16 +94,9 @@ pub fn run(options: &Options) -> Result<Report> {
     })
 }
 
-fn check_programs(options: &Options) -> Result<()> {
-    let needed: BTreeSet<Needs> = options.rows.iter().flat_map(Row::needs).collect();
-    let missing: Vec<Needs> = needed.into_iter().filter(|n| find_program(n.program).is_none()).collect();
-    if !missing.is_empty() {
-        let packages: BTreeSet<&str> = missing.iter().map(|n| n.package).collect();
-        return Err(Error::Missing {
-            list: missing.iter().map(|n| n.program).collect::<Vec<_>>().join(", "),
-            packages: packages.into_iter().collect::<Vec<_>>().join(" "),
-        });
-    }
+/// Looks for what the run needs: better now than after the first rows.
+fn check(options: &Options) -> Result<()> {
+    check_programs(&options.rows)?;
     if options.modes.iter().any(|mode| *mode != Mode::Default) {
         fs::metadata(&options.gleaner).map_err(Error::file("find", &options.gleaner))?;
     }

@@ -1,0 +1,159 @@
+//! The counters of each process: CPU time, and the bytes that its read and write calls moved.
+
+use std::time::Duration;
+
+use super::ProcessStat;
+use super::cache::{Cache, FileBudget, Source, Task};
+use crate::stat::{ticks, user_tick};
+use crate::{KernelError, Root};
+
+/// The sums over processes since the first sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::workload) struct ProcessTotals {
+    pub(in crate::workload) user: Duration,
+    pub(in crate::workload) system: Duration,
+    pub(in crate::workload) moved_bytes: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Process {
+    parent: u32,
+    stat: Source,
+    io: Option<Source>,
+    /// User and system ticks.
+    last_ticks: (u64, u64),
+    last_moved: u64,
+}
+
+impl Task for Process {
+    /// A process that its parent has waited for leaves its byte counts to the parent (kernel:
+    /// `wait_task_zombie`): they are taken into the parent's past, or they would count a second time.
+    fn end(self, cache: &mut Cache<Self>) {
+        cache.budget.release(&self.stat);
+        if let Some(io) = &self.io {
+            cache.budget.release(io);
+        }
+        if let Some(parent) = cache.known.get_mut(&self.parent) {
+            parent.last_moved += self.last_moved;
+        }
+    }
+}
+
+/// The processes of a workload and the sum of their counters.
+#[derive(Debug)]
+pub(in crate::workload) struct Processes {
+    cache: Cache<Process>,
+    sums: Sums,
+    has_io: bool,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    /// User and system ticks.
+    ticks: (u64, u64),
+    moved: u64,
+}
+
+impl Processes {
+    pub(in crate::workload) fn new(root: &Root, budget: FileBudget) -> Self {
+        let has_io = root.exists("/proc/self/io");
+        Self { cache: Cache::new(root, budget), sums: Sums::default(), has_io }
+    }
+
+    pub(in crate::workload) fn len(&self) -> usize {
+        self.cache.known.len()
+    }
+
+    /// The sums since the first call. `listed` must be ascending. Without `cpu_times` they are not read: to sum
+    /// them the kernel walks through all threads.
+    pub(in crate::workload) fn sample(
+        &mut self,
+        listed: &[u32],
+        cpu_times: bool,
+    ) -> Result<ProcessTotals, KernelError> {
+        let mut io_complete = self.has_io;
+        let (sums, has_io) = (&mut self.sums, self.has_io);
+        // Ascending, so parents come first: see `Process::end`.
+        self.cache.sample_each(listed, |cache, pid| {
+            if !cache.known.contains_key(&pid) {
+                let process = meet(cache, pid, has_io)?;
+                cache.known.insert(pid, process);
+            }
+            if let Some(process) = cache.known.get_mut(&pid) {
+                io_complete &= sums.add(&cache.root, pid, process, cpu_times)?;
+            }
+            Ok(())
+        })?;
+        Ok(ProcessTotals {
+            user: ticks(self.sums.ticks.0, user_tick()),
+            system: ticks(self.sums.ticks.1, user_tick()),
+            moved_bytes: io_complete.then_some(self.sums.moved),
+        })
+    }
+}
+
+impl Sums {
+    /// Adds what `process` did since it was last read. Whether it let its bytes be read.
+    fn add(
+        &mut self,
+        root: &Root,
+        pid: u32,
+        process: &mut Process,
+        cpu_times: bool,
+    ) -> Result<bool, KernelError> {
+        // Read it for nothing where there is no other sign that the process has ended.
+        if cpu_times || process.io.is_none() {
+            let now = read_ticks(root, pid, &process.stat)?;
+            self.ticks.0 += now.0.saturating_sub(process.last_ticks.0);
+            self.ticks.1 += now.1.saturating_sub(process.last_ticks.1);
+            process.last_ticks = now;
+        }
+        let Some(io) = &process.io else { return Ok(false) };
+        let now = read_moved(root, pid, io)?;
+        self.moved += now.saturating_sub(process.last_moved);
+        process.last_moved = now;
+        Ok(true)
+    }
+}
+
+fn meet(cache: &mut Cache<Process>, pid: u32, has_io: bool) -> Result<Process, KernelError> {
+    let path = format!("/proc/{pid}/stat");
+    let is_newer = cache.is_newer(&path)?;
+    let (root, budget) = (&cache.root, &mut cache.budget);
+    let parent = ProcessStat::read_at(root, &path)?.parent;
+    let io = has_io.then(|| budget.open(root, &format!("/proc/{pid}/io")));
+    let mut process = Process {
+        parent,
+        stat: budget.open(root, &path)?,
+        io: io.transpose().or_else(|error| if error.is_denied() { Ok(None) } else { Err(error) })?,
+        last_ticks: (0, 0),
+        last_moved: 0,
+    };
+    if !is_newer {
+        process.last_ticks = read_ticks(root, pid, &process.stat)?;
+        if let Some(io) = &process.io {
+            process.last_moved = read_moved(root, pid, io)?;
+        }
+    }
+    Ok(process)
+}
+
+/// User and system ticks.
+fn read_ticks(root: &Root, pid: u32, source: &Source) -> Result<(u64, u64), KernelError> {
+    let mut buffer = [0; 1024];
+    let text = source.read(root, &mut buffer)?;
+    ProcessStat::parse(text)
+        .map(|stat| (stat.user_ticks, stat.system_ticks))
+        .ok_or_else(|| KernelError::parse(root.path(format!("/proc/{pid}/stat")), "52 fields", text))
+}
+
+/// `rchar` + `wchar`.
+fn read_moved(root: &Root, pid: u32, source: &Source) -> Result<u64, KernelError> {
+    let mut buffer = [0; 512];
+    let text = source.read(root, &mut buffer)?;
+    let field = |name| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    field("rchar:")
+        .zip(field("wchar:"))
+        .map(|(read, written)| read + written)
+        .ok_or_else(|| KernelError::parse(root.path(format!("/proc/{pid}/io")), "rchar and wchar", text))
+}
