@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test test-long bench bench-sim bench-trace lint
+.PHONY: help build demo test test-long lab bench bench-sim bench-trace lint
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,11 @@ test-long: ## Check the statistics at length, and 100 real comparisons of equal 
 	scripts/setup test
 	cargo test -p gleaner-bench --locked --test stats_coverage -- --ignored --nocapture --test-threads 1
 	cargo test -p gleaner --locked --test bench_programs -- --ignored --nocapture
+
+lab: ## Prove Gleaner in virtual machines: other kernels, many vCPUs, systemd, neighbours; writes docs/lab.md
+	scripts/setup lab
+	cargo build --release --locked -p gleaner -p gleaner-lab
+	target/release/gleaner-lab claims --markdown docs/lab.md $(LAB_ARGS)
 
 bench: ## Measure real servers, interleaved; writes docs/benchmarks.{md,json}
 	scripts/setup bench

@@ -1,0 +1,257 @@
+//! The folder that keeps what was built: whole or not at all, with checksums.
+//!
+//! An artefact is a folder. It is built under a temporary name and gets its own by one `rename`, together with a file
+//! that names its recipe and the checksum of each of its files. What a killed build left has a temporary name and is
+//! removed by the next one. The recipe is the text from which it was built, so that a changed recipe builds anew.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use nix::fcntl::{Flock, FlockArg};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result};
+
+/// What must be free before anything is built, in MiB: the largest image unpacked, packed and downloaded.
+pub const NEEDED_MIB: u64 = 4096;
+const MANIFEST: &str = "MANIFEST";
+const PARTIAL: &str = ".partial-";
+
+/// The cache folder.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// Artefacts whose checksums this process has looked at.
+static VERIFIED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+impl Cache {
+    /// The cache of this checkout, `cache/lab`, or what `GLEANER_LAB_CACHE` names.
+    pub fn open() -> Result<Self> {
+        let named = std::env::var_os("GLEANER_LAB_CACHE").map(PathBuf::from);
+        let own = || Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("cache").join("lab");
+        Self::at(&named.unwrap_or_else(own))
+    }
+
+    /// A cache in this folder, which is made if there is none.
+    pub fn at(root: &Path) -> Result<Self> {
+        fs::create_dir_all(root).map_err(Error::file("make", root))?;
+        let root = root.canonicalize().map_err(Error::file("find", root))?;
+        Ok(Self { root })
+    }
+
+    /// A folder for what may vanish at any time, such as package lists.
+    pub fn scratch(&self, name: &str) -> Result<PathBuf> {
+        let path = self.root.join(name);
+        fs::create_dir_all(&path).map_err(Error::file("make", &path))?;
+        Ok(path)
+    }
+
+    /// The artefact of this name (which may hold slashes) and recipe, built if it is not there. One build at a time.
+    pub fn artefact(
+        &self,
+        name: &str,
+        recipe: &str,
+        build: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
+        let _turn = self.turn()?;
+        let path = self.root.join(name);
+        if is_whole(&path, recipe) {
+            return Ok(path);
+        }
+        let parent = path.parent().unwrap_or(&self.root);
+        fs::create_dir_all(parent).map_err(Error::file("make", parent))?;
+        clean(parent)?;
+        enough(&self.root, free_mib(&self.root)?)?;
+        eprintln!("lab: building {name}");
+        let partial = tempfile::Builder::new()
+            .prefix(PARTIAL)
+            .tempdir_in(parent)
+            .map_err(Error::file("make a folder in", parent))?;
+        build(partial.path())?;
+        let manifest = manifest(partial.path(), recipe)?;
+        let file = partial.path().join(MANIFEST);
+        fs::write(&file, manifest).map_err(Error::file("write", &file))?;
+        if path.exists() {
+            fs::remove_dir_all(&path).map_err(Error::file("remove", &path))?;
+        }
+        fs::rename(partial.keep(), &path).map_err(Error::file("rename to", &path))?;
+        Ok(path)
+    }
+
+    /// Removes an artefact, so that it is built from the newest packages when it is needed next.
+    pub fn forget(&self, name: &str) -> Result<()> {
+        let _turn = self.turn()?;
+        let path = self.root.join(name);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn turn(&self) -> Result<Flock<File>> {
+        let path = self.root.join("lock");
+        let file = File::create(&path).map_err(Error::file("open", &path))?;
+        Flock::lock(file, FlockArg::LockExclusive)
+            .map_err(|(_, errno)| Error::file("lock", path)(errno.into()))
+    }
+}
+
+/// Removes what killed builds have left. Whoever calls it holds the lock, so that nobody else builds.
+fn clean(parent: &Path) -> Result<()> {
+    for entry in fs::read_dir(parent).map_err(Error::file("read", parent))?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(PARTIAL) {
+            fs::remove_dir_all(entry.path()).map_err(Error::file("remove", entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+fn free_mib(path: &Path) -> Result<u64> {
+    let stat =
+        nix::sys::statvfs::statvfs(path).map_err(Error::system(format!("look at {}", path.display())))?;
+    Ok(stat.blocks_available() * stat.fragment_size() / (1024 * 1024))
+}
+
+fn enough(path: &Path, free_mib: u64) -> Result<()> {
+    if free_mib >= NEEDED_MIB {
+        return Ok(());
+    }
+    Err(Error::NoRoom { path: path.to_owned(), free_mib, needed_mib: NEEDED_MIB })
+}
+
+/// Whether an artefact is there, of this recipe, and undamaged. Files are read once per process.
+fn is_whole(path: &Path, recipe: &str) -> bool {
+    let Ok(kept) = fs::read_to_string(path.join(MANIFEST)) else { return false };
+    if kept.split_once('\n').is_none_or(|(first, _)| first != recipe_line(recipe)) {
+        return false;
+    }
+    let mut verified = VERIFIED.lock().unwrap_or_else(PoisonError::into_inner);
+    if verified.contains(path) {
+        return true;
+    }
+    let whole = manifest(path, recipe).is_ok_and(|now| now == kept);
+    if whole {
+        verified.insert(path.to_owned());
+    } else {
+        eprintln!("lab: {} is damaged", path.display());
+    }
+    whole
+}
+
+fn recipe_line(recipe: &str) -> String {
+    format!("recipe {}", hex(&Sha256::digest(recipe)))
+}
+
+/// The recipe and the checksum of each file, sorted by name.
+fn manifest(dir: &Path, recipe: &str) -> Result<String> {
+    let mut lines = vec![recipe_line(recipe)];
+    let mut entries: Vec<_> =
+        fs::read_dir(dir).map_err(Error::file("read", dir))?.flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    let mut next = 0;
+    while let Some(path) = entries.get(next).cloned() {
+        next += 1;
+        if path.is_dir() {
+            let below = fs::read_dir(&path).map_err(Error::file("read", &path))?;
+            let mut below: Vec<_> = below.flatten().map(|entry| entry.path()).collect();
+            below.sort();
+            entries.extend(below);
+        } else if path.file_name().is_none_or(|name| name != MANIFEST) {
+            let name = path.strip_prefix(dir).unwrap_or(&path);
+            lines.push(format!("{}  {}", checksum(&path)?, name.display()));
+        }
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+fn checksum(path: &Path) -> Result<String> {
+    let mut file = File::open(path).map_err(Error::file("open", path))?;
+    let mut digest = Sha256::new();
+    let mut block = vec![0; 1 << 20];
+    loop {
+        let read = file.read(&mut block).map_err(Error::file("read", path))?;
+        if read == 0 {
+            return Ok(hex(&digest.finalize()));
+        }
+        digest.update(&block[..read]);
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(content: &'static str) -> impl FnOnce(&Path) -> Result<()> {
+        move |dir| {
+            fs::create_dir(dir.join("sub")).unwrap();
+            fs::write(dir.join("sub/file"), content).unwrap();
+            Ok(())
+        }
+    }
+
+    fn content(path: &Path) -> String {
+        fs::read_to_string(path.join("sub/file")).unwrap()
+    }
+
+    fn never(_: &Path) -> Result<()> {
+        panic!("it is there already")
+    }
+
+    #[test]
+    fn what_is_there_is_not_built_again_and_a_new_recipe_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path()).unwrap();
+        let path = cache.artefact("images/a", "1", write("old")).unwrap();
+        assert_eq!(content(&path), "old");
+        cache.artefact("images/a", "1", never).unwrap();
+        assert_eq!(content(&cache.artefact("images/a", "2", write("new")).unwrap()), "new");
+        cache.forget("images/a").unwrap();
+        assert_eq!(content(&cache.artefact("images/a", "2", write("newest")).unwrap()), "newest");
+    }
+
+    #[test]
+    fn a_half_built_artefact_never_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path()).unwrap();
+        let failed = cache.artefact("a", "1", |dir| {
+            write("half")(dir)?;
+            Err(Error::NoMirror)
+        });
+        assert!(matches!(failed, Err(Error::NoMirror)));
+        assert!(!dir.path().join("a").exists());
+        // A build that was killed leaves its folder.
+        fs::create_dir_all(dir.path().join(format!("{PARTIAL}x/sub"))).unwrap();
+        assert_eq!(content(&cache.artefact("a", "1", write("whole")).unwrap()), "whole");
+        assert!(!dir.path().join(format!("{PARTIAL}x")).exists());
+    }
+
+    #[test]
+    fn a_damaged_artefact_is_built_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path()).unwrap();
+        let path = cache.artefact("a", "1", write("good")).unwrap();
+        fs::write(path.join("sub/file"), "evil").unwrap();
+        assert_eq!(content(&cache.artefact("a", "1", write("good")).unwrap()), "good");
+    }
+
+    #[test]
+    fn too_little_room_is_told_with_what_is_needed() {
+        enough(Path::new("/c"), NEEDED_MIB).unwrap();
+        let said = enough(Path::new("/c"), 100).unwrap_err().to_string();
+        assert!(said.starts_with("/c has 100 MiB free; building images needs 4096"), "{said}");
+        assert!(free_mib(Path::new("/")).unwrap() > 0);
+    }
+}

@@ -1,0 +1,95 @@
+//! The claims: what Gleaner says of itself, each proven in machines, each as checks with their numbers.
+//!
+//! A claim is one module with one function from a [`Lab`] to its [`Checks`]; [`ALL`] names them. `lab/README.md` tells
+//! how to add one.
+
+mod check;
+mod doctor;
+mod kernels;
+mod machines;
+mod nested;
+mod run;
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+pub use check::{Check, Checks, Target};
+pub use run::{only, run};
+
+use crate::error::Result;
+use crate::vm::Lab;
+
+/// Where a claim is proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In machines that this program boots under emulation.
+    Emulated,
+    /// In guests of a nested KVM host: this program runs there, too, and boots them.
+    NestedHost,
+}
+
+/// Something that Gleaner says of itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim {
+    /// Its name on the command line: words with hyphens.
+    pub name: &'static str,
+    /// The claim of the issue that it belongs to, 1 to 5; 0 for the lab's own promises.
+    pub group: u8,
+    /// A sentence: what is proven.
+    pub says: &'static str,
+    /// Whether it is part of the five minutes in `make test`.
+    pub quick: bool,
+    /// Where it is proven.
+    pub place: Place,
+    /// Proves it.
+    pub prove: fn(&Lab, &mut Checks) -> Result<()>,
+}
+
+/// Every claim, in the order of the table.
+pub const ALL: &[Claim] =
+    &[machines::BOOT, machines::FAULTS, doctor::TINY, doctor::TINY_MORE, kernels::BPF, nested::BOOT];
+
+/// A claim and what came of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The claim's name.
+    pub name: String,
+    /// The claim's group.
+    pub group: u8,
+    /// What it says.
+    pub says: String,
+    /// What was checked.
+    pub checks: Vec<Check>,
+    /// Why it could not be proven, if it could not.
+    pub error: Option<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Outcome {
+    /// Whether everything that was checked holds, and something was.
+    pub fn holds(&self) -> bool {
+        self.error.is_none() && !self.checks.is_empty() && self.checks.iter().all(|check| check.holds)
+    }
+}
+
+impl Claim {
+    /// Proves the claim where it is to be proven.
+    pub fn outcome(&self, lab: &Lab) -> Outcome {
+        let started = Instant::now();
+        let mut checks = Checks::default();
+        let proven = match self.place {
+            Place::NestedHost if !lab.is_nested() => nested::inside(lab, self, &mut checks),
+            _ => (self.prove)(lab, &mut checks),
+        };
+        Outcome {
+            name: self.name.to_owned(),
+            group: self.group,
+            says: self.says.to_owned(),
+            checks: checks.into_inner(),
+            error: proven.err().map(|error| error.to_string()),
+            took: started.elapsed(),
+        }
+    }
+}

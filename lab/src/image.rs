@@ -1,0 +1,226 @@
+//! What a machine boots from: kernel, initramfs and perhaps a disk, put together for each boot.
+//!
+//! Only what costs time to make is kept in the cache: kernels, busybox, the root file system of the systemd image. The
+//! rest is a few megabytes of archive, made in milliseconds, so that there is nothing to become stale.
+
+pub mod systemd;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::archive::Archive;
+use crate::cache::Cache;
+use crate::debian::{Apt, Suite};
+use crate::error::{Error, Result};
+use crate::kernel::{Kernel, KernelFiles};
+use crate::payload::{self, Payload};
+use crate::tool;
+
+/// What is in a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Image {
+    /// busybox, the binaries under test, nothing else.
+    Tiny,
+    /// Debian with systemd, redis and sysbench on a read-only disk under an overlay.
+    Systemd,
+    /// A KVM host: busybox, QEMU and what its guests boot from.
+    Host,
+}
+
+impl std::fmt::Display for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Tiny => "tiny",
+            Self::Systemd => "systemd",
+            Self::Host => "host",
+        })
+    }
+}
+
+/// What QEMU is given.
+#[derive(Debug)]
+pub struct Media {
+    /// The kernel's image.
+    pub kernel: PathBuf,
+    /// The initramfs.
+    pub initramfs: Vec<u8>,
+    /// A read-only disk.
+    pub disk: Option<PathBuf>,
+}
+
+const BUSYBOX: &str = "busybox";
+/// What runs first in the machines without systemd: file systems, modules.
+const SETUP: &str = include_str!("image/setup.sh");
+/// What busybox' init then runs.
+const INITTAB: &str = include_str!("image/inittab");
+/// The console of `gleaner-lab shell`.
+const CONSOLE: &str = include_str!("image/console.sh");
+const VIRTIO: [&str; 3] = ["virtio_pci", "virtio_mmio", "virtio_console"];
+/// Where a nested host has what its guests boot from.
+const GUEST: &str = "lab/guest";
+
+/// What is made from packages, and lasts.
+#[derive(Debug, Clone)]
+pub struct Store {
+    cache: Cache,
+    payload: Payload,
+}
+
+impl Store {
+    /// The images of this cache, with these binaries.
+    pub fn new(cache: Cache, payload: Payload) -> Self {
+        Self { cache, payload }
+    }
+
+    pub(crate) fn prepare(&self, image: Image, kernel: Kernel) -> Result<()> {
+        prepare(&self.cache, image, kernel)
+    }
+
+    /// What this image boots from. `guests` are the kernels of the guests in a nested host.
+    pub(crate) fn media(&self, image: Image, kernel: Kernel, guests: &[Kernel]) -> Result<Media> {
+        let busybox = busybox(&self.cache)?;
+        let files = kernel.open(&self.cache)?;
+        let mut media = Media { kernel: files.image(), initramfs: Vec::new(), disk: None };
+        match image {
+            Image::Tiny => {
+                media.initramfs = tiny(&busybox, &files, &[])?.finish()?;
+                media.initramfs.extend(self.payload.with_libraries());
+            }
+            Image::Systemd => {
+                media.initramfs = systemd::initramfs(&busybox, &files)?;
+                media.initramfs.extend(self.payload.alone());
+                media.disk = Some(systemd::root(&self.cache)?);
+            }
+            Image::Host => {
+                media.initramfs = self.host(&busybox, &files, guests)?;
+                media.initramfs.extend(self.payload.with_libraries());
+            }
+        }
+        Ok(media)
+    }
+
+    /// The tiny image with KVM, this machine's QEMU, and the guests' files.
+    fn host(&self, busybox: &Path, kernel: &KernelFiles, guests: &[Kernel]) -> Result<Vec<u8>> {
+        let mut archive = tiny(busybox, kernel, &["kvm-amd"])?;
+        let qemu = tool::output(Command::new("which").arg(QEMU)).map_err(|error| match error {
+            Error::Tool { .. } => Error::NoTool { program: QEMU.to_owned() },
+            other => other,
+        })?;
+        archive.program(&format!("usr/bin/{QEMU}"), Path::new(qemu.trim()))?;
+        for name in FIRMWARE {
+            let found = FIRMWARE_DIRS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
+            let found = found.ok_or_else(|| Error::NoTool { program: format!("{QEMU} ({name})") })?;
+            archive.copy(&format!("usr/share/qemu/{name}"), 0o644, &found)?;
+        }
+        for guest in guests {
+            let files = guest.open(&self.cache)?;
+            let dir = format!("{GUEST}/{guest}");
+            archive.copy(&format!("{dir}/vmlinuz"), 0o644, &files.image())?;
+            archive.file(&format!("{dir}/tiny.cpio"), 0o644, &tiny(busybox, &files, &[])?.finish()?)?;
+        }
+        archive.file(payload::NESTED, 0o644, self.payload.with_libraries())?;
+        archive.finish()
+    }
+}
+
+/// Makes everything that an image needs from packages.
+pub fn prepare(cache: &Cache, image: Image, kernel: Kernel) -> Result<()> {
+    kernel.open(cache)?;
+    busybox(cache)?;
+    if image == Image::Systemd {
+        systemd::root(cache)?;
+    }
+    Ok(())
+}
+
+/// The names of what is in the cache for these images and kernels.
+pub fn artefacts(images: &[Image], kernels: &[Kernel]) -> Vec<String> {
+    let mut names: Vec<String> = kernels.iter().map(|kernel| kernel.artefact()).collect();
+    names.push(BUSYBOX.to_owned());
+    if images.contains(&Image::Systemd) {
+        names.push(systemd::ARTEFACT.to_owned());
+    }
+    names
+}
+
+/// The emulator.
+pub(crate) const QEMU: &str = "qemu-system-x86_64";
+/// What QEMU loads for a machine of type microvm with a kernel.
+const FIRMWARE: [&str; 3] = ["bios-microvm.bin", "linuxboot_dma.bin", "kvmvapic.bin"];
+const FIRMWARE_DIRS: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
+
+/// Whether this machine is a nested host with guests' files.
+pub(crate) fn is_nested_host() -> bool {
+    Path::new("/").join(GUEST).is_dir()
+}
+
+/// What a guest in this nested host boots from.
+pub(crate) fn nested_media(image: Image, kernel: Kernel) -> Result<Media> {
+    if image != Image::Tiny {
+        return Err(Error::Spec(format!("a nested host has only tiny images, not `{image}`")));
+    }
+    let dir = Path::new("/").join(GUEST).join(kernel.name());
+    let read = |path: PathBuf| fs::read(&path).map_err(Error::file("read", path));
+    let mut initramfs = read(dir.join("tiny.cpio"))?;
+    initramfs.extend(read(Path::new("/").join(payload::NESTED))?);
+    Ok(Media { kernel: dir.join("vmlinuz"), initramfs, disk: None })
+}
+
+/// The static busybox of Debian 13.
+fn busybox(cache: &Cache) -> Result<PathBuf> {
+    let dir = cache.artefact(BUSYBOX, "busybox 1", |dir| {
+        let unpacked = tempfile::tempdir_in(dir).map_err(Error::file("make a folder in", dir))?;
+        Apt::open(cache, Suite::Trixie)?.unpack(&["busybox-static".to_owned()], unpacked.path())?;
+        let places = ["usr/bin/busybox", "bin/busybox"].map(|place| unpacked.path().join(place));
+        let found = places.iter().find(|path| path.exists());
+        let found = found.ok_or_else(|| Error::Packages("busybox-static has no busybox".to_owned()))?;
+        fs::copy(found, dir.join(BUSYBOX)).map(drop).map_err(Error::file("copy", found))
+    })?;
+    Ok(dir.join(BUSYBOX))
+}
+
+/// Modules in the order of loading, and the file that names them in that order.
+fn modules(archive: &mut Archive, kernel: &KernelFiles, wanted: &[&str]) -> Result<()> {
+    let mut order = Vec::new();
+    for path in kernel.modules(wanted) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        archive.copy(&format!("lib/lab/{name}"), 0o644, &path)?;
+        order.push(format!("/lib/lab/{name}\n"));
+    }
+    archive.file("lib/lab/order", 0o644, order.concat().as_bytes())
+}
+
+/// busybox, its names, and the directories that are mounted on.
+fn base(busybox: &Path) -> Result<Archive> {
+    let mut archive = Archive::default();
+    archive.copy("bin/busybox", 0o755, busybox)?;
+    let names = tool::output(Command::new(busybox).arg("--list"))?;
+    for name in names.lines().filter(|name| *name != BUSYBOX) {
+        archive.link(&format!("bin/{name}"), BUSYBOX)?;
+    }
+    for dir in ["dev", "proc", "sys", "run", "tmp", "root", "sbin", "usr/bin", "var"] {
+        archive.dir(dir)?;
+    }
+    Ok(archive)
+}
+
+/// The tiny image, still open for more.
+fn tiny(busybox: &Path, kernel: &KernelFiles, more_modules: &[&str]) -> Result<Archive> {
+    let mut archive = base(busybox)?;
+    modules(&mut archive, kernel, &[&VIRTIO, more_modules].concat())?;
+    archive.link("init", "bin/init")?;
+    archive.file("etc/inittab", 0o644, INITTAB.as_bytes())?;
+    archive.file("etc/setup", 0o755, SETUP.as_bytes())?;
+    archive.file("etc/console", 0o755, CONSOLE.as_bytes())?;
+    archive.file(
+        "etc/passwd",
+        0o644,
+        b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
+    )?;
+    archive.file("etc/group", 0o644, b"root:x:0:\nnogroup:x:65534:\n")?;
+    Ok(archive)
+}

@@ -1,0 +1,102 @@
+//! A machine's serial console: its last lines in memory, and in a file when something went wrong.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::tool;
+
+/// How much of its end is kept.
+const KEPT: usize = 256 << 10;
+/// How many lines an error tells.
+const TOLD: usize = 25;
+const PANIC: &str = "Kernel panic";
+
+/// The console of a running machine, read in a thread until QEMU closes it.
+#[derive(Debug)]
+pub(crate) struct Console {
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Console {
+    pub(crate) fn read(mut from: UnixStream) -> Self {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&text);
+        let reader = thread::spawn(move || {
+            let mut block = vec![0; 16 << 10];
+            while let Ok(read @ 1..) = from.read(&mut block) {
+                let mut text = into.lock().unwrap_or_else(PoisonError::into_inner);
+                text.extend(&block[..read]);
+                let excess = text.len().saturating_sub(KEPT);
+                text.drain(..excess);
+            }
+        });
+        Self { text, reader: Mutex::new(Some(reader)) }
+    }
+
+    /// Everything that is kept, as plain lines.
+    pub(crate) fn text(&self) -> String {
+        plain(&String::from_utf8_lossy(&self.text.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Waits until QEMU has closed it, after its end.
+    pub(crate) fn wait(&self) {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(reader) = reader {
+            let _ = reader.join();
+        }
+    }
+}
+
+/// The last lines, for an error.
+pub(crate) fn end(text: &str) -> String {
+    tool::tail(text, TOLD)
+}
+
+/// From the panic on, if there was one.
+pub(crate) fn panic(text: &str) -> Option<String> {
+    let at = text.rfind(PANIC)?;
+    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let lines: Vec<&str> = text[start..].lines().take(TOLD).collect();
+    Some(lines.join("\n"))
+}
+
+/// Without the terminal's escape sequences (the firmware's) and empty lines.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' => {
+                if rest.next_if(|&c| c == '[').is_some() {
+                    while rest.next().is_some_and(|c| !c.is_ascii_alphabetic()) {}
+                } else {
+                    rest.next();
+                }
+            }
+            '\n' if out.ends_with('\n') => {}
+            '\r' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_found_with_what_follows() {
+        let text = "booting\n[ 1.0] Kernel panic - not syncing: sysrq\n[ 1.1] CPU: 0\n";
+        assert_eq!(panic(text).unwrap(), "[ 1.0] Kernel panic - not syncing: sysrq\n[ 1.1] CPU: 0");
+        assert_eq!(panic("all is well\n"), None);
+    }
+
+    #[test]
+    fn escape_sequences_are_no_text() {
+        assert_eq!(plain("\u{1b}c\u{1b}[?7l\u{1b}[2JSeaBIOS\r\n\r\nBooting\r\n"), "SeaBIOS\nBooting\n");
+    }
+}

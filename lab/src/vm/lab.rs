@@ -1,0 +1,130 @@
+//! Where machines come from.
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use crate::cache::Cache;
+use crate::error::{Error, Result};
+use crate::image::{self, Image, Media, QEMU, Store};
+use crate::kernel::Kernel;
+use crate::payload::Payload;
+use crate::tool;
+use crate::vm::channel::Channel;
+use crate::vm::console::Console;
+use crate::vm::guest::Guest;
+use crate::vm::process::{Process, memory_file};
+use crate::vm::qemu::{self, Accelerator, Files};
+use crate::vm::spec::VmSpec;
+
+/// Images of the cache under emulation, or, in a nested host, its guests' files under KVM.
+#[derive(Debug, Clone)]
+pub struct Lab {
+    /// `None` in a nested host.
+    store: Option<Store>,
+    accelerator: Accelerator,
+    failures: PathBuf,
+}
+
+impl Lab {
+    /// The lab of this machine.
+    pub fn open() -> Result<Self> {
+        if image::is_nested_host() {
+            let failures = std::env::temp_dir();
+            return Ok(Self { store: None, accelerator: Accelerator::Kvm, failures });
+        }
+        let cache = Cache::open()?;
+        let failures = cache.scratch("failures")?;
+        let store = Store::new(cache, Payload::find()?);
+        Ok(Self { store: Some(store), accelerator: Accelerator::Emulated, failures })
+    }
+
+    /// Makes everything that any claim needs from packages, and looks whether QEMU is installed: what fails for want of
+    /// a program or the network fails here.
+    pub fn prepare(&self) -> Result<()> {
+        tool::run(Command::new(QEMU).arg("--version"))?;
+        let Some(store) = &self.store else { return Ok(()) };
+        Kernel::ALL.iter().try_for_each(|&kernel| store.prepare(Image::Systemd, kernel))
+    }
+
+    /// Whether this is a nested host, whose guests are real KVM guests.
+    pub fn is_nested(&self) -> bool {
+        self.accelerator == Accelerator::Kvm
+    }
+
+    /// Where consoles of failed machines are kept.
+    pub(crate) fn failures(&self) -> &Path {
+        &self.failures
+    }
+
+    fn media(&self, spec: &VmSpec) -> Result<Media> {
+        match &self.store {
+            Some(store) => store.media(spec.image, spec.kernel, &spec.guests),
+            None => image::nested_media(spec.image, spec.kernel),
+        }
+    }
+
+    /// Boots a machine, waits for its agent and pins its vCPUs.
+    pub fn boot(&self, spec: VmSpec) -> Result<Guest> {
+        let patience = match spec.image {
+            Image::Tiny if self.is_nested() => Duration::from_secs(90),
+            Image::Tiny => Duration::from_secs(60),
+            Image::Systemd | Image::Host => Duration::from_secs(180),
+        };
+        self.boot_within(spec, patience)
+    }
+
+    /// The same with another limit to the time from QEMU's start to the agent's greeting.
+    pub fn boot_within(&self, spec: VmSpec, patience: Duration) -> Result<Guest> {
+        let (console, console_end) = pair()?;
+        let (agent, agent_end) = pair()?;
+        let (monitor, monitor_end) = pair()?;
+        let started = Instant::now();
+        let process = self.start(&spec, &agent_end, &monitor_end, Some(&console_end))?;
+        // Ours are closed, so that QEMU's end is the end of the conversation.
+        drop((agent_end, monitor_end, console_end));
+        let console = Console::read(console);
+        let (channel, greeting) = Channel::open(agent).map_err(Error::system("speak to QEMU"))?;
+        let guest = Guest::new(spec, process, console, channel, self.failures());
+        guest.greeted(&greeting, started, patience, monitor)
+    }
+
+    /// Boots a machine with a shell on this program's terminal, and waits for its end.
+    pub fn shell(&self, spec: VmSpec) -> Result<ExitStatus> {
+        let spec = spec.cmdline(&["lab.shell"]);
+        let (_agent, agent_end) = pair()?;
+        let (_monitor, monitor_end) = pair()?;
+        let process = self.start(&spec, &agent_end, &monitor_end, None)?;
+        process.wait_forever()
+    }
+
+    fn start(
+        &self,
+        spec: &VmSpec,
+        agent: &OwnedFd,
+        monitor: &OwnedFd,
+        console: Option<&OwnedFd>,
+    ) -> Result<Process> {
+        spec.check()?;
+        let media = self.media(spec)?;
+        let initramfs = memory_file("initramfs", &media.initramfs)?;
+        let files = Files {
+            initramfs: initramfs.as_raw_fd(),
+            monitor: monitor.as_raw_fd(),
+            agent: agent.as_raw_fd(),
+            console: console.map(|fd| fd.as_raw_fd()),
+        };
+        let mut command = Command::new(QEMU);
+        command.args(qemu::arguments(spec, self.accelerator, &media.kernel, media.disk.as_deref(), files));
+        let inherited = [Some(&initramfs), Some(agent), Some(monitor), console];
+        Process::start(command, &inherited.into_iter().flatten().map(|fd| fd.as_raw_fd()).collect::<Vec<_>>())
+    }
+}
+
+/// Two ends of a conversation: ours, and the one that QEMU inherits.
+fn pair() -> Result<(UnixStream, OwnedFd)> {
+    let (ours, theirs) = UnixStream::pair().map_err(Error::system("make a pair of sockets"))?;
+    Ok((ours, theirs.into()))
+}

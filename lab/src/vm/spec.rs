@@ -1,0 +1,167 @@
+//! The description of a machine.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::kernel::Kernel;
+
+/// vCPUs in sockets, cores and threads, and the NUMA nodes that the sockets are spread over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpus {
+    /// Sockets.
+    pub sockets: u32,
+    /// Cores of each socket.
+    pub cores: u32,
+    /// Threads of each core: 2 for SMT.
+    pub threads: u32,
+    /// NUMA nodes; they divide the vCPUs evenly.
+    pub nodes: u32,
+}
+
+impl Cpus {
+    /// So many vCPUs as cores of one socket.
+    pub const fn flat(n: u32) -> Self {
+        Self { sockets: 1, cores: n, threads: 1, nodes: 1 }
+    }
+
+    /// Cores of one socket, with two threads each.
+    pub const fn smt(cores: u32) -> Self {
+        Self { sockets: 1, cores, threads: 2, nodes: 1 }
+    }
+
+    /// So many sockets, each of them a NUMA node, with so many cores.
+    pub const fn numa(sockets: u32, cores: u32) -> Self {
+        Self { sockets, cores, threads: 1, nodes: sockets }
+    }
+
+    /// How many vCPUs these are.
+    pub const fn count(self) -> u32 {
+        self.sockets * self.cores * self.threads
+    }
+}
+
+impl std::fmt::Display for Cpus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} vCPUs", self.count())?;
+        if self.threads > 1 {
+            write!(f, ", SMT")?;
+        }
+        if self.nodes > 1 {
+            write!(f, ", {} NUMA nodes", self.nodes)?;
+        }
+        Ok(())
+    }
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmSpec {
+    /// Its name in messages and of its kept console; unique among machines that run together.
+    pub name: String,
+    /// What is in it.
+    pub image: Image,
+    /// Its kernel.
+    pub kernel: Kernel,
+    /// Its vCPUs.
+    pub cpus: Cpus,
+    /// Its memory in MiB.
+    pub memory_mib: u32,
+    /// More words for the kernel's command line.
+    #[serde(default)]
+    pub cmdline: Vec<String>,
+    /// The kernels of the guests in it, for [`Image::Host`].
+    #[serde(default)]
+    pub guests: Vec<Kernel>,
+    /// The host's CPUs on which the thread of each vCPU may run: one set for each vCPU, or none to pin nothing.
+    #[serde(default)]
+    pub pins: Vec<Vec<usize>>,
+}
+
+impl VmSpec {
+    /// A machine of this image with what it needs at least. Nested hosts boot Linux 7 and have 4 GiB.
+    pub fn new(name: &str, image: Image, kernel: Kernel, cpus: Cpus) -> Self {
+        let memory_mib = match image {
+            Image::Tiny => 512 + 32 * cpus.count(),
+            Image::Systemd => 1024 + 64 * cpus.count(),
+            Image::Host => 4096,
+        };
+        let guests = if image == Image::Host { vec![Kernel::V7] } else { Vec::new() };
+        Self {
+            name: name.to_owned(),
+            image,
+            kernel,
+            cpus,
+            memory_mib,
+            cmdline: Vec::new(),
+            guests,
+            pins: Vec::new(),
+        }
+    }
+
+    /// The same with more words for the kernel.
+    #[must_use]
+    pub fn cmdline(mut self, words: &[&str]) -> Self {
+        self.cmdline.extend(words.iter().map(|&word| word.to_owned()));
+        self
+    }
+
+    /// The same with each vCPU's thread pinned to the next of these CPUs in turn.
+    #[must_use]
+    pub fn pinned_to(mut self, cpus: &[usize]) -> Self {
+        self.pins = cpus.iter().cycle().take(self.cpus.count() as usize).map(|&cpu| vec![cpu]).collect();
+        self
+    }
+
+    /// Whether such a machine can be.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Cpus { sockets, cores, threads, nodes } = self.cpus;
+        let count = self.cpus.count();
+        let wrong = |what: String| Err(Error::Spec(format!("`{}`: {what}", self.name)));
+        if [sockets, cores, threads, nodes].contains(&0) || count > 64 {
+            return wrong(format!("{sockets} sockets, {cores} cores, {threads} threads, {nodes} nodes"));
+        }
+        if !count.is_multiple_of(nodes) {
+            return wrong(format!("{count} vCPUs on {nodes} NUMA nodes"));
+        }
+        if !self.pins.is_empty() && self.pins.len() != count as usize {
+            return wrong(format!("{} pins for {count} vCPUs", self.pins.len()));
+        }
+        if self.memory_mib < 128 {
+            return wrong(format!("{} MiB of memory", self.memory_mib));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pins_go_round() {
+        let spec = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(4)).pinned_to(&[0, 1]);
+        assert_eq!(spec.pins, [vec![0], vec![1], vec![0], vec![1]]);
+        spec.check().unwrap();
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        let mut spec = VmSpec::new("odd", Image::Tiny, Kernel::V7, Cpus::flat(3));
+        spec.cpus.nodes = 2;
+        assert_eq!(spec.check().unwrap_err().to_string(), "no such machine: `odd`: 3 vCPUs on 2 NUMA nodes");
+        spec.cpus = Cpus::flat(0);
+        assert!(spec.check().is_err());
+        spec.cpus = Cpus::flat(2);
+        spec.pins = vec![vec![0]];
+        assert!(spec.check().is_err());
+    }
+
+    #[test]
+    fn a_description_is_read_back_from_json() {
+        let spec = VmSpec::new("a", Image::Host, Kernel::V6_12, Cpus::numa(2, 2)).cmdline(&["x=1"]);
+        let json = serde_json::to_string(&spec).unwrap();
+        assert!(json.contains("\"6.12\""), "{json}");
+        assert_eq!(serde_json::from_str::<VmSpec>(&json).unwrap(), spec);
+    }
+}

@@ -1,0 +1,97 @@
+//! A step in a guest, and what comes back.
+
+use std::time::Duration;
+
+use crate::wire::Exit;
+
+/// A program to run in a guest.
+#[derive(Debug, Clone)]
+pub struct Step {
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) input: Vec<u8>,
+    pub(crate) timeout: Duration,
+}
+
+impl Step {
+    /// How long a step may take if nothing else is said.
+    pub const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A program with its arguments, found in the guest's PATH, which begins with the binaries under test.
+    pub fn new(argv: &[&str]) -> Self {
+        let argv = argv.iter().map(|&word| word.to_owned()).collect();
+        Self { argv, env: Vec::new(), input: Vec::new(), timeout: Self::PATIENCE }
+    }
+
+    /// A shell script.
+    pub fn shell(script: &str) -> Self {
+        Self::new(&["sh", "-c", script])
+    }
+
+    /// The same with another time-out.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The same with a variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same with this input; without, it is empty.
+    #[must_use]
+    pub fn input(mut self, input: &[u8]) -> Self {
+        self.input = input.to_vec();
+        self
+    }
+
+    pub(crate) fn line(&self) -> String {
+        self.argv.join(" ")
+    }
+}
+
+impl From<&[&str]> for Step {
+    fn from(argv: &[&str]) -> Self {
+        Self::new(argv)
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for Step {
+    fn from(argv: [&str; N]) -> Self {
+        Self::new(&argv)
+    }
+}
+
+/// What a step has printed, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// How it ended.
+    pub exit: Exit,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it complained about.
+    pub stderr: Vec<u8>,
+    /// More than 64 MiB came, and the rest is lost.
+    pub truncated: bool,
+}
+
+impl Output {
+    /// What it printed, as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// What it complained about, as text.
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    /// Whether it ended with status 0.
+    pub fn success(&self) -> bool {
+        self.exit == Exit::Code(0)
+    }
+}
