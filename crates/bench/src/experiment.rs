@@ -5,6 +5,7 @@
 //! (`sensors`), its output is searched for what it says about itself (`output`) and Gleaner's journal for what was in
 //! force (`control`). Summaries, comparisons and warnings follow from the samples (`summary`).
 
+mod co_runner;
 mod control;
 mod correlation;
 mod environment;
@@ -18,13 +19,14 @@ mod sensors;
 mod summary;
 mod table;
 mod user;
+mod warnings;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
-use gleaner_proto::result::{BenchResult, Ending, Metric, ModeInfo, SCHEMA};
+use gleaner_proto::result::{self, BenchResult, Ending, Metric, ModeInfo, SCHEMA};
 
 pub use correlation::slowdown_by_idling;
 pub use mode::{Mode, ModeError, UserMode};
@@ -33,7 +35,7 @@ pub use program::Program;
 pub use table::table;
 
 use crate::adapters::{AdapterError, Expanded};
-use crate::runner::{Cell, Outcome, Plan, Problem, RowSamples, interrupted};
+use crate::runner::{Cell, Outcome, Plan, Problem, interrupted};
 use crate::servers;
 use environment::Frequencies;
 use sample::{Measured, Sampler};
@@ -180,7 +182,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, Er
                 measured.map_err(|error| Problem { message: error.to_string(), ends_run: true })?;
             Ok(Taken { cell, measured })
         },
-        |row, samples| experiment.is_enough(&experiment.rows[row], samples),
+        |row, samples| experiment.is_enough(&summary.row(row, samples)),
         |row, samples| (!options.quiet).then(|| table::line(&summary.row(row, samples))),
     );
     let rows = summary.rows(&outcome.rows);
@@ -232,13 +234,10 @@ impl Experiment {
         }
     }
 
-    fn is_enough(&self, row: &Row, samples: &RowSamples<Taken>) -> bool {
+    fn is_enough(&self, row: &result::Row) -> bool {
         let Some(precision) = self.rounds.precision else { return false };
-        let values = |mode: &Vec<Option<Taken>>| -> Vec<f64> {
-            let value = |taken: &Taken| taken.measured.metrics.get(&row.primary).copied();
-            mode.iter().flatten().filter_map(value).collect()
-        };
-        samples.samples.iter().map(values).all(|values| {
+        row.cells.iter().all(|cell| {
+            let values = cell.values(row.primary);
             values.len() >= self.rounds.least
                 && summary::width(&values).is_some_and(|width| width <= precision)
         })

@@ -4,9 +4,12 @@ use std::num::NonZeroU64;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use gleaner_bench::runner;
 use gleaner_bench::workload::{Amount, Kind, ParameterError, Parameters, Workload, parse_time};
 
 /// Run a built-in workload and print what it achieved
+///
+/// SIGINT and SIGTERM end it before its time in the same way; one that has so many operations to do they end at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Which one; docs/workloads.md describes them, a wrong name lists them
@@ -59,7 +62,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     };
-    let outcome = args.name.run(args.amount(), &parameters)?;
+    let amount = args.amount();
+    if matches!(amount, Amount::Time(_)) {
+        runner::watch()?;
+    }
+    let outcome = args.name.run(amount, &parameters)?;
     if args.json {
         println!("{}", serde_json::to_string(&outcome)?);
     } else {

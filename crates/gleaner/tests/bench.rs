@@ -74,7 +74,7 @@ fn a_scenario_is_measured_in_every_mode() {
 
         [[row]]
         name = "beside another"
-        shell = "echo rate 12.5 p99 3ms"
+        shell = "$GLEANER workload compute --operations 200; echo rate 12.5 p99 3ms"
         metrics = ['rate (?<throughput>[0-9.]+) p99 (?<p99_ms>[0-9.]+)ms']
         co_runners = [{ workload = "compute" }]
         "#,
@@ -119,6 +119,10 @@ fn a_scenario_is_measured_in_every_mode() {
     assert!(row.co_runners[0].starts_with("gleaner workload compute"), "{:?}", row.co_runners);
     let said = &row.cell("default").unwrap().samples[0].metrics;
     assert_eq!((said[&Metric::Throughput], said[&Metric::P99Us]), (12.5, 3000.0));
+    assert!(said[&Metric::CoThroughput] > 0.0, "{said:?}");
+    let together = &row.cell("default").unwrap().summaries[&Metric::SystemThroughput];
+    assert!((together.median - 1.0).abs() < 1e-9, "of two samples the median is their mean: {together:?}");
+    assert!(row.comparison("gleaner", Metric::SystemThroughput).is_some());
     let few = |w: &Warning| matches!(w, Warning::TooFewRounds { rounds: 2, .. });
     assert!(result.warnings.iter().any(few), "{:?}", result.warnings);
 }

@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod common;
+
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use gleaner_bench::workload::Outcome;
+use common::process::{Running, command, until};
+use gleaner_bench::workload::{Outcome, Workload};
+use nix::sys::signal::Signal;
 
 fn workload(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gleaner")).arg("workload").args(args).output().unwrap()
@@ -22,6 +27,36 @@ fn runs_for_a_time_or_a_number_of_operations() {
     assert!(outcome(&["convoy", "--for", "50ms"]).elapsed >= Duration::from_millis(50));
     assert!(outcome(&["convoy", "--seconds", "0.05"]).elapsed >= Duration::from_millis(50));
     assert_eq!(outcome(&["compute", "--operations", "7", "--threads", "2"]).operations, 7);
+}
+
+/// Started, with threads that work.
+fn started(args: &[&str]) -> Running {
+    let running = Running::start(&mut command(&[&["workload", "--json"], args].concat()));
+    let tasks = format!("/proc/{}/task", running.pid());
+    until("its threads are there", || std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() > 1));
+    running
+}
+
+#[test]
+fn a_signal_ends_every_workload_before_its_time_and_it_says_what_it_did() {
+    for workload in Workload::ALL {
+        let running = started(&[workload.name(), "--seconds", "60"]);
+        running.signal(Signal::SIGTERM);
+        let output = running.finish();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{workload}: {}: {error}", output.status);
+        let outcome: Outcome = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(outcome.elapsed < Duration::from_secs(60), "{workload}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_signal_leaves_no_half_of_a_number_of_operations() {
+    let running = started(&["compute", "--operations", "1000000000000"]);
+    running.signal(Signal::SIGTERM);
+    let output = running.finish();
+    assert_eq!(output.status.signal(), Some(Signal::SIGTERM as i32));
+    assert_eq!(output.stdout, b"");
 }
 
 #[test]

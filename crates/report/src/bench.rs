@@ -2,6 +2,7 @@
 
 mod facts;
 mod figures;
+mod slowdown;
 mod summary;
 mod tables;
 mod values;

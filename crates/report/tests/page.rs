@@ -29,6 +29,38 @@ fn every_kind_of_figure_is_there_and_sound() {
     }
 }
 
+/// Figure 2 of the Gleaner paper: a point for each command that is measured alone and beside two others.
+#[test]
+fn the_variation_by_co_runner_needs_a_command_alone_and_beside_two() {
+    let mut result = result();
+    let variation = |result: &BenchResult| {
+        figures(result).into_iter().find(|figure| figure.name == "variation-idle").map(|figure| figure.file())
+    };
+    assert!(variation(&result).is_none());
+    let alone = result.rows.clone();
+    for co_runner in ["matmul", "freqsleep"] {
+        assert!(variation(&result).is_none(), "beside one there is no difference");
+        for (row, factor) in alone.iter().zip([1.1, 1.2, 1.3, 1.4]) {
+            let mut row = row.clone();
+            row.name = format!("{} + {co_runner}", row.name);
+            row.co_runners.push(co_runner.to_owned());
+            for comparison in row.comparisons.iter_mut().filter(|_| co_runner == "matmul") {
+                comparison.ratio.median *= factor;
+            }
+            result.rows.push(row);
+        }
+    }
+    let svg = variation(&result).unwrap();
+    let texts = check(&svg).unwrap();
+    let text = |wanted: &str| texts.iter().any(|text| text.text.contains(wanted));
+    assert!(text("n = 4") && text("difference of the slowdowns") && text(&alone[3].name), "{texts:?}");
+    assert!(!text(&alone[4].name), "it has no row beside another");
+    assert!(!text("matmul"), "one point for each command");
+    // What rows beside others lose is not what halting costs them.
+    let slowdown = figures(&result).into_iter().find(|figure| figure.name == "slowdown-idle").unwrap();
+    assert!(slowdown.file().contains(&format!("n = {}", alone.len())));
+}
+
 #[test]
 fn the_summary_says_what_won_and_by_how_much() {
     let page = html(&result()).unwrap();

@@ -11,6 +11,7 @@ use gleaner_kernel::Root;
 use gleaner_kernel::workload::process_times;
 use gleaner_proto::result::Metric;
 
+use super::co_runner::{CoRunner, CoRunners};
 use super::control::Control;
 use super::forget::forget_polling;
 use super::output;
@@ -106,11 +107,11 @@ impl Sampler {
         let setting = mode.user().map(InForce::set).transpose()?;
         let co_runners = self.start_co_runners(row)?;
         let measured = self.run(row, mode);
-        let stopped = stop(co_runners);
+        let beside = co_runners.stop();
         let undone = setting.map_or(Ok(()), InForce::unset);
         // The command's own error says most.
-        let measured = measured?;
-        stopped?;
+        let mut measured = measured?;
+        measured.metrics.extend(beside?.map(|throughput| (Metric::CoThroughput, throughput)));
         undone?;
         Ok(measured)
     }
@@ -129,13 +130,14 @@ impl Sampler {
         Ok(())
     }
 
-    fn start_co_runners(&self, row: &Row) -> Result<Vec<(Running, String)>, Error> {
+    fn start_co_runners(&self, row: &Row) -> Result<CoRunners, Error> {
         let start = |(index, program): (usize, &Program)| {
             let log = self.state.path().join(format!("co-runner-{index}"));
             let running = program.launch(&self.gleaner, self.state.path()).start(&log)?;
-            Ok((running, self.line(program)))
+            let workload = program.workload();
+            Ok(CoRunner { running, line: self.line(program), log, workload })
         };
-        row.co_runners.iter().enumerate().map(start).collect()
+        row.co_runners.iter().enumerate().map(start).collect::<Result<_, Error>>().map(CoRunners)
     }
 
     fn run(&mut self, row: &Row, mode: &Mode) -> Result<Measured, Error> {
@@ -200,17 +202,6 @@ fn wait(running: &Running, limit: Duration) -> Result<(), Error> {
     }
 }
 
-/// Stops the co-runners. One that ended by itself did not run beside the command all the time.
-fn stop(co_runners: Vec<(Running, String)>) -> Result<(), Error> {
-    for (mut running, line) in co_runners {
-        if let Some(status) = running.wait(Duration::ZERO)? {
-            return Err(Error::CoRunnerEnded { line, status: status.to_string() });
-        }
-        running.stop()?;
-    }
-    Ok(())
-}
-
 /// What the program says about itself.
 fn said(row: &Row, output: &str) -> Result<BTreeMap<Metric, f64>, Error> {
     let mut metrics = BTreeMap::new();
@@ -238,7 +229,7 @@ fn add_cpu(metrics: &mut BTreeMap<Metric, f64>, all: CpuTime, own: CpuTime) {
     metrics.insert(Metric::CpuSPerOp, (all.total().as_secs_f64() + polling) / units);
 }
 
-fn read(log: &Path) -> Result<String, Error> {
+pub(super) fn read(log: &Path) -> Result<String, Error> {
     let bytes = fs::read(log).map_err(crate::servers::Error::file("read", log))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -33,6 +33,10 @@ impl Summary<'_> {
     pub(super) fn row(&self, index: usize, samples: &RowSamples<Taken>) -> result::Row {
         let row = &self.experiment.rows[index];
         let cells = self.experiment.modes.iter().zip(&samples.samples);
+        let mut cells: Vec<result::Cell> =
+            cells.map(|(mode, samples)| cell(mode, samples, self.began)).collect();
+        add_system_throughput(&mut cells, row.co_runners.len());
+        cells.iter_mut().for_each(summarise);
         let mut row = result::Row {
             name: row.name.clone(),
             unit: row.unit.clone(),
@@ -41,7 +45,7 @@ impl Summary<'_> {
             co_runners: self.co_runners[index].clone(),
             paper: row.paper.clone(),
             paper_ratio: row.paper_ratio.clone(),
-            cells: cells.map(|(mode, samples)| cell(mode, samples, self.began)).collect(),
+            cells,
             comparisons: Vec::new(),
         };
         row.comparisons = comparisons(&row);
@@ -64,16 +68,45 @@ fn cell(mode: &Mode, samples: &[Option<Taken>], began: Instant) -> result::Cell 
         metrics: taken.measured.metrics.clone(),
         timeline: taken.measured.control.timeline.clone(),
     };
-    let mut cell = result::Cell {
+    result::Cell {
         mode: mode.to_string(),
         command: taken.first().map_or_else(String::new, |taken| taken.measured.command.clone()),
         samples: taken.iter().map(sample).collect(),
         summaries: BTreeMap::new(),
-    };
+    }
+}
+
+fn summarise(cell: &mut result::Cell) {
     let summaries =
         Metric::ALL.into_iter().filter_map(|metric| Some((metric, stats::estimate(&cell.values(metric))?)));
     cell.summaries = summaries.collect();
-    cell
+}
+
+/// Adds [`Metric::SystemThroughput`] to the samples whose `co_runners`, so many of them, said what they did.
+fn add_system_throughput(cells: &mut [result::Cell], co_runners: usize) {
+    let Some(baseline) = cells.first() else { return };
+    let median = |of: fn(&result::Sample) -> Option<f64>| {
+        let values: Vec<f64> = baseline.samples.iter().filter_map(of).collect();
+        stats::median(&values).filter(|median| *median > 0.0)
+    };
+    let (Some(own), Some(beside)) = (median(speed), median(speed_beside)) else { return };
+    for sample in cells.iter_mut().flat_map(|cell| &mut cell.samples) {
+        if let (Some(mine), Some(theirs)) = (speed(sample), speed_beside(sample)) {
+            let co_runners = co_runners as f64;
+            let mean = (mine / own + co_runners * theirs / beside) / (1.0 + co_runners);
+            sample.metrics.insert(Metric::SystemThroughput, mean);
+        }
+    }
+}
+
+/// Work per second; runs per second where the program does not say what it did.
+fn speed(sample: &result::Sample) -> Option<f64> {
+    let said = sample.metrics.get(&Metric::Throughput).copied();
+    said.or_else(|| sample.metrics.get(&Metric::WallS).map(|wall| wall.recip()))
+}
+
+fn speed_beside(sample: &result::Sample) -> Option<f64> {
+    sample.metrics.get(&Metric::CoThroughput).copied()
 }
 
 /// Every mode against the first one, by each metric that both have.
@@ -276,6 +309,29 @@ mod tests {
         let wall = row.comparison("x", Metric::WallS).unwrap();
         assert_eq!(wall.verdict, result::Verdict::NoDifference);
         assert!(told(row, None).is_empty());
+    }
+
+    #[test]
+    fn system_throughput_is_the_mean_of_both_speeds() {
+        let beside = |throughput| [(Metric::CoThroughput, throughput)];
+        // The row gains a half, its co-runner loses a half: together they are where they were.
+        let mut cells = vec![
+            cell("default", &[90.0, 100.0, 110.0], &beside(50.0)),
+            cell("x", &[150.0; 3], &beside(25.0)),
+            cell("alone", &[100.0; 3], &[]),
+        ];
+        add_system_throughput(&mut cells, 1);
+        assert_eq!(cells[0].values(Metric::SystemThroughput), [0.95, 1.0, 1.05]);
+        assert_eq!(cells[1].values(Metric::SystemThroughput), [1.0; 3]);
+        assert!(cells[2].values(Metric::SystemThroughput).is_empty());
+        // Without a throughput its wall time says how fast it was.
+        for sample in cells.iter_mut().flat_map(|cell| &mut cell.samples) {
+            sample.metrics.remove(&Metric::Throughput);
+        }
+        add_system_throughput(&mut cells, 1);
+        assert_eq!(cells[1].values(Metric::SystemThroughput), [0.75; 3]);
+        add_system_throughput(&mut cells, 3);
+        assert_eq!(cells[1].values(Metric::SystemThroughput), [0.625; 3], "the mean of four programs");
     }
 
     #[test]

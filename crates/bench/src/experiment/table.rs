@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use gleaner_proto::result::{BenchResult, Cell, Ending, Estimate, Metric, Row, Warning};
+use gleaner_proto::result::{BenchResult, Cell, Ending, Estimate, Metric, Row};
 
-use super::slowdown_by_idling;
 use super::summary::verdict;
+use super::{slowdown_by_idling, warnings};
 
 /// The whole result: a table, what stands against it, how the run ended.
 pub fn table(result: &BenchResult) -> String {
@@ -38,7 +38,7 @@ fn write(out: &mut String, result: &BenchResult) -> std::fmt::Result {
             c.r, c.low, c.high, c.n
         )?;
     }
-    let warnings = warnings(&result.warnings);
+    let warnings = warnings::sentences(&result.warnings, result.rows.len());
     if !warnings.is_empty() {
         writeln!(out, "\nMind:")?;
         warnings.iter().try_for_each(|warning| writeln!(out, "  - {warning}"))?;
@@ -48,28 +48,6 @@ fn write(out: &mut String, result: &BenchResult) -> std::fmt::Result {
         Ending::Interrupted => writeln!(out, "\nInterrupted: rows and rounds are missing."),
         Ending::Failed { .. } => writeln!(out, "\nA command failed: rows and rounds are missing."),
     }
-}
-
-/// The warnings as sentences; outliers, of which there are often some, share one.
-fn warnings(warnings: &[Warning]) -> Vec<String> {
-    let outlying = |warning: &Warning| match warning {
-        Warning::Outliers { row, mode, rounds, .. } => {
-            let rounds: Vec<String> = rounds.iter().map(|round| (round + 1).to_string()).collect();
-            Some(format!("{row}, {mode}: {}", rounds.join(", ")))
-        }
-        _ => None,
-    };
-    let places: Vec<String> = warnings.iter().filter_map(outlying).collect();
-    let others = warnings.iter().filter(|warning| outlying(warning).is_none());
-    let mut sentences: Vec<String> = others.map(Warning::to_string).collect();
-    if !places.is_empty() {
-        sentences.push(format!(
-            "some values lie far from the others of their mode; they are kept in every number; look what else happened \
-             in these rounds, or run more of them: {}",
-            places.join("; ")
-        ));
-    }
-    sentences
 }
 
 fn rows(out: &mut String, result: &BenchResult) -> std::fmt::Result {
@@ -93,7 +71,9 @@ fn rows(out: &mut String, result: &BenchResult) -> std::fmt::Result {
         writeln!(out, "{}: {}", row.name, metric(row))?;
         for cell in &row.cells {
             let shown = |metric| median(cell, metric).map_or_else(dash, |value| text(metric, value));
-            let (cost, halts) = (shown(Metric::CpuSPerOp), shown(Metric::HaltsPerS));
+            let cost =
+                if row.primary == Metric::CpuSPerOp { String::new() } else { shown(Metric::CpuSPerOp) };
+            let halts = shown(Metric::HaltsPerS);
             let paper = of_paper(row, &cell.mode);
             let line = format!(
                 "{:width$}  {} {cost:>9} {halts:>9}{paper}",
@@ -122,7 +102,7 @@ fn values(row: &Row, cell: &Cell) -> String {
     format!(
         "{:>9} {:23}  {:22} {:14}",
         estimate.map_or_else(dash, |e| number(e.median)),
-        estimate.map_or_else(String::new, |e| format!("[{}, {}]", number(e.low), number(e.high))),
+        estimate.map_or_else(String::new, |e| interval(e, number)),
         comparison.map_or_else(String::new, |c| ratio(&c.ratio)),
         comparison.map_or("", verdict)
     )
@@ -143,13 +123,24 @@ pub(super) fn line(row: &Row) -> String {
 fn metric(row: &Row) -> String {
     match row.primary {
         Metric::Throughput if !row.unit.is_empty() => format!("{} per second", row.unit),
-        metric if metric.unit() == "s" => metric.about().to_owned(),
+        Metric::CpuSPerOp if row.unit.is_empty() => "CPU per run".to_owned(),
+        Metric::CpuSPerOp => format!("CPU per unit of work ({})", row.unit),
+        metric if matches!(metric.unit(), "s" | "1") => metric.about().to_owned(),
         metric => format!("{} in {}", metric.about(), metric.unit()),
     }
 }
 
 fn ratio(ratio: &Estimate) -> String {
-    format!("{:.2} [{:.2}, {:.2}]", ratio.median, ratio.low, ratio.high)
+    let number = |value: f64| format!("{value:.2}");
+    format!("{} {}", number(ratio.median), interval(ratio, number)).trim_end().to_owned()
+}
+
+/// One round has none.
+fn interval(estimate: &Estimate, number: impl Fn(f64) -> String) -> String {
+    if estimate.n < 2 {
+        return String::new();
+    }
+    format!("[{}, {}]", number(estimate.low), number(estimate.high))
 }
 
 fn median(cell: &Cell, metric: Metric) -> Option<f64> {
@@ -190,17 +181,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outliers_share_a_sentence() {
-        let outliers = |row: &str, rounds: &[usize]| Warning::Outliers {
-            row: row.into(),
-            mode: "default".into(),
-            metric: Metric::Throughput,
-            rounds: rounds.to_vec(),
-        };
-        let few = Warning::TooFewRounds { row: "a".into(), rounds: 2, needed: 6 };
-        let told = warnings(&[outliers("a", &[0, 3]), few, outliers("b", &[1])]);
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[1].ends_with("a, default: 1, 4; b, default: 2"), "{told:?}");
+    fn one_round_has_no_interval() {
+        let estimate = |n| Estimate { median: 1.5, low: 1.25, high: 2.0, n, confidence: 0.5 };
+        assert_eq!(ratio(&estimate(2)), "1.50 [1.25, 2.00]");
+        assert_eq!(ratio(&estimate(1)), "1.50");
     }
 
     #[test]

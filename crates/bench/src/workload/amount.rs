@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::runner::interrupted;
+
 /// How much a workload does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Amount {
-    /// As much as it can in this time; its throughput is the result. A workload ends with the operation during
-    /// which the time ran out, not in the middle of it.
+    /// As much as it can in this time, or until a signal that is [watched](crate::runner::watch); its throughput is
+    /// the result. A workload ends with the operation during which the time ran out, not in the middle of it.
     Time(Duration),
     /// So many operations; the time that they took is the result, as the papers report it. `wake` does up
     /// to three more.
@@ -63,7 +65,8 @@ impl Gauge {
     pub(super) fn more(&self, done: u64) -> bool {
         match self.share {
             Share::Time(duration) => {
-                !done.is_multiple_of(self.operations_per_clock) || self.start.elapsed() < duration
+                !done.is_multiple_of(self.operations_per_clock)
+                    || (self.start.elapsed() < duration && !interrupted())
             }
             Share::Operations(n) => done < n,
         }

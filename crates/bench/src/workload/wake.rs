@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::amount::Share;
 use super::spec::{Granularity, Spec, Threads, Variant};
 use super::{Amount, Kind, Outcome, Settings, WorkloadError};
+use crate::runner::interrupted;
 use crate::wake::{Case, Plan, WakeError, allowed};
 
 pub(super) const SPEC: Spec = Spec {
@@ -29,8 +30,9 @@ const fn variant(kind: Kind) -> Variant {
     }
 }
 
-/// The hand-overs are measured in pieces of about this time, since each latency is kept until its piece ends.
-const PIECE: Duration = Duration::from_secs(10);
+/// The hand-overs are measured in pieces of about this time: each latency is kept until its piece ends, and a signal is
+/// seen only then.
+const PIECE: Duration = Duration::from_secs(1);
 /// The most rounds of a piece, of two hand-overs each, where a number of hand-overs is asked for.
 const MOST_ROUNDS: u64 = 500_000;
 /// No hand-over takes so long on average unless something of higher priority holds a vCPU.
@@ -68,7 +70,7 @@ fn next_piece(share: Share, elapsed: Duration, done: u64) -> Option<(u32, Durati
             let left = time.saturating_sub(elapsed);
             // No short rest: a piece in which nobody is woken is an error.
             let budget = if left < 2 * PIECE { left } else { PIECE };
-            (!left.is_zero()).then_some((Plan::MAX_ROUNDS, budget))
+            (!left.is_zero() && !interrupted()).then_some((Plan::MAX_ROUNDS, budget))
         }
         Share::Operations(n) => {
             let left = n.saturating_sub(done);
@@ -116,7 +118,7 @@ mod tests {
     fn pieces_end_with_the_time_or_the_hand_overs() {
         let time = |elapsed| next_piece(Share::Time(25 * SECOND), elapsed, 7).map(|(_, budget)| budget);
         assert_eq!(time(Duration::ZERO), Some(PIECE));
-        assert_eq!(time(10 * SECOND), Some(15 * SECOND));
+        assert_eq!(time(23 * SECOND + SECOND / 2), Some(SECOND + SECOND / 2));
         assert_eq!(time(25 * SECOND), None);
         let rounds = |done| next_piece(Share::Operations(10), SECOND, done).map(|(rounds, _)| rounds);
         assert_eq!((rounds(0), rounds(9), rounds(10), rounds(11)), (Some(6), Some(2), None, None));

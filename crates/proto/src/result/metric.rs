@@ -15,6 +15,11 @@ pub enum Metric {
     Throughput,
     /// Units of work done.
     Operations,
+    /// Units of work per second of all co-runners together, where they are built-in workloads of one kind.
+    CoThroughput,
+    /// How much the command and its co-runners got done together: the mean of the programs' speeds, each as a ratio to
+    /// the median of the first mode (the weighted speedup of Gleaner, ATC'14, §7.2.1).
+    SystemThroughput,
     /// Mean latency, as the program says.
     MeanUs,
     /// Median latency, as the program says.
@@ -71,10 +76,12 @@ pub enum Better {
 
 impl Metric {
     /// Every metric, in the order of the tables.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::WallS,
         Self::Throughput,
         Self::Operations,
+        Self::CoThroughput,
+        Self::SystemThroughput,
         Self::MeanUs,
         Self::P50Us,
         Self::P90Us,
@@ -104,6 +111,8 @@ impl Metric {
             Self::WallS => ("wall_s", "s", Lower, "wall time"),
             Self::Throughput => ("throughput", "1/s", Higher, "throughput"),
             Self::Operations => ("operations", "1", Neither, "units of work"),
+            Self::CoThroughput => ("co_throughput", "1/s", Higher, "co-runners' work"),
+            Self::SystemThroughput => ("system_throughput", "1", Higher, "system throughput"),
             Self::MeanUs => ("mean_us", "µs", Lower, "mean latency"),
             Self::P50Us => ("p50_us", "µs", Lower, "median latency"),
             Self::P90Us => ("p90_us", "µs", Lower, "p90 latency"),

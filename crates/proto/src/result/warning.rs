@@ -128,7 +128,8 @@ impl fmt::Display for Warning {
             ),
             Self::TooFewRounds { row, rounds, needed } => write!(
                 f,
-                "{row}: {rounds} rounds are too few for a 95 % interval; run at least {needed} (`--rounds {needed}`)"
+                "{row}: {rounds} {} too few for a 95 % interval; run at least {needed} (`--rounds {needed}`)",
+                if *rounds == 1 { "round is" } else { "rounds are" }
             ),
             Self::Imprecise { row, mode, width, asked, rounds } => write!(
                 f,

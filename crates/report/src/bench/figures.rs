@@ -2,14 +2,12 @@
 
 use gleaner_proto::result::{BenchResult, Cell, Comparison, Metric, Moment, Row, Sample, Verdict};
 
+use super::slowdown;
 use super::values::{baseline, compared, confidence, gain, interval, label, unit};
 use crate::axis::Axis;
 use crate::number::{Unit, show};
 use crate::page::Figure;
-use crate::plot::{
-    Bar, BarGroup, Bars, Curve, Curves, Interval, Lane, Point, Scatter, Span, Strip, StripLane, Timeline,
-    correlation,
-};
+use crate::plot::{Bar, BarGroup, Bars, Curve, Curves, Interval, Lane, Span, Strip, StripLane, Timeline};
 use crate::scale::Kind;
 
 /// Percentiles of latency with the share of requests that are at most as slow.
@@ -20,9 +18,6 @@ const PERCENTILES: [(Metric, f64); 5] = [
     (Metric::P99Us, 0.99),
     (Metric::P999Us, 0.999),
 ];
-
-/// Modes in which idle vCPUs do not halt, the purest first: what is slower without them is slow for its wake-ups.
-const AWAKE: [&str; 4] = ["idlepoll", "qos-poll", "haltpoll", "gleaner"];
 
 /// The kinds of figures, in the order of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +34,8 @@ pub(super) enum Subject {
 pub(super) fn figures(result: &BenchResult) -> Vec<(Subject, Figure)> {
     let mut figures = Vec::new();
     figures.extend(speed(result).map(|figure| (Subject::Speed, figure)));
-    figures.extend(slowdown(result).map(|figure| (Subject::Slowdown, figure)));
+    figures.extend(slowdown::alone(result).map(|figure| (Subject::Slowdown, figure)));
+    figures.extend(slowdown::variation(result).map(|figure| (Subject::Slowdown, figure)));
     figures.extend(cost(result).map(|figure| (Subject::Cost, figure)));
     for (number, row) in (1..).zip(&result.rows) {
         figures.extend(latency(result, row, number).map(|figure| (Subject::Latency, figure)));
@@ -124,47 +120,6 @@ fn bar(series: usize, comparison: &Comparison, shown: Option<Interval>) -> Bar {
     });
     let unsure = matches!(comparison.verdict, Verdict::NoDifference | Verdict::TooFew);
     Bar { label: comparison.mode.clone(), series, interval: shown, unsure, note }
-}
-
-/// Slowdown of the baseline against a mode whose vCPUs stay awake, over how often vCPUs become idle: Figures 1 and 2
-/// of the Gleaner paper, with the same machine kept awake in the place of the physical one.
-fn slowdown(result: &BenchResult) -> Option<Figure> {
-    let awake = AWAKE.iter().find_map(|kind| {
-        result.modes.iter().skip(1).find(|mode| mode.name.split([':', '+']).next() == Some(kind))
-    })?;
-    let base = baseline(result);
-    let point = |row: &Row| {
-        let x = row.cell(base)?.summaries.get(&Metric::IdlePerS)?.median;
-        let y = gain(row.comparison(&awake.name, row.primary)?)?.value;
-        Some(Point { label: row.name.clone(), x, y })
-    };
-    let points: Vec<Point> = result.rows.iter().filter_map(point).collect();
-    let fit = correlation(&points.iter().map(|p| (p.x, p.y)).collect::<Vec<_>>())?;
-    let title = format!("Slowdown of {base} against {} over idle frequency", awake.name);
-    let range = fit.interval.map_or_else(String::new, |(low, high)| format!(" [{low:.2}, {high:.2}]"));
-    let note = format!("r = {:.2}{range}, n = {}", fit.r, points.len());
-    let plot = Scatter {
-        title: title.clone(),
-        about: format!(
-            "Scatter plot of the rows: the more often vCPUs become idle, the slower {base}; {note}."
-        ),
-        x: Axis::new(format!("idle entries per second and vCPU, {base}"), Unit::Plain, Kind::Linear),
-        y: Axis::new(format!("slowdown against {}", awake.name), Unit::Ratio, Kind::Linear),
-        points,
-        note,
-        fit: true,
-    };
-    Some(Figure {
-        name: "slowdown-idle".to_owned(),
-        title,
-        caption: format!(
-            "One point for each row. If halting costs the time, rows whose vCPUs become idle more often are slowed \
-             down more; r is Pearson's correlation coefficient with its 95 % interval. Mode {} stands for a machine that never halts.",
-            awake.name
-        ),
-        half: false,
-        plot: Box::new(plot),
-    })
 }
 
 fn latency(result: &BenchResult, row: &Row, number: usize) -> Option<Figure> {
