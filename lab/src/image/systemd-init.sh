@@ -16,7 +16,8 @@ grep -qw lab.shell /proc/cmdline && unit=gleaner-lab-shell
 mkdir -p /new/etc/systemd/system/multi-user.target.wants
 cp "/lab/units/$unit.service" /new/etc/systemd/system/
 ln -s "../$unit.service" /new/etc/systemd/system/multi-user.target.wants/
-ln -s /dev/null /new/etc/systemd/system/serial-getty@ttyS0.service
+# A login on the console is in the way, and a cache of libraries cannot be made of an unpacked system.
+for unit in serial-getty@ttyS0 ldconfig; do ln -s /dev/null /new/etc/systemd/system/$unit.service; done
 # The users that packages' scripts would add.
 chroot /new systemd-sysusers
 umount /proc /sys

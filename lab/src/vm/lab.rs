@@ -1,6 +1,6 @@
 //! Where machines come from.
 
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -114,12 +114,12 @@ impl Lab {
             initramfs: initramfs.as_raw_fd(),
             monitor: monitor.as_raw_fd(),
             agent: agent.as_raw_fd(),
-            console: console.map(|fd| fd.as_raw_fd()),
+            console: console.map(AsRawFd::as_raw_fd),
         };
         let mut command = Command::new(QEMU);
         command.args(qemu::arguments(spec, self.accelerator, &media.kernel, media.disk.as_deref(), files));
         let inherited = [Some(&initramfs), Some(agent), Some(monitor), console];
-        Process::start(command, &inherited.into_iter().flatten().map(|fd| fd.as_raw_fd()).collect::<Vec<_>>())
+        Process::start(command, &inherited.into_iter().flatten().map(AsRawFd::as_raw_fd).collect::<Vec<_>>())
     }
 }
 
