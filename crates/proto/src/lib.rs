@@ -1,5 +1,5 @@
 //! The words between Gleaner's processes: journal records and lease records, one JSON object per line, the report of
-//! `gleaner doctor`, the result file of `gleaner bench`, and the trace of `gleaner record`.
+//! `gleaner doctor`, the result file of `gleaner bench`, the trace of `gleaner record`, the account of `gleaner sim reproduce`.
 //!
 //! Each format carries a version in its first record; a reader refuses versions it does not know.
 
@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod journal;
 pub mod lease;
 mod lines;
+pub mod reproduction;
 pub mod result;
 pub mod trace_file;
 

@@ -10,7 +10,7 @@ mod values;
 use gleaner_proto::result::BenchResult;
 use maud::{Markup, html};
 
-use crate::page::{Figure, page};
+use crate::page::{Data, Figure, page};
 use figures::Subject;
 
 /// More warnings than these would hide what they are about; the rest can be unfolded.
@@ -61,7 +61,9 @@ pub fn html(result: &BenchResult) -> serde_json::Result<String> {
         section { h2 { "Machine" } (facts::environment(result)) }
         section { h2 { "Measure it again" } (facts::commands(result)) }
     };
-    Ok(page(title, &content, &serde_json::to_string(result)?, "result.json"))
+    let json = serde_json::to_string(result)?;
+    let data = Data { json: &json, file_name: "result.json", about: "Every sample is part of this page." };
+    Ok(page(title, &content, &data))
 }
 
 fn head(result: &BenchResult, title: &str) -> Markup {

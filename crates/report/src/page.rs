@@ -68,8 +68,18 @@ pub(crate) fn scrolling(label: &str, table: &Markup) -> Markup {
     html! { div class="scroll" role="region" aria-label=(label) tabindex="0" { (table) } }
 }
 
-/// The whole page. `data` is JSON that is kept in it for download as `file_name`.
-pub(crate) fn page(title: &str, content: &Markup, data: &str, file_name: &str) -> String {
+/// JSON that is kept in a page for download.
+pub(crate) struct Data<'a> {
+    /// The JSON.
+    pub(crate) json: &'a str,
+    /// What it is saved as.
+    pub(crate) file_name: &'a str,
+    /// What it holds, in a sentence.
+    pub(crate) about: &'a str,
+}
+
+/// The whole page.
+pub(crate) fn page(title: &str, content: &Markup, data: &Data<'_>) -> String {
     let style = [theme::COLOURS, theme::DRAWING, STYLE].concat();
     let page = html! {
         (DOCTYPE)
@@ -90,13 +100,13 @@ pub(crate) fn page(title: &str, content: &Markup, data: &str, file_name: &str) -
                     section {
                         h2 { "Raw data" }
                         p {
-                            "Every sample is part of this page. "
-                            button type="button" id="download" data-name=(file_name) { "Save " (file_name) }
+                            (data.about) " "
+                            button type="button" id="download" data-name=(data.file_name) { "Save " (data.file_name) }
                         }
                         noscript { p { "It stands in the page's source, in the element with the id “data”." } }
                     }
                 }
-                script type="application/json" id="data" { (PreEscaped(inert(data))) }
+                script type="application/json" id="data" { (PreEscaped(inert(data.json))) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -148,6 +158,10 @@ p{margin:.6rem 0;max-width:44rem}\
 .lead{font-size:1.12rem;line-height:1.5;margin:1.4rem 0 .8rem}\
 .ending{border-left:4px solid var(--bad);background:var(--soft);padding:.6rem 1rem;overflow-wrap:anywhere}\
 .ending b{color:var(--bad)}\
+ul.directions{list-style:none;padding:0;margin:.6rem 0;columns:26rem auto;column-gap:2rem;font-size:.88rem}\
+ul.directions li{padding:.15rem 0 .15rem 2.4rem;text-indent:-2.4rem;break-inside:avoid;overflow-wrap:anywhere}\
+ul.directions b{display:inline-block;width:2.4rem;text-indent:0;font-weight:500;color:var(--muted)}\
+ul.directions .no b{color:var(--bad);font-weight:700}\
 ul.warnings{list-style:none;padding:0;margin:.6rem 0}\
 ul.warnings li{border-left:4px solid var(--warn);background:var(--soft);padding:.45rem .9rem;margin:.45rem 0;\
 max-width:52rem;font-size:.92rem;overflow-wrap:anywhere}\
@@ -171,6 +185,7 @@ tr.best>*{font-weight:600}\
 dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.3rem 1.4rem;margin:.6rem 0;font-size:.92rem}\
 dt{color:var(--muted)}dd{margin:0;overflow-wrap:anywhere}\
 @media (max-width:30rem){dl{grid-template-columns:minmax(0,1fr);gap:0}dd{margin-bottom:.5rem}}\
+a{color:inherit}\
 code,pre{font-family:ui-monospace,\"SF Mono\",Menlo,Consolas,\"Liberation Mono\",monospace;font-size:.85em}\
 pre{background:var(--soft);padding:.7rem .9rem;margin:.5rem 0 1rem;white-space:pre-wrap;overflow-wrap:anywhere;\
 font-size:.82rem;line-height:1.45}\

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{check, result};
+use common::{check, reproduction, result};
 use gleaner_proto::result::{BenchResult, Ending, Metric, Verdict};
 use gleaner_report::bench::{figures, html};
 
@@ -196,4 +196,36 @@ fn a_run_that_ended_early_says_so_and_shows_what_it_has() {
     let page = html(&result).unwrap();
     assert!(page.contains("ended by a signal") && page.contains("nothing is compared"));
     assert!(figures(&result).is_empty());
+}
+
+#[test]
+fn the_reproduction_page_tells_each_number_with_its_place_and_what_it_owes() {
+    let report = reproduction();
+    let page = gleaner_report::reproduction::html(&report).unwrap();
+    assert!(page.contains("0 of 3 come within 25 %"), "no held-out number is near");
+    let of_number = |n: &gleaner_proto::reproduction::Number| {
+        let after = page.split(&format!(">{}<", n.what)).nth(1).unwrap_or_else(|| panic!("{}", n.what));
+        after.split("</tr>").next().unwrap().to_owned()
+    };
+    let numbers = &report.papers[0].numbers;
+    assert!(of_number(&numbers[1]).contains("+30 %"));
+    assert!(of_number(&numbers[2]).contains('–'), "what did not end has no number");
+    assert!(page.contains("Held-out numbers: 0 of 3") && page.contains("Fitted numbers: 1 of 1"));
+    for text in ["Figure 8: no database in the library", "seed 1", "Gleaner 0.1.0", "<b>no</b> §7.1"] {
+        assert!(page.contains(text), "{text}");
+    }
+    for text in ["http:", "https:", " src=", "url(", "@import", "<link", "<img"] {
+        assert!(!page.contains(text), "{text}");
+    }
+    let start = page.split("<script type=\"application/json\" id=\"data\">").nth(1).unwrap();
+    let data: serde_json::Value = serde_json::from_str(start.split("</script>").next().unwrap()).unwrap();
+    assert_eq!(data, serde_json::to_value(&report).unwrap());
+    let figures = gleaner_report::reproduction::figures(&report);
+    let names: Vec<&str> = figures.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["first-numbers", "second-figure1", "second-figure2a", "second-figure2b"]);
+    for figure in figures {
+        for svg in [figure.file(), figure.plot.draw(360.0).file()] {
+            check(&svg).unwrap_or_else(|what| panic!("{}: {what}", figure.name));
+        }
+    }
 }

@@ -1,20 +1,28 @@
 //! `gleaner sim reproduce`.
 
-use std::fmt::Write as _;
+mod text;
+
+use std::fs;
 use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use gleaner_sim::reproduce::{Basis, Number, Paper, Reproduction};
+use anyhow::Context as _;
+use gleaner_proto::result::{check_place, write_file};
+use gleaner_sim::reproduce::{Paper, Report, SEED};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Which paper
-    #[arg(long, value_enum, default_value = "atc14")]
-    paper: PaperName,
+    /// Which paper [default: all of them]
+    #[arg(long, value_enum)]
+    paper: Option<PaperName>,
     /// Print the numbers as JSON
     #[arg(long)]
     json: bool,
+    /// Also write the figures (SVG), a page with everything (index.html) and the values (reproduction.json) there
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -23,55 +31,57 @@ enum PaperName {
     Atc14,
     /// Demand-based coordinated scheduling (ASPLOS 2013)
     Asplos13,
+    /// Idle polling and halt polling on SMT processors (HP3C 2020)
+    Hp3c20,
+    /// Virtualization overhead of multithreading (IEEE TPDS 2021)
+    Tpds21,
+}
+
+impl From<PaperName> for Paper {
+    fn from(name: PaperName) -> Self {
+        match name {
+            PaperName::Atc14 => Self::Atc14,
+            PaperName::Asplos13 => Self::Asplos13,
+            PaperName::Hp3c20 => Self::Hp3c20,
+            PaperName::Tpds21 => Self::Tpds21,
+        }
+    }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let paper = match args.paper {
-        PaperName::Atc14 => Paper::Atc14,
-        PaperName::Asplos13 => Paper::Asplos13,
-    };
+    if let Some(dir) = &args.output {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
+        // Minutes of simulation are not to be lost to a folder that cannot be written.
+        check_place(&dir.join("index.html"))?;
+    }
+    let papers: Vec<Paper> = args.paper.map_or(Paper::ALL.to_vec(), |name| vec![name.into()]);
     let shown = std::io::stderr().is_terminal();
     let start = Instant::now();
-    let reproduction = paper.reproduce(|what| {
-        if shown {
-            eprintln!("{:5.1} s  {what}", start.elapsed().as_secs_f64());
-        }
-    });
+    let reproduce = |paper: Paper| {
+        paper.reproduce(&mut |what| {
+            if shown {
+                eprintln!("{:5.1} s  {}: {what}", start.elapsed().as_secs_f64(), paper.name());
+            }
+        })
+    };
+    let papers = papers.into_iter().map(reproduce).collect();
+    let report = Report { version: env!("CARGO_PKG_VERSION").to_owned(), seed: SEED, papers };
+    if let Some(dir) = &args.output {
+        write(&report, dir)?;
+    }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&reproduction)?);
+        println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print!("{}", text(&reproduction));
+        print!("{}", text::text(&report));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(r: &Reproduction) -> String {
-    // Writing to a string cannot fail, here and below.
-    let mut out = format!("{:<62}{:>10}{:>11}{:>9}  basis\n", "what", "paper", "simulated", "error");
-    for number in &r.numbers {
-        out += &line(number);
+fn write(report: &Report, dir: &Path) -> anyhow::Result<()> {
+    for figure in gleaner_report::reproduction::figures(report) {
+        write_file(&dir.join(format!("{}.svg", figure.name)), figure.file().as_bytes())?;
     }
-    out += "\nDirections (who wins, grows, shrinks)\n";
-    for direction in &r.directions {
-        let _ = writeln!(out, "  {:<5}{}", if direction.holds { "yes" } else { "NO" }, direction.what);
-    }
-    out += "\n";
-    for basis in [Basis::HeldOut, Basis::Fitted] {
-        let (within, all) = r.within(0.25, basis);
-        let _ = writeln!(out, "{basis}: {within} of {all} numbers within 25 %");
-    }
-    let holds = r.directions.iter().filter(|d| d.holds).count();
-    let _ = writeln!(out, "directions: {holds} of {} right", r.directions.len());
-    out += "Not modelled:\n";
-    for what in &r.not_modelled {
-        let _ = writeln!(out, "  - {what}");
-    }
-    out
-}
-
-fn line(n: &Number) -> String {
-    let simulated = n.simulated.map_or_else(|| "-".to_owned(), |s| format!("{s:.2}"));
-    let error = n.error().map_or_else(|| "-".to_owned(), |e| format!("{:+.0} %", e * 100.0));
-    let what = format!("{}: {}", n.place, n.what);
-    format!("{what:<62}{:>10}{simulated:>11}{error:>9}  {}\n", format!("{:.2}", n.paper), n.basis)
+    write_file(&dir.join("reproduction.json"), &serde_json::to_vec(report)?)?;
+    write_file(&dir.join("index.html"), gleaner_report::reproduction::html(report)?.as_bytes())?;
+    Ok(())
 }

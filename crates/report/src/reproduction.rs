@@ -1,0 +1,129 @@
+//! The report of `gleaner sim reproduce`: the papers' numbers beside simulated ones, and their figures.
+
+mod figures;
+
+use gleaner_proto::reproduction::{Basis, Number, Report, Reproduction, near, right};
+use maud::{Markup, html};
+
+use crate::number::{Format, Unit};
+use crate::page::{Data, Figure, page, scrolling};
+
+/// The figures, each of which can become a file.
+pub fn figures(report: &Report) -> Vec<Figure> {
+    report.papers.iter().flat_map(figures::of).collect()
+}
+
+/// All as one self-contained page.
+///
+/// # Errors
+/// If the report cannot be written as JSON, which is part of the page.
+pub fn html(report: &Report) -> serde_json::Result<String> {
+    let title = "The papers' numbers, simulated";
+    let content = html! {
+        header {
+            h1 { (title) }
+            p class="by" { "Gleaner " (report.version) " · seed " (report.seed) }
+            p class="lead" {
+                "Of the numbers that nothing was fitted to, " (near(&report.papers, Basis::HeldOut)) " come within 25 % of \
+                 the papers'; of those that the model was fitted to, " (near(&report.papers, Basis::Fitted)) ". Of the \
+                 papers' statements about who wins, grows or shrinks, " (right(&report.papers)) " come out."
+            }
+            (overview(report))
+        }
+        @for paper in &report.papers { (of_paper(paper)) }
+    };
+    let data = serde_json::to_string(report)?;
+    let about = "Every number and every figure's values are part of this page.";
+    Ok(page(title, &content, &Data { json: &data, file_name: "reproduction.json", about }))
+}
+
+fn overview(report: &Report) -> Markup {
+    let table = html! {
+        table {
+            thead {
+                tr {
+                    th scope="col" { "paper" }
+                    th scope="col" class="n" { "held out, within 25 %" }
+                    th scope="col" class="n" { "fitted, within 25 %" }
+                    th scope="col" class="n" { "directions" }
+                }
+            }
+            tbody {
+                @for paper in &report.papers {
+                    tr {
+                        th scope="row" { a href=(format!("#{}", paper.name)) { (paper.title) } }
+                        td class="n" { (near([paper], Basis::HeldOut)) }
+                        td class="n" { (near([paper], Basis::Fitted)) }
+                        td class="n" { (right([paper])) }
+                    }
+                }
+            }
+        }
+    };
+    scrolling("Scores by paper", &table)
+}
+
+fn of_paper(paper: &Reproduction) -> Markup {
+    let drawn = figures::of(paper);
+    let (errors, figures) =
+        drawn.split_first().map_or((None, &drawn[..]), |(first, rest)| (Some(first), rest));
+    html! {
+        section id=(paper.name) {
+            h2 { (paper.title) }
+            @if let Some(errors) = errors { (crate::page::figures([errors])) }
+            @for (basis, heading) in [(Basis::HeldOut, "Held-out numbers"), (Basis::Fitted, "Fitted numbers")] {
+                @let numbers: Vec<&Number> = paper.numbers.iter().filter(|n| n.basis == basis).collect();
+                @if !numbers.is_empty() {
+                    h3 { (heading) ": " (near([paper], basis)) " within 25 %" }
+                    (table(heading, &numbers))
+                }
+            }
+            h3 { "Directions: " (right([paper])) }
+            ul class="directions" {
+                @for direction in &paper.directions {
+                    li class=(if direction.holds { "yes" } else { "no" }) {
+                        b { (if direction.holds { "yes" } else { "no" }) } " " (direction.what)
+                    }
+                }
+            }
+            @if !figures.is_empty() {
+                h3 { "Figures, simulated" }
+                (crate::page::figures(figures))
+            }
+            h3 { "Not modelled" }
+            ul { @for what in &paper.not_modelled { li { (what) } } }
+        }
+    }
+}
+
+fn table(label: &str, numbers: &[&Number]) -> Markup {
+    let row = |n: &Number| {
+        // Three digits tell 25 % from 24 %.
+        let format = Format::new(Unit::Plain, n.paper, n.paper.abs() / 100.0);
+        let error = n.error().map_or_else(|| "–".to_owned(), |e| format!("{:+.0} %", e * 100.0));
+        html! {
+            tr {
+                td { (n.place) }
+                td class="wrap" { (n.what) }
+                td class="n" { (format.full(n.paper)) }
+                td class="n" { (n.simulated.map_or_else(|| "–".to_owned(), |s| format.full(s))) }
+                td class="n" { (error) }
+            }
+        }
+    };
+    let table = html! {
+        table {
+            thead {
+                tr {
+                    th scope="col" { "place" }
+                    th scope="col" { "what" }
+                    th scope="col" class="n" { "paper" }
+                    th scope="col" class="n" { "simulated" }
+                    th scope="col" class="n" { "error" }
+                }
+            }
+            tbody { @for n in numbers { (row(n)) } }
+        }
+    };
+    scrolling(label, &table)
+}

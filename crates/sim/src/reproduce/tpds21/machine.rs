@@ -1,0 +1,210 @@
+//! The machine of §4: cores without SMT, VMs whose vCPUs are laid out so that none stack, Linux 4.15 on both sides.
+
+use crate::cost::Costs;
+use crate::ids::Ns;
+use crate::library::{self, Parameters, Shape};
+use crate::program::{BarrierKind, ObjectKind, Op, Program};
+use crate::random::Dist;
+use crate::spec::{HostSpec, Spec, VmSpec};
+use crate::world::{Category, Report, VmReport, World};
+
+/// CPU time of each thread of a program. The paper's "native" inputs take minutes; all its numbers are ratios.
+const WORK: Ns = 150_000_000;
+/// The same for programs whose threads are busy with their locks: they take many more events.
+const SHORT: Ns = 10_000_000;
+/// Simulations that are not over by then tell nothing.
+const TIME_LIMIT: Ns = 120_000_000_000;
+const EVENT_LIMIT: u64 = 400_000_000;
+
+/// `halt_poll_ns` of Linux 4.15.
+const HALT_POLL: Ns = 200_000;
+
+/// The costs in a VM of the paper's machine: those of the ATC'14 paper's, with interrupts between vCPUs 60 % cheaper by
+/// `APICv` (§7.1.1). The paper has no table of its own.
+pub(super) const COSTS: Costs = Costs {
+    ipi_send_delay: Costs::ATC14_VM.ipi_send_delay * 2 / 5,
+    ipi_send_rest: Costs::ATC14_VM.ipi_send_rest * 2 / 5,
+    ipi_deliver: Costs::ATC14_VM.ipi_deliver * 2 / 5,
+    ..Costs::ATC14_VM
+};
+
+/// One run.
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Setup {
+    /// The program.
+    pub(super) program: &'static str,
+    /// Cores, vCPUs and threads.
+    pub(super) cpus: u32,
+    /// Whether it runs in VMs.
+    pub(super) virtual_: bool,
+    /// Whether there are two of it: two VMs, or twice in one system.
+    pub(super) pair: bool,
+    /// Whether the hypervisor polls before it takes a halted vCPU's core away.
+    pub(super) halt_polling: bool,
+    /// Whether the hardware notices spinning in the kernel.
+    pub(super) ple: bool,
+    /// Whether preempted vCPUs are left out of shootdowns (Linux 4.16, §8).
+    pub(super) pv_tlb: bool,
+    /// Whether volrend's spinning barrier is replaced by a blocking one (§7.1.1).
+    pub(super) blocking: bool,
+}
+
+impl Setup {
+    pub(super) const fn native(program: &'static str, cpus: u32, pair: bool) -> Self {
+        Self {
+            program,
+            cpus,
+            virtual_: false,
+            pair,
+            halt_polling: false,
+            ple: false,
+            pv_tlb: false,
+            blocking: false,
+        }
+    }
+
+    pub(super) const fn vm(program: &'static str, cpus: u32, pair: bool) -> Self {
+        Self { virtual_: true, halt_polling: true, ple: true, ..Self::native(program, cpus, pair) }
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self) -> Option<Measured> {
+        let mut spec = Spec::new(self.host(), self.vms()?);
+        (spec.time_limit, spec.event_limit) = (TIME_LIMIT, EVENT_LIMIT);
+        let mut world = World::new(&spec).ok()?;
+        world.run();
+        Measured::of(&world.report(), if self.virtual_ { COSTS } else { Costs::ATC14_NATIVE })
+    }
+
+    /// 20 cores a socket; 32 and 64 cores are spread equally over 2 and 4 of them (§4.1).
+    fn host(&self) -> HostSpec {
+        let sockets = self.cpus.div_ceil(16);
+        // How a program's memory is spread is not known, nor how much it matters to each.
+        HostSpec { sockets, cores: self.cpus / sockets, numa_speed: 1.0, ..HostSpec::default() }
+    }
+
+    fn vms(&self) -> Option<Vec<VmSpec>> {
+        let program = self.program()?;
+        let vm = |name: &str, costs| VmSpec {
+            pinned: true,
+            lazy_tlb: true,
+            ple: self.ple,
+            pv_tlb: self.pv_tlb,
+            halt_poll_max: if self.halt_polling { HALT_POLL } else { 0 },
+            ..VmSpec::new(name, self.cpus, costs)
+        };
+        if self.virtual_ {
+            let names = if self.pair { &["a", "b"][..] } else { &["a"] };
+            return Some(names.iter().map(|n| vm(n, COSTS).running(program.clone())).collect());
+        }
+        let system = vm("native", Costs::ATC14_NATIVE).running(program.clone());
+        Some(vec![if self.pair { system.running(program) } else { system }])
+    }
+
+    fn program(&self) -> Option<Program> {
+        let each = if self.program == "dedup" { SHORT } else { WORK };
+        let p = Parameters { threads: self.cpus, work: each * u64::from(self.cpus), grain: 0 };
+        match library::by_name(self.program)?.shape {
+            Shape::Phases { grain, imbalance, .. } if self.program == "volrend" => Some(volrend(
+                p,
+                grain,
+                imbalance,
+                if self.blocking { BarrierKind::Block } else { BarrierKind::Spin },
+            )),
+            _ => library::make(self.program, p, self.cpus),
+        }
+    }
+}
+
+/// volrend as this paper has it: phases that end in blocking synchronisation, as in the library, and ray tracing that ends
+/// in the spinning barrier of Listing 1. That they alternate is assumed.
+fn volrend(p: Parameters, grain: Ns, imbalance: f64, kind: BarrierKind) -> Program {
+    let mut program = Program::new("volrend");
+    let block = program.object(ObjectKind::Barrier { parties: p.threads, kind: BarrierKind::Block });
+    let traced = program.object(ObjectKind::Barrier { parties: p.threads, kind });
+    let work = Op::Compute(Dist::LogNormal { mean: grain, cv: imbalance });
+    let rounds = (p.work / u64::from(p.threads) / (2 * grain)).max(1);
+    let code =
+        vec![Op::Repeat(rounds), work, Op::Barrier(block), work, Op::Barrier(traced), Op::Done(1), Op::Again];
+    program.role("worker", p.threads, code);
+    program
+}
+
+/// What came of a run. Times are in seconds, and of one of two instances.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Measured {
+    /// Run time, the mean of the instances.
+    pub(super) time: f64,
+    /// What the cores did for it: C in §3.1.
+    pub(super) cycles: f64,
+    /// Part of it: the hypervisor polls.
+    pub(super) polling: f64,
+    /// Part of it: the hypervisor's scheduler.
+    pub(super) scheduling: f64,
+    /// Part of it: exits and handlers of interrupts between vCPUs for wake-ups.
+    pub(super) reschedule: f64,
+    /// The same for shootdowns.
+    pub(super) shootdown: f64,
+    /// Part of it: the tick stopped before and restarted after idling.
+    pub(super) tick: f64,
+    /// Part of it: user mode, without spinning.
+    pub(super) user: f64,
+    /// Part of it: spinning in user mode.
+    pub(super) user_spin: f64,
+    /// Part of it: waiting for shootdowns to be acknowledged.
+    pub(super) tlb_spin: f64,
+    /// Part of it: spinning for wait queues' spinlocks.
+    pub(super) lock_spin: f64,
+    /// Pause-loop exits.
+    pub(super) pause_exits: f64,
+    /// Halts for which the hypervisor polled, successfully and in vain.
+    pub(super) polls: (u64, u64),
+    /// Halts.
+    pub(super) halts: f64,
+    /// What each vCPU of the first VM executed, in its order.
+    pub(super) by_cpu: Vec<f64>,
+}
+
+impl Measured {
+    fn of(report: &Report, costs: Costs) -> Option<Self> {
+        let ends: Vec<Option<Ns>> =
+            report.vms.iter().flat_map(|vm| &vm.tasks).map(|t| t.totals.finished).collect();
+        let ends: Vec<Ns> = ends.into_iter().collect::<Option<_>>()?;
+        let instances = ends.len() as f64;
+        let seconds = |ns: Ns| ns as f64 / 1e9 / instances;
+        let time = |categories: &[Category]| {
+            seconds(report.vms.iter().map(|vm| categories.iter().map(|c| vm.time(*c)).sum::<Ns>()).sum())
+        };
+        let count = |of: fn(&crate::VcpuCounts) -> u64| -> u64 {
+            report.vms.iter().map(|vm: &VmReport| vm.count(of)).sum()
+        };
+        let polling: Ns = report.pcpus.iter().map(|p| p.polling).sum();
+        let overhead: Ns = report.pcpus.iter().map(|p| p.overhead).sum();
+        let guest: Ns = report.pcpus.iter().map(|p| p.guest).sum();
+        let interrupt = costs.ipi_send_delay + costs.ipi_send_rest + costs.irq;
+        let executed = |times: &[Ns]| {
+            let waits = [Category::HostPoll, Category::Halted, Category::Waking, Category::Steal];
+            let idle: Ns = waits.iter().map(|c| times[*c as usize]).sum();
+            (times.iter().sum::<Ns>() - idle) as f64 / 1e9
+        };
+        Some(Self {
+            time: ends.iter().sum::<Ns>() as f64 / 1e9 / instances,
+            cycles: seconds(guest + overhead + polling),
+            polling: seconds(polling),
+            // Waking an idle core costs its time as well, although it does nothing else.
+            scheduling: seconds(overhead),
+            reschedule: seconds(count(|c| c.resched_ipis) * interrupt),
+            shootdown: seconds(count(|c| c.flush_ipis) * (interrupt + costs.tlb_flush)),
+            tick: seconds(count(|c| c.idle_periods) * (costs.poll_enter + costs.idle_exit)),
+            user: time(&[Category::User]),
+            user_spin: time(&[Category::UserSpin]),
+            tlb_spin: time(&[Category::TlbSpin]),
+            lock_spin: time(&[Category::LockSpin]),
+            pause_exits: count(|c| c.pause_exits) as f64 / instances,
+            polls: (count(|c| c.host_polls_won), count(|c| c.host_polls_lost)),
+            halts: count(|c| c.halts) as f64 / instances,
+            by_cpu: report.vms[0].vcpus.iter().map(|v| executed(&v.time)).collect(),
+        })
+    }
+}
