@@ -122,8 +122,9 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
-	int on_cpu;
-	int on_rq;
+	/* Unsigned, so that a load is fitted to their size: bytes since Linux 7.3 at the latest. */
+	unsigned int on_cpu;
+	unsigned int on_rq;
 	struct sched_entity se;
 	int static_prio;
 	unsigned int policy;
