@@ -58,14 +58,21 @@ impl Paper {
         }
     }
 
-    /// Simulates what the paper measured; `progress` is told what comes next.
-    pub fn reproduce(self, progress: &mut dyn FnMut(&str)) -> Reproduction {
-        let out = match self {
-            Self::Atc14 => atc14::reproduce(progress),
-            Self::Asplos13 => asplos13::reproduce(progress),
+    /// Simulates what the paper measured, with its figures or without; `progress` is told what comes next.
+    pub fn reproduce(self, figures: bool, mut progress: &mut dyn FnMut(&str)) -> Reproduction {
+        let mut out = match self {
+            Self::Atc14 => atc14::reproduce(&mut progress),
+            Self::Asplos13 => asplos13::reproduce(&mut progress),
             Self::Hp3c20 => hp3c20::reproduce(progress),
             Self::Tpds21 => tpds21::reproduce(progress),
         };
+        match self {
+            // Their figures need runs of their own.
+            Self::Atc14 if figures => out.figures = atc14::figures(progress),
+            Self::Asplos13 if figures => out.figures = asplos13::figures(progress),
+            _ if !figures => out.figures.clear(),
+            _ => {}
+        }
         Reproduction { name: self.name(), title: self.title(), ..out }
     }
 }

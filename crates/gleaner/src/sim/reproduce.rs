@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let shown = std::io::stderr().is_terminal();
     let start = Instant::now();
     let reproduce = |paper: Paper| {
-        paper.reproduce(&mut |what| {
+        paper.reproduce(args.output.is_some(), &mut |what| {
             if shown {
                 eprintln!("{:5.1} s  {}: {what}", start.elapsed().as_secs_f64(), paper.name());
             }

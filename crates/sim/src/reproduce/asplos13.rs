@@ -1,5 +1,9 @@
 //! The numbers in the text of the ASPLOS'13 paper: eight cores, an 8-vCPU VM with a parallel program, and neighbours.
 
+mod figures;
+
+pub(super) use figures::figures;
+
 use gleaner_policy::host::{DirectedYield, UrgentConfig, VcpuPlacement};
 
 use super::{Basis, Reproduction};

@@ -1,5 +1,9 @@
 //! The ATC'14 paper's tables and the numbers in its text. Slowdowns are told as run-time factors: 517 % is 6.17.
 
+mod figures;
+
+pub(super) use figures::figures;
+
 use super::lab::{Side, Timing, Trial};
 use super::{Basis, Reproduction};
 use crate::cost::Costs;

@@ -216,7 +216,8 @@ fn figure_3(mixed: &Compared, out: &mut Reproduction) {
 }
 
 fn pairs_of_programs(pairs: &[Compared], out: &mut Reproduction) {
-    let halts = |c: &Compared, mode| c.mode(mode).map(|o| o.halts[0]);
+    // For the same work: who is faster halts more often in the same time.
+    let halts = |c: &Compared, mode| c.mode(mode).map(|o| o.halts[0] * f64::from(VCPUS) / o.rates[0]);
     for compared in pairs {
         let name = compared.mix[0];
         let [vanilla, halt_poll, idle_poll] = Mode::VIRTUAL.map(|mode| halts(compared, mode));
@@ -276,7 +277,7 @@ fn pairs_of_programs(pairs: &[Compared], out: &mut Reproduction) {
         of_modes(
             "Table 2",
             "Switches to the hypervisor for idling",
-            "per second and vCPU",
+            "halts per operation",
             Quantity::Plain,
             &halts,
         ),

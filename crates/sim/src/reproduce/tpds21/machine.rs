@@ -10,23 +10,16 @@ use crate::world::{Category, Report, VmReport, World};
 
 /// CPU time of each thread of a program. The paper's "native" inputs take minutes; all its numbers are ratios.
 const WORK: Ns = 150_000_000;
-/// The same for programs whose threads are busy with their locks: they take many more events.
+/// The same for dedup, whose threads are busy with their lock, and volrend, whose threads spin: they take many more events,
+/// or much more time.
 const SHORT: Ns = 10_000_000;
+const SPINNING: Ns = 40_000_000;
 /// Simulations that are not over by then tell nothing.
 const TIME_LIMIT: Ns = 120_000_000_000;
 const EVENT_LIMIT: u64 = 400_000_000;
 
 /// `halt_poll_ns` of Linux 4.15.
 const HALT_POLL: Ns = 200_000;
-
-/// The costs in a VM of the paper's machine: those of the ATC'14 paper's, with interrupts between vCPUs 60 % cheaper by
-/// `APICv` (§7.1.1). The paper has no table of its own.
-pub(super) const COSTS: Costs = Costs {
-    ipi_send_delay: Costs::ATC14_VM.ipi_send_delay * 2 / 5,
-    ipi_send_rest: Costs::ATC14_VM.ipi_send_rest * 2 / 5,
-    ipi_deliver: Costs::ATC14_VM.ipi_deliver * 2 / 5,
-    ..Costs::ATC14_VM
-};
 
 /// One run.
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
@@ -74,7 +67,7 @@ impl Setup {
         (spec.time_limit, spec.event_limit) = (TIME_LIMIT, EVENT_LIMIT);
         let mut world = World::new(&spec).ok()?;
         world.run();
-        Measured::of(&world.report(), if self.virtual_ { COSTS } else { Costs::ATC14_NATIVE })
+        Measured::of(&world.report(), if self.virtual_ { Costs::TPDS21_VM } else { Costs::ATC14_NATIVE })
     }
 
     /// 20 cores a socket; 32 and 64 cores are spread equally over 2 and 4 of them (§4.1).
@@ -96,14 +89,18 @@ impl Setup {
         };
         if self.virtual_ {
             let names = if self.pair { &["a", "b"][..] } else { &["a"] };
-            return Some(names.iter().map(|n| vm(n, COSTS).running(program.clone())).collect());
+            return Some(names.iter().map(|n| vm(n, Costs::TPDS21_VM).running(program.clone())).collect());
         }
         let system = vm("native", Costs::ATC14_NATIVE).running(program.clone());
         Some(vec![if self.pair { system.running(program) } else { system }])
     }
 
     fn program(&self) -> Option<Program> {
-        let each = if self.program == "dedup" { SHORT } else { WORK };
+        let each = match self.program {
+            "dedup" => SHORT,
+            "volrend" => SPINNING,
+            _ => WORK,
+        };
         let p = Parameters { threads: self.cpus, work: each * u64::from(self.cpus), grain: 0 };
         match library::by_name(self.program)?.shape {
             Shape::Phases { grain, imbalance, .. } if self.program == "volrend" => Some(volrend(

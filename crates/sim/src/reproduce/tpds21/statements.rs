@@ -253,7 +253,7 @@ fn high_overcommitted(study: &Study, out: &mut Reproduction) {
         "§6.3.2: user-level spinning increases with the number of vCPUs",
         spin(64).zip(spin(4)).map(|(many, few)| many > few),
     );
-    let times = |s| study.overhead("volrend", 64, s).map(|o| o.cycles);
+    let times = |s| mean(&study.over_sizes("volrend", s, |o| o.cycles));
     out.direction(
         "§6.3.2: volrend's δη_r is high against one native instance, negative against two",
         times(Overcommitted).zip(times(OvercommittedBase2)).map(|(one, two)| one > NEGLIGIBLY && two < 0.0),

@@ -137,6 +137,15 @@ fn points(at: impl Fn(u32) -> Option<f64>) -> Vec<(f64, f64)> {
     SIZES.into_iter().filter_map(|cpus| Some((f64::from(cpus), at(cpus)?))).collect()
 }
 
+/// A bar for each part of a run, relative to `whole`.
+fn by_part(label: String, run: Option<&Measured>, whole: Option<f64>, parts: &[Part]) -> Group {
+    let bar = |(series, (label, of)): (usize, &Part)| {
+        let value = run.map(of).zip(whole).map(|(part, whole)| part / whole);
+        Bar { label: (*label).to_owned(), series, value, range: None }
+    };
+    Group { label, bars: (1..).zip(parts).map(bar).collect() }
+}
+
 fn causes(study: &Study) -> Figure {
     const CAUSES: [Part; 5] = [
         ("halt polling", |m| m.polling),
@@ -147,14 +156,8 @@ fn causes(study: &Study) -> Figure {
     ];
     let group = |program: &'static str, cpus: u32, scenario: Scenario| {
         let native = study.get(Setup::native(program, cpus, false)).map(|n| n.cycles);
-        let bar = |(series, (label, of)): (usize, Part)| {
-            let value = study.vm(program, cpus, scenario).map(of).zip(native).map(|(v, n)| v / n);
-            Bar { label: label.to_owned(), series, value, range: None }
-        };
-        Group {
-            label: format!("{program}, {cpus} vCPUs, {}", scenario.name()),
-            bars: (1..).zip(CAUSES).map(bar).collect(),
-        }
+        let label = format!("{program}, {cpus} vCPUs, {}", scenario.name());
+        by_part(label, study.vm(program, cpus, scenario), native, &CAUSES)
     };
     let rows = HIGH_HOST.into_iter().flat_map(|p| {
         [4, 16, 64].into_iter().flat_map(move |c| [Undercommitted, Overcommitted].map(move |s| (p, c, s)))
@@ -178,11 +181,8 @@ fn spinning(study: &Study) -> Figure {
     ];
     let group = |program: &'static str, scenario: Scenario| {
         let all = study.vm(program, 64, Undercommitted).map(|m| m.cycles);
-        let bar = |(series, (label, of)): (usize, Part)| {
-            let value = study.vm(program, 64, scenario).map(of).zip(all).map(|(v, all)| v / all);
-            Bar { label: label.to_owned(), series, value, range: None }
-        };
-        Group { label: format!("{program}, {}", scenario.name()), bars: (1..).zip(PARTS).map(bar).collect() }
+        let label = format!("{program}, {}", scenario.name());
+        by_part(label, study.vm(program, 64, scenario), all, &PARTS)
     };
     let rows = HIGH_OVERCOMMITTED.into_iter().flat_map(|p| [Undercommitted, Overcommitted].map(|s| (p, s)));
     Figure {

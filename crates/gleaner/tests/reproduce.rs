@@ -1,0 +1,104 @@
+//! `gleaner sim reproduce`, through the binary: all papers once, with everything that is said of them.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// `N of M` for what holds of `all`.
+fn score(all: &[&Value], holds: impl Fn(&Value) -> bool) -> (usize, usize) {
+    (all.iter().filter(|v| holds(v)).count(), all.len())
+}
+
+fn near(number: &Value) -> bool {
+    let (paper, simulated) = (number["paper"].as_f64().unwrap(), number["simulated"].as_f64());
+    simulated.is_some_and(|s| (s / paper - 1.0).abs() <= 0.25)
+}
+
+fn items<'a>(papers: &[&'a Value], kind: &str) -> Vec<&'a Value> {
+    papers.iter().flat_map(|p| p[kind].as_array().unwrap()).collect()
+}
+
+/// Held out, fitted, directions.
+fn scores(papers: &[&Value]) -> [(usize, usize); 3] {
+    let numbers = items(papers, "numbers");
+    let with = |basis: &str| -> Vec<&Value> {
+        numbers.iter().filter(|n| n["basis"].as_str() == Some(basis)).copied().collect()
+    };
+    let directions = score(&items(papers, "directions"), |d| d["holds"].as_bool().unwrap());
+    [score(&with("held-out"), near), score(&with("fitted"), near), directions]
+}
+
+/// The row of docs/sim.md that begins with `name`: pairs of numbers.
+fn documented(docs: &str, name: &str) -> [(usize, usize); 3] {
+    let row =
+        docs.lines().find(|l| l.starts_with(&format!("| {name} |"))).unwrap_or_else(|| panic!("{name}"));
+    let cells: Vec<(usize, usize)> = row
+        .split('|')
+        .filter_map(|cell| cell.trim().split_once(" of "))
+        .map(|(n, m)| (n.parse().unwrap(), m.parse().unwrap()))
+        .collect();
+    cells.try_into().unwrap()
+}
+
+#[test]
+fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("a/new/folder");
+    let output = Command::new(env!("CARGO_BIN_EXE_gleaner"))
+        .args(["sim", "reproduce", "--json", "-o", out.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["seed"], 1);
+    let papers: Vec<&Value> = report["papers"].as_array().unwrap().iter().collect();
+    let names: Vec<&str> = papers.iter().map(|p| p["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["atc14", "asplos13", "hp3c20", "tpds21"]);
+
+    let numbers = items(&papers, "numbers");
+    assert!(numbers.len() >= 60, "{} numbers", numbers.len());
+    for number in numbers {
+        let place = number["place"].as_str().unwrap();
+        assert!(["Table ", "Figure ", "§"].iter().any(|start| place.starts_with(start)), "{number}");
+        assert!(["held-out", "fitted"].contains(&number["basis"].as_str().unwrap()), "{number}");
+        assert!(number["paper"].as_f64().unwrap() > 0.0 && number["simulated"].is_number(), "{number}");
+    }
+    assert!(papers.iter().all(|p| !p["not_modelled"].as_array().unwrap().is_empty()));
+
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sim.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let rows = ["ATC'14", "ASPLOS'13", "HP3C'20", "TPDS'21"].into_iter().zip(&papers);
+    let rows = rows.map(|(name, paper)| (name, scores(&[*paper])));
+    for (name, found) in rows.chain([("all", scores(&papers))]) {
+        let told = documented(&docs, name);
+        let kept = told.iter().zip(&found).all(|(told, found)| told.1 == found.1 && told.0 <= found.0);
+        assert!(kept, "docs/sim.md says {told:?} of {name}, it is {found:?}");
+    }
+
+    let figures = items(&papers, "figures").len() + papers.len();
+    let svgs = std::fs::read_dir(&out).unwrap().map(|f| f.unwrap().path());
+    let svgs: Vec<_> = svgs.filter(|f| f.extension().is_some_and(|e| e == "svg")).collect();
+    assert_eq!(svgs.len(), figures, "each figure has a file of its own");
+    let page = std::fs::read_to_string(out.join("index.html")).unwrap();
+    assert!(papers.iter().all(|p| page.contains(p["title"].as_str().unwrap())));
+    let saved: Value =
+        serde_json::from_slice(&std::fs::read(out.join("reproduction.json")).unwrap()).unwrap();
+    assert_eq!(saved, report);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_before_anything_is_simulated() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let started = std::time::Instant::now();
+    let output = Command::new(env!("CARGO_BIN_EXE_gleaner"))
+        .args(["sim", "reproduce", "-o", file.path().join("below").to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("cannot make the folder") && error.contains("below"), "{error}");
+    assert!(output.stdout.is_empty() && started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+}
