@@ -14,17 +14,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use gleaner_proto::result::Metric;
+use gleaner_proto::written::{Written, nearest};
 use toml::Spanned;
 
 pub use built_in::BUILT_IN;
-pub use error::{ScenarioError, nearest};
+pub use error::ScenarioError;
 
 use crate::experiment::{
     Experiment, Expression, ExpressionError, Mode, ModeError, Program, Rounds, Row, UserMode,
 };
 use crate::stats::FULL_ROUNDS;
 use crate::workload::{Amount, Workload};
-use error::Text;
+use error::At as _;
 use file::{File, ProgramFile, RowFile};
 
 /// Rounds, where neither they nor a precision are given: the fewest with a true 95 % interval.
@@ -54,7 +55,7 @@ pub fn load(name: &str) -> Result<Experiment, ScenarioError> {
         Err(source) if source.kind() == std::io::ErrorKind::NotFound && !name.contains(['/', '.']) => {
             Err(ScenarioError::NoSuch {
                 name: name.to_owned(),
-                nearest: nearest(name, BUILT_IN.iter().map(|(known, _)| *known)),
+                nearest: nearest(name, BUILT_IN.iter().map(|(known, _)| *known)).map(str::to_owned),
             })
         }
         Err(source) => Err(ScenarioError::Read { path: path.to_owned(), source }),
@@ -66,7 +67,7 @@ pub fn load(name: &str) -> Result<Experiment, ScenarioError> {
 /// # Errors
 /// [`ScenarioError::Syntax`], [`ScenarioError::Unknown`] and [`ScenarioError::Invalid`].
 pub fn parse(text: &str, name: &str) -> Result<Experiment, ScenarioError> {
-    let text = Text { name, text };
+    let text = Written { name, text };
     let file: File = toml::from_str(text.text).map_err(|error| text.syntax(&error))?;
     let window = seconds(&text, file.window_s.as_ref(), WINDOW_S)?;
     let modes = file.modes.iter().map(|mode| mode_of(&text, mode, &file.user));
@@ -140,7 +141,7 @@ fn mode_error(error: &ModeError) -> String {
 }
 
 fn mode_of(
-    text: &Text<'_>,
+    text: &Written<'_>,
     name: &Spanned<String>,
     user: &BTreeMap<String, UserMode>,
 ) -> Result<Mode, ScenarioError> {
@@ -156,7 +157,7 @@ fn mode_of(
 }
 
 fn row_of(
-    text: &Text<'_>,
+    text: &Written<'_>,
     row: &Spanned<RowFile>,
     window: Duration,
     modes: &[Mode],
@@ -225,7 +226,7 @@ fn unit(program: &Program) -> String {
 }
 
 fn program_of(
-    text: &Text<'_>,
+    text: &Written<'_>,
     start: usize,
     program: &ProgramFile,
     amount: Amount,
@@ -257,7 +258,7 @@ fn words(parameters: &toml::Table) -> BTreeMap<String, String> {
     parameters.iter().map(|(name, value)| (name.clone(), word(value))).collect()
 }
 
-fn expression(text: &Text<'_>, start: usize, expression: &str) -> Result<Expression, ScenarioError> {
+fn expression(text: &Written<'_>, start: usize, expression: &str) -> Result<Expression, ScenarioError> {
     Expression::new(expression).map_err(|error| match &error {
         ExpressionError::UnknownMetric(name) => {
             text.unknown(start, error::unknown("metric", name, Metric::ALL.iter().map(|m| m.name())))
@@ -266,7 +267,7 @@ fn expression(text: &Text<'_>, start: usize, expression: &str) -> Result<Express
     })
 }
 
-fn metric_of(text: &Text<'_>, name: &Spanned<String>) -> Result<Metric, ScenarioError> {
+fn metric_of(text: &Written<'_>, name: &Spanned<String>) -> Result<Metric, ScenarioError> {
     let known = Metric::ALL.iter().map(|metric| metric.name());
     name.get_ref()
         .parse()
@@ -274,7 +275,7 @@ fn metric_of(text: &Text<'_>, name: &Spanned<String>) -> Result<Metric, Scenario
 }
 
 fn rounds(
-    text: &Text<'_>,
+    text: &Written<'_>,
     rounds: Option<&Spanned<usize>>,
     most: Option<&Spanned<usize>>,
     precision: Option<&Spanned<f64>>,
@@ -303,7 +304,7 @@ fn rounds(
 }
 
 /// A time from 10 ms to a day.
-fn seconds(text: &Text<'_>, given: Option<&Spanned<f64>>, default: f64) -> Result<Duration, ScenarioError> {
+fn seconds(text: &Written<'_>, given: Option<&Spanned<f64>>, default: f64) -> Result<Duration, ScenarioError> {
     let value = given.map_or(default, |given| *given.get_ref());
     if (0.01..=86_400.0).contains(&value) {
         return Ok(Duration::from_secs_f64(value));

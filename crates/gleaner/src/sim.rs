@@ -1,11 +1,18 @@
-//! `gleaner sim`: simulated machines, the papers' numbers on them, and this machine beside its simulation.
+//! `gleaner sim`: simulated machines, the papers' numbers on them, this machine beside its simulation, and what-if.
 
 mod list;
+mod predict;
 mod reproduce;
 mod run;
+mod sweep;
+mod table;
+mod tune;
 mod validate;
 
 use std::process::ExitCode;
+
+use gleaner_sim::Costs;
+use indicatif::{ProgressBar, ProgressStyle};
 
 /// Simulate machines that nobody here has: hosts, VMs, programs and policies
 #[derive(Debug, clap::Args)]
@@ -22,6 +29,12 @@ enum Command {
     List,
     /// Compare the papers' numbers with simulated ones
     Reproduce(reproduce::Args),
+    /// Say how a recorded program would run elsewhere: on more vCPUs, beside neighbours, under a policy
+    Predict(predict::Args),
+    /// Run a scenario with every combination of some values, on all cores
+    Sweep(sweep::Args),
+    /// Search the policy's parameters, and judge what was found on other scenarios
+    Tune(tune::Args),
     /// Compare this machine with its simulation: five programs under four settings
     Validate(validate::Args),
 }
@@ -34,6 +47,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Reproduce(args) => reproduce::run(args),
+        Command::Predict(args) => predict::run(args),
+        Command::Sweep(args) => sweep::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Validate(args) => validate::run(args),
     }
+}
+
+/// A bar on the terminal for `count` pieces of work; nothing in a pipe.
+fn progress(what: &'static str, count: usize) -> ProgressBar {
+    let bar = ProgressBar::new(count as u64);
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}") {
+        bar.set_style(style);
+    }
+    bar.with_message(what)
+}
+
+/// The costs of the machine that a report of `gleaner doctor --json` is about.
+fn doctor_costs(json: &[u8]) -> serde_json::Result<Costs> {
+    let report: gleaner_proto::doctor::Report = serde_json::from_slice(json)?;
+    Ok(measured(&report.cells))
+}
+
+/// The costs that the cells of a calibration tell.
+fn measured(cells: &[gleaner_proto::doctor::Cell]) -> Costs {
+    use gleaner_policy::{Method, Placement};
+
+    let halted = cells.iter().filter(|c| (c.method, c.placement) == (Method::Halt, Placement::AcrossHalting));
+    let waker_ns = halted.map(|c| c.waker_cpu_ns).max();
+    Costs::measured(&gleaner_proto::doctor::costs(cells), waker_ns)
 }

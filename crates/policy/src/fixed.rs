@@ -14,6 +14,9 @@ pub struct Fixed {
 }
 
 impl Fixed {
+    /// All vCPUs active, and idle ones halt.
+    pub const UNTOUCHED: Self = Self { pack: None, retention: Retention::NONE };
+
     /// The setting on the vCPUs `allowed`, of which the lowest stay active.
     pub fn on(self, allowed: &CpuSet) -> Setting {
         let n = self.pack.unwrap_or(allowed.len());

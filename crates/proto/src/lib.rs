@@ -1,5 +1,6 @@
 //! The words between Gleaner's processes: journal records and lease records, one JSON object per line, the report of
-//! `gleaner doctor`, the result file of `gleaner bench`, the trace of `gleaner record`, the account of `gleaner sim reproduce`.
+//! `gleaner doctor`, the result file of `gleaner bench`, the trace of `gleaner record`, the account of `gleaner sim reproduce`; and
+//! what all files have in common that people write ([`written`]).
 //!
 //! Each format carries a version in its first record; a reader refuses versions it does not know.
 
@@ -10,5 +11,6 @@ mod lines;
 pub mod reproduction;
 pub mod result;
 pub mod trace_file;
+pub mod written;
 
 pub use lines::{LineError, read_lines};

@@ -1,5 +1,9 @@
 //! The simulated machine as the engine sees it: the policy of `gleaner run` drives it unchanged.
 
+mod stage;
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -12,19 +16,32 @@ use gleaner_proto::journal::Summary;
 use crate::ids::{Ns, Vm};
 use crate::spec::IdleMode;
 use crate::world::{Category, TaskTotals, VcpuReport, World};
+use stage::Stage;
 
 /// What an observation costs a guest with few threads (measured with `gleaner run` on a 2-vCPU guest).
 const LOOK: Duration = Duration::from_micros(100);
 
-/// A VM of a simulated machine, under control of a policy.
+/// A VM of a simulated machine, under control of a policy. VMs of one world that are governed at the same time take
+/// turns ([`Stage`]).
 #[derive(Debug)]
-pub struct SimMachine {
-    world: World,
+pub(crate) struct SimMachine<'a> {
+    stage: &'a Stage,
+    seat: usize,
     vm: Vm,
     /// Whether the program's operations are shown as its own counter.
     counter: bool,
-    until: Ns,
     last: Snapshot,
+}
+
+/// A VM and what its policy is built from.
+#[derive(Debug, Clone)]
+pub struct Governor {
+    /// The VM.
+    pub vm: Vm,
+    /// The policy's settings.
+    pub config: PolicyConfig,
+    /// Whether the program's operations are shown as the counter that a user would name.
+    pub counter: bool,
 }
 
 /// Counters at the last observation.
@@ -35,24 +52,23 @@ struct Snapshot {
     workload: TaskTotals,
 }
 
-impl SimMachine {
-    /// The VM `vm` of `world`, until the world's own end.
-    pub fn new(mut world: World, vm: Vm) -> Self {
-        let last = Snapshot::of(&mut world, vm);
-        Self { world, vm, counter: false, until: Ns::MAX, last }
+impl<'a> SimMachine<'a> {
+    /// The VM of `seat`, until the world's own end.
+    fn new(stage: &'a Stage, seat: usize, governor: &Governor) -> Self {
+        let Governor { vm, counter, .. } = *governor;
+        let last = Snapshot::of(&mut stage.world().world, vm);
+        Self { stage, seat, vm, counter, last }
     }
+}
 
-    /// Shows the program's operations as the counter that a user would name.
-    #[must_use]
-    pub fn with_counter(mut self) -> Self {
-        self.counter = true;
-        self
-    }
-
-    /// The machine.
-    pub fn into_world(self) -> World {
-        self.world
-    }
+/// Puts `setting` in force in `vm`, once.
+pub(crate) fn put_in_force(world: &mut World, vm: Vm, setting: &Setting) {
+    let active: Vec<bool> = (0..world.vcpus(vm)).map(|cpu| setting.active.contains(CpuId(cpu))).collect();
+    let limit = match setting.retention.method {
+        Method::Halt => 0,
+        _ => ns(setting.retention.limit),
+    };
+    world.control(vm, &active, IdleMode { method: setting.retention.method, limit });
 }
 
 /// Runs the world to its end with `policy` in charge of `vm`, and gives the world back with the engine's account.
@@ -66,13 +82,49 @@ pub fn govern(
     counter: bool,
     journal: &mut Journal,
 ) -> Result<(World, Summary), gleaner_policy::ConfigError> {
-    let mut machine = SimMachine::new(world, vm);
-    machine.counter = counter;
-    let mut policy = Policy::new(config, machine.allowed())?;
-    let summary = gleaner_engine::run(&mut machine, &mut policy, journal);
-    let mut world = machine.into_world();
+    let journals = std::slice::from_mut(journal);
+    let governors = vec![Governor { vm, config, counter }];
+    let (world, mut summaries) = govern_all(world, governors, journals)?;
+    Ok((world, summaries.pop().unwrap_or_default()))
+}
+
+/// Runs the world to its end with a policy of its own in charge of each of the VMs, and gives the world back with the
+/// engine's accounts. The n-th governor writes the n-th journal, if there is one.
+///
+/// Each VM's engine loop is the one of `gleaner run`, on a thread of its own; they take turns in the order of simulated
+/// time, so that the outcome does not depend on the threads.
+///
+/// # Errors
+/// A policy's configuration does not fit its VM.
+pub fn govern_all(
+    world: World,
+    governors: Vec<Governor>,
+    journals: &mut [Journal],
+) -> Result<(World, Vec<Summary>), gleaner_policy::ConfigError> {
+    let vms: Vec<Vm> = governors.iter().map(|g| g.vm).collect();
+    let stage = Stage::new(world, &vms);
+    let mut runs = Vec::with_capacity(governors.len());
+    let mut journals = journals.iter_mut();
+    for (seat, governor) in governors.into_iter().enumerate() {
+        let machine = SimMachine::new(&stage, seat, &governor);
+        let policy = Policy::new(governor.config, machine.allowed())?;
+        runs.push((machine, policy, journals.next()));
+    }
+    let summaries = std::thread::scope(|scope| {
+        let start = |(mut machine, mut policy, journal): (SimMachine, Policy, Option<&mut Journal>)| {
+            let _seat = machine.stage.sit_down(machine.seat);
+            gleaner_engine::run(&mut machine, &mut policy, journal.unwrap_or(&mut Journal::nowhere()))
+        };
+        let threads: Vec<_> = runs.into_iter().map(|run| scope.spawn(move || start(run))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Summary>| match thread.join() {
+            Ok(summary) => summary,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let mut world = stage.into_world();
     world.run();
-    Ok((world, summary))
+    Ok((world, summaries))
 }
 
 impl Snapshot {
@@ -86,11 +138,11 @@ fn ns(duration: Duration) -> Ns {
     Ns::try_from(duration.as_nanos()).unwrap_or(Ns::MAX)
 }
 
-impl Machine for SimMachine {
+impl Machine for SimMachine<'_> {
     type Error = Infallible;
 
     fn now(&self) -> Duration {
-        Duration::from_nanos(self.world.now())
+        Duration::from_nanos(self.stage.world().world.now())
     }
 
     fn allowed(&self) -> CpuSet {
@@ -98,27 +150,16 @@ impl Machine for SimMachine {
     }
 
     fn wait(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, Self::Error> {
-        let until = self.world.now().saturating_add(ns(next)).min(self.until);
-        let mut streak = 0;
-        while self.world.now() < until && self.world.end().is_none() {
-            let step = watch.map_or(until, |w| self.world.now().saturating_add(ns(w.every).max(1)));
-            self.world.run_until(step.min(until));
-            if let Some(watch) = watch {
-                let runnable = self.world.runnable(self.vm);
-                streak = if watch.matches(runnable) { streak + 1 } else { 0 };
-                if streak >= watch.times {
-                    break;
-                }
-            }
-        }
-        Ok(if self.world.end().is_some() { Wake::Ended } else { Wake::Observe })
+        Ok(self.stage.wait(self.seat, ns(next), watch))
     }
 
     fn observe(&mut self) -> Result<Observation, Self::Error> {
         let cost = LOOK;
-        let runnable = self.world.runnable(self.vm);
-        self.world.disturb(self.vm, ns(cost));
-        let now = Snapshot::of(&mut self.world, self.vm);
+        let mut stage = self.stage.world();
+        let world = &mut stage.world;
+        let runnable = world.runnable(self.vm);
+        world.disturb(self.vm, ns(cost));
+        let now = Snapshot::of(world, self.vm);
         let before = std::mem::replace(&mut self.last, now);
         let vcpus = self.last.vcpus.iter().zip(&before.vcpus).zip(0..);
         let (w, b) = (&self.last.workload, &before.workload);
@@ -133,28 +174,22 @@ impl Machine for SimMachine {
                 switches: w.switches - b.switches,
                 moved_bytes: Some(w.moved - b.moved),
                 counter: self.counter.then_some((w.operations - b.operations) as f64),
-                threads: self.world.threads_of(self.vm),
+                threads: world.threads_of(self.vm),
             },
             runnable,
             throttled: 0.0,
-            settled: self.world.settled(self.vm),
+            settled: world.settled(self.vm),
             cost,
         })
     }
 
     fn forget(&mut self) -> Result<(), Self::Error> {
-        self.world.forget_limits(self.vm);
+        self.stage.world().world.forget_limits(self.vm);
         Ok(())
     }
 
     fn apply(&mut self, setting: &Setting) -> Result<Vec<String>, Self::Error> {
-        let active: Vec<bool> =
-            (0..self.last.vcpus.len()).zip(0..).map(|(_, cpu)| setting.active.contains(CpuId(cpu))).collect();
-        let limit = match setting.retention.method {
-            Method::Halt => 0,
-            _ => ns(setting.retention.limit),
-        };
-        self.world.control(self.vm, &active, IdleMode { method: setting.retention.method, limit });
+        put_in_force(&mut self.stage.world().world, self.vm, setting);
         Ok(Vec::new())
     }
 }
@@ -174,6 +209,3 @@ fn interval(cpu: CpuId, now: &VcpuReport, before: &VcpuReport) -> VcpuInterval {
         steal: time(&[Category::Steal]),
     }
 }
-
-#[cfg(test)]
-mod tests;

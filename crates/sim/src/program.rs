@@ -19,7 +19,8 @@ pub enum Op {
     Barrier(u16),
     /// Append an item to a bounded queue; wait for room.
     Put(u16),
-    /// Take an item from a bounded queue; wait for one. Once the queue is closed and empty, go on at that step.
+    /// Take an item from a bounded queue; wait for one. Once the queue is closed and empty, leave the innermost loop and go
+    /// on at that step.
     Take(u16, u16),
     /// One producer of the queue is done; after the last one the queue is closed.
     Close(u16),
@@ -27,6 +28,12 @@ pub enum Op {
     Send(u16),
     /// Wait for a post and consume it.
     Receive(u16),
+    /// Wait at a condition, with the mutex of that number, which the thread holds: it is released meanwhile.
+    Wait(u16, u16),
+    /// Let one waiter of a condition go on: one that waits, or the next one to come.
+    Signal(u16),
+    /// Let every waiter of a condition go on.
+    Broadcast(u16),
     /// Sleep.
     Sleep(Dist),
     /// Wait for a device.
@@ -98,6 +105,8 @@ pub enum ObjectKind {
         /// Whether a signal without waiters is a system call (Rust's condition variables) or not (glibc's).
         always_signals: bool,
     },
+    /// A condition variable with its predicate: a signal that nobody waits for is remembered.
+    Condition,
     /// A counter of posts.
     Channel(ChannelKind),
 }
@@ -122,6 +131,8 @@ pub struct Program {
     pub roles: Vec<Role>,
     /// What they share.
     pub objects: Vec<ObjectKind>,
+    /// What some of these are called, for reports, by their numbers.
+    pub names: Vec<(u16, String)>,
 }
 
 /// What is wrong with a program.
@@ -234,17 +245,30 @@ impl Program {
             Op::Lock(o) | Op::Unlock(o) => (o, "mutex"),
             Op::Barrier(o) => (o, "barrier"),
             Op::Put(o) | Op::Take(o, _) | Op::Close(o) => (o, "queue"),
+            Op::Wait(o, mutex) if self.is(mutex, "mutex") => (o, "condition"),
+            Op::Wait(_, mutex) => (mutex, "mutex"),
+            Op::Signal(o) | Op::Broadcast(o) => (o, "condition"),
             Op::Send(o) | Op::Receive(o) => (o, "channel"),
             _ => return None,
         };
-        let Some(kind) = self.objects.get(usize::from(object)) else { return Some((object, wanted)) };
-        let found = match kind {
-            ObjectKind::Mutex { .. } => "mutex",
-            ObjectKind::Barrier { .. } => "barrier",
-            ObjectKind::Queue { .. } => "queue",
-            ObjectKind::Channel(_) => "channel",
-        };
-        (found != wanted).then_some((object, wanted))
+        (!self.is(object, wanted)).then_some((object, wanted))
+    }
+
+    fn is(&self, object: u16, wanted: &str) -> bool {
+        self.objects.get(usize::from(object)).is_some_and(|kind| kind.name() == wanted)
+    }
+}
+
+impl ObjectKind {
+    /// What it is, in a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Mutex { .. } => "mutex",
+            Self::Barrier { .. } => "barrier",
+            Self::Queue { .. } => "queue",
+            Self::Condition => "condition",
+            Self::Channel(_) => "channel",
+        }
     }
 }
 
@@ -264,6 +288,9 @@ mod tests {
         assert_eq!(with(vec![Op::Lock(0), Op::Unlock(0)]), Ok(()));
         let error = with(vec![Op::Lock(0), Op::Barrier(0)]).unwrap_err().to_string();
         assert_eq!(error, "program `p`, role `r`, step 1: there is no barrier number 0");
+        let error = with(vec![Op::Wait(0, 0)]).unwrap_err().to_string();
+        assert_eq!(error, "program `p`, role `r`, step 0: there is no condition number 0");
+        assert!(matches!(with(vec![Op::Wait(0, 7)]), Err(ProgramError::Object { object: 7, .. })));
         assert!(matches!(with(vec![Op::Lock(9)]), Err(ProgramError::Object { object: 9, .. })));
         assert!(matches!(with(vec![Op::Repeat(2)]), Err(ProgramError::Loops { .. })));
         assert!(matches!(with(vec![Op::Again]), Err(ProgramError::Loops { .. })));

@@ -5,7 +5,6 @@ mod asplos13;
 mod atc14;
 mod hp3c20;
 mod lab;
-mod many;
 mod tpds21;
 
 pub use gleaner_proto::reproduction::{

@@ -2,19 +2,24 @@
 
 mod error;
 mod file;
+mod program;
 mod run;
 #[cfg(test)]
 mod tests;
 mod units;
 
+pub(crate) use error::At;
 pub use error::ScenarioError;
 pub use run::Outcome;
 
 use std::path::Path;
+use std::str::FromStr;
 
 use gleaner_policy::Fixed;
+use gleaner_proto::written::Written;
 
 use crate::spec::Spec;
+use crate::tuning::Tuning;
 
 /// Who decides what idle vCPUs do and which are active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +28,19 @@ pub enum Control {
     Gleaner,
     /// One setting, from the beginning to the end.
     Fixed(Fixed),
+}
+
+impl Control {
+    /// The untouched system: idle vCPUs halt, and all are active.
+    pub const HALT: Self = Self::Fixed(Fixed::UNTOUCHED);
+}
+
+impl FromStr for Control {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "gleaner" { Ok(Self::Gleaner) } else { text.parse().map(Self::Fixed) }
+    }
 }
 
 /// A scenario that can be run.
@@ -36,6 +54,8 @@ pub struct Scenario {
     pub spec: Spec,
     /// By VM.
     pub control: Vec<Control>,
+    /// What the policy has instead of its defaults, wherever it governs.
+    pub tuning: Tuning,
 }
 
 impl Scenario {
@@ -54,6 +74,6 @@ impl Scenario {
     /// # Errors
     /// Something is wrong with it.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScenarioError> {
-        file::parse(&error::Text { name, text })
+        file::parse(&Written { name, text })
     }
 }

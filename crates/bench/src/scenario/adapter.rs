@@ -1,9 +1,11 @@
 //! Rows that name an adapter in place of a command.
 
+use gleaner_proto::written::Written;
+
 use crate::adapters::{ADAPTERS, Adapter, Expanded};
 use crate::experiment::Expression;
 
-use super::error::{self, Text};
+use super::error::{self, At as _};
 use super::file::RowFile;
 use super::{ScenarioError, expression, words};
 
@@ -15,7 +17,7 @@ pub(super) struct Adapted {
 }
 
 /// The adapter of `row`, which begins at the byte `start`; `None` if it names none.
-pub(super) fn of(text: &Text<'_>, start: usize, row: &RowFile) -> Result<Option<Adapted>, ScenarioError> {
+pub(super) fn of(text: &Written<'_>, start: usize, row: &RowFile) -> Result<Option<Adapted>, ScenarioError> {
     let Some(name) = &row.adapter else { return Ok(None) };
     if row.workload.is_some() || !row.command.is_empty() || row.shell.is_some() || row.prepare.is_some() {
         let message = "an `adapter` says itself what is prepared and run";

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// Write what every vCPU did when, for <https://ui.perfetto.dev>
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-    /// Write the policy's journal, for `gleaner why`
+    /// Write the policy's journal, for `gleaner why`; where it governs several VMs, one journal for each, FILE.VM
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 }
@@ -34,14 +34,15 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut scenario = Scenario::read(&args.file)?;
     scenario.spec.seed = args.seed.unwrap_or(scenario.spec.seed);
-    let mut journal = match &args.journal {
+    let governed: Vec<&str> = scenario.governed().map(|vm| vm.name.as_str()).collect();
+    let mut journals = match &args.journal {
         Some(path) => {
-            Journal::create(path, false).with_context(|| format!("cannot write {}", path.display()))?
+            governed.iter().map(|vm| journal(path, vm, governed.len())).collect::<Result<_, _>>()?
         }
-        None => Journal::nowhere(),
+        None => Vec::new(),
     };
-    let outcome = scenario.run(args.timeline.is_some().then_some(SPANS), &mut journal)?;
-    journal.flush();
+    let outcome = scenario.run_with(args.timeline.is_some().then_some(SPANS), &mut journals)?;
+    journals.iter_mut().for_each(Journal::flush);
     if let (Some(path), Some(json)) = (&args.timeline, outcome.world.export()) {
         fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
         if outcome.world.trace().is_some_and(gleaner_sim::Trace::is_full) {
@@ -59,6 +60,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The journal of one of `count` governed VMs.
+fn journal(path: &Path, vm: &str, count: usize) -> anyhow::Result<Journal> {
+    let path = if count > 1 {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}", vm.replace('/', "_")));
+        PathBuf::from(name)
+    } else {
+        path.to_owned()
+    };
+    Journal::create(&path, false).with_context(|| format!("cannot write {}", path.display()))
+}
+
 fn text(scenario: &Scenario, outcome: &Outcome) -> String {
     let report = &outcome.report;
     let seconds = report.elapsed as f64 / 1e9;
@@ -71,11 +84,11 @@ fn text(scenario: &Scenario, outcome: &Outcome) -> String {
     for vm in &report.vms {
         out += &vm_text(vm, report);
     }
-    if let Some(summary) = &outcome.summary {
+    for (vm, summary) in &outcome.accounts {
         let evidence = summary.evidence.as_deref().unwrap_or("nothing was worth keeping");
         let _ = writeln!(
             out,
-            "\nGleaner: {} changes proven, {} not, {} unfolded; {evidence}",
+            "\nGleaner in {vm}: {} changes proven, {} not, {} unfolded; {evidence}",
             summary.proven, summary.refuted, summary.unfolded
         );
     }

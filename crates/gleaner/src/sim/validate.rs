@@ -14,7 +14,7 @@ use gleaner_engine::{Journal, StateDir};
 use gleaner_kernel::Root;
 use gleaner_sim::library::{self, Parameters};
 use gleaner_sim::scenario::{Control, Scenario};
-use gleaner_sim::{Costs, Fair, HostSpec, Spec, VmSpec};
+use gleaner_sim::{Costs, Fair, HostSpec, Spec, Tuning, VmSpec};
 use serde::Serialize;
 
 use crate::calibrate::{Depth, calibrate, load};
@@ -108,23 +108,17 @@ fn possible(row: &Row) -> bool {
 
 /// The costs of this machine.
 fn costs(args: &Args, root: &Root) -> anyhow::Result<Costs> {
-    let cells = if let Some(path) = &args.costs {
+    if let Some(path) = &args.costs {
         let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let report: gleaner_proto::doctor::Report = serde_json::from_slice(&text)
-            .with_context(|| format!("{} is not a report of `gleaner doctor --json`", path.display()))?;
-        report.cells
-    } else {
-        let state = StateDir::default_place()?;
-        load(&state, root).map_or_else(|| calibrate(&state, root, Depth::Full), Ok)?.cells
-    };
+        return super::doctor_costs(&text)
+            .with_context(|| format!("{} is not a report of `gleaner doctor --json`", path.display()));
+    }
+    let state = StateDir::default_place()?;
+    let cells = load(&state, root).map_or_else(|| calibrate(&state, root, Depth::Full), Ok)?.cells;
     if cells.is_empty() {
         bail!("no wake-up costs are known here: run `gleaner doctor` as root first");
     }
-    let halted = cells.iter().filter(|c| {
-        (c.method, c.placement) == (gleaner_policy::Method::Halt, gleaner_policy::Placement::AcrossHalting)
-    });
-    let waker_ns = halted.map(|c| c.waker_cpu_ns).max();
-    Ok(Costs::measured(&gleaner_proto::doctor::costs(&cells), waker_ns))
+    Ok(super::measured(&cells))
 }
 
 fn simulate(program: &Program, setting: &'static str, costs: Costs, cpus: u32) -> anyhow::Result<f64> {
@@ -137,7 +131,13 @@ fn simulate(program: &Program, setting: &'static str, costs: Costs, cpus: u32) -
     let mut spec = Spec::new(HostSpec { cores: cpus, ..HostSpec::default() }, vec![vm]);
     spec.time_limit = 500_000_000;
     let control = Control::Fixed(setting.parse().map_err(anyhow::Error::msg)?);
-    let scenario = Scenario { title: String::new(), source: None, spec, control: vec![control] };
+    let scenario = Scenario {
+        title: String::new(),
+        source: None,
+        spec,
+        control: vec![control],
+        tuning: Tuning::default(),
+    };
     let outcome = scenario.run(None, &mut Journal::nowhere())?;
     let operations = outcome.report.vms[0].tasks[0].totals.operations as f64;
     // A ping-pong's operation there is a round, here a hand-over.

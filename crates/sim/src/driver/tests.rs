@@ -62,7 +62,9 @@ fn a_dry_run_suggests_and_changes_nothing() {
         method: Method::Haltpoll,
         ..PolicyConfig::default()
     };
-    let mut machine = super::SimMachine::new(world, vm);
+    let stage = super::Stage::new(world, &[vm]);
+    let governor = super::Governor { vm, config: config.clone(), counter: false };
+    let mut machine = super::SimMachine::new(&stage, 0, &governor);
     let mut policy = gleaner_policy::Policy::new(config, gleaner_engine::Machine::allowed(&machine)).unwrap();
     let mut suggestions = 0;
     for _ in 0..20 {
@@ -74,4 +76,46 @@ fn a_dry_run_suggests_and_changes_nothing() {
         suggestions += decision.events.iter().filter(|e| matches!(e, Event::WouldTry { .. })).count();
     }
     assert!(suggestions > 0);
+}
+
+/// Two VMs with a program each, both governed, beside each other on the same pCPUs.
+fn two_governed(first: &str, second: &str) -> (Report, Vec<Summary>) {
+    let made = |name: &str| library::make(name, Parameters { threads: 0, work: 0, grain: 0 }, 2).unwrap();
+    let vm = |name: &str, program: &str| VmSpec::new(name, 2, Costs::THIS_VM).running(made(program));
+    let host = HostSpec { cores: 4, ..HostSpec::default() };
+    let mut spec = Spec::new(host, vec![vm("a", first), vm("b", second)]);
+    spec.time_limit = 2 * SECOND;
+    let world = World::new(&spec).unwrap();
+    let governors = ["a", "b"].map(|name| super::Governor {
+        vm: world.vm_named(name).unwrap(),
+        config: PolicyConfig {
+            method: Method::Haltpoll,
+            wake_cost: Duration::from_nanos(Costs::THIS_VM.wake()[2]),
+            ..PolicyConfig::default()
+        },
+        counter: false,
+    });
+    let mut journals = [Journal::nowhere(), Journal::nowhere()];
+    let (mut world, summaries) = super::govern_all(world, governors.into(), &mut journals).unwrap();
+    (world.report(), summaries)
+}
+
+#[test]
+fn several_vms_have_a_policy_of_their_own_each_and_the_same_outcome_every_time() {
+    let (report, summaries) = two_governed("ping-pong", "matmul");
+    assert!(summaries[0].proven > 0, "{summaries:?}");
+    assert_eq!(summaries[1].proven, 0, "{summaries:?}");
+    let elapsed = |s: &Summary| s.settings.iter().map(|s| s.time).sum::<Duration>();
+    for summary in &summaries {
+        assert!(elapsed(summary) > Duration::from_millis(1990), "{summary:?}");
+    }
+    let mut alone = world("ping-pong", 2);
+    alone.run();
+    assert!(operations(&report) > 2.0 * operations(&alone.report()));
+    for _ in 0..5 {
+        assert!(report == two_governed("ping-pong", "matmul").0, "it depends on the threads");
+    }
+    // Both find their own way.
+    let (_, both) = two_governed("ping-pong", "request-response");
+    assert!(both.iter().all(|s| s.proven > 0), "{both:?}");
 }

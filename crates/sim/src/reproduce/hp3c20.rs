@@ -4,11 +4,11 @@
 use gleaner_policy::Method;
 
 use super::lab::{BUSY_W, IDLE_W};
-use super::many::many;
 use super::{Bar, Basis, Chart, Figure, Group, Quantity, Reproduction};
 use crate::cost::Costs;
 use crate::ids::{FOREVER, Ns};
 use crate::library::{self, Parameters};
+use crate::parallel;
 use crate::spec::{HostSpec, IdleMode, Spec, VmSpec};
 use crate::world::{Report, World};
 
@@ -139,7 +139,7 @@ impl Compared {
 fn compare(mixes: &[Mix]) -> Vec<Compared> {
     let modes = [Mode::Native, Mode::Vanilla, Mode::HaltPoll, Mode::IdlePoll];
     let runs: Vec<(Mix, Mode)> = mixes.iter().flat_map(|mix| modes.map(|mode| (*mix, mode))).collect();
-    let mut outcomes = many(&runs, |(mix, mode)| run(*mix, *mode)).into_iter();
+    let mut outcomes = parallel::on_all_cores(&runs, |(mix, mode)| run(*mix, *mode)).into_iter();
     let mut next = || outcomes.next().flatten();
     mixes
         .iter()

@@ -4,6 +4,8 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use gleaner_proto::written::{Written, nearest, proposal, with_nearest};
+
 /// A scenario that cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
@@ -41,37 +43,53 @@ pub enum ScenarioError {
         /// Why, and what to do.
         message: String,
     },
+    /// It cannot be varied as it was asked for.
+    #[error("{file}: {message}")]
+    Sweep {
+        /// The file.
+        file: String,
+        /// What is wrong, and what would be right.
+        message: String,
+    },
+    /// It cannot be run with some values.
+    #[error("with {point}: {source}")]
+    Point {
+        /// The values.
+        point: String,
+        /// What is wrong then.
+        source: Box<ScenarioError>,
+    },
+    /// A recorded trace in it cannot be replayed.
+    #[error("{file}:{line}: {source}")]
+    Trace {
+        /// The scenario's file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with the trace.
+        source: crate::recorded::RecordedError,
+    },
 }
 
-/// A scenario's text, for the lines of what is wrong in it.
-pub(super) struct Text<'a> {
-    pub(super) name: &'a str,
-    pub(super) text: &'a str,
+/// Where something is wrong.
+pub(crate) trait At {
+    fn wrong(&self, at: &Range<usize>, message: impl Into<String>) -> ScenarioError;
+    /// What the parser found, with the key that may have been meant.
+    fn syntax(&self, error: &toml::de::Error) -> ScenarioError;
 }
 
-impl Text<'_> {
-    pub(super) fn wrong(&self, at: &Range<usize>, message: impl Into<String>) -> ScenarioError {
-        let line = 1 + self.text.bytes().take(at.start).filter(|b| *b == b'\n').count();
+impl At for Written<'_> {
+    fn wrong(&self, at: &Range<usize>, message: impl Into<String>) -> ScenarioError {
+        let line = self.line(at.start);
         ScenarioError::At { file: self.name.to_owned(), line, message: message.into() }
     }
 
-    /// What the parser found, with the key that may have been meant.
-    pub(super) fn syntax(&self, error: &toml::de::Error) -> ScenarioError {
-        let message = error.message();
-        let mut names = message.split('`').skip(1).step_by(2);
-        let meant = match names.next() {
-            Some(name) if message.starts_with("unknown field") => hint(name, names),
-            _ => String::new(),
-        };
-        self.wrong(&error.span().unwrap_or(0..0), format!("{message}{meant}"))
+    fn syntax(&self, error: &toml::de::Error) -> ScenarioError {
+        self.wrong(&error.span().unwrap_or(0..0), with_nearest(error.message()))
     }
 }
 
 /// "Did you mean …?", if one of `known` is much like `name`.
 pub(super) fn hint<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
-    let likeness = |k: &&str| strsim::jaro_winkler(name, k);
-    known
-        .filter(|k| likeness(k) > 0.75)
-        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
-        .map_or_else(String::new, |k| format!("; did you mean `{k}`?"))
+    proposal(nearest(name, known))
 }

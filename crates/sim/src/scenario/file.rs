@@ -1,17 +1,25 @@
 //! The file's keys, and the scenario that they describe.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use gleaner_policy::host::{Coscheduling, DirectedYield, UrgentConfig, VcpuPlacement};
+use gleaner_proto::written::Written;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::{Text, hint};
+use super::error::{At as _, hint};
+use super::program::{self, ObjectFile, ThreadFile};
 use super::units::time;
 use super::{Control, Scenario, ScenarioError};
 use crate::cost::{Costs, NAMES};
 use crate::ids::Ns;
 use crate::library::{self, Parameters};
+use crate::program::Program;
+use crate::recorded::{Recorded, Replay};
 use crate::sched::Fair;
 use crate::spec::{HostSpec, Spec, TaskSpec, VmSpec};
+use crate::tuning::{KNOBS, Tuning};
 
 type Words = Option<Spanned<String>>;
 
@@ -30,9 +38,15 @@ struct File {
     host: Host,
     #[serde(default)]
     vm: Vec<VmFile>,
+    /// What the policy has instead of its defaults.
+    #[serde(default)]
+    policy: BTreeMap<Spanned<String>, Spanned<f64>>,
+    /// What `gleaner sim sweep` varies.
+    #[serde(default, rename = "sweep")]
+    _sweep: toml::Table,
     /// Cost tables of the file's own.
     #[serde(default)]
-    costs: std::collections::BTreeMap<String, Costs>,
+    costs: BTreeMap<String, Costs>,
 }
 
 const fn one() -> u64 {
@@ -104,8 +118,7 @@ const fn yes() -> bool {
 #[serde(deny_unknown_fields)]
 struct ProgramFile {
     name: Spanned<String>,
-    #[serde(default)]
-    threads: u32,
+    threads: Option<Spanned<u32>>,
     /// CPU time until it ends; without it the program never ends.
     work: Words,
     /// Computation between two synchronisations.
@@ -113,10 +126,18 @@ struct ProgramFile {
     /// Whether it starts again at its end.
     #[serde(default)]
     repeat: bool,
+    /// A recorded trace that is the program; the path is relative to the scenario's.
+    trace: Words,
+    /// What the threads of a program of the file's own share.
+    #[serde(default)]
+    objects: BTreeMap<Spanned<String>, ObjectFile>,
+    /// Its threads.
+    #[serde(default)]
+    thread: Vec<ThreadFile>,
 }
 
 /// The scenario in `text`.
-pub(super) fn parse(text: &Text) -> Result<Scenario, ScenarioError> {
+pub(super) fn parse(text: &Written) -> Result<Scenario, ScenarioError> {
     let file: File = toml::from_str(text.text).map_err(|e| text.syntax(&e))?;
     let host = host(text, &file.host)?;
     let mut vms = Vec::with_capacity(file.vm.len());
@@ -128,20 +149,21 @@ pub(super) fn parse(text: &Text) -> Result<Scenario, ScenarioError> {
         vms.push(vm_spec(text, vm, &file)?);
         control.push(policy(text, &vm.policy)?);
     }
+    let tuning = tuning(text, &file.policy)?;
     let mut spec = Spec::new(host, vms);
     spec.seed = file.seed;
     spec.time_limit = of(text, &file.time)?.unwrap_or(spec.time_limit);
     spec.event_limit = file.events.unwrap_or(spec.event_limit);
     spec.check().map_err(|source| ScenarioError::Spec { file: text.name.to_owned(), source })?;
-    Ok(Scenario { title: file.title, source: file.source, spec, control })
+    Ok(Scenario { title: file.title, source: file.source, spec, control, tuning })
 }
 
-fn of(text: &Text, words: &Words) -> Result<Option<Ns>, ScenarioError> {
+pub(super) fn of(text: &Written, words: &Words) -> Result<Option<Ns>, ScenarioError> {
     let parse = |w: &Spanned<String>| time(w.get_ref()).map_err(|message| text.wrong(&w.span(), message));
     words.as_ref().map(parse).transpose()
 }
 
-fn scheduler(text: &Text, words: &Words) -> Result<Fair, ScenarioError> {
+fn scheduler(text: &Written, words: &Words) -> Result<Fair, ScenarioError> {
     let Some(words) = words else { return Ok(Fair::CFS) };
     match words.get_ref().as_str() {
         "cfs" => Ok(Fair::CFS),
@@ -150,7 +172,7 @@ fn scheduler(text: &Text, words: &Words) -> Result<Fair, ScenarioError> {
     }
 }
 
-fn host(text: &Text, file: &Host) -> Result<HostSpec, ScenarioError> {
+fn host(text: &Written, file: &Host) -> Result<HostSpec, ScenarioError> {
     let default = HostSpec::default();
     let urgent = match &file.urgent {
         None => UrgentConfig::OFF,
@@ -184,7 +206,7 @@ fn host(text: &Text, file: &Host) -> Result<HostSpec, ScenarioError> {
     })
 }
 
-fn vm_spec(text: &Text, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioError> {
+fn vm_spec(text: &Written, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioError> {
     let name = vm.costs.get_ref();
     let known = || NAMES.into_iter().chain(file.costs.keys().map(String::as_str));
     let costs = file.costs.get(name).copied().or_else(|| Costs::named(name)).ok_or_else(|| {
@@ -205,32 +227,86 @@ fn vm_spec(text: &Text, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioErro
     Ok(spec)
 }
 
-fn task(text: &Text, file: &ProgramFile, vcpus: u32) -> Result<TaskSpec, ScenarioError> {
-    let name = file.name.get_ref();
-    let parameters = Parameters {
-        threads: file.threads,
-        work: of(text, &file.work)?.unwrap_or(0),
-        grain: of(text, &file.grain)?.unwrap_or(0),
+fn task(text: &Written, file: &ProgramFile, vcpus: u32) -> Result<TaskSpec, ScenarioError> {
+    let program = match &file.trace {
+        Some(trace) => {
+            of_library_only(text, file, "this one is recorded")?;
+            recorded(text, trace)?
+        }
+        None if file.thread.is_empty() => library_program(text, file, vcpus)?,
+        None => {
+            of_library_only(text, file, "this one has its own code")?;
+            program::program(text, file.name.get_ref(), &file.objects, &file.thread)?
+        }
     };
-    let program = library::make(name, parameters, vcpus).ok_or_else(|| {
-        let message = format!(
-            "there is no program `{name}`{}; `gleaner sim list` names them",
-            hint(name, library::names())
-        );
-        text.wrong(&file.name.span(), message)
-    })?;
+    let program = Program { name: file.name.get_ref().clone(), ..program };
     Ok(TaskSpec { program, looping: file.repeat })
 }
 
-fn policy(text: &Text, words: &Words) -> Result<Control, ScenarioError> {
-    let Some(words) = words else {
-        return Ok(Control::Fixed("halt".parse().map_err(|m| text.wrong(&(0..0), m))?));
-    };
-    if words.get_ref() == "gleaner" {
-        return Ok(Control::Gleaner);
+/// An error if `file` has what only programs of the library take.
+fn of_library_only(text: &Written, file: &ProgramFile, but: &str) -> Result<(), ScenarioError> {
+    let threads = file.threads.as_ref().map(Spanned::span);
+    let words = [&file.work, &file.grain].into_iter().filter_map(|w| w.as_ref().map(Spanned::span));
+    match words.chain(threads).min_by_key(|span| span.start) {
+        Some(span) => {
+            let message = format!("`threads`, `work` and `grain` are for the library's programs: {but}");
+            Err(text.wrong(&span, message))
+        }
+        None => Ok(()),
     }
+}
+
+/// The trace at `path`, relative to the scenario's file.
+fn recorded(text: &Written, path: &Spanned<String>) -> Result<Program, ScenarioError> {
+    let beside = Path::new(text.name).parent().unwrap_or(Path::new(""));
+    let trace = Recorded::read(&beside.join(path.get_ref())).map_err(|source| ScenarioError::Trace {
+        file: text.name.to_owned(),
+        line: text.line(path.span().start),
+        source,
+    })?;
+    Ok(trace.program(Replay::default()))
+}
+
+fn library_program(text: &Written, file: &ProgramFile, vcpus: u32) -> Result<Program, ScenarioError> {
+    let name = file.name.get_ref();
+    if let Some((object, _)) = file.objects.iter().next() {
+        let message = "a program with objects needs threads that use them: [[vm.program.thread]]";
+        return Err(text.wrong(&object.span(), message));
+    }
+    let parameters = Parameters {
+        threads: file.threads.as_ref().map_or(0, |t| *t.get_ref()),
+        work: of(text, &file.work)?.unwrap_or(0),
+        grain: of(text, &file.grain)?.unwrap_or(0),
+    };
+    library::make(name, parameters, vcpus).ok_or_else(|| {
+        let message = format!(
+            "there is no program `{name}`{}; `gleaner sim list` names them, or write it here with [[vm.program.thread]]",
+            hint(name, library::names())
+        );
+        text.wrong(&file.name.span(), message)
+    })
+}
+
+fn tuning(text: &Written, values: &BTreeMap<Spanned<String>, Spanned<f64>>) -> Result<Tuning, ScenarioError> {
+    let mut tuning = Tuning::default();
+    for (key, value) in values {
+        let Some(knob) = KNOBS.iter().find(|knob| knob.key == key.get_ref()) else {
+            let message = format!(
+                "the policy has no `{}`{}",
+                key.get_ref(),
+                hint(key.get_ref(), KNOBS.iter().map(|k| k.key))
+            );
+            return Err(text.wrong(&key.span(), message));
+        };
+        tuning.set(knob, *value.get_ref()).map_err(|message| text.wrong(&value.span(), message))?;
+    }
+    Ok(tuning)
+}
+
+fn policy(text: &Written, words: &Words) -> Result<Control, ScenarioError> {
+    let Some(words) = words else { return Ok(Control::HALT) };
     let wrong = |message: String| {
         text.wrong(&words.span(), format!("{message}; or `gleaner` for the policy of `gleaner run`"))
     };
-    words.get_ref().parse().map(Control::Fixed).map_err(wrong)
+    words.get_ref().parse().map_err(wrong)
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use gleaner_engine::Journal;
-use gleaner_policy::{CpuSet, Method, PolicyConfig};
+use gleaner_policy::{ConfigError, CpuSet, Method, PolicyConfig};
 use gleaner_proto::journal::{Record, Summary, VERSION};
 
 use super::{Control, Scenario, ScenarioError};
-use crate::driver::{SimMachine, govern};
+use crate::driver::{Governor, govern_all, put_in_force};
+use crate::spec::VmSpec;
 use crate::world::{End, Report, World};
 
 /// What came of a scenario.
@@ -17,69 +18,95 @@ pub struct Outcome {
     pub end: End,
     /// The numbers.
     pub report: Report,
-    /// The account of the policy, where it was in charge of a VM.
-    pub summary: Option<Summary>,
+    /// The VMs that the policy was in charge of, each with its account.
+    pub accounts: Vec<(String, Summary)>,
     /// The world at its end, for its trace.
     pub world: World,
 }
 
 impl Scenario {
-    /// Runs it. `record` is the number of spans to record of what the vCPUs do.
+    /// Runs it. `record` is the number of spans to record of what the vCPUs do; the journal is that of the first VM that
+    /// the policy governs.
     ///
     /// # Errors
     /// The machine cannot be built, or the policy cannot govern it.
     pub fn run(&self, record: Option<usize>, journal: &mut Journal) -> Result<Outcome, ScenarioError> {
+        self.run_with(record, std::slice::from_mut(journal))
+    }
+
+    /// The VMs that the policy governs, in the order of the file.
+    pub fn governed(&self) -> impl Iterator<Item = &VmSpec> {
+        let pairs = self.spec.vms.iter().zip(&self.control);
+        pairs.filter(|(_, control)| **control == Control::Gleaner).map(|(vm, _)| vm)
+    }
+
+    /// [`Scenario::run`] with a journal for each of the VMs that the policy governs, as far as there are any.
+    ///
+    /// # Errors
+    /// The machine cannot be built, or the policy cannot govern it.
+    pub fn run_with(
+        &self,
+        record: Option<usize>,
+        journals: &mut [Journal],
+    ) -> Result<Outcome, ScenarioError> {
         let mut world = World::new(&self.spec)
             .map_err(|source| ScenarioError::Spec { file: self.title.clone(), source })?;
         if let Some(spans) = record {
             world.record(spans);
         }
-        let mut governed = None;
         for (vm, control) in self.spec.vms.iter().zip(&self.control) {
-            let Some(id) = world.vm_named(&vm.name) else { continue };
-            match control {
-                Control::Fixed(fixed) => {
-                    let mut machine = SimMachine::new(world, id);
-                    let setting = fixed.on(&CpuSet::first(vm.vcpus));
-                    // A simulated machine's levers cannot fail: its error has no values.
-                    let Ok(_) = gleaner_engine::Machine::apply(&mut machine, &setting);
-                    world = machine.into_world();
-                }
-                Control::Gleaner if governed.is_none() => governed = Some((id, vm)),
-                Control::Gleaner => {
-                    return Err(ScenarioError::Policy {
-                        vm: vm.name.clone(),
-                        message: "it governs one VM of a scenario; give the others a fixed policy".to_owned(),
-                    });
-                }
+            if let (Control::Fixed(fixed), Some(id)) = (control, world.vm_named(&vm.name)) {
+                put_in_force(&mut world, id, &fixed.on(&CpuSet::first(vm.vcpus)));
             }
         }
-        let mut summary = None;
-        if let Some((id, vm)) = governed {
-            let config = PolicyConfig {
-                // What calibration would choose: the method with the cheapest wake-up.
-                method: Method::Haltpoll,
-                wake_cost: Duration::from_nanos(vm.costs.wake()[2]),
-                ..PolicyConfig::default()
-            };
-            let programs: Vec<&str> = vm.tasks.iter().map(|t| t.program.name.as_str()).collect();
-            journal.write(&Record::Start {
-                version: VERSION,
-                // Simulated time has no date.
-                unix_ms: 0,
-                workload: format!("{} in VM {} (simulated)", programs.join(", "), vm.name),
-                vcpus: CpuSet::first(vm.vcpus),
-                config: Box::new(config.clone()),
-                limits: Vec::new(),
-            });
-            let (after, account) = govern(world, id, config, false, journal)
-                .map_err(|e| ScenarioError::Policy { vm: vm.name.clone(), message: e.to_string() })?;
+        let mut governors = Vec::new();
+        for vm in self.governed() {
+            let config = self.policy_config(vm);
+            if let Some(journal) = journals.get_mut(governors.len()) {
+                begin(journal, vm, &config);
+            }
+            governors.extend(world.vm_named(&vm.name).map(|id| Governor { vm: id, config, counter: false }));
+        }
+        let mut accounts = Vec::new();
+        if !governors.is_empty() {
+            let names: Vec<&str> = self.governed().map(|vm| vm.name.as_str()).collect();
+            let cannot =
+                |e: ConfigError| ScenarioError::Policy { vm: names.join("`, `"), message: e.to_string() };
+            let (after, summaries) = govern_all(world, governors, journals).map_err(cannot)?;
             let at = Duration::from_nanos(after.now());
-            journal.write(&Record::End { at, summary: account.clone() });
-            (world, summary) = (after, Some(account));
+            for (journal, summary) in journals.iter_mut().zip(&summaries) {
+                journal.write(&Record::End { at, summary: summary.clone() });
+            }
+            world = after;
+            accounts = names.into_iter().map(str::to_owned).zip(summaries).collect();
         }
         let end = world.run().clone();
         let report = world.report();
-        Ok(Outcome { end, report, summary, world })
+        Ok(Outcome { end, report, accounts, world })
     }
+
+    /// What the policy of a VM is built from.
+    fn policy_config(&self, vm: &VmSpec) -> PolicyConfig {
+        let mut config = PolicyConfig {
+            // What calibration would choose: the method with the cheapest wake-up.
+            method: Method::Haltpoll,
+            wake_cost: Duration::from_nanos(vm.costs.wake()[2]),
+            ..PolicyConfig::default()
+        };
+        self.tuning.apply(&mut config);
+        config
+    }
+}
+
+fn begin(journal: &mut Journal, vm: &VmSpec, config: &PolicyConfig) {
+    let programs: Vec<&str> = vm.tasks.iter().map(|t| t.program.name.as_str()).collect();
+    journal.write(&Record::Start {
+        version: VERSION,
+        // Simulated time has no date.
+        unix_ms: 0,
+        workload: format!("{} in VM {} (simulated)", programs.join(", "), vm.name),
+        vcpus: CpuSet::first(vm.vcpus),
+        config: Box::new(config.clone()),
+        limits: Vec::new(),
+    });
 }

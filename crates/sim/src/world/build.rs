@@ -113,6 +113,7 @@ impl World {
                 .map(|r| r.code.iter().map(|op| renumber(*op, &numbers)).collect())
                 .collect(),
             roles: program.roles.iter().map(|r| r.name.clone()).collect(),
+            names: program.names.iter().map(|(o, name)| (numbers[usize::from(*o)], name.clone())).collect(),
             first_object: first_object.0,
             objects: Obj::at(self.objects.len()).0 - first_object.0,
             first_thread,
@@ -138,9 +139,10 @@ impl World {
                 ObjectKind::Queue { capacity, producers, spin, always_signals } => {
                     add(Kind::Queue { len: 0, capacity, open: producers, producers, always_signals });
                     add(Kind::Mutex { holder: None, spin, handoff: false, contended: false });
-                    add(Kind::Condition);
-                    add(Kind::Condition);
+                    add(Kind::Condition { signals: 0, broadcasts: 0 });
+                    add(Kind::Condition { signals: 0, broadcasts: 0 });
                 }
+                ObjectKind::Condition => add(Kind::Condition { signals: 0, broadcasts: 0 }),
                 ObjectKind::Channel(kind) => add(Kind::Channel { posts: 0, kind }),
             }
         }
@@ -251,6 +253,7 @@ fn thread(task: Task, role: usize, vcpu: Vcpu, seeds: Seeds, t: Thread) -> Threa
         slept: false,
         seen: 0,
         condition: 0,
+        broadcasts: 0,
         entity: Entity::default(),
         next: None,
         ready_at: 0,
@@ -269,6 +272,9 @@ fn renumber(op: Op, numbers: &[u16]) -> Op {
         Op::Put(o) => Op::Put(new(o)),
         Op::Take(o, closed) => Op::Take(new(o), closed),
         Op::Close(o) => Op::Close(new(o)),
+        Op::Wait(o, mutex) => Op::Wait(new(o), new(mutex)),
+        Op::Signal(o) => Op::Signal(new(o)),
+        Op::Broadcast(o) => Op::Broadcast(new(o)),
         Op::Send(o) => Op::Send(new(o)),
         Op::Receive(o) => Op::Receive(new(o)),
         other => other,

@@ -11,6 +11,11 @@ impl World {
         self.vms.iter().position(|vm| vm.name == name).map(Vm::at)
     }
 
+    /// How many vCPUs the VM has.
+    pub(crate) fn vcpus(&self, vm: Vm) -> u32 {
+        self.vms[vm.index()].vcpus
+    }
+
     /// The counters of the VM's vCPUs and, summed, of its programs.
     pub(crate) fn counters(&mut self, vm: Vm) -> (Vec<VcpuReport>, TaskTotals) {
         let data = &self.vms[vm.index()];

@@ -128,7 +128,11 @@ pub(crate) enum Kind {
         producers: u32,
         always_signals: bool,
     },
-    Condition,
+    /// Signals that wait for a waiter, and how often all were let go on. A queue's conditions need neither.
+    Condition {
+        signals: u32,
+        broadcasts: u32,
+    },
     Channel {
         posts: u64,
         kind: ChannelKind,
@@ -162,11 +166,11 @@ pub(crate) struct ThreadData {
     pub(crate) role: u16,
     pub(crate) state: ThreadState,
     pub(crate) vcpu: Vcpu,
-    pub(crate) pc: u16,
+    pub(crate) pc: u32,
     /// How far it is in the present operation.
     pub(crate) step: u8,
     pub(crate) depth: u8,
-    pub(crate) loops: [(u16, u64); MAX_LOOPS],
+    pub(crate) loops: [(u32, u64); MAX_LOOPS],
     /// What is left of an interrupted computation.
     pub(crate) left: Ns,
     /// Work to add to the next phase.
@@ -181,6 +185,8 @@ pub(crate) struct ThreadData {
     pub(crate) seen: u32,
     /// The same of a condition, as seen under its mutex.
     pub(crate) condition: u32,
+    /// The broadcasts that the condition had seen then.
+    pub(crate) broadcasts: u32,
     pub(crate) entity: Entity,
     pub(crate) next: Option<Thread>,
     pub(crate) ready_at: Ns,
@@ -404,6 +410,8 @@ pub(crate) struct TaskData {
     pub(crate) codes: Vec<Vec<Op>>,
     pub(crate) roles: Vec<String>,
     pub(crate) objects: u32,
+    /// What some of them are called, by their numbers in the task.
+    pub(crate) names: Vec<(u16, String)>,
     pub(crate) first_object: u32,
     pub(crate) first_thread: u32,
     pub(crate) threads: u32,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::World;
-use super::entity::{Kind, ThreadState};
+use super::entity::{Kind, TaskData, ThreadState};
 use crate::ids::{Obj, Thread, Vm};
 
 /// How a simulation ended.
@@ -68,16 +68,24 @@ impl World {
         format!("{}/{}.{}", task.name, task.roles[usize::from(thread.role)], t.0 - task.first_thread)
     }
 
-    /// The threads of a VM that sleep on objects, and for whom.
+    /// The threads of a VM that sleep on objects or spin for them, and for whom.
     pub(super) fn blocked(&self, vm: Vm) -> Vec<Blocked> {
         let all = (0..self.threads.len()).map(Thread::at);
         let of_vm = all.filter(|t| self.tasks[self.t(*t).task.index()].vm == vm);
         of_vm
             .filter_map(|t| match self.t(t).state {
                 ThreadState::Blocked(object) => Some(self.why_blocked(t, object)),
+                ThreadState::Ready => Some(self.why_blocked(t, self.spun_for(t)?)),
                 _ => None,
             })
             .collect()
+    }
+
+    /// What `t` spins for.
+    fn spun_for(&self, t: Thread) -> Option<Obj> {
+        let task = &self.tasks[self.t(t).task.index()];
+        let mut objects = (task.first_object..task.first_object + task.objects).map(Obj);
+        objects.find(|o| self.o(*o).queue.spinners.contains(&t))
     }
 
     fn why_blocked(&self, t: Thread, object: Obj) -> Blocked {
@@ -86,16 +94,31 @@ impl World {
         let holder_of = |holder: Option<Thread>| {
             holder.map_or_else(|| "nobody: it is free".to_owned(), |h| self.name_of(h))
         };
-        let (at, waits_for) = match self.o(object).kind {
-            Kind::Mutex { holder, .. } => (format!("mutex {number}"), holder_of(holder)),
+        // A queue is followed by its mutex and its conditions.
+        let (what, named, waits_for) = match self.o(object).kind {
+            Kind::Mutex { holder, .. } => match self.queue_of(task, number) {
+                Some(queue) => ("queue", queue, holder_of(holder)),
+                None => ("mutex", number, holder_of(holder)),
+            },
             Kind::Barrier { parties, arrived, .. } => {
-                (format!("barrier {number}"), format!("{} more threads to arrive", parties - arrived))
+                ("barrier", number, format!("{} more threads to arrive", parties - arrived))
             }
-            Kind::Condition => (format!("condition {number} of a queue"), "an item or room".to_owned()),
-            Kind::Queue { .. } => (format!("queue {number}"), "an item or room".to_owned()),
-            Kind::Channel { .. } => (format!("channel {number}"), "a post".to_owned()),
+            Kind::Condition { .. } => match self.queue_of(task, number) {
+                Some(queue) => ("queue", queue, "an item or room".to_owned()),
+                None => ("condition", number, "a signal".to_owned()),
+            },
+            Kind::Queue { .. } => ("queue", number, "an item or room".to_owned()),
+            Kind::Channel { .. } => ("channel", number, "a post".to_owned()),
         };
+        let name = task.names.iter().find(|(o, _)| u32::from(*o) == named).map(|(_, name)| name);
+        let at = name.map_or_else(|| format!("{what} {named}"), |name| format!("{what} `{name}`"));
         Blocked { thread: self.name_of(t), at, waits_for }
+    }
+
+    /// The queue whose mutex or condition the object with this number in the task is.
+    fn queue_of(&self, task: &TaskData, number: u32) -> Option<u32> {
+        let is_queue = |n: &u32| matches!(self.o(Obj(task.first_object + n)).kind, Kind::Queue { .. });
+        [1, 2, 3].into_iter().filter_map(|back| number.checked_sub(back)).find(is_queue)
     }
 
     /// No event is to come.

@@ -174,7 +174,8 @@ impl World {
             3 => self.signal(v, t, queue, not_full),
             5 => {
                 let thread = self.t_mut(t);
-                thread.pc = closed;
+                thread.pc = u32::from(closed);
+                thread.depth = thread.depth.saturating_sub(1);
                 self.goto(t, 0)
             }
             _ => Flow::Next,
@@ -186,6 +187,56 @@ impl World {
         self.t_mut(t).step = 0;
         let seen = self.t(t).condition;
         self.begin_wait(v, t, condition, seen);
+        Flow::Busy
+    }
+
+    /// Waits at a condition of the program's own, whose mutex the thread holds before and after.
+    pub(super) fn wait_signal(&mut self, v: Vcpu, t: Thread, condition: Obj, mutex: Obj) -> Flow {
+        match self.t(t).step {
+            0 | 3 => {
+                let again = self.t(t).step == 3;
+                let object = self.o_mut(condition);
+                let sequence = object.queue.sequence;
+                let Kind::Condition { signals, broadcasts } = &mut object.kind else { return Flow::Next };
+                if *signals > 0 {
+                    *signals -= 1;
+                    return Flow::Next;
+                }
+                let seen = *broadcasts;
+                let thread = self.t_mut(t);
+                if again && thread.broadcasts != seen {
+                    return Flow::Next;
+                }
+                (thread.condition, thread.broadcasts) = (sequence, seen);
+                self.unlock(v, t, mutex, 1)
+            }
+            1 => {
+                self.t_mut(t).step = 2;
+                let seen = self.t(t).condition;
+                self.begin_wait(v, t, condition, seen);
+                Flow::Busy
+            }
+            _ => self.acquire(v, t, mutex).unwrap_or_else(|| self.goto(t, 3)),
+        }
+    }
+
+    /// Signals a condition of the program's own to one waiter or to `all`.
+    pub(super) fn let_go_on(&mut self, v: Vcpu, t: Thread, condition: Obj, all: bool) -> Flow {
+        if self.t(t).step > 0 {
+            return Flow::Next;
+        }
+        self.t_mut(t).step = 1;
+        let object = self.o_mut(condition);
+        let waiters = if all { object.queue.waiters.len } else { object.queue.waiters.len.min(1) };
+        if let Kind::Condition { signals, broadcasts } = &mut object.kind {
+            let counter = if all { broadcasts } else { signals };
+            *counter = counter.wrapping_add(1);
+        }
+        self.changed(condition);
+        if waiters == 0 {
+            return Flow::Again;
+        }
+        self.begin_wake(v, condition, waiters, false, 0);
         Flow::Busy
     }
 

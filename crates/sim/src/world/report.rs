@@ -98,6 +98,18 @@ impl VmReport {
         self.vcpus.iter().map(|v| v.time[category as usize]).sum()
     }
 
+    /// Share (0..=1) of the vCPUs' time in a category.
+    pub fn share(&self, category: Category) -> f64 {
+        let whole: Ns = self.vcpus.iter().flat_map(|v| v.time).sum();
+        if whole == 0 { 0.0 } else { self.time(category) as f64 / whole as f64 }
+    }
+
+    /// CPU time that the host spent for the VM: whatever its vCPUs executed, and polling for them.
+    pub fn host_cpu(&self) -> Ns {
+        let idle = [Category::Halted, Category::Waking, Category::Steal].map(|c| self.time(c));
+        self.vcpus.iter().flat_map(|v| v.time).sum::<Ns>() - idle.iter().sum::<Ns>()
+    }
+
     /// The sum of a count over the vCPUs.
     pub fn count(&self, of: impl Fn(&VcpuCounts) -> u64) -> u64 {
         self.vcpus.iter().map(|v| of(&v.counts)).sum()

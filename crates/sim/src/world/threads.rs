@@ -63,7 +63,7 @@ impl World {
     fn code(&self, t: Thread) -> Op {
         let thread = self.t(t);
         let code = &self.tasks[thread.task.index()].codes[usize::from(thread.role)];
-        code.get(usize::from(thread.pc)).copied().unwrap_or(Op::End)
+        code.get(thread.pc as usize).copied().unwrap_or(Op::End)
     }
 
     fn object(&self, t: Thread, number: u16) -> Obj {
@@ -87,6 +87,9 @@ impl World {
             Op::Put(o) => self.put_item(v, t, self.object(t, o)),
             Op::Take(o, closed) => self.take_item(v, t, self.object(t, o), closed),
             Op::Close(o) => self.close(v, t, self.object(t, o)),
+            Op::Wait(o, mutex) => self.wait_signal(v, t, self.object(t, o), self.object(t, mutex)),
+            Op::Signal(o) => self.let_go_on(v, t, self.object(t, o), false),
+            Op::Broadcast(o) => self.let_go_on(v, t, self.object(t, o), true),
             Op::Send(o) => self.post(v, t, self.object(t, o)),
             Op::Receive(o) => self.receive(v, t, self.object(t, o)),
             Op::Sleep(dist) | Op::Io(dist) => self.sleep(v, t, dist),
@@ -189,8 +192,10 @@ impl World {
         let (first, count, first_object, objects) =
             (data.first_thread, data.threads, data.first_object, data.objects);
         for o in (first_object..first_object + objects).map(Obj) {
-            if let Kind::Queue { open, producers, .. } = &mut self.o_mut(o).kind {
-                *open = *producers;
+            match &mut self.o_mut(o).kind {
+                Kind::Queue { open, producers, .. } => *open = *producers,
+                Kind::Condition { signals, .. } => *signals = 0,
+                _ => {}
             }
         }
         for other in (first..first + count).map(Thread) {

@@ -1,10 +1,10 @@
 //! The figures: every program of the suites. Most of their shapes are assumed, so that nothing here is a reproduced number.
 
-use super::super::many::many;
 use super::super::{Bar, Chart, Figure, Group, Point, Quantity};
 use super::{DEDUP, WORK};
 use crate::ids::Ns;
 use crate::library::SUITES;
+use crate::parallel;
 use crate::reproduce::{Side, Timing, Trial};
 
 /// What the programs are run beside.
@@ -53,7 +53,7 @@ fn all() -> Vec<Runs> {
             RUNS.map(|(side, beside)| trial(side, beside))
         })
         .collect();
-    let timings = many(&trials, Trial::run);
+    let timings = parallel::on_all_cores(&trials, Trial::run);
     let runs = |(trials, t): (&[Trial], &[Option<Timing>])| Runs {
         program: trials[0].program,
         native: t[0],

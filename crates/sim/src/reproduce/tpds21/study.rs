@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::many::many;
 use super::machine::{Measured, Setup};
+use crate::parallel;
 
 /// vCPU counts (§4.1).
 pub(super) const SIZES: [u32; 5] = [4, 8, 16, 32, 64];
@@ -93,7 +93,7 @@ impl Study {
         setups.extend([blocking_volrend(), patched("vips"), dedup_without_ple()]);
         let setups: Vec<Setup> = setups.into_iter().collect();
         progress(&format!("§4: {} simulations with up to 128 vCPUs", setups.len()));
-        let measured = many(&setups, Setup::run);
+        let measured = parallel::on_all_cores(&setups, Setup::run);
         Self(setups.into_iter().zip(measured).collect())
     }
 

@@ -1,0 +1,201 @@
+//! `gleaner sim predict`, `sweep` and `tune`, through the binary. Recording needs root.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use common::levers::Machine;
+use common::process::{GLEANER, gleaner, text};
+
+fn sim(args: &[&str]) -> Value {
+    let output = gleaner(&[&["sim"], args].concat());
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn refused(args: &[&str]) -> String {
+    let output = gleaner(&[&["sim"], args].concat());
+    assert!(!output.status.success(), "{args:?}");
+    text(&output.stderr)
+}
+
+/// A trace of a built-in workload, as `gleaner record` writes it; `None`, and a loud word, where that is not possible.
+fn record(workload: &[&str]) -> Option<(TempDir, String)> {
+    let machine = Machine::take()?;
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace").to_str().unwrap().to_owned();
+    let mut args = vec!["record", "-o", &trace, "--", GLEANER, "workload"];
+    args.extend(workload);
+    let output = gleaner(&args);
+    machine.assert_untouched();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some((dir, trace))
+}
+
+/// A policy's run times and another value, by seed.
+fn runs(answer: &Value, policy: &str) -> Vec<f64> {
+    let rows = answer["policies"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["policy"] == policy).unwrap();
+    row["runs"].as_array().unwrap().iter().map(|run| run["seconds"].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() {
+    let Some((_dir, trace)) = record(&["request-response", "--seconds", "0.7"]) else { return };
+    let here = sim(&["predict", "--trace", &trace, "--policy", "haltpoll:200us", "--seeds", "3", "--json"]);
+    let recorded = here["recorded_s"].as_f64().unwrap();
+    assert!(here["hand_overs"].as_u64().unwrap() > 1000, "{}", here["hand_overs"]);
+    let halting = runs(&here, "halt");
+    assert_eq!(halting.len(), 3);
+    // The untouched system again: not the recorded time, but of its size.
+    assert!(halting.iter().all(|s| (0.4..2.5).contains(&(s / recorded))), "{halting:?} {recorded}");
+    assert!((halting[0] / halting[1] - 1.0).abs() > 1e-9, "seeds vary: {halting:?}");
+    let polling = runs(&here, "haltpoll:200us");
+    for (halt, poll) in halting.iter().zip(&polling) {
+        assert!(halt / poll > 1.2, "a request-response gains by polling: {halting:?} {polling:?}");
+    }
+    let elsewhere = ["--vcpus", "8", "--pcpus", "8", "--neighbours", "2:matmul", "--seeds", "2", "--json"];
+    let crowded = sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat());
+    assert_eq!((crowded["vcpus"].as_u64(), crowded["neighbours"][0]["count"].as_u64()), (Some(8), Some(2)));
+    let steal = |row: &Value| row["runs"][0]["steal"].as_f64().unwrap();
+    for row in crowded["policies"].as_array().unwrap() {
+        assert!(row["runs"][0]["neighbours_per_s"].as_f64().unwrap() > 0.0, "{row}");
+        assert!((0.0..1.0).contains(&steal(row)), "{row}");
+    }
+    assert!(runs(&crowded, "gleaner").iter().all(|s| *s > 0.0));
+    // The same again gives the same.
+    assert_eq!(crowded, sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat()));
+
+    let bytes = fs::read(&trace).unwrap();
+    fs::write(&trace, &bytes[..bytes.len() / 2]).unwrap();
+    let message = refused(&["predict", "--trace", &trace]);
+    assert!(message.contains("at byte") && message.contains("truncated"), "{message}");
+    let mut other = bytes;
+    other[8] = 99;
+    fs::write(&trace, other).unwrap();
+    assert!(refused(&["predict", "--trace", &trace]).contains("this trace has version 99"));
+}
+
+#[test]
+fn a_recording_runs_as_a_program_of_a_scenario() {
+    let Some((dir, _trace)) = record(&["barrier", "--seconds", "0.3"]) else { return };
+    let file = dir.path().join("s.toml");
+    let scenario = "title = 't'\ntime = '20s'\n[[vm]]\nname = 'a'\nvcpus = 2\ncosts = 'this-vm'\n[[vm.program]]\n\
+                    name = 'traced'\ntrace = 'trace'\n";
+    fs::write(&file, scenario).unwrap();
+    let report = sim(&["run", file.to_str().unwrap(), "--json"]);
+    assert_eq!(report["end"], "finished");
+    assert_eq!(report["vms"][0]["tasks"][0]["name"], "traced");
+    assert!(report["vms"][0]["tasks"][0]["operations"].as_u64().unwrap() > 100);
+    fs::write(&file, scenario.replace("'trace'", "'s.toml'")).unwrap();
+    let message = refused(&["run", file.to_str().unwrap()]);
+    assert!(message.contains("s.toml:9: ") && message.contains("this is no trace"), "{message}");
+}
+
+#[test]
+fn predictions_name_what_is_wrong() {
+    for (args, told) in [
+        (&["predict", "--trace", "/no/trace"][..], "cannot read the trace /no/trace"),
+        (&["predict", "--trace", "t", "--neighbours", "3:matmull"], "did you mean `matmul`?"),
+        (&["predict", "--trace", "t", "--policy", "warp"], "or gleaner"),
+        (&["predict", "--trace", "t", "--vary", "9"], "from 0 to 2"),
+    ] {
+        let message = refused(args);
+        assert!(message.contains(told), "{message}");
+    }
+}
+
+const SWEPT: &str = "title = 't'\nseed = 1\ntime = '30ms'\n[host]\ncores = 2\n[[vm]]\nname = 'a'\nvcpus = 2\n\
+                     costs = 'this-vm'\npolicy = 'halt'\n[[vm.program]]\nname = 'ping-pong'\n\
+                     [sweep]\nseed = '1..3'\n";
+
+fn swept(dir: &Path) -> String {
+    let file = dir.join("s.toml");
+    fs::write(&file, SWEPT).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_sweep_is_the_same_table_on_any_number_of_cores_and_in_both_formats() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = swept(dir.path());
+    let set = ["--set", "vm.a.policy=halt,haltpoll:200us,gleaner", "--set", "host.cores=1..2"];
+    let run = |more: &[&str]| {
+        let output = gleaner(&[&["sim", "sweep", &file], &set[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let one = run(&["--jobs", "1"]);
+    assert_eq!(one, run(&["--jobs", "3"]));
+    let lines: Vec<&str> = one.lines().collect();
+    assert_eq!(lines.len(), 1 + 3 * 3 * 2);
+    assert!(lines[0].starts_with("point,seed,vm.a.policy,host.cores,vm,program,end,"), "{}", lines[0]);
+    assert!(lines[4].starts_with("3,1,haltpoll:200us,2,a,ping-pong,"), "{}", lines[4]);
+    // The same rows in a file of either kind.
+    let csv = dir.path().join("t.csv");
+    run(&["-o", csv.to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(&csv).unwrap(), one);
+    let parquet = dir.path().join("t.parquet");
+    run(&["-o", parquet.to_str().unwrap()]);
+    let bytes = fs::read(&parquet).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    run(&["-o", parquet.to_str().unwrap(), "--jobs", "1"]);
+    assert!(bytes == fs::read(&parquet).unwrap(), "the file depends on the number of cores");
+}
+
+#[test]
+fn sweeps_name_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = swept(dir.path());
+    for (args, told) in [
+        (&["--set", "vm.a.vcpu=1,2"][..], "no value at `vm.a.vcpu` (`vcpu`); did you mean `vcpus`?"),
+        (&["--set", "vm.a.vcpus"], "KEY=VALUE"),
+        (&["--set", "vm.a.vcpus=0"], "with seed = 1, vm.a.vcpus = 0: "),
+        (&["-o", "results.xlsx"], "use .csv or .parquet"),
+    ] {
+        let message = refused(&[&["sweep", &file], args].concat());
+        assert!(message.contains(told), "{message}");
+    }
+}
+
+#[test]
+fn tuning_is_bounded_repeatable_and_changes_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let scenario = |program: &str| {
+        format!(
+            "title = '{program}'\ntime = '400ms'\n[host]\ncores = 2\n[[vm]]\nname = 'a'\nvcpus = 2\ncosts = 'this-vm'\n\
+             policy = 'gleaner'\n[[vm.program]]\nname = '{program}'\n"
+        )
+    };
+    for (name, program) in [("a", "ping-pong"), ("b", "request-response"), ("c", "barrier")] {
+        fs::write(path(name), scenario(program)).unwrap();
+    }
+    let (a, b, c) = (path("a"), path("b"), path("c"));
+    let args = ["tune", &a, &b, "--hold-out", &c, "--budget", "12", "--seeds", "2", "--json"];
+    let found = sim(&[&args[..], &["--jobs", "1"]].concat());
+    assert_eq!((found["runs"].as_u64(), found["candidates"].as_u64()), (Some(12), Some(5)));
+    assert_eq!(found["held_out"][0]["scenario"], "barrier");
+    assert_eq!(found["held_out"][0]["gains"].as_array().unwrap().len(), 2);
+    assert_eq!(found, sim(&[&args[..], &["--jobs", "3"]].concat()));
+    for (name, program) in [("a", "ping-pong"), ("b", "request-response"), ("c", "barrier")] {
+        assert_eq!(fs::read_to_string(path(name)).unwrap(), scenario(program));
+    }
+    for (args, told) in [
+        (&["tune", &a, &b, "--hold-out", &c, "--budget", "3"][..], "--budget 3 is too small"),
+        (&["tune", &a], "--hold-out"),
+        (&["tune", "--only", "poll_prise"], "did you mean `poll_price`?"),
+    ] {
+        let message = refused(args);
+        assert!(message.contains(told), "{message}");
+    }
+    fs::write(path("d"), scenario("ping-pong").replace("policy = 'gleaner'\n", "")).unwrap();
+    let message = refused(&["tune", &path("d"), "--hold-out", &c]);
+    assert!(message.contains("the policy governs no VM"), "{message}");
+}

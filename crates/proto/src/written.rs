@@ -1,0 +1,78 @@
+//! Files that people write: the line of what is wrong in one, and the name that may have been meant. What is wrong is for
+//! the reader of each format to say, with an error of its own.
+
+/// How alike two names must be for one to be proposed for the other, 0..=1 (Damerau-Levenshtein distance over length).
+const ALIKE: f64 = 0.5;
+
+/// A file's name and text.
+#[derive(Debug, Clone, Copy)]
+pub struct Written<'a> {
+    /// What it is called in errors.
+    pub name: &'a str,
+    /// What is in it.
+    pub text: &'a str,
+}
+
+impl Written<'_> {
+    /// The line of the byte `offset`, from 1.
+    pub fn line(&self, offset: usize) -> usize {
+        1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+    }
+}
+
+/// The name among `known` that is most like `name`, if one is like it at all.
+pub fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let alike = known.map(|known| (strsim::normalized_damerau_levenshtein(name, known), known));
+    let best = alike.max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(alike, _)| *alike >= ALIKE).map(|(_, known)| known)
+}
+
+/// The half sentence that proposes a name, or nothing.
+pub fn proposal(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"))
+}
+
+/// A sentence of `serde` about a name that does not exist, ``unknown field `a`, expected one of `b`, `c` ``, with the
+/// nearest of those that do. Other sentences stay as they are.
+pub fn with_nearest(message: &str) -> String {
+    let unknown = ["unknown field", "unknown variant"].iter().any(|begin| message.starts_with(begin));
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let (true, Some(name)) = (unknown, quoted.next()) else { return message.to_owned() };
+    match nearest(name, quoted) {
+        Some(nearest) => message.replacen(", expected", &format!("; did you mean `{nearest}`? Expected"), 1),
+        None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_from_one() {
+        let written = Written { name: "x", text: "a\nb\n\nc" };
+        assert_eq!([0, 1, 2, 4, 5, 99].map(|at| written.line(at)), [1, 1, 2, 3, 4, 4]);
+    }
+
+    #[test]
+    fn the_nearest_name_is_proposed_and_a_far_one_is_not() {
+        let known = || ["cores", "sockets", "this-vm"].into_iter();
+        for (name, meant) in
+            [("coers", Some("cores")), ("socket", Some("sockets")), ("this_vm", Some("this-vm")), ("x", None)]
+        {
+            assert_eq!(nearest(name, known()), meant);
+        }
+        assert_eq!(proposal(None), "");
+    }
+
+    #[test]
+    fn sentences_of_serde_get_the_nearest_name() {
+        let told = with_nearest("unknown field `coers`, expected one of `cores`, `smt`");
+        assert_eq!(told, "unknown field `coers`; did you mean `cores`? Expected one of `cores`, `smt`");
+        let told = with_nearest("unknown variant `lokc`, expected `lock` or `unlock`");
+        assert_eq!(told, "unknown variant `lokc`; did you mean `lock`? Expected `lock` or `unlock`");
+        for same in ["unknown field `zzz`, expected `a`", "invalid type: string \"four\", expected u64"] {
+            assert_eq!(with_nearest(same), same);
+        }
+    }
+}
