@@ -76,7 +76,7 @@ fn runaway_scenarios_are_stopped() {
 #[test]
 fn the_library_is_listed_with_its_sources() {
     let list = text(&gleaner(&["list"]).stdout);
-    for name in ["ping-pong", "dedup", "streamcluster", "volrend", "atc14-vm"] {
+    for name in ["ping-pong", "dedup", "streamcluster", "volrend", "mysql-oltp", "atc14-vm"] {
         assert!(list.contains(name), "{name}");
     }
     assert!(list.contains("fitted to ATC'14"));

@@ -2,6 +2,7 @@
 //! measured here, fitted to a figure, or assumed where no source states them.
 
 mod micro;
+mod oltp;
 mod shapes;
 mod suites;
 
@@ -44,7 +45,7 @@ impl Entry {
 }
 
 /// The small programs, as in `gleaner workload`.
-pub const MICRO: [Entry; 7] = micro::ENTRIES;
+pub const MICRO: [Entry; 8] = micro::ENTRIES;
 
 /// Every name in the library.
 pub fn names() -> impl Iterator<Item = &'static str> {

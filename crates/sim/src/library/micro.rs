@@ -10,7 +10,7 @@ const US: Ns = 1_000;
 /// How long Rust's mutex spins before it sleeps: 100 pauses of about 20 ns (measured here).
 const STD_SPIN: Ns = 2 * US;
 
-pub(super) const ENTRIES: [Entry; 7] = [
+pub(super) const ENTRIES: [Entry; 8] = [
     Entry {
         name: "ping-pong",
         about: "two threads hand a turn to each other through futexes",
@@ -60,14 +60,15 @@ pub(super) const ENTRIES: [Entry; 7] = [
         threads: 0,
         make: freqsleep,
     },
+    super::oltp::MYSQL_OLTP,
 ];
 
 /// How often a loop of `each` ns per thread runs until `work` is done; 0: for ever.
-fn times(p: Parameters, each: Ns) -> u64 {
+pub(super) fn times(p: Parameters, each: Ns) -> u64 {
     if p.work == 0 { 0 } else { (p.work / u64::from(p.threads.max(1)) / each.max(1)).max(1) }
 }
 
-fn grain(p: Parameters, default: Ns) -> Ns {
+pub(super) fn grain(p: Parameters, default: Ns) -> Ns {
     if p.grain == 0 { default } else { p.grain }
 }
 
