@@ -37,8 +37,11 @@ bench: ## Measure real servers, interleaved; writes docs/benchmarks.{md,json}
 	cargo build --release --workspace --locked
 	target/release/gleaner-bench servers --output docs/benchmarks.json --markdown docs/benchmarks.md $(BENCH_ARGS)
 
-bench-sim: ## Measure how fast the simulator is
+bench-sim: ## Measure how fast the simulator is, alone and beside SimGrid
+	scripts/setup bench-sim
 	cargo run --release -q -p gleaner-sim --locked --example speed
+	c++ -std=c++17 -O2 -Wall -Wextra -o target/simgrid-load bench/simgrid/load.cpp -lsimgrid
+	cargo run --release -q -p gleaner-sim --locked --example compare -- target/simgrid-load
 
 bench-trace: ## Measure what tracing costs and how well it agrees, on this machine, as root
 	scripts/setup build
