@@ -44,7 +44,7 @@ impl Topology {
     /// # Errors
     /// Where `online` cannot be read or is no CPU list; or another file is there and not understood.
     pub fn read(root: &Root) -> Result<Self, KernelError> {
-        let online: CpuSet = root.parse(format!("{CPUS}/online"), "a CPU list")?;
+        let online = online(root)?;
         let list = |name| read_list(root, &format!("{CPUS}/{name}"));
         let mut cpus = BTreeMap::new();
         for cpu in online.iter() {
@@ -65,6 +65,14 @@ impl Topology {
     pub fn share_llc(&self, a: CpuId, b: CpuId) -> bool {
         self.cpus.get(&a).is_some_and(|place| place.llc.contains(b))
     }
+}
+
+/// The CPUs that run: one file, where a [`Topology`] takes several for each CPU.
+///
+/// # Errors
+/// `/sys/devices/system/cpu/online` cannot be read or is no CPU list.
+pub fn online(root: &Root) -> Result<CpuSet, KernelError> {
+    root.parse(format!("{CPUS}/online"), "a CPU list")
 }
 
 fn read_list(root: &Root, path: &str) -> Result<Option<CpuSet>, KernelError> {

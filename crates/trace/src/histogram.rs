@@ -67,6 +67,20 @@ impl Histogram {
         self.quantile(0.5)
     }
 
+    /// Bins for drawing, four to each power of two: from where to where each reaches that has any, and how many are in
+    /// it, in rising order.
+    pub fn bins(&self) -> impl Iterator<Item = (Duration, Duration, u64)> {
+        let mut pairs: BTreeMap<u16, u64> = BTreeMap::new();
+        for (bucket, n) in &self.buckets {
+            *pairs.entry(bucket / 2).or_default() += n;
+        }
+        let ends = |pair: u16| (bounds(2 * pair).0, bounds(2 * pair + 1).1);
+        pairs.into_iter().map(move |(pair, n)| {
+            let (low, high) = ends(pair);
+            (Duration::from_nanos(low), Duration::from_nanos(high), n)
+        })
+    }
+
     /// How many are longer than zero and shorter than `limit`; to the width of a bucket.
     pub fn below(&self, limit: Duration) -> u64 {
         let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
@@ -169,6 +183,16 @@ mod tests {
             end = high;
         }
         assert!(end > 10_000_000_000, "{end}");
+    }
+
+    #[test]
+    fn bins_join_and_hold_everything() {
+        let histogram = of(1..=10_000);
+        let bins: Vec<(Duration, Duration, u64)> = histogram.bins().collect();
+        assert_eq!(bins.iter().map(|bin| bin.2).sum::<u64>(), 10_000);
+        assert!(bins.windows(2).all(|pair| pair[0].1 == pair[1].0), "{bins:?}");
+        let at = |ns| bins.iter().find(|bin| bin.0 == Duration::from_nanos(ns)).unwrap();
+        assert_eq!((at(1024).1, at(1024).2), (Duration::from_nanos(1280), 256));
     }
 
     #[test]

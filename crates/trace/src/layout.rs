@@ -94,6 +94,19 @@ pub(crate) enum Edge {
     Polling,
 }
 
+/// The beginning of `struct vcpu`, word by word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum VcpuTime {
+    IdleSince,
+    IdleUntil,
+    PollNs,
+    HaltNs,
+    ScopeNs,
+}
+
+/// Where in `struct vcpu` the state is that it is or was idle in, a `u32`.
+pub(crate) const IDLE_STATE_AT: usize = 56;
+
 /// `enum scope_kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScopeKind {
@@ -128,5 +141,8 @@ mod tests {
         assert_eq!(std::mem::offset_of!(types::code, bytes), CODE_AT);
         assert_eq!(size_of::<types::code>(), CODE_SIZE);
         assert_eq!(std::mem::offset_of!(types::edge, polling), 8 * Edge::Polling as usize);
+        assert_eq!(std::mem::offset_of!(types::vcpu, idle_ns), 8 * VcpuTime::PollNs as usize);
+        assert_eq!(std::mem::offset_of!(types::vcpu, scope_ns), 8 * VcpuTime::ScopeNs as usize);
+        assert_eq!(std::mem::offset_of!(types::vcpu, idle_state), IDLE_STATE_AT);
     }
 }

@@ -89,11 +89,16 @@ impl Maps<'_> {
     ) -> libbpf_rs::Result<Vec<Vcpu>> {
         let (polls, halts) =
             (per_vcpu(self.idles, Idle::Poll as u32)?, per_vcpu(self.idles, Idle::Halt as u32)?);
+        let queued = |id: Hist| per_vcpu(self.hists, id as u32);
+        let queued = [queued(Hist::WakeSame)?, queued(Hist::WakeAwake)?, queued(Hist::Preempted)?];
         Ok(online
             .map(|cpu| {
                 let of = |all: &[Vec<u64>]| all.get(cpu.0 as usize).cloned().unwrap_or_default();
                 Vcpu {
                     cpu,
+                    delays: queued
+                        .iter()
+                        .fold(Histogram::default(), |sum, all| sum.plus(&Histogram::from_words(&of(all)))),
                     polls: Histogram::from_words(&of(&polls)),
                     halts: Histogram::from_words(&of(&halts)),
                     events: events(&of(counters)),
@@ -199,7 +204,7 @@ fn events(words: &[u64]) -> Events {
     }
 }
 
-fn word(words: &[u64], index: usize) -> u64 {
+pub(crate) fn word(words: &[u64], index: usize) -> u64 {
     words.get(index).copied().unwrap_or_default()
 }
 
@@ -213,7 +218,7 @@ fn values(map: &dyn MapCore, key: &[u8]) -> libbpf_rs::Result<Vec<Vec<u64>>> {
     Ok(values.iter().map(|bytes| words(bytes)).collect())
 }
 
-fn words(bytes: &[u8]) -> Vec<u64> {
+pub(crate) fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks().0.iter().map(|chunk| u64::from_ne_bytes(*chunk)).collect()
 }
 

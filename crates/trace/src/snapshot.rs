@@ -46,6 +46,14 @@ pub struct Snapshot {
     pub missing: Vec<NotAvailable>,
 }
 
+impl Snapshot {
+    /// Each kind of time until a runnable thread runs, with its name: after wake-ups, then after being taken off a vCPU.
+    pub const fn until_run(&self) -> [(&'static str, &Histogram); 5] {
+        let [a, b, c, d] = self.wakes.kinds();
+        [a, b, c, d, ("taken off, to run again", &self.preempted)]
+    }
+}
+
 /// From the waker's call until the wakee runs, by what the wakee's vCPU was doing when the waker called.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wakes {
@@ -60,6 +68,16 @@ pub struct Wakes {
 }
 
 impl Wakes {
+    /// Each kind with its name.
+    pub const fn kinds(&self) -> [(&'static str, &Histogram); 4] {
+        [
+            ("same vCPU", &self.same_vcpu),
+            ("other vCPU, awake", &self.awake),
+            ("other vCPU, polling", &self.polling),
+            ("other vCPU, halted", &self.halted),
+        ]
+    }
+
     /// All of them.
     pub fn count(&self) -> u64 {
         self.same_vcpu.count + self.awake.count + self.polling.count + self.halted.count
@@ -81,6 +99,20 @@ pub struct Waits {
     pub io: Histogram,
     /// Anything else.
     pub other: Histogram,
+}
+
+impl Waits {
+    /// Each kind with its name.
+    pub const fn kinds(&self) -> [(&'static str, &Histogram); 6] {
+        [
+            ("futex: locks, conditions, barriers", &self.futex),
+            ("socket, pipe or file", &self.socket),
+            ("poll, select or epoll", &self.poll),
+            ("sleep", &self.sleep),
+            ("block device", &self.io),
+            ("anything else", &self.other),
+        ]
+    }
 }
 
 /// How often something happened.
@@ -132,6 +164,9 @@ pub struct Vcpu {
     pub polls: Histogram,
     /// Idle periods in which it halted.
     pub halts: Histogram,
+    /// Run-queue delay of the scope's threads: from being woken on it while it was awake, or taken off it, until they
+    /// ran on it.
+    pub delays: Histogram,
     /// What happened on it, whoever caused that.
     pub events: Events,
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 use std::time::Instant;
 
 use gleaner_kernel::Root;
-use gleaner_kernel::topology::Topology;
+use gleaner_kernel::topology;
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Iter, IterOpts, Link, ProgramInput};
 
@@ -15,8 +15,9 @@ use crate::part::Program;
 use crate::read::Maps;
 use crate::scope::{Scope, ScopeError};
 use crate::skeleton::TraceSkel;
+use crate::times;
 use crate::unavailable::{NotAvailable, Why, text};
-use crate::{Parts, Snapshot};
+use crate::{Parts, Snapshot, VcpuTime};
 
 /// The program that does nothing.
 const EMPTY: &str = "nothing";
@@ -82,6 +83,7 @@ impl Tracer {
             let why = Why::Rejected { program: "first_look".to_owned(), detail: error };
             NotAvailable::new("the threads that run already", why)
         })?;
+        times::visit(topology::online(&Root::system())?.iter());
         Ok(Self {
             skel,
             attached,
@@ -149,7 +151,7 @@ impl Tracer {
     /// # Errors
     /// The maps or the list of vCPUs cannot be read.
     pub fn snapshot(&self) -> Result<Snapshot, TraceError> {
-        let online = Topology::read(&Root::system())?.online;
+        let online = topology::online(&Root::system())?;
         let maps = &self.skel.maps;
         let maps = Maps {
             hists: &maps.hists,
@@ -169,6 +171,19 @@ impl Tracer {
             missing: self.missing.clone(),
             ..counted
         })
+    }
+
+    /// Where the online vCPUs' time went up to now; nothing once tracing has ended because it cost too much. Some
+    /// microseconds per vCPU, and without [`crate::Part::Idle`] nothing is known of idle time.
+    ///
+    /// # Errors
+    /// The map or the list of vCPUs cannot be read.
+    pub fn vcpu_times(&self) -> Result<Vec<VcpuTime>, TraceError> {
+        if self.detached.is_some() {
+            return Ok(Vec::new());
+        }
+        let online = topology::online(&Root::system())?;
+        times::read(&self.skel.maps.vcpus, online.iter()).map_err(|error| TraceError::Read(text(&error)))
     }
 
     /// Detaches the dearest of the programs that others do not need.

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
 use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
+use gleaner_kernel::stat::StatSensor;
 use gleaner_policy::CpuId;
-use gleaner_trace::{Budget, Events, Parts, Scope, Snapshot, ThreadStats, TraceError, Tracer, Why};
+use gleaner_trace::{Budget, Events, Part, Parts, Scope, Snapshot, ThreadStats, TraceError, Tracer, Why};
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, geteuid};
 
 const ROUNDS: u64 = 2000;
@@ -196,6 +198,39 @@ fn a_thread_that_waits_in_a_loop_is_seen_to_spin() {
     let wait = |over: &AtomicBool| while !over.load(Ordering::Acquire) {};
     let seen = watch("spins", wait, |t| t.user_ticks > 20);
     assert!(seen.spin_ticks >= seen.user_ticks * 8 / 10, "{seen:?}");
+}
+
+#[test]
+fn where_the_time_of_a_vcpu_goes_agrees_with_the_kernels_own_account() {
+    let Some(_turn) = turn() else { return };
+    let mut stat = StatSensor::new(&Root::system()).unwrap();
+    let tracer = Tracer::start(&own_tree(), &Parts::of([Part::Idle])).unwrap();
+    // In seconds: what of all vCPUs' time was idle by the kernel's account, what by the tracer's, and what the last
+    // vCPU spent on this process.
+    let last = online() - 1;
+    let mut look = || {
+        let counted: Duration = stat.read().unwrap().cpus.iter().map(|(_, times)| times.not_busy()).sum();
+        let times = tracer.vcpu_times().unwrap();
+        let idle: Duration = times.iter().map(|time| time.polling + time.halted).sum();
+        [counted, idle, times[last].scope].map(|time| time.as_secs_f64())
+    };
+    let (before, started) = (look(), Instant::now());
+    let computed = thread::spawn(move || {
+        pin(last);
+        let clock = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
+        while clock() < Duration::from_millis(200) {
+            std::hint::black_box(0);
+        }
+        clock().as_secs_f64()
+    });
+    let computed = computed.join().unwrap();
+    thread::sleep(Duration::from_millis(200));
+    let (after, elapsed) = (look(), started.elapsed().as_secs_f64());
+    let [counted, idle, seen] = [0, 1, 2].map(|index| after[index] - before[index]);
+    assert!(seen >= computed * 0.9 && seen <= elapsed, "{seen} of {computed} in {elapsed}");
+    // The kernel rounds each vCPU's account to 10 ms at both ends, and its idle time has the way in and out in it.
+    let rounding = 0.02 * online() as f64;
+    assert!((idle - counted).abs() <= rounding + counted / 10.0, "{idle} seen, {counted} counted");
 }
 
 #[test]

@@ -196,12 +196,16 @@ static __always_inline struct thread *thread_of(struct task_state *t)
 static __always_inline void account_run(struct task_state *t, struct thread *thread, u64 now)
 {
 	u64 ran = now - t->running_ns;
+	struct vcpu *v;
 
 	if (!t->running_ns)
 		return;
 	t->running_ns = now;
 	t->segment_ns += ran;
 	thread->cpu_ns += ran * t->weight;
+	v = this_vcpu();
+	if (v)
+		v->scope_ns += ran * t->weight;
 }
 
 /* A thread that is woken while it leaves its vCPU has left it within this time. */

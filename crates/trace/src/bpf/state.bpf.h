@@ -101,10 +101,15 @@ struct {
 	__type(value, struct task_state);
 } tasks SEC(".maps");
 
-/* What a vCPU does and did. */
+/* What a vCPU does and did. User space reads it up to idle_state: see layout.rs. */
 struct vcpu {
+	/* When it became idle, and when it was no longer: 0 before the first time. */
 	u64 idle_since;
 	u64 idle_until;
+	/* For how long in all, sampled or not. */
+	u64 idle_ns[IDLES];
+	/* For how long it ran the scope's threads; where events are sampled, an estimate. */
+	u64 scope_ns;
 	u64 spin_since;
 	u64 shootdown_since;
 	u32 idle_state;

@@ -24,9 +24,13 @@ int BPF_PROG(on_idle, unsigned int state)
 		return 0;
 	}
 	v->idle_until = now;
-	if (!v->idle_weight)
+	/* Idle since before anybody looked. */
+	if (!v->idle_since)
 		return 0;
 	id = v->idle_state == 0 ? IDLE_POLL : IDLE_HALT;
+	v->idle_ns[id] += now - v->idle_since;
+	if (!v->idle_weight)
+		return 0;
 	hist = bpf_map_lookup_elem(&idles, &id);
 	if (hist)
 		add_to(hist, now - v->idle_since, v->idle_weight);

@@ -27,6 +27,7 @@ fn seen() -> Snapshot {
         cpu: CpuId(cpu),
         polls: Histogram::default(),
         halts: Histogram::default(),
+        delays: Histogram::default(),
         events: Events::default(),
     };
     Snapshot { elapsed: Duration::from_secs(1), vcpus: vec![vcpu(0), vcpu(1)], ..Snapshot::default() }

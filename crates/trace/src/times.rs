@@ -1,0 +1,93 @@
+//! Where each vCPU's time goes: a few words per vCPU, to be read many times a second.
+
+use std::time::Duration;
+
+use gleaner_policy::CpuId;
+use libbpf_rs::{MapCore, MapFlags};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
+use crate::layout::{IDLE_STATE_AT, VcpuTime as Field};
+use crate::read::{word, words};
+
+/// Where one vCPU's time went since tracing began. What is in none of these it spent on other threads, interrupts and
+/// switching, or the host took it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VcpuTime {
+    /// The vCPU.
+    pub cpu: CpuId,
+    /// It ran threads of the scope. Brought up to date when they are switched and at each tick, so it lags by up to one;
+    /// an estimate where only a sample of the events is followed.
+    pub scope: Duration,
+    /// It was idle and polled. To the nanosecond, sampled or not, the idle period under way included; so is the next.
+    pub polling: Duration,
+    /// It was idle and halted.
+    pub halted: Duration,
+}
+
+/// The times of these vCPUs now. An idle period that began before tracing did, on a vCPU that was never visited, is in
+/// none of them.
+pub(crate) fn read(
+    map: &dyn MapCore,
+    online: impl Iterator<Item = CpuId>,
+) -> libbpf_rs::Result<Vec<VcpuTime>> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+    let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let values = map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    let of = |cpu: CpuId| values.get(cpu.0 as usize).map_or(&[][..], Vec::as_slice);
+    Ok(online.map(|cpu| time(cpu, of(cpu), now)).collect())
+}
+
+/// `bytes`: a `struct vcpu`; `now`: the kernel's monotonic clock in ns.
+fn time(cpu: CpuId, bytes: &[u8], now: u64) -> VcpuTime {
+    let words = words(bytes);
+    let of = |field: Field| word(&words, field as usize);
+    let (since, until) = (of(Field::IdleSince), of(Field::IdleUntil));
+    let under_way = if since > until { now.saturating_sub(since) } else { 0 };
+    let polls = bytes.get(IDLE_STATE_AT..IDLE_STATE_AT + 4).is_none_or(|state| state == [0; 4]);
+    let (poll, halt) = if polls { (under_way, 0) } else { (0, under_way) };
+    VcpuTime {
+        cpu,
+        scope: Duration::from_nanos(of(Field::ScopeNs)),
+        polling: Duration::from_nanos(of(Field::PollNs) + poll),
+        halted: Duration::from_nanos(of(Field::HaltNs) + halt),
+    }
+}
+
+/// Runs on each vCPU for a moment, so that those that are idle already begin an idle period that is seen. Where the
+/// caller may not run it stays away.
+pub(crate) fn visit(online: impl Iterator<Item = CpuId>) {
+    let me = Pid::from_raw(0);
+    let Ok(before) = sched_getaffinity(me) else { return };
+    for cpu in online {
+        let mut there = CpuSet::new();
+        if there.set(cpu.0 as usize).is_ok() {
+            // Refused: it is outside of the caller's cpuset.
+            let _ = sched_setaffinity(me, &there);
+        }
+    }
+    let _ = sched_setaffinity(me, &before);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_period_under_way_counts_up_to_now() {
+        let time = |since: u64, until: u64, state: u32| {
+            let words = [since, until, 1000, 2000, 300, 0, 0];
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            bytes.extend(state.to_ne_bytes());
+            let found = super::time(CpuId(1), &bytes, 5000);
+            assert_eq!(found.scope, Duration::from_nanos(300));
+            (found.polling.as_nanos(), found.halted.as_nanos())
+        };
+        assert_eq!(time(100, 200, 1), (1000, 2000), "it runs");
+        assert_eq!(time(4500, 4000, 1), (1000, 2500), "it has halted");
+        assert_eq!(time(4500, 4000, 0), (1500, 2000), "it polls");
+        assert_eq!(time(6000, 4000, 1), (1000, 2000), "it became idle after the clock was read");
+        assert_eq!(super::time(CpuId(9), &[], 5000).halted, Duration::ZERO, "a vCPU that is not there");
+    }
+}
