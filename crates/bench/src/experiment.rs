@@ -29,6 +29,7 @@ use gleaner_kernel::Root;
 use gleaner_proto::result::{self, BenchResult, Ending, Metric, ModeInfo, SCHEMA};
 
 pub use correlation::slowdown_by_idling;
+pub use environment::read as environment;
 pub use mode::{Mode, ModeError, UserMode};
 pub use output::{Expression, ExpressionError, NoMatch};
 pub use program::Program;

@@ -27,7 +27,7 @@ pub(crate) mod running;
 mod suite;
 mod window;
 
-pub use cell::{CpuUse, Measured, Sample, measure, prepare};
+pub use cell::{CpuUse, Measured, Sample, measure, prepare, with_mariadb};
 pub use environment::Environment;
 pub use knobs::Knobs;
 pub use mode::Mode;

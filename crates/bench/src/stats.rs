@@ -7,7 +7,6 @@
 //! [tests](mann_whitney), and the [verdict](judge()) that follows by a declared rule. [`outliers`] and [`drift`] are
 //! told, and nothing is dropped.
 
-mod correlation;
 mod judge;
 mod median;
 mod paired;
@@ -16,8 +15,7 @@ mod rank;
 mod rank_sum;
 mod rng;
 
-pub use correlation::{Correlation, correlation};
-pub use gleaner_proto::result::Estimate;
+pub use gleaner_proto::result::{Correlation, Estimate, correlation};
 pub use judge::{Judgement, RELEVANCE, SIGNIFICANCE, judge, judge_unpaired};
 pub use median::{estimate, median, spread};
 pub use paired::{SignedRank, paired_ratio, ratio, ratios, signed_rank};

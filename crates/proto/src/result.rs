@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+mod correlation;
 mod file;
 mod metric;
 mod warning;
 
+pub use correlation::{Correlation, correlation};
 pub use file::{ResultError, check_place, write_file};
 pub use metric::{Better, Metric};
 pub use warning::Warning;

@@ -67,16 +67,11 @@ pub fn html(result: &BenchResult) -> serde_json::Result<String> {
 }
 
 fn head(result: &BenchResult, title: &str) -> Markup {
-    let env = &result.environment;
-    let date = env.date.split('T').next().unwrap_or_default();
     html! {
         header {
             h1 { (title) }
             @if !result.source.is_empty() { p class="by" { (result.source) } }
-            p class="by" {
-                (env.vcpus) " × " @if env.cpu_model.is_empty() { "unknown CPU" } @else { (env.cpu_model) }
-                " · " (env.hypervisor) " · Linux " (env.kernel) " · " (date)
-            }
+            p class="by" { (crate::facts::line(&result.environment)) }
             @if let Some((what, text)) = summary::ending(result) { p class="ending" role="note" { b { (what) } " " (text) } }
             p class="lead" { (summary::measured(result)) " " (summary::outcome(result)) }
         }

@@ -26,6 +26,11 @@ pub struct Drawing {
 }
 
 impl Drawing {
+    /// What `body` draws on so many px across and down.
+    pub fn new(title: &str, about: &str, (width, height): (f64, f64), body: Markup) -> Self {
+        Self { title: title.to_owned(), about: about.to_owned(), width, height, body }
+    }
+
     /// As a part of a page, which must have the style sheet. `id` must be unique in the page.
     pub fn inline(&self, id: &str, class: &str) -> Markup {
         let (title_id, about_id) = (format!("{id}-title"), format!("{id}-about"));

@@ -2,15 +2,20 @@
 
 mod bars;
 mod curves;
+mod graph;
 mod histogram;
+mod legend;
 mod scatter;
+mod stack;
 mod strip;
 mod timeline;
 
 pub use bars::{Bar, BarGroup, Bars, Interval};
 pub use curves::{Curve, Curves};
+pub use graph::{Graph, Link, Node};
 pub use histogram::{Bin, Histogram};
-pub use scatter::{Correlation, Point, Scatter, correlation};
+pub use scatter::{Point, Scatter};
+pub use stack::{Stack, StackLane, StackPart};
 pub use strip::{Strip, StripLane};
 pub use timeline::{Lane, Span, Timeline};
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gleaner_report::{bench, reproduction};
+use gleaner_report::{bench, diagnosis, reproduction};
 
 /// The browser, or why the test cannot run; on a CI machine, where it must, that is a failure.
 fn chromium() -> Option<PathBuf> {
@@ -92,11 +92,12 @@ fn the_page_is_drawn_light_and_dark_wide_and_narrow() {
 }
 
 /// Each kind of page with the number of its figures.
-fn pages() -> [(String, usize); 2] {
-    let (result, papers) = (common::result(), common::reproduction());
+fn pages() -> [(String, usize); 3] {
+    let (result, papers, found) = (common::result(), common::reproduction(), common::diagnosis());
     [
         (bench::html(&result).unwrap(), bench::figures(&result).len()),
         (reproduction::html(&papers).unwrap(), reproduction::figures(&papers).len()),
+        (diagnosis::html(&found, "{}"), diagnosis::figures(&found).len()),
     ]
 }
 

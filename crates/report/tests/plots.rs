@@ -8,8 +8,8 @@ use common::check;
 use gleaner_report::axis::Axis;
 use gleaner_report::number::Unit;
 use gleaner_report::plot::{
-    Bar, BarGroup, Bars, Bin, Curve, Curves, Histogram, Interval, Lane, Plot, Point, Scatter, Span, Strip,
-    StripLane, Timeline,
+    Bar, BarGroup, Bars, Bin, Curve, Curves, Graph, Histogram, Interval, Lane, Link, Node, Plot, Point,
+    Scatter, Span, Stack, StackLane, StackPart, Strip, StripLane, Timeline,
 };
 use gleaner_report::scale::Kind;
 use proptest::collection::vec;
@@ -92,12 +92,42 @@ fn strip() -> impl Strategy<Value = Strip> {
 
 fn histogram() -> impl Strategy<Value = Histogram> {
     let bin = (value(), value(), value()).prop_map(|(from, to, count)| Bin { from, to, count });
-    (axis(), name(), vec(bin, 0..20)).prop_map(|(axis, counted, bins)| Histogram {
+    let within = prop::option::of((value(), value()));
+    (axis(), name(), vec(bin, 0..20), within).prop_map(|(axis, counted, bins, within)| Histogram {
         title: "histogram".to_owned(),
         about: String::new(),
         axis,
         counted,
         bins,
+        within,
+    })
+}
+
+fn stack() -> impl Strategy<Value = Stack> {
+    let part = (name(), 0usize..9, any::<bool>()).prop_map(|(label, series, pale)| StackPart {
+        label,
+        series,
+        pale,
+    });
+    let lane = (name(), vec(vec(value(), 0..6), 0..9), vec(value(), 0..9))
+        .prop_map(|(label, shares, over)| StackLane { label, shares, over });
+    let over = prop_oneof![name(), Just(String::new())];
+    (name(), vec(value(), 0..9), vec(part, 0..6), over, vec(lane, 0..5)).prop_map(
+        |(time, mut edges_s, parts, over, lanes)| {
+            edges_s.sort_by(f64::total_cmp);
+            Stack { title: "stack".to_owned(), about: String::new(), time, edges_s, parts, over, lanes }
+        },
+    )
+}
+
+fn graph() -> impl Strategy<Value = Graph> {
+    let node = (name(), name()).prop_map(|(label, note)| Node { label, note });
+    let link =
+        (0usize..22, 0usize..22, value(), name(), 0usize..5).prop_map(|(from, to, weight, label, series)| {
+            Link { from, to, weight, label, note: String::new(), series }
+        });
+    (vec(node, 0..21), vec(link, 0..45), vec((0usize..5, name()), 0..4)).prop_map(|(nodes, links, key)| {
+        Graph { title: "graph".to_owned(), about: String::new(), nodes, links, key }
     })
 }
 
@@ -130,6 +160,8 @@ fn plot() -> impl Strategy<Value = Box<dyn Plot>> {
         strip().prop_map(boxed),
         histogram().prop_map(boxed),
         timeline().prop_map(boxed),
+        stack().prop_map(boxed),
+        graph().prop_map(boxed),
     ]
 }
 
@@ -169,6 +201,7 @@ fn histograms_show_every_bin() {
         axis: Axis::new("length", Unit::Seconds, Kind::Log),
         counted: "idle periods".to_owned(),
         bins,
+        within: None,
     };
     let svg = histogram.draw(460.0).file();
     let texts = check(&svg).unwrap();

@@ -10,8 +10,11 @@ use crate::servers;
 /// From which relative difference on the clock frequency counts as having moved.
 const MOVED: f64 = 0.02;
 
-/// Looks at the machine under `root`.
-pub(super) fn read(root: &Root) -> Result<Environment, Error> {
+/// The machine under `root`, now.
+///
+/// # Errors
+/// One of its files cannot be read, or is not what the kernel writes.
+pub fn read(root: &Root) -> Result<Environment, Error> {
     let known = servers::Environment::read(root)?;
     Ok(Environment {
         date: known.date,

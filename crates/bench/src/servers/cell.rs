@@ -13,6 +13,9 @@ use super::rows::{Load, Row, check_programs};
 use super::running::Running;
 use super::{Error, Result, Window, mariadb, nginx, postgres, programs, redis};
 
+/// The directory of its data, below that of all.
+const MARIADB: &str = "mariadb";
+
 /// What one cell measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -112,10 +115,26 @@ pub fn measure(row: &Row, state: &Path, window: Window, wrapper: &[OsString]) ->
     }
 }
 
+/// Has `MariaDB` up while `run` does what it likes with the command line of a sysbench `script` against it, which runs
+/// until it is ended. The data are prepared once per `state` directory.
+///
+/// # Errors
+/// If the server does not start or stop in order, or if a signal comes.
+pub fn with_mariadb<T>(
+    state: &Path,
+    script: &str,
+    threads: u32,
+    run: impl FnOnce(Vec<OsString>) -> T,
+) -> Result<T> {
+    let dir = state.join(MARIADB);
+    make_dir(&dir, None)?;
+    mariadb::with_client(&Place { dir, wrapper: &[] }, script, threads, run)
+}
+
 fn place<'a>(row: &Row, state: &Path, wrapper: &'a [OsString]) -> Result<Place<'a>> {
     let name = match row.load {
         Load::Redis { .. } => "redis",
-        Load::MariaDb { .. } => "mariadb",
+        Load::MariaDb { .. } => MARIADB,
         Load::Postgres { .. } => "postgres",
         Load::Nginx { .. } => "nginx",
         Load::Pipe | Load::Sysbench { .. } => "programs",

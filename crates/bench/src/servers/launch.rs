@@ -80,7 +80,8 @@ impl Launch {
         self
     }
 
-    fn words(&self) -> Vec<OsString> {
+    /// The words of its command line.
+    pub(crate) fn words(&self) -> Vec<OsString> {
         let mut words = self.wrapper.clone();
         if let Some(user) = self.user {
             // setpriv becomes the program: the pid stays the same. A change of user clears the death signal that

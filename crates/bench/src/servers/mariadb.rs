@@ -1,5 +1,6 @@
 //! `MariaDB`: sysbench's OLTP scripts over a unix socket, 100,000 rows.
 
+use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,20 @@ pub(super) fn measure(place: &Place, script: &str, threads: u32, window: Window)
     let sample = window.of_lines(&client, |line| number_after(line, "tps: "))?;
     server.running.stop()?;
     Ok(Measured { sample, commands: vec![server.command, client.line()] })
+}
+
+/// Has the server up while `run` does what it likes with the client's command line.
+pub(super) fn with_client<T>(
+    place: &Place,
+    script: &str,
+    threads: u32,
+    run: impl FnOnce(Vec<OsString>) -> T,
+) -> Result<T> {
+    prepare(place)?;
+    let server = start(place)?;
+    let outcome = run(client(place, script, threads).args(["--time=0", "run"]).words());
+    server.running.stop()?;
+    Ok(outcome)
 }
 
 fn start(place: &Place) -> Result<Server> {

@@ -3,43 +3,11 @@
 use gleaner_proto::result::{BenchResult, Metric};
 use maud::{Markup, html};
 
-/// Every part of the machine that decides wake-up costs.
-pub(super) fn environment(result: &BenchResult) -> Markup {
-    let env = &result.environment;
-    let or_unknown = |text: &str| if text.is_empty() { "unknown".to_owned() } else { text.to_owned() };
-    let kind = if env.virtualised { "virtual machine" } else { "physical machine" };
-    let cpus = if env.virtualised { "vCPUs" } else { "CPUs" };
-    let facts = [
-        ("Kernel", format!("{} {}", env.kernel, env.kernel_version)),
-        ("Hypervisor", format!("{} ({kind})", or_unknown(&env.hypervisor))),
-        ("CPU", format!("{}, {} {cpus}", or_unknown(&env.cpu_model), env.vcpus)),
-        ("Memory", memory(env.memory_bytes)),
-        (
-            "cpuidle",
-            format!(
-                "driver {}, governor {}",
-                or_unknown(&env.cpuidle_driver),
-                or_unknown(&env.cpuidle_governor)
-            ),
-        ),
-        ("Preemption", or_unknown(&env.preemption)),
-        ("Steal", steal(result)),
-        ("Measured", env.date.clone()),
-        ("Gleaner", env.gleaner.clone()),
-    ];
-    html! {
-        dl { @for (name, value) in facts { dt { (name) } dd { (value) } } }
-        @if !env.knobs.is_empty() {
-            details {
-                summary { "Kernel settings before the run" }
-                pre { @for (path, value) in &env.knobs { (path) " = " (value) "\n" } }
-            }
-        }
-    }
-}
+use crate::facts::facts;
 
-fn memory(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+/// The machine, and how much the host took of it.
+pub(super) fn environment(result: &BenchResult) -> Markup {
+    facts(&result.environment, &[("Steal", steal(result))])
 }
 
 /// How much of all vCPUs' time the host gave to others while samples were taken.

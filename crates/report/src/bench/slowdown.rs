@@ -1,13 +1,13 @@
 //! Figures 1 and 2 of the Gleaner paper: slowdown over how often vCPUs become idle. The same machine kept awake takes the
 //! place of the physical one.
 
-use gleaner_proto::result::{BenchResult, Metric, ModeInfo, Row};
+use gleaner_proto::result::{BenchResult, Metric, ModeInfo, Row, correlation};
 
 use super::values::{baseline, gain};
 use crate::axis::Axis;
 use crate::number::Unit;
 use crate::page::Figure;
-use crate::plot::{Point, Scatter, correlation};
+use crate::plot::{Point, Scatter};
 use crate::scale::Kind;
 
 /// Modes in which idle vCPUs do not halt, the purest first: what is slower without them is slow for its wake-ups.
@@ -79,8 +79,7 @@ struct Texts {
 /// `None` where the points are too few for a correlation.
 fn scatter(texts: &Texts) -> Option<Figure> {
     let fit = correlation(&texts.points.iter().map(|p| (p.x, p.y)).collect::<Vec<_>>())?;
-    let range = fit.interval.map_or_else(String::new, |(low, high)| format!(" [{low:.2}, {high:.2}]"));
-    let note = format!("r = {:.2}{range}, n = {}", fit.r, texts.points.len());
+    let note = format!("r = {:.2} [{:.2}, {:.2}], n = {}", fit.r, fit.low, fit.high, fit.n);
     let plot = Scatter {
         title: texts.title.clone(),
         about: format!("Scatter plot of the rows: {}; {note}.", texts.about),

@@ -90,7 +90,7 @@ impl Bars {
         let value = |value| show(self.axis.unit, value);
         match bar.interval {
             None => "–".to_owned(),
-            Some(i) if roomy => {
+            Some(i) if roomy && i.low < i.high => {
                 format!(
                     "{} [{}, {}]",
                     value(i.value),
@@ -130,10 +130,13 @@ impl Bars {
                     title { (clean(&bar.note)) }
                     rect x=(Px(from.min(to))) y=(Px(middle - THICK / 2.0)) width=(Px((to - from).abs().max(1.0)))
                         height=(Px(THICK)) class="bar" {}
-                    path d=(format!(
-                        "M{0} {2}V{3}M{0} {4}H{1}M{1} {2}V{3}",
-                        Px(low), Px(high), Px(middle - 3.5), Px(middle + 3.5), Px(middle)
-                    )) class="whisker" {}
+                    // A value that is known as it is has no whisker.
+                    @if low < high {
+                        path d=(format!(
+                            "M{0} {2}V{3}M{0} {4}H{1}M{1} {2}V{3}",
+                            Px(low), Px(high), Px(middle - 3.5), Px(middle + 3.5), Px(middle)
+                        )) class="whisker" {}
+                    }
                 }
             }
         }
@@ -176,12 +179,6 @@ impl Plot for Bars {
                 }
             }
         };
-        Drawing {
-            title: self.title.clone(),
-            about: self.about.clone(),
-            width: total,
-            height: area.bottom + BELOW,
-            body,
-        }
+        Drawing::new(&self.title, &self.about, (total, area.bottom + BELOW), body)
     }
 }

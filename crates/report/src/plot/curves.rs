@@ -2,11 +2,12 @@
 
 use maud::{Markup, html};
 
+use super::legend::{self, GAP, SAMPLE};
 use super::{MARGIN, Plot};
 use crate::axis::{Axis, BELOW};
 use crate::drawing::{Area, Drawing, line, mark, path, text};
 use crate::scale::Scale;
-use crate::text::{Anchor, Style, clean, shorten, width};
+use crate::text::{Anchor, Style, clean};
 use crate::theme::series_class;
 
 /// One line.
@@ -37,11 +38,6 @@ pub struct Curves {
     pub curves: Vec<Curve>,
 }
 
-/// Height of a line of the legend.
-const ROW: f64 = 18.0;
-/// Length of a sample of a line in the legend.
-const SAMPLE: f64 = 26.0;
-
 impl Curve {
     /// The distribution of `values`: the share of them that is at most x.
     pub fn cumulative(label: impl Into<String>, series: usize, values: &[f64]) -> Self {
@@ -60,25 +56,6 @@ impl Curves {
         curve.points.iter().copied().filter(shown).collect()
     }
 
-    /// The legend's lines: entries with their x position. Entries never reach beyond `total`.
-    fn legend(&self, total: f64) -> Vec<Vec<(f64, &Curve, String)>> {
-        let mut rows = vec![Vec::new()];
-        let mut x = MARGIN;
-        for curve in &self.curves {
-            let label = shorten(&curve.label, total - 2.0 * MARGIN - SAMPLE - 6.0, Style::Body);
-            let needed = SAMPLE + 6.0 + width(&label, Style::Body);
-            if x > MARGIN && x + needed > total - MARGIN {
-                rows.push(Vec::new());
-                x = MARGIN;
-            }
-            if let Some(row) = rows.last_mut() {
-                row.push((x, curve, label));
-            }
-            x += needed + 18.0;
-        }
-        rows
-    }
-
     fn curve(&self, curve: &Curve, x: &Scale, y: &Scale) -> Markup {
         let points: Vec<(f64, f64)> = self.shown(curve).iter().map(|p| (x.at(p.0), y.at(p.1))).collect();
         html! {
@@ -95,8 +72,8 @@ impl Curves {
 
 impl Plot for Curves {
     fn draw(&self, total: f64) -> Drawing {
-        let legend = self.legend(total);
-        let top = MARGIN + ROW * legend.len() as f64 + 26.0;
+        let legend = legend::rows(&self.curves, |curve| &curve.label, total);
+        let top = MARGIN + legend::height(&legend) + 26.0;
         let bottom = top + (total * 0.42).clamp(180.0, 320.0);
         let points = || self.curves.iter().flat_map(|curve| self.shown(curve));
         let y = Scale::over(self.y.kind, points().map(|p| p.1), 0.0, bottom, top);
@@ -104,27 +81,19 @@ impl Plot for Curves {
         let area = Area { left, top, right: total - MARGIN - 4.0, bottom };
         let x = Scale::over(self.x.kind, points().map(|p| p.0), 0.03, area.left, area.right);
         let body = html! {
-            @for (row, entries) in legend.iter().enumerate() {
-                @let middle = MARGIN + ROW * (row as f64 + 0.5);
-                @for (left, curve, label) in entries {
-                    g class=(series_class(curve.series)) {
-                        (line((*left, middle), (left + SAMPLE, middle), "line"))
-                        @if curve.marks { (mark(curve.series, left + SAMPLE / 2.0, middle, 3.5)) }
-                        (text(label, left + SAMPLE + 6.0, middle + 4.0, Anchor::Start, Style::Body))
-                    }
+            @for (entry, middle) in legend::entries(&legend) {
+                @let (left, curve) = (entry.x, entry.item);
+                g class=(series_class(curve.series)) {
+                    (line((left, middle), (left + SAMPLE, middle), "line"))
+                    @if curve.marks { (mark(curve.series, left + SAMPLE / 2.0, middle, 3.5)) }
+                    (text(&entry.label, left + SAMPLE + GAP, middle + 4.0, Anchor::Start, Style::Body))
                 }
             }
             (self.x.below(&x, area, total))
             (self.y.beside(&y, area, (MARGIN, area.right)))
             @for curve in &self.curves { (self.curve(curve, &x, &y)) }
         };
-        Drawing {
-            title: self.title.clone(),
-            about: self.about.clone(),
-            width: total,
-            height: bottom + BELOW,
-            body,
-        }
+        Drawing::new(&self.title, &self.about, (total, bottom + BELOW), body)
     }
 }
 

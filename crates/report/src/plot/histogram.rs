@@ -34,6 +34,8 @@ pub struct Histogram {
     pub counted: String,
     /// The bins, in rising order. Bins of equal width on the axis make equal areas of equal counts.
     pub bins: Vec<Bin>,
+    /// Values that the axis reaches to in any case, so that several histograms can be compared.
+    pub within: Option<(f64, f64)>,
 }
 
 impl Plot for Histogram {
@@ -49,6 +51,7 @@ impl Plot for Histogram {
         let left = MARGIN + up.room_beside(&y, bottom - top);
         let area = Area { left, top, right: total - MARGIN - 8.0, bottom };
         let ends = bins.iter().flat_map(|bin| [bin.from, bin.to]);
+        let ends = ends.chain(self.within.into_iter().flat_map(|(from, to)| [from, to]));
         let x = Scale::over(self.axis.kind, ends, 0.0, area.left, area.right);
         let body = html! {
             (up.beside(&y, area, (MARGIN, area.right)))
@@ -70,12 +73,6 @@ impl Plot for Histogram {
                 }
             }
         };
-        Drawing {
-            title: self.title.clone(),
-            about: self.about.clone(),
-            width: total,
-            height: bottom + BELOW,
-            body,
-        }
+        Drawing::new(&self.title, &self.about, (total, bottom + BELOW), body)
     }
 }

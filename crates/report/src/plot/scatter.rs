@@ -46,47 +46,6 @@ const RADIUS: f64 = 4.0;
 /// Room above the area for the label of the upward axis.
 const ABOVE: f64 = 28.0;
 
-/// How closely points follow a straight line.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Correlation {
-    /// Pearson's coefficient, −1 to 1.
-    pub r: f64,
-    /// Its 95 % interval by Fisher's transformation; `None` with fewer than four points.
-    pub interval: Option<(f64, f64)>,
-}
-
-/// Pearson's correlation; `None` for fewer than three points, or where one side does not vary.
-pub fn correlation(points: &[(f64, f64)]) -> Option<Correlation> {
-    let sums = sums(points)?;
-    let r = sums.xy / (sums.xx * sums.yy).sqrt();
-    if points.len() < 3 || !r.is_finite() {
-        return None;
-    }
-    let r = r.clamp(-1.0, 1.0);
-    let half = 1.96 / (points.len() as f64 - 3.0).sqrt();
-    let end = |half: f64| (r.atanh() + half).tanh();
-    Some(Correlation { r, interval: (points.len() > 3).then(|| (end(-half), end(half))) })
-}
-
-/// Means, and sums of the products of deviations from them.
-struct Sums {
-    x: f64,
-    y: f64,
-    xx: f64,
-    yy: f64,
-    xy: f64,
-}
-
-fn sums(points: &[(f64, f64)]) -> Option<Sums> {
-    let n = points.len() as f64;
-    if points.is_empty() {
-        return None;
-    }
-    let (x, y) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
-    let sum = |f: &dyn Fn(f64, f64) -> f64| points.iter().map(|p| f(p.0 - x, p.1 - y)).sum::<f64>();
-    Some(Sums { x, y, xx: sum(&|dx, _| dx * dx), yy: sum(&|_, dy| dy * dy), xy: sum(&|dx, dy| dx * dy) })
-}
-
 impl Scatter {
     fn shown(&self) -> Vec<&Point> {
         let shown = |point: &&Point| self.x.kind.shows(point.x) && self.y.kind.shows(point.y);
@@ -99,11 +58,14 @@ impl Scatter {
             return None;
         }
         let points: Vec<(f64, f64)> = self.shown().iter().map(|p| (p.x, p.y)).collect();
-        correlation(&points)?;
-        let sums = sums(&points)?;
-        let slope = sums.xy / sums.xx;
-        let ends = [f64::min, f64::max].map(|end| points.iter().map(|p| p.0).fold(points[0].0, end));
-        Some(ends.map(|x| (x, sums.y + slope * (x - sums.x))))
+        // Two points are no trend.
+        let [first, _, _, ..] = points[..] else { return None };
+        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+        let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+        let sum = |of: fn(f64, f64) -> f64| points.iter().map(|p| of(p.0 - x, p.1 - y)).sum::<f64>();
+        let slope = sum(|dx, dy| dx * dy) / sum(|dx, _| dx * dx);
+        let ends = [f64::min, f64::max].map(|end| points.iter().map(|p| p.0).fold(first.0, end));
+        slope.is_finite().then(|| ends.map(|at| (at, y + slope * (at - x))))
     }
 
     fn point(&self, point: &Point, at: (f64, f64), label: &str, placed: Option<Placed>) -> Markup {
@@ -168,26 +130,28 @@ impl Plot for Scatter {
                 }
             }
         };
-        Drawing { title: self.title.clone(), about: self.about.clone(), width: total, height, body }
+        Drawing::new(&self.title, &self.about, (total, height), body)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::number::Unit;
 
     #[test]
-    fn correlation_of_known_points() {
-        let r = |points: &[(f64, f64)]| correlation(points).unwrap().r;
-        assert!((r(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]) - 1.0).abs() < 1e-12);
-        assert!((r(&[(0.0, 5.0), (1.0, 3.0), (2.0, 1.0)]) + 1.0).abs() < 1e-12);
-        // By hand: deviations (-1,-1), (0,1), (1,0): sums xy 1, xx 2, yy 2.
-        assert!((r(&[(0.0, 0.0), (1.0, 2.0), (2.0, 1.0)]) - 0.5).abs() < 1e-12);
-        // By hand: r is 0.5 again; atanh 0.5 = 0.5493, and 1.96 / √(7 − 3) = 0.98, so tanh of −0.4307 and 1.5293.
-        let seven = [(0.0, 0.0), (1.0, 2.0), (2.0, 1.0), (0.0, 0.0), (1.0, 2.0), (2.0, 1.0), (1.0, 1.0)];
-        let (low, high) = correlation(&seven).unwrap().interval.unwrap();
-        assert!((low - -0.4059).abs() < 1e-3 && (high - 0.9103).abs() < 1e-3, "{low} {high}");
-        assert_eq!(correlation(&[(0.0, 1.0), (1.0, 2.0)]), None);
-        assert_eq!(correlation(&[(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)]), None);
+    fn the_line_is_that_of_least_squares() {
+        let fitted = |points: &[(f64, f64)]| {
+            let axis = Axis::new("", Unit::Plain, Kind::Linear);
+            let point = |&(x, y): &(f64, f64)| Point { label: String::new(), x, y };
+            let (title, about, note) = Default::default();
+            let points = points.iter().map(point).collect();
+            Scatter { title, about, x: axis.clone(), y: axis, points, note, fit: true }.fitted()
+        };
+        // By hand: means 1 and 1, sums of products 1 and of squares 2, so a slope of a half.
+        let [from, to] = fitted(&[(0.0, 0.0), (1.0, 2.0), (2.0, 1.0)]).unwrap();
+        assert!((from.1 - 0.5).abs() < 1e-12 && (to.1 - 1.5).abs() < 1e-12, "{from:?} {to:?}");
+        assert_eq!(fitted(&[(0.0, 1.0), (1.0, 2.0)]), None);
+        assert_eq!(fitted(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]), None, "upright");
     }
 }

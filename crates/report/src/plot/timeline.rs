@@ -185,12 +185,6 @@ impl Plot for Timeline {
                 }
             }
         };
-        Drawing {
-            title: self.title.clone(),
-            about: self.about.clone(),
-            width: total,
-            height: area.bottom + BELOW,
-            body,
-        }
+        Drawing::new(&self.title, &self.about, (total, area.bottom + BELOW), body)
     }
 }

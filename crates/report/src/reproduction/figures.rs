@@ -1,6 +1,7 @@
 //! A paper's figures as plots.
 
 use gleaner_proto::reproduction::{self as data, Basis, Chart, Quantity, Reproduction};
+use gleaner_proto::result::correlation;
 
 use crate::axis::Axis;
 use crate::number::{Unit, show};
@@ -130,7 +131,7 @@ fn lines(figure: &data::Figure, across: &str, series: &[data::Series]) -> Curves
 
 fn scatter(figure: &data::Figure, across: &str, points: &[data::Point]) -> Scatter {
     let point = |p: &data::Point| Point { label: p.label.clone(), x: p.x, y: p.y };
-    let r = crate::plot::correlation(&points.iter().map(|p| (p.x, p.y)).collect::<Vec<_>>());
+    let r = correlation(&points.iter().map(|p| (p.x, p.y)).collect::<Vec<_>>());
     Scatter {
         title: figure.title.clone(),
         about: about(figure, "Points"),

@@ -1,9 +1,6 @@
-//! How two measured quantities go together, as in the paper's Figures 1 and 2.
+//! How two measured quantities go together, as in the Gleaner paper's Figures 1 and 2.
 
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, Normal};
-
-use super::LEVEL;
 
 /// Pearson's correlation coefficient with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -17,6 +14,9 @@ pub struct Correlation {
     /// How many points there were.
     pub n: usize,
 }
+
+/// 95 % of a standard normal distribution lie between this and its opposite.
+const NORMAL_95: f64 = 1.959_963_984_540_054;
 
 /// Correlates the points (x, y). The interval is that of Fisher's z transformation (*On the "probable error" of a
 /// coefficient of correlation deduced from a small sample*, Metron 1, 1921). `None` with fewer than three points, or
@@ -39,7 +39,7 @@ pub fn correlation(points: &[(f64, f64)]) -> Option<Correlation> {
     if !r.is_finite() {
         return None;
     }
-    let reach = Normal::standard().inverse_cdf(f64::midpoint(1.0, LEVEL)) / ((n - 3) as f64).sqrt();
+    let reach = NORMAL_95 / ((n - 3) as f64).sqrt();
     // The hyperbolic tangent of ±∞ is ±1; a perfect correlation stays one, unless three points say nothing.
     let end = |z: f64| if n == 3 { z.signum() } else { (r.atanh() + z).tanh() };
     Some(Correlation { r, low: end(-reach), high: end(reach), n })
