@@ -2,18 +2,23 @@
 
 mod cause;
 mod evidence;
+mod notes;
 pub(crate) mod observe;
+mod page;
 mod rank;
 mod report;
 mod text;
+mod timeline;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use gleaner_bench::experiment;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
+use gleaner_proto::result::{check_place, write_file};
 use gleaner_trace::Scope;
 
 use evidence::{Costs, Evidence};
@@ -32,6 +37,9 @@ pub(crate) struct Args {
     /// Print the report as JSON, with everything that was counted
     #[arg(long)]
     json: bool,
+    /// Write the report as a self-contained page, too: with the wake graph, histograms and a timeline of the vCPUs
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
 }
@@ -81,6 +89,7 @@ impl Target {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.output.iter().try_for_each(|file| check_place(file))?;
     // Before anything is observed: what is measured for it would be seen, too.
     let costs = Costs::known(&StateDir::default_place()?, &Root::system());
     let observed = observe::observe(&args.target.scope(), args.target.command(), args.seconds)?;
@@ -89,12 +98,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report = Report {
         version: VERSION,
         target: args.target.name(),
+        vanished: observed.vanished,
         verdict: rank::verdict(&evidence),
         causes: rank::causes(&evidence),
         costs: evidence.costs,
         stolen: evidence.stolen,
+        timeline: observed.timeline,
         counted: observed.seen.clone(),
     };
+    if let Some(file) = &args.output {
+        let page = page::diagnosis(&report, experiment::environment(&Root::system())?);
+        let html = gleaner_report::diagnosis::html(&page, &serde_json::to_string(&report)?);
+        write_file(file, html.as_bytes())?;
+        eprintln!("gleaner: wrote {}", file.display());
+    }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {

@@ -9,6 +9,7 @@ mod control;
 mod demo;
 mod diagnose;
 mod doctor;
+mod fold;
 mod generate;
 mod load;
 mod record;

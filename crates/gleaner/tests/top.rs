@@ -4,8 +4,6 @@
 
 mod common;
 
-use std::path::Path;
-
 use common::levers::Machine;
 use common::process::{Running, command, gleaner, text, until};
 use common::terminal::Terminal;
@@ -26,10 +24,26 @@ fn once(more: &[&str]) -> Value {
 }
 
 /// A run that holds one setting: everything on one vCPU, until its input ends.
-fn held(journal: &Path) -> Running {
-    let journal = journal.to_str().unwrap();
-    let mut run = command(&["run", "--quiet", "--journal", journal, "--fixed", "pack:1", "--", "cat"]);
-    Running::start(&mut run)
+fn held(more: &[&str]) -> Running {
+    let args = [&["run", "--quiet", "--fixed", "pack:1"], more, &["--", "cat"]].concat();
+    Running::start(&mut command(&args))
+}
+
+/// Waits until the command of the run answers.
+#[track_caller]
+fn await_answer(run: &mut Running) {
+    run.tell("ready");
+    assert_eq!(run.line(), "ready");
+}
+
+/// Ends the run, sees that it is told, and quits.
+#[track_caller]
+fn end_both(run: Running, mut top: Terminal, machine: &Machine) {
+    assert!(run.finish().status.success());
+    top.until_shows("ended, everything was put back");
+    top.press("q");
+    assert!(top.ends_and_restores().success());
+    machine.assert_untouched();
 }
 
 #[test]
@@ -102,10 +116,9 @@ fn names_the_workload_and_its_setting_beside_a_run() {
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let journal = dir.path().join("journal");
-    let mut run = held(&journal);
     let follow = ["--journal", journal.to_str().unwrap()];
-    run.tell("ready");
-    assert_eq!(run.line(), "ready");
+    let mut run = held(&follow);
+    await_answer(&mut run);
     until("the journal tells of the run", || {
         let told = once(&follow);
         told["workloads"][0]["status"] == "running" && told["vcpus"][0]["active"] == true
@@ -127,11 +140,7 @@ fn names_the_workload_and_its_setting_beside_a_run() {
     let mut top = Terminal::start(&[&PLAIN[..], &follow].concat(), &[], SIZE);
     top.until_shows("running, gleaner is pid");
     top.until_shows("active vCPUs 0, deactivated");
-    assert!(run.finish().status.success());
-    top.until_shows("ended, everything was put back");
-    top.press("q");
-    assert!(top.ends_and_restores().success());
-    machine.assert_untouched();
+    end_both(run, top, &machine);
 }
 
 #[test]
@@ -140,15 +149,10 @@ fn follows_the_run_that_names_no_journal_and_takes_no_lock() {
     // It looks all the while, and the run is not refused.
     let mut top = Terminal::start(&PLAIN, &[], SIZE);
     top.until_shows("q quit");
-    let mut run = Running::start(&mut command(&["run", "--quiet", "--fixed", "pack:1", "--", "cat"]));
+    let mut run = held(&[]);
     top.until_shows("running, gleaner is pid");
-    run.tell("ready");
-    assert_eq!(run.line(), "ready");
-    assert!(run.finish().status.success());
-    top.until_shows("ended, everything was put back");
-    top.press("q");
-    assert!(top.ends_and_restores().success());
-    machine.assert_untouched();
+    await_answer(&mut run);
+    end_both(run, top, &machine);
 }
 
 #[test]

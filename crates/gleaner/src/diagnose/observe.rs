@@ -3,17 +3,21 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use gleaner_kernel::Root;
 use gleaner_kernel::stat::StatSensor;
+use gleaner_report::diagnosis::Timeline;
 use gleaner_trace::{Parts, Scope, Snapshot, Tracer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
+
+use super::timeline::Readings;
 
 /// How long is looked where nobody says it and no command ends.
 const USUAL: Duration = Duration::from_secs(5);
@@ -25,6 +29,10 @@ pub(super) struct Observed {
     pub(super) seen: Snapshot,
     /// The time that the host gave to others, in vCPUs.
     pub(super) stolen: f64,
+    /// Where the vCPUs' time went.
+    pub(super) timeline: Timeline,
+    /// What was to be looked at is not there any more.
+    pub(super) vanished: Option<String>,
     /// Gleaner's own exit status: that of a command which failed by itself.
     pub(super) exit: ExitCode,
 }
@@ -43,6 +51,8 @@ pub(super) fn observe(
     let mut stat = StatSensor::new(&Root::system())?;
     let before = stolen(&mut stat)?;
     let started = Instant::now();
+    let mut readings = Readings::new();
+    readings.add(Duration::ZERO, &tracer.vcpu_times()?, &stat.read()?.cpus);
     let mut child = spawn(command, &signals)?;
     let limit = time.or_else(|| child.is_none().then_some(USUAL));
     let mut ended: Option<ExitStatus> = None;
@@ -52,17 +62,40 @@ pub(super) fn observe(
             break;
         }
         tracer.keep_budget();
+        if readings.wants(started.elapsed()) {
+            readings.add(started.elapsed(), &tracer.vcpu_times()?, &stat.read()?.cpus);
+        }
         if let Some(child) = &mut child {
             ended = child.try_wait().context("cannot wait for the command")?;
         }
     }
+    readings.add(started.elapsed(), &tracer.vcpu_times()?, &stat.read()?.cpus);
     let seen = tracer.snapshot()?;
     drop(tracer);
     let stolen = (stolen(&mut stat)?.saturating_sub(before)).as_secs_f64() / started.elapsed().as_secs_f64();
     if let (Some(child), None) = (&mut child, ended) {
         end(child, &signals)?;
     }
-    Ok(Observed { seen, stolen, exit: exit_code(ended) })
+    Ok(Observed {
+        seen,
+        stolen,
+        timeline: readings.timeline(),
+        vanished: vanished(scope),
+        exit: exit_code(ended),
+    })
+}
+
+/// In words, where it was named and is gone.
+fn vanished(scope: &Scope) -> Option<String> {
+    match scope {
+        Scope::Tree(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
+            Some(format!("Process {pid} ended while it was looked at."))
+        }
+        Scope::Cgroup(path) if !path.exists() => {
+            Some(format!("The group {} was removed while it was looked at.", path.display()))
+        }
+        _ => None,
+    }
 }
 
 /// The exit status for a command that ended like that, or was ended.

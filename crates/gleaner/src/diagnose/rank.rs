@@ -172,8 +172,8 @@ struct Spinning {
 
 fn user_spinning(evidence: &Evidence<'_>) -> Spinning {
     let seen = evidence.seen;
-    let spun: Duration = seen.threads.iter().map(spun).sum();
-    let share = ratio(spun, cpu_time(seen));
+    let wasted: Duration = seen.threads.iter().map(spun).sum();
+    let share = ratio(wasted, cpu_time(seen));
     // Who waits behind a spinner waits because of the spinning.
     let behind_spinners = seen.preempted.total().mul_f64(share);
     let count = seen.threads.iter().map(spin_ticks).sum();
@@ -182,16 +182,12 @@ fn user_spinning(evidence: &Evidence<'_>) -> Spinning {
          waited behind it",
         100.0 * share
     );
-    let loss = Loss { count, lost: spun + behind_spinners, estimate, behind: threads(seen, spun_by) };
+    let loss = Loss { count, lost: wasted + behind_spinners, estimate, behind: threads(seen, spun) };
     Spinning { cause: cause(Kind::UserSpinning, seen, loss), share }
 }
 
-fn spun_by(thread: &ThreadStats) -> Duration {
-    spun(thread)
-}
-
 /// How much of a thread's time went into spinning.
-fn spun(thread: &ThreadStats) -> Duration {
+pub(super) fn spun(thread: &ThreadStats) -> Duration {
     thread.cpu_time.mul_f64(if thread.ticks == 0 {
         0.0
     } else {
@@ -279,16 +275,17 @@ fn edges(seen: &Snapshot, weight: impl Fn(&Edge) -> u64) -> Vec<String> {
 
 /// The threads with most of what `weight` tells.
 fn threads(seen: &Snapshot, weight: impl Fn(&ThreadStats) -> Duration) -> Vec<String> {
+    // Who hardly ran is not behind anything.
+    let matters = |thread: &&ThreadStats| ratio(thread.cpu_time, seen.elapsed) >= 0.005;
     let mut found: Vec<&ThreadStats> =
-        seen.threads.iter().filter(|thread| !weight(thread).is_zero()).collect();
+        seen.threads.iter().filter(|thread| !weight(thread).is_zero() && matters(thread)).collect();
     found.sort_by_key(|thread| std::cmp::Reverse(weight(thread)));
     let line = |thread: &ThreadStats| {
         let share = 100.0 * ratio(thread.cpu_time, seen.elapsed);
-        format!(
-            "{}: {share:.0} % of a vCPU, of that {:.0} % spinning",
-            thread.name,
-            100.0 * ratio(spun(thread), thread.cpu_time)
-        )
+        let spinning = 100.0 * ratio(spun(thread), thread.cpu_time);
+        let spinning =
+            if spinning < 1.0 { String::new() } else { format!(", of that {spinning:.0} % spinning") };
+        format!("{}: {share:.0} % of a vCPU{spinning}", thread.name)
     };
     found.into_iter().take(NAMED).map(line).collect()
 }

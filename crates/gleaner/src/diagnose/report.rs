@@ -1,5 +1,6 @@
 //! The report, as text and JSON tell it.
 
+use gleaner_report::diagnosis::Timeline;
 use gleaner_trace::Snapshot;
 use serde::Serialize;
 
@@ -16,6 +17,9 @@ pub(super) struct Report {
     pub(super) version: u32,
     /// What was looked at.
     pub(super) target: String,
+    /// What was to be looked at is not there any more, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) vanished: Option<String>,
     /// The cause that matters most; none where none costs 3 % of a vCPU.
     pub(super) verdict: Option<Kind>,
     /// Every cause that was seen, dearest first.
@@ -24,6 +28,8 @@ pub(super) struct Report {
     pub(super) costs: Costs,
     /// The time that the host gave to others, in vCPUs.
     pub(super) stolen: f64,
+    /// Where the vCPUs' time went.
+    pub(super) timeline: Timeline,
     /// Everything that was counted.
     pub(super) counted: Snapshot,
 }

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use gleaner_trace::{Histogram, Snapshot};
 
+use super::notes::notes;
 use super::report::{Cause, Report};
+use crate::fold::fold;
 
 /// How many lesser causes are told in full.
 const IN_FULL: usize = 3;
@@ -18,44 +20,46 @@ pub(super) fn text(report: &Report) -> String {
 
 fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     let seen = &report.counted;
-    writeln!(out, "{}, {:.1} s on {} vCPUs", report.target, seen.elapsed.as_secs_f64(), seen.vcpus.len())?;
+    let looked =
+        format!("{}, {:.1} s on {} vCPUs", report.target, seen.elapsed.as_secs_f64(), seen.vcpus.len());
+    fold(out, "", &looked);
     writeln!(out)?;
     match report.causes.first().filter(|_| report.verdict.is_some()) {
-        Some(first) => writeln!(out, "Top cause: {}, about {} lost", first.name, lost(first))?,
+        Some(first) => fold(out, "Top cause: ", &format!("{}, about {} lost", first.name, lost(first))),
         None => writeln!(out, "No cause: nothing costs 3 % of a vCPU or more.")?,
     }
     for (index, cause) in report.causes.iter().enumerate() {
         writeln!(out)?;
-        heading(out, index + 1, cause)?;
+        heading(out, index + 1, cause);
         if index < IN_FULL {
-            details(out, cause, report.verdict == Some(cause.kind))?;
+            details(out, cause, report.verdict == Some(cause.kind));
         }
     }
     writeln!(out)?;
     wakes(out, seen)?;
-    footnotes(out, report)
+    footnotes(out, report);
+    Ok(())
 }
 
-fn heading(out: &mut String, number: usize, cause: &Cause) -> std::fmt::Result {
-    write!(out, "{number}. {}: about {}", cause.name, lost(cause))?;
-    if cause.kind.unit().is_empty() {
-        writeln!(out)
+fn heading(out: &mut String, number: usize, cause: &Cause) {
+    let counted = if cause.kind.unit().is_empty() {
+        String::new()
     } else {
-        writeln!(out, "; {:.0} {} a second", cause.per_second, cause.kind.unit())
-    }
+        format!("; {:.0} {} a second", cause.per_second, cause.kind.unit())
+    };
+    fold(out, &format!("{number}. "), &format!("{}: about {}{counted}", cause.name, lost(cause)));
 }
 
-fn details(out: &mut String, cause: &Cause, top: bool) -> std::fmt::Result {
-    writeln!(out, "   ({})", cause.source)?;
-    writeln!(out, "   estimate: {}", cause.estimate)?;
+fn details(out: &mut String, cause: &Cause, top: bool) {
+    fold(out, "   (", &format!("{})", cause.source));
+    fold(out, "   estimate: ", &cause.estimate);
     for line in &cause.behind {
-        writeln!(out, "   - {line}")?;
+        fold(out, "   - ", line);
     }
     // The first advice is enough for what matters less.
     for advice in cause.advice.iter().take(if top { usize::MAX } else { 1 }) {
-        writeln!(out, "   > {advice}")?;
+        fold(out, "   > ", advice);
     }
-    Ok(())
 }
 
 fn lost(cause: &Cause) -> String {
@@ -63,20 +67,12 @@ fn lost(cause: &Cause) -> String {
 }
 
 fn wakes(out: &mut String, seen: &Snapshot) -> std::fmt::Result {
-    let all = &seen.wakes;
-    let rows = [
-        ("same vCPU", &all.same_vcpu),
-        ("other vCPU, awake", &all.awake),
-        ("other vCPU, polling", &all.polling),
-        ("other vCPU, halted", &all.halted),
-        ("taken off, to run again", &seen.preempted),
-    ];
     writeln!(
         out,
         "{:<24} {:>10} {:>10} {:>10} {:>10}",
         "Wake-up until run, us", "per second", "median", "mean", "p99"
     )?;
-    for (name, histogram) in rows {
+    for (name, histogram) in seen.until_run() {
         let us = |time: Option<std::time::Duration>| {
             time.map_or_else(|| "-".to_owned(), |time| format!("{:.1}", time.as_secs_f64() * 1e6))
         };
@@ -97,34 +93,9 @@ fn some_mean(histogram: &Histogram) -> Option<std::time::Duration> {
     (histogram.count > 0).then(|| histogram.mean())
 }
 
-fn footnotes(out: &mut String, report: &Report) -> std::fmt::Result {
-    let (seen, costs) = (&report.counted, &report.costs);
-    writeln!(out)?;
-    let how =
-        if costs.measured { "measured on this machine" } else { "assumed; `gleaner doctor` measures them" };
-    writeln!(
-        out,
-        "Times lost are estimates: a guest cannot see what the hypervisor does. Costs {how}: {:.1?} to wake a halted vCPU, \
-         {:.1?} on the waker's own, {:.1?} to send an interrupt.",
-        costs.halted, costs.ready, costs.interrupt
-    )?;
-    write!(out, "Tracing cost {:.1} % of the CPU time in use", 100.0 * seen.cost.share)?;
-    if seen.one_in > 1 {
-        writeln!(out, "; it follows one event in {}.", seen.one_in)?;
-    } else {
-        writeln!(out, ".")?;
+fn footnotes(out: &mut String, report: &Report) {
+    out.push('\n');
+    for note in notes(report) {
+        fold(out, "", &note);
     }
-    let lost = seen.lost;
-    if lost != gleaner_trace::Lost::default() {
-        writeln!(
-            out,
-            "No room for everything: {} wake-ups of threads that could not be followed, {} looks at threads without a name \
-             of their own, {} wake-ups without an edge.",
-            lost.tasks, lost.names, lost.edges
-        )?;
-    }
-    for missing in &seen.missing {
-        writeln!(out, "Not available: {missing}")?;
-    }
-    Ok(())
 }

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use gleaner_policy::{CpuId, Method, Placement};
 use gleaner_proto::doctor::{Cell, Report};
 
-/// Where texts are folded.
-const WIDTH: usize = 80;
+use crate::fold::fold;
 
 const ROWS: [(Placement, &str); 4] = [
     (Placement::SameVcpu, "A same vCPU"),
@@ -112,29 +111,10 @@ fn capabilities(out: &mut String, report: &Report) {
     }
 }
 
-/// Adds `text` after `head`, folded between words and indented by the width of `head`.
-fn fold(out: &mut String, head: &str, text: &str) {
-    let indent = head.len();
-    out.push_str(head);
-    let mut column = indent;
-    for (i, word) in text.split_whitespace().enumerate() {
-        let width = word.chars().count();
-        if i > 0 && column + 1 + width > WIDTH {
-            let _ = write!(out, "\n{:indent$}", "");
-            column = indent;
-        } else if i > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += width;
-    }
-    out.push('\n');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fold::WIDTH;
 
     fn cell(placement: Placement, method: Method, median_ns: u64) -> Cell {
         Cell {

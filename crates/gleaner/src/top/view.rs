@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gleaner_kernel::idle::{IdleCounters, IdleSource};
 use gleaner_policy::{CpuId, CpuSet, Method, Setting};
-use gleaner_trace::{Histogram, Snapshot};
+use gleaner_trace::Histogram;
 use serde::Serialize;
 
 use super::reading::Reading;
@@ -299,23 +299,14 @@ fn sum(vcpus: &[Vcpu]) -> Vcpu {
     }
 }
 
-/// One of a snapshot's histograms.
-type Of = fn(&Snapshot) -> &Histogram;
-
 fn wakes(before: &Reading, now: &Reading, period: Duration, scope: &str) -> Wakes {
     let (then, now) = match (&before.trace, &now.trace) {
         (Ok(then), Ok(now)) => (then, now),
         (_, Err(why)) | (Err(why), _) => return Wakes::NotAvailable { why: why.clone() },
     };
-    let kinds: [(&'static str, Of); 5] = [
-        ("same vCPU", |s| &s.wakes.same_vcpu),
-        ("other vCPU, awake", |s| &s.wakes.awake),
-        ("other vCPU, polling", |s| &s.wakes.polling),
-        ("other vCPU, halted", |s| &s.wakes.halted),
-        ("taken off, to run again", |s| &s.preempted),
-    ];
-    let latency = |(kind, of): (&'static str, Of)| {
-        let new = of(now).since(of(then));
+    let kinds = now.until_run().into_iter().zip(then.until_run());
+    let latency = |((kind, now), (_, then)): ((&'static str, &Histogram), (&'static str, &Histogram))| {
+        let new = now.since(then);
         let quantile = |q| new.quantile(q).map(us);
         Latency {
             kind,
@@ -327,7 +318,7 @@ fn wakes(before: &Reading, now: &Reading, period: Duration, scope: &str) -> Wake
     };
     Wakes::Traced {
         scope: scope.to_owned(),
-        kinds: kinds.into_iter().map(latency).collect(),
+        kinds: kinds.map(latency).collect(),
         tracing_cost: now.cost.share,
         one_in: now.one_in,
     }

@@ -168,8 +168,8 @@ fn boxes(edges: &[Wake], most: usize) -> Boxes {
 mod tests {
     use super::*;
 
-    fn wake(waker: &str, wakee: &str, per_second: f64, mean_s: f64, halted: f64) -> Wake {
-        Wake { waker: waker.to_owned(), wakee: wakee.to_owned(), per_second, mean_s, halted, polling: 0.0 }
+    fn wake(from: &str, to: &str, per_second: f64, mean_s: f64, halted: f64) -> Wake {
+        Wake { waker: from.to_owned(), wakee: to.to_owned(), per_second, mean_s, halted, polling: 0.0 }
     }
 
     #[test]

@@ -43,9 +43,9 @@ fn cause(name: &str, lost_s: f64, per_second: f64, unit: &str) -> Cause {
     }
 }
 
-fn wake(waker: &str, wakee: &str, per_second: f64, mean_s: f64, halted: f64) -> Wake {
+fn wake(from: &str, to: &str, per_second: f64, mean_s: f64, halted: f64) -> Wake {
     let polling = if halted < 0.3 { 0.65 } else { 0.0 };
-    Wake { waker: waker.to_owned(), wakee: wakee.to_owned(), per_second, mean_s, halted, polling }
+    Wake { waker: from.to_owned(), wakee: to.to_owned(), per_second, mean_s, halted, polling }
 }
 
 /// A chain, a pool that wakes itself, and more names than have boxes of their own.

@@ -1,0 +1,115 @@
+//! The report as a page: what `gleaner_report::diagnosis` draws.
+
+use std::time::Duration;
+
+use gleaner_proto::result::Environment;
+use gleaner_report::diagnosis as page;
+use gleaner_report::plot::Bin;
+use gleaner_trace::{Edge, Histogram, Snapshot, ThreadStats};
+
+use super::notes::notes;
+use super::rank::spun;
+use super::report::{Cause, Report};
+
+/// The page's description of a report.
+pub(super) fn diagnosis(report: &Report, environment: Environment) -> page::Diagnosis {
+    let seen = &report.counted;
+    let seconds = seconds(seen);
+    let lengths = |label: &str, histogram: &Histogram| lengths(label, histogram, seconds);
+    page::Diagnosis {
+        target: report.target.clone(),
+        seconds,
+        environment,
+        matters: report.verdict.is_some(),
+        causes: report.causes.iter().map(cause).collect(),
+        wakes: seen.wakes.kinds().map(|(name, histogram)| lengths(name, histogram)).into(),
+        waits: seen.waits.kinds().map(|(name, histogram)| lengths(name, histogram)).into(),
+        edges: seen.edges.iter().map(|edge| wake(edge, seconds)).collect(),
+        threads: seen.threads.iter().map(|stats| thread(stats, seconds)).collect(),
+        vcpus: seen
+            .vcpus
+            .iter()
+            .map(|vcpu| page::Vcpu {
+                number: vcpu.cpu.0,
+                delays: lengths("run-queue delay", &vcpu.delays),
+                halts: lengths("halted", &vcpu.halts),
+                polls: lengths("polled", &vcpu.polls),
+            })
+            .collect(),
+        timeline: report.timeline.clone(),
+        timeline_note: timeline_note(report),
+        notes: notes(report),
+    }
+}
+
+fn seconds(seen: &Snapshot) -> f64 {
+    seen.elapsed.as_secs_f64().max(1e-9)
+}
+
+fn cause(cause: &Cause) -> page::Cause {
+    page::Cause {
+        name: cause.name.to_owned(),
+        category: cause.source.to_owned(),
+        lost_s: cause.lost_us_per_second / 1e6,
+        per_second: cause.per_second,
+        unit: cause.kind.unit().to_owned(),
+        estimate: cause.estimate.clone(),
+        behind: cause.behind.clone(),
+        advice: cause.advice.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn lengths(label: &str, histogram: &Histogram, seconds: f64) -> page::Lengths {
+    let typical = histogram.median().zip(histogram.quantile(0.99)).map(|(median, p99)| page::Typical {
+        median_s: median.as_secs_f64(),
+        mean_s: histogram.mean().as_secs_f64(),
+        p99_s: p99.as_secs_f64(),
+    });
+    page::Lengths {
+        label: label.to_owned(),
+        per_second: histogram.count as f64 / seconds,
+        typical,
+        bins: histogram
+            .bins()
+            .map(|(from, to, n)| Bin { from: from.as_secs_f64(), to: to.as_secs_f64(), count: n as f64 })
+            .collect(),
+    }
+}
+
+fn wake(edge: &Edge, seconds: f64) -> page::Wake {
+    let share = |of: u64| of as f64 / edge.count.max(1) as f64;
+    page::Wake {
+        waker: edge.waker.clone(),
+        wakee: edge.wakee.clone(),
+        per_second: edge.count as f64 / seconds,
+        mean_s: edge.total.as_secs_f64() / edge.count.max(1) as f64,
+        halted: share(edge.halted),
+        polling: share(edge.polling),
+    }
+}
+
+fn thread(stats: &ThreadStats, seconds: f64) -> page::Thread {
+    let mean = |sum: Duration, n: u64| (n > 0).then(|| sum.as_secs_f64() / n as f64);
+    let cpu = stats.cpu_time.as_secs_f64();
+    page::Thread {
+        name: stats.name.clone(),
+        cpu: cpu / seconds,
+        spinning: if cpu > 0.0 { spun(stats).as_secs_f64() / cpu } else { 0.0 },
+        woken_per_second: stats.woken as f64 / seconds,
+        woken_s: mean(stats.woken_time, stats.woken),
+        computes_s: mean(stats.segment_time, stats.segments),
+    }
+}
+
+fn timeline_note(report: &Report) -> String {
+    let estimate = if report.counted.one_in > 1 {
+        " Only a sample of the events was followed: what ran is an estimate, idle time is not."
+    } else {
+        ""
+    };
+    format!(
+        "Sums of the kernel's events, read every {:.0} ms; running threads are accounted at each switch and tick, steal by \
+         the host in steps of 10 ms.{estimate}",
+        1e3 * report.timeline.resolution_s()
+    )
+}
