@@ -304,7 +304,11 @@ fn rounds(
 }
 
 /// A time from 10 ms to a day.
-fn seconds(text: &Written<'_>, given: Option<&Spanned<f64>>, default: f64) -> Result<Duration, ScenarioError> {
+fn seconds(
+    text: &Written<'_>,
+    given: Option<&Spanned<f64>>,
+    default: f64,
+) -> Result<Duration, ScenarioError> {
     let value = given.map_or(default, |given| *given.get_ref());
     if (0.01..=86_400.0).contains(&value) {
         return Ok(Duration::from_secs_f64(value));
