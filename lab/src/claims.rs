@@ -4,10 +4,15 @@
 //! how to add one.
 
 mod check;
+mod consolidation;
 mod doctor;
+pub mod kept;
 mod kernels;
 mod machines;
+pub mod measure;
 mod nested;
+mod overcommit;
+mod reversible;
 mod run;
 
 use std::time::{Duration, Instant};
@@ -47,8 +52,19 @@ pub struct Claim {
 }
 
 /// Every claim, in the order of the table.
-pub const ALL: &[Claim] =
-    &[machines::BOOT, machines::FAULTS, doctor::TINY, doctor::TINY_MORE, kernels::BPF, nested::BOOT];
+pub const ALL: &[Claim] = &[
+    machines::BOOT,
+    machines::FAULTS,
+    nested::BOOT,
+    doctor::TINY,
+    doctor::TINY_MORE,
+    doctor::SYSTEMD,
+    consolidation::FINE,
+    consolidation::COARSE,
+    overcommit::CLAIM,
+    reversible::CLAIM,
+    kernels::BPF,
+];
 
 /// A claim and what came of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]

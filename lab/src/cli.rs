@@ -96,7 +96,7 @@ struct Claims {
     /// Print the outcomes as JSON
     #[arg(long)]
     json: bool,
-    /// Write the table into this file, as Markdown
+    /// Write the page of all claims into this file, with the latest outcomes of those that are not proven now
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }
@@ -139,15 +139,20 @@ fn prove(args: &Claims) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let outcomes = claims::run(&Lab::open()?, &chosen);
+    let lab = Lab::open()?;
+    let outcomes = claims::run(&lab, &chosen);
+    if !lab.is_nested() {
+        let cache = Cache::open()?;
+        outcomes.iter().try_for_each(|outcome| claims::kept::keep(&cache, outcome))?;
+    }
     if args.json {
         println!("{}", serde_json::to_string(&outcomes)?);
     } else {
         print!("{}", table::text(&outcomes));
     }
     if let Some(path) = &args.markdown {
-        std::fs::write(path, table::markdown(&outcomes))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        let page = table::markdown(&claims::kept::all(&Cache::open()?)?);
+        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(if outcomes.iter().all(claims::Outcome::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -83,7 +83,8 @@ fn is_stale(binary: &Path) -> bool {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
-                dirs.push(path);
+                // Tests are no part of the binary.
+                dirs.extend((!path.ends_with("tests")).then_some(path));
             } else if changed(&path).is_some_and(|changed| changed > built) {
                 return true;
             }
@@ -95,9 +96,7 @@ fn is_stale(binary: &Path) -> bool {
 fn changed(path: &Path) -> Option<SystemTime> {
     let is_source =
         path.extension().is_some_and(|ending| ["rs", "c", "h", "toml"].iter().any(|e| ending == *e));
-    // Tests are no part of the binary.
-    let is_test = path.parent().is_some_and(|dir| dir.ends_with("tests"));
-    (is_source && !is_test).then(|| fs::metadata(path).ok()?.modified().ok()).flatten()
+    is_source.then(|| fs::metadata(path).ok()?.modified().ok()).flatten()
 }
 
 fn build(cargo: &std::ffi::OsStr, dir: &Path) -> Result<()> {

@@ -36,8 +36,12 @@ pub fn markdown(outcomes: &[Outcome]) -> String {
     let mut out = String::from(HEAD);
     let took: f64 = outcomes.iter().map(|outcome| outcome.took.as_secs_f64()).sum();
     let held = outcomes.iter().filter(|outcome| outcome.holds()).count();
-    let _ =
-        writeln!(out, "{held} of {} claims hold; the run took {:.0} minutes.\n", outcomes.len(), took / 60.0);
+    let _ = writeln!(
+        out,
+        "{held} of {} claims hold; to prove them took {:.0} minutes.\n",
+        outcomes.len(),
+        took / 60.0
+    );
     out += "| claim | | what | checks | time |\n|---|---|---|--:|--:|\n";
     for outcome in outcomes {
         let checks = outcome.checks.len();

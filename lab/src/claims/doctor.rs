@@ -37,18 +37,34 @@ pub(super) const TINY_MORE: Claim = Claim {
     },
 };
 
+pub(super) const SYSTEMD: Claim = Claim {
+    name: "doctor-systemd",
+    group: 1,
+    says: "doctor is right and run works under systemd with cgroup v2",
+    quick: false,
+    place: Place::Emulated,
+    prove: |lab, checks| {
+        let spec = VmSpec::new("doctor-systemd", Image::Systemd, Kernel::V6_12, Cpus::numa(2, 2));
+        on(lab, checks, spec, "systemd, Linux 6.12, 4 vCPUs, 2 NUMA nodes", &[])
+    },
+};
+
 /// What works in such a machine; everything else has a reason.
 const LEVERS: [&str; 4] = ["affinity", "cpuset-v2", "scheduling-policy", "yield-threads"];
 const IDLE_LEVERS: [&str; 3] = ["haltpoll", "pm-qos", "dma-latency"];
 const SENSORS: [&str; 6] = ["cgroup-accounting", "interrupts", "io-accounting", "psi", "schedstat", "steal"];
 
 fn on_machine(lab: &Lab, checks: &mut Checks, kernel: Kernel, cpus: Cpus, words: &[&str]) -> Result<()> {
-    let guest = lab.boot(VmSpec::new("doctor", Image::Tiny, kernel, cpus).cmdline(words))?;
     let name = [format!("Linux {kernel}"), cpus.to_string()].into_iter();
     let name = name.chain(words.iter().map(|&word| word.to_owned())).collect::<Vec<_>>().join(", ");
-    facts(&guest, checks, &name, words)?;
-    topology(&guest, checks, &name)?;
-    run(&guest, checks, &name)?;
+    on(lab, checks, VmSpec::new("doctor", Image::Tiny, kernel, cpus), &name, words)
+}
+
+fn on(lab: &Lab, checks: &mut Checks, spec: VmSpec, name: &str, words: &[&str]) -> Result<()> {
+    let guest = lab.boot(spec.cmdline(words))?;
+    facts(&guest, checks, name, words)?;
+    topology(&guest, checks, name)?;
+    run(&guest, checks, name)?;
     guest.power_off()
 }
 
@@ -120,7 +136,7 @@ fn topology(guest: &Guest, checks: &mut Checks, name: &str) -> Result<()> {
 
 /// A workload under Gleaner works, its status passes through, and nothing of it is left.
 fn run(guest: &Guest, checks: &mut Checks, name: &str) -> Result<()> {
-    let before = traces(guest)?;
+    let before = levers(guest)?;
     let workload =
         ["gleaner", "run", "--", "gleaner", "workload", "request-response", "--for", "2s", "--json"];
     let output = guest.run(Step::new(&workload))?;
@@ -137,7 +153,7 @@ fn run(guest: &Guest, checks: &mut Checks, name: &str) -> Result<()> {
         why.success() && !why.stdout.is_empty(),
         why.errors(),
     );
-    let after = traces(guest)?;
+    let after = levers(guest)?;
     checks.that(
         format!("{name}: control groups, affinity and latency requests are as before"),
         before == after,
@@ -146,11 +162,15 @@ fn run(guest: &Guest, checks: &mut Checks, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Everything that Gleaner could leave behind in such a machine.
-fn traces(guest: &Guest) -> Result<String> {
+/// Everything that Gleaner changes in such a machine, or could leave behind: its groups, every CPU set, which controllers
+/// are passed on, latency requests, affinities.
+pub(super) fn levers(guest: &Guest) -> Result<String> {
     guest.succeed(Step::shell(
-        "find /sys/fs/cgroup -type d | sort; cat /sys/fs/cgroup/cgroup.subtree_control; \
+        "cd /sys/fs/cgroup && find . -name 'gleaner-[0-9]*' | sort; \
+         find . -name cpuset.cpus -exec grep -H . {} + | sort; \
+         grep -H . cgroup.subtree_control; \
          cat /sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us; \
+         cat /sys/devices/system/cpu/online; \
          grep Cpus_allowed_list /proc/1/status",
     ))
 }

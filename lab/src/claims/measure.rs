@@ -1,0 +1,112 @@
+//! Workloads in a guest, in interleaved rounds: each mode once per round, in an order that turns, so that what drifts
+//! hits all modes alike.
+
+use std::time::Duration;
+
+use gleaner_bench::workload::Outcome;
+
+use crate::error::{Error, Result};
+use crate::vm::{Guest, Step};
+
+/// A way to run a workload: what comes before its command line.
+#[derive(Debug, Clone, Copy)]
+pub struct Mode {
+    /// Its name in checks.
+    pub name: &'static str,
+    /// The words before the workload's command.
+    pub prefix: &'static [&'static str],
+}
+
+impl Mode {
+    /// The untouched system.
+    pub const UNTOUCHED: Self = Self { name: "untouched", prefix: &[] };
+    /// Under Gleaner.
+    pub const GLEANER: Self = Self { name: "gleaner", prefix: &["gleaner", "run", "-q", "--"] };
+}
+
+/// What one run of a workload achieved.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// Operations per second.
+    pub throughput: f64,
+    /// vCPU seconds that the whole guest was busy for each operation, polling and Gleaner itself included.
+    pub busy_per_operation: f64,
+}
+
+/// One sample of each round, for each mode in its order. `workload` is what follows `gleaner workload`, its duration
+/// (`time`) excepted.
+pub fn interleaved(
+    guest: &Guest,
+    rounds: usize,
+    modes: &[Mode],
+    workload: &[&str],
+    time: Duration,
+) -> Result<Vec<Vec<Sample>>> {
+    let mut samples = vec![Vec::with_capacity(rounds); modes.len()];
+    for round in 0..rounds {
+        for turn in 0..modes.len() {
+            let mode = (round + turn) % modes.len();
+            samples[mode].push(sample(guest, modes[mode], workload, time)?);
+        }
+    }
+    Ok(samples)
+}
+
+/// One run.
+pub fn sample(guest: &Guest, mode: Mode, workload: &[&str], time: Duration) -> Result<Sample> {
+    let time_word = format!("{}ms", time.as_millis());
+    let own = ["gleaner", "workload", "--json", "--for", &time_word];
+    let words = [mode.prefix, &own, workload].concat();
+    let before = busy(guest)?;
+    // Under emulation a machine may be many times slower than its clock.
+    let text = guest.succeed(Step::new(&words).timeout(time * 5 + Step::PATIENCE))?;
+    let busy = busy(guest)? - before;
+    let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
+    let outcome: Outcome = serde_json::from_str(line).map_err(|error| Error::Protocol {
+        who: format!("`{}` in VM `{}`", words.join(" "), guest.spec().name),
+        what: format!("{error}: {text}"),
+    })?;
+    let operations = outcome.operations.max(1) as f64;
+    Ok(Sample { throughput: outcome.throughput(), busy_per_operation: busy / operations })
+}
+
+/// The per-round ratios of two modes in one measure.
+pub fn ratios(of: &[Sample], to: &[Sample], measure: impl Fn(&Sample) -> f64) -> Vec<f64> {
+    of.iter().zip(to).map(|(of, to)| measure(of) / measure(to)).collect()
+}
+
+/// Seconds that the guest's vCPUs were not idle, since its boot.
+fn busy(guest: &Guest) -> Result<f64> {
+    let stat = guest.read_text("/proc/stat")?;
+    busy_ticks(&stat).map(|ticks| ticks as f64 / 100.0).ok_or_else(|| Error::Protocol {
+        who: "/proc/stat".to_owned(),
+        what: stat.lines().next().unwrap_or_default().to_owned(),
+    })
+}
+
+/// Ticks (1/100 s) in all states but idle, I/O wait and stolen: fields 1-3, 6 and 7 of the first line (proc(5)).
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let fields: Vec<u64> =
+        line.split_whitespace().map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
+    [0, 1, 2, 5, 6].into_iter().map(|field| fields.get(field)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_is_all_but_idle_and_stolen() {
+        assert_eq!(busy_ticks("cpu  1 2 4 8 16 32 64 128 0 0\ncpu0 9\n"), Some(1 + 2 + 4 + 32 + 64));
+        assert_eq!(busy_ticks("cpu  1 2\n"), None);
+    }
+
+    #[test]
+    fn ratios_are_per_round() {
+        let sample = |throughput| Sample { throughput, busy_per_operation: 1.0 };
+        let of = [sample(2.0), sample(9.0)];
+        let to = [sample(1.0), sample(3.0)];
+        assert_eq!(ratios(&of, &to, |s| s.throughput), [2.0, 3.0]);
+    }
+}
