@@ -17,7 +17,7 @@ mod rng;
 
 pub use gleaner_proto::result::{Correlation, Estimate, correlation};
 pub use judge::{Judgement, RELEVANCE, SIGNIFICANCE, judge, judge_unpaired};
-pub use median::{estimate, median, spread};
+pub use median::{estimate, median, nearest_rank, spread};
 pub use paired::{SignedRank, paired_ratio, ratio, ratios, signed_rank};
 pub use quality::{Drift, Outlier, drift, outliers};
 pub use rank_sum::{MannWhitney, mann_whitney, unpaired_ratio};

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use gleaner_bench::steps::{PAIRS, Report, run_load};
+use gleaner_bench::steps::{PAIRS, Plan, Report, run_load};
 
 fn bench() -> Command {
     Command::new(env!("CARGO_BIN_EXE_gleaner-bench"))
@@ -16,12 +16,16 @@ fn bench() -> Command {
 #[test]
 fn the_load_steps_up_and_down_and_counts() {
     let phase = Duration::from_millis(200);
-    let recording = run_load(1, phase).unwrap();
+    let recording = run_load(&Plan::even(1, phase)).unwrap();
     let pairs: Vec<usize> = recording.phases.iter().map(|phase| phase.pairs).collect();
     assert_eq!(pairs, [1, PAIRS, 1]);
     let begun: Vec<Duration> = recording.phases.iter().map(|p| Duration::from_nanos(p.at_ns)).collect();
     assert!(begun[1] >= phase && begun[2] >= 2 * phase, "{begun:?}");
     assert!(Duration::from_nanos(recording.end_ns) >= 3 * phase);
+    assert!(recording.phases.iter().all(|p| p.allowed_before > 0));
+    // Half of the pairs would do for it.
+    let high = recording.phases[1];
+    assert!(high.all_ran_ns.is_some_and(|at| at >= high.at_ns && at <= recording.end_ns), "{high:?}");
     let samples = &recording.samples;
     assert!(samples.windows(2).all(|p| p[0].at_ns < p[1].at_ns && p[0].requests <= p[1].requests));
     assert!(samples.last().unwrap().at_ns >= recording.end_ns);

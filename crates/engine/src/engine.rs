@@ -51,7 +51,11 @@ fn control<M: Machine>(
         if decision.forget {
             machine.forget()?;
         }
-        if machine.wait(decision.next, decision.watch)? != Wake::Observe {
+        let wake = machine.wait(decision.next, decision.watch)?;
+        for note in machine.take_notes() {
+            journal.note(machine.now(), note);
+        }
+        if wake != Wake::Observe {
             if let Ok(o) = machine.observe() {
                 account.interval(&in_force, &o);
                 journal.step(&in_force, &o, &[]);

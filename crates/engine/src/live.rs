@@ -2,6 +2,7 @@
 
 mod child;
 mod counter;
+mod crowd;
 mod levers;
 mod sensors;
 mod wait;
@@ -12,17 +13,19 @@ use gleaner_kernel::lever::LeverError;
 use gleaner_kernel::lever::yield_threads::StartError;
 use gleaner_kernel::workload::WorkloadSensor;
 use gleaner_kernel::{KernelError, Root};
-use gleaner_policy::{CpuId, CpuSet, Method, Observation, Setting, Watch};
+use gleaner_policy::{CpuId, CpuSet, Crowd, Method, Observation, Setting, Watch};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 pub use child::{Child, SpawnError, spawn};
 pub use counter::Counter;
+pub use crowd::CrowdWatch;
 pub use levers::Place;
 pub use wait::{ProcessFd, Signals};
 
 use crate::lease::{LeaseBook, LeaseError, Outcome};
 use crate::machine::{Machine, Wake};
+use crowd::{Looks, Sentry};
 use levers::Levers;
 use sensors::Sensors;
 
@@ -92,6 +95,8 @@ pub struct Parts {
     pub process: Option<(Pid, ProcessFd)>,
     /// Whether the process is our child: signals are then forwarded, otherwise they end the control.
     pub forward: bool,
+    /// What tells of crowds on a smaller set without looking, where there is such a thing.
+    pub crowds: Option<Box<dyn CrowdWatch>>,
 }
 
 /// This machine, for one workload.
@@ -106,6 +111,9 @@ pub struct LiveMachine {
     in_force: Setting,
     /// vCPUs whose polling was taken away and that have not halted since, with their halts at that time.
     unsettled: Vec<(CpuId, u64)>,
+    sentry: Sentry,
+    /// What ended the latest wait.
+    crowd: Option<Crowd>,
 }
 
 impl LiveMachine {
@@ -114,7 +122,7 @@ impl LiveMachine {
     /// # Errors
     /// A sensor cannot be opened.
     pub fn new(parts: Parts) -> Result<Self, LiveError> {
-        let Parts { book, place, workload, counter, allowed, signals, process, forward } = parts;
+        let Parts { book, place, workload, counter, allowed, signals, process, forward, crowds } = parts;
         let root: Root = book.root().clone();
         Ok(Self {
             sensors: Sensors::new(&root, workload, counter, allowed.clone())?,
@@ -125,6 +133,8 @@ impl LiveMachine {
             in_force: Setting::untouched(&allowed),
             allowed,
             unsettled: Vec::new(),
+            sentry: Sentry::new(crowds),
+            crowd: None,
         })
     }
 
@@ -195,7 +205,7 @@ pub fn stand_by(pid: Pid) -> Result<(), LiveError> {
     let mut signals = Signals::block()?;
     let process = ProcessFd::open(pid)?;
     while !process.ended() {
-        wait::wait(&signals, Some(&process), Instant::now() + LOOK)?;
+        wait::wait(&signals, Some(&process), None, Instant::now() + LOOK)?;
         while let Some(arrived) = signals.next()? {
             if !arrived.to_group {
                 // The command may just have ended; that is seen next.
@@ -219,7 +229,8 @@ impl Machine for LiveMachine {
 
     fn wait(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, LiveError> {
         let end = Instant::now() + next;
-        let mut matched = 0;
+        let told = self.sentry.stand(watch, &self.in_force.active);
+        let mut looks = watch.filter(|_| !told).map(Looks::new);
         loop {
             if self.has_ended() {
                 return Ok(Wake::Ended);
@@ -228,26 +239,38 @@ impl Machine for LiveMachine {
             if now >= end {
                 return Ok(Wake::Observe);
             }
-            let look = watch.map_or(end, |w| end.min(now + w.every));
-            if wait::wait(&self.signals, self.process.as_ref().map(|(_, p)| p), look)? {
+            let until = looks.as_ref().map_or(end, |looks| end.min(now + looks.every()));
+            let process = self.process.as_ref().map(|(_, process)| process);
+            if wait::wait(&self.signals, process, self.sentry.fd(), until)? {
                 if let Some(wake) = self.handle_signals()? {
                     return Ok(wake);
                 }
+                self.crowd = self.sentry.told();
+                if self.crowd.is_some() {
+                    return Ok(Wake::Observe);
+                }
                 continue;
             }
-            if let Some(watch) = watch {
-                matched = if watch.matches(self.sensors.runnable()?) { matched + 1 } else { 0 };
-                if matched >= watch.times {
+            if let Some(looks) = &mut looks {
+                let sensors = &mut self.sensors;
+                let (enough, crowd) = looks.look(sensors.runnable()?, || sensors.run_delay())?;
+                if enough {
+                    self.crowd = crowd;
                     return Ok(Wake::Observe);
                 }
             }
         }
     }
 
+    fn take_notes(&mut self) -> Vec<String> {
+        self.sentry.take_note().into_iter().collect()
+    }
+
     fn observe(&mut self) -> Result<Observation, LiveError> {
         let mut o = self.sensors.observe(self.levers.yield_threads())?;
         self.follow_halts()?;
         o.settled = self.unsettled.is_empty();
+        o.crowd = self.crowd.take();
         Ok(o)
     }
 

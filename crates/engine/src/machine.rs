@@ -33,6 +33,11 @@ pub trait Machine {
     /// Waiting itself failed.
     fn wait(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, Self::Error>;
 
+    /// Sentences about the last wait that the user should read later: a way to notice things that is not there.
+    fn take_notes(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What happened since the last observation.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use crate::choice;
 use crate::cli::AttachArgs;
 use crate::control::{configure, control};
+use crate::crowds;
 use crate::run::{group_sensor, put_back, put_back_stale};
 use crate::summary;
 
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         signals,
         process: what.process,
         forward: false,
+        crowds: crowds::watch(&args.control),
     };
     let summary = control(parts, config, &args.control, &state, what.name, choice.limits.clone())
         .inspect_err(|_| put_back(&state, &root))?;

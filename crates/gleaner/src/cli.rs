@@ -92,6 +92,9 @@ pub(crate) struct ControlArgs {
     /// Never keep idle vCPUs from halting
     #[arg(long)]
     pub(crate) no_retain: bool,
+    /// Never load BPF programs: a smaller set of vCPUs is then watched by counting runnable threads every 5 ms
+    #[arg(long)]
+    pub(crate) no_bpf: bool,
     /// Change nothing: observe, and say what would be tried
     #[arg(long, conflicts_with = "fixed")]
     pub(crate) dry_run: bool,

@@ -15,6 +15,7 @@ use gleaner_kernel::preempt::{KernelVersion, Preemption};
 use gleaner_kernel::topology::Topology;
 use gleaner_policy::{Method, Placement};
 use gleaner_proto::doctor::{Capability, Finding, Machine, Report, VERSION, costs};
+use gleaner_trace::FastUnfold;
 
 use crate::calibrate::{Calibration, Depth, calibrate};
 
@@ -85,6 +86,9 @@ fn capabilities(found: &Capabilities) -> Vec<Capability> {
     let text =
         |absence: &Option<gleaner_kernel::capability::Absence>| absence.as_ref().map(ToString::to_string);
     let sensors = found.sensors.iter().map(|(s, absence)| entry("sensor", s.name(), text(absence)));
+    // Loaded and dropped again; it watches nothing until it is armed.
+    let unfold = FastUnfold::load().err().map(|missing| missing.why.to_string());
+    let sensors = sensors.chain([entry("sensor", "fast-unfold", unfold)]);
     let levers = found.levers.iter().map(|(l, absence)| entry("lever", l.name(), text(absence)));
     sensors.chain(levers).collect()
 }

@@ -6,6 +6,7 @@ mod calibrate;
 mod choice;
 mod cli;
 mod control;
+mod crowds;
 mod demo;
 mod diagnose;
 mod doctor;

@@ -83,6 +83,7 @@ fn header(args: &Args) -> anyhow::Result<Header> {
         method: None,
         no_consolidate: false,
         no_retain: false,
+        no_bpf: true,
         dry_run: true,
         fixed: None,
     };

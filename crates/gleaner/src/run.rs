@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use crate::choice;
 use crate::cli::RunArgs;
 use crate::control::{configure, control};
+use crate::crowds;
 use crate::summary;
 
 /// Gleaner itself failed before the command ran, as with `env`.
@@ -136,7 +137,17 @@ impl Workload {
         };
         let process = Some((pid, ProcessFd::open(pid)?));
         let counter = args.control.progress.clone();
-        Ok(Parts { book, place, workload, counter, allowed, signals, process, forward: true })
+        Ok(Parts {
+            book,
+            place,
+            workload,
+            counter,
+            allowed,
+            signals,
+            process,
+            forward: true,
+            crowds: crowds::watch(&args.control),
+        })
     }
 }
 

@@ -83,7 +83,7 @@ fn records() -> Vec<Record> {
         limit(700, 80, 40),
         at(800, Event::LetGo { why: LetGo::Rare { per_s: 12.0 } }),
         limit(900, 40, 45),
-        at(950, Event::Unfolded { runnable: 3, active: CpuSet::first(1) }),
+        at(950, Event::Unfolded { runnable: 3, active: CpuSet::first(1), told: None }),
         Record::Note { at: ms(960), text: "thread 7 keeps its own affinity".to_owned() },
         at(
             1200,

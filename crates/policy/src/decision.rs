@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::guard::{Purpose, Verdict};
-use crate::{Conditions, CpuId, CpuSet, MajorChange, Setting, Veto};
+use crate::{Conditions, CpuId, CpuSet, CrowdSource, MajorChange, Setting, Veto};
 
 /// The answer to one observation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -35,6 +35,9 @@ pub struct Watch {
     pub at_most: Option<u32>,
     /// ...this many times in a row.
     pub times: u32,
+    /// Where many threads are told of without looking ([`crate::CrowdSource::RunQueues`]): observe at once when
+    /// there are `at_least` for this long.
+    pub patience: Duration,
 }
 
 impl Watch {
@@ -124,6 +127,9 @@ pub enum Event {
         runnable: u32,
         /// Active vCPUs until now.
         active: CpuSet,
+        /// Who told it; none if an observation that was due showed it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        told: Option<CrowdSource>,
     },
     /// The vCPUs that the workload may use changed (hotplug, or its owner's affinity).
     AllowedChanged {

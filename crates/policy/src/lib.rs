@@ -8,6 +8,7 @@ mod calibration;
 mod config;
 mod consolidation;
 mod cpu;
+mod crowd;
 mod decision;
 mod fixed;
 mod guard;
@@ -27,6 +28,7 @@ pub use consolidation::{
     MajorChange, Measurement, Refutation, conditions,
 };
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
+pub use crowd::{Crowd, CrowdSource};
 pub use decision::{Decision, Event, LetGo, Watch, Why};
 pub use fixed::Fixed;
 pub use guard::{Purpose, Trial, Verdict};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuId, CpuSet, Measurement};
+use crate::{CpuId, CpuSet, Crowd, Measurement};
 
 /// One interval between two observations. All counts and times are differences over the interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub struct Observation {
     pub workload: WorkloadInterval,
     /// Threads that wanted a CPU at the end of the interval, on the whole machine, the observer excluded.
     pub runnable: u32,
+    /// What ended the interval early: threads that queue up on the active vCPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crowd: Option<Crowd>,
     /// Share of the interval (0..=1) in which the workload's CPU quota held it back.
     pub throttled: f64,
     /// Whether every active vCPU followed the setting in force through the whole interval. A vCPU whose polling was

@@ -6,10 +6,12 @@
 mod hold;
 #[cfg(test)]
 mod tests;
+mod unfold;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use self::unfold::Crowding;
 use crate::cadence::Cadence;
 use crate::decision::{Decision, Event, LetGo, Watch, Why};
 use crate::guard::{Purpose, Trial, Verdict};
@@ -62,10 +64,7 @@ pub struct Policy {
     shelved: Option<Shelved>,
     /// §5's quantities without retention, from the trial that proved it.
     unretained: Option<Measurement>,
-    /// So many runnable threads are more than the proven, smaller set can take.
-    pressure: u32,
-    /// The smaller set that such pressure ended.
-    folded: Option<Folded>,
+    crowding: Crowding,
     cadence: Cadence,
 }
 
@@ -76,14 +75,6 @@ struct Shelved {
     at: Duration,
     /// CPU time of the workload per second when it was refuted.
     load: f64,
-}
-
-/// A smaller set that was proven, until more threads than it can take unfolded it.
-#[derive(Debug)]
-struct Folded {
-    deactivated: Vec<CpuId>,
-    pressure: u32,
-    unfolded_at: Duration,
 }
 
 impl Policy {
@@ -109,8 +100,7 @@ impl Policy {
             remembered: None,
             shelved: None,
             unretained: None,
-            pressure: u32::MAX,
-            folded: None,
+            crowding: Crowding::new(),
             cadence: Cadence::new(),
             config,
         })
@@ -137,9 +127,11 @@ impl Policy {
         self.learn(o, &in_force);
         self.follow_allowed(o, &mut events);
         self.follow_veto(o, &mut events);
-        match self.trial.take() {
-            Some(trial) => self.advance(trial, o, &mut events),
-            None => self.hold(o, &mut events),
+        if !self.unfold_under_pressure(o, in_force.active.clone(), &mut events) {
+            match self.trial.take() {
+                Some(trial) => self.advance(trial, o, &mut events),
+                None => self.hold(o, &mut events),
+            }
         }
         let next = match &self.trial {
             Some(trial) => trial.next(),
@@ -222,8 +214,7 @@ impl Policy {
             trust.shorten(now);
         }
         self.unretained = None;
-        self.pressure = u32::MAX;
-        self.folded = None;
+        self.crowding.forget();
     }
 
     fn advance(&mut self, mut trial: Trial, o: &Observation, events: &mut Vec<Event>) {
@@ -291,9 +282,8 @@ impl Policy {
             }
             if trial.purpose() == Purpose::Adopt {
                 self.consolidation.approve();
-                let usual = trial.candidate_runnable();
-                let active = u32::try_from(self.active().len()).unwrap_or(u32::MAX);
-                self.pressure = (active + 2).max(usual.saturating_mul(2));
+                let active = self.active();
+                self.crowding.proven_with(trial.candidate_runnable(), &active);
             }
             self.proof.extend(o.at);
             self.retry_consolidation.shorten(o.at);
@@ -312,22 +302,6 @@ impl Policy {
         if purpose == Purpose::Reprove {
             self.proof.shorten(now);
         }
-    }
-
-    /// Between the observations: on a smaller set, that threads queue up; on a saturated full set that may be
-    /// retained or folded then, that vCPUs fall idle.
-    fn watch(&self, o: &Observation) -> Option<Watch> {
-        let n = u32::try_from(self.allowed.len()).unwrap_or(u32::MAX);
-        let (every, at_least, at_most) = if self.trial.is_some() {
-            return None;
-        } else if !self.deactivated.is_empty() {
-            (Duration::from_millis(5), Some(self.pressure), None)
-        } else if (!self.retention.is_on() || self.folded.is_some()) && o.load() > 0.9 * f64::from(n) {
-            (Duration::from_millis(10), None, Some(n.saturating_sub(1)))
-        } else {
-            return None;
-        };
-        Some(Watch { every, at_least, at_most, times: 3 })
     }
 
     /// Retention with the break-even limit; the idle lengths decide once they are known.

@@ -177,6 +177,7 @@ impl Machine for SimMachine<'_> {
                 threads: world.threads_of(self.vm),
             },
             runnable,
+            crowd: None,
             throttled: 0.0,
             settled: world.settled(self.vm),
             cost,

@@ -196,7 +196,7 @@ fn block(time: Duration, mut tracer: Option<&mut Tracer>) -> Result<f64, Box<dyn
 fn unfold() -> Outcome {
     const STEPS: usize = 200;
     let mut unfold = FastUnfold::load()?;
-    let threshold = Duration::from_millis(1);
+    let patience = Duration::from_millis(1);
     let stop = AtomicBool::new(false);
     let (mut delays, mut arming, mut disturbed) = (Vec::new(), Vec::new(), 0);
     // The one who measures must not be the one who waits.
@@ -206,7 +206,7 @@ fn unfold() -> Outcome {
         scope.spawn(|| spin_on_first(&stop));
         while delays.len() < STEPS {
             let begin = Instant::now();
-            unfold.arm(&CpuSet::first(1), threshold)?;
+            unfold.arm(&CpuSet::first(1), 2, patience)?;
             arming.push(begin.elapsed());
             // At another moment of the tick each time.
             thread::sleep(Duration::from_micros(3000 + 137 * (delays.len() as u64 % 29)));
@@ -225,13 +225,13 @@ fn unfold() -> Outcome {
     let (median, p99) = (delays[STEPS / 2], delays[STEPS * 99 / 100]);
     let good = median <= Duration::from_millis(2) && p99 <= Duration::from_millis(10);
     println!(
-        "  threshold {threshold:?}: median {median:.2?}, p99 {p99:.2?}, longest {:.2?} over {STEPS} steps, {disturbed} more \
+        "  patience {patience:?}: median {median:.2?}, p99 {p99:.2?}, longest {:.2?} over {STEPS} steps, {disturbed} more \
          were disturbed  {}",
         delays[STEPS - 1],
         verdict(good)
     );
     println!(
-        "  arming takes {:.2?} in the median, {:.2?} with attaching",
+        "  arming takes {:.2?} in the median, {:.2?} at most",
         arming[arming.len() / 2],
         arming[arming.len() - 1]
     );

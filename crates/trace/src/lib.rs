@@ -31,7 +31,7 @@ pub use snapshot::{Edge, Events, Futexes, Lost, Snapshot, ThreadStats, Vcpu, Wai
 pub use times::VcpuTime;
 pub use tracer::{TraceError, Tracer};
 pub use unavailable::{NotAvailable, Why};
-pub use unfold::{FastUnfold, Overdue, UnfoldError};
+pub use unfold::{Crowding, FastUnfold, UnfoldError};
 
 /// The generated skeletons of `src/bpf/*.bpf.c`.
 macro_rules! skeleton {

@@ -1,16 +1,17 @@
-//! Fast unfold: an event within a millisecond or two when threads queue up on too few vCPUs.
+//! Fast unfold: an event within a millisecond or two when more threads crowd on a few vCPUs than these can take.
 
 use std::fmt;
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use gleaner_kernel::lever::visit;
 use gleaner_policy::{CpuId, CpuSet};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
-use nix::sched::{sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
+use libbpf_rs::{Iter, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
 
 use crate::load::is_root;
 use crate::unavailable::{NotAvailable, Why, text};
@@ -18,60 +19,68 @@ use crate::unfold_skeleton::{UnfoldSkel, UnfoldSkelBuilder};
 
 /// `UNFOLD_CPUS` of `src/bpf/unfold.h`.
 const MAX_CPUS: u32 = 1024;
-/// `struct overdue` of `src/bpf/unfold.h`.
-const EVENT_BYTES: usize = 24;
+/// `struct crowd` of `src/bpf/unfold.h`.
+const EVENT_BYTES: usize = 32;
+/// Between two looks at the run queues. Each is a timer interrupt, which costs a guest a few microseconds.
+const PERIOD: Duration = Duration::from_millis(1);
+/// Nothing is a crowd that is not there this long: between the four looks that a crowd takes lies a third of it each.
+const LEAST_PATIENCE: Duration = Duration::from_micros(300);
 
-/// A thread had waited too long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Overdue {
-    /// When that was noticed, on `CLOCK_MONOTONIC`.
+/// More threads wanted to run on the vCPUs than asked for, for long enough.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Crowding {
+    /// When that was told, on `CLOCK_MONOTONIC`.
     pub at: Duration,
-    /// How long it had waited then.
-    pub waited: Duration,
-    /// For which vCPU.
-    pub cpu: CpuId,
-    /// The thread.
-    pub tid: u32,
+    /// How long it had lasted then.
+    pub lasted: Duration,
+    /// How many threads wanted to run, at the end.
+    pub runnable: u32,
+    /// How many of them had to wait, on average.
+    pub waiting: f64,
 }
 
 /// Why the watch cannot be set.
 #[derive(Debug, thiserror::Error)]
 pub enum UnfoldError {
-    /// This kernel, or this user's rights, do not allow it.
-    #[error(transparent)]
-    NotAvailable(#[from] NotAvailable),
     /// Not these vCPUs.
     #[error("cannot watch vCPUs `{active}`: name at least one, each below {MAX_CPUS}")]
     NoSuchCpus {
         /// What was asked for.
         active: CpuSet,
     },
-    /// A program or map failed.
-    #[error("fast unfold: cannot {operation}: {detail}")]
-    Failed {
-        /// What was being done.
-        operation: &'static str,
+    /// No thread was on this vCPU when the programs were loaded: it was not there.
+    #[error("fast unfold: the run queue of vCPU {cpu} is not known")]
+    NoQueue {
+        /// The vCPU.
+        cpu: CpuId,
+    },
+    /// The timer does not start.
+    #[error("fast unfold: cannot start the timer: {detail}")]
+    Timer {
         /// The kernel's answer.
         detail: String,
     },
 }
 
-/// Watches the run queues of a set of vCPUs for threads that wait too long, also such that never get to run. Kernel
-/// threads do not count, nor those of nice 19 or `SCHED_IDLE`.
+/// Watches the run queues of a set of vCPUs for more threads than it is told. Kernel threads do not count, nor those of
+/// nice 19 or `SCHED_IDLE`, nor real-time threads.
 ///
-/// While armed it costs a few dozen nanoseconds at each switch on these vCPUs and a timer interrupt per half threshold
-/// on one of them; while not armed, nothing. Dropping it takes everything back, and so does the end of the process.
+/// While armed it costs a timer interrupt per millisecond on one of these vCPUs (per four milliseconds while nobody runs
+/// there); nothing hangs on the scheduler's own events. A quarter of a second after it was disarmed it costs nothing.
+/// Dropping it takes everything back, and so does the end of the process.
 pub struct FastUnfold {
     skel: UnfoldSkel<'static>,
-    links: Vec<Link>,
     ring: RingBuffer<'static>,
-    events: Receiver<Overdue>,
-    active: CpuSet,
+    events: Receiver<Crowding>,
+    /// The number of the latest arming.
+    arming: u32,
+    /// Where the timer was started last.
+    clock: Option<CpuId>,
 }
 
 impl fmt::Debug for FastUnfold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FastUnfold").field("active", &self.active).finish_non_exhaustive()
+        f.debug_struct("FastUnfold").field("arming", &self.arming).finish_non_exhaustive()
     }
 }
 
@@ -94,21 +103,28 @@ impl FastUnfold {
         let mut ring = RingBufferBuilder::new();
         ring.add(&skel.maps.events, move |bytes| pass_on(&sender, bytes)).map_err(refused)?;
         let ring = ring.build().map_err(refused)?;
-        Ok(Self { skel, links: Vec::new(), ring, events, active: CpuSet::new() })
+        let queues = skel.progs.find_queues.attach().and_then(|link| Iter::new(&link)).map_err(refused)?;
+        read_to_end(queues).map_err(|error| refused(error.into()))?;
+        Ok(Self { skel, ring, events, arming: 0, clock: None })
     }
 
-    /// Watches the vCPUs of `active` from now on, in place of others: an event comes when a thread has waited for one
-    /// of them for longer than `threshold` (100 us at least), and then none until it is armed again.
+    /// Watches the vCPUs of `active` from now on, in place of others: an event comes when at least `at_least` threads
+    /// have wanted to run on them for `patience` (300 us at least), and then none until it is armed again. Arming again
+    /// soon costs a few microseconds; the first time, or after a while, a visit to one of the vCPUs.
     ///
     /// # Errors
-    /// No vCPU or too high a number, or the kernel refuses what it did not refuse at the load.
-    pub fn arm(&mut self, active: &CpuSet, threshold: Duration) -> Result<(), UnfoldError> {
+    /// No vCPU or too high a number, or the kernel refuses the timer.
+    pub fn arm(&mut self, active: &CpuSet, at_least: u32, patience: Duration) -> Result<(), UnfoldError> {
         let end = active.iter().last().map_or(0, |cpu| cpu.0 + 1);
-        if end == 0 || end > MAX_CPUS {
+        let Some(first) = active.iter().next().filter(|_| end <= MAX_CPUS) else {
             return Err(UnfoldError::NoSuchCpus { active: active.clone() });
+        };
+        let known =
+            |cpu: CpuId| self.skel.maps.bss_data.as_deref().is_some_and(|d| d.queues[cpu.0 as usize] != 0);
+        if let Some(cpu) = active.iter().find(|cpu| !known(*cpu)) {
+            return Err(UnfoldError::NoQueue { cpu });
         }
-        self.set_armed(0);
-        self.forget(active)?;
+        self.disarm();
         while self.read().is_some() {}
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
             data.active.fill(0);
@@ -116,25 +132,29 @@ impl FastUnfold {
                 data.active[cpu.0 as usize / 64] |= 1 << (cpu.0 % 64);
             }
             data.active_end = end;
-            let least = Duration::from_micros(100);
-            data.threshold_ns = u64::try_from(threshold.max(least).as_nanos()).unwrap_or(u64::MAX);
+            data.at_least = at_least;
+            data.patience_ns = ns(patience.max(LEAST_PATIENCE));
+            data.period_ns = ns(PERIOD);
         }
-        if self.links.is_empty() {
-            let attach = |error| failed("attach to the scheduler", &error);
-            let progs = &self.skel.progs;
-            let wanted = [&progs.on_wakeup, &progs.on_wakeup_new, &progs.on_migrate, &progs.on_switch];
-            self.links = wanted.iter().map(|p| p.attach_trace().map_err(attach)).collect::<Result<_, _>>()?;
+        // 0 says that nothing is armed.
+        let arming = self.arming.checked_add(1).unwrap_or(1);
+        self.arming = arming;
+        self.armed().store(arming, Ordering::SeqCst);
+        let at_home = self.clock.is_some_and(|cpu| active.contains(cpu));
+        if at_home && self.is_ticking() {
+            return Ok(());
         }
-        self.set_armed(1);
-        self.active = active.clone();
-        self.start_clock()
+        self.start_clock(first)
     }
 
     /// Watches nothing any more.
     pub fn disarm(&mut self) {
-        self.set_armed(0);
-        self.links.clear();
-        self.active = CpuSet::new();
+        self.armed().store(0, Ordering::SeqCst);
+    }
+
+    /// Whether the timer runs: while armed, and for a while after.
+    pub fn is_ticking(&mut self) -> bool {
+        self.ticking().load(Ordering::SeqCst) != 0
     }
 
     /// Becomes readable when there is an event; to be polled beside others.
@@ -144,55 +164,55 @@ impl FastUnfold {
     }
 
     /// The event, if there is one. Does not wait.
-    pub fn read(&mut self) -> Option<Overdue> {
+    pub fn read(&mut self) -> Option<Crowding> {
         // A ring that cannot be read holds no event.
         let _ = self.ring.consume();
         self.events.try_recv().ok()
     }
 
-    fn set_armed(&mut self, armed: u32) {
-        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
-            data.armed = armed;
-        }
+    fn armed(&mut self) -> &AtomicU32 {
+        shared(self.skel.maps.bss_data.as_deref_mut().map(|data| &raw mut data.armed))
     }
 
-    /// Nobody waits as far as is known.
-    fn forget(&self, active: &CpuSet) -> Result<(), UnfoldError> {
-        let waiting = &self.skel.maps.waiting;
-        let nobody = vec![0; waiting.value_size() as usize];
-        for cpu in active.iter() {
-            let cleared = waiting.update(&cpu.0.to_ne_bytes(), &nobody, MapFlags::ANY);
-            cleared.map_err(|error| failed("clear what waited before", &error))?;
+    fn ticking(&mut self) -> &AtomicU32 {
+        shared(self.skel.maps.bss_data.as_deref_mut().map(|data| &raw mut data.ticking))
+    }
+
+    /// Starts the timer on one of the active vCPUs, where it stays: it wakes none that is not awake anyway.
+    fn start_clock(&mut self, cpu: CpuId) -> Result<(), UnfoldError> {
+        let program = &self.skel.progs.start_clock;
+        let there = [cpu].into_iter().collect();
+        let outcome = visit(&there, || program.test_run(ProgramInput::default()));
+        let refused = |error: libbpf_rs::Error| UnfoldError::Timer { detail: text(&error) };
+        let answer = outcome.map_err(refused)?.return_value.cast_signed();
+        if answer != 0 {
+            return Err(refused(libbpf_rs::Error::from_raw_os_error(-answer)));
         }
+        self.clock = Some(cpu);
         Ok(())
-    }
-
-    /// Starts the timer on one of the active vCPUs, so that it wakes none of the others.
-    fn start_clock(&self) -> Result<(), UnfoldError> {
-        let me = Pid::from_raw(0);
-        let before = sched_getaffinity(me).ok();
-        let mut there = nix::sched::CpuSet::new();
-        let first = self.active.iter().next().map_or(0, |cpu| cpu.0 as usize);
-        // Where the caller may not run there, the timer starts where it is: it then costs that vCPU its rest.
-        let moved = there.set(first).and_then(|()| sched_setaffinity(me, &there)).is_ok();
-        let outcome = self.skel.progs.start_clock.test_run(ProgramInput::default());
-        if let Some(before) = before.filter(|_| moved) {
-            let _ = sched_setaffinity(me, &before);
-        }
-        let answer = outcome.map_err(|error| failed("start the timer", &error))?.return_value.cast_signed();
-        if answer == 0 {
-            return Ok(());
-        }
-        Err(failed("start the timer", &libbpf_rs::Error::from_raw_os_error(-answer)))
     }
 }
 
-fn failed(operation: &'static str, error: &libbpf_rs::Error) -> UnfoldError {
-    UnfoldError::Failed { operation, detail: text(error) }
+/// A word that the program in the kernel reads and writes too.
+fn shared<'a>(word: Option<*mut u32>) -> &'a AtomicU32 {
+    static NOWHERE: AtomicU32 = AtomicU32::new(0);
+    let Some(word) = word else { return &NOWHERE };
+    // SAFETY: the word lies, aligned, in the mapping of the program's data, which the skeleton keeps for as long as it
+    // lives; the callers borrow the skeleton meanwhile, and reach the word in no other way.
+    unsafe { AtomicU32::from_ptr(word) }
+}
+
+/// Lets the program run for each thread; it has nothing to say.
+fn read_to_end(mut queues: Iter) -> io::Result<u64> {
+    io::copy(&mut queues, &mut io::sink())
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// From the ring buffer to whoever reads; 0 asks for more.
-fn pass_on(sender: &Sender<Overdue>, bytes: &[u8]) -> i32 {
+fn pass_on(sender: &Sender<Crowding>, bytes: &[u8]) -> i32 {
     if let Some(event) = parse(bytes) {
         // The receiver lives as long as the ring.
         let _ = sender.send(event);
@@ -200,17 +220,18 @@ fn pass_on(sender: &Sender<Overdue>, bytes: &[u8]) -> i32 {
     0
 }
 
-fn parse(bytes: &[u8]) -> Option<Overdue> {
+fn parse(bytes: &[u8]) -> Option<Crowding> {
     let bytes: &[u8; EVENT_BYTES] = bytes.first_chunk()?;
     let (words, _) = bytes.as_chunks::<8>();
-    let [at, waited, place] = words else { return None };
-    let (place, _) = place.as_chunks::<4>();
-    let [cpu, tid] = place else { return None };
-    Some(Overdue {
+    let [at, lasted, counts, waiting] = words else { return None };
+    let (counts, _) = counts.as_chunks::<4>();
+    let [looks, runnable] = counts else { return None };
+    let looks = u32::from_ne_bytes(*looks).max(1);
+    Some(Crowding {
         at: Duration::from_nanos(u64::from_ne_bytes(*at)),
-        waited: Duration::from_nanos(u64::from_ne_bytes(*waited)),
-        cpu: CpuId(u32::from_ne_bytes(*cpu)),
-        tid: u32::from_ne_bytes(*tid),
+        lasted: Duration::from_nanos(u64::from_ne_bytes(*lasted)),
+        runnable: u32::from_ne_bytes(*runnable),
+        waiting: u64::from_ne_bytes(*waiting) as f64 / f64::from(looks),
     })
 }
 
@@ -222,10 +243,12 @@ mod tests {
     fn an_event_is_read_field_by_field() {
         let mut bytes = [0; EVENT_BYTES];
         bytes[8..16].copy_from_slice(&7_000_u64.to_ne_bytes());
-        bytes[16..20].copy_from_slice(&3_u32.to_ne_bytes());
-        bytes[20..24].copy_from_slice(&99_u32.to_ne_bytes());
+        bytes[16..20].copy_from_slice(&4_u32.to_ne_bytes());
+        bytes[20..24].copy_from_slice(&3_u32.to_ne_bytes());
+        bytes[24..32].copy_from_slice(&10_u64.to_ne_bytes());
         let event = parse(&bytes).unwrap();
-        assert_eq!((event.waited, event.cpu, event.tid), (Duration::from_micros(7), CpuId(3), 99));
-        assert_eq!(parse(&bytes[..20]), None);
+        assert_eq!((event.lasted, event.runnable), (Duration::from_micros(7), 3));
+        assert!((event.waiting - 2.5).abs() < 1e-9, "{event:?}");
+        assert_eq!(parse(&bytes[..31]), None);
     }
 }

@@ -31,6 +31,8 @@ enum Command {
     Servers(Servers),
     /// Measures how fast the speed follows the load when it steps from 1 to 16 busy clients and back
     Steps(FollowLoad),
+    /// Measures how fast a packed workload gets all vCPUs back when its load rises
+    UnfoldSteps(UnfoldSteps),
     /// Measures what the harness costs beyond an empty command
     Overhead(Overhead),
     /// Runs the stepping load once, in this process
@@ -107,6 +109,25 @@ struct FollowLoad {
 }
 
 #[derive(Debug, Args)]
+struct UnfoldSteps {
+    /// How many rises are wanted that find the workload packed; an eighth more are made
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    steps: u16,
+    /// Without BPF: runnable threads are counted every 5 ms
+    #[arg(long)]
+    no_bpf: bool,
+    /// Without retention, as where no idle vCPU can be kept from halting: a smaller set is all that can help
+    #[arg(long)]
+    no_retain: bool,
+    /// Write every rise as JSON
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The gleaner binary [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    gleaner: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct Overhead {
     /// How often the command runs each way
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
@@ -121,6 +142,9 @@ struct StepLoad {
     /// How often the load rises, and how often it falls
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     steps: u16,
+    /// Phases as for unfold-steps
+    #[arg(long)]
+    unfold: bool,
     /// Where the recording is written, as JSON; without this it is printed
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -130,6 +154,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Servers(args) => run_servers(&args),
         Command::Steps(args) => run_steps(args),
+        Command::UnfoldSteps(args) => run_unfold_steps(args),
         Command::Overhead(args) => run_overhead(&args),
         Command::StepLoad(args) => run_step_load(&args),
         Command::Cell(args) => run_cell(&args),
@@ -193,6 +218,18 @@ fn run_steps(args: FollowLoad) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn run_unfold_steps(args: UnfoldSteps) -> Result<ExitCode> {
+    let bench = std::env::current_exe().context("cannot find this program")?;
+    let gleaner = args.gleaner.unwrap_or_else(|| bench.with_file_name("gleaner"));
+    let options = steps::Options { steps: args.steps, gleaner, bench };
+    let report = steps::run_unfold(&options, !args.no_bpf, !args.no_retain)?;
+    if let Some(file) = &args.output {
+        write(file, &serde_json::to_string(&report)?)?;
+    }
+    print!("{report}");
+    Ok(if report.is_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 fn run_overhead(args: &Overhead) -> Result<ExitCode> {
     runner::watch()?;
     let bench = std::env::current_exe().context("cannot find this program")?;
@@ -205,7 +242,12 @@ fn run_overhead(args: &Overhead) -> Result<ExitCode> {
 }
 
 fn run_step_load(args: &StepLoad) -> Result<ExitCode> {
-    let recording = serde_json::to_string(&steps::run_load(args.steps, steps::PHASE)?)?;
+    let plan = if args.unfold {
+        steps::unfold_plan(args.steps)
+    } else {
+        steps::Plan::even(args.steps, steps::PHASE)
+    };
+    let recording = serde_json::to_string(&steps::run_load(&plan)?)?;
     match &args.out {
         Some(file) => write(file, &recording)?,
         None => println!("{recording}"),

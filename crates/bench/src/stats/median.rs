@@ -16,6 +16,14 @@ pub fn median(values: &[f64]) -> Option<f64> {
     median_of_sorted(&sorted(values))
 }
 
+/// The index, in ascending order, of the least of `count` values that at least this share (0 to 1) of them do not exceed
+/// (nearest rank). `None` without values.
+pub fn nearest_rank(count: usize, share: f64) -> Option<usize> {
+    // A product that is meant to be whole may come out a little above.
+    let wanted = count as f64 * share - 1e-9;
+    (0..count).find(|index| (index + 1) as f64 >= wanted)
+}
+
 /// The range of the values relative to their median: (max − min) / median. `None` without values.
 pub fn spread(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);

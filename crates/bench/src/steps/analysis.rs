@@ -7,12 +7,23 @@ use serde::{Deserialize, Serialize};
 use super::load::{Recording, Sample};
 use crate::stats;
 
-/// The end of a phase, in which its speed is taken as settled.
-const PLATEAU: Duration = Duration::from_millis(500);
-/// The time over which a rate is taken; the middle of it is the time of the rate.
-const WINDOW: Duration = Duration::from_millis(20);
-/// Distance of the times at which the rate is looked at.
-const GRID: Duration = Duration::from_millis(5);
+/// How closely a step is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lens {
+    /// The end of a phase, in which its speed is taken as settled.
+    pub(super) plateau: Duration,
+    /// The time over which a rate is taken; the middle of it is the time of the rate.
+    pub(super) window: Duration,
+    /// Distance of the times at which the rate is looked at.
+    pub(super) grid: Duration,
+}
+
+/// For steps that take some tens of milliseconds.
+const WIDE: Lens = Lens {
+    plateau: Duration::from_millis(500),
+    window: Duration::from_millis(20),
+    grid: Duration::from_millis(5),
+};
 /// The new speed is there at this part of the plateau, …
 const REACHED: f64 = 0.9;
 /// … if the rate does not fall below this part of it …
@@ -36,20 +47,35 @@ pub struct Step {
 
 /// Every change of load in `recording`, in order; its first phase is not one.
 pub fn analyse(recording: &Recording) -> Vec<Step> {
+    analyse_through(WIDE, recording)
+}
+
+/// The same through another lens: the times in [`Step`] are then those of the lens.
+pub(super) fn analyse_through(lens: Lens, recording: &Recording) -> Vec<Step> {
+    steps(lens, recording, |plateau_per_s| plateau_per_s)
+}
+
+/// The same, with the times until 90 % of `best_per_s` instead of each step's own plateau.
+pub(super) fn analyse_against(lens: Lens, recording: &Recording, best_per_s: f64) -> Vec<Step> {
+    steps(lens, recording, |_| best_per_s)
+}
+
+fn steps(lens: Lens, recording: &Recording, best_per_s: impl Fn(f64) -> f64) -> Vec<Step> {
     let starts: Vec<u64> = recording.phases.iter().map(|phase| phase.at_ns).collect();
     let ends = starts.iter().skip(2).copied().chain([recording.end_ns]);
     let phases = recording.phases.iter().skip(1).zip(ends);
     phases
         .map(|(phase, end_ns)| {
-            let plateau_per_s = plateau(&recording.samples, phase.at_ns, end_ns);
-            let reached_ms = reached_ms(&recording.samples, phase.at_ns, end_ns, plateau_per_s);
+            let plateau_per_s = plateau(lens, &recording.samples, phase.at_ns, end_ns);
+            let best_per_s = best_per_s(plateau_per_s);
+            let reached_ms = reached_ms(lens, &recording.samples, phase.at_ns, end_ns, best_per_s);
             Step { pairs: phase.pairs, plateau_per_s, reached_ms }
         })
         .collect()
 }
 
-fn plateau(samples: &[Sample], start_ns: u64, end_ns: u64) -> f64 {
-    let from_ns = start_ns.max(end_ns.saturating_sub(ns(PLATEAU)));
+fn plateau(lens: Lens, samples: &[Sample], start_ns: u64, end_ns: u64) -> f64 {
+    let from_ns = start_ns.max(end_ns.saturating_sub(ns(lens.plateau)));
     let settled = samples.windows(2).filter(|pair| pair[0].at_ns >= from_ns && pair[1].at_ns <= end_ns);
     let rates: Vec<f64> = settled
         .map(|pair| per_second((pair[1].requests - pair[0].requests) as f64, pair[1].at_ns - pair[0].at_ns))
@@ -57,23 +83,23 @@ fn plateau(samples: &[Sample], start_ns: u64, end_ns: u64) -> f64 {
     stats::median(&rates).unwrap_or_default()
 }
 
-fn reached_ms(samples: &[Sample], start_ns: u64, end_ns: u64, plateau_per_s: f64) -> Option<f64> {
-    if plateau_per_s <= 0.0 {
+fn reached_ms(lens: Lens, samples: &[Sample], start_ns: u64, end_ns: u64, best_per_s: f64) -> Option<f64> {
+    if best_per_s <= 0.0 {
         return None;
     }
-    let (window, grid) = (ns(WINDOW), ns(GRID));
+    let (window, grid) = (ns(lens.window), ns(lens.grid));
     let count = end_ns.saturating_sub(start_ns).checked_sub(window)? / grid + 1;
     let parts: Vec<f64> = (0..count)
         .map(|i| {
             let from_ns = start_ns + i * grid;
             let done = done_at(samples, from_ns + window) - done_at(samples, from_ns);
-            per_second(done, window) / plateau_per_s
+            per_second(done, window) / best_per_s
         })
         .collect();
     let kept = usize::try_from(ns(KEPT_FOR) / grid).unwrap_or(usize::MAX) + 1;
     let there = |next: &[f64]| next[0] >= REACHED && next.iter().all(|&part| part >= KEPT);
     let first = parts.windows(kept).position(there)?;
-    Some((WINDOW / 2).as_secs_f64() * 1e3 + first as f64 * GRID.as_secs_f64() * 1e3)
+    Some((lens.window / 2 + lens.grid * u32::try_from(first).ok()?).as_secs_f64() * 1e3)
 }
 
 /// The requests completed at `at_ns`, on the straight line between the samples around it.
@@ -115,8 +141,12 @@ mod tests {
                 ms.is_multiple_of(5).then_some(sample)
             })
             .collect();
-        let phases = vec![Phase { at_ns: 0, pairs: 1 }, Phase { at_ns: 1500 * MS, pairs: 16 }];
+        let phases = vec![phase(0, 1), phase(1500 * MS, 16)];
         Recording { phases, end_ns: 3000 * MS, samples }
+    }
+
+    fn phase(at_ns: u64, pairs: usize) -> Phase {
+        Phase { at_ns, pairs, allowed_before: 2, all_ran_ns: None }
     }
 
     fn step(rate: impl Fn(i64) -> u64) -> Step {

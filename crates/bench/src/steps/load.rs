@@ -1,7 +1,9 @@
 //! The load: pairs of a client and a server over UNIX stream sockets, of which a controller lets now one and now all
 //! run. A client that may not run blocks, and its server with it; nothing spins.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -11,14 +13,15 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::Error;
+use crate::stats::Rng;
 
 /// Pairs that run at high load; at low load it is one.
 pub const PAIRS: usize = 16;
 
-/// How often the requests are counted.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
-/// Steps of dependent arithmetic per request: some 5 us on a current server core.
-const ROUNDS_PER_REQUEST: u32 = 3000;
+/// Steps of dependent arithmetic per request: some 5 us on a current server core...
+const ROUNDS: u32 = 3000;
+/// ...or some 0.3 us, where the hand-overs are to be most of the work.
+const FEW_ROUNDS: u32 = 200;
 /// Different requests; the client knows the replies to all of them.
 const KEYS: u64 = 64;
 
@@ -29,6 +32,50 @@ pub struct Phase {
     pub at_ns: u64,
     /// How many pairs run in it.
     pub pairs: usize,
+    /// On how many vCPUs the load was allowed to run just before.
+    #[serde(default)]
+    pub allowed_before: usize,
+    /// When servers had run on each vCPU that the load may use since the phase began, in nanoseconds from the start of the
+    /// recording; `None` if that did not come to pass.
+    #[serde(default)]
+    pub all_ran_ns: Option<u64>,
+}
+
+/// How the load steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// How often it rises, and how often it falls.
+    pub steps: u16,
+    /// How long one pair runs alone: at least and at most. Each time another length in between, the same in each run.
+    pub low: (Duration, Duration),
+    /// How long all pairs run.
+    pub high: Duration,
+    /// How often the requests are counted.
+    pub sample: Duration,
+    /// Whether a request is next to no work, so that one pair is best on one vCPU. It is then moved by `read` and `write`
+    /// instead of `recv` and `send`: only those bytes are counted per process, and they prove the smaller set.
+    pub light: bool,
+}
+
+impl Plan {
+    /// Steps at equal distances, counted every 5 ms.
+    pub fn even(steps: u16, phase: Duration) -> Self {
+        Self { steps, low: (phase, phase), high: phase, sample: Duration::from_millis(5), light: false }
+    }
+
+    /// The lengths of the phases, beginning with a low one.
+    fn lengths(&self) -> impl Iterator<Item = Duration> {
+        let Self { low: (least, most), high, .. } = *self;
+        let mut random = Rng::new(1);
+        let spread = usize::try_from(most.saturating_sub(least).as_micros()).unwrap_or(usize::MAX);
+        (0..=2 * u32::from(self.steps)).map(move |number| {
+            if number % 2 == 1 {
+                return high;
+            }
+            let beyond = if spread == 0 { 0 } else { random.below(spread) };
+            least + Duration::from_micros(u64::try_from(beyond).unwrap_or(u64::MAX))
+        })
+    }
 }
 
 /// How much had been done at a time.
@@ -47,35 +94,38 @@ pub struct Recording {
     pub phases: Vec<Phase>,
     /// The end of the last phase, in nanoseconds from the start of the recording.
     pub end_ns: u64,
-    /// In order of time, about every 5 ms, from before the first phase until after the last.
+    /// In order of time, about as often as planned, from before the first phase until after the last.
     pub samples: Vec<Sample>,
 }
 
-/// Steps from one pair to [`PAIRS`] and back, `steps` times each, staying `phase` long at each level.
+/// Steps from one pair to [`PAIRS`] and back as `plan` says.
 ///
 /// # Errors
 /// A thread or socket that cannot be had, or a wrong reply.
-pub fn run(steps: u16, phase: Duration) -> Result<Recording, Error> {
+pub fn run(plan: &Plan) -> Result<Recording, Error> {
     let gate = Gate { running: AtomicUsize::new(0), lock: Mutex::new(()), changed: Condvar::new() };
     let counters: Vec<Counter> = (0..PAIRS).map(|_| Counter::default()).collect();
-    let replies: Vec<u64> = (0..KEYS).map(work).collect();
+    let rounds = if plan.light { FEW_ROUNDS } else { ROUNDS };
+    let replies: Vec<u64> = (0..KEYS).map(|key| work(key, rounds)).collect();
     let start = Instant::now();
+    let places = Places::new(start);
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(2 * PAIRS);
         let mut begin = || {
             for (index, counter) in counters.iter().enumerate() {
-                let (client, server) = UnixStream::pair().map_err(failed("make a socket pair"))?;
-                threads.push(spawn(scope, format!("server/{index}"), move || serve(server))?);
-                let (gate, replies) = (&gate, &replies);
+                let pair = UnixStream::pair().map_err(failed("make a socket pair"))?;
+                let [client, server] = [pair.0, pair.1].map(|end| End::new(end, plan.light));
+                let (gate, replies, places) = (&gate, &replies, &places);
+                threads.push(spawn(scope, format!("server/{index}"), move || serve(server, rounds, places))?);
                 threads.push(spawn(scope, format!("client/{index}"), move || {
                     // A failure ends the run instead of being told half a minute later.
                     ask(client, gate, index, replies, &counter.0).inspect_err(|_| gate.set(OVER))
                 })?);
             }
-            spawn(scope, String::from("sampler"), || sample(&gate, &counters, start))
+            spawn(scope, String::from("sampler"), || sample(&gate, &counters, start, plan.sample))
         };
         let sampling = begin();
-        let phases = if sampling.is_ok() { control(&gate, start, steps, phase) } else { Vec::new() };
+        let phases = if sampling.is_ok() { control(&gate, &places, plan) } else { Vec::new() };
         let end_ns = since(start);
         gate.set(OVER);
         for thread in threads {
@@ -135,15 +185,69 @@ impl Gate {
     }
 }
 
+/// When each vCPU was first run on since the phase began.
+struct Places {
+    start: Instant,
+    /// For each vCPU that the load may use from the start on, in nanoseconds from then; 0: not yet.
+    first_ns: Vec<(usize, AtomicU64)>,
+}
+
+impl Places {
+    fn new(start: Instant) -> Self {
+        Self { start, first_ns: allowed().into_iter().map(|cpu| (cpu, AtomicU64::new(0))).collect() }
+    }
+
+    fn begin_phase(&self) {
+        for (_, first) in &self.first_ns {
+            first.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The calling thread runs here.
+    fn ran(&self) {
+        let Ok(here) = nix::sched::sched_getcpu() else { return };
+        let place = self.first_ns.iter().find(|(cpu, _)| *cpu == here);
+        if let Some((_, first)) = place.filter(|(_, first)| first.load(Ordering::Relaxed) == 0) {
+            first.store(since(self.start).max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// When the last of them was first run on, if each of them was.
+    fn all_ran_ns(&self) -> Option<u64> {
+        let mut last = 0;
+        for (_, first) in &self.first_ns {
+            let first = first.load(Ordering::Relaxed);
+            if first == 0 {
+                return None;
+            }
+            last = last.max(first);
+        }
+        Some(last)
+    }
+}
+
+/// The vCPUs on which the calling thread may run.
+fn allowed() -> Vec<usize> {
+    let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap_or_default();
+    (0..nix::sched::CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect()
+}
+
 /// Changes the number of running pairs when it is time. The phases begun.
-fn control(gate: &Gate, start: Instant, steps: u16, phase: Duration) -> Vec<Phase> {
-    let mut phases = Vec::with_capacity(2 * usize::from(steps) + 1);
-    for number in 0..=2 * u32::from(steps) {
+fn control(gate: &Gate, places: &Places, plan: &Plan) -> Vec<Phase> {
+    let mut phases: Vec<Phase> = Vec::new();
+    let mut until = Duration::ZERO;
+    for (number, length) in plan.lengths().enumerate() {
         let pairs = if number % 2 == 0 { 1 } else { PAIRS };
-        phases.push(Phase { at_ns: since(start), pairs });
+        let allowed_before = allowed().len();
+        places.begin_phase();
+        phases.push(Phase { at_ns: since(places.start), pairs, allowed_before, all_ran_ns: None });
         gate.set(pairs);
-        let until = phase * (number + 1);
-        if gate.over_within(until.saturating_sub(start.elapsed())) {
+        until += length;
+        let over = gate.over_within(until.saturating_sub(places.start.elapsed()));
+        if let Some(phase) = phases.last_mut() {
+            phase.all_ran_ns = places.all_ran_ns();
+        }
+        if over {
             break;
         }
     }
@@ -151,10 +255,10 @@ fn control(gate: &Gate, start: Instant, steps: u16, phase: Duration) -> Vec<Phas
 }
 
 /// Adds up the counters until the run is over.
-fn sample(gate: &Gate, counters: &[Counter], start: Instant) -> Vec<Sample> {
+fn sample(gate: &Gate, counters: &[Counter], start: Instant, interval: Duration) -> Vec<Sample> {
     let mut samples = vec![Sample { at_ns: 0, requests: 0 }];
     loop {
-        let over = gate.over_within(SAMPLE_INTERVAL);
+        let over = gate.over_within(interval);
         let requests = counters.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
         samples.push(Sample { at_ns: since(start), requests });
         if over {
@@ -163,9 +267,46 @@ fn sample(gate: &Gate, counters: &[Counter], start: Instant) -> Vec<Sample> {
     }
 }
 
+/// One end of a pair.
+#[derive(Debug)]
+enum End {
+    /// By `recv` and `send`.
+    Socket(UnixStream),
+    /// By `read` and `write`.
+    File(File),
+}
+
+impl End {
+    fn new(socket: UnixStream, as_file: bool) -> Self {
+        if as_file { Self::File(OwnedFd::from(socket).into()) } else { Self::Socket(socket) }
+    }
+}
+
+impl Read for End {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Socket(socket) => socket.read(into),
+            Self::File(file) => file.read(into),
+        }
+    }
+}
+
+impl Write for End {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Socket(socket) => socket.write(from),
+            Self::File(file) => file.write(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The client: one request after the other while it may run.
 fn ask(
-    mut socket: UnixStream,
+    mut socket: End,
     gate: &Gate,
     index: usize,
     replies: &[u64],
@@ -189,7 +330,7 @@ fn ask(
 }
 
 /// The server: answers until the client has gone.
-fn serve(mut socket: UnixStream) -> Result<(), Error> {
+fn serve(mut socket: End, rounds: u32, places: &Places) -> Result<(), Error> {
     let mut key = [0; 8];
     loop {
         match socket.read_exact(&mut key) {
@@ -197,15 +338,15 @@ fn serve(mut socket: UnixStream) -> Result<(), Error> {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(failed("receive a request")(error)),
         }
-        let reply = work(u64::from_le_bytes(key));
+        places.ran();
+        let reply = work(u64::from_le_bytes(key), rounds);
         socket.write_all(&reply.to_le_bytes()).map_err(failed("send a reply"))?;
     }
 }
 
 /// A chain of dependent arithmetic, which no compiler or core can shorten.
-fn work(key: u64) -> u64 {
-    (0..ROUNDS_PER_REQUEST)
-        .fold(key, |x, _| (x ^ (x >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb).wrapping_add(1))
+fn work(key: u64, rounds: u32) -> u64 {
+    (0..rounds).fold(key, |x, _| (x ^ (x >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb).wrapping_add(1))
 }
 
 fn spawn<'scope, T: Send + 'scope>(
@@ -231,12 +372,13 @@ mod tests {
 
     #[test]
     fn a_wrong_reply_is_noticed() {
-        let (client, server) = UnixStream::pair().unwrap();
+        let pair = UnixStream::pair().unwrap();
+        let [client, server] = [pair.0, pair.1].map(|end| End::new(end, true));
         let gate = Gate { running: AtomicUsize::new(1), lock: Mutex::new(()), changed: Condvar::new() };
         let completed = AtomicU64::new(0);
         thread::scope(|scope| {
-            scope.spawn(|| serve(server));
-            let error = ask(client, &gate, 0, &[work(0), 7], &completed).unwrap_err();
+            scope.spawn(|| serve(server, ROUNDS, &Places::new(Instant::now())));
+            let error = ask(client, &gate, 0, &[work(0, ROUNDS), 7], &completed).unwrap_err();
             assert!(matches!(error, Error::Wrong { key: 1, expected: 7, .. }), "{error}");
         });
         assert_eq!(completed.into_inner(), 1);

@@ -6,6 +6,7 @@
 mod analysis;
 mod load;
 mod report;
+mod unfold;
 
 use std::ffi::OsString;
 use std::io;
@@ -17,8 +18,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 pub use analysis::{Step, analyse};
-pub use load::{PAIRS, Phase, Recording, Sample, run as run_load};
+pub use load::{PAIRS, Phase, Plan, Recording, Sample, run as run_load};
 pub use report::{Direction, Measured, PROMISE, Report, Times};
+pub use unfold::{Rise, Told, UnfoldReport, plan as unfold_plan, run as run_unfold};
 
 use crate::servers::Mode;
 
@@ -73,6 +75,12 @@ pub enum Error {
         /// How it ended.
         status: ExitStatus,
     },
+    /// Gleaner's journal cannot be written or read.
+    #[error("the journal of the run: {source}")]
+    Journal {
+        /// What is wrong with it.
+        source: io::Error,
+    },
     /// What the load printed is not a recording.
     #[error("the load, {mode}, printed no recording: {source}")]
     Recording {
@@ -103,16 +111,17 @@ pub fn run(options: &Options) -> Result<Report, Error> {
         // Better known before half a minute of measuring than after it.
         return Err(Error::Start { program: options.gleaner.clone(), source });
     }
-    let measure = |mode: &Mode| record(mode, options).map(|recording| Measured::new(recording, mode));
+    let load = ["--steps".to_owned(), options.steps.to_string()];
+    let measure =
+        |mode: &Mode| record(mode, &[], &load, options).map(|recording| Measured::new(recording, mode));
     Ok(Report::new(measure(&Mode::Default)?, measure(&Mode::Gleaner)?))
 }
 
-/// One run of the load in a process of its own.
-fn record(mode: &Mode, options: &Options) -> Result<Recording, Error> {
-    let steps = options.steps.to_string();
-    let mut words = mode.wrapper(&options.gleaner);
-    words.push(options.bench.clone().into());
-    words.extend(["step-load", "--steps", &steps].map(OsString::from));
+/// One run of the load in a process of its own, with these options of `gleaner run` and of the load.
+fn record(mode: &Mode, control: &[OsString], load: &[String], options: &Options) -> Result<Recording, Error> {
+    let mut words = mode.wrapper_with(&options.gleaner, control);
+    words.extend([options.bench.clone().into(), "step-load".into()]);
+    words.extend(load.iter().map(OsString::from));
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     end_with_us(&mut command);

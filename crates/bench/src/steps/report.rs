@@ -82,7 +82,7 @@ impl Times {
             towards(steps, direction).map(|step| step.reached_ms.unwrap_or(f64::INFINITY)).collect();
         times.sort_by(f64::total_cmp);
         let finite = |time: Option<f64>| time.filter(|time| time.is_finite());
-        let p90 = (times.len() * 9).div_ceil(10).checked_sub(1).and_then(|rank| times.get(rank).copied());
+        let p90 = stats::nearest_rank(times.len(), 0.9).and_then(|rank| times.get(rank).copied());
         let plateaus: Vec<f64> = towards(steps, direction).map(|step| step.plateau_per_s).collect();
         Self {
             median_ms: finite(stats::median(&times)),

@@ -81,6 +81,11 @@ impl Sensors {
         Ok(self.stat.runnable()?.saturating_sub(1))
     }
 
+    /// What the workload's threads have waited for a vCPU so far.
+    pub(super) fn run_delay(&mut self) -> Result<Duration, LiveError> {
+        Ok(self.workload.sample()?.run_delay)
+    }
+
     /// Processes of the workload at the last reading.
     pub(super) fn processes(&self) -> u32 {
         self.last.workload.processes
@@ -110,6 +115,7 @@ impl Sensors {
             vcpus: now.vcpus.iter().map(|(cpu, v)| v.since(last.vcpus.get(cpu), *cpu)).collect(),
             workload: workload_interval(&last, now),
             runnable,
+            crowd: None,
             throttled: (throttled.as_secs_f64() / period.as_secs_f64().max(1e-6)).min(1.0),
             settled: true,
             cost: thread_cpu_time().saturating_sub(cost),

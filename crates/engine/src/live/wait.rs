@@ -1,6 +1,6 @@
 //! Waiting for the next look, the end of the workload, or a signal.
 
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -100,21 +100,24 @@ impl ProcessFd {
     }
 }
 
-/// Waits for a signal or the end of the process, at most until `deadline`; true when something is ready.
+/// Waits for a signal, the end of the process or what else there is, at most until `deadline`; true when something is
+/// ready.
 pub(super) fn wait(
     signals: &Signals,
     process: Option<&ProcessFd>,
+    other: Option<BorrowedFd<'_>>,
     deadline: Instant,
 ) -> Result<bool, LiveError> {
     let mut fds = vec![signals.fd.as_fd().as_raw_fd()];
     fds.extend(process.map(|p| p.fd.as_raw_fd()));
+    fds.extend(other.map(|fd| fd.as_raw_fd()));
     let left = deadline.saturating_duration_since(Instant::now());
     Ok(poll_until(&fds, left)?.contains(&true))
 }
 
 fn poll_until(fds: &[RawFd], left: Duration) -> Result<Vec<bool>, LiveError> {
     // SAFETY: the callers own the descriptors and keep them open during the call.
-    let borrowed = fds.iter().map(|fd| unsafe { std::os::fd::BorrowedFd::borrow_raw(*fd) });
+    let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
     let mut polled: Vec<PollFd<'_>> = borrowed.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     let timeout = TimeSpec::nanoseconds(i64::try_from(left.as_nanos()).unwrap_or(i64::MAX));
     match ppoll(&mut polled, Some(timeout), None) {

@@ -176,7 +176,7 @@ mod tests {
             },
         ));
         assert_eq!((&run.setting, &run.trial), (&packed, &None));
-        run.go_on(decision(30, Event::Unfolded { runnable: 3, active: CpuSet::first(1) }));
+        run.go_on(decision(30, Event::Unfolded { runnable: 3, active: CpuSet::first(1), told: None }));
         assert_eq!(run.setting, Setting { active: CpuSet::first(2), ..packed });
         run.go_on(Record::End {
             at: Duration::from_millis(40),

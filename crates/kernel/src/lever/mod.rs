@@ -14,6 +14,7 @@ pub mod yield_threads;
 mod error;
 mod group;
 mod thread;
+mod visit;
 mod walk;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use crate::Root;
 
 pub use error::LeverError;
 pub use thread::{SchedAttr, SchedPolicy, ThreadKey};
+pub use visit::visit;
 pub use walk::{Inherited, MAX_PASSES, ThreadPlan, Walked, walk};
 
 /// Something that can be read, changed and put back. Paths are absolute and without the root's prefix.

@@ -33,6 +33,7 @@ fn observed(period: Duration, workload: WorkloadInterval) -> Observation {
         vcpus: vec![vcpu(0), vcpu(1)],
         workload,
         runnable: 2,
+        crowd: None,
         throttled: 0.0,
         settled: true,
         cost: MS / 100,

@@ -1,8 +1,8 @@
 //! Between trials: keep what is proven, let go what cannot pay any more, find the next hypothesis.
 
 use super::{
-    CpuId, CpuSet, Duration, Event, Folded, LetGo, MEMORY, Method, Observation, Policy, Purpose,
-    RESUMED_PROOF, Retention, Setting, Shelved, Why, choose_limit,
+    CpuId, CpuSet, Duration, Event, LetGo, MEMORY, Method, Observation, Policy, Purpose, RESUMED_PROOF,
+    Retention, Setting, Shelved, Why, choose_limit,
 };
 use crate::{Advice, Conditions, KeepReason, MajorChange, Measurement};
 
@@ -16,16 +16,16 @@ const IDLE_ENOUGH: f64 = 0.2;
 const WORTH_SAVING: f64 = 0.02;
 /// Where less than this share of the time is idle there is nothing to prove retention with.
 const HARDLY_IDLE: f64 = 0.02;
-/// On more vCPUs a load can be this much larger than on fewer: waking each other takes CPU time, too.
-const WAKE_UP_SHARE: f64 = 1.1;
 /// §5 reads averages: an interval shorter than this is not one.
 const SHORTEST_AVERAGE: Duration = Duration::from_millis(10);
 
+/// Whether the interval is long enough for averages.
+pub(super) fn is_average(o: &Observation) -> bool {
+    o.period >= SHORTEST_AVERAGE
+}
+
 impl Policy {
     pub(super) fn hold(&mut self, o: &Observation, events: &mut Vec<Event>) {
-        if self.unfold_under_pressure(o, events) {
-            return;
-        }
         if self.fold_again(o, events) {
             return;
         }
@@ -38,54 +38,17 @@ impl Policy {
         }
     }
 
-    /// More threads queue up than the smaller set was proven with: all vCPUs back at once (beyond the paper,
-    /// which waits for the next utilisation reading).
-    fn unfold_under_pressure(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
-        let active = self.active();
-        let waiting = o.workload.run_delay.as_secs_f64() / o.period.as_secs_f64().max(1e-6);
-        let pressed = !self.deactivated.is_empty()
-            && o.runnable >= self.pressure
-            && waiting > 0.5 * active.len() as f64;
-        if pressed {
-            events.push(Event::Unfolded { runnable: o.runnable, active });
-            let folded =
-                Folded { deactivated: self.deactivated.clone(), pressure: self.pressure, unfolded_at: o.at };
-            self.restore_all(o.at);
-            self.folded = Some(folded);
-        }
-        pressed
+    /// Whether waking idle vCPUs costs enough for a change to pay.
+    pub(super) fn is_worth_trying(&self, o: &Observation) -> bool {
+        self.lost_to_wake_ups(&o.measurement(&self.allowed), o) > WORTH_TRYING
     }
 
-    /// The load that unfolded the set is over: the set is in force again at once, to be proven again soon.
-    fn fold_again(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
-        let Some(folded) = &self.folded else { return false };
-        if o.at.saturating_sub(folded.unfolded_at) > MEMORY {
-            self.folded = None;
-            return false;
-        }
-        let room = (self.allowed.len() - folded.deactivated.len()) as f64;
-        let fits = o.period >= SHORTEST_AVERAGE
-            && o.runnable < folded.pressure
-            && o.load() < room * WAKE_UP_SHARE
-            && self.lost_to_wake_ups(&o.measurement(&self.allowed), o) > WORTH_TRYING;
-        if !fits {
-            return false;
-        }
-        if let Some(folded) = self.folded.take() {
-            self.deactivated = folded.deactivated;
-            self.pressure = folded.pressure;
-        }
-        self.prove_soon(o.at);
-        events.push(Event::Resumed { setting: self.incumbent() });
-        true
-    }
-
-    fn prove_soon(&mut self, now: Duration) {
+    pub(super) fn prove_soon(&mut self, now: Duration) {
         self.proof.shorten(now);
         self.proof.set_until(now + RESUMED_PROOF);
     }
 
-    fn restore_all(&mut self, now: Duration) {
+    pub(super) fn restore_all(&mut self, now: Duration) {
         self.deactivated.clear();
         self.start_over(now);
         // The vCPUs that come back fall idle until the load has spread.
@@ -111,7 +74,7 @@ impl Policy {
             return false;
         }
         let change = (o.load() - load).abs() / self.allowed.len().max(1) as f64;
-        let other = o.period >= SHORTEST_AVERAGE && change > self.config.consolidation.utilization_change;
+        let other = is_average(o) && change > self.config.consolidation.utilization_change;
         if other {
             self.shelved = None;
             self.retention = retention;
@@ -179,7 +142,7 @@ impl Policy {
 
     fn hold_active_set(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let movable = self.config.consolidate && o.workload.threads <= self.config.most_threads;
-        if !movable || self.allowed.len() < 2 || o.period < SHORTEST_AVERAGE {
+        if !movable || self.allowed.len() < 2 || !is_average(o) {
             return;
         }
         let active = self.active();

@@ -188,6 +188,7 @@ impl Follow {
             vcpus,
             workload: WorkloadInterval { threads: self.living, ..work },
             runnable: self.runnable(),
+            crowd: None,
             throttled: 0.0,
             settled: true,
             cost: Duration::ZERO,

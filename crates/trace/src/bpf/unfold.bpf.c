@@ -1,46 +1,63 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fast unfold: while a workload is packed on few vCPUs, say at once when one
- * of its threads waits too long for one of them.
+ * Fast unfold: while a workload is packed on few vCPUs, say at once when more
+ * threads crowd there than the vCPUs can take.
  *
- * Each active vCPU has a few places for threads that wait. A thread takes one
- * when it becomes runnable there, and leaves it when it runs. Whether one has
- * waited too long is looked at when threads are switched, and by a timer on an
- * active vCPU, since a thread that never gets to run causes no event at all.
- * After one event nothing more is said until it is armed anew.
+ * A timer on one of the active vCPUs looks at their run queues. A look is two
+ * memory reads per vCPU as long as the queues are short; only on long ones are
+ * the threads looked at one by one, since not all of them count. Nothing hangs
+ * on the scheduler's events: at half a million switches a second even an empty
+ * program there costs a few per cent.
+ *
+ * A crowd must last: closed loops have a thread or two waiting as a matter of
+ * course. After one event nothing more is said until it is armed anew.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
 #include "unfold.h"
 
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct list_head {
+	struct list_head *next;
+};
+
+/* The name behind ___ is for this file only: kernel_types.h has other fields of the same structure. */
+struct sched_entity___queued {
+	struct list_head group_node;
+	struct cfs_rq *cfs_rq;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct rq {
+	int cpu;
+	unsigned int nr_running;
+	/* Fair threads, the running one included. */
+	struct list_head cfs_tasks;
+};
+
+#pragma clang attribute pop
+
 /* User space writes these while nothing is armed. */
 volatile u64 active[UNFOLD_CPU_WORDS];
-volatile u64 threshold_ns;
 /* One more than the highest of them. */
 volatile u32 active_end;
-/* 1: armed; 0: not, or an event was raised since. */
+/* So many threads are a crowd, if there are at least so many for this long. */
+volatile u32 at_least;
+volatile u64 patience_ns;
+/* Between two looks. */
+volatile u64 period_ns;
+/* The number of the arming; 0: not armed, or an event was raised since. */
 volatile u32 armed;
-
-/* A thread that waits, and since when; 0: the place is free. */
-struct waiter {
-	u64 since_ns;
-	u32 pid;
-	u32 pad;
-};
-
-struct waiters {
-	struct waiter of[UNFOLD_PLACES];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, UNFOLD_CPUS);
-	__type(key, u32);
-	__type(value, struct waiters);
-} waiting SEC(".maps");
+/* Whether the timer runs. It goes on for a while after the last arming, so that arming again costs nothing. */
+volatile u32 ticking;
+/* Where the run queues are, by vCPU; 0: not known. Most kernels do not tell the address of such a variable. */
+volatile u64 queues[UNFOLD_CPUS];
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -49,6 +66,15 @@ struct {
 
 struct clock {
 	struct bpf_timer timer;
+	/* The arming that the rest is about. */
+	u32 of;
+	/* Looks that found nothing armed, and looks that found nobody on the vCPUs. */
+	u32 unarmed;
+	u32 idle;
+	u32 looks;
+	u64 waiting;
+	/* When the crowd was there first; 0: there is none. */
+	u64 since_ns;
 };
 
 struct {
@@ -63,169 +89,188 @@ struct {
 /* The static priority of nice 19. */
 #define LEAST_PRIO 139
 
-/* Kernel threads, and those that take only what is left over (yield threads among them), do not count. */
-static __always_inline bool matters(struct task_struct *p)
+/* A longer queue is not read to its end, which a list that changes meanwhile may not have. */
+#define LONGEST_QUEUE 256
+/* While nobody runs the looks are up to 1 << this times as far apart: they would only wake the vCPU. */
+#define MOST_IDLE 2
+/* The timer stops after so many looks with nothing armed. */
+#define LINGER 256
+/* A crowd is looked at so many times more before it is told. */
+#define MORE_LOOKS 3
+
+/* Wants to run, and is no kernel thread and none that takes only what is left over (as yield threads do). */
+static __always_inline bool counts(struct task_struct *p)
 {
-	return p->pid && !(p->flags & PF_KTHREAD) && p->policy != SCHED_IDLE && p->static_prio < LEAST_PRIO;
+	return !BPF_CORE_READ(p, __state) && !(BPF_CORE_READ(p, flags) & PF_KTHREAD) &&
+	       BPF_CORE_READ(p, policy) != SCHED_IDLE && BPF_CORE_READ(p, static_prio) < LEAST_PRIO;
 }
 
-static __always_inline bool is_active(u32 cpu)
+struct walk {
+	u64 head;
+	u64 at;
+	u32 found;
+};
+
+static __always_inline u64 entity_of(u64 task)
 {
-	return cpu < UNFOLD_CPUS && (active[(cpu >> 6) & (UNFOLD_CPU_WORDS - 1)] & (1ULL << (cpu & 63)));
+	return task + bpf_core_field_offset(struct task_struct, se);
 }
 
-static __always_inline void raise(u32 cpu, u32 pid, u64 waited, u64 now)
+static long step(u32 i, struct walk *walk)
 {
-	struct overdue event = { .at_ns = now, .waited_ns = waited, .cpu = cpu, .pid = pid };
+	u64 task, next;
 
-	if (__sync_val_compare_and_swap(&armed, 1, 0) != 1)
-		return;
-	/* There is room: one event per arming, and it is read before the next. */
-	bpf_ringbuf_output(&events, &event, sizeof(event), 0);
-}
-
-static __always_inline void check(struct waiters *w, u32 cpu, u64 now)
-{
-	int i;
-
-	for (i = 0; i < UNFOLD_PLACES; i++) {
-		u64 since = w->of[i].since_ns;
-
-		if (since && now > since && now - since > threshold_ns) {
-			raise(cpu, w->of[i].pid, now - since, now);
-			return;
-		}
-	}
-}
-
-/* Two threads may share a place; then the one that came first is watched. */
-static __always_inline void begin_waiting(struct waiters *w, struct task_struct *p, u64 now)
-{
-	struct waiter *place = &w->of[p->pid & (UNFOLD_PLACES - 1)];
-
-	if (place->since_ns)
-		return;
-	place->pid = p->pid;
-	place->since_ns = now;
-}
-
-static __always_inline void end_waiting(struct waiters *w, struct task_struct *p)
-{
-	struct waiter *place = &w->of[p->pid & (UNFOLD_PLACES - 1)];
-
-	if (place->pid == p->pid)
-		place->since_ns = 0;
-}
-
-static __always_inline u32 cpu_of(struct task_struct *p)
-{
-	return p->thread_info.cpu;
-}
-
-static __always_inline struct waiters *waiters_of(u32 cpu)
-{
-	return bpf_map_lookup_elem(&waiting, &cpu);
-}
-
-/* The thread has been put on a run queue. */
-static __always_inline int queued(struct task_struct *p)
-{
-	struct waiters *w;
-	u32 cpu;
-
-	if (!armed || !matters(p))
-		return 0;
-	cpu = cpu_of(p);
-	if (!is_active(cpu))
-		return 0;
-	w = waiters_of(cpu);
-	if (w)
-		begin_waiting(w, p, bpf_ktime_get_ns());
+	if (!walk->at || walk->at == walk->head)
+		return 1;
+	task = walk->at - entity_of(bpf_core_field_offset(struct sched_entity___queued, group_node));
+	if (counts((struct task_struct *)task))
+		walk->found++;
+	if (bpf_probe_read_kernel(&next, sizeof(next), (void *)walk->at))
+		return 1;
+	/* A thread that left the queue just now points to itself. */
+	walk->at = next == walk->at ? 0 : next;
 	return 0;
 }
 
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(on_wakeup, struct task_struct *p)
+/*
+ * The threads that count in the queue at this address. No lock is held: a change meanwhile can at worst make one look
+ * wrong. Neither this nor look() is static, so that the verifier looks at each of them once instead of along every path
+ * to it, which takes a fifth of a second.
+ */
+__noinline u32 crowd_of(u64 rq, u32 running)
 {
-	return queued(p);
-}
+	struct walk walk = {};
 
-SEC("tp_btf/sched_wakeup_new")
-int BPF_PROG(on_wakeup_new, struct task_struct *p)
-{
-	return queued(p);
-}
-
-/* It waits elsewhere from now on. */
-SEC("tp_btf/sched_migrate_task")
-int BPF_PROG(on_migrate, struct task_struct *p)
-{
-	struct waiters *w;
-	u32 cpu;
-
-	if (!armed)
+	walk.head = rq + bpf_core_field_offset(struct rq, cfs_tasks);
+	if (bpf_probe_read_kernel(&walk.at, sizeof(walk.at), (void *)walk.head))
 		return 0;
-	cpu = cpu_of(p);
-	w = is_active(cpu) ? waiters_of(cpu) : NULL;
-	if (w)
-		end_waiting(w, p);
-	return 0;
-}
-
-SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-	struct waiters *w;
-	u64 now;
-
-	if (!armed || !is_active(cpu))
-		return 0;
-	w = waiters_of(cpu);
-	if (!w)
-		return 0;
-	now = bpf_ktime_get_ns();
-	if (matters(prev) && (preempt || !prev->__state))
-		begin_waiting(w, prev, now);
-	check(w, cpu, now);
-	end_waiting(w, next);
-	return 0;
+	bpf_loop(LONGEST_QUEUE, step, &walk, 0);
+	return walk.found < running ? walk.found : running;
 }
 
 struct look {
-	u64 now;
+	/* Looks one by one. */
+	u32 closely;
+	u32 runnable;
+	u32 waiting;
 };
 
 static long look_at(u32 cpu, struct look *look)
 {
-	struct waiters *w;
+	struct rq *rq;
+	u32 n;
 
-	if (!is_active(cpu))
+	if (cpu >= UNFOLD_CPUS || !(active[(cpu >> 6) & (UNFOLD_CPU_WORDS - 1)] & (1ULL << (cpu & 63))))
 		return 0;
-	w = waiters_of(cpu);
-	if (w)
-		check(w, cpu, look->now);
+	rq = (struct rq *)queues[cpu];
+	if (!rq)
+		return 0;
+	n = BPF_CORE_READ(rq, nr_running);
+	if (look->closely)
+		n = crowd_of((u64)rq, n);
+	look->runnable += n;
+	if (n > 1)
+		look->waiting += n - 1;
 	return 0;
 }
 
-/* Half the threshold apart, so that a wait is noticed when it is half as long again at the latest. */
-static __always_inline long start(struct clock *clock)
+/* Threads that want to run on the active vCPUs, and in the upper half how many of them wait. */
+__noinline u64 look(u32 closely)
 {
-	long err = bpf_timer_start(&clock->timer, threshold_ns / 2, BPF_F_TIMER_CPU_PIN);
+	struct look look = { .closely = closely };
+
+	bpf_loop(active_end, look_at, &look, 0);
+	return look.runnable | (u64)look.waiting << 32;
+}
+
+static __always_inline void raise(struct clock *clock, u32 arming, u32 runnable, u64 now)
+{
+	struct crowd crowd = {
+		.at_ns = now,
+		.lasted_ns = now - clock->since_ns,
+		.looks = clock->looks,
+		.runnable = runnable,
+		.waiting = clock->waiting,
+	};
+
+	if (__sync_val_compare_and_swap(&armed, arming, 0) != arming)
+		return;
+	/* There is room: one event per arming, and it is read before the next. */
+	bpf_ringbuf_output(&events, &crowd, sizeof(crowd), 0);
+}
+
+/* Looks once; the time until the next look. */
+static __always_inline u64 watch(struct clock *clock, u32 arming)
+{
+	u32 runnable;
+	u64 now, seen;
+
+	if (clock->of != arming) {
+		clock->of = arming;
+		clock->since_ns = 0;
+	}
+	runnable = look(0);
+	clock->idle = runnable ? 0 : clock->idle < MOST_IDLE ? clock->idle + 1 : MOST_IDLE;
+	if (runnable < at_least || (u32)(seen = look(1)) < at_least) {
+		clock->since_ns = 0;
+		return period_ns << clock->idle;
+	}
+	now = bpf_ktime_get_ns();
+	if (!clock->since_ns) {
+		clock->since_ns = now;
+		clock->looks = 0;
+		clock->waiting = 0;
+	}
+	clock->looks++;
+	clock->waiting += seen >> 32;
+	if (clock->looks > MORE_LOOKS && now - clock->since_ns >= patience_ns)
+		raise(clock, arming, seen, now);
+	return patience_ns / MORE_LOOKS;
+}
+
+static __always_inline long start(struct clock *clock, u64 in_ns)
+{
+	long err = bpf_timer_start(&clock->timer, in_ns, BPF_F_TIMER_CPU_PIN);
 
 	/* Before Linux 6.7 there is no such flag. */
-	return err == -EINVAL ? bpf_timer_start(&clock->timer, threshold_ns / 2, 0) : err;
+	return err == -EINVAL ? bpf_timer_start(&clock->timer, in_ns, 0) : err;
 }
 
 static int on_timer(void *map, int *key, struct clock *clock)
 {
-	struct look look = { .now = bpf_ktime_get_ns() };
+	u32 arming = armed;
+	u64 next = period_ns;
 
-	if (!armed)
+	if (arming) {
+		clock->unarmed = 0;
+		next = watch(clock, arming);
+	} else if (++clock->unarmed > LINGER) {
+		__sync_lock_test_and_set(&ticking, 0);
+		/* Armed just now: whoever did may have seen the timer running. */
+		if (!__sync_fetch_and_add(&armed, 0))
+			return 0;
+		ticking = 1;
+	}
+	start(clock, next);
+	return 0;
+}
+
+/* User space reads this to its end before the first arming: each vCPU has a thread of its own, which knows its queue. */
+SEC("iter/task")
+int find_queues(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct sched_entity___queued *entity;
+	struct rq *rq;
+	u32 cpu;
+
+	if (!task)
 		return 0;
-	bpf_loop(active_end, look_at, &look, 0);
-	if (armed)
-		start(clock);
+	entity = (struct sched_entity___queued *)entity_of((u64)task);
+	rq = BPF_CORE_READ(entity, cfs_rq, rq);
+	cpu = BPF_CORE_READ(rq, cpu);
+	if (rq && cpu < UNFOLD_CPUS)
+		queues[cpu] = (u64)rq;
 	return 0;
 }
 
@@ -246,7 +291,9 @@ int start_clock(void *ctx)
 	err = bpf_timer_set_callback(&clock->timer, on_timer);
 	if (err)
 		return err;
-	return start(clock);
+	clock->unarmed = 0;
+	ticking = 1;
+	return start(clock, period_ns);
 }
 
 char LICENSE[] SEC("license") = "GPL";

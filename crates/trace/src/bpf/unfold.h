@@ -5,21 +5,25 @@
 
 #define UNFOLD_CPUS 1024
 #define UNFOLD_CPU_WORDS (UNFOLD_CPUS / 64)
-/* How many waiting threads of a vCPU are watched; a power of two. */
-#define UNFOLD_PLACES 8
 
 #define CLOCK_MONOTONIC 1
 #define EBUSY 16
 #define EINVAL 22
 
-struct overdue {
+/* Threads crowd on the active vCPUs. */
+struct crowd {
 	/* CLOCK_MONOTONIC. */
 	u64 at_ns;
-	u64 waited_ns;
-	u32 cpu;
-	u32 pid;
+	/* For how long they have, from the first look to the last. */
+	u64 lasted_ns;
+	/* How often they were looked at meanwhile. */
+	u32 looks;
+	/* At the last look. */
+	u32 runnable;
+	/* The sum over the looks of the threads that had to wait. */
+	u64 waiting;
 };
 
-_Static_assert(sizeof(struct overdue) == 24, "src/unfold.rs reads 24 bytes");
+_Static_assert(sizeof(struct crowd) == 32, "src/unfold.rs reads 32 bytes");
 
 #endif

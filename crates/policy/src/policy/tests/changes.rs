@@ -5,7 +5,7 @@ use super::workloads::{
 };
 use super::world::{MS, World, config};
 use super::{SECOND, trials};
-use crate::{CpuId, CpuSet, Event, LetGo, Veto};
+use crate::{CpuId, CpuSet, Crowd, CrowdSource, Event, LetGo, Purpose, Veto};
 
 /// Two vCPUs with `workload` for `seconds`, with the outcome that the test starts from.
 fn settled(workload: Workload, seconds: u32, vcpus: usize) -> World {
@@ -33,6 +33,79 @@ fn a_packed_set_unfolds_within_30_ms_whenever_the_load_comes() {
             assert!(w.since(changed).iter().all(|s| s.of_best >= 0.97), "stays unfolded");
         }
     }
+}
+
+const CROWD: Crowd = Crowd { runnable: 16, waiting: 15.0, source: CrowdSource::RunQueues };
+
+#[test]
+fn a_crowd_unfolds_at_once_whoever_tells_it() {
+    let decide = |source| {
+        let mut w = settled(pipe, 5, 1);
+        w.run_until(5 * SECOND, |w| w.decision.next >= 500 * MS && w.unseen() == 200 * MS).unwrap();
+        w.tell(Crowd { source, ..CROWD });
+        assert_eq!(w.setting().active, w.allowed);
+        let Some((_, Event::Unfolded { runnable, active, told })) = w.events.pop() else {
+            panic!("{:?}", w.events)
+        };
+        assert_eq!((runnable, active, told), (16, CpuSet::first(1), Some(source)));
+        w.decision.events.clear();
+        w.decision
+    };
+    assert_eq!(decide(CrowdSource::RunQueues), decide(CrowdSource::Looks));
+}
+
+#[test]
+fn a_crowd_ends_a_proof_of_the_packed_set() {
+    let mut w = settled(pipe, 5, 1);
+    let in_proof = |w: &World| {
+        let last = w.events.last();
+        matches!(last, Some((_, Event::TrialStarted { purpose: Purpose::Reprove, .. })))
+    };
+    // Told only: looking would disturb the blocks.
+    let packed_block = |w: &World| in_proof(w) && w.setting().active.len() == 1;
+    w.run_until(20 * SECOND, packed_block).unwrap();
+    let watch = w.decision.watch.unwrap();
+    assert!(watch.at_least.is_some() && watch.every > SECOND, "{watch:?}");
+    w.tell(CROWD);
+    assert_eq!(w.setting().active, w.allowed);
+    assert!(matches!(w.events.last(), Some((_, Event::Unfolded { .. }))), "{:?}", w.events.last());
+    // The proof does not go on behind it.
+    w.workload = compute_16;
+    w.run(SECOND);
+    assert!(w.since(w.now.saturating_sub(SECOND)).iter().all(|s| s.setting.active == w.allowed));
+}
+
+#[test]
+fn what_the_packed_set_was_proven_with_is_no_crowd() {
+    let mut w = settled(pipe, 5, 1);
+    w.run_until(5 * SECOND, |w| w.decision.next >= 500 * MS && w.unseen() == 200 * MS).unwrap();
+    let least = w.decision.watch.unwrap().at_least.unwrap();
+    for crowd in [Crowd { runnable: least - 1, ..CROWD }, Crowd { runnable: least, waiting: 0.4, ..CROWD }] {
+        w.tell(crowd);
+        assert_eq!(w.setting().active.len(), 1, "{crowd:?}");
+    }
+    w.tell(Crowd { runnable: least, waiting: 0.6, ..CROWD });
+    assert_eq!(w.setting().active, w.allowed);
+}
+
+#[test]
+fn passing_crowds_make_the_watch_patient() {
+    let mut w = settled(pipe, 5, 1);
+    let patience = |w: &World| w.decision.watch.map(|watch| watch.patience);
+    let packed = |w: &World| w.setting().active.len() == 1 && w.decision.next >= 20 * MS;
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        w.run_until(5 * SECOND, packed).unwrap();
+        seen.push(patience(&w).unwrap());
+        w.tell(CROWD);
+        assert_eq!(w.setting().active, w.allowed);
+    }
+    assert!(seen.windows(2).all(|two| two[1] >= two[0] * 2), "{seen:?}");
+    w.workload = compute_16;
+    w.run(SECOND);
+    w.workload = pipe;
+    w.run_until(SECOND, packed).unwrap();
+    assert_eq!(patience(&w), Some(seen[0]));
 }
 
 #[test]

@@ -63,6 +63,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 vcpus,
                 workload,
                 runnable,
+                crowd: None,
                 throttled,
                 settled,
                 cost,

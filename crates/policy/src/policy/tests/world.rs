@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::workloads::{Rates, Workload};
 use crate::{
-    CpuSet, Decision, Event, Method, Observation, Policy, PolicyConfig, Retention, Setting, VcpuInterval,
-    WorkloadInterval,
+    CpuSet, Crowd, Decision, Event, Method, Observation, Policy, PolicyConfig, Retention, Setting,
+    VcpuInterval, WorkloadInterval,
 };
 
 pub(super) const MS: Duration = Duration::from_millis(1);
@@ -59,6 +59,7 @@ pub(super) struct World {
     watched: Duration,
     streak: u32,
     noise: u64,
+    crowd: Option<Crowd>,
 }
 
 /// A policy configuration with haltpoll, tried as a yield thread, as on the machine that the numbers are from.
@@ -85,6 +86,7 @@ impl World {
             watched: Duration::ZERO,
             streak: 0,
             noise: 0x9E37_79B9_7F4A_7C15,
+            crowd: None,
         }
     }
 
@@ -122,6 +124,13 @@ impl World {
         while !self.sums.period.is_zero() {
             self.run(SLICE);
         }
+    }
+
+    /// The policy is told of a crowd within the next slice.
+    pub(super) fn tell(&mut self, crowd: Crowd) {
+        self.crowd = Some(crowd);
+        let runnable = self.slice();
+        self.step(runnable);
     }
 
     pub(super) fn setting(&self) -> &Setting {
@@ -235,6 +244,7 @@ impl World {
             vcpus,
             workload,
             runnable,
+            crowd: self.crowd.take(),
             throttled: self.throttled,
             settled: true,
             cost: Duration::from_micros(50),

@@ -1,0 +1,170 @@
+//! Noticing between observations that threads crowd on the active vCPUs: told by the kernel where it can, else by
+//! looking.
+
+use std::error::Error;
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use gleaner_policy::{CpuSet, Crowd, CrowdSource, Watch};
+
+/// Tells without being asked that threads crowd on active vCPUs. Ends with the process, however that ends.
+pub trait CrowdWatch: fmt::Debug {
+    /// Tells once, from now on, when at least `at_least` threads have wanted to run on `active` for `patience`. Called
+    /// often: the first time may take tens of milliseconds, later ones must not.
+    ///
+    /// # Errors
+    /// It cannot be had here; the text says why. It is not asked again then.
+    fn arm(
+        &mut self,
+        active: &CpuSet,
+        at_least: u32,
+        patience: Duration,
+    ) -> Result<(), Box<dyn Error + Send + Sync>>;
+
+    /// Tells nothing any more.
+    fn disarm(&mut self);
+
+    /// Becomes readable when there is something to tell; none before the first arming.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The crowd, if there is one. Does not wait.
+    fn read(&mut self) -> Option<Crowd>;
+}
+
+/// After a crowd that changed nothing it is not asked for again for so long: the same one would be told at once.
+const REST: Duration = Duration::from_millis(15);
+
+/// The watch that there is, if any.
+#[derive(Debug)]
+pub(super) struct Sentry {
+    watch: Option<Box<dyn CrowdWatch>>,
+    armed: Option<Armed>,
+    /// The set of vCPUs for which the latest crowd was told, and when.
+    told: Option<(CpuSet, Instant)>,
+    /// For the journal.
+    note: Option<String>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Armed {
+    active: CpuSet,
+    at_least: u32,
+    patience: Duration,
+}
+
+impl Sentry {
+    pub(super) fn new(watch: Option<Box<dyn CrowdWatch>>) -> Self {
+        Self { watch, armed: None, told: None, note: None }
+    }
+
+    /// Sees to it that a crowd on `active` is told where `watch` asks for that. False: it must be looked for.
+    pub(super) fn stand(&mut self, watch: Option<Watch>, active: &CpuSet) -> bool {
+        let wanted = watch.and_then(|w| Some((w.at_least?, w.patience)));
+        let Some((at_least, patience)) = wanted else {
+            self.rest();
+            return false;
+        };
+        let wanted = Armed { active: active.clone(), at_least, patience };
+        if self.armed.as_ref() == Some(&wanted) {
+            return true;
+        }
+        let again = |(set, at): &(CpuSet, Instant)| set == active && at.elapsed() < REST;
+        if self.told.as_ref().is_some_and(again) {
+            return false;
+        }
+        let Some(kernel) = &mut self.watch else { return false };
+        match kernel.arm(active, at_least, patience) {
+            Ok(()) => {
+                self.armed = Some(wanted);
+                true
+            }
+            Err(error) => {
+                self.note =
+                    Some(format!("{error}; runnable threads are counted every few milliseconds instead"));
+                (self.watch, self.armed) = (None, None);
+                false
+            }
+        }
+    }
+
+    /// Something to wait for besides.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.watch.as_ref().filter(|_| self.armed.is_some())?.fd()
+    }
+
+    /// The crowd that was told, if one was.
+    pub(super) fn told(&mut self) -> Option<Crowd> {
+        let armed = self.armed.as_ref()?;
+        let crowd = self.watch.as_mut()?.read()?;
+        self.told = Some((armed.active.clone(), Instant::now()));
+        self.armed = None;
+        Some(crowd)
+    }
+
+    pub(super) fn take_note(&mut self) -> Option<String> {
+        self.note.take()
+    }
+
+    fn rest(&mut self) {
+        if self.armed.take().is_some()
+            && let Some(watch) = &mut self.watch
+        {
+            watch.disarm();
+        }
+    }
+}
+
+/// Looks in a row that found what a watch asks for.
+#[derive(Debug)]
+pub(super) struct Looks {
+    watch: Watch,
+    /// How many there were, when the first one was, and the workload's run delay then.
+    matched: u32,
+    first: Option<(Instant, Duration)>,
+}
+
+impl Looks {
+    pub(super) fn new(watch: Watch) -> Self {
+        Self { watch, matched: 0, first: None }
+    }
+
+    pub(super) fn every(&self) -> Duration {
+        self.watch.every
+    }
+
+    /// Takes one look; `run_delay` is what the workload's threads have waited so far. True when that was the last one
+    /// needed, with the crowd if threads queue up.
+    ///
+    /// # Errors
+    /// `run_delay` failed.
+    pub(super) fn look<E>(
+        &mut self,
+        runnable: u32,
+        run_delay: impl FnOnce() -> Result<Duration, E>,
+    ) -> Result<(bool, Option<Crowd>), E> {
+        if !self.watch.matches(runnable) {
+            (self.matched, self.first) = (0, None);
+            return Ok((false, None));
+        }
+        self.matched += 1;
+        let last = self.matched >= self.watch.times;
+        if self.watch.at_least.is_none_or(|n| runnable < n) {
+            return Ok((last, None));
+        }
+        // Reading what each thread has waited is dear: only at the ends.
+        let Some((since, before)) = self.first else {
+            self.first = Some((Instant::now(), run_delay()?));
+            return Ok((last, None));
+        };
+        if !last {
+            return Ok((false, None));
+        }
+        let waited = run_delay()?.saturating_sub(before).as_secs_f64();
+        let waiting = waited / since.elapsed().as_secs_f64().max(1e-6);
+        Ok((true, Some(Crowd { runnable, waiting, source: CrowdSource::Looks })))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+
+use super::*;
+use crate::live::wait::{self, Signals};
+
+const PATIENCE: Duration = Duration::from_micros(750);
+
+/// What a fake watch was asked, and how it is made to tell.
+#[derive(Debug, Default)]
+struct Log {
+    armed: Vec<(CpuSet, u32, Duration)>,
+    disarmed: u32,
+    refuses: bool,
+    teller: Option<UnixStream>,
+}
+
+#[derive(Debug)]
+struct Fake {
+    log: Rc<RefCell<Log>>,
+    ear: UnixStream,
+}
+
+impl CrowdWatch for Fake {
+    fn arm(
+        &mut self,
+        active: &CpuSet,
+        at_least: u32,
+        patience: Duration,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let mut log = self.log.borrow_mut();
+        if log.refuses {
+            return Err("fast unfold is not available: no BPF here".into());
+        }
+        log.armed.push((active.clone(), at_least, patience));
+        Ok(())
+    }
+
+    fn disarm(&mut self) {
+        self.log.borrow_mut().disarmed += 1;
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ear.as_fd())
+    }
+
+    fn read(&mut self) -> Option<Crowd> {
+        let mut byte = [0];
+        self.ear.read_exact(&mut byte).ok()?;
+        Some(Crowd { runnable: byte[0].into(), waiting: 2.0, source: CrowdSource::RunQueues })
+    }
+}
+
+fn sentry() -> (Sentry, Rc<RefCell<Log>>) {
+    let (teller, ear) = UnixStream::pair().unwrap();
+    ear.set_nonblocking(true).unwrap();
+    let log = Rc::new(RefCell::new(Log { teller: Some(teller), ..Log::default() }));
+    (Sentry::new(Some(Box::new(Fake { log: Rc::clone(&log), ear }))), log)
+}
+
+fn tell(log: &Rc<RefCell<Log>>, runnable: u8) {
+    log.borrow_mut().teller.as_mut().unwrap().write_all(&[runnable]).unwrap();
+}
+
+fn watch(at_least: Option<u32>, at_most: Option<u32>) -> Watch {
+    Watch { every: Duration::from_millis(5), at_least, at_most, times: 3, patience: PATIENCE }
+}
+
+#[test]
+fn it_is_armed_once_for_the_same_set_and_anew_for_another() {
+    let (mut sentry, log) = sentry();
+    let (one, two) = (CpuSet::first(1), CpuSet::first(2));
+    assert!(sentry.fd().is_none(), "nothing is armed");
+    for (set, at_least) in [(&one, 3), (&one, 3), (&two, 4), (&one, 3)] {
+        assert!(sentry.stand(Some(watch(Some(at_least), None)), set));
+    }
+    let armed = [(one.clone(), 3, PATIENCE), (two, 4, PATIENCE), (one.clone(), 3, PATIENCE)];
+    assert_eq!(log.borrow().armed, armed);
+    assert!(sentry.fd().is_some());
+    for other in [None, Some(watch(None, Some(1)))] {
+        assert!(!sentry.stand(other, &one), "what is not about crowds is not told");
+        assert_eq!(log.borrow().disarmed, 1);
+        assert!(sentry.fd().is_none());
+    }
+}
+
+#[test]
+fn a_crowd_ends_the_wait_and_is_told_once() {
+    let (mut sentry, log) = sentry();
+    let one = CpuSet::first(1);
+    let signals = Signals::block().unwrap();
+    let asked = Some(watch(Some(3), None));
+    assert!(sentry.stand(asked, &one));
+    assert_eq!(sentry.told(), None);
+    tell(&log, 16);
+    let far = Instant::now() + Duration::from_secs(3600);
+    assert!(wait::wait(&signals, None, sentry.fd(), far).unwrap());
+    let crowd = Crowd { runnable: 16, waiting: 2.0, source: CrowdSource::RunQueues };
+    assert_eq!(sentry.told(), Some(crowd));
+    assert_eq!(sentry.told(), None);
+    // The policy left the set as it is: looking takes over for a while, elsewhere it is told again.
+    assert!(!sentry.stand(asked, &one));
+    assert!(sentry.fd().is_none());
+    assert!(sentry.stand(asked, &CpuSet::first(2)));
+    assert_eq!(log.borrow().armed.len(), 2);
+}
+
+#[test]
+fn what_cannot_be_had_is_told_once_and_not_asked_again() {
+    let (mut sentry, log) = sentry();
+    log.borrow_mut().refuses = true;
+    let one = CpuSet::first(1);
+    assert!(!sentry.stand(Some(watch(Some(3), None)), &one));
+    let note = sentry.take_note().unwrap();
+    assert!(note.contains("no BPF here") && note.contains("counted"), "{note}");
+    log.borrow_mut().refuses = false;
+    assert!(!sentry.stand(Some(watch(Some(3), None)), &one));
+    assert_eq!((sentry.take_note(), sentry.fd().is_none()), (None, true));
+    assert!(!Sentry::new(None).stand(Some(watch(Some(3), None)), &one));
+}
+
+/// The run delay at each look that asked for it.
+fn delays(looks: &mut Looks, runnable: &[u32], mut delay: Duration) -> Vec<(bool, Option<Crowd>)> {
+    let mut outcomes = Vec::new();
+    for n in runnable {
+        let outcome = looks.look(*n, || {
+            delay += Duration::from_secs(1);
+            Ok::<_, Infallible>(delay)
+        });
+        outcomes.push(outcome.unwrap_or_else(|never| match never {}));
+    }
+    outcomes
+}
+
+#[test]
+fn looking_tells_the_same_crowd_after_three_looks_in_a_row() {
+    let mut looks = Looks::new(watch(Some(3), None));
+    let mut found = delays(&mut looks, &[3, 2, 3, 4, 5], Duration::ZERO);
+    let (enough, crowd) = found.pop().unwrap();
+    assert!(found.iter().all(|(enough, crowd)| !enough && crowd.is_none()), "{found:?}");
+    let crowd = crowd.unwrap();
+    assert_eq!((enough, crowd.runnable, crowd.source), (true, 5, CrowdSource::Looks));
+    // A second of delay in next to no time.
+    assert!(crowd.waiting > 1.0, "{crowd:?}");
+}
+
+#[test]
+fn vcpus_that_fall_idle_are_no_crowd() {
+    let mut looks = Looks::new(watch(None, Some(1)));
+    let never = || -> Result<Duration, Infallible> { panic!("nobody needs the run delay") };
+    assert_eq!(looks.look(1, never).unwrap(), (false, None));
+    assert_eq!(looks.look(0, never).unwrap(), (false, None));
+    assert_eq!(looks.look(1, never).unwrap(), (true, None));
+}

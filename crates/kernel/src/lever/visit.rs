@@ -1,0 +1,68 @@
+//! Doing something on a certain vCPU, at once.
+
+use gleaner_policy::CpuSet;
+
+use super::thread::{self, SchedAttr, SchedPolicy};
+
+/// Runs `errand` on the vCPUs `there`, ahead of every normal thread, and comes back. It should take microseconds: where
+/// the caller may be real-time, nothing else runs on that vCPU meanwhile.
+///
+/// Where the caller may not run there, `errand` runs where it is; where it may not be real-time, it waits its turn.
+pub fn visit<R>(there: &CpuSet, errand: impl FnOnce() -> R) -> R {
+    let _home = Home::leave(there);
+    errand()
+}
+
+/// Where the caller was, and how it was scheduled; put back when dropped.
+struct Home {
+    cpus: Option<CpuSet>,
+    scheduling: Option<SchedAttr>,
+}
+
+impl Home {
+    fn leave(there: &CpuSet) -> Self {
+        // First the scheduling: the move itself must not queue behind others.
+        let scheduling = thread::scheduling(0).ok().filter(|was| {
+            let ahead = SchedAttr { policy: SchedPolicy::Fifo, rt_priority: 1, ..*was };
+            thread::set_scheduling(0, ahead).is_ok()
+        });
+        let cpus = thread::affinity(0).ok().filter(|_| thread::set_affinity(0, there).is_ok());
+        Self { cpus, scheduling }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // What was in force a moment ago is not refused now, and if it is, nothing better is known.
+        if let Some(cpus) = &self.cpus {
+            let _ = thread::set_affinity(0, cpus);
+        }
+        if let Some(scheduling) = self.scheduling {
+            let _ = thread::set_scheduling(0, scheduling);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_is_there_and_comes_back_as_it_was() {
+        let before = (thread::affinity(0).unwrap(), thread::scheduling(0).unwrap());
+        for cpu in before.0.iter() {
+            let there: CpuSet = [cpu].into_iter().collect();
+            let seen = visit(&there, || thread::affinity(0).unwrap());
+            assert_eq!(seen, there);
+            assert_eq!((thread::affinity(0).unwrap(), thread::scheduling(0).unwrap()), before);
+        }
+    }
+
+    #[test]
+    fn where_the_caller_may_not_run_it_stays() {
+        let before = thread::affinity(0).unwrap();
+        let seen =
+            visit(&[gleaner_policy::CpuId(8000)].into_iter().collect(), || thread::affinity(0).unwrap());
+        assert_eq!((seen, thread::affinity(0).unwrap()), (before.clone(), before));
+    }
+}

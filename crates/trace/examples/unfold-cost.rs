@@ -1,0 +1,85 @@
+//! `make bench-trace`, beside bench-trace: what the armed fast unfold costs a workload that is packed on one vCPU. Ends
+//! with status 1 where that is more than a hundredth. As root, on an otherwise idle machine.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use gleaner_bench::stats::{estimate, median};
+use gleaner_bench::workload::{Amount, Parameters, Workload};
+use gleaner_policy::CpuSet;
+use gleaner_trace::FastUnfold;
+use nix::sched::sched_setaffinity;
+use nix::unistd::Pid;
+
+/// Pairs of a block with and one without, in the order B C C B, so that a drift hits both alike.
+const PAIRS: usize = 20;
+const BLOCK: Duration = Duration::from_secs(1);
+/// At least this part of the speed stays.
+const PROMISE: f64 = 0.99;
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let begin = Instant::now();
+    let mut unfold = FastUnfold::load()?;
+    let loaded = begin.elapsed();
+    let one = CpuSet::first(1);
+    let mut there = nix::sched::CpuSet::new();
+    there.set(0)?;
+    sched_setaffinity(Pid::from_raw(0), &there)?;
+    let begin = Instant::now();
+    arm(&mut unfold, &one)?;
+    let first = begin.elapsed();
+    let begin = Instant::now();
+    arm(&mut unfold, &one)?;
+    let again = begin.elapsed();
+    println!("\nFast unfold beside one packed chain of requests, interleaved");
+    println!("  loading takes {loaded:.2?}, arming {first:.2?}, arming again {again:.2?}");
+    let mut ratios = Vec::new();
+    let mut plain = Vec::new();
+    for pair in 0..PAIRS {
+        let mut rates = [0.0; 2];
+        for armed in if pair % 2 == 0 { [false, true] } else { [true, false] } {
+            if armed {
+                arm(&mut unfold, &one)?;
+            } else {
+                stop(&mut unfold);
+            }
+            rates[usize::from(armed)] = rate()?;
+        }
+        ratios.push(rates[1] / rates[0]);
+        plain.push(rates[0]);
+    }
+    let told = unfold.read().is_some();
+    let Some(ratio) = estimate(&ratios) else { return Err("no blocks".into()) };
+    let kept = ratio.median >= PROMISE;
+    println!(
+        "  {:.4} of the rate without ({:.4} to {:.4}, {PAIRS} pairs; {:.0} requests/s)  {}",
+        ratio.median,
+        ratio.low,
+        ratio.high,
+        median(&plain).unwrap_or_default(),
+        if kept { "kept" } else { "NOT KEPT" }
+    );
+    if told {
+        println!("  disturbed: other programs crowded on the vCPU, and the watch ended");
+    }
+    Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// As the engine does for a pair on one vCPU, but for more threads than there are.
+fn arm(unfold: &mut FastUnfold, active: &CpuSet) -> Result<(), Box<dyn Error>> {
+    Ok(unfold.arm(active, 64, Duration::from_micros(750))?)
+}
+
+/// Disarmed, the timer goes on for a while.
+fn stop(unfold: &mut FastUnfold) {
+    unfold.disarm();
+    let end = Instant::now() + Duration::from_secs(5);
+    while unfold.is_ticking() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn rate() -> Result<f64, Box<dyn Error>> {
+    Ok(Workload::RequestResponse.run(Amount::Time(BLOCK), &Parameters::default())?.throughput())
+}
