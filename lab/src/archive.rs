@@ -87,7 +87,7 @@ impl Archive {
 }
 
 /// The files that `ldd` names: after the arrow, or the loader, which has none.
-fn linked(said: &str) -> Vec<String> {
+pub(crate) fn linked(said: &str) -> Vec<String> {
     let path = |line: &str| {
         let line = line.trim();
         let target = line.split_once("=> ").map_or(line, |(_, target)| target);

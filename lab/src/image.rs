@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::debian::{Apt, Suite};
+use crate::emulator;
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, KernelFiles};
 use crate::payload::{self, Payload};
@@ -50,6 +51,8 @@ pub struct Media {
     pub initramfs: Vec<u8>,
     /// A read-only disk.
     pub disk: Option<PathBuf>,
+    /// The folder of another QEMU than this machine's.
+    pub emulator: Option<PathBuf>,
 }
 
 const BUSYBOX: &str = "busybox";
@@ -84,7 +87,7 @@ impl Store {
     pub(crate) fn media(&self, image: Image, kernel: Kernel, guests: &[Kernel]) -> Result<Media> {
         let busybox = busybox(&self.cache)?;
         let files = kernel.open(&self.cache)?;
-        let mut media = Media { kernel: files.image(), initramfs: Vec::new(), disk: None };
+        let mut media = Media { kernel: files.image(), initramfs: Vec::new(), disk: None, emulator: None };
         match image {
             Image::Tiny => {
                 media.initramfs = tiny(&busybox, &files, &[])?.finish()?;
@@ -96,26 +99,19 @@ impl Store {
                 media.disk = Some(systemd::root(&self.cache)?);
             }
             Image::Host => {
-                media.initramfs = self.host(&busybox, &files, guests)?;
+                let qemu = emulator::open(&self.cache)?;
+                media.initramfs = self.host(&busybox, &files, &qemu, guests)?;
+                media.emulator = Some(qemu);
                 media.initramfs.extend(self.payload.with_libraries());
             }
         }
         Ok(media)
     }
 
-    /// The tiny image with KVM, this machine's QEMU, and the guests' files.
-    fn host(&self, busybox: &Path, kernel: &KernelFiles, guests: &[Kernel]) -> Result<Vec<u8>> {
+    /// The tiny image with KVM, QEMU, and the guests' files.
+    fn host(&self, busybox: &Path, kernel: &KernelFiles, qemu: &Path, guests: &[Kernel]) -> Result<Vec<u8>> {
         let mut archive = tiny(busybox, kernel, &["kvm-amd"])?;
-        let qemu = tool::output(Command::new("which").arg(QEMU)).map_err(|error| match error {
-            Error::Tool { .. } => Error::NoTool { program: QEMU.to_owned() },
-            other => other,
-        })?;
-        archive.program(&format!("usr/bin/{QEMU}"), Path::new(qemu.trim()))?;
-        for name in FIRMWARE {
-            let found = FIRMWARE_DIRS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
-            let found = found.ok_or_else(|| Error::NoTool { program: format!("{QEMU} ({name})") })?;
-            archive.copy(&format!("usr/share/qemu/{name}"), 0o644, &found)?;
-        }
+        emulator::archive(qemu, &mut archive)?;
         for guest in guests {
             let files = guest.open(&self.cache)?;
             let dir = format!("{GUEST}/{guest}");
@@ -131,16 +127,20 @@ impl Store {
 pub fn prepare(cache: &Cache, image: Image, kernel: Kernel) -> Result<()> {
     kernel.open(cache)?;
     busybox(cache)?;
-    if image == Image::Systemd {
-        systemd::root(cache)?;
+    match image {
+        Image::Tiny => Ok(()),
+        Image::Systemd => systemd::root(cache).map(drop),
+        Image::Host => emulator::open(cache).map(drop),
     }
-    Ok(())
 }
 
 /// The names of what is in the cache for these images and kernels.
 pub fn artefacts(images: &[Image], kernels: &[Kernel]) -> Vec<String> {
     let mut names: Vec<String> = kernels.iter().map(|kernel| kernel.artefact()).collect();
     names.push(BUSYBOX.to_owned());
+    if images.contains(&Image::Host) {
+        names.push(emulator::ARTEFACT.to_owned());
+    }
     if images.contains(&Image::Systemd) {
         names.push(systemd::ARTEFACT.to_owned());
     }
@@ -149,10 +149,6 @@ pub fn artefacts(images: &[Image], kernels: &[Kernel]) -> Vec<String> {
 
 /// The emulator.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
-/// What QEMU loads for a machine of type microvm with a kernel.
-const FIRMWARE: [&str; 3] = ["bios-microvm.bin", "linuxboot_dma.bin", "kvmvapic.bin"];
-const FIRMWARE_DIRS: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
-
 /// Whether this machine is a nested host with guests' files.
 pub(crate) fn is_nested_host() -> bool {
     Path::new("/").join(GUEST).is_dir()
@@ -167,7 +163,7 @@ pub(crate) fn nested_media(image: Image, kernel: Kernel) -> Result<Media> {
     let read = |path: PathBuf| fs::read(&path).map_err(Error::file("read", path));
     let mut initramfs = read(dir.join("tiny.cpio"))?;
     initramfs.extend(read(Path::new("/").join(payload::NESTED))?);
-    Ok(Media { kernel: dir.join("vmlinuz"), initramfs, disk: None })
+    Ok(Media { kernel: dir.join("vmlinuz"), initramfs, disk: None, emulator: None })
 }
 
 /// The static busybox of Debian 13.

@@ -8,6 +8,7 @@ mod archive;
 pub mod cache;
 pub mod claims;
 mod debian;
+mod emulator;
 pub mod error;
 pub mod image;
 pub mod kernel;

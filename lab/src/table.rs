@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::claims::{Check, Outcome};
+use crate::claims::{ALL, Check, Outcome};
 
 /// The table for a terminal: one line for each claim, with the checks that fail and all that was measured beneath.
 pub fn text(outcomes: &[Outcome]) -> String {
@@ -42,6 +42,11 @@ pub fn markdown(outcomes: &[Outcome]) -> String {
         outcomes.len(),
         took / 60.0
     );
+    let is_missing = |name: &&str| outcomes.iter().all(|outcome| outcome.name != *name);
+    let missing: Vec<&str> = ALL.iter().map(|claim| claim.name).filter(is_missing).collect();
+    if !missing.is_empty() {
+        let _ = writeln!(out, "Not run: `{}`.\n", missing.join("`, `"));
+    }
     out += "| claim | | what | checks | time |\n|---|---|---|--:|--:|\n";
     for outcome in outcomes {
         let checks = outcome.checks.len();
@@ -133,5 +138,6 @@ mod tests {
         let page = markdown(&outcomes());
         assert!(page.contains("| it \\| works | holds | yes |  |"), "{page}");
         assert!(page.contains("It could not be proven"), "{page}");
+        assert!(page.contains(&format!("Not run: `{}`", ALL[0].name)), "{page}");
     }
 }

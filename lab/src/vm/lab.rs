@@ -7,6 +7,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use crate::cache::Cache;
+use crate::emulator;
 use crate::error::{Error, Result};
 use crate::image::{self, Image, Media, QEMU, Store};
 use crate::kernel::Kernel;
@@ -46,6 +47,7 @@ impl Lab {
     pub fn prepare(&self) -> Result<()> {
         tool::run(Command::new(QEMU).arg("--version"))?;
         let Some(store) = &self.store else { return Ok(()) };
+        store.prepare(Image::Host, Kernel::V7)?;
         Kernel::ALL.iter().try_for_each(|&kernel| store.prepare(Image::Systemd, kernel))
     }
 
@@ -116,7 +118,7 @@ impl Lab {
             agent: agent.as_raw_fd(),
             console: console.map(AsRawFd::as_raw_fd),
         };
-        let mut command = Command::new(QEMU);
+        let mut command = media.emulator.as_deref().map_or_else(|| Command::new(QEMU), emulator::command);
         command.args(qemu::arguments(spec, self.accelerator, &media.kernel, media.disk.as_deref(), files));
         let inherited = [Some(&initramfs), Some(agent), Some(monitor), console];
         Process::start(command, &inherited.into_iter().flatten().map(AsRawFd::as_raw_fd).collect::<Vec<_>>())
