@@ -57,7 +57,8 @@ impl Sensors {
             idle: IdleSensor::new(&root),
             interrupts: InterruptSensor::new(&root),
             stat: StatSensor::new(&root),
-            haltpoll: haltpoll::available(&root).is_ok(),
+            // Also while a Gleaner holds its parameters.
+            haltpoll: haltpoll::in_charge(&root).is_ok(),
             tracer,
             root,
         })

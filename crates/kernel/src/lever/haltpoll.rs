@@ -25,11 +25,11 @@ fn parameter(name: &str) -> PathBuf {
     PathBuf::from(PARAMETERS).join(format!("guest_halt_poll_{name}"))
 }
 
-/// Whether the governor is there, in use, and can be put back.
+/// Whether the haltpoll governor decides how long idle vCPUs poll, whoever has set its parameters.
 ///
 /// # Errors
 /// [`LeverError::Unavailable`] with the reason and the remedy.
-pub fn available(root: &Root) -> Result<(), LeverError> {
+pub fn in_charge(root: &Root) -> Result<(), LeverError> {
     let unavailable = |reason: String| LeverError::Unavailable { lever: "haltpoll", reason };
     if root.read_opt(parameter("ns"))?.is_none() {
         return Err(unavailable("the kernel has no haltpoll governor (CONFIG_HALTPOLL_CPUIDLE)".into()));
@@ -50,12 +50,23 @@ pub fn available(root: &Root) -> Result<(), LeverError> {
             "the governor in use is `{governor}`, which ignores its parameters"
         )));
     }
+    Ok(())
+}
+
+/// Whether the governor is there, in use, and can be put back.
+///
+/// # Errors
+/// [`LeverError::Unavailable`] with the reason and the remedy.
+pub fn available(root: &Root) -> Result<(), LeverError> {
+    in_charge(root)?;
     // The limits per CPU grow and are hidden: without shrinking, putting the parameters back would leave them grown.
-    if root.read(parameter("allow_shrink"))? != "Y" {
-        return Err(unavailable(format!(
+    let parameter = parameter("allow_shrink");
+    if root.read(&parameter)? != "Y" {
+        let reason = format!(
             "{} is off, so that what it changes could not be undone; write Y to it first",
-            parameter("allow_shrink").display()
-        )));
+            parameter.display()
+        );
+        return Err(LeverError::Unavailable { lever: "haltpoll", reason });
     }
     Ok(())
 }
@@ -137,6 +148,7 @@ mod tests {
         reason("governor in use is `menu`");
         fs::write(cpuidle.join("current_governor"), "haltpoll\n").unwrap();
         fs::write(root.path(parameter("allow_shrink")), "N\n").unwrap();
+        in_charge(&root).unwrap();
         reason("could not be undone");
         fs::write(root.path(parameter("allow_shrink")), "Y\n").unwrap();
         available(&root).unwrap();
