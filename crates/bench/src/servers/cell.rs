@@ -126,9 +126,7 @@ pub fn with_mariadb<T>(
     threads: u32,
     run: impl FnOnce(Vec<OsString>) -> T,
 ) -> Result<T> {
-    let dir = state.join(MARIADB);
-    make_dir(&dir, None)?;
-    mariadb::with_client(&Place { dir, wrapper: &[] }, script, threads, run)
+    mariadb::with_client(&place_in(state, MARIADB, &[])?, script, threads, run)
 }
 
 fn place<'a>(row: &Row, state: &Path, wrapper: &'a [OsString]) -> Result<Place<'a>> {
@@ -139,7 +137,12 @@ fn place<'a>(row: &Row, state: &Path, wrapper: &'a [OsString]) -> Result<Place<'
         Load::Nginx { .. } => "nginx",
         Load::Pipe | Load::Sysbench { .. } => "programs",
     };
-    let dir = state.join(name);
+    place_in(state, name, wrapper)
+}
+
+fn place_in<'a>(state: &Path, name: &str, wrapper: &'a [OsString]) -> Result<Place<'a>> {
+    // Servers change their directory: paths relative to ours would mean another place to them.
+    let dir = std::path::absolute(state.join(name)).map_err(Error::file("find", state))?;
     make_dir(&dir, None)?;
     Ok(Place { dir, wrapper })
 }
