@@ -44,10 +44,10 @@ bench-sim: ## Measure how fast the simulator is, alone and beside SimGrid
 	cargo run --release -q -p gleaner-sim --locked --example compare -- target/simgrid-load
 
 bench-trace: ## Measure what tracing costs and how well it agrees, on this machine, as root
-	scripts/setup build
+	scripts/setup bench
 	cargo build --release --locked -p gleaner -p gleaner-bench
 	status=0; \
-	cargo run --release -q -p gleaner-trace --locked --example bench-trace || status=1; \
+	cargo run --release -q -p gleaner-trace --locked --example bench-trace -- $(BENCH_ARGS) || status=1; \
 	cargo run --release -q -p gleaner-trace --locked --example unfold-cost || status=1; \
 	target/release/gleaner-bench unfold-steps || status=1; \
 	exit $$status

@@ -16,16 +16,13 @@ mod watch;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gleaner_engine::StateDir;
 use gleaner_trace::Scope;
 
 use draw::Palette;
 use watch::Watch;
-
-/// From one care for tracing's budget to the next.
-const CARE: Duration = Duration::from_millis(100);
 
 /// Show the machine and the Gleaner at work on it, live
 ///
@@ -84,13 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         return screen::show(&mut watch, args.interval, Palette { colours });
     }
-    let end = Instant::now() + args.interval;
-    while let left = end.saturating_duration_since(Instant::now())
-        && !left.is_zero()
-    {
-        watch.keep_budget();
-        thread::sleep(left.min(CARE));
-    }
+    thread::sleep(args.interval);
     let view = watch.look();
     if args.json {
         println!("{}", serde_json::to_string_pretty(&view)?);

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attach::RunTime;
+
 /// How much of the CPU time in use tracing may cost, as shares (0..=1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Above this only a sample of the events is followed; where that does not help, fewer kinds of them.
+    /// Above this, threads and vCPUs are followed in windows of time only, so seldom that it costs two fifths of this;
+    /// where that is not enough, fewer kinds of events are counted.
     pub sample_above: f64,
     /// Above this, although it samples, tracing ends.
     pub detach_above: f64,
@@ -23,82 +26,120 @@ impl Default for Budget {
 /// What tracing cost when it was last measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// The BPF programs' run time, as a share (0..=1) of the time that all vCPUs were busy, or of one vCPU's time where
-    /// they were busy for less than that. The kernel's way into and out of a program is not in it, nor what looking at
-    /// the clock adds to each run while the kernel measures.
+    /// The share (0..=1) of the time that all vCPUs were busy, or of one vCPU's time where they were busy for less than
+    /// that: the BPF programs, the kernel's way into and out of them, and opening and closing windows.
     pub share: f64,
-    /// How often programs ran, per second.
+    /// How often programs ran, per second, while they were attached.
     pub runs_per_second: f64,
+    /// Of the share, what opening and closing windows takes: attaching, detaching, and measuring.
+    pub windows: f64,
     /// Each program and its part of the share, dearest first.
     pub programs: Vec<(String, f64)>,
 }
 
-/// One event in 64 is the coarsest sample: what is left then are the programs' beginnings, which no sampling avoids.
-pub(crate) const MAX_SHIFT: u32 = 6;
+/// With windows tracing is to cost this part of what would be too much: what was measured is a little while ago, and
+/// nobody who asked for little wants to pay for all of it.
+const AIM: f64 = 0.4;
+/// How long a window is open.
+pub(crate) const WINDOW: Duration = Duration::from_millis(20);
+/// The longest time for which a window may stand, in windows: 2 s.
+pub(crate) const MOST: u32 = 100;
+
+/// What a program took while it was attached, as a share of the time in use.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    /// It is attached in windows only, while there are any.
+    pub(crate) windowed: bool,
+    pub(crate) share: f64,
+    pub(crate) runs: u64,
+}
+
+/// What was measured while everything was attached.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Measured {
+    /// For how long.
+    pub(crate) elapsed: Duration,
+    pub(crate) programs: Vec<Part>,
+    /// What one window takes to open and to close, as a share of the time in use while it is open; zero where that
+    /// has not been tried yet.
+    pub(crate) switching: f64,
+}
+
+/// What measuring adds and what it does not see, for each run of a program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PerRun {
+    /// What the kernel takes for the run time of a program that does nothing: looking at the clock.
+    pub(crate) clock: Duration,
+    /// The way into a program and out of it, which the kernel's account leaves out.
+    pub(crate) entry: Duration,
+}
+
+impl PerRun {
+    /// What a program really took whose account is `ran`.
+    pub(crate) fn correct(self, ran: RunTime) -> Duration {
+        let runs = u32::try_from(ran.runs).unwrap_or(u32::MAX);
+        ran.time.saturating_sub(self.clock * runs) + self.entry * runs
+    }
+}
 
 /// What to do about a cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Follow one event in 1 << n from now on.
-    Sample(u32),
-    /// Do without the dearest program that others do not need.
+    /// Follow all the time.
+    Always,
+    /// Follow in windows that stand for so many times their length.
+    Windows(u32),
+    /// Do without the dearest program that others do not need, in windows that are as seldom as may be.
     Shed,
     /// End.
     Detach,
 }
 
-impl Budget {
-    /// What to do when tracing one event in `1 << shift` costs `share`.
-    pub(crate) fn judge(&self, share: f64, shift: u32) -> Verdict {
-        if share > self.detach_above {
-            return if shift >= MAX_SHIFT { Verdict::Detach } else { Verdict::Sample(MAX_SHIFT) };
+impl Measured {
+    fn sum(&self, windowed: bool) -> f64 {
+        self.programs.iter().filter(|p| p.windowed == windowed).map(|p| p.share).sum()
+    }
+
+    /// The cost where a window stands for `one_in` times its length; 1: all the time is followed.
+    pub(crate) fn cost(&self, one_in: u32) -> Cost {
+        let part = |windowed: bool| if windowed { 1.0 / f64::from(one_in) } else { 1.0 };
+        let mut programs: Vec<(String, f64)> =
+            self.programs.iter().map(|p| (p.name.to_owned(), p.share * part(p.windowed))).collect();
+        programs.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let windows = if one_in > 1 { self.switching / f64::from(one_in) } else { 0.0 };
+        let runs: u64 = self.programs.iter().map(|p| p.runs).sum();
+        Cost {
+            share: programs.iter().map(|(_, share)| share).sum::<f64>() + windows,
+            runs_per_second: runs as f64 / self.elapsed.as_secs_f64().max(1e-9),
+            windows,
+            programs,
         }
-        if share > self.sample_above {
-            if shift >= MAX_SHIFT {
-                return Verdict::Shed;
-            }
-            // Halving the sample saves less than half, since a program's beginning costs too: hence two for one.
-            let halvings = (1..=MAX_SHIFT).find(|n| share / f64::from(1 << n) <= self.sample_above);
-            return Verdict::Sample((shift + 2 * halvings.unwrap_or(MAX_SHIFT)).min(MAX_SHIFT));
-        }
-        // A step back doubles the cost at most; not before that would surely stay within the budget.
-        Verdict::Sample(if share < self.sample_above / 3.0 { shift.saturating_sub(1) } else { shift })
     }
 }
 
-/// How long programs ran, and how often, each by its name: the kernel's counters at one moment.
-pub(crate) type RunTimes = Vec<(&'static str, Duration, u64)>;
-
-/// The cost between two readings `elapsed` apart, in which all vCPUs together were `busy` so long. Each run counts for
-/// `empty` less: so long does the kernel take a program to run that does nothing.
-pub(crate) fn cost(
-    before: &RunTimes,
-    after: &RunTimes,
-    elapsed: Duration,
-    busy: Duration,
-    empty: Duration,
-) -> Cost {
-    let available = busy.max(elapsed).as_secs_f64();
-    let old = |name: &str| {
-        before.iter().find(|(n, ..)| *n == name).map_or((Duration::ZERO, 0), |(_, t, n)| (*t, *n))
-    };
-    let mut runs = 0;
-    let mut programs: Vec<(String, f64)> = after
-        .iter()
-        .map(|(name, time, count)| {
-            let (old_time, old_count) = old(name);
-            let ran = count.saturating_sub(old_count);
-            runs += ran;
-            let measuring = empty.as_secs_f64() * ran as f64;
-            let own = (time.saturating_sub(old_time).as_secs_f64() - measuring).max(0.0);
-            ((*name).to_owned(), own / available)
-        })
-        .collect();
-    programs.sort_by(|a, b| b.1.total_cmp(&a.1));
-    Cost {
-        share: programs.iter().map(|(_, share)| share).sum(),
-        runs_per_second: runs as f64 / elapsed.as_secs_f64(),
-        programs,
+impl Budget {
+    /// What to do when this was measured; `one_in` is how it is followed now.
+    pub(crate) fn judge(&self, measured: &Measured, one_in: u32) -> Verdict {
+        let (all, steady) = (measured.cost(1).share, measured.sum(false));
+        // Going back has to be worth it: the next measurement would change it again.
+        let enough = if one_in > 1 { self.sample_above / 1.5 } else { self.sample_above };
+        if all <= enough {
+            return Verdict::Always;
+        }
+        let aim = self.sample_above * AIM;
+        let (windowed, left) = (measured.sum(true) + measured.switching, aim - steady);
+        // At least 2: one window in one would be no window.
+        if let Some(one_in) = (2..=MOST).find(|n| windowed / f64::from(*n) <= left) {
+            return Verdict::Windows(one_in);
+        }
+        let least = measured.cost(MOST).share;
+        match least {
+            // Nothing is given up before windows were tried.
+            _ if one_in == 1 || least <= self.sample_above => Verdict::Windows(MOST),
+            _ if least <= self.detach_above => Verdict::Shed,
+            _ => Verdict::Detach,
+        }
     }
 }
 
@@ -106,38 +147,55 @@ pub(crate) fn cost(
 mod tests {
     use super::*;
 
-    #[test]
-    fn samples_as_much_as_is_needed_and_goes_back_slowly() {
-        let budget = Budget::default();
-        assert_eq!(budget.judge(0.015, 0), Verdict::Sample(0));
-        assert_eq!(budget.judge(0.03, 0), Verdict::Sample(2));
-        assert_eq!(budget.judge(0.045, 0), Verdict::Sample(4));
-        assert_eq!(budget.judge(0.015, 2), Verdict::Sample(2));
-        assert_eq!(budget.judge(0.004, 2), Verdict::Sample(1));
-        assert_eq!(budget.judge(0.004, 0), Verdict::Sample(0));
+    fn measured(windowed: f64, steady: f64, switching: f64) -> Measured {
+        let share = |name, windowed, share| Part { name, windowed, share, runs: 1000 };
+        let programs = vec![share("steady", false, steady), share("windowed", true, windowed)];
+        Measured { elapsed: Duration::from_secs(1), programs, switching }
     }
 
     #[test]
-    fn ends_only_when_sampling_did_not_help() {
+    fn follows_all_the_time_while_that_is_cheap_and_goes_back_late() {
         let budget = Budget::default();
-        assert_eq!(budget.judge(0.5, 0), Verdict::Sample(MAX_SHIFT));
-        assert_eq!(budget.judge(0.06, MAX_SHIFT), Verdict::Detach);
-        assert_eq!(budget.judge(0.04, MAX_SHIFT), Verdict::Shed);
-        assert_eq!(budget.judge(0.015, MAX_SHIFT), Verdict::Sample(MAX_SHIFT));
+        assert_eq!(budget.judge(&measured(0.010, 0.005, 0.1), 1), Verdict::Always);
+        assert_eq!(budget.judge(&measured(0.010, 0.005, 0.1), 8), Verdict::Windows(37));
+        assert_eq!(budget.judge(&measured(0.010, 0.002, 0.1), 8), Verdict::Always);
     }
 
     #[test]
-    fn is_measured_against_the_time_in_use_but_one_vcpu_at_least() {
-        let ms = Duration::from_millis;
-        let before = vec![("a", ms(10), 5)];
-        let after = vec![("a", ms(20), 15), ("b", ms(30), 10)];
-        let idle = cost(&before, &after, ms(1000), ms(10), Duration::ZERO);
-        assert!((idle.share - 0.04).abs() < 1e-9 && (idle.runs_per_second - 20.0).abs() < 1e-9);
-        assert_eq!(idle.programs[0].0, "b");
-        let busy = cost(&before, &after, ms(1000), ms(4000), Duration::ZERO);
-        assert!((busy.share - 0.01).abs() < 1e-9);
-        // A millisecond of each of the 20 runs was the clock's.
-        let corrected = cost(&before, &after, ms(1000), ms(10), ms(1));
-        assert!((corrected.share - 0.02).abs() < 1e-9, "{}", corrected.share);
+    fn windows_are_as_seldom_as_needed_with_their_own_cost_in() {
+        let budget = Budget::default();
+        let (plain, dear) = (measured(0.08, 0.0, 0.0), measured(0.08, 0.002, 0.12));
+        assert_eq!(budget.judge(&plain, 1), Verdict::Windows(10));
+        let Verdict::Windows(one_in) = budget.judge(&dear, 8) else { panic!() };
+        assert_eq!(one_in, 34);
+        let cost = dear.cost(one_in);
+        assert!(cost.share <= 0.008 && cost.share > 0.0077, "{}", cost.share);
+        assert!((cost.windows - 0.12 / 34.0).abs() < 1e-9);
+        assert_eq!(cost.programs[0].0, "windowed");
+        assert!((cost.programs[1].1 - 0.002).abs() < 1e-9, "what is steady costs what it costs");
+    }
+
+    #[test]
+    fn gives_up_kinds_of_events_only_where_windows_do_not_help() {
+        let budget = Budget::default();
+        assert_eq!(budget.judge(&measured(0.08, 0.03, 0.0), 1), Verdict::Windows(MOST));
+        assert_eq!(budget.judge(&measured(0.08, 0.03, 0.1), 8), Verdict::Shed);
+        assert_eq!(budget.judge(&measured(0.08, 0.012, 0.1), 8), Verdict::Windows(MOST));
+    }
+
+    #[test]
+    fn ends_only_when_windows_were_tried() {
+        let budget = Budget::default();
+        assert_eq!(budget.judge(&measured(0.08, 0.06, 0.0), 1), Verdict::Windows(MOST));
+        assert_eq!(budget.judge(&measured(0.08, 0.06, 0.1), MOST), Verdict::Detach);
+    }
+
+    #[test]
+    fn the_clock_is_taken_off_and_the_way_in_put_on() {
+        let per_run = PerRun { clock: Duration::from_nanos(50), entry: Duration::from_nanos(30) };
+        let ran = RunTime { time: Duration::from_nanos(1500), runs: 10 };
+        assert_eq!(per_run.correct(ran), Duration::from_nanos(1300));
+        let faster = RunTime { time: Duration::from_nanos(400), runs: 10 };
+        assert_eq!(per_run.correct(faster), Duration::from_nanos(300));
     }
 }

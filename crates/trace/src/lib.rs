@@ -2,12 +2,14 @@
 //! dominates.
 //!
 //! BPF programs (`src/bpf`, GPL-2.0-only) add up counters and histograms inside the kernel; nothing is sent to user
-//! space per event, except by the [`Recorder`], whose purpose that is. [`Tracer`] loads and attaches what this kernel offers, [`Tracer::snapshot`] reads the sums. What
-//! tracing itself costs is measured, and kept within a [`Budget`]. All of it is optional: where it cannot be had,
-//! there is a typed [`NotAvailable`] that says why.
+//! space per event, except by the [`Recorder`], whose purpose that is. [`Tracer`] loads and attaches what this kernel
+//! offers, [`Tracer::snapshot`] reads the sums. What tracing itself costs is measured, and kept within a [`Budget`]. All
+//! of it is optional: where it cannot be had, there is a typed [`NotAvailable`] that says why.
 
+mod attach;
 mod budget;
 mod histogram;
+mod keeper;
 mod layout;
 mod load;
 mod meter;
@@ -21,6 +23,7 @@ mod times;
 mod tracer;
 mod unavailable;
 mod unfold;
+mod window;
 
 pub use budget::{Budget, Cost};
 pub use histogram::{Histogram, RunLengths};

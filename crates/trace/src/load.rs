@@ -1,18 +1,19 @@
 //! Loading what this kernel accepts. Each program is optional; what is left out is told with its reason.
 
+use std::io;
 use std::mem::MaybeUninit;
-use std::path::Path;
 
+use gleaner_kernel::Root;
 use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::btf::{Btf, BtfType};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Link, Object, OpenObject};
-use nix::errno::Errno;
+use libbpf_rs::{Object, OpenObject};
 
+use crate::attach::Probe;
 use crate::part::{Event, PROGRAMS, Part, Parts, Program};
 use crate::scope::Resolved;
 use crate::skeleton::{TraceSkel, TraceSkelBuilder};
-use crate::unavailable::{NotAvailable, Why, text};
+use crate::unavailable::{NotAvailable, Rights, Why, text};
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// A kernel's CPU masks are compared word by word, and there are at most so many.
@@ -22,7 +23,9 @@ const MAX_CPU_WORDS: u32 = 16;
 pub(crate) struct Loaded {
     pub(crate) skel: TraceSkel<'static>,
     /// The programs that are attached.
-    pub(crate) attached: Vec<(&'static Program, Link)>,
+    pub(crate) probes: Vec<Probe>,
+    /// The program that does nothing, where it could be loaded.
+    pub(crate) empty: Option<Probe>,
     pub(crate) missing: Vec<NotAvailable>,
 }
 
@@ -30,9 +33,9 @@ pub(crate) struct Loaded {
 ///
 /// # Errors
 /// The wake-ups cannot be traced, and with them nothing.
-pub(crate) fn load(parts: &Parts, scope: &Resolved) -> Result<Loaded, NotAvailable> {
+pub(crate) fn load(root: &Root, parts: &Parts, scope: &Resolved) -> Result<Loaded, NotAvailable> {
     let mut missing = Vec::new();
-    let mut wanted = wanted(parts, &mut missing)?;
+    let mut wanted = wanted(root, parts, &mut missing)?;
     // All at once is the usual case. Where that fails the culprits are found one by one.
     let skel = if let Ok(skel) = open_and_load(&wanted, scope) {
         skel
@@ -40,23 +43,39 @@ pub(crate) fn load(parts: &Parts, scope: &Resolved) -> Result<Loaded, NotAvailab
         wanted = accepted(&wanted, scope, &mut missing)?;
         open_and_load(&wanted, scope).map_err(|e| refused(&PROGRAMS[0], &e))?
     };
-    let mut attached: Vec<(&'static Program, Link)> = Vec::new();
+    let (mut probes, mut empty): (Vec<Probe>, _) = (Vec::new(), None);
     for program in &wanted {
-        if matches!(program.event, Event::Iterator | Event::Call) {
-            continue;
-        }
-        match attach(&skel, program) {
-            Ok(link) => attached.push((program, link)),
-            Err(error) if is_essential(program) => return Err(refused(program, &error)),
-            Err(error) => missing.push(refused(program, &error)),
+        let probe = match program.event {
+            Event::Iterator => continue,
+            Event::Call(_) => {
+                empty = probe(&skel, program).ok();
+                continue;
+            }
+            Event::Tracepoint(_) | Event::Function(_) => probe(&skel, program).and_then(|mut probe| {
+                probe.attach()?;
+                Ok(probe)
+            }),
+        };
+        match probe {
+            Ok(probe) => probes.push(probe),
+            Err(error) if is_essential(program) => return Err(refused(program, &error.into())),
+            Err(error) => missing.push(refused(program, &error.into())),
         }
     }
     missing.dedup_by(|a, b| a.what == b.what);
     // What another program stands in for is not missing.
-    let replaced =
-        |m: &NotAvailable| attached.iter().any(|(p, _)| p.instead_of.is_some() && what(p) == m.what);
-    missing.retain(|m| !replaced(m));
-    Ok(Loaded { skel, attached, missing })
+    let stands_in = |m: &NotAvailable| {
+        probes.iter().any(|p| p.program.instead_of.is_some() && p.program.what() == m.what)
+    };
+    missing.retain(|m| !stands_in(m));
+    Ok(Loaded { skel, probes, empty, missing })
+}
+
+fn probe(skel: &TraceSkel<'static>, chosen: &'static Program) -> io::Result<Probe> {
+    use libbpf_rs::skel::Skel as _;
+    let loaded =
+        program(skel.object(), chosen.name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    Probe::new(chosen, &loaded)
 }
 
 /// The kernel's program called `name`.
@@ -70,19 +89,22 @@ fn is_essential(program: &Program) -> bool {
 }
 
 /// The programs whose events this kernel has.
-fn wanted(parts: &Parts, missing: &mut Vec<NotAvailable>) -> Result<Vec<&'static Program>, NotAvailable> {
-    let no_btf = || NotAvailable::new(Part::Wakes.about(), Why::NoBtf { path: BTF.to_owned() });
-    if !Path::new(BTF).exists() {
-        return Err(no_btf());
-    }
-    let btf = Btf::from_vmlinux().map_err(|_| no_btf())?;
+fn wanted(
+    root: &Root,
+    parts: &Parts,
+    missing: &mut Vec<NotAvailable>,
+) -> Result<Vec<&'static Program>, NotAvailable> {
+    let path = root.path(BTF);
+    let no_btf =
+        |_| NotAvailable::new(Part::Wakes.about(), Why::NoBtf { path: path.to_string_lossy().into_owned() });
+    let btf = Btf::from_path(&path).map_err(no_btf)?;
     let mut found = Vec::new();
     for program in PROGRAMS.iter().filter(|program| parts.contains(program.part)) {
         if has(&btf, program.event) {
             found.push(program);
             continue;
         }
-        let absence = NotAvailable::new(what(program), Why::NoEvent { event: program.event.to_string() });
+        let absence = NotAvailable::new(program.what(), Why::NoEvent { event: program.event.to_string() });
         if is_essential(program) {
             return Err(absence);
         }
@@ -97,24 +119,15 @@ fn has(btf: &Btf<'_>, event: Event) -> bool {
     }
     let name = event.btf_type();
     match event {
-        Event::Tracepoint(_) => exists::<Typedef<'_>>(btf, &name),
+        Event::Tracepoint(_) | Event::Call(_) => exists::<Typedef<'_>>(btf, &name),
         Event::Function(_) => exists::<Func<'_>>(btf, &name),
-        Event::Iterator | Event::Call => true,
+        Event::Iterator => true,
     }
 }
 
-/// What is missing without a program, in words.
-fn what(program: &Program) -> &'static str {
-    program.gives.unwrap_or(program.part.about())
-}
-
 fn refused(program: &Program, error: &libbpf_rs::Error) -> NotAvailable {
-    let root = is_root();
-    NotAvailable::new(what(program), Why::from_load(program.name, error.kind(), text(error), root))
-}
-
-pub(crate) fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
+    let why = Why::from_load(program.name, error.kind(), text(error), Rights::now());
+    NotAvailable::new(program.what(), why)
 }
 
 /// The programs that the kernel accepts, each tried alone.
@@ -154,14 +167,29 @@ fn open_and_load(programs: &[&'static Program], scope: &Resolved) -> libbpf_rs::
         data.scope_cgroup = scope.cgroup;
         data.scope_hierarchy = scope.hierarchy as u32;
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
+        data.idle_followed = programs.iter().any(|p| p.name == "on_idle");
         data.cpu_words = u32::try_from(cpus.div_ceil(64)).unwrap_or(MAX_CPU_WORDS).min(MAX_CPU_WORDS);
     }
     open.load()
 }
 
-fn attach(skel: &TraceSkel<'static>, chosen: &Program) -> libbpf_rs::Result<Link> {
-    use libbpf_rs::skel::Skel as _;
-    program(skel.object(), chosen.name)
-        .ok_or_else(|| libbpf_rs::Error::from_raw_os_error(Errno::ENOENT as i32))?
-        .attach()
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn without_the_kernels_types_there_is_nothing_and_the_file_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let absence = wanted(&root, &Parts::all(), &mut Vec::new()).unwrap_err();
+        let Why::NoBtf { path } = &absence.why else { panic!("{absence}") };
+        assert!(path.ends_with(BTF), "{path}");
+        // A file that is no BTF is as good as none.
+        fs::create_dir_all(root.path("/sys/kernel/btf")).unwrap();
+        fs::write(root.path(BTF), "nothing of the kind").unwrap();
+        let absence = wanted(&root, &Parts::all(), &mut Vec::new()).unwrap_err();
+        assert!(matches!(absence.why, Why::NoBtf { .. }), "{absence}");
+    }
 }

@@ -80,17 +80,17 @@ pub(crate) enum Event {
     Function(&'static str),
     /// An iterator, run by the tracer itself.
     Iterator,
-    /// None: the tracer calls it.
-    Call,
+    /// This raw tracepoint, while the tracer makes it happen itself.
+    Call(&'static str),
 }
 
 impl Event {
     /// The name of the BTF type without which it cannot be.
     pub(crate) fn btf_type(self) -> String {
         match self {
-            Self::Tracepoint(name) => format!("btf_trace_{name}"),
+            Self::Tracepoint(name) | Self::Call(name) => format!("btf_trace_{name}"),
             Self::Function(name) => name.to_owned(),
-            Self::Iterator | Self::Call => "bpf_iter__task".to_owned(),
+            Self::Iterator => "bpf_iter__task".to_owned(),
         }
     }
 }
@@ -98,10 +98,9 @@ impl Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tracepoint(name) => write!(f, "tracepoint {name}"),
+            Self::Tracepoint(name) | Self::Call(name) => write!(f, "tracepoint {name}"),
             Self::Function(name) => write!(f, "function {name}"),
             Self::Iterator => f.write_str("iterator over tasks"),
-            Self::Call => f.write_str("call of a program"),
         }
     }
 }
@@ -116,67 +115,76 @@ pub(crate) struct Program {
     pub(crate) gives: Option<&'static str>,
     /// Only wanted where this other program cannot be had.
     pub(crate) instead_of: Option<&'static str>,
+    /// Its event may be as frequent as switches are and as cheap: where tracing costs too much it is attached in
+    /// windows only. The others cost little beside what they count, an interrupt for example, or must miss nothing.
+    pub(crate) windowed: bool,
 }
 
-const fn program(name: &'static str, part: Part, event: Event) -> Program {
-    Program { name, part, event, gives: None, instead_of: None }
+impl Program {
+    const fn new(part: Part, name: &'static str, event: Event) -> Self {
+        Self { name, part, event, gives: None, instead_of: None, windowed: false }
+    }
+
+    const fn gives(self, what: &'static str) -> Self {
+        Self { gives: Some(what), ..self }
+    }
+
+    const fn instead_of(self, other: &'static str) -> Self {
+        Self { instead_of: Some(other), ..self }
+    }
+
+    const fn windowed(self) -> Self {
+        Self { windowed: true, ..self }
+    }
+
+    /// What is missing without it, in words.
+    pub(crate) fn what(&self) -> &'static str {
+        self.gives.unwrap_or(self.part.about())
+    }
 }
 
-const fn extra(name: &'static str, part: Part, event: Event, gives: &'static str) -> Program {
-    Program { name, part, event, gives: Some(gives), instead_of: None }
-}
+const SHOOTDOWN_TIME: &str = "how long a shootdown takes";
+const TIMER_PROGRAMMED: &str = "how often the timer is programmed";
+const SHOOTDOWN: Event = Event::Function("native_flush_tlb_multi");
 
 /// Every program; one that another is to stand in for comes before that one.
+#[rustfmt::skip]
 pub(crate) const PROGRAMS: [Program; 24] = {
     use Event::{Call, Function, Iterator, Tracepoint};
     use Part::{Idle, Interrupts, Locks, Timers, Tlb, Wakes, Yields};
     [
-        program("on_waking", Wakes, Tracepoint("sched_waking")),
-        program("on_switch", Wakes, Tracepoint("sched_switch")),
-        program("on_fork", Wakes, Tracepoint("sched_process_fork")),
-        program("first_look", Wakes, Iterator),
-        extra("nothing", Wakes, Call, "what measuring the cost of tracing costs itself"),
-        extra("on_tick", Wakes, Tracepoint("local_timer_entry"), "what running threads do at each tick"),
-        program("on_idle", Idle, Tracepoint("cpu_idle")),
-        extra("on_ipi", Interrupts, Tracepoint("ipi_send_cpu"), "interrupts sent to one vCPU"),
-        extra("on_ipi_mask", Interrupts, Tracepoint("ipi_send_cpumask"), "interrupts sent to several vCPUs"),
-        extra("on_call_queued", Interrupts, Tracepoint("csd_queue_cpu"), "wake-ups handed over by interrupt"),
-        extra(
-            "on_wake_without_ipi",
-            Interrupts,
-            Tracepoint("sched_wake_idle_without_ipi"),
-            "wake-ups without interrupt",
-        ),
-        extra("on_reschedule", Interrupts, Tracepoint("reschedule_entry"), "reschedule interrupts received"),
-        extra("on_call", Interrupts, Tracepoint("call_function_entry"), "function call interrupts received"),
-        extra(
-            "on_single_call",
-            Interrupts,
-            Tracepoint("call_function_single_entry"),
-            "single function call interrupts received",
-        ),
-        program("on_tlb_flush", Tlb, Tracepoint("tlb_flush")),
-        extra("on_shootdown", Tlb, Function("native_flush_tlb_multi"), "how long a shootdown takes"),
-        extra("on_shootdown_done", Tlb, Function("native_flush_tlb_multi"), "how long a shootdown takes"),
-        extra("on_timer", Timers, Tracepoint("local_timer_entry"), "timer interrupts"),
-        extra("on_tick_stop", Timers, Tracepoint("tick_stop"), "stops of the tick"),
-        extra(
-            "on_timer_programmed",
-            Timers,
-            Function("clockevents_program_event"),
-            "how often the timer is programmed",
-        ),
-        Program {
-            instead_of: Some("on_timer_programmed"),
-            ..extra("on_write_msr", Timers, Tracepoint("write_msr"), "how often the timer is programmed")
-        },
-        program("on_contention", Locks, Tracepoint("contention_begin")),
-        program("on_contention_end", Locks, Tracepoint("contention_end")),
-        extra(
-            "on_yield",
-            Yields,
-            Function("do_sched_yield"),
-            "calls of sched_yield that find no other thread",
-        ),
+        Program::new(Wakes, "on_waking", Tracepoint("sched_waking")).windowed(),
+        Program::new(Wakes, "on_switch", Tracepoint("sched_switch")).windowed(),
+        Program::new(Wakes, "on_fork", Tracepoint("sched_process_fork")),
+        Program::new(Wakes, "first_look", Iterator),
+        Program::new(Wakes, "nothing", Call("task_rename")).gives("what the way into a program costs"),
+        Program::new(Wakes, "on_tick", Tracepoint("local_timer_entry")).gives("what running threads do at each tick"),
+        Program::new(Idle, "on_idle", Tracepoint("cpu_idle")),
+        Program::new(Interrupts, "on_ipi", Tracepoint("ipi_send_cpu")).gives("interrupts sent to one vCPU"),
+        Program::new(Interrupts, "on_ipi_mask", Tracepoint("ipi_send_cpumask"))
+            .gives("interrupts sent to several vCPUs"),
+        Program::new(Interrupts, "on_call_queued", Tracepoint("csd_queue_cpu"))
+            .gives("wake-ups handed over by interrupt"),
+        Program::new(Interrupts, "on_wake_without_ipi", Tracepoint("sched_wake_idle_without_ipi"))
+            .gives("wake-ups without interrupt").windowed(),
+        Program::new(Interrupts, "on_reschedule", Tracepoint("reschedule_entry"))
+            .gives("reschedule interrupts received"),
+        Program::new(Interrupts, "on_call", Tracepoint("call_function_entry"))
+            .gives("function call interrupts received"),
+        Program::new(Interrupts, "on_single_call", Tracepoint("call_function_single_entry"))
+            .gives("single function call interrupts received"),
+        Program::new(Tlb, "on_tlb_flush", Tracepoint("tlb_flush")),
+        Program::new(Tlb, "on_shootdown", SHOOTDOWN).gives(SHOOTDOWN_TIME),
+        Program::new(Tlb, "on_shootdown_done", SHOOTDOWN).gives(SHOOTDOWN_TIME),
+        Program::new(Timers, "on_timer", Tracepoint("local_timer_entry")).gives("timer interrupts"),
+        Program::new(Timers, "on_tick_stop", Tracepoint("tick_stop")).gives("stops of the tick"),
+        Program::new(Timers, "on_timer_programmed", Function("clockevents_program_event"))
+            .gives(TIMER_PROGRAMMED),
+        Program::new(Timers, "on_write_msr", Tracepoint("write_msr"))
+            .gives(TIMER_PROGRAMMED).instead_of("on_timer_programmed"),
+        Program::new(Locks, "on_contention", Tracepoint("contention_begin")),
+        Program::new(Locks, "on_contention_end", Tracepoint("contention_end")),
+        Program::new(Yields, "on_yield", Function("do_sched_yield"))
+            .gives("calls of sched_yield that find no other thread").windowed(),
     ]
 };

@@ -11,13 +11,12 @@ use std::time::Duration;
 use gleaner_kernel::Root;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, IterOpts, Link, OpenObject, RingBuffer, RingBufferBuilder};
-use nix::time::{ClockId, clock_gettime};
 
-use crate::load::is_root;
 use crate::record_skeleton::{RecordSkel, RecordSkelBuilder};
 use crate::scope::{Resolved, Scope};
 use crate::tracer::TraceError;
-use crate::unavailable::{NotAvailable, Why, text};
+use crate::unavailable::{NotAvailable, Rights, Why, text};
+use crate::window::programs_clock;
 
 pub use raw::{Seen, SeenWhat, Someone};
 
@@ -58,7 +57,7 @@ impl Recorder {
         libbpf_rs::set_print(None);
         let scope = scope.resolve(&Root::system())?;
         let refused = |error: libbpf_rs::Error| {
-            let why = Why::from_load("record", error.kind(), text(&error), is_root());
+            let why = Why::from_load("record", error.kind(), text(&error), Rights::now());
             NotAvailable::new("recording", why)
         };
         let skel = load(&scope).map_err(refused)?;
@@ -71,7 +70,7 @@ impl Recorder {
         })
         .map_err(refused)?;
         let ring = ring.build().map_err(refused)?;
-        let started = now();
+        let started = programs_clock();
         let progs = &skel.progs;
         // Who is new is known before anybody is looked for, and everybody is known before anything is seen of them.
         let fork = progs.on_fork.attach_trace().map_err(refused)?;
@@ -89,7 +88,7 @@ impl Recorder {
 
     /// How long it has recorded; the events' times count from the same instant.
     pub fn elapsed(&self) -> Duration {
-        now().saturating_sub(self.started)
+        programs_clock().saturating_sub(self.started)
     }
 
     /// Records nothing more; what was recorded can still be taken.
@@ -134,9 +133,4 @@ fn look_at_all(skel: &RecordSkel<'static>) -> Result<(), String> {
     let link = skel.progs.first_look.attach_iter_with_opts(IterOpts::None).map_err(|e| text(&e))?;
     let mut looks = Iter::new(&link).map_err(|e| text(&e))?;
     io::copy(&mut looks.by_ref(), &mut io::sink()).map(drop).map_err(|e| e.to_string())
-}
-
-/// The clock of the programs.
-fn now() -> Duration {
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default()
 }

@@ -10,12 +10,16 @@ use crate::{Cost, Histogram, NotAvailable, RunLengths};
 /// Everything counted from the start of tracing up to now. Threads, wakes, waits and edges are those of the scope;
 /// vCPUs are those of the machine.
 ///
-/// Where only a sample of the events was followed, counts are estimates: each event stands for those that the sample
-/// left out.
+/// Where tracing all the time would cost too much, threads are followed in windows of time, and what
+/// was seen there counts for the time around: counts are estimates then, of the time [`Snapshot::covered`]. What lasts
+/// longer than a window (20 ms), or lies across the edge of one, is not seen then. Idle periods, interrupts, shootdowns and ticks are
+/// counted all the time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Since the start.
     pub elapsed: Duration,
+    /// The time for which stands what was followed: about [`Snapshot::elapsed`], more exact for rates.
+    pub covered: Duration,
     /// Wake-up latencies.
     pub wakes: Wakes,
     /// From being taken off a vCPU, while runnable, to running again.
@@ -38,7 +42,7 @@ pub struct Snapshot {
     pub edges: Vec<Edge>,
     /// What had no place.
     pub lost: Lost,
-    /// One event in so many is followed now.
+    /// Threads are followed for one such part of the time now; 1: always.
     pub one_in: u32,
     /// What tracing costs.
     pub cost: Cost,

@@ -5,11 +5,11 @@ use std::time::Duration;
 use gleaner_policy::CpuId;
 use libbpf_rs::{MapCore, MapFlags};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 use crate::layout::{IDLE_STATE_AT, VcpuTime as Field};
 use crate::read::{word, words};
+use crate::window::programs_clock;
 
 /// Where one vCPU's time went since tracing began. What is in none of these it spent on other threads, interrupts and
 /// switching, or the host took it.
@@ -18,9 +18,9 @@ pub struct VcpuTime {
     /// The vCPU.
     pub cpu: CpuId,
     /// It ran threads of the scope. Brought up to date when they are switched and at each tick, so it lags by up to one;
-    /// an estimate where only a sample of the events is followed.
+    /// told by ticks where threads are followed in windows.
     pub scope: Duration,
-    /// It was idle and polled. To the nanosecond, sampled or not, the idle period under way included; so is the next.
+    /// It was idle and polled. To the nanosecond, in windows or not, the idle period under way included; so is the next.
     pub polling: Duration,
     /// It was idle and halted.
     pub halted: Duration,
@@ -32,8 +32,7 @@ pub(crate) fn read(
     map: &dyn MapCore,
     online: impl Iterator<Item = CpuId>,
 ) -> libbpf_rs::Result<Vec<VcpuTime>> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-    let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let now = u64::try_from(programs_clock().as_nanos()).unwrap_or(u64::MAX);
     let values = map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
     let of = |cpu: CpuId| values.get(cpu.0 as usize).map_or(&[][..], Vec::as_slice);
     Ok(online.map(|cpu| time(cpu, of(cpu), now)).collect())

@@ -6,23 +6,19 @@ use std::time::Instant;
 use gleaner_kernel::Root;
 use gleaner_kernel::topology;
 use libbpf_rs::skel::Skel as _;
-use libbpf_rs::{Iter, IterOpts, Link, ProgramInput};
+use libbpf_rs::{Iter, IterOpts, MapHandle};
 
-use crate::budget::{Budget, Cost, MAX_SHIFT, Verdict};
+use crate::budget::{Budget, Cost};
+use crate::keeper::Keeper;
 use crate::load::{self, Loaded, program};
-use crate::meter::{Meter, run_time};
-use crate::part::Program;
+use crate::meter::per_run;
 use crate::read::Maps;
 use crate::scope::{Scope, ScopeError};
 use crate::skeleton::TraceSkel;
 use crate::times;
 use crate::unavailable::{NotAvailable, Why, text};
+use crate::window::Window;
 use crate::{Parts, Snapshot, VcpuTime};
-
-/// The program that does nothing.
-const EMPTY: &str = "nothing";
-/// Some microseconds' worth.
-const EMPTY_RUNS: usize = 200;
 
 /// Why nothing is traced, or no longer.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +29,9 @@ pub enum TraceError {
     /// This kernel, or this user's rights, do not allow it.
     #[error(transparent)]
     NotAvailable(#[from] NotAvailable),
+    /// There is no thread to keep the budget.
+    #[error("cannot start the thread that keeps the cost of tracing low: {0}")]
+    Thread(io::Error),
     /// The counters could not be read.
     #[error("cannot read what the BPF programs counted: {0}")]
     Read(String),
@@ -42,24 +41,19 @@ pub enum TraceError {
 }
 
 /// Traces until it is dropped, which detaches and frees everything. So does the end of the process, however it ends.
+///
+/// A thread of its own keeps the cost within the budget. It measures for 200 ms in each second. Where that is too much,
+/// threads and vCPUs are followed in windows of 20 ms only, at random times, each of which stands for the time around
+/// it; where that does not help, fewer kinds of events are counted, and then it ends.
 pub struct Tracer {
     skel: TraceSkel<'static>,
-    attached: Vec<(&'static Program, Link)>,
-    missing: Vec<NotAvailable>,
-    budget: Budget,
-    meter: Meter,
-    cost: Cost,
+    keeper: Keeper,
     started: Instant,
-    detached: Option<Instant>,
 }
 
 impl std::fmt::Debug for Tracer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let programs: Vec<&str> = self.attached.iter().map(|(program, _)| program.name).collect();
-        f.debug_struct("Tracer")
-            .field("programs", &programs)
-            .field("missing", &self.missing)
-            .finish_non_exhaustive()
+        f.debug_struct("Tracer").field("status", &self.keeper.status()).finish_non_exhaustive()
     }
 }
 
@@ -77,73 +71,36 @@ impl Tracer {
     pub fn start_within(budget: Budget, scope: &Scope, parts: &Parts) -> Result<Self, TraceError> {
         // What it has to say comes back as an error.
         libbpf_rs::set_print(None);
-        let scope = scope.resolve(&Root::system())?;
-        let Loaded { skel, attached, missing } = load::load(parts, &scope)?;
+        let root = Root::system();
+        let scope = scope.resolve(&root)?;
+        let Loaded { skel, probes, empty, missing } = load::load(&root, parts, &scope)?;
         look_at_all(&skel).map_err(|error| {
             let why = Why::Rejected { program: "first_look".to_owned(), detail: error };
             NotAvailable::new("the threads that run already", why)
         })?;
-        times::visit(topology::online(&Root::system())?.iter());
-        Ok(Self {
-            skel,
-            attached,
-            missing,
-            budget,
-            meter: Meter::new(),
-            cost: Cost::default(),
-            started: Instant::now(),
-            detached: None,
-        })
-    }
-
-    /// Keeps the cost within the budget: measures it for 200 ms in each second (at once again where it was too high),
-    /// follows fewer events where it is too high, then fewer kinds of them, and detaches where that does not help. To be
-    /// called several times a second; most calls cost nothing.
-    pub fn keep_budget(&mut self) {
-        if self.detached.is_some() {
-            return;
-        }
-        let (skel, attached) = (&self.skel, &self.attached);
-        let time = |name| program(skel.object(), name).map(|p| run_time(&p)).unwrap_or_default();
-        let programs =
-            || attached.iter().map(|(p, _)| (p.name, time(p.name))).map(|(n, (t, c))| (n, t, c)).collect();
-        let empty = || {
-            let (before, runs) = time(EMPTY);
-            if let Some(nothing) = program(skel.object(), EMPTY) {
-                // One that fails is not counted either.
-                (0..EMPTY_RUNS).for_each(|_| drop(nothing.test_run(ProgramInput::default())));
-            }
-            let (after, all_runs) = time(EMPTY);
-            let runs = u32::try_from(all_runs.saturating_sub(runs)).unwrap_or(u32::MAX);
-            after.saturating_sub(before).checked_div(runs).unwrap_or_default()
-        };
-        let Some(cost) = self.meter.step(programs, empty) else { return };
-        let verdict = self.budget.judge(cost.share, self.shift());
-        self.cost = cost;
-        let before = (self.shift(), self.attached.len());
-        match verdict {
-            Verdict::Sample(shift) => self.set_shift(shift),
-            Verdict::Shed => self.shed(),
-            Verdict::Detach => self.detach(),
-        }
-        if self.cost.share > self.budget.sample_above && before != (self.shift(), self.attached.len()) {
-            self.meter.hurry();
-        }
+        times::visit(topology::online(&root)?.iter());
+        let per_run = empty.map(|mut empty| per_run(&mut empty)).unwrap_or_default();
+        let failed = |error: libbpf_rs::Error| TraceError::Read(text(&error));
+        let mut window = Window::new(MapHandle::try_from(&skel.maps.data_window).map_err(failed)?);
+        window.open(1).map_err(failed)?;
+        let started = Instant::now();
+        let keeper = Keeper::start(budget, probes, window, per_run, missing).map_err(TraceError::Thread)?;
+        Ok(Self { skel, keeper, started })
     }
 
     /// What tracing cost when it was last measured; nothing yet in the first 200 ms.
-    pub fn cost(&self) -> &Cost {
-        &self.cost
+    pub fn cost(&self) -> Cost {
+        self.keeper.status().cost.clone()
     }
 
     /// Whether it still traces; false once that had cost too much.
     pub fn is_attached(&self) -> bool {
-        self.detached.is_none()
+        self.keeper.status().detached.is_none()
     }
 
     /// What cannot be traced here, or no longer.
-    pub fn missing(&self) -> &[NotAvailable] {
-        &self.missing
+    pub fn missing(&self) -> Vec<NotAvailable> {
+        self.keeper.status().missing.clone()
     }
 
     /// What was counted up to now. A millisecond or two; it grows with threads' names and edges.
@@ -163,12 +120,15 @@ impl Tracer {
             spots: &maps.spots,
             next_name: maps.data_data.as_deref().map_or(0, |data| data.next_name),
         };
+        // No window opens or closes meanwhile.
+        let status = self.keeper.status();
         let counted = maps.snapshot(online.iter()).map_err(|error| TraceError::Read(text(&error)))?;
         Ok(Snapshot {
-            elapsed: self.detached.unwrap_or_else(Instant::now) - self.started,
-            one_in: 1 << self.shift(),
-            cost: self.cost.clone(),
-            missing: self.missing.clone(),
+            elapsed: status.detached.unwrap_or_else(Instant::now) - self.started,
+            covered: status.window.covered(),
+            one_in: status.one_in,
+            cost: status.cost.clone(),
+            missing: status.missing.clone(),
             ..counted
         })
     }
@@ -179,49 +139,11 @@ impl Tracer {
     /// # Errors
     /// The map or the list of vCPUs cannot be read.
     pub fn vcpu_times(&self) -> Result<Vec<VcpuTime>, TraceError> {
-        if self.detached.is_some() {
+        if !self.is_attached() {
             return Ok(Vec::new());
         }
         let online = topology::online(&Root::system())?;
         times::read(&self.skel.maps.vcpus, online.iter()).map_err(|error| TraceError::Read(text(&error)))
-    }
-
-    /// Detaches the dearest of the programs that others do not need.
-    fn shed(&mut self) {
-        let optional = |name: &str| {
-            self.attached.iter().position(|(program, _)| program.name == name && program.gives.is_some())
-        };
-        let dearest = self.cost.programs.iter().find_map(|(name, share)| Some((optional(name)?, *share)));
-        let Some((index, share)) = dearest.filter(|(_, share)| *share > 0.0) else { return };
-        let (program, link) = self.attached.swap_remove(index);
-        drop(link);
-        let detail =
-            format!("it cost {:.1} % of the CPU time in use and was given up for the rest", 100.0 * share);
-        let what = program.gives.unwrap_or(program.name);
-        self.missing.push(NotAvailable::new(what, Why::TooExpensive { detail }));
-    }
-
-    fn detach(&mut self) {
-        self.attached.clear();
-        self.detached = Some(Instant::now());
-        let detail = format!(
-            "tracing cost {:.1} % of the CPU time in use although it followed only one event in {}, more than the {:.1} % \
-             allowed: it has ended",
-            100.0 * self.cost.share,
-            1 << self.shift(),
-            100.0 * self.budget.detach_above,
-        );
-        self.missing.push(NotAvailable::new("everything from now on", Why::TooExpensive { detail }));
-    }
-
-    fn shift(&self) -> u32 {
-        self.skel.maps.bss_data.as_deref().map_or(0, |data| data.sample_shift).min(MAX_SHIFT)
-    }
-
-    fn set_shift(&mut self, shift: u32) {
-        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
-            data.sample_shift = shift;
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Why something cannot be traced here, in words that a user can act on.
 
+use std::fs;
+
 use serde::{Deserialize, Serialize};
 
 /// Something that cannot be traced here, and why. Everything else still works.
@@ -28,8 +30,17 @@ pub enum Why {
     /// The user may not load BPF programs.
     #[error("BPF programs are refused to this user: run as root, or grant CAP_BPF and CAP_PERFMON")]
     NotPermitted,
-    /// Root may not either.
-    #[error("the kernel refuses it to root too ({detail}): it is locked down, or built without it")]
+    /// The kernel is locked down.
+    #[error(
+        "the kernel is locked down ({mode}), and refuses BPF programs that read it to root too: boot without \
+             lockdown={mode}, which Secure Boot may bring with it"
+    )]
+    LockedDown {
+        /// `integrity` or `confidentiality`.
+        mode: String,
+    },
+    /// It is refused although the rights are there.
+    #[error("the kernel refuses it ({detail}) although the rights are there: it may be built without it")]
     Forbidden {
         /// What the kernel answered.
         detail: String,
@@ -64,14 +75,55 @@ impl NotAvailable {
 
 impl Why {
     /// From the kernel's answer to loading or attaching `program`.
-    pub(crate) fn from_load(program: &str, kind: libbpf_rs::ErrorKind, detail: String, root: bool) -> Self {
-        match kind {
-            libbpf_rs::ErrorKind::PermissionDenied if root && error_number(&detail) == Some(EACCES) => {
+    pub(crate) fn from_load(
+        program: &str,
+        kind: libbpf_rs::ErrorKind,
+        detail: String,
+        rights: Rights,
+    ) -> Self {
+        let denied = kind == libbpf_rs::ErrorKind::PermissionDenied;
+        match rights {
+            Rights { allowed: true, .. } if !denied || error_number(&detail) == Some(EACCES) => {
                 Self::Rejected { program: program.to_owned(), detail }
             }
-            libbpf_rs::ErrorKind::PermissionDenied if root => Self::Forbidden { detail },
-            libbpf_rs::ErrorKind::PermissionDenied => Self::NotPermitted,
-            _ => Self::Rejected { program: program.to_owned(), detail },
+            Rights { allowed: true, lockdown: Some(mode) } => Self::LockedDown { mode },
+            Rights { allowed: true, lockdown: None } => Self::Forbidden { detail },
+            Rights { allowed: false, .. } if denied => Self::NotPermitted,
+            Rights { allowed: false, .. } => Self::Rejected { program: program.to_owned(), detail },
+        }
+    }
+}
+
+/// What stands between this process and BPF programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rights {
+    /// The capabilities are there.
+    allowed: bool,
+    /// The kernel's lockdown mode, where there is one.
+    lockdown: Option<String>,
+}
+
+/// include/uapi/linux/capability.h
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+impl Rights {
+    /// Those of this process now.
+    pub(crate) fn now() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Self::from_files(&read("/proc/self/status"), &read("/sys/kernel/security/lockdown"))
+    }
+
+    /// From `/proc/self/status` and the lockdown file: the mode in force is in brackets.
+    fn from_files(status: &str, lockdown: &str) -> Self {
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        let has = |capability: u32| effective >> capability & 1 == 1;
+        let mode = lockdown.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| mode);
+        Self {
+            allowed: has(CAP_SYS_ADMIN) || has(CAP_BPF) && has(CAP_PERFMON),
+            lockdown: mode.filter(|mode| *mode != "none").map(str::to_owned),
         }
     }
 }
@@ -91,20 +143,58 @@ pub(crate) fn text(error: &libbpf_rs::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use libbpf_rs::ErrorKind;
+    use libbpf_rs::{ErrorKind, libbpf_sys};
 
     use super::*;
 
+    const EPERM: i32 = 1;
+
     #[test]
     fn a_missing_right_is_not_a_rejected_program() {
-        let why = |errno, root| {
+        let why = |errno, status: &str, lockdown: &str| {
             let detail = text(&libbpf_rs::Error::from_raw_os_error(errno));
-            Why::from_load("on_yield", ErrorKind::PermissionDenied, detail, root)
+            let rights = Rights::from_files(status, lockdown);
+            Why::from_load("on_yield", ErrorKind::PermissionDenied, detail, rights)
         };
-        assert!(matches!(why(1, false), Why::NotPermitted));
-        assert!(matches!(why(1, true), Why::Forbidden { .. }));
-        assert!(matches!(why(EACCES, true), Why::Rejected { .. }));
-        assert!(why(1, true).to_string().contains("refuses it to root too"));
+        let (all, none) = ("Name:\tx\nCapEff:\t000001ffffffffff\n", "CapEff:\t0000000000000000\n");
+        // CAP_BPF alone is not enough; with CAP_PERFMON it is.
+        let (half, both) = ("CapEff:\t0000008000000000\n", "CapEff:\t000000c000000000\n");
+        let open = "[none] integrity confidentiality\n";
+        assert_eq!(why(EPERM, none, ""), Why::NotPermitted);
+        assert_eq!(why(EPERM, half, open), Why::NotPermitted);
+        for allowed in [all, both] {
+            assert!(matches!(why(EPERM, allowed, open), Why::Forbidden { .. }));
+            assert!(matches!(why(EACCES, allowed, open), Why::Rejected { .. }));
+        }
+        let locked = why(EPERM, all, "none integrity [confidentiality]\n");
+        assert_eq!(locked, Why::LockedDown { mode: "confidentiality".to_owned() });
+        assert!(locked.to_string().contains("boot without lockdown=confidentiality"), "{locked}");
+    }
+
+    #[test]
+    fn what_the_verifier_rejects_is_named() {
+        if !Rights::now().allowed {
+            eprintln!("SKIPPED: needs the right to load BPF programs");
+            assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must run this test: needs root");
+            return;
+        }
+        // A program that returns what it never set.
+        let exit = libbpf_sys::bpf_insn { code: 0x95, ..libbpf_sys::bpf_insn::default() };
+        // SAFETY: the strings end in zero, there is one instruction, and no options are given.
+        let answer = unsafe {
+            libbpf_sys::bpf_prog_load(
+                libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT,
+                c"broken".as_ptr(),
+                c"GPL".as_ptr(),
+                &raw const exit,
+                1,
+                std::ptr::null_mut(),
+            )
+        };
+        assert!(answer < 0, "the verifier accepted it");
+        let error = libbpf_rs::Error::from_raw_os_error(-answer);
+        let why = Why::from_load("broken", error.kind(), text(&error), Rights::now());
+        assert!(matches!(&why, Why::Rejected { program, .. } if program == "broken"), "{why}");
     }
 
     #[test]

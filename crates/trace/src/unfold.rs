@@ -13,8 +13,7 @@ use gleaner_policy::{CpuId, CpuSet};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
 
-use crate::load::is_root;
-use crate::unavailable::{NotAvailable, Why, text};
+use crate::unavailable::{NotAvailable, Rights, Why, text};
 use crate::unfold_skeleton::{UnfoldSkel, UnfoldSkelBuilder};
 
 /// `UNFOLD_CPUS` of `src/bpf/unfold.h`.
@@ -92,7 +91,7 @@ impl FastUnfold {
     pub fn load() -> Result<Self, NotAvailable> {
         libbpf_rs::set_print(None);
         let refused = |error: libbpf_rs::Error| {
-            let why = Why::from_load("unfold", error.kind(), text(&error), is_root());
+            let why = Why::from_load("unfold", error.kind(), text(&error), Rights::now());
             NotAvailable::new("fast unfold", why)
         };
         // A few bytes stay when it is dropped; the programs and maps do not.

@@ -2,90 +2,25 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
+mod common;
+
+use std::cell::Cell;
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::{ROUNDS, online, own_tree, pin, ping_pong, turn, unlimited, woken};
 use gleaner_kernel::Root;
-use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
 use gleaner_kernel::stat::StatSensor;
-use gleaner_policy::CpuId;
-use gleaner_trace::{Budget, Events, Part, Parts, Scope, Snapshot, ThreadStats, TraceError, Tracer, Why};
-use nix::sched::{CpuSet, sched_setaffinity};
+use gleaner_trace::{Budget, Part, Parts, Scope, ThreadStats, TraceError, Tracer, Why};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{Pid, geteuid};
-
-const ROUNDS: u64 = 2000;
-
-/// One test at a time: they compare counts of the whole process, and of the machine.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// This test's turn; `None`, and a loud word, where it cannot run.
-fn turn() -> Option<MutexGuard<'static, ()>> {
-    if geteuid().is_root() {
-        return Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-    eprintln!("SKIPPED: needs root");
-    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must run this test: needs root");
-    None
-}
-
-fn own_tree() -> Scope {
-    Scope::Tree(std::process::id())
-}
-
-fn pin(cpu: usize) {
-    let mut set = CpuSet::new();
-    set.set(cpu).unwrap();
-    sched_setaffinity(Pid::from_raw(0), &set).unwrap();
-}
-
-fn online() -> usize {
-    thread::available_parallelism().unwrap().get()
-}
-
-/// Two threads, `name` each with a number, hand a word to and fro over channels, `ROUNDS` times each way. Each is woken
-/// about that often; a hand-over to one that is not asleep yet needs no wake-up.
-fn ping_pong(name: &str, cpus: [usize; 2]) {
-    let (to_a, from_b) = channel();
-    let (to_b, from_a) = channel();
-    let play = |index: usize, mine: Receiver<u64>, other: Sender<u64>| {
-        let body = move || {
-            pin(cpus[index]);
-            while let Ok(round) = mine.recv() {
-                // Long enough for the other to fall asleep.
-                let end = Instant::now() + Duration::from_micros(30);
-                while Instant::now() < end {
-                    if cpus[0] == cpus[1] {
-                        thread::yield_now();
-                    }
-                }
-                if other.send(round + 1).is_err() || round + 1 >= 2 * ROUNDS {
-                    return;
-                }
-            }
-        };
-        thread::Builder::new().name(format!("{name}{index}")).spawn(body).unwrap()
-    };
-    let a = play(0, from_b, to_b);
-    let b = play(1, from_a, to_a.clone());
-    to_a.send(0).unwrap();
-    drop(to_a);
-    a.join().unwrap();
-    b.join().unwrap();
-}
-
-fn woken(snapshot: &Snapshot, name: &str) -> u64 {
-    snapshot.threads.iter().filter(|t| t.name.starts_with(name)).map(|t| t.woken).sum()
-}
 
 #[test]
 fn wake_ups_on_one_vcpu_are_counted_as_such() {
     let Some(_turn) = turn() else { return };
-    let tracer = Tracer::start(&own_tree(), &Parts::of([])).unwrap();
+    let tracer = Tracer::start_within(unlimited(), &own_tree(), &Parts::of([])).unwrap();
     ping_pong("same", [0, 0]);
     let seen = tracer.snapshot().unwrap();
     let wakes = woken(&seen, "same");
@@ -102,7 +37,7 @@ fn wake_ups_across_vcpus_are_counted_and_make_edges() {
         eprintln!("SKIPPED: needs two vCPUs");
         return;
     }
-    let tracer = Tracer::start(&own_tree(), &Parts::all()).unwrap();
+    let tracer = Tracer::start_within(unlimited(), &own_tree(), &Parts::all()).unwrap();
     ping_pong("cross", [0, 1]);
     let seen = tracer.snapshot().unwrap();
     let wakes = woken(&seen, "cross");
@@ -120,44 +55,13 @@ fn wake_ups_across_vcpus_are_counted_and_make_edges() {
     assert_eq!(seen.lost, gleaner_trace::Lost::default());
 }
 
-type Traced = fn(&Events) -> u64;
-type Counted = fn(&InterruptCounters) -> u64;
-
-#[test]
-fn interrupts_agree_with_proc_interrupts() {
-    let Some(_turn) = turn() else { return };
-    let mut sensor = InterruptSensor::new(&Root::system()).unwrap();
-    let tracer = Tracer::start(&Scope::System, &Parts::all()).unwrap();
-    let mut look = || (tracer.snapshot().unwrap(), sensor.read().unwrap());
-    let (first, before) = look();
-    ping_pong("irq", [0, online() - 1]);
-    let (last, after) = look();
-    let sum =
-        |snapshot: &Snapshot, of: Traced| -> u64 { snapshot.vcpus.iter().map(|vcpu| of(&vcpu.events)).sum() };
-    let pairs: [(&str, Traced, Counted); 3] = [
-        ("RES", |e| e.received_reschedule, |c| c.reschedule),
-        ("CAL", |e| e.received_call, |c| c.call),
-        ("LOC", |e| e.timer_interrupts, |c| c.timer),
-    ];
-    for (name, seen, counted) in pairs {
-        let seen = sum(&last, seen) - sum(&first, seen);
-        let of = |all: &[(CpuId, InterruptCounters)]| -> u64 {
-            all.iter().map(|(_, counters)| counted(counters)).sum()
-        };
-        let counted = of(&after) - of(&before);
-        // The two are read one after the other, which alone makes a few.
-        let apart = seen.abs_diff(counted);
-        assert!(apart <= 40 + counted / 50, "{name}: {seen} traced, {counted} counted");
-    }
-}
-
 /// Has a thread called `name` run `body` until `enough` is seen of it; what was seen then.
 fn watch(
     name: &'static str,
     body: impl FnOnce(&AtomicBool) + Send + 'static,
     enough: impl Fn(&ThreadStats) -> bool,
 ) -> ThreadStats {
-    let tracer = Tracer::start(&own_tree(), &Parts::of([])).unwrap();
+    let tracer = Tracer::start_within(unlimited(), &own_tree(), &Parts::of([])).unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&over);
     let thread = thread::Builder::new().name(name.to_owned()).spawn(move || body(&told)).unwrap();
@@ -262,44 +166,71 @@ fn more_names_than_there_is_room_for_are_counted() {
     assert!(seen.threads.iter().filter(|t| t.name.starts_with("storm-")).count() > 900);
 }
 
-/// Keeps threads waking each other, and the budget, until `over` says so.
-fn busy_until(tracer: &mut Tracer, over: impl Fn(&Tracer) -> bool) {
+/// Keeps threads waking each other until `over` says so.
+fn busy_until(tracer: &Tracer, over: impl Fn(&Tracer) -> bool) {
     let patience = Instant::now() + Duration::from_secs(30);
     while !over(tracer) {
         assert!(Instant::now() < patience, "{:?}", tracer.cost());
         ping_pong("busy", [0, 0]);
-        tracer.keep_budget();
     }
 }
 
+fn too_expensive(tracer: &Tracer) -> Option<String> {
+    let missing = tracer.missing();
+    missing.iter().find(|m| matches!(m.why, Why::TooExpensive { .. })).map(ToString::to_string)
+}
+
 #[test]
-fn events_of_a_sample_stand_for_all() {
+fn windows_stand_for_the_time_around_them() {
+    let Some(_turn) = turn() else { return };
+    // Any window is cheap enough, following all the time is not.
+    let budget = Budget { sample_above: 0.001, detach_above: 1e9 };
+    let tracer = Tracer::start_within(budget, &own_tree(), &Parts::of([])).unwrap();
+    busy_until(&tracer, |tracer| tracer.snapshot().unwrap().one_in > 1);
+    let before = tracer.snapshot().unwrap();
+    let rounds = Cell::new(0);
+    busy_until(&tracer, |tracer| {
+        rounds.set(rounds.get() + 1);
+        tracer.snapshot().unwrap().covered.saturating_sub(before.covered) > Duration::from_secs(8)
+    });
+    let after = tracer.snapshot().unwrap();
+    let elapsed = after.elapsed.saturating_sub(before.elapsed);
+    let covered = after.covered.saturating_sub(before.covered);
+    // One window more or less; each stands for `one_in` times its 20 ms.
+    let apart = elapsed.abs_diff(covered);
+    assert!(
+        apart <= Duration::from_millis(30) * 2 * before.one_in.max(after.one_in),
+        "{elapsed:?}, {covered:?}"
+    );
+    // Each round wakes about 2 * ROUNDS times; the estimate is from a tenth of the time or less.
+    let (wakes, really) = (woken(&after, "busy") - woken(&before, "busy"), rounds.get() * ROUNDS * 2);
+    assert!((really * 6 / 10..=really * 14 / 10).contains(&wakes), "{wakes} estimated, {really} were");
+    // A wait that began in one window and ended in another would be as long as the time between.
+    let longest = after.wakes.same_vcpu.since(&before.wakes.same_vcpu).quantile(0.999).unwrap();
+    assert!(longest < Duration::from_millis(20), "{longest:?}");
+}
+
+#[test]
+fn what_costs_too_much_is_given_up_and_says_so() {
     let Some(_turn) = turn() else { return };
     // Nothing is cheap enough, and nothing too dear.
     let budget = Budget { sample_above: 0.0, detach_above: 1e9 };
-    let mut tracer = Tracer::start_within(budget, &own_tree(), &Parts::all()).unwrap();
-    busy_until(&mut tracer, |tracer| tracer.snapshot().unwrap().one_in == 64);
-    let before = woken(&tracer.snapshot().unwrap(), "sample");
-    for _ in 0..4 {
-        ping_pong("sample", [0, 0]);
-    }
-    let wakes = woken(&tracer.snapshot().unwrap(), "sample") - before;
-    // 250 of 16,000 are followed: four standard deviations are a quarter.
-    assert!((ROUNDS * 2 * 4 * 7 / 10..ROUNDS * 2 * 4 * 13 / 10).contains(&wakes), "{wakes}");
-    // Then it does without one kind of event after the other, and says so.
-    busy_until(&mut tracer, |t| t.missing().iter().any(|m| matches!(m.why, Why::TooExpensive { .. })));
+    let tracer = Tracer::start_within(budget, &own_tree(), &Parts::all()).unwrap();
+    busy_until(&tracer, |tracer| too_expensive(tracer).is_some());
+    let said = too_expensive(&tracer).unwrap();
+    assert!(said.contains("was given up") && !said.contains("cost 0.00 %"), "{said}");
     assert!(tracer.is_attached());
 }
 
 #[test]
-fn what_costs_too_much_ends_and_says_so() {
+fn what_costs_too_much_in_windows_too_ends_and_says_so() {
     let Some(_turn) = turn() else { return };
     let budget = Budget { sample_above: 0.0, detach_above: 0.0 };
-    let mut tracer = Tracer::start_within(budget, &own_tree(), &Parts::of([])).unwrap();
-    busy_until(&mut tracer, |tracer| !tracer.is_attached());
+    let tracer = Tracer::start_within(budget, &own_tree(), &Parts::of([])).unwrap();
+    busy_until(&tracer, |tracer| !tracer.is_attached());
+    let said = too_expensive(&tracer).unwrap();
+    assert!(said.contains("has ended"), "{said}");
     let seen = tracer.snapshot().unwrap();
-    let said = seen.missing.iter().find(|m| matches!(m.why, Why::TooExpensive { .. })).unwrap();
-    assert!(said.to_string().contains("has ended"), "{said}");
     ping_pong("after", [0, 0]);
     assert_eq!(woken(&tracer.snapshot().unwrap(), "after"), 0);
     assert_eq!(tracer.snapshot().unwrap().elapsed, seen.elapsed);

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -41,6 +43,9 @@ enum Command {
     /// Measures one row once, in this process
     #[command(hide = true)]
     Cell(Cell),
+    /// Runs one row's load in this process and prints its rate each second, until the output is closed
+    #[command(hide = true)]
+    Rate(Rate),
 }
 
 #[derive(Debug, Args)]
@@ -93,6 +98,15 @@ struct Cell {
     /// What the server alone is started behind
     #[arg(last = true)]
     wrapper: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+struct Rate {
+    /// The row
+    row: String,
+    /// Where prepared data, sockets and logs are
+    #[arg(long)]
+    state: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -158,6 +172,7 @@ fn main() -> ExitCode {
         Command::Overhead(args) => run_overhead(&args),
         Command::StepLoad(args) => run_step_load(&args),
         Command::Cell(args) => run_cell(&args),
+        Command::Rate(args) => run_rate(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("gleaner-bench: {error:#}");
@@ -199,12 +214,26 @@ fn run_servers(args: &Servers) -> Result<ExitCode> {
 
 fn run_cell(args: &Cell) -> Result<ExitCode> {
     runner::watch()?;
-    let mut rows = servers::find(&args.row)?;
-    anyhow::ensure!(rows.len() == 1, "`{}` is not one row", args.row);
     let window = Window { warmup: args.warmup, length: args.seconds };
-    let measured = servers::measure(&rows.remove(0), &args.state, window, &args.wrapper)?;
+    let measured = servers::measure(&one_row(&args.row)?, &args.state, window, &args.wrapper)?;
     write(&args.out, &serde_json::to_string(&measured)?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_rate(args: &Rate) -> Result<ExitCode> {
+    runner::watch()?;
+    let print = |rate: f64| {
+        let told = writeln!(std::io::stdout(), "{rate}");
+        if told.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    servers::watch(&one_row(&args.row)?, &args.state, print)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one_row(name: &str) -> Result<servers::Row> {
+    let mut rows = servers::find(name)?;
+    anyhow::ensure!(rows.len() == 1, "`{name}` is not one row");
+    Ok(rows.remove(0))
 }
 
 fn run_steps(args: FollowLoad) -> Result<ExitCode> {

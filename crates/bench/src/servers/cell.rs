@@ -129,7 +129,7 @@ pub fn with_mariadb<T>(
     mariadb::with_client(&place_in(state, MARIADB, &[])?, script, threads, run)
 }
 
-fn place<'a>(row: &Row, state: &Path, wrapper: &'a [OsString]) -> Result<Place<'a>> {
+pub(super) fn place<'a>(row: &Row, state: &Path, wrapper: &'a [OsString]) -> Result<Place<'a>> {
     let name = match row.load {
         Load::Redis { .. } => "redis",
         Load::MariaDb { .. } => MARIADB,

@@ -37,8 +37,8 @@ pub(super) fn prepare(place: &Place) -> Result<()> {
 
 pub(super) fn measure(place: &Place, script: &str, threads: u32, window: Window) -> Result<Measured> {
     let server = start(place)?;
-    let client = client(place, script, threads).args(["--time=0", "--report-interval=1", "run"]);
-    let sample = window.of_lines(&client, |line| number_after(line, "tps: "))?;
+    let client = endless(place, script, threads);
+    let sample = window.of_lines(&client, rate)?;
     server.running.stop()?;
     Ok(Measured { sample, commands: vec![server.command, client.line()] })
 }
@@ -57,7 +57,17 @@ pub(super) fn with_client<T>(
     Ok(outcome)
 }
 
-fn start(place: &Place) -> Result<Server> {
+/// A client that goes on until it is stopped, and prints a line with its rate once per second.
+pub(super) fn endless(place: &Place, script: &str, threads: u32) -> Launch {
+    client(place, script, threads).args(["--time=0", "--report-interval=1", "run"])
+}
+
+/// The rate in a line of that client.
+pub(super) fn rate(line: &str) -> Option<f64> {
+    number_after(line, "tps: ")
+}
+
+pub(super) fn start(place: &Place) -> Result<Server> {
     let (socket, pid_file) = (socket(place), place.path("data/mariadb.pid"));
     let launch = Launch::new("mariadbd")
         .user(USER)

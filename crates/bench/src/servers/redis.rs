@@ -2,17 +2,41 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::cell::{Measured, Place};
+use super::cell::{Measured, Place, Server};
 use super::launch::Launch;
+use super::running::Running;
 use super::{Error, Result, Window};
 
 /// The key that redis-benchmark asks for if it is not told to vary it.
 const SET_KEY: &str = "SET key:__rand_int__ xxx\r\n";
 
 pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result<Measured> {
+    let mut load = start(place, connections)?;
+    let sample = window.of_counter(&mut load.client, || commands(&load.socket))?;
+    load.client.stop()?;
+    load.server.running.stop()?;
+    Ok(Measured { sample, commands: vec![load.server.command, load.command] })
+}
+
+/// A server with its client at work.
+pub(super) struct Started {
+    server: Server,
+    pub(super) client: Running,
+    command: String,
+    socket: PathBuf,
+}
+
+impl Started {
+    /// How many commands the server has processed.
+    pub(super) fn commands(&self) -> Result<u64> {
+        commands(&self.socket)
+    }
+}
+
+pub(super) fn start(place: &Place, connections: u32) -> Result<Started> {
     let (socket, pid_file) = (place.path("redis.sock"), place.path("redis.pid"));
     let launch = Launch::new("redis-server")
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no", "--unixsocket"])
@@ -27,11 +51,8 @@ pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result
     let client = Launch::new("redis-benchmark")
         .args(["-t", "get", "-n", "1000000000", "-c", &connections.to_string(), "-s"])
         .arg(&socket);
-    let mut running = client.start(&place.path("client.log"))?;
-    let sample = window.of_counter(&mut running, || commands(&socket))?;
-    running.stop()?;
-    server.running.stop()?;
-    Ok(Measured { sample, commands: vec![server.command, client.line()] })
+    let running = client.start(&place.path("client.log"))?;
+    Ok(Started { server, client: running, command: client.line(), socket })
 }
 
 /// How many commands the server has processed. Our own question is one of them: one per window.

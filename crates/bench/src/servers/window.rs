@@ -76,7 +76,7 @@ impl Window {
 }
 
 /// Sleeps; a signal ends it.
-fn sleep(time: Duration) -> Result<()> {
+pub(super) fn sleep(time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     loop {
         if interrupted() {

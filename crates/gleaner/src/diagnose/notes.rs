@@ -22,7 +22,7 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
             "Tracing cost {:.1} % of the CPU time in use, as far as the kernel accounts for it{}.",
             100.0 * seen.cost.share,
             if seen.one_in > 1 {
-                format!("; it follows one event in {}, which counts for all", seen.one_in)
+                format!("; it followed threads for 1/{} of the time, at random moments", seen.one_in)
             } else {
                 String::new()
             }

@@ -21,7 +21,7 @@ use super::timeline::Readings;
 
 /// How long is looked where nobody says it and no command ends.
 const USUAL: Duration = Duration::from_secs(5);
-/// From look to look whether it is over, and what tracing costs.
+/// From look to look whether it is over.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What was seen.
@@ -47,7 +47,7 @@ pub(super) fn observe(
     time: Option<Duration>,
 ) -> anyhow::Result<Observed> {
     let signals = Signals::block()?;
-    let mut tracer = Tracer::start(scope, &Parts::all())?;
+    let tracer = Tracer::start(scope, &Parts::all())?;
     let mut stat = StatSensor::new(&Root::system())?;
     let before = stolen(&mut stat)?;
     let started = Instant::now();
@@ -61,7 +61,6 @@ pub(super) fn observe(
         if signals.wait(left)?.is_some_and(|signal| signal != Signal::SIGCHLD) {
             break;
         }
-        tracer.keep_budget();
         if readings.wants(started.elapsed()) {
             readings.add(started.elapsed(), &tracer.vcpu_times()?, &stat.read()?.cpus);
         }

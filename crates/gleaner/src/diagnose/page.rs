@@ -103,7 +103,7 @@ fn thread(stats: &ThreadStats, seconds: f64) -> page::Thread {
 
 fn timeline_note(report: &Report) -> String {
     let estimate = if report.counted.one_in > 1 {
-        " Only a sample of the events was followed: what ran is an estimate, idle time is not."
+        " Threads were followed in windows only: what ran is told by ticks, idle time is exact."
     } else {
         ""
     };

@@ -76,7 +76,7 @@ fn wakes(out: &mut String, seen: &Snapshot) -> std::fmt::Result {
         let us = |time: Option<std::time::Duration>| {
             time.map_or_else(|| "-".to_owned(), |time| format!("{:.1}", time.as_secs_f64() * 1e6))
         };
-        let rate = histogram.count as f64 / seen.elapsed.as_secs_f64().max(1e-9);
+        let rate = histogram.count as f64 / seen.covered.as_secs_f64().max(1e-9);
         let mean = some_mean(histogram);
         writeln!(
             out,

@@ -216,7 +216,8 @@ fn wakes(page: &mut Page<'_>, wakes: &Wakes) {
             for latency in kinds {
                 page.line(latency_row(latency));
             }
-            let sample = if *one_in > 1 { format!(", sees 1 event in {one_in}") } else { String::new() };
+            let sample =
+                if *one_in > 1 { format!(", follows 1/{one_in} of the time") } else { String::new() };
             page.line(format!(
                 "  of {scope}; tracing costs {:.1} % of the CPU time{sample}",
                 100.0 * tracing_cost

@@ -64,13 +64,6 @@ impl Sensors {
         })
     }
 
-    /// Keeps the tracer within its budget; to be called several times a second.
-    pub(super) fn keep_budget(&mut self) {
-        if let Ok(tracer) = &mut self.tracer {
-            tracer.keep_budget();
-        }
-    }
-
     /// Looks.
     pub(super) fn read(&mut self) -> Reading {
         let mut missing = Vec::new();

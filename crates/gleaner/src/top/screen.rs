@@ -17,8 +17,6 @@ use super::draw::{Palette, draw};
 use super::keys::{Choices, Wish};
 use super::watch::Watch;
 
-/// From one care for tracing's budget to the next.
-const CARE: Duration = Duration::from_millis(100);
 /// The first numbers come soon.
 const FIRST: Duration = Duration::from_millis(250);
 
@@ -69,7 +67,7 @@ fn live(
             .draw(|frame| draw(&view, Some(&choices), palette, frame.area(), frame.buffer_mut()))
             .context("cannot draw on the terminal")?;
         let mut look = false;
-        match signals.wait(due, || watch.keep_budget())? {
+        match signals.wait(due)? {
             Woken::Time => {
                 due = Instant::now() + interval;
                 // The counters are read all the same, so that the next view is of one interval.
@@ -111,17 +109,16 @@ impl Signals {
         Ok(Self(fd))
     }
 
-    /// Waits until `due`, a key or a signal, and takes `care` meanwhile.
-    fn wait(&self, due: Instant, mut care: impl FnMut()) -> anyhow::Result<Woken> {
+    /// Waits until `due`, a key or a signal.
+    fn wait(&self, due: Instant) -> anyhow::Result<Woken> {
         let stdin = io::stdin();
         loop {
-            care();
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(Woken::Time);
             }
             // Rounded up to whole milliseconds, lest it waits for nothing at the end.
-            let time = left.min(CARE) + Duration::from_millis(1);
+            let time = left + Duration::from_millis(1);
             let mut fds = [
                 PollFd::new(self.0.as_fd(), PollFlags::POLLIN),
                 PollFd::new(stdin.as_fd(), PollFlags::POLLIN),

@@ -43,7 +43,7 @@ fn reading(s: u64, vcpus: u32) -> Reading {
         steal: secs(s) / 10,
         ..CpuTimes::default()
     };
-    let mut trace = Snapshot { one_in: 1, ..Snapshot::default() };
+    let mut trace = Snapshot { one_in: 1, covered: secs(s), ..Snapshot::default() };
     // Bucket 64 holds 1024 to 1151 ns.
     let halted = Histogram { count: 500 * s, total_ns: 0, buckets: [(64, 500 * s)].into() };
     trace.wakes.halted = halted;

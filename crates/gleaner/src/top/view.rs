@@ -131,7 +131,7 @@ pub(super) enum Wakes {
         kinds: Vec<Latency>,
         /// What tracing costs, as a share of the CPU time in use.
         tracing_cost: f64,
-        /// One event in so many is followed.
+        /// Threads are followed for one such part of the time; 1: always.
         one_in: u32,
     },
     NotAvailable {
@@ -176,7 +176,7 @@ impl View {
             workloads: workload.into_iter().collect(),
             all: sum(&vcpus),
             vcpus,
-            wakes: wakes(before, now, period, scope),
+            wakes: wakes(before, now, scope),
             decisions: work.run.map(Run::decisions).unwrap_or_default(),
             missing: missing(now),
         }
@@ -299,18 +299,20 @@ fn sum(vcpus: &[Vcpu]) -> Vcpu {
     }
 }
 
-fn wakes(before: &Reading, now: &Reading, period: Duration, scope: &str) -> Wakes {
+fn wakes(before: &Reading, now: &Reading, scope: &str) -> Wakes {
     let (then, now) = match (&before.trace, &now.trace) {
         (Ok(then), Ok(now)) => (then, now),
         (_, Err(why)) | (Err(why), _) => return Wakes::NotAvailable { why: why.clone() },
     };
+    // What was seen stands for this time, which is the period or nearly so.
+    let covered = now.covered.saturating_sub(then.covered);
     let kinds = now.until_run().into_iter().zip(then.until_run());
     let latency = |((kind, now), (_, then)): ((&'static str, &Histogram), (&'static str, &Histogram))| {
         let new = now.since(then);
         let quantile = |q| new.quantile(q).map(us);
         Latency {
             kind,
-            per_s: rate(new.count, period),
+            per_s: rate(new.count, covered),
             p50_us: quantile(0.5),
             p90_us: quantile(0.9),
             p99_us: quantile(0.99),

@@ -54,9 +54,4 @@ impl Watch {
         self.last = now;
         view
     }
-
-    /// Keeps tracing within its budget; to be called several times a second.
-    pub(super) fn keep_budget(&mut self) {
-        self.sensors.keep_budget();
-    }
 }

@@ -34,6 +34,22 @@ static __always_inline bool interrupted_user(struct pt_regs *regs)
 #endif
 }
 
+/* Ticks further apart than this lie on both sides of an idle period. */
+#define TICK_MAX_NS 10000000
+
+/* How long since this vCPU's last tick, if it ran all the time. */
+static __always_inline u64 tick_length(u64 now)
+{
+	struct vcpu *v = this_vcpu();
+	u64 length;
+
+	if (!v)
+		return 0;
+	length = now - v->tick_ns;
+	v->tick_ns = now;
+	return length <= TICK_MAX_NS ? length : 0;
+}
+
 /* Each tick looks at what the thread is doing; one that is never switched out is accounted here. */
 SEC("tp_btf/local_timer_entry")
 int BPF_PROG(on_tick)
@@ -41,7 +57,9 @@ int BPF_PROG(on_tick)
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct task_state *t;
 	struct thread *thread;
+	u64 now = bpf_ktime_get_ns(), tick = tick_length(now), weight = window.weight;
 	struct pt_regs *regs;
+	struct vcpu *v;
 
 	if (!p->pid || p->flags & PF_KTHREAD)
 		return 0;
@@ -52,9 +70,12 @@ int BPF_PROG(on_tick)
 	thread = thread_of(t);
 	if (!thread)
 		return 0;
-	if (t->weight)
-		account_run(t, thread, bpf_ktime_get_ns());
-	regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	if (weight && is_followed(p, t))
+		account_run(t, thread, now, weight);
+	v = weight == 1 ? NULL : this_vcpu();
+	if (v)
+		v->scope_ns += tick;
+	regs = regs_of(p);
 	thread->ticks++;
 	if (interrupted_user(regs)) {
 		thread->user_ticks++;
@@ -78,8 +99,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		c->member = 1;
 	else if (scope_kind == SCOPE_CHILDREN && parent->tgid == scope_pid && child->tgid != scope_pid)
 		c->member = 1;
-	if (in_scope(child, c))
-		begin_stretch(c, 1);
+	begin_stretch(c, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -97,12 +117,6 @@ int first_look(struct bpf_iter__task *ctx)
 		return 0;
 	if (scope_kind == SCOPE_TREE && descends(p))
 		t->member = 1;
-	/* Only runners: what sleeps begins with its wake-up. */
-	if (p->__state == TASK_RUNNING && !t->weight && in_scope(p, t)) {
-		t->weight = 1;
-		if (p->on_cpu)
-			t->running_ns = bpf_ktime_get_ns();
-	}
 	return 0;
 }
 

@@ -3,41 +3,30 @@
  * Who wakes whom, how long the wakee takes to run, how long it then computes
  * and in what it waits.
  *
- * A thread is followed in stretches: from the wake-up until it blocks again.
- * Nothing is sent to user space; each stretch adds to counters.
+ * A stretch is what lies between a wake-up and the next time the thread blocks.
+ * Only what begins and ends in one window is counted, CPU time excepted, of
+ * which the part within is. Nothing is sent to user space.
  */
 #ifndef GLEANER_SCHED_H
 #define GLEANER_SCHED_H
 
-/* The system call that a blocked or waking thread is in; -1 where that is not known. */
-static __always_inline long syscall_of(struct task_struct *p)
-{
 #if defined(__TARGET_ARCH_x86)
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
-
-	return (long)regs->orig_ax;
+#define SYSCALL_NR(regs) ((long)(regs)->orig_ax)
+#define SECOND_ARGUMENT(regs) ((long)(regs)->si)
 #elif defined(__TARGET_ARCH_arm64)
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
-
-	return regs->syscallno;
-#else
-	return -1;
+#define SYSCALL_NR(regs) ((long)(regs)->syscallno)
+#define SECOND_ARGUMENT(regs) ((long)(regs)->user_regs.regs[1])
 #endif
+
+static __always_inline struct pt_regs *regs_of(struct task_struct *p)
+{
+	return (struct pt_regs *)bpf_task_pt_regs(p);
 }
 
-static __always_inline long second_argument(struct task_struct *p)
+/* The system call that a blocked or waking thread is in. */
+static __always_inline long syscall_of(struct task_struct *p)
 {
-#if defined(__TARGET_ARCH_x86)
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
-
-	return (long)regs->si;
-#elif defined(__TARGET_ARCH_arm64)
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
-
-	return regs->user_regs.regs[1];
-#else
-	return 0;
-#endif
+	return SYSCALL_NR(regs_of(p));
 }
 
 static __always_inline u32 wait_of(struct task_struct *task)
@@ -93,14 +82,14 @@ static __always_inline u32 futex_kind(long op)
 	}
 }
 
-static __always_inline void begin_stretch(struct task_state *t, u32 weight)
+static __always_inline void begin_stretch(struct task_state *t, u64 now)
 {
-	t->weight = weight;
+	t->stretch_ns = now;
 	t->segment_ns = 0;
 }
 
 /* Who wakes: the number of its name, and what its system call does. */
-static __always_inline u32 waker_of(struct task_struct *waker, u32 weight)
+static __always_inline u32 waker_of(struct task_struct *waker, u64 weight)
 {
 	struct task_state *w;
 	long call;
@@ -115,7 +104,7 @@ static __always_inline u32 waker_of(struct task_struct *waker, u32 weight)
 		return w->name;
 	call = syscall_of(waker);
 	if (call == NR_FUTEX)
-		count_scope(futex_kind(second_argument(waker)), weight);
+		count_scope(futex_kind(SECOND_ARGUMENT(regs_of(waker))), weight);
 	else if (call == NR_FUTEX_WAKE)
 		count_scope(COUNT_FUTEX_WAKE, weight);
 	else if (call == NR_FUTEX_REQUEUE)
@@ -126,42 +115,49 @@ static __always_inline u32 waker_of(struct task_struct *waker, u32 weight)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *p)
 {
-	u32 weight = weight_of_this();
+	u64 weight = window.weight;
 	struct task_state *t;
 	u64 now;
 
 	if (!weight || never_left(p))
 		return 0;
 	t = new_state_of(p);
-	if (!t || !in_scope(p, t))
+	if (!t)
+		return 0;
+	t->followed = FOLLOWED_UNKNOWN;
+	if (!is_followed(p, t))
 		return 0;
 	now = bpf_ktime_get_ns();
 	t->woken_ns = now;
-	t->woken_weight = weight;
 	t->waker_cpu = bpf_get_smp_processor_id();
-	if (t->blocked_ns) {
-		/* Its begin was seen as rarely as its end is. */
-		add_length(t->wait, now - t->blocked_ns, (u64)weight * t->blocked_weight);
-		t->blocked_ns = 0;
-	}
+	if (within(t->blocked_ns))
+		add_length(t->wait, now - t->blocked_ns, weight);
+	t->blocked_ns = 0;
 	t->waker = waker_of(bpf_get_current_task_btf(), weight);
 	return 0;
 }
 
-/* What the vCPU that the wakee runs on was doing when the waker called. */
+/* Whether idle periods are followed; user space writes it. */
+const volatile bool idle_followed = false;
+
+/* What the vCPU that the wakee runs on was doing when the waker called; HISTS: that was not seen. */
 static __always_inline u32 wake_kind(struct task_state *t, bool was_idle)
 {
 	struct vcpu *v;
 
 	if (t->waker_cpu == bpf_get_smp_processor_id())
 		return HIST_WAKE_SAME;
-	v = was_idle ? this_vcpu() : NULL;
-	if (!v || t->woken_ns < v->idle_since || t->woken_ns >= v->idle_until)
+	if (!was_idle || !idle_followed)
+		return HIST_WAKE_AWAKE;
+	v = this_vcpu();
+	if (!v || !v->idle_since)
+		return HISTS;
+	if (t->woken_ns < v->idle_since || t->woken_ns >= v->idle_until)
 		return HIST_WAKE_AWAKE;
 	return v->idle_state == 0 ? HIST_WAKE_POLLING : HIST_WAKE_HALTED;
 }
 
-static __always_inline void add_edge(struct task_state *t, u32 kind, u64 ns)
+static __always_inline void add_edge(struct task_state *t, u32 kind, u64 ns, u64 weight)
 {
 	u32 key = (t->waker << 16) | (t->name & 0xffff);
 	struct edge *edge = bpf_map_lookup_elem(&edges, &key);
@@ -177,12 +173,12 @@ static __always_inline void add_edge(struct task_state *t, u32 kind, u64 ns)
 		if (!edge)
 			return;
 	}
-	edge->count += t->weight;
-	edge->total_ns += ns * t->weight;
+	edge->count += weight;
+	edge->total_ns += ns * weight;
 	if (kind == HIST_WAKE_HALTED)
-		edge->halted += t->weight;
+		edge->halted += weight;
 	else if (kind == HIST_WAKE_POLLING)
-		edge->polling += t->weight;
+		edge->polling += weight;
 }
 
 static __always_inline struct thread *thread_of(struct task_state *t)
@@ -192,79 +188,91 @@ static __always_inline struct thread *thread_of(struct task_state *t)
 	return bpf_map_lookup_elem(&threads, &name);
 }
 
-/* What the thread has computed up to now; it goes on. */
-static __always_inline void account_run(struct task_state *t, struct thread *thread, u64 now)
+/* What the thread, which runs, has computed up to now; it goes on. */
+static __always_inline void account_run(struct task_state *t, struct thread *thread, u64 now, u64 weight)
 {
-	u64 ran = now - t->running_ns;
+	u64 since = t->running_ns, ran;
 	struct vcpu *v;
 
-	if (!t->running_ns)
-		return;
+	if (!within(since)) {
+		/* It ran when the last window ended. */
+		if (since >= window.last_begin_ns && since < window.last_end_ns)
+			thread->cpu_ns += (window.last_end_ns - since) * window.last_weight;
+		/* And when this one began, or its switch would have been seen. */
+		since = window.begin_ns;
+	}
+	ran = now - since;
 	t->running_ns = now;
 	t->segment_ns += ran;
-	thread->cpu_ns += ran * t->weight;
-	v = this_vcpu();
+	thread->cpu_ns += ran * weight;
+	/* A window's weight would put all it stands for in one place: then ticks tell it. */
+	v = weight == 1 ? this_vcpu() : NULL;
 	if (v)
-		v->scope_ns += ran * t->weight;
+		v->scope_ns += ran;
 }
 
 /* A thread that is woken while it leaves its vCPU has left it within this time. */
 #define LEAVING_NS 100000
 
-static __always_inline void leave(struct task_struct *p, struct task_state *t, bool blocks, u64 now)
+static __always_inline void leave(struct task_struct *p, struct task_state *t, bool blocks, u64 now,
+				  u64 weight)
 {
-	struct thread *thread = thread_of(t);
+	struct thread *thread;
 	u32 bucket;
 
+	look_at_name(p, t);
 	if (t->woken_ns && now - t->woken_ns > LEAVING_NS)
 		t->woken_ns = 0;
 	if (blocks && !t->woken_ns) {
 		t->blocked_ns = now;
-		t->blocked_weight = t->weight;
 		t->wait = wait_of(p);
 	}
+	thread = thread_of(t);
 	if (thread) {
-		account_run(t, thread, now);
-		if (blocks) {
-			bucket = log2_of(t->segment_ns);
-			thread->segments += t->weight;
-			thread->segment_ns += t->segment_ns * t->weight;
-			thread->runs[bucket < RUN_BUCKETS ? bucket : RUN_BUCKETS - 1] += t->weight;
-		} else {
-			thread->preempted += t->weight;
+		account_run(t, thread, now, weight);
+		if (!blocks) {
+			thread->preempted += weight;
 			if (!(p->flags & PF_KTHREAD) && syscall_of(p) == NR_SCHED_YIELD)
-				thread->yielded += t->weight;
+				thread->yielded += weight;
+		} else if (within(t->stretch_ns)) {
+			bucket = log2_of(t->segment_ns);
+			thread->segments += weight;
+			thread->segment_ns += t->segment_ns * weight;
+			thread->runs[bucket < RUN_BUCKETS ? bucket : RUN_BUCKETS - 1] += weight;
 		}
 	}
 	t->running_ns = 0;
 	if (blocks)
-		t->weight = 0;
+		t->stretch_ns = 0;
 	else
 		t->preempted_ns = now;
 }
 
-static __always_inline void enter(struct task_struct *p, struct task_state *t, bool was_idle, u64 now)
+static __always_inline void enter(struct task_struct *p, struct task_state *t, bool was_idle, u64 now,
+				  u64 weight)
 {
 	struct thread *thread;
 	u32 kind;
 	u64 ns;
 
 	look_at_name(p, t);
-	if (t->woken_ns) {
-		begin_stretch(t, t->woken_weight);
+	if (within(t->woken_ns)) {
+		begin_stretch(t, now);
 		ns = now - t->woken_ns;
 		kind = wake_kind(t, was_idle);
-		t->woken_ns = 0;
-		add_length(kind, ns, t->weight);
-		add_edge(t, kind, ns);
-		thread = thread_of(t);
-		if (thread) {
-			thread->woken += t->weight;
-			thread->woken_ns += ns * t->weight;
+		if (kind < HISTS) {
+			add_length(kind, ns, weight);
+			add_edge(t, kind, ns, weight);
+			thread = thread_of(t);
+			if (thread) {
+				thread->woken += weight;
+				thread->woken_ns += ns * weight;
+			}
 		}
-	} else if (t->preempted_ns) {
-		add_length(HIST_PREEMPTED, now - t->preempted_ns, t->weight);
+	} else if (within(t->preempted_ns)) {
+		add_length(HIST_PREEMPTED, now - t->preempted_ns, weight);
 	}
+	t->woken_ns = 0;
 	t->running_ns = now;
 	t->preempted_ns = 0;
 }
@@ -272,19 +280,19 @@ static __always_inline void enter(struct task_struct *p, struct task_state *t, b
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	struct task_state *from = prev->pid ? state_of(prev) : NULL;
-	struct task_state *to = next->pid ? state_of(next) : NULL;
-	bool leaves = from && from->weight;
-	bool enters = to && (to->weight || to->woken_ns);
+	u64 weight = window.weight;
+	struct task_state *from, *to;
 	u64 now;
 
-	if (!leaves && !enters)
+	if (!weight)
 		return 0;
+	from = prev->pid ? state_of(prev) : NULL;
+	to = next->pid ? state_of(next) : NULL;
 	now = bpf_ktime_get_ns();
-	if (leaves)
-		leave(prev, from, !preempt && prev->__state != TASK_RUNNING, now);
-	if (enters)
-		enter(next, to, !prev->pid, now);
+	if (from && is_followed(prev, from))
+		leave(prev, from, !preempt && prev->__state != TASK_RUNNING, now, weight);
+	if (to && is_followed(next, to))
+		enter(next, to, !prev->pid, now, weight);
 	return 0;
 }
 

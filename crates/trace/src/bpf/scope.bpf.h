@@ -14,31 +14,26 @@ static __always_inline bool in_scope(struct task_struct *p, struct task_state *t
 	return t && t->member;
 }
 
+/* Whether the thread's state is kept; asked again at each wake-up, since a process can be moved. */
+static __always_inline bool is_followed(struct task_struct *p, struct task_state *t)
+{
+	if (t->followed == FOLLOWED_UNKNOWN)
+		t->followed = in_scope(p, t) ? FOLLOWED_YES : FOLLOWED_NO;
+	return t->followed == FOLLOWED_YES;
+}
+
 /* For events that the running thread causes; n of them at once. */
 static __always_inline void count(u32 what, u64 n)
 {
+	struct counts *counts = these_counts();
 	struct task_struct *p;
-	struct counts *counts;
-	u32 weight = weight_of_this();
 
-	if (!weight)
-		return;
-	counts = these_counts();
 	if (!counts)
 		return;
-	counts->all[what] += n * weight;
+	counts->all[what] += n;
 	p = bpf_get_current_task_btf();
 	if (in_scope(p, scope_kind == SCOPE_SYSTEM ? NULL : state_of(p)))
-		counts->scope[what] += n * weight;
-}
-
-/* For events that come from outside, whatever thread they find. */
-static __always_inline void count_received(u32 what)
-{
-	u32 weight = weight_of_this();
-
-	if (weight)
-		count_all(what, weight);
+		counts->scope[what] += n;
 }
 
 #endif

@@ -3,8 +3,22 @@
 #ifndef GLEANER_STATE_H
 #define GLEANER_STATE_H
 
-/* One event in 1 << sample_shift is followed, and counts for all of them. User space writes it. */
-volatile u32 sample_shift;
+/*
+ * When threads and vCPUs are followed: all the time, or in windows. User space
+ * opens and closes them, and attaches and detaches the programs that only run
+ * within. What began before the window began may have gone on unseen.
+ */
+struct window {
+	u64 begin_ns;
+	/* For how many times its own length the window stands; 0: it is closed. */
+	u64 weight;
+	/* The window before. */
+	u64 last_begin_ns;
+	u64 last_end_ns;
+	u64 last_weight;
+};
+
+volatile struct window window SEC(".data.window");
 
 /* The next free name; user space reads it. */
 volatile u32 next_name = NAME_FIRST;
@@ -72,26 +86,27 @@ struct task_state {
 	u32 name;
 	/* Part of the scope, where that is a process tree. */
 	u32 member;
-	/*
-	 * What is being followed: from a wake-up until the thread blocks again.
-	 * 0: nothing; else for how many such stretches this one counts.
-	 */
-	u32 weight;
-	/* The same of the wake-up that it is on its way from. */
-	u32 woken_weight;
-	/* The same of the stretch that ended when it blocked. */
-	u32 blocked_weight;
+	/* An enum followed. */
+	u32 followed;
 	u32 waker;
 	u32 waker_cpu;
 	/* In which kind of wait it blocked: an enum hist_id. */
 	u32 wait;
-	/* Times; 0: not in this state. */
+	/* Times; 0: not in this state. What lies before the window is no longer known to be so. */
 	u64 woken_ns;
 	u64 preempted_ns;
 	u64 running_ns;
 	u64 blocked_ns;
-	/* Computed since the wake-up. */
+	/* When the stretch from a wake-up until it blocks began, and what it has computed since. */
+	u64 stretch_ns;
 	u64 segment_ns;
+};
+
+/* Whether a thread was in the scope when that was last asked. */
+enum followed {
+	FOLLOWED_UNKNOWN,
+	FOLLOWED_YES,
+	FOLLOWED_NO,
 };
 
 struct {
@@ -106,17 +121,15 @@ struct vcpu {
 	/* When it became idle, and when it was no longer: 0 before the first time. */
 	u64 idle_since;
 	u64 idle_until;
-	/* For how long in all, sampled or not. */
+	/* For how long in all, in windows or not. */
 	u64 idle_ns[IDLES];
-	/* For how long it ran the scope's threads; where events are sampled, an estimate. */
+	/* For how long it ran the scope's threads; in windows an estimate. */
 	u64 scope_ns;
 	u64 spin_since;
 	u64 shootdown_since;
 	u32 idle_state;
-	/* For how many idle periods, contended locks and shootdowns these count; 0: not looked at. */
-	u32 idle_weight;
-	u32 spin_weight;
-	u32 shootdown_weight;
+	/* The last tick. */
+	u64 tick_ns;
 };
 
 struct {
@@ -172,8 +185,18 @@ static __always_inline u32 bucket_of(u64 ns)
 	return bucket < HIST_BUCKETS ? bucket : HIST_BUCKETS - 1;
 }
 
-static __always_inline void add_to(struct hist *hist, u64 ns, u64 weight)
+/* Whether something was so at a moment within the present window. */
+static __always_inline bool within(u64 ns)
 {
+	return ns && ns >= window.begin_ns;
+}
+
+static __always_inline void add_to(void *map, u32 id, u64 ns, u64 weight)
+{
+	struct hist *hist = bpf_map_lookup_elem(map, &id);
+
+	if (!hist)
+		return;
 	hist->count += weight;
 	hist->total_ns += ns * weight;
 	hist->buckets[bucket_of(ns) & (HIST_BUCKETS - 1)] += weight;
@@ -181,20 +204,7 @@ static __always_inline void add_to(struct hist *hist, u64 ns, u64 weight)
 
 static __always_inline void add_length(u32 id, u64 ns, u64 weight)
 {
-	struct hist *hist = bpf_map_lookup_elem(&hists, &id);
-
-	if (hist)
-		add_to(hist, ns, weight);
-}
-
-/* For how many events this one counts; 0: it is left out. */
-static __always_inline u32 weight_of_this(void)
-{
-	u32 shift = sample_shift & 31;
-
-	if (!shift)
-		return 1;
-	return bpf_get_prandom_u32() & ((1U << shift) - 1) ? 0 : 1U << shift;
+	add_to(&hists, id, ns, weight);
 }
 
 static __always_inline struct counts *these_counts(void)

@@ -11,16 +11,13 @@ int BPF_PROG(on_idle, unsigned int state)
 {
 	struct vcpu *v = this_vcpu();
 	u64 now = bpf_ktime_get_ns();
-	struct hist *hist;
 	u32 id;
 
 	if (!v)
 		return 0;
-	/* Both times, sampled or not: whether a wake-up came in between is asked when the wakee runs. */
 	if (state != PWR_EVENT_EXIT) {
 		v->idle_since = now;
 		v->idle_state = state;
-		v->idle_weight = weight_of_this();
 		return 0;
 	}
 	v->idle_until = now;
@@ -29,19 +26,14 @@ int BPF_PROG(on_idle, unsigned int state)
 		return 0;
 	id = v->idle_state == 0 ? IDLE_POLL : IDLE_HALT;
 	v->idle_ns[id] += now - v->idle_since;
-	if (!v->idle_weight)
-		return 0;
-	hist = bpf_map_lookup_elem(&idles, &id);
-	if (hist)
-		add_to(hist, now - v->idle_since, v->idle_weight);
-	v->idle_weight = 0;
+	add_to(&idles, id, now - v->idle_since, 1);
 	return 0;
 }
 
 SEC("tp_btf/sched_wake_idle_without_ipi")
 int BPF_PROG(on_wake_without_ipi)
 {
-	count(COUNT_WAKE_WITHOUT_IPI, 1);
+	count(COUNT_WAKE_WITHOUT_IPI, window.weight);
 	return 0;
 }
 
@@ -99,33 +91,21 @@ int BPF_PROG(on_call_queued, unsigned int cpu, unsigned long callsite, void *fun
 	return 0;
 }
 
-SEC("tp_btf/reschedule_entry")
-int BPF_PROG(on_reschedule)
-{
-	count_received(COUNT_RECEIVED_RESCHEDULE);
-	return 0;
-}
+/* For events that come from outside, whatever thread they find. */
+#define COUNT_RECEIVED(program, section, what) \
+	SEC(section)                           \
+	int program(void *ctx)                 \
+	{                                      \
+		count_all(what, 1);            \
+		return 0;                      \
+	}
 
-SEC("tp_btf/call_function_entry")
-int BPF_PROG(on_call)
-{
-	count_received(COUNT_RECEIVED_CALL);
-	return 0;
-}
-
-SEC("tp_btf/call_function_single_entry")
-int BPF_PROG(on_single_call)
-{
-	count_received(COUNT_RECEIVED_CALL);
-	return 0;
-}
-
-SEC("tp_btf/local_timer_entry")
-int BPF_PROG(on_timer)
-{
-	count_received(COUNT_TIMER_INTERRUPT);
-	return 0;
-}
+COUNT_RECEIVED(on_reschedule, "tp_btf/reschedule_entry", COUNT_RECEIVED_RESCHEDULE)
+COUNT_RECEIVED(on_call, "tp_btf/call_function_entry", COUNT_RECEIVED_CALL)
+COUNT_RECEIVED(on_single_call, "tp_btf/call_function_single_entry", COUNT_RECEIVED_CALL)
+COUNT_RECEIVED(on_timer, "tp_btf/local_timer_entry", COUNT_TIMER_INTERRUPT)
+/* In a VM each of these is a write to TSC_DEADLINE, and an exit (TPDS'21 section 6.2.1). */
+COUNT_RECEIVED(on_timer_programmed, "fentry/clockevents_program_event", COUNT_TIMER_PROGRAMMED)
 
 /* enum tlb_flush_reason, include/linux/mm_types.h */
 #define TLB_REMOTE_SHOOTDOWN 1
@@ -135,10 +115,27 @@ SEC("tp_btf/tlb_flush")
 int BPF_PROG(on_tlb_flush, int reason)
 {
 	if (reason == TLB_REMOTE_SHOOTDOWN)
-		count_received(COUNT_RECEIVED_TLB);
+		count_all(COUNT_RECEIVED_TLB, 1);
 	else if (reason == TLB_REMOTE_SEND_IPI)
 		count(COUNT_SENT_TLB, 1);
 	return 0;
+}
+
+/* Since when a vCPU spins or waits for the others, where that is not known to be over. */
+static __always_inline void begin_on_vcpu(u64 *since)
+{
+	*since = bpf_ktime_get_ns();
+}
+
+/* What the running thread lost until now. */
+static __always_inline void end_on_vcpu(u64 *since, u32 hist)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	u64 begin = *since;
+
+	*since = 0;
+	if (begin && in_scope(p, state_of(p)))
+		add_length(hist, bpf_ktime_get_ns() - begin, 1);
 }
 
 /* How long a shootdown takes its sender. User space chooses the function that this kernel has. */
@@ -147,25 +144,18 @@ int BPF_PROG(on_shootdown)
 {
 	struct vcpu *v = this_vcpu();
 
-	if (!v)
-		return 0;
-	v->shootdown_weight = weight_of_this();
-	if (v->shootdown_weight)
-		v->shootdown_since = bpf_ktime_get_ns();
+	if (v)
+		begin_on_vcpu(&v->shootdown_since);
 	return 0;
 }
 
 SEC("fexit/native_flush_tlb_multi")
 int BPF_PROG(on_shootdown_done)
 {
-	struct task_struct *p = bpf_get_current_task_btf();
 	struct vcpu *v = this_vcpu();
 
-	if (!v || !v->shootdown_since)
-		return 0;
-	if (in_scope(p, state_of(p)))
-		add_length(HIST_SHOOTDOWN, bpf_ktime_get_ns() - v->shootdown_since, v->shootdown_weight);
-	v->shootdown_since = 0;
+	if (v)
+		end_on_vcpu(&v->shootdown_since, HIST_SHOOTDOWN);
 	return 0;
 }
 
@@ -173,15 +163,7 @@ SEC("tp_btf/tick_stop")
 int BPF_PROG(on_tick_stop, int success)
 {
 	if (success)
-		count_received(COUNT_TICK_STOPPED);
-	return 0;
-}
-
-/* In a VM each of these is a write to TSC_DEADLINE, and an exit (TPDS'21 section 6.2.1). */
-SEC("fentry/clockevents_program_event")
-int BPF_PROG(on_timer_programmed)
-{
-	count_received(COUNT_TIMER_PROGRAMMED);
+		count_all(COUNT_TICK_STOPPED, 1);
 	return 0;
 }
 
@@ -192,7 +174,7 @@ SEC("tp_btf/write_msr")
 int BPF_PROG(on_write_msr, unsigned int msr)
 {
 	if (msr == MSR_IA32_TSC_DEADLINE)
-		count_received(COUNT_TIMER_PROGRAMMED);
+		count_all(COUNT_TIMER_PROGRAMMED, 1);
 	return 0;
 }
 
@@ -200,12 +182,10 @@ SEC("fentry/do_sched_yield")
 int BPF_PROG(on_yield)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
-	u32 weight = weight_of_this();
+	u64 weight = window.weight;
 	struct thread *thread;
 	struct task_state *t;
 
-	if (!weight)
-		return 0;
 	count_all(COUNT_YIELD, weight);
 	t = state_of(p);
 	if (!t || !in_scope(p, t))
@@ -227,25 +207,18 @@ int BPF_PROG(on_contention, void *lock, unsigned int flags)
 	struct vcpu *v = this_vcpu();
 
 	/* Only what spins all the time: mutexes, too, spin a while before they sleep. */
-	if (!v || flags != LCB_F_SPIN)
-		return 0;
-	v->spin_weight = weight_of_this();
-	if (v->spin_weight)
-		v->spin_since = bpf_ktime_get_ns();
+	if (v && flags == LCB_F_SPIN)
+		begin_on_vcpu(&v->spin_since);
 	return 0;
 }
 
 SEC("tp_btf/contention_end")
 int BPF_PROG(on_contention_end, void *lock)
 {
-	struct task_struct *p = bpf_get_current_task_btf();
 	struct vcpu *v = this_vcpu();
 
-	if (!v || !v->spin_since)
-		return 0;
-	if (in_scope(p, state_of(p)))
-		add_length(HIST_SPIN, bpf_ktime_get_ns() - v->spin_since, v->spin_weight);
-	v->spin_since = 0;
+	if (v)
+		end_on_vcpu(&v->spin_since, HIST_SPIN);
 	return 0;
 }
 

@@ -1,0 +1,135 @@
+//! How well tracing agrees with what is known otherwise.
+
+use std::error::Error;
+use std::time::Duration;
+
+use gleaner_bench::wake::{Case, Plan};
+use gleaner_bench::workload::{Amount, Parameters, Workload};
+use gleaner_kernel::Root;
+use gleaner_kernel::idle::{IdleCounters, IdleSensor};
+use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
+use gleaner_policy::CpuId;
+use gleaner_trace::{Budget, Events, Parts, Scope, Snapshot, Tracer};
+
+use crate::{Outcome, verdict};
+
+/// Agreement is that of following all the time.
+const UNLIMITED: Budget = Budget { sample_above: 1e9, detach_above: 1e9 };
+
+/// Within 10 % or 0.3 us. The clock of the two threads runs in user mode, from before `FUTEX_WAKE` to after `FUTEX_WAIT`:
+/// it also sees the way into the kernel up to the event `sched_waking`, and the switch itself and the way out after
+/// `sched_switch`. On one vCPU there is little else, so that the difference found there is what is taken off elsewhere.
+/// `tests/latency.rs` takes the three parts of single wake-ups asunder.
+pub(crate) fn latencies() -> Outcome {
+    println!("  {:<12} {:>9} {:>9} {:>9} {:>9}", "median, us", "own", "traced", "apart", "less way");
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    let (mut way, mut kept) = (None, true);
+    for (case, wakee) in [(Case::SameVcpu, 0), (Case::Awake, 1), (Case::Halting, 1)] {
+        let parts = Parts::of([gleaner_trace::Part::Idle]);
+        let tracer = Tracer::start_within(UNLIMITED, &Scope::Tree(std::process::id()), &parts)?;
+        let plan = Plan { budget: Duration::from_secs(1), ..Plan::new(CpuId(0), CpuId(wakee)) };
+        let own = Duration::from_nanos(case.measure(&plan)?.summary().median_ns);
+        let wakes = tracer.snapshot()?.wakes;
+        let seen = match case {
+            Case::SameVcpu => &wakes.same_vcpu,
+            Case::Halting => &wakes.halted,
+            Case::Awake | Case::Contended => &wakes.awake,
+        };
+        let seen = seen.median().unwrap_or_default();
+        let apart = own.saturating_sub(seen);
+        print!("  {case:<12} {:>9.2} {:>9.2} {:>9.2}", us(own), us(seen), us(apart));
+        if let Some(way) = way {
+            let expected = own.saturating_sub(way);
+            let apart = expected.abs_diff(seen);
+            let good =
+                apart <= Duration::from_nanos(300) || apart.as_secs_f64() <= 0.1 * expected.as_secs_f64();
+            kept &= good;
+            println!(" {:>9.2}  {}", us(apart), verdict(good));
+        } else {
+            way = Some(apart);
+            println!("  (the way)");
+        }
+    }
+    Ok(kept)
+}
+
+/// Fewer events than this are not compared: 2 % of them are less than one.
+const FEW: u64 = 50;
+
+/// What is counted at one moment. The kernel's files are read before and after the snapshot, so that the time that
+/// reading takes is known, and what the kernel counts meanwhile.
+struct Look {
+    before: Kernel,
+    seen: Snapshot,
+    /// Of a tracer that keeps its usual budget.
+    sampled: Snapshot,
+    after: Kernel,
+}
+
+struct Kernel {
+    interrupts: Vec<(CpuId, InterruptCounters)>,
+    idle: Vec<IdleCounters>,
+}
+
+/// Its name, and how the tracer and the kernel count it.
+type Row = (&'static str, fn(&Snapshot) -> u64, fn(&Kernel) -> u64);
+
+const ROWS: [Row; 4] = [
+    ("RES", |s| events(s, |e| e.received_reschedule), |k| interrupts(k, |c| c.reschedule)),
+    ("CAL", |s| events(s, |e| e.received_call), |k| interrupts(k, |c| c.call)),
+    ("LOC", |s| events(s, |e| e.timer_interrupts), |k| interrupts(k, |c| c.timer)),
+    (
+        "halts",
+        |s| s.vcpus.iter().map(|vcpu| vcpu.halts.count).sum(),
+        |k| k.idle.iter().map(|c| c.halts).sum(),
+    ),
+];
+
+fn events(seen: &Snapshot, of: fn(&Events) -> u64) -> u64 {
+    seen.vcpus.iter().map(|vcpu| of(&vcpu.events)).sum()
+}
+
+fn interrupts(kernel: &Kernel, of: fn(&InterruptCounters) -> u64) -> u64 {
+    kernel.interrupts.iter().map(|(_, counters)| of(counters)).sum()
+}
+
+/// Within 2 % where all the time is followed. What a tracer that keeps its budget makes of it stands beside.
+pub(crate) fn counters() -> Outcome {
+    let root = Root::system();
+    let (mut interrupts, mut idle) = (InterruptSensor::new(&root)?, IdleSensor::new(&root)?);
+    let following = Tracer::start_within(UNLIMITED, &Scope::System, &Parts::all())?;
+    let sampling = Tracer::start(&Scope::System, &Parts::all())?;
+    let mut kernel =
+        || -> Result<_, Box<dyn Error>> { Ok(Kernel { interrupts: interrupts.read()?, idle: idle.read()? }) };
+    let mut look = || -> Result<_, Box<dyn Error>> {
+        Ok(Look {
+            sampled: sampling.snapshot()?,
+            before: kernel()?,
+            seen: following.snapshot()?,
+            after: kernel()?,
+        })
+    };
+    let first = look()?;
+    Workload::RequestResponse.run(Amount::Time(Duration::from_secs(10)), &Parameters::default())?;
+    let last = look()?;
+    println!("  {:<6} {:>10} {:>21} {:>12}", "", "traced", "kernel", "in budget");
+    let mut kept = true;
+    for (name, seen, counted) in ROWS {
+        let traced = seen(&last.seen) - seen(&first.seen);
+        let sampled = seen(&last.sampled) - seen(&first.sampled);
+        let fewest = counted(&last.before) - counted(&first.after);
+        let most = counted(&last.after) - counted(&first.before);
+        let apart = fewest.saturating_sub(traced).max(traced.saturating_sub(most));
+        let judged = most >= FEW;
+        let good = apart <= most / 50;
+        kept &= good || !judged;
+        let verdict = if judged { verdict(good) } else { "too few" };
+        println!("  {name:<6} {traced:>10} {:>21} {sampled:>12}  {verdict}", format!("{fewest} to {most}"));
+    }
+    println!(
+        "  in budget: threads and idle periods followed for 1/{} of the time, told cost {:.2} %",
+        last.sampled.one_in,
+        100.0 * last.sampled.cost.share
+    );
+    Ok(kept)
+}

@@ -1,0 +1,46 @@
+//! `make bench-trace`: what tracing costs real servers, how well it agrees with what is known otherwise, and how fast the
+//! fast unfold is. Prints a table; ends with status 1 where a promise is not kept. As root, on an otherwise idle machine,
+//! with `gleaner` and `gleaner-bench` built beside it. Arguments: only these parts.
+
+mod agreement;
+mod throughput;
+mod unfold;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+type Outcome = Result<bool, Box<dyn Error>>;
+type Part = fn() -> Outcome;
+
+const PARTS: [(&str, &str, Part); 5] = [
+    ("redis", "redis, 1 connection, under gleaner run, with tracing beside it", throughput::redis),
+    ("mariadb", "MariaDB, 16 threads, under gleaner run, with tracing beside it", throughput::mariadb),
+    ("latency", "Wake-up latencies beside the ping-pong's own clock", agreement::latencies),
+    ("counters", "Counters beside the kernel's own, over 10 s", agreement::counters),
+    ("unfold", "Fast unfold: from two runnable threads on one vCPU to the event", unfold::unfold),
+];
+
+fn main() -> ExitCode {
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = chosen.iter().find(|name| !PARTS.iter().any(|(known, ..)| known == name)) {
+        let known = PARTS.map(|(name, ..)| name).join(", ");
+        eprintln!("bench-trace: there is no part `{unknown}`; there are: {known}");
+        return ExitCode::from(2);
+    }
+    let mut kept = true;
+    for (name, title, part) in PARTS {
+        if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
+            continue;
+        }
+        println!("\n{title}");
+        kept &= part().unwrap_or_else(|error| {
+            println!("  failed: {error}");
+            false
+        });
+    }
+    if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn verdict(good: bool) -> &'static str {
+    if good { "kept" } else { "NOT KEPT" }
+}

@@ -1,0 +1,145 @@
+//! What tracing costs real servers. One load runs all the time under `gleaner run`; blocks with and without tracing
+//! alternate beside it, in the order B T T B, so that a drift of the load or of the machine meets both alike.
+
+use std::error::Error;
+use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader, Lines};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use gleaner_bench::stats;
+use gleaner_trace::{Part, Parts, Scope, Snapshot, Tracer};
+use tempfile::TempDir;
+
+use crate::{Outcome, verdict};
+
+/// Pairs of blocks.
+const PAIRS: usize = 6;
+/// Seconds that a block is measured.
+const MEASURED: usize = 3;
+/// Seconds before: Gleaner takes up the load, the server warms up; tracing measures itself and settles.
+const WARM_UP: usize = 5;
+const SETTLING: usize = 3;
+
+/// At most 3 % for one chain of wake-ups, the worst case.
+pub(crate) fn redis() -> Outcome {
+    let mut load = Load::start("redis-1")?;
+    let all = compare(&mut load, "as gleaner diagnose", &Parts::all(), 0.97)?;
+    let top = compare(&mut load, "as gleaner top", &Parts::of([Part::Idle]), 0.97)?;
+    Ok(all && top)
+}
+
+/// At most 1 %.
+pub(crate) fn mariadb() -> Outcome {
+    let mut load = Load::start("point-select-16")?;
+    compare(&mut load, "as gleaner diagnose", &Parts::all(), 0.99)
+}
+
+fn compare(load: &mut Load, what: &str, parts: &Parts, promised: f64) -> Outcome {
+    let (mut ratios, mut rates, mut last) = (Vec::new(), Vec::new(), None);
+    for pair in 0..PAIRS {
+        let mut rate = [0.0; 2];
+        let order = if pair % 2 == 0 { [false, true] } else { [true, false] };
+        for traced in order {
+            let tracer = if traced { Some(Tracer::start(&Scope::System, parts)?) } else { None };
+            load.seconds(SETTLING)?;
+            rate[usize::from(traced)] = load.seconds(MEASURED)?;
+            if let Some(tracer) = tracer {
+                last = Some(tracer.snapshot()?);
+            }
+        }
+        rates.push(rate[0]);
+        ratios.push(rate[1] / rate[0]);
+    }
+    let ratio = stats::median(&ratios).ok_or("nothing was measured")?;
+    let (low, high) = stats::ratio(&ratios).map_or((f64::NAN, f64::NAN), |r| (r.low, r.high));
+    let good = ratio >= promised;
+    let noisy = if low < promised && high > promised { ", within the noise" } else { "" };
+    println!(
+        "  {what}: {ratio:.4} of the untraced rate ({low:.4} to {high:.4}, {PAIRS} pairs; {:.0} a second untraced), \
+         promised {promised:.2}  {}{noisy}",
+        stats::median(&rates).unwrap_or_default(),
+        verdict(good)
+    );
+    if let Some(last) = last {
+        told(&last);
+    }
+    Ok(good)
+}
+
+/// What tracing itself says about its cost.
+fn told(seen: &Snapshot) {
+    println!(
+        "    tracing itself tells {:.2} % ({:.2} % for windows); it followed threads for 1/{} of the time; {:.0} runs a \
+         second while it did",
+        100.0 * seen.cost.share,
+        100.0 * seen.cost.windows,
+        seen.one_in,
+        seen.cost.runs_per_second
+    );
+    let dearest: Vec<String> = seen
+        .cost
+        .programs
+        .iter()
+        .take(4)
+        .map(|(name, share)| format!("{name} {:.2} %", 100.0 * share))
+        .collect();
+    println!("    dearest: {}", dearest.join(", "));
+    for missing in &seen.missing {
+        println!("    not available: {missing}");
+    }
+}
+
+/// A server with its client under `gleaner run`, until it is dropped.
+struct Load {
+    child: Child,
+    rates: Lines<BufReader<ChildStdout>>,
+    _state: TempDir,
+}
+
+impl Load {
+    fn start(row: &str) -> Result<Self, Box<dyn Error>> {
+        let state = tempfile::tempdir()?;
+        // Servers run as their own users and have to get to their directories below.
+        fs::set_permissions(state.path(), Permissions::from_mode(0o755))?;
+        let mut child = Command::new(beside("gleaner")?)
+            .args(["run", "--quiet", "--"])
+            .arg(beside("gleaner-bench")?)
+            .args(["rate", row, "--state"])
+            .arg(state.path())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or("the load has no output")?;
+        let mut load = Self { child, rates: BufReader::new(output).lines(), _state: state };
+        load.seconds(WARM_UP)?;
+        Ok(load)
+    }
+
+    /// The mean rate over the next seconds.
+    fn seconds(&mut self, seconds: usize) -> Result<f64, Box<dyn Error>> {
+        let mut sum = 0.0;
+        for _ in 0..seconds {
+            let line = self.rates.next().ok_or("the load ended by itself: its messages are above")??;
+            sum += line.parse::<f64>()?;
+        }
+        Ok(sum / seconds as f64)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // Gleaner passes it on to the load, waits for its end and puts back what it changed.
+        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        let _ = self.child.wait();
+    }
+}
+
+/// A program of this build: examples lie one directory below.
+fn beside(name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let own = std::env::current_exe()?;
+    let path =
+        own.parent().and_then(|dir| dir.parent()).map(|dir| dir.join(name)).filter(|path| path.exists());
+    path.ok_or_else(|| format!("there is no {name} beside this program: make build").into())
+}

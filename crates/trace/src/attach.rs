@@ -1,0 +1,88 @@
+//! Programs of the tracer, attached and detached at will, and the kernel's own account of them.
+
+use std::io;
+use std::mem::size_of_val;
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::time::Duration;
+
+use libbpf_rs::libbpf_sys;
+
+use crate::part::Program;
+
+/// A loaded program and, while it is attached, its link.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    pub(crate) program: &'static Program,
+    fd: OwnedFd,
+    link: Option<OwnedFd>,
+}
+
+/// How long a program ran, and how often, since the kernel's statistics were first enabled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RunTime {
+    pub(crate) time: Duration,
+    pub(crate) runs: u64,
+}
+
+impl Probe {
+    /// A loaded program that is not attached yet.
+    ///
+    /// # Errors
+    /// No more descriptors.
+    pub(crate) fn new(program: &'static Program, loaded: &impl AsFd) -> io::Result<Self> {
+        Ok(Self { program, fd: loaded.as_fd().try_clone_to_owned()?, link: None })
+    }
+
+    /// Attaches it to its event, which it knows since it was loaded. Some hundred microseconds: the kernel patches
+    /// its code, and interrupts every vCPU for that. Nothing if it is attached.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub(crate) fn attach(&mut self) -> io::Result<()> {
+        if self.link.is_none() {
+            // SAFETY: the call takes an open descriptor and, for a program with BTF, no name; it returns a new
+            // descriptor or a negative number.
+            let fd = unsafe { libbpf_sys::bpf_raw_tracepoint_open(std::ptr::null(), self.fd.as_raw_fd()) };
+            if fd < 0 {
+                return Err(io::Error::from_raw_os_error(-fd));
+            }
+            // SAFETY: the descriptor is open, and nobody else knows of it.
+            self.link = Some(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        Ok(())
+    }
+
+    /// Detaches it; as dear as attaching.
+    pub(crate) fn detach(&mut self) {
+        self.link = None;
+    }
+
+    /// The kernel's account of it; zeros where it has none (before Linux 5.8).
+    pub(crate) fn run_time(&self) -> RunTime {
+        let mut info = libbpf_sys::bpf_prog_info::default();
+        let mut length = u32::try_from(size_of_val(&info)).unwrap_or_default();
+        // SAFETY: `info` is as long as `length` says and asks for no further buffers, and both outlive the call.
+        let answer = unsafe {
+            libbpf_sys::bpf_prog_get_info_by_fd(self.fd.as_raw_fd(), &raw mut info, &raw mut length)
+        };
+        if answer != 0 {
+            return RunTime::default();
+        }
+        RunTime { time: Duration::from_nanos(info.run_time_ns), runs: info.run_cnt }
+    }
+}
+
+impl RunTime {
+    /// What came since `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self { time: self.time.saturating_sub(earlier.time), runs: self.runs.saturating_sub(earlier.runs) }
+    }
+}
+
+/// Has the kernel keep account of BPF programs for as long as the descriptor is open. `None` before Linux 5.8.
+pub(crate) fn enable_statistics() -> Option<OwnedFd> {
+    // SAFETY: the call takes a number and returns a new descriptor, or a negative number.
+    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+    // SAFETY: the descriptor is open, and nobody else knows of it.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,283 @@
+//! Keeps tracing within its budget: measures, opens and closes windows, gives up, ends. A thread of its own.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+
+use crate::attach::Probe;
+use crate::budget::{Budget, Cost, MOST, Measured, PerRun, Verdict, WINDOW};
+use crate::meter::{Meter, OpenFor, own_time};
+use crate::unavailable::{NotAvailable, Why};
+use crate::window::Window;
+
+/// How long a measurement takes while everything is followed; `/proc/stat` counts in 10 ms.
+const MEASURE: Duration = Duration::from_millis(200);
+/// From the end of one to the begin of the next: being measured costs two looks at the clock per run.
+const PAUSE: Duration = Duration::from_millis(800);
+
+/// What the tracer can ask about. The window is in it: who reads counters must know for how long they stand.
+#[derive(Debug)]
+pub(crate) struct Status {
+    pub(crate) window: Window,
+    pub(crate) cost: Cost,
+    pub(crate) one_in: u32,
+    pub(crate) missing: Vec<NotAvailable>,
+    /// When it ended because it cost too much.
+    pub(crate) detached: Option<Instant>,
+    stop: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    status: Mutex<Status>,
+    stopped: Condvar,
+}
+
+/// The thread. Dropping it detaches everything.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Takes over programs that are attached, with their window open.
+    ///
+    /// # Errors
+    /// No more threads.
+    pub(crate) fn start(
+        budget: Budget,
+        probes: Vec<Probe>,
+        window: Window,
+        per_run: PerRun,
+        missing: Vec<NotAvailable>,
+    ) -> io::Result<Self> {
+        let status =
+            Status { window, cost: Cost::default(), one_in: 1, missing, detached: None, stop: false };
+        let shared = Arc::new(Shared { status: Mutex::new(status), stopped: Condvar::new() });
+        let work = Work {
+            budget,
+            probes,
+            meter: Meter::new(per_run),
+            shared: Arc::clone(&shared),
+            switching: Duration::ZERO,
+            measured: Instant::now(),
+            random: RandomState::new(),
+            windows: 0,
+        };
+        // Signals are for the threads that expect them; the new thread has this mask from the beginning.
+        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let thread = thread::Builder::new().name("gleaner-budget".to_owned()).spawn(move || work.run());
+        mask.thread_set_mask()?;
+        let thread = thread?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// What is so now.
+    pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
+        self.shared.status()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.status().stop = true;
+        self.shared.stopped.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, its programs were detached by that.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits; `Break` once the tracer is dropped.
+    fn wait(&self, time: Duration) -> ControlFlow<()> {
+        let status = self.status();
+        let waited = self.stopped.wait_timeout_while(status, time, |status| !status.stop);
+        let (status, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if status.stop { Break(()) } else { Continue(()) }
+    }
+}
+
+/// What the thread works with.
+struct Work {
+    budget: Budget,
+    probes: Vec<Probe>,
+    meter: Meter,
+    shared: Arc<Shared>,
+    /// CPU time that a window took to open and to close, the last time.
+    switching: Duration,
+    /// When it was last measured.
+    measured: Instant,
+    random: RandomState,
+    windows: u64,
+}
+
+impl Work {
+    fn run(mut self) {
+        while let Continue(()) = self.round() {}
+        let mut status = self.shared.status();
+        if !status.stop && status.detached.is_none() {
+            // The programs' window cannot be moved any more.
+            status.detached = Some(Instant::now());
+            let why = Why::Forbidden { detail: "the programs' window cannot be written".to_owned() };
+            status.missing.push(NotAvailable::new("everything from now on", why));
+        }
+    }
+
+    /// One measurement, or one window.
+    fn round(&mut self) -> ControlFlow<()> {
+        let one_in = self.shared.status().one_in;
+        let measured = if one_in == 1 { self.always()? } else { self.window(one_in)? };
+        let Some(measured) = measured else { return Continue(()) };
+        self.decide(&measured, one_in)
+    }
+
+    /// Measures while everything is attached.
+    fn always(&mut self) -> ControlFlow<(), Option<Measured>> {
+        let begun = Meter::begin(&self.probes);
+        self.shared.wait(MEASURE)?;
+        let measured = begun.map(|begun| self.meter.end(&begun, &self.probes, None));
+        if measured.as_ref().is_none_or(|m| m.cost(1).share <= self.budget.sample_above) {
+            self.shared.wait(PAUSE)?;
+        }
+        Continue(measured)
+    }
+
+    /// Opens a window somewhere in the time for which it will stand, at another place each time: what happens at
+    /// regular times must not be seen always or never. Now and then it is measured.
+    fn window(&mut self, one_in: u32) -> ControlFlow<(), Option<Measured>> {
+        let rest = WINDOW * (one_in - 1);
+        let before = rest.mul_f64(self.fraction());
+        self.shared.wait(before)?;
+        let begun_at = own_time();
+        let begun = (self.measured.elapsed() >= PAUSE).then(|| Meter::begin(&self.probes)).flatten();
+        for probe in &mut self.probes {
+            if probe.program.windowed {
+                // It was attached before. Where it cannot be now it is missing in this window.
+                let _ = probe.attach();
+            }
+        }
+        let opened = self.shared.status().window.open(one_in);
+        let opening = own_time().saturating_sub(begun_at);
+        self.shared.wait(WINDOW)?;
+        let begun_at = own_time();
+        let length = self.shared.status().window.close();
+        let (Ok(()), Ok(length)) = (opened, length) else { return Break(()) };
+        let measured = begun.map(|begun| {
+            let known = Some(self.switching).filter(|time| !time.is_zero());
+            let opened = OpenFor { length, switching: known.unwrap_or(opening * 2) };
+            self.measured = Instant::now();
+            self.meter.end(&begun, &self.probes, Some(opened))
+        });
+        self.detach_windowed();
+        if measured.is_none() {
+            self.switching = opening + (own_time().saturating_sub(begun_at));
+        }
+        // A window that was open for longer stands for more.
+        self.shared.wait((length * one_in).saturating_sub(before + length))?;
+        Continue(measured)
+    }
+
+    fn detach_windowed(&mut self) {
+        self.probes.iter_mut().filter(|probe| probe.program.windowed).for_each(Probe::detach);
+    }
+
+    /// From 0 to 1, another one each time.
+    fn fraction(&mut self) -> f64 {
+        self.windows += 1;
+        self.random.hash_one(self.windows) as f64 / u64::MAX as f64
+    }
+
+    fn decide(&mut self, measured: &Measured, one_in: u32) -> ControlFlow<()> {
+        let verdict = self.budget.judge(measured, one_in);
+        self.shared.status().cost = measured.cost(one_in);
+        match verdict {
+            Verdict::Always if one_in == 1 => Continue(()),
+            Verdict::Always => self.follow_all(),
+            Verdict::Windows(next) => self.follow_windows(measured, one_in, next),
+            Verdict::Shed => {
+                self.shed(measured, one_in);
+                self.follow_windows(measured, one_in, MOST)
+            }
+            Verdict::Detach => {
+                self.end(measured, one_in);
+                Break(())
+            }
+        }
+    }
+
+    fn follow_all(&mut self) -> ControlFlow<()> {
+        for probe in &mut self.probes {
+            if let Err(error) = probe.attach() {
+                let what = probe.program.what();
+                let why = Why::Rejected { program: probe.program.name.to_owned(), detail: error.to_string() };
+                self.shared.status().missing.push(NotAvailable::new(what, why));
+            }
+        }
+        let mut status = self.shared.status();
+        status.one_in = 1;
+        if status.window.open(1).is_ok() { Continue(()) } else { Break(()) }
+    }
+
+    fn follow_windows(&mut self, measured: &Measured, one_in: u32, next: u32) -> ControlFlow<()> {
+        {
+            let mut status = self.shared.status();
+            status.one_in = next;
+            status.cost = measured.cost(next);
+            if one_in == 1 && status.window.close().is_err() {
+                return Break(());
+            }
+        }
+        if one_in == 1 {
+            self.detach_windowed();
+        }
+        Continue(())
+    }
+
+    /// Detaches the dearest of the programs that are always attached and that others do not need. One that costs next
+    /// to nothing stays: it is not what tracing costs too much for.
+    fn shed(&mut self, measured: &Measured, one_in: u32) {
+        let worth_it = measured.cost(one_in).share / 20.0;
+        let shares = measured.programs.iter().filter(|share| !share.windowed);
+        let can_go =
+            |name: &str| self.probes.iter().position(|p| p.program.name == name && p.program.gives.is_some());
+        let dearest = shares
+            .filter_map(|share| Some((can_go(share.name)?, share.share)))
+            .filter(|(_, share)| *share > worth_it)
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((index, share)) = dearest else { return };
+        let probe = self.probes.swap_remove(index);
+        let what = probe.program.what();
+        drop(probe);
+        let detail = format!(
+            "it cost {:.2} % of the CPU time in use and was given up, since tracing may cost {:.1} % in all",
+            100.0 * share,
+            100.0 * self.budget.sample_above
+        );
+        self.shared.status().missing.push(NotAvailable::new(what, Why::TooExpensive { detail }));
+    }
+
+    fn end(&mut self, measured: &Measured, one_in: u32) {
+        self.probes.clear();
+        let mut status = self.shared.status();
+        status.detached = Some(Instant::now());
+        let detail = format!(
+            "tracing cost {:.1} % of the CPU time in use although it followed threads for one {one_in}th of the time only, \
+             more than the {:.1} % allowed: it has ended",
+            100.0 * measured.cost(one_in).share,
+            100.0 * self.budget.detach_above,
+        );
+        status.missing.push(NotAvailable::new("everything from now on", Why::TooExpensive { detail }));
+    }
+}

@@ -1,0 +1,168 @@
+//! What goes wrong around the tracer: exits, numbers used again, vCPUs that go, rights that are missing.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+mod common;
+
+use std::ffi::CString;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, ptr, thread};
+
+use common::{ROUNDS, online, own_tree, ping_pong, turn, unlimited, woken};
+use gleaner_trace::{FastUnfold, Lost, NotAvailable, Parts, Recorder, Scope, TraceError, Tracer, Why};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+const MAYFLIES: u64 = 20_000;
+
+#[test]
+fn a_storm_of_exits_leaves_nothing_behind() {
+    let Some(_turn) = turn() else { return };
+    let tracer = Tracer::start_within(unlimited(), &own_tree(), &Parts::all()).unwrap();
+    let mut joined = 0;
+    while joined < MAYFLIES {
+        let born =
+            || thread::Builder::new().name("mayfly".to_owned()).stack_size(64 << 10).spawn(thread::yield_now);
+        let threads: Vec<_> = (0..50).map(|_| born().unwrap()).collect();
+        joined += u64::try_from(threads.len()).unwrap();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+    ping_pong("later", [0, 0]);
+    let seen = tracer.snapshot().unwrap();
+    // The kernel may refuse a place to a thread that is being woken while another one goes: that is counted.
+    assert!(seen.lost.tasks <= MAYFLIES / 1000, "{:?}", seen.lost);
+    assert_eq!(Lost { tasks: 0, ..seen.lost }, Lost::default());
+    let mayflies = seen.threads.iter().find(|t| t.name == "mayfly").unwrap();
+    // Each ran from its birth to its end, which is no wait.
+    assert!(mayflies.segments >= MAYFLIES / 2, "{mayflies:?}");
+    let wakes = woken(&seen, "later");
+    assert!((ROUNDS * 2 * 9 / 10..=ROUNDS * 2 + 50).contains(&wakes), "{wakes}");
+}
+
+/// Starts `sleep 1000` under the number `pid`.
+fn sleep_as(pid: Pid) -> nix::Result<Pid> {
+    let program = CString::new("/bin/sleep").unwrap();
+    let argument = CString::new("1000").unwrap();
+    let arguments = [program.as_ptr(), argument.as_ptr(), ptr::null()];
+    let wanted = [pid.as_raw()];
+    // SAFETY: all zeros are a valid value of this struct of integers.
+    let mut how: libc::clone_args = unsafe { std::mem::zeroed() };
+    how.exit_signal = u64::try_from(libc::SIGCHLD).unwrap();
+    how.set_tid = wanted.as_ptr() as u64;
+    how.set_tid_size = 1;
+    // SAFETY: as fork(2); the child calls nothing but execv(2) and _exit(2), with memory that was made before.
+    let child = unsafe { libc::syscall(libc::SYS_clone3, &raw mut how, size_of::<libc::clone_args>()) };
+    if child == 0 {
+        // SAFETY: in the child, with strings that end in zero and a list that ends in null.
+        unsafe {
+            libc::execv(program.as_ptr(), arguments.as_ptr());
+            libc::_exit(127);
+        }
+    }
+    nix::errno::Errno::result(child).map(|child| Pid::from_raw(i32::try_from(child).unwrap()))
+}
+
+#[test]
+fn a_number_that_is_used_again_is_somebody_else() {
+    let Some(_turn) = turn() else { return };
+    let mut first = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+    let pid = Pid::from_raw(first.id().cast_signed());
+    let tracer = Tracer::start_within(unlimited(), &Scope::Tree(first.id()), &Parts::of([])).unwrap();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let before = tracer.snapshot().unwrap();
+    // Nobody else gets the number between: it was free just now. If somebody did, try again another day.
+    let second = sleep_as(pid).unwrap();
+    assert_eq!(second, pid, "the kernel was told which number to give");
+    until_asleep(pid);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    waitpid(pid, None).unwrap();
+    let after = tracer.snapshot().unwrap();
+    assert_eq!(after.wakes.count(), before.wakes.count(), "{:?}", after.threads);
+    let time = |threads: &[gleaner_trace::ThreadStats]| threads.iter().map(|t| t.cpu_time).sum::<Duration>();
+    assert_eq!(time(&after.threads), time(&before.threads));
+}
+
+fn until_asleep(pid: Pid) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains("(sleep) S") {
+        assert!(Instant::now() < deadline, "process {pid} does not fall asleep");
+        thread::yield_now();
+    }
+}
+
+/// This test program once more, to run the one test `name`, behind `words`.
+fn again(name: &str, words: &[&str]) -> Child {
+    let own = std::env::current_exe().unwrap();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(own).args(["--exact", name, "--nocapture", "--test-threads", "1"]);
+    command.env("GLEANER_TEST_CHILD", "1").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn in_child() -> bool {
+    std::env::var_os("GLEANER_TEST_CHILD").is_some()
+}
+
+fn absence(error: TraceError) -> NotAvailable {
+    match error {
+        TraceError::NotAvailable(absence) => absence,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn without_the_right_to_load_programs_each_of_them_says_so() {
+    if in_child() {
+        for absence in [
+            absence(Tracer::start(&own_tree(), &Parts::all()).unwrap_err()),
+            absence(Recorder::start(&own_tree()).unwrap_err()),
+            FastUnfold::load().unwrap_err(),
+        ] {
+            assert!(matches!(absence.why, Why::NotPermitted), "{absence:?}");
+            assert!(absence.to_string().contains("CAP_BPF and CAP_PERFMON"), "{absence}");
+        }
+        println!("refused as it should be");
+        return;
+    }
+    let Some(_turn) = turn() else { return };
+    // Still root by number, as in a container.
+    let name = "without_the_right_to_load_programs_each_of_them_says_so";
+    let drop = "--bounding-set=-sys_admin,-bpf,-perfmon";
+    let output = again(name, &["setpriv", drop, "--"]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("refused as it should be"), "{said}");
+}
+
+#[test]
+fn a_vcpu_that_goes_and_comes_back_does_not_disturb() {
+    if std::env::var_os("GLEANER_TEST_HOTPLUG").is_none() {
+        eprintln!(
+            "SKIPPED: takes a vCPU offline; set GLEANER_TEST_HOTPLUG=1 on a machine that may be changed"
+        );
+        return;
+    }
+    let Some(_turn) = turn() else { return };
+    let last = online() - 1;
+    let file = format!("/sys/devices/system/cpu/cpu{last}/online");
+    let set = |value: &str| fs::write(&file, value).unwrap();
+    let tracer = Tracer::start_within(unlimited(), &Scope::System, &Parts::all()).unwrap();
+    ping_pong("before", [0, 0]);
+    set("0");
+    // The rest only says so, and the vCPU comes back first.
+    let without = tracer.snapshot();
+    ping_pong("without", [0, 0]);
+    set("1");
+    ping_pong("after", [last, last]);
+    let (without, seen) = (without.unwrap(), tracer.snapshot().unwrap());
+    assert_eq!(without.vcpus.len(), last);
+    assert_eq!(seen.vcpus.len(), last + 1);
+    for name in ["before", "without", "after"] {
+        let wakes = woken(&seen, name);
+        assert!((ROUNDS * 2 * 9 / 10..=ROUNDS * 2 + 50).contains(&wakes), "{name}: {wakes}");
+    }
+    assert!(tracer.is_attached());
+}
