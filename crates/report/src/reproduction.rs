@@ -51,7 +51,7 @@ fn overview(report: &Report) -> Markup {
             tbody {
                 @for paper in &report.papers {
                     tr {
-                        th scope="row" { a href=(format!("#{}", paper.name)) { (paper.title) } }
+                        th scope="row" class="wrap" { a href=(format!("#{}", paper.name)) { (paper.title) } }
                         td class="n" { (near([paper], Basis::HeldOut)) }
                         td class="n" { (near([paper], Basis::Fitted)) }
                         td class="n" { (right([paper])) }

@@ -101,7 +101,10 @@ impl World {
             let args = thread
                 .as_ref()
                 .map_or_else(String::new, |t| format!(",\"args\":{{\"thread\":{}}}", quoted(t)));
-            let (from, length) = (micros(span.from), micros(span.to - span.from));
+            // Perfetto rounds each of these down to nanoseconds after a detour by floating point: without a gap of one,
+            // neighbours seem to overlap, and it drops them.
+            let length = (span.to - span.from).saturating_sub(1);
+            let (from, length) = (micros(span.from), micros(length));
             event(
                 &mut out,
                 &format!(
