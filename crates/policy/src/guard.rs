@@ -106,8 +106,8 @@ pub struct Trial {
     /// Blocks of the side that is ahead, oldest first: they wait for their partners.
     ahead: VecDeque<Block>,
     pairs: Vec<(Block, Block)>,
-    /// The largest number of runnable threads seen under the candidate.
-    runnable: u32,
+    /// The logarithms of the numbers of runnable threads at the ends of the candidate's blocks: their sum and number.
+    runnable: (f64, u32),
 }
 
 impl Trial {
@@ -133,7 +133,7 @@ impl Trial {
             forgets: 0,
             ahead: VecDeque::new(),
             pairs: Vec::new(),
-            runnable: 0,
+            runnable: (0.0, 0),
         }
     }
 
@@ -164,9 +164,13 @@ impl Trial {
         &self.pairs
     }
 
-    /// The largest number of runnable threads seen under the candidate.
+    /// The number of runnable threads under the candidate: the geometric mean over its blocks, rounded up; 0 before
+    /// the first. A load that came within the last block must not count as what the candidate was proven with.
     pub fn candidate_runnable(&self) -> u32 {
-        self.runnable
+        let (logarithms, blocks) = self.runnable;
+        // Exact logarithms of equal numbers may come back a little larger than the number was.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of u32 is one")]
+        if blocks == 0 { 0 } else { ((logarithms / f64::from(blocks)).exp() - 1e-6).ceil() as u32 }
     }
 
     /// The setting that the present block needs.
@@ -207,7 +211,8 @@ impl Trial {
         }
         let block = Block { period: o.period, workload: o.workload };
         if self.side == Side::Candidate {
-            self.runnable = self.runnable.max(o.runnable);
+            self.runnable.0 += f64::from(o.runnable.max(1)).ln();
+            self.runnable.1 += 1;
         }
         let partner = if self.leads() { None } else { self.ahead.pop_front() };
         let Some(partner) = partner else {

@@ -211,3 +211,22 @@ fn vcpus_that_do_not_settle_are_made_to_forget_and_end_the_trial_in_the_end() {
     };
     assert_eq!((verdict, forgets), (Verdict::Undecided(None), 2));
 }
+
+#[test]
+fn a_load_that_comes_in_the_last_block_is_not_what_the_candidate_was_proven_with() {
+    let (untouched, _) = settings();
+    let runnable_at_the_end = |last: u32| {
+        let mut trial = Trial::new(untouched.clone(), packed(&untouched), Purpose::Adopt, &busy());
+        let mut blocks = 0;
+        while blocks < 4 {
+            let workload = WorkloadInterval { switches: 1000, ..WorkloadInterval::default() };
+            let runnable = if blocks == 3 { last } else { 2 };
+            let o = Observation { runnable, ..observed(trial.next(), workload) };
+            blocks += u32::from(!trial.settling);
+            trial.observe(&o);
+        }
+        trial.candidate_runnable()
+    };
+    assert_eq!(runnable_at_the_end(2), 2);
+    assert_eq!(runnable_at_the_end(32), 8);
+}
