@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test test-long lab bench bench-sim bench-trace lint
+.PHONY: help build demo test test-long test-lab lab bench bench-sim bench-trace lint
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,10 @@ test-long: ## Check the statistics at length, and 100 real comparisons of equal 
 	scripts/setup test
 	cargo test -p gleaner-bench --locked --test stats_coverage -- --ignored --nocapture --test-threads 1
 	cargo test -p gleaner --locked --test bench_programs -- --ignored --nocapture
+
+test-lab: ## Boot the lab's machines for its quick claims, and try its command line; about five minutes
+	scripts/setup lab
+	cargo test -p gleaner-lab --locked --test vm --test cli -- --ignored --test-threads 1
 
 lab: ## Prove Gleaner in virtual machines: other kernels, many vCPUs, systemd, neighbours; writes docs/lab.md
 	scripts/setup lab

@@ -55,19 +55,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn report(root: &Root, calibration: Calibration, findings: Vec<Finding>) -> anyhow::Result<Report> {
     let preemption = Preemption::read(root);
     let idle = CpuIdle::read(root)?;
+    let vcpus = Topology::read(root)?.online;
+    let count = vcpus.len();
     Ok(Report {
         version: VERSION,
         machine: Machine {
             kernel: KernelVersion::read(root)?.release,
             hypervisor: Hypervisor::read(root).kind.to_string(),
-            vcpus: Topology::read(root)?.online,
+            vcpus,
             preemption: preemption.mode.to_string(),
             preemption_source: preemption.source,
             cpuidle_driver: idle.driver,
             cpuidle_governor: idle.governor,
         },
         capabilities: capabilities(&probe(root)),
-        gain: gain(&calibration),
+        gain: gain(&calibration, count),
         cells: calibration.cells,
         not_measured: calibration.absent,
         method: calibration.method,
@@ -94,12 +96,17 @@ fn capabilities(found: &Capabilities) -> Vec<Capability> {
 }
 
 /// What Gleaner can win here, from the ratio of an untouched wake-up to one with the method chosen.
-fn gain(calibration: &Calibration) -> String {
+fn gain(calibration: &Calibration, vcpus: usize) -> String {
     let costs = costs(&calibration.cells);
     if costs.is_empty() {
         return "Nothing was measured, so what Gleaner can win here is not known".to_owned();
     }
     let Some(halt) = costs.across(Method::Halt) else {
+        if vcpus > 1 {
+            return "No wake-up of a halted vCPU could be measured in the time that there was, so what Gleaner can win \
+                    here is not known: `gleaner doctor` without `--quick` takes longer, and a host with less to do helps"
+                .to_owned();
+        }
         return "There is only one vCPU, so no wake-up crosses vCPUs and there is nothing to win".to_owned();
     };
     let own = costs.get(Method::Halt, Placement::SameVcpu).map(|cost| cost.median);
