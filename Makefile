@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .PHONY: help build demo test test-long test-lab lab bench bench-sim bench-trace lint
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the release binaries: target/release/gleaner, target/release/gleaner-bench
 	scripts/setup build
