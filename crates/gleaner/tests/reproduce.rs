@@ -33,8 +33,8 @@ fn scores(papers: &[&Value]) -> [(usize, usize); 3] {
 
 /// The row of docs/sim.md that begins with `name`: pairs of numbers.
 fn documented(docs: &str, name: &str) -> [(usize, usize); 3] {
-    let row =
-        docs.lines().find(|l| l.starts_with(&format!("| {name} |"))).unwrap_or_else(|| panic!("{name}"));
+    let mut table = docs.lines().skip_while(|l| !l.starts_with("| paper | held out"));
+    let row = table.find(|l| l.starts_with(&format!("| {name} |"))).unwrap_or_else(|| panic!("{name}"));
     let cells: Vec<(usize, usize)> = row
         .split('|')
         .filter_map(|cell| cell.trim().split_once(" of "))
