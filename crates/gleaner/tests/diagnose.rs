@@ -22,14 +22,34 @@ use common::skipped;
 /// How long each program is looked at, in seconds.
 const LOOK: &str = "2";
 
+/// So often is a program looked at if the host takes more time than this from it: a stolen vCPU makes its own causes,
+/// preempted lock holders first of all.
+const LOOKS: usize = 8;
+const STOLEN_US_PER_SECOND: f64 = 50_000.0;
+
 /// The report on a command that runs for longer than is looked; `None` where none can be made.
 fn diagnose(words: &[impl AsRef<OsStr>]) -> Option<Value> {
     let machine = Machine::take()?;
-    let look = ["diagnose", "--json", "--seconds", LOOK, "--"];
-    let output = command(&look).args(words).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    machine.assert_untouched();
-    Some(serde_json::from_slice(&output.stdout).unwrap())
+    let look = || -> Value {
+        let output = command(&["diagnose", "--json", "--seconds", LOOK, "--"]).args(words).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        machine.assert_untouched();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let mut report = look();
+    for _ in 1..LOOKS {
+        if stolen(&report) < STOLEN_US_PER_SECOND {
+            break;
+        }
+        report = look();
+    }
+    Some(report)
+}
+
+fn stolen(report: &Value) -> f64 {
+    let mut causes = report["causes"].as_array().unwrap().iter();
+    let steal = causes.find(|cause| cause["kind"] == "steal");
+    steal.map_or(0.0, |cause| cause["lost_us_per_second"].as_f64().unwrap())
 }
 
 /// The report on a built-in workload.
