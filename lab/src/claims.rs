@@ -6,6 +6,8 @@
 mod check;
 mod consolidation;
 mod doctor;
+mod haltpoll;
+mod journal;
 pub mod kept;
 mod kernels;
 mod machines;
@@ -59,8 +61,10 @@ pub const ALL: &[Claim] = &[
     doctor::TINY,
     doctor::TINY_MORE,
     doctor::SYSTEMD,
+    haltpoll::CLAIM,
     consolidation::FINE,
     consolidation::COARSE,
+    consolidation::PHASES,
     overcommit::CLAIM,
     reversible::CLAIM,
     kernels::BPF,

@@ -51,7 +51,7 @@ pub struct Media {
     pub initramfs: Vec<u8>,
     /// A read-only disk.
     pub disk: Option<PathBuf>,
-    /// The folder of another QEMU than this machine's.
+    /// The folder of QEMU; without one it is that of the nested host that this is.
     pub emulator: Option<PathBuf>,
 }
 
@@ -63,6 +63,8 @@ const INITTAB: &str = include_str!("image/inittab");
 /// The console of `gleaner-lab shell`.
 const CONSOLE: &str = include_str!("image/console.sh");
 const VIRTIO: [&str; 3] = ["virtio_pci", "virtio_mmio", "virtio_console"];
+/// The cpuidle driver of KVM guests, in the guests of a nested host.
+pub(crate) const HALTPOLL: &str = "lib/lab/cpuidle-haltpoll.ko";
 /// Where a nested host has what its guests boot from.
 const GUEST: &str = "lab/guest";
 
@@ -87,7 +89,9 @@ impl Store {
     pub(crate) fn media(&self, image: Image, kernel: Kernel, guests: &[Kernel]) -> Result<Media> {
         let busybox = busybox(&self.cache)?;
         let files = kernel.open(&self.cache)?;
-        let mut media = Media { kernel: files.image(), initramfs: Vec::new(), disk: None, emulator: None };
+        let qemu = emulator::open(&self.cache)?;
+        let mut media =
+            Media { kernel: files.image(), initramfs: Vec::new(), disk: None, emulator: Some(qemu.clone()) };
         match image {
             Image::Tiny => {
                 media.initramfs = tiny(&busybox, &files, &[])?.finish()?;
@@ -99,9 +103,7 @@ impl Store {
                 media.disk = Some(systemd::root(&self.cache)?);
             }
             Image::Host => {
-                let qemu = emulator::open(&self.cache)?;
                 media.initramfs = self.host(&busybox, &files, &qemu, guests)?;
-                media.emulator = Some(qemu);
                 media.initramfs.extend(self.payload.with_libraries());
             }
         }
@@ -116,7 +118,12 @@ impl Store {
             let files = guest.open(&self.cache)?;
             let dir = format!("{GUEST}/{guest}");
             archive.copy(&format!("{dir}/vmlinuz"), 0o644, &files.image())?;
-            archive.file(&format!("{dir}/tiny.cpio"), 0o644, &tiny(busybox, &files, &[])?.finish()?)?;
+            let mut tiny = tiny(busybox, &files, &[])?;
+            // Not loaded at boot: a claim does it, with the parameter that makes it run without the hypervisor's hint.
+            for path in files.modules(&["cpuidle-haltpoll"]) {
+                tiny.copy(HALTPOLL, 0o644, &path)?;
+            }
+            archive.file(&format!("{dir}/tiny.cpio"), 0o644, &tiny.finish()?)?;
         }
         archive.file(payload::NESTED, 0o644, self.payload.with_libraries())?;
         archive.finish()
@@ -127,20 +134,14 @@ impl Store {
 pub fn prepare(cache: &Cache, image: Image, kernel: Kernel) -> Result<()> {
     kernel.open(cache)?;
     busybox(cache)?;
-    match image {
-        Image::Tiny => Ok(()),
-        Image::Systemd => systemd::root(cache).map(drop),
-        Image::Host => emulator::open(cache).map(drop),
-    }
+    emulator::open(cache)?;
+    if image == Image::Systemd { systemd::root(cache).map(drop) } else { Ok(()) }
 }
 
 /// The names of what is in the cache for these images and kernels.
 pub fn artefacts(images: &[Image], kernels: &[Kernel]) -> Vec<String> {
     let mut names: Vec<String> = kernels.iter().map(|kernel| kernel.artefact()).collect();
-    names.push(BUSYBOX.to_owned());
-    if images.contains(&Image::Host) {
-        names.push(emulator::ARTEFACT.to_owned());
-    }
+    names.extend([BUSYBOX.to_owned(), emulator::ARTEFACT.to_owned()]);
     if images.contains(&Image::Systemd) {
         names.push(systemd::ARTEFACT.to_owned());
     }

@@ -252,7 +252,11 @@ fn undo_file(state: &StateDir, root: &Root) -> Result<Vec<Outcome>, LeaseError> 
 
 fn undo_all(root: &Root, leases: BTreeMap<Target, Lease>) -> Vec<Outcome> {
     let mut leases: Vec<_> = leases.into_iter().collect();
-    leases.sort_by_key(|(_, lease)| std::cmp::Reverse(lease.order));
+    // Groups that we made go first. What was set in one goes with it, where the kernel would not put it back while
+    // processes are there; and it keeps nobody from having the controllers back that were handed to it.
+    leases.sort_by_key(|(target, lease)| {
+        (!matches!(target, Target::Group { .. }), std::cmp::Reverse(lease.order))
+    });
     leases.iter().map(|(target, lease)| undo(root, target, lease)).collect()
 }
 
@@ -268,11 +272,22 @@ fn undo(root: &Root, target: &Target, lease: &Lease) -> Outcome {
             (Undone::Theirs, format!("{target} is {found}, changed by somebody else: left as it is"))
         }
         Ok(found) => match target.write(root, &lease.old) {
-            Ok(()) => (Undone::Restored, format!("{target}: {found} back to {}", lease.old)),
+            Ok(()) => (Undone::Restored, put_back(root, target, &found, &lease.old)),
             Err(error) => failed(&error),
         },
     };
     Outcome { target: target.clone(), undone, detail }
+}
+
+fn put_back(root: &Root, target: &Target, found: &Value, old: &Value) -> String {
+    match target.read(root) {
+        Ok(now) if now != *old => {
+            format!(
+                "{target}: {found} back to {now}; `{old}`, which means the same, needs the processes' end"
+            )
+        }
+        _ => format!("{target}: {found} back to {old}"),
+    }
 }
 
 fn line(record: &LeaseRecord) -> Result<Vec<u8>, StateError> {

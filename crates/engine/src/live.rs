@@ -191,7 +191,7 @@ impl LiveMachine {
     fn has_ended(&self) -> bool {
         match &self.process {
             Some((_, process)) => process.ended(),
-            None => self.sensors.processes() == 0,
+            None => self.sensors.processes() == 0 || !self.sensors.has_workload(),
         }
     }
 }

@@ -89,7 +89,8 @@ pub(crate) fn control(
             Undone::Restored | Undone::Unchanged | Undone::Gone => {}
         }
     }
-    summary.engine_cpu = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Into::into).unwrap_or_default();
+    // This thread is the engine; the process' time would hold that of yield threads, which is retained time.
+    summary.engine_cpu = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Into::into).unwrap_or_default();
     journal.write(&Record::End { at: end, summary: summary.clone() });
     journal.flush();
     Ok(summary)

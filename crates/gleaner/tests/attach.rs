@@ -107,7 +107,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for write in self.0.writes().iter().rev() {
-            if let Target::Group(_) = &write.target
+            if let Target::Group { .. } = &write.target
                 && let Err(error) = write.target.write(&Root::system(), &Value::Group(GroupState::Absent))
             {
                 eprintln!("NOT REMOVED: {error}");
@@ -140,6 +140,27 @@ fn a_group_of_ones_own_is_controlled_and_given_back() {
     drop(workload);
     assert!(attached.finish().status.success());
     drop(group);
+    machine.assert_untouched();
+}
+
+#[test]
+fn it_ends_when_its_group_is_removed() {
+    let Some(machine) = Machine::take() else { return };
+    let Some(group) = Group::new() else { return };
+    let one: CpuSet = Affinity::of_caller().unwrap().iter().take(1).collect();
+    let workload = workload("30");
+    group.take_in(workload.pid());
+    let dir = group.0.cpuset_dir().to_str().unwrap().to_owned();
+    let args = ["attach", "--quiet", "--fixed", "pack:1", "--cgroup", &dir];
+    let attached = Running::start(&mut command(&args));
+    until("the group is on one vCPU", || group.cpus() == one);
+    // It must find the group gone rather than empty.
+    attached.signal(Signal::SIGSTOP);
+    drop(workload);
+    drop(group);
+    attached.signal(Signal::SIGCONT);
+    let output = attached.finish();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     machine.assert_untouched();
 }
 

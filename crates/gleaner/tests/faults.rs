@@ -56,7 +56,8 @@ fn the_command_survives_the_loss_of_its_group() {
         |group: &PathBuf| fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty());
     assert!(!made().is_empty() && made().iter().all(is_inhabited));
     for group in made() {
-        let target = Target::Group(group);
+        let home = group.parent().unwrap().to_owned();
+        let target = Target::Group { path: group, home };
         target.write(&Root::system(), &Value::Group(GroupState::Absent)).unwrap();
     }
     until("Gleaner lets go", || limit_is(machine.limit_before().trim()));

@@ -78,21 +78,20 @@ impl WorkloadGroup {
 
     /// Version 1: beneath the caller's own group in each hierarchy; processes and child groups may live together.
     fn new_v1(root: &Root, setup: &CgroupSetup, name: &str) -> Result<Self, GroupUnavailable> {
-        let plan = |controller: &str| setup.v1.get(controller).map(|hierarchy| hierarchy.own.join(name));
-        let cpuset = plan("cpuset").ok_or(GroupUnavailable::NoCpusetController)?;
-        let accounting = plan("cpuacct");
+        let home = |controller: &str| setup.v1.get(controller).map(|hierarchy| &hierarchy.own);
+        let cpuset = home("cpuset").ok_or(GroupUnavailable::NoCpusetController)?;
+        let accounting = home("cpuacct");
         let mut writes = Vec::new();
-        for group in accounting.iter().chain([&cpuset]) {
-            let target = Target::Group(group.clone());
-            if let Some(parent) = group.parent() {
-                writable(root, parent)?;
-            }
+        for home in accounting.into_iter().chain([cpuset]) {
+            let target = Target::Group { path: home.join(name), home: home.clone() };
+            writable(root, home)?;
             // `cpuset` and `cpuacct` may share a hierarchy, and then a group.
             if !writes.iter().any(|write: &Write| write.target == target) {
                 writes.push(Write { target, value: Value::Group(GroupState::Present) });
             }
         }
-        Ok(Self { version: Version::V1, cpuset, accounting, writes })
+        let accounting = accounting.map(|home| home.join(name));
+        Ok(Self { version: Version::V1, cpuset: cpuset.join(name), accounting, writes })
     }
 
     /// Version 2: a group with processes cannot hand controllers to its children (the root excepted), and the
@@ -127,9 +126,8 @@ impl WorkloadGroup {
         // Moving the child needs this right on the common ancestor of its old and its new group.
         writable(root, &parent.join("cgroup.procs"))?;
         let group = parent.join(name);
-        // The group first: undoing goes backwards, and takes the controller away before the group and its processes.
-        let mut writes =
-            vec![Write { target: Target::Group(group.clone()), value: Value::Group(GroupState::Present) }];
+        let target = Target::Group { path: group.clone(), home: v2.own.clone() };
+        let mut writes = vec![Write { target, value: Value::Group(GroupState::Present) }];
         for dir in ancestors[place..=source].iter().rev() {
             let control = dir.join("cgroup.subtree_control");
             if !has_word(root, &control, "cpuset")? {

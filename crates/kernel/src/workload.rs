@@ -140,6 +140,11 @@ impl WorkloadSensor {
         })
     }
 
+    /// Whether the workload's cgroup is still there; it is removed only without processes. True for a process.
+    pub fn exists(&self) -> bool {
+        self.lister.exists()
+    }
+
     /// The workload's threads at this moment, by TID, ascending.
     pub fn threads(&mut self) -> Result<Vec<u32>, KernelError> {
         Ok(self.lister.list()?.threads.clone())

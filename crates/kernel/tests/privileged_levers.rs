@@ -185,7 +185,7 @@ fn removing_a_group_that_is_gone_is_no_error() {
         Ok(group) => group,
         Err(reason) => return skipped(&format!("{setup}: {reason}")),
     };
-    let target = Target::Group(group.cpuset_dir().to_owned());
+    let target = &group.writes()[0].target;
     assert_eq!(target.read(&root).unwrap(), Value::Group(GroupState::Absent));
     target.write(&root, &Value::Group(GroupState::Absent)).unwrap();
 }

@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
-use gleaner_proto::journal::{self, Record, Summary};
+use gleaner_policy::{Event, Setting, Verdict};
+use gleaner_proto::journal::Record;
 
+use crate::claims::journal;
 use crate::claims::measure::{Mode, interleaved, ratios};
 use crate::claims::{Checks, Claim, Place, Target};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::image::Image;
 use crate::kernel::Kernel;
-use crate::vm::{Cpus, Guest, Lab, VmSpec};
+use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
 
 pub(super) const FINE: Claim = Claim {
     name: "consolidation-fine",
@@ -47,11 +49,25 @@ pub(super) const COARSE: Claim = Claim {
     },
 };
 
+pub(super) const PHASES: Claim = Claim {
+    name: "consolidation-phases",
+    group: 2,
+    says: "with 8 vCPUs, a program that turns from fine to coarse work has all of them again; what did not prove itself \
+           is rolled back, and the journal tells both",
+    quick: false,
+    place: Place::Emulated,
+    prove: |lab, checks| {
+        let guest = boot(lab)?;
+        let program = "gleaner workload pipeline --for 12s; gleaner workload matmul --for 10s";
+        let words = [Mode::JOURNALLED.prefix, &["sh", "-c", program]].concat();
+        guest.succeed(Step::new(&words).timeout(TIME * 20))?;
+        phases(&journal::records(&guest)?, checks);
+        guest.power_off()
+    },
+};
+
 const ROUNDS: usize = 3;
 const TIME: Duration = Duration::from_secs(8);
-const JOURNAL: &str = "/tmp/journal";
-const JOURNALLED: Mode =
-    Mode { name: "gleaner", prefix: &["gleaner", "run", "-q", "--journal", JOURNAL, "--"] };
 
 #[derive(Clone, Copy)]
 struct Bounds {
@@ -69,11 +85,11 @@ fn measure(guest: &Guest, checks: &mut Checks, workload: &[&str], bounds: Bounds
     let mut settled = Vec::new();
     let mut samples = vec![Vec::new(); 2];
     for _ in 0..ROUNDS {
-        let round = interleaved(guest, 1, &[Mode::UNTOUCHED, JOURNALLED], workload, TIME)?;
+        let round = interleaved(guest, 1, &[Mode::UNTOUCHED, Mode::JOURNALLED], workload, TIME)?;
         for (all, one) in samples.iter_mut().zip(round) {
             all.extend(one);
         }
-        settled.push(active_mostly(&summary(guest)?));
+        settled.push(journal::active_mostly(&journal::summary(&journal::records(guest)?)?));
     }
     let [untouched, gleaner] = &samples[..] else { return Ok(settled) };
     let faster = ratios(gleaner, untouched, |sample| sample.throughput);
@@ -83,22 +99,46 @@ fn measure(guest: &Guest, checks: &mut Checks, workload: &[&str], bounds: Bounds
     Ok(settled)
 }
 
-/// The account of the latest run under [`JOURNALLED`].
-fn summary(guest: &Guest) -> Result<Summary> {
-    let local = tempfile::NamedTempFile::new().map_err(Error::system("make a temporary file"))?;
-    std::fs::write(local.path(), guest.read(JOURNAL)?).map_err(Error::file("write", local.path()))?;
-    let misread =
-        |what: String| Error::Protocol { who: format!("the journal in VM `{}`", guest.spec().name), what };
-    let records = journal::read(local.path()).map_err(|error| misread(error.to_string()))?;
-    let end = records.into_iter().find_map(|record| match record {
-        Record::End { summary, .. } => Some(summary),
+/// What the journal of the program with two phases must tell.
+fn phases(records: &[Record], checks: &mut Checks) {
+    let events: Vec<(Duration, &Event)> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Decision { at, event } => Some((*at, event)),
+            _ => None,
+        })
+        .collect();
+    let smaller = |setting: &Setting| setting.active.len() < 8;
+    let gathered = events.iter().find_map(|(at, event)| match event {
+        Event::TrialEnded { kept, verdict: Verdict::Proven(_), .. } if smaller(kept) => {
+            Some((*at, kept.active.len()))
+        }
         _ => None,
     });
-    end.ok_or_else(|| misread("it has no end".to_owned()))
-}
-
-/// How many vCPUs the setting has that was in force for most of the time.
-fn active_mostly(summary: &Summary) -> f64 {
-    let longest = summary.settings.iter().max_by_key(|setting| setting.time);
-    longest.map_or(0.0, |longest| longest.setting.active.len() as f64)
+    let found = gathered.map_or("never".to_owned(), |(at, n)| format!("{n} vCPUs after {at:.1?}"));
+    checks.that("fine work is gathered on fewer vCPUs, proven", gathered.is_some(), found);
+    let rolled_back: Vec<String> = events
+        .iter()
+        .filter_map(|(at, event)| match event {
+            Event::TrialEnded { candidate, kept, .. } if candidate.active.len() < kept.active.len() => {
+                Some(format!("{} vCPUs back to {} at {at:.1?}", candidate.active.len(), kept.active.len()))
+            }
+            _ => None,
+        })
+        .collect();
+    let found =
+        format!("{}, first {}", rolled_back.len(), rolled_back.first().map_or("none", String::as_str));
+    checks.that("a smaller set that does not prove itself is rolled back", !rolled_back.is_empty(), found);
+    let after = gathered.map_or(Duration::MAX, |(at, _)| at);
+    let unfolded = events.iter().find_map(|(at, event)| {
+        let all = matches!(event, Event::Unfolded { .. } | Event::MajorChange { .. });
+        (all && *at > after).then_some(*at)
+    });
+    let found = unfolded.map_or("never".to_owned(), |at| format!("after {at:.1?}"));
+    checks.that("all vCPUs come back when the work changes", unfolded.is_some(), found);
+    let end = records.iter().rev().find_map(|record| match record {
+        Record::Observation { in_force, .. } => Some(in_force.active.len()),
+        _ => None,
+    });
+    checks.equal("coarse work ends with every vCPU", &end, &Some(8));
 }

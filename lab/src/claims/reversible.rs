@@ -34,6 +34,7 @@ fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     doctor::report(&guest)?;
     hotplug(&guest, checks)?;
     sigkill(&guest, checks)?;
+    attachment(&guest, checks)?;
     allowed_cpus(&guest, checks)?;
     deletion(&guest, checks)?;
     guest.power_off()
@@ -77,17 +78,24 @@ fn sigkill(guest: &Guest, checks: &mut Checks) -> Result<()> {
     ];
     let job = guest.start(Step::new(&run).timeout(LONG))?;
     consolidated(guest)?;
-    guest.succeed(Step::shell("kill -KILL $(cat /run/gleaner/lock)"))?;
+    let gleaner = guest.read_text("/run/gleaner/lock")?;
+    let home = guest.read_text(&format!("/proc/{gleaner}/cgroup"))?;
+    let orphan = guest.succeed(Step::new(&["pgrep", "-P", &gleaner]))?.trim().to_owned();
+    guest.succeed(Step::new(&["kill", "-KILL", &gleaner]))?;
     let killed = job.wait()?;
     checks.equal("SIGKILL: gleaner is killed", &killed.exit, &Exit::Signal(9));
     let left = doctor::levers(guest)?;
     checks.that("SIGKILL: it leaves something", left != before, "levers differ");
     let restored = guest.run(Step::new(&["gleaner", "restore"]))?;
-    checks.that("SIGKILL: restore succeeds", restored.success(), describe(&restored));
-    guest.run(Step::new(&["pkill", "-KILL", "-f", "gleaner workload"]))?;
-    // What the workload held is put back when it has gone.
-    guest.succeed(Step::new(&["gleaner", "restore"]))?;
-    as_before(guest, checks, "SIGKILL", &before)
+    checks.that("SIGKILL: restore succeeds beside the orphan", restored.success(), describe(&restored));
+    as_before(guest, checks, "SIGKILL, the orphan at work", &before)?;
+    let place = guest.read_text(&format!("/proc/{orphan}/cgroup"))?;
+    checks.equal("SIGKILL: the orphan is back in the group that it came from", &place, &home);
+    let status = guest.read_text(&format!("/proc/{orphan}/status"))?;
+    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(str::trim);
+    checks.equal("SIGKILL: the orphan may use every vCPU", &cpus, &Some("0-3"));
+    guest.succeed(Step::new(&["kill", "-KILL", &orphan]))?;
+    as_before(guest, checks, "SIGKILL, after the orphan", &before)
 }
 
 /// A workload as a unit of systemd's, with Gleaner attached to it.
@@ -95,6 +103,20 @@ fn unit(guest: &Guest, name: &str) -> Result<String> {
     let command = ["systemd-run", "-q", "--collect", "--unit", name, "/lab/bin/gleaner", "workload"];
     guest.succeed(Step::new(&[&command[..], &["pipeline", "--for", "50s"]].concat()))?;
     Ok(format!("/sys/fs/cgroup/system.slice/{name}.service"))
+}
+
+/// Gleaner attached to a unit that goes on: nothing that its processes notice is left.
+fn attachment(guest: &Guest, checks: &mut Checks) -> Result<()> {
+    let group = unit(guest, "attached")?;
+    let attach = ["gleaner", "attach", "-q", "--fixed", "pack:1", "--cgroup", &group];
+    let job = guest.start(Step::new(&attach).timeout(LONG))?;
+    consolidated(guest)?;
+    job.signal(Signal::SIGINT)?;
+    let output = job.wait()?;
+    checks.that("attach: it ends in order", output.success(), describe(&output));
+    let effective = guest.read_text(&format!("{group}/cpuset.cpus.effective"))?;
+    checks.equal("attach: the unit at work may use every vCPU again", &effective, &"0-3".to_owned());
+    guest.succeed(Step::new(&["systemctl", "stop", "attached.service"])).map(drop)
 }
 
 fn allowed_cpus(guest: &Guest, checks: &mut Checks) -> Result<()> {

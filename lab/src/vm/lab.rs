@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::image::{self, Image, Media, QEMU, Store};
 use crate::kernel::Kernel;
 use crate::payload::Payload;
-use crate::tool;
 use crate::vm::channel::Channel;
 use crate::vm::console::Console;
 use crate::vm::guest::Guest;
@@ -42,10 +41,8 @@ impl Lab {
         Ok(Self { store: Some(store), accelerator: Accelerator::Emulated, failures })
     }
 
-    /// Makes everything that any claim needs from packages, and looks whether QEMU is installed: what fails for want of
-    /// a program or the network fails here.
+    /// Makes everything that any claim needs from packages: what fails for want of a program or the network fails here.
     pub fn prepare(&self) -> Result<()> {
-        tool::run(Command::new(QEMU).arg("--version"))?;
         let Some(store) = &self.store else { return Ok(()) };
         store.prepare(Image::Host, Kernel::V7)?;
         Kernel::ALL.iter().try_for_each(|&kernel| store.prepare(Image::Systemd, kernel))

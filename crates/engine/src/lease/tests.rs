@@ -1,5 +1,7 @@
 use std::fs;
 
+use gleaner_kernel::lever::GroupState;
+
 use super::*;
 
 struct World {
@@ -52,6 +54,23 @@ fn closing_restores_in_reverse_order() {
     assert_eq!(order, [(b, Undone::Restored), (a, Undone::Restored)]);
     assert_eq!((world.value("a"), world.value("b")), ("0".into(), "x".into()));
     assert!(!world.state().leases().exists());
+}
+
+#[test]
+fn a_group_that_was_made_is_removed_before_what_was_set_later() {
+    let world = World::new();
+    let group = Target::Group { path: "/group".into(), home: "/".into() };
+    let knob = world.knob("knob", "0");
+    let mut book = world.open();
+    book.set(&Write { target: group.clone(), value: Value::Group(GroupState::Present) }).unwrap();
+    let set = world.knob("group/set", "");
+    for target in [&set, &knob] {
+        book.set(&text(target, "1")).unwrap();
+    }
+    drop(book);
+    let order: Vec<_> =
+        restore(&world.state(), &world.root()).unwrap().into_iter().map(|o| o.target).collect();
+    assert_eq!(order, [group, knob, set]);
 }
 
 #[test]

@@ -102,11 +102,12 @@ impl Levers {
         threads: &mut impl FnMut() -> Result<Vec<u32>, LiveError>,
         notes: &mut Vec<String>,
     ) -> Result<(), LiveError> {
-        let Self { book, place, all, respected, .. } = self;
+        let Self { book, place, respected, .. } = self;
         match place {
             Place::Group(group) => {
+                // The full set, too, is written out: an empty one is refused on version 2 while processes are there.
                 for write in cpuset::writes(group, active) {
-                    if active == all { book.rest(&write.target)? } else { book.set(&write)? }
+                    book.set(&write)?;
                 }
             }
             Place::Threads(affinity) => {

@@ -91,6 +91,11 @@ impl Sensors {
         self.last.workload.processes
     }
 
+    /// Whether there is still something to be sampled.
+    pub(super) fn has_workload(&self) -> bool {
+        self.workload.exists()
+    }
+
     pub(super) fn threads(&mut self) -> Result<Vec<u32>, LiveError> {
         Ok(self.workload.threads()?)
     }

@@ -5,8 +5,10 @@ use std::path::Path;
 use gleaner_policy::CpuSet;
 
 use super::Write;
-use crate::Root;
 use crate::cgroup::WorkloadGroup;
+use crate::{KernelError, Root};
+
+const FILE: &str = "cpuset.cpus";
 
 /// What to write so that the group runs on `active` only. Version 1 and 2 have the same file with the same format.
 ///
@@ -16,7 +18,18 @@ use crate::cgroup::WorkloadGroup;
 /// `AllowedCPUs=` and may write the file again at a reload or when the unit's properties change. The lease then sees
 /// a value that is not its own, and leaves it alone.
 pub fn writes(group: &WorkloadGroup, active: &CpuSet) -> Vec<Write> {
-    vec![Write::text(group.cpuset_dir().join("cpuset.cpus"), active.to_string())]
+    vec![Write::text(group.cpuset_dir().join(FILE), active.to_string())]
+}
+
+/// Writes a kernel file; where the kernel refuses to empty the CPU set of a group because it has processes, the set
+/// becomes all possible CPUs: on version 2 the parent's bounds hold all the same, now and after hotplug.
+pub(super) fn write(root: &Root, path: &Path, text: &str) -> Result<(), KernelError> {
+    match root.write(path, text) {
+        Err(error) if error.errno() == Some(libc::ENOSPC) && text.is_empty() && path.ends_with(FILE) => {
+            root.write(path, &root.read("/sys/devices/system/cpu/possible")?)
+        }
+        other => other,
+    }
 }
 
 /// The systemd unit (`.service` or `.scope`) that the group belongs to: the innermost one in its path.
@@ -37,6 +50,25 @@ pub fn managed_by_systemd(root: &Root, group: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_empty_set_that_the_kernel_refuses_becomes_that_of_all_cpus() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        for path in ["/group", "/sys/devices/system/cpu"] {
+            std::fs::create_dir_all(root.path(path)).unwrap();
+        }
+        std::fs::write(root.path("/sys/devices/system/cpu/possible"), "0-3\n").unwrap();
+        for name in ["cpuset.cpus", "cpuset.mems"] {
+            // It answers every write as the kernel answers this one.
+            std::os::unix::fs::symlink("/dev/full", root.path(format!("/group/{name}"))).unwrap();
+        }
+        let said =
+            |name: &str, text| write(&root, &Path::new("/group").join(name), text).unwrap_err().to_string();
+        assert!(said(FILE, "").starts_with("cannot write `0-3` to "), "{}", said(FILE, ""));
+        assert!(said(FILE, "1").starts_with("cannot write `1` to "), "{}", said(FILE, "1"));
+        assert!(said("cpuset.mems", "").starts_with("cannot write `` to "), "{}", said("cpuset.mems", ""));
+    }
 
     #[test]
     fn the_innermost_unit_is_named_only_under_systemd() {

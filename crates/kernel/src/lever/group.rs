@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{GroupState, LeverError, Target};
-use crate::Root;
+use crate::cgroup::CgroupSetup;
+use crate::{KernelError, Root};
 
 /// How often the processes of a group are moved out before it is called busy: a process that forks faster than it
 /// is moved leaves its child behind, which the next pass finds.
@@ -43,11 +44,11 @@ fn fill_from_parent(root: &Root, path: &Path, name: &str) -> Result<(), crate::K
     }
 }
 
-/// Moves the group's processes to its parent and removes it.
-pub(super) fn remove(root: &Root, target: &Target, path: &Path) -> Result<(), LeverError> {
+/// Moves the group's processes home and removes it.
+pub(super) fn remove(root: &Root, target: &Target, path: &Path, home: &Path) -> Result<(), LeverError> {
     let mut last = io::Error::from_raw_os_error(libc::EBUSY);
     for _ in 0..REMOVE_PASSES {
-        move_processes_up(root, target, path)?;
+        move_processes(root, target, path, home)?;
         match fs::remove_dir(root.path(path)) {
             Ok(()) => return Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
@@ -61,23 +62,38 @@ pub(super) fn remove(root: &Root, target: &Target, path: &Path) -> Result<(), Le
     })
 }
 
-/// Writes every process of the group into the parent's `cgroup.procs`; those that end meanwhile are passed over.
-fn move_processes_up(root: &Root, target: &Target, path: &Path) -> Result<(), LeverError> {
-    let Some(parent) = path.parent() else { return Ok(()) };
-    let Some(processes) =
-        root.read_opt(path.join("cgroup.procs")).map_err(|e| LeverError::kernel(target, e))?
-    else {
-        return Ok(());
-    };
-    for pid in processes.lines() {
-        match root.write(parent.join("cgroup.procs"), pid) {
-            Err(error) if error.errno() != Some(libc::ESRCH) => {
-                return Err(LeverError::kernel(target, error));
-            }
-            _ => {}
+/// Writes every process of the group into `cgroup.procs` of the home, or of the caller's own group if the home takes it
+/// no more; those that end meanwhile are passed over.
+///
+/// The parent would be wrong on version 2: a group that hands controllers to its children takes no processes.
+fn move_processes(root: &Root, target: &Target, path: &Path, home: &Path) -> Result<(), LeverError> {
+    let processes = root.read_opt(path.join("cgroup.procs")).map_err(|e| LeverError::kernel(target, e))?;
+    for pid in processes.iter().flat_map(|processes| processes.lines()) {
+        let join = |group: &Path| match root.write(group.join("cgroup.procs"), pid) {
+            Err(error) if error.errno() != Some(libc::ESRCH) => Err(error),
+            _ => Ok(()),
+        };
+        if let Err(error) = join(home) {
+            own(root, path).map_or(Err(error), |own| join(&own)).map_err(|e| stuck(target, e))?;
         }
     }
     Ok(())
+}
+
+/// The group's processes could not be moved. Where they should have gone is not there, but the group is.
+fn stuck(target: &Target, error: KernelError) -> LeverError {
+    if !error.is_gone() {
+        return LeverError::kernel(target, error);
+    }
+    let reason = format!("its processes have nowhere to go ({error}); end them and restore again");
+    LeverError::Busy { target: target.clone(), reason }
+}
+
+/// The caller's own group in the version 2 hierarchy that `path` is in. It has the caller, so it takes processes. None
+/// if it is `path` or below, which is to be removed.
+fn own(root: &Root, path: &Path) -> Option<PathBuf> {
+    let v2 = CgroupSetup::detect(root).ok()?.v2?;
+    (path.starts_with(&v2.mount) && !v2.own.starts_with(path)).then_some(v2.own)
 }
 
 /// Whether the v2 group hands `name` to its children.
@@ -140,6 +156,10 @@ mod tests {
 
     const GROUP: &str = "/cg/gleaner-1";
 
+    fn group(path: &str, home: &str) -> Target {
+        Target::Group { path: path.into(), home: home.into() }
+    }
+
     fn tree() -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
@@ -151,7 +171,7 @@ mod tests {
     #[test]
     fn groups_come_and_go_and_going_twice_is_fine() {
         let (_dir, root) = tree();
-        let target = Target::Group(GROUP.into());
+        let target = group(GROUP, "/cg");
         assert_eq!(target.read(&root).unwrap(), Value::Group(GroupState::Absent));
         for _ in 0..2 {
             target.write(&root, &Value::Group(GroupState::Present)).unwrap();
@@ -161,19 +181,52 @@ mod tests {
             target.write(&root, &Value::Group(GroupState::Absent)).unwrap();
             assert_eq!(target.read(&root).unwrap(), Value::Group(GroupState::Absent));
         }
-        let orphan = Target::Group("/missing/group".into());
+        let orphan = group("/missing/group", "/cg");
         assert!(orphan.write(&root, &Value::Group(GroupState::Present)).unwrap_err().is_gone());
     }
 
-    #[test]
-    fn processes_are_moved_to_the_parent_before_removal() {
-        let (_dir, root) = tree();
-        fs::create_dir(root.path(GROUP)).unwrap();
+    /// A group with two processes, beneath a mounted version 2 hierarchy in which the caller is in `/cg/own`.
+    fn inhabited() -> (tempfile::TempDir, Root) {
+        let (dir, root) = tree();
+        for path in ["/cg/home", "/cg/own", GROUP, "/proc/self"] {
+            fs::create_dir_all(root.path(path)).unwrap();
+        }
+        fs::write(root.path("/proc/self/mountinfo"), "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n").unwrap();
+        fs::write(root.path("/proc/self/cgroup"), "0::/own\n").unwrap();
+        fs::write(root.path("/cg/own/cgroup.procs"), "").unwrap();
         fs::write(root.path("/cg/gleaner-1/cgroup.procs"), "41\n42\n").unwrap();
-        // A plain directory with a file in it cannot be removed, unlike a group; the move is what is seen here.
-        let target = Target::Group(GROUP.into());
-        assert!(target.write(&root, &Value::Group(GroupState::Absent)).is_err());
-        assert_eq!(root.read("/cg/cgroup.procs").unwrap(), "42", "one write for each process");
+        (dir, root)
+    }
+
+    /// A plain directory with a file in it cannot be removed, unlike a group; the moves are what is seen.
+    fn removed(root: &Root) -> String {
+        let target = group(GROUP, "/cg/home");
+        target.write(root, &Value::Group(GroupState::Absent)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn processes_are_moved_home_before_removal_and_never_into_the_parent() {
+        let (_dir, root) = inhabited();
+        fs::write(root.path("/cg/home/cgroup.procs"), "").unwrap();
+        removed(&root);
+        assert_eq!(root.read("/cg/home/cgroup.procs").unwrap(), "42", "one write for each process");
+        assert_eq!(root.read("/cg/own/cgroup.procs").unwrap() + &root.read("/cg/cgroup.procs").unwrap(), "");
+    }
+
+    #[test]
+    fn processes_without_a_home_come_to_the_remover() {
+        let (_dir, root) = inhabited();
+        removed(&root);
+        assert_eq!(root.read("/cg/own/cgroup.procs").unwrap(), "42");
+        assert_eq!(root.read("/cg/cgroup.procs").unwrap(), "");
+    }
+
+    #[test]
+    fn a_remover_within_the_group_cannot_take_its_processes() {
+        let (_dir, root) = inhabited();
+        fs::write(root.path("/proc/self/cgroup"), "0::/gleaner-1/inner\n").unwrap();
+        let said = removed(&root);
+        assert!(said.contains("/cg/home/cgroup.procs"), "{said}");
     }
 
     #[test]

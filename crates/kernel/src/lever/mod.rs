@@ -43,8 +43,14 @@ pub enum Target {
     /// Whether a control group exists; its value is [`Value::Group`].
     ///
     /// Creating a cgroup v1 cpuset also gives it its parent's CPUs and memory nodes, since it can take no process
-    /// without them. Removing a group first moves its processes to the parent.
-    Group(PathBuf),
+    /// without them. Removing a group first moves its processes home.
+    Group {
+        /// The group's directory.
+        path: PathBuf,
+        /// The group that its first process came from, in the same hierarchy. If that is gone or takes no processes
+        /// any more when this group is removed, they go to the remover's own.
+        home: PathBuf,
+    },
     /// Whether a cgroup v2 group hands a controller to its children (`cgroup.subtree_control`); its value is
     /// [`Value::Group`]. The file itself cannot be a [`Target::File`]: it reads as a list, and is written as `+name`
     /// or `-name`, so that putting back the text that was read would not undo anything.
@@ -109,7 +115,7 @@ impl Target {
     /// The file or directory, where the target has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::File(path) | Self::Group(path) | Self::Controller(path, _) => Some(path),
+            Self::File(path) | Self::Group { path, .. } | Self::Controller(path, _) => Some(path),
             Self::Affinity(_) | Self::Scheduling(_) => None,
         }
     }
@@ -132,12 +138,14 @@ impl Target {
                     .map(Value::Scheduling)
                     .map_err(|e| LeverError::io(self, "read", e))
             }
-            Self::Group(path) => Ok(Value::Group(group::state(root, path))),
+            Self::Group { path, .. } => Ok(Value::Group(group::state(root, path))),
             Self::Controller(path, name) => group::controller(root, self, path, name).map(Value::Group),
         }
     }
 
-    /// Makes `value` the present value. Writing what is already there is harmless.
+    /// Makes `value` the present value. Writing what is already there is harmless. An empty `cpuset.cpus` of a cgroup
+    /// v2 group with processes becomes one of all possible CPUs, which means the same: the kernel empties it only when
+    /// the processes have gone.
     ///
     /// # Errors
     /// As [`Target::read`]; [`LeverError::Busy`] when a group or controller cannot be taken away from others;
@@ -145,7 +153,7 @@ impl Target {
     pub fn write(&self, root: &Root, value: &Value) -> Result<(), LeverError> {
         match (self, value) {
             (Self::File(path), Value::Text(text)) => {
-                root.write(path, text.trim()).map_err(|e| LeverError::kernel(self, e))
+                cpuset::write(root, path, text.trim()).map_err(|e| LeverError::kernel(self, e))
             }
             (Self::Affinity(key), Value::Cpus(cpus)) => {
                 key.check(root, self)?;
@@ -155,8 +163,10 @@ impl Target {
                 key.check(root, self)?;
                 thread::set_scheduling(key.tid, *attr).map_err(|e| LeverError::io(self, "change", e))
             }
-            (Self::Group(path), Value::Group(GroupState::Present)) => group::create(root, self, path),
-            (Self::Group(path), Value::Group(GroupState::Absent)) => group::remove(root, self, path),
+            (Self::Group { path, .. }, Value::Group(GroupState::Present)) => group::create(root, self, path),
+            (Self::Group { path, home }, Value::Group(GroupState::Absent)) => {
+                group::remove(root, self, path, home)
+            }
             (Self::Controller(path, name), Value::Group(state)) => {
                 group::set_controller(root, self, path, name, *state)
             }
@@ -171,7 +181,7 @@ impl fmt::Display for Target {
             Self::File(path) => write!(f, "{}", path.display()),
             Self::Affinity(key) => write!(f, "CPU affinity of thread {}", key.tid),
             Self::Scheduling(key) => write!(f, "scheduling policy of thread {}", key.tid),
-            Self::Group(path) => write!(f, "control group {}", path.display()),
+            Self::Group { path, .. } => write!(f, "control group {}", path.display()),
             Self::Controller(path, name) => write!(f, "controller {name} below {}", path.display()),
         }
     }

@@ -89,6 +89,14 @@ impl Lister {
         })
     }
 
+    /// Whether the cgroup, if it is one, is still there.
+    pub(super) fn exists(&self) -> bool {
+        match &self.members {
+            Members::Cgroup(dir) => self.root.exists(dir),
+            Members::Tree(_) => true,
+        }
+    }
+
     /// The members now. Of a tree, some may have ended since the list was made.
     pub(super) fn list(&mut self) -> Result<&Listing, KernelError> {
         match &self.members {

@@ -1,0 +1,134 @@
+//! Claims 1 and 3 in real KVM guests: the haltpoll lever, and the veto while the host takes the vCPUs away.
+
+use std::time::Duration;
+
+use gleaner_policy::{Event, LetGo, Veto};
+use gleaner_proto::journal::Record;
+
+use crate::claims::measure::{Mode, sample};
+use crate::claims::{Checks, Claim, Place, Target, doctor, journal};
+use crate::error::Result;
+use crate::image::{HALTPOLL, Image};
+use crate::kernel::Kernel;
+use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
+
+pub(super) const CLAIM: Claim = Claim {
+    name: "haltpoll",
+    group: 1,
+    says: "in a KVM guest with cpuidle-haltpoll its limit is in force during a run and as before after it; while vCPUs \
+           are stolen nothing is retained",
+    quick: false,
+    place: Place::NestedHost,
+    prove,
+};
+
+const LIMIT: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+const ADAPTIVE: Mode = Mode {
+    name: "gleaner",
+    prefix: &["gleaner", "run", "-q", "--method", "haltpoll", "--journal", journal::PATH, "--"],
+};
+const FIXED: Mode = Mode {
+    name: "haltpoll",
+    prefix: &["gleaner", "run", "-q", "--fixed", "haltpoll:200us", "--journal", journal::PATH, "--"],
+};
+const TIME: Duration = Duration::from_secs(6);
+
+fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
+    let boot =
+        |name| lab.boot(VmSpec::new(name, Image::Tiny, Kernel::V6_12, Cpus::flat(2)).pinned_to(&[0, 1]));
+    let guest = boot("haltpoll")?;
+    guest.succeed(Step::new(&["insmod", &format!("/{HALTPOLL}"), "force=1"]))?;
+    checks.equal("the cpuidle driver", &guest.read_text(DRIVER)?.as_str(), &"haltpoll");
+    let report = doctor::report(&guest)?;
+    checks.equal("doctor's cpuidle driver", &report.machine.cpuidle_driver.as_deref(), &Some("haltpoll"));
+    let lever = report.capabilities.iter().find(|c| c.kind == "lever" && c.name == "haltpoll");
+    let absent = lever.and_then(|lever| lever.absent.clone());
+    let found = absent.clone().unwrap_or_else(|| "available".to_owned());
+    checks.that("doctor has the haltpoll lever", lever.is_some() && absent.is_none(), found);
+    lever_moves(&guest, checks)?;
+    veto(&guest, &boot("neighbour")?, checks)?;
+    guest.power_off()
+}
+
+fn lever_moves(guest: &Guest, checks: &mut Checks) -> Result<()> {
+    let before = guest.read_text(LIMIT)?;
+    let words = [FIXED.prefix, &["gleaner", "workload", "request-response", "--for", "4s"]].concat();
+    let job = guest.start(Step::new(&words))?;
+    let limit = format!("until grep -qx 200000 {LIMIT}; do sleep 0.05; done");
+    let in_force = guest.run(Step::shell(&limit).timeout(Duration::from_secs(20)))?;
+    checks.that("its limit is in force during a run", in_force.success(), in_force.exit.to_string());
+    let output = job.wait()?;
+    checks.that("the run succeeds", output.success(), output.errors().trim());
+    checks.equal("its limit is as before after the run", &guest.read_text(LIMIT)?, &before);
+    let polled = journal::summary(&journal::records(guest)?)?.retained;
+    checks.that("idle vCPUs have polled", !polled.is_zero(), format!("{polled:.2?} of vCPU time"));
+    Ok(())
+}
+
+/// Alone, retention is put on trial; beside a neighbour that computes on the same pCPUs it is not, or let go.
+fn veto(guest: &Guest, neighbour: &Guest, checks: &mut Checks) -> Result<()> {
+    let run = || {
+        sample(guest, ADAPTIVE, &["request-response"], TIME)?;
+        journal::records(guest)
+    };
+    let alone = Seen::of(&run()?);
+    let hog = Step::new(&["gleaner", "workload", "matmul", "--for", "120s"]).timeout(TIME * 40);
+    let hog = neighbour.start(hog)?;
+    // What was proven before the steal is seen may stay in force until then.
+    let beside = Seen::of(&run()?);
+    hog.signal(nix::sys::signal::Signal::SIGKILL)?;
+    hog.wait()?;
+    checks.values("alone: stolen time", &[alone.stolen * 100.0], "%", Target::Told);
+    checks.that("alone: retention is tried", alone.tried > 0, format!("{} trials", alone.tried));
+    checks.values("beside a neighbour: stolen time", &[beside.stolen * 100.0], "%", Target::AtLeast(10.0));
+    let found = format!(
+        "retained {:.1} % of the time after the first second, {} trials, {} let go for the veto",
+        beside.retained * 100.0,
+        beside.tried,
+        beside.vetoed
+    );
+    checks.that("beside a neighbour: the veto keeps retention away", beside.retained < 0.1, found);
+    Ok(())
+}
+
+/// What a journal says of stolen time and retention.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Share of the vCPUs' time.
+    stolen: f64,
+    /// Share of the time after the first second in which retention was in force.
+    retained: f64,
+    tried: usize,
+    vetoed: usize,
+}
+
+impl Seen {
+    fn of(records: &[Record]) -> Self {
+        let mut seen = Self::default();
+        let (mut time, mut late) = (0.0, 0.0);
+        for record in records {
+            match record {
+                Record::Observation { in_force, observation } => {
+                    let period = observation.period.as_secs_f64();
+                    seen.stolen += observation.steal_share() * period;
+                    time += period;
+                    if observation.at > Duration::from_secs(1) {
+                        late += period;
+                        seen.retained += if in_force.retention.is_on() { period } else { 0.0 };
+                    }
+                }
+                Record::Decision { event: Event::TrialStarted { candidate, .. }, .. } => {
+                    seen.tried += usize::from(candidate.retention.is_on());
+                }
+                Record::Decision { event: Event::LetGo { why: LetGo::Veto(Veto::Steal { .. }) }, .. } => {
+                    seen.vetoed += 1;
+                }
+                _ => {}
+            }
+        }
+        seen.stolen /= f64::max(time, f64::MIN_POSITIVE);
+        seen.retained /= f64::max(late, f64::MIN_POSITIVE);
+        seen
+    }
+}
