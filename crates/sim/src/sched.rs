@@ -80,11 +80,40 @@ impl Fair {
         entity.deadline = entity.vruntime + scaled(self.min_granularity, entity.weight);
     }
 
+    /// Lets `entity` yield to others, of which the last to run has `last` virtual run time. CFS skips it once; EEVDF takes the
+    /// rest of its request away (`yield_task_fair` as of Linux 6.17).
+    pub fn give_way(&self, entity: &mut Entity, last: Ns) {
+        match self.rule {
+            Rule::Cfs => entity.vruntime = entity.vruntime.max(last + 1),
+            Rule::Eevdf => {
+                entity.vruntime = entity.vruntime.max(entity.deadline);
+                entity.deadline = entity.vruntime + scaled(self.min_granularity, entity.weight);
+            }
+        }
+    }
+
     /// How long `entity` may run when `total` is the weight of the whole runqueue, itself included.
     pub fn slice(&self, entity: &Entity, total: u64) -> Ns {
         match self.rule {
             Rule::Cfs => (self.latency * entity.weight / total.max(1)).max(self.min_granularity),
             Rule::Eevdf => self.min_granularity,
+        }
+    }
+
+    /// In which time each of `count` entities on a runqueue should have run once (kernel: `__sched_period`).
+    pub fn period(&self, count: u64) -> Ns {
+        self.latency.max(count * self.min_granularity)
+    }
+
+    /// Whether the tick takes the CPU from `own`, which has run for `ran` without a break and may run for `slice`, while
+    /// `least` waits (kernel: `check_preempt_tick`; EEVDF: its request is served).
+    pub fn slice_ended(&self, ran: Ns, slice: Ns, own: &Entity, least: &Entity) -> bool {
+        match self.rule {
+            Rule::Cfs => {
+                ran > slice
+                    || ran >= self.min_granularity && own.vruntime > least.vruntime.saturating_add(slice)
+            }
+            Rule::Eevdf => ran >= self.min_granularity,
         }
     }
 
@@ -132,6 +161,32 @@ mod tests {
         let at = |vruntime| Entity { vruntime, ..Entity::default() };
         assert!(fair.preempts(&sleeper, &at(1_000_000_000)));
         assert!(!fair.preempts(&sleeper, &at(990_000_000)), "within the wake-up granularity");
+    }
+
+    #[test]
+    fn who_yields_comes_after_the_others_by_either_rule() {
+        for fair in [Fair::CFS, Fair::EEVDF] {
+            let mut own = Entity::default();
+            fair.place(&mut own, 10_000_000);
+            let other = own;
+            fair.give_way(&mut own, other.vruntime);
+            assert!(fair.key(&own) > fair.key(&other), "{fair:?}");
+        }
+    }
+
+    #[test]
+    fn the_tick_ends_a_slice_that_is_over_or_hurts_who_waits_but_not_below_the_granularity() {
+        let fair = Fair::CFS;
+        let at = |vruntime| Entity { vruntime, ..Entity::default() };
+        let ms = 1_000_000;
+        let ended = |ran: Ns, behind: Ns| {
+            fair.slice_ended(ran * ms, 12 * ms, &at(100 * ms), &at((100 - behind) * ms))
+        };
+        assert!(ended(13, 0), "its slice is over");
+        assert!(!ended(12, 12));
+        assert!(ended(4, 13), "who waits is behind by more than a slice");
+        assert!(!ended(2, 13), "below the granularity");
+        assert_eq!((fair.period(2), fair.period(10)), (24 * ms, 30 * ms));
     }
 
     #[test]

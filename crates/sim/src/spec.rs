@@ -31,8 +31,23 @@ pub struct HostSpec {
     pub yielding: DirectedYield,
     /// Whether the vCPUs of a VM are made to run together.
     pub cosched: Coscheduling,
-    /// How often queues are evened out. An idle pCPU takes from others at once.
+    /// How often queues are evened out. An idle pCPU takes from others at once, if its idle periods are long.
     pub balance_every: Ns,
+    /// The period of the scheduler's tick, which ends slices.
+    pub tick: Ns,
+    /// How KVM handles pause-loop exits.
+    pub pause_loops: PauseLoops,
+}
+
+/// How KVM handles pause-loop exits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PauseLoops {
+    /// The window is fixed, and whatever sibling could run may be yielded to, the woken one that waits for a tick too (before
+    /// Linux 3.10).
+    Early,
+    /// The window grows where nobody is to be yielded to (Linux 3.17), and only siblings that were preempted in the kernel may
+    /// be yielded to (4.14).
+    Late,
 }
 
 impl Default for HostSpec {
@@ -48,7 +63,9 @@ impl Default for HostSpec {
             urgent: UrgentConfig::OFF,
             yielding: DirectedYield::RoundRobin,
             cosched: Coscheduling::None,
-            balance_every: 64_000_000,
+            balance_every: 16_000_000,
+            tick: 4_000_000,
+            pause_loops: PauseLoops::Late,
         }
     }
 }
@@ -107,6 +124,9 @@ pub struct VmSpec {
     pub pv_tlb: bool,
     /// Whether an idle vCPU takes part in the first shootdown after it became idle, as in Linux before 4.20.
     pub lazy_tlb: bool,
+    /// Whether the guest takes a vCPU that has halted for a preempted one when it looks for an idle one, as with KVM's steal time
+    /// (`kvm_steal_time_set_preempted`, since Linux 4.10).
+    pub halted_is_preempted: bool,
     /// Whether spinning in the kernel is noticed by the hardware.
     pub ple: bool,
     /// What runs in it.
@@ -127,6 +147,7 @@ impl VmSpec {
             halt_poll_max: 0,
             pv_tlb: false,
             lazy_tlb: false,
+            halted_is_preempted: false,
             ple: true,
             tasks: Vec::new(),
         }

@@ -6,7 +6,9 @@
 use gleaner_policy::Method;
 use gleaner_policy::host::{Coscheduling, DirectedYield, UrgentConfig, VcpuPlacement};
 use gleaner_sim::library::{self, Parameters};
-use gleaner_sim::{Costs, End, Fair, HostSpec, IdleMode, Ns, Report, Spec, VmSpec, World};
+use gleaner_sim::{
+    Category, Costs, End, Fair, HostSpec, IdleMode, Ns, PauseLoops, Report, Spec, VmSpec, World,
+};
 use proptest::prelude::*;
 
 const MS: Ns = 1_000_000;
@@ -39,6 +41,7 @@ fn machines() -> impl Strategy<Value = Spec> {
             placement,
             urgent: if urgent { UrgentConfig::PAPER } else { UrgentConfig::OFF },
             yielding,
+            pause_loops: if eevdf { PauseLoops::Early } else { PauseLoops::Late },
             ..HostSpec::default()
         };
         let vms = vms.into_iter().enumerate().map(|(index, (vcpus, name, method, host_polls, pv_tlb))| {
@@ -47,6 +50,8 @@ fn machines() -> impl Strategy<Value = Spec> {
             vm.idle = IdleMode { method, limit: if method == Method::Halt { 0 } else { 100_000 } };
             vm.halt_poll_max = if host_polls { 200_000 } else { 0 };
             vm.pv_tlb = pv_tlb;
+            vm.halted_is_preempted = !pv_tlb;
+            vm.shares = if host_polls { 1024 } else { 64 };
             vm
         });
         let mut spec = Spec::new(host, vms.collect());
@@ -82,6 +87,9 @@ proptest! {
         prop_assert_eq!(report.elapsed, 60 * MS);
         for vcpu in report.vms.iter().flat_map(|vm| &vm.vcpus) {
             prop_assert_eq!(vcpu.time.iter().sum::<Ns>(), report.elapsed);
+            // A pause-loop exit needs a window of 1.7 us of spinning in the kernel.
+            let spun = vcpu.time[Category::LockSpin as usize] + vcpu.time[Category::TlbSpin as usize];
+            prop_assert!(vcpu.counts.pause_exits * 1_700 <= spun + 1_700, "{} in {spun} ns", vcpu.counts.pause_exits);
         }
         for pcpu in &report.pcpus {
             prop_assert_eq!(pcpu.guest + pcpu.overhead + pcpu.polling + pcpu.idle, report.elapsed);
@@ -133,6 +141,26 @@ proptest! {
         let shares: Vec<Ns> = report.vms.iter().map(|vm| vm.tasks[0].totals.cpu).collect();
         let (least, most) = (*shares.iter().min().unwrap(), *shares.iter().max().unwrap());
         prop_assert!(least as f64 > 0.85 * most as f64, "{shares:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn time_follows_the_shares(cores in 1_u32..5, heavier in 1_u64..5, base in prop::sample::select(vec![64_u64, 1024])) {
+        let host = HostSpec { cores, ..HostSpec::default() };
+        let matmul = library::make("matmul", Parameters { threads: 0, work: 0, grain: 0 }, cores).unwrap();
+        let vm = |name: &str, shares| {
+            VmSpec { shares, ..VmSpec::new(name, cores, Costs::ATC14_VM).running(matmul.clone()) }
+        };
+        let mut spec = Spec::new(host, vec![vm("light", base), vm("heavy", heavier * base)]);
+        spec.time_limit = 3_000 * MS;
+        let (_, report) = run(&spec);
+        let [light, heavy] = [0, 1].map(|i: usize| report.vms[i].tasks[0].totals.cpu as f64);
+        let ratio = heavy / light;
+        // Slices end at ticks, so a share is kept to within a few of them.
+        prop_assert!((ratio / heavier as f64 - 1.0).abs() < 0.3, "{ratio} for shares of {heavier}");
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) const ENTRIES: [Entry; 8] = [
     Entry {
         name: "freqsleep",
         about: "each thread calls nanosleep(1) again and again",
-        source: "ATC'14 §3.2; the kernel's timer slack of 50 us makes the sleep, 5 us of work between are assumed",
+        source: "ATC'14 §3.2; the kernel's timer slack of 50 us makes the sleep; 5 us of work between are assumed",
         threads: 0,
         make: freqsleep,
     },

@@ -42,6 +42,9 @@ pub enum Shape {
         handoff: bool,
         /// Address-space changes.
         tlb: Tlb,
+        /// Whether more threads make more sections: `grain` is divided by how many threads a pipeline has with three pools of so
+        /// many threads and one at each end.
+        pools: bool,
     },
     /// A pipeline of four stages with a quarter of the threads each, and bounded queues of 100.
     Stages {
@@ -58,9 +61,17 @@ impl Shape {
     pub fn with_grain(mut self, new: Ns) -> Self {
         match &mut self {
             Self::Plain => {}
-            Self::Phases { grain, .. } | Self::Sections { grain, .. } | Self::Stages { grain, .. } => {
-                *grain = new;
-            }
+            Self::Phases { grain, .. } | Self::Stages { grain, .. } => *grain = new,
+            Self::Sections { grain, pools, .. } => (*grain, *pools) = (new, false),
+        }
+        self
+    }
+
+    /// The same shape with locks that are handed over to the first waiter.
+    #[must_use]
+    pub fn handed_over(mut self) -> Self {
+        if let Self::Sections { handoff, .. } = &mut self {
+            *handoff = true;
         }
         self
     }
@@ -76,7 +87,8 @@ impl Shape {
             Self::Phases { grain, imbalance, kind } => {
                 phases(name, p.threads, rounds(grain), grain, imbalance, kind)
             }
-            Self::Sections { grain, section, spin, handoff, tlb } => {
+            Self::Sections { grain, section, spin, handoff, tlb, pools } => {
+                let grain = if pools { grain / u64::from(3 * p.threads + 2) } else { grain };
                 let mut program = Program::new(name);
                 let lock = program.object(ObjectKind::Mutex { spin, handoff });
                 let mut body = vec![Op::Compute(Dist::Exponential { mean: grain }), Op::Lock(lock)];

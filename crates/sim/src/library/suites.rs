@@ -48,7 +48,7 @@ const fn phases(name: &'static str, suite: &'static str, grain: Ns, source: &'st
 }
 
 const fn sections(grain: Ns, section: Ns, handoff: bool, tlb: Tlb) -> Shape {
-    Shape::Sections { grain, section, spin: 0, handoff, tlb }
+    Shape::Sections { grain, section, spin: 0, handoff, tlb, pools: false }
 }
 
 const INSENSITIVE: &str = "shape assumed; insensitive by ATC'14 §7.1-7.2";
@@ -62,9 +62,17 @@ pub const SUITES: [SuiteProgram; 27] = [
     SuiteProgram {
         name: "dedup",
         suite: "parsec",
-        shape: sections(42 * US, 500, false, Tlb::EachSection),
-        source: "one lock for all, mm's semaphore, with a shootdown inside (ASPLOS'13 §3.1.1); grain fitted to ATC'14 \
-                 Table 1, native on 16 cores; the section is assumed",
+        shape: Shape::Sections {
+            grain: 1_100 * US,
+            section: 500,
+            spin: 0,
+            handoff: false,
+            tlb: Tlb::EachSection,
+            pools: true,
+        },
+        source: "one lock for all, mm's semaphore, with a shootdown inside (ASPLOS'13 §3.1.1); three pools of threads and one at \
+                 each end, each with an arena of malloc's that grows and shrinks by itself, so that sections grow with the \
+                 threads (assumed); grain fitted to ATC'14 Table 1 on 16 cores, native and dedicated; the section is assumed",
         fitted_slowdown: Some(5.17),
     },
     SuiteProgram {

@@ -104,6 +104,8 @@ struct VmFile {
     pv_tlb: bool,
     #[serde(default)]
     lazy_tlb: bool,
+    #[serde(default)]
+    halted_is_preempted: bool,
     #[serde(default = "yes")]
     ple: bool,
     #[serde(default)]
@@ -202,7 +204,7 @@ fn host(text: &Written, file: &Host) -> Result<HostSpec, ScenarioError> {
         urgent,
         yielding: file.directed_yield.unwrap_or(default.yielding),
         cosched,
-        balance_every: default.balance_every,
+        ..default
     })
 }
 
@@ -220,6 +222,7 @@ fn vm_spec(text: &Written, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioE
     spec.halt_poll_max = of(text, &vm.halt_poll)?.unwrap_or(0);
     spec.pv_tlb = vm.pv_tlb;
     spec.lazy_tlb = vm.lazy_tlb;
+    spec.halted_is_preempted = vm.halted_is_preempted;
     spec.ple = vm.ple;
     for program in &vm.program {
         spec.tasks.push(task(text, program, vm.vcpus)?);

@@ -23,8 +23,7 @@ impl World {
         let vcpus = vcpus
             .map(|v| {
                 self.settle(v);
-                let v = self.v(v);
-                VcpuReport { time: v.time, counts: v.counts }
+                self.vcpu_report(v)
             })
             .collect();
         let mut sum = TaskTotals::default();

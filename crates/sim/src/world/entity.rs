@@ -58,6 +58,16 @@ impl Phase {
         !matches!(self, Self::Kernel(_) | Self::Irq | Self::Switch | Self::IdleEnter)
     }
 
+    /// Whether it spins in the kernel.
+    pub(crate) fn spins(self) -> bool {
+        matches!(self, Self::LockSpin | Self::AckSpin)
+    }
+
+    /// Whether it is in the kernel for a thread or an interrupt.
+    pub(crate) fn in_kernel(self) -> bool {
+        !matches!(self, Self::User | Self::UserSpin) && !self.idle()
+    }
+
     /// Whether the vCPU has no thread.
     pub(crate) fn idle(self) -> bool {
         matches!(self, Self::IdleEnter | Self::IdlePoll | Self::IdleYield | Self::Halted)
@@ -275,6 +285,7 @@ pub struct VcpuCounts {
 }
 
 /// A vCPU.
+#[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 #[derive(Debug)]
 pub(crate) struct VcpuData {
     pub(crate) vm: Vm,
@@ -285,6 +296,9 @@ pub(crate) struct VcpuData {
     pub(crate) entity: Entity,
     pub(crate) halt_poll: Ns,
     pub(crate) blocked_at: Ns,
+    /// Where the vCPU that woke it ran, and when the interrupt can be there.
+    pub(crate) woken_from: Pcpu,
+    pub(crate) arrives_at: Ns,
     /// Until when the host must not preempt it, and whether it was made to run first.
     pub(crate) urgency: gleaner_policy::host::Urgency,
     pub(crate) phase: Phase,
@@ -325,6 +339,14 @@ pub(crate) struct VcpuData {
     /// The average idle period, as the kernel's `avg_idle`.
     pub(crate) average_idle: Ns,
     pub(crate) pause_window: Ns,
+    /// Whether it spins, and pause-loop exits find nobody to yield to; for how long it did so.
+    pub(crate) in_vain: bool,
+    pub(crate) spun_in_vain: Ns,
+    /// Whether its pCPU was taken away from it.
+    pub(crate) preempted: bool,
+    /// Whether it gave its pCPU up in a pause-loop exit; whether it may be yielded to all the same, next time.
+    pub(crate) gave_up: bool,
+    pub(crate) next_time: bool,
     pub(crate) counts: VcpuCounts,
     pub(crate) time: [Ns; CATEGORIES],
 }
@@ -360,7 +382,13 @@ pub(crate) struct PcpuData {
     pub(crate) urgent_turn: bool,
     /// Who was asked to run next by a directed yield.
     pub(crate) buddy: Option<Vcpu>,
+    /// The least virtual run time of the VMs here; it never falls.
     pub(crate) floor: Ns,
+    /// By VM, as far as any was here.
+    pub(crate) groups: Vec<super::group::Group>,
+    /// The average idle period, as the kernel's `avg_idle`.
+    pub(crate) average_idle: Ns,
+    pub(crate) idle_from: Ns,
     pub(crate) last: Option<Vcpu>,
     pub(crate) slice_from: Ns,
     /// Up to when the running vCPU's virtual time is charged.
@@ -391,11 +419,15 @@ pub(crate) struct VmData {
     pub(crate) halt_poll_max: Ns,
     pub(crate) pv_tlb: bool,
     pub(crate) lazy_tlb: bool,
+    pub(crate) halted_is_preempted: bool,
     pub(crate) ple: bool,
     /// One bit per vCPU: nothing to run.
     pub(crate) idle_bits: Vec<u64>,
     /// vCPUs that are not blocked on the host.
     pub(crate) awake: u32,
+    pub(crate) load: super::group::Load,
+    /// vCPUs that spin in the kernel.
+    pub(crate) spinning: u32,
     pub(crate) ready: u32,
     pub(crate) timed: u32,
     pub(crate) alive: u32,

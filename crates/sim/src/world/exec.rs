@@ -44,6 +44,9 @@ impl World {
         let category = Self::category(vcpu.host, vcpu.phase);
         vcpu.time[category as usize] += elapsed;
         if vcpu.host == HostState::Running {
+            if vcpu.in_vain && vcpu.phase.spins() {
+                vcpu.spun_in_vain += elapsed;
+            }
             if vcpu.left != FOREVER {
                 let work = if vcpu.speed == 1000 { elapsed } else { elapsed * vcpu.speed / 1000 };
                 vcpu.left = vcpu.left.saturating_sub(work);
@@ -82,8 +85,16 @@ impl World {
     pub(super) fn begin(&mut self, v: Vcpu, phase: Phase, ns: Ns) {
         self.settle(v);
         let vcpu = self.v_mut(v);
+        let spun = vcpu.phase.spins();
         vcpu.phase = phase;
         vcpu.left = ns;
+        vcpu.in_vain = false;
+        match (spun, phase.spins()) {
+            (false, true) => self.vm_mut(v).spinning += 1,
+            (true, false) => self.vm_mut(v).spinning -= 1,
+            _ => {}
+        }
+        let vcpu = self.v(v);
         if vcpu.host != HostState::Running {
             return;
         }
@@ -94,9 +105,12 @@ impl World {
         }
     }
 
-    /// Sets the timer for the end of the phase.
+    /// Sets the timer for the end of the phase, unless the host runs something else meanwhile.
     pub(super) fn arm(&mut self, v: Vcpu) {
         let vcpu = self.v(v);
+        if vcpu.host != HostState::Running {
+            return;
+        }
         if vcpu.left == FOREVER {
             self.cancel(Timer::Work(v));
         } else {
@@ -110,6 +124,7 @@ impl World {
         self.settle(v);
         let vcpu = self.v_mut(v);
         vcpu.left = vcpu.left.min(ns);
+        vcpu.in_vain = false;
         if vcpu.host == HostState::Running {
             self.arm(v);
         }
@@ -144,6 +159,7 @@ impl World {
         self.settle(v);
         let vcpu = self.v_mut(v);
         vcpu.host = HostState::Running;
+        (vcpu.preempted, vcpu.gave_up, vcpu.next_time) = (false, false, false);
         if vcpu.phase.interruptible() && (vcpu.pending != 0 || vcpu.phase == Phase::Halted) {
             self.interrupt(v);
         } else {

@@ -36,19 +36,29 @@ impl World {
         if !self.is_active(last) {
             last = if self.is_active(waker) { waker } else { self.first_active(last) };
         }
-        if self.is_idle(last) {
+        if self.is_available(last) {
             return last;
         }
         let near = self.is_active(waker);
-        if let Some(idle) = self.find_idle(last) {
+        // The waker is about to sleep, and nobody else waits for its vCPU (kernel: `wake_affine_idle`).
+        if sync && near && self.vm(last).halted_is_preempted && self.v(waker).queue.is_empty() {
+            return waker;
+        }
+        if let Some(idle) = self.find_idle(last, |v| self.is_available(v)) {
             return idle;
         }
-        if !near || waker == last {
+        if !near || waker == last || self.is_idle(last) {
             return last;
         }
         let load = |v: Vcpu| self.v(v).queue.len() + usize::from(self.v(v).current.is_some());
         let waker_load = if sync { load(waker).saturating_sub(1) } else { load(waker) };
         if waker_load < load(last) { waker } else { last }
+    }
+
+    /// Whether a woken thread is put on the vCPU because it is idle (kernel: `available_idle_cpu`). Where the hypervisor tells
+    /// that a vCPU is preempted, it says so of one that has halted, too.
+    fn is_available(&self, v: Vcpu) -> bool {
+        self.is_idle(v) && !(self.vm(v).halted_is_preempted && self.v(v).phase == Phase::Halted)
     }
 
     fn first_active(&self, v: Vcpu) -> Vcpu {
@@ -57,8 +67,8 @@ impl World {
         Vcpu::at(vm.first as usize + cpu)
     }
 
-    /// The first idle active vCPU after `from`, around the VM.
-    fn find_idle(&self, from: Vcpu) -> Option<Vcpu> {
+    /// The first idle active vCPU after `from`, around the VM, that `will` do.
+    fn find_idle(&self, from: Vcpu, will: impl Fn(Vcpu) -> bool) -> Option<Vcpu> {
         let vm = self.vm(from);
         if vm.idle_bits.iter().all(|word| *word == 0) {
             return None;
@@ -75,8 +85,9 @@ impl World {
             }
             while word != 0 {
                 let cpu = index * 64 + word.trailing_zeros() as usize;
-                if cpu < count && vm.active[cpu] {
-                    return Some(Vcpu::at(vm.first as usize + cpu));
+                let found = Vcpu::at(vm.first as usize + cpu);
+                if cpu < count && vm.active[cpu] && will(found) {
+                    return Some(found);
                 }
                 word &= word - 1;
             }
@@ -189,7 +200,7 @@ impl World {
         } else {
             let target = self.place(t, v, false);
             if self.enqueue(target, t, v) {
-                self.send(target, super::entity::irq::RESCHED);
+                self.send(v, target, super::entity::irq::RESCHED);
             }
         }
         self.guest_schedule(v);
@@ -271,12 +282,12 @@ impl World {
     pub(super) fn guest_balance(&mut self, vm: Vm) {
         self.set(Timer::GuestBalance(vm), self.now + BALANCE_EVERY);
         let first = Vcpu(self.vms[vm.index()].first);
-        let Some(idle) = self.find_idle(first) else { return };
+        let Some(idle) = self.find_idle(first, |_| true) else { return };
         let Some(busiest) = self.busiest(idle, 1) else { return };
         self.migrate(busiest, idle);
         let Some(t) = self.v(idle).queue.last().copied() else { return };
         if self.tell(idle, t, busiest) {
-            self.send(idle, super::entity::irq::RESCHED);
+            self.send(busiest, idle, super::entity::irq::RESCHED);
         }
     }
 
@@ -290,7 +301,7 @@ impl World {
             while let Some(t) = self.v_mut(v).queue.pop() {
                 let target = self.place(t, v, false);
                 if self.enqueue(target, t, v) {
-                    self.send(target, super::entity::irq::RESCHED);
+                    self.send(v, target, super::entity::irq::RESCHED);
                 }
             }
             if self.v(v).current.is_some() {

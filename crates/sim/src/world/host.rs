@@ -7,6 +7,9 @@ use crate::ids::{Ns, Pcpu, Vcpu};
 /// The first poll of a vCPU's halts (KVM: `halt_poll_ns_grow_start`).
 const HALT_POLL_START: Ns = 10_000;
 
+/// Idle periods of a pCPU count at most as this (kernel: twice `sysctl_sched_migration_cost`).
+const LONG_IDLE: Ns = 1_000_000;
+
 impl World {
     /// Accounts for the pCPU's time up to now.
     pub(super) fn settle_pcpu(&mut self, p: Pcpu) {
@@ -25,7 +28,17 @@ impl World {
     pub(super) fn enter(&mut self, p: Pcpu, state: PcpuState) {
         self.settle_pcpu(p);
         let was_busy = self.p(p).state != PcpuState::Idle;
-        self.p_mut(p).state = state;
+        let now = self.now;
+        let pcpu = self.p_mut(p);
+        if was_busy {
+            pcpu.idle_from = now;
+        } else if state != PcpuState::Idle {
+            let period = now - pcpu.idle_from;
+            // The kernel's update_avg, capped as in ttwu_do_wakeup.
+            pcpu.average_idle =
+                if period > LONG_IDLE { LONG_IDLE } else { (pcpu.average_idle * 7 + period) / 8 };
+        }
+        pcpu.state = state;
         if was_busy != (state != PcpuState::Idle)
             && let Some(sibling) = self.p(p).sibling
         {
@@ -85,10 +98,17 @@ impl World {
     }
 
     fn slice_over(&mut self, p: Pcpu, v: Vcpu) {
-        if self.p(p).queue.is_empty() && !self.must_wait(v) {
+        let pcpu = self.p(p);
+        let must_wait = self.must_wait(v);
+        if pcpu.queue.is_empty() && !must_wait {
             return;
         }
+        let urgent = pcpu.urgent_turn || !pcpu.urgent.is_empty();
         self.charge(p);
+        if !urgent && !must_wait && self.turn_ends().is_none() && !self.slice_ended(p, v) {
+            self.arm_pcpu(p);
+            return;
+        }
         let protected = self.protection(v);
         if protected > 0 {
             self.set(Timer::Pcpu(p), self.now + protected);
@@ -97,9 +117,11 @@ impl World {
         }
     }
 
-    /// Slices are only cut where somebody waits.
+    /// Slices are only cut where somebody waits: at a tick, or at the end of an urgent vCPU's short slice.
     pub(super) fn arm_pcpu(&mut self, p: Pcpu) {
-        let PcpuState::Running(v) = self.p(p).state else { return };
+        if !matches!(self.p(p).state, PcpuState::Running(_)) {
+            return;
+        }
         let pcpu = self.p(p);
         if let Some(ends) = self.turn_ends() {
             self.set(Timer::Pcpu(p), ends);
@@ -108,39 +130,12 @@ impl World {
         if pcpu.queue.is_empty() {
             return;
         }
-        let mine = self.weight(v);
-        let total = mine + pcpu.queue.iter().map(|o| self.weight(*o)).sum::<u64>();
-        let entity = crate::sched::Entity { weight: mine, ..self.v(v).entity };
-        let slice = if pcpu.urgent_turn || !pcpu.urgent.is_empty() {
-            self.host.urgent.slice_ns
+        let at = if pcpu.urgent_turn || !pcpu.urgent.is_empty() {
+            (pcpu.slice_from + self.host.urgent.slice_ns).max(self.now)
         } else {
-            self.host.fair.slice(&entity, total)
+            (self.now / self.host.tick + 1) * self.host.tick
         };
-        let at = (pcpu.slice_from + slice).max(self.now);
         self.set(Timer::Pcpu(p), at);
-    }
-
-    /// A VM's shares, divided among its vCPUs that are awake (CFS group scheduling).
-    pub(super) fn weight(&self, v: Vcpu) -> u64 {
-        let vm = self.vm(v);
-        (vm.shares * u64::from(vm.vcpus) / u64::from(vm.awake.max(1))).max(2)
-    }
-
-    /// Charges the running vCPU for its time.
-    pub(super) fn charge(&mut self, p: Pcpu) {
-        let (PcpuState::Running(v) | PcpuState::Polling(v)) = self.p(p).state else { return };
-        let ns = self.now - self.p(p).charged;
-        let weight = self.weight(v);
-        let fair = self.host.fair;
-        let entity = &mut self.v_mut(v).entity;
-        entity.weight = weight;
-        fair.charge(entity, ns);
-        let least = self.p(p).queue.iter().map(|o| self.v(*o).entity.vruntime).min();
-        let own = self.v(v).entity.vruntime;
-        let now = self.now;
-        let pcpu = self.p_mut(p);
-        pcpu.charged = now;
-        pcpu.floor = pcpu.floor.max(least.map_or(own, |l| l.min(own)));
     }
 
     /// The vCPU halted.
@@ -156,7 +151,8 @@ impl World {
         // Whatever made it urgent is done.
         vcpu.urgency.cancel();
         let poll = vcpu.halt_poll;
-        self.vm_mut(v).awake -= 1;
+        self.vm_mut(v).wakes(now, -1);
+        self.part(p, v);
         if poll > 0 && self.p(p).queue.is_empty() {
             self.v_mut(v).host = HostState::Polled;
             self.enter(p, PcpuState::Polling(v));
@@ -178,19 +174,22 @@ impl World {
     pub(super) fn host_wake(&mut self, v: Vcpu) {
         self.settle(v);
         self.learn_halt(v);
-        self.vm_mut(v).awake += 1;
+        let now = self.now;
+        self.vm_mut(v).wakes(now, 1);
         if self.v(v).host == HostState::Polled {
             let p = self.v(v).pcpu;
             self.charge(p);
+            self.join(p, p, v, true);
             self.v_mut(v).counts.host_polls_won += 1;
             self.v_mut(v).host = HostState::Waking;
             self.enter(p, PcpuState::Switching(v));
-            let ns = self.vm(v).costs.host_poll_wake;
-            self.set(Timer::Pcpu(p), self.now + ns);
+            let ns = self.vm(v).costs.host_poll_wake + self.v(v).arrives_at.saturating_sub(now);
+            self.set(Timer::Pcpu(p), now + ns);
             return;
         }
         let p = self.choose_pcpu(v);
         self.enqueue_vcpu(p, v, true);
+        self.v_mut(v).woken_from = p;
         self.notify(p, v);
     }
 
@@ -216,17 +215,11 @@ impl World {
         let from = self.v(v).pcpu;
         self.charge(from);
         self.charge(p);
-        let (floor, old_floor) = (self.p(p).floor, self.p(from).floor);
-        let weight = self.weight(v);
-        let fair = self.host.fair;
+        if !woken {
+            self.part(from, v);
+        }
+        self.join(p, from, v, woken);
         let vcpu = self.v_mut(v);
-        vcpu.entity.weight = weight;
-        if from != p {
-            vcpu.entity.vruntime = (vcpu.entity.vruntime + floor).saturating_sub(old_floor);
-        }
-        if woken {
-            fair.place(&mut vcpu.entity, floor);
-        }
         vcpu.host = HostState::Waiting;
         vcpu.pcpu = p;
         self.waiting += 1;
@@ -242,8 +235,9 @@ impl World {
                 self.dispatch(p);
             }
             PcpuState::Running(current) => {
-                let fair = self.host.fair;
-                let preempts = fair.preempts(&self.v(v).entity, &self.v(current).entity);
+                self.charge(p);
+                let (woken, runs) = self.rivals(p, v, current);
+                let preempts = self.host.fair.preempts(&woken, &runs);
                 let overrides = self.overrides(v, current);
                 if overrides {
                     self.p_mut(p).urgent.push_back(v);
@@ -252,9 +246,10 @@ impl World {
                     self.preempt(p);
                 } else {
                     self.arm_pcpu(p);
+                    self.watch_spins_of(v);
                 }
             }
-            PcpuState::Switching(_) => {}
+            PcpuState::Switching(_) => self.watch_spins_of(v),
         }
     }
 
@@ -267,6 +262,7 @@ impl World {
         self.cancel(Timer::Pcpu(p));
         let holds = self.v(v).lock.is_some_and(|o| self.o(o).queue.owner == Some(v));
         let vcpu = self.v_mut(v);
+        vcpu.preempted = true;
         vcpu.counts.preempted += 1;
         vcpu.counts.lock_holder_preempted += u64::from(holds);
         vcpu.host = HostState::Waiting;

@@ -8,17 +8,23 @@ use crate::ids::{FOREVER, Thread, Vcpu};
 const NOTICE: u64 = 100;
 
 impl World {
-    /// Sends an interrupt to `to`; it arrives a little later.
-    pub(super) fn send(&mut self, to: Vcpu, bit: u8) {
-        let deliver = self.vm(to).costs.ipi_deliver;
-        let at = self.now + deliver;
+    /// `from` sends an interrupt to `to`. It arrives a little later; a vCPU that has halted is put on a runqueue at once, in the
+    /// exit of its waker (KVM: `kvm_vcpu_kick`), and the way of the interrupt is a part of the switch to it.
+    pub(super) fn send(&mut self, from: Vcpu, to: Vcpu, bit: u8) {
+        let at = self.now + self.vm(to).costs.ipi_deliver;
+        let waker = self.v(from).pcpu;
         let vcpu = self.v_mut(to);
-        vcpu.in_flight |= bit;
         if bit == irq::RESCHED {
             vcpu.counts.resched_ipis += 1;
         } else {
             vcpu.counts.flush_ipis += 1;
         }
+        if matches!(vcpu.host, HostState::Blocked | HostState::Polled) {
+            (vcpu.woken_from, vcpu.arrives_at) = (waker, at);
+            self.raise(to, bit);
+            return;
+        }
+        vcpu.in_flight |= bit;
         if !self.is_set(Timer::Irq(to)) {
             self.set(Timer::Irq(to), at);
         }
@@ -76,7 +82,7 @@ impl World {
             self.vms[vm.index()].timed -= 1;
             let target = if self.is_active(v) { v } else { self.place(t, v, false) };
             if self.enqueue(target, t, v) {
-                self.send(target, irq::RESCHED);
+                self.send(v, target, irq::RESCHED);
             }
         }
         // The buffer goes back: no allocation per event.
@@ -106,11 +112,11 @@ impl World {
         })
     }
 
-    /// A shootdown begins: an exit for each vCPU that must be told (x2APIC in physical mode, as in KVM guests).
+    /// A shootdown begins: in a VM an exit for each vCPU that must be told (x2APIC in physical mode, as in KVM guests).
     pub(super) fn begin_flush(&mut self, v: Vcpu) {
         let targets = self.flush_targets(v).count() as u64;
         let costs = self.vm(v).costs;
-        let ns = costs.syscall + targets * (costs.ipi_send_delay + costs.ipi_send_rest);
+        let ns = costs.syscall + targets * costs.flush_send;
         self.kernel(v, Step::SendFlush, ns);
     }
 
@@ -123,7 +129,7 @@ impl World {
         self.t_mut(t).step = 1;
         for other in targets.drain(..) {
             self.v_mut(other).callers.push(v);
-            self.send(other, irq::FLUSH);
+            self.send(v, other, irq::FLUSH);
             self.flush_sent(other);
         }
         // The buffer goes back: no allocation per event.

@@ -6,6 +6,7 @@ mod control;
 mod entity;
 mod exec;
 mod fail;
+mod group;
 mod guest;
 mod host;
 mod idle;

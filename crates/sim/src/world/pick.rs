@@ -6,11 +6,21 @@ use super::entity::{HostState, PcpuState};
 use super::{Timer, World};
 use crate::ids::{Ns, Pcpu, Vcpu};
 
+/// A pCPU whose idle periods are shorter than this on average does not look for work elsewhere when it becomes idle
+/// (kernel: `sysctl_sched_migration_cost`, `idle_balance`).
+const WORTH_PULLING: Ns = 500_000;
+
 impl World {
     /// The pCPU is free: the next vCPU, or one from elsewhere, or none.
     pub(super) fn dispatch(&mut self, p: Pcpu) {
+        let looks = self.p(p).average_idle >= WORTH_PULLING;
+        self.dispatch_from(p, looks);
+    }
+
+    /// The same; `looks` tells whether it may look elsewhere.
+    fn dispatch_from(&mut self, p: Pcpu, looks: bool) {
         let from_idle = matches!(self.p(p).state, PcpuState::Idle | PcpuState::Polling(_));
-        let Some(v) = self.take_next(p).or_else(|| self.steal(p)) else {
+        let Some(v) = self.take_next(p).or_else(|| if looks { self.steal(p) } else { None }) else {
             self.idle_pcpu(p);
             return;
         };
@@ -25,10 +35,12 @@ impl World {
             None => costs.vcpu_wake,
             Some(_) => costs.vcpu_switch,
         };
+        // The rest of the way of the interrupt that woke it.
+        let late = self.v(v).arrives_at.saturating_sub(self.now);
         let vcpu = self.v_mut(v);
         vcpu.host = if from_idle { HostState::Waking } else { HostState::Waiting };
         vcpu.pcpu = p;
-        self.switch_to(p, v, switch + refill);
+        self.switch_to(p, v, late + switch + refill);
     }
 
     fn switch_to(&mut self, p: Pcpu, v: Vcpu, ns: Ns) {
@@ -75,23 +87,24 @@ impl World {
         if self.p(p).queue.is_empty() {
             return None;
         }
+        let fairest = self.fairest(p);
         let buddy = self.p_mut(p).buddy.take().filter(|b| self.p(p).queue.contains(b));
+        let buddy = buddy.filter(|b| fairest.is_none_or(|f| self.may_run_before(p, *b, f)));
         let urgent = self.next_urgent(p);
         self.p_mut(p).urgent_turn = urgent.is_some();
-        let chosen = urgent.or(buddy).or_else(|| self.fairest(p))?;
+        let chosen = urgent.or(buddy).or(fairest)?;
         let queue = &mut self.p_mut(p).queue;
         let place = queue.iter().position(|v| *v == chosen)?;
         Some(queue.swap_remove(place))
     }
 
-    fn fairest(&self, p: Pcpu) -> Option<Vcpu> {
+    pub(super) fn fairest(&self, p: Pcpu) -> Option<Vcpu> {
         let queue = &self.p(p).queue;
-        let fair = self.host.fair;
         let free = self.host.cosched == Coscheduling::None;
         let may = |v: &&Vcpu| free || !self.must_wait(**v);
         // Relaxed coscheduling never leaves a pCPU idle while somebody waits for it.
         let relaxed = matches!(self.host.cosched, Coscheduling::Relaxed { .. });
-        let key = |v: &&Vcpu| (fair.key(&self.v(**v).entity), v.0);
+        let key = |v: &&Vcpu| self.key(p, **v);
         queue
             .iter()
             .filter(may)
@@ -109,12 +122,17 @@ impl World {
         let queue = &self.p(longest).queue;
         let fits = |v: &&Vcpu| !self.vm(**v).pinned && !self.must_wait(**v) && self.may_move(**v, p);
         let v = *queue.iter().find(fits)?;
-        self.waiting -= 1;
-        self.p_mut(longest).queue.retain(|o| *o != v);
-        self.p_mut(longest).urgent.retain(|o| *o != v);
+        self.take_away(longest, v);
         self.enqueue_vcpu(p, v, false);
         self.p_mut(p).queue.retain(|o| *o != v);
         Some(v)
+    }
+
+    fn take_away(&mut self, p: Pcpu, v: Vcpu) {
+        self.waiting -= 1;
+        let pcpu = self.p_mut(p);
+        pcpu.queue.retain(|o| *o != v);
+        pcpu.urgent.retain(|o| *o != v);
     }
 
     /// The pCPU other than `p` with the longest runqueue, of at least `least`; near ones first.
@@ -126,27 +144,27 @@ impl World {
             .min_by_key(|o| (usize::MAX - self.p(*o).queue.len(), self.p(*o).socket != socket, o.0))
     }
 
-    /// The host evens out its queues: one vCPU from the longest to the shortest, if they differ by two.
+    /// The host evens out its queues: idle pCPUs take what waits elsewhere, then one vCPU goes from the most loaded runqueue to
+    /// the least loaded one, if that makes them more alike (kernel: `rebalance_domains`).
     pub(super) fn host_balance(&mut self) {
         self.set(Timer::Balance, self.now + self.host.balance_every);
         if self.waiting == 0 {
             return;
         }
-        let load = |p: &Pcpu| {
-            let pcpu = self.p(*p);
-            pcpu.queue.len() + usize::from(!matches!(pcpu.state, PcpuState::Idle | PcpuState::Polling(_)))
-        };
-        let all = || (0..self.pcpus.len()).map(Pcpu::at);
-        let Some(least) = all().min_by_key(|p| (load(p), p.0)) else { return };
-        let Some(most) = all().min_by_key(|p| (usize::MAX - load(p), p.0)) else { return };
-        if load(&most) < load(&least) + 2 {
-            return;
+        for p in (0..self.pcpus.len()).map(Pcpu::at) {
+            if self.p(p).state == PcpuState::Idle && self.p(p).queue.is_empty() {
+                self.dispatch_from(p, true);
+            }
         }
-        let fits = |v: &&Vcpu| !self.vm(**v).pinned && self.may_move(**v, least);
+        let all = || (0..self.pcpus.len()).map(Pcpu::at);
+        let Some(least) = all().min_by_key(|p| (self.load(*p), p.0)) else { return };
+        let waiting = all().filter(|p| *p != least && !self.p(*p).queue.is_empty());
+        let Some(most) = waiting.min_by_key(|p| (u64::MAX - self.load(*p), p.0)) else { return };
+        let fits = |v: &&Vcpu| {
+            !self.vm(**v).pinned && self.may_move(**v, least) && self.load_with(least, **v) < self.load(most)
+        };
         let Some(v) = self.p(most).queue.iter().find(fits).copied() else { return };
-        self.waiting -= 1;
-        self.p_mut(most).queue.retain(|o| *o != v);
-        self.p_mut(most).urgent.retain(|o| *o != v);
+        self.take_away(most, v);
         self.enqueue_vcpu(least, v, false);
         self.notify(least, v);
     }

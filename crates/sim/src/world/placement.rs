@@ -11,48 +11,58 @@ impl World {
         matches!(self.p(p).state, PcpuState::Idle) && self.p(p).queue.is_empty()
     }
 
-    /// Where the woken vCPU goes: its last pCPU if that is idle, else an idle one nearby, else by load; within what the
-    /// host policy allows.
+    /// Where the woken vCPU goes, within what the host policy allows.
     pub(super) fn choose_pcpu(&self, v: Vcpu) -> Pcpu {
         let last = self.v(v).pcpu;
         if self.vm(v).pinned {
             return last;
         }
         if self.host.placement == VcpuPlacement::Uncoordinated {
-            return self.uncoordinated(last, &|_| true);
+            let waker = self.v(v).woken_from;
+            let target = if waker != last && self.wake_affine(v, waker, last) { waker } else { last };
+            return self.idle_sibling(target, last);
         }
         let loads: Vec<PcpuLoad> = (0..self.pcpus.len()).map(|p| self.load_of(Pcpu::at(p), v)).collect();
         let may = affinity(self.host.placement, &loads);
-        self.uncoordinated(last, &|p: Pcpu| may(p.index()))
+        self.least_loaded(last, &|p: Pcpu| may(p.index()))
     }
 
-    fn uncoordinated(&self, last: Pcpu, may: &dyn Fn(Pcpu) -> bool) -> Pcpu {
+    /// Whether the woken vCPU goes to its waker's pCPU rather than to its last one: if that one, with it, is not loaded more
+    /// than the last one by an eighth (kernel: `wake_affine`). So siblings get stacked where a heavy VM runs on the last.
+    fn wake_affine(&self, v: Vcpu, waker: Pcpu, last: Pcpu) -> bool {
+        self.load(waker) == 0 || 8 * self.load_with(waker, v) <= 9 * self.load(last)
+    }
+
+    /// `target` if it is idle, else an idle pCPU that shares its last-level cache (kernel: `select_idle_sibling`). Load is the
+    /// balancer's job.
+    fn idle_sibling(&self, target: Pcpu, last: Pcpu) -> Pcpu {
+        let socket = self.p(target).socket;
+        if self.free(target) {
+            return target;
+        }
+        if self.p(last).socket == socket && self.free(last) {
+            return last;
+        }
+        let near = (0..self.pcpus.len()).map(Pcpu::at).filter(|p| self.p(*p).socket == socket);
+        near.filter(|p| self.free(*p)).min_by_key(|p| (self.half_busy(*p), p.0)).unwrap_or(target)
+    }
+
+    /// Whether the other hardware thread of the core is busy.
+    fn half_busy(&self, p: Pcpu) -> bool {
+        self.p(p).sibling.is_some_and(|s| !self.free(s))
+    }
+
+    /// Its last pCPU if that is idle, else an idle one nearby, else the one with the least load.
+    fn least_loaded(&self, last: Pcpu, may: &dyn Fn(Pcpu) -> bool) -> Pcpu {
         if may(last) && self.free(last) {
             return last;
         }
         let socket = self.p(last).socket;
         let allowed = || (0..self.pcpus.len()).map(Pcpu::at).filter(|p| may(*p));
-        // A whole idle core before the sibling of a busy one.
-        let busy_core = |p: &Pcpu| self.p(*p).sibling.is_some_and(|s| !self.free(s));
         let idle = allowed().filter(|p| self.free(*p));
-        if let Some(p) = idle.min_by_key(|p| (self.p(*p).socket != socket, busy_core(p), p.0)) {
-            return p;
-        }
-        if may(last) && self.host.placement == VcpuPlacement::Uncoordinated {
-            // As wake_affine: the kernel looks at the last pCPU and its neighbours only; load is the balancer's job.
-            return last;
-        }
-        allowed().min_by_key(|p| (self.load(*p), *p != last, p.0)).unwrap_or(last)
-    }
-
-    /// The weights of what runs and waits on the pCPU.
-    fn load(&self, p: Pcpu) -> u64 {
-        let pcpu = self.p(p);
-        let running = match pcpu.state {
-            PcpuState::Running(v) | PcpuState::Switching(v) => self.weight(v),
-            PcpuState::Idle | PcpuState::Polling(_) => 0,
-        };
-        running + pcpu.queue.iter().map(|v| self.weight(*v)).sum::<u64>()
+        idle.min_by_key(|p| (self.p(*p).socket != socket, self.half_busy(*p), p.0))
+            .or_else(|| allowed().min_by_key(|p| (self.load(*p), *p != last, p.0)))
+            .unwrap_or(last)
     }
 
     fn load_of(&self, p: Pcpu, v: Vcpu) -> PcpuLoad {

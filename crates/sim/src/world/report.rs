@@ -139,15 +139,18 @@ impl Report {
 }
 
 impl World {
+    /// What was found out of one vCPU, up to when it was settled.
+    pub(super) fn vcpu_report(&self, v: Vcpu) -> VcpuReport {
+        let counts = VcpuCounts { pause_exits: self.pause_exits(v), ..self.v(v).counts };
+        VcpuReport { time: self.v(v).time, counts }
+    }
+
     /// What was found out so far.
     pub fn report(&mut self) -> Report {
         self.settle_all();
         let vms = self.vms.iter().enumerate().map(|(index, vm)| VmReport {
             name: vm.name.clone(),
-            vcpus: (vm.first..vm.first + vm.vcpus)
-                .map(|v| self.v(Vcpu(v)))
-                .map(|v| VcpuReport { time: v.time, counts: v.counts })
-                .collect(),
+            vcpus: (vm.first..vm.first + vm.vcpus).map(|v| self.vcpu_report(Vcpu(v))).collect(),
             tasks: self
                 .tasks
                 .iter()

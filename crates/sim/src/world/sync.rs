@@ -93,7 +93,7 @@ impl World {
 
     /// The interrupt leaves; the rest of the exit follows, with the lock still held.
     pub(super) fn send_resched(&mut self, v: Vcpu, target: Vcpu) {
-        self.send(target, irq::RESCHED);
+        self.send(v, target, irq::RESCHED);
         self.resched_sent(v, target);
         let rest = self.vm(v).costs.ipi_send_rest;
         self.kernel(v, Step::IpiSent, rest);

@@ -88,8 +88,10 @@ fn hog(threads: u32) -> Program {
 
 #[test]
 fn waking_on_a_taken_pcpu_costs_what_table_2_says_for_d() {
-    let vm = VmSpec::new("vm", 2, Costs::ATC14_VM).running(ping_pong(300, us(20)));
-    let other = VmSpec::new("matmul", 2, Costs::ATC14_VM).repeating(hog(2));
+    // Each vCPU stays beside one of the other VM's, or the host would put both on one pCPU.
+    let pinned = |name| VmSpec { pinned: true, ..VmSpec::new(name, 2, Costs::ATC14_VM) };
+    let vm = pinned("vm").running(ping_pong(300, us(20)));
+    let other = pinned("matmul").repeating(hog(2));
     let (d, end) = run(HostSpec { cores: 2, ..HostSpec::default() }, vec![vm, other]);
     assert_eq!(end, End::Finished);
     assert!(wake_us(&d) > 96.0, "at least 96 us, since the host may make it wait longer: {}", wake_us(&d));
@@ -159,4 +161,92 @@ fn barriers_wait_in_their_own_way() {
     assert!(spinning(&both) > 0 && spinning(&both) < spinning(&spin));
     assert!(halts(&both) < halts(&block));
     assert!(block.elapsed > spin.elapsed, "{} {}", block.elapsed, spin.elapsed);
+}
+
+/// One thread that sleeps and works for a little while again and again.
+fn sleeper(work: Ns) -> Program {
+    let mut program = Program::new("sleeper");
+    let body =
+        vec![Op::Repeat(0), Op::Sleep(us(10_000)), Op::Compute(Dist::Constant(work)), Op::Done(1), Op::Again];
+    program.role("sleeper", 1, body);
+    program
+}
+
+/// How long the vCPU of a VM with these shares waits for its pCPU at each wake-up beside one that computes, in us.
+fn delay_beside_a_hog(shares: u64) -> f64 {
+    let with = |name, program| VmSpec { shares, ..VmSpec::new(name, 1, Costs::ATC14_VM).running(program) };
+    let vms = vec![with("sleeper", sleeper(50 * US)), with("hog", hog(1))];
+    let mut spec = Spec::new(HostSpec { cores: 1, ..HostSpec::default() }, vms);
+    spec.time_limit = 4_000 * MS;
+    let mut world = World::new(&spec).unwrap();
+    world.run();
+    let report = world.report();
+    let wakes = report.vms[0].tasks[0].totals.operations as f64;
+    assert!(wakes > 200.0, "{wakes}");
+    report.vms[0].time(Category::Steal) as f64 / wakes / 1e3
+}
+
+#[test]
+fn a_vcpu_with_little_weight_waits_for_the_tick_and_one_with_much_preempts() {
+    // The wake-up granularity of 4 ms is divided by the weight, the sleeper's credit of 12 ms is not.
+    let heavy = delay_beside_a_hog(1024);
+    assert!((60.0..200.0).contains(&heavy), "a switch and the caches: {heavy} us");
+    let light = delay_beside_a_hog(64);
+    assert!((1_000.0..8_000.0).contains(&light), "a tick comes every 4 ms: {light} us");
+}
+
+#[test]
+fn a_neighbour_that_sleeps_often_takes_its_share_and_no_more() {
+    for (shares, grain) in [(64, 5 * US), (64, 200 * US), (1024, 5 * US), (1024, 200 * US)] {
+        let vm = |name: &str, program: &str, grain| {
+            let parameters = crate::library::Parameters { threads: 8, work: 0, grain };
+            let program = crate::library::make(program, parameters, 8).unwrap();
+            VmSpec { shares, ..VmSpec::new(name, 8, Costs::ATC14_VM).running(program) }
+        };
+        let host = HostSpec { cores: 8, ..HostSpec::default() };
+        let mut spec = Spec::new(host, vec![vm("a", "matmul", 0), vm("b", "freqsleep", grain)]);
+        spec.time_limit = 1_000 * MS;
+        let mut world = World::new(&spec).unwrap();
+        world.run();
+        let report = world.report();
+        let computes = report.vms[0].tasks[0].totals.cpu as f64 / 8e9;
+        assert!(computes > 0.3, "shares {shares}, work {grain} ns: computation gets {computes}");
+        // At the worst it waits for the second tick.
+        let sleeps = report.vms[1].tasks[0].totals.operations;
+        assert!(sleeps > 8 * 120, "shares {shares}, work {grain} ns: {sleeps} sleeps");
+    }
+}
+
+#[test]
+fn a_yield_with_a_lock_held_lets_the_other_thread_of_the_vcpu_run() {
+    for fair in [crate::Fair::CFS, crate::Fair::EEVDF] {
+        let parameters = crate::library::Parameters { threads: 2, work: 0, grain: 0 };
+        let convoy = crate::library::make("convoy", parameters, 1).unwrap();
+        let vm = VmSpec { fair, ..VmSpec::new("vm", 1, Costs::THIS_VM).running(convoy) };
+        let mut spec = Spec::new(HostSpec { cores: 1, ..HostSpec::default() }, vec![vm]);
+        spec.time_limit = 50 * MS;
+        let mut world = World::new(&spec).unwrap();
+        world.run();
+        let totals = world.report().vms[0].tasks[0].totals;
+        assert!(totals.operations > 1_000);
+        assert!(totals.switches >= totals.operations, "{fair:?}: {totals:?}");
+    }
+}
+
+#[test]
+fn where_halted_vcpus_count_as_preempted_a_reply_is_awaited_on_the_same_vcpu() {
+    let ipis = |halted_is_preempted| {
+        let parameters = crate::library::Parameters { threads: 1, work: 0, grain: 0 };
+        let program = crate::library::make("request-response", parameters, 2).unwrap();
+        let vm = VmSpec::new("vm", 2, Costs::THIS_VM).running(program);
+        let mut spec = Spec::new(HostSpec::default(), vec![VmSpec { halted_is_preempted, ..vm }]);
+        spec.time_limit = 50 * MS;
+        let mut world = World::new(&spec).unwrap();
+        world.run();
+        let report = world.report();
+        let requests = report.vms[0].tasks[0].totals.operations as f64;
+        report.vms[0].count(|c| c.resched_ipis) as f64 / requests
+    };
+    assert!(ipis(false) > 1.5, "each message wakes the other vCPU");
+    assert!(ipis(true) < 0.5, "both threads share a vCPU most of the time");
 }

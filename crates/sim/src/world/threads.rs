@@ -147,16 +147,15 @@ impl World {
             return Flow::Next;
         }
         self.t_mut(t).step = 1;
-        let ns = self.vm(v).costs.syscall;
+        let costs = self.vm(v).costs;
         if !self.v(v).queue.is_empty() {
-            // Behind the others: the kernel's yield skips the thread once.
             let queue = &self.v(v).queue;
             let last = queue.iter().map(|q| self.t(*q).entity.vruntime).max().unwrap_or(0);
-            let entity = &mut self.t_mut(t).entity;
-            entity.vruntime = entity.vruntime.max(last + 1);
+            let fair = self.vm(v).fair;
+            fair.give_way(&mut self.t_mut(t).entity, last);
             self.v_mut(v).need_resched = true;
         }
-        self.kernel(v, Step::Return, ns);
+        self.kernel(v, Step::Return, costs.yield_round);
         Flow::Busy
     }
 
@@ -208,7 +207,7 @@ impl World {
             self.vms[vm.index()].alive += 1;
             let target = self.place(other, v, false);
             if self.enqueue(target, other, v) {
-                self.send(target, irq::RESCHED);
+                self.send(v, target, irq::RESCHED);
             }
         }
     }

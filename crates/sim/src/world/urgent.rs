@@ -2,9 +2,10 @@
 
 use gleaner_policy::host::{DirectedYield, Spinner, yield_target};
 
-use super::World;
-use super::entity::{HostState, PcpuState, Phase};
-use crate::ids::{Ns, Pcpu, Vcpu};
+use super::entity::{HostState, PcpuState};
+use super::{Timer, World};
+use crate::ids::{FOREVER, Ns, Pcpu, Vcpu};
+use crate::spec::PauseLoops;
 
 /// A spin of the hardware's pause-loop window: 4096 cycles (ASPLOS'13 §4.3) at about 2.4 GHz.
 const PAUSE_WINDOW: Ns = 1_700;
@@ -63,8 +64,8 @@ impl World {
     /// Whether `v` runs before `current` although the fair scheduler would not have it so.
     pub(super) fn overrides(&self, v: Vcpu, current: Vcpu) -> bool {
         let own = self.v(v);
-        own.urgency.is_urgent(self.now)
-            && self.host.urgent.may_preempt(own.entity.vruntime, self.v(current).entity.vruntime)
+        let (urgent, runs) = self.rivals(own.pcpu, v, current);
+        own.urgency.is_urgent(self.now) && self.host.urgent.may_preempt(urgent.vruntime, runs.vruntime)
     }
 
     /// The next urgent vCPU of the pCPU that may run now.
@@ -73,7 +74,7 @@ impl World {
         while let Some(v) = self.p_mut(p).urgent.pop_front() {
             let own = self.v(v);
             let still = own.urgency.is_urgent(self.now) && self.p(p).queue.contains(&v);
-            if still && self.host.urgent.may_preempt(own.entity.vruntime, floor) {
+            if still && self.host.urgent.may_preempt(self.vruntime_of(p, v), floor) {
                 return Some(v);
             }
         }
@@ -85,8 +86,11 @@ impl World {
     pub(super) fn protection(&self, v: Vcpu) -> Ns {
         let vcpu = self.v(v);
         let pcpu = self.p(vcpu.pcpu);
-        let least = pcpu.queue.iter().map(|o| self.v(*o).entity.vruntime).min();
-        if least.is_some_and(|least| !self.host.urgent.may_preempt(vcpu.entity.vruntime, least)) {
+        let too_far = |o: &Vcpu| {
+            let (own, other) = self.rivals(vcpu.pcpu, v, *o);
+            !self.host.urgent.may_preempt(own.vruntime, other.vruntime)
+        };
+        if pcpu.queue.iter().any(too_far) {
             return 0;
         }
         let from = pcpu.slice_from;
@@ -102,15 +106,14 @@ impl World {
         self.nudge(v, window);
     }
 
-    /// A vCPU was preempted: siblings that spin may be waiting for it.
+    /// A vCPU waits for a pCPU: siblings that spin may be waiting for it.
     pub(super) fn watch_spins_of(&mut self, v: Vcpu) {
-        if self.host.yielding == DirectedYield::Off {
+        let vm = self.vm(v);
+        if self.host.yielding == DirectedYield::Off || vm.spinning == 0 {
             return;
         }
-        let vm = self.vm(v);
         for other in (vm.first..vm.first + vm.vcpus).map(Vcpu) {
-            let spins = matches!(self.v(other).phase, Phase::LockSpin | Phase::AckSpin);
-            if spins && self.running(other) && self.v(other).left == crate::ids::FOREVER {
+            if self.v(other).phase.spins() && self.running(other) && self.v(other).left == FOREVER {
                 self.watch_spin(other);
             }
         }
@@ -119,45 +122,68 @@ impl World {
     /// The hardware noticed that the vCPU spins: somebody else may run.
     pub(super) fn pause_exit(&mut self, v: Vcpu) {
         let exit = self.vm(v).costs.pause_exit;
+        let target = self.choose_yield_target(v);
+        let grows = self.host.pause_loops == PauseLoops::Late;
         let vcpu = self.v_mut(v);
         vcpu.counts.pause_exits += 1;
         vcpu.urgency.cancel();
-        vcpu.left = crate::ids::FOREVER;
-        let target = self.choose_yield_target(v);
-        let vcpu = self.v_mut(v);
-        vcpu.pause_window = match target {
-            Some(_) => PAUSE_WINDOW,
-            None => (vcpu.pause_window.max(PAUSE_WINDOW) * 2).min(PAUSE_WINDOW_MAX),
-        };
-        let window = vcpu.pause_window;
-        self.nudge(v, window + exit);
-        if let Some(target) = target {
-            self.yield_to(v, target);
+        vcpu.left = FOREVER;
+        match target {
+            Choice::Vcpu(target) => {
+                vcpu.pause_window = PAUSE_WINDOW;
+                self.nudge(v, PAUSE_WINDOW + exit);
+                self.yield_to(v, target);
+            }
+            Choice::NotNow => self.nudge(v, PAUSE_WINDOW + exit),
+            Choice::Nobody if grows => {
+                let window = (vcpu.pause_window.max(PAUSE_WINDOW) * 2).min(PAUSE_WINDOW_MAX);
+                vcpu.pause_window = window;
+                self.nudge(v, window + exit);
+            }
+            Choice::Nobody => {
+                // It goes on like this until a sibling waits: no event for each of these exits, they are counted by their time.
+                vcpu.in_vain = true;
+                self.cancel(Timer::Work(v));
+            }
         }
     }
 
-    fn choose_yield_target(&mut self, v: Vcpu) -> Option<Vcpu> {
+    /// How many pause-loop exits the vCPU had.
+    pub(super) fn pause_exits(&self, v: Vcpu) -> u64 {
+        let vcpu = self.v(v);
+        vcpu.counts.pause_exits + vcpu.spun_in_vain / (PAUSE_WINDOW + self.vm(v).costs.pause_exit)
+    }
+
+    /// To whom to yield. Who gave its pCPU up in a pause-loop exit is passed over every other time: it would only spin again
+    /// (kernel: `kvm_vcpu_eligible_for_directed_yield`). Who was preempted while it spun is not: the lock may be its own by now.
+    fn choose_yield_target(&mut self, v: Vcpu) -> Choice {
         if self.waiting == 0 {
-            return None;
+            return Choice::Nobody;
         }
         let vm = self.vm(v);
         let (first, count, from) = (vm.first, vm.vcpus, vm.yield_from);
+        let mut passed_over = false;
+        let late = self.host.pause_loops == PauseLoops::Late;
         let spinner = |o: Vcpu| {
-            let vcpu = self.v(o);
-            Spinner {
-                preempted: vcpu.host == HostState::Waiting && o != v,
-                interrupted: vcpu.pending != 0,
-                spins: matches!(vcpu.phase, Phase::LockSpin | Phase::AckSpin),
-            }
+            let vcpu = self.v_mut(o);
+            let may = !late || vcpu.preempted && vcpu.phase.in_kernel();
+            let preempted = vcpu.host == HostState::Waiting && o != v && may;
+            let spins = vcpu.gave_up && !vcpu.next_time;
+            vcpu.next_time = spins;
+            passed_over |= preempted && spins;
+            Spinner { preempted, interrupted: vcpu.pending != 0, spins }
         };
-        let vcpus: Vec<Spinner> = (first..first + count).map(|o| spinner(Vcpu(o))).collect();
-        let chosen = yield_target(self.host.yielding, &vcpus, from as usize)?;
-        let next = (Vcpu::at(chosen).0 + 1) % count;
-        self.vm_mut(v).yield_from = next;
-        Some(Vcpu(first + Vcpu::at(chosen).0))
+        let vcpus: Vec<Spinner> = (first..first + count).map(Vcpu).map(spinner).collect();
+        let Some(chosen) = yield_target(self.host.yielding, &vcpus, from as usize) else {
+            return if passed_over { Choice::NotNow } else { Choice::Nobody };
+        };
+        let chosen = Vcpu::at(chosen).0;
+        self.vm_mut(v).yield_from = (chosen + 1) % count;
+        Choice::Vcpu(Vcpu(first + chosen))
     }
 
-    /// Lets `target` run next where it waits (kernel: `yield_to` makes it the next buddy and preempts).
+    /// Lets `target` run next where it waits, and whoever waits behind `v` on its own pCPU, as far as the fair scheduler allows
+    /// (kernel: `yield_to`, which makes one the next buddy and the other one to be skipped).
     fn yield_to(&mut self, v: Vcpu, target: Vcpu) {
         let p = self.v(target).pcpu;
         if !self.p(p).queue.contains(&target) || self.must_wait(target) {
@@ -167,7 +193,38 @@ impl World {
         if let PcpuState::Running(current) = self.p(p).state
             && (current == v || self.protection(current) == 0)
         {
-            self.preempt(p);
+            self.charge(p);
+            if self.may_run_before(p, target, current) {
+                self.preempt(p);
+            }
+        }
+        let own = self.v(v).pcpu;
+        if own != p && self.p(own).state == PcpuState::Running(v) {
+            self.charge(own);
+            if let Some(second) = self.fairest(own)
+                && self.may_run_before(own, second, v)
+            {
+                self.v_mut(v).gave_up = true;
+                self.p_mut(own).buddy = Some(second);
+                self.preempt(own);
+            }
         }
     }
+
+    /// Whether the fair scheduler lets `v` run although it would pick `first`: if it is ahead by less than the wake-up granularity
+    /// (kernel: `wakeup_preempt_entity`).
+    pub(super) fn may_run_before(&self, p: Pcpu, v: Vcpu, first: Vcpu) -> bool {
+        let (first, own) = self.rivals(p, first, v);
+        !self.host.fair.preempts(&first, &own)
+    }
+}
+
+/// What a pause-loop exit found.
+enum Choice {
+    /// A vCPU that could run but does not.
+    Vcpu(Vcpu),
+    /// Only such as gave up themselves, and whose turn it is next time.
+    NotNow,
+    /// None.
+    Nobody,
 }

@@ -1,6 +1,6 @@
 //! The figures, as far as they are simulated.
 
-use super::super::{Bar, Chart, Figure, Group, Quantity};
+use super::super::{Bar, Chart, Figure, Group, Quantity, SEED};
 use super::{BALANCE, BASELINE, Host, LC_BALANCE, Neighbours, URGENT, VCPUS, run, seconds};
 use crate::library::SUITES;
 use crate::parallel;
@@ -24,7 +24,7 @@ fn runs(
     let cases = || hosts.iter().flat_map(|h| neighbours.iter().map(move |n| (*h, *n)));
     let jobs: Vec<(&str, Host, Neighbours)> =
         programs.iter().flat_map(|p| cases().map(move |(h, n)| (*p, h, n))).collect();
-    let mut reports = parallel::on_all_cores(&jobs, |(p, h, n)| run(p, *h, *n)).into_iter();
+    let mut reports = parallel::on_all_cores(&jobs, |(p, h, n)| run(p, *h, *n, SEED)).into_iter();
     let each = hosts.len() * neighbours.len();
     programs.iter().map(|p| (*p, reports.by_ref().take(each).collect())).collect()
 }

@@ -1,0 +1,195 @@
+//! Group scheduling: the vCPUs of a VM share a scheduling group that has an entity on the runqueue of every pCPU, as the
+//! kernel's CFS has it (`kernel/sched/fair.c`, `CONFIG_FAIR_GROUP_SCHED`; a cgroup or an autogroup per VM). Between VMs the
+//! groups' entities are compared, within a VM its vCPUs'. A group's weight on a pCPU is the VM's share of what of it runs
+//! there, and a VM with many busy vCPUs has little weight on each: that decides who may preempt whom when it wakes up.
+
+use super::World;
+use super::entity::{PcpuState, VmData};
+use crate::ids::{Ns, Pcpu, Vcpu, Vm};
+use crate::sched::Entity;
+
+/// Half-life of the kernel's per-entity load tracking (`LOAD_AVG_PERIOD` of 1,024 us).
+const LOAD_HALF_LIFE: Ns = 32 * 1_024_000;
+
+/// A VM on the runqueue of a pCPU.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Group {
+    pub(crate) entity: Entity,
+    /// The least virtual run time of its vCPUs here; it never falls.
+    pub(crate) floor: Ns,
+    /// Its vCPUs that run or wait here.
+    pub(crate) members: u32,
+}
+
+/// How many vCPUs of a VM are awake, averaged over the last tens of milliseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Load {
+    average: f64,
+    at: Ns,
+}
+
+impl Load {
+    /// The average at `now`, if `awake` vCPUs have been awake since the last change. Arithmetic that is exact by IEEE 754
+    /// only, so that equal seeds give equal bytes on every machine: e^-x as (1 + x/8)^-8.
+    fn average(&self, now: Ns, awake: u32) -> f64 {
+        let x = (now - self.at) as f64 * (std::f64::consts::LN_2 / LOAD_HALF_LIFE as f64);
+        let base = 1.0 + x / 8.0;
+        let squared = base * base;
+        let fourth = squared * squared;
+        let awake = f64::from(awake);
+        awake + (self.average - awake) / (fourth * fourth)
+    }
+}
+
+impl VmData {
+    /// `change` vCPUs more are awake from `now` on.
+    pub(super) fn wakes(&mut self, now: Ns, change: i32) {
+        self.load = Load { average: self.load.average(now, self.awake), at: now };
+        self.awake = self.awake.saturating_add_signed(change);
+    }
+
+    /// The weight of the VM's group on a pCPU where `members` of its vCPUs run or wait (kernel: `calc_cfs_shares`). The
+    /// others count with their average.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most the VM's whole shares"
+    )]
+    fn weight(&self, now: Ns, members: u32) -> u64 {
+        let whole = self.shares as f64 * f64::from(self.vcpus);
+        let members = f64::from(members.clamp(1, self.vcpus));
+        let others = self.load.average(now, self.awake) * (1.0 - members / f64::from(self.vcpus));
+        ((whole * members / (members + others)) as u64).max(2)
+    }
+}
+
+impl World {
+    fn group_slot(&mut self, p: Pcpu, vm: Vm) -> &mut Group {
+        let groups = &mut self.pcpus[p.index()].groups;
+        if groups.len() <= vm.index() {
+            groups.resize(vm.index() + 1, Group::default());
+        }
+        &mut groups[vm.index()]
+    }
+
+    fn group(&self, p: Pcpu, vm: Vm) -> Group {
+        self.p(p).groups.get(vm.index()).copied().unwrap_or_default()
+    }
+
+    /// What `v`'s VM weighs on its pCPU.
+    pub(super) fn weight(&self, v: Vcpu) -> u64 {
+        let members = self.group(self.v(v).pcpu, self.v(v).vm).members;
+        self.vm(v).weight(self.now, members)
+    }
+
+    /// What a pCPU would weigh with one more vCPU of `v`'s VM on it.
+    pub(super) fn load_with(&self, p: Pcpu, v: Vcpu) -> u64 {
+        let vm = self.v(v).vm;
+        let members = self.group(p, vm).members;
+        let own = |members| self.vms[vm.index()].weight(self.now, members);
+        let present = if members > 0 { own(members) } else { 0 };
+        self.load(p) - present + own(members + 1)
+    }
+
+    /// The weights of the VMs that have a vCPU that runs or waits on the pCPU.
+    pub(super) fn load(&self, p: Pcpu) -> u64 {
+        let present = self.p(p).groups.iter().zip(&self.vms).filter(|(group, _)| group.members > 0);
+        present.map(|(group, vm)| vm.weight(self.now, group.members)).sum()
+    }
+
+    /// Charges the running vCPU and its VM for their time.
+    pub(super) fn charge(&mut self, p: Pcpu) {
+        let (PcpuState::Running(v) | PcpuState::Polling(v)) = self.p(p).state else { return };
+        let now = self.now;
+        let ns = now - std::mem::replace(&mut self.p_mut(p).charged, now);
+        if ns == 0 {
+            return;
+        }
+        let (fair, vm, weight) = (self.host.fair, self.v(v).vm, self.weight(v));
+        fair.charge(&mut self.v_mut(v).entity, ns);
+        let group = self.group_slot(p, vm);
+        group.entity.weight = weight;
+        fair.charge(&mut group.entity, ns);
+        let (mut in_group, mut here) = (self.v(v).entity.vruntime, self.group(p, vm).entity.vruntime);
+        for other in &self.p(p).queue {
+            let of = self.v(*other).vm;
+            if of == vm {
+                in_group = in_group.min(self.v(*other).entity.vruntime);
+            } else {
+                here = here.min(self.group(p, of).entity.vruntime);
+            }
+        }
+        let group = self.group_slot(p, vm);
+        group.floor = group.floor.max(in_group);
+        let pcpu = self.p_mut(p);
+        pcpu.floor = pcpu.floor.max(here);
+    }
+
+    /// `v` comes onto the runqueue of `p`, from `from`; virtual times are relative to their runqueue.
+    pub(super) fn join(&mut self, p: Pcpu, from: Pcpu, v: Vcpu, woken: bool) {
+        let (fair, vm, floor) = (self.host.fair, self.v(v).vm, self.p(p).floor);
+        let old = self.group(from, vm).floor;
+        let group = self.group_slot(p, vm);
+        if group.members == 0 {
+            fair.place(&mut group.entity, floor);
+        }
+        group.members += 1;
+        let new = group.floor;
+        let entity = &mut self.v_mut(v).entity;
+        if from != p {
+            entity.vruntime = (entity.vruntime + new).saturating_sub(old);
+        }
+        if woken {
+            fair.place(entity, new);
+        }
+        let weight = self.vms[vm.index()].weight(self.now, self.group(p, vm).members);
+        self.group_slot(p, vm).entity.weight = weight;
+    }
+
+    /// A vCPU of `v`'s VM neither runs nor waits on the pCPU any more.
+    pub(super) fn part(&mut self, p: Pcpu, v: Vcpu) {
+        let vm = self.v(v).vm;
+        self.group_slot(p, vm).members -= 1;
+    }
+
+    /// The entities by which the fair scheduler compares two vCPUs of a pCPU.
+    pub(super) fn rivals(&self, p: Pcpu, a: Vcpu, b: Vcpu) -> (Entity, Entity) {
+        let (of_a, of_b) = (self.v(a).vm, self.v(b).vm);
+        if of_a == of_b {
+            (self.v(a).entity, self.v(b).entity)
+        } else {
+            (self.group(p, of_a).entity, self.group(p, of_b).entity)
+        }
+    }
+
+    /// What the next to run on the pCPU has the least of: first its VM, then itself.
+    pub(super) fn key(&self, p: Pcpu, v: Vcpu) -> (Ns, u32, Ns, u32) {
+        let (fair, vcpu) = (self.host.fair, self.v(v));
+        (fair.key(&self.group(p, vcpu.vm).entity), vcpu.vm.0, fair.key(&vcpu.entity), v.0)
+    }
+
+    /// The virtual run time of `v`'s VM on the pCPU.
+    pub(super) fn vruntime_of(&self, p: Pcpu, v: Vcpu) -> Ns {
+        self.group(p, self.v(v).vm).entity.vruntime
+    }
+
+    /// Whether the host's tick takes the pCPU from the vCPU that runs (kernel: `check_preempt_tick`, once among the VMs and
+    /// once among the vCPUs of its VM).
+    pub(super) fn slice_ended(&self, p: Pcpu, v: Vcpu) -> bool {
+        let vm = self.v(v).vm;
+        let ran = self.now - self.p(p).slice_from;
+        let rival = |same: bool| {
+            let waiting = self.p(p).queue.iter().filter(|o| (self.v(**o).vm == vm) == same);
+            waiting.min_by_key(|o| self.key(p, **o)).map(|o| self.rivals(p, v, *o))
+        };
+        let fair = self.host.fair;
+        let vms = self.p(p).groups.iter().filter(|g| g.members > 0).count() as u64;
+        let members = u64::from(self.group(p, vm).members.max(1));
+        let share = |period: Ns| period * self.weight(v) / self.load(p).max(1);
+        let ends = |rivals: Option<(Entity, Entity)>, slice| {
+            rivals.is_some_and(|(own, least)| fair.slice_ended(ran, slice, &own, &least))
+        };
+        ends(rival(false), share(fair.period(vms)))
+            || ends(rival(true), share(fair.period(members)) / members)
+    }
+}
