@@ -63,6 +63,10 @@ pub enum BarrierKind {
     Spin,
     /// In user mode for so long, then in the kernel.
     SpinThenBlock(Ns),
+    /// Made of a mutex and a condition variable, as PARSEC's own and those of SPLASH-2x: who comes waits in user mode for so
+    /// long, then at the condition; the last one lets all go on, and nobody comes in again before all have left. All go on one
+    /// after the other, as each needs the mutex.
+    Condition(Ns),
 }
 
 /// How a channel waits.

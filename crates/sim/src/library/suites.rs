@@ -78,8 +78,8 @@ pub const SUITES: [SuiteProgram; 27] = [
     SuiteProgram {
         name: "facesim",
         suite: "parsec",
-        shape: Shape::Phases { grain: 88 * US, imbalance: 0.1, kind: BarrierKind::Block },
-        source: "condition-variable phases; grain fitted to ATC'14 §7.1: 51 %",
+        shape: Shape::Phases { grain: 302 * US, imbalance: 0.1, kind: BarrierKind::Condition(0) },
+        source: "condition-variable phases (ASPLOS'13 §3.1.1: futex_requeue); grain fitted to ATC'14 §7.1: 51 %",
         fitted_slowdown: Some(0.51),
     },
     SuiteProgram {
@@ -97,11 +97,13 @@ pub const SUITES: [SuiteProgram; 27] = [
         name: "streamcluster",
         suite: "parsec",
         shape: Shape::Phases {
-            grain: 120 * US,
-            imbalance: 0.6,
-            kind: BarrierKind::SpinThenBlock(STREAMCLUSTER_SPIN),
+            grain: 270 * US,
+            imbalance: 0.2,
+            kind: BarrierKind::Condition(STREAMCLUSTER_SPIN),
         },
-        source: "barriers that spin for 0.1 ms (ASPLOS'13 §4.2); grain fitted to ATC'14 §3.2: 13 %",
+        source: "barriers of a mutex and a condition that spin for 0.1 ms (ASPLOS'13 §4.2); grain fitted to ATC'14 §3.2: 13 %, the \
+                 shorter of two, with two to four barriers in a millisecond (ASPLOS'13 §3.1.2); the imbalance is the least \
+                 tenth with which 13 % come out",
         fitted_slowdown: Some(0.13),
     },
     plain("swaptions", "parsec", "shape assumed; little communication by ASPLOS'13 Figure 1"),

@@ -8,7 +8,7 @@ use super::entity::{
 };
 use super::{Layout, TaskTotals, Timer, World};
 use crate::ids::{FOREVER, Ns, Obj, Pcpu, Task, Thread, Vcpu, Vm};
-use crate::program::{MAX_LOOPS, ObjectKind, Op, Program};
+use crate::program::{BarrierKind, MAX_LOOPS, ObjectKind, Op, Program};
 use crate::random::Seeds;
 use crate::sched::Entity;
 use crate::spec::{HostSpec, Spec, SpecError, TaskSpec, VmSpec};
@@ -127,7 +127,8 @@ impl World {
         });
     }
 
-    /// Adds the program's objects; a queue is followed by its mutex and its two conditions. The new numbers.
+    /// Adds the program's objects; a queue is followed by its mutex and its two conditions, a barrier with a condition by its
+    /// mutex and that. The new numbers.
     fn add_objects(&mut self, program: &Program) -> Vec<u16> {
         let start = self.objects.len();
         let mut numbers = Vec::with_capacity(program.objects.len());
@@ -138,7 +139,13 @@ impl World {
                 ObjectKind::Mutex { spin, handoff } => {
                     add(Kind::Mutex { holder: None, spin, handoff, contended: false });
                 }
-                ObjectKind::Barrier { parties, kind } => add(Kind::Barrier { parties, arrived: 0, kind }),
+                ObjectKind::Barrier { parties, kind } => {
+                    add(Kind::Barrier { parties, arrived: 0, kind, leaving: false });
+                    if let BarrierKind::Condition(_) = kind {
+                        add(Kind::Mutex { holder: None, spin: 0, handoff: false, contended: false });
+                        add(Kind::Condition { signals: 0, broadcasts: 0 });
+                    }
+                }
                 ObjectKind::Queue { capacity, producers, spin, always_signals } => {
                     add(Kind::Queue { len: 0, capacity, open: producers, producers, always_signals });
                     add(Kind::Mutex { holder: None, spin, handoff: false, contended: false });

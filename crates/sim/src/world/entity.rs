@@ -125,10 +125,13 @@ pub(crate) enum Kind {
         /// Somebody sleeps on it, or is about to: its release is a system call.
         contended: bool,
     },
+    /// One with a condition is followed by its mutex and its condition.
     Barrier {
         parties: u32,
         arrived: u32,
         kind: BarrierKind,
+        /// With a condition: whether those who came are leaving.
+        leaving: bool,
     },
     /// The mutex and the two condition variables are the objects after it.
     Queue {
@@ -212,6 +215,8 @@ pub(crate) struct WakeJob {
     pub(crate) left: u32,
     pub(crate) sync: bool,
     pub(crate) began: Ns,
+    /// The mutex for which those who are not woken wait from now on.
+    pub(crate) requeue: Option<Obj>,
 }
 
 impl Default for Obj {

@@ -5,6 +5,7 @@ use std::fmt;
 use super::World;
 use super::entity::{Kind, TaskData, ThreadState};
 use crate::ids::{Obj, Thread, Vm};
+use crate::program::BarrierKind;
 
 /// How a simulation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +95,9 @@ impl World {
         let holder_of = |holder: Option<Thread>| {
             holder.map_or_else(|| "nobody: it is free".to_owned(), |h| self.name_of(h))
         };
+        if let Some(barrier) = self.barrier_of(object) {
+            return self.why_blocked(t, barrier);
+        }
         // A queue is followed by its mutex and its conditions.
         let (what, named, waits_for) = match self.o(object).kind {
             Kind::Mutex { holder, .. } => match self.queue_of(task, number) {
@@ -113,6 +117,14 @@ impl World {
         let name = task.names.iter().find(|(o, _)| u32::from(*o) == named).map(|(_, name)| name);
         let at = name.map_or_else(|| format!("{what} {named}"), |name| format!("{what} `{name}`"));
         Blocked { thread: self.name_of(t), at, waits_for }
+    }
+
+    /// The barrier whose mutex or condition the object is.
+    fn barrier_of(&self, object: Obj) -> Option<Obj> {
+        let made_of = |barrier: &Obj| {
+            matches!(self.o(*barrier).kind, Kind::Barrier { kind: BarrierKind::Condition(_), .. })
+        };
+        [1, 2].into_iter().filter_map(|back| object.0.checked_sub(back)).map(Obj).find(made_of)
     }
 
     /// The queue whose mutex or condition the object with this number in the task is.

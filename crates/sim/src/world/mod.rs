@@ -1,5 +1,6 @@
 //! The simulated machine: its state, and the loop that takes one event after the other.
 
+mod barrier;
 mod block;
 mod build;
 mod control;

@@ -7,7 +7,7 @@ use crate::ids::{FOREVER, Ns, Obj, Thread, Vcpu};
 use crate::program::{BarrierKind, ChannelKind};
 
 impl World {
-    fn goto(&mut self, t: Thread, step: u8) -> Flow {
+    pub(super) fn goto(&mut self, t: Thread, step: u8) -> Flow {
         self.t_mut(t).step = step;
         Flow::Again
     }
@@ -24,12 +24,7 @@ impl World {
         }
         thread.seen = seen;
         if thread.spin_left > 0 {
-            let ns = thread.spin_left;
-            let spinners = &mut self.o_mut(object).queue.spinners;
-            if !spinners.contains(&t) {
-                spinners.push(t);
-            }
-            self.begin(v, Phase::UserSpin, ns);
+            self.spin_for(v, t, object);
         } else {
             // Who is woken in vain spins again before it sleeps again.
             (thread.spun, thread.slept) = (false, true);
@@ -41,12 +36,28 @@ impl World {
         Flow::Busy
     }
 
+    /// Spins in user mode until `object` changes, at most for what the thread may still spin.
+    pub(super) fn spin_for(&mut self, v: Vcpu, t: Thread, object: Obj) {
+        let ns = self.t(t).spin_left;
+        let spinners = &mut self.o_mut(object).queue.spinners;
+        if !spinners.contains(&t) {
+            spinners.push(t);
+        }
+        self.begin(v, Phase::UserSpin, ns);
+    }
+
     /// Whether the mutex is the thread's now; else it waits.
-    fn acquire(&mut self, v: Vcpu, t: Thread, mutex: Obj) -> Option<Flow> {
+    pub(super) fn acquire(&mut self, v: Vcpu, t: Thread, mutex: Obj) -> Option<Flow> {
+        let Kind::Mutex { spin, .. } = self.o(mutex).kind else { return None };
+        self.acquire_with(v, t, mutex, spin)
+    }
+
+    /// The same, with so much spinning before it sleeps.
+    pub(super) fn acquire_with(&mut self, v: Vcpu, t: Thread, mutex: Obj, spin: Ns) -> Option<Flow> {
         let user_lock = self.vm(v).costs.user_lock;
         let slept = std::mem::take(&mut self.t_mut(t).slept);
         let object = self.o_mut(mutex);
-        let Kind::Mutex { holder, spin, contended, .. } = &mut object.kind else { return None };
+        let Kind::Mutex { holder, contended, .. } = &mut object.kind else { return None };
         if holder.is_none() || *holder == Some(t) {
             *holder = Some(t);
             // Who has slept cannot know whether others still do.
@@ -56,7 +67,7 @@ impl World {
             thread.owed += user_lock;
             return None;
         }
-        let (spin, seen) = (*spin, object.queue.sequence);
+        let seen = object.queue.sequence;
         Some(self.wait_for(v, t, mutex, seen, spin))
     }
 
@@ -91,6 +102,7 @@ impl World {
     pub(super) fn barrier(&mut self, v: Vcpu, t: Thread, object: Obj) -> Flow {
         let Kind::Barrier { parties, kind, .. } = self.o(object).kind else { return Flow::Next };
         let spin = match kind {
+            BarrierKind::Condition(spin) => return self.meet(v, t, object, parties, spin),
             BarrierKind::Block => 0,
             BarrierKind::Spin => FOREVER,
             BarrierKind::SpinThenBlock(ns) => ns,

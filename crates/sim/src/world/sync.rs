@@ -70,7 +70,7 @@ impl World {
     /// Wakes up to `count` waiters of `object` after `extra` ns of other kernel work.
     pub(super) fn begin_wake(&mut self, v: Vcpu, object: Obj, count: u32, sync: bool, extra: Ns) {
         let ns = extra + self.vm(v).costs.futex_wake;
-        self.v_mut(v).wake = WakeJob { object, left: count, sync, began: self.now };
+        self.v_mut(v).wake = WakeJob { object, left: count, sync, began: self.now, requeue: None };
         self.with_lock(v, object, Step::Wake, ns);
     }
 
@@ -82,9 +82,10 @@ impl World {
             return;
         };
         self.t_mut(t).woken_at = Some(job.began);
+        let moved = job.requeue.map_or(0, |mutex| self.requeue(job.object, mutex));
         let target = self.place(t, v, job.sync);
         if self.enqueue(target, t, v) {
-            let delay = self.vm(v).costs.ipi_send_delay;
+            let delay = moved + self.vm(v).costs.ipi_send_delay;
             self.kernel(v, Step::SendIpi(target), delay);
         } else {
             self.woke_one(v);
@@ -93,8 +94,9 @@ impl World {
 
     /// The interrupt leaves; the rest of the exit follows, with the lock still held.
     pub(super) fn send_resched(&mut self, v: Vcpu, target: Vcpu) {
+        self.sends_resched(v);
         self.send(v, target, irq::RESCHED);
-        self.resched_sent(v, target);
+        self.resched_sent(target);
         let rest = self.vm(v).costs.ipi_send_rest;
         self.kernel(v, Step::IpiSent, rest);
     }
@@ -148,7 +150,7 @@ impl World {
     }
 
     /// Takes the first waiter of `object`.
-    fn pop_waiter(&mut self, object: Obj) -> Option<Thread> {
+    pub(super) fn pop_waiter(&mut self, object: Obj) -> Option<Thread> {
         let first = self.o(object).queue.waiters.head?;
         let next = self.t_mut(first).next.take();
         let list = &mut self.o_mut(object).queue.waiters;

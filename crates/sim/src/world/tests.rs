@@ -1,6 +1,7 @@
 //! The machine as a whole: Table 2 of the ATC'14 paper, sleeping and waking in every way.
 
 use gleaner_policy::Method;
+use gleaner_policy::host::UrgentConfig;
 
 use super::{Category, End};
 use crate::{
@@ -161,6 +162,52 @@ fn barriers_wait_in_their_own_way() {
     assert!(spinning(&both) > 0 && spinning(&both) < spinning(&spin));
     assert!(halts(&both) < halts(&block));
     assert!(block.elapsed > spin.elapsed, "{} {}", block.elapsed, spin.elapsed);
+    let condition = with(BarrierKind::Condition(0));
+    assert_eq!(spinning(&condition), 0);
+    assert!(condition.elapsed > block.elapsed, "each is woken by the one before it");
+    let patient = with(BarrierKind::Condition(5 * MS));
+    assert!(halts(&patient) < halts(&condition) / 4, "who spins long enough finds the others there");
+}
+
+#[test]
+fn a_barrier_of_a_condition_lets_nobody_in_before_all_have_left() {
+    // One thread is so much faster that it is back at the barrier while the others still leave.
+    let mut program = Program::new("barrier");
+    let barrier = program.object(ObjectKind::Barrier { parties: 8, kind: BarrierKind::Condition(0) });
+    let code = |mean| {
+        let work = Op::Compute(Dist::Exponential { mean });
+        vec![Op::Repeat(200), work, Op::Barrier(barrier), Op::Done(1), Op::Again]
+    };
+    program.role("fast", 1, code(100));
+    program.role("slow", 7, code(20 * US));
+    let vm = VmSpec::new("vm", 8, Costs::ATC14_VM).running(program.clone());
+    let (report, end) = run(HostSpec { cores: 8, ..HostSpec::default() }, vec![vm]);
+    assert_eq!(end, End::Finished);
+    assert_eq!(report.vms[0].tasks[0].totals.operations, 8 * 200);
+
+    program.roles[1].code.truncate(2);
+    program.roles[1].code.push(Op::Again);
+    let (_, end) = run(HostSpec::default(), vec![VmSpec::new("vm", 2, Costs::THIS_VM).running(program)]);
+    let End::Deadlock(blocked) = end else { panic!("{end}") };
+    let sentences: Vec<String> = blocked.iter().map(ToString::to_string).collect();
+    assert_eq!(sentences, ["barrier/fast.0 waits at barrier 0 for 7 more threads to arrive"]);
+}
+
+#[test]
+fn who_wakes_a_thread_on_its_own_pcpu_is_not_preempted_by_it_where_that_is_urgent() {
+    // One pCPU: whoever is woken comes onto the pCPU of its waker, which holds the wait queue's spinlock and has run for longer
+    // than the wake-up granularity.
+    let preempted = |urgent| {
+        let vm = VmSpec::new("vm", 2, Costs::ATC14_VM).running(ping_pong(60, us(10_000)));
+        let host = HostSpec { cores: 1, urgent, ..HostSpec::default() };
+        let (report, end) = run(host, vec![vm]);
+        assert_eq!(end, End::Finished);
+        report.vms[0].count(|v| v.lock_holder_preempted)
+    };
+    let delayed = UrgentConfig { tlb_co: false, ..UrgentConfig::PAPER };
+    let (before, after) = (preempted(UrgentConfig::OFF), preempted(delayed));
+    assert!(before > 20, "{before}");
+    assert!(after * 10 <= before, "{after} of {before}");
 }
 
 /// One thread that sleeps and works for a little while again and again.

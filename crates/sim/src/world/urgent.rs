@@ -13,15 +13,19 @@ const PAUSE_WINDOW: Ns = 1_700;
 const PAUSE_WINDOW_MAX: Ns = 400_000;
 
 impl World {
-    /// A reschedule interrupt left `from` for `to`.
-    pub(super) fn resched_sent(&mut self, from: Vcpu, to: Vcpu) {
-        let config = self.host.urgent;
-        let now = self.now;
-        if config.resched_dp_ns > 0 {
-            self.v_mut(from).urgency.for_time(now, config.resched_dp_ns);
+    /// A reschedule interrupt is about to leave `from`, which holds a spinlock: not even who it wakes up may preempt it.
+    pub(super) fn sends_resched(&mut self, from: Vcpu) {
+        let (now, ns) = (self.now, self.host.urgent.resched_dp_ns);
+        if ns > 0 {
+            self.v_mut(from).urgency.for_time(now, ns);
         }
-        if config.resched_co_ns > 0 {
-            self.v_mut(to).urgency.for_time(now, config.resched_co_ns);
+    }
+
+    /// A reschedule interrupt left for `to`.
+    pub(super) fn resched_sent(&mut self, to: Vcpu) {
+        let (now, ns) = (self.now, self.host.urgent.resched_co_ns);
+        if ns > 0 {
+            self.v_mut(to).urgency.for_time(now, ns);
             self.become_urgent(to);
         }
     }

@@ -1,9 +1,14 @@
 //! The figures, as far as they are simulated.
 
+use gleaner_policy::host::{DirectedYield, UrgentConfig};
+
 use super::super::{Bar, Chart, Figure, Group, Quantity, SEED};
-use super::{BALANCE, BASELINE, Host, LC_BALANCE, Neighbours, URGENT, VCPUS, run, seconds};
+use super::{
+    BALANCE, BASELINE, Host, LC_BALANCE, Neighbours, URGENT, VCPUS, gain_by_resched_co, run, seconds,
+};
 use crate::library::SUITES;
 use crate::parallel;
+use crate::program::BarrierKind;
 use crate::world::{Category, Report};
 
 const POLICIES: [(&str, Host); 4] =
@@ -43,7 +48,7 @@ fn per_vcpu_second(report: &Report, of: fn(&crate::VcpuCounts) -> u64) -> f64 {
 }
 
 pub(in super::super) fn figures(progress: &mut dyn FnMut(&str)) -> Vec<Figure> {
-    progress("Figures 1, 2, 3, 8 and 9");
+    progress("Figures 1 to 3 and 7 to 11");
     let programs = parsec();
     let solo = runs(&programs, &[BASELINE], &[Neighbours::None, Neighbours::Parallel("streamcluster")]);
     let interrupts: [Part; 2] = [
@@ -78,9 +83,70 @@ pub(in super::super) fn figures(progress: &mut dyn FnMut(&str)) -> Vec<Figure> {
             Quantity::Share,
             &waits,
         ),
+        preemption_delays(),
         policies(&sequential, "Figure 8", "Beside four sequential VMs"),
         policies(&parallel, "Figure 9", "Beside a parallel VM with dedup"),
+        barriers(),
+        with_pause_loop_exits(),
     ]
+}
+
+/// A value with its label.
+type Labelled = (String, Option<f64>);
+
+/// Bars of programs: for each the values under these labels.
+fn groups(values: Vec<(&str, Vec<Labelled>)>) -> Vec<Group> {
+    let bar = |(series, (label, value)): (usize, Labelled)| Bar { label, series, value, range: None };
+    let group = |(label, bars): (&str, Vec<Labelled>)| Group {
+        label: label.to_owned(),
+        bars: (1..).zip(bars).map(bar).collect(),
+    };
+    values.into_iter().map(group).collect()
+}
+
+fn preemption_delays() -> Figure {
+    const DELAYS_US: [u64; 5] = [0, 100, 300, 500, 1000];
+    let programs = ["bodytrack", "facesim", "streamcluster"];
+    let hosts = DELAYS_US.map(|us| Host {
+        urgent: UrgentConfig { resched_dp_ns: us * 1_000, tlb_co: false, ..UrgentConfig::PAPER },
+        ..LC_BALANCE
+    });
+    let runs = runs(&programs, &hosts, &[Neighbours::Parallel("dedup")]);
+    let preempted = |r: &Report| r.vms[0].count(|c| c.lock_holder_preempted) as f64;
+    let values = runs.iter().map(|(program, reports)| {
+        let bars = DELAYS_US.iter().zip(reports);
+        (*program, bars.map(|(us, r)| (format!("{us} us"), r.as_ref().map(preempted))).collect())
+    });
+    let (title, value) = ("Delayed preemption, beside dedup", "preempted lock holders");
+    figure("Figure 7a", title, value, Quantity::Plain, 0.0, groups(values.collect()))
+}
+
+fn barriers() -> Figure {
+    let kinds =
+        [("spins for 0.1 ms first", BarrierKind::Condition(100_000)), ("blocks", BarrierKind::Condition(0))];
+    let gains = parallel::on_all_cores(&kinds, |(_, kind)| gain_by_resched_co(*kind).map(|g| g / 100.0));
+    let bars = kinds.iter().zip(gains).map(|((label, _), gain)| ((*label).to_owned(), gain)).collect();
+    let (title, value) = ("Resched-Co, streamcluster beside bodytrack", "less run time");
+    figure("Figure 10a", title, value, Quantity::Share, 0.0, groups(vec![("", bars)]))
+}
+
+fn with_pause_loop_exits() -> Figure {
+    let programs = ["streamcluster", "facesim", "ferret", "vips"];
+    let hosts = [BASELINE, URGENT].map(|host| Host { yielding: DirectedYield::RoundRobin, ..host });
+    let runs = runs(&programs, &hosts, &[Neighbours::Sequential]);
+    let spins = [Category::LockSpin, Category::TlbSpin];
+    let values = runs.iter().map(|(program, reports)| {
+        let [baseline, urgent] = [0, 1].map(|i| reports[i].as_ref());
+        let ratio = |of: &dyn Fn(&Report) -> Option<f64>| Some(of(urgent?)? / of(baseline?)?);
+        let spun = |r: &Report| Some(spins.iter().map(|c| r.vms[0].time(*c)).sum::<u64>() as f64);
+        let bars = vec![
+            ("run time".to_owned(), ratio(&seconds)),
+            ("spinning in the kernel".to_owned(), ratio(&spun)),
+        ];
+        (*program, bars)
+    });
+    let title = "Urgent vCPUs first where pause-loop exits yield, beside four sequential VMs";
+    figure("Figure 11", title, "relative to the baseline", Quantity::Factor, 1.0, groups(values.collect()))
 }
 
 fn parts(
