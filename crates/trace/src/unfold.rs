@@ -21,7 +21,7 @@ const MAX_CPUS: u32 = 1024;
 /// `struct crowd` of `src/bpf/unfold.h`.
 const EVENT_BYTES: usize = 32;
 /// Between two looks at the run queues. Each is a timer interrupt, which costs a guest a few microseconds.
-const PERIOD: Duration = Duration::from_millis(1);
+const PERIOD: Duration = Duration::from_micros(500);
 /// Nothing is a crowd that is not there this long: between the four looks that a crowd takes lies a third of it each.
 const LEAST_PATIENCE: Duration = Duration::from_micros(300);
 
@@ -64,7 +64,7 @@ pub enum UnfoldError {
 /// Watches the run queues of a set of vCPUs for more threads than it is told. Kernel threads do not count, nor those of
 /// nice 19 or `SCHED_IDLE`, nor real-time threads.
 ///
-/// While armed it costs a timer interrupt per millisecond on one of these vCPUs (per four milliseconds while nobody runs
+/// While armed it costs two timer interrupts per millisecond on one of these vCPUs (one per four milliseconds while nobody runs
 /// there); nothing hangs on the scheduler's own events. A quarter of a second after it was disarmed it costs nothing.
 /// Dropping it takes everything back, and so does the end of the process.
 pub struct FastUnfold {

@@ -1,13 +1,20 @@
 //! What is counted beside the kernel's own counters of the same events. They need root.
 //!
 //! The kernel's files are read before and after each snapshot. What the tracer counted between two snapshots then lies
-//! between what the kernel counted at least and at most: no tolerance is needed for the time that reading takes.
+//! between what the kernel counted at least and at most, and no tolerance is needed for the time that reading takes. The
+//! 2 % that are promised are needed all the same: now and then the kernel does not run a BPF program at an interrupt that
+//! `perf` sees (15 of 24,468 timer interrupts, bursts on one vCPU), nor does it count that as a missed run.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 mod common;
 
-use common::{online, ping_pong, turn, unlimited};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use common::{ROUNDS, online, pin, ping_pong, turn, unlimited};
 use gleaner_kernel::Root;
 use gleaner_kernel::idle::{IdleCounters, IdleSensor, IdleSource};
 use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
@@ -57,8 +64,40 @@ const ROWS: [Row; 5] = [
     ("polls", |s| s.vcpus.iter().map(|v| v.polls.count).sum(), |k| k.idle.iter().map(|c| c.polls).sum()),
 ];
 
-/// Fewer than that many events in all prove nothing.
+/// Fewer than that many events of a kind prove nothing.
 const ENOUGH: u64 = 500;
+
+/// A thread on the last vCPU spins and is pushed aside `ROUNDS` times by one with real-time priority that is woken from
+/// the first: each time that takes a reschedule interrupt.
+fn push_aside() {
+    let last = online() - 1;
+    let over = AtomicBool::new(false);
+    let (wake, woken) = channel::<()>();
+    let (answer, answered) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(last);
+            while !over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        scope.spawn(move || {
+            pin(last);
+            let own = nix::unistd::gettid().to_string();
+            assert!(Command::new("chrt").args(["--fifo", "--pid", "1", &own]).status().unwrap().success());
+            while woken.recv().is_ok() {
+                answer.send(()).unwrap();
+            }
+        });
+        pin(0);
+        for _ in 0..ROUNDS {
+            wake.send(()).unwrap();
+            answered.recv().unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+        drop(wake);
+    });
+}
 
 #[test]
 fn each_event_is_counted_as_the_kernel_counts_it() {
@@ -70,13 +109,12 @@ fn each_event_is_counted_as_the_kernel_counts_it() {
     let mut look =
         || Look { before: sensors.read(), seen: following.snapshot().unwrap(), after: sensors.read() };
     let first = look();
-    // Hand-overs between idle vCPUs, and threads that push each other aside: both kinds of interrupts.
     for _ in 0..3 {
         ping_pong("irq", [0, online() - 1]);
     }
+    thread::spawn(push_aside).join().unwrap();
     let last = look();
     let without_driver = first.before.idle.iter().any(|cpu| cpu.source != IdleSource::Cpuidle);
-    let mut compared = 0;
     for (name, seen, counted) in ROWS {
         if without_driver && (name == "halts" || name == "polls") {
             eprintln!("SKIPPED: {name}: there is no cpuidle driver to compare with");
@@ -85,13 +123,15 @@ fn each_event_is_counted_as_the_kernel_counts_it() {
         let traced = seen(&last.seen) - seen(&first.seen);
         let fewest = counted(&last.before) - counted(&first.after);
         let most = counted(&last.after) - counted(&first.before);
+        println!("{name}: {traced} traced, the kernel counted {fewest} to {most}");
+        if most < ENOUGH && name != "RES" {
+            // Which of these happen is the machine's choice: wake-ups of idle vCPUs, polling or halted.
+            println!("{name}: too few to compare");
+            continue;
+        }
+        assert!(most >= ENOUGH, "{name}: only {most}");
         // A vCPU may be between the kernel's count of an event and the program's.
-        let between = u64::try_from(online()).unwrap();
-        assert!(
-            (fewest.saturating_sub(between)..=most + between).contains(&traced),
-            "{name}: {traced} traced, the kernel counted {fewest} to {most}"
-        );
-        compared += traced;
+        let apart = most / 50 + u64::try_from(online()).unwrap();
+        assert!((fewest.saturating_sub(apart)..=most + apart).contains(&traced), "{name}: {traced} traced");
     }
-    assert!(compared > ENOUGH, "only {compared} events");
 }

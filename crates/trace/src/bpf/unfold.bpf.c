@@ -92,7 +92,7 @@ struct {
 /* A longer queue is not read to its end, which a list that changes meanwhile may not have. */
 #define LONGEST_QUEUE 256
 /* While nobody runs the looks are up to 1 << this times as far apart: they would only wake the vCPU. */
-#define MOST_IDLE 2
+#define MOST_IDLE 3
 /* The timer stops after so many looks with nothing armed. */
 #define LINGER 256
 /* A crowd is looked at so many times more before it is told. */
