@@ -190,6 +190,7 @@ fn a_run_that_ended_early_says_so_and_shows_what_it_has() {
     let page = html(&result).unwrap();
     assert!(page.contains("barrier in mode pack:1 failed in round 3: exit status 3."));
     assert!(page.contains("The samples are too few to judge"));
+    assert!(!page.contains("better than"), "nothing was judged, so nothing is counted");
 
     result.ending = Ending::Interrupted;
     result.rows.clear();

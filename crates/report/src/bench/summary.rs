@@ -77,7 +77,7 @@ pub(super) fn outcome(result: &BenchResult) -> String {
     let mut sentences = Vec::new();
     if better.is_empty() && worse.is_empty() && unknown.is_empty() {
         sentences.push(format!("No difference between {mode} and {base} was found in {}.", names(&same)));
-    } else if rows > 1 {
+    } else if rows > 1 && better.len() + worse.len() > 0 {
         let lost = if worse.is_empty() { "none".to_owned() } else { worse.len().to_string() };
         sentences.push(format!(
             "Mode {mode} was better than {base} in {} of {rows} rows and worse in {lost}.",
