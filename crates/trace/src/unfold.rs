@@ -9,9 +9,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use gleaner_kernel::lever::visit;
+use gleaner_kernel::{Root, topology};
 use gleaner_policy::{CpuId, CpuSet};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
+use nix::sched::sched_getcpu;
 
 use crate::unavailable::{NotAvailable, Rights, Why, text};
 use crate::unfold_skeleton::{UnfoldSkel, UnfoldSkelBuilder};
@@ -20,8 +22,8 @@ use crate::unfold_skeleton::{UnfoldSkel, UnfoldSkelBuilder};
 const MAX_CPUS: u32 = 1024;
 /// `struct crowd` of `src/bpf/unfold.h`.
 const EVENT_BYTES: usize = 32;
-/// Between two looks at the run queues. Each is a timer interrupt, which costs a guest a few microseconds.
-const PERIOD: Duration = Duration::from_micros(500);
+/// Between two looks at the run queues. Each is a timer interrupt, which costs a vCPU some 30 us in a VM.
+const PERIOD: Duration = Duration::from_millis(1);
 /// Nothing is a crowd that is not there this long: between the four looks that a crowd takes lies a third of it each.
 const LEAST_PATIENCE: Duration = Duration::from_micros(300);
 
@@ -64,8 +66,9 @@ pub enum UnfoldError {
 /// Watches the run queues of a set of vCPUs for more threads than it is told. Kernel threads do not count, nor those of
 /// nice 19 or `SCHED_IDLE`, nor real-time threads.
 ///
-/// While armed it costs two timer interrupts per millisecond on one of these vCPUs (one per four milliseconds while nobody runs
-/// there); nothing hangs on the scheduler's own events. A quarter of a second after it was disarmed it costs nothing.
+/// While armed it costs a timer interrupt per millisecond (per four milliseconds while nobody runs on these vCPUs), on
+/// another online vCPU if there is one, so that the watched threads lose nothing by it; nothing hangs on the scheduler's
+/// own events. A quarter of a second after it was disarmed it costs nothing.
 /// Dropping it takes everything back, and so does the end of the process.
 pub struct FastUnfold {
     skel: UnfoldSkel<'static>,
@@ -109,15 +112,15 @@ impl FastUnfold {
 
     /// Watches the vCPUs of `active` from now on, in place of others: an event comes when at least `at_least` threads
     /// have wanted to run on them for `patience` (300 us at least), and then none until it is armed again. Arming again
-    /// soon costs a few microseconds; the first time, or after a while, a visit to one of the vCPUs.
+    /// soon costs a few microseconds; the first time, or after a while, a visit to another vCPU.
     ///
     /// # Errors
     /// No vCPU or too high a number, or the kernel refuses the timer.
     pub fn arm(&mut self, active: &CpuSet, at_least: u32, patience: Duration) -> Result<(), UnfoldError> {
         let end = active.iter().last().map_or(0, |cpu| cpu.0 + 1);
-        let Some(first) = active.iter().next().filter(|_| end <= MAX_CPUS) else {
+        if active.is_empty() || end > MAX_CPUS {
             return Err(UnfoldError::NoSuchCpus { active: active.clone() });
-        };
+        }
         let known =
             |cpu: CpuId| self.skel.maps.bss_data.as_deref().is_some_and(|d| d.queues[cpu.0 as usize] != 0);
         if let Some(cpu) = active.iter().find(|cpu| !known(*cpu)) {
@@ -139,11 +142,11 @@ impl FastUnfold {
         let arming = self.arming.checked_add(1).unwrap_or(1);
         self.arming = arming;
         self.armed().store(arming, Ordering::SeqCst);
-        let at_home = self.clock.is_some_and(|cpu| active.contains(cpu));
-        if at_home && self.is_ticking() {
+        let out_of_the_way = self.clock.is_some_and(|cpu| !active.contains(cpu));
+        if out_of_the_way && self.is_ticking() {
             return Ok(());
         }
-        self.start_clock(first)
+        self.start_clock(active)
     }
 
     /// Watches nothing any more.
@@ -177,17 +180,19 @@ impl FastUnfold {
         shared(self.skel.maps.bss_data.as_deref_mut().map(|data| &raw mut data.ticking))
     }
 
-    /// Starts the timer on one of the active vCPUs, where it stays: it wakes none that is not awake anyway.
-    fn start_clock(&mut self, cpu: CpuId) -> Result<(), UnfoldError> {
+    /// Starts the timer on a vCPU that is not active, where it stays: an interrupt is dear in a VM, and those who wait for
+    /// the active vCPUs should not pay for it. Where there is no other it is one of them.
+    fn start_clock(&mut self, active: &CpuSet) -> Result<(), UnfoldError> {
+        let others = topology::online(&Root::system()).unwrap_or_default().difference(active);
+        let there = if others.is_empty() { active } else { &others };
         let program = &self.skel.progs.start_clock;
-        let there = [cpu].into_iter().collect();
-        let outcome = visit(&there, || program.test_run(ProgramInput::default()));
+        let (outcome, cpu) = visit(there, || (program.test_run(ProgramInput::default()), sched_getcpu()));
         let refused = |error: libbpf_rs::Error| UnfoldError::Timer { detail: text(&error) };
         let answer = outcome.map_err(refused)?.return_value.cast_signed();
         if answer != 0 {
             return Err(refused(libbpf_rs::Error::from_raw_os_error(-answer)));
         }
-        self.clock = Some(cpu);
+        self.clock = cpu.ok().and_then(|cpu| u32::try_from(cpu).ok()).map(CpuId);
         Ok(())
     }
 }
