@@ -68,10 +68,6 @@ pub struct Costs {
     pub migrate: Ns,
 }
 
-/// What `gleaner doctor` adds to each wake-up by reading the clock on both sides: on the machine of [`Costs::THIS_VM`] two
-/// threads on one vCPU hand over in 0.7 us without clocks where it says 2.7, of which the waker's own loop is a part.
-const MEASURING: Ns = 1_200;
-
 /// The tables that come with the simulator.
 pub const NAMES: [&str; 4] = ["atc14-vm", "atc14-native", "tpds21-vm", "this-vm"];
 
@@ -192,14 +188,16 @@ impl Costs {
     }
 
     /// The table of the machine that `gleaner doctor` measured: [`Costs::THIS_VM`], scaled to the medians in `costs`.
-    /// `waker_ns` is the waker's share of a wake-up with an IPI, if it was measured.
-    pub fn measured(costs: &WakeCosts, waker_ns: Option<Ns>) -> Self {
+    /// `waker_ns` is the waker's share of a wake-up with an IPI, if it was measured; `clock_ns` is what the two readings of
+    /// the clock, one on each side, add to what was measured: tens of nanoseconds, or a microsecond where a reading is a system
+    /// call.
+    pub fn measured(costs: &WakeCosts, waker_ns: Option<Ns>, clock_ns: Ns) -> Self {
         let median = |method, placement| {
             costs.get(method, placement).and_then(|c| Ns::try_from(c.median.as_nanos()).ok())
         };
         let mut table = Self::THIS_VM;
         if let Some(same) = median(Method::Halt, Placement::SameVcpu) {
-            let same = same.saturating_sub(MEASURING).max(same / 3);
+            let same = same.saturating_sub(clock_ns).max(same / 3);
             let sum = table.wake()[0];
             for part in [
                 &mut table.futex_wake,
@@ -275,7 +273,7 @@ mod tests {
                 gleaner_policy::WakeCost { min: median, median, p99: median, n: 100 },
             );
         }
-        let table = Costs::measured(&measured, Some(12_000));
+        let table = Costs::measured(&measured, Some(12_000), 1_200);
         let [a, b, c, _] = table.wake();
         for (found, wanted) in [(a, 2_800), (b, 30_000), (c, 50_000)] {
             assert!((found as f64 / f64::from(wanted) - 1.0).abs() < 0.03, "{found} for {wanted}");

@@ -140,7 +140,11 @@ impl Question<'_> {
 
     fn scenario(&self) -> Result<Scenario, ScenarioError> {
         let title = format!("`{}`, recorded", self.recorded.header.workload);
-        let vm = |name: &str| VmSpec { fair: Fair::EEVDF, ..VmSpec::new(name, self.vcpus, self.costs) };
+        let vm = |name: &str| VmSpec {
+            fair: Fair::EEVDF,
+            wake_queue: true,
+            ..VmSpec::new(name, self.vcpus, self.costs)
+        };
         let mut vms = vec![vm(TRACED).running(self.recorded.program(self.replay))];
         let endless = Parameters { threads: 0, work: 0, grain: 0 };
         for neighbours in &self.neighbours {

@@ -205,7 +205,8 @@ fn machine(header: &Header) -> Costs {
     let cost = WakeCost { min: waited, median: waited, p99: waited, n: 1 };
     costs.insert(Method::Halt, Placement::AcrossHalting, cost);
     let waker = Ns::try_from(config.waker_cost.as_nanos()).ok().filter(|ns| *ns > 0);
-    Costs::measured(&costs, waker)
+    // How long reading its clock took there is not in the trace.
+    Costs::measured(&costs, waker, 0)
 }
 
 /// What the recorded kernel did between a thread's computations, in the thread's own CPU time.

@@ -122,6 +122,10 @@ pub struct VmSpec {
     pub halt_poll_max: Ns,
     /// Whether preempted vCPUs are left out of TLB shootdowns.
     pub pv_tlb: bool,
+    /// Whether kernel spinlocks pass preempted waiters over (paravirtual spinlocks).
+    pub pv_lock: bool,
+    /// Whether wakers let a wait queue's spinlock go before they wake anybody, as in Linux since 4.2.
+    pub wake_queue: bool,
     /// Whether an idle vCPU takes part in the first shootdown after it became idle, as in Linux before 4.20.
     pub lazy_tlb: bool,
     /// Whether the guest takes a vCPU that has halted for a preempted one when it looks for an idle one, as with KVM's steal time
@@ -146,6 +150,8 @@ impl VmSpec {
             idle: IdleMode::HALT,
             halt_poll_max: 0,
             pv_tlb: false,
+            pv_lock: false,
+            wake_queue: false,
             lazy_tlb: false,
             halted_is_preempted: false,
             ple: true,

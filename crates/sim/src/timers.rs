@@ -2,24 +2,36 @@
 //!
 //! Every entity has at most one event to come, so that the heap never holds a stale one, never allocates after it was
 //! made, and stays as small as the machine. Four children per node make the heap half as deep, and the children of a
-//! node share two cache lines.
+//! node share one or two cache lines.
 
 use crate::ids::Ns;
 
 const ARITY: usize = 4;
 const ABSENT: u32 = u32::MAX;
 
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    at: Ns,
-    /// Of two events at the same time the one that was set first comes first.
-    sequence: u64,
-    timer: u32,
-}
+/// How many bits of an entry tell the timer.
+const TIMER_BITS: u32 = 24;
+
+/// A time, a sequence number and a timer, packed so that comparing entries is comparing numbers: of two events at the same
+/// time the one that was set first comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry(u128);
 
 impl Entry {
-    fn key(&self) -> (Ns, u64) {
-        (self.at, self.sequence)
+    /// There are fewer timers than 2^24 and fewer settings than 2^40, since the events of a simulation are limited.
+    fn new(at: Ns, sequence: u64, timer: usize) -> Self {
+        debug_assert!(sequence >> (64 - TIMER_BITS) == 0 && timer >> TIMER_BITS == 0);
+        Self(u128::from(at) << 64 | u128::from(sequence << TIMER_BITS | timer as u64))
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the upper half")]
+    fn at(self) -> Ns {
+        (self.0 >> 64) as Ns
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the lowest bits")]
+    fn timer(self) -> usize {
+        (self.0 as usize) & ((1 << TIMER_BITS) - 1)
     }
 }
 
@@ -50,26 +62,25 @@ impl Timers {
 
     /// When the next event is.
     pub fn next_at(&self) -> Option<Ns> {
-        self.heap.first().map(|e| e.at)
+        self.heap.first().map(|e| e.at())
     }
 
     /// When `timer` goes off, if it is set.
     pub fn at(&self, timer: usize) -> Option<Ns> {
-        self.heap.get(self.place[timer] as usize).map(|e| e.at)
+        self.heap.get(self.place[timer] as usize).map(|e| e.at())
     }
 
     /// Sets `timer` to go off at `at`, whatever it was set to.
-    #[allow(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 timers")]
     pub fn set(&mut self, timer: usize, at: Ns) {
         self.sequence += 1;
-        let entry = Entry { at, sequence: self.sequence, timer: timer as u32 };
+        let entry = Entry::new(at, self.sequence, timer);
         let place = self.place[timer];
         if place == ABSENT {
             self.heap.push(entry);
             self.rise(self.heap.len() - 1, entry);
         } else {
             let place = place as usize;
-            if entry.key() < self.heap[place].key() {
+            if entry < self.heap[place] {
                 self.rise(place, entry);
             } else {
                 self.sink(place, entry);
@@ -89,16 +100,16 @@ impl Timers {
     pub fn pop(&mut self) -> Option<(Ns, usize)> {
         let first = *self.heap.first()?;
         self.remove(0);
-        Some((first.at, first.timer as usize))
+        Some((first.at(), first.timer()))
     }
 
     fn remove(&mut self, place: usize) {
-        self.place[self.heap[place].timer as usize] = ABSENT;
+        self.place[self.heap[place].timer()] = ABSENT;
         let Some(last) = self.heap.pop() else { return };
         if place == self.heap.len() {
             return;
         }
-        if place > 0 && last.key() < self.heap[(place - 1) / ARITY].key() {
+        if place > 0 && last < self.heap[(place - 1) / ARITY] {
             self.rise(place, last);
         } else {
             self.sink(place, last);
@@ -108,14 +119,14 @@ impl Timers {
     #[allow(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 timers")]
     fn put(&mut self, place: usize, entry: Entry) {
         self.heap[place] = entry;
-        self.place[entry.timer as usize] = place as u32;
+        self.place[entry.timer()] = place as u32;
     }
 
     /// Puts `entry` at `place` or above.
     fn rise(&mut self, mut place: usize, entry: Entry) {
         while place > 0 {
             let parent = (place - 1) / ARITY;
-            if self.heap[parent].key() <= entry.key() {
+            if self.heap[parent] <= entry {
                 break;
             }
             self.put(place, self.heap[parent]);
@@ -129,8 +140,8 @@ impl Timers {
         loop {
             let first = place * ARITY + 1;
             let end = (first + ARITY).min(self.heap.len());
-            let Some(least) = (first..end).min_by_key(|&child| self.heap[child].key()) else { break };
-            if self.heap[least].key() >= entry.key() {
+            let Some(least) = (first..end).min_by_key(|&child| self.heap[child]) else { break };
+            if self.heap[least] >= entry {
                 break;
             }
             self.put(place, self.heap[least]);

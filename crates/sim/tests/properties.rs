@@ -17,7 +17,7 @@ const MS: Ns = 1_000_000;
 fn machines() -> impl Strategy<Value = Spec> {
     let names: Vec<&'static str> = library::names().collect();
     let method = prop::sample::select(Method::ALL.to_vec());
-    let vm = (1_u32..6, prop::sample::select(names), method, any::<bool>(), any::<bool>());
+    let vm = (1_u32..6, prop::sample::select(names), method, any::<bool>(), any::<[bool; 3]>());
     let host = (
         1_u32..3,
         1_u32..4,
@@ -44,13 +44,13 @@ fn machines() -> impl Strategy<Value = Spec> {
             pause_loops: if eevdf { PauseLoops::Early } else { PauseLoops::Late },
             ..HostSpec::default()
         };
-        let vms = vms.into_iter().enumerate().map(|(index, (vcpus, name, method, host_polls, pv_tlb))| {
+        let vms = vms.into_iter().enumerate().map(|(index, (vcpus, name, method, host_polls, pv))| {
             let program = library::make(name, Parameters { threads: 0, work: 0, grain: 0 }, vcpus).unwrap();
             let mut vm = VmSpec::new(&format!("vm{index}"), vcpus, Costs::ATC14_VM).running(program);
             vm.idle = IdleMode { method, limit: if method == Method::Halt { 0 } else { 100_000 } };
             vm.halt_poll_max = if host_polls { 200_000 } else { 0 };
-            vm.pv_tlb = pv_tlb;
-            vm.halted_is_preempted = !pv_tlb;
+            [vm.pv_tlb, vm.pv_lock, vm.wake_queue] = pv;
+            vm.halted_is_preempted = !vm.pv_tlb;
             vm.shares = if host_polls { 1024 } else { 64 };
             vm
         });
@@ -87,8 +87,9 @@ proptest! {
         prop_assert_eq!(report.elapsed, 60 * MS);
         for vcpu in report.vms.iter().flat_map(|vm| &vm.vcpus) {
             prop_assert_eq!(vcpu.time.iter().sum::<Ns>(), report.elapsed);
-            // A pause-loop exit needs a window of 1.7 us of spinning in the kernel.
-            let spun = vcpu.time[Category::LockSpin as usize] + vcpu.time[Category::TlbSpin as usize];
+            // A pause-loop exit needs a window of 1.7 us of spinning in the kernel, the idle loop included.
+            let spun: Ns =
+                [Category::LockSpin, Category::TlbSpin, Category::Poll].map(|c| vcpu.time[c as usize]).iter().sum();
             prop_assert!(vcpu.counts.pause_exits * 1_700 <= spun + 1_700, "{} in {spun} ns", vcpu.counts.pause_exits);
         }
         for pcpu in &report.pcpus {

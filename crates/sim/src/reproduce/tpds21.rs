@@ -2,6 +2,7 @@
 //! and beside a second VM with the same. Overheads are told as factors: δη of 50 % is 1.5.
 
 mod machine;
+mod programs;
 mod statements;
 mod study;
 mod views;

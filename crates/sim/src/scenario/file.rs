@@ -106,6 +106,10 @@ struct VmFile {
     lazy_tlb: bool,
     #[serde(default)]
     halted_is_preempted: bool,
+    #[serde(default)]
+    pv_lock: bool,
+    #[serde(default)]
+    wake_queue: bool,
     #[serde(default = "yes")]
     ple: bool,
     #[serde(default)]
@@ -223,6 +227,8 @@ fn vm_spec(text: &Written, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioE
     spec.pv_tlb = vm.pv_tlb;
     spec.lazy_tlb = vm.lazy_tlb;
     spec.halted_is_preempted = vm.halted_is_preempted;
+    spec.pv_lock = vm.pv_lock;
+    spec.wake_queue = vm.wake_queue;
     spec.ple = vm.ple;
     for program in &vm.program {
         spec.tasks.push(task(text, program, vm.vcpus)?);

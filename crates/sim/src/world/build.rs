@@ -57,8 +57,16 @@ impl World {
     fn add_vm(&mut self, spec: &VmSpec, seeds: Seeds) {
         let vm = Vm::at(self.vms.len());
         let first = Vcpu::at(self.vcpus.len()).0;
-        let pcpus = self.pcpus.len();
-        self.vcpus.extend((0..spec.vcpus).map(|cpu| vcpu(vm, cpu, Pcpu::at(cpu as usize % pcpus))));
+        // Pinned ones are where they belong. The others begin spread out, as after a while of the host's balancing: on cores of
+        // their own first, then on the other hardware threads.
+        let host = self.host;
+        let spread = |nth: u32| {
+            let cores = host.sockets * host.cores;
+            let nth = nth % host.pcpus();
+            Pcpu(nth % cores * host.smt + nth / cores)
+        };
+        let begins = |cpu| if spec.pinned { Pcpu(cpu % host.pcpus()) } else { spread(first + cpu) };
+        self.vcpus.extend((0..spec.vcpus).map(|cpu| vcpu(vm, cpu, begins(cpu))));
         self.vms.push(VmData {
             name: spec.name.clone(),
             first,
@@ -73,11 +81,14 @@ impl World {
             pv_tlb: spec.pv_tlb,
             lazy_tlb: spec.lazy_tlb,
             halted_is_preempted: spec.halted_is_preempted,
+            wake_queue: spec.wake_queue,
+            pv_lock: spec.pv_lock,
             ple: spec.ple,
             idle_bits: vec![0; spec.vcpus.div_ceil(64) as usize],
             awake: 0,
             load: super::group::Load::default(),
             spinning: 0,
+            queued: 0,
             ready: 0,
             timed: 0,
             alive: 0,
@@ -163,7 +174,7 @@ impl World {
     fn start(&mut self) {
         for t in (0..self.threads.len()).map(Thread::at) {
             let v = self.t(t).vcpu;
-            self.v_mut(v).queue.push(t);
+            self.queue_thread(v, t);
             self.set_idle_bit(v, false);
             self.vm_mut(v).ready += 1;
         }
@@ -197,6 +208,7 @@ fn pcpus(host: &HostSpec) -> Vec<PcpuData> {
         average_idle: UNKNOWN_IDLE,
         idle_from: 0,
         last: None,
+        warm: None,
         slice_from: 0,
         charged: 0,
         since: 0,
@@ -236,6 +248,7 @@ fn vcpu(vm: Vm, cpu: u32, pcpu: Pcpu) -> VcpuData {
         acks: 0,
         lazy: false,
         then_poll: 0,
+        poll_ends: 0,
         flushed: Vec::new(),
         expired: Vec::new(),
         wake: WakeJob::default(),

@@ -58,14 +58,14 @@ impl Phase {
         !matches!(self, Self::Kernel(_) | Self::Irq | Self::Switch | Self::IdleEnter)
     }
 
-    /// Whether it spins in the kernel.
+    /// Whether it spins in the kernel, the idle loop included.
     pub(crate) fn spins(self) -> bool {
-        matches!(self, Self::LockSpin | Self::AckSpin)
+        matches!(self, Self::LockSpin | Self::AckSpin | Self::IdlePoll)
     }
 
-    /// Whether it is in the kernel for a thread or an interrupt.
+    /// Whether it is in the kernel, the idle loop that polls included.
     pub(crate) fn in_kernel(self) -> bool {
-        !matches!(self, Self::User | Self::UserSpin) && !self.idle()
+        self == Self::IdlePoll || !matches!(self, Self::User | Self::UserSpin) && !self.idle()
     }
 
     /// Whether the vCPU has no thread.
@@ -339,6 +339,8 @@ pub(crate) struct VcpuData {
     pub(crate) poll_limit: Ns,
     /// For how long it polls once it has become idle; 0: it halts.
     pub(crate) then_poll: Ns,
+    /// Until when it polls, by the clock.
+    pub(crate) poll_ends: Ns,
     pub(crate) idle_since: Ns,
     pub(crate) halted_since: Ns,
     /// The average idle period, as the kernel's `avg_idle`.
@@ -395,6 +397,8 @@ pub(crate) struct PcpuData {
     pub(crate) average_idle: Ns,
     pub(crate) idle_from: Ns,
     pub(crate) last: Option<Vcpu>,
+    /// Whose memory is in its caches. Polling takes no room there.
+    pub(crate) warm: Option<Vm>,
     pub(crate) slice_from: Ns,
     /// Up to when the running vCPU's virtual time is charged.
     pub(crate) charged: Ns,
@@ -425,6 +429,8 @@ pub(crate) struct VmData {
     pub(crate) pv_tlb: bool,
     pub(crate) lazy_tlb: bool,
     pub(crate) halted_is_preempted: bool,
+    pub(crate) wake_queue: bool,
+    pub(crate) pv_lock: bool,
     pub(crate) ple: bool,
     /// One bit per vCPU: nothing to run.
     pub(crate) idle_bits: Vec<u64>,
@@ -433,6 +439,8 @@ pub(crate) struct VmData {
     pub(crate) load: super::group::Load,
     /// vCPUs that spin in the kernel.
     pub(crate) spinning: u32,
+    /// Threads that wait on its vCPUs' runqueues.
+    pub(crate) queued: u32,
     pub(crate) ready: u32,
     pub(crate) timed: u32,
     pub(crate) alive: u32,

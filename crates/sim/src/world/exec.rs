@@ -173,6 +173,7 @@ impl World {
             Phase::LockSpin => self.spin_for_lock(v),
             Phase::AckSpin => self.spin_for_acks(v),
             Phase::UserSpin => self.nudge(v, 50),
+            Phase::IdlePoll => self.poll_on(v),
             _ => self.arm(v),
         }
     }
@@ -190,7 +191,8 @@ impl World {
             Phase::Irq => self.irq_done(v),
             Phase::Switch => self.switched(v),
             Phase::IdleEnter => self.idle_entered(v),
-            Phase::IdlePoll | Phase::IdleYield => self.retention_over(v),
+            Phase::IdlePoll => self.poll_over(v),
+            Phase::IdleYield => self.retention_over(v),
             Phase::Halted => {}
         }
     }

@@ -105,6 +105,12 @@ impl World {
         self.tell(target, t, waker)
     }
 
+    /// Appends `t` to the runqueue of `v`.
+    pub(super) fn queue_thread(&mut self, v: Vcpu, t: Thread) {
+        self.v_mut(v).queue.push(t);
+        self.vm_mut(v).queued += 1;
+    }
+
     /// Puts `t` on the runqueue of `target`.
     fn put(&mut self, target: Vcpu, t: Thread) {
         self.settle(target);
@@ -123,7 +129,7 @@ impl World {
         thread.state = ThreadState::Ready;
         thread.vcpu = target;
         thread.ready_at = now;
-        self.v_mut(target).queue.push(t);
+        self.queue_thread(target, t);
         self.set_idle_bit(target, false);
     }
 
@@ -196,7 +202,7 @@ impl World {
         let now = self.now;
         self.t_mut(t).ready_at = now;
         if self.is_active(v) {
-            self.v_mut(v).queue.push(t);
+            self.queue_thread(v, t);
         } else {
             let target = self.place(t, v, false);
             if self.enqueue(target, t, v) {
@@ -217,8 +223,9 @@ impl World {
         let fair = self.vm(v).fair;
         let queue = &self.v(v).queue;
         let Some(next) = (0..queue.len()).min_by_key(|i| fair.key(&self.t(queue[*i]).entity)) else { return };
+        let t = self.v_mut(v).queue.swap_remove(next);
+        self.vm_mut(v).queued -= 1;
         let vcpu = self.v_mut(v);
-        let t = vcpu.queue.swap_remove(next);
         let last = vcpu.last.replace(t);
         vcpu.current = Some(t);
         vcpu.lazy = true;
@@ -259,6 +266,9 @@ impl World {
     /// The vCPU of the VM with the most waiting threads, at least `least`.
     fn busiest(&self, v: Vcpu, least: usize) -> Option<Vcpu> {
         let vm = self.vm(v);
+        if vm.queued == 0 {
+            return None;
+        }
         let busy = (vm.first..vm.first + vm.vcpus).map(Vcpu).filter(|o| *o != v);
         // The first of the longest: min_by_key of the negated length.
         let longest = busy.min_by_key(|o| usize::MAX - self.v(*o).queue.len())?;
@@ -268,8 +278,8 @@ impl World {
 
     /// Moves a waiting thread.
     fn migrate(&mut self, from: Vcpu, to: Vcpu) {
-        let queue = &mut self.v_mut(from).queue;
-        let Some(t) = queue.pop() else { return };
+        let Some(t) = self.v_mut(from).queue.pop() else { return };
+        self.vm_mut(from).queued -= 1;
         let waited_from = self.t(t).ready_at;
         let cost = self.vm(to).costs.migrate;
         self.put(to, t);
@@ -299,6 +309,7 @@ impl World {
         let (first, count) = (data.first, data.vcpus);
         for v in (first..first + count).map(Vcpu).filter(|v| !active[(v.0 - first) as usize]) {
             while let Some(t) = self.v_mut(v).queue.pop() {
+                self.vm_mut(v).queued -= 1;
                 let target = self.place(t, v, false);
                 if self.enqueue(target, t, v) {
                     self.send(v, target, super::entity::irq::RESCHED);

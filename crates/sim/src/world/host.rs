@@ -1,6 +1,6 @@
 //! The hypervisor: which vCPU runs on which pCPU, and what halting and waking mean there.
 
-use super::entity::{HostState, PcpuState};
+use super::entity::{HostState, PcpuState, Phase};
 use super::{Timer, World};
 use crate::ids::{Ns, Pcpu, Vcpu};
 
@@ -81,8 +81,11 @@ impl World {
                 let speed = self.speed(v, p);
                 self.v_mut(v).speed = speed;
                 let now = self.now;
+                let vcpu = self.v_mut(v);
+                let warms = (vcpu.phase != Phase::IdlePoll).then_some(vcpu.vm);
                 let pcpu = self.p_mut(p);
                 (pcpu.slice_from, pcpu.charged, pcpu.last) = (now, now, Some(v));
+                pcpu.warm = warms.or(pcpu.warm);
                 self.arm_pcpu(p);
                 self.resume(v);
             }

@@ -53,7 +53,9 @@ impl World {
             return;
         }
         if poll > 0 {
+            vcpu.poll_ends = now.saturating_add(poll);
             self.begin(v, Phase::IdlePoll, poll);
+            self.watch_spin(v);
             return;
         }
         vcpu.counts.halts += 1;
@@ -63,6 +65,30 @@ impl World {
             self.host_halt(v);
         } else {
             self.interrupt(v);
+        }
+    }
+
+    /// Polls on after an interruption, and after a while in which the host ran others: the loop looks at the clock.
+    pub(super) fn poll_on(&mut self, v: Vcpu) {
+        let now = self.now;
+        let vcpu = self.v_mut(v);
+        let wanted = !vcpu.queue.is_empty();
+        if !wanted {
+            vcpu.left = if vcpu.poll_ends == FOREVER { FOREVER } else { vcpu.poll_ends.saturating_sub(now) };
+        }
+        self.arm(v);
+        if !wanted {
+            self.watch_spin(v);
+        }
+    }
+
+    /// The poll came to something, or to its end, or the hardware took its `PAUSE`s for spinning in vain.
+    pub(super) fn poll_over(&mut self, v: Vcpu) {
+        let vcpu = self.v(v);
+        if vcpu.queue.is_empty() && self.now < vcpu.poll_ends {
+            self.pause_exit(v);
+        } else {
+            self.retention_over(v);
         }
     }
 
@@ -89,7 +115,7 @@ impl World {
         } else if self.v(v).phase == Phase::Halted {
             self.go_idle(v);
         } else {
-            self.arm(v);
+            self.go_on(v);
         }
     }
 
@@ -100,7 +126,14 @@ impl World {
         let period = now - vcpu.idle_since;
         vcpu.average_idle = (vcpu.average_idle * 7 + period) / 8;
         vcpu.current = None;
+        let (p, vm) = (vcpu.pcpu, vcpu.vm);
         self.guest_schedule(v);
+        // Whoever polled may have come to caches that are another VM's.
+        if self.p_mut(p).warm.replace(vm).is_some_and(|warm| warm != vm) {
+            let refill = self.vm(v).costs.cache_refill;
+            self.v_mut(v).left += refill;
+            self.arm(v);
+        }
     }
 
     /// The haltpoll governor learns the length of a halt (kernel: drivers/cpuidle/governors/haltpoll.c). Gleaner sets

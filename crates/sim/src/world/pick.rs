@@ -2,7 +2,7 @@
 
 use gleaner_policy::host::{Coscheduling, gang, too_far_ahead};
 
-use super::entity::{HostState, PcpuState};
+use super::entity::{HostState, PcpuState, Phase};
 use super::{Timer, World};
 use crate::ids::{Ns, Pcpu, Vcpu};
 
@@ -28,7 +28,8 @@ impl World {
         self.waiting -= 1;
         let costs = self.vm(v).costs;
         let last = self.p(p).last;
-        let foreign = last.is_some_and(|l| self.v(l).vm != self.v(v).vm);
+        let polls = self.v(v).phase == Phase::IdlePoll;
+        let foreign = !polls && self.p(p).warm.is_some_and(|warm| warm != self.v(v).vm);
         let refill = if foreign { costs.cache_refill } else { 0 };
         let switch = match last {
             Some(last) if last == v || from_idle => costs.vcpu_wake,

@@ -31,11 +31,18 @@ impl World {
         }
     }
 
-    /// Releases the spinlock; the next contender has it from now on, whether it runs or not.
+    /// Releases the spinlock to the next contender.
     pub(super) fn release_lock(&mut self, v: Vcpu) {
         let Some(object) = self.v_mut(v).lock.take() else { return };
+        // A fair spinlock is the first contender's now, whether that runs or not. A paravirtual one nobody has who does not
+        // run: whoever runs first takes it.
+        let next = if self.vm(v).pv_lock {
+            self.o(object).queue.contenders.iter().position(|c| self.running(*c))
+        } else {
+            Some(0)
+        };
         let queue = &mut self.o_mut(object).queue;
-        queue.owner = queue.contenders.pop_front();
+        queue.owner = next.and_then(|next| queue.contenders.remove(next));
         if let Some(next) = queue.owner
             && self.v(next).phase == Phase::LockSpin
         {
@@ -50,6 +57,13 @@ impl World {
 
     /// Goes on spinning, or stops if the lock is its own by now.
     pub(super) fn spin_for_lock(&mut self, v: Vcpu) {
+        if let Some(object) = self.v(v).lock
+            && self.o(object).queue.owner.is_none()
+        {
+            let queue = &mut self.o_mut(object).queue;
+            queue.owner = Some(v);
+            queue.contenders.retain(|c| *c != v);
+        }
         if self.has_lock(v) {
             self.nudge(v, NOTICE);
         } else {
@@ -76,6 +90,9 @@ impl World {
 
     /// The next waiter goes onto a runqueue; if its vCPU must be told, the interrupt leaves next.
     pub(super) fn wake_next(&mut self, v: Vcpu) {
+        if self.vm(v).wake_queue {
+            self.release_lock(v);
+        }
         let job = self.v(v).wake;
         let Some(t) = self.pop_waiter(job.object) else {
             self.wakes_done(v);

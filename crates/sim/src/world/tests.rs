@@ -297,3 +297,65 @@ fn where_halted_vcpus_count_as_preempted_a_reply_is_awaited_on_the_same_vcpu() {
     assert!(ipis(false) > 1.5, "each message wakes the other vCPU");
     assert!(ipis(true) < 0.5, "both threads share a vCPU most of the time");
 }
+
+/// Computation that differs much from thread to thread, so that some are back before all are woken.
+const UNEVEN: Dist = Dist::Exponential { mean: 20 * US };
+
+/// Threads that compute for `grain` between blocking barriers.
+fn phases(threads: u32, rounds: u64, grain: Dist) -> Program {
+    let mut program = Program::new("phases");
+    let meet = program.object(ObjectKind::Barrier { parties: threads, kind: BarrierKind::Block });
+    let code =
+        vec![Op::Repeat(rounds), Op::Compute(grain), Op::Barrier(meet), Op::Done(1), Op::Again, Op::End];
+    program.role("worker", threads, code);
+    program
+}
+
+fn lock_spin(report: &Report) -> Ns {
+    report.vms.iter().map(|vm| vm.time(Category::LockSpin)).sum()
+}
+
+#[test]
+fn waiters_that_are_woken_outside_the_queues_lock_do_not_spin_for_it() {
+    let spins = |wake_queue| {
+        let vm =
+            VmSpec { wake_queue, ..VmSpec::new("vm", 8, Costs::ATC14_VM).running(phases(8, 500, UNEVEN)) };
+        let (report, end) = run(HostSpec { cores: 8, ..HostSpec::default() }, vec![vm]);
+        assert_eq!(end, End::Finished);
+        lock_spin(&report)
+    };
+    let (held, released) = (spins(false), spins(true));
+    assert!(2 * released < held, "{released} ns, with the lock held {held} ns");
+}
+
+#[test]
+fn idle_vcpus_that_poll_give_way_where_the_hardware_notices_them() {
+    // Both vCPUs share a pCPU: whoever waits must give it to the other.
+    let operations = |ple| {
+        let vm = VmSpec {
+            ple,
+            idle: IdleMode { method: Method::QosPoll, limit: Ns::MAX },
+            ..VmSpec::new("vm", 2, Costs::ATC14_VM).running(ping_pong(u64::MAX, us(50)))
+        };
+        let mut spec = Spec::new(HostSpec { cores: 1, ..HostSpec::default() }, vec![vm]);
+        spec.time_limit = 500 * MS;
+        let mut world = World::new(&spec).unwrap();
+        world.run();
+        let report = world.report();
+        assert_eq!(report.vms[0].count(|v| v.halts), 0);
+        report.vms[0].tasks[0].totals.operations
+    };
+    let (unnoticed, noticed) = (operations(false), operations(true));
+    assert!(noticed > 10 * unnoticed, "{noticed} hand-overs, {unnoticed} without pause-loop exits");
+}
+
+#[test]
+fn vcpus_begin_on_cores_of_their_own() {
+    let vm = VmSpec::new("vm", 2, Costs::ATC14_VM).running(hog(2));
+    let mut spec = Spec::new(HostSpec { cores: 2, smt: 2, ..HostSpec::default() }, vec![vm]);
+    spec.time_limit = 10 * MS;
+    let mut world = World::new(&spec).unwrap();
+    world.run();
+    let busy: Vec<bool> = world.report().pcpus.iter().map(|p| p.guest > 9 * MS).collect();
+    assert_eq!(busy, [true, false, true, false]);
+}

@@ -2,8 +2,8 @@
 
 use gleaner_policy::host::{DirectedYield, Spinner, yield_target};
 
-use super::entity::{HostState, PcpuState};
-use super::{Timer, World};
+use super::World;
+use super::entity::{HostState, PcpuState, Phase};
 use crate::ids::{FOREVER, Ns, Pcpu, Vcpu};
 use crate::spec::PauseLoops;
 
@@ -117,7 +117,9 @@ impl World {
             return;
         }
         for other in (vm.first..vm.first + vm.vcpus).map(Vcpu) {
-            if self.v(other).phase.spins() && self.running(other) && self.v(other).left == FOREVER {
+            let vcpu = self.v(other);
+            let unwatched = vcpu.left == FOREVER || vcpu.phase == Phase::IdlePoll && vcpu.queue.is_empty();
+            if vcpu.phase.spins() && self.running(other) && unwatched {
                 self.watch_spin(other);
             }
         }
@@ -125,13 +127,15 @@ impl World {
 
     /// The hardware noticed that the vCPU spins: somebody else may run.
     pub(super) fn pause_exit(&mut self, v: Vcpu) {
-        let exit = self.vm(v).costs.pause_exit;
+        let (now, exit) = (self.now, self.vm(v).costs.pause_exit);
         let target = self.choose_yield_target(v);
         let grows = self.host.pause_loops == PauseLoops::Late;
         let vcpu = self.v_mut(v);
         vcpu.counts.pause_exits += 1;
         vcpu.urgency.cancel();
-        vcpu.left = FOREVER;
+        let polls = vcpu.phase == Phase::IdlePoll;
+        vcpu.left =
+            if polls && vcpu.poll_ends != FOREVER { vcpu.poll_ends.saturating_sub(now) } else { FOREVER };
         match target {
             Choice::Vcpu(target) => {
                 vcpu.pause_window = PAUSE_WINDOW;
@@ -147,7 +151,7 @@ impl World {
             Choice::Nobody => {
                 // It goes on like this until a sibling waits: no event for each of these exits, they are counted by their time.
                 vcpu.in_vain = true;
-                self.cancel(Timer::Work(v));
+                self.arm(v);
             }
         }
     }

@@ -1,21 +1,11 @@
 //! The machine of §4: cores without SMT, VMs whose vCPUs are laid out so that none stack, Linux 4.15 on both sides.
 
+use super::programs;
 use crate::cost::Costs;
 use crate::ids::Ns;
-use crate::library::{self, Parameters, Shape};
-use crate::program::{BarrierKind, ObjectKind, Op, Program};
-use crate::random::Dist;
 use crate::spec::{HostSpec, Spec, VmSpec};
 use crate::world::{Category, Report, VmReport, World};
 
-/// CPU time of each thread of a program. The paper's "native" inputs take minutes; all its numbers are ratios.
-const WORK: Ns = 150_000_000;
-/// The same for volrend, whose threads spin: it takes much more simulated time.
-const SPINNING: Ns = 40_000_000;
-/// dedup's computation between two changes of its address space. The library's is that of the ATC'14 paper's systems; how
-/// often the memory allocator gives memory back (§6.2.2) depends on its version. Fitted to `δη_t` of about 50 % in OC2
-/// (§6.2.3).
-const DEDUP_GRAIN: Ns = 1_900_000;
 /// Simulations that are not over by then tell nothing.
 const TIME_LIMIT: Ns = 120_000_000_000;
 const EVENT_LIMIT: u64 = 400_000_000;
@@ -80,10 +70,12 @@ impl Setup {
     }
 
     fn vms(&self) -> Option<Vec<VmSpec>> {
-        let program = self.program()?;
+        let program = programs::make(self.program, self.cpus, self.blocking)?;
         let vm = |name: &str, costs| VmSpec {
             pinned: true,
             lazy_tlb: true,
+            pv_lock: true,
+            wake_queue: true,
             ple: self.ple,
             pv_tlb: self.pv_tlb,
             halt_poll_max: if self.halt_polling { HALT_POLL } else { 0 },
@@ -96,35 +88,6 @@ impl Setup {
         let system = vm("native", Costs::ATC14_NATIVE).running(program.clone());
         Some(vec![if self.pair { system.running(program) } else { system }])
     }
-
-    fn program(&self) -> Option<Program> {
-        let each = if self.program == "volrend" { SPINNING } else { WORK };
-        let grain = if self.program == "dedup" { DEDUP_GRAIN } else { 0 };
-        let p = Parameters { threads: self.cpus, work: each * u64::from(self.cpus), grain };
-        match library::by_name(self.program)?.shape {
-            Shape::Phases { grain, imbalance, .. } if self.program == "volrend" => Some(volrend(
-                p,
-                grain,
-                imbalance,
-                if self.blocking { BarrierKind::Block } else { BarrierKind::Spin },
-            )),
-            _ => library::make(self.program, p, self.cpus),
-        }
-    }
-}
-
-/// volrend as this paper has it: phases that end in blocking synchronisation, as in the library, and ray tracing that ends
-/// in the spinning barrier of Listing 1. That they alternate is assumed.
-fn volrend(p: Parameters, grain: Ns, imbalance: f64, kind: BarrierKind) -> Program {
-    let mut program = Program::new("volrend");
-    let block = program.object(ObjectKind::Barrier { parties: p.threads, kind: BarrierKind::Block });
-    let traced = program.object(ObjectKind::Barrier { parties: p.threads, kind });
-    let work = Op::Compute(Dist::LogNormal { mean: grain, cv: imbalance });
-    let rounds = (p.work / u64::from(p.threads) / (2 * grain)).max(1);
-    let code =
-        vec![Op::Repeat(rounds), work, Op::Barrier(block), work, Op::Barrier(traced), Op::Done(1), Op::Again];
-    program.role("worker", p.threads, code);
-    program
 }
 
 /// What came of a run. Times are in seconds, and of one of two instances.
