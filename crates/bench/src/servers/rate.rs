@@ -9,6 +9,7 @@ use super::cell::{place, prepare};
 use super::rows::{Load, Row};
 use super::window::sleep;
 use super::{Error, Result, mariadb, redis};
+use crate::runner::interrupted;
 
 /// Runs the load of `row` and hands `each` second's rate to `each`, until that breaks off. Only Redis and `MariaDB`
 /// can be asked that often without disturbing them.
@@ -53,6 +54,11 @@ fn by_lines(client: &super::launch::Launch, mut each: impl FnMut(f64) -> Control
     let mut log = String::new();
     for line in BufReader::new(output).lines() {
         let line = line.map_err(Error::system("read a client's output"))?;
+        // Reading goes on after a signal by itself.
+        if interrupted() {
+            running.stop()?;
+            return Err(Error::Interrupted);
+        }
         match mariadb::rate(&line) {
             Some(rate) if each(rate).is_break() => return running.stop(),
             Some(_) => {}
