@@ -16,18 +16,20 @@ build: ## Build the release binaries: target/release/gleaner, target/release/gle
 demo: build ## See what Gleaner does on this machine, in about two minutes
 	target/release/gleaner demo
 
-# Documentation examples first, so that the last summary is that of real tests; every test runs once.
-test: ## Run everything that must pass (as root: the privileged tests too)
+# Documentation examples first, so that the last summaries are those of real tests; every test runs once. The machines
+# of the lab come last, alone: others would take the time away by which they are judged.
+test: ## Run everything that must pass (as root: the privileged tests too), the lab's quick claims included
 	scripts/setup test
 	cargo test --workspace --locked --doc
 	cargo test --workspace --locked --lib --bins --tests
+	$(MAKE) --no-print-directory test-lab
 
 test-long: ## Check the statistics at length, and 100 real comparisons of equal modes; about five minutes
 	scripts/setup test
 	cargo test -p gleaner-bench --locked --test stats_coverage -- --ignored --nocapture --test-threads 1
 	cargo test -p gleaner --locked --test bench_programs -- --ignored --nocapture
 
-test-lab: ## Boot the lab's machines for its quick claims, and try its command line; about five minutes
+test-lab: ## Boot the lab's machines for its quick claims, and try its command line; three minutes
 	scripts/setup lab
 	cargo test -p gleaner-lab --locked --test vm --test cli -- --ignored --test-threads 1
 

@@ -63,8 +63,6 @@ const INITTAB: &str = include_str!("image/inittab");
 /// The console of `gleaner-lab shell`.
 const CONSOLE: &str = include_str!("image/console.sh");
 const VIRTIO: [&str; 3] = ["virtio_pci", "virtio_mmio", "virtio_console"];
-/// The cpuidle driver of KVM guests, in the guests of a nested host.
-pub(crate) const HALTPOLL: &str = "lib/lab/cpuidle-haltpoll.ko";
 /// Where a nested host has what its guests boot from.
 const GUEST: &str = "lab/guest";
 
@@ -118,12 +116,7 @@ impl Store {
             let files = guest.open(&self.cache)?;
             let dir = format!("{GUEST}/{guest}");
             archive.copy(&format!("{dir}/vmlinuz"), 0o644, &files.image())?;
-            let mut tiny = tiny(busybox, &files, &[])?;
-            // Not loaded at boot: a claim does it, with the parameter that makes it run without the hypervisor's hint.
-            for path in files.modules(&["cpuidle-haltpoll"]) {
-                tiny.copy(HALTPOLL, 0o644, &path)?;
-            }
-            archive.file(&format!("{dir}/tiny.cpio"), 0o644, &tiny.finish()?)?;
+            archive.file(&format!("{dir}/tiny.cpio"), 0o644, &tiny(busybox, &files, &[])?.finish()?)?;
         }
         archive.file(payload::NESTED, 0o644, self.payload.with_libraries())?;
         archive.finish()

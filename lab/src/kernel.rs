@@ -17,7 +17,7 @@ use crate::tool;
 const RECIPE: &str = "kernel 1";
 const META: &str = "linux-image-cloud-amd64";
 /// What some image loads where the kernel has it as a module; what is missing is built in.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 8] = [
     "virtio_pci",
     "virtio_mmio",
     "virtio_console",
@@ -26,7 +26,6 @@ const MODULES: [&str; 9] = [
     "overlay",
     "kvm-amd",
     "kvm-intel",
-    "cpuidle-haltpoll",
 ];
 
 /// A kernel of the matrix: the newest that Debian offers in this line.

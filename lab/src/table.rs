@@ -77,8 +77,9 @@ pub fn markdown(outcomes: &[Outcome]) -> String {
 
 const HEAD: &str = "# The lab: what was proven in virtual machines
 
-Made by `make lab`, which proves all of it again; do not edit. [lab/README.md](../lab/README.md) says how the machines
-are made, and how to add a claim.
+The latest outcome of each claim, written by `gleaner-lab claims --markdown`; do not edit. `make lab` proves all of them
+anew; `--only NAME` proves one and leaves the others as they were. [lab/README.md](../lab/README.md) says how the
+machines are made, and how to add a claim.
 
 The machines run under emulation on two CPUs, so times are comparable only to each other, interleaved, in one run:
 ratios are given with their interval and n. A machine with more vCPUs than two is an overcommitted one.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -111,10 +111,19 @@ fn a_shell_is_one_and_its_end_is_the_machines() {
     let Some(()) = warm() else { return };
     let mut shell =
         lab(&["shell", "--vcpus", "4"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut said, mut block) = (Vec::new(), [0; 4096]);
+    let mut stdout = shell.stdout.take().unwrap();
+    // What is typed before there is a shell is lost.
+    while !text(&said).contains("lab:~# ") {
+        let read = stdout.read(&mut block).unwrap();
+        assert!(read > 0, "it ended without a shell: {}", text(&said));
+        said.extend(&block[..read]);
+    }
     shell.stdin.take().unwrap().write_all(b"echo cpus=$(nproc)\ngleaner --version\nexit\n").unwrap();
-    let output = shell.wait_with_output().unwrap();
-    let said = text(&output.stdout);
-    assert!(output.status.success() && said.contains("cpus=4") && said.contains("gleaner 0."), "{said}");
+    stdout.read_to_end(&mut said).unwrap();
+    let said = text(&said);
+    assert!(shell.wait().unwrap().success(), "{said}");
+    assert!(said.contains("cpus=4") && said.contains("gleaner 0."), "{said}");
 }
 
 #[test]
@@ -123,7 +132,7 @@ fn no_machine_outlives_the_program() {
     let Some(()) = warm() else { return };
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
         let mut running = lab(&["run", "--", "sleep", "1000"]).stderr(Stdio::null()).spawn().unwrap();
-        let qemu = until("QEMU runs", || child_named(running.id(), "qemu-system"));
+        let qemu = until("QEMU runs", || child_with(running.id(), "qemu-system"));
         kill(Pid::from_raw(running.id().cast_signed()), signal).unwrap();
         running.wait().unwrap();
         until("QEMU has ended", || (!Path::new("/proc").join(qemu.to_string()).exists()).then_some(()));
@@ -146,7 +155,8 @@ fn which(program: &str) -> PathBuf {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.exists()).unwrap()
 }
 
-fn child_named(parent: u32, name: &str) -> Option<u32> {
+/// A child with this word in its command line: it is started by way of its own loader, whose name it has.
+fn child_with(parent: u32, word: &str) -> Option<u32> {
     let pids = fs::read_dir("/proc")
         .unwrap()
         .flatten()
@@ -154,8 +164,9 @@ fn child_named(parent: u32, name: &str) -> Option<u32> {
     pids.into_iter().find(|pid| {
         // pid (name) state parent ...
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let Some((head, tail)) = stat.rsplit_once(") ") else { return false };
-        head.contains(name) && tail.split(' ').nth(1) == Some(&parent.to_string())
+        let Some((_, tail)) = stat.rsplit_once(") ") else { return false };
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        text(&line).contains(word) && tail.split(' ').nth(1) == Some(&parent.to_string())
     })
 }
 

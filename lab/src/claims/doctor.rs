@@ -52,7 +52,8 @@ pub(super) const SYSTEMD: Claim = Claim {
 /// What works in such a machine; everything else has a reason.
 const LEVERS: [&str; 4] = ["affinity", "cpuset-v2", "scheduling-policy", "yield-threads"];
 const IDLE_LEVERS: [&str; 3] = ["haltpoll", "pm-qos", "dma-latency"];
-const SENSORS: [&str; 6] = ["cgroup-accounting", "interrupts", "io-accounting", "psi", "schedstat", "steal"];
+const SENSORS: [&str; 7] =
+    ["cgroup-accounting", "fast-unfold", "interrupts", "io-accounting", "psi", "schedstat", "steal"];
 
 fn on_machine(lab: &Lab, checks: &mut Checks, kernel: Kernel, cpus: Cpus, words: &[&str]) -> Result<()> {
     let name = [format!("Linux {kernel}"), cpus.to_string()].into_iter();
