@@ -24,6 +24,7 @@ const PARTIAL: &str = ".partial-";
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
+    needed_mib: u64,
 }
 
 /// Artefacts whose checksums this process has looked at.
@@ -41,7 +42,7 @@ impl Cache {
     pub fn at(root: &Path) -> Result<Self> {
         fs::create_dir_all(root).map_err(Error::file("make", root))?;
         let root = root.canonicalize().map_err(Error::file("find", root))?;
-        Ok(Self { root })
+        Ok(Self { root, needed_mib: NEEDED_MIB })
     }
 
     /// A folder for what may vanish at any time, such as package lists.
@@ -66,7 +67,7 @@ impl Cache {
         let parent = path.parent().unwrap_or(&self.root);
         fs::create_dir_all(parent).map_err(Error::file("make", parent))?;
         clean(parent)?;
-        enough(&self.root, free_mib(&self.root)?)?;
+        enough(&self.root, free_mib(&self.root)?, self.needed_mib)?;
         eprintln!("lab: building {name}");
         let partial = tempfile::Builder::new()
             .prefix(PARTIAL)
@@ -117,11 +118,11 @@ fn free_mib(path: &Path) -> Result<u64> {
     Ok(stat.blocks_available() * stat.fragment_size() / (1024 * 1024))
 }
 
-fn enough(path: &Path, free_mib: u64) -> Result<()> {
-    if free_mib >= NEEDED_MIB {
+fn enough(path: &Path, free_mib: u64, needed_mib: u64) -> Result<()> {
+    if free_mib >= needed_mib {
         return Ok(());
     }
-    Err(Error::NoRoom { path: path.to_owned(), free_mib, needed_mib: NEEDED_MIB })
+    Err(Error::NoRoom { path: path.to_owned(), free_mib, needed_mib })
 }
 
 /// Whether an artefact is there, of this recipe, and undamaged. Files are read once per process.
@@ -206,14 +207,19 @@ mod tests {
         fs::read_to_string(path.join("sub/file")).unwrap()
     }
 
+    /// Its artefacts are a few bytes, whatever this machine has free.
+    fn cache(root: &Path) -> Cache {
+        Cache { needed_mib: 0, ..Cache::at(root).unwrap() }
+    }
+
     fn never(_: &Path) -> Result<()> {
-        panic!("it is there already")
+        panic!("nothing is to be built")
     }
 
     #[test]
     fn what_is_there_is_not_built_again_and_a_new_recipe_is() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = Cache::at(dir.path()).unwrap();
+        let cache = cache(dir.path());
         let path = cache.artefact("images/a", "1", write("old")).unwrap();
         assert_eq!(content(&path), "old");
         cache.artefact("images/a", "1", never).unwrap();
@@ -225,7 +231,7 @@ mod tests {
     #[test]
     fn a_half_built_artefact_never_counts() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = Cache::at(dir.path()).unwrap();
+        let cache = cache(dir.path());
         let failed = cache.artefact("a", "1", |dir| {
             write("half")(dir)?;
             Err(Error::NoMirror)
@@ -241,7 +247,7 @@ mod tests {
     #[test]
     fn a_damaged_artefact_is_built_again() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = Cache::at(dir.path()).unwrap();
+        let cache = cache(dir.path());
         let path = cache.artefact("a", "1", write("good")).unwrap();
         fs::write(path.join("sub/file"), "evil").unwrap();
         assert_eq!(content(&cache.artefact("a", "1", write("good")).unwrap()), "good");
@@ -249,9 +255,12 @@ mod tests {
 
     #[test]
     fn too_little_room_is_told_with_what_is_needed() {
-        enough(Path::new("/c"), NEEDED_MIB).unwrap();
-        let said = enough(Path::new("/c"), 100).unwrap_err().to_string();
+        enough(Path::new("/c"), NEEDED_MIB, NEEDED_MIB).unwrap();
+        let said = enough(Path::new("/c"), 100, NEEDED_MIB).unwrap_err().to_string();
         assert!(said.starts_with("/c has 100 MiB free; building images needs 4096"), "{said}");
-        assert!(free_mib(Path::new("/")).unwrap() > 0);
+        let dir = tempfile::tempdir().unwrap();
+        let full = Cache { needed_mib: u64::MAX, ..cache(dir.path()) };
+        assert!(matches!(full.artefact("a", "1", never), Err(Error::NoRoom { .. })));
+        assert!(!dir.path().join("a").exists());
     }
 }

@@ -1,13 +1,13 @@
 //! Inter-processor and timer interrupts per CPU, from `/proc/interrupts`.
 
 use gleaner_policy::CpuId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::file::KernelFile;
 use crate::{KernelError, Root};
 
 /// Interrupts that one CPU received since boot.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterruptCounters {
     /// `RES`: rescheduling interrupts, sent to wake an idle CPU or to preempt a busy one.
     pub reschedule: u64,
@@ -18,6 +18,15 @@ pub struct InterruptCounters {
     pub timer: u64,
     /// `TLB`: shootdowns that arrived as interrupts.
     pub tlb: u64,
+}
+
+impl InterruptCounters {
+    /// What came since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let of = |field: fn(&Self) -> u64| field(self).saturating_sub(field(earlier));
+        Self { reschedule: of(|c| c.reschedule), call: of(|c| c.call), timer: of(|c| c.timer), tlb: of(|c| c.tlb) }
+    }
 }
 
 /// Reads `/proc/interrupts`, which stays open.

@@ -12,6 +12,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use crate::attach::Probe;
 use crate::budget::{Budget, Cost, MOST, Measured, PerRun, Verdict, WINDOW};
 use crate::meter::{Meter, OpenFor, own_time};
+use crate::received::Received;
 use crate::unavailable::{NotAvailable, Why};
 use crate::window::Window;
 
@@ -20,10 +21,18 @@ const MEASURE: Duration = Duration::from_millis(200);
 /// From the end of one to the begin of the next: being measured costs two looks at the clock per run.
 const PAUSE: Duration = Duration::from_millis(800);
 
+/// What is counted while tracing goes on.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) window: Window,
+    pub(crate) received: Received,
+}
+
 /// What the tracer can ask about. The window is in it: who reads counters must know for how long they stand.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) window: Window,
+    pub(crate) received: Received,
     pub(crate) cost: Cost,
     pub(crate) one_in: u32,
     pub(crate) missing: Vec<NotAvailable>,
@@ -53,12 +62,20 @@ impl Keeper {
     pub(crate) fn start(
         budget: Budget,
         probes: Vec<Probe>,
-        window: Window,
+        counted: Counted,
         per_run: PerRun,
         missing: Vec<NotAvailable>,
     ) -> io::Result<Self> {
-        let status =
-            Status { window, cost: Cost::default(), one_in: 1, missing, detached: None, stop: false };
+        let Counted { window, received } = counted;
+        let status = Status {
+            window,
+            received,
+            cost: Cost::default(),
+            one_in: 1,
+            missing,
+            detached: None,
+            stop: false,
+        };
         let shared = Arc::new(Shared { status: Mutex::new(status), stopped: Condvar::new() });
         let work = Work {
             budget,
@@ -92,6 +109,14 @@ impl Drop for Keeper {
             // If it panicked, its programs were detached by that.
             let _ = thread.join();
         }
+    }
+}
+
+impl Status {
+    /// Nothing is counted from now on.
+    fn end(&mut self) {
+        self.received.end();
+        self.detached = Some(Instant::now());
     }
 }
 
@@ -129,7 +154,7 @@ impl Work {
         let mut status = self.shared.status();
         if !status.stop && status.detached.is_none() {
             // The programs' window cannot be moved any more.
-            status.detached = Some(Instant::now());
+            status.end();
             let why = Why::Forbidden { detail: "the programs' window cannot be written".to_owned() };
             status.missing.push(NotAvailable::new("everything from now on", why));
         }
@@ -271,7 +296,7 @@ impl Work {
     fn end(&mut self, measured: &Measured, one_in: u32) {
         self.probes.clear();
         let mut status = self.shared.status();
-        status.detached = Some(Instant::now());
+        status.end();
         let detail = format!(
             "tracing cost {:.1} % of the CPU time in use although it followed threads for one {one_in}th of the time only, \
              more than the {:.1} % allowed: it has ended",

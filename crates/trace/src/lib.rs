@@ -15,6 +15,7 @@ mod load;
 mod meter;
 mod part;
 mod read;
+mod received;
 mod record;
 mod scope;
 mod snapshot;

@@ -13,11 +13,11 @@ pub enum Part {
     Wakes,
     /// Idle periods of the vCPUs.
     Idle,
-    /// Interrupts between vCPUs, sent and received.
+    /// Interrupts between vCPUs. Those received, the timer's among them, are in every snapshot: the kernel counts them.
     Interrupts,
     /// TLB shootdowns.
     Tlb,
-    /// Timer interrupts, how often the timer is programmed, and how often the tick stops.
+    /// How often the timer is programmed, and how often the tick stops.
     Timers,
     /// Spinning for locks inside the kernel.
     Locks,
@@ -149,7 +149,7 @@ const SHOOTDOWN: Event = Event::Function("native_flush_tlb_multi");
 
 /// Every program; one that another is to stand in for comes before that one.
 #[rustfmt::skip]
-pub(crate) const PROGRAMS: [Program; 24] = {
+pub(crate) const PROGRAMS: [Program; 20] = {
     use Event::{Call, Function, Iterator, Tracepoint};
     use Part::{Idle, Interrupts, Locks, Timers, Tlb, Wakes, Yields};
     [
@@ -167,23 +167,16 @@ pub(crate) const PROGRAMS: [Program; 24] = {
             .gives("wake-ups handed over by interrupt"),
         Program::new(Interrupts, "on_wake_without_ipi", Tracepoint("sched_wake_idle_without_ipi"))
             .gives("wake-ups without interrupt").windowed(),
-        Program::new(Interrupts, "on_reschedule", Tracepoint("reschedule_entry"))
-            .gives("reschedule interrupts received"),
-        Program::new(Interrupts, "on_call", Tracepoint("call_function_entry"))
-            .gives("function call interrupts received"),
-        Program::new(Interrupts, "on_single_call", Tracepoint("call_function_single_entry"))
-            .gives("single function call interrupts received"),
-        Program::new(Tlb, "on_tlb_flush", Tracepoint("tlb_flush")),
+        Program::new(Tlb, "on_tlb_flush", Tracepoint("tlb_flush")).windowed(),
         Program::new(Tlb, "on_shootdown", SHOOTDOWN).gives(SHOOTDOWN_TIME),
         Program::new(Tlb, "on_shootdown_done", SHOOTDOWN).gives(SHOOTDOWN_TIME),
-        Program::new(Timers, "on_timer", Tracepoint("local_timer_entry")).gives("timer interrupts"),
         Program::new(Timers, "on_tick_stop", Tracepoint("tick_stop")).gives("stops of the tick"),
         Program::new(Timers, "on_timer_programmed", Function("clockevents_program_event"))
             .gives(TIMER_PROGRAMMED),
         Program::new(Timers, "on_write_msr", Tracepoint("write_msr"))
             .gives(TIMER_PROGRAMMED).instead_of("on_timer_programmed"),
-        Program::new(Locks, "on_contention", Tracepoint("contention_begin")),
-        Program::new(Locks, "on_contention_end", Tracepoint("contention_end")),
+        Program::new(Locks, "on_contention", Tracepoint("contention_begin")).windowed(),
+        Program::new(Locks, "on_contention_end", Tracepoint("contention_end")).windowed(),
         Program::new(Yields, "on_yield", Function("do_sched_yield"))
             .gives("calls of sched_yield that find no other thread").windowed(),
     ]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gleaner_kernel::interrupts::InterruptCounters;
 use gleaner_policy::CpuId;
 use libbpf_rs::{MapCore, MapFlags};
 
@@ -19,6 +20,8 @@ pub(crate) struct Maps<'a> {
     pub(crate) edges: &'a dyn MapCore,
     pub(crate) names: &'a dyn MapCore,
     pub(crate) spots: &'a dyn MapCore,
+    /// What the kernel counted meanwhile.
+    pub(crate) received: &'a BTreeMap<CpuId, InterruptCounters>,
     /// The first name that is free.
     pub(crate) next_name: u32,
 }
@@ -102,6 +105,7 @@ impl Maps<'_> {
                     polls: Histogram::from_words(&of(&polls)),
                     halts: Histogram::from_words(&of(&halts)),
                     events: events(&of(counters)),
+                    received: self.received.get(&cpu).copied().unwrap_or_default(),
                 }
             })
             .collect())
@@ -192,10 +196,6 @@ fn events(words: &[u64]) -> Events {
         sent_reschedule: of(Count::SentReschedule),
         sent_call: of(Count::SentCall),
         sent_tlb: of(Count::SentTlb),
-        received_reschedule: of(Count::ReceivedReschedule),
-        received_call: of(Count::ReceivedCall),
-        received_tlb: of(Count::ReceivedTlb),
-        timer_interrupts: of(Count::TimerInterrupt),
         timer_programmed: of(Count::TimerProgrammed),
         tick_stopped: of(Count::TickStopped),
         wake_without_ipi: of(Count::WakeWithoutIpi),

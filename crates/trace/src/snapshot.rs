@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gleaner_kernel::interrupts::InterruptCounters;
 use gleaner_policy::CpuId;
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,8 @@ use crate::{Cost, Histogram, NotAvailable, RunLengths};
 ///
 /// Where tracing all the time would cost too much, threads are followed in windows of time, and what
 /// was seen there counts for the time around: counts are estimates then, of the time [`Snapshot::covered`]. What lasts
-/// longer than a window (20 ms), or lies across the edge of one, is not seen then. Idle periods, interrupts, shootdowns and ticks are
-/// counted all the time.
+/// longer than a window (20 ms), or lies across the edge of one, is not seen then. Idle periods, interrupts and ticks are counted all
+/// the time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Since the start.
@@ -128,14 +129,6 @@ pub struct Events {
     pub sent_call: u64,
     /// TLB shootdowns sent, by interrupt or hypercall.
     pub sent_tlb: u64,
-    /// Reschedule interrupts received.
-    pub received_reschedule: u64,
-    /// Function call interrupts received.
-    pub received_call: u64,
-    /// TLB shootdowns received.
-    pub received_tlb: u64,
-    /// Timer interrupts received.
-    pub timer_interrupts: u64,
     /// How often the timer was programmed: in a VM each time an exit.
     pub timer_programmed: u64,
     /// How often the tick was stopped for an idle period.
@@ -173,6 +166,8 @@ pub struct Vcpu {
     pub delays: Histogram,
     /// What happened on it, whoever caused that.
     pub events: Events,
+    /// Interrupts that it received, as the kernel counts them.
+    pub received: InterruptCounters,
 }
 
 /// The threads of one name.
@@ -245,10 +240,6 @@ impl Events {
             sent_reschedule: d(self.sent_reschedule, earlier.sent_reschedule),
             sent_call: d(self.sent_call, earlier.sent_call),
             sent_tlb: d(self.sent_tlb, earlier.sent_tlb),
-            received_reschedule: d(self.received_reschedule, earlier.received_reschedule),
-            received_call: d(self.received_call, earlier.received_call),
-            received_tlb: d(self.received_tlb, earlier.received_tlb),
-            timer_interrupts: d(self.timer_interrupts, earlier.timer_interrupts),
             timer_programmed: d(self.timer_programmed, earlier.timer_programmed),
             tick_stopped: d(self.tick_stopped, earlier.tick_stopped),
             wake_without_ipi: d(self.wake_without_ipi, earlier.wake_without_ipi),

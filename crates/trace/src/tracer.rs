@@ -9,10 +9,11 @@ use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Iter, IterOpts, MapHandle};
 
 use crate::budget::{Budget, Cost};
-use crate::keeper::Keeper;
+use crate::keeper::{Counted, Keeper};
 use crate::load::{self, Loaded, program};
 use crate::meter::per_run;
 use crate::read::Maps;
+use crate::received::Received;
 use crate::scope::{Scope, ScopeError};
 use crate::skeleton::TraceSkel;
 use crate::times;
@@ -83,8 +84,9 @@ impl Tracer {
         let failed = |error: libbpf_rs::Error| TraceError::Read(text(&error));
         let mut window = Window::new(MapHandle::try_from(&skel.maps.data_window).map_err(failed)?);
         window.open(1).map_err(failed)?;
+        let received = Received::start(&root)?;
         let started = Instant::now();
-        let keeper = Keeper::start(budget, probes, window, per_run, missing).map_err(TraceError::Thread)?;
+        let keeper = Keeper::start(budget, probes, Counted { window, received }, per_run, missing).map_err(TraceError::Thread)?;
         Ok(Self { skel, keeper, started })
     }
 
@@ -110,6 +112,8 @@ impl Tracer {
     pub fn snapshot(&self) -> Result<Snapshot, TraceError> {
         let online = topology::online(&Root::system())?;
         let maps = &self.skel.maps;
+        // No window opens or closes meanwhile.
+        let mut status = self.keeper.status();
         let maps = Maps {
             hists: &maps.hists,
             idles: &maps.idles,
@@ -118,10 +122,9 @@ impl Tracer {
             edges: &maps.edges,
             names: &maps.names,
             spots: &maps.spots,
+            received: status.received.read()?,
             next_name: maps.data_data.as_deref().map_or(0, |data| data.next_name),
         };
-        // No window opens or closes meanwhile.
-        let status = self.keeper.status();
         let counted = maps.snapshot(online.iter()).map_err(|error| TraceError::Read(text(&error)))?;
         Ok(Snapshot {
             elapsed: status.detached.unwrap_or_else(Instant::now) - self.started,

@@ -22,8 +22,9 @@ use crate::unfold_skeleton::{UnfoldSkel, UnfoldSkelBuilder};
 const MAX_CPUS: u32 = 1024;
 /// `struct crowd` of `src/bpf/unfold.h`.
 const EVENT_BYTES: usize = 32;
-/// Between two looks at the run queues. Each is a timer interrupt, which costs a vCPU some 30 us in a VM.
-const PERIOD: Duration = Duration::from_millis(1);
+/// Between two looks at the run queues. Each is a timer interrupt, which costs a vCPU some 30 us in a VM: half a
+/// millisecond is as seldom as lets a crowd get its vCPUs back within two in the median.
+const PERIOD: Duration = Duration::from_micros(500);
 /// Nothing is a crowd that is not there this long: between the four looks that a crowd takes lies a third of it each.
 const LEAST_PATIENCE: Duration = Duration::from_micros(300);
 
@@ -66,7 +67,7 @@ pub enum UnfoldError {
 /// Watches the run queues of a set of vCPUs for more threads than it is told. Kernel threads do not count, nor those of
 /// nice 19 or `SCHED_IDLE`, nor real-time threads.
 ///
-/// While armed it costs a timer interrupt per millisecond (per four milliseconds while nobody runs on these vCPUs), on
+/// While armed it costs two timer interrupts per millisecond (one per two while nobody runs on these vCPUs), on
 /// another online vCPU if there is one, so that the watched threads lose nothing by it; nothing hangs on the scheduler's
 /// own events. A quarter of a second after it was disarmed it costs nothing.
 /// Dropping it takes everything back, and so does the end of the process.

@@ -75,9 +75,9 @@ struct Kernel {
 type Row = (&'static str, fn(&Snapshot) -> u64, fn(&Kernel) -> u64);
 
 const ROWS: [Row; 4] = [
-    ("RES", |s| events(s, |e| e.received_reschedule), |k| interrupts(k, |c| c.reschedule)),
-    ("CAL", |s| events(s, |e| e.received_call), |k| interrupts(k, |c| c.call)),
-    ("LOC", |s| events(s, |e| e.timer_interrupts), |k| interrupts(k, |c| c.timer)),
+    ("RES sent", |s| events(s, |e| e.sent_reschedule), |k| interrupts(k, |c| c.reschedule)),
+    ("CAL sent", |s| events(s, |e| e.sent_call), |k| interrupts(k, |c| c.call)),
+    ("LOC", |s| s.vcpus.iter().map(|vcpu| vcpu.received.timer).sum(), |k| interrupts(k, |c| c.timer)),
     (
         "halts",
         |s| s.vcpus.iter().map(|vcpu| vcpu.halts.count).sum(),
@@ -112,7 +112,7 @@ pub(crate) fn counters() -> Outcome {
     let first = look()?;
     Workload::RequestResponse.run(Amount::Time(Duration::from_secs(10)), &Parameters::default())?;
     let last = look()?;
-    println!("  {:<6} {:>10} {:>21} {:>12}", "", "traced", "kernel", "in budget");
+    println!("  {:<8} {:>10} {:>21} {:>12}", "", "traced", "kernel", "in budget");
     let mut kept = true;
     for (name, seen, counted) in ROWS {
         let traced = seen(&last.seen) - seen(&first.seen);
@@ -124,7 +124,7 @@ pub(crate) fn counters() -> Outcome {
         let good = apart <= most / 50;
         kept &= good || !judged;
         let verdict = if judged { verdict(good) } else { "too few" };
-        println!("  {name:<6} {traced:>10} {:>21} {sampled:>12}  {verdict}", format!("{fewest} to {most}"));
+        println!("  {name:<8} {traced:>10} {:>21} {sampled:>12}  {verdict}", format!("{fewest} to {most}"));
     }
     println!(
         "  in budget: threads and idle periods followed for 1/{} of the time, told cost {:.2} %",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the vCPUs do: idle periods, interrupts sent and received, timers, locks. */
+/* What the vCPUs do: idle periods, interrupts sent, timers, locks. The kernel itself counts what is received. */
 #ifndef GLEANER_VCPU_H
 #define GLEANER_VCPU_H
 
@@ -91,33 +91,23 @@ int BPF_PROG(on_call_queued, unsigned int cpu, unsigned long callsite, void *fun
 	return 0;
 }
 
-/* For events that come from outside, whatever thread they find. */
-#define COUNT_RECEIVED(program, section, what) \
-	SEC(section)                           \
-	int program(void *ctx)                 \
-	{                                      \
-		count_all(what, 1);            \
-		return 0;                      \
-	}
-
-COUNT_RECEIVED(on_reschedule, "tp_btf/reschedule_entry", COUNT_RECEIVED_RESCHEDULE)
-COUNT_RECEIVED(on_call, "tp_btf/call_function_entry", COUNT_RECEIVED_CALL)
-COUNT_RECEIVED(on_single_call, "tp_btf/call_function_single_entry", COUNT_RECEIVED_CALL)
-COUNT_RECEIVED(on_timer, "tp_btf/local_timer_entry", COUNT_TIMER_INTERRUPT)
 /* In a VM each of these is a write to TSC_DEADLINE, and an exit (TPDS'21 section 6.2.1). */
-COUNT_RECEIVED(on_timer_programmed, "fentry/clockevents_program_event", COUNT_TIMER_PROGRAMMED)
+SEC("fentry/clockevents_program_event")
+int BPF_PROG(on_timer_programmed)
+{
+	count_all(COUNT_TIMER_PROGRAMMED, 1);
+	return 0;
+}
 
 /* enum tlb_flush_reason, include/linux/mm_types.h */
-#define TLB_REMOTE_SHOOTDOWN 1
 #define TLB_REMOTE_SEND_IPI 4
 
+/* Each switch to another address space is such an event, too. */
 SEC("tp_btf/tlb_flush")
 int BPF_PROG(on_tlb_flush, int reason)
 {
-	if (reason == TLB_REMOTE_SHOOTDOWN)
-		count_all(COUNT_RECEIVED_TLB, 1);
-	else if (reason == TLB_REMOTE_SEND_IPI)
-		count(COUNT_SENT_TLB, 1);
+	if (reason == TLB_REMOTE_SEND_IPI)
+		count(COUNT_SENT_TLB, window.weight);
 	return 0;
 }
 
@@ -128,14 +118,14 @@ static __always_inline void begin_on_vcpu(u64 *since)
 }
 
 /* What the running thread lost until now. */
-static __always_inline void end_on_vcpu(u64 *since, u32 hist)
+static __always_inline void end_on_vcpu(u64 *since, u32 hist, u64 weight)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	u64 begin = *since;
 
 	*since = 0;
 	if (begin && in_scope(p, state_of(p)))
-		add_length(hist, bpf_ktime_get_ns() - begin, 1);
+		add_length(hist, bpf_ktime_get_ns() - begin, weight);
 }
 
 /* How long a shootdown takes its sender. User space chooses the function that this kernel has. */
@@ -155,7 +145,7 @@ int BPF_PROG(on_shootdown_done)
 	struct vcpu *v = this_vcpu();
 
 	if (v)
-		end_on_vcpu(&v->shootdown_since, HIST_SHOOTDOWN);
+		end_on_vcpu(&v->shootdown_since, HIST_SHOOTDOWN, 1);
 	return 0;
 }
 
@@ -217,8 +207,8 @@ int BPF_PROG(on_contention_end, void *lock)
 {
 	struct vcpu *v = this_vcpu();
 
-	if (v)
-		end_on_vcpu(&v->spin_since, HIST_SPIN);
+	if (v && within(v->spin_since))
+		end_on_vcpu(&v->spin_since, HIST_SPIN, window.weight);
 	return 0;
 }
 

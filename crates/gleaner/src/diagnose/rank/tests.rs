@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use gleaner_kernel::interrupts::InterruptCounters;
 use gleaner_policy::CpuId;
 use gleaner_trace::{Events, Histogram, Vcpu};
 
@@ -29,6 +30,7 @@ fn seen() -> Snapshot {
         halts: Histogram::default(),
         delays: Histogram::default(),
         events: Events::default(),
+        received: InterruptCounters::default(),
     };
     Snapshot { elapsed: Duration::from_secs(1), vcpus: vec![vcpu(0), vcpu(1)], ..Snapshot::default() }
 }
