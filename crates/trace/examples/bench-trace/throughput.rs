@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::{Outcome, verdict};
 
 /// Pairs of blocks.
-const PAIRS: usize = 20;
+const PAIRS: usize = 16;
 /// Seconds that a block is measured.
 const MEASURED: usize = 3;
 /// Seconds before: the server warms up; what the block before left is over; tracing measures itself and settles.
