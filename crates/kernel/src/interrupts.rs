@@ -25,7 +25,12 @@ impl InterruptCounters {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let of = |field: fn(&Self) -> u64| field(self).saturating_sub(field(earlier));
-        Self { reschedule: of(|c| c.reschedule), call: of(|c| c.call), timer: of(|c| c.timer), tlb: of(|c| c.tlb) }
+        Self {
+            reschedule: of(|c| c.reschedule),
+            call: of(|c| c.call),
+            timer: of(|c| c.timer),
+            tlb: of(|c| c.tlb),
+        }
     }
 }
 

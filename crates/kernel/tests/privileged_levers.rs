@@ -129,9 +129,9 @@ fn haltpoll_limits_are_taken_and_put_back() {
     let (before, limit) = (dump(), Duration::from_micros(80));
     {
         let mut restore = Restore::default();
-        restore.apply(&haltpoll::writes(limit, Duration::ZERO));
+        restore.apply(&haltpoll::writes(limit, Duration::ZERO, false));
         assert_eq!(haltpoll::limit(&root).unwrap(), limit);
-        restore.apply(&haltpoll::writes(Duration::ZERO, limit));
+        restore.apply(&haltpoll::writes(Duration::ZERO, limit, false));
         assert_eq!(haltpoll::limit(&root).unwrap(), Duration::ZERO);
     }
     assert_eq!(dump(), before);

@@ -86,7 +86,8 @@ impl Tracer {
         window.open(1).map_err(failed)?;
         let received = Received::start(&root)?;
         let started = Instant::now();
-        let keeper = Keeper::start(budget, probes, Counted { window, received }, per_run, missing).map_err(TraceError::Thread)?;
+        let keeper = Keeper::start(budget, probes, Counted { window, received }, per_run, missing)
+            .map_err(TraceError::Thread)?;
         Ok(Self { skel, keeper, started })
     }
 

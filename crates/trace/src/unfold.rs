@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use gleaner_kernel::lever::visit;
+use gleaner_kernel::lever::{haltpoll, visit};
 use gleaner_kernel::{Root, topology};
 use gleaner_policy::{CpuId, CpuSet};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
@@ -67,8 +67,8 @@ pub enum UnfoldError {
 /// Watches the run queues of a set of vCPUs for more threads than it is told. Kernel threads do not count, nor those of
 /// nice 19 or `SCHED_IDLE`, nor real-time threads.
 ///
-/// While armed it costs two timer interrupts per millisecond (one per two while nobody runs on these vCPUs), on
-/// another online vCPU if there is one, so that the watched threads lose nothing by it; nothing hangs on the scheduler's
+/// While armed it costs two timer interrupts per millisecond, less where idle vCPUs poll for long (and a quarter of that
+/// while nobody runs on these vCPUs), on another online vCPU if there is one, so that the watched threads lose nothing by it; nothing hangs on the scheduler's
 /// own events. A quarter of a second after it was disarmed it costs nothing.
 /// Dropping it takes everything back, and so does the end of the process.
 pub struct FastUnfold {
@@ -127,6 +127,7 @@ impl FastUnfold {
         if let Some(cpu) = active.iter().find(|cpu| !known(*cpu)) {
             return Err(UnfoldError::NoQueue { cpu });
         }
+        let polled = haltpoll::limit(&Root::system()).unwrap_or_default();
         self.disarm();
         while self.read().is_some() {}
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
@@ -137,7 +138,7 @@ impl FastUnfold {
             data.active_end = end;
             data.at_least = at_least;
             data.patience_ns = ns(patience.max(LEAST_PATIENCE));
-            data.period_ns = ns(PERIOD);
+            data.period_ns = ns(period(polled));
         }
         // 0 says that nothing is armed.
         let arming = self.arming.checked_add(1).unwrap_or(1);
@@ -198,6 +199,13 @@ impl FastUnfold {
     }
 }
 
+/// Between two looks where idle vCPUs poll for `polled` (zero: they halt at once). A vCPU that is interrupted for a look
+/// polls before it halts again. The governor gives up a limit only at halts that are longer than it
+/// ([`haltpoll`]), so the halts between two looks have to be.
+fn period(polled: Duration) -> Duration {
+    PERIOD.max(polled * 9 / 4)
+}
+
 /// A word that the program in the kernel reads and writes too.
 fn shared<'a>(word: Option<*mut u32>) -> &'a AtomicU32 {
     static NOWHERE: AtomicU32 = AtomicU32::new(0);
@@ -243,6 +251,15 @@ fn parse(bytes: &[u8]) -> Option<Crowding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn between_two_looks_a_vcpu_halts_for_longer_than_it_polls() {
+        assert_eq!(period(Duration::ZERO), PERIOD);
+        for polled in [50, 200, 422, 2000].map(Duration::from_micros) {
+            let interrupt = Duration::from_micros(30);
+            assert!(period(polled) - polled - interrupt > polled, "{polled:?}");
+        }
+    }
 
     #[test]
     fn an_event_is_read_field_by_field() {

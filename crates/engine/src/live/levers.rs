@@ -30,6 +30,8 @@ pub(super) struct Levers {
     all: CpuSet,
     active: CpuSet,
     retention: Retention,
+    /// Some vCPUs were deactivated when haltpoll was set last.
+    spared: bool,
     yields: Option<(YieldKind, YieldThreads)>,
     batch: Batch,
     /// Threads whose own affinity or policy was respected, so that each is told of once.
@@ -61,6 +63,7 @@ impl Levers {
             active: all.clone(),
             all,
             retention: Retention::NONE,
+            spared: false,
             yields: None,
             batch: Batch::new(),
             respected: BTreeSet::new(),
@@ -140,7 +143,8 @@ impl Levers {
         notes: &mut Vec<String>,
     ) -> Result<(), LiveError> {
         let Retention { method, limit } = setting.retention;
-        self.haltpoll(if method == Method::Haltpoll { limit } else { Duration::ZERO })?;
+        let spared = setting.active != self.all;
+        self.haltpoll(if method == Method::Haltpoll { limit } else { Duration::ZERO }, spared)?;
         let none = CpuSet::new();
         self.qos_poll(if method == Method::QosPoll { &setting.active } else { &none })?;
         let kind = match method {
@@ -152,14 +156,16 @@ impl Levers {
         self.batch(kind == Some(YieldKind::IpiFree), threads, notes)
     }
 
-    fn haltpoll(&mut self, limit: Duration) -> Result<(), LiveError> {
+    /// `spared`: some vCPUs are deactivated.
+    fn haltpoll(&mut self, limit: Duration, spared: bool) -> Result<(), LiveError> {
         let before =
             if self.retention.method == Method::Haltpoll { self.retention.limit } else { Duration::ZERO };
-        if limit != before {
-            for write in haltpoll::writes(limit, before) {
+        if limit != before || (!limit.is_zero() && spared != self.spared) {
+            for write in haltpoll::writes(limit, before, spared) {
                 self.book.set(&write)?;
             }
         }
+        self.spared = spared;
         Ok(())
     }
 

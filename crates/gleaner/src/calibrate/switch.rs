@@ -120,7 +120,7 @@ impl Switch {
             return Ok(());
         }
         let in_force = if limit.is_zero() { LIMIT } else { Duration::ZERO };
-        self.set(&haltpoll::writes(limit, in_force))?;
+        self.set(&haltpoll::writes(limit, in_force, false))?;
         self.polls = Some(limit);
         if limit.is_zero() { self.drain() } else { Ok(()) }
     }

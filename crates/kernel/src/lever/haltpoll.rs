@@ -6,6 +6,8 @@
 //! - `grow_start` = limit: one halt is enough to reach the limit.
 //! - A limit that is raised or kept is not allowed to shrink: the policy has weighed long idle periods already, and a
 //!   CPU whose limit was shrunk pays for the poll *and* for the halt in each idle period in between.
+//! - Except where some vCPUs have nothing to do: whatever wakes one of these now and then, it would poll each time. One
+//!   long halt lets it forget the limit, and a short one of a vCPU that works brings it back.
 //! - A limit that is lowered (or taken away) must be allowed to shrink, otherwise each CPU keeps the higher one for
 //!   good. It follows at its first halts; a CPU that never halts keeps polling up to its old limit.
 
@@ -78,11 +80,11 @@ pub fn limit(root: &Root) -> Result<Duration, LeverError> {
 
 /// What to write so that idle vCPUs poll for `limit` before they halt. Zero turns polling off.
 ///
-/// `in_force` is the limit that Gleaner set before ([`Duration::ZERO`] at first); limits from 2^32 ns (4.29 s) on
+/// `spared`: some vCPUs have nothing to do. `in_force` is the limit that Gleaner set before ([`Duration::ZERO`] at first); limits from 2^32 ns (4.29 s) on
 /// are cut. The order matters to undoing, which goes backwards: `allow_shrink` is put back last.
-pub fn writes(limit: Duration, in_force: Duration) -> Vec<Write> {
+pub fn writes(limit: Duration, in_force: Duration, spared: bool) -> Vec<Write> {
     let ns = u32::try_from(limit.as_nanos()).unwrap_or(u32::MAX).to_string();
-    let hold = !limit.is_zero() && limit >= in_force;
+    let hold = !limit.is_zero() && limit >= in_force && !spared;
     let mut writes = vec![Write::text(parameter("allow_shrink"), if hold { "N" } else { "Y" })];
     if !hold {
         writes.push(Write::text(parameter("shrink"), SHRINK));
@@ -97,7 +99,7 @@ pub fn writes(limit: Duration, in_force: Duration) -> Vec<Write> {
 /// What to write so that each vCPU forgets its poll limit at its next halt, whoever gave it one: a latency request
 /// of 0 leaves a limit of a sixteenth of a tick behind (drivers/cpuidle/cpuidle.c, `cpuidle_poll_time`).
 pub fn forget() -> Vec<Write> {
-    writes(Duration::ZERO, Duration::ZERO)
+    writes(Duration::ZERO, Duration::ZERO, false)
 }
 
 #[cfg(test)]
@@ -106,7 +108,11 @@ mod tests {
     use std::fs;
 
     fn lines(limit_us: u64, in_force_us: u64) -> Vec<String> {
-        writes(Duration::from_micros(limit_us), Duration::from_micros(in_force_us))
+        told(&writes(Duration::from_micros(limit_us), Duration::from_micros(in_force_us), false))
+    }
+
+    fn told(writes: &[Write]) -> Vec<String> {
+        writes
             .iter()
             .map(|write| write.to_string().replace("/sys/module/haltpoll/parameters/guest_halt_poll_", ""))
             .collect()
@@ -122,6 +128,13 @@ mod tests {
     fn a_lowered_limit_may_shrink() {
         assert_eq!(lines(50, 200), ["allow_shrink = Y", "shrink = 0", "grow_start = 50000", "ns = 50000"]);
         assert_eq!(lines(0, 200), ["allow_shrink = Y", "shrink = 0", "ns = 0"]);
+    }
+
+    #[test]
+    fn vcpus_with_nothing_to_do_may_forget_the_limit() {
+        let limit = Duration::from_micros(200);
+        let spared = told(&writes(limit, limit, true));
+        assert_eq!(spared, ["allow_shrink = Y", "shrink = 0", "grow_start = 200000", "ns = 200000"]);
     }
 
     #[test]
