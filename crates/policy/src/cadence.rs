@@ -21,13 +21,15 @@ const CALM_GRANULARITY: f64 = 1.5;
 #[derive(Debug, Clone)]
 pub(crate) struct Cadence {
     period: Duration,
+    /// What the previous look cost.
+    cost: Option<Duration>,
     /// Load and switches per CPU second of the previous interval.
     last: Option<(f64, f64)>,
 }
 
 impl Cadence {
     pub(crate) fn new() -> Self {
-        Self { period: FASTEST, last: None }
+        Self { period: FASTEST, cost: None, last: None }
     }
 
     /// The time to the next look, after `o`; `busy` says that something was decided.
@@ -42,6 +44,8 @@ impl Cadence {
         });
         self.last = Some((load, density));
         self.period = if decided || !calm { FASTEST } else { (self.period * 2).min(SLOWEST) };
-        self.period.max(o.cost * BUDGET).min(SELDOMEST)
+        // A single look may be dear for a reason that is gone: the one that ends a trial of polling shared its vCPU.
+        let cost = self.cost.replace(o.cost).map_or(o.cost, |before| before.min(o.cost));
+        self.period.max(cost * BUDGET).min(SELDOMEST)
     }
 }

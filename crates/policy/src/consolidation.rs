@@ -14,6 +14,10 @@
 //!   back.
 //!
 //! # Beyond the paper
+//! §5 takes one vCPU at a time. Here the conditions say on how few vCPUs the load fits, a first trial goes there, and the
+//! guard's findings close in on the best set (the module `search`). The factors are adjusted where §5 does it: when the
+//! consolidation stops. Until then the search's bounds keep a step that failed from being taken again.
+//!
 //! Read to the letter, §5 oscillates for a load that keeps a vCPU above the ceiling on the smaller set without
 //! being slower there: gather, restore all, gather again. A closed loop packed on one vCPU is 100 % busy *because*
 //! it is fast. [`Consolidation::approve`] lets the guard, which measures progress itself, accept such a set, and
@@ -21,6 +25,7 @@
 
 mod conditions;
 mod measurement;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +36,10 @@ use serde::{Deserialize, Serialize};
 pub use conditions::{Check, Conditions, ConfigError, ConsolidationConfig, Factor, Factors, conditions};
 pub use measurement::Measurement;
 pub(crate) use measurement::scale;
+pub use search::Finding;
+
+use conditions::{conditions_for, fewest};
+use search::Search;
 
 /// A vCPU at this utilisation counts as 100 % busy; accounting rarely shows the last percent.
 const OVERLOADED: f64 = 0.99;
@@ -41,14 +50,19 @@ const OVERLOADED: f64 = 0.99;
 pub enum Advice {
     /// Leave it.
     Keep(KeepReason),
-    /// Deactivate one vCPU; both conditions hold.
-    DeactivateOne(Conditions),
-    /// Activate the vCPU again that was deactivated last.
+    /// Deactivate vCPUs until `to` are left; both conditions hold for that, or a cut before this one paid.
+    Deactivate {
+        /// How many stay active.
+        to: usize,
+        /// With these numbers.
+        conditions: Conditions,
+    },
+    /// Activate the vCPUs again that were deactivated last.
     RestoreLast {
         /// What spoke against the smaller set.
         refutation: Refutation,
-        /// The factor that was shrunk, so that the same measurement will not justify the same step.
-        adjusted: Factor,
+        /// What follows from it.
+        then: AfterRollBack,
     },
     /// The workload is another one now: activate every vCPU and start again.
     RestoreAll(MajorChange),
@@ -72,6 +86,21 @@ pub enum KeepReason {
     NothingToRestore,
 }
 
+/// What a roll-back leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AfterRollBack {
+    /// The consolidation stops, and a factor was shrunk, so that the same measurement will not justify it again.
+    Adjusted(Factor),
+    /// The search goes on among the sets of more than `above` and fewer than `below` vCPUs.
+    GoesOn {
+        /// So many are too few.
+        above: usize,
+        /// So many gain nothing, or are those that are active now.
+        below: usize,
+    },
+}
+
 /// Why the last consolidation was undone.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -83,7 +112,7 @@ pub enum Refutation {
         /// After it.
         to: f64,
     },
-    /// The guard measured less progress.
+    /// The guard measured no more progress.
     Guard,
 }
 
@@ -116,9 +145,9 @@ impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keep(reason) => write!(f, "keep the active vCPUs: {reason}"),
-            Self::DeactivateOne(conditions) => write!(f, "deactivate one vCPU: {conditions}"),
-            Self::RestoreLast { refutation, adjusted } => {
-                write!(f, "restore the last vCPU: {refutation}; {adjusted}")
+            Self::Deactivate { to, conditions } => write!(f, "deactivate all vCPUs but {to}: {conditions}"),
+            Self::RestoreLast { refutation, then } => {
+                write!(f, "restore what was deactivated last: {refutation}; {then}")
             }
             Self::RestoreAll(change) => write!(f, "restore all vCPUs: {change}"),
         }
@@ -137,11 +166,22 @@ impl fmt::Display for KeepReason {
     }
 }
 
+impl fmt::Display for AfterRollBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Adjusted(factor) => factor.fmt(f),
+            Self::GoesOn { above, below } => {
+                write!(f, "sets of more than {above} and fewer than {below} vCPUs are left to try")
+            }
+        }
+    }
+}
+
 impl fmt::Display for Refutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Slower { from, to } => write!(f, "utilisation fell from {from:.2} to {to:.2} vCPUs"),
-            Self::Guard => f.write_str("the guard measured less progress"),
+            Self::Guard => f.write_str("the guard measured no more progress"),
         }
     }
 }
@@ -171,6 +211,17 @@ enum Phase {
     Settled { baseline: Measurement },
 }
 
+/// A step to fewer vCPUs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Deactivation {
+    /// The measurement that justified it.
+    by: Measurement,
+    /// How many vCPUs stayed active.
+    to: usize,
+    /// The fewest that the load fitted on.
+    least: usize,
+}
+
 /// The state machine of §5. It advises; the caller carries out, and says with the next measurement's
 /// [`Measurement::active`] how many vCPUs are active in fact.
 #[derive(Debug, Clone)]
@@ -179,10 +230,11 @@ pub struct Consolidation {
     all: usize,
     factors: Factors,
     phase: Phase,
-    /// The measurements that justified the deactivations in force, oldest first.
-    justified: Vec<Measurement>,
+    /// The deactivations in force, oldest first.
+    justified: Vec<Deactivation>,
     /// How many of them, from the oldest, led to a set that the guard measured to be better.
     proven: usize,
+    search: Search,
     /// Whether a vCPU was 100 % busy in the latest period.
     overloaded: bool,
 }
@@ -197,6 +249,7 @@ impl Consolidation {
             factors,
             phase: Phase::Gathering,
             justified: Vec::new(),
+            search: Search::new(),
             overloaded: false,
             proven: 0,
         })
@@ -207,14 +260,15 @@ impl Consolidation {
         self.factors
     }
 
-    /// Takes one period's measurement and says what to do.
-    pub fn step(&mut self, m: &Measurement) -> Advice {
+    /// Takes one period's measurement and says what to do. `lighter` is the same, or a recent one, without the cost of
+    /// waking idle vCPUs, where that is known: while a set is sought, a step that it justifies is worth a trial, too.
+    pub fn step(&mut self, m: &Measurement, lighter: Option<&Measurement>) -> Advice {
         // A caller that did not carry out a deactivation has nothing to roll back.
-        self.justified.truncate(self.all.saturating_sub(m.active));
+        self.justified.retain(|step| step.to >= m.active);
         self.proven = self.proven.min(self.justified.len());
         self.overloaded = m.max_utilization >= OVERLOADED;
         match self.phase {
-            Phase::Gathering => self.gather(m),
+            Phase::Gathering => self.gather(m, lighter),
             Phase::Stopped => {
                 self.phase = Phase::Settled { baseline: *m };
                 Advice::Keep(KeepReason::Recorded)
@@ -235,17 +289,38 @@ impl Consolidation {
     /// above the ceiling in the baseline of this set is no longer a major change.
     pub fn approve(&mut self) {
         self.proven = self.justified.len();
+        self.search.proven();
         if self.phase != Phase::Gathering {
             self.phase = Phase::Stopped;
         }
     }
 
-    /// The guard measured that the last consolidation did harm: undo it as after a decrease of utilisation.
-    pub fn reject(&mut self) -> Advice {
-        match self.justified.pop() {
-            Some(justified) => self.roll_back(&justified, Refutation::Guard),
-            None => Advice::Keep(KeepReason::NothingToRestore),
+    /// The guard did not find the last consolidation better: undo it. A new one narrows the search down; where nothing
+    /// is left to try, or what was proven before is refuted now, it is as after a decrease of utilisation.
+    pub fn reject(&mut self, finding: Finding) -> Advice {
+        let new = self.phase == Phase::Gathering && !self.is_proven();
+        let Some(last) = self.justified.pop() else { return Advice::Keep(KeepReason::NothingToRestore) };
+        if new {
+            self.search.refuted(last.to, finding);
+            if self.search.next(last.by.active, last.least).is_some() {
+                let (above, below) = self.search.bounds(last.by.active);
+                let then = AfterRollBack::GoesOn { above, below };
+                return Advice::RestoreLast { refutation: Refutation::Guard, then };
+            }
         }
+        self.roll_back(&last.by, Refutation::Guard)
+    }
+
+    /// Whether a search has begun and may go on.
+    pub fn is_searching(&self) -> bool {
+        self.phase == Phase::Gathering && (!self.justified.is_empty() || self.search != Search::new())
+    }
+
+    /// The size of the set that [`Consolidation::step`] would advise now, without taking the step; None if it would
+    /// keep the present one.
+    pub fn next_size(&self, m: &Measurement, lighter: Option<&Measurement>) -> Option<usize> {
+        let gathering = self.phase == Phase::Gathering;
+        gathering.then(|| self.deactivation(m, lighter)).flatten().map(|step| step.to)
     }
 
     /// Forgets the workload, its factors included. For the caller to use after a major change (the factors were
@@ -256,22 +331,23 @@ impl Consolidation {
         self.factors = self.config.factors().unwrap_or_default();
     }
 
-    fn gather(&mut self, m: &Measurement) -> Advice {
-        if let Some(before) = self.justified.last().copied().filter(|_| !self.is_proven()) {
+    fn gather(&mut self, m: &Measurement, lighter: Option<&Measurement>) -> Advice {
+        if let Some(before) = self.justified.last().map(|step| step.by).filter(|_| !self.is_proven()) {
             let (from, to) = (before.total_utilization(), m.total_utilization());
             if to < from * (1.0 - self.config.drop_tolerance) {
                 self.justified.pop();
                 return self.roll_back(&before, Refutation::Slower { from, to });
             }
         }
-        let conditions = conditions(m, &self.factors, &self.config);
-        if m.active > 1 && conditions.hold() {
-            self.justified.push(*m);
-            return Advice::DeactivateOne(conditions);
+        if let Some(step) = self.deactivation(m, lighter) {
+            self.justified.push(step);
+            let conditions = conditions_for(step.to, &step.by, &self.factors, &self.config);
+            return Advice::Deactivate { to: step.to, conditions };
         }
         if m.active < self.all {
             self.phase = Phase::Settled { baseline: *m };
         }
+        let conditions = conditions(m, &self.factors, &self.config);
         Advice::Keep(if m.active <= 1 {
             KeepReason::LastVcpu
         } else if m.active < self.all {
@@ -281,11 +357,29 @@ impl Consolidation {
         })
     }
 
+    /// The next step of the search, justified by `m` where that is enough, else by `lighter`.
+    ///
+    /// Where a cut paid, the waking that it ended had taken CPU time, and much of what is left may be waking, too: half
+    /// of the set is worth a trial, although the load as it is measured would not fit there.
+    fn deactivation(&self, m: &Measurement, lighter: Option<&Measurement>) -> Option<Deactivation> {
+        let lighter = lighter.filter(|lighter| lighter.active == m.active);
+        let fewest = |by: &Measurement| fewest(by, &self.factors, &self.config);
+        let (present, light) = (fewest(m), lighter.and_then(fewest));
+        let paid = !self.justified.is_empty() && self.is_proven();
+        let fine = m.g_comp().is_some_and(|g_comp| g_comp <= self.config.min_time_slice);
+        let half = (paid && fine && m.active > 1).then_some(m.active / 2);
+        let least = [present, light, half].into_iter().flatten().min()?;
+        let to = self.search.next(m.active, least)?;
+        let lightest = light.is_some_and(|fewest| fewest <= to) && present.is_none_or(|fewest| fewest > to);
+        Some(Deactivation { by: lighter.filter(|_| lightest).copied().unwrap_or(*m), to, least })
+    }
+
     fn roll_back(&mut self, justified: &Measurement, refutation: Refutation) -> Advice {
         let adjusted = self.factors.shrink(justified, self.overloaded);
         self.phase = Phase::Stopped;
+        self.search = Search::new();
         self.proven = self.proven.min(self.justified.len());
-        Advice::RestoreLast { refutation, adjusted }
+        Advice::RestoreLast { refutation, then: AfterRollBack::Adjusted(adjusted) }
     }
 
     /// Whether the guard approved the present set.
@@ -296,6 +390,7 @@ impl Consolidation {
     fn start_over(&mut self) {
         self.phase = Phase::Gathering;
         self.justified.clear();
+        self.search = Search::new();
         self.overloaded = false;
         self.proven = 0;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::guard::{Purpose, Verdict};
-use crate::{Conditions, CpuId, CpuSet, CrowdSource, MajorChange, Setting, Veto};
+use crate::{AfterRollBack, Conditions, CpuId, CpuSet, CrowdSource, MajorChange, Refutation, Setting, Veto};
 
 /// The answer to one observation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -64,11 +64,26 @@ pub enum Why {
     Conditions {
         /// With these numbers.
         conditions: Conditions,
-        /// The vCPU to deactivate.
+        /// The vCPU to deactivate; of several, the one that is missed least.
         cpu: CpuId,
+        /// How many are deactivated.
+        #[serde(default = "one")]
+        spared: usize,
+    },
+    /// A smaller set paid, and half of that may pay more, although not both conditions of §5 hold.
+    CutPaid {
+        /// Their numbers.
+        conditions: Conditions,
+        /// How many vCPUs are deactivated.
+        spared: usize,
     },
     /// The trust in what was proven before is used up.
     TrustExpired,
+}
+
+/// Journals from before there were larger steps do not say how many.
+const fn one() -> usize {
+    1
 }
 
 /// Something that the policy decided.
@@ -98,6 +113,15 @@ pub enum Event {
         kept: Setting,
         /// When the question may be asked again, since the start.
         again_at: Duration,
+    },
+    /// §5's roll-back: vCPUs that were deactivated are active again.
+    RolledBack {
+        /// The active vCPUs from now on.
+        active: CpuSet,
+        /// What spoke against the smaller set.
+        refutation: Refutation,
+        /// The factor that was adjusted, or where the search goes on.
+        then: AfterRollBack,
     },
     /// What was proven before an idle time is in force again, to be proven again soon.
     Resumed {
@@ -171,8 +195,14 @@ impl fmt::Display for Why {
                 wake_cost.as_secs_f64() * 1e6,
                 lost * 100.0
             ),
-            Self::Conditions { conditions, cpu } => {
+            Self::Conditions { conditions, cpu, spared: 1 } => {
                 write!(f, "vCPU {cpu} can be spared: {conditions}")
+            }
+            Self::Conditions { conditions, spared, .. } => {
+                write!(f, "{spared} vCPUs can be spared: {conditions}")
+            }
+            Self::CutPaid { conditions, .. } => {
+                write!(f, "fewer vCPUs paid, so still fewer may, although {conditions}")
             }
             Self::TrustExpired => f.write_str("it was time to prove it again"),
         }

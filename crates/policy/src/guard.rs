@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::consolidation::scale;
 use crate::progress::{Block, Difference, Evidence, compare};
 use crate::{Observation, Setting};
 
@@ -106,6 +107,10 @@ pub struct Trial {
     /// Blocks of the side that is ahead, oldest first: they wait for their partners.
     ahead: VecDeque<Block>,
     pairs: Vec<(Block, Block)>,
+    /// The waker's share of waking a halted vCPU.
+    waker_cost: Duration,
+    /// How long the candidate has been in force.
+    candidate_for: Duration,
     /// The logarithms of the numbers of runnable threads at the ends of the candidate's blocks: their sum and number.
     runnable: (f64, u32),
 }
@@ -133,6 +138,8 @@ impl Trial {
             forgets: 0,
             ahead: VecDeque::new(),
             pairs: Vec::new(),
+            waker_cost: Duration::ZERO,
+            candidate_for: Duration::ZERO,
             runnable: (0.0, 0),
         }
     }
@@ -141,6 +148,13 @@ impl Trial {
     #[must_use]
     pub fn with_block(mut self, length: Duration) -> Self {
         self.block = self.block.max(length);
+        self
+    }
+
+    /// Waking a halted vCPU takes so much CPU time of the waker's.
+    #[must_use]
+    pub fn with_waker_cost(mut self, cost: Duration) -> Self {
+        self.waker_cost = cost;
         self
     }
 
@@ -173,6 +187,17 @@ impl Trial {
         if blocks == 0 { 0 } else { ((logarithms / f64::from(blocks)).exp() - 1e-6).ceil() as u32 }
     }
 
+    /// The time of work that the candidate has cost so far: its share of lost progress, of the time that it was in
+    /// force; zero where it lost none, or nothing was measured.
+    pub fn time_lost(&self) -> Duration {
+        let lost = match compare(&self.pairs, self.difference()) {
+            Some(e) => 1.0 - e.ratio,
+            None if self.pairs.is_empty() => 0.0,
+            None => self.work_lost(),
+        };
+        self.candidate_for.mul_f64(lost.clamp(0.0, 1.0))
+    }
+
     /// The setting that the present block needs.
     pub fn setting(&self) -> &Setting {
         match self.side {
@@ -197,6 +222,9 @@ impl Trial {
 
     /// Takes the observation of the interval that [`Trial::next`] asked for. A verdict ends the trial.
     pub fn observe(&mut self, o: &Observation) -> Option<Verdict> {
+        if self.side == Side::Candidate {
+            self.candidate_for += o.period;
+        }
         if self.settling {
             self.settled_for += o.period;
             if o.settled {
@@ -209,7 +237,10 @@ impl Trial {
             }
             return None;
         }
-        let block = Block { period: o.period, workload: o.workload };
+        let halts: u64 = o.on(&self.setting().active).map(|v| v.halts).sum();
+        let wake_ups = halts.min(o.workload.switches) as f64;
+        let waking = scale(self.waker_cost, wake_ups);
+        let block = Block { period: o.period, workload: o.workload, waking };
         if self.side == Side::Candidate {
             self.runnable.0 += f64::from(o.runnable.max(1)).ln();
             self.runnable.1 += 1;

@@ -24,8 +24,8 @@ mod trust;
 pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts, choose_method};
 pub use config::{Mode, PolicyConfig, VcpuPlace};
 pub use consolidation::{
-    Advice, Check, Conditions, ConfigError, Consolidation, ConsolidationConfig, Factor, Factors, KeepReason,
-    MajorChange, Measurement, Refutation, conditions,
+    Advice, AfterRollBack, Check, Conditions, ConfigError, Consolidation, ConsolidationConfig, Factor,
+    Factors, Finding, KeepReason, MajorChange, Measurement, Refutation, conditions,
 };
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
 pub use crowd::{Crowd, CrowdSource};

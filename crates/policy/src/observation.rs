@@ -122,7 +122,8 @@ impl Observation {
         }
     }
 
-    fn on<'a>(&'a self, active: &'a CpuSet) -> impl Iterator<Item = &'a VcpuInterval> {
+    /// The intervals of the vCPUs in `active`.
+    pub(crate) fn on<'a>(&'a self, active: &'a CpuSet) -> impl Iterator<Item = &'a VcpuInterval> {
         self.vcpus.iter().filter(|v| active.contains(v.cpu))
     }
 

@@ -18,8 +18,9 @@ use crate::guard::{Purpose, Trial, Verdict};
 use crate::progress::Difference;
 use crate::trust::Trust;
 use crate::{
-    ConfigError, Consolidation, CpuId, CpuSet, IdleHistogram, LimitAdapter, Measurement, Method, Mode,
-    Observation, PolicyConfig, Retention, RetentionCosts, Setting, VetoGate, choose_limit,
+    Advice, AfterRollBack, ConfigError, Consolidation, CpuId, CpuSet, Finding, IdleHistogram, LimitAdapter,
+    Measurement, Method, Mode, Observation, PolicyConfig, Retention, RetentionCosts, Setting, VetoGate,
+    choose_limit,
 };
 
 /// A refuted hypothesis is tried again after this long, then after twice as long, and so on.
@@ -31,6 +32,13 @@ const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_
 const STEAL_WINDOW: Duration = Duration::from_millis(250);
 /// After an idle time or a passing load shorter than this, what was proven before it is taken up again at once.
 const MEMORY: Duration = Duration::from_secs(60);
+/// What was refuted is not tried again before so many times the work time that its trial lost: trials of what harms cost
+/// a tenth of the time at most, also where they take long.
+const RETRY_PER_LOSS: u32 = 10;
+/// A smaller set with at least this share of the progress did no harm.
+const NO_HARM: f64 = 0.95;
+/// While a set is sought, between two trials. The budget for looks does not count here: the search ends after few.
+const SEARCH_LOOK: Duration = Duration::from_millis(20);
 /// What did not prove itself but came out so much better is tried again sooner.
 const PROMISING: f64 = 1.1;
 /// What is taken up again proves itself after this long.
@@ -42,8 +50,8 @@ pub struct Policy {
     config: PolicyConfig,
     /// The vCPUs that the workload may use.
     allowed: CpuSet,
-    /// The deactivated ones, in the order of deactivation.
-    deactivated: Vec<CpuId>,
+    /// The deactivated ones, step by step: each was proven against the set before it.
+    deactivated: Vec<CpuSet>,
     /// The retention in force outside trials.
     retention: Retention,
     trial: Option<Trial>,
@@ -135,6 +143,7 @@ impl Policy {
         }
         let next = match &self.trial {
             Some(trial) => trial.next(),
+            None if self.searches_on(&events) => SEARCH_LOOK,
             None => self.cadence.next(o, !events.is_empty()),
         };
         let setting = self.setting();
@@ -146,7 +155,7 @@ impl Policy {
     }
 
     fn active(&self) -> CpuSet {
-        self.allowed.iter().filter(|c| !self.deactivated.contains(c)).collect()
+        self.deactivated.iter().fold(self.allowed.clone(), |active, step| active.difference(step))
     }
 
     fn incumbent(&self) -> Setting {
@@ -233,7 +242,7 @@ impl Policy {
         };
         let again_at = match trial.difference() {
             Difference::Retention => self.conclude_retention(&trial, keep, &verdict, o),
-            Difference::ActiveSet => self.conclude_active_set(&trial, keep, o),
+            Difference::ActiveSet => self.conclude_active_set(&trial, keep, &verdict, o, events),
         };
         events.push(Event::TrialEnded {
             candidate: trial.candidate().clone(),
@@ -269,18 +278,24 @@ impl Policy {
             Verdict::Undecided(Some(e)) if e.ratio > PROMISING => self.retry_retention.extend_briefly(now),
             _ => self.retry_retention.extend(now),
         }
+        self.retry_retention.not_before(now + trial.time_lost() * RETRY_PER_LOSS);
         self.lose_trust(trial.purpose(), now);
         self.retry_retention.until()
     }
 
     /// Keeps or drops the deactivation that was tried; returns when the question comes up again.
-    fn conclude_active_set(&mut self, trial: &Trial, keep: bool, o: &Observation) -> Duration {
+    fn conclude_active_set(
+        &mut self,
+        trial: &Trial,
+        keep: bool,
+        verdict: &Verdict,
+        o: &Observation,
+        events: &mut Vec<Event>,
+    ) -> Duration {
         let tried = trial.baseline().active.difference(&trial.candidate().active);
         if keep {
-            for cpu in tried.iter().filter(|c| !self.deactivated.contains(c)).collect::<Vec<_>>() {
-                self.deactivated.push(cpu);
-            }
             if trial.purpose() == Purpose::Adopt {
+                self.deactivated.push(tried);
                 self.consolidation.approve();
                 let active = self.active();
                 self.crowding.proven_with(trial.candidate_runnable(), &active);
@@ -289,11 +304,30 @@ impl Policy {
             self.retry_consolidation.shorten(o.at);
             return self.proof.until();
         }
-        self.deactivated.retain(|c| !tried.contains(*c));
-        self.consolidation.reject();
-        self.retry_consolidation.extend(o.at);
+        self.deactivated.retain(|step| *step != tried);
+        let finding = match verdict.evidence() {
+            Some(e) if e.ratio > NO_HARM => Finding::NoGain,
+            _ => Finding::Harm,
+        };
+        let searching = match self.consolidation.reject(finding) {
+            Advice::RestoreLast { refutation, then } => {
+                events.push(Event::RolledBack { active: self.active(), refutation, then });
+                matches!(then, AfterRollBack::GoesOn { .. })
+            }
+            _ => false,
+        };
+        if !searching {
+            self.retry_consolidation.extend(o.at);
+        }
+        self.retry_consolidation.not_before(o.at + trial.time_lost() * RETRY_PER_LOSS);
         self.lose_trust(trial.purpose(), o.at);
         self.retry_consolidation.until()
+    }
+
+    /// Whether a search for a set has just gone on to its next step.
+    fn searches_on(&self, events: &[Event]) -> bool {
+        let goes_on = |e: &Event| matches!(e, Event::RolledBack { then: AfterRollBack::GoesOn { .. }, .. });
+        events.iter().any(goes_on)
     }
 
     /// Something that was proven did not hold: what else was proven must prove itself soon. That a new idea was a
@@ -345,6 +379,7 @@ impl Policy {
             why,
         });
         let trial = Trial::new(baseline, candidate, purpose, o);
-        self.trial = Some(trial.with_block(self.config.counter_block.unwrap_or_default()));
+        let trial = trial.with_block(self.config.counter_block.unwrap_or_default());
+        self.trial = Some(trial.with_waker_cost(self.config.waker_cost));
     }
 }

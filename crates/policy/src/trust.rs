@@ -36,6 +36,11 @@ impl Trust {
         self.until = self.until.min(now + self.first);
     }
 
+    /// Waits until `at` at least.
+    pub fn not_before(&mut self, at: Duration) {
+        self.until = self.until.max(at);
+    }
+
     /// Ends the waiting time at `until`.
     pub fn set_until(&mut self, until: Duration) {
         self.until = until;

@@ -105,6 +105,7 @@ impl Run {
                 self.trial = None;
                 self.setting = kept.clone();
             }
+            Event::RolledBack { active, .. } => self.setting.active = active.clone(),
             Event::Resumed { setting } => self.setting = setting.clone(),
             Event::LimitChanged { to, .. } => self.setting.retention.limit = *to,
             Event::LetGo { .. } => {

@@ -140,6 +140,9 @@ fn decision(event: &Event) -> String {
         Event::TrialEnded { candidate, purpose, verdict, kept, again_at } => {
             outcome(candidate, *purpose, verdict, kept, *again_at)
         }
+        Event::RolledBack { active, refutation, then } => {
+            format!("rolled back to vCPUs {active}: {refutation}; {then}")
+        }
         Event::Resumed { setting } => format!("work came back: {setting}, as proven before"),
         Event::LimitChanged { from, to } => format!("the limit went from {} to {}", us(*from), us(*to)),
         Event::LetGo { why } => format!("let go: {why}"),

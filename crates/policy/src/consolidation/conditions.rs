@@ -233,17 +233,18 @@ impl fmt::Display for Check {
     }
 }
 
-/// The two conditions of §5 for one vCPU fewer.
+/// The two conditions of §5 for one vCPU fewer, or for several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// (1) `l_comp` ≤ ρ·(N−1)·`l_idle`: the others have idle time enough for one vCPU's computation.
+    /// (1) `l_comp` ≤ ρ·(N−1)·`l_idle`: the others have idle time enough for one vCPU's computation; for N−k vCPUs
+    /// fewer, (N−k)·`l_comp` ≤ ρ·k·`l_idle`.
     pub load: Check,
     /// (2) `g_comp` ≤ min(η·`l_idle`, `min_time_slice`): its pieces fit into their idle periods.
     pub granularity: Check,
 }
 
 impl Conditions {
-    /// Whether one vCPU may be deactivated.
+    /// Whether the vCPUs may be deactivated.
     pub fn hold(&self) -> bool {
         self.load.holds && self.granularity.holds
     }
@@ -263,10 +264,30 @@ impl fmt::Display for Conditions {
     }
 }
 
-/// Evaluates both conditions. On one vCPU condition (1) leaves no room: nothing can be deactivated.
+/// Evaluates both conditions for one vCPU fewer. On one vCPU condition (1) leaves no room: nothing can be deactivated.
 pub fn conditions(m: &Measurement, factors: &Factors, config: &ConsolidationConfig) -> Conditions {
-    let others = m.active.saturating_sub(1) as f64;
-    let room = m.l_idle().map(|idle| scale(idle, factors.rho * others));
+    conditions_for(m.active.saturating_sub(1), m, factors, config)
+}
+
+/// Evaluates both conditions for `to` of the active vCPUs: the computation of all the others must fit into the idle time
+/// of these. With ρ = 1 that is where the CPU time in use fits on `to` vCPUs.
+pub(super) fn conditions_for(
+    to: usize,
+    m: &Measurement,
+    factors: &Factors,
+    config: &ConsolidationConfig,
+) -> Conditions {
+    let spared = m.active.saturating_sub(to) as f64;
+    let load = m.l_comp().map(|comp| scale(comp, spared));
+    let room = m.l_idle().map(|idle| scale(idle, factors.rho * to as f64));
     let piece = m.l_idle().map(|idle| scale(idle, factors.eta).min(config.min_time_slice));
-    Conditions { load: Check::new(m.l_comp(), room), granularity: Check::new(m.g_comp(), piece) }
+    Conditions { load: Check::new(load, room), granularity: Check::new(m.g_comp(), piece) }
+}
+
+/// The fewest vCPUs for which both conditions hold; None if they hold for no smaller set.
+pub(super) fn fewest(m: &Measurement, factors: &Factors, config: &ConsolidationConfig) -> Option<usize> {
+    let holds = |to: &usize| conditions_for(*to, m, factors, config).hold();
+    // More vCPUs have more room for less computation: where one fewer does not fit, nothing does.
+    m.active.checked_sub(1).filter(|to| *to > 0 && holds(to))?;
+    (1..m.active).find(holds)
 }

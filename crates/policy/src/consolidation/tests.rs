@@ -34,15 +34,25 @@ fn fresh(all: usize) -> Consolidation {
     Consolidation::new(ConsolidationConfig::default(), all).unwrap()
 }
 
-/// Four vCPUs gathered on `left`, settled there by a load whose granularity no longer fits.
+/// Four vCPUs gathered on `left`, one or two, settled there by a load whose granularity no longer fits.
 fn settled(left: usize) -> (Consolidation, Measurement) {
     let mut c = fresh(4);
-    for active in (left + 1..=4).rev() {
-        assert!(matches!(c.step(&light(active, 0.6)), Advice::DeactivateOne(_)));
+    assert_eq!(size(c.step(&light(4, 0.6), None)), Some(1));
+    if left == 2 {
+        c.reject(Finding::Harm);
+        assert_eq!(size(c.step(&light(4, 0.6), None)), Some(2));
     }
     let m = measured(left, 0.6 / left as f64, Duration::from_micros(200), T);
-    assert!(matches!(c.step(&m), Advice::Keep(KeepReason::Settled(_) | KeepReason::LastVcpu)));
+    assert!(matches!(c.step(&m, None), Advice::Keep(KeepReason::Settled(_) | KeepReason::LastVcpu)));
     (c, m)
+}
+
+/// How many vCPUs the advice leaves active.
+fn size(advice: Advice) -> Option<usize> {
+    match advice {
+        Advice::Deactivate { to, .. } => Some(to),
+        _ => None,
+    }
 }
 
 /// Three vCPUs of which each computes for `2t` and idles for `t`, in pieces of `pieces_t` times `t`.
@@ -102,42 +112,119 @@ fn pieces_longer_than_the_minimum_time_slice_are_never_gathered() {
 fn without_idle_periods_nothing_is_known_and_nothing_is_deactivated() {
     let m = Measurement { s_idle: 0, ..light(4, 0.5) };
     assert_eq!((m.l_comp(), m.l_idle()), (None, None));
-    assert!(matches!(fresh(4).step(&m), Advice::Keep(KeepReason::NotWorthIt(c)) if !c.hold()));
+    assert!(matches!(fresh(4).step(&m, None), Advice::Keep(KeepReason::NotWorthIt(c)) if !c.hold()));
 }
 
 #[test]
-fn vcpus_are_deactivated_one_at_a_time_while_both_conditions_hold() {
-    let mut c = fresh(4);
-    for active in [4, 3, 2] {
-        assert!(matches!(c.step(&light(active, 0.2)), Advice::DeactivateOne(_)), "{active}");
+fn the_first_cut_is_to_the_fewest_vcpus_that_the_load_fits_on() {
+    for (all, load, least) in [(2, 0.9, 1), (4, 0.2, 1), (4, 1.2, 2), (8, 2.9, 3), (96, 0.5, 1), (8, 6.9, 7)]
+    {
+        let m = light(all, load);
+        let Advice::Deactivate { to, conditions } = fresh(all).step(&m, None) else { panic!("{all} {load}") };
+        assert!(to == least && conditions.hold(), "{all} {load}: {to}");
     }
-    assert_eq!(c.step(&light(1, 0.2)), Advice::Keep(KeepReason::LastVcpu));
-    assert_eq!(c.step(&light(1, 0.2)), Advice::Keep(KeepReason::Stable));
+    let full = measured(4, 0.8, Duration::from_micros(1), T);
+    assert_eq!(size(fresh(4).step(&full, None)), None, "3.2 vCPUs' worth fits on no three");
+    let mut c = fresh(4);
+    c.step(&light(4, 0.2), None);
+    assert_eq!(c.step(&light(1, 0.2), None), Advice::Keep(KeepReason::LastVcpu));
+    assert_eq!(c.step(&light(1, 0.2), None), Advice::Keep(KeepReason::Stable));
+}
+
+#[test]
+fn with_nothing_to_spare_the_conditions_are_those_of_section_5() {
+    for m in [light(5, 0.7), light(2, 0.9), figure_4(6), figure_4(3)] {
+        let (factors, config) = (Factors::new(0.7, 0.8).unwrap(), ConsolidationConfig::default());
+        assert_eq!(
+            conditions(&m, &factors, &config).load.left,
+            m.l_comp(),
+            "one vCPU's computation, in the idle time of the others"
+        );
+        assert_eq!(
+            conditions(&m, &factors, &config),
+            super::conditions::conditions_for(m.active - 1, &m, &factors, &config)
+        );
+    }
+}
+
+#[test]
+fn a_cut_that_failed_goes_half_the_way_back_and_the_factors_wait_for_the_end() {
+    let mut c = fresh(8);
+    for (to, next) in [(1, Some(4)), (4, Some(6)), (6, Some(7)), (7, None)] {
+        assert_eq!(size(c.step(&light(8, 0.6), None)), Some(to));
+        let Advice::RestoreLast { refutation: Refutation::Guard, then } = c.reject(Finding::Harm) else {
+            panic!("{to}")
+        };
+        match next {
+            Some(_) => assert_eq!(then, AfterRollBack::GoesOn { above: to, below: 8 }),
+            None => assert!(matches!(then, AfterRollBack::Adjusted(Factor::Rho { .. })), "{then}"),
+        }
+        assert_eq!(c.factors() == Factors::default(), next.is_some());
+        assert_eq!(c.is_searching(), next.is_some());
+    }
+    assert_eq!(c.step(&light(8, 0.6), None), Advice::Keep(KeepReason::Recorded));
+    assert_eq!(c.step(&light(8, 0.6), None), Advice::Keep(KeepReason::Stable));
+}
+
+#[test]
+fn a_cut_that_paid_is_followed_by_half_of_it_until_one_does_not() {
+    let mut c = fresh(8);
+    // Busy waking each other, it seems to need three; then two of them are full.
+    assert_eq!(size(c.step(&light(8, 2.9), None)), Some(3));
+    c.approve();
+    assert_eq!(c.next_size(&light(3, 2.7), None), Some(1));
+    assert_eq!(size(c.step(&light(3, 2.7), None)), Some(1));
+    assert!(matches!(
+        c.reject(Finding::Harm),
+        Advice::RestoreLast { then: AfterRollBack::GoesOn { .. }, .. }
+    ));
+    assert_eq!(size(c.step(&light(3, 2.7), None)), Some(2));
+    assert!(matches!(c.reject(Finding::Harm), Advice::RestoreLast { then: AfterRollBack::Adjusted(_), .. }));
+    // Coarse pieces stay where they are, whatever paid before.
+    let mut c = fresh(8);
+    c.step(&light(8, 2.9), None);
+    c.approve();
+    let coarse = measured(3, 0.9, Duration::from_millis(5), Duration::from_millis(50));
+    assert!(matches!(c.step(&coarse, None), Advice::Keep(KeepReason::Settled(_))));
+}
+
+#[test]
+fn what_waking_costs_does_not_count_against_a_smaller_set() {
+    let (heavy, lighter) = (light(4, 1.9), light(4, 0.9));
+    assert_eq!(size(fresh(4).step(&heavy, None)), Some(2));
+    let Advice::Deactivate { to: 1, conditions } = fresh(4).step(&heavy, Some(&lighter)) else { panic!() };
+    assert!(conditions.hold(), "those of the lighter measurement");
+    let (full, of_others) = (light(4, 3.5), light(3, 0.9));
+    assert_eq!(size(fresh(4).step(&full, None)), None);
+    assert_eq!(size(fresh(4).step(&full, Some(&of_others))), None, "another set's measurement says nothing");
+    assert_eq!(size(fresh(4).step(&full, Some(&lighter))), Some(1));
 }
 
 #[test]
 fn the_mean_rises_when_the_same_work_is_gathered_and_that_is_no_decrease() {
     let mut c = fresh(2);
-    c.step(&light(2, 0.4));
-    assert_eq!(c.step(&light(1, 0.4)), Advice::Keep(KeepReason::LastVcpu));
+    c.step(&light(2, 0.4), None);
+    assert_eq!(c.step(&light(1, 0.4), None), Advice::Keep(KeepReason::LastVcpu));
 }
 
 #[test]
 fn a_decrease_within_the_tolerance_is_noise() {
     let mut c = fresh(3);
-    c.step(&light(3, 0.50));
-    assert!(matches!(c.step(&light(2, 0.48)), Advice::DeactivateOne(_)));
+    c.step(&light(3, 1.05), None);
+    assert!(matches!(c.step(&light(2, 1.0), None), Advice::Deactivate { .. }));
 }
 
 #[test]
 fn a_decrease_restores_the_last_vcpu_and_shrinks_the_load_factor() {
     let mut c = fresh(3);
-    let before = light(3, 0.6);
-    c.step(&before);
-    // The mean went up, 0.2 to 0.25: only the total shows that the work slowed down.
-    let advice = c.step(&light(2, 0.5));
-    let Advice::RestoreLast { refutation: Refutation::Slower { .. }, adjusted: Factor::Rho { from, to } } =
-        advice
+    let before = light(3, 1.2);
+    c.step(&before, None);
+    // The mean went up, 0.4 to 0.5: only the total shows that the work slowed down.
+    let advice = c.step(&light(2, 1.0), None);
+    let Advice::RestoreLast {
+        refutation: Refutation::Slower { .. },
+        then: AfterRollBack::Adjusted(Factor::Rho { from, to }),
+    } = advice
     else {
         panic!("{advice:?}")
     };
@@ -147,18 +234,20 @@ fn a_decrease_restores_the_last_vcpu_and_shrinks_the_load_factor() {
     assert!((c.factors().eta() - 1.0).abs() < 1e-9);
     // The same load does not justify the same step again, so the consolidation stops here.
     assert!(!conditions(&before, &c.factors(), &ConsolidationConfig::default()).hold());
-    assert_eq!(c.step(&before), Advice::Keep(KeepReason::Recorded));
-    assert_eq!(c.step(&before), Advice::Keep(KeepReason::Stable));
+    assert_eq!(c.step(&before, None), Advice::Keep(KeepReason::Recorded));
+    assert_eq!(c.step(&before, None), Advice::Keep(KeepReason::Stable));
 }
 
 #[test]
 fn a_decrease_with_an_overloaded_vcpu_shrinks_the_granularity_factor() {
     let mut c = fresh(3);
-    let before = light(3, 0.6);
-    c.step(&before);
-    let after = Measurement { max_utilization: 1.0, ..light(2, 0.5) };
-    let advice = c.step(&after);
-    let Advice::RestoreLast { adjusted: Factor::Eta { to, .. }, .. } = advice else { panic!("{advice:?}") };
+    let before = light(3, 1.2);
+    c.step(&before, None);
+    let after = Measurement { max_utilization: 1.0, ..light(2, 1.0) };
+    let advice = c.step(&after, None);
+    let Advice::RestoreLast { then: AfterRollBack::Adjusted(Factor::Eta { to, .. }), .. } = advice else {
+        panic!("{advice:?}")
+    };
     let ratio = before.g_comp().unwrap().as_secs_f64() / before.l_idle().unwrap().as_secs_f64();
     assert!((to - 0.9 * ratio).abs() < 1e-9, "{to}");
     assert!((c.factors().rho() - 1.0).abs() < 1e-9);
@@ -169,16 +258,16 @@ fn a_settled_set_is_maintained_without_much_variation() {
     let (mut c, base) = settled(2);
     // The conditions hold again, but the set has been found: it stays.
     let m = Measurement { s_work: base.s_work * 19 / 10, ..base };
-    assert_eq!(c.step(&m), Advice::Keep(KeepReason::Stable));
+    assert_eq!(c.step(&m, None), Advice::Keep(KeepReason::Stable));
     let m = Measurement { utilization: 0.49, max_utilization: 0.9, ..base };
-    assert_eq!(c.step(&m), Advice::Keep(KeepReason::Stable));
+    assert_eq!(c.step(&m, None), Advice::Keep(KeepReason::Stable));
 }
 
 #[test]
 fn a_change_of_utilisation_by_more_than_20_points_restores_all() {
     for to in [0.51, 0.09] {
         let (mut c, base) = settled(2);
-        let advice = c.step(&Measurement { utilization: to, ..base });
+        let advice = c.step(&Measurement { utilization: to, ..base }, None);
         assert!(matches!(advice, Advice::RestoreAll(MajorChange::Utilization { .. })), "{advice}");
     }
 }
@@ -186,18 +275,18 @@ fn a_change_of_utilisation_by_more_than_20_points_restores_all() {
 #[test]
 fn a_vcpu_above_90_percent_restores_all() {
     let (mut c, base) = settled(2);
-    let advice = c.step(&Measurement { max_utilization: 0.91, ..base });
+    let advice = c.step(&Measurement { max_utilization: 0.91, ..base }, None);
     assert!(matches!(advice, Advice::RestoreAll(MajorChange::Saturated { .. })), "{advice}");
 }
 
 #[test]
 fn a_busy_vcpu_is_no_change_while_none_is_deactivated() {
     let mut c = fresh(3);
-    c.step(&light(3, 0.6));
-    c.step(&light(2, 0.5));
-    c.step(&light(3, 0.6));
-    let busy = Measurement { max_utilization: 1.0, ..light(3, 0.6) };
-    assert_eq!(c.step(&busy), Advice::Keep(KeepReason::Stable));
+    c.step(&light(3, 1.2), None);
+    c.step(&light(2, 1.0), None);
+    c.step(&light(3, 1.2), None);
+    let busy = Measurement { max_utilization: 1.0, ..light(3, 1.2) };
+    assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Stable));
 }
 
 #[test]
@@ -205,8 +294,8 @@ fn granularity_doubled_or_halved_restores_all() {
     for (s_work, major) in [(10, false), (5, false), (20, false), (4, true), (21, true)] {
         let (mut c, base) = settled(2);
         c.approve();
-        c.step(&Measurement { s_work: 10, ..base });
-        let advice = c.step(&Measurement { s_work, ..base });
+        c.step(&Measurement { s_work: 10, ..base }, None);
+        let advice = c.step(&Measurement { s_work, ..base }, None);
         let fired = matches!(advice, Advice::RestoreAll(MajorChange::Granularity { .. }));
         assert_eq!(fired, major, "{s_work}: {advice}");
     }
@@ -215,11 +304,11 @@ fn granularity_doubled_or_halved_restores_all() {
 #[test]
 fn after_a_major_change_the_gathering_starts_again() {
     let (mut c, base) = settled(2);
-    assert!(matches!(c.step(&Measurement { utilization: 0.9, ..base }), Advice::RestoreAll(_)));
-    assert_eq!(c.reject(), Advice::Keep(KeepReason::NothingToRestore));
+    assert!(matches!(c.step(&Measurement { utilization: 0.9, ..base }, None), Advice::RestoreAll(_)));
+    assert_eq!(c.reject(Finding::Harm), Advice::Keep(KeepReason::NothingToRestore));
     c.reset();
     // The first of the new load is compared with nothing before it.
-    assert!(matches!(c.step(&light(4, 0.1)), Advice::DeactivateOne(_)));
+    assert!(matches!(c.step(&light(4, 0.1), None), Advice::Deactivate { .. }));
 }
 
 #[test]
@@ -227,68 +316,69 @@ fn an_approved_set_may_be_saturated() {
     let (mut c, base) = settled(1);
     let busy = Measurement { max_utilization: 1.0, ..base };
     c.approve();
-    assert_eq!(c.step(&busy), Advice::Keep(KeepReason::Recorded));
-    assert_eq!(c.step(&busy), Advice::Keep(KeepReason::Stable));
+    assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Recorded));
+    assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Stable));
     // Approved while it was not busy, it is the new load that saturates it.
     c.approve();
-    c.step(&base);
-    assert!(matches!(c.step(&busy), Advice::RestoreAll(MajorChange::Saturated { .. })));
+    c.step(&base, None);
+    assert!(matches!(c.step(&busy, None), Advice::RestoreAll(MajorChange::Saturated { .. })));
 }
 
 #[test]
 fn an_approved_step_is_not_rolled_back_and_the_gathering_goes_on() {
     let mut c = fresh(3);
-    c.step(&light(3, 0.6));
+    c.step(&light(3, 1.2), None);
     c.approve();
-    assert!(matches!(c.step(&light(2, 0.5)), Advice::DeactivateOne(_)));
+    assert!(matches!(c.step(&light(2, 0.5), None), Advice::Deactivate { .. }));
     // The proof was for two vCPUs; the step to one has to stand by itself.
-    assert!(matches!(c.step(&light(1, 0.3)), Advice::RestoreLast { .. }));
+    assert!(matches!(c.step(&light(1, 0.3), None), Advice::RestoreLast { .. }));
 }
 
 #[test]
 fn an_approved_set_stays_approved_when_a_further_step_is_rejected() {
     let mut c = fresh(3);
-    c.step(&light(3, 0.6));
+    c.step(&light(3, 1.2), None);
     c.approve();
-    assert!(matches!(c.step(&light(2, 0.6)), Advice::DeactivateOne(_)));
-    assert!(matches!(c.reject(), Advice::RestoreLast { .. }));
+    assert!(matches!(c.step(&light(2, 0.6), None), Advice::Deactivate { .. }));
+    assert!(matches!(c.reject(Finding::Harm), Advice::RestoreLast { .. }));
     let busy = Measurement { max_utilization: 0.95, ..light(2, 0.6) };
-    assert_eq!(c.step(&busy), Advice::Keep(KeepReason::Recorded));
-    assert_eq!(c.step(&busy), Advice::Keep(KeepReason::Stable));
+    assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Recorded));
+    assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Stable));
 }
 
 #[test]
-fn the_guard_can_reject_every_step_in_turn_and_then_none() {
+fn the_guard_can_reject_what_is_settled_and_then_nothing() {
     let (mut c, _) = settled(2);
-    for _ in 0..2 {
-        assert!(matches!(c.reject(), Advice::RestoreLast { refutation: Refutation::Guard, .. }));
-    }
-    assert_eq!(c.reject(), Advice::Keep(KeepReason::NothingToRestore));
+    let advice = c.reject(Finding::NoGain);
+    assert!(matches!(advice, Advice::RestoreLast { refutation: Refutation::Guard, .. }), "{advice}");
+    assert_eq!(c.reject(Finding::NoGain), Advice::Keep(KeepReason::NothingToRestore));
     assert!(c.factors().rho() < 1.0);
 }
 
 #[test]
 fn a_rejected_step_with_an_overloaded_vcpu_shrinks_the_granularity_factor() {
     let mut c = fresh(2);
-    c.step(&light(2, 0.4));
-    c.step(&Measurement { max_utilization: 1.0, ..light(1, 0.4) });
-    assert!(matches!(c.reject(), Advice::RestoreLast { adjusted: Factor::Eta { .. }, .. }));
+    c.step(&light(2, 0.4), None);
+    c.step(&Measurement { max_utilization: 1.0, ..light(1, 0.4) }, None);
+    let advice = c.reject(Finding::Harm);
+    let eta = |then| matches!(then, AfterRollBack::Adjusted(Factor::Eta { .. }));
+    assert!(matches!(advice, Advice::RestoreLast { then, .. } if eta(then)), "{advice}");
 }
 
 #[test]
 fn an_advice_that_was_not_carried_out_is_not_rolled_back() {
     let mut c = fresh(2);
-    c.step(&light(2, 0.6));
-    assert!(matches!(c.step(&light(2, 0.2)), Advice::DeactivateOne(_)));
+    c.step(&light(2, 0.6), None);
+    assert!(matches!(c.step(&light(2, 0.2), None), Advice::Deactivate { .. }));
 }
 
 #[test]
 fn only_a_reset_forgets_the_factors() {
     let (mut c, base) = settled(2);
-    c.reject();
-    c.step(&base);
+    c.reject(Finding::Harm);
+    c.step(&base, None);
     let shrunk = c.factors();
-    assert!(matches!(c.step(&Measurement { utilization: 0.9, ..base }), Advice::RestoreAll(_)));
+    assert!(matches!(c.step(&Measurement { utilization: 0.9, ..base }, None), Advice::RestoreAll(_)));
     assert_eq!(c.factors(), shrunk);
     c.reset();
     assert_eq!(c.factors(), Factors::default());
@@ -313,7 +403,7 @@ fn a_measurement_and_an_advice_survive_the_journal() {
     let m = light(3, 0.75);
     let json = serde_json::to_string(&m).unwrap();
     assert_eq!(serde_json::from_str::<Measurement>(&json).unwrap(), m);
-    let advice = fresh(3).step(&m);
+    let advice = fresh(3).step(&m, None);
     let json = serde_json::to_string(&advice).unwrap();
     assert_eq!(serde_json::from_str::<Advice>(&json).unwrap(), advice);
 }
@@ -330,7 +420,7 @@ proptest! {
         periods in proptest::collection::vec(any_period(), 1..60),
     ) {
         let mut c = fresh(all);
-        let mut active = all;
+        let (mut active, mut steps) = (all, Vec::new());
         for (busy, g_us, idle_us, max, guard) in periods {
             let before = c.factors();
             let m = Measurement {
@@ -338,29 +428,34 @@ proptest! {
                 ..measured(active, busy, Duration::from_micros(g_us), Duration::from_micros(idle_us))
             };
             let advice = match guard {
-                0 => c.reject(),
+                0 => c.reject(if g_us % 2 == 0 { Finding::Harm } else { Finding::NoGain }),
                 1 => {
                     c.approve();
-                    c.step(&m)
+                    c.step(&m, None)
                 }
-                _ => c.step(&m),
+                _ => c.step(&m, None),
             };
             match advice {
                 Advice::Keep(_) => {}
-                Advice::DeactivateOne(conditions) => {
-                    prop_assert!(conditions.hold() && active > 1);
-                    active -= 1;
+                Advice::Deactivate { to, .. } => {
+                    prop_assert!(to > 0 && to < active);
+                    steps.push(active);
+                    active = to;
                 }
                 Advice::RestoreLast { .. } => {
                     prop_assert!(active < all);
-                    active += 1;
+                    active = steps.pop().unwrap();
                 }
-                Advice::RestoreAll(_) => active = all,
+                Advice::RestoreAll(_) => {
+                    steps.clear();
+                    active = all;
+                }
             }
             let after = c.factors();
             prop_assert!(Factors::new(after.rho(), after.eta()).is_ok());
             prop_assert!(after.rho() <= before.rho() && after.eta() <= before.eta());
-            let rolled_back = matches!(advice, Advice::RestoreLast { .. });
+            let adjusted = |then| matches!(then, AfterRollBack::Adjusted(_));
+            let rolled_back = matches!(advice, Advice::RestoreLast { then, .. } if adjusted(then));
             prop_assert!(after == before || rolled_back);
         }
     }

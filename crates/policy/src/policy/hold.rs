@@ -4,7 +4,7 @@ use super::{
     CpuId, CpuSet, Duration, Event, LetGo, MEMORY, Method, Observation, Policy, Purpose, RESUMED_PROOF,
     Retention, Setting, Shelved, Why, choose_limit,
 };
-use crate::{Advice, Conditions, KeepReason, MajorChange, Measurement};
+use crate::{Advice, Conditions, MajorChange, Measurement};
 
 /// Something is tried when wake-ups cost this share of one vCPU's time...
 const WORTH_TRYING: f64 = 0.05;
@@ -29,7 +29,9 @@ impl Policy {
         if self.fold_again(o, events) {
             return;
         }
-        self.hold_retention(o, events);
+        if !self.searches(o) {
+            self.hold_retention(o, events);
+        }
         if self.trial.is_none() {
             self.hold_active_set(o, events);
         }
@@ -41,6 +43,23 @@ impl Policy {
     /// Whether waking idle vCPUs costs enough for a change to pay.
     pub(super) fn is_worth_trying(&self, o: &Observation) -> bool {
         self.lost_to_wake_ups(&o.measurement(&self.allowed), o) > WORTH_TRYING
+    }
+
+    /// Whether a search for a set is under way: its next step comes before retention, which would have to be proven again
+    /// on each set, and costs less on the one that is found.
+    fn searches(&self, o: &Observation) -> bool {
+        let may = self.may_consolidate(o) && self.retry_consolidation.is_over(o.at);
+        if !may || !self.consolidation.is_searching() {
+            return false;
+        }
+        let m = o.measurement(&self.active());
+        self.consolidation.next_size(&m, self.without_wake_ups(&m).as_ref()).is_some()
+    }
+
+    /// Whether vCPUs may be taken away, and this interval says enough for it.
+    fn may_consolidate(&self, o: &Observation) -> bool {
+        let movable = self.config.consolidate && o.workload.threads <= self.config.most_threads;
+        movable && self.allowed.len() >= 2 && is_average(o)
     }
 
     pub(super) fn prove_soon(&mut self, now: Duration) {
@@ -141,8 +160,7 @@ impl Policy {
     }
 
     fn hold_active_set(&mut self, o: &Observation, events: &mut Vec<Event>) {
-        let movable = self.config.consolidate && o.workload.threads <= self.config.most_threads;
-        if !movable || self.allowed.len() < 2 || !is_average(o) {
+        if !self.may_consolidate(o) {
             return;
         }
         let active = self.active();
@@ -151,32 +169,28 @@ impl Policy {
             self.unretained = None;
             return;
         }
-        match self.advise(&m) {
+        let lighter = self.without_wake_ups(&m);
+        self.unretained = None;
+        match self.consolidation.step(&m, lighter.as_ref()) {
             Advice::Keep(_) => {}
-            Advice::RestoreLast { .. } => {
+            Advice::RestoreLast { refutation, then } => {
                 self.deactivated.pop();
+                events.push(Event::RolledBack { active: self.active(), refutation, then });
             }
             Advice::RestoreAll(change) => self.major_change(change, o, events),
-            Advice::DeactivateOne(conditions) => {
+            Advice::Deactivate { to, conditions } => {
                 if self.retry_consolidation.is_over(o.at) {
-                    self.try_without_one(conditions, &active, o, events);
+                    self.try_fewer(to, conditions, &active, o, events);
                 }
             }
         }
     }
 
-    /// §5's advice on the present measurement or else, while a set is sought, on the one without retention and
-    /// without wake-ups: what waking across vCPUs costs in CPU time, retained or not, would vanish on the smaller
-    /// set and must not count against it. To a settled set the end of retention would look like another workload.
-    fn advise(&mut self, m: &Measurement) -> Advice {
-        let advice = self.consolidation.step(m);
-        let halting = self.unretained.take().or_else(|| (!self.retention.is_on()).then_some(*m));
-        match (advice, halting) {
-            (Advice::Keep(KeepReason::NotWorthIt(_)), Some(halting)) if halting.active == m.active => {
-                self.consolidation.step(&halting.without_wake_ups(self.config.waker_cost))
-            }
-            _ => advice,
-        }
+    /// The measurement without retention and without wake-ups, if one is known: what waking across vCPUs costs in CPU
+    /// time, retained or not, would vanish on the smaller set and must not count against it.
+    fn without_wake_ups(&self, m: &Measurement) -> Option<Measurement> {
+        let halting = self.unretained.or_else(|| (!self.retention.is_on()).then_some(*m))?;
+        Some(halting.without_wake_ups(self.config.waker_cost))
     }
 
     fn major_change(&mut self, change: MajorChange, o: &Observation, events: &mut Vec<Event>) {
@@ -186,17 +200,29 @@ impl Policy {
         self.restore_all(o.at);
     }
 
-    fn try_without_one(
+    fn try_fewer(
         &mut self,
+        to: usize,
         conditions: Conditions,
         active: &CpuSet,
         o: &Observation,
         events: &mut Vec<Event>,
     ) {
         let Some(cpu) = self.to_deactivate(active, o) else { return };
-        let fewer = active.iter().filter(|c| *c != cpu).collect();
+        let mut fewer = active.clone();
+        while fewer.len() > to
+            && let Some(next) = self.to_deactivate(&fewer, o)
+        {
+            fewer.remove(next);
+        }
+        let spared = active.len() - fewer.len();
         let candidate = Setting { active: fewer, retention: self.retention };
-        self.begin(candidate, Why::Conditions { conditions, cpu }, o, events);
+        let why = if conditions.hold() {
+            Why::Conditions { conditions, cpu, spared }
+        } else {
+            Why::CutPaid { conditions, spared }
+        };
+        self.begin(candidate, why, o, events);
     }
 
     /// The vCPU that the others miss least: the host takes most from it, or its SMT sibling stays active, or
@@ -226,8 +252,7 @@ impl Policy {
         let candidate = self.incumbent();
         let idle = 1.0 - o.measurement(&candidate.active).utilization;
         let baseline = if let Some(last) = self.deactivated.last() {
-            let mut active = candidate.active.clone();
-            active.insert(*last);
+            let active = candidate.active.iter().chain(last.iter()).collect();
             Setting { active, retention: candidate.retention }
         } else if candidate.retention.is_on() && idle > HARDLY_IDLE {
             Setting { active: candidate.active.clone(), retention: Retention::NONE }

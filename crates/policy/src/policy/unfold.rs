@@ -18,7 +18,7 @@ const NEVER: Duration = Duration::from_secs(3600);
 /// A smaller set that was proven, until more threads than it can take unfolded it.
 #[derive(Debug)]
 pub(super) struct Folded {
-    deactivated: Vec<crate::CpuId>,
+    deactivated: Vec<CpuSet>,
     pressure: u32,
     unfolded_at: Duration,
 }
@@ -103,7 +103,8 @@ impl Policy {
             self.crowding.folded = None;
             return false;
         }
-        let room = (self.allowed.len() - folded.deactivated.len()) as f64;
+        let away: usize = folded.deactivated.iter().map(CpuSet::len).sum();
+        let room = (self.allowed.len() - away) as f64;
         let fits = is_average(o)
             && o.runnable < folded.pressure
             && o.load() < room * WAKE_UP_SHARE
