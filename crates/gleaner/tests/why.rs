@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use gleaner_bench::workload::Outcome;
 use gleaner_policy::{
-    CpuSet, Event, Evidence, LetGo, Method, PolicyConfig, Purpose, Retention, Setting, Signal, Verdict, Why,
+    AfterRollBack, CpuSet, Event, Evidence, Factor, LetGo, Method, PolicyConfig, Purpose, Refutation,
+    Retention, Setting, Signal, Verdict, Why,
 };
 use gleaner_proto::journal::{Record, SettingTime, Summary, VERSION};
 
@@ -86,6 +87,14 @@ fn records() -> Vec<Record> {
         at(950, Event::Unfolded { runnable: 3, active: CpuSet::first(1), told: None }),
         Record::Note { at: ms(960), text: "thread 7 keeps its own affinity".to_owned() },
         at(
+            1100,
+            Event::RolledBack {
+                active: CpuSet::first(2),
+                refutation: Refutation::Guard,
+                then: AfterRollBack::Adjusted(Factor::Rho { from: 1.0, to: 0.45 }),
+            },
+        ),
+        at(
             1200,
             Event::TrialEnded {
                 candidate: candidate.clone(),
@@ -143,6 +152,7 @@ at 0.800 s: let go: only 12 idle periods a second, so there is nothing to win
 at 0.900 s: the idle lengths moved the limit from 40.0 us to 45.0 us
 at 0.950 s: every vCPU active again: 3 threads wanted to run, but only 1 vCPU was active (0)
 at 0.960 s: thread 7 keeps its own affinity
+at 1.100 s: rolled back to vCPUs 0-1: the guard measured no more progress; load factor 1.000 -> 0.450
 at 1.200 s: gave up vCPUs 0-1 with haltpoll:50us, it no longer pays: 0.90 times the bytes read and written (0.85 to \
 0.95, 1 pair of blocks); now vCPUs 0-1 with halt; to be asked again at 2.0 s
 at 2.000 s: the run ended: 1 change proven, 1 not, 1 unfolded; Gleaner itself took 0.50 % of a vCPU, and 25 % of a \

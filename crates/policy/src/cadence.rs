@@ -21,15 +21,23 @@ const CALM_GRANULARITY: f64 = 1.5;
 #[derive(Debug, Clone)]
 pub(crate) struct Cadence {
     period: Duration,
-    /// What the previous look cost.
-    cost: Option<Duration>,
+    /// What the latest two looks under the setting in force cost.
+    costs: Option<[Duration; 2]>,
     /// Load and switches per CPU second of the previous interval.
     last: Option<(f64, f64)>,
 }
 
 impl Cadence {
     pub(crate) fn new() -> Self {
-        Self { period: FASTEST, cost: None, last: None }
+        Self { period: FASTEST, costs: None, last: None }
+    }
+
+    /// Takes what a look has cost while `incumbent` was in force, and not a setting on trial: beside polling threads a look
+    /// may cost a hundred times as much, which says nothing about the next one without them.
+    pub(crate) fn looked(&mut self, o: &Observation, incumbent: bool) {
+        if incumbent {
+            self.costs = Some([self.costs.map_or(o.cost, |[_, before]| before), o.cost]);
+        }
     }
 
     /// The time to the next look, after `o`; `busy` says that something was decided.
@@ -44,8 +52,39 @@ impl Cadence {
         });
         self.last = Some((load, density));
         self.period = if decided || !calm { FASTEST } else { (self.period * 2).min(SLOWEST) };
-        // A single look may be dear for a reason that is gone: the one that ends a trial of polling shared its vCPU.
-        let cost = self.cost.replace(o.cost).map_or(o.cost, |before| before.min(o.cost));
+        let cost = self.costs.map_or(o.cost, |[before, latest]| before.min(latest));
         self.period.max(cost * BUDGET).min(SELDOMEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WorkloadInterval;
+
+    #[test]
+    fn a_look_beside_polling_threads_does_not_delay_the_next() {
+        const MS: Duration = Duration::from_millis(1);
+        let look = |cost| Observation {
+            at: 20 * MS,
+            period: 20 * MS,
+            vcpus: Vec::new(),
+            workload: WorkloadInterval::default(),
+            runnable: 0,
+            crowd: None,
+            throttled: 0.0,
+            settled: true,
+            cost,
+        };
+        let mut cadence = Cadence::new();
+        cadence.looked(&look(2 * MS), true);
+        for dear in [50 * MS, 30 * MS] {
+            cadence.looked(&look(dear), false);
+        }
+        assert_eq!(cadence.next(&look(30 * MS), true), 2 * MS * BUDGET);
+        // What is dear without polling is dear.
+        cadence.looked(&look(30 * MS), true);
+        cadence.looked(&look(30 * MS), true);
+        assert_eq!(cadence.next(&look(30 * MS), true), 30 * MS * BUDGET);
     }
 }

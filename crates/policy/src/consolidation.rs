@@ -44,6 +44,10 @@ use search::Search;
 /// A vCPU at this utilisation counts as 100 % busy; accounting rarely shows the last percent.
 const OVERLOADED: f64 = 0.99;
 
+/// Threads that block so rarely in both of two periods have no granularity that could be compared: packed on one vCPU a
+/// program may find nothing to wait for any more.
+const FEW_SWITCHES: u64 = 10;
+
 /// What to do with the set of active vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -313,7 +317,7 @@ impl Consolidation {
 
     /// Whether a search has begun and may go on.
     pub fn is_searching(&self) -> bool {
-        self.phase == Phase::Gathering && (!self.justified.is_empty() || self.search != Search::new())
+        self.phase == Phase::Gathering && (self.proven > 0 || self.search != Search::new())
     }
 
     /// The size of the set that [`Consolidation::step`] would advise now, without taking the step; None if it would
@@ -405,6 +409,9 @@ impl Consolidation {
         let max = m.max_utilization;
         if m.active < self.all && max > config.utilization_ceiling && !proven_busy {
             return Some(MajorChange::Saturated { max });
+        }
+        if base.s_work.max(m.s_work) < FEW_SWITCHES {
+            return None;
         }
         let (from, to) = base.g_comp().zip(m.g_comp())?;
         let grown = to > scale(from, config.granularity_growth);

@@ -76,6 +76,12 @@ pub struct Policy {
     cadence: Cadence,
 }
 
+/// Whether a search for a set has just gone on to its next step.
+fn searches_on(events: &[Event]) -> bool {
+    let goes_on = |e: &Event| matches!(e, Event::RolledBack { then: AfterRollBack::GoesOn { .. }, .. });
+    events.iter().any(goes_on)
+}
+
 /// Retention that a load refuted: under another load it is in force again at once, to be proven soon.
 #[derive(Debug, Clone, Copy)]
 struct Shelved {
@@ -133,6 +139,7 @@ impl Policy {
         let in_force = self.setting();
         let had_trial = self.trial.is_some();
         self.learn(o, &in_force);
+        self.cadence.looked(o, in_force == self.incumbent());
         self.follow_allowed(o, &mut events);
         self.follow_veto(o, &mut events);
         if !self.unfold_under_pressure(o, in_force.active.clone(), &mut events) {
@@ -143,7 +150,7 @@ impl Policy {
         }
         let next = match &self.trial {
             Some(trial) => trial.next(),
-            None if self.searches_on(&events) => SEARCH_LOOK,
+            None if searches_on(&events) => SEARCH_LOOK,
             None => self.cadence.next(o, !events.is_empty()),
         };
         let setting = self.setting();
@@ -322,12 +329,6 @@ impl Policy {
         self.retry_consolidation.not_before(o.at + trial.time_lost() * RETRY_PER_LOSS);
         self.lose_trust(trial.purpose(), o.at);
         self.retry_consolidation.until()
-    }
-
-    /// Whether a search for a set has just gone on to its next step.
-    fn searches_on(&self, events: &[Event]) -> bool {
-        let goes_on = |e: &Event| matches!(e, Event::RolledBack { then: AfterRollBack::GoesOn { .. }, .. });
-        events.iter().any(goes_on)
     }
 
     /// Something that was proven did not hold: what else was proven must prove itself soon. That a new idea was a

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gleaner_policy::{Event, Setting, Verdict};
+use gleaner_policy::{AfterRollBack, Event, Factor, Setting, Verdict};
 use gleaner_proto::journal::Record;
 
 use crate::claims::journal;
@@ -53,7 +53,7 @@ pub(super) const PHASES: Claim = Claim {
     name: "consolidation-phases",
     group: 2,
     says: "with 8 vCPUs and without retention, a program that turns from fine to coarse work has all of them again; what did not prove itself \
-           is rolled back, and the journal tells both",
+           is rolled back and a factor of §5 adjusted, and the journal tells all of it",
     quick: false,
     place: Place::Emulated,
     prove: |lab, checks| {
@@ -63,12 +63,18 @@ pub(super) const PHASES: Claim = Claim {
         let words = [SETS_ONLY.prefix, &["sh", "-c", &program]].concat();
         guest.succeed(Step::new(&words).timeout(TIME * 20))?;
         phases(&journal::records(&guest)?, checks);
+        guest.succeed(Step::new(&[SETS_ONLY.prefix, &EVEN].concat()).timeout(TIME * 20))?;
+        roll_backs(&journal::records(&guest)?, checks);
         guest.power_off()
     },
 };
 
 /// How long the program with two phases does fine work.
 const FINE_FOR: Duration = Duration::from_secs(20);
+/// Two threads that wait for each other often enough to be worth a trial, and compute for so long that each needs a vCPU:
+/// one is too few, and more than two make no difference.
+const EVEN: [&str; 9] =
+    ["gleaner", "workload", "barrier", "--threads", "2", "--set", "granularity=500us", "--for", "12s"];
 const ROUNDS: usize = 3;
 const TIME: Duration = Duration::from_secs(8);
 
@@ -117,15 +123,46 @@ fn measure(guest: &Guest, checks: &mut Checks, workload: &[&str], bounds: Bounds
     Ok(settled)
 }
 
-/// What the journal of the program with two phases must tell.
-fn phases(records: &[Record], checks: &mut Checks) {
-    let events: Vec<(Duration, &Event)> = records
-        .iter()
-        .filter_map(|record| match record {
-            Record::Decision { at, event } => Some((*at, event)),
+/// What was decided, and when.
+fn decisions(records: &[Record]) -> Vec<(Duration, &Event)> {
+    let decision = |record| match record {
+        &Record::Decision { at, ref event } => Some((at, event)),
+        _ => None,
+    };
+    records.iter().filter_map(decision).collect()
+}
+
+/// What the journal of a program for which no set is better must tell.
+fn roll_backs(records: &[Record], checks: &mut Checks) {
+    let rolled_back: Vec<(String, AfterRollBack)> = decisions(records)
+        .into_iter()
+        .filter_map(|(at, event)| match event {
+            Event::RolledBack { active, refutation, then } => {
+                Some((format!("to {active} at {at:.1?}: {refutation}; {then}"), *then))
+            }
             _ => None,
         })
         .collect();
+    let first = |of: &dyn Fn(&AfterRollBack) -> bool| {
+        let found: Vec<_> = rolled_back.iter().filter(|(_, then)| of(then)).collect();
+        (
+            !found.is_empty(),
+            format!("{}, first {}", found.len(), found.first().map_or("none", |(told, _)| told)),
+        )
+    };
+    let (any, found) = first(&|_| true);
+    checks.that("a smaller set that does not prove itself is rolled back", any, found);
+    let shrunk = |then: &AfterRollBack| match then {
+        AfterRollBack::Adjusted(Factor::Rho { from, to } | Factor::Eta { from, to }) => to < from,
+        AfterRollBack::GoesOn { .. } => false,
+    };
+    let (any, found) = first(&shrunk);
+    checks.that("at the end of the search a factor of §5 shrinks, with its numbers", any, found);
+}
+
+/// What the journal of the program with two phases must tell.
+fn phases(records: &[Record], checks: &mut Checks) {
+    let events = decisions(records);
     let smaller = |setting: &Setting| setting.active.len() < 8;
     let gathered = events.iter().find_map(|(at, event)| match event {
         Event::TrialEnded { kept, verdict: Verdict::Proven(_), .. } if smaller(kept) => {
@@ -135,18 +172,6 @@ fn phases(records: &[Record], checks: &mut Checks) {
     });
     let found = gathered.map_or("never".to_owned(), |(at, n)| format!("{n} vCPUs after {at:.1?}"));
     checks.that("fine work is gathered on fewer vCPUs, proven", gathered.is_some(), found);
-    let rolled_back: Vec<String> = events
-        .iter()
-        .filter_map(|(at, event)| match event {
-            Event::TrialEnded { candidate, kept, .. } if candidate.active.len() < kept.active.len() => {
-                Some(format!("{} vCPUs back to {} at {at:.1?}", candidate.active.len(), kept.active.len()))
-            }
-            _ => None,
-        })
-        .collect();
-    let found =
-        format!("{}, first {}", rolled_back.len(), rolled_back.first().map_or("none", String::as_str));
-    checks.that("a smaller set that does not prove itself is rolled back", !rolled_back.is_empty(), found);
     // The work changes after 20 s; what is in force then counts, and what ends it.
     let (mut smaller_set, mut back) = (false, None);
     for (at, event) in &events {

@@ -302,6 +302,22 @@ fn granularity_doubled_or_halved_restores_all() {
 }
 
 #[test]
+fn a_granularity_of_a_few_switches_is_none() {
+    let (mut c, base) = settled(1);
+    c.approve();
+    c.step(&Measurement { s_work: 2, ..base }, None);
+    for s_work in [9, 1, 0, 4] {
+        assert_eq!(
+            c.step(&Measurement { s_work, ..base }, None),
+            Advice::Keep(KeepReason::Stable),
+            "{s_work}"
+        );
+    }
+    let advice = c.step(&Measurement { s_work: 300, ..base }, None);
+    assert!(matches!(advice, Advice::RestoreAll(MajorChange::Granularity { .. })), "{advice}");
+}
+
+#[test]
 fn after_a_major_change_the_gathering_starts_again() {
     let (mut c, base) = settled(2);
     assert!(matches!(c.step(&Measurement { utilization: 0.9, ..base }, None), Advice::RestoreAll(_)));
