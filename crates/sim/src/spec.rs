@@ -40,11 +40,15 @@ pub struct HostSpec {
 }
 
 /// How KVM handles pause-loop exits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PauseLoops {
-    /// The window is fixed, and whatever sibling could run may be yielded to, the woken one that waits for a tick too (before
-    /// Linux 3.10).
+    /// The window is fixed, and whatever sibling could run may be yielded to: the woken one that waits for a tick, and one that
+    /// gave up itself (before Linux 3.6).
+    Blind,
+    /// Who gave up itself is passed over every other time (Linux 3.6 to 3.9).
     Early,
+    /// Only siblings that were preempted may be yielded to, in the kernel or not (Linux 3.10 to 3.16).
+    Preempted,
     /// The window grows where nobody is to be yielded to (Linux 3.17), and only siblings that were preempted in the kernel may
     /// be yielded to (4.14).
     Late,
@@ -126,7 +130,11 @@ pub struct VmSpec {
     pub pv_lock: bool,
     /// Whether wakers let a wait queue's spinlock go before they wake anybody, as in Linux since 4.2.
     pub wake_queue: bool,
-    /// Whether an idle vCPU takes part in the first shootdown after it became idle, as in Linux before 4.20.
+    /// Whether those whom a broadcast does not wake are moved to the mutex's queue (`futex_requeue`), as by glibc before 2.25;
+    /// since then it wakes all of them.
+    pub requeue: bool,
+    /// Whether an idle vCPU takes part in the first shootdown after it became idle, as in Linux before 4.14, and before 4.20 where
+    /// processors have no PCIDs.
     pub lazy_tlb: bool,
     /// Whether the guest takes a vCPU that has halted for a preempted one when it looks for an idle one, as with KVM's steal time
     /// (`kvm_steal_time_set_preempted`, since Linux 4.10).
@@ -152,6 +160,7 @@ impl VmSpec {
             pv_tlb: false,
             pv_lock: false,
             wake_queue: false,
+            requeue: true,
             lazy_tlb: false,
             halted_is_preempted: false,
             ple: true,

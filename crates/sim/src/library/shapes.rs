@@ -67,6 +67,15 @@ impl Shape {
         self
     }
 
+    /// What hardly waits is phases, too: long and even ones.
+    #[must_use]
+    pub fn as_phases(self) -> Self {
+        match self {
+            Self::Plain => Self::Phases { grain: 20_000_000, imbalance: 0.05, kind: BarrierKind::Block },
+            other => other,
+        }
+    }
+
     /// The same shape with locks that are handed over to the first waiter.
     #[must_use]
     pub fn handed_over(mut self) -> Self {
@@ -82,11 +91,11 @@ impl Shape {
         let each_thread = p.work / u64::from(p.threads.max(1));
         // 0: without end.
         let rounds = |each: Ns| if p.work == 0 { 0 } else { (each_thread / each.max(1)).max(1) };
-        match shape {
-            Self::Plain => phases(name, p.threads, rounds(20_000_000), 20_000_000, 0.05, BarrierKind::Block),
+        match shape.as_phases() {
             Self::Phases { grain, imbalance, kind } => {
                 phases(name, p.threads, rounds(grain), grain, imbalance, kind)
             }
+            Self::Plain => Program::new(name),
             Self::Sections { grain, section, spin, handoff, tlb, pools } => {
                 let grain = if pools { grain / u64::from(3 * p.threads + 2) } else { grain };
                 let mut program = Program::new(name);

@@ -87,7 +87,7 @@ fn run_program(program: Program, host: Host, neighbours: Neighbours, seed: u64) 
         placement: host.placement,
         urgent: host.urgent,
         yielding: host.yielding,
-        pause_loops: PauseLoops::Early,
+        pause_loops: PauseLoops::Blind,
         ..HostSpec::default()
     };
     let mut spec = Spec { seed, ..Spec::new(host, vms) };

@@ -9,7 +9,7 @@ use crate::cost::Costs;
 use crate::ids::{FOREVER, Ns};
 use crate::library::{self, Parameters};
 use crate::parallel;
-use crate::spec::{HostSpec, IdleMode, Spec, VmSpec};
+use crate::spec::{HostSpec, IdleMode, PauseLoops, Spec, VmSpec};
 use crate::world::{Report, World};
 
 /// vCPUs of a VM (§3.2).
@@ -74,7 +74,10 @@ fn run(mix: Mix, mode: Mode) -> Option<Outcome> {
         let threads = if pairs { VCPUS / 2 } else { VCPUS };
         library::make(name, Parameters { threads, work: 0, grain: 0 }, VCPUS)
     };
-    let host = HostSpec { sockets: 2, cores: 12, smt: 2, numa_speed: 1.0, ..HostSpec::default() };
+    // Linux 3.16 (§3.2).
+    let pause_loops = PauseLoops::Preempted;
+    let host =
+        HostSpec { sockets: 2, cores: 12, smt: 2, numa_speed: 1.0, pause_loops, ..HostSpec::default() };
     let mut vms = Vec::new();
     if mode == Mode::Native {
         let all = host.pcpus();

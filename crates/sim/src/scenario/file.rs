@@ -111,6 +111,8 @@ struct VmFile {
     #[serde(default)]
     wake_queue: bool,
     #[serde(default = "yes")]
+    requeue: bool,
+    #[serde(default = "yes")]
     ple: bool,
     #[serde(default)]
     program: Vec<ProgramFile>,
@@ -229,6 +231,7 @@ fn vm_spec(text: &Written, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioE
     spec.halted_is_preempted = vm.halted_is_preempted;
     spec.pv_lock = vm.pv_lock;
     spec.wake_queue = vm.wake_queue;
+    spec.requeue = vm.requeue;
     spec.ple = vm.ple;
     for program in &vm.program {
         spec.tasks.push(task(text, program, vm.vcpus)?);

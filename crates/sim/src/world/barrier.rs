@@ -113,13 +113,19 @@ impl World {
         }
     }
 
-    /// A phase is over: whoever spins for that sees it, one of those that sleep is woken, the others wait for the mutex.
+    /// A phase is over: whoever spins for that sees it; of those that sleep one is woken and the others wait for the mutex, or
+    /// all are woken.
     fn let_all_go_on(&mut self, v: Vcpu, t: Thread, parts: Parts, next: u8) -> Flow {
         self.t_mut(t).step = next;
         self.changed(parts.barrier);
         self.changed(parts.condition);
-        if self.o(parts.condition).queue.waiters.len == 0 {
+        let waiters = self.o(parts.condition).queue.waiters.len;
+        if waiters == 0 {
             return Flow::Again;
+        }
+        if !self.vm(v).requeue {
+            self.begin_wake(v, parts.condition, waiters, false, 0);
+            return Flow::Busy;
         }
         let ns = self.vm(v).costs.futex_wake;
         let (object, requeue) = (parts.condition, Some(parts.mutex));

@@ -300,7 +300,8 @@ pub(crate) struct VcpuData {
     pub(crate) pcpu: Pcpu,
     pub(crate) entity: Entity,
     pub(crate) halt_poll: Ns,
-    pub(crate) blocked_at: Ns,
+    /// When it halted, until the hypervisor has learnt how long that took.
+    pub(crate) blocked_at: Option<Ns>,
     /// Where the vCPU that woke it ran, and when the interrupt can be there.
     pub(crate) woken_from: Pcpu,
     pub(crate) arrives_at: Ns,
@@ -430,6 +431,7 @@ pub(crate) struct VmData {
     pub(crate) lazy_tlb: bool,
     pub(crate) halted_is_preempted: bool,
     pub(crate) wake_queue: bool,
+    pub(crate) requeue: bool,
     pub(crate) pv_lock: bool,
     pub(crate) ple: bool,
     /// One bit per vCPU: nothing to run.

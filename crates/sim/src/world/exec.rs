@@ -157,9 +157,11 @@ impl World {
     /// The host lets the vCPU execute again.
     pub(super) fn resume(&mut self, v: Vcpu) {
         self.settle(v);
+        self.learn_halt(v);
         let vcpu = self.v_mut(v);
         vcpu.host = HostState::Running;
         (vcpu.preempted, vcpu.gave_up, vcpu.next_time) = (false, false, false);
+        vcpu.pause_window = super::urgent::PAUSE_WINDOW;
         if vcpu.phase.interruptible() && (vcpu.pending != 0 || vcpu.phase == Phase::Halted) {
             self.interrupt(v);
         } else {

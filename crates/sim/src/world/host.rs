@@ -150,7 +150,7 @@ impl World {
         self.cancel(Timer::Pcpu(p));
         let now = self.now;
         let vcpu = self.v_mut(v);
-        vcpu.blocked_at = now;
+        vcpu.blocked_at = Some(now);
         // Whatever made it urgent is done.
         vcpu.urgency.cancel();
         let poll = vcpu.halt_poll;
@@ -176,10 +176,10 @@ impl World {
     /// An interrupt is pending for a vCPU that halted.
     pub(super) fn host_wake(&mut self, v: Vcpu) {
         self.settle(v);
-        self.learn_halt(v);
         let now = self.now;
         self.vm_mut(v).wakes(now, 1);
         if self.v(v).host == HostState::Polled {
+            self.learn_halt(v);
             let p = self.v(v).pcpu;
             self.charge(p);
             self.join(p, p, v, true);
@@ -197,10 +197,11 @@ impl World {
     }
 
     /// KVM's adaptive halt polling (`virt/kvm/kvm_main.c`: `grow_halt_poll_ns`, `shrink_halt_poll_ns`).
-    fn learn_halt(&mut self, v: Vcpu) {
-        let max = self.vm(v).halt_poll_max;
-        let length = self.now - self.v(v).blocked_at;
+    /// A halt that outlasts the poll is as long as it takes the vCPU to run again.
+    pub(super) fn learn_halt(&mut self, v: Vcpu) {
+        let (now, max) = (self.now, self.vm(v).halt_poll_max);
         let vcpu = self.v_mut(v);
+        let Some(length) = vcpu.blocked_at.take().map(|at| now - at) else { return };
         if max == 0 || length <= vcpu.halt_poll {
             return;
         }

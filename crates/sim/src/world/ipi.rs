@@ -106,8 +106,8 @@ impl World {
                 Some(current) => Some(self.t(current).task) == task,
                 None => lazy_tlb && vcpu.last.is_some_and(|l| Some(self.t(l).task) == task) && vcpu.lazy,
             };
-            // Who is preempted flushes when it runs again.
-            let left_out = pv_tlb && vcpu.host == HostState::Waiting;
+            // Who does not run, halted or preempted, flushes when it does again (kernel: `kvm_flush_tlb_others`).
+            let left_out = pv_tlb && !matches!(vcpu.host, HostState::Running | HostState::Polled);
             *other != v && runs && !left_out
         })
     }

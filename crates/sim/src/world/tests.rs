@@ -5,8 +5,8 @@ use gleaner_policy::host::UrgentConfig;
 
 use super::{Category, End};
 use crate::{
-    BarrierKind, ChannelKind, Costs, Dist, HostSpec, IdleMode, Ns, ObjectKind, Op, Program, Report, Spec,
-    VmSpec, World,
+    BarrierKind, ChannelKind, Costs, Dist, HostSpec, IdleMode, Ns, ObjectKind, Op, PauseLoops, Program,
+    Report, Spec, VmSpec, World,
 };
 
 const US: Ns = 1_000;
@@ -326,6 +326,89 @@ fn waiters_that_are_woken_outside_the_queues_lock_do_not_spin_for_it() {
     };
     let (held, released) = (spins(false), spins(true));
     assert!(2 * released < held, "{released} ns, with the lock held {held} ns");
+}
+
+#[test]
+fn a_paravirtual_spinlock_passes_preempted_waiters_over() {
+    // Two VMs share the cores, and their threads crowd at a queue's lock: with a fair spinlock the next in line is often one
+    // that does not run.
+    let spins = |pv_lock| {
+        let vm = |name| VmSpec {
+            pv_lock,
+            pinned: true,
+            ..VmSpec::new(name, 8, Costs::ATC14_VM).running(phases(8, 2_000, UNEVEN))
+        };
+        let (report, end) = run(HostSpec { cores: 8, ..HostSpec::default() }, vec![vm("a"), vm("b")]);
+        assert_eq!(end, End::Finished);
+        (lock_spin(&report), report.elapsed)
+    };
+    let (fair, paravirtual) = (spins(false), spins(true));
+    assert!(2 * paravirtual.0 < fair.0, "spinning: {paravirtual:?} ns, with fair spinlocks {fair:?} ns");
+}
+
+#[test]
+fn pause_loop_exits_grow_rarer_where_the_window_grows() {
+    // Both vCPUs' pCPU belongs to another VM half of the time: who runs waits for the acknowledgement of who does not.
+    let exits = |pause_loops| {
+        let mut program = Program::new("shoots");
+        let code = vec![Op::Repeat(0), Op::Compute(us(300)), Op::Shootdown, Op::Done(1), Op::Again];
+        program.role("worker", 2, code);
+        let vm = VmSpec { pinned: true, ..VmSpec::new("vm", 2, Costs::ATC14_VM).running(program) };
+        let other = VmSpec { pinned: true, ..VmSpec::new("other", 2, Costs::ATC14_VM).running(hog(2)) };
+        let mut spec = Spec::new(HostSpec { cores: 2, pause_loops, ..HostSpec::default() }, vec![vm, other]);
+        spec.time_limit = 1_000 * MS;
+        let mut world = World::new(&spec).unwrap();
+        world.run();
+        let vm = &world.report().vms[0];
+        (vm.count(|c| c.pause_exits), vm.time(Category::TlbSpin))
+    };
+    let (fixed, growing) = (exits(PauseLoops::Preempted), exits(PauseLoops::Late));
+    assert!(fixed.1 > 50 * MS && growing.1 > 50 * MS, "they wait: {fixed:?}, {growing:?}");
+    assert!(10 * growing.0 < fixed.0, "exits and waiting: {growing:?}, with a fixed window {fixed:?}");
+}
+
+#[test]
+fn shootdowns_leave_out_who_does_not_run_where_the_guest_knows() {
+    // One thread shoots, its sibling is preempted half of the time or has halted.
+    let waits = |pv_tlb| {
+        let mut program = Program::new("shoots");
+        let code = vec![Op::Repeat(0), Op::Compute(us(300)), Op::Shootdown, Op::Done(1), Op::Again];
+        program.role("worker", 1, code);
+        program.role("idler", 1, vec![Op::Repeat(0), Op::Compute(us(50)), Op::Sleep(us(500)), Op::Again]);
+        let vm = VmSpec {
+            pinned: true,
+            pv_tlb,
+            lazy_tlb: true,
+            ..VmSpec::new("vm", 2, Costs::ATC14_VM).running(program)
+        };
+        let other = VmSpec { pinned: true, ..VmSpec::new("other", 2, Costs::ATC14_VM).running(hog(2)) };
+        let mut spec = Spec::new(HostSpec { cores: 2, ..HostSpec::default() }, vec![vm, other]);
+        spec.time_limit = 1_000 * MS;
+        let mut world = World::new(&spec).unwrap();
+        world.run();
+        world.report().vms[0].time(Category::TlbSpin)
+    };
+    let (all, running) = (waits(false), waits(true));
+    assert!(4 * running < all, "{running} ns, with all of them {all} ns");
+}
+
+#[test]
+fn a_broadcast_wakes_all_waiters_where_the_c_library_does_not_requeue() {
+    // With requeueing each is woken by the one before it, which then has left the mutex.
+    let interrupts = |requeue| {
+        let mut program = Program::new("meeting");
+        let kind = BarrierKind::Condition(0);
+        let meet = program.object(ObjectKind::Barrier { parties: 8, kind });
+        let code = vec![Op::Repeat(200), Op::Compute(us(200)), Op::Barrier(meet), Op::Done(1), Op::Again];
+        program.role("worker", 8, code);
+        let vm = VmSpec { requeue, ..VmSpec::new("vm", 8, Costs::ATC14_VM).running(program) };
+        let (report, end) = run(HostSpec { cores: 8, ..HostSpec::default() }, vec![vm]);
+        assert_eq!(end, End::Finished);
+        assert_eq!(report.vms[0].tasks[0].totals.operations, 8 * 200);
+        report.vms[0].tasks[0].totals.switches
+    };
+    let (requeued, woken) = (interrupts(true), interrupts(false));
+    assert!(4 * woken > 5 * requeued, "{woken} switches, with requeueing {requeued}");
 }
 
 #[test]

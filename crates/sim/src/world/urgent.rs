@@ -8,9 +8,9 @@ use crate::ids::{FOREVER, Ns, Pcpu, Vcpu};
 use crate::spec::PauseLoops;
 
 /// A spin of the hardware's pause-loop window: 4096 cycles (ASPLOS'13 §4.3) at about 2.4 GHz.
-const PAUSE_WINDOW: Ns = 1_700;
-/// The longest window to which vain exits grow it (KVM: `ple_window_grow` 2).
-const PAUSE_WINDOW_MAX: Ns = 400_000;
+pub(super) const PAUSE_WINDOW: Ns = 1_700;
+/// The longest window to which exits grow it (KVM: `ple_window_max`, 2^30 cycles).
+const PAUSE_WINDOW_MAX: Ns = 400_000_000;
 
 impl World {
     /// A reschedule interrupt is about to leave `from`, which holds a spinlock: not even who it wakes up may preempt it.
@@ -106,7 +106,7 @@ impl World {
         if self.host.yielding == DirectedYield::Off || self.waiting == 0 || !self.vm(v).ple {
             return;
         }
-        let window = self.v(v).pause_window.max(PAUSE_WINDOW);
+        let window = self.v(v).pause_window;
         self.nudge(v, window);
     }
 
@@ -129,25 +129,24 @@ impl World {
     pub(super) fn pause_exit(&mut self, v: Vcpu) {
         let (now, exit) = (self.now, self.vm(v).costs.pause_exit);
         let target = self.choose_yield_target(v);
-        let grows = self.host.pause_loops == PauseLoops::Late;
+        let grows = self.host.pause_loops >= PauseLoops::Late;
         let vcpu = self.v_mut(v);
         vcpu.counts.pause_exits += 1;
         vcpu.urgency.cancel();
         let polls = vcpu.phase == Phase::IdlePoll;
         vcpu.left =
             if polls && vcpu.poll_ends != FOREVER { vcpu.poll_ends.saturating_sub(now) } else { FOREVER };
+        if grows {
+            vcpu.pause_window = (vcpu.pause_window * 2).min(PAUSE_WINDOW_MAX);
+        }
+        let window = vcpu.pause_window;
         match target {
             Choice::Vcpu(target) => {
-                vcpu.pause_window = PAUSE_WINDOW;
-                self.nudge(v, PAUSE_WINDOW + exit);
+                self.nudge(v, window + exit);
                 self.yield_to(v, target);
             }
-            Choice::NotNow => self.nudge(v, PAUSE_WINDOW + exit),
-            Choice::Nobody if grows => {
-                let window = (vcpu.pause_window.max(PAUSE_WINDOW) * 2).min(PAUSE_WINDOW_MAX);
-                vcpu.pause_window = window;
-                self.nudge(v, window + exit);
-            }
+            Choice::NotNow => self.nudge(v, window + exit),
+            Choice::Nobody if grows => self.nudge(v, window + exit),
             Choice::Nobody => {
                 // It goes on like this until a sibling waits: no event for each of these exits, they are counted by their time.
                 vcpu.in_vain = true;
@@ -171,12 +170,16 @@ impl World {
         let vm = self.vm(v);
         let (first, count, from) = (vm.first, vm.vcpus, vm.yield_from);
         let mut passed_over = false;
-        let late = self.host.pause_loops == PauseLoops::Late;
+        let version = self.host.pause_loops;
         let spinner = |o: Vcpu| {
             let vcpu = self.v_mut(o);
-            let may = !late || vcpu.preempted && vcpu.phase.in_kernel();
+            let may = match version {
+                PauseLoops::Blind | PauseLoops::Early => true,
+                PauseLoops::Preempted => vcpu.preempted,
+                PauseLoops::Late => vcpu.preempted && vcpu.phase.in_kernel(),
+            };
             let preempted = vcpu.host == HostState::Waiting && o != v && may;
-            let spins = vcpu.gave_up && !vcpu.next_time;
+            let spins = version > PauseLoops::Blind && vcpu.gave_up && !vcpu.next_time;
             vcpu.next_time = spins;
             passed_over |= preempted && spins;
             Spinner { preempted, interrupted: vcpu.pending != 0, spins }

@@ -1,14 +1,15 @@
 //! What runs: the library's programs, changed where this paper says more of them.
 
 use crate::ids::Ns;
-use crate::library::{self, Parameters, Shape};
+use crate::library::{self, Parameters, Shape, Tlb};
 use crate::program::{BarrierKind, ObjectKind, Op, Program};
 use crate::random::Dist;
 
-/// CPU time of each thread of a program. The paper's "native" inputs take minutes; all its numbers are ratios.
-const WORK: Ns = 150_000_000;
-/// The same for volrend, whose threads spin: it takes much more simulated time.
-const SPINNING: Ns = 40_000_000;
+/// CPU time of a program's threads together: every size has the same input (§4.2). The paper's "native" inputs take minutes;
+/// all its numbers are ratios.
+const WORK: Ns = 6_400_000_000;
+/// Among how many threads the library's grains divide a phase's work: the ATC'14 paper's 16 cores.
+const LIBRARY_THREADS: u32 = 16;
 /// The part of a phase's work that its first thread does alone, while the others wait, in programs that fork and join:
 /// assumed.
 const SERIAL: f64 = 0.02;
@@ -19,13 +20,15 @@ const SHOOTDOWN_EVERY: Ns = 10_000_000;
 /// often the memory allocator gives memory back (§6.2.2) depends on its version. Fitted to `δη_t` of about 50 % in OC2
 /// (§6.2.3).
 const DEDUP_GRAIN: Ns = 9_000_000;
+/// How many phases a frame of volrend has. Fitted to the 60 % of the cycles that a blocking barrier saves (§7.1.1).
+const FRAME: u64 = 6;
 
 /// The program called `name` for so many threads; `blocking` replaces volrend's spinning barrier (§7.1.1).
 pub(super) fn make(name: &'static str, threads: u32, blocking: bool) -> Option<Program> {
-    match library::by_name(name)?.shape {
+    match library::by_name(name)?.shape.as_phases() {
         _ if name == "dedup" => Some(dedup(threads)),
         Shape::Phases { grain, imbalance, kind } => {
-            let phases = Phases { threads, grain, imbalance, kind };
+            let phases = Phases::divided(threads, grain, imbalance, kind);
             Some(match name {
                 "volrend" if blocking => phases.frames(BarrierKind::Block),
                 "volrend" => phases.frames(BarrierKind::Spin),
@@ -34,11 +37,18 @@ pub(super) fn make(name: &'static str, threads: u32, blocking: bool) -> Option<P
                 _ => phases.program(name, 0.0, None),
             })
         }
-        _ => {
-            let p = Parameters { threads, work: WORK * u64::from(threads), grain: 0 };
-            library::make(name, p, threads)
+        // ferret is not among those for which the paper finds shootdowns (§6.2.2, §6.3.1).
+        Shape::Stages { grain, .. } => {
+            let p = Parameters { threads, work: WORK, grain: 0 };
+            Some(Shape::Stages { grain, tlb: Tlb::Never }.program(name, p))
         }
+        _ => of_the_library(name, threads),
     }
+}
+
+/// The program as the library has it: for dedup, as it was on the ATC'14 paper's systems.
+pub(super) fn of_the_library(name: &'static str, threads: u32) -> Option<Program> {
+    library::make(name, Parameters { threads, work: WORK, grain: 0 }, threads)
 }
 
 /// Phases between barriers.
@@ -51,6 +61,19 @@ struct Phases {
 }
 
 impl Phases {
+    /// Phases whose work is divided among more or fewer threads than in the library. It is made of independent pieces: the
+    /// fewer of them a thread has, the more what they take differs from the others'.
+    fn divided(threads: u32, grain: Ns, imbalance: f64, kind: BarrierKind) -> Self {
+        let imbalance = imbalance * (f64::from(threads) / f64::from(LIBRARY_THREADS)).sqrt();
+        let grain = grain * u64::from(LIBRARY_THREADS) / u64::from(threads);
+        Self { threads, grain, imbalance, kind }
+    }
+
+    /// How often each thread does what takes `each`.
+    fn rounds(&self, each: Ns) -> Op {
+        rounds(self.threads, each)
+    }
+
     fn compute(&self, ns: Ns) -> Op {
         Op::Compute(Dist::LogNormal { mean: ns, cv: self.imbalance })
     }
@@ -63,55 +86,57 @@ impl Phases {
     }
 
     /// Its first thread does the share `serial` of each phase's work alone; each thread changes the address space after so
-    /// much computation as `shootdown` says.
+    /// much computation as `shootdown` says, in the middle of a phase.
     fn program(&self, name: &str, serial: f64, shootdown: Option<Ns>) -> Program {
         let mut program = Program::new(name);
         let meet = program.object(ObjectKind::Barrier { parties: self.threads, kind: self.kind });
         let (alone, together) = self.split(serial);
-        let again = rounds(WORK, self.grain);
-        let mut common = vec![self.compute(together), Op::Barrier(meet), Op::Done(1)];
-        if alone > 0 {
-            let mut first = vec![again, self.compute(alone), Op::Barrier(meet)];
-            first.extend(common.iter().copied().chain([Op::Again]));
-            program.role("first", 1, first);
-            common.insert(0, Op::Barrier(meet));
-        }
-        let workers = self.threads - u32::from(alone > 0);
-        let mut code = vec![again];
+        let phase = [self.compute(together), Op::Barrier(meet), Op::Done(1)];
+        let again = self.rounds(self.grain);
         if let Some(every) = shootdown {
-            let inner = (every / self.grain.max(1)).max(1);
-            code = vec![rounds(WORK, self.grain * inner), Op::Repeat(inner)];
-            common.extend([Op::Again, Op::Shootdown]);
+            let phases = (every / self.grain.max(1)).max(1);
+            let half = self.compute(together / 2);
+            let mut code = vec![self.rounds(self.grain * phases)];
+            if phases > 1 {
+                code.push(Op::Repeat(phases - 1));
+                code.extend(phase);
+                code.push(Op::Again);
+            }
+            code.extend([half, Op::Shootdown, half, Op::Barrier(meet), Op::Done(1), Op::Again]);
+            program.role("worker", self.threads, code);
+            return program;
         }
-        code.extend(common);
-        code.push(Op::Again);
-        if workers > 0 {
-            program.role("worker", workers, code);
+        let first = u32::from(alone > 0);
+        let forked = (alone > 0).then_some(Op::Barrier(meet));
+        for (name, count, before) in
+            [("first", first, Some(self.compute(alone))), ("worker", self.threads - first, None)]
+        {
+            if count > 0 {
+                let code = [again].into_iter().chain(before).chain(forked).chain(phase).chain([Op::Again]);
+                program.role(name, count, code.collect());
+            }
         }
         program
     }
 
-    /// volrend as this paper has it: phases that end in blocking barriers, as in the library, and between them one that ends in
-    /// the spinning barrier of Listing 1. In the program's source a frame has a blocking barrier before and after it;
-    /// that the three are equally long is assumed.
+    /// volrend as this paper has it: phases that end in blocking barriers, as in the library, and with each frame one that ends
+    /// in the spinning barrier of Listing 1.
     fn frames(&self, kind: BarrierKind) -> Program {
         let mut program = Program::new("volrend");
         let block = program.object(ObjectKind::Barrier { parties: self.threads, kind: BarrierKind::Block });
         let traced = program.object(ObjectKind::Barrier { parties: self.threads, kind });
         let work = self.compute(self.grain);
-        let (phase, spun) = ([work, Op::Barrier(block)], [work, Op::Barrier(traced)]);
-        let frame = [phase, spun, phase].concat();
-        let mut code = vec![rounds(SPINNING, 3 * self.grain)];
-        code.extend(frame);
-        code.extend([Op::Done(1), Op::Again]);
+        let mut code = vec![self.rounds(FRAME * self.grain), Op::Repeat(FRAME - 1)];
+        code.extend([work, Op::Barrier(block), Op::Again]);
+        code.extend([work, Op::Barrier(traced), Op::Done(1), Op::Again]);
         program.role("worker", self.threads, code);
         program
     }
 }
 
-/// As many as make `work`, at least one.
-fn rounds(work: Ns, each: Ns) -> Op {
-    Op::Repeat((work / each.max(1)).max(1))
+/// How often each of so many threads does what takes `each`, at least once.
+fn rounds(threads: u32, each: Ns) -> Op {
+    Op::Repeat((WORK / u64::from(threads) / each.max(1)).max(1))
 }
 
 /// dedup as this paper has it: half of the time its threads wait for the device (§7.1.1: its halts are by I/O; how much is
@@ -121,7 +146,7 @@ fn dedup(threads: u32) -> Program {
     let lock = program.object(ObjectKind::Mutex { spin: 0, handoff: false });
     let each = Dist::Exponential { mean: DEDUP_GRAIN };
     let code = vec![
-        Op::Repeat(WORK / DEDUP_GRAIN),
+        rounds(threads, DEDUP_GRAIN),
         Op::Compute(each),
         Op::Io(each),
         Op::Lock(lock),

@@ -35,7 +35,8 @@ pub(super) fn numbers(study: &Study, out: &mut Reproduction) {
     let before = study.overhead_of(dedup_without_ple(), Overcommitted).map(|o| 1.0 + o.time);
     number("§6.2.3", "dedup, OC, without pause-loop exits: δη_t, factor", 6.0, before);
 
-    let traced = |s| study.vm("volrend", 64, s).map(|m| m.user + m.user_spin);
+    // What `Ray_Trace` calls computes; its own cycles are those of the barrier's loop (Listing 1).
+    let traced = |s| study.vm("volrend", 64, s).map(|m| m.user_spin);
     let times = traced(Overcommitted).zip(traced(Undercommitted)).map(|(oc, uc)| oc / uc);
     number("§6.3.2", "volrend's ray tracing, 64 vCPUs: cycles OC / UC", 10.0, times);
 
@@ -44,8 +45,9 @@ pub(super) fn numbers(study: &Study, out: &mut Reproduction) {
     number("§7.1.1", "most that halt polling takes off δη_t, points", 14.0, gain.map(|g| 100.0 * g));
     let blocking = study.get(blocking_volrend()).zip(study.vm("volrend", 64, Overcommitted));
     let less = |of: fn(&Measured) -> f64| blocking.map(|(b, s)| 100.0 * (1.0 - of(b) / of(s)));
-    number("§7.1.1", "volrend that blocks, OC, 64 vCPUs: fewer cycles, %", 60.0, less(|m| m.cycles));
     number("§7.1.1", "volrend that blocks, OC, 64 vCPUs: less time, %", 25.0, less(|m| m.time));
+    let what = "volrend that blocks, OC, 64 vCPUs: fewer cycles, %";
+    out.number("§7.1.1", what, 60.0, less(|m| m.cycles), Basis::Fitted);
     out.number("§6.2.3", "dedup, OC2: δη_t, factor", 1.5, dedup(OvercommittedBase2), Basis::Fitted);
 }
 
@@ -258,10 +260,10 @@ fn high_overcommitted(study: &Study, out: &mut Reproduction) {
         "§6.3.2: volrend's δη_r is high against one native instance, negative against two",
         times(Overcommitted).zip(times(OvercommittedBase2)).map(|(one, two)| one > NEGLIGIBLY && two < 0.0),
     );
-    let (before, after) = (study.vm("vips", 64, Overcommitted), study.get(patched("vips")));
-    let alone = study.vm("vips", 64, Undercommitted);
+    let (before, after) = (study.vm("x264", 64, Overcommitted), study.get(patched("x264")));
+    let alone = study.vm("x264", 64, Undercommitted);
     out.direction(
-        "§8: when shootdowns leave preempted vCPUs out, overcommitting adds no waiting (vips stands for x264)",
+        "§8: when shootdowns leave preempted vCPUs out, overcommitting adds no waiting to x264",
         before.zip(after).zip(alone).map(|((before, after), alone)| {
             after.tlb_spin - alone.tlb_spin < NEGLIGIBLY * (before.tlb_spin - alone.tlb_spin)
         }),
