@@ -330,20 +330,32 @@ fn waiters_that_are_woken_outside_the_queues_lock_do_not_spin_for_it() {
 
 #[test]
 fn a_paravirtual_spinlock_passes_preempted_waiters_over() {
-    // Two VMs share the cores, and their threads crowd at a queue's lock: with a fair spinlock the next in line is often one
-    // that does not run.
-    let spins = |pv_lock| {
+    // Two VMs share the cores; the threads of each spin in user mode now and then, so that the hypervisor takes the core away
+    // from vCPUs that wait for a queue's lock. A fair spinlock is then one's that does not run.
+    let outcome = |pv_lock| {
+        let mut program = Program::new("frames");
+        let [block, spin] = [BarrierKind::Block, BarrierKind::Spin]
+            .map(|kind| program.object(ObjectKind::Barrier { parties: 32, kind }));
+        let mut code = vec![Op::Repeat(0), Op::Repeat(4)];
+        code.extend([Op::Compute(UNEVEN), Op::Barrier(block), Op::Again]);
+        code.extend([Op::Compute(UNEVEN), Op::Barrier(spin), Op::Done(1), Op::Again]);
+        program.role("worker", 32, code);
         let vm = |name| VmSpec {
             pv_lock,
             pinned: true,
-            ..VmSpec::new(name, 8, Costs::ATC14_VM).running(phases(8, 2_000, UNEVEN))
+            ple: false,
+            ..VmSpec::new(name, 32, Costs::ATC14_VM).running(program.clone())
         };
-        let (report, end) = run(HostSpec { cores: 8, ..HostSpec::default() }, vec![vm("a"), vm("b")]);
-        assert_eq!(end, End::Finished);
-        (lock_spin(&report), report.elapsed)
+        let mut spec = Spec::new(HostSpec { cores: 32, ..HostSpec::default() }, vec![vm("a"), vm("b")]);
+        spec.time_limit = 2_000 * MS;
+        let mut world = World::new(&spec).unwrap();
+        world.run();
+        let report = world.report();
+        (lock_spin(&report), report.vms.iter().map(|vm| vm.tasks[0].totals.operations).sum::<u64>())
     };
-    let (fair, paravirtual) = (spins(false), spins(true));
+    let (fair, paravirtual) = (outcome(false), outcome(true));
     assert!(2 * paravirtual.0 < fair.0, "spinning: {paravirtual:?} ns, with fair spinlocks {fair:?} ns");
+    assert!(4 * paravirtual.1 > 5 * fair.1, "frames: {paravirtual:?}, with fair spinlocks {fair:?}");
 }
 
 #[test]
@@ -363,7 +375,7 @@ fn pause_loop_exits_grow_rarer_where_the_window_grows() {
         (vm.count(|c| c.pause_exits), vm.time(Category::TlbSpin))
     };
     let (fixed, growing) = (exits(PauseLoops::Preempted), exits(PauseLoops::Late));
-    assert!(fixed.1 > 50 * MS && growing.1 > 50 * MS, "they wait: {fixed:?}, {growing:?}");
+    assert!(fixed.1 > 10 * MS && growing.1 > 10 * MS, "they wait: {fixed:?}, {growing:?}");
     assert!(10 * growing.0 < fixed.0, "exits and waiting: {growing:?}, with a fixed window {fixed:?}");
 }
 
@@ -395,19 +407,19 @@ fn shootdowns_leave_out_who_does_not_run_where_the_guest_knows() {
 #[test]
 fn a_broadcast_wakes_all_waiters_where_the_c_library_does_not_requeue() {
     // With requeueing each is woken by the one before it, which then has left the mutex.
-    let interrupts = |requeue| {
+    let switches = |requeue| {
         let mut program = Program::new("meeting");
         let kind = BarrierKind::Condition(0);
-        let meet = program.object(ObjectKind::Barrier { parties: 8, kind });
+        let meet = program.object(ObjectKind::Barrier { parties: 32, kind });
         let code = vec![Op::Repeat(200), Op::Compute(us(200)), Op::Barrier(meet), Op::Done(1), Op::Again];
-        program.role("worker", 8, code);
-        let vm = VmSpec { requeue, ..VmSpec::new("vm", 8, Costs::ATC14_VM).running(program) };
-        let (report, end) = run(HostSpec { cores: 8, ..HostSpec::default() }, vec![vm]);
+        program.role("worker", 32, code);
+        let vm = VmSpec { requeue, ..VmSpec::new("vm", 32, Costs::ATC14_VM).running(program) };
+        let (report, end) = run(HostSpec { cores: 32, ..HostSpec::default() }, vec![vm]);
         assert_eq!(end, End::Finished);
-        assert_eq!(report.vms[0].tasks[0].totals.operations, 8 * 200);
+        assert_eq!(report.vms[0].tasks[0].totals.operations, 32 * 200);
         report.vms[0].tasks[0].totals.switches
     };
-    let (requeued, woken) = (interrupts(true), interrupts(false));
+    let (requeued, woken) = (switches(true), switches(false));
     assert!(4 * woken > 5 * requeued, "{woken} switches, with requeueing {requeued}");
 }
 
