@@ -49,8 +49,8 @@ pub enum PauseLoops {
     Early,
     /// Only siblings that were preempted may be yielded to, in the kernel or not (Linux 3.10 to 3.16).
     Preempted,
-    /// The window grows where nobody is to be yielded to (Linux 3.17), and only siblings that were preempted in the kernel may
-    /// be yielded to (4.14).
+    /// The window grows with each exit until the vCPU is scheduled again (Linux 3.17), and only siblings that were preempted in
+    /// the kernel may be yielded to (4.14).
     Late,
 }
 
