@@ -13,13 +13,13 @@ use gleaner_kernel::lever::LeverError;
 use gleaner_kernel::lever::yield_threads::StartError;
 use gleaner_kernel::workload::WorkloadSensor;
 use gleaner_kernel::{KernelError, Root};
-use gleaner_policy::{CpuId, CpuSet, Crowd, Method, Observation, Setting, Watch};
+use gleaner_policy::{CpuId, CpuSet, Crowd, Method, Observation, Retention, Setting, Watch};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 pub use child::{Child, SpawnError, spawn};
 pub use counter::Counter;
-pub use crowd::CrowdWatch;
+pub use crowd::{CrowdQuestion, CrowdWatch};
 pub use levers::Place;
 pub use wait::{ProcessFd, Signals};
 
@@ -229,7 +229,9 @@ impl Machine for LiveMachine {
 
     fn wait(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, LiveError> {
         let end = Instant::now() + next;
-        let told = self.sentry.stand(watch, &self.in_force.active);
+        let Retention { method, limit } = self.in_force.retention;
+        let polled = if method == Method::Haltpoll { limit } else { Duration::ZERO };
+        let told = self.sentry.stand(watch, &self.in_force.active, polled);
         let mut looks = watch.filter(|_| !told).map(Looks::new);
         loop {
             if self.has_ended() {

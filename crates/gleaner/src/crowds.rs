@@ -2,10 +2,9 @@
 
 use std::error::Error;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
 
-use gleaner_engine::live::CrowdWatch;
-use gleaner_policy::{CpuSet, Crowd, CrowdSource};
+use gleaner_engine::live::{CrowdQuestion, CrowdWatch};
+use gleaner_policy::{Crowd, CrowdSource};
 use gleaner_trace::FastUnfold;
 
 use crate::cli::ControlArgs;
@@ -20,17 +19,13 @@ pub(crate) fn watch(args: &ControlArgs) -> Option<Box<dyn CrowdWatch>> {
 struct OnDemand(Option<FastUnfold>);
 
 impl CrowdWatch for OnDemand {
-    fn arm(
-        &mut self,
-        active: &CpuSet,
-        at_least: u32,
-        patience: Duration,
-    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+    fn arm(&mut self, asked: &CrowdQuestion) -> Result<(), Box<dyn Error + Send + Sync>> {
         let unfold = match &mut self.0 {
             Some(loaded) => loaded,
             none => none.insert(FastUnfold::load()?),
         };
-        Ok(unfold.arm(active, at_least, patience)?)
+        unfold.polling(asked.polled);
+        Ok(unfold.arm(&asked.active, asked.at_least, asked.patience)?)
     }
 
     fn disarm(&mut self) {

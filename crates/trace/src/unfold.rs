@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use gleaner_kernel::lever::{haltpoll, visit};
+use gleaner_kernel::lever::visit;
 use gleaner_kernel::{Root, topology};
 use gleaner_policy::{CpuId, CpuSet};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
@@ -79,6 +79,8 @@ pub struct FastUnfold {
     arming: u32,
     /// Where the timer was started last.
     clock: Option<CpuId>,
+    /// For how long idle vCPUs poll before they halt.
+    polled: Duration,
 }
 
 impl fmt::Debug for FastUnfold {
@@ -108,7 +110,13 @@ impl FastUnfold {
         let ring = ring.build().map_err(refused)?;
         let queues = skel.progs.find_queues.attach().and_then(|link| Iter::new(&link)).map_err(refused)?;
         read_to_end(queues).map_err(|error| refused(error.into()))?;
-        Ok(Self { skel, ring, events, arming: 0, clock: None })
+        Ok(Self { skel, ring, events, arming: 0, clock: None, polled: Duration::ZERO })
+    }
+
+    /// Idle vCPUs poll for `limit` before they halt, at least from the next arming on; at first they do not. Then looks are
+    /// so far apart that the vCPU which makes them halts between two of them.
+    pub fn polling(&mut self, limit: Duration) {
+        self.polled = limit;
     }
 
     /// Watches the vCPUs of `active` from now on, in place of others: an event comes when at least `at_least` threads
@@ -127,7 +135,6 @@ impl FastUnfold {
         if let Some(cpu) = active.iter().find(|cpu| !known(*cpu)) {
             return Err(UnfoldError::NoQueue { cpu });
         }
-        let polled = haltpoll::limit(&Root::system()).unwrap_or_default();
         self.disarm();
         while self.read().is_some() {}
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
@@ -138,7 +145,7 @@ impl FastUnfold {
             data.active_end = end;
             data.at_least = at_least;
             data.patience_ns = ns(patience.max(LEAST_PATIENCE));
-            data.period_ns = ns(period(polled));
+            data.period_ns = ns(period(self.polled));
         }
         // 0 says that nothing is armed.
         let arming = self.arming.checked_add(1).unwrap_or(1);
@@ -201,7 +208,7 @@ impl FastUnfold {
 
 /// Between two looks where idle vCPUs poll for `polled` (zero: they halt at once). A vCPU that is interrupted for a look
 /// polls before it halts again. The governor gives up a limit only at halts that are longer than it
-/// ([`haltpoll`]), so the halts between two looks have to be.
+/// (drivers/cpuidle/governors/haltpoll.c), so the halts between two looks have to be.
 fn period(polled: Duration) -> Duration {
     PERIOD.max(polled * 9 / 4)
 }
@@ -257,7 +264,7 @@ mod tests {
         assert_eq!(period(Duration::ZERO), PERIOD);
         for polled in [50, 200, 422, 2000].map(Duration::from_micros) {
             let interrupt = Duration::from_micros(30);
-            assert!(period(polled) - polled - interrupt > polled, "{polled:?}");
+            assert!(period(polled) > polled + interrupt + polled, "{polled:?}");
         }
     }
 

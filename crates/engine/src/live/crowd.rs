@@ -8,19 +8,27 @@ use std::time::{Duration, Instant};
 
 use gleaner_policy::{CpuSet, Crowd, CrowdSource, Watch};
 
+/// Which crowd is to be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CrowdQuestion {
+    /// The vCPUs on which it is.
+    pub active: CpuSet,
+    /// The least number of threads that want to run there.
+    pub at_least: u32,
+    /// For how long they must have been so many.
+    pub patience: Duration,
+    /// For how long idle vCPUs poll before they halt: looks from an idle vCPU should let it halt.
+    pub polled: Duration,
+}
+
 /// Tells without being asked that threads crowd on active vCPUs. Ends with the process, however that ends.
 pub trait CrowdWatch: fmt::Debug {
-    /// Tells once, from now on, when at least `at_least` threads have wanted to run on `active` for `patience`. Called
-    /// often: the first time may take tens of milliseconds, later ones must not.
+    /// Tells once, from now on, when there is what is asked for. Called often: the first time may take tens of
+    /// milliseconds, later ones must not.
     ///
     /// # Errors
     /// It cannot be had here; the text says why. It is not asked again then.
-    fn arm(
-        &mut self,
-        active: &CpuSet,
-        at_least: u32,
-        patience: Duration,
-    ) -> Result<(), Box<dyn Error + Send + Sync>>;
+    fn arm(&mut self, asked: &CrowdQuestion) -> Result<(), Box<dyn Error + Send + Sync>>;
 
     /// Tells nothing any more.
     fn disarm(&mut self);
@@ -39,18 +47,11 @@ const REST: Duration = Duration::from_millis(15);
 #[derive(Debug)]
 pub(super) struct Sentry {
     watch: Option<Box<dyn CrowdWatch>>,
-    armed: Option<Armed>,
+    armed: Option<CrowdQuestion>,
     /// The set of vCPUs for which the latest crowd was told, and when.
     told: Option<(CpuSet, Instant)>,
     /// For the journal.
     note: Option<String>,
-}
-
-#[derive(Debug, PartialEq)]
-struct Armed {
-    active: CpuSet,
-    at_least: u32,
-    patience: Duration,
 }
 
 impl Sentry {
@@ -58,14 +59,15 @@ impl Sentry {
         Self { watch, armed: None, told: None, note: None }
     }
 
-    /// Sees to it that a crowd on `active` is told where `watch` asks for that. False: it must be looked for.
-    pub(super) fn stand(&mut self, watch: Option<Watch>, active: &CpuSet) -> bool {
+    /// Sees to it that a crowd on `active` is told where `watch` asks for that; idle vCPUs poll for `polled`. False: it
+    /// must be looked for.
+    pub(super) fn stand(&mut self, watch: Option<Watch>, active: &CpuSet, polled: Duration) -> bool {
         let wanted = watch.and_then(|w| Some((w.at_least?, w.patience)));
         let Some((at_least, patience)) = wanted else {
             self.rest();
             return false;
         };
-        let wanted = Armed { active: active.clone(), at_least, patience };
+        let wanted = CrowdQuestion { active: active.clone(), at_least, patience, polled };
         if self.armed.as_ref() == Some(&wanted) {
             return true;
         }
@@ -74,7 +76,7 @@ impl Sentry {
             return false;
         }
         let Some(kernel) = &mut self.watch else { return false };
-        match kernel.arm(active, at_least, patience) {
+        match kernel.arm(&wanted) {
             Ok(()) => {
                 self.armed = Some(wanted);
                 true

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_micros(750);
 /// What a fake watch was asked, and how it is made to tell.
 #[derive(Debug, Default)]
 struct Log {
-    armed: Vec<(CpuSet, u32, Duration)>,
+    armed: Vec<CrowdQuestion>,
     disarmed: u32,
     refuses: bool,
     teller: Option<UnixStream>,
@@ -26,17 +26,12 @@ struct Fake {
 }
 
 impl CrowdWatch for Fake {
-    fn arm(
-        &mut self,
-        active: &CpuSet,
-        at_least: u32,
-        patience: Duration,
-    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+    fn arm(&mut self, asked: &CrowdQuestion) -> Result<(), Box<dyn Error + Send + Sync>> {
         let mut log = self.log.borrow_mut();
         if log.refuses {
             return Err("fast unfold is not available: no BPF here".into());
         }
-        log.armed.push((active.clone(), at_least, patience));
+        log.armed.push(asked.clone());
         Ok(())
     }
 
@@ -75,14 +70,27 @@ fn it_is_armed_once_for_the_same_set_and_anew_for_another() {
     let (mut sentry, log) = sentry();
     let (one, two) = (CpuSet::first(1), CpuSet::first(2));
     assert!(sentry.fd().is_none(), "nothing is armed");
-    for (set, at_least) in [(&one, 3), (&one, 3), (&two, 4), (&one, 3)] {
-        assert!(sentry.stand(Some(watch(Some(at_least), None)), set));
+    let polled = Duration::from_micros(200);
+    let asked = |active: &CpuSet, at_least, polled| CrowdQuestion {
+        active: active.clone(),
+        at_least,
+        patience: PATIENCE,
+        polled,
+    };
+    let armed = [
+        asked(&one, 3, Duration::ZERO),
+        asked(&two, 4, Duration::ZERO),
+        asked(&one, 3, Duration::ZERO),
+        asked(&one, 3, polled),
+    ];
+    for question in [&armed[0], &armed[0], &armed[1], &armed[2], &armed[3]] {
+        let watch = Some(watch(Some(question.at_least), None));
+        assert!(sentry.stand(watch, &question.active, question.polled));
     }
-    let armed = [(one.clone(), 3, PATIENCE), (two, 4, PATIENCE), (one.clone(), 3, PATIENCE)];
     assert_eq!(log.borrow().armed, armed);
     assert!(sentry.fd().is_some());
     for other in [None, Some(watch(None, Some(1)))] {
-        assert!(!sentry.stand(other, &one), "what is not about crowds is not told");
+        assert!(!sentry.stand(other, &one, Duration::ZERO), "what is not about crowds is not told");
         assert_eq!(log.borrow().disarmed, 1);
         assert!(sentry.fd().is_none());
     }
@@ -94,7 +102,7 @@ fn a_crowd_ends_the_wait_and_is_told_once() {
     let one = CpuSet::first(1);
     let signals = Signals::block().unwrap();
     let asked = Some(watch(Some(3), None));
-    assert!(sentry.stand(asked, &one));
+    assert!(sentry.stand(asked, &one, Duration::ZERO));
     assert_eq!(sentry.told(), None);
     tell(&log, 16);
     let far = Instant::now() + Duration::from_secs(3600);
@@ -103,9 +111,9 @@ fn a_crowd_ends_the_wait_and_is_told_once() {
     assert_eq!(sentry.told(), Some(crowd));
     assert_eq!(sentry.told(), None);
     // The policy left the set as it is: looking takes over for a while, elsewhere it is told again.
-    assert!(!sentry.stand(asked, &one));
+    assert!(!sentry.stand(asked, &one, Duration::ZERO));
     assert!(sentry.fd().is_none());
-    assert!(sentry.stand(asked, &CpuSet::first(2)));
+    assert!(sentry.stand(asked, &CpuSet::first(2), Duration::ZERO));
     assert_eq!(log.borrow().armed.len(), 2);
 }
 
@@ -114,13 +122,13 @@ fn what_cannot_be_had_is_told_once_and_not_asked_again() {
     let (mut sentry, log) = sentry();
     log.borrow_mut().refuses = true;
     let one = CpuSet::first(1);
-    assert!(!sentry.stand(Some(watch(Some(3), None)), &one));
+    assert!(!sentry.stand(Some(watch(Some(3), None)), &one, Duration::ZERO));
     let note = sentry.take_note().unwrap();
     assert!(note.contains("no BPF here") && note.contains("counted"), "{note}");
     log.borrow_mut().refuses = false;
-    assert!(!sentry.stand(Some(watch(Some(3), None)), &one));
+    assert!(!sentry.stand(Some(watch(Some(3), None)), &one, Duration::ZERO));
     assert_eq!((sentry.take_note(), sentry.fd().is_none()), (None, true));
-    assert!(!Sentry::new(None).stand(Some(watch(Some(3), None)), &one));
+    assert!(!Sentry::new(None).stand(Some(watch(Some(3), None)), &one, Duration::ZERO));
 }
 
 /// The run delay at each look that asked for it.
