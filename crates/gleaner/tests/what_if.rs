@@ -53,8 +53,9 @@ fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() 
     assert!(here["hand_overs"].as_u64().unwrap() > 1000, "{}", here["hand_overs"]);
     let halting = runs(&here, "halt");
     assert_eq!(halting.len(), 3);
-    // The untouched system again: not the recorded time, but of its size.
-    assert!(halting.iter().all(|s| (0.4..2.5).contains(&(s / recorded))), "{halting:?} {recorded}");
+    // The untouched system again: not the recorded time, but of its size. How dear a wake-up is here varies with what the
+    // hypervisor's other guests do; the simulated machine's costs do not.
+    assert!(halting.iter().all(|s| (0.2..5.0).contains(&(s / recorded))), "{halting:?} {recorded}");
     assert!((halting[0] / halting[1] - 1.0).abs() > 1e-9, "seeds vary: {halting:?}");
     let polling = runs(&here, "haltpoll:200us");
     for (halt, poll) in halting.iter().zip(&polling) {
