@@ -1,5 +1,7 @@
 //! Where machines come from.
 
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{Pid, getpgrp, tcsetpgrp};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -96,7 +98,17 @@ impl Lab {
         let (_agent, agent_end) = pair()?;
         let (_monitor, monitor_end) = pair()?;
         let process = self.start(&spec, &agent_end, &monitor_end, None)?;
-        process.wait_forever()
+        // QEMU is in a group of its own, and only the terminal's foreground group may read what is typed. Taking the
+        // terminal back is done from the background, which would stop this program were the signal not blocked.
+        let stop = SigSet::from(Signal::SIGTTOU);
+        stop.thread_block().map_err(Error::system("block a signal"))?;
+        let terminal = std::io::stdin();
+        let own = getpgrp();
+        // Without a terminal there is nobody to type.
+        let _ = tcsetpgrp(&terminal, Pid::from_raw(process.id().cast_signed()));
+        let ended = process.wait_forever();
+        let _ = tcsetpgrp(&terminal, own);
+        ended
     }
 
     fn start(
