@@ -159,31 +159,24 @@ pub(super) fn emulated_requests_8(s: &Setting) -> Rates {
 
 /// Eight threads that compute for 10 ms and meet: each vCPU fewer costs its share.
 pub(super) fn phases_8(s: &Setting) -> Rates {
-    let n = s.active.len() as f64;
-    let switches = 100.0 * n;
-    Rates {
-        load: 0.8 * n,
-        user_share: 0.95,
-        switches,
-        idle_periods: switches,
-        run_delay: 8.0 - n,
-        runnable: 8,
-        moved_bytes: None,
-        progress: n,
-    }
+    all_needed(s, 0.8, 100.0, 0.95, 8)
 }
 
 /// Eight threads that compute for 50 us and meet: waking takes half of the time, but all of them are needed at once.
 pub(super) fn barrier_8(s: &Setting) -> Rates {
+    all_needed(s, 0.4, 1e4, 0.8, 4)
+}
+
+/// Eight threads whose progress is that of the vCPUs they have; `load` and `switches` are each vCPU's.
+fn all_needed(s: &Setting, load: f64, switches: f64, user_share: f64, runnable: u32) -> Rates {
     let n = s.active.len() as f64;
-    let switches = 1e4 * n;
     Rates {
-        load: 0.4 * n,
-        user_share: 0.8,
-        switches,
-        idle_periods: switches,
+        load: load * n,
+        user_share,
+        switches: switches * n,
+        idle_periods: switches * n,
         run_delay: 8.0 - n,
-        runnable: 4,
+        runnable,
         moved_bytes: None,
         progress: n,
     }
