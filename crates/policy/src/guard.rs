@@ -4,6 +4,10 @@
 //! and stops as soon as the evidence decides. New retention is the exception: its baseline comes first, B B B C C C,
 //! since vCPUs that have begun to poll stop it only when they halt. Its proofs later alternate, and do not wait for
 //! that at first: what is better than a baseline that still polls here and there is better than one that does not.
+//!
+//! The workload follows a change later than the machine does: threads that queue for a lock go on queueing for a while
+//! after wake-ups have become cheap. Retention whose blocks still rise, or are not yet what they were before a proof
+//! disturbed them, stays in force for a few more before it is judged.
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +43,10 @@ const LONGEST_BLOCK: Duration = Duration::from_millis(120);
 const LONG_BLOCK: Duration = Duration::from_millis(100);
 /// A change whose effect has not shown after this many pairs is not worth having.
 const MAX_PAIRS: usize = 8;
+/// Retention whose effect is still growing is given so many blocks again, at most this often.
+const LINGERS: u32 = 2;
+/// Growth between blocks that may not be noise, and a shortfall against the time before the trial that may not be.
+const STILL_GROWING: f64 = 1.2;
 /// Where the candidate loses more than this share of the workload's CPU time, no longer blocks are risked.
 const TOO_MUCH_LOST: f64 = 0.2;
 
@@ -107,6 +115,9 @@ pub struct Trial {
     /// Blocks of the side that is ahead, oldest first: they wait for their partners.
     ahead: VecDeque<Block>,
     pairs: Vec<(Block, Block)>,
+    /// The workload before the trial.
+    before: Block,
+    lingers: u32,
     /// The waker's share of waking a halted vCPU.
     waker_cost: Duration,
     /// How long the candidate has been in force.
@@ -138,6 +149,8 @@ impl Trial {
             forgets: 0,
             ahead: VecDeque::new(),
             pairs: Vec::new(),
+            before: Block { period: seen.period, workload: seen.workload, waking: Duration::ZERO },
+            lingers: 0,
             waker_cost: Duration::ZERO,
             candidate_for: Duration::ZERO,
             runnable: (0.0, 0),
@@ -258,12 +271,43 @@ impl Trial {
             Side::Candidate => (partner, block),
             Side::Baseline => (block, partner),
         });
-        let verdict = self.verdict();
-        if self.haste != Haste::Used || matches!(verdict, Some(Verdict::Proven(_))) {
-            return verdict;
+        match self.verdict() {
+            Some(proven @ Verdict::Proven(_)) => return Some(proven),
+            _ if self.haste == Haste::Used => self.begin_settled(),
+            Some(verdict) if self.workload_still_follows(&verdict) => self.linger(),
+            verdict => return verdict,
         }
-        self.begin_settled();
         None
+    }
+
+    /// Whether the effect of retention is still growing, so that a verdict that is not a proof comes too early.
+    fn workload_still_follows(&self, verdict: &Verdict) -> bool {
+        let Some(Evidence { signal, .. }) = verdict.evidence() else { return false };
+        if self.difference() != Difference::Retention || self.lingers == LINGERS {
+            return false;
+        }
+        let rate = |b: &Block| signal.per_second(b).unwrap_or(0.0);
+        let (Some((_, first)), Some((_, last))) = (self.pairs.first(), self.pairs.last()) else {
+            return false;
+        };
+        let aim = match self.purpose {
+            Purpose::Adopt => return rate(last) > STILL_GROWING * rate(first),
+            Purpose::Reprove => rate(&self.before),
+        };
+        aim > STILL_GROWING * rate(last)
+    }
+
+    /// Measures the candidate again, which stays in force meanwhile, against the latest blocks of the baseline.
+    fn linger(&mut self) {
+        self.lingers += 1;
+        self.sequential = true;
+        let latest = self.pairs.len().saturating_sub(SEQUENTIAL_PAIRS);
+        let measured = self.pairs.drain(..).skip(latest).map(|(baseline, _)| baseline);
+        // Of a sequential trial that ended early, one is left.
+        self.ahead = measured.chain(std::mem::take(&mut self.ahead)).collect();
+        if self.side == Side::Baseline {
+            self.change_side();
+        }
     }
 
     /// Starts again, from now on with blocks in which only the setting that they name was in force.

@@ -75,6 +75,11 @@ impl Signal {
         }
     }
 
+    /// The amount per second in a block.
+    pub(crate) fn per_second(self, b: &Block) -> Option<f64> {
+        Some(self.amount(&b.workload)? / b.period.as_secs_f64())
+    }
+
     /// The least amount per block that makes the signal worth reading.
     const fn floor(self) -> f64 {
         match self {
@@ -169,8 +174,7 @@ fn same_granularity(pairs: &[(Block, Block)]) -> bool {
 }
 
 fn evidence(signal: Signal, pairs: &[(Block, Block)]) -> Option<Evidence> {
-    let per_second =
-        |b: &Block| Some((signal.amount(&b.workload)? / b.period.as_secs_f64()).max(f64::MIN_POSITIVE));
+    let per_second = |b: &Block| Some(signal.per_second(b)?.max(f64::MIN_POSITIVE));
     let logs: Vec<f64> =
         pairs.iter().map(|(b, c)| Some((per_second(c)? / per_second(b)?).ln())).collect::<Option<_>>()?;
     let n = logs.len() as f64;

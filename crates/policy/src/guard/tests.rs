@@ -230,3 +230,46 @@ fn a_load_that_comes_in_the_last_block_is_not_what_the_candidate_was_proven_with
     assert_eq!(runnable_at_the_end(2), 2);
     assert_eq!(runnable_at_the_end(32), 8);
 }
+
+/// A convoy's load in vCPUs, as simulated for cholesky on 16: it forms at once without retention. With it the share of
+/// threads that no longer queue begins with `loose`, and grows fourfold from block to block.
+fn convoy(retained: Setting, loose: f64) -> impl FnMut(&Setting) -> (f64, f64) {
+    let mut share = 0.0;
+    move |s| {
+        share = if *s == retained { f64::clamp(share * 4.0, loose, 1.0) } else { 0.0 };
+        (5.5 + 10.2 * share, 24_000.0)
+    }
+}
+
+fn seen_at(load: f64) -> Observation {
+    let period = 20 * MS;
+    let workload =
+        WorkloadInterval { switches: 480, cpu_time: period.mul_f64(load), ..WorkloadInterval::default() };
+    observed(period, workload)
+}
+
+#[test]
+fn retention_whose_effect_still_grows_stays_until_it_shows() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched, retained.clone(), Purpose::Adopt, &seen_at(5.5));
+    let (verdict, took, changes) = drive(&mut trial, convoy(retained, 0.01));
+    assert!(matches!(verdict, Verdict::Proven(e) if e.ratio > 2.0), "{verdict:?}");
+    assert!(took <= 100 * MS && changes == 2, "{took:?}, {changes}");
+}
+
+#[test]
+fn a_proof_that_brings_the_convoy_back_does_not_refute_what_dissolves_it() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched, retained.clone(), Purpose::Reprove, &seen_at(15.7));
+    let (verdict, ..) = drive(&mut trial, convoy(retained, 0.001));
+    assert!(matches!(verdict, Verdict::Proven(e) if e.ratio > 1.5), "{verdict:?}");
+}
+
+#[test]
+fn a_load_that_has_fallen_since_is_waited_for_twice_and_no_longer() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched, retained, Purpose::Reprove, &seen_at(15.7));
+    let (verdict, took, _) = drive(&mut trial, |_| (5.5, 24_000.0));
+    assert!(matches!(verdict, Verdict::Refuted(_)), "{verdict:?}");
+    assert!((120 * MS..=150 * MS).contains(&took), "three pairs and six blocks: {took:?}");
+}
