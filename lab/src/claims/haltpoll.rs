@@ -33,7 +33,7 @@ const ADAPTIVE: Mode = Mode {
 const IN_FORCE: &str = "5000000";
 const FIXED: Mode = Mode {
     name: "haltpoll",
-    prefix: &["gleaner", "run", "-q", "--fixed", "haltpoll:5ms", "--journal", journal::PATH, "--"],
+    prefix: &["gleaner", "run", "-q", "--fixed", "haltpoll:5000us", "--journal", journal::PATH, "--"],
 };
 const TIME: Duration = Duration::from_secs(6);
 

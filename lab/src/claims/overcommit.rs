@@ -8,7 +8,7 @@ use crate::claims::{Checks, Claim, Place, Target, journal};
 use crate::error::Result;
 use crate::image::Image;
 use crate::kernel::Kernel;
-use crate::vm::{Cpus, Guest, Lab, VmSpec};
+use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
 
 pub(super) const CLAIM: Claim = Claim {
     name: "overcommit",
@@ -20,28 +20,47 @@ pub(super) const CLAIM: Claim = Claim {
 };
 
 const ROUNDS: usize = 5;
-const TIME: Duration = Duration::from_secs(6);
+const TIME: Duration = Duration::from_secs(10);
+
+/// Without retention: an emulated guest is not told what is stolen from it, so that nothing would keep Gleaner from
+/// polling on vCPUs that the neighbour needs (`haltpoll` proves the veto where the guest is told).
+const SETS_ONLY: Mode = Mode {
+    name: "gleaner",
+    prefix: &["gleaner", "run", "-q", "--no-retain", "--journal", journal::PATH, "--"],
+};
+/// What there is to be won on a smaller set, found or not.
+const PACKED: Mode = Mode { name: "packed", prefix: &["gleaner", "run", "-q", "--fixed", "pack:1", "--"] };
+const MODES: [Mode; 3] = [Mode::UNTOUCHED, SETS_ONLY, PACKED];
 
 fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let boot =
         |name| lab.boot(VmSpec::new(name, Image::Tiny, Kernel::V6_12, Cpus::flat(4)).pinned_to(&[0, 1]));
     let (first, second) = (boot("overcommit-1")?, boot("overcommit-2")?);
+    calibrate(&first, &second)?;
     pair(&first, &second, checks, &["pipeline", "--kind", "dedup"], "dedup")?;
     pair(&first, &second, checks, &["request-response"], "request-response")?;
     first.power_off()?;
     second.power_off()
 }
 
-/// Both machines at the same time, the first one untouched and under Gleaner in turns.
+/// What a wake-up costs beside the neighbour, as an operator would have it measured.
+fn calibrate(first: &Guest, second: &Guest) -> Result<()> {
+    let hog =
+        second.start(Step::new(&["gleaner", "workload", "matmul", "--for", "120s"]).timeout(TIME * 40))?;
+    first.succeed(Step::new(&["gleaner", "doctor"]).timeout(TIME * 10))?;
+    hog.signal(nix::sys::signal::Signal::SIGKILL)?;
+    hog.wait().map(drop)
+}
+
+/// Both machines at the same time, the first one in each mode in turns.
 fn pair(first: &Guest, second: &Guest, checks: &mut Checks, workload: &[&str], name: &str) -> Result<()> {
-    let mut ours = [Vec::new(), Vec::new()];
-    let mut theirs = [Vec::new(), Vec::new()];
+    let mut ours = [const { Vec::new() }; MODES.len()];
+    let mut theirs = [const { Vec::new() }; MODES.len()];
     let mut settled = Vec::new();
     for round in 0..ROUNDS {
-        for turn in 0..2 {
-            let mode = (round + turn) % 2;
-            let prefix = [Mode::UNTOUCHED, Mode::JOURNALLED][mode];
-            let (one, other) = side_by_side(first, prefix, workload, second)?;
+        for turn in 0..MODES.len() {
+            let mode = (round + turn) % MODES.len();
+            let (one, other) = side_by_side(first, MODES[mode], workload, second)?;
             ours[mode].push(one);
             if mode == 1 {
                 settled.push(journal::active_mostly(&journal::summary(&journal::records(first)?)?));
@@ -54,6 +73,8 @@ fn pair(first: &Guest, second: &Guest, checks: &mut Checks, workload: &[&str], n
     let share = ratios(&theirs[1], &theirs[0], throughput);
     checks.ratios(format!("{name}: throughput, to untouched"), &faster, "×", Target::AtLeast(1.5));
     checks.ratios(format!("matmul beside {name}: throughput, to untouched"), &share, "×", Target::Told);
+    let by_hand = ratios(&ours[2], &ours[0], throughput);
+    checks.ratios(format!("{name}: throughput on 1 vCPU by hand, to untouched"), &by_hand, "×", Target::Told);
     // §7.2.1: the mean of both machines' speed-ups.
     let both: Vec<f64> = faster.iter().zip(&share).map(|(a, b)| f64::midpoint(*a, *b)).collect();
     checks.ratios(format!("{name} and matmul: weighted speed-up"), &both, "×", Target::AtLeast(0.97));
