@@ -33,13 +33,18 @@ impl World {
     }
 
     /// Accounts for the vCPU's time up to now.
+    #[inline]
     pub(super) fn settle(&mut self, v: Vcpu) {
+        // Most calls come from handlers of an event that have settled it already.
+        if self.v(v).since != self.now {
+            self.account(v);
+        }
+    }
+
+    fn account(&mut self, v: Vcpu) {
         let now = self.now;
         let vcpu = &mut self.vcpus[v.index()];
         let elapsed = now - vcpu.since;
-        if elapsed == 0 {
-            return;
-        }
         let since = std::mem::replace(&mut vcpu.since, now);
         let category = Self::category(vcpu.host, vcpu.phase);
         vcpu.time[category as usize] += elapsed;
