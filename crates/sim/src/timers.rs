@@ -78,15 +78,6 @@ impl Timers {
         self.len() == 0
     }
 
-    /// When the next event is.
-    pub fn next_at(&mut self) -> Option<Ns> {
-        if self.vacant {
-            self.vacant = false;
-            self.fill(0);
-        }
-        (self.taken > 0).then(|| self.heap[0].at())
-    }
-
     /// When `timer` goes off, if it is set.
     pub fn at(&self, timer: usize) -> Option<Ns> {
         self.heap.get(self.place[timer] as usize).map(|e| e.at())
@@ -124,10 +115,17 @@ impl Timers {
         }
     }
 
-    /// Takes the next event.
-    pub fn pop(&mut self) -> Option<(Ns, usize)> {
-        self.next_at()?;
-        let first = std::mem::replace(&mut self.heap[0], Entry::VACANT);
+    /// Takes the next event, unless it is after `until`.
+    pub fn pop(&mut self, until: Ns) -> Option<(Ns, usize)> {
+        if self.vacant {
+            self.vacant = false;
+            self.fill(0);
+        }
+        let first = self.heap[0];
+        if self.taken == 0 || first.at() > until {
+            return None;
+        }
+        self.heap[0] = Entry::VACANT;
         self.vacant = true;
         self.place[first.timer()] = ABSENT;
         Some((first.at(), first.timer()))
@@ -200,7 +198,7 @@ mod tests {
             timers.set(timer, 7);
         }
         timers.set(0, 7);
-        let order: Vec<_> = std::iter::from_fn(|| timers.pop()).map(|(_, timer)| timer).collect();
+        let order: Vec<_> = std::iter::from_fn(|| timers.pop(7)).map(|(_, timer)| timer).collect();
         assert_eq!(order, [2, 3, 1, 0], "setting again goes to the end of the line");
     }
 
@@ -218,9 +216,9 @@ mod tests {
                         model.retain(|e| e.2 != timer);
                     }
                     1 => {
-                        let next = model.iter().min().copied();
+                        let next = model.iter().min().copied().filter(|e| e.0 <= at);
                         model.retain(|e| Some(*e) != next);
-                        prop_assert_eq!(timers.pop(), next.map(|(at, _, timer)| (at, timer)));
+                        prop_assert_eq!(timers.pop(at), next.map(|(at, _, timer)| (at, timer)));
                     }
                     _ => {
                         timers.set(timer, at);
@@ -229,8 +227,13 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(timers.len(), model.len());
-                prop_assert_eq!(timers.next_at(), model.iter().min().map(|e| e.0));
+                prop_assert!(model.iter().all(|e| timers.at(e.2) == Some(e.0)));
             }
+            model.sort_unstable();
+            for (at, _, timer) in model {
+                prop_assert_eq!(timers.pop(Ns::MAX), Some((at, timer)));
+            }
+            prop_assert!(timers.is_empty());
         }
     }
 }

@@ -183,14 +183,13 @@ impl World {
     pub fn run_until(&mut self, until: Ns) {
         let until = until.min(self.time_limit);
         while self.end.is_none() {
-            match self.timers.next_at() {
-                Some(at) if at <= until => self.step(),
-                Some(_) => break,
-                None => {
+            let Some((at, index)) = self.timers.pop(until) else {
+                if self.timers.is_empty() {
                     self.nothing_to_come();
-                    break;
                 }
-            }
+                break;
+            };
+            self.step(at, index);
         }
         if self.end.is_none() {
             self.now = self.now.max(until);
@@ -200,8 +199,7 @@ impl World {
         }
     }
 
-    fn step(&mut self) {
-        let Some((at, index)) = self.timers.pop() else { return };
+    fn step(&mut self, at: Ns, index: usize) {
         self.now = at;
         self.events += 1;
         self.digest = (self.digest ^ at ^ ((index as u64) << 40)).wrapping_mul(0x0100_0000_01b3);
