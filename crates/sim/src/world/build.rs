@@ -234,6 +234,7 @@ fn vcpu(vm: Vm, cpu: u32, pcpu: Pcpu) -> VcpuData {
         arrives_at: 0,
         urgency: gleaner_policy::host::Urgency::default(),
         phase: Phase::Halted,
+        step: Step::Return,
         left: FOREVER,
         since: 0,
         saved: (Phase::Halted, FOREVER),

@@ -32,8 +32,8 @@ pub(crate) enum Phase {
     User,
     /// Its thread spins in user mode.
     UserSpin,
-    /// The kernel works for its thread, and then takes this step.
-    Kernel(Step),
+    /// The kernel works for its thread, and then takes the vCPU's step.
+    Kernel,
     /// It spins for the spinlock of a wait queue.
     LockSpin,
     /// It spins for the acknowledgements of a TLB shootdown.
@@ -55,7 +55,7 @@ pub(crate) enum Phase {
 impl Phase {
     /// Whether an interrupt is taken at once.
     pub(crate) fn interruptible(self) -> bool {
-        !matches!(self, Self::Kernel(_) | Self::Irq | Self::Switch | Self::IdleEnter)
+        !matches!(self, Self::Kernel | Self::Irq | Self::Switch | Self::IdleEnter)
     }
 
     /// Whether it spins in the kernel, the idle loop included.
@@ -308,6 +308,8 @@ pub(crate) struct VcpuData {
     /// Until when the host must not preempt it, and whether it was made to run first.
     pub(crate) urgency: gleaner_policy::host::Urgency,
     pub(crate) phase: Phase,
+    /// What comes after the kernel's work. It is no part of the phase, which is looked at all the time.
+    pub(crate) step: Step,
     /// Work until the phase ends.
     pub(crate) left: Ns,
     /// Up to when everything is accounted.

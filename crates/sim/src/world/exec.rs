@@ -19,7 +19,7 @@ impl World {
             HostState::Running => match phase {
                 Phase::User => Category::User,
                 Phase::UserSpin => Category::UserSpin,
-                Phase::Kernel(_) => Category::Kernel,
+                Phase::Kernel => Category::Kernel,
                 Phase::LockSpin => Category::LockSpin,
                 Phase::AckSpin => Category::TlbSpin,
                 Phase::Irq => Category::Irq,
@@ -33,13 +33,19 @@ impl World {
     }
 
     /// Accounts for the vCPU's time up to now.
+    #[inline]
     pub(super) fn settle(&mut self, v: Vcpu) {
+        // Most calls come from handlers of an event that have settled it already.
+        if self.v(v).since != self.now {
+            self.account(v);
+        }
+    }
+
+    #[inline(never)]
+    fn account(&mut self, v: Vcpu) {
         let now = self.now;
         let vcpu = &mut self.vcpus[v.index()];
         let elapsed = now - vcpu.since;
-        if elapsed == 0 {
-            return;
-        }
         let since = std::mem::replace(&mut vcpu.since, now);
         let category = Self::category(vcpu.host, vcpu.phase);
         vcpu.time[category as usize] += elapsed;
@@ -187,7 +193,7 @@ impl World {
         match self.v(v).phase {
             Phase::User => self.computed(v),
             Phase::UserSpin => self.return_to_user(v),
-            Phase::Kernel(step) => self.kernel_done(v, step),
+            Phase::Kernel => self.kernel_done(v, self.v(v).step),
             Phase::LockSpin => self.lock_spin_over(v),
             Phase::AckSpin => self.ack_spin_over(v),
             Phase::Irq => self.irq_done(v),

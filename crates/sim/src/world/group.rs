@@ -32,11 +32,15 @@ impl Load {
     /// The average at `now`, if `awake` vCPUs have been awake since the last change. Arithmetic that is exact by IEEE 754
     /// only, so that equal seeds give equal bytes on every machine: e^-x as (1 + x/8)^-8.
     fn average(&self, now: Ns, awake: u32) -> f64 {
+        let awake = f64::from(awake);
+        if now == self.at {
+            // The same by the formula, without its divisions.
+            return awake + (self.average - awake);
+        }
         let x = (now - self.at) as f64 * (std::f64::consts::LN_2 / LOAD_HALF_LIFE as f64);
         let base = 1.0 + x / 8.0;
         let squared = base * base;
         let fourth = squared * squared;
-        let awake = f64::from(awake);
         awake + (self.average - awake) / (fourth * fourth)
     }
 }
@@ -64,12 +68,9 @@ impl VmData {
 }
 
 impl World {
-    fn group_slot(&mut self, p: Pcpu, vm: Vm) -> &mut Group {
-        let groups = &mut self.pcpus[p.index()].groups;
-        if groups.len() <= vm.index() {
-            groups.resize(vm.index() + 1, Group::default());
-        }
-        &mut groups[vm.index()]
+    /// The group of a VM that has been on the pCPU.
+    fn group_mut(&mut self, p: Pcpu, vm: Vm) -> &mut Group {
+        &mut self.pcpus[p.index()].groups[vm.index()]
     }
 
     fn group(&self, p: Pcpu, vm: Vm) -> Group {
@@ -85,16 +86,24 @@ impl World {
     /// What a pCPU would weigh with one more vCPU of `v`'s VM on it.
     pub(super) fn load_with(&self, p: Pcpu, v: Vcpu) -> u64 {
         let vm = self.v(v).vm;
-        let members = self.group(p, vm).members;
-        let own = |members| self.vms[vm.index()].weight(self.now, members);
-        let present = if members > 0 { own(members) } else { 0 };
-        self.load(p) - present + own(members + 1)
+        let own = self.vms[vm.index()].weight(self.now, self.group(p, vm).members + 1);
+        let others = self.present(p).filter(|(index, _)| *index != vm.index());
+        own + others.map(|(index, group)| self.vms[index].weight(self.now, group.members)).sum::<u64>()
     }
 
     /// The weights of the VMs that have a vCPU that runs or waits on the pCPU.
     pub(super) fn load(&self, p: Pcpu) -> u64 {
-        let present = self.p(p).groups.iter().zip(&self.vms).filter(|(group, _)| group.members > 0);
-        present.map(|(group, vm)| vm.weight(self.now, group.members)).sum()
+        self.present(p).map(|(index, group)| self.vms[index].weight(self.now, group.members)).sum()
+    }
+
+    /// The VMs that have a vCPU that runs or waits on the pCPU.
+    fn present(&self, p: Pcpu) -> impl Iterator<Item = (usize, &Group)> {
+        self.p(p).groups.iter().enumerate().filter(|(_, group)| group.members > 0)
+    }
+
+    /// Whether no vCPU runs or waits on the pCPU.
+    pub(super) fn unloaded(&self, p: Pcpu) -> bool {
+        self.present(p).next().is_none()
     }
 
     /// Charges the running vCPU and its VM for their time.
@@ -107,7 +116,7 @@ impl World {
         }
         let (fair, vm, weight) = (self.host.fair, self.v(v).vm, self.weight(v));
         fair.charge(&mut self.v_mut(v).entity, ns);
-        let group = self.group_slot(p, vm);
+        let group = self.group_mut(p, vm);
         group.entity.weight = weight;
         fair.charge(&mut group.entity, ns);
         let (mut in_group, mut here) = (self.v(v).entity.vruntime, self.group(p, vm).entity.vruntime);
@@ -119,7 +128,7 @@ impl World {
                 here = here.min(self.group(p, of).entity.vruntime);
             }
         }
-        let group = self.group_slot(p, vm);
+        let group = self.group_mut(p, vm);
         group.floor = group.floor.max(in_group);
         let pcpu = self.p_mut(p);
         pcpu.floor = pcpu.floor.max(here);
@@ -129,11 +138,17 @@ impl World {
     pub(super) fn join(&mut self, p: Pcpu, from: Pcpu, v: Vcpu, woken: bool) {
         let (fair, vm, floor) = (self.host.fair, self.v(v).vm, self.p(p).floor);
         let old = self.group(from, vm).floor;
-        let group = self.group_slot(p, vm);
+        let now = self.now;
+        let groups = &mut self.pcpus[p.index()].groups;
+        if groups.len() <= vm.index() {
+            groups.resize(vm.index() + 1, Group::default());
+        }
+        let group = &mut groups[vm.index()];
         if group.members == 0 {
             fair.place(&mut group.entity, floor);
         }
         group.members += 1;
+        group.entity.weight = self.vms[vm.index()].weight(now, group.members);
         let new = group.floor;
         let entity = &mut self.v_mut(v).entity;
         if from != p {
@@ -142,14 +157,12 @@ impl World {
         if woken {
             fair.place(entity, new);
         }
-        let weight = self.vms[vm.index()].weight(self.now, self.group(p, vm).members);
-        self.group_slot(p, vm).entity.weight = weight;
     }
 
     /// A vCPU of `v`'s VM neither runs nor waits on the pCPU any more.
     pub(super) fn part(&mut self, p: Pcpu, v: Vcpu) {
         let vm = self.v(v).vm;
-        self.group_slot(p, vm).members -= 1;
+        self.group_mut(p, vm).members -= 1;
     }
 
     /// The entities by which the fair scheduler compares two vCPUs of a pCPU.
@@ -183,7 +196,7 @@ impl World {
             waiting.min_by_key(|o| self.key(p, **o)).map(|o| self.rivals(p, v, *o))
         };
         let fair = self.host.fair;
-        let vms = self.p(p).groups.iter().filter(|g| g.members > 0).count() as u64;
+        let vms = self.present(p).count() as u64;
         let members = u64::from(self.group(p, vm).members.max(1));
         let share = |period: Ns| period * self.weight(v) / self.load(p).max(1);
         let ends = |rivals: Option<(Entity, Entity)>, slice| {

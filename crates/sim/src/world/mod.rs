@@ -81,7 +81,6 @@ enum Timer {
 /// Where the timers of each kind begin.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
-    vcpus: usize,
     work: usize,
     irq: usize,
     slice: usize,
@@ -95,7 +94,6 @@ impl Layout {
         let thread = pcpus + 3 * vcpus;
         let guest = thread + threads;
         Self {
-            vcpus,
             work: pcpus,
             irq: pcpus + vcpus,
             slice: pcpus + 2 * vcpus,
@@ -124,13 +122,12 @@ impl Layout {
     fn timer(&self, index: usize) -> Timer {
         if index < self.work {
             Timer::Pcpu(Pcpu::at(index))
+        } else if index < self.irq {
+            Timer::Work(Vcpu::at(index - self.work))
+        } else if index < self.slice {
+            Timer::Irq(Vcpu::at(index - self.irq))
         } else if index < self.thread {
-            let v = Vcpu::at((index - self.work) % self.vcpus);
-            match (index - self.work) / self.vcpus {
-                0 => Timer::Work(v),
-                1 => Timer::Irq(v),
-                _ => Timer::Slice(v),
-            }
+            Timer::Slice(Vcpu::at(index - self.slice))
         } else if index < self.guest {
             Timer::Thread(Thread::at(index - self.thread))
         } else if index < self.balance {
@@ -186,14 +183,13 @@ impl World {
     pub fn run_until(&mut self, until: Ns) {
         let until = until.min(self.time_limit);
         while self.end.is_none() {
-            match self.timers.next_at() {
-                Some(at) if at <= until => self.step(),
-                Some(_) => break,
-                None => {
+            let Some((at, index)) = self.timers.pop(until) else {
+                if self.timers.is_empty() {
                     self.nothing_to_come();
-                    break;
                 }
-            }
+                break;
+            };
+            self.step(at, index);
         }
         if self.end.is_none() {
             self.now = self.now.max(until);
@@ -203,8 +199,7 @@ impl World {
         }
     }
 
-    fn step(&mut self) {
-        let Some((at, index)) = self.timers.pop() else { return };
+    fn step(&mut self, at: Ns, index: usize) {
         self.now = at;
         self.events += 1;
         self.digest = (self.digest ^ at ^ ((index as u64) << 40)).wrapping_mul(0x0100_0000_01b3);

@@ -102,6 +102,9 @@ impl World {
     pub(super) fn fairest(&self, p: Pcpu) -> Option<Vcpu> {
         let queue = &self.p(p).queue;
         let free = self.host.cosched == Coscheduling::None;
+        if let ([only], true) = (queue.as_slice(), free) {
+            return Some(*only);
+        }
         let may = |v: &&Vcpu| free || !self.must_wait(**v);
         // Relaxed coscheduling never leaves a pCPU idle while somebody waits for it.
         let relaxed = matches!(self.host.cosched, Coscheduling::Relaxed { .. });

@@ -28,9 +28,10 @@ impl World {
     }
 
     /// Whether the woken vCPU goes to its waker's pCPU rather than to its last one: if that one, with it, is not loaded more
-    /// than the last one by an eighth (kernel: `wake_affine`). So siblings get stacked where a heavy VM runs on the last.
+    /// than the last one by an eighth (kernel: `wake_affine`). So siblings get stacked where a heavy VM runs on the last. Never if
+    /// the last one is unloaded, which needs no weights.
     fn wake_affine(&self, v: Vcpu, waker: Pcpu, last: Pcpu) -> bool {
-        self.load(waker) == 0 || 8 * self.load_with(waker, v) <= 9 * self.load(last)
+        self.unloaded(waker) || !self.unloaded(last) && 8 * self.load_with(waker, v) <= 9 * self.load(last)
     }
 
     /// `target` if it is idle, else an idle pCPU that shares its last-level cache (kernel: `select_idle_sibling`). Load is the

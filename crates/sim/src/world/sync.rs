@@ -13,7 +13,8 @@ impl World {
     /// The kernel works for the current thread for `ns` and what the thread owes, then takes `step`.
     pub(super) fn kernel(&mut self, v: Vcpu, step: Step, ns: Ns) {
         let owed = self.v(v).current.map_or(0, |t| std::mem::take(&mut self.t_mut(t).owed));
-        self.begin(v, Phase::Kernel(step), ns + owed);
+        self.v_mut(v).step = step;
+        self.begin(v, Phase::Kernel, ns + owed);
     }
 
     /// Takes the spinlock of `object`'s wait queue, works for `ns`, then takes `step`.
