@@ -219,7 +219,7 @@ fn wakes(page: &mut Page<'_>, wakes: &Wakes) {
             let sample =
                 if *one_in > 1 { format!(", follows 1/{one_in} of the time") } else { String::new() };
             page.line(format!(
-                "  of {scope}; tracing costs {:.1} % of the CPU time{sample}",
+                "  of {scope}; tracing costs {:.1} % of the CPU{sample}",
                 100.0 * tracing_cost
             ));
         }

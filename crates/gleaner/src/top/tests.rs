@@ -180,7 +180,7 @@ other vCPU, awake                0         -         -         -
 other vCPU, polling              0         -         -         -
 other vCPU, halted             500       1.1       1.1       1.1
 taken off, to run again          0         -         -         -
-  of the whole machine; tracing costs 0.0 % of the CPU time
+  of the whole machine; tracing costs 0.0 % of the CPU
 Decisions, newest first
 at 9.000 s: note 9
 at 8.000 s: note 8
