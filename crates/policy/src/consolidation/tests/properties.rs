@@ -1,0 +1,76 @@
+//! Properties of any run.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// One period as a workload might show it: work, granularity, idle length, the busiest vCPU and what the guard does.
+fn any_period() -> impl Strategy<Value = (f64, u64, u64, f64, u8)> {
+    (0.0f64..=1.0, 1u64..10_000, 1u64..100_000, 0.0f64..=1.0, 0u8..8)
+}
+
+proptest! {
+    #[test]
+    fn any_run_keeps_the_invariants(
+        all in 1usize..9,
+        periods in proptest::collection::vec(any_period(), 1..60),
+    ) {
+        let mut c = fresh(all);
+        let (mut active, mut steps) = (all, Vec::new());
+        for (busy, g_us, idle_us, max, guard) in periods {
+            let before = c.factors();
+            let m = Measurement {
+                max_utilization: max.max(busy),
+                ..measured(active, busy, Duration::from_micros(g_us), Duration::from_micros(idle_us))
+            };
+            let advice = match guard {
+                0 => c.reject(if g_us % 2 == 0 { Finding::Harm } else { Finding::NoGain }),
+                1 => {
+                    c.approve();
+                    c.step(&m, None)
+                }
+                _ => c.step(&m, None),
+            };
+            match advice {
+                Advice::Keep(_) => {}
+                Advice::Deactivate { to, .. } => {
+                    prop_assert!(to > 0 && to < active);
+                    steps.push(active);
+                    active = to;
+                }
+                Advice::RestoreLast { .. } => {
+                    prop_assert!(active < all);
+                    active = steps.pop().unwrap();
+                }
+                Advice::RestoreAll(_) => {
+                    steps.clear();
+                    active = all;
+                }
+            }
+            let after = c.factors();
+            prop_assert!(Factors::new(after.rho(), after.eta()).is_ok());
+            prop_assert!(after.rho() <= before.rho() && after.eta() <= before.eta());
+            let adjusted = |then| matches!(then, AfterRollBack::Adjusted(_));
+            let rolled_back = matches!(advice, Advice::RestoreLast { then, .. } if adjusted(then));
+            prop_assert!(after == before || rolled_back);
+        }
+    }
+
+    #[test]
+    fn a_roll_back_forbids_what_justified_it(
+        all in 2usize..9,
+        // Neither the load nor a piece is so small that the shrunk factor would meet its floor.
+        busy in 0.02f64..0.5,
+        g_us in 10u64..1_000,
+        longer in 1u64..200,
+        overloaded: bool,
+    ) {
+        let config = ConsolidationConfig::default();
+        let g_comp = Duration::from_micros(g_us);
+        let m = measured(all, busy, g_comp, g_comp * u32::try_from(longer).unwrap());
+        let mut factors = Factors::default();
+        prop_assume!(conditions(&m, &factors, &config).hold());
+        factors.shrink(&m, overloaded);
+        prop_assert!(!conditions(&m, &factors, &config).hold());
+    }
+}
