@@ -35,8 +35,8 @@ impl fmt::Display for CrowdSource {
     }
 }
 
-/// The shortest crowd that counts, where it is told at once; a quarter of a slice.
-const LEAST_PATIENCE: Duration = Duration::from_micros(750);
+/// The shortest crowd that counts, where it is told at once; a fifth of a slice.
+const LEAST_PATIENCE: Duration = Duration::from_micros(600);
 /// And the longest that need not: about what looking every few milliseconds would take to be sure.
 const MOST_PATIENCE: Duration = Duration::from_millis(12);
 /// A crowd that was gone after this long was a passing one.

@@ -68,7 +68,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 
 /// As the engine does for a pair on one vCPU, but for more threads than there are.
 fn arm(unfold: &mut FastUnfold, active: &CpuSet) -> Result<(), Box<dyn Error>> {
-    Ok(unfold.arm(active, 64, Duration::from_micros(750))?)
+    Ok(unfold.arm(active, 64, Duration::from_micros(600))?)
 }
 
 /// Disarmed, the timer goes on for a while.
