@@ -34,9 +34,6 @@ static __always_inline bool interrupted_user(struct pt_regs *regs)
 #endif
 }
 
-/* Ticks further apart than this lie on both sides of an idle period. */
-#define TICK_MAX_NS 10000000
-
 /* How long since this vCPU's last tick, if it ran all the time. */
 static __always_inline u64 tick_length(u64 now)
 {

@@ -188,6 +188,9 @@ static __always_inline struct thread *thread_of(struct task_state *t)
 	return bpf_map_lookup_elem(&threads, &name);
 }
 
+/* Ticks further apart than this lie on both sides of an idle period. */
+#define TICK_MAX_NS 10000000
+
 /* What the thread, which runs, has computed up to now; it goes on. */
 static __always_inline void account_run(struct task_state *t, struct thread *thread, u64 now, u64 weight)
 {
@@ -198,8 +201,13 @@ static __always_inline void account_run(struct task_state *t, struct thread *thr
 		/* It ran when the last window ended. */
 		if (since >= window.last_begin_ns && since < window.last_end_ns)
 			thread->cpu_ns += (window.last_end_ns - since) * window.last_weight;
-		/* And when this one began, or its switch would have been seen. */
+		/*
+		 * And when this one began, or its switch would have been seen.
+		 * A few are missed: ticks have accounted what ran for longer.
+		 */
 		since = window.begin_ns;
+		if (now - since > TICK_MAX_NS)
+			since = now - TICK_MAX_NS;
 	}
 	ran = now - since;
 	t->running_ns = now;
