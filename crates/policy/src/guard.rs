@@ -287,14 +287,14 @@ impl Trial {
             return false;
         }
         let rate = |b: &Block| signal.per_second(b).unwrap_or(0.0);
-        let (Some((_, first)), Some((_, last))) = (self.pairs.first(), self.pairs.last()) else {
+        let (Some((_, first)), Some((baseline, last))) = (self.pairs.first(), self.pairs.last()) else {
             return false;
         };
-        let aim = match self.purpose {
-            Purpose::Adopt => return rate(last) > STILL_GROWING * rate(first),
-            Purpose::Reprove => rate(&self.before),
-        };
-        aim > STILL_GROWING * rate(last)
+        match self.purpose {
+            // What is worse than the baseline and less so in its last block is noise.
+            Purpose::Adopt => rate(last) > STILL_GROWING * f64::max(rate(first), rate(baseline)),
+            Purpose::Reprove => rate(&self.before) > STILL_GROWING * rate(last),
+        }
     }
 
     /// Measures the candidate again, which stays in force meanwhile, against the latest blocks of the baseline.
