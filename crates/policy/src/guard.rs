@@ -46,7 +46,7 @@ const MAX_PAIRS: usize = 8;
 /// Retention whose effect is still growing is given so many blocks again, at most this often.
 const LINGERS: u32 = 2;
 /// Growth between blocks that may not be noise, and a shortfall against the time before the trial that may not be.
-const STILL_GROWING: f64 = 1.2;
+const STILL_GROWING: f64 = 1.5;
 /// Where the candidate loses more than this share of the workload's CPU time, no longer blocks are risked.
 const TOO_MUCH_LOST: f64 = 0.2;
 
