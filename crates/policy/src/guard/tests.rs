@@ -278,7 +278,7 @@ fn a_load_that_has_fallen_since_is_waited_for_twice_and_no_longer() {
 fn a_loss_that_varies_is_no_growth() {
     let (untouched, retained) = settings();
     let mut trial = Trial::new(untouched, retained.clone(), Purpose::Adopt, &seen_at(8.0));
-    let mut load = 2.0;
+    let mut load: f64 = 2.0;
     let (verdict, took, _) = drive(&mut trial, |s| {
         load = if *s == retained { load * 1.4 } else { 2.0 };
         if *s == retained { (load.min(5.0), 24_000.0) } else { (8.0, 24_000.0) }
