@@ -85,12 +85,13 @@ fn requests_and_replies_are_recorded_one_by_one_and_would_be_retained() {
     assert_eq!(replayed["lost"], 0);
     let (threads, busy) = (&replayed["pattern"]["threads"], busy(&replayed));
     let [a, b] = busy[..] else { panic!("two threads hand over to each other: {threads}") };
-    // One hand-over each way per operation; a thread that is still awake needs no wake-up.
+    // One hand-over each way per operation; a thread that is still awake needs no wake-up, and one that is woken too early
+    // waits once more.
     let operations = recorded.operations();
     let edges = replayed["pattern"]["edges"].as_array().unwrap();
     for (by, whom) in [(a, b), (b, a)] {
         let waits = threads[whom]["waits"].as_f64().unwrap();
-        assert!((0.5..=1.5).contains(&(waits / operations)), "{waits} waits, {operations} operations");
+        assert!((0.5..=2.0).contains(&(waits / operations)), "{waits} waits, {operations} operations");
         let edge = edges.iter().find(|e| e["waker"] == by && e["wakee"] == whom);
         let count = edge.map_or(0.0, |e| e["count"].as_f64().unwrap());
         assert!((0.9..=1.1).contains(&(count / waits)), "{count} wake-ups, {waits} waits");
