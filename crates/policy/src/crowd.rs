@@ -20,7 +20,7 @@ pub struct Crowd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CrowdSource {
-    /// A program in the kernel, which looks at the active vCPUs' run queues every millisecond.
+    /// A program in the kernel, which looks at the active vCPUs' run queues every half a millisecond.
     RunQueues,
     /// The engine, which looks at the number of runnable threads now and then, and at the workload's run delay.
     Looks,
