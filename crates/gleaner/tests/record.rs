@@ -14,8 +14,10 @@ use tempfile::TempDir;
 use common::levers::Machine;
 use common::process::{GLEANER, gleaner, text};
 
-/// What was recorded of a built-in workload, in a directory of its own.
+/// What was recorded of a built-in workload, in a directory of its own. As long as it is looked at, nothing else is
+/// recorded: replaying computes.
 struct Recorded {
+    _machine: Machine,
     dir: TempDir,
     /// What the workload said about itself.
     outcome: Value,
@@ -35,7 +37,7 @@ impl Recorded {
         assert!(text(&output.stdout).starts_with("recorded "), "{}", text(&output.stdout));
         // The command's output is not Gleaner's.
         let outcome = serde_json::from_slice(&output.stderr).unwrap();
-        Some(Self { dir, outcome })
+        Some(Self { _machine: machine, dir, outcome })
     }
 
     fn operations(&self) -> f64 {

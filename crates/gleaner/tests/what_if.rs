@@ -6,6 +6,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -23,6 +24,12 @@ fn refused(args: &[&str]) -> String {
     let output = gleaner(&[&["sim"], args].concat());
     assert!(!output.status.success(), "{args:?}");
     text(&output.stderr)
+}
+
+/// One test at a time: simulating computes, and would be in the way of what is recorded.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A trace of a built-in workload, as `gleaner record` writes it; `None`, and a loud word, where that is not possible.
@@ -47,6 +54,7 @@ fn runs(answer: &Value, policy: &str) -> Vec<f64> {
 
 #[test]
 fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() {
+    let _turn = turn();
     let Some((_dir, trace)) = record(&["request-response", "--seconds", "0.7"]) else { return };
     let here = sim(&["predict", "--trace", &trace, "--policy", "haltpoll:200us", "--seeds", "3", "--json"]);
     let recorded = here["recorded_s"].as_f64().unwrap();
@@ -85,6 +93,7 @@ fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() 
 
 #[test]
 fn a_recording_runs_as_a_program_of_a_scenario() {
+    let _turn = turn();
     let Some((dir, _trace)) = record(&["barrier", "--seconds", "0.3"]) else { return };
     let file = dir.path().join("s.toml");
     let scenario = "title = 't'\ntime = '20s'\n[[vm]]\nname = 'a'\nvcpus = 2\ncosts = 'this-vm'\n[[vm.program]]\n\
@@ -101,6 +110,7 @@ fn a_recording_runs_as_a_program_of_a_scenario() {
 
 #[test]
 fn predictions_name_what_is_wrong() {
+    let _turn = turn();
     for (args, told) in [
         (&["predict", "--trace", "/no/trace"][..], "cannot read the trace /no/trace"),
         (&["predict", "--trace", "t", "--neighbours", "3:matmull"], "did you mean `matmul`?"),
@@ -124,6 +134,7 @@ fn swept(dir: &Path) -> String {
 
 #[test]
 fn a_sweep_is_the_same_table_on_any_number_of_cores_and_in_both_formats() {
+    let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
     let file = swept(dir.path());
     let set = ["--set", "vm.a.policy=halt,haltpoll:200us,gleaner", "--set", "host.cores=1..2"];
@@ -152,6 +163,7 @@ fn a_sweep_is_the_same_table_on_any_number_of_cores_and_in_both_formats() {
 
 #[test]
 fn sweeps_name_what_is_wrong() {
+    let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
     let file = swept(dir.path());
     for (args, told) in [
@@ -167,6 +179,7 @@ fn sweeps_name_what_is_wrong() {
 
 #[test]
 fn tuning_is_bounded_repeatable_and_changes_no_file() {
+    let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let scenario = |program: &str| {
