@@ -1,5 +1,4 @@
-//! Workloads in a guest, in interleaved rounds: each mode once per round, in an order that turns, so that what drifts
-//! hits all modes alike.
+//! Workloads in a guest: what one run achieved, and how two ways to run it compare, round by round.
 
 use std::time::Duration;
 
@@ -32,25 +31,6 @@ pub struct Sample {
     pub throughput: f64,
     /// vCPU seconds that the whole guest was busy for each operation, polling and Gleaner itself included.
     pub busy_per_operation: f64,
-}
-
-/// One sample of each round, for each mode in its order. `workload` is what follows `gleaner workload`, its duration
-/// (`time`) excepted.
-pub fn interleaved(
-    guest: &Guest,
-    rounds: usize,
-    modes: &[Mode],
-    workload: &[&str],
-    time: Duration,
-) -> Result<Vec<Vec<Sample>>> {
-    let mut samples = vec![Vec::with_capacity(rounds); modes.len()];
-    for round in 0..rounds {
-        for turn in 0..modes.len() {
-            let mode = (round + turn) % modes.len();
-            samples[mode].push(sample(guest, modes[mode], workload, time)?);
-        }
-    }
-    Ok(samples)
 }
 
 /// One run.

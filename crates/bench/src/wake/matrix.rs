@@ -77,8 +77,8 @@ pub struct Cell {
 /// run out on a starved machine, the remaining blocks are.
 ///
 /// # Errors
-/// As [`measure`](super::measure), except that a block without a sample is passed over; and what `switch`
-/// answers.
+/// As [`measure`](super::measure), except that a block without a sample is passed over, and, on a host with too much to
+/// do, one whose threads did not run: that is an error only if there is no cell at all; and what `switch` answers.
 pub fn matrix<F>(plan: &MatrixPlan, mut switch: F) -> Result<Vec<Cell>, WakeError>
 where
     F: FnMut(Method) -> Result<bool, Box<dyn Error + Send + Sync>>,
@@ -86,6 +86,7 @@ where
     let block = plan.block_time();
     // By position in the plan, which gives the order of the result.
     let mut cells: BTreeMap<(usize, usize, usize), WakeSamples> = BTreeMap::new();
+    let mut starved = None;
     let mut measuring = Duration::ZERO;
     for round in 0..plan.blocks as usize {
         for turn in 0..plan.methods.len() {
@@ -108,12 +109,16 @@ where
                             None => drop(cells.insert((c, m, p), samples)),
                         },
                         Err(WakeError::NoWake { .. }) => {}
+                        Err(error @ WakeError::Starved { .. }) => starved = Some(error),
                         Err(error) => return Err(error),
                     }
                 }
             }
             measuring += started.elapsed();
         }
+    }
+    if let (true, Some(error)) = (cells.is_empty(), starved) {
+        return Err(error);
     }
     Ok(cells
         .into_iter()
