@@ -18,8 +18,9 @@ use crate::window::Window;
 
 /// How long a measurement takes while everything is followed; `/proc/stat` counts in 10 ms.
 const MEASURE: Duration = Duration::from_millis(200);
-/// From the end of one to the begin of the next: being measured costs two looks at the clock per run.
-const PAUSE: Duration = Duration::from_millis(800);
+/// From the end of one to the begin of the next, at most, and no longer than it has traced: being measured costs two looks
+/// at the clock per run, and beginning and ending patches the kernel's code.
+const PAUSE: Duration = Duration::from_millis(2800);
 
 /// What is counted while tracing goes on.
 #[derive(Debug)]
@@ -83,6 +84,7 @@ impl Keeper {
             meter: Meter::new(per_run),
             shared: Arc::clone(&shared),
             switching: Duration::ZERO,
+            started: Instant::now(),
             measured: Instant::now(),
             random: RandomState::new(),
             windows: 0,
@@ -142,6 +144,7 @@ struct Work {
     shared: Arc<Shared>,
     /// CPU time that a window took to open and to close, the last time.
     switching: Duration,
+    started: Instant,
     /// When it was last measured.
     measured: Instant,
     random: RandomState,
@@ -174,9 +177,13 @@ impl Work {
         self.shared.wait(MEASURE)?;
         let measured = begun.map(|begun| self.meter.end(&begun, &self.probes, None));
         if measured.as_ref().is_none_or(|m| m.cost(1).share <= self.budget.sample_above) {
-            self.shared.wait(PAUSE)?;
+            self.shared.wait(self.pause())?;
         }
         Continue(measured)
+    }
+
+    fn pause(&self) -> Duration {
+        PAUSE.min(self.started.elapsed())
     }
 
     /// Opens a window somewhere in the time for which it will stand, at another place each time: what happens at
@@ -186,7 +193,7 @@ impl Work {
         let before = rest.mul_f64(self.fraction());
         self.shared.wait(before)?;
         let begun_at = own_time();
-        let begun = (self.measured.elapsed() >= PAUSE).then(|| Meter::begin(&self.probes)).flatten();
+        let begun = (self.measured.elapsed() >= self.pause()).then(|| Meter::begin(&self.probes)).flatten();
         for probe in &mut self.probes {
             if probe.program.windowed {
                 // It was attached before. Where it cannot be now it is missing in this window.
@@ -200,8 +207,7 @@ impl Work {
         let length = self.shared.status().window.close();
         let (Ok(()), Ok(length)) = (opened, length) else { return Break(()) };
         let measured = begun.map(|begun| {
-            let known = Some(self.switching).filter(|time| !time.is_zero());
-            let opened = OpenFor { length, switching: known.unwrap_or(opening * 2) };
+            let opened = OpenFor { length, switching: self.switching };
             self.measured = Instant::now();
             self.meter.end(&begun, &self.probes, Some(opened))
         });
@@ -230,10 +236,11 @@ impl Work {
         match verdict {
             Verdict::Always if one_in == 1 => Continue(()),
             Verdict::Always => self.follow_all(),
-            Verdict::Windows(next) => self.follow_windows(measured, one_in, next),
+            Verdict::Windows(_) if one_in == 1 => self.begin_windows(measured),
+            Verdict::Windows(next) => self.follow_windows(measured, next),
             Verdict::Shed => {
                 self.shed(measured, one_in);
-                self.follow_windows(measured, one_in, MOST)
+                self.follow_windows(measured, MOST)
             }
             Verdict::Detach => {
                 self.end(measured, one_in);
@@ -255,18 +262,27 @@ impl Work {
         if status.window.open(1).is_ok() { Continue(()) } else { Break(()) }
     }
 
-    fn follow_windows(&mut self, measured: &Measured, one_in: u32, next: u32) -> ControlFlow<()> {
-        {
-            let mut status = self.shared.status();
-            status.one_in = next;
-            status.cost = measured.cost(next);
-            if one_in == 1 && status.window.close().is_err() {
-                return Break(());
-            }
+    /// Detaching for the first time tells what windows cost, and so how seldom they must be.
+    fn begin_windows(&mut self, measured: &Measured) -> ControlFlow<()> {
+        if self.shared.status().window.close().is_err() {
+            return Break(());
         }
-        if one_in == 1 {
-            self.detach_windowed();
-        }
+        let begun_at = own_time();
+        self.detach_windowed();
+        // Attaching takes as long.
+        self.switching = (own_time().saturating_sub(begun_at)) * 2;
+        let measured = measured.clone().switched(self.switching);
+        let next = match self.budget.judge(&measured, 1) {
+            Verdict::Windows(next) => next,
+            _ => MOST,
+        };
+        self.follow_windows(&measured, next)
+    }
+
+    fn follow_windows(&mut self, measured: &Measured, next: u32) -> ControlFlow<()> {
+        let mut status = self.shared.status();
+        status.one_in = next;
+        status.cost = measured.cost(next);
         Continue(())
     }
 

@@ -10,7 +10,7 @@ use nix::sys::prctl;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::attach::{Probe, RunTime, enable_statistics};
-use crate::budget::{Measured, Part, PerRun};
+use crate::budget::{Measured, Part, PerRun, switching};
 
 /// Measures what programs cost.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Begun {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpenFor {
     pub(crate) length: Duration,
-    /// The CPU time that opening and closing one takes.
+    /// The CPU time of the thread that opens and closes one.
     pub(crate) switching: Duration,
 }
 
@@ -60,9 +60,9 @@ impl Meter {
         let elapsed = begun.since.elapsed();
         let in_use = self.in_use();
         // What is attached for the window's sake also runs while that opens and closes.
-        let share = |windowed: bool, time: Duration| {
+        let share = |windowed: bool, seconds: f64| {
             let of = window.as_ref().filter(|_| windowed).map_or(elapsed, |window| window.length);
-            time.as_secs_f64() / (in_use * of.as_secs_f64()).max(1e-9)
+            seconds / (in_use * of.as_secs_f64()).max(1e-9)
         };
         let programs = probes
             .iter()
@@ -71,12 +71,13 @@ impl Meter {
                 let before = begun.before.iter().find(|(known, _)| *known == name)?.1;
                 let ran = probe.run_time().since(before);
                 let windowed = probe.program.windowed;
-                let share = share(windowed, self.per_run.correct(ran));
+                let share = share(windowed, self.per_run.correct(ran).as_secs_f64());
                 Some(Part { name, windowed, share, runs: ran.runs })
             })
             .collect();
-        let switching = window.as_ref().map_or(0.0, |window| share(true, window.switching));
-        Measured { elapsed, programs, switching }
+        let switching =
+            window.as_ref().map_or(0.0, |window| share(true, switching(window.switching, in_use)));
+        Measured { elapsed, in_use, programs, switching }
     }
 
     /// How many vCPUs were in use since this was last asked, one at least. `/proc/stat` counts in 10 ms, so the time

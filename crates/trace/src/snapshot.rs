@@ -13,7 +13,7 @@ use crate::{Cost, Histogram, NotAvailable, RunLengths};
 ///
 /// Where tracing all the time would cost too much, threads are followed in windows of time, and what
 /// was seen there counts for the time around: counts are estimates then, of the time [`Snapshot::covered`]. What lasts
-/// longer than a window (20 ms), or lies across the edge of one, is not seen then. Idle periods, interrupts and ticks are counted all
+/// longer than a window (50 ms), or lies across the edge of one, is not seen then. Idle periods, interrupts and ticks are counted all
 /// the time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {

@@ -43,8 +43,8 @@ pub enum TraceError {
 
 /// Traces until it is dropped, which detaches and frees everything. So does the end of the process, however it ends.
 ///
-/// A thread of its own keeps the cost within the budget. It measures for 200 ms in each second. Where that is too much,
-/// threads and vCPUs are followed in windows of 20 ms only, at random times, each of which stands for the time around
+/// A thread of its own keeps the cost within the budget. It measures for 200 ms in each 3 s. Where that is too much,
+/// threads and vCPUs are followed in windows of 50 ms only, at random times, each of which stands for the time around
 /// it; where that does not help, fewer kinds of events are counted, and then it ends.
 pub struct Tracer {
     skel: TraceSkel<'static>,
