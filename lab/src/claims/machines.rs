@@ -28,13 +28,23 @@ pub(super) const FAULTS: Claim = Claim {
     prove: faults,
 };
 
+/// So often is each kernel booted: a boot may take a fifth more than the one before.
+const BOOTS: usize = 3;
+
 fn boot(lab: &Lab, checks: &mut Checks) -> Result<()> {
     for kernel in Kernel::ALL {
         let spec = VmSpec::new("boot", Image::Tiny, kernel, Cpus::flat(2)).pinned_to(&[0]);
-        // Not a second time: whether it boots is what is to be shown.
-        let guest = lab.boot_within(spec, Duration::from_secs(60))?;
-        let seconds = guest.boot_time().as_secs_f64();
-        checks.values(format!("tiny, Linux {kernel}: boots"), &[seconds], "s", Target::AtMost(5.0));
+        // Not a second time after a hang: whether it boots is what is to be shown.
+        let boot = || lab.boot_within(spec.clone(), Duration::from_secs(60));
+        let mut seconds = Vec::new();
+        for _ in 1..BOOTS {
+            let guest = boot()?;
+            seconds.push(guest.boot_time().as_secs_f64());
+            guest.power_off()?;
+        }
+        let guest = boot()?;
+        seconds.push(guest.boot_time().as_secs_f64());
+        checks.values(format!("tiny, Linux {kernel}: boots"), &seconds, "s", Target::AtMost(5.0));
         checks.equal(
             format!("tiny, Linux {kernel}: its vCPUs"),
             &guest.read_text("/sys/devices/system/cpu/online")?,
