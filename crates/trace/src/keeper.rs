@@ -289,7 +289,8 @@ impl Work {
     /// Detaches the dearest of the programs that are always attached and that others do not need. One that costs next
     /// to nothing stays: it is not what tracing costs too much for.
     fn shed(&mut self, measured: &Measured, one_in: u32) {
-        let worth_it = measured.cost(one_in).share / 20.0;
+        let cost = measured.cost(one_in);
+        let worth_it = (cost.share - cost.windows) / 20.0;
         let shares = measured.programs.iter().filter(|share| !share.windowed);
         let can_go =
             |name: &str| self.probes.iter().position(|p| p.program.name == name && p.program.gives.is_some());
