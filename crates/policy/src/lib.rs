@@ -7,6 +7,7 @@ mod cadence;
 mod calibration;
 mod config;
 mod consolidation;
+mod contention;
 mod cpu;
 mod crowd;
 mod decision;

@@ -91,12 +91,6 @@ impl Observation {
         rate(self.workload.cpu_time.as_secs_f64(), self.period)
     }
 
-    /// Share of the vCPUs' time (0..=1) that the host gave to others.
-    pub fn steal_share(&self) -> f64 {
-        let stolen: Duration = self.vcpus.iter().map(|v| v.steal).sum();
-        rate(stolen.as_secs_f64(), self.period) / self.vcpus.len().max(1) as f64
-    }
-
     /// Idle periods per second that ended in a halt, on the active vCPUs.
     pub fn halt_rate(&self, active: &CpuSet) -> f64 {
         rate(self.sum(active, |v| v.halts as f64), self.period)

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use self::unfold::Crowding;
 use crate::cadence::Cadence;
+use crate::contention::Contention;
 use crate::decision::{Decision, Event, LetGo, Watch, Why};
 use crate::guard::{Purpose, Trial, Verdict};
 use crate::progress::Difference;
@@ -28,8 +29,9 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// A proven change proves itself again after this long, then after twice as long, and so on. The longest interval
 /// is the guard's detection time for a workload whose change shows in no other way; a proof costs a block or two.
 const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(10));
-/// The kernel tells steal in steps of 10 ms: over less time than this, one step would look like a shortage.
-const STEAL_WINDOW: Duration = Duration::from_millis(250);
+/// After a veto polling is tried again after this long, then after twice as long, and so on: halting vCPUs cannot show
+/// that the pCPUs are free again, and finding out takes up to half a second of polling.
+const AFTER_VETO: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// After an idle time or a passing load shorter than this, what was proven before it is taken up again at once.
 const MEMORY: Duration = Duration::from_secs(60);
 /// What was refuted is not tried again before so many times the work time that its trial lost: trials of what harms cost
@@ -59,10 +61,8 @@ pub struct Policy {
     idle: BTreeMap<CpuId, IdleHistogram>,
     limit: LimitAdapter,
     veto: VetoGate,
-    /// Stolen time per vCPU, and the time it was counted for.
-    stolen: (Duration, Duration),
-    /// The share of the last whole [`STEAL_WINDOW`].
-    steal_share: f64,
+    after_veto: Trust,
+    contention: Contention,
     proof: Trust,
     retry_retention: Trust,
     retry_consolidation: Trust,
@@ -106,8 +106,8 @@ impl Policy {
             idle: BTreeMap::new(),
             limit: LimitAdapter::default(),
             veto: VetoGate::default(),
-            stolen: (Duration::ZERO, Duration::ZERO),
-            steal_share: 0.0,
+            after_veto: Trust::new(AFTER_VETO.0, AFTER_VETO.1),
+            contention: Contention::new(config.wake_cost),
             proof: Trust::new(PROOF.0, PROOF.1),
             retry_retention: Trust::new(RETRY.0, RETRY.1),
             retry_consolidation: Trust::new(RETRY.0, RETRY.1),
@@ -208,17 +208,12 @@ impl Policy {
     }
 
     fn follow_veto(&mut self, o: &Observation, events: &mut Vec<Event>) {
-        self.stolen.0 += o.period.mul_f64(o.steal_share());
-        self.stolen.1 += o.period;
-        if self.stolen.1 >= STEAL_WINDOW {
-            let (stolen, period) = std::mem::take(&mut self.stolen);
-            self.steal_share = stolen.as_secs_f64() / period.as_secs_f64();
-        }
-        let Some(veto) = self.veto.step(self.steal_share, o.throttled) else { return };
+        let Some(veto) = self.veto.step(self.contention.share_after(o), o.throttled) else { return };
         let tried = self.trial.as_ref().is_some_and(|t| t.candidate().retention.is_on());
         if self.retention.is_on() || tried {
             self.trial = None;
             self.retention = Retention::NONE;
+            self.after_veto.extend(o.at);
             events.push(Event::LetGo { why: LetGo::Veto(veto) });
         }
     }
@@ -226,7 +221,9 @@ impl Policy {
     /// The workload is another one now: what was refuted may be tried again, what was proven must be soon.
     fn start_over(&mut self, now: Duration) {
         self.consolidation.reset();
-        for trust in [&mut self.proof, &mut self.retry_retention, &mut self.retry_consolidation] {
+        let waiting =
+            [&mut self.proof, &mut self.retry_retention, &mut self.retry_consolidation, &mut self.after_veto];
+        for trust in waiting {
             trust.shorten(now);
         }
         self.unretained = None;

@@ -113,7 +113,7 @@ impl Policy {
             } else {
                 self.follow_idle_lengths(o, &active, events);
             }
-        } else if lost > WORTH_TRYING && self.config.method != Method::Halt && !self.veto.is_closed() {
+        } else if lost > WORTH_TRYING && self.may_retain(o.at) {
             if self.resume_retention(o.at) || self.unshelve_retention(o) {
                 events.push(Event::Resumed { setting: self.incumbent() });
             } else if self.retry_retention.is_over(o.at) {
@@ -123,6 +123,10 @@ impl Policy {
                 self.begin(candidate, why, o, events);
             }
         }
+    }
+
+    fn may_retain(&self, now: Duration) -> bool {
+        self.config.method != Method::Halt && !self.veto.is_closed() && self.after_veto.is_over(now)
     }
 
     /// What wake-ups from the idle periods in `m` cost the workload if each of them halts: a share of one vCPU's

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Veto {
     /// Other VMs want the pCPUs: polling takes them away and makes the steal worse.
     Steal {
-        /// Of the time in which the vCPUs wanted to run, the share in which they could not, 0..=1.
+        /// Of the vCPUs' time, the share that the host took beyond what waking halted vCPUs explains, 0..=1.
         share: f64,
     },
     /// The workload's cgroup has a CPU quota and used it up: polling spends quota.
@@ -24,7 +24,11 @@ pub enum Veto {
 impl fmt::Display for Veto {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Steal { share } => write!(f, "{:.1} % of the time is stolen", share * 100.0),
+            Self::Steal { share } => write!(
+                f,
+                "{:.1} % of the time is stolen beyond what waking halted vCPUs takes",
+                share * 100.0
+            ),
             Self::Throttled { share } => {
                 write!(f, "the cgroup's CPU quota is used up {:.1} % of the time", share * 100.0)
             }
@@ -116,6 +120,9 @@ mod tests {
         let after: Vec<_> = (0..3).map(|_| gate.step(0.06, 0.0)).collect();
         assert_eq!(after[2], Some(Veto::Steal { share: 0.06 }));
         assert!(gate.is_closed());
-        assert_eq!(after[2].unwrap().to_string(), "6.0 % of the time is stolen");
+        assert_eq!(
+            after[2].unwrap().to_string(),
+            "6.0 % of the time is stolen beyond what waking halted vCPUs takes"
+        );
     }
 }

@@ -149,7 +149,7 @@ fn another_workload_after_the_load_does_not_inherit_the_packed_set() {
 }
 
 #[test]
-fn steal_ends_retention_within_two_windows_until_it_falls() {
+fn steal_that_polling_vcpus_meet_ends_retention_within_two_windows_until_it_falls() {
     let mut w = settled(redis_1, 3, 2);
     w.finish_step();
     w.steal = 0.15;
@@ -160,12 +160,27 @@ fn steal_ends_retention_within_two_windows_until_it_falls() {
     assert!(w.run_until(SECOND, let_go).is_some());
     assert!(!w.setting().retention.is_on());
     let off = w.now;
-    w.run(5 * SECOND);
-    w.steal = 0.07;
-    w.run(3 * SECOND);
-    assert!(w.since(off).iter().all(|s| !s.setting.retention.is_on()), "the gate has a hysteresis");
+    // Halting vCPUs do not show whether the contention is over, so it is tried now and then.
+    w.run(30 * SECOND);
+    let retained = w.since(off).iter().filter(|s| s.setting.retention.is_on()).count();
+    assert!(retained < w.since(off).len() / 10, "{retained} ms");
     w.steal = 0.02;
-    assert!(w.run_until(SECOND, |w| w.setting().retention.is_on()).is_some());
+    assert!(w.run_until(30 * SECOND, |w| w.setting().retention.is_on()).is_some());
+    let back = w.now;
+    w.run(5 * SECOND);
+    assert!(w.policy.incumbent().retention.is_on(), "{:?}", w.events);
+    assert!(w.since(back).iter().filter(|s| !s.setting.retention.is_on()).count() < 500);
+}
+
+#[test]
+fn steal_from_waking_halted_vcpus_gives_no_retention_away() {
+    // A ping-pong over pipes on an idle host, 24 us of steal for each vCPU that halted and was woken.
+    let mut w = World::pair(pipe);
+    w.steal_per_halt = 24e-6;
+    w.run(3 * SECOND);
+    assert!(w.policy.incumbent().retention.is_on() || w.setting().active.len() == 1, "{:?}", w.events);
+    let veto = |e: &Event| matches!(e, Event::LetGo { why: LetGo::Veto(_) });
+    assert!(!w.events.iter().any(|(_, e)| veto(e)), "{:?}", w.events);
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub(super) struct World {
     pub(super) allowed: CpuSet,
     /// Share of the vCPUs' time that the host takes.
     pub(super) steal: f64,
+    /// Seconds of steal that waking a halted vCPU adds.
+    pub(super) steal_per_halt: f64,
     /// Share of the time that the quota holds the workload back.
     pub(super) throttled: f64,
     pub(super) now: Duration,
@@ -77,6 +79,7 @@ impl World {
             workload,
             allowed,
             steal: 0.0,
+            steal_per_halt: 0.0,
             throttled: 0.0,
             now: Duration::ZERO,
             slices: Vec::new(),
@@ -214,7 +217,7 @@ impl World {
                     halt_time: seconds(sums.halt_time),
                     polls: whole(sums.polls),
                     poll_time: seconds(sums.poll_time),
-                    steal,
+                    steal: steal + seconds(sums.halts * self.steal_per_halt),
                 }
             } else {
                 let halts = whole(STRAY_IDLE_PERIODS_PER_S * sums.period.as_secs_f64());

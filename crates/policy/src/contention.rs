@@ -1,0 +1,116 @@
+//! How much of the vCPUs' time other VMs take: steal, less the part that comes from halting.
+//!
+//! KVM's steal is the time for which a vCPU's thread waited on the host (`record_steal_time` in `arch/x86/kvm/x86.c`), so
+//! each halted vCPU that is woken adds the host's own latency to it. A ping-pong that halts shows 10 to 18 % of steal on
+//! an idle host and next to none when it polls. What counts is steal that running and polling vCPUs meet.
+
+use std::time::Duration;
+
+use crate::Observation;
+use crate::consolidation::scale;
+
+/// The kernel counts steal in steps of 10 ms: over less time than this, one step would look like contention.
+const WINDOW: Duration = Duration::from_millis(250);
+/// A wake-up on a host with other work takes this many times as long as on the idle one that was calibrated.
+const BUSY_HOST: u32 = 2;
+
+/// The share of the vCPUs' time that other VMs take, over windows of a quarter of a second.
+#[derive(Debug)]
+pub(crate) struct Contention {
+    /// The most that the host's part of one wake-up adds to steal.
+    per_halt: Duration,
+    /// Seconds of steal that halting does not explain. Below zero for a while where a step of the clock is late.
+    stolen: f64,
+    /// Seconds of a vCPU in which steal can be told from the latency of waking.
+    time: f64,
+    /// For how long it could not be told since. What was seen before a whole window of that is out of date.
+    untold: Duration,
+    share: f64,
+}
+
+impl Contention {
+    /// None has been seen; waking a halted vCPU takes `wake_cost`.
+    pub(crate) fn new(wake_cost: Duration) -> Self {
+        Self { per_halt: wake_cost * BUSY_HOST, stolen: 0.0, time: 0.0, untold: Duration::ZERO, share: 0.0 }
+    }
+
+    /// The share (0..=1) in the last whole window, `o` included. Zero where the vCPUs halt so often that steal says
+    /// nothing about other VMs.
+    pub(crate) fn share_after(&mut self, o: &Observation) -> f64 {
+        let stolen: Duration = o.vcpus.iter().map(|v| v.steal).sum();
+        let halts: u64 = o.vcpus.iter().map(|v| v.halts).sum();
+        let waking = scale(self.per_halt, halts as f64).as_secs_f64();
+        let vcpus = o.vcpus.len() as f64;
+        let told_apart = o.period.as_secs_f64() * vcpus - waking;
+        if told_apart <= 0.0 {
+            self.share = 0.0;
+            self.untold += o.period;
+            return self.share;
+        }
+        if std::mem::take(&mut self.untold) >= WINDOW {
+            (self.stolen, self.time) = (0.0, 0.0);
+        }
+        self.stolen += stolen.as_secs_f64() - waking;
+        self.time += told_apart;
+        if self.time >= WINDOW.as_secs_f64() * vcpus {
+            self.share = (self.stolen / self.time).clamp(0.0, 1.0);
+            (self.stolen, self.time) = (0.0, 0.0);
+        }
+        self.share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CpuId, VcpuInterval, WorkloadInterval};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A second of two vCPUs, each with so much steal and so many halts.
+    fn second(steal: Duration, halts: u64) -> Observation {
+        let vcpu = |cpu| VcpuInterval {
+            cpu: CpuId(cpu),
+            halts,
+            halt_time: Duration::ZERO,
+            polls: 0,
+            poll_time: Duration::ZERO,
+            steal,
+        };
+        Observation {
+            at: 1000 * MS,
+            period: 1000 * MS,
+            vcpus: vec![vcpu(0), vcpu(1)],
+            workload: WorkloadInterval::default(),
+            runnable: 0,
+            crowd: None,
+            throttled: 0.0,
+            settled: true,
+            cost: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn the_latency_of_waking_halted_vcpus_is_no_contention() {
+        let mut contention = Contention::new(MS * 20 / 1000);
+        // A ping-pong over pipes: 4200 round trips a second, 18 % "stolen".
+        assert!(contention.share_after(&second(180 * MS, 4200)) < 0.02);
+        // The same halts beside a VM that computes.
+        assert!(contention.share_after(&second(500 * MS, 4200)) > 0.3);
+        // So many that nothing can be told.
+        assert!(contention.share_after(&second(500 * MS, 40_000)) < 1e-9);
+    }
+
+    #[test]
+    fn steal_that_running_or_polling_vcpus_meet_is_contention() {
+        let mut contention = Contention::new(MS * 20 / 1000);
+        assert!((contention.share_after(&second(150 * MS, 0)) - 0.15).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_step_of_the_clock_is_no_contention() {
+        let mut contention = Contention::new(MS * 20 / 1000);
+        let short = Observation { period: 20 * MS, ..second(10 * MS, 0) };
+        assert!(contention.share_after(&short) < 1e-9);
+    }
+}
