@@ -14,6 +14,9 @@ const WINDOW: Duration = Duration::from_millis(250);
 /// A wake-up on a host with other work takes this many times as long as on the idle one that was calibrated.
 const BUSY_HOST: u32 = 2;
 
+/// Where waking halted vCPUs can explain more than this share of the time, steal says nothing about other VMs.
+const MOST_WAKING: f64 = 0.25;
+
 /// The share of the vCPUs' time that other VMs take, over windows of a quarter of a second.
 #[derive(Debug)]
 pub(crate) struct Contention {
@@ -21,29 +24,28 @@ pub(crate) struct Contention {
     per_halt: Duration,
     /// Seconds of steal that halting does not explain. Below zero for a while where a step of the clock is late.
     stolen: f64,
-    /// Seconds of a vCPU in which steal can be told from the latency of waking.
+    /// Seconds of all vCPUs in which steal can be told from the latency of waking.
     time: f64,
     /// For how long it could not be told since. What was seen before a whole window of that is out of date.
     untold: Duration,
-    share: f64,
+    share: Option<f64>,
 }
 
 impl Contention {
     /// None has been seen; waking a halted vCPU takes `wake_cost`.
     pub(crate) fn new(wake_cost: Duration) -> Self {
-        Self { per_halt: wake_cost * BUSY_HOST, stolen: 0.0, time: 0.0, untold: Duration::ZERO, share: 0.0 }
+        Self { per_halt: wake_cost * BUSY_HOST, stolen: 0.0, time: 0.0, untold: Duration::ZERO, share: None }
     }
 
-    /// The share (0..=1) in the last whole window, `o` included. Zero where the vCPUs halt so often that steal says
+    /// The share (0..=1) in the last whole window, `o` included. `None` where the vCPUs halt so often that steal says
     /// nothing about other VMs.
-    pub(crate) fn share_after(&mut self, o: &Observation) -> f64 {
+    pub(crate) fn share_after(&mut self, o: &Observation) -> Option<f64> {
         let stolen: Duration = o.vcpus.iter().map(|v| v.steal).sum();
         let halts: u64 = o.vcpus.iter().map(|v| v.halts).sum();
         let waking = scale(self.per_halt, halts as f64).as_secs_f64();
-        let vcpus = o.vcpus.len() as f64;
-        let told_apart = o.period.as_secs_f64() * vcpus - waking;
-        if told_apart <= 0.0 {
-            self.share = 0.0;
+        let time = o.period.as_secs_f64() * o.vcpus.len() as f64;
+        if waking > MOST_WAKING * time {
+            self.share = None;
             self.untold += o.period;
             return self.share;
         }
@@ -51,9 +53,9 @@ impl Contention {
             (self.stolen, self.time) = (0.0, 0.0);
         }
         self.stolen += stolen.as_secs_f64() - waking;
-        self.time += told_apart;
-        if self.time >= WINDOW.as_secs_f64() * vcpus {
-            self.share = (self.stolen / self.time).clamp(0.0, 1.0);
+        self.time += time;
+        if self.time >= WINDOW.as_secs_f64() * o.vcpus.len() as f64 {
+            self.share = Some((self.stolen / self.time).clamp(0.0, 1.0));
             (self.stolen, self.time) = (0.0, 0.0);
         }
         self.share
@@ -94,23 +96,23 @@ mod tests {
     fn the_latency_of_waking_halted_vcpus_is_no_contention() {
         let mut contention = Contention::new(MS * 20 / 1000);
         // A ping-pong over pipes: 4200 round trips a second, 18 % "stolen".
-        assert!(contention.share_after(&second(180 * MS, 4200)) < 0.02);
+        assert!(contention.share_after(&second(180 * MS, 4200)).unwrap() < 0.02);
         // The same halts beside a VM that computes.
-        assert!(contention.share_after(&second(500 * MS, 4200)) > 0.3);
+        assert!(contention.share_after(&second(500 * MS, 4200)).unwrap() > 0.3);
         // So many that nothing can be told.
-        assert!(contention.share_after(&second(500 * MS, 40_000)) < 1e-9);
+        assert_eq!(contention.share_after(&second(500 * MS, 40_000)), None);
     }
 
     #[test]
     fn steal_that_running_or_polling_vcpus_meet_is_contention() {
         let mut contention = Contention::new(MS * 20 / 1000);
-        assert!((contention.share_after(&second(150 * MS, 0)) - 0.15).abs() < 1e-9);
+        assert!((contention.share_after(&second(150 * MS, 0)).unwrap() - 0.15).abs() < 1e-9);
     }
 
     #[test]
     fn one_step_of_the_clock_is_no_contention() {
         let mut contention = Contention::new(MS * 20 / 1000);
         let short = Observation { period: 20 * MS, ..second(10 * MS, 0) };
-        assert!(contention.share_after(&short) < 1e-9);
+        assert_eq!(contention.share_after(&short), None);
     }
 }

@@ -1,9 +1,10 @@
 //! The guard: every change is a hypothesis that must prove itself in alternating blocks, or is undone.
 //!
 //! A [`Trial`] runs baseline and candidate in the order B C C B B C C B …, so that a drift hits both alike,
-//! and stops as soon as the evidence decides. New retention is the exception: its baseline comes first, B B B C C C,
-//! since vCPUs that have begun to poll stop it only when they halt. Its proofs later alternate, and do not wait for
-//! that at first: what is better than a baseline that still polls here and there is better than one that does not.
+//! and stops as soon as the evidence decides: after two pairs where the effect is large, after seconds where it is small
+//! or a neighbour shakes the machine. New retention begins with its baseline, B B B C C C, since vCPUs that have begun
+//! to poll stop it only when they halt. Its proofs later do not wait for that at first: what is better than a baseline
+//! that still polls here and there is better than one that does not.
 //!
 //! The workload follows a change later than the machine does: threads that queue for a lock go on queueing for a while
 //! after wake-ups have become cheap. Retention whose blocks still rise, or are not yet what they were before a proof
@@ -18,17 +19,19 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::consolidation::scale;
-use crate::progress::{Block, Difference, Evidence, compare};
+use crate::evidence::Evidence;
+use crate::noise::Noise;
+use crate::progress::{Block, Difference, compare};
 use crate::{Observation, Setting};
 
 /// After a change the first moments belong to neither setting: threads migrate, poll limits grow.
 const SETTLE: Duration = Duration::from_millis(2);
 /// How long a trial waits for the machine to follow a change by itself. Then the vCPUs are made to forget: where
 /// some have halted and others have not, each wake-up of the former is slow already.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_millis(4);
 /// Where that is in vain (others run there too), it waits for halts by themselves, but no longer than this.
 const GIVE_UP: Duration = Duration::from_millis(300);
-/// A trial of new retention has this many blocks of each side.
+/// A trial of new retention begins with this many blocks of each side.
 const SEQUENTIAL_PAIRS: usize = 3;
 /// What was proven before is not refuted by fewer pairs: one block of ten milliseconds may be a lucky one, in which
 /// waker and wakee shared a vCPU.
@@ -41,8 +44,10 @@ const SHORTEST_BLOCK: Duration = Duration::from_millis(10);
 const LONGEST_BLOCK: Duration = Duration::from_millis(120);
 /// Blocks for the coarse user-time signal: 25 to 120 ticks each.
 const LONG_BLOCK: Duration = Duration::from_millis(100);
-/// A change whose effect has not shown after this many pairs is not worth having.
-const MAX_PAIRS: usize = 8;
+/// A change whose effect has not shown after this long is not worth having.
+const LONGEST_TRIAL: Duration = Duration::from_secs(8);
+/// What a trial may cost: the candidate's lost progress, as time.
+const MOST_LOST: Duration = Duration::from_millis(100);
 /// Retention whose effect is still growing is given so many blocks again, at most this often.
 const LINGERS: u32 = 2;
 /// Growth between blocks that may not be noise, and a shortfall against the time before the trial that may not be.
@@ -118,6 +123,10 @@ pub struct Trial {
     /// The workload before the trial.
     before: Block,
     lingers: u32,
+    /// How long it has run.
+    elapsed: Duration,
+    /// What the pairs say so far.
+    evidence: Option<Evidence>,
     /// The waker's share of waking a halted vCPU.
     waker_cost: Duration,
     /// How long the candidate has been in force.
@@ -132,7 +141,7 @@ impl Trial {
     pub fn new(baseline: Setting, candidate: Setting, purpose: Purpose, seen: &Observation) -> Self {
         let switches_per_s = seen.workload.switches as f64 / seen.period.as_secs_f64().max(1e-3);
         let wanted = Duration::from_secs_f64((SWITCHES_PER_BLOCK / switches_per_s.max(1.0)).min(1.0));
-        // Reading a thousand threads takes milliseconds: blocks stay thirty times longer than the look at them.
+        // Reading a thousand threads takes milliseconds: blocks stay thirty times longer than sampling them takes.
         let shortest = SHORTEST_BLOCK.max(seen.cost * 30).min(LONGEST_BLOCK);
         let sequential = purpose == Purpose::Adopt && baseline.active == candidate.active;
         Self {
@@ -151,6 +160,8 @@ impl Trial {
             pairs: Vec::new(),
             before: Block { period: seen.period, workload: seen.workload, waking: Duration::ZERO },
             lingers: 0,
+            elapsed: Duration::ZERO,
+            evidence: None,
             waker_cost: Duration::ZERO,
             candidate_for: Duration::ZERO,
             runnable: (0.0, 0),
@@ -203,7 +214,7 @@ impl Trial {
     /// The time of work that the candidate has cost so far: its share of lost progress, of the time that it was in
     /// force; zero where it lost none, or nothing was measured.
     pub fn time_lost(&self) -> Duration {
-        let lost = match compare(&self.pairs, self.difference()) {
+        let lost = match self.evidence {
             Some(e) => 1.0 - e.ratio,
             None if self.pairs.is_empty() => 0.0,
             None => self.work_lost(),
@@ -234,7 +245,8 @@ impl Trial {
     }
 
     /// Takes the observation of the interval that [`Trial::next`] asked for. A verdict ends the trial.
-    pub fn observe(&mut self, o: &Observation) -> Option<Verdict> {
+    pub(crate) fn observe(&mut self, o: &Observation, noise: &Noise) -> Option<Verdict> {
+        self.elapsed += o.period;
         if self.side == Side::Candidate {
             self.candidate_for += o.period;
         }
@@ -246,7 +258,7 @@ impl Trial {
                 self.settling = false;
                 self.haste = Haste::Used;
             } else if self.settled_for > GIVE_UP {
-                return Some(Verdict::Undecided(compare(&self.pairs, self.difference())));
+                return Some(Verdict::Undecided(self.evidence));
             }
             return None;
         }
@@ -271,18 +283,23 @@ impl Trial {
             Side::Candidate => (partner, block),
             Side::Baseline => (block, partner),
         });
-        match self.verdict() {
+        let verdict = self.verdict(noise);
+        // The last baseline block that was measured beforehand has found its partner.
+        let all_paired = self.sequential && self.ahead.is_empty();
+        match verdict {
             Some(proven @ Verdict::Proven(_)) => return Some(proven),
             _ if self.haste == Haste::Used => self.begin_settled(),
-            Some(verdict) if self.workload_still_follows(&verdict) => self.linger(),
+            Some(_) if self.workload_still_follows() => self.linger(),
+            None if all_paired && self.workload_still_follows() => self.linger(),
+            None if all_paired => self.sequential = false,
             verdict => return verdict,
         }
         None
     }
 
     /// Whether the effect of retention is still growing, so that a verdict that is not a proof comes too early.
-    fn workload_still_follows(&self, verdict: &Verdict) -> bool {
-        let Some(Evidence { signal, .. }) = verdict.evidence() else { return false };
+    fn workload_still_follows(&self) -> bool {
+        let Some(Evidence { signal, .. }) = self.evidence else { return false };
         if self.difference() != Difference::Retention || self.lingers == LINGERS {
             return false;
         }
@@ -314,6 +331,7 @@ impl Trial {
     fn begin_settled(&mut self) {
         self.haste = Haste::Forbidden;
         self.pairs.clear();
+        self.evidence = None;
         if self.side == Side::Candidate {
             self.change_side();
         }
@@ -339,16 +357,24 @@ impl Trial {
         wants
     }
 
-    fn verdict(&mut self) -> Option<Verdict> {
-        let evidence = compare(&self.pairs, self.difference());
+    fn verdict(&mut self, noise: &Noise) -> Option<Verdict> {
+        let evidence = compare(&self.pairs, self.difference(), noise);
+        self.evidence = evidence;
+        let n = self.pairs.len();
+        let (proves, refutes): (fn(&Evidence) -> bool, fn(&Evidence) -> bool) = match self.purpose {
+            Purpose::Adopt => (Evidence::proves, Evidence::refutes),
+            Purpose::Reprove => (Evidence::confirms, Evidence::denies),
+        };
         let (to_prove, to_refute) = match self.purpose {
             Purpose::Adopt => (2, 2),
             Purpose::Reprove => (1, PAIRS_AGAINST_PROVEN),
         };
         match evidence {
-            Some(e) if self.pairs.len() >= to_prove && e.proves() => Some(Verdict::Proven(e)),
-            Some(e) if self.pairs.len() >= to_refute && e.refutes() => Some(Verdict::Refuted(e)),
-            _ if self.pairs.len() >= self.most_pairs() => Some(Verdict::Undecided(evidence)),
+            Some(e) if n >= to_prove && proves(&e) => Some(Verdict::Proven(e)),
+            Some(e) if n >= to_refute && refutes(&e) => Some(Verdict::Refuted(e)),
+            Some(e) if self.elapsed > LONGEST_TRIAL || self.time_lost() > MOST_LOST => {
+                Some(Verdict::Undecided(Some(e)))
+            }
             // No exact signal is valid for a change of the active set: the coarse one needs longer blocks.
             None if self.block < LONG_BLOCK && self.difference() == Difference::ActiveSet => {
                 if self.work_lost() > TOO_MUCH_LOST {
@@ -358,13 +384,9 @@ impl Trial {
                 self.pairs.clear();
                 None
             }
-            None if self.pairs.len() >= 2 => Some(Verdict::Undecided(None)),
+            None if n >= 2 => Some(Verdict::Undecided(None)),
             _ => None,
         }
-    }
-
-    fn most_pairs(&self) -> usize {
-        if self.sequential { SEQUENTIAL_PAIRS } else { MAX_PAIRS }
     }
 
     /// Share of the workload's CPU time that the candidate lost against the baseline.

@@ -3,6 +3,7 @@
 //! A driver (the engine on a real machine, the simulator, the replayer) hands in observations and
 //! carries out the settings that come back. Terms follow the ATC'14 paper, §4 and §5.
 
+mod budget;
 mod cadence;
 mod calibration;
 mod config;
@@ -11,10 +12,12 @@ mod contention;
 mod cpu;
 mod crowd;
 mod decision;
+mod evidence;
 mod fixed;
 mod guard;
 pub mod host;
 mod idle_histogram;
+mod noise;
 mod observation;
 mod policy;
 mod progress;
@@ -31,12 +34,13 @@ pub use consolidation::{
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
 pub use crowd::{Crowd, CrowdSource};
 pub use decision::{Decision, Event, LetGo, Watch, Why};
+pub use evidence::Evidence;
 pub use fixed::Fixed;
 pub use guard::{Purpose, Trial, Verdict};
 pub use idle_histogram::IdleHistogram;
 pub use observation::{Observation, VcpuInterval, WorkloadInterval};
 pub use policy::Policy;
-pub use progress::{Block, Difference, Evidence, Signal, compare};
+pub use progress::{Block, Difference, Signal};
 pub use retention::{
     LimitAdapter, LimitAdapterConfig, RetentionCosts, Veto, VetoConfig, VetoGate, choose_limit,
 };

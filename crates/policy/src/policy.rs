@@ -12,10 +12,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use self::unfold::Crowding;
+use crate::budget::Budget;
 use crate::cadence::Cadence;
 use crate::contention::Contention;
 use crate::decision::{Decision, Event, LetGo, Watch, Why};
 use crate::guard::{Purpose, Trial, Verdict};
+use crate::noise::Noise;
 use crate::progress::Difference;
 use crate::trust::Trust;
 use crate::{
@@ -34,9 +36,6 @@ const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_
 const AFTER_VETO: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// After an idle time or a passing load shorter than this, what was proven before it is taken up again at once.
 const MEMORY: Duration = Duration::from_secs(60);
-/// What was refuted is not tried again before so many times the work time that its trial lost: trials of what harms cost
-/// a tenth of the time at most, also where they take long.
-const RETRY_PER_LOSS: u32 = 10;
 /// A smaller set with at least this share of the progress did no harm.
 const NO_HARM: f64 = 0.95;
 /// While a set is sought, between two trials. The budget for looks does not count here: the search ends after few.
@@ -60,6 +59,8 @@ pub struct Policy {
     consolidation: Consolidation,
     idle: BTreeMap<CpuId, IdleHistogram>,
     limit: LimitAdapter,
+    noise: Noise,
+    budget: Budget,
     veto: VetoGate,
     after_veto: Trust,
     contention: Contention,
@@ -105,6 +106,8 @@ impl Policy {
             trial: None,
             idle: BTreeMap::new(),
             limit: LimitAdapter::default(),
+            noise: Noise::new(),
+            budget: Budget::new(),
             veto: VetoGate::default(),
             after_veto: Trust::new(AFTER_VETO.0, AFTER_VETO.1),
             contention: Contention::new(config.wake_cost),
@@ -139,6 +142,8 @@ impl Policy {
         let in_force = self.setting();
         let had_trial = self.trial.is_some();
         self.learn(o, &in_force);
+        self.noise.follow(&in_force, o);
+        self.budget.earn(o.period);
         self.cadence.looked(o, in_force == self.incumbent());
         self.follow_allowed(o, &mut events);
         self.follow_veto(o, &mut events);
@@ -208,7 +213,13 @@ impl Policy {
     }
 
     fn follow_veto(&mut self, o: &Observation, events: &mut Vec<Event>) {
-        let Some(veto) = self.veto.step(self.contention.share_after(o), o.throttled) else { return };
+        let contended = self.contention.share_after(o);
+        let Some(veto) = self.veto.step(contended.unwrap_or(0.0), o.throttled) else {
+            if contended.is_some() {
+                self.after_veto.set_until(o.at);
+            }
+            return;
+        };
         let tried = self.trial.as_ref().is_some_and(|t| t.candidate().retention.is_on());
         if self.retention.is_on() || tried {
             self.trial = None;
@@ -234,7 +245,7 @@ impl Policy {
         if trial.difference() == Difference::Retention && !trial.setting().retention.is_on() {
             self.unretained = Some(o.measurement(&trial.setting().active));
         }
-        let Some(verdict) = trial.observe(o) else {
+        let Some(verdict) = trial.observe(o, &self.noise) else {
             self.trial = Some(trial);
             return;
         };
@@ -282,7 +293,7 @@ impl Policy {
             Verdict::Undecided(Some(e)) if e.ratio > PROMISING => self.retry_retention.extend_briefly(now),
             _ => self.retry_retention.extend(now),
         }
-        self.retry_retention.not_before(now + trial.time_lost() * RETRY_PER_LOSS);
+        self.retry_retention.not_before(self.budget.spend(trial.time_lost(), now));
         self.lose_trust(trial.purpose(), now);
         self.retry_retention.until()
     }
@@ -323,7 +334,7 @@ impl Policy {
         if !searching {
             self.retry_consolidation.extend(o.at);
         }
-        self.retry_consolidation.not_before(o.at + trial.time_lost() * RETRY_PER_LOSS);
+        self.retry_consolidation.not_before(self.budget.spend(trial.time_lost(), o.at));
         self.lose_trust(trial.purpose(), o.at);
         self.retry_consolidation.until()
     }

@@ -52,7 +52,7 @@ fn one_redis_connection_is_retained_in_100_ms_and_not_packed() {
 #[test]
 fn mariadb_is_retained_and_not_packed() {
     let mut w = World::pair(mariadb);
-    w.run(100 * MS);
+    w.run(250 * MS);
     assert!(w.setting().retention.is_on());
     w.run(9900 * MS);
     assert_eq!(w.setting().active, w.allowed);
@@ -63,7 +63,7 @@ fn mariadb_is_retained_and_not_packed() {
 #[test]
 fn a_pipe_is_packed() {
     let mut w = World::pair(pipe);
-    w.run(100 * MS);
+    w.run(150 * MS);
     assert!(w.setting().retention.is_on());
     w.run(9900 * MS);
     let packed = trials(&w, |s| s.active.len() == 1);

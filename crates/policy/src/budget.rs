@@ -1,0 +1,60 @@
+//! What trials may cost: exploration is paid from a budget, as in conservative bandits (Wu, Shariff, Lattimore and
+//! Szepesvári 2016).
+//!
+//! The workload's time earns a credit, a candidate that turns out to be worse spends it, and while there is none nothing
+//! that was refuted is tried again. So the loss against the untouched system stays below [`SHARE`] of the time in the
+//! long run, and below [`MOST`] more than that over any shorter one.
+
+use std::time::Duration;
+
+/// The share of the workload's time that trials may cost.
+const SHARE: f64 = 0.02;
+/// The credit of a workload that has just begun, and the most that can be saved.
+const MOST: Duration = Duration::from_millis(100);
+
+/// The credit for trials, in seconds of lost progress.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    credit: f64,
+}
+
+impl Budget {
+    pub(crate) fn new() -> Self {
+        Self { credit: MOST.as_secs_f64() }
+    }
+
+    /// The workload ran for `time`.
+    pub(crate) fn earn(&mut self, time: Duration) {
+        self.credit = (self.credit + SHARE * time.as_secs_f64()).min(MOST.as_secs_f64());
+    }
+
+    /// A trial that ended at `now` cost `lost`: says from when on there is credit again.
+    pub(crate) fn spend(&mut self, lost: Duration, now: Duration) -> Duration {
+        self.credit -= lost.as_secs_f64();
+        now + Duration::from_secs_f64((-self.credit / SHARE).max(0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn losses_beyond_the_credit_are_waited_for() {
+        let mut budget = Budget::new();
+        assert_eq!(budget.spend(60 * MS, 500 * MS), 500 * MS);
+        let until = budget.spend(60 * MS, 500 * MS);
+        assert!((until.as_secs_f64() - 1.5).abs() < 1e-6, "20 ms at 2 %: {until:?}");
+        budget.earn(until);
+        assert_eq!(budget.spend(Duration::ZERO, until), until);
+    }
+
+    #[test]
+    fn credit_is_not_saved_for_ever() {
+        let mut budget = Budget::new();
+        budget.earn(Duration::from_secs(3600));
+        assert!(budget.spend(150 * MS, Duration::ZERO) > 2000 * MS);
+    }
+}

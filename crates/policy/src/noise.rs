@@ -1,0 +1,122 @@
+//! How much a signal of progress differs between two blocks of one setting, for no reason that Gleaner knows.
+//!
+//! It is learned for nothing: whenever one setting is in force over two observations, their difference is noise. So a
+//! trial knows beforehand what a neighbour, a compiler or the load's own waves do to its blocks.
+
+use std::collections::VecDeque;
+
+use crate::evidence::{MEDIAN_DISTANCE, median};
+use crate::progress::{Block, Signal};
+use crate::{Observation, Setting};
+
+/// Shorter intervals are not blocks: their counts are too small to compare.
+const SHORTEST: std::time::Duration = std::time::Duration::from_millis(5);
+/// As many differences as describe the present; older ones are forgotten.
+const RECENT: usize = 32;
+/// What is believed before anything was seen counts as so many differences...
+const BELIEVED: usize = 4;
+/// ...of this size (log ratio): what blocks of ten milliseconds show on a shared host.
+const USUAL: f64 = 0.08;
+/// Nothing on a shared host repeats itself more exactly than this (log ratio).
+const LEAST_SPREAD: f64 = 0.015;
+
+/// The noise of every signal.
+#[derive(Debug)]
+pub(crate) struct Noise {
+    before: Option<(Setting, Block)>,
+    /// Distances between the logarithms of neighbouring blocks under one setting.
+    distances: [VecDeque<f64>; Signal::ALL.len()],
+}
+
+impl Noise {
+    /// Nothing has been seen: what is usual is believed.
+    pub(crate) fn new() -> Self {
+        let usual: VecDeque<_> = std::iter::repeat_n(USUAL, BELIEVED).collect();
+        Self { before: None, distances: std::array::from_fn(|_| usual.clone()) }
+    }
+
+    /// On a machine where nothing else runs.
+    #[cfg(test)]
+    pub(crate) fn quiet() -> Self {
+        Self { before: None, distances: std::array::from_fn(|_| VecDeque::from([0.0])) }
+    }
+
+    /// Takes an observation and the setting that was in force in it.
+    pub(crate) fn follow(&mut self, in_force: &Setting, o: &Observation) {
+        if o.period < SHORTEST || !o.settled || o.crowd.is_some() {
+            self.before = None;
+            return;
+        }
+        let block = Block { period: o.period, workload: o.workload, waking: std::time::Duration::ZERO };
+        if let Some((setting, before)) = &self.before
+            && setting == in_force
+        {
+            for (signal, distances) in Signal::ALL.into_iter().zip(&mut self.distances) {
+                let comparable = signal.is_enough(before) && signal.is_enough(&block);
+                if let Some(ratio) = signal.log_ratio(before, &block).filter(|_| comparable) {
+                    if distances.len() == RECENT {
+                        distances.pop_front();
+                    }
+                    distances.push_back(ratio.abs());
+                }
+            }
+        }
+        self.before = Some((in_force.clone(), block));
+    }
+
+    /// The standard deviation of the logarithm of the ratio of two blocks of one setting.
+    pub(crate) fn spread(&self, signal: Signal) -> f64 {
+        let distances = &self.distances[signal as usize];
+        (median(distances.iter().copied().collect()) / MEDIAN_DISTANCE).max(LEAST_SPREAD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{CpuSet, WorkloadInterval};
+
+    fn moved(bytes: u64) -> Observation {
+        Observation {
+            at: Duration::ZERO,
+            period: Duration::from_millis(20),
+            vcpus: Vec::new(),
+            workload: WorkloadInterval { moved_bytes: Some(bytes), ..WorkloadInterval::default() },
+            runnable: 0,
+            crowd: None,
+            throttled: 0.0,
+            settled: true,
+            cost: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn the_spread_is_what_equal_settings_show() {
+        let setting = Setting::untouched(&CpuSet::first(2));
+        let mut noise = Noise::new();
+        let before = noise.spread(Signal::Moved);
+        for i in 0..100 {
+            noise.follow(&setting, &moved(if i % 2 == 0 { 100_000 } else { 101_000 }));
+        }
+        assert!((noise.spread(Signal::Moved) - LEAST_SPREAD).abs() < 1e-3);
+        assert!((noise.spread(Signal::Handovers) - before).abs() < 1e-9, "there were none");
+        for i in 0..100 {
+            noise.follow(&setting, &moved(if i % 2 == 0 { 100_000 } else { 150_000 }));
+        }
+        assert!(noise.spread(Signal::Moved) > 0.5);
+    }
+
+    #[test]
+    fn a_change_of_the_setting_is_no_noise() {
+        let [one, two] = [1, 2].map(|n| Setting::untouched(&CpuSet::first(n)));
+        let mut noise = Noise::new();
+        let before = noise.spread(Signal::Moved);
+        for _ in 0..100 {
+            noise.follow(&one, &moved(100_000));
+            noise.follow(&two, &moved(900_000));
+        }
+        assert!((noise.spread(Signal::Moved) - before).abs() < 1e-9);
+    }
+}
