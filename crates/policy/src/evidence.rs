@@ -1,7 +1,7 @@
 //! What pairs of blocks say: a confidence sequence, which may be looked at after every pair.
 //!
 //! The logarithms of the ratios of the pairs are compared with Robbins' normal-mixture boundary (Robbins 1970; Howard,
-//! Ramdas, McAuliffe and Sekhon 2021, section 3.2): it holds for every number of pairs at once, so that deciding as
+//! Ramdas and others 2021, section 3.2): it holds for every number of pairs at once, so that deciding as
 //! early as the numbers allow costs no confidence. Their spread comes from blocks of equal settings (see
 //! [`Noise`](crate::noise::Noise)), and from the pairs themselves once there are enough; pairs far from the others
 //! count as the limit of what is believed.

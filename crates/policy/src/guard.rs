@@ -361,17 +361,14 @@ impl Trial {
         let evidence = compare(&self.pairs, self.difference(), noise);
         self.evidence = evidence;
         let n = self.pairs.len();
-        let (proves, refutes): (fn(&Evidence) -> bool, fn(&Evidence) -> bool) = match self.purpose {
-            Purpose::Adopt => (Evidence::proves, Evidence::refutes),
-            Purpose::Reprove => (Evidence::confirms, Evidence::denies),
-        };
-        let (to_prove, to_refute) = match self.purpose {
-            Purpose::Adopt => (2, 2),
-            Purpose::Reprove => (1, PAIRS_AGAINST_PROVEN),
+        let (proven, refuted) = match (self.purpose, evidence) {
+            (_, None) => (false, false),
+            (Purpose::Adopt, Some(e)) => (n >= 2 && e.proves(), n >= 2 && e.refutes()),
+            (Purpose::Reprove, Some(e)) => (e.confirms(), n >= PAIRS_AGAINST_PROVEN && e.denies()),
         };
         match evidence {
-            Some(e) if n >= to_prove && proves(&e) => Some(Verdict::Proven(e)),
-            Some(e) if n >= to_refute && refutes(&e) => Some(Verdict::Refuted(e)),
+            Some(e) if proven => Some(Verdict::Proven(e)),
+            Some(e) if refuted => Some(Verdict::Refuted(e)),
             Some(e) if self.elapsed > LONGEST_TRIAL || self.time_lost() > MOST_LOST => {
                 Some(Verdict::Undecided(Some(e)))
             }
