@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test test-long test-lab lab bench bench-sim bench-trace lint
+.PHONY: help build demo test test-long test-lab lab bench bench-guard bench-sim bench-trace lint
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,12 @@ bench: ## Measure real servers, interleaved; writes docs/benchmarks.{md,json}
 	scripts/setup bench
 	cargo build --release --workspace --locked
 	target/release/gleaner-bench servers --output docs/benchmarks.json --markdown docs/benchmarks.md $(BENCH_ARGS)
+
+bench-guard: ## Measure how often, how soon and at what cost the guard decides rightly, on recorded noise; writes docs/guard.md
+	scripts/setup build
+	cargo run --release -q -p gleaner-policy --locked --example bench-guard -- 50 bench/noise/*.tsv >target/guard.md
+	sed '/^<!-- generated/q' docs/guard.md | cat - target/guard.md >target/guard-page.md
+	mv target/guard-page.md docs/guard.md
 
 bench-sim: ## Measure how fast the simulator is, alone and beside SimGrid
 	scripts/setup bench-sim

@@ -364,7 +364,7 @@ impl Trial {
         let (proven, refuted) = match (self.purpose, evidence) {
             (_, None) => (false, false),
             (Purpose::Adopt, Some(e)) => (n >= 2 && e.proves(), n >= 2 && e.refutes()),
-            (Purpose::Reprove, Some(e)) => (e.confirms(), n >= PAIRS_AGAINST_PROVEN && e.denies()),
+            (Purpose::Reprove, Some(e)) => (e.confirms(), n >= PAIRS_AGAINST_PROVEN && e.refutes()),
         };
         match evidence {
             Some(e) if proven => Some(Verdict::Proven(e)),

@@ -61,9 +61,9 @@ impl Signal {
     /// waking itself, which retention removes, so it must rise clearly.
     pub(crate) const fn margin(self) -> f64 {
         match self {
-            Self::Counter | Self::Moved | Self::Handovers => 0.015,
+            Self::Counter | Self::Moved | Self::Handovers => 0.04,
             Self::WorkTime => 0.05,
-            Self::UserTime => 0.03,
+            Self::UserTime => 0.05,
         }
     }
 
