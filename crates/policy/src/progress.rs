@@ -62,8 +62,7 @@ impl Signal {
     pub(crate) const fn margin(self) -> f64 {
         match self {
             Self::Counter | Self::Moved | Self::Handovers => 0.04,
-            Self::WorkTime => 0.05,
-            Self::UserTime => 0.05,
+            Self::WorkTime | Self::UserTime => 0.05,
         }
     }
 
