@@ -16,11 +16,10 @@ build: ## Build the release binaries: target/release/gleaner, target/release/gle
 demo: build ## See what Gleaner does on this machine, in about two minutes
 	target/release/gleaner demo
 
-# Documentation examples first, so that the last summaries are those of real tests; every test runs once. The machines
-# of the lab come last, alone: others would take the time away by which they are judged.
+# No documentation examples: they would be built by rustdoc, every crate a second time; scripts/check-docs sees that there
+# are none. The machines of the lab come last, alone: others would take the time away by which they are judged.
 test: ## Run everything that must pass (as root: the privileged tests too), the lab's quick claims included
 	scripts/setup test
-	cargo test --workspace --locked --doc
 	cargo test --workspace --locked --lib --bins --tests
 	$(MAKE) --no-print-directory test-lab
 
@@ -64,4 +63,5 @@ lint: ## Check format, lints, scripts, licences and dependencies
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	shellcheck scripts/* .ci/run
 	scripts/check-docs
+	scripts/check-features
 	cargo deny --locked check bans licenses sources
