@@ -4,7 +4,16 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test test-long test-lab lab bench bench-sim bench-trace lint
+# Where `make install` puts things, and where it takes them from.
+PREFIX ?= /usr/local
+BUILT ?= target/release
+bin = $(DESTDIR)$(PREFIX)/bin
+man = $(DESTDIR)$(PREFIX)/share/man/man1
+bash = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/gleaner
+zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gleaner
+fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/gleaner.fish
+
+.PHONY: help build install uninstall demo test test-long test-lab lab bench bench-sim bench-trace lint
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +21,20 @@ help: ## Say what there is
 build: ## Build the release binaries: target/release/gleaner, target/release/gleaner-bench
 	scripts/setup build
 	cargo build --release --workspace --locked
+
+# Does not build: root, who installs, often has no Rust.
+install: ## Install what `make build` has built, man pages and completions too (PREFIX=/usr/local, DESTDIR=)
+	@test -x $(BUILT)/gleaner && test -x $(BUILT)/gleaner-bench || { echo 'run make build first' >&2; exit 1; }
+	install -d $(bin) $(man) $(dir $(bash)) $(dir $(zsh)) $(dir $(fish))
+	install -m 755 $(BUILT)/gleaner $(BUILT)/gleaner-bench $(bin)
+	umask 022; \
+	$(BUILT)/gleaner man --output $(man); \
+	$(BUILT)/gleaner completions bash >$(bash); \
+	$(BUILT)/gleaner completions zsh >$(zsh); \
+	$(BUILT)/gleaner completions fish >$(fish)
+
+uninstall: ## Remove what `make install` with the same PREFIX and DESTDIR has installed
+	rm -f $(bin)/gleaner $(bin)/gleaner-bench $(man)/gleaner.1 $(man)/gleaner-*.1 $(bash) $(zsh) $(fish)
 
 demo: build ## See what Gleaner does on this machine, in about two minutes
 	target/release/gleaner demo
