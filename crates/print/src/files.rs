@@ -28,14 +28,12 @@ impl File {
                 return file.is_file().then(|| Self::There(file.dev(), file.ino()));
             }
             let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            match fs::read_link(&path) {
-                // A link to what is not there yet.
-                Ok(target) => path = dir.join(target),
-                Err(_) => {
-                    let place = fs::metadata(dir).ok()?;
-                    return Some(Self::New(place.dev(), place.ino(), path.file_name()?.to_owned()));
-                }
-            }
+            let Ok(target) = fs::read_link(&path) else {
+                let place = fs::metadata(dir).ok()?;
+                return Some(Self::New(place.dev(), place.ino(), path.file_name()?.to_owned()));
+            };
+            // A link to what is not there yet.
+            path = dir.join(target);
         }
         None
     }

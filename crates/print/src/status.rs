@@ -51,7 +51,7 @@ pub fn failure(program: &str, error: &(dyn Error + 'static)) -> ExitCode {
         return u8::try_from(end_by_sigpipe()).map_or(ExitCode::FAILURE, ExitCode::from);
     }
     say!("{program}: {}", text(error));
-    if causes(error).any(|cause| cause.is::<Usage>()) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+    if causes(error).any(<dyn Error>::is::<Usage>) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
 }
 
 /// An error as a sentence: what was being done, then why that failed. A message of this project's own holds its cause and

@@ -80,16 +80,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         quiet: args.quiet || args.json || !std::io::stderr().is_terminal(),
     };
     let result = experiment::run(&experiment, &options)?;
-    // Before anything is printed: a closed output is no reason to lose a measurement.
-    files.write(&result)?;
+    // First the files: a closed output is no reason to lose a measurement. Nor is a full disk one to print no table.
+    let written = files.write(&result);
+    let printed = if args.json {
+        outln!("{}", serde_json::to_string_pretty(&result)?)
+    } else if args.quiet {
+        Ok(())
+    } else {
+        out!("\n{}", experiment::table(&result))
+    };
+    written?;
     if !args.quiet {
         files.all().for_each(|file| say!("gleaner: wrote {}", file.display()));
     }
-    if args.json {
-        outln!("{}", serde_json::to_string_pretty(&result)?)?;
-    } else if !args.quiet {
-        out!("\n{}", experiment::table(&result))?;
-    }
+    printed?;
     Ok(match &result.ending {
         Ending::Complete => ExitCode::SUCCESS,
         Ending::Interrupted => ExitCode::from(runner::status()),
