@@ -4,7 +4,16 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test test-long test-lab lab bench bench-guard bench-sim bench-trace lint
+# Where `make install` puts things, and where it takes them from.
+PREFIX ?= /usr/local
+BUILT ?= target/release
+bin = $(DESTDIR)$(PREFIX)/bin
+man = $(DESTDIR)$(PREFIX)/share/man/man1
+bash = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/gleaner
+zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gleaner
+fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/gleaner.fish
+
+.PHONY: help build install uninstall demo test test-long test-lab lab bench bench-guard bench-sim bench-trace lint
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -13,14 +22,27 @@ build: ## Build the release binaries: target/release/gleaner, target/release/gle
 	scripts/setup build
 	cargo build --release --workspace --locked
 
+# Does not build: root, who installs, often has no Rust.
+install: ## Install what `make build` has built, man pages and completions too (PREFIX=/usr/local, DESTDIR=)
+	@test -x $(BUILT)/gleaner && test -x $(BUILT)/gleaner-bench || { echo 'run make build first' >&2; exit 1; }
+	install -d $(bin) $(man) $(dir $(bash)) $(dir $(zsh)) $(dir $(fish))
+	install -m 755 $(BUILT)/gleaner $(BUILT)/gleaner-bench $(bin)
+	umask 022; \
+	$(BUILT)/gleaner man --output $(man); \
+	$(BUILT)/gleaner completions bash >$(bash); \
+	$(BUILT)/gleaner completions zsh >$(zsh); \
+	$(BUILT)/gleaner completions fish >$(fish)
+
+uninstall: ## Remove what `make install` with the same PREFIX and DESTDIR has installed
+	rm -f $(bin)/gleaner $(bin)/gleaner-bench $(man)/gleaner.1 $(man)/gleaner-*.1 $(bash) $(zsh) $(fish)
+
 demo: build ## See what Gleaner does on this machine, in about two minutes
 	target/release/gleaner demo
 
-# Documentation examples first, so that the last summaries are those of real tests; every test runs once. The machines
-# of the lab come last, alone: others would take the time away by which they are judged.
+# No documentation examples: they would be built by rustdoc, every crate a second time; scripts/check-docs sees that there
+# are none. The machines of the lab come last, alone: others would take the time away by which they are judged.
 test: ## Run everything that must pass (as root: the privileged tests too), the lab's quick claims included
 	scripts/setup test
-	cargo test --workspace --locked --doc
 	cargo test --workspace --locked --lib --bins --tests
 	$(MAKE) --no-print-directory test-lab
 
@@ -70,4 +92,5 @@ lint: ## Check format, lints, scripts, licences and dependencies
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	shellcheck scripts/* .ci/run
 	scripts/check-docs
+	scripts/check-features
 	cargo deny --locked check bans licenses sources

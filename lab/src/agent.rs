@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use gleaner_print::say;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
@@ -64,7 +65,7 @@ impl Agent {
             thread::spawn(move || {
                 let (answer, out) = agent.handle(request.id, request.message, body);
                 if let Err(error) = agent.answer(request.id, &answer, &out) {
-                    eprintln!("gleaner-lab agent: cannot answer: {error}");
+                    say!("gleaner-lab agent: cannot answer: {error}");
                 }
             });
         }

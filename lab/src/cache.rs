@@ -10,6 +10,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use gleaner_print::say;
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest as _, Sha256};
 
@@ -68,7 +69,7 @@ impl Cache {
         fs::create_dir_all(parent).map_err(Error::file("make", parent))?;
         clean(parent)?;
         enough(&self.root, free_mib(&self.root)?, self.needed_mib)?;
-        eprintln!("lab: building {name}");
+        say!("lab: building {name}");
         let partial = tempfile::Builder::new()
             .prefix(PARTIAL)
             .tempdir_in(parent)
@@ -139,7 +140,7 @@ fn is_whole(path: &Path, recipe: &str) -> bool {
     if whole {
         verified.insert(path.to_owned());
     } else {
-        eprintln!("lab: {} is damaged", path.display());
+        say!("lab: {} is damaged", path.display());
     }
     whole
 }

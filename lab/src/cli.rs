@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use gleaner_lab::cache::Cache;
 use gleaner_lab::image;
 use gleaner_lab::{Cpus, Exit, Image, Kernel, Lab, Step, VmSpec, agent, claims, table};
+use gleaner_print::{Usage, out, outln, say, write_bytes};
 
 /// Virtual machines in which Gleaner is proven
 ///
@@ -132,10 +133,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 }
 
 fn prove(args: &Claims) -> anyhow::Result<ExitCode> {
-    let chosen = claims::only(&args.only, args.quick)?;
+    let chosen = claims::only(&args.only, args.quick).map_err(|error| Usage(error.to_string()))?;
     if args.list {
         for claim in &chosen {
-            println!("{}\t{}", claim.name, claim.says);
+            outln!("{}\t{}", claim.name, claim.says)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -145,14 +146,14 @@ fn prove(args: &Claims) -> anyhow::Result<ExitCode> {
         let cache = Cache::open()?;
         outcomes.iter().try_for_each(|outcome| claims::kept::keep(&cache, outcome))?;
     }
-    if args.json {
-        println!("{}", serde_json::to_string(&outcomes)?);
-    } else {
-        print!("{}", table::text(&outcomes));
-    }
     if let Some(path) = &args.markdown {
         let page = table::markdown(&claims::kept::all(&Cache::open()?)?);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if args.json {
+        outln!("{}", serde_json::to_string(&outcomes)?)?;
+    } else {
+        out!("{}", table::text(&outcomes))?;
     }
     Ok(if outcomes.iter().all(claims::Outcome::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -172,7 +173,7 @@ fn images(args: &Images) -> anyhow::Result<ExitCode> {
         }
     }
     for kernel in kernels {
-        println!("kernel {kernel}: {}", kernel.open(&cache)?.release);
+        outln!("kernel {kernel}: {}", kernel.open(&cache)?.release)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -180,17 +181,19 @@ fn images(args: &Images) -> anyhow::Result<ExitCode> {
 fn command(args: &Run) -> anyhow::Result<ExitCode> {
     let guest = Lab::open()?.boot(args.machine.spec()?)?;
     if args.boot_time {
-        eprintln!("gleaner-lab: booted in {:.1} s", guest.boot_time().as_secs_f64());
+        say!("gleaner-lab: booted in {:.1} s", guest.boot_time().as_secs_f64());
     }
     let words: Vec<&str> = args.command.iter().map(String::as_str).collect();
     let output = guest.run(Step::new(&words).timeout(Duration::from_secs(args.timeout)))?;
-    std::io::stdout().write_all(&output.stdout)?;
-    std::io::stderr().write_all(&output.stderr)?;
+    let printed = write_bytes(&output.stdout);
+    // It is the command's, and need not be text; a closed standard error is nobody's failure.
+    let _ = std::io::stderr().write_all(&output.stderr);
     let code = match output.exit {
         Exit::Code(code) => u8::try_from(code).unwrap_or(1),
         Exit::Signal(signal) => u8::try_from(128 + signal).unwrap_or(1),
         Exit::TimedOut => anyhow::bail!("the command did not end within {} s and was killed", args.timeout),
     };
     guest.power_off()?;
+    printed?;
     Ok(ExitCode::from(code))
 }

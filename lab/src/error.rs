@@ -15,7 +15,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Why it failed.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// A system call failed.
     #[error("cannot {what}: {source}")]
@@ -23,7 +23,7 @@ pub enum Error {
         /// What was tried.
         what: String,
         /// Why it failed.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// A program that the lab needs is not installed.
     #[error("`{program}` is not installed; `scripts/setup lab` installs what the lab needs")]

@@ -4,11 +4,9 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+/// Before each message.
+const NAME: &str = "gleaner-lab";
 
 fn main() -> ExitCode {
-    cli::run(cli::Cli::parse()).unwrap_or_else(|error| {
-        eprintln!("gleaner-lab: {error:#}");
-        ExitCode::FAILURE
-    })
+    cli::run(gleaner_print::parse(NAME)).unwrap_or_else(|error| gleaner_print::failure(NAME, error.as_ref()))
 }

@@ -1,10 +1,12 @@
 //! The command line: what goes wrong is told with its remedy, and no machine outlives the program.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -34,6 +36,19 @@ fn fails(output: &Output, words: &[&str]) {
     for word in words {
         assert!(said.contains(word), "`{word}` is not in: {said}");
     }
+}
+
+#[test]
+fn a_closed_or_full_standard_output_is_no_panic() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = lab(&["claims", "--list"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.signal(), text(&output.stderr).as_str()), (Some(Signal::SIGPIPE as i32), ""));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    fails(
+        &lab(&["claims", "--list"]).stdout(full).output().unwrap(),
+        &["cannot write to the standard output"],
+    );
 }
 
 #[test]

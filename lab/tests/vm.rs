@@ -1,5 +1,6 @@
 //! The suite `vm`: the claims of the five minutes, each in its machines, one at a time. `make lab` proves all of them.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 use std::sync::{Mutex, PoisonError};

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::io::IsTerminal;
 
+use gleaner_print::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::stats::Rng;
@@ -11,7 +12,7 @@ use crate::stats::Rng;
 mod interrupt;
 
 pub use crate::servers::launch::quoted;
-pub use interrupt::{interrupted, watch};
+pub use interrupt::{interrupted, status, watch};
 
 /// What to measure: every mode of every row, at most `rounds` times.
 #[derive(Debug, Clone)]
@@ -194,6 +195,6 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        if self.0.is_hidden() { eprintln!("{text}") } else { self.0.println(text) }
+        if self.0.is_hidden() { say!("{text}") } else { self.0.println(text) }
     }
 }

@@ -49,7 +49,7 @@ pub enum Error {
         /// On which file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// A system call without a file failed.
     #[error("cannot {operation}: {source}")]
@@ -57,7 +57,7 @@ pub enum Error {
         /// What was tried.
         operation: String,
         /// What the system said.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// Programs that the chosen rows need are not installed; one `program (package)` each.
     #[error("not installed: {list}; apt-get install {packages}")]

@@ -1,5 +1,7 @@
 //! One real cell, and the whole suite with it.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;

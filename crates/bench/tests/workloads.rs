@@ -1,6 +1,7 @@
 //! Every built-in workload and kind, run for a short time. That the self-checks notice wrong results is tested
 //! beside each of them.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::num::NonZeroU64;

@@ -68,7 +68,8 @@ impl Journal {
             out.write_all(&line)
         });
         if let Err(error) = result {
-            eprintln!("gleaner: the journal ends here: {error}");
+            // Where that cannot be said either, nobody is left who could be told.
+            let _ = writeln!(io::stderr(), "gleaner: the journal ends here: {error}");
             self.out = None;
         }
     }

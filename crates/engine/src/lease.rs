@@ -24,14 +24,14 @@ pub enum LeaseError {
     State(#[from] StateError),
     /// The lease file of an earlier holder cannot be understood. It and the machine are left untouched.
     #[error("{0}; put back by hand what it names, then remove it")]
-    Malformed(#[from] LineError),
+    Malformed(LineError),
     /// The lease could not be recorded, so the change was not made.
     #[error("cannot record a lease in {}: {source}; nothing was changed", path.display())]
     Record {
         /// The lease file.
         path: PathBuf,
         /// What the kernel answered.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// Somebody else changed the target meanwhile; it is theirs now.
     #[error("{target} is {found} now, changed by somebody else: left as it is")]
@@ -44,6 +44,12 @@ pub enum LeaseError {
     /// The change itself failed.
     #[error(transparent)]
     Lever(#[from] LeverError),
+}
+
+impl From<LineError> for LeaseError {
+    fn from(error: LineError) -> Self {
+        Self::Malformed(error)
+    }
 }
 
 impl LeaseError {

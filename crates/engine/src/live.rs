@@ -58,7 +58,7 @@ pub enum LiveError {
         /// Its number.
         pid: i32,
         /// What the kernel answered.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// A system call failed.
     #[error("cannot {what}: {source}")]
@@ -66,7 +66,7 @@ pub enum LiveError {
         /// What was attempted.
         what: &'static str,
         /// What the kernel answered.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
 }
 

@@ -32,7 +32,7 @@ pub enum StateError {
         /// The file or directory.
         path: PathBuf,
         /// What the kernel answered.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     let summary = control(parts, config, &args.control, &state, what.name, choice.limits.clone())
         .inspect_err(|_| put_back(&state, &root))?;
     if !args.control.quiet {
-        eprint!("{}", summary::text(&summary));
+        gleaner_print::write_err(format_args!("{}", summary::text(&summary)));
     }
     Ok(if summary.left_behind.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

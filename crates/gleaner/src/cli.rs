@@ -7,17 +7,20 @@ use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method};
 
 use crate::{
-    bench, demo, diagnose, doctor, generate, load, record, replay, report, restore, sim, top, wake, why,
-    workload,
+    bench, demo, diagnose, doctor, generate, load, names, record, replay, report, restore, sim, top, wake,
+    why, workload,
 };
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
-#[command(name = "gleaner", version, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "gleaner", version = VERSION, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+/// With the commit, where this was built from a checkout.
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("GLEANER_COMMIT"));
 
 const AFTER_HELP: &str = "\
 Exit status: 0 success, 1 failure, 2 wrong usage. `gleaner run` passes the command's own status on; 125 if \
@@ -56,8 +59,8 @@ pub(crate) enum Command {
     Restore(restore::Args),
     /// Print a completion script for a shell
     Completions(generate::Args),
-    /// Print the man page
-    Man,
+    /// Print the man pages
+    Man(generate::ManArgs),
     /// Run one built-in workload
     #[command(hide = true)]
     Workload(workload::Args),
@@ -83,8 +86,7 @@ pub(crate) struct ControlArgs {
     #[arg(long, value_name = "CMD|file:PATH")]
     pub(crate) progress: Option<Counter>,
     /// Use this retention method instead of the one that calibration chose
-    /// [halt, haltpoll, qos-poll, yield-ipi-free, yield]
-    #[arg(long, value_name = "METHOD")]
+    #[arg(long, value_name = "METHOD", value_parser = names::method())]
     pub(crate) method: Option<Method>,
     /// Never take vCPUs away from the workload
     #[arg(long)]

@@ -64,7 +64,7 @@ pub(crate) fn control(
     let mut limits = limits;
     if let Some(Err(error)) = parts.counter.as_ref().map(gleaner_engine::live::Counter::read) {
         let text = format!("{error}; until it can be read, other signals are used");
-        eprintln!("gleaner: {text}");
+        gleaner_print::say!("gleaner: {text}");
         limits.push(text);
     }
     let allowed = parts.allowed.clone();

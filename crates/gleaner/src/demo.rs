@@ -12,9 +12,11 @@ use gleaner_bench::stats::Rng;
 use gleaner_bench::workload::Workload;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
+use gleaner_print::{out, outln, say};
 use gleaner_proto::journal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::names;
 use crate::why;
 use crate::workload::seconds;
 use child::{Meter, Sample};
@@ -33,8 +35,8 @@ pub(crate) struct Args {
     /// How long each run takes, in seconds
     #[arg(long, value_name = "S", default_value = "2.0", value_parser = seconds)]
     seconds: Duration,
-    /// Only this workload: request-response, pipeline, barrier, convoy or compute
-    #[arg(long, value_name = "NAME")]
+    /// Only this workload
+    #[arg(long, value_name = "NAME", value_parser = names::demo_workload())]
     only: Option<Workload>,
     /// Print all samples and the ratios as JSON
     #[arg(long)]
@@ -64,11 +66,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let report = Report::new(args.rounds, args.seconds, rows);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        print!("{}", report.text());
+        out!("{}", report.text())?;
     }
-    report.failures().for_each(|failure| eprintln!("gleaner: {failure}"));
+    report.failures().for_each(|failure| say!("gleaner: {failure}"));
     Ok(if report.failures().next().is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 use gleaner_bench::experiment;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
+use gleaner_print::{out, outln, say};
 use gleaner_proto::result::{check_place, write_file};
 use gleaner_trace::Scope;
 
@@ -48,7 +49,7 @@ pub(crate) struct Args {
 #[group(required = true, multiple = false)]
 pub(crate) struct Target {
     /// This process and its descendants
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
     /// Every process in this control group: its directory
     #[arg(long, value_name = "PATH")]
@@ -110,12 +111,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let page = page::diagnosis(&report, experiment::environment(&Root::system())?);
         let html = gleaner_report::diagnosis::html(&page, &serde_json::to_string(&report)?);
         write_file(file, html.as_bytes())?;
-        eprintln!("gleaner: wrote {}", file.display());
+        say!("gleaner: wrote {}", file.display());
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        print!("{}", text::text(&report));
+        out!("{}", text::text(&report))?;
     }
     Ok(observed.exit)
 }

@@ -14,6 +14,7 @@ use gleaner_kernel::idle::CpuIdle;
 use gleaner_kernel::preempt::{KernelVersion, Preemption};
 use gleaner_kernel::topology::Topology;
 use gleaner_policy::{Method, Placement};
+use gleaner_print::{out, outln};
 use gleaner_proto::doctor::{Capability, Finding, Machine, Report, VERSION, costs};
 use gleaner_trace::FastUnfold;
 
@@ -44,9 +45,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     findings.extend(findings::measured(&calibration));
     let report = report(&root, calibration, findings)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        print!("{}", table::text(&report));
+        out!("{}", table::text(&report))?;
     }
     let left_behind = report.findings.iter().any(|f| matches!(f, Finding::LeftBehind { .. }));
     Ok(if left_behind { ExitCode::FAILURE } else { ExitCode::SUCCESS })

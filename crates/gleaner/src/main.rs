@@ -13,6 +13,7 @@ mod doctor;
 mod fold;
 mod generate;
 mod load;
+mod names;
 mod record;
 mod replay;
 mod report;
@@ -27,12 +28,16 @@ mod workload;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use gleaner_engine::live::SpawnError;
+use gleaner_print::say;
 
 use cli::{Cli, Command};
 
+/// Before each message.
+const NAME: &str = "gleaner";
+
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let done = match gleaner_print::parse::<Cli>(NAME).command {
         Command::Run(args) => return run::run(&args),
         Command::Attach(args) => attach::run(&args),
         Command::Doctor(args) => doctor::run(&args),
@@ -46,14 +51,18 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Restore(args) => restore::run(&args),
-        Command::Completions(args) => return generate::completions(&args),
-        Command::Man => generate::man(),
+        Command::Completions(args) => generate::completions(&args),
+        Command::Man(args) => generate::man(&args),
         Command::Workload(args) => workload::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Wake(args) => wake::run(&args),
     };
-    result.unwrap_or_else(|error| {
-        eprintln!("gleaner: {error:#}");
-        ExitCode::FAILURE
+    done.unwrap_or_else(|error| match error.downcast_ref::<SpawnError>() {
+        // As `run` does: 126 and 127.
+        Some(spawn) => {
+            say!("{NAME}: {error:#}");
+            ExitCode::from(spawn.exit_code())
+        }
+        None => gleaner_print::failure(NAME, error.as_ref()),
     })
 }

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
+use gleaner_print::outln;
 use gleaner_proto::trace_file::{End, Header};
 use gleaner_trace::Recorder;
 use nix::sys::signal::Signal;
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let status = status?;
     let (end_of_file, threads) = finished.with_context(cannot)?;
-    println!("{}", account(&args.output, &header.workload, &end_of_file, threads)?);
+    outln!("{}", account(&args.output, &header.workload, &end_of_file, threads)?)?;
     Ok(exit_code(status))
 }
 

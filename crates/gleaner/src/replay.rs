@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use gleaner_policy::{Event, Mode, PolicyConfig};
+use gleaner_print::{out, outln, say};
 use gleaner_proto::journal::{self, Record};
 use gleaner_proto::trace_file::{Follow, Header, Pattern, Reader, What, is_trace};
 use serde::Serialize;
@@ -78,13 +79,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let bytes = fs::read(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     let report = report(&args.file, &bytes, &args.policy)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        print!("{}", text::text(&report));
+        out!("{}", text::text(&report))?;
     }
     match &report.damage {
         Some(damage) => {
-            eprintln!("gleaner: {}: {damage}; everything before was replayed", args.file.display());
+            say!("gleaner: {}: {damage}; everything before was replayed", args.file.display());
             Ok(ExitCode::FAILURE)
         }
         None => Ok(ExitCode::SUCCESS),

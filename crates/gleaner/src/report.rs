@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use gleaner_print::files::distinct;
+use gleaner_print::say;
 use gleaner_proto::result::{BenchResult, write_file};
 use gleaner_report::bench;
 
@@ -26,20 +28,26 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let result = BenchResult::read(&args.result)?;
-    let page = bench::html(&result)?;
     let output = args.output.clone().unwrap_or_else(|| args.result.with_extension("html"));
+    let result = BenchResult::read(&args.result)?;
+    let figures = if args.svg.is_some() { bench::figures(&result) } else { Vec::new() };
+    let svg = |dir: &PathBuf| -> Vec<PathBuf> {
+        figures.iter().map(|figure| dir.join(&figure.name).with_extension("svg")).collect()
+    };
+    let svgs = args.svg.as_ref().map(svg).unwrap_or_default();
+    // Before anything is written.
+    distinct(&[&args.result], svgs.iter().chain([&output]))?;
+    let page = bench::html(&result)?;
     if let Some(dir) = &args.svg {
         fs::create_dir_all(dir).with_context(|| {
             format!("cannot make the directory {}: give another one with --svg", dir.display())
         })?;
-        let figures = bench::figures(&result);
-        for figure in &figures {
-            write_file(&dir.join(&figure.name).with_extension("svg"), figure.file().as_bytes())?;
+        for (figure, path) in figures.iter().zip(&svgs) {
+            write_file(path, figure.file().as_bytes())?;
         }
-        eprintln!("gleaner: wrote {} plots into {}", figures.len(), dir.display());
+        say!("gleaner: wrote {} plots into {}", figures.len(), dir.display());
     }
     write_file(&output, page.as_bytes())?;
-    eprintln!("gleaner: wrote {}", output.display());
+    say!("gleaner: wrote {}", output.display());
     Ok(ExitCode::SUCCESS)
 }

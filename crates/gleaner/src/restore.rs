@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use gleaner_engine::{StateDir, Undone};
 use gleaner_kernel::Root;
+use gleaner_print::{outln, say};
 
 /// Put back every change that a killed gleaner left on this machine
 ///
@@ -19,13 +20,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outcomes = gleaner_engine::restore(&StateDir::default_place()?, &Root::system())?;
     if outcomes.is_empty() && !args.quiet {
-        println!("nothing to put back");
+        outln!("nothing to put back")?;
     }
     for outcome in &outcomes {
         if outcome.undone == Undone::Failed {
-            eprintln!("gleaner: could not be put back: {}", outcome.detail);
+            say!("gleaner: could not be put back: {}", outcome.detail);
         } else if !args.quiet {
-            println!("{}", outcome.detail);
+            outln!("{}", outcome.detail)?;
         }
     }
     let failed = outcomes.iter().any(|outcome| outcome.undone == Undone::Failed);

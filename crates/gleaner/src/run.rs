@@ -26,7 +26,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
     match try_run(args) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("gleaner: {error:#}");
+            gleaner_print::say!("gleaner: {error:#}");
             let code = error.downcast_ref::<SpawnError>().map_or(FAILED, SpawnError::exit_code);
             ExitCode::from(code)
         }
@@ -59,7 +59,7 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         control(parts, config, &args.control, &state, name, limits)
     });
     if let Err(error) = &result {
-        eprintln!("gleaner: the command runs without help: {error:#}");
+        gleaner_print::say!("gleaner: the command runs without help: {error:#}");
         put_back(&state, &Root::system());
         live::stand_by(pid)?;
     }
@@ -67,14 +67,14 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let status = child.wait().context("cannot wait for the command")?;
     match result {
         Ok(summary) if !args.control.quiet => {
-            eprint!("{}", summary::text(&summary));
+            gleaner_print::write_err(format_args!("{}", summary::text(&summary)));
             for limit in &told {
-                eprintln!("gleaner: {limit}");
+                gleaner_print::say!("gleaner: {limit}");
             }
         }
         Ok(summary) => {
             for left in &summary.left_behind {
-                eprintln!("gleaner: could not be put back: {left}");
+                gleaner_print::say!("gleaner: could not be put back: {left}");
             }
         }
         Err(_) => {}
@@ -85,7 +85,7 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 /// Puts back what a dead holder left, and says so. The calibration comes after it, and would measure that.
 pub(crate) fn put_back_stale(state: &StateDir, root: &Root) -> Result<(), LeaseError> {
     for outcome in gleaner_engine::restore(state, root)? {
-        eprintln!("gleaner: put back what a dead holder left: {}", outcome.detail);
+        gleaner_print::say!("gleaner: put back what a dead holder left: {}", outcome.detail);
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ pub(crate) fn put_back(state: &StateDir, root: &Root) {
         Err(error) => vec![error.to_string()],
     };
     for left in told {
-        eprintln!("gleaner: could not be put back: {left}");
+        gleaner_print::say!("gleaner: could not be put back: {left}");
     }
 }
 

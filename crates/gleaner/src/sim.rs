@@ -43,10 +43,7 @@ enum Command {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Run(args) => run::run(args),
-        Command::List => {
-            list::run();
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::List => list::run(),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Sweep(args) => sweep::run(args),

@@ -13,12 +13,15 @@ mod text;
 mod view;
 mod watch;
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use gleaner_engine::StateDir;
+use gleaner_print::outln;
 use gleaner_trace::Scope;
 
 use draw::Palette;
@@ -52,7 +55,7 @@ pub(crate) struct Args {
 #[group(multiple = false)]
 struct Traced {
     /// Only the wake-ups of this process and its descendants
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
     /// Only the wake-ups in this control group: its directory
     #[arg(long, value_name = "PATH")]
@@ -74,6 +77,10 @@ impl Traced {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // A screen waits for the journal; who looks once would take its absence for that of a run.
+    if let Some(path) = args.journal.as_ref().filter(|_| args.once) {
+        fs::metadata(path).with_context(|| format!("cannot read the journal {}", path.display()))?;
+    }
     let state = StateDir::default_place()?;
     let mut watch = Watch::new(state, args.journal.clone(), args.traced.scope())?;
     if !args.once {
@@ -84,9 +91,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     thread::sleep(args.interval);
     let view = watch.look();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&view)?);
+        outln!("{}", serde_json::to_string_pretty(&view)?)?;
     } else {
-        println!("{}", text::text(&view));
+        outln!("{}", text::text(&view))?;
     }
     Ok(ExitCode::SUCCESS)
 }

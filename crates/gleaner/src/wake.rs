@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use gleaner_bench::wake::{Case, Plan, allowed};
+use gleaner_print::outln;
 
 use crate::workload::seconds;
 
@@ -24,12 +25,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         cpus.iter().next().zip(cpus.iter().next_back()).context("there is no vCPU to run on")?;
     let samples = args.setting.measure(&Plan { budget: args.seconds, ..Plan::new(first, last) })?;
     let us = |time: Duration| time.as_secs_f64() * 1e6;
-    println!(
+    outln!(
         "{}: median {:.2} us, p99 {:.2} us, {} wake-ups",
         args.setting,
         us(samples.median()),
         us(samples.p99()),
         samples.n()
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }

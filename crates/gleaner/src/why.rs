@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use gleaner_engine::StateDir;
+use gleaner_print::outln;
 use gleaner_proto::journal::{self, Record, Summary};
 use serde::Serialize;
 
@@ -49,10 +50,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             _ => None,
         });
         let told = Told { version: VERSION, journal: path, story, summary };
-        println!("{}", serde_json::to_string_pretty(&told)?);
+        outln!("{}", serde_json::to_string_pretty(&told)?)?;
     } else {
         for sentence in story {
-            println!("{sentence}");
+            outln!("{sentence}")?;
         }
     }
     Ok(ExitCode::SUCCESS)

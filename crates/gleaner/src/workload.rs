@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gleaner_bench::runner;
 use gleaner_bench::workload::{Amount, Kind, ParameterError, Parameters, Workload, parse_time};
+use gleaner_print::{Usage, outln};
 
 /// Run a built-in workload and print what it achieved
 ///
@@ -54,25 +55,18 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let parameters = match args.parameters() {
-        Ok(parameters) => parameters,
-        Err(error) => {
-            eprintln!("gleaner: {error}");
-            // Wrong usage, as where the command line itself is wrong.
-            return Ok(ExitCode::from(2));
-        }
-    };
+    let parameters = args.parameters().map_err(|error| Usage(error.to_string()))?;
     let amount = args.amount();
     if matches!(amount, Amount::Time(_)) {
         runner::watch()?;
     }
     let outcome = args.name.run(amount, &parameters)?;
     if args.json {
-        println!("{}", serde_json::to_string(&outcome)?);
+        outln!("{}", serde_json::to_string(&outcome)?)?;
     } else {
         let (seconds, rate) = (outcome.elapsed.as_secs_f64(), outcome.throughput());
-        println!("{}: {} operations in {seconds:.2} s, {rate:.0} per second", args.name, outcome.operations);
-        println!("{}", args.name.about());
+        outln!("{}: {} operations in {seconds:.2} s, {rate:.0} per second", args.name, outcome.operations)?;
+        outln!("{}", args.name.about())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -183,6 +183,20 @@ fn ctrl_c_ends_with_what_is_there() {
 }
 
 #[test]
+fn sigterm_ends_a_measurement_with_143() {
+    let dir = tempfile::tempdir().unwrap();
+    let (result, began) = (dir.path().join("r.json"), dir.path().join("began"));
+    let run = ["bench", "run", "--mode", "default", "--rounds", "2", "-o", result.to_str().unwrap(), "--"];
+    let shell = format!("touch {}; exec sleep 600", began.display());
+    let mut running = Running::start(&mut command(&[&run[..], &["sh", "-c", &shell]].concat()));
+    until("the command runs", || began.exists() || running.has_ended());
+    running.signal(Signal::SIGTERM);
+    let output = running.finish();
+    assert_eq!(output.status.code(), Some(143), "{}", text(&output.stderr));
+    assert_eq!(BenchResult::read(&result).unwrap().ending, Ending::Interrupted);
+}
+
+#[test]
 fn a_co_runner_that_ends_too_early_is_an_error() {
     let bench = Bench::new(
         r#"

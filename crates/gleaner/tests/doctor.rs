@@ -1,5 +1,6 @@
 //! `gleaner doctor` and `gleaner restore`, through the binary, on this machine.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 use std::io::Write as _;

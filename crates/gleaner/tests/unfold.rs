@@ -1,6 +1,7 @@
 //! A packed workload whose load rises gets its vCPUs back, and the journal says who told. On this machine, with its
 //! real levers; as root.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 mod common;

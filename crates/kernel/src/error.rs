@@ -12,7 +12,7 @@ pub enum KernelError {
         /// The file or directory.
         path: PathBuf,
         /// What the kernel answered.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// Opening for writing or writing failed.
     #[error("cannot write `{value}` to {}: {source}", path.display())]
@@ -22,7 +22,7 @@ pub enum KernelError {
         /// What was to be written.
         value: String,
         /// What the kernel answered.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// The file was read, but does not hold what it should.
     #[error("cannot understand {}: expected {what}, found `{text}`", path.display())]

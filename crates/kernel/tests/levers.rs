@@ -1,5 +1,6 @@
 //! Levers on the running machine that need no privilege: they change threads of this test only.
 
+#![allow(clippy::print_stdout, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::path::Path;

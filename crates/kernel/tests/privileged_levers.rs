@@ -1,5 +1,6 @@
 //! Levers that need root and change the machine. Each test puts back what it changed, also when it panics.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;

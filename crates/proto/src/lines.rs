@@ -14,7 +14,7 @@ pub enum LineError {
         /// The file.
         path: PathBuf,
         /// What the kernel answered.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// A line is not a record.
     #[error("{}: line {line} is not a {what} record: {source}", path.display())]
@@ -26,7 +26,7 @@ pub enum LineError {
         /// `journal` or `lease`.
         what: &'static str,
         /// What is wrong with it.
-        source: serde_json::Error,
+        r#source: serde_json::Error,
     },
     /// The first line does not introduce the format, or a version of it that is not known.
     #[error("{}: not a {what} file of version {version}", path.display())]

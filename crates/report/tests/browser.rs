@@ -1,6 +1,7 @@
 //! The page in a real browser: it is drawn, follows the scheme, and nothing overlaps or runs out of its place with
 //! the fonts that are really there.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 mod common;

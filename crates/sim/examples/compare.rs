@@ -6,6 +6,12 @@
 //! sides do the same ones. What a simulator does for each is its own affair: SimGrid has actors on hosts and semaphores;
 //! here each post is a futex call with its queue's lock, an interrupt, a vCPU that halts and is scheduled again by its host.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a measurement for developers: the end of its output may end it"
+)]
+
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 

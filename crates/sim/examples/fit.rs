@@ -2,6 +2,8 @@
 //! dedicated hardware ATC'14 states, the grain that gives it; for dedup, the errors of a grid against Table 1. Takes names of
 //! programs, or fits all.
 
+#![allow(clippy::print_stdout, reason = "a measurement for developers: the end of its output may end it")]
+
 use gleaner_sim::library::{Parameters, SUITES, SuiteProgram, by_name};
 use gleaner_sim::reproduce::{Side, Trial};
 

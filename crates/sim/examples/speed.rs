@@ -1,6 +1,8 @@
 //! How fast the simulator is: events per second for dedup on 16 vCPUs, and 1,024 vCPUs for 10 simulated seconds, with the
 //! peak memory. Run by `make bench-sim`.
 
+#![allow(clippy::print_stdout, reason = "a measurement for developers: the end of its output may end it")]
+
 use std::time::Instant;
 
 use gleaner_sim::library::{self, Parameters};

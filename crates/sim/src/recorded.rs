@@ -29,7 +29,7 @@ pub enum RecordedError {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// It is no trace, or one of another version.
     #[error("{}: {source}", path.display())]
@@ -37,7 +37,7 @@ pub enum RecordedError {
         /// The file.
         path: PathBuf,
         /// What it is instead.
-        source: TraceFileError,
+        r#source: TraceFileError,
     },
     /// It is damaged: what waited for what cannot be known to the end.
     #[error("{}: {source}; record it again, or end the recording in order", path.display())]
@@ -45,7 +45,7 @@ pub enum RecordedError {
         /// The file.
         path: PathBuf,
         /// Where and how.
-        source: Damage,
+        r#source: Damage,
     },
     /// Nothing of the workload is in it.
     #[error("{}: no thread of the workload ran while this was recorded; record it while it works", path.display())]

@@ -1,6 +1,8 @@
 //! `make bench-trace`, beside bench-trace: what the armed fast unfold costs a workload that is packed on one vCPU. Ends
 //! with status 1 where that is more than a hundredth. As root, on an otherwise idle machine.
 
+#![allow(clippy::print_stdout, reason = "a measurement for developers: the end of its output may end it")]
+
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

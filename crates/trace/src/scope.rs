@@ -39,7 +39,7 @@ pub enum ScopeError {
         /// The group.
         path: PathBuf,
         /// The kernel's answer.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// The group is in a hierarchy that the programs cannot look into.
     #[error("{} is in no hierarchy that can be traced: name its directory in cgroup v2, or in cpuset, cpu or cpuacct of \

@@ -1,5 +1,6 @@
 //! The fast unfold programs on this machine's kernel. They need root.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 use std::collections::BTreeSet;

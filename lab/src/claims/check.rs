@@ -1,6 +1,7 @@
 //! What is checked: sentences that hold or do not, and ratios with their spread against a target.
 
 use gleaner_bench::stats::{self, Estimate};
+use gleaner_print::say;
 use serde::{Deserialize, Serialize};
 
 /// One sentence that holds or does not.
@@ -95,7 +96,7 @@ impl Checks {
     /// Takes over what was checked elsewhere.
     pub fn add(&mut self, check: Check) {
         let sign = if check.holds { "holds" } else { "FAILS" };
-        eprintln!("lab:   {sign}: {}: {}", check.what, check.found);
+        say!("lab:   {sign}: {}: {}", check.what, check.found);
         self.all.push(check);
     }
 

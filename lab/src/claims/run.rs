@@ -1,5 +1,7 @@
 //! Proves claims one after the other.
 
+use gleaner_print::say;
+
 use crate::claims::{ALL, Claim, Outcome};
 use crate::error::{Error, Result};
 use crate::vm::Lab;
@@ -19,12 +21,12 @@ pub fn only(names: &[String], quick: bool) -> Result<Vec<Claim>> {
 /// Proves them in turn; progress is told on stderr.
 pub fn run(lab: &Lab, claims: &[Claim]) -> Vec<Outcome> {
     let prove = |claim: &Claim| {
-        eprintln!("lab: {}: {}", claim.name, claim.says);
+        say!("lab: {}: {}", claim.name, claim.says);
         let outcome = claim.outcome(lab);
         if let Some(error) = &outcome.error {
-            eprintln!("lab:   FAILS: {error}");
+            say!("lab:   FAILS: {error}");
         }
-        eprintln!("lab:   {:.0} s", outcome.took.as_secs_f64());
+        say!("lab:   {:.0} s", outcome.took.as_secs_f64());
         outcome
     };
     claims.iter().map(prove).collect()

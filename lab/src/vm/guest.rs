@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use gleaner_print::say;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -243,7 +244,7 @@ impl Drop for Guest {
         if std::thread::panicking()
             && let Ok(path) = self.keep_console()
         {
-            eprintln!("lab: the console of VM `{}` is kept in {}", self.spec.name, path.display());
+            say!("lab: the console of VM `{}` is kept in {}", self.spec.name, path.display());
         }
     }
 }

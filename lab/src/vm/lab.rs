@@ -1,5 +1,6 @@
 //! Where machines come from.
 
+use gleaner_print::say;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpgrp, tcsetpgrp};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -77,7 +78,7 @@ impl Lab {
         };
         self.boot_within(spec.clone(), patience).or_else(|error| match error {
             Error::Hung { .. } => {
-                eprintln!("lab: {error}\nlab: it is booted once more");
+                say!("lab: {error}\nlab: it is booted once more");
                 self.boot_within(spec, patience)
             }
             other => Err(other),

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +13,7 @@ use gleaner_bench::experiment::overhead;
 use gleaner_bench::runner;
 use gleaner_bench::servers::{self, Mode, Options, Window};
 use gleaner_bench::steps;
+use gleaner_print::{Usage, files, out, outln};
 
 /// What goes before the arguments to repeat a run from the source tree.
 const REPEAT: &str =
@@ -164,8 +164,11 @@ struct StepLoad {
     out: Option<PathBuf>,
 }
 
+/// Before each message.
+const NAME: &str = "gleaner-bench";
+
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let done = match gleaner_print::parse::<Cli>(NAME).command {
         Command::Servers(args) => run_servers(&args),
         Command::Steps(args) => run_steps(args),
         Command::UnfoldSteps(args) => run_unfold_steps(args),
@@ -174,19 +177,18 @@ fn main() -> ExitCode {
         Command::Cell(args) => run_cell(&args),
         Command::Rate(args) => run_rate(&args),
     };
-    done.unwrap_or_else(|error| {
-        eprintln!("gleaner-bench: {error:#}");
-        ExitCode::FAILURE
-    })
+    done.unwrap_or_else(|error| gleaner_print::failure(NAME, error.as_ref()))
 }
 
 fn run_servers(args: &Servers) -> Result<ExitCode> {
+    files::distinct(&[], args.output.iter().chain(&args.markdown))?;
+    let rows = servers::find(&args.rows).map_err(|error| Usage(error.to_string()))?;
     runner::watch()?;
     let bench = std::env::current_exe().context("cannot find this program")?;
     let gleaner = args.gleaner.clone().unwrap_or_else(|| bench.with_file_name("gleaner"));
     let words: Vec<String> = std::env::args().skip(1).collect();
     let report = servers::run(&Options {
-        rows: servers::find(&args.rows)?,
+        rows,
         modes: args.modes.clone(),
         rounds: args.rounds.into(),
         window: Window { warmup: args.warmup, length: args.window },
@@ -200,13 +202,12 @@ fn run_servers(args: &Servers) -> Result<ExitCode> {
     }
     match &args.markdown {
         Some(file) => write(file, &report.markdown())?,
-        None => print!("{}", report.markdown()),
+        None => out!("{}", report.markdown())?,
     }
     Ok(if !report.failures.is_empty() {
         ExitCode::FAILURE
     } else if report.interrupted {
-        // As a shell reports the end by SIGINT.
-        ExitCode::from(130)
+        ExitCode::from(runner::status())
     } else {
         ExitCode::SUCCESS
     })
@@ -223,7 +224,7 @@ fn run_cell(args: &Cell) -> Result<ExitCode> {
 fn run_rate(args: &Rate) -> Result<ExitCode> {
     runner::watch()?;
     let print = |rate: f64| {
-        let told = writeln!(std::io::stdout(), "{rate}");
+        let told = outln!("{rate}");
         if told.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
     servers::watch(&one_row(&args.row)?, &args.state, print)?;
@@ -243,7 +244,7 @@ fn run_steps(args: FollowLoad) -> Result<ExitCode> {
     if let Some(file) = &args.output {
         write(file, &serde_json::to_string(&report)?)?;
     }
-    print!("{report}");
+    out!("{report}")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -255,7 +256,7 @@ fn run_unfold_steps(args: UnfoldSteps) -> Result<ExitCode> {
     if let Some(file) = &args.output {
         write(file, &serde_json::to_string(&report)?)?;
     }
-    print!("{report}");
+    out!("{report}")?;
     Ok(if report.is_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -266,7 +267,7 @@ fn run_overhead(args: &Overhead) -> Result<ExitCode> {
     if let Some(file) = &args.output {
         write(file, &serde_json::to_string_pretty(&overhead)?)?;
     }
-    print!("{overhead}");
+    out!("{overhead}")?;
     Ok(if overhead.is_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -279,7 +280,7 @@ fn run_step_load(args: &StepLoad) -> Result<ExitCode> {
     let recording = serde_json::to_string(&steps::run_load(&plan)?)?;
     match &args.out {
         Some(file) => write(file, &recording)?,
-        None => println!("{recording}"),
+        None => outln!("{recording}")?,
     }
     Ok(ExitCode::SUCCESS)
 }

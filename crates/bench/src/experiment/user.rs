@@ -4,6 +4,8 @@ use std::io::{Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
+use gleaner_print::say;
+
 use super::{Error, UserMode};
 use crate::servers;
 use crate::servers::launch::tail;
@@ -41,7 +43,7 @@ impl Drop for InForce<'_> {
         if !self.done
             && let Err(error) = self.undo()
         {
-            eprintln!("gleaner: could not be put back: {error}");
+            say!("gleaner: could not be put back: {error}");
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Ctrl-C and SIGTERM as a flag, so that a run can end in order: children stopped, results written.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The first of the signals that came; 0 before one does.
+static CAME: AtomicI32 = AtomicI32::new(0);
 
-extern "C" fn note(_signal: libc::c_int) {
-    INTERRUPTED.store(true, Ordering::Relaxed);
+extern "C" fn note(signal: libc::c_int) {
+    // The first one decides: others may follow while the run ends.
+    let _ = CAME.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 /// From now on SIGINT and SIGTERM set the flag instead of ending the process. Blocking calls return `EINTR`.
@@ -26,5 +28,15 @@ pub fn watch() -> nix::Result<()> {
 
 /// Whether one of the signals has come since [`watch`].
 pub fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
+    CAME.load(Ordering::Relaxed) != 0
+}
+
+/// The exit status of a run that ended early: as a shell reports the end by the signal that came.
+pub fn status() -> u8 {
+    let signal = match CAME.load(Ordering::Relaxed) {
+        // It met the command that was measured, and not this program, as Ctrl-C does.
+        0 => libc::SIGINT,
+        signal => signal,
+    };
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }

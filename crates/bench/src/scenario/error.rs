@@ -14,7 +14,7 @@ pub enum ScenarioError {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// There is neither a file nor a built-in scenario of this name.
     #[error(

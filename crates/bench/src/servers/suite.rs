@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
+use gleaner_print::say;
 
 use super::launch::Launch;
 use super::machine::Meter;
@@ -182,7 +183,7 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("cannot remove {}: {error}", self.0.display());
+            say!("cannot remove {}: {error}", self.0.display());
         }
     }
 }

@@ -36,7 +36,7 @@ pub enum Error {
         /// The thread's name.
         name: String,
         /// The kernel's answer.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// A socket failed.
     #[error("step load: cannot {operation}: {source}")]
@@ -44,7 +44,7 @@ pub enum Error {
         /// What was being done.
         operation: &'static str,
         /// The kernel's answer.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// A reply was not what it must be.
     #[error("step load: wrong reply to request {key}: expected {expected:x}, found {found:x}")]
@@ -65,7 +65,7 @@ pub enum Error {
         /// What was to be started.
         program: PathBuf,
         /// The kernel's answer.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// The load failed; it has said why on standard error.
     #[error("the load, {mode}, ended with {status}")]
@@ -79,7 +79,7 @@ pub enum Error {
     #[error("the journal of the run: {source}")]
     Journal {
         /// What is wrong with it.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// What the load printed is not a recording.
     #[error("the load, {mode}, printed no recording: {source}")]
@@ -87,7 +87,7 @@ pub enum Error {
         /// How it was started.
         mode: String,
         /// What is wrong with it.
-        source: serde_json::Error,
+        r#source: serde_json::Error,
     },
 }
 

@@ -12,7 +12,7 @@ pub enum WakeError {
         /// The vCPU asked for.
         cpu: CpuId,
         /// The kernel's answer.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// The spinners of [`Case::Awake`](super::Case::Awake) could not be given the lowest priority.
     #[error("sched_setscheduler: cannot make the spinner on vCPU {cpu} SCHED_IDLE: {source}")]
@@ -20,18 +20,18 @@ pub enum WakeError {
         /// The spinner's vCPU.
         cpu: CpuId,
         /// The kernel's answer.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// The vCPUs that this process may use could not be read.
     #[error("sched_getaffinity: cannot read the vCPUs of this process: {0}")]
-    Allowed(#[source] io::Error),
+    Allowed(io::Error),
     /// No more threads.
     #[error("cannot start a thread for vCPU {cpu}: {source}")]
     Spawn {
         /// The vCPU that the thread was for.
         cpu: CpuId,
         /// The kernel's answer.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// A thread got no CPU time; something of higher priority holds the vCPU.
     #[error(
@@ -61,6 +61,6 @@ pub enum WakeError {
         /// The method asked for.
         method: Method,
         /// The caller's reason.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        r#source: Box<dyn std::error::Error + Send + Sync>,
     },
 }

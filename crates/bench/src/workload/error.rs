@@ -16,7 +16,7 @@ pub enum WorkloadError {
         /// Which of its threads, from 0.
         index: usize,
         /// The kernel's answer.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// A system call failed.
     #[error("workload {workload}: {operation}: {source}")]
@@ -26,11 +26,11 @@ pub enum WorkloadError {
         /// What was being done.
         operation: &'static str,
         /// The kernel's answer.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// The wake-ups of `wake` could not be measured.
     #[error("workload wake: {0}")]
-    Wake(#[from] WakeError),
+    Wake(WakeError),
     /// The self-check found a result that is not what it must be: a fault of the machine or the workload.
     #[error("workload {workload}: wrong {what}: expected {expected}, found {found}")]
     Wrong {
@@ -51,4 +51,10 @@ pub enum WorkloadError {
         /// Which of its threads, from 0.
         index: usize,
     },
+}
+
+impl From<WakeError> for WorkloadError {
+    fn from(error: WakeError) -> Self {
+        Self::Wake(error)
+    }
 }

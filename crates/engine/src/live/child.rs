@@ -1,6 +1,6 @@
 //! Starting the user's command inside its group, with its terminal and its signals as if Gleaner were not there.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -30,11 +30,21 @@ pub enum SpawnError {
         /// The program's name.
         command: String,
         /// What the kernel answered.
-        source: io::Error,
+        r#source: io::Error,
     },
 }
 
 impl SpawnError {
+    /// Why `program` could not be started.
+    pub fn new(program: &OsStr, source: io::Error) -> Self {
+        let command = program.to_string_lossy().into_owned();
+        if source.kind() == io::ErrorKind::NotFound {
+            Self::NotFound { command }
+        } else {
+            Self::NotExecutable { command, source }
+        }
+    }
+
     /// The exit status for it, as `env` has it: 127 and 126.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -80,12 +90,5 @@ pub fn spawn(
             Ok(())
         });
     }
-    child.spawn().map_err(|source| {
-        let command = program.to_string_lossy().into_owned();
-        if source.kind() == io::ErrorKind::NotFound {
-            SpawnError::NotFound { command }
-        } else {
-            SpawnError::NotExecutable { command, source }
-        }
-    })
+    child.spawn().map_err(|error| SpawnError::new(program, error))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gleaner_bench::compare::compare;
+use gleaner_print::{out, outln};
 use gleaner_proto::result::BenchResult;
 
 /// Compare two result files: ratios with their intervals, row by row and mode by mode
@@ -26,9 +27,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let compared = compare(&BenchResult::read(&args.a)?, &BenchResult::read(&args.b)?)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&compared)?);
+        outln!("{}", serde_json::to_string_pretty(&compared)?)?;
     } else {
-        print!("{compared}");
+        out!("{compared}")?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ use gleaner_bench::scenario::{self, BUILT_IN};
 use gleaner_bench::workload::Workload;
 use gleaner_kernel::Root;
 use gleaner_kernel::capability::probe;
+use gleaner_print::outln;
 use serde::Serialize;
 
 /// List workloads, modes, scenarios, real programs, and what is missing on this machine
@@ -47,7 +48,7 @@ impl Entry {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let list = list()?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&list)?);
+        outln!("{}", serde_json::to_string_pretty(&list)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let parts = [
@@ -59,12 +60,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ("Levers that are not available here", &list.missing),
     ];
     for (title, entries) in parts.into_iter().filter(|(_, entries)| !entries.is_empty()) {
-        println!("{title}:");
+        outln!("{title}:")?;
         let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
         for entry in entries {
-            println!("  {:width$}  {}", entry.name, entry.about);
+            outln!("  {:width$}  {}", entry.name, entry.about)?;
         }
-        println!();
+        outln!()?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! `gleaner bench run`: measure, print the table, write the files.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use anyhow::Context as _;
 use gleaner_bench::experiment::{self, Experiment, Expression, Mode, Options, Rounds};
 use gleaner_bench::workload::Workload;
 use gleaner_bench::{runner, scenario};
+use gleaner_print::files::distinct;
+use gleaner_print::{Usage, out, outln, say};
 use gleaner_proto::result::{BenchResult, Ending, check_place, write_file};
 
+use crate::names;
 use crate::workload::seconds;
-
-/// As a shell reports the end by SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// Measure a scenario, a built-in workload or a command in several modes
 ///
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(value_name = "SCENARIO")]
     scenario: Option<String>,
     /// Measure this built-in workload
-    #[arg(long, value_name = "NAME", value_parser = scenario::workload)]
+    #[arg(long, value_name = "NAME", value_parser = names::workload())]
     pub(super) workload: Option<Workload>,
     /// A parameter of the workload
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "workload", value_parser = pair)]
@@ -67,10 +67,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let experiment = experiment(args)?;
     let files = Files::of(args);
+    // A result is not to take the place of the scenario, nor the page that of the result.
+    distinct(args.scenario.as_deref().map(Path::new).as_slice(), files.all())?;
+    let experiment = experiment(args)?;
     // Better now than after the measurement.
-    files.all().try_for_each(check_place)?;
+    files.all().try_for_each(|file| check_place(file))?;
     runner::watch()?;
     let options = Options {
         gleaner: std::env::current_exe().context("cannot find this program")?,
@@ -78,25 +80,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         quiet: args.quiet || args.json || !std::io::stderr().is_terminal(),
     };
     let result = experiment::run(&experiment, &options)?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&result)?);
-    } else if !args.quiet {
-        print!("\n{}", experiment::table(&result));
-    }
-    std::io::stdout().flush().context("cannot print the result")?;
-    files.write(&result)?;
+    // First the files: a closed output is no reason to lose a measurement. Nor is a full disk one to print no table.
+    let written = files.write(&result);
+    let printed = if args.json {
+        outln!("{}", serde_json::to_string_pretty(&result)?)
+    } else if args.quiet {
+        Ok(())
+    } else {
+        out!("\n{}", experiment::table(&result))
+    };
+    written?;
     if !args.quiet {
-        files.all().for_each(|file| eprintln!("gleaner: wrote {}", file.display()));
+        files.all().for_each(|file| say!("gleaner: wrote {}", file.display()));
     }
+    printed?;
     Ok(match &result.ending {
         Ending::Complete => ExitCode::SUCCESS,
-        Ending::Interrupted => ExitCode::from(INTERRUPTED),
+        Ending::Interrupted => ExitCode::from(runner::status()),
         Ending::Failed { .. } => ExitCode::FAILURE,
     })
 }
 
 fn experiment(args: &Args) -> anyhow::Result<Experiment> {
-    let Some(name) = &args.scenario else { return Ok(super::ad_hoc::experiment(args)?) };
+    let Some(name) = &args.scenario else {
+        return Ok(super::ad_hoc::experiment(args).map_err(|error| Usage(error.to_string()))?);
+    };
     let mut experiment = scenario::load(name)?;
     if let Some(rounds) = args.rounds {
         let rounds = usize::from(rounds);
@@ -121,8 +129,8 @@ impl Files {
         Self { json: place(&args.output, "json"), html: place(&args.html, "html") }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Path> {
-        self.json.iter().chain(&self.html).map(PathBuf::as_path)
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        self.json.iter().chain(&self.html)
     }
 
     fn write(&self, result: &BenchResult) -> anyhow::Result<()> {

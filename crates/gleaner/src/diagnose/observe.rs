@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use gleaner_engine::live::SpawnError;
 use gleaner_kernel::Root;
 use gleaner_kernel::stat::StatSensor;
 use gleaner_report::diagnosis::Timeline;
@@ -116,7 +117,7 @@ pub(crate) fn spawn(command: &[OsString], signals: &Signals) -> anyhow::Result<O
     child.args(arguments).stdout(std::io::stderr().as_fd().try_clone_to_owned()?);
     // SAFETY: between fork and exec the closure only calls sigprocmask(2), which is async-signal-safe.
     unsafe { child.pre_exec(move || Ok(mask.thread_set_mask()?)) };
-    let started = child.spawn().with_context(|| format!("cannot start `{}`", program.to_string_lossy()))?;
+    let started = child.spawn().map_err(|error| SpawnError::new(program, error))?;
     Ok(Some(started))
 }
 

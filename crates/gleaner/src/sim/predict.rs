@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use gleaner_bench::stats::median;
+use gleaner_print::{out, outln};
 use gleaner_sim::predict::{NamedPolicy, Neighbours, Question, Run, halt};
 use gleaner_sim::recorded::{Recorded, Replay};
 use gleaner_sim::{COST_TABLES, Costs, parallel};
@@ -85,9 +86,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let rows: Vec<Row> =
         policies.into_iter().zip(answers).map(|(policy, runs)| Row { name: policy.name, runs }).collect();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&json(args, &question, &rows))?);
+        outln!("{}", serde_json::to_string_pretty(&json(args, &question, &rows))?)?;
     } else {
-        print!("{}", text(args, &question, &rows));
+        out!("{}", text(args, &question, &rows))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context as _;
+use gleaner_print::{out, outln, say};
 use gleaner_proto::result::{check_place, write_file};
 use gleaner_sim::reproduce::{Paper, Report, SEED};
 
@@ -60,7 +61,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let reproduce = |paper: Paper| {
         paper.reproduce(args.output.is_some(), &mut |what| {
             if shown {
-                eprintln!("{:5.1} s  {}: {what}", start.elapsed().as_secs_f64(), paper.name());
+                say!("{:5.1} s  {}: {what}", start.elapsed().as_secs_f64(), paper.name());
             }
         })
     };
@@ -70,9 +71,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         write(&report, dir)?;
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        print!("{}", text::text(&report));
+        out!("{}", text::text(&report))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use gleaner_engine::Journal;
+use gleaner_print::files::distinct;
+use gleaner_print::{out, outln, say};
 use gleaner_sim::scenario::{Outcome, Scenario};
 use gleaner_sim::{Category, End, Report, VmReport};
 
@@ -35,24 +37,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut scenario = Scenario::read(&args.file)?;
     scenario.spec.seed = args.seed.unwrap_or(scenario.spec.seed);
     let governed: Vec<&str> = scenario.governed().map(|vm| vm.name.as_str()).collect();
-    let mut journals = match &args.journal {
-        Some(path) => {
-            governed.iter().map(|vm| journal(path, vm, governed.len())).collect::<Result<_, _>>()?
-        }
-        None => Vec::new(),
-    };
+    let journal_of =
+        |path: &PathBuf| governed.iter().map(|vm| journal_path(path, vm, governed.len())).collect::<Vec<_>>();
+    let paths = args.journal.as_ref().map(journal_of).unwrap_or_default();
+    distinct(&[&args.file], paths.iter().chain(&args.timeline))?;
+    let mut journals: Vec<Journal> = paths.iter().map(|path| journal(path)).collect::<Result<_, _>>()?;
     let outcome = scenario.run_with(args.timeline.is_some().then_some(SPANS), &mut journals)?;
     journals.iter_mut().for_each(Journal::flush);
     if let (Some(path), Some(json)) = (&args.timeline, outcome.world.export()) {
         fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
         if outcome.world.trace().is_some_and(gleaner_sim::Trace::is_full) {
-            eprintln!("gleaner: the timeline ends early: it holds {SPANS} spans; shorten the scenario");
+            say!("gleaner: the timeline ends early: it holds {SPANS} spans; shorten the scenario");
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&outcome.report)?);
+        outln!("{}", serde_json::to_string_pretty(&outcome.report)?)?;
     } else {
-        print!("{}", text(&scenario, &outcome));
+        out!("{}", text(&scenario, &outcome))?;
     }
     if let End::Deadlock(_) | End::NoProgress(_) | End::EventLimit = outcome.end {
         anyhow::bail!("{}: {}", args.file.display(), outcome.end);
@@ -60,16 +61,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The journal of one of `count` governed VMs.
-fn journal(path: &Path, vm: &str, count: usize) -> anyhow::Result<Journal> {
-    let path = if count > 1 {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}", vm.replace('/', "_")));
-        PathBuf::from(name)
-    } else {
-        path.to_owned()
-    };
-    Journal::create(&path, false).with_context(|| format!("cannot write {}", path.display()))
+/// Where the journal of one of `count` governed VMs goes.
+fn journal_path(path: &Path, vm: &str, count: usize) -> PathBuf {
+    if count == 1 {
+        return path.to_owned();
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", vm.replace('/', "_")));
+    name.into()
+}
+
+fn journal(path: &Path) -> anyhow::Result<Journal> {
+    Journal::create(path, false).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn text(scenario: &Scenario, outcome: &Outcome) -> String {

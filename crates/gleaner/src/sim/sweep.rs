@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use gleaner_print::files::distinct;
+use gleaner_print::{say, write_bytes};
 use gleaner_sim::parallel;
 use gleaner_sim::sweep::{Axis, Row, SHARES, Sweep, Value};
 
@@ -33,6 +35,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => Format::of(path)?,
         None => Format::Csv,
     };
+    distinct(&[&args.file], &args.output)?;
     let sweep = Sweep::read(&args.file, args.set.clone())?;
     let bar = progress("scenarios", sweep.points());
     let rows = sweep.run(args.jobs.unwrap_or_else(parallel::cores), || bar.inc(1))?;
@@ -42,9 +45,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => {
             let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
             table.write(format, file).with_context(|| format!("cannot write {}", path.display()))?;
-            eprintln!("gleaner: {} scenarios, {} rows in {}", sweep.points(), rows.len(), path.display());
+            say!("gleaner: {} scenarios, {} rows in {}", sweep.points(), rows.len(), path.display());
         }
-        None => table.write(format, std::io::stdout())?,
+        None => {
+            let mut csv = Vec::new();
+            table.write(format, &mut csv)?;
+            write_bytes(&csv)?;
+        }
     }
     let unfinished =
         rows.iter().find(|row| row.end.starts_with("deadlock") || row.end.starts_with("the event"));

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
+use gleaner_print::Usage;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -20,11 +21,14 @@ pub(super) enum Format {
 
 impl Format {
     /// By the file's ending.
-    pub(super) fn of(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn of(path: &Path) -> Result<Self, Usage> {
         match path.extension().and_then(|e| e.to_str()) {
             Some("csv") => Ok(Self::Csv),
             Some("parquet") => Ok(Self::Parquet),
-            _ => bail!("{}: the ending decides the format; use .csv or .parquet", path.display()),
+            _ => {
+                let path = path.display();
+                Err(Usage(format!("{path}: the ending decides the format; use .csv or .parquet")))
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::bail;
 use gleaner_bench::stats::median;
 use gleaner_policy::PolicyConfig;
+use gleaner_print::{Usage, out, outln};
 use gleaner_proto::written::{nearest, proposal};
 use gleaner_sim::scenario::Scenario;
 use gleaner_sim::tune::{Found, Gain, Search, Verdict, Weights, field, judge};
@@ -76,12 +77,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let weights = Weights { cpu: args.cpu_price };
     let search = Search { scenarios: &search, knobs, budget: args.budget, seed: args.seed, weights };
     if args.budget < search.least_budget() {
-        bail!(
+        bail!(Usage(format!(
             "--budget {} is too small: the defaults and one candidate on {} scenarios take {}",
             args.budget,
             search.scenarios.len(),
             search.least_budget()
-        );
+        )));
     }
     let workers = args.jobs.unwrap_or_else(parallel::cores);
     let bar = progress("simulations", args.budget);
@@ -92,9 +93,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let verdicts = judge(&held_out, &found.tuning, &seeds, workers, || bar.inc(1))?;
     bar.finish_and_clear();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&json(args, &search, &found, &verdicts))?);
+        outln!("{}", serde_json::to_string_pretty(&json(args, &search, &found, &verdicts))?)?;
     } else {
-        print!("{}", text(&search, &found, &verdicts, seeds.len()));
+        out!("{}", text(&search, &found, &verdicts, seeds.len()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

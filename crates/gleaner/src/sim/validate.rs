@@ -13,6 +13,7 @@ use gleaner_bench::workload::Outcome;
 use gleaner_engine::{Journal, StateDir};
 use gleaner_kernel::Root;
 use gleaner_kernel::stat::StatSensor;
+use gleaner_print::{out, outln};
 use gleaner_sim::library::{self, Parameters};
 use gleaner_sim::scenario::{Control, Scenario};
 use gleaner_sim::{Costs, Fair, HostSpec, Spec, Tuning, VmSpec};
@@ -112,9 +113,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         row.median = median(&row.measured);
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "costs": costs, "rows": rows }))?);
+        outln!("{}", serde_json::to_string_pretty(&serde_json::json!({ "costs": costs, "rows": rows }))?)?;
     } else {
-        print!("{}", text(&rows, costs));
+        out!("{}", text(&rows, costs))?;
     }
     Ok(ExitCode::SUCCESS)
 }

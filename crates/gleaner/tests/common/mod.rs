@@ -1,6 +1,7 @@
 //! What the tests of the product share: the machine, which only one test may use at a time, and processes that never
 //! outlive their test.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
 pub(crate) mod levers;

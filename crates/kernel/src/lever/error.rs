@@ -23,7 +23,7 @@ pub enum LeverError {
         /// `read` or `change`.
         operation: &'static str,
         /// What the kernel answered.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// The file lies on a read-only mount, as `/sys` does in most containers.
     #[error("{} is mounted read-only; run on the machine itself or in a privileged container", path.display())]
@@ -63,7 +63,7 @@ pub enum LeverError {
         /// `read` or `change`.
         operation: &'static str,
         /// What the kernel answered.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// A kernel file could not be used.
     #[error(transparent)]

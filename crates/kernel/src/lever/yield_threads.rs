@@ -53,7 +53,7 @@ pub struct YieldStats {
 pub struct StartError {
     cpu: CpuId,
     operation: &'static str,
-    source: io::Error,
+    r#source: io::Error,
 }
 
 /// What one thread and its owner share. A cache line pair of its own: the threads write it all the time.

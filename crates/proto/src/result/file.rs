@@ -19,7 +19,7 @@ pub enum ResultError {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// Not written; a file that was there before is as it was.
     #[error(
@@ -30,7 +30,7 @@ pub enum ResultError {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// Not a result file.
     #[error("{} is not a result file of gleaner bench: {source}", path.display())]
@@ -38,7 +38,7 @@ pub enum ResultError {
         /// The file.
         path: PathBuf,
         /// Where it stops being one.
-        source: serde_json::Error,
+        r#source: serde_json::Error,
     },
     /// Written by another version of Gleaner.
     #[error(

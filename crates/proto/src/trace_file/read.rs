@@ -25,7 +25,13 @@ pub enum TraceFileError {
     },
     /// Its header is damaged.
     #[error("the trace's header cannot be read: {0}; record it again")]
-    Header(#[from] Damage),
+    Header(Damage),
+}
+
+impl From<Damage> for TraceFileError {
+    fn from(damage: Damage) -> Self {
+        Self::Header(damage)
+    }
 }
 
 /// Where a trace cannot be read any further. Everything before it is sound.

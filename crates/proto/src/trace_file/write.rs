@@ -17,7 +17,7 @@ const END_RESERVE: u64 = 256;
 pub enum WriteError {
     /// The file cannot be written.
     #[error("cannot write the trace: {0}; make room, or name another file")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// The header does not fit.
     #[error("the trace may have {max} bytes, which its header alone exceeds: allow more")]
     NoRoom {
@@ -26,7 +26,19 @@ pub enum WriteError {
     },
     /// The header cannot be put into words.
     #[error("cannot write the trace's header: {0}")]
-    Json(#[from] serde_json::Error),
+    Json(serde_json::Error),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<serde_json::Error> for WriteError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
 }
 
 /// Writes one trace.

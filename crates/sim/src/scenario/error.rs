@@ -15,7 +15,7 @@ pub enum ScenarioError {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// Something in it is wrong.
     #[error("{file}:{line}: {message}")]
@@ -33,7 +33,7 @@ pub enum ScenarioError {
         /// The file.
         file: String,
         /// What is wrong.
-        source: crate::spec::SpecError,
+        r#source: crate::spec::SpecError,
     },
     /// The policy cannot govern the VM.
     #[error("the policy cannot govern VM `{vm}`: {message}")]
@@ -57,7 +57,7 @@ pub enum ScenarioError {
         /// The values.
         point: String,
         /// What is wrong then.
-        source: Box<ScenarioError>,
+        r#source: Box<ScenarioError>,
     },
     /// A recorded trace in it cannot be replayed.
     #[error("{file}:{line}: {source}")]
@@ -67,7 +67,7 @@ pub enum ScenarioError {
         /// The line, from 1.
         line: usize,
         /// What is wrong with the trace.
-        source: crate::recorded::RecordedError,
+        r#source: crate::recorded::RecordedError,
     },
 }
 

@@ -2,6 +2,12 @@
 //! fast unfold is. Prints a table; ends with status 1 where a promise is not kept. As root, on an otherwise idle machine,
 //! with `gleaner` and `gleaner-bench` built beside it. Arguments: only these parts.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a measurement for developers: the end of its output may end it"
+)]
+
 mod agreement;
 mod throughput;
 mod unfold;

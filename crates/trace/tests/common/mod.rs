@@ -1,5 +1,6 @@
 //! What the tests of the programs share: turns, vCPUs, and threads that wake each other.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(dead_code, clippy::unwrap_used, reason = "each test takes what it needs, and may fail here")]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
