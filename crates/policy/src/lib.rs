@@ -38,7 +38,7 @@ pub use evidence::Evidence;
 pub use fixed::Fixed;
 pub use guard::{Purpose, Trial, Verdict};
 pub use idle_histogram::IdleHistogram;
-pub use observation::{Observation, VcpuInterval, WorkloadInterval};
+pub use observation::{Observation, VcpuInterval, Waiting, WaitingSource, WorkloadInterval};
 pub use policy::Policy;
 pub use progress::{Block, Difference, Signal};
 pub use retention::{

@@ -78,6 +78,42 @@ pub struct WorkloadInterval {
     pub counter: Option<f64>,
     /// Threads at the end of the interval.
     pub threads: u32,
+    /// How long its threads waited from wake-up to running; `None` where neither kernel nor estimate says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
+}
+
+/// Wake-to-run latency of the workload's threads in one interval: from the moment when a thread is woken until it runs.
+/// Waiting after a preemption is not in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Wake-ups that ended in the interval; scaled up where only a sample of them was followed.
+    pub wake_ups: u64,
+    /// The sum of their latencies, scaled likewise.
+    pub total: Duration,
+    /// The latency that 99 % of them do not exceed (p99). Traced, it comes from a histogram whose buckets are an eighth
+    /// of their value wide; from fewer than a hundred wake-ups it is about the longest of them. Estimated, it is the
+    /// mean: an estimate knows no spread.
+    pub tail: Duration,
+    /// Where the numbers come from.
+    pub source: WaitingSource,
+}
+
+/// How [`Waiting`] was found. The two must not be compared with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitingSource {
+    /// BPF programs at wake-ups and switches.
+    Traced,
+    /// The kernel's run delay, and the calibrated cost of a wake-up from a halt for each halt.
+    Estimated,
+}
+
+impl Waiting {
+    /// The mean latency of a wake-up; zero where there was none.
+    pub fn mean(&self) -> Duration {
+        if self.wake_ups == 0 { Duration::ZERO } else { self.total.div_f64(self.wake_ups as f64) }
+    }
 }
 
 impl Observation {
@@ -128,4 +164,28 @@ impl Observation {
 
 fn rate(amount: f64, period: Duration) -> f64 {
     if period.is_zero() { 0.0 } else { amount / period.as_secs_f64() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journals_from_before_there_was_waiting_can_be_read_and_it_survives_a_journal() {
+        let without = WorkloadInterval::default();
+        let text = serde_json::to_string(&without).unwrap();
+        assert!(!text.contains("waiting"), "{text}");
+        assert_eq!(serde_json::from_str::<WorkloadInterval>(&text).unwrap(), without);
+        let waiting = Waiting {
+            wake_ups: 4,
+            total: Duration::from_micros(10),
+            tail: Duration::from_micros(7),
+            source: WaitingSource::Traced,
+        };
+        let with = WorkloadInterval { waiting: Some(waiting), ..without };
+        let text = serde_json::to_string(&with).unwrap();
+        assert_eq!(serde_json::from_str::<WorkloadInterval>(&text).unwrap(), with);
+        assert_eq!(waiting.mean(), Duration::from_nanos(2500));
+        assert_eq!(Waiting { wake_ups: 0, ..waiting }.mean(), Duration::ZERO);
+    }
 }

@@ -175,6 +175,7 @@ impl Machine for SimMachine<'_> {
                 moved_bytes: Some(w.moved - b.moved),
                 counter: self.counter.then_some((w.operations - b.operations) as f64),
                 threads: world.threads_of(self.vm),
+                waiting: None,
             },
             runnable,
             crowd: None,

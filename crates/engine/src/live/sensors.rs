@@ -188,6 +188,7 @@ fn workload_interval(last: &Reading, now: &Reading) -> WorkloadInterval {
         moved_bytes: b.moved_bytes.zip(a.moved_bytes).map(|(b, a)| b.saturating_sub(a)),
         counter: now.counter.zip(last.counter).map(|(b, a)| (b - a).max(0.0)),
         threads: b.threads,
+        waiting: None,
     }
 }
 

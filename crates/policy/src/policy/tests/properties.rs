@@ -45,6 +45,7 @@ fn workload(period: u64) -> impl Strategy<Value = WorkloadInterval> {
         moved_bytes,
         counter,
         threads,
+        ..WorkloadInterval::default()
     })
 }
 

@@ -240,6 +240,7 @@ impl World {
             moved_bytes: sums.moved.map(|m| whole(self.noisy(m))),
             counter: None,
             threads: 16,
+            ..WorkloadInterval::default()
         };
         Observation {
             at: self.now,
