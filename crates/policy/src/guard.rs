@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
 use crate::consolidation::scale;
 use crate::evidence::Evidence;
 use crate::noise::Noise;
-use crate::progress::{Block, Difference, compare};
+use crate::objective::Comparison;
+use crate::progress::{Block, Difference};
 use crate::{Observation, Setting};
 
 /// After a change the first moments belong to neither setting: threads migrate, poll limits grow.
@@ -129,6 +130,8 @@ pub struct Trial {
     evidence: Option<Evidence>,
     /// The waker's share of waking a halted vCPU.
     waker_cost: Duration,
+    /// What a microsecond of polling is worth in microseconds of waiting.
+    poll_price: f64,
     /// How long the candidate has been in force.
     candidate_for: Duration,
     /// The logarithms of the numbers of runnable threads at the ends of the candidate's blocks: their sum and number.
@@ -158,11 +161,17 @@ impl Trial {
             forgets: 0,
             ahead: VecDeque::new(),
             pairs: Vec::new(),
-            before: Block { period: seen.period, workload: seen.workload, waking: Duration::ZERO },
+            before: Block {
+                period: seen.period,
+                workload: seen.workload,
+                waking: Duration::ZERO,
+                polled: Duration::ZERO,
+            },
             lingers: 0,
             elapsed: Duration::ZERO,
             evidence: None,
             waker_cost: Duration::ZERO,
+            poll_price: 0.0,
             candidate_for: Duration::ZERO,
             runnable: (0.0, 0),
         }
@@ -175,10 +184,10 @@ impl Trial {
         self
     }
 
-    /// Waking a halted vCPU takes so much CPU time of the waker's.
+    /// Waking a halted vCPU takes so much CPU time of the waker's, and a microsecond of polling is worth so many of waiting.
     #[must_use]
-    pub fn with_waker_cost(mut self, cost: Duration) -> Self {
-        self.waker_cost = cost;
+    pub fn with_costs(mut self, waker_cost: Duration, poll_price: f64) -> Self {
+        (self.waker_cost, self.poll_price) = (waker_cost, poll_price);
         self
     }
 
@@ -265,7 +274,8 @@ impl Trial {
         let halts: u64 = o.on(&self.setting().active).map(|v| v.halts).sum();
         let wake_ups = halts.min(o.workload.switches) as f64;
         let waking = scale(self.waker_cost, wake_ups);
-        let block = Block { period: o.period, workload: o.workload, waking };
+        let polled = o.on(&self.setting().active).map(|v| v.poll_time).sum();
+        let block = Block { period: o.period, workload: o.workload, waking, polled };
         if self.side == Side::Candidate {
             self.runnable.0 += f64::from(o.runnable.max(1)).ln();
             self.runnable.1 += 1;
@@ -358,17 +368,20 @@ impl Trial {
     }
 
     fn verdict(&mut self, noise: &Noise) -> Option<Verdict> {
-        let evidence = compare(&self.pairs, self.difference(), noise);
-        self.evidence = evidence;
+        let comparison = Comparison::of(&self.pairs, self.difference(), noise, self.poll_price);
+        self.evidence = comparison.evidence();
         let n = self.pairs.len();
-        let (proven, refuted) = match (self.purpose, evidence) {
-            (_, None) => (false, false),
-            (Purpose::Adopt, Some(e)) => (n >= 2 && e.proves(), n >= 2 && e.refutes()),
-            (Purpose::Reprove, Some(e)) => (e.confirms(), n >= PAIRS_AGAINST_PROVEN && e.refutes()),
+        let (to_prove, to_refute) = match self.purpose {
+            Purpose::Adopt => (2, 2),
+            Purpose::Reprove => (1, PAIRS_AGAINST_PROVEN),
         };
-        match evidence {
-            Some(e) if proven => Some(Verdict::Proven(e)),
-            Some(e) if refuted => Some(Verdict::Refuted(e)),
+        if let Some(e) = comparison.proof(self.purpose).filter(|_| n >= to_prove) {
+            return Some(Verdict::Proven(e));
+        }
+        if let Some(e) = comparison.refutation().filter(|_| n >= to_refute) {
+            return Some(Verdict::Refuted(e));
+        }
+        match self.evidence {
             Some(e) if self.elapsed > LONGEST_TRIAL || self.time_lost() > MOST_LOST => {
                 Some(Verdict::Undecided(Some(e)))
             }

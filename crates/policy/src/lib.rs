@@ -18,6 +18,7 @@ mod guard;
 pub mod host;
 mod idle_histogram;
 mod noise;
+mod objective;
 mod observation;
 mod policy;
 mod progress;

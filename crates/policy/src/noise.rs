@@ -4,13 +4,14 @@
 //! trial knows beforehand what a neighbour, a compiler or the load's own waves do to its blocks.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::evidence::{MEDIAN_DISTANCE, median};
 use crate::progress::{Block, Signal};
 use crate::{Observation, Setting};
 
 /// Shorter intervals are not blocks: their counts are too small to compare.
-const SHORTEST: std::time::Duration = std::time::Duration::from_millis(5);
+const SHORTEST: Duration = Duration::from_millis(5);
 /// As many differences as describe the present; older ones are forgotten.
 const RECENT: usize = 32;
 /// What is believed before anything was seen counts as so many differences...
@@ -47,7 +48,8 @@ impl Noise {
             self.before = None;
             return;
         }
-        let block = Block { period: o.period, workload: o.workload, waking: std::time::Duration::ZERO };
+        let none = Duration::ZERO;
+        let block = Block { period: o.period, workload: o.workload, waking: none, polled: none };
         if let Some((setting, before)) = &self.before
             && setting == in_force
         {
@@ -73,8 +75,6 @@ impl Noise {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::{CpuSet, WorkloadInterval};
 

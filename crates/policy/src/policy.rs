@@ -389,6 +389,6 @@ impl Policy {
         });
         let trial = Trial::new(baseline, candidate, purpose, o);
         let trial = trial.with_block(self.config.counter_block.unwrap_or_default());
-        self.trial = Some(trial.with_waker_cost(self.config.waker_cost));
+        self.trial = Some(trial.with_costs(self.config.waker_cost, self.config.poll_price));
     }
 }

@@ -21,6 +21,9 @@ pub struct Block {
     /// The part of its CPU time that went into waking halted vCPUs, by the calibrated cost.
     #[serde(default)]
     pub waking: Duration,
+    /// The time that the setting's vCPUs polled, all together.
+    #[serde(default)]
+    pub polled: Duration,
 }
 
 /// The signal that a comparison used, best first.
@@ -40,11 +43,14 @@ pub enum Signal {
     WorkTime,
     /// User-mode CPU time, sampled by the kernel's tick: generic, but coarse.
     UserTime,
+    /// The mean wake-to-run latency of the workload's threads. Not progress: what is better where the load sets the rate.
+    Waiting,
 }
 
 impl Signal {
-    /// The signals in the order of trust.
-    pub const ALL: [Self; 5] = [Self::Counter, Self::Moved, Self::Handovers, Self::WorkTime, Self::UserTime];
+    /// Every signal, those of progress in the order of trust.
+    pub const ALL: [Self; 6] =
+        [Self::Counter, Self::Moved, Self::Handovers, Self::WorkTime, Self::UserTime, Self::Waiting];
 
     /// What the signal is, in words for a sentence.
     pub const fn name(self) -> &'static str {
@@ -54,6 +60,15 @@ impl Signal {
             Self::Handovers => "thread hand-overs",
             Self::WorkTime => "CPU time of the workload",
             Self::UserTime => "user-mode CPU time",
+            Self::Waiting => "wake-to-run latency",
+        }
+    }
+
+    /// A ratio of it in words.
+    pub fn times(self, ratio: f64) -> String {
+        match self {
+            Self::Waiting => format!("wake-ups {ratio:.2} times as fast"),
+            _ => format!("{ratio:.2} times the {}", self.name()),
         }
     }
 
@@ -63,6 +78,8 @@ impl Signal {
         match self {
             Self::Counter | Self::Moved | Self::Handovers => 0.04,
             Self::WorkTime | Self::UserTime => 0.05,
+            // A tenth is what a different core of the host makes.
+            Self::Waiting => 0.1,
         }
     }
 
@@ -73,12 +90,18 @@ impl Signal {
             Self::Handovers => Some(w.switches as f64),
             Self::WorkTime => Some(w.cpu_time.as_secs_f64()),
             Self::UserTime => Some(w.user_time.as_secs_f64()),
+            Self::Waiting => w.waiting.map(|waiting| waiting.wake_ups as f64),
         }
     }
 
-    /// The amount per second in a block.
+    /// The amount per second in a block; of waiting the inverse of its mean, so that more is better everywhere.
     pub(crate) fn per_second(self, b: &Block) -> Option<f64> {
-        Some(self.amount(&b.workload)? / b.period.as_secs_f64())
+        let seconds = b.period.as_secs_f64();
+        match (self, b.workload.waiting) {
+            // A wake-up takes ten nanoseconds at least, on any machine.
+            (Self::Waiting, Some(waiting)) => Some(1.0 / waiting.mean().as_secs_f64().max(1e-8)),
+            _ => (seconds > 0.0).then_some(self.amount(&b.workload)?.max(self.floor()) / seconds),
+        }
     }
 
     /// Whether the block has enough of it to be worth comparing.
@@ -89,12 +112,15 @@ impl Signal {
     /// The logarithm of the ratio of the second block's rate to the first's; `None` where both have too little to compare.
     /// Where one has, it counts as having just enough: a standstill is a loss, not a missing number.
     pub(crate) fn log_ratio(self, first: &Block, second: &Block) -> Option<f64> {
-        let rate = |b: &Block| {
-            let seconds = b.period.as_secs_f64();
-            (seconds > 0.0).then_some(self.amount(&b.workload)?.max(self.floor()) / seconds)
+        let comparable = match self {
+            Self::Waiting => {
+                let source = |b: &Block| b.workload.waiting.map(|waiting| waiting.source);
+                source(first) == source(second) && self.is_enough(first) && self.is_enough(second)
+            }
+            _ => self.is_enough(first) || self.is_enough(second),
         };
-        let ratio = rate(second)? / rate(first)?;
-        (self.is_enough(first) || self.is_enough(second)).then_some(ratio.ln())
+        let ratio = self.per_second(second)? / self.per_second(first)?;
+        comparable.then_some(ratio.ln())
     }
 
     /// The least amount per block that makes the signal worth reading.
@@ -103,7 +129,7 @@ impl Signal {
             Self::Counter => 1.0,
             // 4 KiB: below that it is log lines and wake-up events, not the workload's business.
             Self::Moved => 4096.0,
-            Self::Handovers => 20.0,
+            Self::Handovers | Self::Waiting => 20.0,
             // Less is a program that hardly runs: its CPU time says nothing about what it gets done.
             Self::WorkTime => 1e-3,
             // Ten ticks of the slowest clock in use (250 Hz).
@@ -140,6 +166,7 @@ fn valid(signal: Signal, pairs: &[(Block, Block)], difference: Difference) -> bo
             Signal::Handovers => difference == Difference::ActiveSet && same_granularity(pairs),
             Signal::WorkTime => difference == Difference::Retention,
             Signal::Counter | Signal::Moved | Signal::UserTime => true,
+            Signal::Waiting => false,
         }
 }
 
@@ -176,6 +203,7 @@ mod tests {
                 ..WorkloadInterval::default()
             },
             waking: Duration::ZERO,
+            polled: Duration::ZERO,
         }
     }
 

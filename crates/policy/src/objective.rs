@@ -1,0 +1,184 @@
+//! What counts as better: more progress, or shorter waiting that is worth its price (docs/objective.md).
+//!
+//! A client that waits for each answer makes more progress when wake-ups are faster. Clients that set the rate
+//! themselves do not: there the same answers come sooner, and only the wake-to-run latency of the workload's threads
+//! shows it. A lock convoy is the reverse: its threads wait less and get less done.
+
+use crate::evidence::Evidence;
+use crate::guard::Purpose;
+use crate::noise::Noise;
+use crate::progress::{Block, Difference, Signal, compare};
+
+/// Progress that is lower by less than this share is not lower.
+const NOT_LOWER: f64 = 0.02;
+/// Hand-offs per second that differ by less than this share are the same: the load sets their rate.
+const SAME_RATE: f64 = 0.03;
+/// The longest waits may grow by this factor where the mean shrinks.
+const TAIL: f64 = 1.25;
+
+/// What pairs of (baseline, candidate) blocks say of the candidate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Comparison {
+    /// By the best signal of progress that is valid.
+    pub(crate) progress: Option<Evidence>,
+    /// By the workload's wake-to-run latency; only where it may count for the candidate.
+    waiting: Option<Evidence>,
+}
+
+impl Comparison {
+    /// Compares the blocks, where a microsecond of polling is worth `poll_price` microseconds of waiting.
+    pub(crate) fn of(
+        pairs: &[(Block, Block)],
+        difference: Difference,
+        noise: &Noise,
+        poll_price: f64,
+    ) -> Self {
+        let progress = compare(pairs, difference, noise);
+        // At the load's own rate CPU time falls with the cost of waking, and nothing is lost.
+        let coarse = |e: Evidence| matches!(e.signal, Signal::WorkTime | Signal::UserTime);
+        let not_lower = match progress {
+            Some(e) if !coarse(e) => e.ratio > 1.0 - NOT_LOWER,
+            Some(e) => e.ratio > 1.0 - NOT_LOWER || rate_stays(pairs),
+            None => rate_stays(pairs),
+        };
+        let counts = not_lower && is_worth_it(pairs, poll_price) && tail_stays(pairs);
+        let waiting = counts.then(|| waiting(pairs, noise)).flatten();
+        Self { progress, waiting }
+    }
+
+    /// What shows that the candidate is better.
+    pub(crate) fn proof(&self, purpose: Purpose) -> Option<Evidence> {
+        let proves = |e: &Evidence| match purpose {
+            Purpose::Adopt => e.proves(),
+            Purpose::Reprove => e.confirms(),
+        };
+        [self.progress, self.waiting].into_iter().flatten().find(proves)
+    }
+
+    /// What shows that the candidate is not better.
+    pub(crate) fn refutation(&self) -> Option<Evidence> {
+        if self.waiting.is_some_and(|e| !e.refutes()) {
+            return None;
+        }
+        self.progress.or(self.waiting).filter(Evidence::refutes)
+    }
+
+    /// The better of the two, decided or not.
+    pub(crate) fn evidence(&self) -> Option<Evidence> {
+        match (self.progress, self.waiting) {
+            (Some(progress), Some(waiting)) if waiting.low > progress.low => Some(waiting),
+            (progress, waiting) => progress.or(waiting),
+        }
+    }
+}
+
+fn waiting(pairs: &[(Block, Block)], noise: &Noise) -> Option<Evidence> {
+    let ratios: Vec<_> = pairs.iter().filter_map(|(b, c)| Signal::Waiting.log_ratio(b, c)).collect();
+    (ratios.len() * 4 >= pairs.len() * 3)
+        .then(|| Evidence::of(Signal::Waiting, &ratios, noise.spread(Signal::Waiting)))
+        .flatten()
+}
+
+/// The sums of both sides, per second.
+fn sums(pairs: &[(Block, Block)], of: impl Fn(&Block) -> f64) -> (f64, f64) {
+    let side = |pick: fn(&(Block, Block)) -> &Block| {
+        let (amount, seconds) =
+            pairs.iter().map(pick).fold((0.0, 0.0), |(a, s), b| (a + of(b), s + b.period.as_secs_f64()));
+        amount / f64::max(seconds, f64::MIN_POSITIVE)
+    };
+    (side(|p| &p.0), side(|p| &p.1))
+}
+
+fn rate_stays(pairs: &[(Block, Block)]) -> bool {
+    let (baseline, candidate) = sums(pairs, |b| b.workload.switches as f64);
+    baseline > 0.0 && (candidate / baseline - 1.0).abs() < SAME_RATE
+}
+
+/// Whether the waiting that is saved is worth the polling that it takes.
+fn is_worth_it(pairs: &[(Block, Block)], poll_price: f64) -> bool {
+    let (wake_ups, _) = sums(pairs, |b| b.workload.waiting.map_or(0.0, |w| w.wake_ups as f64));
+    let mean =
+        |b: &Block| b.workload.waiting.map_or(0.0, |w| w.mean().as_secs_f64() * b.period.as_secs_f64());
+    let (before, after) = sums(pairs, mean);
+    let (polled_before, polled) = sums(pairs, |b| b.polled.as_secs_f64());
+    wake_ups * (before - after) > poll_price * (polled - polled_before)
+}
+
+fn tail_stays(pairs: &[(Block, Block)]) -> bool {
+    let tail = |b: &Block| {
+        let seconds = b.workload.waiting.map_or(0.0, |w| w.tail.as_secs_f64());
+        f64::max(seconds, 1e-9).ln() * b.period.as_secs_f64()
+    };
+    let (before, after) = sums(pairs, tail);
+    (after - before).exp() < TAIL
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Waiting, WaitingSource, WorkloadInterval};
+
+    const PRICE: f64 = 0.125;
+    const US: Duration = Duration::from_micros(1);
+
+    /// Ten milliseconds of a server: hand-offs, wake-to-run latency, the tail, CPU time, polling.
+    fn block(switches: u64, mean_us: u32, tail_us: u32, cpu_us: u32, polled_us: u32) -> Block {
+        let waiting = Waiting {
+            wake_ups: switches,
+            total: US * mean_us * u32::try_from(switches).unwrap(),
+            tail: US * tail_us,
+            source: WaitingSource::Traced,
+        };
+        let workload = WorkloadInterval {
+            switches,
+            cpu_time: US * cpu_us,
+            waiting: Some(waiting),
+            ..WorkloadInterval::default()
+        };
+        Block { period: US * 10_000, workload, waking: Duration::ZERO, polled: US * polled_us }
+    }
+
+    fn of(baseline: Block, candidate: Block) -> Comparison {
+        Comparison::of(&[(baseline, candidate); 8], Difference::Retention, &Noise::quiet(), PRICE)
+    }
+
+    #[test]
+    fn an_open_loop_is_served_by_its_latency() {
+        // The load's rate stays, and so does nothing else: waiting falls from 40 to 3 us, and CPU time with it.
+        let c = of(block(200, 40, 90, 5000, 0), block(200, 3, 20, 3500, 9000));
+        let proof = c.proof(Purpose::Adopt).unwrap();
+        assert_eq!(proof.signal, Signal::Waiting);
+        assert!(proof.ratio > 10.0, "{proof:?}");
+        assert!(c.refutation().is_none());
+    }
+
+    #[test]
+    fn a_convoy_that_waits_less_and_works_less_is_refuted() {
+        let c = of(block(543, 40, 90, 12_980, 0), block(857, 20, 60, 11_900, 3000));
+        assert!(c.proof(Purpose::Adopt).is_none());
+        assert!(c.refutation().is_some());
+    }
+
+    #[test]
+    fn polling_that_costs_more_than_it_saves_is_not_worth_it() {
+        let c = of(block(20, 40, 90, 500, 0), block(20, 3, 20, 400, 19_000));
+        assert!(c.proof(Purpose::Adopt).is_none());
+    }
+
+    #[test]
+    fn a_longer_tail_is_not_bought_with_a_shorter_mean() {
+        let c = of(block(200, 40, 90, 5000, 0), block(200, 20, 200, 4900, 3000));
+        assert!(c.proof(Purpose::Adopt).is_none());
+    }
+
+    #[test]
+    fn traced_and_estimated_waiting_are_not_compared() {
+        let mut estimated = block(200, 3, 20, 5000, 1000);
+        if let Some(waiting) = &mut estimated.workload.waiting {
+            waiting.source = WaitingSource::Estimated;
+        }
+        assert!(of(block(200, 40, 90, 5000, 0), estimated).proof(Purpose::Adopt).is_none());
+    }
+}
