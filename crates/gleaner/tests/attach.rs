@@ -1,6 +1,7 @@
 //! `gleaner attach`, through the binary, on this machine.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
+#![allow(clippy::print_stderr, reason = "a test says what it skips and what it leaves behind")]
 
 mod common;
 

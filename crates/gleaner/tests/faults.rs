@@ -1,6 +1,7 @@
 //! What can go wrong around `gleaner run`: the command runs on, and nothing that is not Gleaner's is touched.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
+#![allow(clippy::print_stderr, reason = "a test says what it skips and what it leaves behind")]
 
 mod common;
 

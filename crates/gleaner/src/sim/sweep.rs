@@ -41,17 +41,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let rows = sweep.run(args.jobs.unwrap_or_else(parallel::cores), || bar.inc(1))?;
     bar.finish_and_clear();
     let table = table(sweep.axes(), &rows);
-    match &args.output {
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            table.write(format, file).with_context(|| format!("cannot write {}", path.display()))?;
-            say!("gleaner: {} scenarios, {} rows in {}", sweep.points(), rows.len(), path.display());
-        }
-        None => {
-            let mut csv = Vec::new();
-            table.write(format, &mut csv)?;
-            write_bytes(&csv)?;
-        }
+    if let Some(path) = &args.output {
+        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        table.write(format, file).with_context(|| format!("cannot write {}", path.display()))?;
+        say!("gleaner: {} scenarios, {} rows in {}", sweep.points(), rows.len(), path.display());
+    } else {
+        let mut csv = Vec::new();
+        table.write(format, &mut csv)?;
+        write_bytes(&csv)?;
     }
     let unfinished =
         rows.iter().find(|row| row.end.starts_with("deadlock") || row.end.starts_with("the event"));
