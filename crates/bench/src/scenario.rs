@@ -121,11 +121,8 @@ pub fn mode(name: &str) -> Result<Mode, String> {
     Mode::parse(name, |_| None).map_err(|error| mode_error(&error))
 }
 
-/// The workload `name`.
-///
-/// # Errors
-/// A sentence with the nearest name.
-pub fn workload(name: &str) -> Result<Workload, String> {
+/// The workload `name`, or a sentence with the nearest name.
+fn workload(name: &str) -> Result<Workload, String> {
     let known = Workload::ALL.map(Workload::name);
     name.parse().map_err(|_| error::unknown("workload", name, known.into_iter()))
 }

@@ -288,7 +288,7 @@ fn names_that_do_not_exist_are_told_with_file_line_and_the_nearest() {
     }
     for (args, expected) in [
         (["bench", "run", "quik"].as_slice(), "did you mean `quick`?"),
-        (&["bench", "run", "--workload", "convoi"], "did you mean `convoy`?"),
+        (&["bench", "run", "--workload", "convoi"], "a similar value exists: 'convoy'"),
         (&["bench", "run", "--mode", "user:own", "--", "true"], "only a scenario file"),
         (&["bench", "run", "--mode", "defualt", "--", "true"], "did you mean `default`?"),
         (&["bench", "run"], "SCENARIO"),

@@ -118,7 +118,8 @@ impl Seen {
             match record {
                 Record::Observation { in_force, observation } => {
                     let period = observation.period.as_secs_f64();
-                    seen.stolen += observation.steal_share() * period;
+                    let stolen: f64 = observation.vcpus.iter().map(|vcpu| vcpu.steal.as_secs_f64()).sum();
+                    seen.stolen += stolen / observation.vcpus.len().max(1) as f64;
                     time += period;
                     if observation.at > Duration::from_secs(1) {
                         late += period;
