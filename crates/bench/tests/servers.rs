@@ -132,7 +132,11 @@ fn the_suite_interleaves_modes_and_reports() {
     assert_eq!(row.best_static.as_deref(), Some("pack:1"));
     assert!(row.modes.iter().all(|mode| mode.rate.is_some_and(|rate| rate.median > 0.0)), "{row:?}");
     assert!(row.commands["gleaner"][0].starts_with("[inside `"), "{:?}", row.commands);
-    assert!(row.commands["gleaner"][0].contains("`gleaner run --quiet -- …`"), "{:?}", row.commands);
+    assert!(
+        row.commands["gleaner"][0].contains("`gleaner run --quiet --require -- …`"),
+        "{:?}",
+        row.commands
+    );
     assert!(row.commands["default"][0].contains("$STATE/redis/redis.sock"), "{:?}", row.commands);
     let table = fs::read_to_string(&markdown).unwrap();
     assert!(table.contains("| redis-1 |") && table.contains("--rows redis-1"), "{table}");

@@ -22,14 +22,29 @@ pub fn run<M: Machine>(machine: &mut M, policy: &mut Policy, journal: &mut Journ
         let text = format!("{error}; Gleaner lets go and only watches from here on");
         journal.note(machine.now(), text.clone());
         account.notes.push(text);
-        let _ = machine.apply(&untouched);
-        hands_off(machine, &mut account, &untouched);
+        release(machine, journal, &untouched);
+        hands_off(machine, journal, &mut account, &untouched);
     }
-    if let Err(error) = machine.apply(&untouched) {
-        journal.note(machine.now(), error.to_string());
-    }
+    release(machine, journal, &untouched);
     account.summary.evidence = account.best.map(|(setting, e)| sentence(&setting, &e));
     account.summary
+}
+
+/// Puts the untouched setting in force. What fails is noted; the leases come after it and undo what they can.
+fn release<M: Machine>(machine: &mut M, journal: &mut Journal, untouched: &Setting) {
+    match machine.apply(untouched) {
+        Ok(notes) => notes.into_iter().for_each(|note| journal.note(machine.now(), note)),
+        Err(error) => {
+            let text = format!("{untouched} could not be put back in force: {error}");
+            journal.note(machine.now(), text);
+        }
+    }
+}
+
+fn take_notes<M: Machine>(machine: &mut M, journal: &mut Journal) {
+    for note in machine.take_notes() {
+        journal.note(machine.now(), note);
+    }
 }
 
 fn control<M: Machine>(
@@ -52,14 +67,13 @@ fn control<M: Machine>(
             machine.forget()?;
         }
         let wake = machine.wait(decision.next, decision.watch)?;
-        for note in machine.take_notes() {
-            journal.note(machine.now(), note);
-        }
+        take_notes(machine, journal);
         if wake != Wake::Observe {
             if let Ok(o) = machine.observe() {
                 account.interval(&in_force, &o);
                 journal.step(&in_force, &o, &[]);
             }
+            take_notes(machine, journal);
             return Ok(());
         }
         let o = machine.observe()?;
@@ -70,12 +84,13 @@ fn control<M: Machine>(
     }
 }
 
-fn hands_off<M: Machine>(machine: &mut M, account: &mut Account, untouched: &Setting) {
+fn hands_off<M: Machine>(machine: &mut M, journal: &mut Journal, account: &mut Account, untouched: &Setting) {
     const LOOK: Duration = Duration::from_millis(500);
     while let Ok(Wake::Observe) = machine.wait(LOOK, None) {
         if let Ok(o) = machine.observe() {
             account.interval(untouched, &o);
         }
+        take_notes(machine, journal);
     }
 }
 
@@ -105,6 +120,7 @@ impl Account {
                 }
                 Event::TrialEnded { .. } => self.summary.refuted += 1,
                 Event::Unfolded { .. } | Event::MajorChange { .. } => self.summary.unfolded += 1,
+                Event::WouldTry { candidate, why } => self.summary.would_try(candidate, *why),
                 _ => {}
             }
         }
@@ -121,3 +137,6 @@ fn sentence(setting: &Setting, e: &Evidence) -> String {
         e.pairs
     )
 }
+
+#[cfg(test)]
+mod tests;

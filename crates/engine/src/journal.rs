@@ -1,12 +1,16 @@
 //! Writing the journal: decisions always, observations as they explain them.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use gleaner_policy::{Event, Observation, Setting};
 use gleaner_proto::journal::Record;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use crate::say::say;
 
 /// Between two observations that decided nothing.
 const QUIET: Duration = Duration::from_millis(100);
@@ -23,14 +27,28 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// A journal in the file at `path`, which is replaced; `bounded` for one that nobody asked for.
+    /// A journal in the file at `path`, which is replaced; `bounded` for one that nobody asked for. Writing never waits:
+    /// a FIFO whose reader is too slow ends the journal.
     ///
     /// # Errors
-    /// The file cannot be created.
+    /// The file cannot be created, or is a FIFO without a reader.
     pub fn create(path: &Path, bounded: bool) -> io::Result<Self> {
-        let out = BufWriter::new(File::create(path)?);
         let bound = if bounded { BOUND } else { u64::MAX };
-        Ok(Self { out: Some(out), bound, written: 0, last_observation: None })
+        let out = Some(BufWriter::new(open(path)?));
+        Ok(Self { out, bound, written: 0, last_observation: None })
+    }
+
+    /// A journal in the file at `path`, which is replaced, of a run whose clock stands still while it is written: a
+    /// FIFO's reader is waited for.
+    ///
+    /// # Errors
+    /// As [`Journal::create`].
+    pub fn create_at_leisure(path: &Path) -> io::Result<Self> {
+        let journal = Self::create(path, false)?;
+        if let Some(out) = &journal.out {
+            fcntl(out.get_ref(), FcntlArg::F_SETFL(OFlag::empty()))?;
+        }
+        Ok(journal)
     }
 
     /// A journal that keeps nothing.
@@ -67,18 +85,89 @@ impl Journal {
             self.written += line.len() as u64;
             out.write_all(&line)
         });
-        if let Err(error) = result {
-            // Where that cannot be said either, nobody is left who could be told.
-            let _ = writeln!(io::stderr(), "gleaner: the journal ends here: {error}");
-            self.out = None;
-        }
+        self.keep(result);
     }
 
     /// Hands everything to the kernel, so that `gleaner why` and `gleaner top` can read it now.
     pub fn flush(&mut self) {
         if let Some(out) = &mut self.out {
-            // A failure shows at the next write.
-            let _ = out.flush();
+            let result = out.flush();
+            self.keep(result);
         }
+    }
+
+    /// Ends the journal at its first failure, and says so once.
+    fn keep(&mut self, result: io::Result<()>) {
+        let Err(error) = result else { return };
+        if error.kind() == ErrorKind::WouldBlock {
+            say("the journal ends here: its reader is too slow");
+        } else {
+            say(&format!("the journal ends here: {error}"));
+        }
+        // What it still holds would fail again.
+        let _ = self.out.take().map(BufWriter::into_parts);
+    }
+}
+
+/// The file at `path`, empty, for writing without ever waiting.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK);
+    options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => {
+            io::Error::new(ErrorKind::NotConnected, "nobody reads it: start its reader first")
+        }
+        _ => error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    fn fifo(dir: &Path) -> std::path::PathBuf {
+        let path = dir.join("fifo");
+        mkfifo(&path, Mode::S_IRWXU).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_fifo_without_a_reader_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Journal::create(&fifo(dir.path()), false).unwrap_err().to_string();
+        assert!(error.contains("nobody reads it"), "{error}");
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_ends_the_journal_instead_of_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = fifo(dir.path());
+        let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+        let mut journal = Journal::create(&path, false).unwrap();
+        let text = "x".repeat(1000);
+        // A pipe holds 64 KiB.
+        for _ in 0..1000 {
+            journal.note(Duration::ZERO, text.clone());
+            journal.flush();
+        }
+        assert!(journal.out.is_none());
+        let mut begun = [0; 18];
+        reader.read_exact(&mut begun).unwrap();
+        assert_eq!(&begun, b"{\"record\":\"note\",\"");
+    }
+
+    #[test]
+    fn a_full_disk_ends_the_journal_even_if_it_is_short() {
+        let mut journal = Journal::create(Path::new("/dev/full"), false).unwrap();
+        journal.note(Duration::ZERO, "short");
+        assert!(journal.out.is_some());
+        journal.flush();
+        assert!(journal.out.is_none());
     }
 }

@@ -5,6 +5,7 @@ mod journal;
 mod lease;
 pub mod live;
 mod machine;
+mod say;
 mod state;
 
 pub use engine::run;

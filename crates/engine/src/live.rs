@@ -7,17 +7,20 @@ mod levers;
 mod sensors;
 mod wait;
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use gleaner_kernel::idle::IdleSensor;
 use gleaner_kernel::lever::LeverError;
 use gleaner_kernel::lever::yield_threads::StartError;
+use gleaner_kernel::stat::StatSensor;
 use gleaner_kernel::workload::WorkloadSensor;
 use gleaner_kernel::{KernelError, Root};
 use gleaner_policy::{CpuId, CpuSet, Crowd, Method, Observation, Retention, Setting, Watch};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
-pub use child::{Child, SpawnError, spawn};
+pub use child::{Child, SpawnError, become_command, spawn, stand_by};
 pub use counter::Counter;
 pub use crowd::{CrowdQuestion, CrowdWatch};
 pub use levers::Place;
@@ -25,9 +28,11 @@ pub use wait::{ProcessFd, Signals};
 
 use crate::lease::{LeaseBook, LeaseError, Outcome};
 use crate::machine::{Machine, Wake};
+use counter::CounterReader;
 use crowd::{Looks, Sentry};
 use levers::Levers;
 use sensors::Sensors;
+use wait::Sender;
 
 /// What can go wrong while a workload is controlled.
 #[derive(Debug, thiserror::Error)]
@@ -44,14 +49,6 @@ pub enum LiveError {
     /// The yield threads could not be started.
     #[error(transparent)]
     Yield(#[from] StartError),
-    /// The user's progress counter could not be read.
-    #[error("cannot read the progress counter {counter}: {reason}")]
-    Progress {
-        /// The counter.
-        counter: String,
-        /// What is wrong.
-        reason: String,
-    },
     /// A process cannot be watched.
     #[error("cannot watch process {pid}: {source}")]
     Process {
@@ -114,6 +111,18 @@ pub struct LiveMachine {
     sentry: Sentry,
     /// What ended the latest wait.
     crowd: Option<Crowd>,
+    /// The latest wait was the last one.
+    over: bool,
+}
+
+/// Whether a workload can be watched here at all, as far as that is known before there is one.
+///
+/// # Errors
+/// A sensor that every workload needs is missing.
+pub fn check(root: &Root) -> Result<(), LiveError> {
+    IdleSensor::new(root)?.read()?;
+    StatSensor::new(root)?.read()?;
+    ProcessFd::open(Pid::this()).map(drop)
 }
 
 impl LiveMachine {
@@ -124,8 +133,11 @@ impl LiveMachine {
     pub fn new(parts: Parts) -> Result<Self, LiveError> {
         let Parts { book, place, workload, counter, allowed, signals, process, forward, crowds } = parts;
         let root: Root = book.root().clone();
+        let counter = counter.map(|counter| CounterReader::new(counter, signals.before()));
+        let mut urgent = vec![signals.as_fd()];
+        urgent.extend(process.as_ref().map(|(_, process)| process.as_fd()));
         Ok(Self {
-            sensors: Sensors::new(&root, workload, counter, allowed.clone())?,
+            sensors: Sensors::new(&root, workload, counter, allowed.clone(), &urgent)?,
             levers: Levers::new(book, place, allowed.clone()),
             signals,
             process,
@@ -135,6 +147,7 @@ impl LiveMachine {
             unsettled: Vec::new(),
             sentry: Sentry::new(crowds),
             crowd: None,
+            over: false,
         })
     }
 
@@ -145,14 +158,22 @@ impl LiveMachine {
 
     fn handle_signals(&mut self) -> Result<Option<Wake>, LiveError> {
         while let Some(arrived) = self.signals.next()? {
-            if arrived.signal == Signal::SIGTSTP {
-                self.pause()?;
-            } else if !self.forward {
-                return Ok(Some(Wake::Stop));
+            match arrived.sender {
+                // The write has failed, and says so itself.
+                Sender::OwnWrite => continue,
+                // The next one is SIGKILL: better let go now.
+                Sender::OwnCpuTime => return Ok(Some(Wake::Stop)),
+                Sender::Terminal | Sender::Other => {}
             }
-            if let (true, false, Some((pid, _))) = (self.forward, arrived.to_group, &self.process) {
-                // The workload may just have ended; that is seen next.
-                let _ = kill(*pid, arrived.signal);
+            if let (true, Some((pid, _))) = (self.forward, &self.process) {
+                arrived.forward(*pid);
+            }
+            match arrived.number {
+                libc::SIGTSTP => self.pause()?,
+                // It has gone on already.
+                libc::SIGCONT => {}
+                _ if !self.forward => return Ok(Some(Wake::Stop)),
+                _ => {}
             }
         }
         Ok(None)
@@ -163,7 +184,7 @@ impl LiveMachine {
         let setting = self.in_force.clone();
         let untouched = Setting::untouched(&self.allowed);
         self.apply(&untouched)?;
-        kill(Pid::this(), Signal::SIGSTOP).map_err(|e| LiveError::io("stop", e))?;
+        raise(Signal::SIGSTOP).map_err(|e| LiveError::io("stop", e))?;
         self.apply(&setting)?;
         Ok(())
     }
@@ -194,40 +215,9 @@ impl LiveMachine {
             None => self.sensors.processes() == 0 || !self.sensors.has_workload(),
         }
     }
-}
 
-/// Stands between a command and its caller when nothing can be controlled: forwards signals until the command ends.
-///
-/// # Errors
-/// The process cannot be watched.
-pub fn stand_by(pid: Pid) -> Result<(), LiveError> {
-    const LOOK: Duration = Duration::from_secs(3600);
-    let mut signals = Signals::block()?;
-    let process = ProcessFd::open(pid)?;
-    while !process.ended() {
-        wait::wait(&signals, Some(&process), None, Instant::now() + LOOK)?;
-        while let Some(arrived) = signals.next()? {
-            if !arrived.to_group {
-                // The command may just have ended; that is seen next.
-                let _ = kill(pid, arrived.signal);
-            }
-        }
-    }
-    Ok(())
-}
-
-impl Machine for LiveMachine {
-    type Error = LiveError;
-
-    fn now(&self) -> Duration {
-        self.sensors.now()
-    }
-
-    fn allowed(&self) -> CpuSet {
-        self.allowed.clone()
-    }
-
-    fn wait(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, LiveError> {
+    /// See [`Machine::wait`].
+    fn wait_until_due(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, LiveError> {
         let end = Instant::now() + next;
         let Retention { method, limit } = self.in_force.retention;
         let polled = if method == Method::Haltpoll { limit } else { Duration::ZERO };
@@ -263,13 +253,35 @@ impl Machine for LiveMachine {
             }
         }
     }
+}
+
+impl Machine for LiveMachine {
+    type Error = LiveError;
+
+    fn now(&self) -> Duration {
+        self.sensors.now()
+    }
+
+    fn allowed(&self) -> CpuSet {
+        self.allowed.clone()
+    }
+
+    fn wait(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, LiveError> {
+        let wake = self.wait_until_due(next, watch)?;
+        self.over = wake != Wake::Observe;
+        Ok(wake)
+    }
 
     fn take_notes(&mut self) -> Vec<String> {
-        self.sentry.take_note().into_iter().collect()
+        self.sentry.take_note().into_iter().chain(self.sensors.take_notes()).collect()
     }
 
     fn observe(&mut self) -> Result<Observation, LiveError> {
-        let mut o = self.sensors.observe(self.levers.yield_threads())?;
+        // Neither a signal nor the end of the workload waits for a progress counter.
+        let mut urgent = vec![self.signals.as_fd()];
+        urgent.extend(self.process.as_ref().map(|(_, process)| process.as_fd()));
+        let urgent = (!self.over).then_some(urgent.as_slice());
+        let mut o = self.sensors.observe(self.levers.yield_threads(), urgent)?;
         self.follow_halts()?;
         o.settled = self.unsettled.is_empty();
         o.crowd = self.crowd.take();

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 
 use crate::choice;
 use crate::cli::AttachArgs;
-use crate::control::{configure, control};
+use crate::control::{configure, control, open_journal};
 use crate::crowds;
 use crate::run::{group_sensor, put_back, put_back_stale};
 use crate::summary;
@@ -29,9 +29,10 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         (None, Some(path)) => by_group(&root, path)?,
         (None, None) => bail!("name a --pid or a --cgroup"),
     };
+    // Before anything is changed: from here on no signal ends this process half-way.
+    let signals = Signals::block()?;
     put_back_stale(&state, &root)?;
     let choice = choice::for_run(&state, &root, &args.control);
-    let signals = Signals::block()?;
     let (book, _) = LeaseBook::open(&state, root.clone())?;
     let config = configure(&root, &args.control, &what.allowed, &choice);
     let parts = Parts {
@@ -45,10 +46,11 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         forward: false,
         crowds: crowds::watch(&args.control),
     };
-    let summary = control(parts, config, &args.control, &state, what.name, choice.limits.clone())
+    let summary = open_journal(&args.control, &state)
+        .and_then(|journal| control(parts, config, journal, what.name, choice.limits.clone()))
         .inspect_err(|_| put_back(&state, &root))?;
     if !args.control.quiet {
-        gleaner_print::write_err(format_args!("{}", summary::text(&summary)));
+        gleaner_print::write_err(format_args!("{}", summary::text(&summary, args.control.dry_run)));
     }
     Ok(if summary.left_behind.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

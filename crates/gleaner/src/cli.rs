@@ -23,9 +23,9 @@ pub(crate) struct Cli {
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("GLEANER_COMMIT"));
 
 const AFTER_HELP: &str = "\
-Exit status: 0 success, 1 failure, 2 wrong usage. `gleaner run` passes the command's own status on; 125 if \
-Gleaner itself failed before the command ran, 126 if it could not be executed, 127 if it was not found, \
-128+N if signal N ended it.
+Exit status: 0 success, 1 failure, 2 wrong usage. `gleaner run` always runs the command, also where it cannot \
+help, and passes its status on; 126 if the command could not be executed, 127 if it was not found, 128+N if signal N \
+ended it; 125 if Gleaner cannot help and --require was given, or not even the command can be started.
 
 Start with `gleaner doctor`, then `gleaner run -- COMMAND`, then `gleaner why`.";
 
@@ -109,6 +109,9 @@ pub(crate) struct ControlArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
+    /// Do not run the command where Gleaner cannot help it: say why, and exit with status 125
+    #[arg(long)]
+    pub(crate) require: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<std::ffi::OsString>,

@@ -46,27 +46,27 @@ fn places(root: &Root) -> Vec<VcpuPlace> {
     topology.iter().map(place).collect()
 }
 
+/// The journal that the user named, or the one of the latest run. Open it as the holder only: it may be another's.
+///
+/// # Errors
+/// The one that the user named cannot be written.
+pub(crate) fn open_journal(args: &ControlArgs, state: &StateDir) -> anyhow::Result<Journal> {
+    match &args.journal {
+        Some(path) => {
+            Journal::create(path, false).with_context(|| format!("cannot write {}", path.display()))
+        }
+        None => Ok(Journal::create(&state.journal(), true).unwrap_or_else(|_| Journal::nowhere())),
+    }
+}
+
 /// Controls the workload of `parts` until it ends, and puts the machine back.
 pub(crate) fn control(
     parts: Parts,
     mut config: PolicyConfig,
-    args: &ControlArgs,
-    state: &StateDir,
+    mut journal: Journal,
     workload: String,
     limits: Vec<String>,
 ) -> anyhow::Result<Summary> {
-    let mut journal = match &args.journal {
-        Some(path) => {
-            Journal::create(path, false).with_context(|| format!("cannot write {}", path.display()))?
-        }
-        None => Journal::create(&state.journal(), true).unwrap_or_else(|_| Journal::nowhere()),
-    };
-    let mut limits = limits;
-    if let Some(Err(error)) = parts.counter.as_ref().map(gleaner_engine::live::Counter::read) {
-        let text = format!("{error}; until it can be read, other signals are used");
-        gleaner_print::say!("gleaner: {text}");
-        limits.push(text);
-    }
     let allowed = parts.allowed.clone();
     config.most_threads = parts.place.most_threads();
     let mut machine = LiveMachine::new(parts)?;

@@ -1,105 +1,156 @@
 //! `gleaner run -- COMMAND`: a command in its own group under the engine.
+//!
+//! The command always runs. Until it is started, everything that fails makes Gleaner step aside and become the command;
+//! afterwards nothing comes between the command and its end.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context as _;
-use gleaner_engine::live::{self, Parts, Place, ProcessFd, Signals, SpawnError};
-use gleaner_engine::{LeaseBook, LeaseError, StateDir, Undone};
+use gleaner_engine::live::{self, Child, Parts, Place, ProcessFd, Signals, SpawnError};
+use gleaner_engine::{Journal, LeaseBook, LeaseError, Outcome, StateDir, Undone};
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::workload::{Members, WorkloadSensor};
 use gleaner_policy::CpuSet;
+use gleaner_print::say;
+use gleaner_proto::journal::Summary;
+use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
-use crate::choice;
+use crate::choice::{self, Choice};
 use crate::cli::RunArgs;
-use crate::control::{configure, control};
+use crate::control::{configure, control, open_journal};
 use crate::crowds;
 use crate::summary;
 
-/// Gleaner itself failed before the command ran, as with `env`.
+/// Gleaner could not help, and was told not to run the command then; as with `env`.
 const FAILED: u8 = 125;
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
-    match try_run(args) {
-        Ok(code) => code,
-        Err(error) => {
-            gleaner_print::say!("gleaner: {error:#}");
-            let code = error.downcast_ref::<SpawnError>().map_or(FAILED, SpawnError::exit_code);
-            ExitCode::from(code)
-        }
+    // Reading the mask cannot fail.
+    let mask = SigSet::thread_get_mask().unwrap_or_else(|_| SigSet::empty());
+    let error = match start(args) {
+        Ok(started) => return started.accompany(args),
+        Err(error) => error,
+    };
+    let of_command =
+        error.downcast_ref::<SpawnError>().map(SpawnError::exit_code).filter(|code| *code != FAILED);
+    if of_command.is_some() || args.require {
+        say!("gleaner: {error:#}");
+        return ExitCode::from(of_command.unwrap_or(FAILED));
     }
+    say!("gleaner: the command runs without help: {error:#}");
+    let error = live::become_command(&mask, &args.command);
+    say!("gleaner: {error}");
+    ExitCode::from(error.exit_code())
 }
 
-fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+/// The command, running, and what it is to be controlled with.
+struct Started {
+    child: Child,
+    workload: Workload,
+    book: LeaseBook,
+    signals: Signals,
+    state: StateDir,
+    choice: Choice,
+    /// What is missing on this machine, as sentences.
+    limits: Vec<String>,
+}
+
+/// Prepares everything that can be prepared before the command is there, and starts it. The error, too, leaves the
+/// machine as it was, and says that nothing was started.
+fn start(args: &RunArgs) -> anyhow::Result<Started> {
     let root = Root::system();
+    // Before anything is changed: from here on no signal ends this process half-way.
+    let signals = Signals::block()?;
     let state = StateDir::default_place()?;
     let allowed = Affinity::of_caller().context("cannot read the CPU affinity")?;
+    live::check(&root)?;
     put_back_stale(&state, &root)?;
     let choice = choice::for_run(&state, &root, &args.control);
-    let signals = Signals::block()?;
+    signals.let_through()?;
     let (mut book, _) = LeaseBook::open(&state, root.clone())?;
     let mut limits = choice.limits.clone();
     // A dry run makes no group: that would be a change too.
     let group = if args.control.dry_run { None } else { make_group(&root, &mut book, &mut limits) };
-    let mut child = match live::spawn(&root, group.as_ref(), &signals, &args.command) {
+    let child = match live::spawn(&root, group.as_ref(), &signals, &args.command) {
         Ok(child) => child,
         Err(error) => {
-            book.close();
+            say_left_behind(book.close());
             return Err(error.into());
         }
     };
-    let pid = Pid::from_raw(i32::try_from(child.id())?);
-    let told = limits.clone();
-    let name = args.command.iter().map(|s| s.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let result = Workload { root, pid, group, allowed }.parts(book, signals, args).and_then(|parts| {
-        let config = configure(&Root::system(), &args.control, &parts.allowed, &choice);
-        control(parts, config, &args.control, &state, name, limits)
-    });
-    if let Err(error) = &result {
-        gleaner_print::say!("gleaner: the command runs without help: {error:#}");
-        put_back(&state, &Root::system());
-        live::stand_by(pid)?;
-    }
-    // Whatever happened to Gleaner, the command runs to its end.
-    let status = child.wait().context("cannot wait for the command")?;
-    match result {
-        Ok(summary) if !args.control.quiet => {
-            gleaner_print::write_err(format_args!("{}", summary::text(&summary)));
-            for limit in &told {
-                gleaner_print::say!("gleaner: {limit}");
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let workload = Workload { root, pid, group, allowed };
+    Ok(Started { child, workload, book, signals, state, choice, limits })
+}
+
+impl Started {
+    /// Controls the command as far as that is possible, and returns its status when it has ended.
+    fn accompany(self, args: &RunArgs) -> ExitCode {
+        let Self { mut child, workload, book, signals, state, choice, limits } = self;
+        let told = limits.clone();
+        let name = args.command.iter().map(|s| s.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let journal = open_journal(&args.control, &state).unwrap_or_else(|error| {
+            say!("gleaner: no journal is kept: {error:#}");
+            Journal::nowhere()
+        });
+        let result = workload.parts(book, signals, args).and_then(|parts| {
+            let config = configure(&Root::system(), &args.control, &parts.allowed, &choice);
+            control(parts, config, journal, name, limits)
+        });
+        if let Err(error) = &result {
+            say!("gleaner: the command runs on without help: {error:#}");
+            put_back(&state, &Root::system());
+        }
+        let status = live::stand_by(&mut child);
+        if let Ok(summary) = result {
+            say_summary(&summary, args, &told);
+        }
+        match status {
+            Ok(status) => exit_code(status),
+            Err(error) => {
+                say!("gleaner: cannot wait for the command: {error}");
+                ExitCode::from(FAILED)
             }
         }
-        Ok(summary) => {
-            for left in &summary.left_behind {
-                gleaner_print::say!("gleaner: could not be put back: {left}");
-            }
-        }
-        Err(_) => {}
     }
-    Ok(exit_code(status))
+}
+
+fn say_summary(summary: &Summary, args: &RunArgs, limits: &[String]) {
+    if args.control.quiet {
+        for left in &summary.left_behind {
+            say!("gleaner: could not be put back: {left}");
+        }
+        return;
+    }
+    gleaner_print::write_err(format_args!("{}", summary::text(summary, args.control.dry_run)));
+    for limit in limits {
+        say!("gleaner: {limit}");
+    }
 }
 
 /// Puts back what a dead holder left, and says so. The calibration comes after it, and would measure that.
 pub(crate) fn put_back_stale(state: &StateDir, root: &Root) -> Result<(), LeaseError> {
     for outcome in gleaner_engine::restore(state, root)? {
-        gleaner_print::say!("gleaner: put back what a dead holder left: {}", outcome.detail);
+        say!("gleaner: put back what a dead holder left: {}", outcome.detail);
     }
     Ok(())
 }
 
 /// Puts back what the lease book of a control that failed to begin still held: it went as with a dead holder.
 pub(crate) fn put_back(state: &StateDir, root: &Root) {
-    let told = match gleaner_engine::restore(state, root) {
-        Ok(outcomes) => {
-            outcomes.into_iter().filter(|o| o.undone == Undone::Failed).map(|o| o.detail).collect()
-        }
-        Err(error) => vec![error.to_string()],
-    };
-    for left in told {
-        gleaner_print::say!("gleaner: could not be put back: {left}");
+    match gleaner_engine::restore(state, root) {
+        Ok(outcomes) => say_left_behind(outcomes),
+        Err(error) => say!("gleaner: could not be put back: {error}"),
+    }
+}
+
+fn say_left_behind(outcomes: Vec<Outcome>) {
+    for left in outcomes.into_iter().filter(|o| o.undone == Undone::Failed) {
+        say!("gleaner: could not be put back: {}", left.detail);
     }
 }
 

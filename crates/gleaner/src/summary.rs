@@ -4,12 +4,36 @@ use std::fmt::Write as _;
 
 use gleaner_proto::journal::Summary;
 
-/// A few lines that say what was done and what it brought.
-pub(crate) fn text(summary: &Summary) -> String {
+/// A few lines that say what was done and what it brought; of a dry run, what would have been tried.
+pub(crate) fn text(summary: &Summary, dry_run: bool) -> String {
+    let mut out = if dry_run { dry(summary) } else { real(summary) };
+    for left in &summary.left_behind {
+        // Writing to a string does not fail, here and below.
+        let _ = writeln!(out, "gleaner: could not be put back: {left}");
+    }
+    out
+}
+
+fn dry(summary: &Summary) -> String {
+    let mut out = format!(
+        "gleaner: {:.1} s watched in a dry run, which changes nothing; own CPU {} ms\n",
+        summary.elapsed.as_secs_f64(),
+        summary.engine_cpu.as_millis(),
+    );
+    for would in &summary.would_try {
+        let times = if would.times == 1 { String::new() } else { format!(" ({} times)", would.times) };
+        let _ = writeln!(out, "gleaner: would have tried {}{times}, because {}", would.setting, would.why);
+    }
+    if summary.would_try.is_empty() {
+        out += "gleaner: nothing would have been tried: no change promised to help\n";
+    }
+    out
+}
+
+fn real(summary: &Summary) -> String {
     let mut out = String::new();
     let seconds = summary.elapsed.as_secs_f64();
     let share = |time: f64| if seconds > 0.0 { time / seconds * 100.0 } else { 0.0 };
-    // Writing to a string does not fail.
     let _ = writeln!(
         out,
         "gleaner: {seconds:.1} s, {} changes proven, {} not, {} unfolded; own CPU {} ms, retained {:.2} s of vCPU time",
@@ -28,8 +52,33 @@ pub(crate) fn text(summary: &Summary) -> String {
         Some(evidence) => drop(writeln!(out, "gleaner: proven by alternating blocks: {evidence}")),
         None => drop(writeln!(out, "gleaner: no change proved itself, so the machine was left as it is")),
     }
-    for left in &summary.left_behind {
-        let _ = writeln!(out, "gleaner: could not be put back: {left}");
-    }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gleaner_policy::{CpuSet, Fixed, Setting, Why};
+
+    use super::*;
+
+    #[test]
+    fn a_dry_run_ends_with_what_would_have_been_tried() {
+        let all = CpuSet::first(2);
+        let mut summary = Summary::default();
+        summary.count(&Setting::untouched(&all), Duration::from_secs(3));
+        let nothing = text(&summary, true);
+        assert!(nothing.contains("3.0 s watched in a dry run"), "{nothing}");
+        assert!(nothing.contains("nothing would have been tried"), "{nothing}");
+        for limit in ["haltpoll:50us", "haltpoll:60us", "pack:1"] {
+            summary.would_try(&limit.parse::<Fixed>().unwrap().on(&all), Why::TrustExpired);
+        }
+        let told = text(&summary, true);
+        let lines: Vec<_> = told.lines().filter(|line| line.contains("would have tried")).collect();
+        assert_eq!(lines.len(), 2, "{told}");
+        assert!(lines[0].contains("vCPUs 0-1 with haltpoll:50us (2 times), because"), "{told}");
+        assert!(lines[1].contains("vCPUs 0 with halt, because"), "{told}");
+        assert!(!told.contains("proven") && !told.contains("proved itself"), "{told}");
+    }
 }

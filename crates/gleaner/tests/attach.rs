@@ -48,6 +48,51 @@ fn interrupted_it_lets_go_and_the_workload_goes_on() {
 }
 
 #[test]
+fn signals_that_end_a_process_leave_no_lever() {
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
+    let mut workload = workload("30");
+    for signal in [Signal::SIGALRM, Signal::SIGVTALRM, Signal::SIGPROF, Signal::SIGUSR2, Signal::SIGIO] {
+        let attached = attach(workload.pid(), &["--fixed", "haltpoll:200us"]);
+        until("the limit is in force", || limit_is("200000"));
+        attached.signal(signal);
+        let output = attached.finish();
+        assert!(output.status.success(), "{signal}: {}", text(&output.stderr));
+        machine.assert_untouched();
+    }
+    assert!(!workload.has_ended());
+}
+
+#[test]
+fn stopped_and_continued_it_goes_on() {
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
+    let workload = workload("30");
+    let mut attached = attach(workload.pid(), &["--fixed", "haltpoll:200us"]);
+    until("the limit is in force", || limit_is("200000"));
+    attached.signal(Signal::SIGTSTP);
+    let stat = format!("/proc/{}/stat", attached.pid());
+    until("it is stopped", || fs::read_to_string(&stat).unwrap().contains(") T "));
+    assert!(limit_is(machine.limit_before().trim()));
+    attached.signal(Signal::SIGCONT);
+    until("the limit is in force again", || limit_is("200000") || attached.has_ended());
+    assert!(!attached.has_ended(), "it took the continuation for the end");
+    attached.signal(Signal::SIGTERM);
+    assert!(attached.finish().status.success());
+    machine.assert_untouched();
+}
+
+#[test]
+fn its_status_survives_a_broken_stderr() {
+    let Some(machine) = Machine::take() else { return };
+    let workload = workload("0.3");
+    let pid = workload.pid().to_string();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = command(&["attach", "--pid", &pid]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(workload.finish().status.success());
+    machine.assert_untouched();
+}
+
+#[test]
 fn it_ends_with_the_workload() {
     let Some(machine) = Machine::take() else { return };
     let workload = workload("1");

@@ -112,7 +112,11 @@ fn a_scenario_is_measured_in_every_mode() {
         assert_eq!(places, [0, 1, 2], "each mode once in each round");
     }
     let packed = row.cell("pack:1").unwrap();
-    assert!(packed.command.starts_with("gleaner run --quiet --fixed pack:1 "), "{}", packed.command);
+    assert!(
+        packed.command.starts_with("gleaner run --quiet --require --fixed pack:1 "),
+        "{}",
+        packed.command
+    );
     assert!(packed.samples.iter().all(|s| s.timeline.iter().any(|moment| moment.active_vcpus == 1)));
     assert_eq!(row.comparison("gleaner", Metric::Throughput).unwrap().verdict, Verdict::TooFew);
     let row = result.row("beside another").unwrap();

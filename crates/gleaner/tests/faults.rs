@@ -102,7 +102,11 @@ fn a_malformed_lease_file_is_refused_and_nothing_is_touched() {
     let malformed = line(holder) + &line(change) + "{\"record\":\"change\",\n";
     let _lease_file = Temporary(LEASES);
     fs::write(LEASES, &malformed).unwrap();
-    for (args, status) in [(&["run", "--", "touch", path(&ran)][..], 125), (&["restore"], 1)] {
+    for (args, status) in [
+        (&["run", "--require", "--", "touch", path(&ran)][..], 125),
+        (&["restore"], 1),
+        (&["run", "--", "sh", "-c", "exit 7"], 7),
+    ] {
         let output = gleaner(args);
         assert_eq!(output.status.code(), Some(status), "{args:?}: {}", text(&output.stderr));
         let told = text(&output.stderr);

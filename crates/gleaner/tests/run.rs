@@ -6,9 +6,10 @@ mod common;
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::levers::{LEASES, Levers, Machine, limit_is};
@@ -16,7 +17,10 @@ use common::process::{GLEANER, Running, command, gleaner, text, until};
 use common::threads;
 use gleaner_policy::Event;
 use gleaner_proto::journal::{self, Record};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 /// The user and group `nobody`.
 const NOBODY: u32 = 65534;
@@ -62,7 +66,7 @@ fn what_cannot_be_run_is_told_as_env_does() {
 }
 
 #[test]
-fn a_second_gleaner_is_refused_with_the_pid_of_the_first() {
+fn where_another_gleaner_holds_the_machine_the_command_runs_without_help_unless_help_is_required() {
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let ran = dir.path().join("ran");
@@ -70,15 +74,107 @@ fn a_second_gleaner_is_refused_with_the_pid_of_the_first() {
     until("the first holds the machine", || Levers::read() != machine.before);
     let holder = format!("pid {}", first.pid());
     let own = std::process::id().to_string();
-    for (args, status) in
-        [(&["run", "--", "touch", path(&ran)][..], 125), (&["attach", "--pid", &own], 1), (&["restore"], 1)]
-    {
+    for (args, status) in [
+        (&["run", "--require", "--", "touch", path(&ran)][..], 125),
+        (&["attach", "--pid", &own], 1),
+        (&["restore"], 1),
+        (&["run", "--quiet", "--", "sh", "-c", "exit 7"], 7),
+        (&["run", "--", "/nonexistent/command"], 127),
+    ] {
         let output = gleaner(args);
         assert_eq!(output.status.code(), Some(status), "{args:?}: {}", text(&output.stderr));
         assert!(text(&output.stderr).contains(&holder), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(
+            text(&output.stderr).contains("runs without help"),
+            status > 1 && status != 125,
+            "{args:?}"
+        );
     }
     assert!(!ran.exists(), "the refused command ran");
+    // Its signals are its own then.
+    let script = "trap 'exit 41' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut second = Running::start(&mut command(&["run", "--", "sh", "-c", script]));
+    assert_eq!(second.line(), "ready");
+    second.signal(Signal::SIGTERM);
+    assert_eq!(second.wait().code(), Some(41));
     assert!(first.finish().status.success());
+    machine.assert_untouched();
+}
+
+#[test]
+fn the_status_of_the_command_survives_a_broken_stderr() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let full = || Stdio::from(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    let counter = format!("file:{}", dir.path().join("none").display());
+    for options in [&[][..], &["--quiet"], &["--journal", "/dev/full"], &["--progress", &counter]] {
+        for stderr in [full(), closed()] {
+            let mut run = command(&["run"]);
+            let status =
+                run.args(options).args(["--", "sh", "-c", "exit 3"]).stderr(stderr).status().unwrap();
+            assert_eq!(status.code(), Some(3), "{options:?}");
+        }
+    }
+    machine.assert_untouched();
+}
+
+#[test]
+fn too_few_descriptors_are_not_told_as_the_commands_failure() {
+    let Some(machine) = Machine::take() else { return };
+    // The wake-up costs of this boot are measured by the first run, with descriptors of its own.
+    assert!(gleaner(&["run", "--quiet", "--", "true"]).status.success());
+    for limit in 4..20 {
+        let script = format!("ulimit -n {limit}; exec {GLEANER} run $0 -- sh -c 'exit 7'");
+        let output = Command::new("sh").args(["-c", &script, "--quiet"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{limit}: {}", text(&output.stderr));
+        let required = Command::new("sh").args(["-c", &script, "--require"]).output().unwrap();
+        let (status, told) = (required.status.code(), text(&required.stderr));
+        assert!(status == Some(7) || status == Some(125), "{limit}: {status:?} {told}");
+        assert!(status == Some(7) || told.contains("Too many open files"), "{limit}: {told}");
+        machine.assert_untouched();
+    }
+}
+
+#[test]
+fn an_unusable_state_directory_leaves_the_command_without_help() {
+    // Ordinary users choose the directory; for root it must not be touched.
+    let dir = tempfile::tempdir().unwrap();
+    let own = dir.path().join("gleaner");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(GLEANER, &own).unwrap();
+    let as_user = |args: &[&str]| {
+        let mut command = Command::new(if nix::unistd::geteuid().is_root() { "setpriv" } else { "env" });
+        if nix::unistd::geteuid().is_root() {
+            let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()];
+            command.args(ids);
+        }
+        // A file is where the directory would be.
+        command.arg(&own).args(args).env("XDG_RUNTIME_DIR", &own).current_dir("/").output().unwrap()
+    };
+    let output = as_user(&["run", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("runs without help: cannot use"), "{}", text(&output.stderr));
+    let refused = as_user(&["run", "--require", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(refused.status.code(), Some(125), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_missing_sys_leaves_the_command_without_help() {
+    if !nix::unistd::geteuid().is_root() {
+        return common::skipped("needs root");
+    }
+    let Some(machine) = Machine::take() else { return };
+    for (option, status) in [("--quiet", 7), ("--require", 125)] {
+        let script = format!("mount -t tmpfs none /sys && exec {GLEANER} run {option} -- sh -c 'exit 7'");
+        let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("/sys"), "{}", text(&output.stderr));
+    }
     machine.assert_untouched();
 }
 
@@ -183,16 +279,124 @@ fn the_users_own_counter_is_read() {
 }
 
 #[test]
-fn a_counter_or_journal_that_cannot_be_used_leaves_the_command_alone() {
+fn a_counter_or_journal_that_cannot_be_used_is_told_once_and_the_command_is_helped() {
     let Some(machine) = Machine::take() else { return };
-    for option in [["--progress", "file:/nonexistent/count"], ["--journal", "/nonexistent/journal"]] {
-        let output = gleaner(&["run", option[0], option[1], "--", "sh", "-c", "exit 7"]);
-        assert_eq!(output.status.code(), Some(7), "{option:?}");
-        let told = text(&output.stderr);
-        assert!(told.contains("/nonexistent"), "{told}");
-        assert_eq!(told.contains("the command runs without help"), option[0] == "--journal", "{told}");
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    let (fifo, fifo_counter) = (path(&fifo), format!("file:{}", path(&fifo)));
+    for (option, hint) in [
+        (["--progress", "file:/nonexistent/count"], "No such file"),
+        (["--progress", "echo broken >&2; exit 3"], "exit status: 3 (broken)"),
+        (["--progress", &fifo_counter], "a FIFO cannot be read again and again"),
+        (["--progress", "yes"], "more than 64 KiB"),
+        (["--journal", "/nonexistent/journal"], "No such file"),
+        (["--journal", fifo], "nobody reads it"),
+        (["--journal", "/dev/full"], "No space left"),
+    ] {
+        let log = dir.path().join("stderr");
+        let script = format!("exec {GLEANER} run \"$@\" -- sh -c 'cat; exit 7' 2>{}", path(&log));
+        let run = Running::start(Command::new("sh").args(["-c", &script, "sh", option[0], option[1]]));
+        let told = || fs::read_to_string(&log).unwrap_or_default();
+        until(hint, || told().contains(hint));
+        assert_eq!(run.finish().status.code(), Some(7), "{option:?}: {}", told());
+        let told = told();
+        assert_eq!(told.matches(hint).count(), 1, "{option:?}: {told}");
+        assert!(told.contains("own CPU"), "{option:?}: {told}");
+        assert!(!told.lines().any(|line| !line.starts_with("gleaner: ")), "{option:?}: {told}");
         machine.assert_untouched();
     }
+}
+
+#[test]
+fn a_counter_that_hangs_does_not_hold_up_signals_or_the_end() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let asked = dir.path().join("asked");
+    // A second that nobody waits for would hardly be noticed: the time limit is what the unit tests try.
+    let counter = format!("touch {}; sleep 1000", path(&asked));
+    let started = |script: &str| {
+        let _ = fs::remove_file(&asked);
+        let mut run = command(&["run", "--quiet", "--progress", &counter, "--", "sh", "-c", script]);
+        let run = Running::start(&mut run);
+        until("the counter is asked", || asked.exists());
+        run
+    };
+    let ends = started("cat; exit 7").finish();
+    assert_eq!(ends.status.code(), Some(7), "{}", text(&ends.stderr));
+    for (signal, status) in [(Signal::SIGTERM, 41), (Signal::SIGINT, 42)] {
+        let mut run = started("trap 'exit 41' TERM; trap 'exit 42' INT; while :; do sleep 0.02; done");
+        // It may be asked before the traps are set: the shell then dies of the signal.
+        run.signal(signal);
+        let code = run.wait().code();
+        assert!(code == Some(status) || code == Some(128 + signal as i32), "{signal}: {code:?}");
+    }
+    machine.assert_untouched();
+}
+
+#[test]
+fn a_journal_whose_reader_goes_away_is_told_once() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    let mut open = fs::OpenOptions::new();
+    let reader = open.read(true).custom_flags(libc::O_NONBLOCK).open(&fifo).unwrap();
+    let mut run =
+        Running::start(&mut command(&["run", "--journal", path(&fifo), "--", "sh", "-c", "cat; exit 7"]));
+    until("the machine is held", || Levers::read() != machine.before || run.has_ended());
+    let mut polled = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
+    assert_eq!(poll(&mut polled, PollTimeout::from(20_000_u16)), Ok(1));
+    drop(reader);
+    let output = run.finish();
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr).matches("the journal ends here").count(), 1, "{}", text(&output.stderr));
+    machine.assert_untouched();
+}
+
+#[test]
+fn signals_that_end_a_process_end_the_command_and_leave_no_lever() {
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
+    let signals = [
+        Signal::SIGALRM,
+        Signal::SIGVTALRM,
+        Signal::SIGPROF,
+        Signal::SIGUSR1,
+        Signal::SIGXCPU,
+        Signal::SIGXFSZ,
+        Signal::SIGIO,
+        Signal::SIGPWR,
+        Signal::SIGABRT,
+        Signal::SIGSEGV,
+    ];
+    for signal in signals {
+        let mut run =
+            Running::start(&mut command(&["run", "--quiet", "--fixed", "haltpoll:200us", "--", "cat"]));
+        until("the limit is in force", || limit_is("200000"));
+        run.signal(signal);
+        assert_eq!(run.wait().code(), Some(128 + signal as i32), "{signal}");
+        machine.assert_untouched();
+    }
+}
+
+#[test]
+fn a_file_size_limit_ends_the_journal_not_the_run() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    // The lease file fits into one block, the journal does not.
+    let script = format!(
+        "ulimit -f 1; exec {GLEANER} run --quiet --dry-run --journal {} -- sh -c 'sleep 2; exit 7'",
+        path(&file)
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("the journal ends here: File too large"),
+        "{}",
+        text(&output.stderr)
+    );
+    machine.assert_untouched();
 }
 
 #[test]
@@ -221,7 +425,7 @@ fn a_dry_run_changes_nothing_and_says_what_it_would_try() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
     let workload = [GLEANER, "workload", "request-response", "--seconds", "1"];
-    let args = [&["run", "--quiet", "--dry-run", "--journal", path(&file), "--"][..], &workload].concat();
+    let args = [&["run", "--dry-run", "--journal", path(&file), "--"][..], &workload].concat();
     let mut run = Running::start(&mut command(&args));
     let mut samples = 0;
     until("the run ends", || {
@@ -230,10 +434,14 @@ fn a_dry_run_changes_nothing_and_says_what_it_would_try() {
         run.has_ended()
     });
     assert!(samples > 20, "only {samples} looks at the levers");
-    assert!(run.finish().status.success());
+    let output = run.finish();
+    let told = text(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("watched in a dry run") && !told.contains("proven"), "{told}");
     let would = |record: &Record| matches!(record, Record::Decision { event: Event::WouldTry { .. }, .. });
     if machine.before.knobs.len() > 1 {
         assert!(journal(&file).iter().any(would), "nothing would be tried: {:?}", journal(&file));
+        assert!(told.contains("would have tried vCPUs"), "{told}");
     }
     machine.assert_untouched();
 }

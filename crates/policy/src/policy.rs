@@ -388,7 +388,9 @@ impl Policy {
             why,
         });
         let trial = Trial::new(baseline, candidate, purpose, o);
-        let trial = trial.with_block(self.config.counter_block.unwrap_or_default());
+        // Blocks need not be long for a counter that is not there.
+        let block = self.config.counter_block.filter(|_| o.workload.counter.is_some());
+        let trial = trial.with_block(block.unwrap_or_default());
         self.trial = Some(trial.with_costs(self.config.waker_cost, self.config.poll_price));
     }
 }

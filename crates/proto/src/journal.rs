@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gleaner_policy::{CpuSet, Event, Observation, PolicyConfig, Setting};
+use gleaner_policy::{CpuSet, Event, Observation, PolicyConfig, Setting, Why};
 use serde::{Deserialize, Serialize};
 
 use crate::lines::{LineError, read_lines};
@@ -81,8 +81,22 @@ pub struct Summary {
     pub unfolded: u32,
     /// The best evidence for what was kept: its sentence.
     pub evidence: Option<String>,
+    /// What a dry run would have tried, in the order of first mention.
+    #[serde(default)]
+    pub would_try: Vec<WouldTry>,
     /// Changes that could not be put back, as sentences; empty when the machine is as it was.
     pub left_behind: Vec<String>,
+}
+
+/// Something that a dry run would have tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WouldTry {
+    /// The setting; others that differ in the limit only count as the same.
+    pub setting: Setting,
+    /// What suggested it first.
+    pub why: Why,
+    /// How often it came up.
+    pub times: u32,
 }
 
 /// How long a setting was in force.
@@ -95,6 +109,19 @@ pub struct SettingTime {
 }
 
 impl Summary {
+    /// A dry run would have tried `setting`. Only so many different ones are kept: it is an account, not the journal.
+    pub fn would_try(&mut self, setting: &Setting, why: Why) {
+        const KEPT: usize = 8;
+        let same = |known: &Setting| {
+            known.active == setting.active && known.retention.method == setting.retention.method
+        };
+        if let Some(known) = self.would_try.iter_mut().find(|known| same(&known.setting)) {
+            known.times += 1;
+        } else if self.would_try.len() < KEPT {
+            self.would_try.push(WouldTry { setting: setting.clone(), why, times: 1 });
+        }
+    }
+
     /// Adds `time` under `setting`.
     pub fn count(&mut self, setting: &Setting, time: Duration) {
         self.elapsed += time;

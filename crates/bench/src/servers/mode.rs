@@ -39,7 +39,8 @@ impl Mode {
             Self::Gleaner => &[],
             Self::Fixed(setting) => &["--fixed", setting],
         };
-        let words = ["run", "--quiet"].iter().chain(fixed).map(OsString::from);
+        // Without help it would be another mode.
+        let words = ["run", "--quiet", "--require"].iter().chain(fixed).map(OsString::from);
         let before = std::iter::once(gleaner.into()).chain(words).chain(options.iter().cloned());
         before.chain([OsString::from("--")]).collect()
     }
@@ -100,7 +101,7 @@ mod tests {
             words.join(" ")
         };
         assert_eq!(words(Mode::Default), "");
-        assert_eq!(words(Mode::Gleaner), "/x/gleaner run --quiet --");
-        assert_eq!(words(Mode::Fixed("pack:1".into())), "/x/gleaner run --quiet --fixed pack:1 --");
+        assert_eq!(words(Mode::Gleaner), "/x/gleaner run --quiet --require --");
+        assert_eq!(words(Mode::Fixed("pack:1".into())), "/x/gleaner run --quiet --require --fixed pack:1 --");
     }
 }

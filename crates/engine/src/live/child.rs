@@ -5,12 +5,15 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::WorkloadGroup;
+use nix::sys::signal::{SigSet, Signal, raise};
+use nix::unistd::Pid;
 
-use super::wait::Signals;
+use super::wait::{self, Sender, Signals};
 
 /// The user's command, running.
 pub type Child = std::process::Child;
@@ -32,24 +35,34 @@ pub enum SpawnError {
         /// What the kernel answered.
         r#source: io::Error,
     },
+    /// This process may not open or start anything more, which says nothing about the program.
+    #[error("cannot start {command} under control: {source}")]
+    Resources {
+        /// The program's name.
+        command: String,
+        /// What the kernel answered.
+        r#source: io::Error,
+    },
 }
 
 impl SpawnError {
     /// Why `program` could not be started.
     pub fn new(program: &OsStr, source: io::Error) -> Self {
         let command = program.to_string_lossy().into_owned();
-        if source.kind() == io::ErrorKind::NotFound {
-            Self::NotFound { command }
-        } else {
-            Self::NotExecutable { command, source }
+        let scarce = [libc::EMFILE, libc::ENFILE, libc::EAGAIN, libc::ENOMEM];
+        match source.raw_os_error() {
+            Some(number) if scarce.contains(&number) => Self::Resources { command, source },
+            _ if source.kind() == io::ErrorKind::NotFound => Self::NotFound { command },
+            _ => Self::NotExecutable { command, source },
         }
     }
 
-    /// The exit status for it, as `env` has it: 127 and 126.
+    /// The exit status for it, as `env` has it: 127 and 126, and 125 where it is not the command's fault.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
+            Self::Resources { .. } => 125,
         }
     }
 }
@@ -57,7 +70,7 @@ impl SpawnError {
 /// Starts `command` (program and arguments), as a member of `group` from its first instruction on.
 ///
 /// # Errors
-/// The program does not exist or cannot be executed.
+/// The program does not exist or cannot be executed, or nothing can be started.
 pub fn spawn(
     root: &Root,
     group: Option<&WorkloadGroup>,
@@ -90,5 +103,66 @@ pub fn spawn(
             Ok(())
         });
     }
-    child.spawn().map_err(|error| SpawnError::new(program, error))
+    child.spawn().map_err(|source| SpawnError::new(program, source))
+}
+
+/// Becomes `command`: it runs as if Gleaner had never been there, and needs nothing that Gleaner lacked. `mask` is the
+/// one that Gleaner was started with. Comes back only with the reason why that cannot be.
+pub fn become_command(mask: &SigSet, command: &[OsString]) -> SpawnError {
+    let Some((program, arguments)) = command.split_first() else {
+        return SpawnError::NotFound { command: String::new() };
+    };
+    // It was in force before, so it is a valid mask. What is pending takes effect here.
+    let _ = mask.thread_set_mask();
+    SpawnError::new(program, Command::new(program).args(arguments).exec())
+}
+
+/// Waits for the end of the command, which nothing can end but itself: stands between it and its caller, and forwards
+/// signals. Needs no descriptors, so that it works where all else failed.
+///
+/// # Errors
+/// It was waited for already, or its caller wants no status of children.
+pub fn stand_by(child: &mut Child) -> io::Result<ExitStatus> {
+    // Another thread may take SIGCHLD away.
+    const AT_LEAST: Duration = Duration::from_secs(1);
+    let mut signals = wait::handled();
+    signals.add(Signal::SIGCHLD);
+    // Valid signals can be blocked.
+    let _ = signals.thread_block();
+    let pid = Pid::from_raw(child.id().cast_signed());
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        let Some(arrived) = wait::next_of(&signals, AT_LEAST) else { continue };
+        if arrived.number == libc::SIGCHLD {
+            continue;
+        }
+        arrived.forward(pid);
+        if arrived.number == libc::SIGTSTP && arrived.sender != Sender::OwnWrite {
+            // The shell must see its job stopped. This signal cannot be refused.
+            let _ = raise(Signal::SIGSTOP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_few_descriptors_are_not_the_commands_fault() {
+        let status = |number| {
+            let error = io::Error::from_raw_os_error(number);
+            SpawnError::new("x".as_ref(), error).exit_code()
+        };
+        assert_eq!([libc::EMFILE, libc::ENFILE, libc::EAGAIN, libc::ENOMEM].map(status), [125; 4]);
+        assert_eq!([libc::ENOENT, libc::EACCES, libc::ENOEXEC].map(status), [127, 126, 126]);
+    }
+
+    #[test]
+    fn the_command_is_waited_for_even_without_descriptors() {
+        let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        assert_eq!(stand_by(&mut child).unwrap().code(), Some(3));
+    }
 }

@@ -1,11 +1,20 @@
 //! The user's own progress counter: a number that grows with the work done.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::str::FromStr;
-use std::time::Duration;
+mod command;
 
-use super::LiveError;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::Read as _;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::SigSet;
+
+use crate::say::say;
+use command::Shell;
 
 /// Where the counter is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +40,15 @@ impl FromStr for Counter {
     }
 }
 
+impl fmt::Display for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Command(command) => f.write_str(command),
+        }
+    }
+}
+
 impl Counter {
     /// Blocks of a trial must be long against one reading.
     pub fn block(&self) -> Duration {
@@ -39,30 +57,148 @@ impl Counter {
             Self::Command(_) => Duration::from_millis(400),
         }
     }
+}
 
-    /// The counter now.
-    ///
-    /// # Errors
-    /// The file cannot be read, the command fails, or neither holds a number; the message says which.
-    pub fn read(&self) -> Result<f64, LiveError> {
-        let failed = |reason: String| LiveError::Progress { counter: format!("{self:?}"), reason };
-        let text = match self {
-            Self::File(path) => std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?,
-            Self::Command(command) => {
-                let output = Command::new("sh")
-                    .args(["-c", command])
-                    .stdin(Stdio::null())
-                    .stderr(Stdio::inherit())
-                    .output()
-                    .map_err(|e| failed(e.to_string()))?;
-                if !output.status.success() {
-                    return Err(failed(output.status.to_string()));
-                }
-                String::from_utf8_lossy(&output.stdout).into_owned()
-            }
-        };
-        first_number(&text).ok_or_else(|| failed(format!("no number in `{}`", text.trim())))
+/// A command that takes longer than this for one number is of no use: blocks of trials are shorter. It may take
+/// so long when its program is started for the first time.
+const TIME_LIMIT: Duration = Duration::from_secs(1);
+/// No counter needs more than this for one number, in bytes.
+const OUTPUT_LIMIT: usize = 64 << 10;
+/// After its first failure in a row a counter is left alone for this long, then for twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Failures in a row after which the user should know of them: a server may take a moment before it answers.
+const REPORTED_AT: u32 = 5;
+/// Failures in a row, over some 25 seconds, after which the counter is dropped for the rest of the run.
+const DROPPED_AT: u32 = 10;
+/// A counter that holds up the engine counts as this many: it is reported at once and tried once more.
+const UNFIT: u32 = 5;
+
+/// Why there is no number.
+#[derive(Debug, PartialEq, Eq)]
+enum Failure {
+    /// There was something more urgent to do.
+    Interrupted,
+    /// It may well succeed another time.
+    Passing(String),
+    /// It does not behave as a counter must.
+    Unfit(String),
+}
+
+/// Reads a counter at each sample. One that fails is reported once, and dropped when it goes on failing.
+#[derive(Debug)]
+pub(super) struct CounterReader {
+    counter: Counter,
+    shell: Shell,
+    first_pause: Duration,
+    /// Failures in a row, weighted.
+    failures: u32,
+    /// It is left alone until then.
+    again: Option<Instant>,
+    /// Why it failed latest, until it has been read at least once.
+    never_read: Option<String>,
+    has_been_read: bool,
+    reported: bool,
+    /// For the journal.
+    notes: Vec<String>,
+}
+
+impl CounterReader {
+    /// `mask` is the signal mask of commands.
+    pub(super) fn new(counter: Counter, mask: SigSet) -> Self {
+        Self {
+            counter,
+            shell: Shell::new(mask, TIME_LIMIT),
+            first_pause: FIRST_PAUSE,
+            failures: 0,
+            again: None,
+            never_read: None,
+            has_been_read: false,
+            reported: false,
+            notes: Vec::new(),
+        }
     }
+
+    /// The counter now, if it can be read. Gives up as soon as one of `urgent` can be read.
+    pub(super) fn read(&mut self, urgent: &[BorrowedFd<'_>]) -> Option<f64> {
+        if self.is_dropped() || self.again.is_some_and(|again| Instant::now() < again) {
+            return None;
+        }
+        let read = match &self.counter {
+            Counter::File(path) => in_file(path),
+            Counter::Command(command) => self.shell.ask(command, urgent).and_then(|text| number_in(&text)),
+        };
+        match read {
+            Ok(number) => {
+                (self.failures, self.again, self.never_read, self.has_been_read) = (0, None, None, true);
+                return Some(number);
+            }
+            Err(Failure::Interrupted) => {}
+            Err(Failure::Passing(reason)) => self.failed(&reason, 1),
+            Err(Failure::Unfit(reason)) => self.failed(&reason, UNFIT),
+        }
+        None
+    }
+
+    /// The counter at the end of the run, where that takes no time. What never worked is reported now at the latest.
+    pub(super) fn read_at_the_end(&mut self) -> Option<f64> {
+        let number = match self.counter {
+            Counter::File(_) => self.read(&[]),
+            Counter::Command(_) => None,
+        };
+        if let Some(reason) = self.never_read.take() {
+            self.report(format!("cannot read the progress counter `{}`: {reason}", self.counter));
+        }
+        number
+    }
+
+    /// Sentences for the journal.
+    pub(super) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.failures >= DROPPED_AT
+    }
+
+    fn failed(&mut self, reason: &str, weight: u32) {
+        self.failures += weight;
+        self.again = Some(Instant::now() + self.first_pause * (1 << (self.failures - 1).min(DROPPED_AT)));
+        let what = format!("cannot read the progress counter `{}`: {reason}", self.counter);
+        if self.failures >= REPORTED_AT {
+            self.report(format!("{what}; until it can be read, other signals are used"));
+        }
+        if self.is_dropped() {
+            self.notes.push(format!("{what}; it is not read any more"));
+        }
+        self.never_read = (!self.has_been_read).then(|| reason.to_owned());
+    }
+
+    /// To the user and to the journal, once.
+    fn report(&mut self, text: String) {
+        if !std::mem::replace(&mut self.reported, true) {
+            say(&text);
+            self.notes.push(text);
+        }
+    }
+}
+
+/// The first number in the file `path`, which must not keep its reader waiting.
+fn in_file(path: &Path) -> Result<f64, Failure> {
+    let passing = |error: std::io::Error| Failure::Passing(error.to_string());
+    if fs::metadata(path).map_err(passing)?.file_type().is_fifo() {
+        return Err(Failure::Unfit("a FIFO cannot be read again and again: name a regular file".to_owned()));
+    }
+    let mut open = OpenOptions::new();
+    let file = open.read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(passing)?;
+    let mut text = Vec::new();
+    file.take(OUTPUT_LIMIT as u64).read_to_end(&mut text).map_err(passing)?;
+    number_in(&text)
+}
+
+/// The first number in `text`.
+fn number_in(text: &[u8]) -> Result<f64, Failure> {
+    let text = String::from_utf8_lossy(text);
+    first_number(&text).ok_or_else(|| Failure::Passing(format!("no number in `{}`", beginning(&text))))
 }
 
 fn first_number(text: &str) -> Option<f64> {
@@ -70,31 +206,12 @@ fn first_number(text: &str) -> Option<f64> {
         .find_map(|word| word.parse().ok().filter(|n: &f64| n.is_finite()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_first_number() {
-        assert_eq!(first_number("total_commands_processed:1234\r\n"), Some(1234.0));
-        assert_eq!(first_number("queries = 1.5e3 (12)"), Some(1500.0));
-        assert_eq!(first_number("none - here"), None);
-    }
-
-    #[test]
-    fn reads_files_and_commands_and_names_what_fails() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("n");
-        std::fs::write(&path, "42\n").unwrap();
-        let file: Counter = format!("file:{}", path.display()).parse().unwrap();
-        assert!((file.read().unwrap() - 42.0).abs() < 1e-9);
-        let command: Counter = "echo 7".parse().unwrap();
-        assert!((command.read().unwrap() - 7.0).abs() < 1e-9);
-        for bad in ["exit 3", "echo nothing", "file:/nonexistent"] {
-            let error = bad.parse::<Counter>().unwrap().read().unwrap_err().to_string();
-            assert!(error.contains("progress"), "{error}");
-        }
-        assert!("file:".parse::<Counter>().is_err());
-        assert!(" ".parse::<Counter>().is_err());
-    }
+/// The first line of `text` as far as a message should quote it, without what a terminal would act on.
+fn beginning(text: &str) -> String {
+    const LENGTH: usize = 100;
+    let line = text.trim().lines().next().unwrap_or_default();
+    line.chars().filter(|c| !c.is_control()).take(LENGTH).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Observing this machine: the differences between two readings of the kernel's counters.
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
@@ -12,7 +13,7 @@ use gleaner_policy::{CpuId, CpuSet, Observation, VcpuInterval, WorkloadInterval}
 use nix::time::{ClockId, clock_gettime};
 
 use super::LiveError;
-use super::counter::Counter;
+use super::counter::CounterReader;
 
 /// The sensors of one workload.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(super) struct Sensors {
     idle: IdleSensor,
     stat: StatSensor,
     workload: WorkloadSensor,
-    counter: Option<Counter>,
+    counter: Option<CounterReader>,
     allowed: CpuSet,
     start: Instant,
     last: Reading,
@@ -50,8 +51,9 @@ impl Sensors {
     pub(super) fn new(
         root: &Root,
         workload: WorkloadSensor,
-        counter: Option<Counter>,
+        counter: Option<CounterReader>,
         allowed: CpuSet,
+        urgent: &[BorrowedFd<'_>],
     ) -> Result<Self, LiveError> {
         let mut sensors = Self {
             idle: IdleSensor::new(root)?,
@@ -68,7 +70,7 @@ impl Sensors {
                 counter: None,
             },
         };
-        sensors.last = sensors.read(None)?;
+        sensors.last = sensors.read(None, Some(urgent))?;
         Ok(sensors)
     }
 
@@ -105,11 +107,21 @@ impl Sensors {
         Ok(self.idle.read()?.iter().map(|idle| (idle.cpu, idle.halts)).collect())
     }
 
-    /// What happened since the last call. `settled` is left true: only the levers know better.
-    pub(super) fn observe(&mut self, yields: Option<&YieldThreads>) -> Result<Observation, LiveError> {
+    /// Sentences about the progress counter, for the journal.
+    pub(super) fn take_notes(&mut self) -> Vec<String> {
+        self.counter.as_mut().map(CounterReader::take_notes).unwrap_or_default()
+    }
+
+    /// What happened since the last call. `settled` is left true: only the levers know better. A progress counter is
+    /// waited for until one of `urgent` can be read; `None`: the run is over, and nothing is waited for.
+    pub(super) fn observe(
+        &mut self,
+        yields: Option<&YieldThreads>,
+        urgent: Option<&[BorrowedFd<'_>]>,
+    ) -> Result<Observation, LiveError> {
         let cost = thread_cpu_time();
         let runnable = self.runnable()?;
-        let now = self.read(yields)?;
+        let now = self.read(yields, urgent)?;
         let last = std::mem::replace(&mut self.last, now);
         let now = &self.last;
         let period = now.at.saturating_sub(last.at);
@@ -127,10 +139,17 @@ impl Sensors {
         })
     }
 
-    fn read(&mut self, yields: Option<&YieldThreads>) -> Result<Reading, LiveError> {
+    fn read(
+        &mut self,
+        yields: Option<&YieldThreads>,
+        urgent: Option<&[BorrowedFd<'_>]>,
+    ) -> Result<Reading, LiveError> {
         let workload = self.workload.sample()?;
         // A counter that cannot be read (yet: the program may just have started) is a signal that is not there.
-        let counter = self.counter.as_ref().and_then(|counter| counter.read().ok());
+        let counter = self.counter.as_mut().and_then(|counter| match urgent {
+            Some(urgent) => counter.read(urgent),
+            None => counter.read_at_the_end(),
+        });
         let throttled = self.workload.throttled()?.map_or(Duration::ZERO, |t| t.time);
         let stat = self.stat.read()?;
         let idle = self.idle.read()?;

@@ -1,33 +1,54 @@
 //! Waiting for the next look, the end of the workload, or a signal.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::unistd::Pid;
 
 use super::LiveError;
 
-/// The signals that are handled rather than left to kill the engine.
-const SIGNALS: [Signal; 8] = [
-    Signal::SIGINT,
-    Signal::SIGTERM,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGTSTP,
-    Signal::SIGCONT,
+/// Signals that stay as they are: by default they end nothing, or nobody can handle them. A broken pipe is an error of
+/// the write, see [`Signals::block`].
+const UNTOUCHED: [i32; 8] = [
+    libc::SIGKILL,
+    libc::SIGSTOP,
+    libc::SIGCHLD,
+    libc::SIGURG,
+    libc::SIGWINCH,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGPIPE,
 ];
 
-/// `si_code` of a signal that the kernel sent itself: by a key on the terminal, it reaches the whole process group.
+/// `si_code` of a signal that the kernel sent itself.
 const SI_KERNEL: i32 = 0x80;
 
+/// What the terminal sends, by a key or because it goes away: to the whole process group.
+const BY_TERMINAL: [i32; 5] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGHUP, libc::SIGCONT];
+
+/// Every signal that would end or stop the engine and leave its changes behind, and SIGCONT. Faults are among them:
+/// those of the process itself end it all the same, blocked or not.
+pub(super) fn handled() -> SigSet {
+    let named = 1..=libc::SIGSYS;
+    let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigemptyset` fills the whole set before it is changed and read; `sigaddset` refuses what is no signal.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for number in named.chain(real_time).filter(|number| !UNTOUCHED.contains(number)) {
+            libc::sigaddset(set.as_mut_ptr(), number);
+        }
+        SigSet::from_sigset_t_unchecked(set.assume_init())
+    }
+}
+
 /// Signals of this process, as a file descriptor. Blocks them from the moment it is made: make it before any
-/// thread and any child.
+/// thread and any child. They stay blocked when it is dropped.
 #[derive(Debug)]
 pub struct Signals {
     fd: SignalFd,
@@ -35,26 +56,79 @@ pub struct Signals {
     before: SigSet,
 }
 
+/// Who sent a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// Another process, or a timer that this one inherited.
+    Other,
+    /// The terminal: the workload has it, too.
+    Terminal,
+    /// A write of this process that was refused, which it also sees as an error.
+    OwnWrite,
+    /// The kernel, because this process used up its CPU time.
+    OwnCpuTime,
+}
+
 /// A signal that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrived {
-    pub(super) signal: Signal,
-    /// The terminal sent it to the whole process group, the workload included.
-    pub(super) to_group: bool,
+    pub(super) number: i32,
+    pub(super) sender: Sender,
+}
+
+impl Arrived {
+    fn new(number: i32, code: i32, pid: i32) -> Self {
+        let by_kernel = code == SI_KERNEL;
+        let sender = match number {
+            libc::SIGXFSZ if pid == Pid::this().as_raw() => Sender::OwnWrite,
+            libc::SIGXCPU if by_kernel => Sender::OwnCpuTime,
+            _ if by_kernel && BY_TERMINAL.contains(&number) => Sender::Terminal,
+            _ => Sender::Other,
+        };
+        Self { number, sender }
+    }
+
+    /// Sends it on to the command `pid`, unless that has it already or it is none of its business.
+    pub(super) fn forward(self, pid: Pid) {
+        if self.sender == Sender::Other {
+            // SAFETY: `kill` takes two numbers. The command may just have ended; nobody has waited for it yet, so the
+            // number is still its own.
+            unsafe { libc::kill(pid.as_raw(), self.number) };
+        }
+    }
 }
 
 impl Signals {
-    /// Blocks the signals and opens the descriptor.
+    /// Blocks the signals and opens the descriptor. From now on a broken pipe is an error of the write only.
     ///
     /// # Errors
-    /// The kernel refuses (it is out of descriptors).
+    /// The kernel refuses (it is out of descriptors). The signals are then as before.
     pub fn block() -> Result<Self, LiveError> {
-        let mask: SigSet = SIGNALS.into_iter().collect();
+        // SAFETY: no handler is installed, so none can do what it must not.
+        let ignored = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
+        ignored.map_err(|e| LiveError::io("ignore a signal", e))?;
+        let mask = handled();
         let before =
             mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(|e| LiveError::io("block signals", e))?;
-        let fd = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-            .map_err(|e| LiveError::io("open a signal descriptor", e))?;
-        Ok(Self { fd, before })
+        let fd = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
+        match fd {
+            Ok(fd) => Ok(Self { fd, before }),
+            Err(errno) => {
+                // It was in force a moment ago, so it is a valid mask.
+                let _ = before.thread_set_mask();
+                Err(LiveError::io("open a signal descriptor", errno))
+            }
+        }
+    }
+
+    /// Lets signals that came since then do what they do by default: what was blocked for is over.
+    ///
+    /// # Errors
+    /// The kernel refuses to block them again.
+    pub fn let_through(&self) -> Result<(), LiveError> {
+        let blocked = self.before.thread_swap_mask(SigmaskHow::SIG_SETMASK);
+        let blocked = blocked.map_err(|e| LiveError::io("unblock signals", e))?;
+        blocked.thread_set_mask().map_err(|e| LiveError::io("block signals", e))
     }
 
     /// The signals that were blocked before.
@@ -64,10 +138,28 @@ impl Signals {
 
     pub(super) fn next(&mut self) -> Result<Option<Arrived>, LiveError> {
         let info = self.fd.read_signal().map_err(|e| LiveError::io("read a signal", e))?;
-        Ok(info.and_then(|info| {
-            let signal = Signal::try_from(info.ssi_signo.cast_signed()).ok()?;
-            Some(Arrived { signal, to_group: info.ssi_code == SI_KERNEL })
+        Ok(info.map(|info| {
+            Arrived::new(info.ssi_signo.cast_signed(), info.ssi_code, info.ssi_pid.cast_signed())
         }))
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The next of the blocked signals in `set`, if one comes within `time`. Needs no descriptor.
+pub(super) fn next_of(set: &SigSet, time: Duration) -> Option<Arrived> {
+    let time = TimeSpec::from_duration(time);
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the three pointers are valid for the call, and `info`, all zeroes, is a valid value even where the kernel
+    // writes nothing. Only signals sent by processes have a PID; for others it is some number that is not used.
+    unsafe {
+        let number = libc::sigtimedwait(set.as_ref(), info.as_mut_ptr(), time.as_ref());
+        let info = info.assume_init();
+        (number > 0).then(|| Arrived::new(number, info.si_code, info.si_pid()))
     }
 }
 
@@ -96,7 +188,13 @@ impl ProcessFd {
 
     /// Whether the process has ended.
     pub(super) fn ended(&self) -> bool {
-        poll_until(&[self.fd.as_fd().as_raw_fd()], Duration::ZERO).is_ok_and(|ready| ready[0])
+        ready(&[self.as_fd()], Duration::ZERO).is_ok_and(|ready| ready[0])
+    }
+}
+
+impl AsFd for ProcessFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
@@ -108,21 +206,57 @@ pub(super) fn wait(
     other: Option<BorrowedFd<'_>>,
     deadline: Instant,
 ) -> Result<bool, LiveError> {
-    let mut fds = vec![signals.fd.as_fd().as_raw_fd()];
-    fds.extend(process.map(|p| p.fd.as_raw_fd()));
-    fds.extend(other.map(|fd| fd.as_raw_fd()));
+    let mut fds = vec![signals.as_fd()];
+    fds.extend(process.map(AsFd::as_fd));
+    fds.extend(other);
     let left = deadline.saturating_duration_since(Instant::now());
-    Ok(poll_until(&fds, left)?.contains(&true))
+    Ok(ready(&fds, left)?.contains(&true))
 }
 
-fn poll_until(fds: &[RawFd], left: Duration) -> Result<Vec<bool>, LiveError> {
-    // SAFETY: the callers own the descriptors and keep them open during the call.
-    let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
-    let mut polled: Vec<PollFd<'_>> = borrowed.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+/// Which of `fds` can be read or have ended, once one of them does or `left` is over.
+pub(super) fn ready(fds: &[BorrowedFd<'_>], left: Duration) -> Result<Vec<bool>, LiveError> {
+    let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     let timeout = TimeSpec::nanoseconds(i64::try_from(left.as_nanos()).unwrap_or(i64::MAX));
     match ppoll(&mut polled, Some(timeout), None) {
-        Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-        Err(errno) => return Err(LiveError::io("wait", errno)),
+        Ok(_) => Ok(polled.iter().map(|p| p.any().unwrap_or(false)).collect()),
+        // What was polled is not written then.
+        Err(nix::errno::Errno::EINTR) => Ok(vec![false; fds.len()]),
+        Err(errno) => Err(LiveError::io("wait", errno)),
     }
-    Ok(polled.iter().map(|p| p.any().unwrap_or(false)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signal_that_ends_a_process_is_handled() {
+        let handled = handled();
+        // SAFETY: the set is a whole one.
+        let has = |number| unsafe { libc::sigismember(handled.as_ref(), number) == 1 };
+        for number in
+            [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF, libc::SIGUSR1, libc::SIGXCPU, libc::SIGIO]
+        {
+            assert!(has(number), "{number}");
+        }
+        assert!(has(libc::SIGRTMIN()) && has(libc::SIGRTMAX()) && has(libc::SIGABRT) && has(libc::SIGPWR));
+        assert!(UNTOUCHED.into_iter().all(|number| !has(number)));
+    }
+
+    #[test]
+    fn who_sent_a_signal_decides_who_gets_it() {
+        let own = Pid::this().as_raw();
+        for (number, code, pid, sender) in [
+            (libc::SIGINT, SI_KERNEL, 0, Sender::Terminal),
+            (libc::SIGINT, libc::SI_USER, 1, Sender::Other),
+            // `alarm` outlives `exec`: it is the command's.
+            (libc::SIGALRM, SI_KERNEL, 0, Sender::Other),
+            (libc::SIGXCPU, SI_KERNEL, 0, Sender::OwnCpuTime),
+            (libc::SIGXCPU, libc::SI_USER, 1, Sender::Other),
+            (libc::SIGXFSZ, libc::SI_USER, own, Sender::OwnWrite),
+            (libc::SIGXFSZ, libc::SI_USER, own + 1, Sender::Other),
+        ] {
+            assert_eq!(Arrived::new(number, code, pid), Arrived { number, sender });
+        }
+    }
 }

@@ -72,7 +72,7 @@ fn journal_path(path: &Path, vm: &str, count: usize) -> PathBuf {
 }
 
 fn journal(path: &Path) -> anyhow::Result<Journal> {
-    Journal::create(path, false).with_context(|| format!("cannot write {}", path.display()))
+    Journal::create_at_leisure(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn text(scenario: &Scenario, outcome: &Outcome) -> String {

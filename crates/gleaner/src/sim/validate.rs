@@ -213,7 +213,7 @@ fn measure(program: &Program, setting: &str, time: Duration) -> anyhow::Result<f
     let this = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(&this);
     if setting != "halt" {
-        command.args(["run", "--quiet", "--fixed", setting, "--"]).arg(&this);
+        command.args(["run", "--quiet", "--require", "--fixed", setting, "--"]).arg(&this);
     }
     command.arg("workload").args(program.here).args(["--json", "--seconds", &time.as_secs_f64().to_string()]);
     let output = command.output().with_context(|| format!("cannot start {}", this.display()))?;

@@ -73,6 +73,7 @@ pub(crate) fn tell(records: &[Record]) -> Vec<Sentence> {
 pub(crate) fn sentences(records: &[Record]) -> Vec<Sentence> {
     let mut story = Vec::new();
     let mut limits: Option<Limits> = None;
+    let mut dry_run = false;
     for record in records {
         if let Record::Decision { at, event: Event::LimitChanged { from, to } } = record {
             let run =
@@ -86,6 +87,7 @@ pub(crate) fn sentences(records: &[Record]) -> Vec<Sentence> {
         story.extend(limits.take().map(|run| run.sentence()));
         match record {
             Record::Start { unix_ms, workload, vcpus, config, limits, .. } => {
+                dry_run = config.mode == Mode::DryRun;
                 story.push(Sentence::plain(format!(
                     "`{workload}` on vCPUs {vcpus}, started {} UTC; {}",
                     utc(*unix_ms),
@@ -95,7 +97,7 @@ pub(crate) fn sentences(records: &[Record]) -> Vec<Sentence> {
             }
             Record::Decision { at, event } => story.push(Sentence::at(*at, decision(event))),
             Record::Note { at, text } => story.push(Sentence::at(*at, text)),
-            Record::End { at, summary } => story.extend(account(*at, summary)),
+            Record::End { at, summary } => story.extend(account(*at, summary, dry_run)),
             Record::Observation { .. } => {}
         }
     }
@@ -203,7 +205,14 @@ fn measured(e: &Evidence) -> String {
 }
 
 /// The last lines: where the time went and what it brought.
-fn account(at: Duration, summary: &Summary) -> Vec<Sentence> {
+fn account(at: Duration, summary: &Summary, dry_run: bool) -> Vec<Sentence> {
+    if dry_run {
+        let what = match summary.would_try.len() {
+            0 => "nothing would have been tried".to_owned(),
+            n => format!("{n} different changes would have been tried, and nothing was changed"),
+        };
+        return vec![Sentence::at(at, format!("the dry run ended: {what}"))];
+    }
     let mut story = vec![Sentence::at(
         at,
         format!(
