@@ -69,7 +69,7 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Ok(summary) if !args.control.quiet => {
             gleaner_print::write_err(format_args!("{}", summary::text(&summary)));
             for limit in &told {
-                gleaner_print::say!("gleaner: {limit}");
+                gleaner_print::say!("gleaner: not available: {limit}");
             }
         }
         Ok(summary) => {
