@@ -1,10 +1,12 @@
 //! What a wake-up costs here, by method, and the method that follows from it: measured once per boot.
 
+mod confidence;
 mod switch;
 mod uninterrupted;
 
 use std::fs;
 use std::io::IsTerminal as _;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -22,13 +24,13 @@ use gleaner_proto::doctor::{self, Cell};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use confidence::Confidence;
 use switch::Switch;
 use uninterrupted::Uninterrupted;
 
-const VERSION: u32 = 1;
+/// Version 1 could hold a method that followed from a disturbed measurement.
+const VERSION: u32 = 2;
 
-/// Other programs that run more often than this make the measured costs those of a busy machine.
-pub(crate) const DISTURBED: f64 = 0.3;
 /// Some hundred wake-ups.
 const QUICK_BLOCK: Duration = Duration::from_millis(25);
 const FULL_BUDGET: Duration = Duration::from_secs(6);
@@ -74,6 +76,28 @@ pub(crate) struct Calibration {
 }
 
 impl Calibration {
+    /// How far it can be trusted.
+    pub(crate) fn confidence(&self) -> Confidence {
+        Confidence::of(self.disturbed)
+    }
+
+    /// What waking a halted vCPU costs the waker in CPU time; zero where it was not measured.
+    pub(crate) fn waker_cost(&self) -> Duration {
+        waker_share(&self.cells)
+    }
+
+    /// What a user of a doubtful calibration must know, as the name of what is missing and the remedy; `None` of a good
+    /// one.
+    pub(crate) fn doubt(&self) -> Option<String> {
+        let Confidence::Doubtful { disturbed } = self.confidence() else { return None };
+        Some(format!(
+            "a reliable calibration: the one in use is doubtful, as other programs ran at {:.0} % of the looks while it \
+             was measured; the next run that starts on a quiet machine measures again, and so does `gleaner doctor \
+             --quick`",
+            disturbed * 100.0
+        ))
+    }
+
     /// What was measured before, marked as such.
     fn again(mut self) -> Self {
         let why =
@@ -93,7 +117,33 @@ pub(crate) fn load(state: &StateDir, root: &Root) -> Option<Calibration> {
     valid.then_some(saved)
 }
 
-/// Measures, saves and returns what a wake-up costs here. The machine's settings are as before afterwards, also when
+/// The calibration to go by: that of this boot, or a quick one made now where there is none yet. A doubtful one is made
+/// anew where the machine is quiet now, and the better of the two is used; a busy machine would only disturb that too.
+///
+/// # Errors
+/// As [`calibrate`], where nothing was measured before.
+pub(crate) fn in_use(state: &StateDir, root: &Root) -> anyhow::Result<Calibration> {
+    let Some(saved) = load(state, root) else { return calibrate(state, root, Depth::Quick) };
+    if saved.confidence() == Confidence::Good || !is_quiet(root) {
+        return Ok(saved);
+    }
+    let anew = calibrate(state, root, Depth::Quick).ok();
+    Ok(anew.filter(|new| new.confidence().replaces(Some(saved.confidence()))).unwrap_or(saved))
+}
+
+/// Whether hardly anything but the caller runs, by some looks within 20 ms.
+fn is_quiet(root: &Root) -> bool {
+    const LOOKS: u32 = 10;
+    const EVERY: Duration = Duration::from_millis(2);
+    let Ok(stat) = StatSensor::new(root) else { return false };
+    let busy = (0..LOOKS).filter(|_| {
+        thread::sleep(EVERY);
+        stat.runnable().map_or(true, |running| running > 1)
+    });
+    Confidence::of(busy.count() as f64 / f64::from(LOOKS)) == Confidence::Good
+}
+
+/// Measures, saves and returns what a wake-up costs here; what is doubtful is not saved in place of what is good. The machine's settings are as before afterwards, also when
 /// the measurement fails; a signal that arrives meanwhile takes effect then.
 ///
 /// While another Gleaner controls the machine, [`Depth::Quick`] answers with what was measured before, or with the
@@ -126,15 +176,8 @@ pub(crate) fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Re
     let available_time = started.elapsed().as_secs_f64() * cpus as f64;
     let steal_share = (stolen(&mut stat)?.saturating_sub(before)).as_secs_f64() / available_time;
     let costs = doctor::costs(&cells);
-    let (mut method, mut reason) = choose_method(&costs, &available);
-    let mut halt_cost = costs.halt_cost() + waker_share(&cells);
-    let unsure = how == Depth::Quick && disturbed > DISTURBED;
-    if unsure && method == Method::Halt {
-        // A vCPU that others keep busy does not halt, so that halting seems to cost nothing.
-        method = untested(&available);
-        reason = format!("other programs ran during the measurement, so {method} is only assumed ({reason})");
-        halt_cost = halt_cost.max(ASSUMED_HALT_COST);
-    }
+    let measured_cost = costs.halt_cost() + waker_share(&cells);
+    let (method, reason, halt_cost) = choose(&costs, &available, measured_cost, Confidence::of(disturbed));
     let calibration = Calibration {
         version: VERSION,
         boot_id: boot_id(root)?,
@@ -151,10 +194,27 @@ pub(crate) fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Re
         disturbed,
         left_behind: outcomes.into_iter().filter(|o| o.undone == Undone::Failed).map(|o| o.detail).collect(),
     };
-    if !unsure && load(state, root).is_none_or(|saved| saved.depth <= how) {
+    if calibration.confidence().replaces(load(state, root).map(|saved| saved.confidence())) {
         save(state, &calibration)?;
     }
     Ok(calibration)
+}
+
+/// The method that follows from `costs`, why, and what a halt is taken to cost where `halt_cost` was measured. That
+/// nothing pays does not follow from a doubtful measurement: a vCPU that others keep busy does not halt.
+fn choose(
+    costs: &WakeCosts,
+    available: &[Method],
+    halt_cost: Duration,
+    confidence: Confidence,
+) -> (Method, String, Duration) {
+    let (method, reason) = choose_method(costs, available);
+    if confidence == Confidence::Good || method != Method::Halt {
+        return (method, reason, halt_cost);
+    }
+    let method = untested(available);
+    let reason = format!("other programs ran during the measurement, so {method} is only assumed ({reason})");
+    (method, reason, halt_cost.max(ASSUMED_HALT_COST))
 }
 
 /// The methods that this user may use here, [`Method::Halt`] among them, and why the others cannot be.

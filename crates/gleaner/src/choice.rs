@@ -7,7 +7,7 @@ use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll;
 use gleaner_policy::{ASSUMED_HALT_COST, Method};
 
-use crate::calibrate::{self, Depth};
+use crate::calibrate;
 use crate::cli::ControlArgs;
 
 /// The outcome of calibration, as a run needs it.
@@ -23,34 +23,47 @@ pub(crate) struct Choice {
     pub(crate) limits: Vec<String>,
 }
 
-/// The calibration of this boot, made now (in a quarter of a second) where there is none yet.
+impl Choice {
+    /// Where nothing was measured.
+    fn assumed(method: Method, limit: Option<String>) -> Self {
+        let limits = limit.into_iter().collect();
+        Self { method, wake_cost: ASSUMED_HALT_COST, waker_cost: Duration::ZERO, limits }
+    }
+}
+
+/// The calibration of this boot, made now (in a quarter of a second) where there is none yet or only a doubtful one.
 pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choice {
-    let assumed =
-        |method, limits| Choice { method, wake_cost: ASSUMED_HALT_COST, waker_cost: Duration::ZERO, limits };
-    let unmeasured = |limits| assumed(Method::Halt, limits);
     if args.fixed.is_some() {
-        return unmeasured(Vec::new());
+        return Choice::assumed(Method::Halt, None);
     }
-    let known = calibrate::load(state, root);
-    if known.is_none() && args.dry_run {
+    let calibration = if args.dry_run {
         // Measuring turns knobs, which a dry run does not.
-        return match haltpoll::available(root) {
-            Ok(()) => assumed(
-                Method::Haltpoll,
-                vec!["the wake-up cost is assumed: `gleaner doctor` measures it".to_owned()],
-            ),
-            Err(error) => unmeasured(vec![error.to_string()]),
-        };
-    }
-    match known.map_or_else(|| calibrate::calibrate(state, root, Depth::Quick), Ok) {
+        let Some(known) = calibrate::load(state, root) else { return unmeasured(root) };
+        Ok(known)
+    } else {
+        calibrate::in_use(state, root)
+    };
+    match calibration {
         Ok(c) => Choice {
             method: c.method,
             wake_cost: c.halt_cost,
-            waker_cost: c.halt_cost.saturating_sub(c.costs.halt_cost()),
-            limits: c.absent,
+            waker_cost: c.waker_cost(),
+            limits: c.doubt().into_iter().chain(c.absent).collect(),
         },
-        Err(error) => unmeasured(vec![format!(
-            "the wake-up cost could not be measured ({error:#}): nothing is retained"
-        )]),
+        Err(error) => {
+            let why = format!("the wake-up cost could not be measured ({error:#}): nothing is retained");
+            Choice::assumed(Method::Halt, Some(why))
+        }
+    }
+}
+
+/// What a dry run goes by where nothing has been measured since boot.
+fn unmeasured(root: &Root) -> Choice {
+    match haltpoll::available(root) {
+        Ok(()) => {
+            let why = "the wake-up cost is assumed: `gleaner doctor` measures it".to_owned();
+            Choice::assumed(Method::Haltpoll, Some(why))
+        }
+        Err(error) => Choice::assumed(Method::Halt, Some(error.to_string())),
     }
 }

@@ -62,7 +62,6 @@ pub(crate) enum Command {
     /// Print the man pages
     Man(generate::ManArgs),
     /// Run one built-in workload
-    #[command(hide = true)]
     Workload(workload::Args),
     /// Run a real server under its load
     #[command(hide = true)]

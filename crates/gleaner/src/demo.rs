@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use gleaner_bench::runner::{self, interrupted};
 use gleaner_bench::stats::Rng;
 use gleaner_bench::workload::Workload;
 use gleaner_engine::StateDir;
@@ -17,7 +18,7 @@ use gleaner_proto::journal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::names;
-use crate::why;
+use crate::why::{self, Gist};
 use crate::workload::seconds;
 use child::{Meter, Sample};
 use report::{Report, Row};
@@ -25,8 +26,10 @@ use report::{Report, Row};
 /// Show what Gleaner does for the built-in workloads on this machine
 ///
 /// Each workload runs as it is and under `gleaner run`, in turns. Two of them should come out as they are: in a lock
-/// convoy and in plain computation there is nothing to win. The CPU cost counts everything that the machine's vCPUs
-/// did meanwhile, idle polling included, per unit of work.
+/// convoy and in plain computation there is nothing to win. Each ratio is that of the two medians, in brackets with the
+/// lowest and the highest ratio of a round; `gleaner bench` has intervals and tests. The CPU cost counts everything that
+/// the machine's vCPUs did meanwhile, idle polling included, per unit of work. Ctrl-C ends it, after what Gleaner had
+/// changed is put back.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How often each workload runs each way
@@ -54,14 +57,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let state = StateDir::default_place()?;
     let workloads = args.only.map_or_else(|| Workload::DEMO.to_vec(), |only| vec![only]);
     let mut meter = Meter::new(&Root::system())?;
+    runner::watch()?;
     let bar = progress(workloads.len() as u64 * u64::from(args.rounds) * 2);
     let mut rows = Vec::new();
     for workload in workloads {
         let journal = state.path().join(format!("demo-{workload}.journal"));
         let samples = measure(args, workload, &journal, &mut meter, &bar);
-        let kept =
-            journal::read(&journal).map_or_else(|error| error.to_string(), |records| why::gist(&records));
-        rows.push(Row::new(workload, samples, kept, journal));
+        if interrupted() {
+            bar.finish_and_clear();
+            say!("gleaner: interrupted; what had been changed is put back");
+            return Ok(ExitCode::from(runner::status()));
+        }
+        let did = journal::read(&journal)
+            .map_or_else(|error| Gist::of(error.to_string()), |records| why::gist(&records));
+        rows.push(Row::new(workload, samples, did, journal));
     }
     bar.finish_and_clear();
     let report = Report::new(args.rounds, args.seconds, rows);
@@ -82,6 +91,9 @@ fn measure(args: &Args, workload: Workload, journal: &Path, meter: &mut Meter, b
         // A drift of the machine within a round meets both alike, over the rounds.
         rng.shuffle(&mut ways);
         for helped in ways {
+            if interrupted() {
+                return samples;
+            }
             let way = if helped { "with Gleaner" } else { "plain" };
             bar.set_message(format!("{workload}, {way}"));
             let sample = child::measure(workload, args.seconds, helped.then_some(journal), meter);

@@ -18,14 +18,15 @@ use gleaner_print::{out, outln};
 use gleaner_proto::doctor::{Capability, Finding, Machine, Report, VERSION, costs};
 use gleaner_trace::FastUnfold;
 
-use crate::calibrate::{Calibration, Depth, calibrate};
+use crate::calibrate::{self, Calibration, Confidence, Depth, calibrate};
 
 /// Measure what a wake-up costs on this machine, and say what Gleaner can do about it
 ///
 /// Two threads wake each other under each retention method, in the settings of Table 2 of the paper: on one vCPU (A),
 /// on two vCPUs that are kept awake (B), on two that go idle (C), and on two that are busy with other work (D). The
 /// machine's settings are changed for it, for about 8 s, and put back. What was measured is kept until the next boot
-/// and used by `gleaner run`. Without root, only what needs none is measured.
+/// and used by `gleaner run`. What other programs disturbed is doubtful: it never replaces what was measured on a quiet
+/// machine, and the next run that starts on one measures again. Without root, only what needs none is measured.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print the report as JSON
@@ -42,7 +43,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before the measurement, which puts back what a dead holder left.
     let mut findings = findings::standing(&root, &state);
     let calibration = calibrate(&state, &root, if args.quick { Depth::Quick } else { Depth::Full })?;
-    findings.extend(findings::measured(&calibration));
+    let in_use = calibrate::load(&state, &root);
+    findings.extend(findings::measured(&calibration, in_use.as_ref()));
     let report = report(&root, calibration, findings)?;
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&report)?)?;
@@ -110,6 +112,11 @@ fn gain(calibration: &Calibration, vcpus: usize) -> String {
         }
         return "There is only one vCPU, so no wake-up crosses vCPUs and there is nothing to win".to_owned();
     };
+    if calibration.confidence() != Confidence::Good {
+        return "The measurement is doubtful, so what Gleaner can win here is not known: other programs kept vCPUs from \
+                halting. Run `gleaner doctor` again when the machine is idle"
+            .to_owned();
+    }
     let own = costs.get(Method::Halt, Placement::SameVcpu).map(|cost| cost.median);
     match costs.across(calibration.method).filter(|_| calibration.method != Method::Halt) {
         Some(best) => format!(

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use gleaner_proto::journal::Summary;
 
+use crate::why::NOTHING_RAN;
+
 /// A few lines that say what was done and what it brought; of a dry run, what would have been tried.
 pub(crate) fn text(summary: &Summary, dry_run: bool) -> String {
     let mut out = if dry_run { dry(summary) } else { real(summary) };
@@ -50,6 +52,7 @@ fn real(summary: &Summary) -> String {
     }
     match &summary.evidence {
         Some(evidence) => drop(writeln!(out, "gleaner: proven by alternating blocks: {evidence}")),
+        None if summary.workload_cpu.is_zero() => drop(writeln!(out, "gleaner: {NOTHING_RAN}")),
         None => drop(writeln!(out, "gleaner: no change proved itself, so the machine was left as it is")),
     }
     out
@@ -80,5 +83,22 @@ mod tests {
         assert!(lines[0].contains("vCPUs 0-1 with haltpoll:50us (2 times), because"), "{told}");
         assert!(lines[1].contains("vCPUs 0 with halt, because"), "{told}");
         assert!(!told.contains("proven") && !told.contains("proved itself"), "{told}");
+    }
+
+    /// The account of a second on `vcpus`, in which nothing proved itself.
+    fn account(vcpus: &CpuSet, workload_cpu: Duration) -> String {
+        let mut summary = Summary { workload_cpu, ..Summary::default() };
+        summary.count(&Setting::untouched(vcpus), Duration::from_secs(1));
+        text(&summary, false)
+    }
+
+    #[test]
+    fn an_empty_group_is_said_to_have_run_nothing() {
+        let told = account(&CpuSet::new(), Duration::ZERO);
+        assert!(told.contains("100.0 % of the time no vCPU with halt\n"), "{told}");
+        assert!(told.contains("nothing of the workload was seen to run"), "{told}");
+        assert!(!told.contains("no change proved itself"), "{told}");
+        let told = account(&CpuSet::first(2), Duration::from_millis(1));
+        assert!(told.contains("vCPUs 0-1 with halt\n") && told.contains("no change proved itself"), "{told}");
     }
 }

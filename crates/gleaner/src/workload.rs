@@ -1,4 +1,4 @@
-//! `gleaner workload`: one of the built-in workloads, for `gleaner demo`, `gleaner bench` and tests. Hidden.
+//! `gleaner workload`: one of the built-in workloads, for `gleaner demo`, `gleaner bench` and tests, and to try `gleaner run` with.
 
 use std::num::NonZeroU64;
 use std::process::ExitCode;

@@ -3,14 +3,22 @@
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
+mod common;
+
+use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
+use common::levers::Machine;
+use common::process::{Running, command, until};
 use gleaner_policy::{Method, Placement};
-use gleaner_proto::doctor::{Cell, Report};
+use gleaner_proto::doctor::{Cell, Finding, Report};
+use gleaner_proto::journal::{self, Record};
 use nix::fcntl::{Flock, FlockArg};
+use serde_json::Value;
 
 /// What doctor may change and must put back.
 const KNOBS: [&str; 6] = [
@@ -108,4 +116,90 @@ fn restore_names_the_holder_that_lives() {
     let output = Command::new(env!("CARGO_BIN_EXE_gleaner")).arg("restore").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("pid 4242"), "{}", text(&output.stderr));
+}
+
+const CALIBRATION: &str = "/run/gleaner/calibration.json";
+
+/// The calibration file, which is as before when this is dropped.
+struct Saved(Option<Vec<u8>>);
+
+impl Saved {
+    fn take() -> Self {
+        Self(fs::read(CALIBRATION).ok())
+    }
+
+    fn read() -> Value {
+        serde_json::from_slice(&fs::read(CALIBRATION).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Saved {
+    fn drop(&mut self) {
+        let put_back = match &self.0 {
+            Some(before) => fs::write(CALIBRATION, before),
+            None => fs::remove_file(CALIBRATION),
+        };
+        if let Err(error) = put_back {
+            eprintln!("NOT RESTORED: {CALIBRATION}: {error}");
+        }
+    }
+}
+
+/// More threads that compute than there are vCPUs, until it is dropped.
+fn busy() -> Running {
+    let threads = thread::available_parallelism().unwrap().get() * 2;
+    let args = ["workload", "compute", "--for", "600s", "--threads", &threads.to_string()];
+    let computing = Running::start(&mut command(&args));
+    let tasks = format!("/proc/{}/task", computing.pid());
+    until("they compute", || fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() > threads));
+    computing
+}
+
+/// What doctor finds now.
+fn examined(args: &[&str]) -> Report {
+    let (output, before) = gleaner(&[&["doctor", "--json"], args].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(knobs(), before);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_busy_machines_doctor_does_not_switch_retention_off() {
+    let _lock = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(machine) = Machine::take() else { return };
+    let _saved = Saved::take();
+    let _busy = busy();
+    let _ = fs::remove_file(CALIBRATION);
+
+    // Where nothing is known, a doubtful calibration is better than none, but does not say that nothing pays.
+    let report = examined(&["--quick"]);
+    assert_ne!(report.method, Method::Halt, "{}", report.reason);
+    let doubtful = Saved::read();
+    assert!(doubtful["disturbed"].as_f64().unwrap() > 0.9, "{doubtful}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let (output, _) = gleaner(&["run", "--journal", path, "--", "true"]);
+    assert!(output.status.success() && text(&output.stderr).contains("doubtful"), "{}", text(&output.stderr));
+    let records = journal::read(file.path()).unwrap();
+    let Some(Record::Start { limits, config, .. }) = records.first() else { panic!("{records:?}") };
+    assert!(limits.iter().any(|limit| limit.contains("doubtful")), "{limits:?}");
+    assert_ne!(config.method, Method::Halt);
+    assert_eq!(Saved::read(), doubtful, "a run on a busy machine measured again");
+
+    // A good one stays, however thorough the doubtful one is.
+    let mut good = doubtful;
+    good["disturbed"] = 0.0.into();
+    good["depth"] = "quick".into();
+    fs::write(CALIBRATION, serde_json::to_vec(&good).unwrap()).unwrap();
+    for args in [&["--quick"][..], &[]] {
+        let report = examined(args);
+        assert_eq!(Saved::read(), good, "{args:?}");
+        let found = |wanted: fn(&Finding) -> bool| report.findings.iter().any(wanted);
+        assert!(found(|f| matches!(f, Finding::Disturbed { .. })), "{:?}", report.findings);
+        assert!(found(|f| matches!(f, Finding::EarlierKept { .. })), "{:?}", report.findings);
+        assert!(report.gain.contains("doubtful"), "{}", report.gain);
+    }
+    let (output, _) = gleaner(&["run", "--", "true"]);
+    assert!(!text(&output.stderr).contains("doubtful"), "{}", text(&output.stderr));
+    machine.assert_untouched();
 }

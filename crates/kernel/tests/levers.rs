@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -264,6 +265,33 @@ fn a_yield_thread_sees_the_workload_run() {
         worker.run(|| ());
     }
     until(&threads, "switch", |stats| stats.switches >= before.switches + 50);
+}
+
+#[test]
+fn on_a_busy_vcpu_yield_threads_end_soon() {
+    let cpu = Affinity::of_caller().unwrap().iter().next().unwrap();
+    let done = AtomicBool::new(false);
+    let compute = || {
+        Affinity::set_caller(&one(cpu)).unwrap();
+        while !done.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    };
+    // Each yield lets both of them run for a while: a fraction of a second beside a thread of the lowest priority.
+    let took = thread::scope(|scope| {
+        scope.spawn(compute);
+        scope.spawn(compute);
+        let threads = YieldThreads::start(&one(cpu), YieldKind::Classic).unwrap();
+        let before = threads.stats()[0].1.cpu_time;
+        threads.set_limit(Duration::from_millis(1));
+        threads.set_active(&one(cpu));
+        until(&threads, "yield", |stats| stats.cpu_time > before + Duration::from_micros(20));
+        let started = Instant::now();
+        threads.stop();
+        done.store(true, Ordering::Relaxed);
+        started.elapsed()
+    });
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]

@@ -76,6 +76,11 @@ impl CpuSet {
         self.0.iter().copied()
     }
 
+    /// The set as words of a sentence: `vCPUs 0-3`, or `no vCPU`.
+    pub fn named(&self) -> String {
+        if self.is_empty() { "no vCPU".to_owned() } else { format!("vCPUs {self}") }
+    }
+
     /// The CPUs in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {

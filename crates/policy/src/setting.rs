@@ -108,6 +108,17 @@ impl Setting {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "vCPUs {} with {}", self.active, self.retention)
+        write!(f, "{} with {}", self.active.named(), self.retention)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_set_is_a_word_in_a_sentence() {
+        assert_eq!(Setting::untouched(&CpuSet::new()).to_string(), "no vCPU with halt");
+        assert_eq!(Setting::untouched(&CpuSet::first(2)).to_string(), "vCPUs 0-1 with halt");
     }
 }

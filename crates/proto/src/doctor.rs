@@ -116,10 +116,17 @@ pub enum Finding {
         /// The share of the time, 0..=1.
         share: f64,
     },
-    /// Other programs ran while the costs were measured.
+    /// Other programs ran while the costs were measured: the calibration is doubtful.
     Disturbed {
         /// The share of the looks that found them, 0..=1.
         share: f64,
+    },
+    /// The calibration is doubtful and did not replace an earlier one of this boot, which runs go on using.
+    EarlierKept {
+        /// Its method.
+        method: Method,
+        /// What a halt and the wake-up from it cost by it.
+        halt_cost_ns: u64,
     },
     /// A dead holder left changes behind.
     LeasesLeft {
@@ -175,8 +182,15 @@ impl fmt::Display for Finding {
             Self::Disturbed { share } => write!(
                 f,
                 "other programs were running at {:.0} % of the looks during the measurement, so vCPUs did not always \
-                 halt: the costs may be too low; run doctor again when the machine is idle",
+                 halt: the calibration is doubtful, its costs may be too low; run `gleaner doctor --quick` when the \
+                 machine is idle",
                 share * 100.0
+            ),
+            Self::EarlierKept { method, halt_cost_ns } => write!(
+                f,
+                "`gleaner run` goes on using what was measured since boot on a quieter machine: {method}, with {:.1} us \
+                 for a halt and the wake-up from it",
+                *halt_cost_ns as f64 / 1e3
             ),
             Self::LeasesLeft { pid, changes } => write!(
                 f,

@@ -31,6 +31,11 @@ pub fn interrupted() -> bool {
     CAME.load(Ordering::Relaxed) != 0
 }
 
+/// The first signal that has come since [`watch`], if any.
+pub fn interrupted_by() -> Option<Signal> {
+    Signal::try_from(CAME.load(Ordering::Relaxed)).ok()
+}
+
 /// The exit status of a run that ended early: as a shell reports the end by the signal that came.
 pub fn status() -> u8 {
     let signal = match CAME.load(Ordering::Relaxed) {

@@ -21,15 +21,50 @@ fn one_pair_suffices_for_a_quick_look_and_one_vcpu_has_none() {
 }
 
 #[test]
-fn a_calibration_of_another_boot_is_not_used() {
+fn a_calibration_of_another_boot_version_or_user_is_none() {
     let dir = tempfile::tempdir().unwrap();
     let (state, root) = (StateDir::at(dir.path()).unwrap(), Root::system());
-    let mut calibration = assumed(&root).unwrap();
+    let calibration = assumed(&root).unwrap();
     save(&state, &calibration).unwrap();
     assert_eq!(load(&state, &root).as_ref(), Some(&calibration));
-    calibration.boot_id = "another".to_owned();
-    save(&state, &calibration).unwrap();
-    assert_eq!(load(&state, &root), None);
+    let other_boot = Calibration { boot_id: "another".to_owned(), ..calibration.clone() };
+    let older = Calibration { version: VERSION - 1, ..calibration.clone() };
+    let other_methods = Calibration { available: Vec::new(), ..calibration };
+    for other in [other_boot, older, other_methods] {
+        save(&state, &other).unwrap();
+        assert_eq!(load(&state, &root), None, "{other:?}");
+    }
+}
+
+#[test]
+fn a_busy_machine_does_not_seem_to_halt_for_nothing() {
+    let cost = |us| {
+        let median = Duration::from_micros(us);
+        gleaner_policy::WakeCost { min: median, median, p99: median, n: 100 }
+    };
+    let mut costs = WakeCosts::default();
+    costs.insert(Method::Halt, Placement::AcrossHalting, cost(5));
+    costs.insert(Method::Haltpoll, Placement::AcrossHalting, cost(4));
+    let measured = Duration::from_micros(6);
+    let disturbed = Confidence::of(0.9);
+    let (method, _, halt_cost) = choose(&costs, &Method::ALL, measured, Confidence::Good);
+    assert_eq!((method, halt_cost), (Method::Halt, measured));
+    let (method, reason, halt_cost) = choose(&costs, &Method::ALL, measured, disturbed);
+    assert_eq!((method, halt_cost), (Method::Haltpoll, ASSUMED_HALT_COST));
+    assert!(reason.contains("only assumed"), "{reason}");
+    // What was measured to pay beside others pays without them too.
+    costs.insert(Method::Halt, Placement::AcrossHalting, cost(50));
+    let (method, _, halt_cost) = choose(&costs, &Method::ALL, measured, disturbed);
+    assert_eq!((method, halt_cost), (Method::Haltpoll, measured));
+}
+
+#[test]
+fn only_a_doubtful_calibration_says_so() {
+    let good = assumed(&Root::system()).unwrap();
+    assert_eq!(good.doubt(), None);
+    let doubt = Calibration { disturbed: 0.571, ..good }.doubt().unwrap();
+    assert!(doubt.contains("doubtful") && doubt.contains("57 %"), "{doubt}");
+    assert!(doubt.contains("`gleaner doctor --quick`"), "{doubt}");
 }
 
 #[test]

@@ -1,15 +1,28 @@
 //! One run of a workload in a process of its own, and what the machine spent on it.
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use gleaner_bench::runner::interrupted_by;
 use gleaner_bench::workload::{Outcome, Workload};
 use gleaner_kernel::Root;
 use gleaner_kernel::idle::IdleSensor;
 use gleaner_kernel::stat::StatSensor;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::kill;
+use nix::sys::time::TimeVal;
+use nix::unistd::Pid;
 use serde::Serialize;
+
+/// The kernel counts a vCPU's busy time in ticks, so that a shorter run says nothing of other programs.
+const JUDGED: Duration = Duration::from_millis(500);
 
 /// What one run achieved, and its price.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -18,6 +31,9 @@ pub(super) struct Sample {
     pub(super) ops_per_s: f64,
     /// CPU seconds of the whole machine per operation: work, yield threads and polling.
     pub(super) cpu_s_per_op: f64,
+    /// The share of the vCPUs' time (0..=1) in which programs ran that have nothing to do with it; `None` where the
+    /// run was too short to tell.
+    pub(super) others: Option<f64>,
 }
 
 /// The CPU time that this machine spends.
@@ -26,21 +42,60 @@ pub(super) struct Meter {
     idle: IdleSensor,
 }
 
+/// What was spent until one moment.
+struct Spent {
+    at: Instant,
+    /// By whatever ran on a vCPU.
+    busy: Duration,
+    /// In idle loops that polled, which the kernel counts as idle time.
+    polled: Duration,
+    /// By children of this process that have ended, and by theirs.
+    children: Duration,
+    vcpus: usize,
+}
+
 impl Meter {
     pub(super) fn new(root: &Root) -> anyhow::Result<Self> {
         Ok(Self { stat: StatSensor::new(root)?, idle: IdleSensor::new(root)? })
     }
 
-    /// CPU time since boot that was not spent halted: the kernel counts polling as idle, so it is added.
-    fn spent(&mut self) -> anyhow::Result<Duration> {
+    fn read(&mut self) -> anyhow::Result<Spent> {
         let stat = self.stat.read()?;
-        let busy: Duration = stat.cpus.iter().map(|(_, times)| times.busy()).sum();
-        let polled: Duration = self.idle.read()?.iter().map(|counters| counters.poll_time).sum();
-        Ok(busy + polled)
+        let children = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        Ok(Spent {
+            at: Instant::now(),
+            busy: stat.cpus.iter().map(|(_, times)| times.busy()).sum(),
+            polled: self.idle.read()?.iter().map(|counters| counters.poll_time).sum(),
+            children: duration(children.user_time()) + duration(children.system_time()),
+            vcpus: stat.cpus.len(),
+        })
     }
 }
 
-/// Runs `workload` for `time`: plainly, or under `gleaner run` with the journal that is named.
+impl Spent {
+    /// The CPU time since `before` that was not spent halted.
+    fn awake_since(&self, before: &Self) -> Duration {
+        (self.busy + self.polled).saturating_sub(before.busy + before.polled)
+    }
+
+    /// The share of the vCPUs' time since `before` in which other programs ran.
+    fn others_since(&self, before: &Self) -> Option<f64> {
+        let time = self.at.duration_since(before.at);
+        let busy = self.busy.saturating_sub(before.busy);
+        let others = busy.saturating_sub(self.children.saturating_sub(before.children));
+        let share = others.as_secs_f64() / (time.as_secs_f64() * self.vcpus as f64);
+        (time >= JUDGED).then_some(share)
+    }
+}
+
+fn duration(time: TimeVal) -> Duration {
+    let (seconds, micros) = (time.tv_sec().unsigned_abs(), time.tv_usec().unsigned_abs());
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
+}
+
+/// Runs `workload` for `time`: plainly, or under `gleaner run` with the journal that is named. A signal that is
+/// [watched](gleaner_bench::runner::watch) ends it before its time, and is an error; what Gleaner had changed is put back
+/// by then.
 pub(super) fn measure(
     workload: Workload,
     time: Duration,
@@ -53,9 +108,12 @@ pub(super) fn measure(
         command.args(["run", "--quiet", "--require", "--journal"]).arg(journal).arg("--").arg(&this);
     }
     command.args(["workload", workload.name(), "--json", "--seconds", &time.as_secs_f64().to_string()]);
-    let before = meter.spent()?;
-    let output = command.output().with_context(|| format!("cannot start {}", this.display()))?;
-    let spent = meter.spent()?.saturating_sub(before);
+    let before = meter.read()?;
+    let output = output(&mut command).with_context(|| format!("cannot run {}", this.display()))?;
+    let after = meter.read()?;
+    if let Some(signal) = interrupted_by() {
+        bail!("interrupted by {signal}");
+    }
     if !output.status.success() {
         bail!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -67,6 +125,68 @@ pub(super) fn measure(
     }
     Ok(Sample {
         ops_per_s: operations / outcome.elapsed.as_secs_f64(),
-        cpu_s_per_op: spent.as_secs_f64() / operations,
+        cpu_s_per_op: after.awake_since(&before).as_secs_f64() / operations,
+        others: after.others_since(&before),
     })
+}
+
+/// The output of `command`. It runs to its end, also where a signal interrupts this process: that is passed on, and what
+/// the command has to put back has been put back when this returns.
+fn output(command: &mut Command) -> io::Result<Output> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let outputs = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+    let read = read(Pid::from_raw(child.id().cast_signed()), outputs.map(Stream::new));
+    let status = child.wait()?;
+    let [stdout, stderr] = read?;
+    Ok(Output { status, stdout, stderr })
+}
+
+/// One output of a child.
+struct Stream {
+    /// `None` at its end.
+    pipe: Option<File>,
+    bytes: Vec<u8>,
+}
+
+impl Stream {
+    fn new(pipe: Option<OwnedFd>) -> Self {
+        Self { pipe: pipe.map(File::from), bytes: Vec::new() }
+    }
+
+    /// Takes what is there.
+    fn take(&mut self) -> io::Result<()> {
+        let mut chunk = [0; 4096];
+        if let Some(pipe) = &mut self.pipe {
+            let length = pipe.read(&mut chunk)?;
+            self.bytes.extend_from_slice(&chunk[..length]);
+            if length == 0 {
+                self.pipe = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the child `pid`, which nobody has waited for, writes until it has closed its outputs.
+fn read(pid: Pid, mut streams: [Stream; 2]) -> io::Result<[Vec<u8>; 2]> {
+    /// A signal that comes just before the wait is noticed after it.
+    const LOOK: u8 = 100;
+    let mut passed_on = false;
+    while streams.iter().any(|stream| stream.pipe.is_some()) {
+        if let Some(signal) = interrupted_by().filter(|_| !passed_on) {
+            // The number is still the child's own. One that has ended needs no signal.
+            let _ = kill(pid, signal);
+            passed_on = true;
+        }
+        let open: Vec<_> = streams.iter_mut().filter(|stream| stream.pipe.is_some()).collect();
+        let pipes = open.iter().filter_map(|stream| stream.pipe.as_ref());
+        let mut polled: Vec<_> = pipes.map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN)).collect();
+        match poll(&mut polled, PollTimeout::from(LOOK)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let ready: Vec<_> = polled.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+        open.into_iter().zip(ready).filter(|(_, ready)| *ready).try_for_each(|(stream, _)| stream.take())?;
+    }
+    Ok(streams.map(|stream| stream.bytes))
 }

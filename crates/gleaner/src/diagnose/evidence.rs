@@ -8,7 +8,7 @@ use gleaner_policy::{ASSUMED_HALT_COST, Method, Placement};
 use gleaner_trace::Snapshot;
 use serde::Serialize;
 
-use crate::calibrate::{self, Calibration, Depth};
+use crate::calibrate::{self, Calibration};
 
 /// Everything that a ranking is made from.
 #[derive(Debug)]
@@ -42,10 +42,9 @@ impl Costs {
         measured: false,
     };
 
-    /// What was measured since boot, else measured now (in a quarter of a second), else assumed.
+    /// What was measured since boot or is measured now (in a quarter of a second), else assumed.
     pub(super) fn known(state: &StateDir, root: &Root) -> Self {
-        let known = calibrate::load(state, root);
-        let calibration = known.map_or_else(|| calibrate::calibrate(state, root, Depth::Quick).ok(), Some);
+        let calibration = calibrate::in_use(state, root).ok();
         calibration.as_ref().and_then(Self::of).unwrap_or(Self::ASSUMED)
     }
 

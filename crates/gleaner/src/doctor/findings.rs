@@ -12,7 +12,7 @@ use gleaner_kernel::topology::Topology;
 use gleaner_proto::doctor::Finding;
 use gleaner_proto::lease::{self, LeaseRecord};
 
-use crate::calibrate::{Calibration, DISTURBED};
+use crate::calibrate::{Calibration, Confidence};
 
 /// More steal than this makes the measured costs those of a busy host.
 const STEAL: f64 = 0.05;
@@ -41,14 +41,21 @@ pub(super) fn standing(root: &Root, state: &StateDir) -> Vec<Finding> {
     findings
 }
 
-/// What the measurement showed.
-pub(super) fn measured(calibration: &Calibration) -> Vec<Finding> {
+/// What the measurement showed. `in_use` is the calibration that runs go by after it.
+pub(super) fn measured(calibration: &Calibration, in_use: Option<&Calibration>) -> Vec<Finding> {
+    let disturbed = match calibration.confidence() {
+        Confidence::Doubtful { disturbed } => Some(Finding::Disturbed { share: disturbed }),
+        Confidence::Good => None,
+    };
+    let kept = in_use.filter(|kept| *kept != calibration && kept.confidence() == Confidence::Good);
+    let kept = kept.map(|kept| Finding::EarlierKept {
+        method: kept.method,
+        halt_cost_ns: u64::try_from(kept.halt_cost.as_nanos()).unwrap_or(u64::MAX),
+    });
     let share = calibration.steal_share;
     let steal = (share > STEAL).then_some(Finding::Steal { share });
     let left = calibration.left_behind.iter().map(|detail| Finding::LeftBehind { detail: detail.clone() });
-    let share = calibration.disturbed;
-    let disturbed = (share > DISTURBED).then_some(Finding::Disturbed { share });
-    disturbed.into_iter().chain(steal).chain(left).collect()
+    disturbed.into_iter().chain(kept).chain(steal).chain(left).collect()
 }
 
 /// Who relies on latency requests.

@@ -19,7 +19,7 @@ use gleaner_sim::scenario::{Control, Scenario};
 use gleaner_sim::{Costs, Fair, HostSpec, Spec, Tuning, VmSpec};
 use serde::Serialize;
 
-use crate::calibrate::{Depth, calibrate, load};
+use crate::calibrate::{Confidence, Depth, calibrate, load};
 use crate::workload::seconds;
 
 /// A program here, and what stands for it there.
@@ -133,7 +133,8 @@ fn costs(args: &Args, root: &Root) -> anyhow::Result<Costs> {
             .with_context(|| format!("{} is not a report of `gleaner doctor --json`", path.display()));
     }
     let state = StateDir::default_place()?;
-    let cells = load(&state, root).map_or_else(|| calibrate(&state, root, Depth::Full), Ok)?.cells;
+    let known = load(&state, root).filter(|known| known.confidence() == Confidence::Good);
+    let cells = known.map_or_else(|| calibrate(&state, root, Depth::Full), Ok)?.cells;
     if cells.is_empty() {
         bail!("no wake-up costs are known here: run `gleaner doctor` as root first");
     }

@@ -7,6 +7,9 @@ use gleaner_policy::{Event, Evidence, Mode, PolicyConfig, Purpose, Setting, Verd
 use gleaner_proto::journal::{Record, Summary};
 use serde::Serialize;
 
+/// What is said of a run in which nothing could be tried.
+pub(crate) const NOTHING_RAN: &str = "nothing of the workload was seen to run, so there was nothing to try";
+
 /// One sentence of the story.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Sentence {
@@ -89,7 +92,8 @@ pub(crate) fn sentences(records: &[Record]) -> Vec<Sentence> {
             Record::Start { unix_ms, workload, vcpus, config, limits, .. } => {
                 dry_run = config.mode == Mode::DryRun;
                 story.push(Sentence::plain(format!(
-                    "`{workload}` on vCPUs {vcpus}, started {} UTC; {}",
+                    "`{workload}` on {}, started {} UTC; {}",
+                    vcpus.named(),
                     utc(*unix_ms),
                     terms(config)
                 )));
@@ -105,18 +109,34 @@ pub(crate) fn sentences(records: &[Record]) -> Vec<Sentence> {
     story
 }
 
-/// What was kept of a run, in one sentence: for a table's footnote.
-pub(crate) fn gist(records: &[Record]) -> String {
+/// What was done in a run, for a table's footnote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Gist {
+    /// One sentence.
+    pub(crate) text: String,
+    /// Whether a trial of a change proved it. It compares blocks of a few milliseconds, not the whole run with another.
+    pub(crate) proven: bool,
+}
+
+impl Gist {
+    /// Of a run of which nothing but this is known.
+    pub(crate) fn of(text: impl Into<String>) -> Self {
+        Self { text: text.into(), proven: false }
+    }
+}
+
+/// What was done in a run.
+pub(crate) fn gist(records: &[Record]) -> Gist {
     let Some(Record::End { summary, .. }) = records.last() else {
-        return "the journal has no end".to_owned();
+        return Gist::of("the journal has no end");
     };
     let longest = summary.settings.iter().max_by_key(|s| s.time);
     let held = longest.map_or_else(String::new, |s| {
         format!("{:.0} % of the time {}", share(s.time, summary.elapsed), s.setting)
     });
     match &summary.evidence {
-        Some(evidence) => format!("{held}; proven: {evidence}"),
-        None => format!("{held}; nothing proved itself ({} refuted)", summary.refuted),
+        Some(evidence) => Gist { text: format!("{held}; best trial: {evidence}"), proven: true },
+        None => Gist::of(format!("{held}; no trial proved a change ({} did not)", summary.refuted)),
     }
 }
 
@@ -232,6 +252,7 @@ fn account(at: Duration, summary: &Summary, dry_run: bool) -> Vec<Sentence> {
     }));
     story.push(Sentence::plain(match &summary.evidence {
         Some(evidence) => format!("what it brought: {evidence}"),
+        None if summary.workload_cpu.is_zero() => NOTHING_RAN.to_owned(),
         None => "no change proved itself, so nothing was kept".to_owned(),
     }));
     story.extend(summary.left_behind.iter().map(|l| Sentence::plain(format!("could not be put back: {l}"))));

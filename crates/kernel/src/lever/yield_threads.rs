@@ -19,6 +19,10 @@ use super::thread::{set_affinity, set_scheduling};
 use super::{SchedAttr, SchedPolicy};
 use pace::{Pace, Step};
 
+/// The policy under which a thread ends, whatever it ran under.
+const AT_ITS_END: SchedAttr =
+    SchedAttr { policy: SchedPolicy::Other, nice: 0, rt_priority: 0, reset_on_fork: false };
+
 /// How many yields a thread makes at its start to learn how long one takes.
 const CALIBRATION_YIELDS: usize = 64;
 
@@ -77,6 +81,7 @@ fn count(counter: &AtomicU64) {
 #[derive(Debug)]
 struct YieldThread {
     cpu: CpuId,
+    tid: u32,
     shared: Arc<Shared>,
     handle: Option<JoinHandle<()>>,
 }
@@ -133,6 +138,9 @@ impl Drop for YieldThreads {
     fn drop(&mut self) {
         for thread in &self.threads {
             thread.shared.stop.store(true, Relaxed);
+            // At its own priority it may wait for seconds on a busy vCPU before it sees that. Where this is not
+            // permitted it ends as soon as it runs.
+            let _ = set_scheduling(thread.tid, AT_ITS_END);
             thread.unpark();
         }
         for thread in &mut self.threads {
@@ -153,7 +161,7 @@ impl YieldThread {
         let handle = thread::Builder::new()
             .name(format!("gleaner-yield/{cpu}"))
             .spawn(move || {
-                let settled = settle(cpu, kind);
+                let settled = settle(cpu, kind).map(|()| nix::unistd::gettid().as_raw().unsigned_abs());
                 let ready = settled.is_ok();
                 // The receiver waits for exactly this message.
                 let _ = started.send(settled);
@@ -162,9 +170,9 @@ impl YieldThread {
                 }
             })
             .map_err(error("create the yield thread"))?;
-        let this = Self { cpu, shared, handle: Some(handle) };
         match result.recv() {
-            Ok(settled) => settled.map_err(error("pin the yield thread")).map(|()| this),
+            Ok(Ok(tid)) => Ok(Self { cpu, tid, shared, handle: Some(handle) }),
+            Ok(Err(source)) => Err(error("pin the yield thread")(source)),
             Err(_) => Err(error("start the yield thread")(io::Error::other("it ended at once"))),
         }
     }
@@ -211,7 +219,9 @@ fn run(shared: &Shared) {
             continue;
         }
         let pace = pace.get_or_insert_with(|| {
-            let first = (0..CALIBRATION_YIELDS).map(|_| timed_yield());
+            // On a vCPU that others keep busy each of them takes a large part of a second, and the end must not wait.
+            let goes_on = |_: &usize| !shared.stop.load(Relaxed);
+            let first = (0..CALIBRATION_YIELDS).take_while(goes_on).map(|_| timed_yield());
             Pace::new(first.min().unwrap_or(Duration::MAX))
         });
         let took = timed_yield();
