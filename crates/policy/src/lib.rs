@@ -15,6 +15,7 @@ mod guard;
 pub mod host;
 mod idle_histogram;
 mod observation;
+mod paper;
 mod policy;
 mod progress;
 mod retention;
@@ -22,7 +23,7 @@ mod setting;
 mod trust;
 
 pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts, choose_method};
-pub use config::{Mode, PolicyConfig, VcpuPlace};
+pub use config::{Mode, PolicyConfig, Strategy, VcpuPlace};
 pub use consolidation::{
     Advice, AfterRollBack, Check, Conditions, ConfigError, Consolidation, ConsolidationConfig, Factor,
     Factors, Finding, KeepReason, MajorChange, Measurement, Refutation, conditions,
@@ -34,6 +35,7 @@ pub use fixed::Fixed;
 pub use guard::{Purpose, Trial, Verdict};
 pub use idle_histogram::IdleHistogram;
 pub use observation::{Observation, VcpuInterval, WorkloadInterval};
+pub use paper::Paper;
 pub use policy::Policy;
 pub use progress::{Block, Difference, Evidence, Signal, compare};
 pub use retention::{
