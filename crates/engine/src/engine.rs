@@ -104,6 +104,8 @@ impl Account {
                     }
                 }
                 Event::TrialEnded { .. } => self.summary.refuted += 1,
+                Event::Deactivated { .. } => self.summary.deactivated += 1,
+                Event::RolledBack { .. } => self.summary.rolled_back += 1,
                 Event::Unfolded { .. } | Event::MajorChange { .. } => self.summary.unfolded += 1,
                 _ => {}
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll;
-use gleaner_policy::{ASSUMED_HALT_COST, Method};
+use gleaner_policy::{ASSUMED_HALT_COST, Method, Strategy};
 
 use crate::calibrate::{self, Depth};
 use crate::cli::ControlArgs;
@@ -49,8 +49,12 @@ pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choi
             waker_cost: c.halt_cost.saturating_sub(c.costs.halt_cost()),
             limits: c.absent,
         },
-        Err(error) => unmeasured(vec![format!(
-            "the wake-up cost could not be measured ({error:#}): nothing is retained"
-        )]),
+        Err(error) => {
+            let then = match args.strategy() {
+                Strategy::Paper => format!("{} us are assumed", ASSUMED_HALT_COST.as_micros()),
+                _ => "nothing is retained".to_owned(),
+            };
+            unmeasured(vec![format!("the wake-up cost could not be measured ({error:#}): {then}")])
+        }
     }
 }

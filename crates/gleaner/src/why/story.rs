@@ -7,6 +7,8 @@ use gleaner_policy::{Event, Evidence, Mode, PolicyConfig, Purpose, Setting, Verd
 use gleaner_proto::journal::{Record, Summary};
 use serde::Serialize;
 
+use crate::summary::{deeds, unproven};
+
 /// One sentence of the story.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Sentence {
@@ -112,9 +114,10 @@ pub(crate) fn gist(records: &[Record]) -> String {
     let held = longest.map_or_else(String::new, |s| {
         format!("{:.0} % of the time {}", share(s.time, summary.elapsed), s.setting)
     });
-    match &summary.evidence {
-        Some(evidence) => format!("{held}; proven: {evidence}"),
-        None => format!("{held}; nothing proved itself ({} refuted)", summary.refuted),
+    match (unproven(summary.strategy), &summary.evidence) {
+        (Some(unproven), _) => format!("{held}; {unproven}"),
+        (None, Some(evidence)) => format!("{held}; proven: {evidence}"),
+        (None, None) => format!("{held}; nothing proved itself ({} refuted)", summary.refuted),
     }
 }
 
@@ -126,6 +129,7 @@ fn terms(config: &PolicyConfig) -> String {
         Mode::Adaptive => format!("{method}, a wake-up costs {cost}"),
         Mode::Fixed(setting) => format!("held unproven: {setting}"),
         Mode::DryRun => format!("a dry run that changes nothing; {method}, a wake-up costs {cost}"),
+        Mode::Paper => format!("by the paper's rules, unproven; {method}, a wake-up costs {cost}"),
     }
 }
 
@@ -139,6 +143,9 @@ fn decision(event: &Event) -> String {
         }
         Event::TrialEnded { candidate, purpose, verdict, kept, again_at } => {
             outcome(candidate, *purpose, verdict, kept, *again_at)
+        }
+        Event::Deactivated { cpu, active, conditions } => {
+            format!("deactivated vCPU {cpu}, now vCPUs {active}: {conditions}")
         }
         Event::RolledBack { active, refutation, then } => {
             format!("rolled back to vCPUs {active}: {refutation}; {then}")
@@ -207,11 +214,9 @@ fn account(at: Duration, summary: &Summary) -> Vec<Sentence> {
     let mut story = vec![Sentence::at(
         at,
         format!(
-            "the run ended: {} proven, {} not, {} unfolded; Gleaner itself took {:.2} % of a vCPU, and {:.0} % of a \
-             vCPU was spent on keeping vCPUs awake",
-            count(summary.proven, "change"),
-            summary.refuted,
-            summary.unfolded,
+            "the run ended: {}; Gleaner itself took {:.2} % of a vCPU, and {:.0} % of a vCPU was spent on keeping \
+             vCPUs awake",
+            deeds(summary),
             share(summary.engine_cpu, summary.elapsed),
             share(summary.retained, summary.elapsed),
         ),
@@ -221,9 +226,10 @@ fn account(at: Duration, summary: &Summary) -> Vec<Sentence> {
     story.extend(settings.into_iter().map(|s| {
         Sentence::plain(format!("  {:5.1} % of the time: {}", share(s.time, summary.elapsed), s.setting))
     }));
-    story.push(Sentence::plain(match &summary.evidence {
-        Some(evidence) => format!("what it brought: {evidence}"),
-        None => "no change proved itself, so nothing was kept".to_owned(),
+    story.push(Sentence::plain(match (unproven(summary.strategy), &summary.evidence) {
+        (Some(unproven), _) => unproven.to_owned(),
+        (None, Some(evidence)) => format!("what it brought: {evidence}"),
+        (None, None) => "no change proved itself, so nothing was kept".to_owned(),
     }));
     story.extend(summary.left_behind.iter().map(|l| Sentence::plain(format!("could not be put back: {l}"))));
     story
@@ -231,10 +237,6 @@ fn account(at: Duration, summary: &Summary) -> Vec<Sentence> {
 
 fn share(part: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() * 100.0 }
-}
-
-fn count(n: u32, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn us(time: Duration) -> String {
