@@ -119,6 +119,8 @@ impl Account {
                     }
                 }
                 Event::TrialEnded { .. } => self.summary.refuted += 1,
+                Event::Deactivated { .. } => self.summary.deactivated += 1,
+                Event::RolledBack { .. } => self.summary.rolled_back += 1,
                 Event::Unfolded { .. } | Event::MajorChange { .. } => self.summary.unfolded += 1,
                 Event::WouldTry { candidate, why } => self.summary.would_try(candidate, *why),
                 _ => {}
@@ -129,9 +131,8 @@ impl Account {
 
 fn sentence(setting: &Setting, e: &Evidence) -> String {
     format!(
-        "{setting}: {:.2} times as many {} as without ({:.2} to {:.2}, {} pairs of blocks)",
-        e.ratio,
-        e.signal.name(),
+        "{setting}: {} ({:.2} to {:.2}, {} pairs of blocks)",
+        e.signal.times(e.ratio),
         e.low,
         e.high,
         e.pairs

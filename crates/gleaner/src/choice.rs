@@ -5,7 +5,7 @@ use std::time::Duration;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll;
-use gleaner_policy::{ASSUMED_HALT_COST, Method};
+use gleaner_policy::{ASSUMED_HALT_COST, Method, Strategy};
 
 use crate::calibrate;
 use crate::cli::ControlArgs;
@@ -51,7 +51,11 @@ pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choi
             limits: c.doubt().into_iter().chain(c.absent).collect(),
         },
         Err(error) => {
-            let why = format!("the wake-up cost could not be measured ({error:#}): nothing is retained");
+            let then = match args.strategy() {
+                Strategy::Paper => format!("{} us are assumed", ASSUMED_HALT_COST.as_micros()),
+                _ => "nothing is retained".to_owned(),
+            };
+            let why = format!("the wake-up cost could not be measured ({error:#}): {then}");
             Choice::assumed(Method::Halt, Some(why))
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
-use gleaner_policy::{Fixed, Method};
+use gleaner_policy::{Fixed, Method, Strategy};
 
 use crate::{
     bench, demo, diagnose, doctor, generate, load, names, record, replay, report, restore, sim, top, wake,
@@ -71,6 +71,16 @@ pub(crate) enum Command {
     Wake(wake::Args),
 }
 
+/// By whose rules settings are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum StrategyName {
+    /// Try changes, and keep what proves itself
+    Adaptive,
+    /// Follow the rules of the Gleaner paper (USENIX ATC 2014, sections 4 to 6) to the letter, with yield threads, and
+    /// prove nothing: to compare with
+    Paper,
+}
+
 /// How a workload is controlled.
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
 #[derive(Debug, Clone, clap::Args)]
@@ -96,12 +106,26 @@ pub(crate) struct ControlArgs {
     /// Never load BPF programs: a smaller set of vCPUs is then watched by counting runnable threads every 5 ms
     #[arg(long)]
     pub(crate) no_bpf: bool,
+    /// By whose rules settings are chosen
+    #[arg(long, default_value = "adaptive", conflicts_with_all = ["fixed", "dry_run"])]
+    pub(crate) strategy: StrategyName,
     /// Change nothing: observe, and say what would be tried
     #[arg(long, conflicts_with = "fixed")]
     pub(crate) dry_run: bool,
     /// Hold one setting without proving it, e.g. haltpoll:200us, qos-poll, pack:1, pack:1+haltpoll:50us, halt
     #[arg(long, value_name = "SETTING")]
     pub(crate) fixed: Option<Fixed>,
+}
+
+impl ControlArgs {
+    /// By whose rules this run goes.
+    pub(crate) fn strategy(&self) -> Strategy {
+        match (self.fixed, self.strategy) {
+            (Some(_), _) => Strategy::Fixed,
+            (None, StrategyName::Paper) => Strategy::Paper,
+            (None, StrategyName::Adaptive) => Strategy::Adaptive,
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]

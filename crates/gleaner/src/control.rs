@@ -7,7 +7,7 @@ use gleaner_engine::live::{LiveMachine, Parts};
 use gleaner_engine::{Journal, Machine as _, StateDir, Undone};
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
-use gleaner_policy::{CpuId, CpuSet, Mode, Policy, PolicyConfig, VcpuPlace};
+use gleaner_policy::{CpuId, CpuSet, Method, Mode, Policy, PolicyConfig, Strategy, VcpuPlace};
 use gleaner_proto::journal::{self, Record, Summary};
 use nix::time::{ClockId, clock_gettime};
 
@@ -16,14 +16,17 @@ use crate::cli::ControlArgs;
 
 /// The policy's configuration for this machine and these options.
 pub(crate) fn configure(root: &Root, args: &ControlArgs, allowed: &CpuSet, choice: &Choice) -> PolicyConfig {
-    let method =
-        if args.no_retain { gleaner_policy::Method::Halt } else { args.method.unwrap_or(choice.method) };
+    let mode = match (args.dry_run, args.fixed, args.strategy()) {
+        (true, ..) => Mode::DryRun,
+        (false, Some(fixed), _) => Mode::Fixed(fixed.on(allowed)),
+        (false, None, Strategy::Paper) => Mode::Paper,
+        (false, None, _) => Mode::Adaptive,
+    };
+    // The paper's own means are yield threads (§6), whatever calibration found to be fastest.
+    let usual = if mode == Mode::Paper { Method::Yield } else { choice.method };
+    let method = if args.no_retain { Method::Halt } else { args.method.unwrap_or(usual) };
     PolicyConfig {
-        mode: match (args.dry_run, args.fixed) {
-            (true, _) => Mode::DryRun,
-            (false, Some(fixed)) => Mode::Fixed(fixed.on(allowed)),
-            (false, None) => Mode::Adaptive,
-        },
+        mode,
         consolidate: !args.no_consolidate,
         method,
         wake_cost: choice.wake_cost,
@@ -68,6 +71,7 @@ pub(crate) fn control(
     limits: Vec<String>,
 ) -> anyhow::Result<Summary> {
     let allowed = parts.allowed.clone();
+    let strategy = config.mode.strategy();
     config.most_threads = parts.place.most_threads();
     let mut machine = LiveMachine::new(parts)?;
     let mut policy = Policy::new(config.clone(), allowed.clone())?;
@@ -80,7 +84,7 @@ pub(crate) fn control(
         limits,
     });
     journal.flush();
-    let mut summary = gleaner_engine::run(&mut machine, &mut policy, &mut journal);
+    let mut summary = Summary { strategy, ..gleaner_engine::run(&mut machine, &mut policy, &mut journal) };
     let end = machine.now();
     for outcome in machine.close() {
         match outcome.undone {

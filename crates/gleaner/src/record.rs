@@ -18,7 +18,7 @@ use gleaner_trace::Recorder;
 use nix::sys::signal::Signal;
 
 use crate::choice;
-use crate::cli::ControlArgs;
+use crate::cli::{ControlArgs, StrategyName};
 use crate::control::{configure, unix_ms};
 use crate::diagnose::Target;
 use crate::diagnose::observe::{Signals, end, exit_code, spawn};
@@ -85,6 +85,7 @@ fn header(args: &Args) -> anyhow::Result<Header> {
         no_consolidate: false,
         no_retain: false,
         no_bpf: true,
+        strategy: StrategyName::Adaptive,
         dry_run: true,
         fixed: None,
     };

@@ -16,7 +16,8 @@ pub(crate) use story::{Gist, NOTHING_RAN, Sentence, gist, sentences};
 /// Tell what the latest run did, when and why, from its journal
 ///
 /// Each change was a hypothesis: it was tried in blocks that alternated with blocks without it, and kept only if it
-/// proved itself. Times count from the start of the run.
+/// proved itself. Under `--fixed` and `--strategy paper` nothing is proven, and the story says so. Times count from the
+/// start of the run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The journal [default: that of the latest run that did not name its own]

@@ -27,12 +27,38 @@ pub enum Mode {
     Fixed(Setting),
     /// Change nothing; say what would be tried.
     DryRun,
+    /// Follow ATC'14 §4 to §6 to the letter, see [`crate::Paper`].
+    Paper,
+}
+
+impl Mode {
+    /// By whose rules it decides.
+    pub fn strategy(&self) -> Strategy {
+        match self {
+            Self::Adaptive | Self::DryRun => Strategy::Adaptive,
+            Self::Fixed(_) => Strategy::Fixed,
+            Self::Paper => Strategy::Paper,
+        }
+    }
+}
+
+/// By whose rules settings are chosen. Only [`Strategy::Adaptive`] proves that they pay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// Trials, each of which must prove itself.
+    #[default]
+    Adaptive,
+    /// One setting, held.
+    Fixed,
+    /// The rules of ATC'14 §4 to §6.
+    Paper,
 }
 
 /// Everything that a [`crate::Policy`] is told once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyConfig {
-    /// Adaptive, fixed or dry.
+    /// Adaptive, fixed, dry or the paper's.
     pub mode: Mode,
     /// Whether vCPUs may be deactivated.
     pub consolidate: bool,

@@ -1,17 +1,9 @@
 //! Consolidation (imbalanced scheduling): how many vCPUs a workload needs. Paper §5.
 //!
-//! # How the paper's sentences are read
-//! - *A vCPU utilisation decrease, which indicates the execution has slowed down*: the **total** over the active
-//!   vCPUs ([`Measurement::total_utilization`]). The mean rises by N/(N−1) when the same work is done on one vCPU
-//!   fewer, so a decrease of the mean would miss every slow-down smaller than 1/N: half of the work at N = 2.
-//! - *During the consolidation*: from the first deactivation until the set settles. The period after each
-//!   deactivation is compared with the one that justified it.
-//! - *A change of utilisation larger than 20 %*: points of the **mean**, against the baseline recorded when the
-//!   set settled. The set is the same in both, so mean and total say the same.
-//! - While every vCPU is active and nothing was rolled back, no set has been found yet: the conditions are
-//!   evaluated in every period. A smaller set, once settled, is maintained until a major change.
-//! - A vCPU above the ceiling is a major change only while vCPUs are deactivated: there must be something to give
-//!   back.
+//! How §5's sentences are read is told by the strategy that follows them to the letter (`paper.rs`). Of them this one
+//! has the two conditions, the factors and the major changes. Instead of §5's roll-back at a decrease of utilisation it
+//! has the guard's findings, which measure progress itself. While every vCPU is active and nothing was rolled back, no
+//! set has been found yet: the conditions are evaluated in every period.
 //!
 //! # Beyond the paper
 //! §5 takes one vCPU at a time. Here the conditions say on how few vCPUs the load fits, a first trial goes there, and the
@@ -24,6 +16,7 @@
 //! [`Consolidation::reject`] lets it refute one that utilisation did not.
 
 mod conditions;
+mod major_change;
 mod measurement;
 mod search;
 #[cfg(test)]
@@ -34,15 +27,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use conditions::{Check, Conditions, ConfigError, ConsolidationConfig, Factor, Factors, conditions};
+pub use major_change::MajorChange;
 pub use measurement::Measurement;
 pub(crate) use measurement::scale;
 pub use search::Finding;
 
+pub(crate) use conditions::OVERLOADED;
 use conditions::{conditions_for, fewest};
 use search::Search;
-
-/// A vCPU at this utilisation counts as 100 % busy; accounting rarely shows the last percent.
-const OVERLOADED: f64 = 0.99;
 
 /// Threads that block so rarely in both of two periods have no granularity that could be compared: packed on one vCPU a
 /// program may find nothing to wait for any more.
@@ -120,31 +112,6 @@ pub enum Refutation {
     Guard,
 }
 
-/// Which indicator says that the workload changed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MajorChange {
-    /// The mean utilisation changed.
-    Utilization {
-        /// In the baseline, 0..=1.
-        from: f64,
-        /// Now, 0..=1.
-        to: f64,
-    },
-    /// The busiest vCPU is above the ceiling.
-    Saturated {
-        /// Its utilisation, 0..=1.
-        max: f64,
-    },
-    /// `g_comp` changed.
-    Granularity {
-        /// In the baseline.
-        from: std::time::Duration,
-        /// Now.
-        to: std::time::Duration,
-    },
-}
-
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -186,20 +153,6 @@ impl fmt::Display for Refutation {
         match self {
             Self::Slower { from, to } => write!(f, "utilisation fell from {from:.2} to {to:.2} vCPUs"),
             Self::Guard => f.write_str("the guard measured no more progress"),
-        }
-    }
-}
-
-impl fmt::Display for MajorChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Utilization { from, to } => {
-                write!(f, "mean utilisation went from {:.0} % to {:.0} %", from * 100.0, to * 100.0)
-            }
-            Self::Saturated { max } => write!(f, "a vCPU is {:.0} % busy", max * 100.0),
-            Self::Granularity { from, to } => {
-                write!(f, "computation granularity went from {from:.1?} to {to:.1?}")
-            }
         }
     }
 }
@@ -336,13 +289,6 @@ impl Consolidation {
     }
 
     fn gather(&mut self, m: &Measurement, lighter: Option<&Measurement>) -> Advice {
-        if let Some(before) = self.justified.last().map(|step| step.by).filter(|_| !self.is_proven()) {
-            let (from, to) = (before.total_utilization(), m.total_utilization());
-            if to < from * (1.0 - self.config.drop_tolerance) {
-                self.justified.pop();
-                return self.roll_back(&before, Refutation::Slower { from, to });
-            }
-        }
         if let Some(step) = self.deactivation(m, lighter) {
             self.justified.push(step);
             let conditions = conditions_for(step.to, &step.by, &self.factors, &self.config);
@@ -401,21 +347,15 @@ impl Consolidation {
 
     fn major_change(&self, base: &Measurement, m: &Measurement) -> Option<MajorChange> {
         let config = &self.config;
-        let (from, to) = (base.utilization, m.utilization);
-        if (to - from).abs() > config.utilization_change {
-            return Some(MajorChange::Utilization { from, to });
-        }
         let proven_busy = self.is_proven() && base.max_utilization > config.utilization_ceiling;
-        let max = m.max_utilization;
-        if m.active < self.all && max > config.utilization_ceiling && !proven_busy {
-            return Some(MajorChange::Saturated { max });
-        }
-        if base.s_work.max(m.s_work) < FEW_SWITCHES {
-            return None;
-        }
-        let (from, to) = base.g_comp().zip(m.g_comp())?;
-        let grown = to > scale(from, config.granularity_growth);
-        let dropped = to < scale(from, config.granularity_drop);
-        (grown || dropped).then_some(MajorChange::Granularity { from, to })
+        MajorChange::utilization(base, m, config)
+            .or_else(|| {
+                let busy = m.active < self.all && !proven_busy;
+                busy.then(|| MajorChange::saturated(m, config)).flatten()
+            })
+            .or_else(|| {
+                let many = base.s_work.max(m.s_work) >= FEW_SWITCHES;
+                many.then(|| MajorChange::granularity(base, m, config)).flatten()
+            })
     }
 }

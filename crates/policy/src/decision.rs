@@ -114,6 +114,15 @@ pub enum Event {
         /// When the question may be asked again, since the start.
         again_at: Duration,
     },
+    /// The strategy `paper` deactivated one vCPU: both conditions of §5 hold.
+    Deactivated {
+        /// Which one.
+        cpu: CpuId,
+        /// The active vCPUs from now on.
+        active: CpuSet,
+        /// With these numbers.
+        conditions: Conditions,
+    },
     /// §5's roll-back: vCPUs that were deactivated are active again.
     RolledBack {
         /// The active vCPUs from now on.

@@ -20,6 +20,7 @@ mod idle_histogram;
 mod noise;
 mod objective;
 mod observation;
+mod paper;
 mod policy;
 mod progress;
 mod retention;
@@ -27,7 +28,7 @@ mod setting;
 mod trust;
 
 pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts, choose_method};
-pub use config::{Mode, PolicyConfig, VcpuPlace};
+pub use config::{Mode, PolicyConfig, Strategy, VcpuPlace};
 pub use consolidation::{
     Advice, AfterRollBack, Check, Conditions, ConfigError, Consolidation, ConsolidationConfig, Factor,
     Factors, Finding, KeepReason, MajorChange, Measurement, Refutation, conditions,
@@ -40,6 +41,7 @@ pub use fixed::Fixed;
 pub use guard::{Purpose, Trial, Verdict};
 pub use idle_histogram::IdleHistogram;
 pub use observation::{Observation, VcpuInterval, Waiting, WaitingSource, WorkloadInterval};
+pub use paper::Paper;
 pub use policy::Policy;
 pub use progress::{Block, Difference, Signal};
 pub use retention::{

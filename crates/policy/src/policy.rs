@@ -22,8 +22,8 @@ use crate::progress::Difference;
 use crate::trust::Trust;
 use crate::{
     Advice, AfterRollBack, ConfigError, Consolidation, CpuId, CpuSet, Finding, IdleHistogram, LimitAdapter,
-    Measurement, Method, Mode, Observation, PolicyConfig, Retention, RetentionCosts, Setting, VetoGate,
-    choose_limit,
+    Measurement, Method, Mode, Observation, Paper, PolicyConfig, Retention, RetentionCosts, Setting,
+    VetoGate, choose_limit,
 };
 
 /// A refuted hypothesis is tried again after this long, then after twice as long, and so on.
@@ -49,6 +49,8 @@ const RESUMED_PROOF: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Policy {
     config: PolicyConfig,
+    /// The strategy that decides instead, under [`Mode::Paper`].
+    paper: Option<Paper>,
     /// The vCPUs that the workload may use.
     allowed: CpuSet,
     /// The deactivated ones, step by step: each was proven against the set before it.
@@ -99,6 +101,10 @@ impl Policy {
     /// The consolidation's settings are out of range.
     pub fn new(config: PolicyConfig, allowed: CpuSet) -> Result<Self, ConfigError> {
         Ok(Self {
+            paper: match config.mode {
+                Mode::Paper => Some(Paper::new(config.clone(), allowed.clone())?),
+                _ => None,
+            },
             consolidation: Consolidation::new(config.consolidation, allowed.len())?,
             allowed,
             deactivated: Vec::new(),
@@ -125,6 +131,9 @@ impl Policy {
 
     /// The setting in force now.
     pub fn setting(&self) -> Setting {
+        if let Some(paper) = &self.paper {
+            return paper.setting();
+        }
         match (&self.config.mode, &self.trial) {
             (Mode::Fixed(setting), _) => setting.clone(),
             (_, Some(trial)) => trial.setting().clone(),
@@ -134,6 +143,9 @@ impl Policy {
 
     /// Takes what happened since the last step and says what to do until the next.
     pub fn step(&mut self, o: &Observation) -> Decision {
+        if let Some(paper) = &mut self.paper {
+            return paper.step(o);
+        }
         if let Mode::Fixed(setting) = &self.config.mode {
             let next = self.cadence.next(o, false);
             return Decision { setting: setting.clone(), next, ..Decision::default() };

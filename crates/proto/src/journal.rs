@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gleaner_policy::{CpuSet, Event, Observation, PolicyConfig, Setting, Why};
+use gleaner_policy::{CpuSet, Event, Observation, PolicyConfig, Setting, Strategy, Why};
 use serde::{Deserialize, Serialize};
 
 use crate::lines::{LineError, read_lines};
@@ -63,6 +63,9 @@ pub enum Record {
 /// The account of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// By whose rules the settings were chosen.
+    #[serde(default)]
+    pub strategy: Strategy,
     /// Wall time under the engine.
     pub elapsed: Duration,
     /// CPU time of the workload.
@@ -79,6 +82,12 @@ pub struct Summary {
     pub refuted: u32,
     /// Changes of the active set because threads queued up or the workload changed.
     pub unfolded: u32,
+    /// vCPUs that the strategy `paper` deactivated, each time that it did.
+    #[serde(default)]
+    pub deactivated: u32,
+    /// How often vCPUs were activated again because the smaller set did not hold up.
+    #[serde(default)]
+    pub rolled_back: u32,
     /// The best evidence for what was kept: its sentence.
     pub evidence: Option<String>,
     /// What a dry run would have tried, in the order of first mention.

@@ -35,6 +35,10 @@ pub struct Number {
     pub paper: f64,
     /// The simulated one; none where the simulation did not end.
     pub simulated: Option<f64>,
+    /// The simulated one under `gleaner run --strategy paper`, where Gleaner takes part; `simulated` is the adaptive
+    /// strategy's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy_paper: Option<f64>,
     /// What the model owes to it.
     pub basis: Basis,
 }
@@ -43,6 +47,11 @@ impl Number {
     /// The simulated number's relative error.
     pub fn error(&self) -> Option<f64> {
         self.simulated.map(|s| s / self.paper - 1.0)
+    }
+
+    /// The same under the strategy `paper`.
+    pub fn strategy_paper_error(&self) -> Option<f64> {
+        self.strategy_paper.map(|s| s / self.paper - 1.0)
     }
 }
 
@@ -53,6 +62,9 @@ pub struct Direction {
     pub what: String,
     /// Whether the simulation agrees.
     pub holds: bool,
+    /// Whether it agrees under `gleaner run --strategy paper`, where Gleaner takes part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy_paper: Option<bool>,
 }
 
 /// What a figure's values count.
@@ -180,12 +192,34 @@ impl Reproduction {
         simulated: Option<f64>,
         basis: Basis,
     ) {
-        self.numbers.push(Number { place, what: what.to_owned(), paper, simulated, basis });
+        self.number_by_strategy(place, what, paper, [simulated, None], basis);
+    }
+
+    /// Adds a number that Gleaner takes part in: with the strategies `adaptive` and `paper`.
+    pub fn number_by_strategy(
+        &mut self,
+        place: &'static str,
+        what: &str,
+        paper: f64,
+        [simulated, strategy_paper]: [Option<f64>; 2],
+        basis: Basis,
+    ) {
+        self.numbers.push(Number { place, what: what.to_owned(), paper, simulated, strategy_paper, basis });
     }
 
     /// Adds a direction; what could not be simulated does not hold.
     pub fn direction(&mut self, what: impl Into<String>, holds: Option<bool>) {
-        self.directions.push(Direction { what: what.into(), holds: holds.unwrap_or(false) });
+        self.directions.push(Direction {
+            what: what.into(),
+            holds: holds.unwrap_or(false),
+            strategy_paper: None,
+        });
+    }
+
+    /// Adds a direction that Gleaner takes part in: with the strategies `adaptive` and `paper`.
+    pub fn direction_by_strategy(&mut self, what: impl Into<String>, holds: [Option<bool>; 2]) {
+        let [holds, strategy_paper] = holds.map(|holds| holds.unwrap_or(false));
+        self.directions.push(Direction { what: what.into(), holds, strategy_paper: Some(strategy_paper) });
     }
 }
 

@@ -64,6 +64,7 @@ fn overview(report: &Report) -> Markup {
 }
 
 fn of_paper(paper: &Reproduction) -> Markup {
+    let word = |holds| if holds { "yes" } else { "no" };
     let drawn = figures::of(paper);
     let (errors, figures) =
         drawn.split_first().map_or((None, &drawn[..]), |(first, rest)| (Some(first), rest));
@@ -81,8 +82,11 @@ fn of_paper(paper: &Reproduction) -> Markup {
             h3 { "Directions: " (right([paper])) }
             ul class="directions" {
                 @for direction in &paper.directions {
-                    li class=(if direction.holds { "yes" } else { "no" }) {
-                        b { (if direction.holds { "yes" } else { "no" }) } " " (direction.what)
+                    li class=(word(direction.holds)) {
+                        b { (word(direction.holds)) } " " (direction.what)
+                        @if let Some(other) = direction.strategy_paper.filter(|o| *o != direction.holds) {
+                            " (strategy paper: " (word(other)) ")"
+                        }
                     }
                 }
             }
@@ -97,10 +101,13 @@ fn of_paper(paper: &Reproduction) -> Markup {
 }
 
 fn table(label: &str, numbers: &[&Number]) -> Markup {
+    let strategies = numbers.iter().any(|n| n.strategy_paper.is_some());
     let row = |n: &Number| {
         // Three digits tell 25 % from 24 %.
         let format = Format::new(Unit::Plain, n.paper, n.paper.abs() / 100.0);
-        let error = n.error().map_or_else(|| "–".to_owned(), |e| format!("{:+.0} %", e * 100.0));
+        let percent = |e: f64| format!("{:+.0} %", e * 100.0);
+        let error = n.error().map_or_else(|| "–".to_owned(), percent);
+        let other = n.strategy_paper.map(|s| format.full(s)).zip(n.strategy_paper_error().map(percent));
         html! {
             tr {
                 td { (n.place) }
@@ -108,6 +115,9 @@ fn table(label: &str, numbers: &[&Number]) -> Markup {
                 td class="n" { (format.full(n.paper)) }
                 td class="n" { (n.simulated.map_or_else(|| "–".to_owned(), |s| format.full(s))) }
                 td class="n" { (error) }
+                @if strategies {
+                    td class="n" { @if let Some((simulated, error)) = other { (simulated) " (" (error) ")" } }
+                }
             }
         }
     };
@@ -120,6 +130,7 @@ fn table(label: &str, numbers: &[&Number]) -> Markup {
                     th scope="col" class="n" { "paper" }
                     th scope="col" class="n" { "simulated" }
                     th scope="col" class="n" { "error" }
+                    @if strategies { th scope="col" class="n" { "strategy paper" } }
                 }
             }
             tbody { @for n in numbers { (row(n)) } }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use gleaner_engine::{Journal, Machine, Wake};
 use gleaner_policy::{
-    CpuId, CpuSet, Method, Observation, Policy, PolicyConfig, Setting, VcpuInterval, Watch, WorkloadInterval,
+    CpuId, CpuSet, Method, Observation, Policy, PolicyConfig, Setting, Strategy, VcpuInterval, Watch,
+    WorkloadInterval,
 };
 use gleaner_proto::journal::Summary;
 
@@ -107,13 +108,17 @@ pub fn govern_all(
     let mut journals = journals.iter_mut();
     for (seat, governor) in governors.into_iter().enumerate() {
         let machine = SimMachine::new(&stage, seat, &governor);
+        let strategy = governor.config.mode.strategy();
         let policy = Policy::new(governor.config, machine.allowed())?;
-        runs.push((machine, policy, journals.next()));
+        runs.push((machine, policy, strategy, journals.next()));
     }
     let summaries = std::thread::scope(|scope| {
-        let start = |(mut machine, mut policy, journal): (SimMachine, Policy, Option<&mut Journal>)| {
+        let start = |run: (SimMachine, Policy, Strategy, Option<&mut Journal>)| {
+            let (mut machine, mut policy, strategy, journal) = run;
             let _seat = machine.stage.sit_down(machine.seat);
-            gleaner_engine::run(&mut machine, &mut policy, journal.unwrap_or(&mut Journal::nowhere()))
+            let mut nowhere = Journal::nowhere();
+            let journal = journal.unwrap_or(&mut nowhere);
+            Summary { strategy, ..gleaner_engine::run(&mut machine, &mut policy, journal) }
         };
         let threads: Vec<_> = runs.into_iter().map(|run| scope.spawn(move || start(run))).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, Summary>| match thread.join() {

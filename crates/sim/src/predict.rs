@@ -61,7 +61,7 @@ impl FromStr for NamedPolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let control = text.parse().map_err(|m| format!("{m}; or gleaner"))?;
+        let control = text.parse().map_err(|m| format!("{m}; or gleaner, or paper"))?;
         Ok(Self { name: text.to_owned(), control })
     }
 }

@@ -15,7 +15,7 @@ pub use run::Outcome;
 use std::path::Path;
 use std::str::FromStr;
 
-use gleaner_policy::Fixed;
+use gleaner_policy::{Fixed, Mode};
 use gleaner_proto::written::Written;
 
 use crate::spec::Spec;
@@ -26,6 +26,8 @@ use crate::tuning::Tuning;
 pub enum Control {
     /// The policy of `gleaner run`.
     Gleaner,
+    /// That of `gleaner run --strategy paper`.
+    Paper,
     /// One setting, from the beginning to the end.
     Fixed(Fixed),
 }
@@ -33,13 +35,26 @@ pub enum Control {
 impl Control {
     /// The untouched system: idle vCPUs halt, and all are active.
     pub const HALT: Self = Self::Fixed(Fixed::UNTOUCHED);
+
+    /// How a policy decides that governs by this; none if none does.
+    pub fn mode(self) -> Option<Mode> {
+        match self {
+            Self::Gleaner => Some(Mode::Adaptive),
+            Self::Paper => Some(Mode::Paper),
+            Self::Fixed(_) => None,
+        }
+    }
 }
 
 impl FromStr for Control {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "gleaner" { Ok(Self::Gleaner) } else { text.parse().map(Self::Fixed) }
+        match text {
+            "gleaner" => Ok(Self::Gleaner),
+            "paper" => Ok(Self::Paper),
+            setting => setting.parse().map(Self::Fixed),
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use gleaner_print::{out, outln, say};
 use gleaner_sim::scenario::{Outcome, Scenario};
 use gleaner_sim::{Category, End, Report, VmReport};
 
+use crate::summary::{deeds, unproven};
+
 /// How many spans of what the vCPUs do a timeline holds at most: about 200 MB of JSON.
 const SPANS: usize = 2_000_000;
 
@@ -89,11 +91,8 @@ fn text(scenario: &Scenario, outcome: &Outcome) -> String {
     }
     for (vm, summary) in &outcome.accounts {
         let evidence = summary.evidence.as_deref().unwrap_or("nothing was worth keeping");
-        let _ = writeln!(
-            out,
-            "\nGleaner in {vm}: {} changes proven, {} not, {} unfolded; {evidence}",
-            summary.proven, summary.refuted, summary.unfolded
-        );
+        let brought = unproven(summary.strategy).unwrap_or(evidence);
+        let _ = writeln!(out, "\nGleaner in {vm}: {}; {brought}", deeds(summary));
     }
     out
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use gleaner_policy::{CpuSet, Event, Method, Mode, Observation, Setting};
+use gleaner_policy::{CpuSet, Event, Method, Mode, Observation, Paper, Setting};
 use gleaner_proto::journal::{Record, VERSION};
 
 use crate::why::{Sentence, sentences};
@@ -40,6 +40,8 @@ impl Run {
         let setting = match &config.mode {
             Mode::Fixed(setting) => setting.clone(),
             Mode::Adaptive | Mode::DryRun => Setting::untouched(&vcpus),
+            Mode::Paper => Paper::new(config.as_ref().clone(), vcpus.clone())
+                .map_or_else(|_| Setting::untouched(&vcpus), |paper| paper.setting()),
         };
         Some(Self {
             workload,
@@ -105,7 +107,9 @@ impl Run {
                 self.trial = None;
                 self.setting = kept.clone();
             }
-            Event::RolledBack { active, .. } => self.setting.active = active.clone(),
+            Event::RolledBack { active, .. } | Event::Deactivated { active, .. } => {
+                self.setting.active = active.clone();
+            }
             Event::Resumed { setting } => self.setting = setting.clone(),
             Event::LimitChanged { to, .. } => self.setting.retention.limit = *to,
             Event::LetGo { .. } => {

@@ -7,6 +7,8 @@ use gleaner_policy::{Event, Evidence, Mode, PolicyConfig, Purpose, Setting, Verd
 use gleaner_proto::journal::{Record, Summary};
 use serde::Serialize;
 
+use crate::summary::{deeds, unproven};
+
 /// What is said of a run in which nothing could be tried.
 pub(crate) const NOTHING_RAN: &str = "nothing of the workload was seen to run, so there was nothing to try";
 
@@ -134,9 +136,10 @@ pub(crate) fn gist(records: &[Record]) -> Gist {
     let held = longest.map_or_else(String::new, |s| {
         format!("{:.0} % of the time {}", share(s.time, summary.elapsed), s.setting)
     });
-    match &summary.evidence {
-        Some(evidence) => Gist { text: format!("{held}; best trial: {evidence}"), proven: true },
-        None => Gist::of(format!("{held}; no trial proved a change ({} did not)", summary.refuted)),
+    match (unproven(summary.strategy), &summary.evidence) {
+        (Some(unproven), _) => Gist::of(format!("{held}; {unproven}")),
+        (None, Some(evidence)) => Gist { text: format!("{held}; best trial: {evidence}"), proven: true },
+        (None, None) => Gist::of(format!("{held}; no trial proved a change ({} did not)", summary.refuted)),
     }
 }
 
@@ -148,6 +151,7 @@ fn terms(config: &PolicyConfig) -> String {
         Mode::Adaptive => format!("{method}, a wake-up costs {cost}"),
         Mode::Fixed(setting) => format!("held unproven: {setting}"),
         Mode::DryRun => format!("a dry run that changes nothing; {method}, a wake-up costs {cost}"),
+        Mode::Paper => format!("by the paper's rules, unproven; {method}, a wake-up costs {cost}"),
     }
 }
 
@@ -161,6 +165,9 @@ fn decision(event: &Event) -> String {
         }
         Event::TrialEnded { candidate, purpose, verdict, kept, again_at } => {
             outcome(candidate, *purpose, verdict, kept, *again_at)
+        }
+        Event::Deactivated { cpu, active, conditions } => {
+            format!("deactivated vCPU {cpu}, now vCPUs {active}: {conditions}")
         }
         Event::RolledBack { active, refutation, then } => {
             format!("rolled back to vCPUs {active}: {refutation}; {then}")
@@ -214,9 +221,8 @@ fn outcome(
 
 fn measured(e: &Evidence) -> String {
     format!(
-        "{:.2} times the {} ({:.2} to {:.2}, {} {} of blocks)",
-        e.ratio,
-        e.signal.name(),
+        "{} ({:.2} to {:.2}, {} {} of blocks)",
+        e.signal.times(e.ratio),
         e.low,
         e.high,
         e.pairs,
@@ -236,11 +242,9 @@ fn account(at: Duration, summary: &Summary, dry_run: bool) -> Vec<Sentence> {
     let mut story = vec![Sentence::at(
         at,
         format!(
-            "the run ended: {} proven, {} not, {} unfolded; Gleaner itself took {:.2} % of a vCPU, and {:.0} % of a \
-             vCPU was spent on keeping vCPUs awake",
-            count(summary.proven, "change"),
-            summary.refuted,
-            summary.unfolded,
+            "the run ended: {}; Gleaner itself took {:.2} % of a vCPU, and {:.0} % of a vCPU was spent on keeping \
+             vCPUs awake",
+            deeds(summary),
             share(summary.engine_cpu, summary.elapsed),
             share(summary.retained, summary.elapsed),
         ),
@@ -250,10 +254,11 @@ fn account(at: Duration, summary: &Summary, dry_run: bool) -> Vec<Sentence> {
     story.extend(settings.into_iter().map(|s| {
         Sentence::plain(format!("  {:5.1} % of the time: {}", share(s.time, summary.elapsed), s.setting))
     }));
-    story.push(Sentence::plain(match &summary.evidence {
-        Some(evidence) => format!("what it brought: {evidence}"),
-        None if summary.workload_cpu.is_zero() => NOTHING_RAN.to_owned(),
-        None => "no change proved itself, so nothing was kept".to_owned(),
+    story.push(Sentence::plain(match (unproven(summary.strategy), &summary.evidence) {
+        (_, None) if summary.workload_cpu.is_zero() => NOTHING_RAN.to_owned(),
+        (Some(unproven), _) => unproven.to_owned(),
+        (None, Some(evidence)) => format!("what it brought: {evidence}"),
+        (None, None) => "no change proved itself, so nothing was kept".to_owned(),
     }));
     story.extend(summary.left_behind.iter().map(|l| Sentence::plain(format!("could not be put back: {l}"))));
     story
@@ -261,10 +266,6 @@ fn account(at: Duration, summary: &Summary, dry_run: bool) -> Vec<Sentence> {
 
 fn share(part: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() * 100.0 }
-}
-
-fn count(n: u32, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn us(time: Duration) -> String {

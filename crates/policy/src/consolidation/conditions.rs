@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::measurement::{Measurement, scale};
 
+/// A vCPU at this utilisation counts as 100 % busy; accounting rarely shows the last percent.
+pub(crate) const OVERLOADED: f64 = 0.99;
+
 /// The load factor ρ and the granularity factor η, each in (0, 1].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawFactors")]
@@ -65,7 +68,7 @@ impl Factors {
     /// Shrinks one factor so that `justified`, which allowed a consolidation that turned out badly, would not
     /// allow it again: η to 0.9·min(η, `g_comp`/`l_idle`) if a vCPU was `overloaded`, else ρ to
     /// 0.9·min(ρ, `l_comp`/((N−1)·`l_idle`)).
-    pub(super) fn shrink(&mut self, justified: &Measurement, overloaded: bool) -> Factor {
+    pub(crate) fn shrink(&mut self, justified: &Measurement, overloaded: bool) -> Factor {
         const STEP: f64 = 0.9;
         let ratio = |part: Option<Duration>, whole: Option<Duration>, n: usize| match (part, whole) {
             (Some(part), Some(whole)) if !whole.is_zero() && n > 0 => {
@@ -138,8 +141,8 @@ pub struct ConsolidationConfig {
     pub granularity_growth: f64,
     /// `g_comp` shorter than this share of the recorded one is a major change; in [0, 1].
     pub granularity_drop: f64,
-    /// The share by which total utilisation must fall to count as a decrease, in [0, 1). The paper names no
-    /// margin; without one, the noise of a constant load would roll back every other consolidation.
+    /// The share by which total utilisation must fall to count as a decrease, in [0, 1), for the strategy `paper`. The
+    /// paper names no margin; without one, the noise of a constant load would roll back every other consolidation.
     pub drop_tolerance: f64,
 }
 

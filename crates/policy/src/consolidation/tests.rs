@@ -1,4 +1,4 @@
-//! Every sentence of §5 that states a rule, as a test.
+//! What of §5 is in force under the guard, and what goes beyond it. Each rule of §5 has its test in `paper/tests.rs`.
 
 mod properties;
 
@@ -201,59 +201,6 @@ fn what_waking_costs_does_not_count_against_a_smaller_set() {
 }
 
 #[test]
-fn the_mean_rises_when_the_same_work_is_gathered_and_that_is_no_decrease() {
-    let mut c = fresh(2);
-    c.step(&light(2, 0.4), None);
-    assert_eq!(c.step(&light(1, 0.4), None), Advice::Keep(KeepReason::LastVcpu));
-}
-
-#[test]
-fn a_decrease_within_the_tolerance_is_noise() {
-    let mut c = fresh(3);
-    c.step(&light(3, 1.05), None);
-    assert!(matches!(c.step(&light(2, 1.0), None), Advice::Deactivate { .. }));
-}
-
-#[test]
-fn a_decrease_restores_the_last_vcpu_and_shrinks_the_load_factor() {
-    let mut c = fresh(3);
-    let before = light(3, 1.2);
-    c.step(&before, None);
-    // The mean went up, 0.4 to 0.5: only the total shows that the work slowed down.
-    let advice = c.step(&light(2, 1.0), None);
-    let Advice::RestoreLast {
-        refutation: Refutation::Slower { .. },
-        then: AfterRollBack::Adjusted(Factor::Rho { from, to }),
-    } = advice
-    else {
-        panic!("{advice:?}")
-    };
-    let l = |length: Option<Duration>| length.unwrap().as_secs_f64();
-    assert!((from - 1.0).abs() < 1e-9);
-    assert!((to - 0.9 * l(before.l_comp()) / (2.0 * l(before.l_idle()))).abs() < 1e-9, "{to}");
-    assert!((c.factors().eta() - 1.0).abs() < 1e-9);
-    // The same load does not justify the same step again, so the consolidation stops here.
-    assert!(!conditions(&before, &c.factors(), &ConsolidationConfig::default()).hold());
-    assert_eq!(c.step(&before, None), Advice::Keep(KeepReason::Recorded));
-    assert_eq!(c.step(&before, None), Advice::Keep(KeepReason::Stable));
-}
-
-#[test]
-fn a_decrease_with_an_overloaded_vcpu_shrinks_the_granularity_factor() {
-    let mut c = fresh(3);
-    let before = light(3, 1.2);
-    c.step(&before, None);
-    let after = Measurement { max_utilization: 1.0, ..light(2, 1.0) };
-    let advice = c.step(&after, None);
-    let Advice::RestoreLast { then: AfterRollBack::Adjusted(Factor::Eta { to, .. }), .. } = advice else {
-        panic!("{advice:?}")
-    };
-    let ratio = before.g_comp().unwrap().as_secs_f64() / before.l_idle().unwrap().as_secs_f64();
-    assert!((to - 0.9 * ratio).abs() < 1e-9, "{to}");
-    assert!((c.factors().rho() - 1.0).abs() < 1e-9);
-}
-
-#[test]
 fn a_settled_set_is_maintained_without_much_variation() {
     let (mut c, base) = settled(2);
     // The conditions hold again, but the set has been found: it stays.
@@ -283,8 +230,8 @@ fn a_vcpu_above_90_percent_restores_all() {
 fn a_busy_vcpu_is_no_change_while_none_is_deactivated() {
     let mut c = fresh(3);
     c.step(&light(3, 1.2), None);
-    c.step(&light(2, 1.0), None);
-    c.step(&light(3, 1.2), None);
+    c.reject(Finding::Harm);
+    assert_eq!(c.step(&light(3, 1.2), None), Advice::Keep(KeepReason::Recorded));
     let busy = Measurement { max_utilization: 1.0, ..light(3, 1.2) };
     assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Stable));
 }
@@ -345,9 +292,7 @@ fn an_approved_step_is_not_rolled_back_and_the_gathering_goes_on() {
     let mut c = fresh(3);
     c.step(&light(3, 1.2), None);
     c.approve();
-    assert!(matches!(c.step(&light(2, 0.5), None), Advice::Deactivate { .. }));
-    // The proof was for two vCPUs; the step to one has to stand by itself.
-    assert!(matches!(c.step(&light(1, 0.3), None), Advice::RestoreLast { .. }));
+    assert_eq!(size(c.step(&light(2, 0.5), None)), Some(1));
 }
 
 #[test]

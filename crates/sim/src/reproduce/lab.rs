@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use gleaner_engine::Journal;
-use gleaner_policy::{Method, PolicyConfig};
+use gleaner_policy::{Method, Mode, PolicyConfig};
 
 use crate::cost::Costs;
 use crate::driver::govern;
@@ -23,6 +23,19 @@ pub enum Side {
     Vm,
     /// In a VM with Gleaner.
     Gleaner,
+    /// In a VM with Gleaner's strategy `paper`.
+    GleanerPaper,
+}
+
+impl Side {
+    /// How Gleaner decides there, if it does.
+    const fn mode(self) -> Option<Mode> {
+        match self {
+            Self::Native | Self::Vm => None,
+            Self::Gleaner => Some(Mode::Adaptive),
+            Self::GleanerPaper => Some(Mode::Paper),
+        }
+    }
 }
 
 /// One run.
@@ -71,7 +84,7 @@ fn vm(name: &str, cpus: u32, side: Side) -> VmSpec {
     let new = |costs| VmSpec { lazy_tlb: true, shares, ..VmSpec::new(name, cpus, costs) };
     match side {
         Side::Native => VmSpec { pinned: true, ple: false, ..new(Costs::ATC14_NATIVE) },
-        Side::Vm | Side::Gleaner => new(Costs::ATC14_VM),
+        Side::Vm | Side::Gleaner | Side::GleanerPaper => new(Costs::ATC14_VM),
     }
 }
 
@@ -118,15 +131,19 @@ impl Trial {
             vms.push(vm("vm2", self.cpus, Side::Vm).repeating(library::make(other, endless, self.cpus)?));
         }
         let world = World::new(&Spec { seed, ..Spec::new(host(self.cpus), vms) }).ok()?;
-        let mut world = if self.side == Side::Gleaner { governed(world)? } else { world };
+        let mut world = match self.side.mode() {
+            Some(mode) => governed(world, mode)?,
+            None => world,
+        };
         world.run();
         timing(&world.report())
     }
 }
 
-fn governed(world: World) -> Option<World> {
+fn governed(world: World, mode: Mode) -> Option<World> {
     let vm = world.vm_named("vm1")?;
     let config = PolicyConfig {
+        mode,
         // The paper's own means (§6): yield threads of the lowest priority.
         method: Method::Yield,
         wake_cost: Duration::from_nanos(Costs::ATC14_VM.wake()[2]),

@@ -318,7 +318,12 @@ fn tuning(text: &Written, values: &BTreeMap<Spanned<String>, Spanned<f64>>) -> R
 fn policy(text: &Written, words: &Words) -> Result<Control, ScenarioError> {
     let Some(words) = words else { return Ok(Control::HALT) };
     let wrong = |message: String| {
-        text.wrong(&words.span(), format!("{message}; or `gleaner` for the policy of `gleaner run`"))
+        text.wrong(
+            &words.span(),
+            format!(
+                "{message}; or `gleaner` for the policy of `gleaner run`, `paper` for its --strategy paper"
+            ),
+        )
     };
     words.get_ref().parse().map_err(wrong)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gleaner_engine::Journal;
-use gleaner_policy::{ConfigError, CpuSet, Method, PolicyConfig};
+use gleaner_policy::{ConfigError, CpuSet, Method, Mode, PolicyConfig};
 use gleaner_proto::journal::{Record, Summary, VERSION};
 
 use super::{Control, Scenario, ScenarioError};
@@ -36,8 +36,12 @@ impl Scenario {
 
     /// The VMs that the policy governs, in the order of the file.
     pub fn governed(&self) -> impl Iterator<Item = &VmSpec> {
-        let pairs = self.spec.vms.iter().zip(&self.control);
-        pairs.filter(|(_, control)| **control == Control::Gleaner).map(|(vm, _)| vm)
+        self.governed_by().map(|(vm, _)| vm)
+    }
+
+    /// The same, with how each policy decides.
+    fn governed_by(&self) -> impl Iterator<Item = (&VmSpec, Mode)> {
+        self.spec.vms.iter().zip(&self.control).filter_map(|(vm, control)| Some((vm, control.mode()?)))
     }
 
     /// [`Scenario::run`] with a journal for each of the VMs that the policy governs, as far as there are any.
@@ -60,8 +64,8 @@ impl Scenario {
             }
         }
         let mut governors = Vec::new();
-        for vm in self.governed() {
-            let config = self.policy_config(vm);
+        for (vm, mode) in self.governed_by() {
+            let config = self.policy_config(vm, mode);
             if let Some(journal) = journals.get_mut(governors.len()) {
                 begin(journal, vm, &config);
             }
@@ -86,10 +90,11 @@ impl Scenario {
     }
 
     /// What the policy of a VM is built from.
-    fn policy_config(&self, vm: &VmSpec) -> PolicyConfig {
+    fn policy_config(&self, vm: &VmSpec, mode: Mode) -> PolicyConfig {
         let mut config = PolicyConfig {
-            // What calibration would choose: the method with the cheapest wake-up.
-            method: Method::Haltpoll,
+            // What calibration would choose, the method with the cheapest wake-up; or the paper's own.
+            method: if mode == Mode::Paper { Method::Yield } else { Method::Haltpoll },
+            mode,
             wake_cost: Duration::from_nanos(vm.costs.wake()[2]),
             ..PolicyConfig::default()
         };

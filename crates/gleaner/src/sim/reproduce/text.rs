@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use gleaner_sim::reproduce::{Basis, Number, Report, Reproduction, near, right};
 
+/// The column, and the remark, of what `gleaner run --strategy paper` would do.
+const STRATEGY: &str = "strategy paper";
+
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
     for paper in &report.papers {
@@ -21,13 +24,22 @@ pub(super) fn text(report: &Report) -> String {
 
 fn of_paper(r: &Reproduction) -> String {
     let mut out = format!("{}\n\n", r.title);
-    let _ = writeln!(out, "{:<82}{:>9}{:>11}{:>9}  basis", "what", "paper", "simulated", "error");
+    let strategies = r.numbers.iter().any(|n| n.strategy_paper.is_some());
+    let _ = write!(out, "{:<82}{:>9}{:>11}{:>9}", "what", "paper", "simulated", "error");
+    let _ = writeln!(
+        out,
+        "{}  basis",
+        if strategies { format!("{:>16}{:>9}", STRATEGY, "error") } else { String::new() }
+    );
     for number in &r.numbers {
-        out += &line(number);
+        out += &line(number, strategies);
     }
     out += "\nDirections (who wins, grows, shrinks)\n";
+    let word = |holds| if holds { "yes" } else { "NO" };
     for direction in &r.directions {
-        let _ = writeln!(out, "  {:<5}{}", if direction.holds { "yes" } else { "NO" }, direction.what);
+        let other = direction.strategy_paper.filter(|other| *other != direction.holds);
+        let other = other.map_or_else(String::new, |other| format!(" ({STRATEGY}: {})", word(other)));
+        let _ = writeln!(out, "  {:<5}{}{other}", word(direction.holds), direction.what);
     }
     out += "\n";
     out += &totals(std::slice::from_ref(r));
@@ -47,9 +59,18 @@ fn totals(papers: &[Reproduction]) -> String {
     out
 }
 
-fn line(n: &Number) -> String {
-    let simulated = n.simulated.map_or_else(|| "-".to_owned(), |s| format!("{s:.2}"));
-    let error = n.error().map_or_else(|| "-".to_owned(), |e| format!("{:+.0} %", e * 100.0));
+fn line(n: &Number, strategies: bool) -> String {
+    let number = |n: Option<f64>| n.map(|n| format!("{n:.2}"));
+    let percent = |e: Option<f64>| e.map(|e| format!("{:+.0} %", e * 100.0));
+    let [simulated, error] =
+        [number(n.simulated), percent(n.error())].map(|s| s.unwrap_or_else(|| "-".to_owned()));
     let what = format!("{}: {}", n.place, n.what);
-    format!("{what:<82}{:>9}{simulated:>11}{error:>9}  {}\n", format!("{:.2}", n.paper), n.basis)
+    let mut out = format!("{what:<82}{:>9}{simulated:>11}{error:>9}", format!("{:.2}", n.paper));
+    if strategies {
+        let [simulated, error] =
+            [number(n.strategy_paper), percent(n.strategy_paper_error())].map(Option::unwrap_or_default);
+        let _ = write!(out, "{simulated:>16}{error:>9}");
+    }
+    let _ = writeln!(out, "  {}", n.basis);
+    out
 }

@@ -1,0 +1,188 @@
+//! The strategy `paper`: ATC'14 §4 to §6 to the letter. No guard, no search, no veto, no experiment: what the rules say
+//! is done, and whether it pays is not measured.
+//!
+//! # How the paper's sentences are read
+//! - *Retention and consolidation together* (§5): retention is in force on every active vCPU from the start to the end.
+//!   Its means are yield threads (§6), unless the user names another method. Its *time-out follows the cost of the
+//!   transitions* (§6): it is the measured cost of halting and being woken.
+//! - *Periodically* (§5): every 100 ms, which the paper leaves open; less often where a sample costs more than 1 % of
+//!   that. A shorter interval, such as the engine's first one, is no period and decides nothing.
+//! - *`l_comp`, `g_comp`, `l_idle`* (§6): `T_work`/`S_yield`, `T_work`/`S_work` and `T_idle`/`S_yield`, summed over the
+//!   active vCPUs ([`Measurement`]). Idle time is that of the yield threads and that of halts: §6 halts after the time-out.
+//! - *Utilisation of the workload* (§5): `T_work` per active vCPU. That of a single vCPU is its time that is neither idle
+//!   nor stolen: which thread ran where is not sampled.
+//! - *One at a time* (§5): the active vCPU with the highest number; the paper names no order.
+//! - *During the consolidation* (§5): from a deactivation until the set is found. The period after each deactivation is
+//!   compared with the one that justified it.
+//! - *A utilisation decrease* (§5): of the **total** over the active vCPUs. The mean rises by N/(N−1) when the same work
+//!   is done on one vCPU fewer, so that a decrease of the mean would miss every slow-down smaller than 1/N. It counts from
+//!   5 % on ([`ConsolidationConfig::drop_tolerance`](crate::ConsolidationConfig)); the paper names no margin.
+//! - *Increases the utilisation of a vCPU to 100 %* (§5): a vCPU that was below it before the deactivation is at it after.
+//! - *The factors' adjustment* (§5) takes the lengths and N that justified the deactivation: only then does it *prevent*
+//!   the same one. No sentence lets a factor grow again, so none does, not even after a major change.
+//! - *Maintains the current set* (§5): from the period in which the conditions hold no more for a smaller set, or from the
+//!   one after a roll-back; that period is the baseline. While every vCPU is active and nothing was rolled back, there is
+//!   no set to maintain: the conditions are evaluated in every period.
+//! - *A change of utilisation larger than 20 %* (§5): points of the mean, against the baseline.
+//! - *Per-vCPU utilisation exceeding 90 %* (§5): only while vCPUs are deactivated; else there is nothing to activate.
+//!
+//! A closed loop is 100 % busy on one vCPU *because* it is fast there, which §5 takes for a major change: it goes back and
+//! forth between both sets. That is the paper's answer, and stays.
+
+mod sample;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use self::sample::Sample;
+use crate::consolidation::{Factors, OVERLOADED, conditions};
+use crate::{
+    AfterRollBack, ConfigError, CpuId, CpuSet, Decision, Event, MajorChange, Measurement, Method,
+    Observation, PolicyConfig, Refutation, Retention, Setting,
+};
+
+/// How often §5's measurements are updated.
+const PERIOD: Duration = Duration::from_millis(100);
+/// A sample costs at most this part of the time until the next one.
+const LEAST_PERIODS_PER_COST: u32 = 100;
+/// However expensive a sample is, the next one comes after this time.
+const LONGEST_PERIOD: Duration = Duration::from_secs(10);
+
+/// The strategy and its state.
+#[derive(Debug, Clone)]
+pub struct Paper {
+    config: PolicyConfig,
+    /// The vCPUs that the workload may use.
+    allowed: CpuSet,
+    /// ρ and η as adjusted so far.
+    factors: Factors,
+    /// The deactivations in force, oldest first.
+    deactivated: Vec<Deactivation>,
+    phase: Phase,
+}
+
+/// A vCPU that is inactive, and what was measured before.
+#[derive(Debug, Clone)]
+struct Deactivation {
+    cpu: CpuId,
+    before: Sample,
+}
+
+/// Where the search for a set stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// vCPUs are deactivated while the conditions hold.
+    Consolidating,
+    /// By a roll-back: the next period is the baseline.
+    Stopped,
+    /// A set is maintained until a major change against `baseline`.
+    Settled { baseline: Measurement },
+}
+
+impl Paper {
+    /// The strategy for a workload that may use the vCPUs `allowed`.
+    ///
+    /// # Errors
+    /// The settings of the consolidation are out of range.
+    pub fn new(config: PolicyConfig, allowed: CpuSet) -> Result<Self, ConfigError> {
+        let factors = config.consolidation.factors()?;
+        Ok(Self { config, allowed, factors, deactivated: Vec::new(), phase: Phase::Consolidating })
+    }
+
+    /// The setting in force now.
+    pub fn setting(&self) -> Setting {
+        let method = self.config.method;
+        let limit = match method {
+            Method::Halt | Method::QosPoll => Duration::ZERO,
+            _ => self.config.wake_cost,
+        };
+        Setting { active: self.active(), retention: Retention { method, limit } }
+    }
+
+    /// Takes what happened since the last step and says what to do until the next.
+    pub fn step(&mut self, o: &Observation) -> Decision {
+        let mut events = Vec::new();
+        if !self.follow_allowed(o, &mut events) && o.period >= PERIOD / 2 {
+            let sample = Sample::of(o, &self.active());
+            let may = self.config.consolidate && o.workload.threads <= self.config.most_threads;
+            match self.phase {
+                Phase::Consolidating => events.extend(self.consolidate(sample, may)),
+                Phase::Stopped => self.phase = Phase::Settled { baseline: sample.measured },
+                Phase::Settled { baseline } => events.extend(self.maintain(&baseline, &sample.measured)),
+            }
+        }
+        let next = PERIOD.max(o.cost.saturating_mul(LEAST_PERIODS_PER_COST)).min(LONGEST_PERIOD);
+        Decision { setting: self.setting(), next, events, ..Decision::default() }
+    }
+
+    fn active(&self) -> CpuSet {
+        let inactive: CpuSet = self.deactivated.iter().map(|d| d.cpu).collect();
+        self.allowed.difference(&inactive)
+    }
+
+    /// Other vCPUs than before are another machine: all of them are active. True if so.
+    fn follow_allowed(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
+        let now = o.allowed();
+        if now == self.allowed || now.is_empty() {
+            return false;
+        }
+        let from = std::mem::replace(&mut self.allowed, now);
+        events.push(Event::AllowedChanged { from, to: self.allowed.clone() });
+        self.start_over();
+        true
+    }
+
+    fn start_over(&mut self) {
+        self.deactivated.clear();
+        self.phase = Phase::Consolidating;
+    }
+
+    /// Judges the last deactivation, and takes the next step where the conditions hold. `may` says whether vCPUs may be
+    /// taken from this workload at all.
+    fn consolidate(&mut self, sample: Sample, may: bool) -> Option<Event> {
+        if let Some(rolled_back) = self.judge_last(&sample) {
+            return Some(rolled_back);
+        }
+        let conditions = conditions(&sample.measured, &self.factors, &self.config.consolidation);
+        let active = self.active();
+        let last = active.iter().next_back().filter(|_| may && active.len() > 1 && conditions.hold());
+        if let Some(cpu) = last {
+            self.deactivated.push(Deactivation { cpu, before: sample });
+            return Some(Event::Deactivated { cpu, active: self.active(), conditions });
+        }
+        if !self.deactivated.is_empty() {
+            self.phase = Phase::Settled { baseline: sample.measured };
+        }
+        None
+    }
+
+    /// Rolls the last deactivation back if the workload is slower since: its total utilisation fell.
+    fn judge_last(&mut self, after: &Sample) -> Option<Event> {
+        let before = &self.deactivated.last()?.before;
+        let (from, to) = (before.measured.total_utilization(), after.measured.total_utilization());
+        if to >= from * (1.0 - self.config.consolidation.drop_tolerance) {
+            return None;
+        }
+        let overloaded = after.reached(OVERLOADED, before);
+        let factor = self.factors.shrink(&before.measured, overloaded);
+        self.deactivated.pop();
+        self.phase = Phase::Stopped;
+        Some(Event::RolledBack {
+            active: self.active(),
+            refutation: Refutation::Slower { from, to },
+            then: AfterRollBack::Adjusted(factor),
+        })
+    }
+
+    /// Keeps the set unless the workload is another one now: then every vCPU is active, and it starts over.
+    fn maintain(&mut self, baseline: &Measurement, now: &Measurement) -> Option<Event> {
+        let config = &self.config.consolidation;
+        let some_inactive = !self.deactivated.is_empty();
+        let change = MajorChange::utilization(baseline, now, config)
+            .or_else(|| some_inactive.then(|| MajorChange::saturated(now, config)).flatten())
+            .or_else(|| MajorChange::granularity(baseline, now, config))?;
+        self.start_over();
+        some_inactive.then_some(Event::MajorChange { change })
+    }
+}
