@@ -6,6 +6,7 @@ mod crowd;
 mod levers;
 mod sensors;
 mod wait;
+mod waiting;
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +23,14 @@ pub use counter::Counter;
 pub use crowd::{CrowdQuestion, CrowdWatch};
 pub use levers::Place;
 pub use wait::{ProcessFd, Signals};
+pub use waiting::WaitingSensor;
 
 use crate::lease::{LeaseBook, LeaseError, Outcome};
 use crate::machine::{Machine, Wake};
 use crowd::{Looks, Sentry};
 use levers::Levers;
 use sensors::Sensors;
+use waiting::Waits;
 
 /// What can go wrong while a workload is controlled.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +100,10 @@ pub struct Parts {
     pub forward: bool,
     /// What tells of crowds on a smaller set without looking, where there is such a thing.
     pub crowds: Option<Box<dyn CrowdWatch>>,
+    /// What measures how long the workload's threads wait after a wake-up, where there is such a thing.
+    pub waiting: Option<Box<dyn WaitingSensor>>,
+    /// What it costs to wake a halted vCPU, for an estimate of that.
+    pub wake_cost: Duration,
 }
 
 /// This machine, for one workload.
@@ -122,10 +129,11 @@ impl LiveMachine {
     /// # Errors
     /// A sensor cannot be opened.
     pub fn new(parts: Parts) -> Result<Self, LiveError> {
-        let Parts { book, place, workload, counter, allowed, signals, process, forward, crowds } = parts;
+        let Parts { book, place, workload, counter, allowed, signals, process, forward, .. } = parts;
+        let (crowds, waits) = (parts.crowds, Waits::new(parts.waiting, parts.wake_cost));
         let root: Root = book.root().clone();
         Ok(Self {
-            sensors: Sensors::new(&root, workload, counter, allowed.clone())?,
+            sensors: Sensors::new(&root, workload, counter, waits, allowed.clone())?,
             levers: Levers::new(book, place, allowed.clone()),
             signals,
             process,
@@ -265,7 +273,11 @@ impl Machine for LiveMachine {
     }
 
     fn take_notes(&mut self) -> Vec<String> {
-        self.sentry.take_note().into_iter().collect()
+        self.sentry.take_note().into_iter().chain(self.sensors.waits().take_note()).collect()
+    }
+
+    fn sense_waiting(&mut self, wanted: bool) {
+        self.sensors.waits().want(wanted);
     }
 
     fn observe(&mut self) -> Result<Observation, LiveError> {

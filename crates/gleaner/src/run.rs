@@ -13,11 +13,12 @@ use gleaner_kernel::workload::{Members, WorkloadSensor};
 use gleaner_policy::CpuSet;
 use nix::unistd::Pid;
 
-use crate::choice;
+use crate::choice::{self, Choice};
 use crate::cli::RunArgs;
 use crate::control::{configure, control};
 use crate::crowds;
 use crate::summary;
+use crate::waiting;
 
 /// Gleaner itself failed before the command ran, as with `env`.
 const FAILED: u8 = 125;
@@ -54,10 +55,11 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let pid = Pid::from_raw(i32::try_from(child.id())?);
     let told = limits.clone();
     let name = args.command.iter().map(|s| s.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let result = Workload { root, pid, group, allowed }.parts(book, signals, args).and_then(|parts| {
-        let config = configure(&Root::system(), &args.control, &parts.allowed, &choice);
-        control(parts, config, &args.control, &state, name, limits)
-    });
+    let result =
+        Workload { root, pid, group, allowed }.parts(book, signals, args, &choice).and_then(|parts| {
+            let config = configure(&Root::system(), &args.control, &parts.allowed, &choice);
+            control(parts, config, &args.control, &state, name, limits)
+        });
     if let Err(error) = &result {
         gleaner_print::say!("gleaner: the command runs without help: {error:#}");
         put_back(&state, &Root::system());
@@ -126,7 +128,13 @@ struct Workload {
 }
 
 impl Workload {
-    fn parts(self, book: LeaseBook, signals: Signals, args: &RunArgs) -> anyhow::Result<Parts> {
+    fn parts(
+        self,
+        book: LeaseBook,
+        signals: Signals,
+        args: &RunArgs,
+        choice: &Choice,
+    ) -> anyhow::Result<Parts> {
         let Self { root, pid, group, allowed } = self;
         let (place, workload) = if let Some(group) = group {
             let sensor = group_sensor(&root, &group)?;
@@ -138,6 +146,8 @@ impl Workload {
         let process = Some((pid, ProcessFd::open(pid)?));
         let counter = args.control.progress.clone();
         Ok(Parts {
+            waiting: waiting::sensor(&args.control, &place, Some(pid)),
+            wake_cost: choice.wake_cost,
             book,
             place,
             workload,
