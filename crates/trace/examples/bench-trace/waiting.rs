@@ -15,10 +15,11 @@ use nix::unistd::Pid;
 use crate::throughput::Load;
 use crate::{Outcome, verdict};
 
-const PAIRS: usize = 12;
+const PAIRS: usize = 8;
 /// At least this part of the rate stays.
 const PROMISE: f64 = 0.99;
 const BLOCK: Duration = Duration::from_millis(300);
+const SETTLING: Duration = Duration::from_millis(50);
 
 /// What is compared with programs that are not attached.
 #[derive(Clone, Copy)]
@@ -67,8 +68,10 @@ fn packed(sensor: &mut LatencySensor) -> Result<(), Box<dyn Error>> {
     let mut one = CpuSet::new();
     one.set(0)?;
     sched_setaffinity(Pid::from_raw(0), &one)?;
-    let mut rate =
-        || Ok(Workload::RequestResponse.run(Amount::Time(BLOCK), &Parameters::default())?.throughput());
+    let mut rate = |block| {
+        let amount = Amount::Time(if block == Block::Settling { SETTLING } else { BLOCK });
+        Ok(Workload::RequestResponse.run(amount, &Parameters::default())?.throughput())
+    };
     compare("packed chain of requests, armed", sensor, Arm::Armed, &mut rate)?;
     compare("packed chain of requests, attached only", sensor, Arm::Idle, &mut rate)?;
     sched_setaffinity(Pid::from_raw(0), &before)?;
@@ -80,15 +83,19 @@ fn server(what: &str, setting: &str) -> Outcome {
     let root = Root::system();
     let group = WorkloadGroup::new(&root, &CgroupSetup::detect(&root)?, load.id())?;
     let mut sensor = LatencySensor::load(&Scope::Cgroup(group.cpuset_dir().to_owned()))?;
-    // The first second after a change holds what is left of the block before.
-    let mut rate = || {
-        load.seconds(1)?;
-        load.seconds(1)
-    };
+    let mut rate = |_| load.seconds(1);
     compare(what, &mut sensor, Arm::Armed, &mut rate)
 }
 
-type Rate<'a> = dyn FnMut() -> Result<f64, Box<dyn Error>> + 'a;
+/// What a rate is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Block {
+    /// What is left of the block before goes by, and the sensor finds how many wake-ups there are.
+    Settling,
+    Measured,
+}
+
+type Rate<'a> = dyn FnMut(Block) -> Result<f64, Box<dyn Error>> + 'a;
 
 /// Blocks with and without in the order B C C B, so that a drift hits both alike.
 fn compare(what: &str, sensor: &mut LatencySensor, arm: Arm, rate: &mut Rate<'_>) -> Outcome {
@@ -103,7 +110,9 @@ fn compare(what: &str, sensor: &mut LatencySensor, arm: Arm, rate: &mut Rate<'_>
                     sensor.disarm();
                 }
             }
-            rates[usize::from(with)] = rate()?;
+            rate(Block::Settling)?;
+            sensor.read();
+            rates[usize::from(with)] = rate(Block::Measured)?;
             seen = sensor.read().or(seen);
         }
         plain.push(rates[0]);
