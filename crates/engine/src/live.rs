@@ -6,6 +6,7 @@ mod crowd;
 mod levers;
 mod sensors;
 mod wait;
+mod waiting;
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ pub use counter::Counter;
 pub use crowd::{CrowdQuestion, CrowdWatch};
 pub use levers::Place;
 pub use wait::{ProcessFd, Signals};
+pub use waiting::WaitingSensor;
 
 use crate::lease::{LeaseBook, LeaseError, Outcome};
 use crate::machine::{Machine, Wake};
@@ -33,6 +35,7 @@ use crowd::{Looks, Sentry};
 use levers::Levers;
 use sensors::Sensors;
 use wait::Sender;
+use waiting::Waits;
 
 /// What can go wrong while a workload is controlled.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +97,10 @@ pub struct Parts {
     pub forward: bool,
     /// What tells of crowds on a smaller set without looking, where there is such a thing.
     pub crowds: Option<Box<dyn CrowdWatch>>,
+    /// What measures how long the workload's threads wait after a wake-up, where there is such a thing.
+    pub waiting: Option<Box<dyn WaitingSensor>>,
+    /// What it costs to wake a halted vCPU, for an estimate of that.
+    pub wake_cost: Duration,
 }
 
 /// This machine, for one workload.
@@ -131,13 +138,14 @@ impl LiveMachine {
     /// # Errors
     /// A sensor cannot be opened.
     pub fn new(parts: Parts) -> Result<Self, LiveError> {
-        let Parts { book, place, workload, counter, allowed, signals, process, forward, crowds } = parts;
+        let Parts { book, place, workload, counter, allowed, signals, process, forward, .. } = parts;
+        let (crowds, waits) = (parts.crowds, Waits::new(parts.waiting, parts.wake_cost));
         let root: Root = book.root().clone();
         let counter = counter.map(|counter| CounterReader::new(counter, signals.before()));
         let mut urgent = vec![signals.as_fd()];
         urgent.extend(process.as_ref().map(|(_, process)| process.as_fd()));
         Ok(Self {
-            sensors: Sensors::new(&root, workload, counter, allowed.clone(), &urgent)?,
+            sensors: Sensors::new(&root, workload, counter, waits, allowed.clone(), &urgent)?,
             levers: Levers::new(book, place, allowed.clone()),
             signals,
             process,
@@ -273,7 +281,12 @@ impl Machine for LiveMachine {
     }
 
     fn take_notes(&mut self) -> Vec<String> {
-        self.sentry.take_note().into_iter().chain(self.sensors.take_notes()).collect()
+        let of_waits = self.sensors.waits().take_note();
+        self.sentry.take_note().into_iter().chain(of_waits).chain(self.sensors.take_notes()).collect()
+    }
+
+    fn sense_waiting(&mut self, wanted: bool) {
+        self.sensors.waits().want(wanted);
     }
 
     fn observe(&mut self) -> Result<Observation, LiveError> {

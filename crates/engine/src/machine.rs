@@ -38,6 +38,10 @@ pub trait Machine {
         Vec::new()
     }
 
+    /// Whether wake-up latencies are to be measured, from the observation after the next one on; at first they are. Where
+    /// they are not they are estimated, if that.
+    fn sense_waiting(&mut self, _wanted: bool) {}
+
     /// What happened since the last observation.
     ///
     /// # Errors

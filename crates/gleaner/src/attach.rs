@@ -20,6 +20,7 @@ use crate::control::{configure, control, open_journal};
 use crate::crowds;
 use crate::run::{group_sensor, put_back, put_back_stale};
 use crate::summary;
+use crate::waiting;
 
 pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
@@ -35,7 +36,10 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     let choice = choice::for_run(&state, &root, &args.control);
     let (book, _) = LeaseBook::open(&state, root.clone())?;
     let config = configure(&root, &args.control, &what.allowed, &choice);
+    let process = what.process.as_ref().map(|(pid, _)| *pid);
     let parts = Parts {
+        waiting: waiting::sensor(&args.control, &what.place, process),
+        wake_cost: choice.wake_cost,
         book,
         place: what.place,
         workload: what.workload,

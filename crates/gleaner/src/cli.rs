@@ -103,7 +103,8 @@ pub(crate) struct ControlArgs {
     /// Never keep idle vCPUs from halting
     #[arg(long)]
     pub(crate) no_retain: bool,
-    /// Never load BPF programs: a smaller set of vCPUs is then watched by counting runnable threads every 5 ms
+    /// Never load BPF programs: a smaller set of vCPUs is then watched by counting runnable threads every
+    /// 5 ms, and how long threads wait after a wake-up is estimated
     #[arg(long)]
     pub(crate) no_bpf: bool,
     /// By whose rules settings are chosen

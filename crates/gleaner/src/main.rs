@@ -22,6 +22,7 @@ mod run;
 mod sim;
 mod summary;
 mod top;
+mod waiting;
 mod wake;
 mod why;
 mod workload;

@@ -24,6 +24,7 @@ use crate::cli::RunArgs;
 use crate::control::{configure, control, open_journal};
 use crate::crowds;
 use crate::summary;
+use crate::waiting;
 
 /// Gleaner could not help, and was told not to run the command then; as with `env`.
 const FAILED: u8 = 125;
@@ -97,7 +98,7 @@ impl Started {
             say!("gleaner: no journal is kept: {error:#}");
             Journal::nowhere()
         });
-        let result = workload.parts(book, signals, args).and_then(|parts| {
+        let result = workload.parts(book, signals, args, &choice).and_then(|parts| {
             let config = configure(&Root::system(), &args.control, &parts.allowed, &choice);
             control(parts, config, journal, name, limits)
         });
@@ -177,7 +178,13 @@ struct Workload {
 }
 
 impl Workload {
-    fn parts(self, book: LeaseBook, signals: Signals, args: &RunArgs) -> anyhow::Result<Parts> {
+    fn parts(
+        self,
+        book: LeaseBook,
+        signals: Signals,
+        args: &RunArgs,
+        choice: &Choice,
+    ) -> anyhow::Result<Parts> {
         let Self { root, pid, group, allowed } = self;
         let (place, workload) = if let Some(group) = group {
             let sensor = group_sensor(&root, &group)?;
@@ -189,6 +196,8 @@ impl Workload {
         let process = Some((pid, ProcessFd::open(pid)?));
         let counter = args.control.progress.clone();
         Ok(Parts {
+            waiting: waiting::sensor(&args.control, &place, Some(pid)),
+            wake_cost: choice.wake_cost,
             book,
             place,
             workload,

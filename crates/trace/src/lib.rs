@@ -24,6 +24,7 @@ mod times;
 mod tracer;
 mod unavailable;
 mod unfold;
+mod waiting;
 mod window;
 
 pub use budget::{Budget, Cost};
@@ -36,6 +37,7 @@ pub use times::VcpuTime;
 pub use tracer::{TraceError, Tracer};
 pub use unavailable::{NotAvailable, Why};
 pub use unfold::{Crowding, FastUnfold, UnfoldError};
+pub use waiting::{Latencies, LatencySensor};
 
 /// The generated skeletons of `src/bpf/*.bpf.c`.
 macro_rules! skeleton {
@@ -58,3 +60,4 @@ macro_rules! skeleton {
 skeleton!(skeleton, "trace.skel.rs");
 skeleton!(record_skeleton, "record.skel.rs");
 skeleton!(unfold_skeleton, "unfold.skel.rs");
+skeleton!(waiting_skeleton, "waiting.skel.rs");

@@ -222,7 +222,7 @@ pub(crate) fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks().0.iter().map(|chunk| u64::from_ne_bytes(*chunk)).collect()
 }
 
-fn sum(map: &dyn MapCore, key: u32) -> libbpf_rs::Result<Vec<u64>> {
+pub(crate) fn sum(map: &dyn MapCore, key: u32) -> libbpf_rs::Result<Vec<u64>> {
     sum_at(map, &key.to_ne_bytes())
 }
 

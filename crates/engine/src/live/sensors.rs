@@ -14,6 +14,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::LiveError;
 use super::counter::CounterReader;
+use super::waiting::Waits;
 
 /// The sensors of one workload.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub(super) struct Sensors {
     stat: StatSensor,
     workload: WorkloadSensor,
     counter: Option<CounterReader>,
+    waits: Waits,
     allowed: CpuSet,
     start: Instant,
     last: Reading,
@@ -52,6 +54,7 @@ impl Sensors {
         root: &Root,
         workload: WorkloadSensor,
         counter: Option<CounterReader>,
+        waits: Waits,
         allowed: CpuSet,
         urgent: &[BorrowedFd<'_>],
     ) -> Result<Self, LiveError> {
@@ -60,6 +63,7 @@ impl Sensors {
             stat: StatSensor::new(root)?,
             workload,
             counter,
+            waits,
             allowed,
             start: Instant::now(),
             last: Reading {
@@ -102,6 +106,11 @@ impl Sensors {
         Ok(self.workload.threads()?)
     }
 
+    /// The sensor of waiting.
+    pub(super) fn waits(&mut self) -> &mut Waits {
+        &mut self.waits
+    }
+
     /// Halts of each vCPU so far.
     pub(super) fn read_halts(&mut self) -> Result<Vec<(CpuId, u64)>, LiveError> {
         Ok(self.idle.read()?.iter().map(|idle| (idle.cpu, idle.halts)).collect())
@@ -126,11 +135,15 @@ impl Sensors {
         let now = &self.last;
         let period = now.at.saturating_sub(last.at);
         let throttled = now.throttled.saturating_sub(last.throttled);
+        let vcpus: Vec<VcpuInterval> =
+            now.vcpus.iter().map(|(cpu, v)| v.since(last.vcpus.get(cpu), *cpu)).collect();
+        let mut workload = workload_interval(&last, now);
+        workload.waiting = Some(self.waits.of(&workload, &vcpus));
         Ok(Observation {
             at: now.at,
             period,
-            vcpus: now.vcpus.iter().map(|(cpu, v)| v.since(last.vcpus.get(cpu), *cpu)).collect(),
-            workload: workload_interval(&last, now),
+            vcpus,
+            workload,
             runnable,
             crowd: None,
             throttled: (throttled.as_secs_f64() / period.as_secs_f64().max(1e-6)).min(1.0),

@@ -11,6 +11,7 @@
 mod agreement;
 mod throughput;
 mod unfold;
+mod waiting;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -18,9 +19,10 @@ use std::process::ExitCode;
 type Outcome = Result<bool, Box<dyn Error>>;
 type Part = fn() -> Outcome;
 
-const PARTS: [(&str, &str, Part); 5] = [
+const PARTS: [(&str, &str, Part); 6] = [
     ("redis", "redis, 1 connection, under gleaner run, with tracing beside it", throughput::redis),
     ("mariadb", "MariaDB, 16 threads, under gleaner run, with tracing beside it", throughput::mariadb),
+    ("waiting", "Measuring wake-up latencies for the decision, interleaved", waiting::waiting),
     ("latency", "Wake-up latencies beside the ping-pong's own clock", agreement::latencies),
     ("counters", "Counters beside the kernel's own, over 10 s", agreement::counters),
     ("unfold", "Fast unfold: from two runnable threads on one vCPU to the event", unfold::unfold),

@@ -95,19 +95,20 @@ fn told(seen: &Snapshot) {
 }
 
 /// A server with its client under `gleaner run`, until it is dropped.
-struct Load {
+pub(crate) struct Load {
     child: Child,
     rates: Lines<BufReader<ChildStdout>>,
     _state: TempDir,
 }
 
 impl Load {
-    fn start(row: &str, setting: &str) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn start(row: &str, setting: &str) -> Result<Self, Box<dyn Error>> {
         let state = tempfile::tempdir()?;
         // Servers run as their own users and have to get to their directories below.
         fs::set_permissions(state.path(), Permissions::from_mode(0o755))?;
         let mut child = Command::new(beside("gleaner")?)
-            .args(["run", "--quiet", "--fixed", setting, "--"])
+            // Gleaner's own sensors would be in both kinds of blocks.
+            .args(["run", "--quiet", "--no-bpf", "--fixed", setting, "--"])
             .arg(beside("gleaner-bench")?)
             .args(["rate", row, "--state"])
             .arg(state.path())
@@ -119,8 +120,13 @@ impl Load {
         Ok(load)
     }
 
+    /// The process of `gleaner run`.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The mean rate over the next seconds.
-    fn seconds(&mut self, seconds: usize) -> Result<f64, Box<dyn Error>> {
+    pub(crate) fn seconds(&mut self, seconds: usize) -> Result<f64, Box<dyn Error>> {
         let mut sum = 0.0;
         for _ in 0..seconds {
             let line = self.rates.next().ok_or("the load ended by itself: its messages are above")??;

@@ -1,0 +1,88 @@
+//! Wake-up latencies as the engine wants them: nothing is loaded before they are asked for.
+
+use std::error::Error;
+
+use gleaner_engine::live::{Place, WaitingSensor};
+use gleaner_policy::{Waiting, WaitingSource};
+use gleaner_trace::{Latencies, LatencySensor, Scope};
+use nix::unistd::Pid;
+
+use crate::cli::ControlArgs;
+
+/// What measures the waiting of the workload that `place` controls, unless its user wants no BPF; `process` is its first
+/// one.
+pub(crate) fn sensor(
+    args: &ControlArgs,
+    place: &Place,
+    process: Option<Pid>,
+) -> Option<Box<dyn WaitingSensor>> {
+    let scope = match (place, process) {
+        (Place::Group(group), _) => Scope::Cgroup(group.cpuset_dir().to_owned()),
+        (Place::Threads(_), Some(pid)) => Scope::Tree(pid.as_raw().unsigned_abs()),
+        (Place::Threads(_), None) => return None,
+    };
+    (!args.no_bpf).then(|| Box::new(OnDemand { scope, loaded: None }) as Box<dyn WaitingSensor>)
+}
+
+#[derive(Debug)]
+struct OnDemand {
+    scope: Scope,
+    loaded: Option<LatencySensor>,
+}
+
+impl WaitingSensor for OnDemand {
+    fn arm(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let sensor = match &mut self.loaded {
+            Some(loaded) => loaded,
+            none => none.insert(LatencySensor::load(&self.scope)?),
+        };
+        Ok(sensor.arm()?)
+    }
+
+    fn disarm(&mut self) {
+        if let Some(sensor) = &mut self.loaded {
+            sensor.disarm();
+        }
+    }
+
+    fn read(&mut self) -> Option<Waiting> {
+        self.loaded.as_mut()?.read().and_then(|latencies| waiting(&latencies))
+    }
+}
+
+/// `None` where threads were woken and nothing is known of them yet: that is no waiting of zero.
+fn waiting(latencies: &Latencies) -> Option<Waiting> {
+    /// The quantile that is the tail.
+    const TAIL: f64 = 0.99;
+    if latencies.wake_ups > 0 && latencies.known.count == 0 {
+        return None;
+    }
+    Some(Waiting {
+        wake_ups: latencies.wake_ups,
+        total: latencies.total().unwrap_or_default(),
+        tail: latencies.known.quantile(TAIL).unwrap_or_default(),
+        source: WaitingSource::Traced,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use gleaner_trace::Histogram;
+
+    use super::*;
+
+    #[test]
+    fn nothing_known_is_not_no_waiting() {
+        let unknown = Latencies { wake_ups: 3, known: Histogram::default() };
+        assert_eq!(waiting(&unknown), None);
+        let quiet = waiting(&Latencies::default()).unwrap();
+        assert_eq!((quiet.wake_ups, quiet.total, quiet.tail), (0, Duration::ZERO, Duration::ZERO));
+        let known = Histogram { count: 2, total_ns: 3000, buckets: BTreeMap::from([(64, 1), (72, 1)]) };
+        let some = waiting(&Latencies { wake_ups: 4, known }).unwrap();
+        assert_eq!((some.wake_ups, some.total), (4, Duration::from_micros(6)));
+        assert!(some.tail > Duration::from_micros(1), "{some:?}");
+    }
+}

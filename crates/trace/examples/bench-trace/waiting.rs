@@ -1,0 +1,142 @@
+//! What measuring wake-up latencies costs: a chain of requests that is packed on one vCPU, where each wake-up is a switch,
+//! and a real server.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use gleaner_bench::stats::{estimate, median};
+use gleaner_bench::workload::{Amount, Parameters, Workload};
+use gleaner_kernel::Root;
+use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
+use gleaner_trace::{LatencySensor, Scope};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::throughput::Load;
+use crate::{Outcome, verdict};
+
+const PAIRS: usize = 8;
+/// At least this part of the rate stays.
+const PROMISE: f64 = 0.99;
+const BLOCK: Duration = Duration::from_millis(300);
+const SETTLING: Duration = Duration::from_millis(50);
+
+/// What is compared with programs that are not attached.
+#[derive(Clone, Copy)]
+enum Arm {
+    Armed,
+    /// Attached, but not armed.
+    Idle,
+}
+
+pub(crate) fn waiting() -> Outcome {
+    let begin = Instant::now();
+    let mut sensor = LatencySensor::load(&Scope::Tree(std::process::id()))?;
+    let loaded = begin.elapsed();
+    let begin = Instant::now();
+    sensor.arm()?;
+    let first = begin.elapsed();
+    let reads: Vec<f64> = (0..200).map(|_| timed(|| drop(sensor.read()))).collect();
+    let again: Vec<f64> = (0..200)
+        .map(|_| {
+            sensor.disarm();
+            timed(|| drop(sensor.arm()))
+        })
+        .collect();
+    println!(
+        "  loading takes {loaded:.2?}, arming {first:.2?}, arming again {:.0} us, a reading {:.0} us",
+        1e6 * median(&again).unwrap_or_default(),
+        1e6 * median(&reads).unwrap_or_default()
+    );
+    packed(&mut sensor)?;
+    drop(sensor);
+    let halting = server("redis-1, vCPUs halt", "halt")?;
+    let polling = server("redis-1, haltpoll", "haltpoll:200us")?;
+    let packed = server("redis-1, one vCPU", "pack:1")?;
+    Ok(halting && polling && packed)
+}
+
+fn timed(what: impl FnOnce()) -> f64 {
+    let begin = Instant::now();
+    what();
+    begin.elapsed().as_secs_f64()
+}
+
+/// For information: what an event costs shows best where there is little else.
+fn packed(sensor: &mut LatencySensor) -> Result<(), Box<dyn Error>> {
+    let before = sched_getaffinity(Pid::from_raw(0))?;
+    let mut one = CpuSet::new();
+    one.set(0)?;
+    sched_setaffinity(Pid::from_raw(0), &one)?;
+    let mut rate = |block| {
+        let amount = Amount::Time(if block == Block::Settling { SETTLING } else { BLOCK });
+        Ok(Workload::RequestResponse.run(amount, &Parameters::default())?.throughput())
+    };
+    compare("packed chain of requests, armed", sensor, Arm::Armed, &mut rate)?;
+    compare("packed chain of requests, attached only", sensor, Arm::Idle, &mut rate)?;
+    sched_setaffinity(Pid::from_raw(0), &before)?;
+    Ok(())
+}
+
+fn server(what: &str, setting: &str) -> Outcome {
+    let mut load = Load::start("redis-1", setting)?;
+    let root = Root::system();
+    let group = WorkloadGroup::new(&root, &CgroupSetup::detect(&root)?, load.id())?;
+    let mut sensor = LatencySensor::load(&Scope::Cgroup(group.cpuset_dir().to_owned()))?;
+    let mut rate = |_| load.seconds(1);
+    compare(what, &mut sensor, Arm::Armed, &mut rate)
+}
+
+/// What a rate is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Block {
+    /// What is left of the block before goes by, and the sensor finds how many wake-ups there are.
+    Settling,
+    Measured,
+}
+
+type Rate<'a> = dyn FnMut(Block) -> Result<f64, Box<dyn Error>> + 'a;
+
+/// Blocks with and without in the order B C C B, so that a drift hits both alike.
+fn compare(what: &str, sensor: &mut LatencySensor, arm: Arm, rate: &mut Rate<'_>) -> Outcome {
+    let (mut ratios, mut plain, mut seen) = (Vec::new(), Vec::new(), None);
+    for pair in 0..PAIRS {
+        let mut rates = [0.0; 2];
+        for with in if pair % 2 == 0 { [false, true] } else { [true, false] } {
+            sensor.detach();
+            if with {
+                sensor.arm()?;
+                if matches!(arm, Arm::Idle) {
+                    sensor.disarm();
+                }
+            }
+            rate(Block::Settling)?;
+            sensor.read();
+            rates[usize::from(with)] = rate(Block::Measured)?;
+            seen = sensor.read().or(seen);
+        }
+        plain.push(rates[0]);
+        ratios.push(rates[1] / rates[0]);
+    }
+    let ratio = estimate(&ratios).ok_or("nothing was measured")?;
+    let good = ratio.median >= PROMISE;
+    println!(
+        "  {what}: {:.4} of the rate without ({:.4} to {:.4}, {PAIRS} pairs; {:.0} a second), promised {PROMISE:.2}  {}{}",
+        ratio.median,
+        ratio.low,
+        ratio.high,
+        median(&plain).unwrap_or_default(),
+        verdict(good),
+        if ratio.low < PROMISE && ratio.high > PROMISE { ", within the noise" } else { "" }
+    );
+    if let Some(seen) = seen {
+        let tail = seen.known.quantile(0.99).unwrap_or_default();
+        println!(
+            "    {} wake-ups in the last block, {} latencies known: mean {:.2?}, p99 {tail:.2?}",
+            seen.wake_ups,
+            seen.known.count,
+            seen.known.mean()
+        );
+    }
+    Ok(good)
+}
