@@ -1,12 +1,12 @@
 //! An open-loop client: requests arrive when a Poisson process says so, whether or not earlier ones were answered.
 //!
 //! A closed loop (ask, wait, ask again) turns a faster answer into more requests. The clients of a service in
-//! production ask at their own rate, and what they feel of a faster answer is its latency. So the latency counts from
-//! the moment at which a request was *due*, also where the client itself came late (no coordinated omission).
+//! production ask at their own rate, and what they feel of a faster answer is its latency. It is measured from the
+//! moment at which a request was *due*, also where the client itself came late (no coordinated omission), and from its
+//! send, which leaves out what the client's own timer adds.
 //!
 //! The client is one thread that sleeps in `ppoll(2)` until an answer arrives or the next request is due, with the
 //! least timer slack. It never polls: a client that keeps a vCPU busy would hide the wake-ups that are to be measured.
-//! How late its own timer woke it is the difference between the latencies from due and from send.
 
 use std::fmt;
 use std::io;
@@ -297,7 +297,9 @@ impl<'a> Load<'a> {
             }
         }
         if self.arrivals.is_none() && at < self.window.end {
-            answers.iter().for_each(|_| self.request(index, at, at));
+            for _ in &answers {
+                self.request(index, at, at);
+            }
         }
         Ok(())
     }

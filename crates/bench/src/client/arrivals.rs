@@ -76,6 +76,6 @@ mod tests {
         assert_eq!(arrivals.take_due(first - 1), None);
         assert_eq!(arrivals.take_due(first), Some(first));
         assert!(all(1, 1_000.0, 1).iter().all(|due| *due < SECOND));
-        assert_eq!(all(1, 0.0, 1), []);
+        assert!(all(1, 0.0, 1).is_empty());
     }
 }

@@ -11,7 +11,7 @@ use super::launch::{Launch, make_dir};
 pub use super::machine::CpuUse;
 use super::rows::{Load, Row, check_programs};
 use super::running::Running;
-use super::{Error, Result, Window, mariadb, memcached, nginx, own, postgres, programs, redis};
+use super::{Error, Result, Window, mariadb, memcached, nginx, postgres, programs, redis};
 use crate::client::{Address, Pace, Protocol};
 
 /// The directory of its data, below that of all.
@@ -35,14 +35,14 @@ pub struct Sample {
 /// How long requests took, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Mean, from the moment at which a request was due.
+    /// Mean, from send to answer; of sysbench, from the arrival in its own queue.
     pub mean_us: f64,
-    /// 99 % were answered within this time from then.
+    /// 99 % were answered within this time.
     pub p99_us: f64,
-    /// Mean from the moment at which the client sent the request, where that is known.
-    pub send_mean_us: Option<f64>,
+    /// Mean from the moment at which a request was due, where that is known: how late the client was is part of it.
+    pub due_mean_us: Option<f64>,
     /// 99 % were answered within this time from then.
-    pub send_p99_us: Option<f64>,
+    pub due_p99_us: Option<f64>,
     /// CPU time of the client in vCPUs, where that is known.
     pub client_cpu: Option<f64>,
 }
@@ -161,7 +161,7 @@ pub fn measure(row: &Row, state: &Path, window: Window, wrapper: &[OsString]) ->
 fn by_client(
     place: &Place,
     protocol: Protocol,
-    pace: Pace,
+    rhythm: Pace,
     connections: u32,
     window: Window,
 ) -> Result<Measured> {
@@ -171,7 +171,7 @@ fn by_client(
             memcached::server(place).map(|(server, port)| (server, Address::Port(port)))?
         }
     };
-    let (sample, command) = window.of_client(protocol, address, pace, connections)?;
+    let (sample, command) = window.of_client(protocol, address, rhythm, connections)?;
     server.running.stop()?;
     Ok(Measured { sample, commands: vec![server.command, command] })
 }

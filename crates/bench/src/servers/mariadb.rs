@@ -89,7 +89,7 @@ fn summary(report: &str) -> Option<(f64, Latency)> {
     // The line with the mean has two digits after the point, of milliseconds; the sum has many more.
     let mean_us = sum_ms * 1e3 / events;
     let p99_us = last("99th percentile:")? * 1e3;
-    let latency = Latency { mean_us, p99_us, send_mean_us: None, send_p99_us: None, client_cpu: None };
+    let latency = Latency { mean_us, p99_us, due_mean_us: None, due_p99_us: None, client_cpu: None };
     (events > 0.0).then_some((events, latency))
 }
 

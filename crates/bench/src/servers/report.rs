@@ -69,10 +69,10 @@ pub struct RowReport {
 /// One number of the latencies of an open loop. In ratios of latencies, less than 1 is better.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LatencyReport {
-    /// `mean` or `p99`.
+    /// Which number of the latencies, and from when they count if not from send.
     pub name: String,
-    /// How large Gleaner's ratios to the default mode and to the best fixed setting may be.
-    pub limit: f64,
+    /// How large Gleaner's ratios to the default mode and to the best fixed setting may be; `None`: not judged.
+    pub limit: Option<f64>,
     /// The modes, in the order of the tables.
     pub modes: Vec<LatencyMode>,
     /// The fixed setting with the lowest median ratio.
@@ -134,7 +134,6 @@ impl RowReport {
         let missed = if by_rate {
             rates.gleaner_of_default().map(|ratio| missed_rates(row, ratio.median, &rates))
         } else {
-            // Each latency has a verdict, or none has.
             latencies.iter().filter_map(|latency| latency.missed.clone()).reduce(|a, b| [a, b].concat())
         };
         Self {
@@ -179,26 +178,19 @@ impl RowReport {
             format!("{} latency: {}", latency.name, modes.join("  "))
         };
         let parts: Vec<String> = match self.class {
-            Class::Latency => self.latencies.iter().map(latency).collect(),
+            Class::Latency => self.latencies.iter().filter(|l| l.limit.is_some()).map(latency).collect(),
             Class::Rate | Class::Unseen => self.modes.iter().map(rate).collect(),
         };
         format!("{:<28}{}", self.name, parts.join("  "))
     }
 }
 
-/// The latencies of an open loop, each with its verdict.
+/// The latencies of an open loop. Judged is what the server makes of a request: how late the client came, whose timer is
+/// a wake-up too, is for people to see.
 fn latencies(modes: &[Mode], samples: &[Vec<Option<Sample>>]) -> Vec<LatencyReport> {
-    let kinds: [(&str, f64, fn(&Latency) -> f64); 2] =
-        [("mean", MEAN_LATENCY, |latency| latency.mean_us), ("p99", P99_LATENCY, |latency| latency.p99_us)];
-    let report = |(name, limit, number): (&str, f64, fn(&Latency) -> f64)| {
-        let numbers =
-            Numbers::new(modes, samples, Better::Less, |sample| sample.latency.as_ref().map(number));
-        let ratios =
-            [(numbers.gleaner_of_default(), "default"), (numbers.gleaner_of_best_static(), "best static")];
-        let missed = |(ratio, base): (Option<Estimate>, &str)| {
-            let ratio = ratio?.median;
-            (ratio > limit).then(|| format!("{name} {ratio:.2} of {base}, not at most {limit:.2}"))
-        };
+    let report = |name: &str, limit: Option<f64>, number: fn(&Latency) -> Option<f64>| {
+        let of_sample = |sample: &Sample| number(sample.latency.as_ref()?);
+        let numbers = Numbers::new(modes, samples, Better::Less, of_sample);
         let mode = |(mode, name): (usize, &Mode)| LatencyMode {
             name: name.to_string(),
             us: numbers.estimate(mode),
@@ -209,11 +201,30 @@ fn latencies(modes: &[Mode], samples: &[Vec<Option<Sample>>]) -> Vec<LatencyRepo
             limit,
             best_static: numbers.best_static().map(|mode| modes[mode].to_string()),
             gleaner_of_best_static: numbers.gleaner_of_best_static(),
-            missed: ratios[0].0.map(|_| ratios.into_iter().filter_map(missed).collect()),
+            missed: limit.and_then(|limit| missed_latency(name, limit, &numbers)),
             modes: modes.iter().enumerate().map(mode).collect(),
         }
     };
-    kinds.into_iter().map(report).collect()
+    let mut reports = vec![
+        report("mean", Some(MEAN_LATENCY), |l| Some(l.mean_us)),
+        report("p99", Some(P99_LATENCY), |l| Some(l.p99_us)),
+        report("mean from due", None, |l| l.due_mean_us),
+        report("p99 from due", None, |l| l.due_p99_us),
+    ];
+    // sysbench does not know when its requests were due.
+    reports.retain(|report| report.limit.is_some() || report.modes.iter().any(|mode| mode.us.is_some()));
+    reports
+}
+
+/// Where a latency of Gleaner is beyond its limit; `None` without Gleaner or the default mode.
+fn missed_latency(name: &str, limit: f64, numbers: &Numbers) -> Option<Vec<String>> {
+    let of_default = numbers.gleaner_of_default()?;
+    let ratios = [(Some(of_default), "default"), (numbers.gleaner_of_best_static(), "best static")];
+    let miss = |(ratio, base): (Option<Estimate>, &str)| {
+        let ratio = ratio?.median;
+        (ratio > limit).then(|| format!("{name} {ratio:.2} of {base}, not at most {limit:.2}"))
+    };
+    Some(ratios.into_iter().filter_map(miss).collect())
 }
 
 /// The targets that the rates of Gleaner miss.
@@ -270,8 +281,8 @@ mod tests {
         let latency = Latency {
             mean_us,
             p99_us: 10.0 * mean_us,
-            send_mean_us: None,
-            send_p99_us: None,
+            due_mean_us: None,
+            due_p99_us: None,
             client_cpu: None,
         };
         Sample { latency: Some(latency), ..of_rate(5000.0) }

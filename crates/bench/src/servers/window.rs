@@ -79,14 +79,14 @@ impl Window {
             Ok::<_, Error>((outcome, window, cpu))
         })?;
         outcome.check()?;
-        let latency = |due: client::Summary| Latency {
-            mean_us: due.mean_us,
-            p99_us: due.p99_us,
-            send_mean_us: outcome.from_send.map(|send| send.mean_us),
-            send_p99_us: outcome.from_send.map(|send| send.p99_us),
+        let latency = |send: client::Summary| Latency {
+            mean_us: send.mean_us,
+            p99_us: send.p99_us,
+            due_mean_us: outcome.from_due.map(|due| due.mean_us),
+            due_p99_us: outcome.from_due.map(|due| due.p99_us),
             client_cpu: Some(outcome.client_cpu),
         };
-        let latency = outcome.from_due.filter(|_| pace != Pace::Closed).map(latency);
+        let latency = outcome.from_send.filter(|_| pace != Pace::Closed).map(latency);
         Ok((Sample { rate: outcome.rate, window, cpu, latency }, options.command_line()))
     }
 
