@@ -60,10 +60,13 @@ lab: ## Prove Gleaner in virtual machines: other kernels, many vCPUs, systemd, n
 	cargo build --release --locked -p gleaner -p gleaner-lab
 	target/release/gleaner-lab claims --markdown docs/lab.md $(LAB_ARGS)
 
+# BENCH_ARGS='--rows redis-open,python-pipe --rounds 9' chooses; with BENCH_OUT=/tmp/part the page of all rows stays.
+BENCH_OUT ?= docs/benchmarks
+
 bench: ## Measure real servers, interleaved; writes docs/benchmarks.{md,json}
 	scripts/setup bench
 	cargo build --release --workspace --locked
-	target/release/gleaner-bench servers --output docs/benchmarks.json --markdown docs/benchmarks.md $(BENCH_ARGS)
+	target/release/gleaner-bench servers --output $(BENCH_OUT).json --markdown $(BENCH_OUT).md $(BENCH_ARGS)
 
 bench-guard: ## Measure how often, how soon and at what cost the guard decides rightly, on recorded noise; writes docs/guard.md
 	scripts/setup build

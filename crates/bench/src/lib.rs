@@ -5,6 +5,7 @@ pub mod wake;
 pub mod workload;
 
 pub mod adapters;
+pub mod client;
 pub mod compare;
 pub mod experiment;
 pub mod runner;

@@ -16,8 +16,11 @@ pub(crate) mod launch;
 mod machine;
 mod mariadb;
 mod markdown;
+mod memcached;
 mod mode;
 mod nginx;
+mod numbers;
+mod own;
 mod postgres;
 mod programs;
 mod rate;
@@ -28,13 +31,13 @@ pub(crate) mod running;
 mod suite;
 mod window;
 
-pub use cell::{CpuUse, Measured, Sample, measure, prepare, with_mariadb};
+pub use cell::{CpuUse, Latency, Measured, Sample, measure, prepare, with_mariadb};
 pub use environment::Environment;
 pub use knobs::Knobs;
 pub use mode::Mode;
 pub use rate::watch;
-pub use report::{ModeReport, Report, RowReport};
-pub use rows::{Placement, ROWS, Row, find, load};
+pub use report::{LatencyMode, LatencyReport, ModeReport, Report, RowReport};
+pub use rows::{Class, Placement, ROWS, Row, find, load};
 pub use suite::{Options, run};
 pub use window::Window;
 
@@ -119,6 +122,9 @@ pub enum Error {
         /// Its value now.
         is: String,
     },
+    /// Our own client could not do its work.
+    #[error(transparent)]
+    Client(#[from] crate::client::Error),
     /// A file of the kernel could not be read.
     #[error(transparent)]
     Kernel(#[from] gleaner_kernel::KernelError),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use gleaner_bench::client::{self, Address, Pace, Protocol};
 use gleaner_bench::experiment::overhead;
 use gleaner_bench::runner;
 use gleaner_bench::servers::{self, Mode, Options, Window};
@@ -31,6 +32,8 @@ struct Cli {
 enum Command {
     /// Measures servers from Debian's packages in every mode and reports ratios with their intervals
     Servers(Servers),
+    /// Sends requests to a running server at a rate of their own and reports their latency
+    Open(Open),
     /// Measures how fast the speed follows the load when it steps from 1 to 16 busy clients and back
     Steps(FollowLoad),
     /// Measures how fast a packed workload gets all vCPUs back when its load rises
@@ -53,12 +56,12 @@ struct Servers {
     /// How often each mode is measured per row
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Measured time per cell, in seconds
-    #[arg(long, default_value = "2", value_parser = seconds)]
-    window: Duration,
-    /// Time before it in which the load runs unmeasured, in seconds
-    #[arg(long, default_value = "1", value_parser = seconds)]
-    warmup: Duration,
+    /// Measured time per cell, in seconds [default: 2; open loops 3]
+    #[arg(long, value_parser = seconds)]
+    window: Option<Duration>,
+    /// Time before it in which the load runs unmeasured, in seconds [default: 1; open loops and unseen programs 2]
+    #[arg(long, value_parser = seconds)]
+    warmup: Option<Duration>,
     /// Only these rows: names or parts of names, separated by commas
     #[arg(long, default_value = "")]
     rows: String,
@@ -77,6 +80,40 @@ struct Servers {
     /// The gleaner binary [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     gleaner: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Open {
+    /// What the server speaks: redis or memcached
+    #[arg(long)]
+    server: Protocol,
+    /// The UNIX socket on which it listens
+    #[arg(long, value_name = "PATH", required_unless_present = "port")]
+    socket: Option<PathBuf>,
+    /// The TCP port of the loopback interface on which it listens
+    #[arg(long, conflicts_with = "socket")]
+    port: Option<u16>,
+    /// Requests per second on average, over all connections; the gaps are exponential
+    #[arg(long, required_unless_present = "closed", value_parser = rate)]
+    rate: Option<f64>,
+    /// A closed loop instead: each connection asks again as soon as it has its answer
+    #[arg(long, conflicts_with = "rate")]
+    closed: bool,
+    /// Connections; each request goes to a random one
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    connections: u16,
+    /// Measured time, in seconds
+    #[arg(long, default_value = "5", value_parser = seconds)]
+    seconds: Duration,
+    /// Time before it in which the load runs unmeasured, in seconds
+    #[arg(long, default_value = "0", value_parser = seconds)]
+    warmup: Duration,
+    /// Seed of the arrivals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -170,6 +207,7 @@ const NAME: &str = "gleaner-bench";
 fn main() -> ExitCode {
     let done = match gleaner_print::parse::<Cli>(NAME).command {
         Command::Servers(args) => run_servers(&args),
+        Command::Open(args) => run_open(&args),
         Command::Steps(args) => run_steps(args),
         Command::UnfoldSteps(args) => run_unfold_steps(args),
         Command::Overhead(args) => run_overhead(&args),
@@ -191,7 +229,8 @@ fn run_servers(args: &Servers) -> Result<ExitCode> {
         rows,
         modes: args.modes.clone(),
         rounds: args.rounds.into(),
-        window: Window { warmup: args.warmup, length: args.window },
+        warmup: args.warmup,
+        length: args.window,
         seed: args.seed,
         gleaner,
         bench,
@@ -211,6 +250,30 @@ fn run_servers(args: &Servers) -> Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+fn run_open(args: &Open) -> Result<ExitCode> {
+    runner::watch()?;
+    let options = client::Options {
+        protocol: args.server,
+        address: match (&args.socket, args.port) {
+            (Some(path), _) => Address::Unix(path.clone()),
+            (None, port) => Address::Port(port.context("neither --socket nor --port")?),
+        },
+        pace: args.rate.map_or(Pace::Closed, |rate| Pace::Poisson { rate }),
+        connections: args.connections.into(),
+        warmup: args.warmup,
+        window: args.seconds,
+        seed: args.seed,
+    };
+    let outcome = client::run(&options)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&outcome)?);
+    } else {
+        print!("{outcome}");
+    }
+    outcome.check()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_cell(args: &Cell) -> Result<ExitCode> {
@@ -294,4 +357,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
     let time = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
     if time > Duration::from_secs(3600) { Err(String::from("more than an hour")) } else { Ok(time) }
+}
+
+/// A rate that a client can hold with sleeps in between.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
+    if rate > 0.0 && rate <= 1e6 {
+        Ok(rate)
+    } else {
+        Err(String::from("not between 0 and 1000000 per second"))
+    }
 }

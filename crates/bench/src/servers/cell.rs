@@ -11,7 +11,8 @@ use super::launch::{Launch, make_dir};
 pub use super::machine::CpuUse;
 use super::rows::{Load, Row, check_programs};
 use super::running::Running;
-use super::{Error, Result, Window, mariadb, nginx, postgres, programs, redis};
+use super::{Error, Result, Window, mariadb, memcached, nginx, postgres, programs, redis};
+use crate::client::{Address, Pace, Protocol};
 
 /// The directory of its data, below that of all.
 const MARIADB: &str = "mariadb";
@@ -26,6 +27,24 @@ pub struct Sample {
     pub window: Duration,
     /// What the whole machine spent over the window.
     pub cpu: CpuUse,
+    /// Of loads with a rate of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+}
+
+/// How long requests took, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Mean, from send to answer; of sysbench, from the arrival in its own queue.
+    pub mean_us: f64,
+    /// 99 % were answered within this time.
+    pub p99_us: f64,
+    /// Mean from the moment at which a request was due, where that is known: how late the client was is part of it.
+    pub due_mean_us: Option<f64>,
+    /// 99 % were answered within this time from then.
+    pub due_p99_us: Option<f64>,
+    /// CPU time of the client in vCPUs, where that is known.
+    pub client_cpu: Option<f64>,
 }
 
 /// What one cell measured and with which commands.
@@ -52,6 +71,13 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
+    }
+
+    /// A place below this one, for the second server of a row.
+    pub(super) fn below(&self, name: &str) -> Result<Self> {
+        let dir = self.path(name);
+        make_dir(&dir, None)?;
+        Ok(Place { dir, wrapper: self.wrapper })
     }
 
     /// The directory of a database's data: it belongs to the user that the server runs as.
@@ -90,9 +116,16 @@ pub fn prepare(row: &Row, state: &Path) -> Result<()> {
     check_programs(std::slice::from_ref(row))?;
     let place = place(row, state, &[])?;
     match row.load {
-        Load::MariaDb { .. } => mariadb::prepare(&place),
+        Load::MariaDb { .. } | Load::MariaDbAtRate { .. } => mariadb::prepare(&place),
         Load::Postgres { .. } => postgres::prepare(&place),
-        Load::Redis { .. } | Load::Nginx { .. } | Load::Pipe | Load::Sysbench { .. } => Ok(()),
+        Load::Own { program, .. } => program.prepare(&place),
+        Load::Redis { .. }
+        | Load::Open { .. }
+        | Load::Memcached { .. }
+        | Load::Nginx { .. }
+        | Load::Proxy { .. }
+        | Load::Pipe
+        | Load::Sysbench { .. } => Ok(()),
     }
 }
 
@@ -110,9 +143,37 @@ pub fn measure(row: &Row, state: &Path, window: Window, wrapper: &[OsString]) ->
         Load::MariaDb { script, threads } => mariadb::measure(&place, script, threads, window),
         Load::Postgres { clients } => postgres::measure(&place, clients, window),
         Load::Nginx { connections } => nginx::measure(&place, connections, window),
+        Load::Proxy { connections } => nginx::measure_proxy(&place, connections, window),
+        Load::Open { protocol, rate, connections } => {
+            by_client(&place, protocol, Pace::Poisson { rate: f64::from(rate) }, connections, window)
+        }
+        Load::Memcached { connections } => {
+            by_client(&place, Protocol::Memcached, Pace::Closed, connections, window)
+        }
+        Load::MariaDbAtRate { rate, threads } => mariadb::measure_at_rate(&place, rate, threads, window),
+        Load::Own { program, pairs } => program.measure(&place, pairs, window),
         Load::Pipe => programs::pipe(window),
         Load::Sysbench { test, args } => programs::sysbench(test, args, window),
     }
+}
+
+/// Measures a server with our own client.
+fn by_client(
+    place: &Place,
+    protocol: Protocol,
+    rhythm: Pace,
+    connections: u32,
+    window: Window,
+) -> Result<Measured> {
+    let (server, address) = match protocol {
+        Protocol::Redis => redis::server(place).map(|(server, socket)| (server, Address::Unix(socket)))?,
+        Protocol::Memcached => {
+            memcached::server(place).map(|(server, port)| (server, Address::Port(port)))?
+        }
+    };
+    let (sample, command) = window.of_client(protocol, address, rhythm, connections)?;
+    server.running.stop()?;
+    Ok(Measured { sample, commands: vec![server.command, command] })
 }
 
 /// Has `MariaDB` up while `run` does what it likes with the command line of a sysbench `script` against it, which runs
@@ -131,11 +192,13 @@ pub fn with_mariadb<T>(
 
 pub(super) fn place<'a>(row: &Row, state: &Path, wrapper: &'a [OsString]) -> Result<Place<'a>> {
     let name = match row.load {
-        Load::Redis { .. } => "redis",
-        Load::MariaDb { .. } => MARIADB,
+        Load::Redis { .. } | Load::Open { protocol: Protocol::Redis, .. } => "redis",
+        Load::Memcached { .. } | Load::Open { protocol: Protocol::Memcached, .. } => "memcached",
+        Load::MariaDb { .. } | Load::MariaDbAtRate { .. } => MARIADB,
         Load::Postgres { .. } => "postgres",
         Load::Nginx { .. } => "nginx",
-        Load::Pipe | Load::Sysbench { .. } => "programs",
+        Load::Proxy { .. } => "proxy",
+        Load::Pipe | Load::Sysbench { .. } | Load::Own { .. } => "programs",
     };
     place_in(state, name, wrapper)
 }

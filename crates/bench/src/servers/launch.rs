@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -193,6 +194,14 @@ pub(crate) fn make_dir(dir: &Path, user: Option<&str>) -> Result<()> {
         });
     };
     chown(dir, Some(user.uid), Some(user.gid)).map_err(|errno| Error::file("chown", dir)(errno.into()))
+}
+
+/// A loopback port that is free now. Somebody else could take it before a server does; then the server reports that
+/// and ends.
+pub(super) fn free_address() -> Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map_err(Error::system("find a free port"))
 }
 
 fn name(program: &Path) -> String {

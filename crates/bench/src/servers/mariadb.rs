@@ -1,16 +1,23 @@
 //! `MariaDB`: sysbench's OLTP scripts over a unix socket, 100,000 rows.
 
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::cell::{Measured, Place, Server};
-use super::launch::Launch;
-use super::window::number_after;
-use super::{Result, Window};
+use gleaner_kernel::Root;
+
+use super::cell::{Latency, Measured, Place, Sample, Server};
+use super::launch::{Launch, tail};
+use super::machine::Meter;
+use super::window::{number_after, sleep};
+use super::{Error, Result, Window};
 
 const USER: &str = "mysql";
 const TABLE_ROWS: u32 = 100_000;
+/// How long a client with a time limit may take to end after it.
+const END: Duration = Duration::from_secs(10);
 
 /// In the data directory, which is the server's to write in.
 fn socket(place: &Place) -> PathBuf {
@@ -41,6 +48,49 @@ pub(super) fn measure(place: &Place, script: &str, threads: u32, window: Window)
     let sample = window.of_lines(&client, rate)?;
     server.running.stop()?;
     Ok(Measured { sample, commands: vec![server.command, client.line()] })
+}
+
+/// Point selects that arrive at a rate of their own (Poisson, by sysbench). The latency counts from the arrival: the
+/// time in sysbench's own queue is part of it.
+pub(super) fn measure_at_rate(place: &Place, rate: u32, threads: u32, window: Window) -> Result<Measured> {
+    let server = start(place)?;
+    let (warmup, length) = window.whole_seconds();
+    let mut client = client(place, "oltp_point_select", threads)
+        .args([format!("--rate={rate}"), format!("--time={}", warmup + length)])
+        .args(["--percentile=99"]);
+    if warmup > 0 {
+        // Prints the statistics then and begins new ones: the last summary is that of the window.
+        client = client.args([format!("--report-checkpoints={warmup}")]);
+    }
+    let client = client.args(["run"]);
+    let log = place.path("client.log");
+    let mut running = client.start(&log)?;
+    sleep(Duration::from_secs(warmup))?;
+    let meter = Meter::start(&Root::system())?;
+    sleep(Duration::from_secs(length))?;
+    let (window, cpu) = meter.stop()?;
+    match running.wait(END)? {
+        Some(status) if status.success() => {}
+        Some(status) => return Err(running.ended(status)),
+        None => return Err(running.timed_out("end", END)),
+    }
+    server.running.stop()?;
+    let report = fs::read_to_string(&log).map_err(Error::file("read", &log))?;
+    let (events, latency) =
+        summary(&report).ok_or_else(|| Error::Answer { program: "sysbench", answer: tail(&report) })?;
+    let sample = Sample { rate: events / length as f64, window, cpu, latency: Some(latency) };
+    Ok(Measured { sample, commands: vec![server.command, client.line()] })
+}
+
+/// The last summary of a report: its number of events, and their latency.
+fn summary(report: &str) -> Option<(f64, Latency)> {
+    let last = |label| report.lines().rev().find_map(|line| number_after(line, label));
+    let (events, sum_ms) = (last("total number of events:")?, last(" sum:")?);
+    // The line with the mean has two digits after the point, of milliseconds; the sum has many more.
+    let mean_us = sum_ms * 1e3 / events;
+    let p99_us = last("99th percentile:")? * 1e3;
+    let latency = Latency { mean_us, p99_us, due_mean_us: None, due_p99_us: None, client_cpu: None };
+    (events > 0.0).then_some((events, latency))
 }
 
 /// Has the server up while `run` does what it likes with the client's command line.
@@ -88,4 +138,30 @@ fn client(place: &Place, script: &str, threads: u32) -> Launch {
 
 fn option(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_after_the_checkpoint_counts() {
+        let part = |events, sum, p99| {
+            format!(
+                "General statistics:\n    total time:                          3.0045s\n    \
+                 total number of events:              {events}\n\nLatency (ms):\n         \
+                 min:                                    0.01\n         avg:                                    0.16\n         \
+                 99th percentile:                        {p99}\n         sum:                                   {sum}\n"
+            )
+        };
+        let report = part("195", "11.95", "1.16") + &part("345", "55.41", "3.55");
+        let (events, latency) = summary(&report).unwrap();
+        assert!((events - 345.0).abs() < 1e-9);
+        assert!(
+            (latency.mean_us - 160.6).abs() < 0.1 && (latency.p99_us - 3550.0).abs() < 1e-6,
+            "{latency:?}"
+        );
+        assert_eq!(summary("FATAL: unable to connect"), None);
+        assert_eq!(summary(&part("0", "0.00", "0.00")), None);
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use super::Mode;
 use super::report::{ModeReport, Report, RowReport};
+use super::{Class, Mode};
 use crate::stats::Estimate;
 
 impl Report {
@@ -17,7 +17,9 @@ impl Report {
 
     fn write(&self, out: &mut String) -> fmt::Result {
         let e = &self.environment;
-        let (rounds, warmup, window) = (self.rounds, self.warmup_s, self.window_s);
+        let rounds = self.rounds;
+        let warmup = range(self.rows.iter().map(|row| row.warmup_s));
+        let window = range(self.rows.iter().map(|row| row.window_s));
         writeln!(
             out,
             "# Benchmarks\n\nReal servers from Debian's packages, untouched and under Gleaner. Repeat with:\n"
@@ -48,16 +50,23 @@ impl Report {
         if self.interrupted {
             writeln!(out, "**The run was interrupted; rows and rounds are missing.**\n")?;
         }
-        self.table(out)?;
-        writeln!(
-            out,
-            "\nThe default column is the median rate per second. The others are ratios to it: the \
+        let (latencies, rates): (Vec<&RowReport>, _) =
+            self.rows.iter().partition(|row| row.class == Class::Latency);
+        if !rates.is_empty() {
+            table(out, &rates)?;
+            writeln!(
+                out,
+                "\nThe default column is the median rate per second. The others are ratios to it: the \
              pseudo-median of the per-round ratios with its 95 % interval; with five rounds or fewer that is their \
              range. *Best static* is the fixed setting that turned out fastest for the row. CPU is CPU seconds per \
              second of the whole machine: busy + polling in the idle loop (a physical CPU that is in use although the guest calls \
              it idle). Rows named *-server-only* have only the server under Gleaner; all others have server and \
-             client in it."
-        )?;
+             client in it. *Worst* is the lowest ratio of Gleaner to the best static setting in a single round."
+            )?;
+        }
+        if !latencies.is_empty() {
+            latency_table(out, &latencies)?;
+        }
         writeln!(
             out,
             "\n## Commands\n\n`$STATE` is a temporary directory. The modes put their words before them.\n"
@@ -75,39 +84,94 @@ impl Report {
         }
         Ok(())
     }
+}
 
-    fn table(&self, out: &mut String) -> fmt::Result {
-        let modes: Vec<&str> = self.rows.first().map_or_else(Vec::new, |row| {
-            row.modes.iter().map(|m| m.name.as_str()).filter(|name| *name != "default").collect()
-        });
-        write!(out, "| row | default |")?;
+/// The rows that are judged by their rate.
+fn table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
+    let modes = others(rows);
+    write!(out, "| row | default |")?;
+    for mode in &modes {
+        write!(out, " {mode} |")?;
+    }
+    writeln!(out, " gleaner / best static | worst | CPU default | CPU gleaner | target | |")?;
+    writeln!(out, "|---|--:|{}--:|--:|--:|--:|--:|---|", "--:|".repeat(modes.len()))?;
+    for row in rows {
+        let default = row.mode(&Mode::Default.to_string());
+        let gleaner = row.mode(&Mode::Gleaner.to_string());
+        let rate = default.and_then(|m| m.rate);
+        let rate = rate.map_or(String::from("-"), |r| format!("{:.0} {}", r.median, row.unit));
+        write!(out, "| {} | {rate} |", row.name)?;
         for mode in &modes {
-            write!(out, " {mode} |")?;
+            write!(out, " {} |", ratio(row.mode(mode).and_then(|m| m.of_default)))?;
         }
-        writeln!(out, " gleaner / best static | CPU default | CPU gleaner | target | |")?;
-        writeln!(out, "|---|--:|{}--:|--:|--:|--:|---|", "--:|".repeat(modes.len()))?;
-        for row in &self.rows {
-            let default = row.mode(&Mode::Default.to_string());
-            let gleaner = row.mode(&Mode::Gleaner.to_string());
-            let rate = default.and_then(|m| m.rate);
-            let rate = rate.map_or(String::from("-"), |r| format!("{:.0} {}", r.median, row.unit));
-            write!(out, "| {} | {rate} |", row.name)?;
-            for mode in &modes {
-                write!(out, " {} |", ratio(row.mode(mode).and_then(|m| m.of_default)))?;
+        let best = row.best_static.as_deref().unwrap_or("-");
+        let worst = row.worst_of_best_static.map_or(String::from("-"), |worst| format!("{worst:.2}"));
+        let target = row.target.map_or(String::from("-"), |t| format!("≥ {t:.1}"));
+        writeln!(
+            out,
+            " {} ({best}) | {worst} | {} | {} | {target} | {} |",
+            ratio(row.gleaner_of_best_static),
+            cpu(default),
+            cpu(gleaner),
+            verdict(row.missed.as_deref()),
+        )?;
+    }
+    Ok(())
+}
+
+/// The open loops, each with a line for the mean and one for the tail.
+fn latency_table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
+    let modes = others(rows);
+    writeln!(
+        out,
+        "\n## Open loop\n\nRequests arrive at a rate of their own (Poisson); the name of a row ends with requests per \
+         second and connections. The server alone is in the mode. The numbers are latencies from send to answer (of \
+         point-select: from the arrival in sysbench's queue): the median of the rounds in the default column, and ratios \
+         to it in the others, where **less than 1 is better**. *Best static* is the fixed setting with the lowest \
+         latency. *From due* counts from the scheduled moment: how late the client was woken is part of it, and so it \
+         is not judged.\n"
+    )?;
+    write!(out, "| row | latency | default |")?;
+    for mode in &modes {
+        write!(out, " {mode} |")?;
+    }
+    writeln!(out, " gleaner / best static | limit | CPU default | CPU gleaner | |")?;
+    writeln!(out, "|---|---|--:|{}--:|--:|--:|--:|---|", "--:|".repeat(modes.len()))?;
+    for row in rows {
+        for latency in &row.latencies {
+            let mode = |name: &str| latency.modes.iter().find(|mode| mode.name == name);
+            let default = mode("default").and_then(|m| m.us);
+            let default = default.map_or(String::from("-"), |us| format!("{:.1} us", us.median));
+            write!(out, "| {} | {} | {default} |", row.name, latency.name)?;
+            for name in &modes {
+                write!(out, " {} |", ratio(mode(name).and_then(|m| m.of_default)))?;
             }
-            let best = row.best_static.as_deref().unwrap_or("-");
-            let target = row.target.map_or(String::from("-"), |t| format!("≥ {t:.1}"));
+            let limit = latency.limit.map_or(String::from("-"), |limit| format!("≤ {limit:.1}"));
             writeln!(
                 out,
-                " {} ({best}) | {} | {} | {target} | {} |",
-                ratio(row.gleaner_of_best_static),
-                cpu(default),
-                cpu(gleaner),
-                verdict(row),
+                " {} ({}) | {limit} | {} | {} | {} |",
+                ratio(latency.gleaner_of_best_static),
+                latency.best_static.as_deref().unwrap_or("-"),
+                cpu(row.mode(&Mode::Default.to_string())),
+                cpu(row.mode(&Mode::Gleaner.to_string())),
+                verdict(latency.missed.as_deref()),
             )?;
         }
-        Ok(())
     }
+    Ok(())
+}
+
+/// The names of the modes without the default one.
+fn others<'a>(rows: &[&'a RowReport]) -> Vec<&'a str> {
+    let names = rows.first().into_iter().flat_map(|row| &row.modes).map(|mode| mode.name.as_str());
+    names.filter(|name| *name != "default").collect()
+}
+
+/// Seconds that are the same in all rows, or from where to where they reach.
+fn range(seconds: impl Iterator<Item = f64> + Clone) -> String {
+    let least = seconds.clone().fold(f64::INFINITY, f64::min);
+    let most = seconds.fold(0.0, f64::max);
+    if least < most { format!("{least} to {most}") } else { most.to_string() }
 }
 
 fn ratio(estimate: Option<Estimate>) -> String {
@@ -119,10 +183,10 @@ fn cpu(mode: Option<&ModeReport>) -> String {
     cpu.map_or(String::from("-"), |cpu| format!("{:.2} + {:.2}", cpu.busy, cpu.polling))
 }
 
-fn verdict(row: &RowReport) -> String {
-    match &row.missed {
+fn verdict(missed: Option<&[String]>) -> String {
+    match missed {
         None => String::from("-"),
-        Some(missed) if missed.is_empty() => String::from("met"),
+        Some([]) => String::from("met"),
         Some(missed) => format!("missed: {}", missed.join("; ")),
     }
 }

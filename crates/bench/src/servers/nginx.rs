@@ -2,27 +2,57 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
 use nix::unistd::Uid;
 
-use super::cell::{Measured, Place};
-use super::launch::{Launch, make_dir};
+use super::cell::{Measured, Place, Sample, Server};
+use super::launch::{Launch, free_address, make_dir};
 use super::{Error, Result, Window};
 
 /// The size of the file, in bytes: small enough to be one segment.
 const FILE_SIZE: usize = 612;
 
 pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result<Measured> {
-    let address = free_address()?;
-    let (config, pid_file) = (place.path("nginx.conf"), place.path("nginx.pid"));
+    let (server, address) = file_server(place)?;
+    let (sample, client) = load(place, address, connections, window)?;
+    server.running.stop()?;
+    Ok(Measured { sample, commands: vec![server.command, client] })
+}
+
+/// A second nginx before the one with the file, which passes every request on over connections that it keeps.
+pub(super) fn measure_proxy(place: &Place, connections: u32, window: Window) -> Result<Measured> {
+    let (back, back_address) = file_server(&place.below("back")?)?;
+    let front_place = place.below("front")?;
+    let (upstream, location) = proxy_to(back_address);
+    let (front, address) = start(&front_place, &upstream, location)?;
+    let (sample, client) = load(place, address, connections, window)?;
+    front.running.stop()?;
+    back.running.stop()?;
+    Ok(Measured { sample, commands: vec![back.command, front.command, client] })
+}
+
+/// A server of the file.
+fn file_server(place: &Place) -> Result<(Server, SocketAddr)> {
     make_dir(&place.path("html"), None)?;
     write(&place.path("html/index.html"), &"x".repeat(FILE_SIZE))?;
-    write(&config, &configuration(&place.path(""), address))?;
+    start(place, "", "")
+}
+
+/// A server with these lines in its configuration, besides the usual ones: in `http` and in `server`.
+fn start(place: &Place, in_http: &str, in_server: &str) -> Result<(Server, SocketAddr)> {
+    let address = free_address()?;
+    let (config, pid_file) = (place.path("nginx.conf"), place.path("nginx.pid"));
+    write(&config, &configuration(&place.path(""), address, in_http, in_server))?;
     let launch = Launch::new("nginx").arg("-e").arg(place.path("error.log")).arg("-c").arg(&config);
     let server = place.server(launch, &pid_file, || requests(address).is_ok())?;
+    Ok((server, address))
+}
+
+/// What wrk asks of the server there, and its command line.
+fn load(place: &Place, address: SocketAddr, connections: u32, window: Window) -> Result<(Sample, String)> {
     let url = format!("http://{address}/index.html");
     // Stopped long before it is through: the window is taken from the server's own counter.
     let connections = connections.to_string();
@@ -30,15 +60,22 @@ pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result
     let mut running = client.start(&place.path("client.log"))?;
     let sample = window.of_counter(&mut running, || requests(address))?;
     running.stop()?;
-    server.running.stop()?;
-    Ok(Measured { sample, commands: vec![server.command, client.line()] })
+    Ok((sample, client.line()))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).map_err(Error::file("write", path))
 }
 
-fn configuration(dir: &Path, address: SocketAddr) -> String {
+/// Lines that pass requests on to `back`: in `http` and in `server`.
+fn proxy_to(back: SocketAddr) -> (String, &'static str) {
+    let upstream =
+        format!("    upstream back {{ server {back}; keepalive 64; keepalive_requests 1000000000; }}\n");
+    let location = "        location / { proxy_pass http://back; proxy_http_version 1.1; proxy_set_header Connection \"\"; }\n";
+    (upstream, location)
+}
+
+fn configuration(dir: &Path, address: SocketAddr, in_http: &str, in_server: &str) -> String {
     let user = if Uid::effective().is_root() { "user root;" } else { "" };
     let dir = dir.display();
     let temp: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -46,16 +83,9 @@ fn configuration(dir: &Path, address: SocketAddr) -> String {
         .concat();
     format!(
         "daemon off;\n{user}\nworker_processes 1;\npid {dir}/nginx.pid;\nevents {{}}\nhttp {{\n    access_log off;\n\
-         \x20   keepalive_requests 1000000000;\n{temp}    server {{\n        listen {address};\n        root {dir}/html;\n\
-         \x20       location = /status {{ stub_status; }}\n    }}\n}}\n"
+         \x20   keepalive_requests 1000000000;\n{temp}{in_http}    server {{\n        listen {address};\n        root {dir}/html;\n\
+         \x20       location = /status {{ stub_status; }}\n{in_server}    }}\n}}\n"
     )
-}
-
-/// A loopback port that is free now. Somebody else could take it before nginx does; then nginx says so and ends.
-fn free_address() -> Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .map_err(Error::system("find a free port"))
 }
 
 /// How many requests the server has had (`ngx_http_stub_status_module`): the third number of the third line.

@@ -31,7 +31,7 @@ pub(super) fn pipe(window: Window) -> Result<Measured> {
     let meter = Meter::start(&Root::system())?;
     let piped = fill(window.length, warm.speed())?;
     let (_, cpu) = meter.stop()?;
-    let sample = Sample { rate: piped.speed(), window: piped.time, cpu };
+    let sample = Sample { rate: piped.speed(), window: piped.time, cpu, latency: None };
     Ok(Measured { sample, commands: vec![piped.command] })
 }
 

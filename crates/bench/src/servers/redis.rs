@@ -36,7 +36,8 @@ impl Started {
     }
 }
 
-pub(super) fn start(place: &Place, connections: u32) -> Result<Started> {
+/// A server without a client, and its socket.
+pub(super) fn server(place: &Place) -> Result<(Server, PathBuf)> {
     let (socket, pid_file) = (place.path("redis.sock"), place.path("redis.pid"));
     let launch = Launch::new("redis-server")
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no", "--unixsocket"])
@@ -46,6 +47,11 @@ pub(super) fn start(place: &Place, connections: u32) -> Result<Started> {
         .arg("--dir")
         .arg(place.path(""));
     let server = place.server(launch, &pid_file, || ask(&socket, "PING\r\n").is_ok_and(|a| a == "+PONG"))?;
+    Ok((server, socket))
+}
+
+pub(super) fn start(place: &Place, connections: u32) -> Result<Started> {
+    let (server, socket) = server(place)?;
     ask(&socket, SET_KEY)?;
     // Redis has no load of a given duration; this one is stopped long before it is through.
     let client = Launch::new("redis-benchmark")

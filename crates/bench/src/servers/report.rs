@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::cell::{CpuUse, Measured};
-use super::rows::{OF_BEST_STATIC, OF_DEFAULT};
-use super::{Environment, Mode, Placement, Row, Sample};
+use super::cell::{CpuUse, Latency, Measured};
+use super::numbers::{Better, Numbers};
+use super::rows::{MEAN_LATENCY, OF_BEST_STATIC, OF_DEFAULT, P99_LATENCY, WORST_OF_BEST_STATIC};
+use super::{Class, Environment, Mode, Placement, Row, Sample, Window};
 use crate::runner::{Failure, RowSamples};
-use crate::stats::{Estimate, estimate, median, paired_ratio, spread};
+use crate::stats::{Estimate, median};
 
 /// A whole run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -17,10 +18,6 @@ pub struct Report {
     pub repeat_with: String,
     /// What it was measured on.
     pub environment: Environment,
-    /// Warm-up before each window, in seconds.
-    pub warmup_s: f64,
-    /// Window, in seconds.
-    pub window_s: f64,
     /// Rounds per row.
     pub rounds: usize,
     /// Seed of the order of modes.
@@ -44,18 +41,57 @@ pub struct RowReport {
     pub unit: String,
     /// What the modes were applied to.
     pub placement: Placement,
+    /// How it was judged.
+    pub class: Class,
+    /// Warm-up before each window, in seconds.
+    pub warmup_s: f64,
+    /// Window, in seconds.
+    pub window_s: f64,
     /// The ratio to the default mode that Gleaner has to reach here, besides the general ones.
     pub target: Option<f64>,
     /// The command lines of server and client, by mode.
     pub commands: BTreeMap<String, Vec<String>>,
     /// The modes, in the order of the tables.
     pub modes: Vec<ModeReport>,
-    /// The fixed setting with the highest median ratio, which is known only afterwards.
+    /// The fixed setting with the highest median ratio, which is known only afterwards. This and the following ones are
+    /// of the rate; an open loop has them in its latencies.
     pub best_static: Option<String>,
     /// Gleaner relative to that setting, paired per round.
     pub gleaner_of_best_static: Option<Estimate>,
+    /// That ratio in the round that was worst for Gleaner.
+    pub worst_of_best_static: Option<f64>,
+    /// The latencies of an open loop; empty for the others.
+    pub latencies: Vec<LatencyReport>,
     /// Every target of the row that Gleaner missed, with the numbers; `None` if that cannot be said.
     pub missed: Option<Vec<String>>,
+}
+
+/// One number of the latencies of an open loop. In ratios of latencies, less than 1 is better.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LatencyReport {
+    /// Which number of the latencies, and from when they count if not from send.
+    pub name: String,
+    /// How large Gleaner's ratios to the default mode and to the best fixed setting may be; `None`: not judged.
+    pub limit: Option<f64>,
+    /// The modes, in the order of the tables.
+    pub modes: Vec<LatencyMode>,
+    /// The fixed setting with the lowest median ratio.
+    pub best_static: Option<String>,
+    /// Gleaner relative to that setting, paired per round.
+    pub gleaner_of_best_static: Option<Estimate>,
+    /// Every limit that Gleaner missed, with the numbers; `None` if that cannot be said.
+    pub missed: Option<Vec<String>>,
+}
+
+/// One mode of that.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LatencyMode {
+    /// Its name.
+    pub name: String,
+    /// Median and interval of the latency, in microseconds.
+    pub us: Option<Estimate>,
+    /// Ratio to the default mode, paired per round.
+    pub of_default: Option<Estimate>,
 }
 
 /// One mode of a row.
@@ -77,48 +113,44 @@ pub struct ModeReport {
 
 impl RowReport {
     /// Judges the samples of one row; `samples[mode][round]` as in [`RowSamples`].
-    pub fn new(row: &Row, modes: &[Mode], measured: &RowSamples<Measured>) -> Self {
+    pub fn new(row: &Row, window: Window, modes: &[Mode], measured: &RowSamples<Measured>) -> Self {
         let samples: Vec<Vec<Option<Sample>>> = measured
             .samples
             .iter()
             .map(|mode| mode.iter().map(|m| Some(m.as_ref()?.sample)).collect())
             .collect();
-        let rates: Vec<Vec<Option<f64>>> =
-            samples.iter().map(|mode| mode.iter().map(|s| Some((*s)?.rate)).collect()).collect();
-        let index = |wanted: &Mode| modes.iter().position(|mode| mode == wanted);
-        let default = index(&Mode::Default);
-        let of_default = |mode: usize| paired_ratio(&rates[mode], &rates[default?]);
-        let mode_report = |(mode, name): (usize, &Mode)| {
-            let present: Vec<f64> = rates[mode].iter().flatten().copied().collect();
-            ModeReport {
-                name: name.to_string(),
-                rate: estimate(&present),
-                spread: spread(&present),
-                of_default: of_default(mode),
-                cpu: cpu(&samples[mode]),
-                samples: samples[mode].clone(),
-            }
+        let rates = Numbers::new(modes, &samples, Better::More, |sample| Some(sample.rate));
+        let mode_report = |(mode, name): (usize, &Mode)| ModeReport {
+            name: name.to_string(),
+            rate: rates.estimate(mode),
+            spread: rates.spread(mode),
+            of_default: rates.of_default(mode),
+            cpu: cpu(&samples[mode]),
+            samples: samples[mode].clone(),
         };
-        let reports: Vec<ModeReport> = modes.iter().enumerate().map(mode_report).collect();
-        let ratio = |mode: usize| reports[mode].of_default.map(|e| e.median);
-        let best = (0..modes.len())
-            .filter(|&mode| matches!(modes[mode], Mode::Fixed(_)) && ratio(mode).is_some())
-            .max_by(|&a, &b| ratio(a).unwrap_or(0.0).total_cmp(&ratio(b).unwrap_or(0.0)));
-        let gleaner = index(&Mode::Gleaner);
-        let of_best = gleaner.zip(best).and_then(|(g, b)| paired_ratio(&rates[g], &rates[b]));
-        let missed =
-            gleaner.and_then(ratio).map(|ratio| missed(row.target, ratio, of_best.map(|e| e.median)));
         let commands = |mode: usize| Some(measured.samples[mode].iter().flatten().next()?.commands.clone());
+        let by_rate = row.class != Class::Latency;
+        let latencies = if by_rate { Vec::new() } else { latencies(modes, &samples) };
+        let missed = if by_rate {
+            rates.gleaner_of_default().map(|ratio| missed_rates(row, ratio.median, &rates))
+        } else {
+            latencies.iter().filter_map(|latency| latency.missed.clone()).reduce(|a, b| [a, b].concat())
+        };
         Self {
             name: row.name.to_owned(),
             unit: row.unit.to_owned(),
             placement: row.placement,
+            class: row.class,
+            warmup_s: window.warmup.as_secs_f64(),
+            window_s: window.length.as_secs_f64(),
             target: row.target,
             commands: (0..modes.len()).filter_map(|m| Some((modes[m].to_string(), commands(m)?))).collect(),
-            best_static: best.map(|mode| modes[mode].to_string()),
-            gleaner_of_best_static: of_best,
+            best_static: rates.best_static().filter(|_| by_rate).map(|mode| modes[mode].to_string()),
+            gleaner_of_best_static: rates.gleaner_of_best_static().filter(|_| by_rate),
+            worst_of_best_static: rates.worst_of_best_static().filter(|_| by_rate),
+            latencies,
             missed,
-            modes: reports,
+            modes: modes.iter().enumerate().map(mode_report).collect(),
         }
     }
 
@@ -129,21 +161,81 @@ impl RowReport {
 
     /// One line for the terminal.
     pub fn line(&self) -> String {
-        let mode = |mode: &ModeReport| match (mode.of_default, mode.rate) {
-            (Some(ratio), _) if mode.name != "default" => format!("{} {:.2}x", mode.name, ratio.median),
-            (_, Some(rate)) => format!("{} {:.0} {}/s", mode.name, rate.median, self.unit),
-            _ => format!("{} -", mode.name),
+        let text = |name: &str, of_default: Option<Estimate>, own: Option<String>| match (of_default, own) {
+            (Some(ratio), _) if name != "default" => format!("{name} {:.2}x", ratio.median),
+            (_, Some(own)) => format!("{name} {own}"),
+            _ => format!("{name} -"),
         };
-        format!("{:<28}{}", self.name, self.modes.iter().map(mode).collect::<Vec<_>>().join("  "))
+        let rate = |mode: &ModeReport| {
+            let rate = mode.rate.map(|rate| format!("{:.0} {}/s", rate.median, self.unit));
+            text(&mode.name, mode.of_default, rate)
+        };
+        let latency = |latency: &LatencyReport| {
+            let mode = |mode: &LatencyMode| {
+                text(&mode.name, mode.of_default, mode.us.map(|us| format!("{:.1} us", us.median)))
+            };
+            let modes: Vec<String> = latency.modes.iter().map(mode).collect();
+            format!("{} latency: {}", latency.name, modes.join("  "))
+        };
+        let parts: Vec<String> = match self.class {
+            Class::Latency => self.latencies.iter().filter(|l| l.limit.is_some()).map(latency).collect(),
+            Class::Rate | Class::Unseen => self.modes.iter().map(rate).collect(),
+        };
+        format!("{:<28}{}", self.name, parts.join("  "))
     }
 }
 
-/// The targets that these ratios of Gleaner miss.
-fn missed(target: Option<f64>, of_default: f64, of_best_static: Option<f64>) -> Vec<String> {
+/// The latencies of an open loop. Judged is what the server makes of a request: how late the client came, whose timer is
+/// a wake-up too, is for people to see.
+fn latencies(modes: &[Mode], samples: &[Vec<Option<Sample>>]) -> Vec<LatencyReport> {
+    let report = |name: &str, limit: Option<f64>, number: fn(&Latency) -> Option<f64>| {
+        let of_sample = |sample: &Sample| number(sample.latency.as_ref()?);
+        let numbers = Numbers::new(modes, samples, Better::Less, of_sample);
+        let mode = |(mode, name): (usize, &Mode)| LatencyMode {
+            name: name.to_string(),
+            us: numbers.estimate(mode),
+            of_default: numbers.of_default(mode),
+        };
+        LatencyReport {
+            name: name.to_owned(),
+            limit,
+            best_static: numbers.best_static().map(|mode| modes[mode].to_string()),
+            gleaner_of_best_static: numbers.gleaner_of_best_static(),
+            missed: limit.and_then(|limit| missed_latency(name, limit, &numbers)),
+            modes: modes.iter().enumerate().map(mode).collect(),
+        }
+    };
+    let mut reports = vec![
+        report("mean", Some(MEAN_LATENCY), |l| Some(l.mean_us)),
+        report("p99", Some(P99_LATENCY), |l| Some(l.p99_us)),
+        report("mean from due", None, |l| l.due_mean_us),
+        report("p99 from due", None, |l| l.due_p99_us),
+    ];
+    // sysbench does not know when its requests were due.
+    reports.retain(|report| report.limit.is_some() || report.modes.iter().any(|mode| mode.us.is_some()));
+    reports
+}
+
+/// Where a latency of Gleaner is beyond its limit; `None` without Gleaner or the default mode.
+fn missed_latency(name: &str, limit: f64, numbers: &Numbers) -> Option<Vec<String>> {
+    let of_default = numbers.gleaner_of_default()?;
+    let ratios = [(Some(of_default), "default"), (numbers.gleaner_of_best_static(), "best static")];
+    let miss = |(ratio, base): (Option<Estimate>, &str)| {
+        let ratio = ratio?.median;
+        (ratio > limit).then(|| format!("{name} {ratio:.2} of {base}, not at most {limit:.2}"))
+    };
+    Some(ratios.into_iter().filter_map(miss).collect())
+}
+
+/// The targets that the rates of Gleaner miss.
+fn missed_rates(row: &Row, of_default: f64, rates: &Numbers) -> Vec<String> {
+    let of_best = rates.gleaner_of_best_static().map(|estimate| estimate.median);
+    let worst = rates.worst_of_best_static().filter(|_| row.class == Class::Unseen);
     let checks = [
-        (Some(of_default), target, "default"),
+        (Some(of_default), row.target, "default"),
         (Some(of_default), Some(OF_DEFAULT), "default"),
-        (of_best_static, Some(OF_BEST_STATIC), "best static"),
+        (of_best, Some(OF_BEST_STATIC), "best static"),
+        (worst, Some(WORST_OF_BEST_STATIC), "best static in one round"),
     ];
     let miss = |(ratio, target, base): (Option<f64>, Option<f64>, &str)| {
         let (ratio, target) = (ratio?, target?);
@@ -166,15 +258,67 @@ mod tests {
     use super::*;
     use crate::servers::find;
 
-    fn row(rates: &[[f64; 3]]) -> RowReport {
-        let measured = |rate: &f64| {
-            let sample = Sample { rate: *rate, window: Duration::from_secs(4), cpu: CpuUse::default() };
-            Some(Measured { sample, commands: vec![String::from("server")] })
-        };
-        let samples = rates.iter().map(|mode| mode.iter().map(measured).collect()).collect();
+    fn report(name: &str, numbers: &[[f64; 3]], sample: impl Fn(f64) -> Sample) -> RowReport {
+        let measured =
+            |number: &f64| Some(Measured { sample: sample(*number), commands: vec![String::from("server")] });
+        let samples = numbers.iter().map(|mode| mode.iter().map(measured).collect()).collect();
         let modes: Vec<Mode> =
             ["default", "gleaner", "qos-poll", "pack:1"].iter().map(|m| m.parse().unwrap()).collect();
-        RowReport::new(&find("redis-1").unwrap()[0], &modes, &RowSamples { samples })
+        let row = find(name).unwrap()[0];
+        RowReport::new(&row, row.window(None, None), &modes, &RowSamples { samples })
+    }
+
+    fn of_rate(rate: f64) -> Sample {
+        Sample { rate, window: Duration::from_secs(4), cpu: CpuUse::default(), latency: None }
+    }
+
+    fn row(rates: &[[f64; 3]]) -> RowReport {
+        report("redis-1", rates, of_rate)
+    }
+
+    /// A p99 of ten times the mean.
+    fn of_latency(mean_us: f64) -> Sample {
+        let latency = Latency {
+            mean_us,
+            p99_us: 10.0 * mean_us,
+            due_mean_us: None,
+            due_p99_us: None,
+            client_cpu: None,
+        };
+        Sample { latency: Some(latency), ..of_rate(5000.0) }
+    }
+
+    #[test]
+    fn a_lower_latency_is_better() {
+        let report = report("redis-open-5000-1", &[[100.0; 3], [45.0; 3], [40.0; 3], [120.0; 3]], of_latency);
+        let [mean, p99] = &report.latencies[..] else { panic!("{report:?}") };
+        assert_eq!(mean.best_static.as_deref(), Some("qos-poll"));
+        assert_eq!(mean.gleaner_of_best_static.map(|e| e.median), Some(1.125));
+        assert_eq!(mean.missed.as_deref().unwrap(), ["mean 1.12 of best static, not at most 1.10"]);
+        assert_eq!(p99.missed.as_deref(), Some(&[][..]), "the tail may be 20 % longer");
+        assert_eq!(report.missed, mean.missed);
+        assert_eq!(
+            (report.best_static, report.gleaner_of_best_static),
+            (None, None),
+            "the rate is the client's"
+        );
+    }
+
+    #[test]
+    fn a_latency_above_that_of_the_untouched_system_is_missed() {
+        let numbers = [[100.0; 3], [130.0; 3], [125.0; 3], [150.0; 3]];
+        let report = report("redis-open-5000-1", &numbers, of_latency);
+        let missed = ["mean 1.30 of default, not at most 1.10", "p99 1.30 of default, not at most 1.20"];
+        assert_eq!(report.missed.as_deref().unwrap(), missed);
+        assert!(report.line().contains("mean latency: default 100.0 us  gleaner 1.30x"), "{}", report.line());
+    }
+
+    #[test]
+    fn one_bad_round_of_an_unseen_program_is_missed() {
+        let numbers = [[10.0; 3], [80.0, 80.0, 50.0], [80.0; 3], [9.0; 3]];
+        let bad = report("python-pipe", &numbers, of_rate).missed.unwrap();
+        assert!(bad.contains(&String::from("0.62 of best static in one round, not 0.70")), "{bad:?}");
+        assert!(!row(&numbers).missed.unwrap().iter().any(|missed| missed.contains("one round")));
     }
 
     #[test]

@@ -1,14 +1,36 @@
 //! The rows of the benchmark and their targets, as data.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::launch::find_program;
-use super::{Error, Result};
+use super::own::Program;
+use super::{Error, Result, Window};
+use crate::client::Protocol;
 
 /// A ratio to the best static setting that every row has to reach: choosing by itself may cost 5 %.
 pub(super) const OF_BEST_STATIC: f64 = 0.95;
 /// A ratio to the untouched system that every row has to reach: the promise of the guard (at most 3 % worse).
 pub(super) const OF_DEFAULT: f64 = 0.97;
+/// A ratio to the best static setting that no single round of an unseen row may miss.
+pub(super) const WORST_OF_BEST_STATIC: f64 = 0.7;
+/// How long the mean latency may be, relative to the best static setting and to the untouched system.
+pub(super) const MEAN_LATENCY: f64 = 1.1;
+/// The same for the 99th percentile.
+pub(super) const P99_LATENCY: f64 = 1.2;
+
+/// How a row is judged, and how long it is measured unless the command line says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// By its rate: more is better.
+    Rate,
+    /// The same, of programs of kinds that nobody looked at while Gleaner was built. Measured after 2 s, and no round
+    /// may be far off.
+    Unseen,
+    /// An open loop, by its latency: less is better. Its rate is that of the client.
+    Latency,
+}
 
 /// Which processes the mode is applied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -31,6 +53,16 @@ pub(super) enum Load {
     Postgres { clients: u32 },
     /// nginx with wrk on one small file.
     Nginx { connections: u32 },
+    /// The same with another nginx between them.
+    Proxy { connections: u32 },
+    /// A key-value store whose requests arrive at a rate of their own, per second over all connections.
+    Open { protocol: Protocol, rate: u32, connections: u32 },
+    /// memcached with our own client in a closed loop.
+    Memcached { connections: u32 },
+    /// `MariaDB` with point selects that arrive at a rate of their own.
+    MariaDbAtRate { rate: u32, threads: u32 },
+    /// One of our own programs.
+    Own { program: Program, pairs: u32 },
     /// `perf bench sched pipe`: two processes that wake each other.
     Pipe,
     /// sysbench's own tests, without a server.
@@ -48,6 +80,8 @@ pub struct Row {
     pub placement: Placement,
     /// The ratio to the untouched system that Gleaner has to reach here; otherwise only the general ones hold.
     pub target: Option<f64>,
+    /// How it is judged.
+    pub class: Class,
     pub(super) load: Load,
 }
 
@@ -59,11 +93,32 @@ struct Needs {
 }
 
 const fn row(name: &'static str, unit: &'static str, target: Option<f64>, load: Load) -> Row {
-    Row { name, unit, placement: Placement::Inside, target, load }
+    Row { name, unit, placement: Placement::Inside, target, class: Class::Rate, load }
 }
 
 const fn server_only(name: &'static str, unit: &'static str, target: f64, load: Load) -> Row {
-    Row { name, unit, placement: Placement::ServerOnly, target: Some(target), load }
+    Row { name, unit, placement: Placement::ServerOnly, target: Some(target), class: Class::Rate, load }
+}
+
+const fn unseen(name: &'static str, unit: &'static str, load: Load) -> Row {
+    Row { name, unit, placement: Placement::Inside, target: None, class: Class::Unseen, load }
+}
+
+/// The clients of an open loop stand for others' machines: the mode is the server's alone.
+const fn latency(name: &'static str, unit: &'static str, load: Load) -> Row {
+    Row { name, unit, placement: Placement::ServerOnly, target: None, class: Class::Latency, load }
+}
+
+const fn open(name: &'static str, protocol: Protocol, rate: u32, connections: u32) -> Row {
+    latency(name, "requests", Load::Open { protocol, rate, connections })
+}
+
+const fn select_at(name: &'static str, rate: u32, threads: u32) -> Row {
+    latency(name, "transactions", Load::MariaDbAtRate { rate, threads })
+}
+
+const fn own(name: &'static str, unit: &'static str, program: Program, pairs: u32) -> Row {
+    unseen(name, unit, Load::Own { program, pairs })
 }
 
 const fn redis(connections: u32) -> Load {
@@ -102,6 +157,31 @@ pub const ROWS: &[Row] = &[
     row("threads-2", "events", None, THREADS),
     row("cpu-1", "events", None, CPU_1),
     row("cpu-2", "events", None, CPU_2),
+    own("python-pipe", "round trips", Program::PythonPipe, 1),
+    own("python-threads-1", "round trips", Program::PythonThreads, 1),
+    own("python-threads-4", "round trips", Program::PythonThreads, 4),
+    own("java-queue-1", "items", Program::JavaQueue, 1),
+    own("java-queue-4", "items", Program::JavaQueue, 4),
+    own("go-http-1", "requests", Program::GoHttp, 1),
+    own("go-http-4", "requests", Program::GoHttp, 4),
+    unseen("proxy-1", "requests", Load::Proxy { connections: 1 }),
+    unseen("proxy-8", "requests", Load::Proxy { connections: 8 }),
+    unseen("memcached-1", "requests", Load::Memcached { connections: 1 }),
+    unseen("memcached-8", "requests", Load::Memcached { connections: 8 }),
+    open("redis-open-2000-1", Protocol::Redis, 2_000, 1),
+    open("redis-open-2000-4", Protocol::Redis, 2_000, 4),
+    open("redis-open-5000-1", Protocol::Redis, 5_000, 1),
+    open("redis-open-5000-4", Protocol::Redis, 5_000, 4),
+    open("redis-open-20000-1", Protocol::Redis, 20_000, 1),
+    open("redis-open-20000-4", Protocol::Redis, 20_000, 4),
+    open("memcached-open-2000-1", Protocol::Memcached, 2_000, 1),
+    open("memcached-open-2000-4", Protocol::Memcached, 2_000, 4),
+    open("memcached-open-5000-1", Protocol::Memcached, 5_000, 1),
+    open("memcached-open-5000-4", Protocol::Memcached, 5_000, 4),
+    open("memcached-open-20000-1", Protocol::Memcached, 20_000, 1),
+    open("memcached-open-20000-4", Protocol::Memcached, 20_000, 4),
+    select_at("point-select-open-2000-1", 2_000, 1),
+    select_at("point-select-open-2000-4", 2_000, 4),
 ];
 
 /// The rows that `filter` names: a comma-separated list of names or parts of names. A part that is a row's whole
@@ -169,6 +249,20 @@ fn missing(needed: BTreeSet<Needs>) -> Result<()> {
 }
 
 impl Row {
+    /// How long it is measured: what is given, otherwise what its class needs.
+    pub fn window(&self, warmup: Option<Duration>, length: Option<Duration>) -> Window {
+        let (usual_warmup, usual_length) = match self.class {
+            Class::Rate => (1, 2),
+            Class::Unseen => (2, 2),
+            // 60 of 6,000 requests are beyond the 99th percentile at the lowest rate.
+            Class::Latency => (2, 3),
+        };
+        Window {
+            warmup: warmup.unwrap_or(Duration::from_secs(usual_warmup)),
+            length: length.unwrap_or(Duration::from_secs(usual_length)),
+        }
+    }
+
     /// The programs without which the row cannot run.
     fn needs(&self) -> Vec<Needs> {
         let need = |program, package| Needs { program, package };
@@ -177,7 +271,11 @@ impl Row {
             Load::Redis { .. } => {
                 vec![need("redis-server", "redis-server"), need("redis-benchmark", "redis-tools")]
             }
-            Load::MariaDb { .. } => vec![
+            Load::Open { protocol: Protocol::Redis, .. } => vec![need("redis-server", "redis-server")],
+            Load::Open { protocol: Protocol::Memcached, .. } | Load::Memcached { .. } => {
+                vec![need("memcached", "memcached")]
+            }
+            Load::MariaDb { .. } | Load::MariaDbAtRate { .. } => vec![
                 need("mariadbd", "mariadb-server"),
                 need("mariadb-install-db", "mariadb-server"),
                 need("mariadb", "mariadb-client"),
@@ -189,8 +287,12 @@ impl Row {
                 need("createdb", "postgresql"),
                 need("pgbench", "postgresql"),
             ],
-            Load::Nginx { .. } => vec![need("nginx", "nginx-light"), need("wrk", "wrk")],
+            Load::Nginx { .. } | Load::Proxy { .. } => vec![need("nginx", "nginx-light"), need("wrk", "wrk")],
             Load::Pipe => vec![need("perf", "linux-perf")],
+            Load::Own { program, .. } => {
+                let (program, package) = program.needs();
+                vec![need(program, package)]
+            }
             Load::Sysbench { .. } => vec![sysbench],
         }
     }
@@ -207,9 +309,32 @@ mod tests {
     #[test]
     fn a_whole_name_means_that_row_alone() {
         assert_eq!(names("redis-1"), ["redis-1"]);
-        assert_eq!(names("redis"), ["redis-1", "redis-8", "redis-1-server-only"]);
+        assert_eq!(names("redis-1,redis-8"), ["redis-1", "redis-8"]);
+        assert_eq!(names("server-only"), ["redis-1-server-only", "point-select-1-server-only"]);
         assert_eq!(names("pipe, cpu"), ["pipe", "cpu-1", "cpu-2"]);
+        assert_eq!(names("open").len(), 14, "all open loops");
         assert_eq!(names("").len(), ROWS.len());
+    }
+
+    #[test]
+    fn open_loops_and_only_these_are_judged_by_latency() {
+        for row in ROWS {
+            let open = matches!(row.load, Load::Open { .. } | Load::MariaDbAtRate { .. });
+            assert_eq!(open, row.class == Class::Latency, "{}", row.name);
+            assert_eq!(open, row.name.contains("-open-"), "{}", row.name);
+            if let Load::Open { protocol, rate, connections } = row.load {
+                assert_eq!(row.name, format!("{protocol}-open-{rate}-{connections}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_given_holds_for_every_row() {
+        let row = find("redis-open-2000-1").unwrap().remove(0);
+        let second = Duration::from_secs(1);
+        assert_eq!(row.window(None, None), Window { warmup: 2 * second, length: 3 * second });
+        let given = row.window(Some(Duration::ZERO), Some(second));
+        assert_eq!(given, Window { warmup: Duration::ZERO, length: second });
     }
 
     #[test]

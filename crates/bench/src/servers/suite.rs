@@ -29,8 +29,10 @@ pub struct Options {
     pub modes: Vec<Mode>,
     /// How often each mode is measured per row.
     pub rounds: usize,
-    /// Warm-up and window of a cell.
-    pub window: Window,
+    /// Warm-up of each cell; `None`: as each row needs it.
+    pub warmup: Option<Duration>,
+    /// Measured time of each cell; `None`: as each row needs it.
+    pub length: Option<Duration>,
     /// Seed of the order of modes.
     pub seed: u64,
     /// The `gleaner` binary; needed by every mode but the default one.
@@ -59,7 +61,10 @@ pub fn run(options: &Options) -> Result<Report> {
         warmup_rounds: 0,
         seed: options.seed,
     };
-    let report = |row: usize, samples: &_| RowReport::new(&options.rows[row], &options.modes, samples);
+    let report = |row: usize, samples: &_| {
+        let row = &options.rows[row];
+        RowReport::new(row, options.window(row), &options.modes, samples)
+    };
     let outcome = plan.run(
         |cell| {
             let problem = |ends_run| {
@@ -78,8 +83,6 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(Report {
         repeat_with: options.repeat_with.clone(),
         environment,
-        warmup_s: options.window.warmup.as_secs_f64(),
-        window_s: options.window.length.as_secs_f64(),
         rounds: options.rounds,
         seed: options.seed,
         steal: cpu.steal,
@@ -107,13 +110,14 @@ fn check(options: &Options) -> Result<()> {
 /// Prepares the row's data outside of the mode, then measures it in a process of its own.
 fn run_cell(options: &Options, row: &Row, mode: &Mode, state: &Path) -> Result<Measured> {
     prepare(row, state)?;
+    let window = options.window(row);
     let wrapper = mode.wrapper(&options.gleaner);
     let out = state.join("out.json");
     let seconds = |time: Duration| time.as_secs_f64().to_string();
     let mut launch = Launch::new(&options.bench.to_string_lossy())
         .args(["cell", row.name])
-        .args([String::from("--warmup"), seconds(options.window.warmup)])
-        .args([String::from("--seconds"), seconds(options.window.length)])
+        .args([String::from("--warmup"), seconds(window.warmup)])
+        .args([String::from("--seconds"), seconds(window.length)])
         .args([OsString::from("--state"), state.into(), OsString::from("--out"), out.clone().into()])
         .group();
     match row.placement {
@@ -122,7 +126,7 @@ fn run_cell(options: &Options, row: &Row, mode: &Mode, state: &Path) -> Result<M
         Placement::ServerOnly => launch = launch.arg("--").args(&wrapper),
     }
     let mut cell = launch.start(&state.join("cell.log"))?;
-    let limit = options.window.warmup + options.window.length + CELL_PATIENCE;
+    let limit = window.warmup + window.length + CELL_PATIENCE;
     let deadline = Instant::now() + limit;
     let status = loop {
         if let Some(status) = cell.wait(deadline.saturating_duration_since(Instant::now()))? {
@@ -156,6 +160,10 @@ fn run_cell(options: &Options, row: &Row, mode: &Mode, state: &Path) -> Result<M
 }
 
 impl Options {
+    fn window(&self, row: &Row) -> Window {
+        row.window(self.warmup, self.length)
+    }
+
     /// `text` without the paths that are this run's own, so that reports of two runs can be compared.
     fn portable(&self, text: &str, state: &Path) -> String {
         let text = text.replace(&*state.to_string_lossy(), "$STATE");

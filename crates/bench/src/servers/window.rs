@@ -1,18 +1,23 @@
 //! The measured window: after the warm-up, from one reading of the counters to the next.
 
 use std::io::{BufRead, BufReader};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
 use nix::errno::Errno;
 use nix::poll::PollTimeout;
 
-use super::cell::Sample;
+use super::cell::{Latency, Sample};
 use super::launch::Launch;
 use super::machine::Meter;
 use super::running::Running;
 use super::{Error, Result};
+use crate::client::{self, Address, Pace, Protocol};
 use crate::runner::interrupted;
+
+/// Every cell has the same arrivals: what they do to a latency cancels out in a ratio.
+const ARRIVALS: u64 = 1;
 
 /// How long a cell lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +44,56 @@ impl Window {
         if let Some(status) = client.wait(Duration::ZERO)? {
             return Err(client.ended(status));
         }
-        Ok(Sample { rate: after.saturating_sub(before) as f64 / wall.as_secs_f64(), window: wall, cpu })
+        Ok(Sample {
+            rate: after.saturating_sub(before) as f64 / wall.as_secs_f64(),
+            window: wall,
+            cpu,
+            latency: None,
+        })
+    }
+
+    /// Measures by our own client, in a thread of this process: the sample, and the command that is the same client.
+    pub(super) fn of_client(
+        self,
+        protocol: Protocol,
+        address: Address,
+        pace: Pace,
+        connections: u32,
+    ) -> Result<(Sample, String)> {
+        let options = client::Options {
+            protocol,
+            address,
+            pace,
+            connections: connections as usize,
+            warmup: self.warmup,
+            window: self.length,
+            seed: ARRIVALS,
+        };
+        let (outcome, window, cpu) = thread::scope(|scope| {
+            let client = scope.spawn(|| client::run(&options));
+            sleep(self.warmup)?;
+            let meter = Meter::start(&Root::system())?;
+            sleep(self.length)?;
+            let (window, cpu) = meter.stop()?;
+            let outcome = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            Ok::<_, Error>((outcome, window, cpu))
+        })?;
+        outcome.check()?;
+        let latency = |send: client::Summary| Latency {
+            mean_us: send.mean_us,
+            p99_us: send.p99_us,
+            due_mean_us: outcome.from_due.map(|due| due.mean_us),
+            due_p99_us: outcome.from_due.map(|due| due.p99_us),
+            client_cpu: Some(outcome.client_cpu),
+        };
+        let latency = outcome.from_send.filter(|_| pace != Pace::Closed).map(latency);
+        Ok((Sample { rate: outcome.rate, window, cpu, latency }, options.command_line()))
+    }
+
+    /// The warm-up and the length in whole seconds, rounded up; the length at least one.
+    pub(super) fn whole_seconds(self) -> (u64, u64) {
+        let whole = |time: Duration| u64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+        (whole(self.warmup), whole(self.length).max(1))
     }
 
     /// Measures by the lines with a rate that `client` prints once per second: those of the warm-up are dropped, the
@@ -68,7 +122,7 @@ impl Window {
                 let (window, cpu) = meter.stop()?;
                 running.stop()?;
                 let rate = rates[skip..].iter().sum::<f64>() / count as f64;
-                return Ok(Sample { rate, window, cpu });
+                return Ok(Sample { rate, window, cpu, latency: None });
             }
         }
         running.failed(&log)

@@ -26,6 +26,11 @@ impl Rng {
         usize::try_from(product >> 64).unwrap_or_default()
     }
 
+    /// A number in (0, 1], a multiple of 2⁻⁵³: never 0, so that it has a logarithm.
+    pub fn unit(&mut self) -> f64 {
+        ((self.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
     /// Brings `items` into a random order (Fisher-Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {

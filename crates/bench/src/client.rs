@@ -1,0 +1,397 @@
+//! An open-loop client: requests arrive when a Poisson process says so, whether or not earlier ones were answered.
+//!
+//! A closed loop (ask, wait, ask again) turns a faster answer into more requests. The clients of a service in
+//! production ask at their own rate, and what they feel of a faster answer is its latency. It is measured from the
+//! moment at which a request was *due*, also where the client itself came late (no coordinated omission), and from its
+//! send, which leaves out what the client's own timer adds.
+//!
+//! The client is one thread that sleeps in `ppoll(2)` until an answer arrives or the next request is due, with the
+//! least timer slack. It never polls: a client that keeps a vCPU busy would hide the wake-ups that are to be measured.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::runner::interrupted;
+use crate::stats::Rng;
+use arrivals::Arrivals;
+use connection::{Connection, Socket};
+use latencies::Latencies;
+
+mod arrivals;
+mod connection;
+mod latencies;
+mod protocol;
+
+pub use latencies::Summary;
+pub use protocol::Protocol;
+
+/// How long the last answers may take after the last request.
+const DRAIN: Duration = Duration::from_secs(5);
+/// The longest sleep, so that a signal that arrives just before it is noticed soon.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// The least timer slack in ns; 0 would mean the default of 50 us, by which each request would be late.
+const TIMER_SLACK_NS: libc::c_ulong = 1;
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A UNIX stream socket.
+    Unix(PathBuf),
+    /// A TCP port of the loopback interface.
+    Port(u16),
+}
+
+/// When requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// Open loop: so many per second on average, with exponential gaps, each on a random connection.
+    Poisson {
+        /// Requests per second, over all connections.
+        rate: f64,
+    },
+    /// Closed loop: each connection sends the next request when it has the answer.
+    Closed,
+}
+
+/// What to send, where and for how long.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What the server speaks.
+    pub protocol: Protocol,
+    /// Where it listens.
+    pub address: Address,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// How many connections; at least 1.
+    pub connections: usize,
+    /// Load before the window, which is not measured.
+    pub warmup: Duration,
+    /// The measured time.
+    pub window: Duration,
+    /// Seed of the arrivals: the same seed gives the same arrivals.
+    pub seed: u64,
+}
+
+impl Options {
+    /// The command that does the same.
+    pub fn command_line(&self) -> String {
+        let address = match &self.address {
+            Address::Unix(path) => format!("--socket {}", path.display()),
+            Address::Port(port) => format!("--port {port}"),
+        };
+        let pace = match self.pace {
+            Pace::Poisson { rate } => format!("--rate {rate}"),
+            Pace::Closed => String::from("--closed"),
+        };
+        format!(
+            "gleaner-bench open --server {} {address} {pace} --connections {} --warmup {} --seconds {} --seed {}",
+            self.protocol,
+            self.connections,
+            self.warmup.as_secs_f64(),
+            self.window.as_secs_f64(),
+            self.seed
+        )
+    }
+}
+
+/// What the client saw.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Requests that were due in the window.
+    pub requests: u64,
+    /// How many of them were answered, at the latest 5 s after the last request.
+    pub answered: u64,
+    /// Answers per second that arrived within the window.
+    pub rate: f64,
+    /// From due to answer, of the answered requests; `None` if there are none.
+    pub from_due: Option<Summary>,
+    /// From send to answer.
+    pub from_send: Option<Summary>,
+    /// CPU time of the client, in vCPUs (1.0 is one vCPU all the time).
+    pub client_cpu: f64,
+}
+
+/// Why a load could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Something about the sockets failed.
+    #[error("cannot {operation}: {source}")]
+    Socket {
+        /// What was tried.
+        operation: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The server ended a connection.
+    #[error("the server closed a connection")]
+    Closed,
+    /// An answer is not the expected one.
+    #[error("the server answered `{found}`, not `{expected}`")]
+    Wrong {
+        /// What should have come.
+        expected: String,
+        /// What came, up to where it differs and a little more.
+        found: String,
+    },
+    /// Answers that did not come.
+    #[error("{missing} of {requests} requests were not answered within {DRAIN:?} after the last one")]
+    Unanswered {
+        /// How many.
+        missing: u64,
+        /// Of how many.
+        requests: u64,
+    },
+    /// A signal ended the load.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A table for people.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} requests, {} answered, {:.0} answers/s", self.requests, self.answered, self.rate)?;
+        writeln!(f, "latency in us    mean      p50      p99    p99.9      max")?;
+        for (name, summary) in [("from due", self.from_due), ("from send", self.from_send)] {
+            let Some(s) = summary else { continue };
+            write!(f, "  {name:<10}")?;
+            for us in [s.mean_us, s.p50_us, s.p99_us, s.p999_us, s.max_us] {
+                write!(f, "{us:>9.1}")?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f, "the client used {:.1} % of a vCPU", 100.0 * self.client_cpu)
+    }
+}
+
+impl Outcome {
+    /// Checks that nothing is missing.
+    ///
+    /// # Errors
+    /// [`Error::Unanswered`].
+    pub fn check(&self) -> Result<(), Error> {
+        match self.requests.saturating_sub(self.answered) {
+            0 => Ok(()),
+            missing => Err(Error::Unanswered { missing, requests: self.requests }),
+        }
+    }
+}
+
+/// Runs the load in the calling thread, whose timer slack it sets.
+///
+/// # Errors
+/// If a connection fails, an answer is wrong, or a signal comes. Missing answers are no error; the outcome counts
+/// them.
+pub fn run(options: &Options) -> Result<Outcome, Error> {
+    let failed = |operation| move |errno: nix::Error| Error::Socket { operation, source: errno.into() };
+    nix::sys::prctl::set_timerslack(TIMER_SLACK_NS).map_err(failed("set the timer slack"))?;
+    let sockets = (0..options.connections.max(1))
+        .map(|_| Socket::open(&options.address, options.protocol))
+        .collect::<Result<Vec<Socket>, Error>>()?;
+    let mut load = Load::new(options, &sockets);
+    let mut fds: Vec<PollFd> =
+        sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
+    let before = thread_cpu();
+    let start = Instant::now();
+    let now = || nanos(start.elapsed());
+    loop {
+        load.send(now())?;
+        let Some(until) = load.wait_until() else { break };
+        let timeout = Duration::from_nanos(until.saturating_sub(now())).min(LONGEST_SLEEP);
+        for (fd, connection) in fds.iter_mut().zip(&load.connections) {
+            fd.set_events(connection.events());
+        }
+        match ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None) {
+            Ok(0) if now() >= load.give_up => break,
+            Ok(0) | Err(nix::Error::EINTR) => {}
+            Ok(_) => {
+                let ready = |fd: &PollFd| fd.any().unwrap_or(true);
+                for (index, _) in fds.iter().enumerate().filter(|(_, fd)| ready(fd)) {
+                    load.receive(index, now)?;
+                }
+            }
+            Err(errno) => return Err(failed("wait for answers")(errno)),
+        }
+        if interrupted() {
+            return Err(Error::Interrupted);
+        }
+    }
+    let (cpu, time) = (thread_cpu().saturating_sub(before), start.elapsed());
+    Ok(load.outcome(options.window, cpu.as_secs_f64() / time.as_secs_f64()))
+}
+
+/// The state of a running load. Times are nanoseconds since its start.
+struct Load<'a> {
+    connections: Vec<Connection<'a>>,
+    /// The arrivals of an open loop; `None` in a closed one.
+    arrivals: Option<Arrivals>,
+    /// Chooses the connection of each arrival.
+    random: Rng,
+    window: std::ops::Range<u64>,
+    /// When the answers that are missing then are given up.
+    give_up: u64,
+    requests: u64,
+    arrived: u64,
+    from_due: Latencies,
+    from_send: Latencies,
+}
+
+impl<'a> Load<'a> {
+    fn new(options: &Options, sockets: &'a [Socket]) -> Self {
+        let end = options.warmup + options.window;
+        let mut random = Rng::new(options.seed);
+        let mut load = Self {
+            connections: sockets.iter().map(|socket| Connection::new(socket, options.protocol)).collect(),
+            arrivals: None,
+            random: Rng::new(random.next_u64()),
+            window: nanos(options.warmup)..nanos(end),
+            give_up: nanos(end + DRAIN),
+            requests: 0,
+            arrived: 0,
+            from_due: Latencies::default(),
+            from_send: Latencies::default(),
+        };
+        match options.pace {
+            Pace::Poisson { rate } => load.arrivals = Some(Arrivals::new(random, rate, nanos(end))),
+            Pace::Closed => (0..load.connections.len()).for_each(|index| load.request(index, 0, 0)),
+        }
+        load
+    }
+
+    /// Sends what is due.
+    fn send(&mut self, now: u64) -> Result<(), Error> {
+        while let Some(due) = self.arrivals.as_mut().and_then(|arrivals| arrivals.take_due(now)) {
+            let index = self.random.below(self.connections.len());
+            self.request(index, due, now);
+        }
+        self.connections.iter_mut().try_for_each(Connection::flush)
+    }
+
+    fn request(&mut self, index: usize, due: u64, now: u64) {
+        self.requests += u64::from(self.window.contains(&due));
+        self.connections[index].push(due, now);
+    }
+
+    /// When the next request is due or, after the last one, when to give up; `None` when everything was answered.
+    fn wait_until(&self) -> Option<u64> {
+        let next = self.arrivals.as_ref().and_then(Arrivals::next_due);
+        let waiting = self.connections.iter().any(Connection::is_waiting);
+        next.or(waiting.then_some(self.give_up))
+    }
+
+    /// Takes the answers that a connection has.
+    fn receive(&mut self, index: usize, now: impl Fn() -> u64) -> Result<(), Error> {
+        let (answers, at) = self.connections[index].receive(now)?;
+        self.arrived += if self.window.contains(&at) { answers.len() as u64 } else { 0 };
+        for request in &answers {
+            if self.window.contains(&request.due) {
+                self.from_due.push(at.saturating_sub(request.due));
+                self.from_send.push(at.saturating_sub(request.sent));
+            }
+        }
+        if self.arrivals.is_none() && at < self.window.end {
+            for _ in &answers {
+                self.request(index, at, at);
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(self, window: Duration, client_cpu: f64) -> Outcome {
+        Outcome {
+            requests: self.requests,
+            answered: self.from_due.len() as u64,
+            rate: self.arrived as f64 / window.as_secs_f64(),
+            from_due: self.from_due.summary(),
+            from_send: self.from_send.summary(),
+            client_cpu,
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn thread_cpu() -> Duration {
+    // This clock exists wherever there are threads.
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+
+    /// A server that answers the first `answers` requests for the key, each after `delay`, and then only reads.
+    fn serve(listener: &UnixListener, protocol: Protocol, answers: usize, delay: Duration) {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut set, mut request) = (vec![0; protocol.set().len()], vec![0; protocol.request().len()]);
+        stream.read_exact(&mut set).unwrap();
+        stream.write_all(protocol.stored()).unwrap();
+        let mut answered = 0;
+        while stream.read_exact(&mut request).is_ok() {
+            if answered < answers {
+                thread::sleep(delay);
+                stream.write_all(protocol.answer()).unwrap();
+            }
+            answered += 1;
+        }
+    }
+
+    fn run_against(pace: Pace, answers: usize, delay: Duration) -> Outcome {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let options = Options {
+            protocol: Protocol::Redis,
+            address: Address::Unix(path),
+            pace,
+            connections: 1,
+            warmup: Duration::from_millis(20),
+            window: Duration::from_millis(200),
+            seed: 1,
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| serve(&listener, options.protocol, answers, delay));
+            run(&options).unwrap()
+        })
+    }
+
+    #[test]
+    fn a_slow_server_does_not_slow_the_arrivals_down() {
+        let delay = Duration::from_millis(5);
+        let outcome = run_against(Pace::Poisson { rate: 1000.0 }, usize::MAX, delay);
+        assert!((150..250).contains(&outcome.requests), "due at their own rate: {outcome:?}");
+        assert_eq!(outcome.answered, outcome.requests);
+        assert!(outcome.rate < 205.0, "at most one answer in 5 ms: {outcome:?}");
+        let mean = outcome.from_due.unwrap().mean_us;
+        assert!(mean > 100_000.0, "the queue counts: some 200 requests of 5 ms each: {outcome:?}");
+    }
+
+    #[test]
+    fn a_closed_loop_waits_for_the_server() {
+        let outcome = run_against(Pace::Closed, usize::MAX, Duration::from_millis(5));
+        assert!((2..=41).contains(&outcome.answered), "{outcome:?}");
+        assert!(outcome.from_due.unwrap().p50_us >= 5_000.0, "{outcome:?}");
+    }
+
+    /// Takes the time of [`DRAIN`].
+    #[test]
+    fn answers_that_never_come_are_counted() {
+        let outcome = run_against(Pace::Poisson { rate: 500.0 }, 20, Duration::ZERO);
+        assert!(outcome.answered < outcome.requests, "{outcome:?}");
+        let error = outcome.check().unwrap_err().to_string();
+        assert!(error.ends_with("were not answered within 5s after the last one"), "{error}");
+    }
+}
