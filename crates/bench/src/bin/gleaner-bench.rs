@@ -268,9 +268,9 @@ fn run_open(args: &Open) -> Result<ExitCode> {
     };
     let outcome = client::run(&options)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&outcome)?);
+        outln!("{}", serde_json::to_string_pretty(&outcome)?)?;
     } else {
-        print!("{outcome}");
+        out!("{outcome}")?;
     }
     outcome.check()?;
     Ok(ExitCode::SUCCESS)
