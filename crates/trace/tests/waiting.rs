@@ -75,15 +75,11 @@ fn agrees(cpus: [usize; 2]) -> Duration {
     let own = ping_pong(cpus);
     let found = sensor.read().unwrap();
     let mean = found.known.mean();
-    eprintln!(
-        "{cpus:?}: {} of {} known; {mean:?}, by the threads' own clock {own:?}",
-        found.known.count, found.wake_ups
-    );
     assert!(found.wake_ups > ROUNDS, "{found:?}");
     assert!(found.known.count > found.wake_ups - found.wake_ups / 10, "{found:?}");
     assert!(
         mean < own && own.abs_diff(mean) < WAYS.max(own / 5),
-        "{mean:?}, by the threads' own clock {own:?}"
+        "{cpus:?}: {mean:?}, by the threads' own clock {own:?}"
     );
     assert!(found.known.quantile(0.99).unwrap() >= found.known.median().unwrap());
     mean

@@ -7,7 +7,7 @@ pub(crate) fn installed(programs: &[&str]) -> bool {
     let missing = missing(programs);
     assert!(missing.is_empty() || std::env::var_os("CI").is_none(), "CI needs {missing:?}");
     if !missing.is_empty() {
-        eprintln!("NOT TESTED: {missing:?} are not installed");
+        gleaner_print::say!("NOT TESTED: {missing:?} are not installed");
     }
     missing.is_empty()
 }

@@ -231,7 +231,7 @@ fn steal_and_a_quota_end_nothing_and_nothing_is_tried() {
     let mut o = period(&paper, 2, light(0.4));
     o.throttled = 0.5;
     o.vcpus.iter_mut().for_each(|v| v.steal = PERIOD / 2);
-    assert!(matches!(VetoGate::default().step(o.steal_share(), o.throttled), Some(Veto::Throttled { .. })));
+    assert!(matches!(VetoGate::default().step(0.0, o.throttled), Some(Veto::Throttled { .. })));
     let decision = paper.step(&o);
     assert!(decision.setting.retention.is_on() && decision.watch.is_none() && !decision.forget);
     assert!(matches!(decision.events[..], [Event::Deactivated { .. }]), "{:?}", decision.events);
