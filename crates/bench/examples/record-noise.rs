@@ -1,6 +1,6 @@
 //! Records the progress of a running program in blocks of 10 ms: what `make bench-guard` replays.
 //!
-//! usage: record-noise SECONDS PID...    (lines "time_us bytes": bytes read and written since the start)
+//! usage: record-noise SECONDS PID...    (lines of microseconds and bytes read and written since then)
 
 use std::io::Write as _;
 use std::process::ExitCode;
