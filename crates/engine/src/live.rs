@@ -97,6 +97,8 @@ pub struct Parts {
     pub forward: bool,
     /// What tells of crowds on a smaller set without looking, where there is such a thing.
     pub crowds: Option<Box<dyn CrowdWatch>>,
+    /// Tells the user a sentence at once.
+    pub warn: fn(&str),
 }
 
 /// This machine, for one workload.
@@ -114,6 +116,7 @@ pub struct LiveMachine {
     sentry: Sentry,
     /// What ended the latest wait.
     crowd: Option<Crowd>,
+    warn: fn(&str),
 }
 
 impl LiveMachine {
@@ -122,7 +125,8 @@ impl LiveMachine {
     /// # Errors
     /// A sensor cannot be opened.
     pub fn new(parts: Parts) -> Result<Self, LiveError> {
-        let Parts { book, place, workload, counter, allowed, signals, process, forward, crowds } = parts;
+        let Parts { book, place, workload, counter, allowed, signals, process, forward, crowds, warn } =
+            parts;
         let root: Root = book.root().clone();
         Ok(Self {
             sensors: Sensors::new(&root, workload, counter, allowed.clone())?,
@@ -135,6 +139,7 @@ impl LiveMachine {
             unsettled: Vec::new(),
             sentry: Sentry::new(crowds),
             crowd: None,
+            warn,
         })
     }
 
@@ -264,11 +269,21 @@ impl Machine for LiveMachine {
         }
     }
 
+    /// A command's caller waits for it through Gleaner; what Gleaner attached to has a caller of its own.
+    fn stands_by(&self) -> bool {
+        self.forward
+    }
+
+    fn warn(&mut self, sentence: &str) {
+        (self.warn)(sentence);
+    }
+
     fn take_notes(&mut self) -> Vec<String> {
         self.sentry.take_note().into_iter().collect()
     }
 
     fn observe(&mut self) -> Result<Observation, LiveError> {
+        self.levers.check_right(self.sensors.now())?;
         let mut o = self.sensors.observe(self.levers.yield_threads())?;
         self.follow_halts()?;
         o.settled = self.unsettled.is_empty();

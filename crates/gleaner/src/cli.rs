@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
 use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method};
 
@@ -120,6 +121,11 @@ pub(crate) struct AttachArgs {
     pub(crate) control: ControlArgs,
     #[command(flatten)]
     pub(crate) target: AttachTarget,
+}
+
+/// Ends the program because of an option's value that is wrong on this machine, as where it is wrong on all.
+pub(crate) fn refuse(message: String) -> ! {
+    Cli::command().error(ErrorKind::ValueValidation, message).exit()
 }
 
 #[derive(Debug, clap::Args)]

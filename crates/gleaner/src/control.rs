@@ -12,16 +12,37 @@ use gleaner_proto::journal::{self, Record, Summary};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::choice::Choice;
-use crate::cli::ControlArgs;
+use crate::cli::{self, ControlArgs};
+
+/// Ends the program as for any other wrong value of an option where `--fixed` asks for what cannot be on these vCPUs.
+/// Comes before anything is started or changed.
+pub(crate) fn check_fixed(args: &ControlArgs, allowed: &CpuSet) {
+    if let Some(Err(message)) = args.fixed.map(|fixed| fixed.fits(allowed.len())) {
+        cli::refuse(format!("invalid value for '--fixed <SETTING>': {message}"));
+    }
+}
+
+/// Says at once that nothing is controlled any more, and why.
+pub(crate) fn warn(sentence: &str) {
+    eprintln!("gleaner: {sentence}");
+}
 
 /// The policy's configuration for this machine and these options.
-pub(crate) fn configure(root: &Root, args: &ControlArgs, allowed: &CpuSet, choice: &Choice) -> PolicyConfig {
+///
+/// # Errors
+/// `--fixed` needs more vCPUs than there are.
+pub(crate) fn configure(
+    root: &Root,
+    args: &ControlArgs,
+    allowed: &CpuSet,
+    choice: &Choice,
+) -> anyhow::Result<PolicyConfig> {
     let method =
         if args.no_retain { gleaner_policy::Method::Halt } else { args.method.unwrap_or(choice.method) };
-    PolicyConfig {
+    Ok(PolicyConfig {
         mode: match (args.dry_run, args.fixed) {
             (true, _) => Mode::DryRun,
-            (false, Some(fixed)) => Mode::Fixed(fixed.on(allowed)),
+            (false, Some(fixed)) => Mode::Fixed(fixed.on(allowed).map_err(anyhow::Error::msg)?),
             (false, None) => Mode::Adaptive,
         },
         consolidate: !args.no_consolidate,
@@ -31,7 +52,7 @@ pub(crate) fn configure(root: &Root, args: &ControlArgs, allowed: &CpuSet, choic
         places: places(root),
         counter_block: args.progress.as_ref().map(gleaner_engine::live::Counter::block),
         ..PolicyConfig::default()
-    }
+    })
 }
 
 fn places(root: &Root) -> Vec<VcpuPlace> {

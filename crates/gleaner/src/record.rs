@@ -93,7 +93,7 @@ fn header(args: &Args) -> anyhow::Result<Header> {
     Ok(Header {
         unix_ms: unix_ms(),
         workload: args.target.name(),
-        config: Box::new(configure(&root, &control, &vcpus, &choice)),
+        config: Box::new(configure(&root, &control, &vcpus, &choice)?),
         vcpus,
         limits: choice.limits,
     })

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use crate::choice;
 use crate::cli::RunArgs;
-use crate::control::{configure, control};
+use crate::control::{check_fixed, configure, control, warn};
 use crate::crowds;
 use crate::summary;
 
@@ -37,6 +37,7 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let state = StateDir::default_place()?;
     let allowed = Affinity::of_caller().context("cannot read the CPU affinity")?;
+    check_fixed(&args.control, &allowed);
     put_back_stale(&state, &root)?;
     let choice = choice::for_run(&state, &root, &args.control);
     let signals = Signals::block()?;
@@ -55,7 +56,7 @@ fn try_run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let told = limits.clone();
     let name = args.command.iter().map(|s| s.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let result = Workload { root, pid, group, allowed }.parts(book, signals, args).and_then(|parts| {
-        let config = configure(&Root::system(), &args.control, &parts.allowed, &choice);
+        let config = configure(&Root::system(), &args.control, &parts.allowed, &choice)?;
         control(parts, config, &args.control, &state, name, limits)
     });
     if let Err(error) = &result {
@@ -147,6 +148,7 @@ impl Workload {
             process,
             forward: true,
             crowds: crowds::watch(&args.control),
+            warn,
         })
     }
 }

@@ -2,7 +2,6 @@
 
 mod draw;
 mod follow;
-mod holder;
 mod keys;
 mod reading;
 mod run;

@@ -7,6 +7,8 @@ use gleaner_policy::{Event, Evidence, Mode, PolicyConfig, Purpose, Setting, Verd
 use gleaner_proto::journal::{Record, Summary};
 use serde::Serialize;
 
+use crate::summary;
+
 /// One sentence of the story.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Sentence {
@@ -114,6 +116,7 @@ pub(crate) fn gist(records: &[Record]) -> String {
     });
     match &summary.evidence {
         Some(evidence) => format!("{held}; proven: {evidence}"),
+        None if summary.fixed.is_some() => format!("{held}; {}", summary::outcome(summary)),
         None => format!("{held}; nothing proved itself ({} refuted)", summary.refuted),
     }
 }
@@ -221,8 +224,10 @@ fn account(at: Duration, summary: &Summary) -> Vec<Sentence> {
     story.extend(settings.into_iter().map(|s| {
         Sentence::plain(format!("  {:5.1} % of the time: {}", share(s.time, summary.elapsed), s.setting))
     }));
+    story.extend(summary::polled_otherwise(summary).map(Sentence::plain));
     story.push(Sentence::plain(match &summary.evidence {
         Some(evidence) => format!("what it brought: {evidence}"),
+        None if summary.fixed.is_some() || summary.not_in_force.is_some() => summary::outcome(summary),
         None => "no change proved itself, so nothing was kept".to_owned(),
     }));
     story.extend(summary.left_behind.iter().map(|l| Sentence::plain(format!("could not be put back: {l}"))));
