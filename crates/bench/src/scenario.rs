@@ -13,6 +13,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_proto::result::Metric;
 use gleaner_proto::written::{Written, nearest};
 use toml::Spanned;
@@ -118,13 +119,23 @@ pub fn mode(name: &str) -> Result<Mode, String> {
             "mode `{name}` needs set and unset commands, which only a scenario file can have"
         ));
     }
-    Mode::parse(name, |_| None).map_err(|error| mode_error(&error))
+    let mode = Mode::parse(name, |_| None).map_err(|error| mode_error(&error))?;
+    fits(&mode).map_err(|error| mode_error(&error))?;
+    Ok(mode)
 }
 
 /// The workload `name`, or a sentence with the nearest name.
 fn workload(name: &str) -> Result<Workload, String> {
     let known = Workload::ALL.map(Workload::name);
     name.parse().map_err(|_| error::unknown("workload", name, known.into_iter()))
+}
+
+/// Whether the vCPUs that this process may use are enough for the mode.
+///
+/// # Errors
+/// They are not. What cannot be known is not an error.
+pub fn fits(mode: &Mode) -> Result<(), ModeError> {
+    Affinity::of_caller().map_or(Ok(()), |allowed| mode.fits(allowed.len()))
 }
 
 fn mode_error(error: &ModeError) -> String {

@@ -14,16 +14,24 @@ const FIRST_LOOK: Duration = Duration::from_millis(10);
 /// Drives `policy` on `machine` until the workload ends or the user asks to stop, and puts the machine back.
 ///
 /// When a lever or sensor fails, the untouched setting is put in force and held for the rest of the run: a
-/// setting that cannot be controlled cannot be proven either.
+/// setting that cannot be controlled cannot be proven either. Where nobody waits for the workload through Gleaner
+/// ([`Machine::stands_by`]), the run ends there.
 pub fn run<M: Machine>(machine: &mut M, policy: &mut Policy, journal: &mut Journal) -> Summary {
     let untouched = Setting::untouched(&machine.allowed());
     let mut account = Account::default();
+    account.summary.fixed = policy.fixed().cloned();
     if let Err(error) = control(machine, policy, journal, &mut account, &untouched) {
-        let text = format!("{error}; Gleaner lets go and only watches from here on");
+        let stands_by = machine.stands_by();
+        let rest = if stands_by { "and only watches from here on" } else { "and ends" };
+        let text = format!("{error}; Gleaner lets go {rest}");
         journal.note(machine.now(), text.clone());
-        account.notes.push(text);
+        journal.flush();
+        machine.warn(&text);
+        account.summary.not_in_force = Some(text);
         release(machine, journal, &untouched);
-        hands_off(machine, journal, &mut account, &untouched);
+        if stands_by {
+            hands_off(machine, journal, &mut account, &untouched);
+        }
     }
     release(machine, journal, &untouched);
     account.summary.evidence = account.best.map(|(setting, e)| sentence(&setting, &e));
@@ -99,14 +107,19 @@ fn hands_off<M: Machine>(machine: &mut M, journal: &mut Journal, account: &mut A
 struct Account {
     summary: Summary,
     best: Option<(Setting, Evidence)>,
-    notes: Vec<String>,
 }
 
 impl Account {
     fn interval(&mut self, in_force: &Setting, o: &gleaner_policy::Observation) {
         self.summary.count(in_force, o.period);
         self.summary.workload_cpu += o.workload.cpu_time;
-        self.summary.retained += o.vcpus.iter().map(|v| v.poll_time).sum::<Duration>();
+        let polled: Duration = o.vcpus.iter().map(|v| v.poll_time).sum();
+        // A vCPU polls on by a limit of ours until it has halted once without it.
+        if in_force.retention.is_on() || !o.settled {
+            self.summary.retained += polled;
+        } else {
+            self.summary.polled_otherwise += polled;
+        }
     }
 
     fn events(&mut self, events: &[Event]) {

@@ -103,28 +103,46 @@ pub struct LeaseBook {
     leases: BTreeMap<Target, Lease>,
     taken: usize,
     _holder: Holder,
+    state: StateDir,
 }
 
 impl LeaseBook {
     /// Becomes the holder. Leases that a dead holder left are undone first; their outcomes come along.
     ///
     /// # Errors
-    /// Another holder lives, or the old lease file cannot be understood.
+    /// Another holder lives, root's Gleaner controls the machine, or the old lease file cannot be understood.
     pub fn open(state: &StateDir, root: Root) -> Result<(Self, Vec<Outcome>), LeaseError> {
         let holder = state.lock()?;
+        state.check_right()?;
         let left = undo_file(state, &root)?;
         let path = state.leases();
         let io = |source| StateError::Io { path: path.clone(), source };
         let mut file = File::options().append(true).create(true).open(&path).map_err(io)?;
         let first = LeaseRecord::Holder { version: lease::VERSION, pid: std::process::id() };
         file.write_all(&line(&first)?).map_err(io)?;
-        let book = Self { root, path, file, leases: BTreeMap::new(), taken: 0, _holder: holder };
+        let book = Self {
+            root,
+            path,
+            file,
+            leases: BTreeMap::new(),
+            taken: 0,
+            _holder: holder,
+            state: state.clone(),
+        };
         Ok((book, left))
     }
 
     /// The root that changes go to.
     pub fn root(&self) -> &Root {
         &self.root
+    }
+
+    /// Whether this process may still control the machine, see [`StateDir::check_right`].
+    ///
+    /// # Errors
+    /// Root's Gleaner does.
+    pub fn check_right(&self) -> Result<(), LeaseError> {
+        Ok(self.state.check_right()?)
     }
 
     /// Makes the change, recorded first. A change to the value that is there already is skipped.

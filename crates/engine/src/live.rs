@@ -101,6 +101,8 @@ pub struct Parts {
     pub waiting: Option<Box<dyn WaitingSensor>>,
     /// What it costs to wake a halted vCPU, for an estimate of that.
     pub wake_cost: Duration,
+    /// Tells the user a sentence at once.
+    pub warn: fn(&str),
 }
 
 /// This machine, for one workload.
@@ -120,6 +122,7 @@ pub struct LiveMachine {
     crowd: Option<Crowd>,
     /// The latest wait was the last one.
     over: bool,
+    warn: fn(&str),
 }
 
 /// Whether a workload can be watched here at all, as far as that is known before there is one.
@@ -139,7 +142,7 @@ impl LiveMachine {
     /// A sensor cannot be opened.
     pub fn new(parts: Parts) -> Result<Self, LiveError> {
         let Parts { book, place, workload, counter, allowed, signals, process, forward, .. } = parts;
-        let (crowds, waits) = (parts.crowds, Waits::new(parts.waiting, parts.wake_cost));
+        let (crowds, waits, warn) = (parts.crowds, Waits::new(parts.waiting, parts.wake_cost), parts.warn);
         let root: Root = book.root().clone();
         let counter = counter.map(|counter| CounterReader::new(counter, signals.before()));
         let mut urgent = vec![signals.as_fd()];
@@ -156,6 +159,7 @@ impl LiveMachine {
             sentry: Sentry::new(crowds),
             crowd: None,
             over: false,
+            warn,
         })
     }
 
@@ -280,6 +284,15 @@ impl Machine for LiveMachine {
         Ok(wake)
     }
 
+    /// A command's caller waits for it through Gleaner; what Gleaner attached to has a caller of its own.
+    fn stands_by(&self) -> bool {
+        self.forward
+    }
+
+    fn warn(&mut self, sentence: &str) {
+        (self.warn)(sentence);
+    }
+
     fn take_notes(&mut self) -> Vec<String> {
         let of_waits = self.sensors.waits().take_note();
         self.sentry.take_note().into_iter().chain(of_waits).chain(self.sensors.take_notes()).collect()
@@ -290,6 +303,7 @@ impl Machine for LiveMachine {
     }
 
     fn observe(&mut self) -> Result<Observation, LiveError> {
+        self.levers.check_right(self.sensors.now())?;
         // Neither a signal nor the end of the workload waits for a progress counter.
         let mut urgent = vec![self.signals.as_fd()];
         urgent.extend(self.process.as_ref().map(|(_, process)| process.as_fd()));

@@ -42,6 +42,15 @@ pub trait Machine {
     /// they are not they are estimated, if that.
     fn sense_waiting(&mut self, _wanted: bool) {}
 
+    /// Whether somebody waits for the workload through this driver: then it goes on until the workload ends, also where
+    /// nothing can be controlled any more.
+    fn stands_by(&self) -> bool {
+        true
+    }
+
+    /// Tells the user at once what the account at the end repeats: that nothing is controlled any more, and why.
+    fn warn(&mut self, _sentence: &str) {}
+
     /// What happened since the last observation.
     ///
     /// # Errors

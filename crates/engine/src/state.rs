@@ -1,22 +1,34 @@
 //! Where the state of a running Gleaner lies, and who may write it: one holder at a time.
+//!
+//! Some levers act on the whole machine, and those are root's: whoever holds [`MACHINE`] controls the machine. Others
+//! place their own threads only. They have a state directory and a lock of their own, and leave the machine to root.
 
-use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+mod holder;
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use gleaner_kernel::Root;
 use nix::fcntl::{Flock, FlockArg};
+
+/// Root's state directory. Everybody can see in it who holds the machine.
+const MACHINE: &str = "/run/gleaner";
+/// The lock. Only its owner can open it: anybody who can open a file can lock it, and keep others out.
+const LOCK: &str = "lock";
+/// The process that holds the lock, for everybody to read.
+const HOLDER: &str = "holder";
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// Another Gleaner controls this machine.
-    #[error(
-        "another gleaner (pid {pid}) already controls this machine: stop it, or use `gleaner attach` after it ended"
-    )]
+    #[error("{}", busy(pid, *roots))]
     Busy {
         /// The process that holds the lock.
         pid: String,
+        /// It is root's, and this process is not.
+        roots: bool,
     },
     /// The directory belongs to somebody else.
     #[error("{} belongs to user {owner}: remove it, or set XDG_RUNTIME_DIR to a folder of yours", path.display())]
@@ -36,6 +48,18 @@ pub enum StateError {
     },
 }
 
+fn busy(pid: &str, roots: bool) -> String {
+    if roots {
+        format!(
+            "root's gleaner (pid {pid}) controls this machine, and goes first: start again when it has ended"
+        )
+    } else {
+        format!(
+            "another gleaner (pid {pid}) already controls this machine: stop it, or use `gleaner attach` after it ended"
+        )
+    }
+}
+
 /// The directory with the lock, the lease file and the latest journal.
 #[derive(Debug, Clone)]
 pub struct StateDir {
@@ -50,7 +74,7 @@ impl StateDir {
     pub fn default_place() -> Result<Self, StateError> {
         let uid = nix::unistd::geteuid();
         let path = if uid.is_root() {
-            PathBuf::from("/run/gleaner")
+            PathBuf::from(MACHINE)
         } else {
             std::env::var_os("XDG_RUNTIME_DIR").filter(|d| !d.is_empty()).map_or_else(
                 || PathBuf::from(format!("/tmp/gleaner-{uid}")),
@@ -71,6 +95,10 @@ impl StateDir {
         let owner = fs::symlink_metadata(&path).map_err(io)?.uid();
         if owner != nix::unistd::geteuid().as_raw() {
             return Err(StateError::Foreign { path, owner });
+        }
+        if path == Path::new(MACHINE) {
+            // Whatever the umask: others see here who holds the machine.
+            fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(io)?;
         }
         Ok(Self { path })
     }
@@ -100,27 +128,53 @@ impl StateDir {
     /// # Errors
     /// [`StateError::Busy`] names the present holder.
     pub fn lock(&self) -> Result<Holder, StateError> {
-        let path = self.path.join("lock");
+        let path = self.path.join(LOCK);
         let io = |source| StateError::Io { path: path.clone(), source };
         let file = fs::OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(0o600)
             .open(&path)
             .map_err(io)?;
+        let written = self.path.join(HOLDER);
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(mut lock) => {
-                lock.set_len(0).map_err(io)?;
-                writeln!(lock, "{}", std::process::id()).map_err(io)?;
+            Ok(lock) => {
+                // One from before may be open to others still.
+                lock.set_permissions(Permissions::from_mode(0o600)).map_err(io)?;
+                let pid = format!("{}\n", std::process::id());
+                fs::write(&written, pid)
+                    .and_then(|()| fs::set_permissions(&written, Permissions::from_mode(0o644)))
+                    .map_err(|source| StateError::Io { path: written, source })?;
                 Ok(Holder { _lock: lock })
             }
-            Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
-                let mut pid = String::new();
-                file.read_to_string(&mut pid).map_err(io)?;
-                Err(StateError::Busy { pid: pid.trim().to_owned() })
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
+                // It may be about to write that it is the one.
+                let pid = fs::read_to_string(&written).unwrap_or_default();
+                Err(StateError::Busy { pid: pid.trim().to_owned(), roots: false })
             }
             Err((_, errno)) => Err(io(errno.into())),
+        }
+    }
+
+    /// The process that holds the lock; `None` where nobody does or the kernel does not tell. Touches nothing.
+    pub fn holder(&self, root: &Root) -> Option<u32> {
+        holder::holder(root, &self.path)
+    }
+
+    /// Whether a Gleaner with this state directory may control the machine. Root's may; any other only while root's
+    /// does not.
+    ///
+    /// # Errors
+    /// [`StateError::Busy`] names root's Gleaner.
+    pub fn check_right(&self) -> Result<(), StateError> {
+        if nix::unistd::geteuid().is_root() {
+            return Ok(());
+        }
+        match holder::holder(&Root::system(), Path::new(MACHINE)) {
+            Some(pid) => Err(StateError::Busy { pid: pid.to_string(), roots: true }),
+            None => Ok(()),
         }
     }
 }
@@ -144,5 +198,14 @@ mod tests {
         assert!(error.contains(&format!("(pid {})", std::process::id())), "{error}");
         drop(first);
         state.lock().unwrap();
+    }
+
+    #[test]
+    fn the_lock_is_its_owners_and_the_holder_is_for_everybody_to_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::at(dir.path().join("gleaner")).unwrap();
+        let _held = state.lock().unwrap();
+        let mode = |name| fs::metadata(state.path().join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(LOCK), mode(HOLDER)), (0o600, 0o644));
     }
 }

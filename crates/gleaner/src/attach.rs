@@ -10,13 +10,13 @@ use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::lever::{Target, ThreadKey, Value};
-use gleaner_kernel::workload::{Members, WorkloadSensor};
+use gleaner_kernel::workload::{Members, Owner, WorkloadSensor};
 use gleaner_policy::CpuSet;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 
 use crate::choice;
 use crate::cli::AttachArgs;
-use crate::control::{configure, control, open_journal};
+use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::crowds;
 use crate::run::{group_sensor, put_back, put_back_stale};
 use crate::summary;
@@ -26,16 +26,17 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let state = StateDir::default_place()?;
     let what = match (&args.target.pid, &args.target.cgroup) {
-        (Some(pid), _) => by_pid(&root, *pid)?,
+        (Some(pid), _) => by_pid(&root, *pid, args.control.dry_run)?,
         (None, Some(path)) => by_group(&root, path)?,
         (None, None) => bail!("name a --pid or a --cgroup"),
     };
+    check_fixed(&args.control, &what.allowed)?;
     // Before anything is changed: from here on no signal ends this process half-way.
     let signals = Signals::block()?;
     put_back_stale(&state, &root)?;
     let choice = choice::for_run(&state, &root, &args.control);
     let (book, _) = LeaseBook::open(&state, root.clone())?;
-    let config = configure(&root, &args.control, &what.allowed, &choice);
+    let config = configure(&root, &args.control, &what.allowed, &choice)?;
     let process = what.process.as_ref().map(|(pid, _)| *pid);
     let parts = Parts {
         waiting: waiting::sensor(&args.control, &what.place, process),
@@ -49,6 +50,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         process: what.process,
         forward: false,
         crowds: crowds::watch(&args.control),
+        warn,
     };
     let summary = open_journal(&args.control, &state)
         .and_then(|journal| control(parts, config, journal, what.name, choice.limits.clone()))
@@ -56,7 +58,8 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     if !args.control.quiet {
         gleaner_print::write_err(format_args!("{}", summary::text(&summary, args.control.dry_run)));
     }
-    Ok(if summary.left_behind.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let failed = !summary.left_behind.is_empty() || summary.not_in_force.is_some();
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 struct Attached {
@@ -67,15 +70,28 @@ struct Attached {
     process: Option<(Pid, ProcessFd)>,
 }
 
-fn by_pid(root: &Root, pid: i32) -> anyhow::Result<Attached> {
+fn by_pid(root: &Root, pid: i32, dry_run: bool) -> anyhow::Result<Attached> {
     let number = pid.unsigned_abs();
     let process = ProcessFd::open(Pid::from_raw(pid))?;
+    let command = root.read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let caller = geteuid().as_raw();
+    match Owner::of(root, number).with_context(|| format!("process {pid}"))? {
+        Owner::Kernel => {
+            bail!("process {pid} ({command}) is a kernel thread: it has no user-space threads to help")
+        }
+        // Who only watches needs no right.
+        owner @ Owner::User { uid, .. } if !dry_run && !owner.lets(root, caller) => bail!(
+            "process {pid} ({command}) belongs to user {uid}, and user {caller} may not place its threads: run as root \
+             or as user {uid}, or only watch with --dry-run"
+        ),
+        Owner::User { .. } => {}
+    }
     let key = ThreadKey::of(root, number).with_context(|| format!("process {pid}"))?;
     let Value::Cpus(allowed) = Target::Affinity(key).read(root)? else {
         bail!("process {pid} has no affinity")
     };
     Ok(Attached {
-        name: format!("process {pid} ({})", root.read(format!("/proc/{pid}/comm")).unwrap_or_default()),
+        name: format!("process {pid} ({command})"),
         place: Place::Threads(Affinity::new(allowed.clone())),
         workload: WorkloadSensor::new(root, Members::Tree(number))?,
         allowed,

@@ -155,7 +155,7 @@ pub(crate) struct AttachTarget {
     /// This process and its descendants
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
-    /// Every process in this control group
+    /// Every process in this control group: its directory, or its path as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
 }

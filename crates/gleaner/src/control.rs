@@ -8,24 +8,47 @@ use gleaner_engine::{Journal, Machine as _, StateDir, Undone};
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
 use gleaner_policy::{CpuId, CpuSet, Method, Mode, Policy, PolicyConfig, Strategy, VcpuPlace};
+use gleaner_print::{Usage, say};
 use gleaner_proto::journal::{self, Record, Summary};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::choice::Choice;
 use crate::cli::ControlArgs;
 
+/// Whether these vCPUs are enough for `--fixed`. Comes before anything is started or changed.
+///
+/// # Errors
+/// They are not: wrong usage.
+pub(crate) fn check_fixed(args: &ControlArgs, allowed: &CpuSet) -> Result<(), Usage> {
+    let fits = args.fixed.map_or(Ok(()), |fixed| fixed.fits(allowed.len()));
+    fits.map_err(|message| Usage(format!("--fixed: {message}")))
+}
+
+/// Says at once that nothing is controlled any more, and why.
+pub(crate) fn warn(sentence: &str) {
+    say!("gleaner: {sentence}");
+}
+
 /// The policy's configuration for this machine and these options.
-pub(crate) fn configure(root: &Root, args: &ControlArgs, allowed: &CpuSet, choice: &Choice) -> PolicyConfig {
+///
+/// # Errors
+/// `--fixed` needs more vCPUs than there are.
+pub(crate) fn configure(
+    root: &Root,
+    args: &ControlArgs,
+    allowed: &CpuSet,
+    choice: &Choice,
+) -> anyhow::Result<PolicyConfig> {
     let mode = match (args.dry_run, args.fixed, args.strategy()) {
         (true, ..) => Mode::DryRun,
-        (false, Some(fixed), _) => Mode::Fixed(fixed.on(allowed)),
+        (false, Some(fixed), _) => Mode::Fixed(fixed.on(allowed).map_err(anyhow::Error::msg)?),
         (false, None, Strategy::Paper) => Mode::Paper,
         (false, None, _) => Mode::Adaptive,
     };
     // The paper's own means are yield threads (§6), whatever calibration found to be fastest.
     let usual = if mode == Mode::Paper { Method::Yield } else { choice.method };
     let method = if args.no_retain { Method::Halt } else { args.method.unwrap_or(usual) };
-    PolicyConfig {
+    Ok(PolicyConfig {
         mode,
         consolidate: !args.no_consolidate,
         method,
@@ -34,7 +57,7 @@ pub(crate) fn configure(root: &Root, args: &ControlArgs, allowed: &CpuSet, choic
         places: places(root),
         counter_block: args.progress.as_ref().map(gleaner_engine::live::Counter::block),
         ..PolicyConfig::default()
-    }
+    })
 }
 
 fn places(root: &Root) -> Vec<VcpuPlace> {

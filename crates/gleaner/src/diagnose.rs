@@ -22,6 +22,7 @@ use gleaner_print::{out, outln, say};
 use gleaner_proto::result::{check_place, write_file};
 use gleaner_trace::Scope;
 
+use crate::group;
 use evidence::{Costs, Evidence};
 use report::{Report, VERSION};
 
@@ -51,7 +52,7 @@ pub(crate) struct Target {
     /// This process and its descendants
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Every process in this control group: its directory
+    /// Every process in this control group: its directory, or its path as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
     /// Everything that runs here
@@ -63,13 +64,13 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn scope(&self) -> Scope {
-        match (self.pid, &self.cgroup, self.system) {
+    pub(crate) fn scope(&self) -> anyhow::Result<Scope> {
+        Ok(match (self.pid, &self.cgroup, self.system) {
             (Some(pid), ..) => Scope::Tree(pid),
-            (_, Some(path), _) => Scope::Cgroup(path.clone()),
+            (_, Some(name), _) => Scope::Cgroup(group::directory(name)?),
             (.., true) => Scope::System,
             (None, None, false) => Scope::Children,
-        }
+        })
     }
 
     /// The command to run; empty where something runs already.
@@ -93,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.iter().try_for_each(|file| check_place(file))?;
     // Before anything is observed: what is measured for it would be seen, too.
     let costs = Costs::known(&StateDir::default_place()?, &Root::system());
-    let observed = observe::observe(&args.target.scope(), args.target.command(), args.seconds)?;
+    let observed = observe::observe(&args.target.scope()?, args.target.command(), args.seconds)?;
     let evidence =
         Evidence { seen: &observed.seen, costs, stolen: observed.stolen, vcpus: observed.seen.vcpus.len() };
     let report = Report {

@@ -12,6 +12,7 @@ mod diagnose;
 mod doctor;
 mod fold;
 mod generate;
+mod group;
 mod load;
 mod names;
 mod record;

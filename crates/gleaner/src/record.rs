@@ -53,7 +53,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let header = header(args)?;
     let signals = Signals::block()?;
-    let recorder = Recorder::start(&args.target.scope())?;
+    let recorder = Recorder::start(&args.target.scope()?)?;
     let cannot = || format!("cannot write {}", args.output.display());
     let file = File::create(&args.output).with_context(cannot)?;
     let mut recording = Recording {
@@ -94,7 +94,7 @@ fn header(args: &Args) -> anyhow::Result<Header> {
     Ok(Header {
         unix_ms: unix_ms(),
         workload: args.target.name(),
-        config: Box::new(configure(&root, &control, &vcpus, &choice)),
+        config: Box::new(configure(&root, &control, &vcpus, &choice)?),
         vcpus,
         limits: choice.limits,
     })

@@ -14,14 +14,14 @@ use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::workload::{Members, WorkloadSensor};
 use gleaner_policy::CpuSet;
-use gleaner_print::say;
+use gleaner_print::{Usage, say};
 use gleaner_proto::journal::Summary;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
 use crate::choice::{self, Choice};
 use crate::cli::RunArgs;
-use crate::control::{configure, control, open_journal};
+use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::crowds;
 use crate::summary;
 use crate::waiting;
@@ -36,6 +36,9 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
         Ok(started) => return started.accompany(args),
         Err(error) => error,
     };
+    if error.is::<Usage>() {
+        return gleaner_print::failure(crate::NAME, error.as_ref());
+    }
     let of_command =
         error.downcast_ref::<SpawnError>().map(SpawnError::exit_code).filter(|code| *code != FAILED);
     if of_command.is_some() || args.require {
@@ -68,6 +71,7 @@ fn start(args: &RunArgs) -> anyhow::Result<Started> {
     let signals = Signals::block()?;
     let state = StateDir::default_place()?;
     let allowed = Affinity::of_caller().context("cannot read the CPU affinity")?;
+    check_fixed(&args.control, &allowed)?;
     live::check(&root)?;
     put_back_stale(&state, &root)?;
     let choice = choice::for_run(&state, &root, &args.control);
@@ -99,7 +103,7 @@ impl Started {
             Journal::nowhere()
         });
         let result = workload.parts(book, signals, args, &choice).and_then(|parts| {
-            let config = configure(&Root::system(), &args.control, &parts.allowed, &choice);
+            let config = configure(&Root::system(), &args.control, &parts.allowed, &choice)?;
             control(parts, config, journal, name, limits)
         });
         if let Err(error) = &result {
@@ -207,6 +211,7 @@ impl Workload {
             process,
             forward: true,
             crowds: crowds::watch(&args.control),
+            warn,
         })
     }
 }

@@ -2,7 +2,6 @@
 
 mod draw;
 mod follow;
-mod holder;
 mod keys;
 mod reading;
 mod run;
@@ -24,6 +23,7 @@ use gleaner_engine::StateDir;
 use gleaner_print::outln;
 use gleaner_trace::Scope;
 
+use crate::group;
 use draw::Palette;
 use watch::Watch;
 
@@ -57,7 +57,7 @@ struct Traced {
     /// Only the wake-ups of this process and its descendants
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Only the wake-ups in this control group: its directory
+    /// Only the wake-ups in this control group: its directory, or its path as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
     /// Trace no wake-ups
@@ -66,13 +66,17 @@ struct Traced {
 }
 
 impl Traced {
-    fn scope(&self) -> Option<(Scope, String)> {
-        match (self.pid, &self.cgroup, self.no_trace) {
+    fn scope(&self) -> anyhow::Result<Option<(Scope, String)>> {
+        Ok(match (self.pid, &self.cgroup, self.no_trace) {
             (Some(pid), ..) => Some((Scope::Tree(pid), format!("process {pid}"))),
-            (_, Some(path), _) => Some((Scope::Cgroup(path.clone()), format!("group {}", path.display()))),
+            (_, Some(name), _) => {
+                let dir = group::directory(name)?;
+                let name = format!("group {}", dir.display());
+                Some((Scope::Cgroup(dir), name))
+            }
             (.., true) => None,
             (None, None, false) => Some((Scope::System, "the whole machine".to_owned())),
-        }
+        })
     }
 }
 
@@ -82,7 +86,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         fs::metadata(path).with_context(|| format!("cannot read the journal {}", path.display()))?;
     }
     let state = StateDir::default_place()?;
-    let mut watch = Watch::new(state, args.journal.clone(), args.traced.scope())?;
+    let mut watch = Watch::new(state, args.journal.clone(), args.traced.scope()?)?;
     if !args.once {
         // An empty variable counts as none: https://no-color.org.
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

@@ -120,6 +120,72 @@ fn a_process_or_group_that_does_not_exist_is_named() {
     machine.assert_untouched();
 }
 
+#[test]
+fn the_root_group_is_refused_by_every_name() {
+    let setup = CgroupSetup::detect(&Root::system()).unwrap();
+    let mounts: Vec<_> =
+        setup.v1.values().chain(&setup.v2).map(|hierarchy| hierarchy.mount.clone()).collect();
+    let dir = tempfile::tempdir().unwrap();
+    for (number, mount) in mounts.iter().enumerate() {
+        let link = dir.path().join(number.to_string());
+        std::os::unix::fs::symlink(mount, &link).unwrap();
+        let below =
+            fs::read_dir(mount).unwrap().flatten().map(|entry| entry.path()).find(|path| path.is_dir());
+        let mut names = vec![
+            (mount.clone(), ".".to_owned()),
+            (mount.clone(), "./".to_owned()),
+            (dir.path().to_owned(), "/".to_owned()),
+            (dir.path().to_owned(), format!("{}/", mount.display())),
+            (dir.path().to_owned(), number.to_string()),
+        ];
+        names.extend(below.map(|below| (below, "..".to_owned())));
+        for (here, name) in names {
+            let output = command(&["attach", "--cgroup", &name]).current_dir(&here).output().unwrap();
+            let told = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "`{name}` from {}: {told}", here.display());
+            assert!(told.contains("is the root group"), "`{name}` from {}: {told}", here.display());
+        }
+    }
+}
+
+#[test]
+fn every_command_tells_of_a_missing_group_where_it_was_looked_for() {
+    let Some(machine) = Machine::take() else { return };
+    for command in [&["attach"][..], &["diagnose"], &["record", "-o", "/dev/null"], &["top", "--once"]] {
+        let args = [command, &["--cgroup", "/no/such.slice"]].concat();
+        let output = common::process::gleaner(&args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let told = text(&output.stderr);
+        assert!(told.contains("no control group `/no/such.slice`: tried /no/such.slice, /"), "{told}");
+    }
+    machine.assert_untouched();
+}
+
+#[test]
+fn a_kernel_thread_is_refused_with_the_reason() {
+    const KTHREADD: &str = "2";
+    if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
+        let output = common::process::gleaner(&["attach", "--pid", KTHREADD]);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(
+            told.contains("process 2 (kthreadd) is a kernel thread: it has no user-space threads"),
+            "{told}"
+        );
+    } else {
+        skipped("the kernel's threads cannot be seen");
+    }
+}
+
+#[test]
+fn packing_on_more_vcpus_than_there_are_is_wrong_usage() {
+    let own = std::process::id().to_string();
+    let output = common::process::gleaner(&["attach", "--fixed", "pack:999", "--pid", &own]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("`pack:999` needs 999 vCPUs, but there "), "{told}");
+}
+
 /// A group of this test's own; dropping moves its processes out and removes it.
 struct Group(WorkloadGroup);
 

@@ -391,3 +391,12 @@ impl Drop for SmallDisk {
         let _ = std::process::Command::new("umount").arg(self.dir.path()).status();
     }
 }
+
+#[test]
+fn a_mode_that_packs_on_more_vcpus_than_there_are_is_wrong_usage() {
+    let args = ["bench", "run", "--mode", "default,pack:999", "--", "true"];
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_gleaner")).args(args).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("`pack:999` needs 999 vCPUs, but there "), "{told}");
+}

@@ -6,7 +6,6 @@
 mod common;
 
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
@@ -110,9 +109,8 @@ fn restore_names_the_holder_that_lives() {
     std::fs::create_dir_all("/run/gleaner").unwrap();
     let mut options = std::fs::File::options();
     let file = options.write(true).create(true).truncate(false).open("/run/gleaner/lock").unwrap();
-    let lock = Flock::lock(file, FlockArg::LockExclusive).unwrap();
-    lock.set_len(0).unwrap();
-    (&*lock).write_all(b"4242\n").unwrap();
+    let _lock = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+    std::fs::write("/run/gleaner/holder", "4242\n").unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_gleaner")).arg("restore").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("pid 4242"), "{}", text(&output.stderr));

@@ -406,6 +406,7 @@ fn wrong_usage_is_told_with_a_hint() {
         (&["--progress", " "], "name a command that prints a number"),
         (&["--progress", "file:"], "needs a path"),
         (&["--fixed", "pack:0"], "1 or more"),
+        (&["--fixed", "pack:999"], "`pack:999` needs 999 vCPUs"),
         (&["--fixed", "haltpoll"], "needs a limit"),
         (&["--fixed", "haltpoll:200ms"], "not a limit such as 200us"),
         (&["--dry-run", "--fixed", "halt"], "cannot be used with"),
@@ -453,6 +454,43 @@ fn a_fixed_setting_is_in_force_during_the_run_only() {
     until("the limit is in force", || limit_is("200000"));
     assert!(Path::new(LEASES).exists());
     assert!(run.finish().status.success());
+    machine.assert_untouched();
+}
+
+#[test]
+fn a_fixed_setting_is_held_as_asked_and_not_called_unproven() {
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
+    let output = gleaner(&["run", "--fixed", "haltpoll:200us", "--", "sleep", "0.2"]);
+    let told = text(&output.stderr);
+    assert!(output.status.success() && told.contains("held as asked, not proven: vCPUs"), "{told}");
+    assert!(!told.contains("proved itself"), "{told}");
+    machine.assert_untouched();
+}
+
+#[test]
+fn a_fixed_setting_that_read_only_sysfs_refuses_is_told_at_once() {
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let script = "mount -o remount,bind,ro /sys && exec \"$0\" run --fixed haltpoll:200us --journal \"$1\" -- \
+                  sh -c 'cat; exit 7'";
+    let mut run =
+        Running::start(Command::new("unshare").args(["-m", "sh", "-c", script, GLEANER, path(&file)]));
+    until("the journal tells that it was refused", || {
+        run.has_ended()
+            || fs::read_to_string(&file).is_ok_and(|journal| journal.contains("is mounted read-only"))
+    });
+    assert!(!run.has_ended(), "the command did not run on");
+    let output = run.finish();
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{told}");
+    assert!(
+        told.lines().next().unwrap().contains("is mounted read-only; run on the machine itself"),
+        "{told}"
+    );
+    assert!(told.contains("haltpoll:200us, as asked for, was not in force: "), "{told}");
+    let Some(Record::End { summary, .. }) = journal(&file).pop() else { panic!("the journal has no end") };
+    assert!(summary.not_in_force.unwrap().contains("read-only"));
     machine.assert_untouched();
 }
 

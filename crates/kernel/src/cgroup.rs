@@ -1,14 +1,16 @@
 //! Control groups: which versions are here, and a group whose vCPUs can be chosen for a workload.
 
+mod find;
 mod setup;
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
 use crate::lever::{GroupState, Target, Value, Write};
 use crate::{KernelError, Root};
 
+pub use find::{NamedGroup, Tried};
 pub use setup::{CgroupSetup, Hierarchy, Version};
 
 /// Why no group can be had. The engine then falls back to plain affinity.
@@ -30,10 +32,22 @@ pub enum GroupUnavailable {
         path: PathBuf,
     },
     /// The named group does not exist.
-    #[error("there is no control group {}", path.display())]
+    #[error("there is no control group `{}`: tried {tried}", name.display())]
     NotFound {
+        /// Its name.
+        name: PathBuf,
         /// Where it was looked for.
-        path: PathBuf,
+        tried: Tried,
+    },
+    /// The name means one group as a path of the file system and another one as a path within the hierarchies.
+    #[error("`{}` is {} or {}: name the one that is meant by its directory", name.display(), file.display(), group.display())]
+    Ambiguous {
+        /// The name.
+        name: PathBuf,
+        /// What it means from the working directory.
+        file: PathBuf,
+        /// What it means within a hierarchy.
+        group: PathBuf,
     },
     /// The named group has no CPU set of its own.
     #[error("control group {} has no cpuset.cpus; enable the cpuset controller in its parent", path.display())]
@@ -141,34 +155,52 @@ impl WorkloadGroup {
         Ok(Self { version: Version::V2, accounting: Some(group.clone()), cpuset: group, writes })
     }
 
-    /// The group that `path` names: a directory under any mounted hierarchy, or a path relative to one. On version 1
-    /// the group of the same relative path in the cpuset hierarchy is meant.
+    /// The group that `name` names, see [`CgroupSetup::find`]. Of a group in another hierarchy the one of the same path
+    /// in the cpuset hierarchy is meant.
     ///
     /// # Errors
-    /// [`GroupUnavailable::NotFound`], [`GroupUnavailable::NoCpuset`], [`GroupUnavailable::IsRoot`] and
+    /// Those of [`CgroupSetup::find`]; [`GroupUnavailable::NoCpuset`], [`GroupUnavailable::IsRoot`] and
     /// [`GroupUnavailable::NoRights`], each with the directory.
-    pub fn existing(root: &Root, setup: &CgroupSetup, path: &Path) -> Result<Self, GroupUnavailable> {
+    pub fn existing(root: &Root, setup: &CgroupSetup, name: &Path) -> Result<Self, GroupUnavailable> {
+        Self::of(root, setup, name, &setup.find(root, name)?)
+    }
+
+    #[cfg(test)]
+    fn existing_from(
+        root: &Root,
+        setup: &CgroupSetup,
+        here: &Path,
+        name: &Path,
+    ) -> Result<Self, GroupUnavailable> {
+        Self::of(root, setup, name, &setup.find_from(root, here, name)?)
+    }
+
+    fn of(
+        root: &Root,
+        setup: &CgroupSetup,
+        name: &Path,
+        found: &NamedGroup,
+    ) -> Result<Self, GroupUnavailable> {
         let version = setup.cpuset_version().ok_or(GroupUnavailable::NoCpusetController)?;
-        let relative = setup.relative(path);
+        let relative = &found.relative;
         let hierarchy = match version {
             Version::V1 => setup.v1.get("cpuset"),
             Version::V2 => setup.v2.as_ref(),
         };
         let mount = &hierarchy.ok_or(GroupUnavailable::NoCpusetController)?.mount;
-        if relative.as_os_str().is_empty() {
-            return Err(GroupUnavailable::IsRoot { path: mount.clone() });
+        if found.is_root() {
+            return Err(GroupUnavailable::IsRoot { path: found.dir() });
         }
-        let cpuset = mount.join(&relative);
-        let leaves = relative.components().any(|component| component == Component::ParentDir);
-        if leaves || !root.path(&cpuset).is_dir() {
-            return Err(GroupUnavailable::NotFound { path: cpuset });
+        let cpuset = mount.join(relative);
+        if !root.path(&cpuset).is_dir() {
+            return Err(GroupUnavailable::NotFound { name: name.to_owned(), tried: Tried(vec![cpuset]) });
         }
         if !root.exists(cpuset.join("cpuset.cpus")) {
             return Err(GroupUnavailable::NoCpuset { path: cpuset });
         }
         writable(root, &cpuset.join("cpuset.cpus"))?;
         let accounting = match version {
-            Version::V1 => setup.v1.get("cpuacct").map(|cpuacct| cpuacct.mount.join(&relative)),
+            Version::V1 => setup.v1.get("cpuacct").map(|cpuacct| cpuacct.mount.join(relative)),
             Version::V2 => Some(cpuset.clone()),
         };
         let accounting = accounting.filter(|dir| root.exists(dir));

@@ -83,6 +83,17 @@ impl Root {
             .map_err(|source| KernelError::write(path, value, source))
     }
 
+    /// The path without links, `.` and `..`, still without the prefix.
+    ///
+    /// # Errors
+    /// It does not exist, may not be looked up, or leads out of a tree that is not the system's.
+    pub fn canonical(&self, absolute: impl AsRef<Path>) -> io::Result<PathBuf> {
+        let path = fs::canonicalize(self.path(absolute))?;
+        let prefix = fs::canonicalize(&self.prefix)?;
+        let inside = path.strip_prefix(&prefix).map_err(io::Error::other)?;
+        Ok(Path::new("/").join(inside))
+    }
+
     /// Whether the path exists (and may be looked up).
     pub fn exists(&self, absolute: impl AsRef<Path>) -> bool {
         self.path(absolute).exists()

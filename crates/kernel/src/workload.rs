@@ -6,7 +6,7 @@ mod tasks;
 
 pub use accounting::Throttling;
 pub use members::Members;
-pub use tasks::process_times;
+pub use tasks::{Owner, process_times};
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

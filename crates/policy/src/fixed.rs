@@ -17,10 +17,29 @@ impl Fixed {
     /// All vCPUs active, and idle ones halt.
     pub const UNTOUCHED: Self = Self { pack: None, retention: Retention::NONE };
 
+    /// Whether so many vCPUs are enough for it.
+    ///
+    /// # Errors
+    /// A sentence that names both numbers.
+    pub fn fits(self, vcpus: usize) -> Result<(), String> {
+        match self.pack {
+            Some(n) if n > vcpus => Err(format!(
+                "`pack:{n}` needs {n} vCPUs, but there {} only {vcpus}; use pack:1{}",
+                if vcpus == 1 { "is" } else { "are" },
+                if vcpus == 1 { String::new() } else { format!(" to pack:{vcpus}") },
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The setting on the vCPUs `allowed`, of which the lowest stay active.
-    pub fn on(self, allowed: &CpuSet) -> Setting {
+    ///
+    /// # Errors
+    /// It needs more vCPUs than there are; see [`Fixed::fits`].
+    pub fn on(self, allowed: &CpuSet) -> Result<Setting, String> {
+        self.fits(allowed.len())?;
         let n = self.pack.unwrap_or(allowed.len());
-        Setting { active: allowed.iter().take(n).collect(), retention: self.retention }
+        Ok(Setting { active: allowed.iter().take(n).collect(), retention: self.retention })
     }
 }
 
@@ -71,11 +90,11 @@ mod tests {
     #[test]
     fn reads_settings_and_names_what_is_wrong() {
         let all = CpuSet::first(4);
-        let on = |text: &str| text.parse::<Fixed>().unwrap().on(&all).to_string();
+        let on = |text: &str| text.parse::<Fixed>().unwrap().on(&all).unwrap().to_string();
         assert_eq!(on("haltpoll:200us"), "vCPUs 0-3 with haltpoll:200us");
         assert_eq!(on("pack:1"), "vCPUs 0 with halt");
         assert_eq!(on("pack:2+qos-poll"), "vCPUs 0-1 with qos-poll");
-        assert_eq!(on("pack:9"), "vCPUs 0-3 with halt");
+        assert_eq!(on("pack:4"), "vCPUs 0-3 with halt");
         for (text, hint) in [
             ("haltpoll", "needs a limit"),
             ("pack:0", "1 or more"),
@@ -86,5 +105,15 @@ mod tests {
             let error = text.parse::<Fixed>().unwrap_err();
             assert!(error.contains(hint), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn more_vcpus_than_there_are_is_an_error_that_names_both() {
+        let on = |text: &str, vcpus| text.parse::<Fixed>().unwrap().on(&CpuSet::first(vcpus)).unwrap_err();
+        assert_eq!(
+            on("pack:999", 2),
+            "`pack:999` needs 999 vCPUs, but there are only 2; use pack:1 to pack:2"
+        );
+        assert!(on("haltpoll:50us+pack:2", 1).contains("there is only 1"));
     }
 }

@@ -141,6 +141,14 @@ impl Policy {
         }
     }
 
+    /// The setting that is held without proof, where that is what was asked for.
+    pub fn fixed(&self) -> Option<&Setting> {
+        match &self.config.mode {
+            Mode::Fixed(setting) => Some(setting),
+            Mode::Adaptive | Mode::DryRun | Mode::Paper => None,
+        }
+    }
+
     /// Takes what happened since the last step and says what to do until the next.
     pub fn step(&mut self, o: &Observation) -> Decision {
         if let Some(paper) = &mut self.paper {

@@ -72,8 +72,11 @@ pub struct Summary {
     pub workload_cpu: Duration,
     /// CPU time of the engine itself, yield threads excluded.
     pub engine_cpu: Duration,
-    /// vCPU time retained (polled or in yield threads).
+    /// vCPU time retained by Gleaner's settings: polled or in yield threads.
     pub retained: Duration,
+    /// vCPU time that the kernel polled while no setting of Gleaner's asked for it: the administrator's own limit.
+    #[serde(default)]
+    pub polled_otherwise: Duration,
     /// How long each setting was in force, in the order of first use.
     pub settings: Vec<SettingTime>,
     /// Trials that proved their candidate / that did not.
@@ -88,6 +91,12 @@ pub struct Summary {
     /// How often vCPUs were activated again because the smaller set did not hold up.
     #[serde(default)]
     pub rolled_back: u32,
+    /// The setting that was to be held without proof, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<Setting>,
+    /// Why Gleaner's settings were not in force to the end, as a sentence: what failed or was refused, and the remedy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_in_force: Option<String>,
     /// The best evidence for what was kept: its sentence.
     pub evidence: Option<String>,
     /// What a dry run would have tried, in the order of first mention.

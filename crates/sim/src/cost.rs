@@ -227,6 +227,13 @@ impl Costs {
         table
     }
 
+    /// A cost that is longer than `limit`, if there is one: what it is called in scenario files, and what it is. Times
+    /// are sums of costs, which must not overflow.
+    pub(crate) fn longer_than(&self, limit: Ns) -> Option<(String, Ns)> {
+        let Ok(serde_json::Value::Object(costs)) = serde_json::to_value(self) else { return None };
+        costs.into_iter().find_map(|(name, ns)| Some((name, ns.as_u64().filter(|ns| *ns > limit)?)))
+    }
+
     /// What Table 2 of the ATC'14 paper measures, by these costs: A, B, C and D.
     pub fn wake(&self) -> [Ns; 4] {
         let local = self.futex_wake + self.context_switch + self.futex_return;

@@ -6,6 +6,10 @@ use crate::random::Dist;
 /// How deep loops may nest in a thread's code.
 pub const MAX_LOOPS: usize = 4;
 
+/// How many objects a program's threads may share, those included of which queues and some barriers are made. They
+/// are numbered with 16 bits.
+const MOST_OBJECTS: usize = u16::MAX as usize;
+
 /// One step of a thread. Objects are indices into [`Program::objects`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Op {
@@ -148,6 +152,17 @@ pub enum ProgramError {
         /// Its name.
         program: String,
     },
+    /// More objects than can be numbered.
+    #[error(
+        "program `{program}` shares {objects} objects (a queue counts four times, a barrier with a condition three \
+         times): {MOST_OBJECTS} are possible; give it fewer threads"
+    )]
+    Objects {
+        /// Its name.
+        program: String,
+        /// How many there are.
+        objects: usize,
+    },
     /// An operation on an object that is not there or of another kind.
     #[error("program `{program}`, role `{role}`, step {step}: there is no {wanted} number {object}")]
     Object {
@@ -201,9 +216,10 @@ impl Program {
         self.roles.push(Role { name: name.to_owned(), threads, code });
     }
 
-    /// How many threads it has.
+    /// How many threads it has; [`u32::MAX`] where that is no number of 32 bits, which
+    /// [`crate::spec::Spec::check`] refuses.
     pub fn threads(&self) -> u32 {
-        self.roles.iter().map(|r| r.threads).sum()
+        self.roles.iter().fold(0, |sum, role| role.threads.saturating_add(sum))
     }
 
     /// Whether it can be run.
@@ -213,6 +229,10 @@ impl Program {
     pub fn check(&self) -> Result<(), ProgramError> {
         if self.threads() == 0 {
             return Err(ProgramError::NoThreads { program: self.name.clone() });
+        }
+        let objects = self.objects.iter().map(ObjectKind::parts).sum();
+        if objects > MOST_OBJECTS {
+            return Err(ProgramError::Objects { program: self.name.clone(), objects });
         }
         self.roles.iter().try_for_each(|role| self.check_role(role))
     }
@@ -274,6 +294,15 @@ impl ObjectKind {
             Self::Channel(_) => "channel",
         }
     }
+
+    /// Of how many objects of the world it is made: itself, and its mutex and conditions.
+    fn parts(&self) -> usize {
+        match self {
+            Self::Queue { .. } => 4,
+            Self::Barrier { kind: BarrierKind::Condition(_), .. } => 3,
+            _ => 1,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -300,5 +329,10 @@ mod tests {
         assert!(matches!(with(vec![Op::Again]), Err(ProgramError::Loops { .. })));
         assert!(matches!(with(vec![Op::Repeat(2); 5]), Err(ProgramError::Loops { .. })));
         assert!(matches!(Program::new("p").check(), Err(ProgramError::NoThreads { .. })));
+        let mut program = Program::new("p");
+        program.role("r", 1, Vec::new());
+        let queue = ObjectKind::Queue { capacity: 1, producers: 1, spin: 0, always_signals: false };
+        program.objects = vec![queue; MOST_OBJECTS / 4 + 1];
+        assert!(matches!(program.check(), Err(ProgramError::Objects { objects: 65_536, .. })));
     }
 }

@@ -75,9 +75,9 @@ impl Default for HostSpec {
 }
 
 impl HostSpec {
-    /// How many pCPUs it has.
+    /// How many pCPUs it has; [`u32::MAX`] where that is no number of 32 bits, which [`Spec::check`] refuses.
     pub fn pcpus(&self) -> u32 {
-        self.sockets * self.cores * self.smt
+        self.sockets.saturating_mul(self.cores).saturating_mul(self.smt)
     }
 }
 
@@ -168,6 +168,18 @@ impl VmSpec {
         }
     }
 
+    /// Whether it can have so many vCPUs. Programs are made for them, so this comes before that.
+    ///
+    /// # Errors
+    /// It has none, or too many.
+    pub(crate) fn check_vcpus(&self) -> Result<(), SpecError> {
+        if (1..=MOST_CPUS).contains(&self.vcpus) {
+            return Ok(());
+        }
+        let what = format!("it has {} vCPUs", self.vcpus);
+        Err(SpecError::Vm { vm: self.name.clone(), what, remedy: "give it between 1 and 65536" })
+    }
+
     /// Lets `program` run in it, once.
     #[must_use]
     pub fn running(mut self, program: Program) -> Self {
@@ -231,8 +243,14 @@ pub enum SpecError {
     Program(#[from] ProgramError),
 }
 
-/// The most vCPUs and pCPUs of a simulation.
+/// The most pCPUs, and the most vCPUs of all VMs together.
 const MOST_CPUS: u32 = 65_536;
+/// The most threads of all programs together: twice what Linux allows by default (`kernel.pid_max`).
+pub(crate) const MOST_THREADS: u32 = 65_536;
+/// The most shares of a VM: those of a control group (kernel: `MAX_SHARES`).
+const MOST_SHARES: u64 = 1 << 18;
+/// The longest cost of an operation: a second, far beyond any machine.
+const LONGEST_COST: Ns = 1_000_000_000;
 
 impl Spec {
     /// Whether it can be built.
@@ -242,8 +260,10 @@ impl Spec {
     pub fn check(&self) -> Result<(), SpecError> {
         let host = |what: String, remedy| Err(SpecError::Host { what, remedy });
         let h = &self.host;
-        if h.pcpus() == 0 || h.pcpus() > MOST_CPUS {
-            return host(format!("it has {} pCPUs", h.pcpus()), "give it between 1 and 65536");
+        // Three numbers of 32 bits cannot overflow this.
+        let pcpus = u128::from(h.sockets) * u128::from(h.cores) * u128::from(h.smt);
+        if pcpus == 0 || pcpus > MOST_CPUS.into() {
+            return host(format!("it has {pcpus} pCPUs"), "give it between 1 and 65536");
         }
         if h.smt > 2 {
             return host(format!("{} hardware threads per core", h.smt), "1 and 2 are modelled");
@@ -256,14 +276,22 @@ impl Spec {
         if self.vms.is_empty() {
             return host("there is no VM on it".to_owned(), "describe at least one");
         }
-        self.vms.iter().try_for_each(|vm| self.check_vm(vm))
+        self.vms.iter().try_for_each(|vm| self.check_vm(vm))?;
+        let vcpus: u64 = self.vms.iter().map(|vm| u64::from(vm.vcpus)).sum();
+        if vcpus > MOST_CPUS.into() {
+            return host(format!("its VMs have {vcpus} vCPUs together"), "65536 are possible");
+        }
+        let programs = self.vms.iter().flat_map(|vm| &vm.tasks).map(|task| &task.program);
+        let threads: u64 = programs.map(|program| u64::from(program.threads())).sum();
+        if threads > MOST_THREADS.into() {
+            return host(format!("its VMs have {threads} threads together"), "65536 are possible");
+        }
+        Ok(())
     }
 
     fn check_vm(&self, vm: &VmSpec) -> Result<(), SpecError> {
         let wrong = |what: String, remedy| Err(SpecError::Vm { vm: vm.name.clone(), what, remedy });
-        if vm.vcpus == 0 || vm.vcpus > MOST_CPUS {
-            return wrong(format!("it has {} vCPUs", vm.vcpus), "give it between 1 and 65536");
-        }
+        vm.check_vcpus()?;
         if vm.pinned && vm.vcpus > self.host.pcpus() {
             return wrong(
                 format!("{} pinned vCPUs on {} pCPUs", vm.vcpus, self.host.pcpus()),
@@ -272,6 +300,15 @@ impl Spec {
         }
         if vm.shares == 0 {
             return wrong("it has no shares".to_owned(), "1024 is the normal weight");
+        }
+        if vm.shares > MOST_SHARES {
+            return wrong(
+                format!("it has {} shares", vm.shares),
+                "1024 is the normal weight, 262144 the most",
+            );
+        }
+        if let Some((name, ns)) = vm.costs.longer_than(LONGEST_COST) {
+            return wrong(format!("{name} costs {ns} ns"), "an operation takes a second at most");
         }
         if vm.tasks.is_empty() {
             return wrong("nothing runs in it".to_owned(), "give it a program");

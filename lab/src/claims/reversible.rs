@@ -78,7 +78,7 @@ fn sigkill(guest: &Guest, checks: &mut Checks) -> Result<()> {
     ];
     let job = guest.start(Step::new(&run).timeout(LONG))?;
     consolidated(guest)?;
-    let gleaner = guest.read_text("/run/gleaner/lock")?;
+    let gleaner = guest.read_text("/run/gleaner/holder")?;
     let home = guest.read_text(&format!("/proc/{gleaner}/cgroup"))?;
     let orphan = guest.succeed(Step::new(&["pgrep", "-P", &gleaner]))?.trim().to_owned();
     guest.succeed(Step::new(&["kill", "-KILL", &gleaner]))?;

@@ -70,7 +70,13 @@ fn not_in_force(records: &[Record]) -> Option<String> {
         Record::Note { text, .. } => Some(text.clone()),
         _ => None,
     });
-    Some(note.unwrap_or_else(|| format!("{fixed} was held for {held:.2?} of {:.2?}", summary.elapsed)))
+    Some(
+        summary
+            .not_in_force
+            .clone()
+            .or(note)
+            .unwrap_or_else(|| format!("{fixed} was held for {held:.2?} of {:.2?}", summary.elapsed)),
+    )
 }
 
 #[cfg(test)]
@@ -133,7 +139,7 @@ mod tests {
 
     #[test]
     fn changes_become_moments() {
-        let packed = "pack:1+haltpoll:50us".parse::<Fixed>().unwrap().on(&CpuSet::first(2));
+        let packed = "pack:1+haltpoll:50us".parse::<Fixed>().unwrap().on(&CpuSet::first(2)).unwrap();
         let file = journal(Mode::Adaptive, &packed);
         let control = Control::read(file.path()).unwrap();
         let moment = |at_s, active_vcpus, retention: &str, limit_us| Moment {
@@ -152,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_fixed_setting_that_was_not_held_is_told() {
-        let fixed = "pack:1".parse::<Fixed>().unwrap().on(&CpuSet::first(2));
+        let fixed = "pack:1".parse::<Fixed>().unwrap().on(&CpuSet::first(2)).unwrap();
         let held = journal(Mode::Fixed(fixed.clone()), &fixed);
         assert_eq!(Control::read(held.path()).unwrap().not_in_force, None);
         let lost = journal(Mode::Fixed(fixed), &Setting::untouched(&CpuSet::first(2)));

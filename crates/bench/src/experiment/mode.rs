@@ -96,6 +96,19 @@ impl Mode {
         Ok(Self { name: name.to_owned(), kind })
     }
 
+    /// Whether a machine with so many vCPUs can hold it.
+    ///
+    /// # Errors
+    /// It needs more vCPUs; the message names both numbers.
+    pub fn fits(&self, vcpus: usize) -> Result<(), ModeError> {
+        match &self.kind {
+            Kind::Behind(servers::Mode::Fixed(setting)) => {
+                setting.parse::<Fixed>().and_then(|fixed| fixed.fits(vcpus)).map_err(ModeError::Value)
+            }
+            Kind::Behind(_) | Kind::Between(_) => Ok(()),
+        }
+    }
+
     /// The command as it is.
     pub fn untouched() -> Self {
         Self { name: Self::DEFAULT.to_owned(), kind: Kind::Behind(servers::Mode::Default) }
@@ -191,6 +204,15 @@ mod tests {
         assert_eq!(parse("user:other"), Err(ModeError::Unknown("user:other".into())));
         assert!(matches!(parse("pack:0"), Err(ModeError::Value(text)) if text.contains("1 or more")));
         assert!(matches!(parse("haltpoll"), Err(ModeError::Value(text)) if text.contains("needs a limit")));
+    }
+
+    #[test]
+    fn a_mode_that_packs_on_more_vcpus_than_there_are_does_not_fit() {
+        let told = parse("pack:9").unwrap().fits(2).unwrap_err().to_string();
+        assert!(told.contains("`pack:9` needs 9 vCPUs") && told.contains("only 2"), "{told}");
+        for name in ["pack:2", "gleaner", "default", "haltpoll:50us+pack:1"] {
+            assert_eq!(parse(name).unwrap().fits(2), Ok(()), "{name}");
+        }
     }
 
     #[test]

@@ -1,3 +1,7 @@
+//! The loop on machines that fail.
+
+mod accounts;
+
 use std::time::Duration;
 
 use gleaner_policy::{CpuSet, Fixed, Mode, Observation, PolicyConfig, Watch, WorkloadInterval};
@@ -63,7 +67,7 @@ impl Machine for Broken {
 
 fn notes(failures: u32) -> Vec<String> {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let fixed = "haltpoll:50us".parse::<Fixed>().unwrap().on(&CpuSet::first(2));
+    let fixed = "haltpoll:50us".parse::<Fixed>().unwrap().on(&CpuSet::first(2)).unwrap();
     let config = PolicyConfig { mode: Mode::Fixed(fixed), ..PolicyConfig::default() };
     let mut machine = Broken { now: Duration::ZERO, failures };
     let mut policy = Policy::new(config.clone(), machine.allowed()).unwrap();

@@ -38,7 +38,12 @@ pub(super) struct Levers {
     respected: BTreeSet<ThreadKey>,
     /// The engine's own affinity, to be put back on a full set.
     own: Option<CpuSet>,
+    /// When it was last checked that nobody with more rights controls the machine.
+    right_checked: Duration,
 }
+
+/// For so long at most a Gleaner without root's rights goes on beside root's.
+const CHECK_RIGHT: Duration = Duration::from_millis(500);
 
 impl Place {
     /// The most threads that may be moved at once: a group moves at the price of one write, threads one by one.
@@ -68,7 +73,20 @@ impl Levers {
             batch: Batch::new(),
             respected: BTreeSet::new(),
             own: Affinity::of_caller().ok(),
+            right_checked: Duration::ZERO,
         }
+    }
+
+    /// Whether this process may still control the machine, asked now and then; `now` is any clock.
+    ///
+    /// # Errors
+    /// Root's Gleaner does.
+    pub(super) fn check_right(&mut self, now: Duration) -> Result<(), LiveError> {
+        if now.saturating_sub(self.right_checked) >= CHECK_RIGHT {
+            self.right_checked = now;
+            self.book.check_right()?;
+        }
+        Ok(())
     }
 
     /// Puts `setting` in force; `threads` lists the workload's threads. Returns sentences for the journal.
@@ -161,7 +179,12 @@ impl Levers {
         let before =
             if self.retention.method == Method::Haltpoll { self.retention.limit } else { Duration::ZERO };
         if limit != before || (!limit.is_zero() && spared != self.spared) {
-            for write in haltpoll::writes(limit, before, spared) {
+            let writes = haltpoll::writes(limit, before, spared);
+            // The parameters can be written where nothing reads them, too. What is ours already was checked then.
+            if !limit.is_zero() && !writes.iter().any(|write| self.book.holds(&write.target)) {
+                haltpoll::available(self.book.root())?;
+            }
+            for write in writes {
                 self.book.set(&write)?;
             }
         }
@@ -172,6 +195,9 @@ impl Levers {
     fn qos_poll(&mut self, polling: &CpuSet) -> Result<(), LiveError> {
         if polling.is_empty() && self.retention.method != Method::QosPoll {
             return Ok(());
+        }
+        if !polling.is_empty() && self.retention.method != Method::QosPoll {
+            pm_qos::available(self.book.root())?;
         }
         let (on, off) = pm_qos::writes(polling, &self.all);
         for write in on {

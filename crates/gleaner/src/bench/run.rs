@@ -106,6 +106,7 @@ fn experiment(args: &Args) -> anyhow::Result<Experiment> {
         return Ok(super::ad_hoc::experiment(args).map_err(|error| Usage(error.to_string()))?);
     };
     let mut experiment = scenario::load(name)?;
+    experiment.modes.iter().try_for_each(scenario::fits)?;
     if let Some(rounds) = args.rounds {
         let rounds = usize::from(rounds);
         experiment.rounds = Rounds { least: rounds, most: rounds, precision: None };

@@ -12,7 +12,7 @@ use gleaner_print::{out, outln, say};
 use gleaner_sim::scenario::{Outcome, Scenario};
 use gleaner_sim::{Category, End, Report, VmReport};
 
-use crate::summary::{deeds, unproven};
+use crate::summary::{self, deeds};
 
 /// How many spans of what the vCPUs do a timeline holds at most: about 200 MB of JSON.
 const SPANS: usize = 2_000_000;
@@ -90,9 +90,7 @@ fn text(scenario: &Scenario, outcome: &Outcome) -> String {
         out += &vm_text(vm, report);
     }
     for (vm, summary) in &outcome.accounts {
-        let evidence = summary.evidence.as_deref().unwrap_or("nothing was worth keeping");
-        let brought = unproven(summary.strategy).unwrap_or(evidence);
-        let _ = writeln!(out, "\nGleaner in {vm}: {}; {brought}", deeds(summary));
+        let _ = writeln!(out, "\nGleaner in {vm}: {}; {}", deeds(summary), summary::outcome(summary));
     }
     out
 }

@@ -7,7 +7,6 @@ use gleaner_kernel::Root;
 use gleaner_trace::{Scope, ScopeError};
 
 use super::follow::Follower;
-use super::holder::holder;
 use super::reading::{Reading, Sensors};
 use super::view::{View, Work};
 
@@ -47,7 +46,7 @@ impl Watch {
         self.follower.look();
         let work = Work {
             run: self.follower.run(),
-            holder: holder(&self.root, self.state.path()),
+            holder: self.state.holder(&self.root),
             problem: self.follower.problem(),
         };
         let view = View::new(&self.last, &now, work, &self.scope);

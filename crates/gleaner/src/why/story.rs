@@ -3,14 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use gleaner_policy::{Event, Evidence, Mode, PolicyConfig, Purpose, Setting, Verdict};
+use gleaner_policy::{Event, Evidence, Mode, PolicyConfig, Purpose, Setting, Strategy, Verdict};
 use gleaner_proto::journal::{Record, Summary};
 use serde::Serialize;
 
-use crate::summary::{deeds, unproven};
-
-/// What is said of a run in which nothing could be tried.
-pub(crate) const NOTHING_RAN: &str = "nothing of the workload was seen to run, so there was nothing to try";
+use crate::summary::{self, deeds};
 
 /// One sentence of the story.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -136,10 +133,12 @@ pub(crate) fn gist(records: &[Record]) -> Gist {
     let held = longest.map_or_else(String::new, |s| {
         format!("{:.0} % of the time {}", share(s.time, summary.elapsed), s.setting)
     });
-    match (unproven(summary.strategy), &summary.evidence) {
-        (Some(unproven), _) => Gist::of(format!("{held}; {unproven}")),
-        (None, Some(evidence)) => Gist { text: format!("{held}; best trial: {evidence}"), proven: true },
-        (None, None) => Gist::of(format!("{held}; no trial proved a change ({} did not)", summary.refuted)),
+    match &summary.evidence {
+        Some(evidence) => Gist { text: format!("{held}; best trial: {evidence}"), proven: true },
+        None if summary.strategy == Strategy::Adaptive => {
+            Gist::of(format!("{held}; no trial proved a change ({} did not)", summary.refuted))
+        }
+        None => Gist::of(format!("{held}; {}", summary::outcome(summary))),
     }
 }
 
@@ -254,11 +253,10 @@ fn account(at: Duration, summary: &Summary, dry_run: bool) -> Vec<Sentence> {
     story.extend(settings.into_iter().map(|s| {
         Sentence::plain(format!("  {:5.1} % of the time: {}", share(s.time, summary.elapsed), s.setting))
     }));
-    story.push(Sentence::plain(match (unproven(summary.strategy), &summary.evidence) {
-        (_, None) if summary.workload_cpu.is_zero() => NOTHING_RAN.to_owned(),
-        (Some(unproven), _) => unproven.to_owned(),
-        (None, Some(evidence)) => format!("what it brought: {evidence}"),
-        (None, None) => "no change proved itself, so nothing was kept".to_owned(),
+    story.extend(summary::polled_otherwise(summary).map(Sentence::plain));
+    story.push(Sentence::plain(match &summary.evidence {
+        Some(evidence) => format!("what it brought: {evidence}"),
+        None => summary::outcome(summary),
     }));
     story.extend(summary.left_behind.iter().map(|l| Sentence::plain(format!("could not be put back: {l}"))));
     story

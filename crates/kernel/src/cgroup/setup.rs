@@ -66,15 +66,6 @@ impl CgroupSetup {
     pub fn cpuset_version(&self) -> Option<Version> {
         if self.v1.contains_key("cpuset") { Some(Version::V1) } else { self.v2_cpuset.then_some(Version::V2) }
     }
-
-    /// The path of a group relative to its hierarchy: for `path` under any mounted hierarchy, or relative already.
-    pub(super) fn relative(&self, path: &Path) -> PathBuf {
-        let mounts = self.v1.values().chain(&self.v2).map(|hierarchy| &hierarchy.mount);
-        let inside = mounts.filter_map(|mount| path.strip_prefix(mount).ok());
-        // Mounts can nest; the innermost leaves the shortest rest.
-        let rest = inside.min_by_key(|rest| rest.components().count()).unwrap_or(path);
-        rest.strip_prefix("/").unwrap_or(rest).to_owned()
-    }
 }
 
 impl fmt::Display for CgroupSetup {

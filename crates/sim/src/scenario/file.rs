@@ -18,7 +18,7 @@ use crate::library::{self, Parameters};
 use crate::program::Program;
 use crate::recorded::{Recorded, Replay};
 use crate::sched::Fair;
-use crate::spec::{HostSpec, Spec, TaskSpec, VmSpec};
+use crate::spec::{HostSpec, MOST_THREADS, Spec, TaskSpec, VmSpec};
 use crate::tuning::{KNOBS, Tuning};
 
 type Words = Option<Spanned<String>>;
@@ -155,7 +155,7 @@ pub(super) fn parse(text: &Written) -> Result<Scenario, ScenarioError> {
             return Err(text.wrong(&vm.name.span(), format!("two VMs are called `{}`", vm.name.get_ref())));
         }
         vms.push(vm_spec(text, vm, &file)?);
-        control.push(policy(text, &vm.policy)?);
+        control.push(policy(text, vm)?);
     }
     let tuning = tuning(text, &file.policy)?;
     let mut spec = Spec::new(host, vms);
@@ -222,6 +222,8 @@ fn vm_spec(text: &Written, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioE
         text.wrong(&vm.costs.span(), message)
     })?;
     let mut spec = VmSpec::new(vm.name.get_ref(), vm.vcpus, costs);
+    // Before programs are made for so many.
+    spec.check_vcpus().map_err(|source| ScenarioError::Spec { file: text.name.to_owned(), source })?;
     spec.fair = scheduler(text, &vm.scheduler)?;
     spec.shares = vm.shares.unwrap_or(spec.shares);
     spec.pinned = vm.pinned;
@@ -285,6 +287,10 @@ fn library_program(text: &Written, file: &ProgramFile, vcpus: u32) -> Result<Pro
         let message = "a program with objects needs threads that use them: [[vm.program.thread]]";
         return Err(text.wrong(&object.span(), message));
     }
+    if let Some(threads) = file.threads.as_ref().filter(|threads| *threads.get_ref() > MOST_THREADS) {
+        let message = format!("{} threads are too many: {MOST_THREADS} are possible", threads.get_ref());
+        return Err(text.wrong(&threads.span(), message));
+    }
     let parameters = Parameters {
         threads: file.threads.as_ref().map_or(0, |t| *t.get_ref()),
         work: of(text, &file.work)?.unwrap_or(0),
@@ -315,8 +321,8 @@ fn tuning(text: &Written, values: &BTreeMap<Spanned<String>, Spanned<f64>>) -> R
     Ok(tuning)
 }
 
-fn policy(text: &Written, words: &Words) -> Result<Control, ScenarioError> {
-    let Some(words) = words else { return Ok(Control::HALT) };
+fn policy(text: &Written, vm: &VmFile) -> Result<Control, ScenarioError> {
+    let Some(words) = &vm.policy else { return Ok(Control::HALT) };
     let wrong = |message: String| {
         text.wrong(
             &words.span(),
@@ -325,5 +331,9 @@ fn policy(text: &Written, words: &Words) -> Result<Control, ScenarioError> {
             ),
         )
     };
-    words.get_ref().parse().map_err(wrong)
+    let control = words.get_ref().parse().map_err(wrong)?;
+    if let Control::Fixed(fixed) = control {
+        fixed.fits(vm.vcpus as usize).map_err(|message| text.wrong(&words.span(), message))?;
+    }
+    Ok(control)
 }

@@ -135,7 +135,8 @@ impl Users {
             })
         }
         let count = |wanted: &dyn Fn(&Segment) -> bool| {
-            threads.iter().filter(|t| any(&t.code, &wanted)).map(|t| t.count).sum()
+            let users = threads.iter().filter(|t| any(&t.code, &wanted));
+            users.fold(0, |sum: u32, threads| sum.saturating_add(threads.count))
         };
         Self {
             barrier: count(&|s| matches!(s, Segment::Barrier(o) if o.get_ref() == object)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gleaner_engine::Journal;
-use gleaner_policy::{ConfigError, CpuSet, Method, Mode, PolicyConfig};
+use gleaner_policy::{ConfigError, CpuSet, Fixed, Method, Mode, PolicyConfig, Setting};
 use gleaner_proto::journal::{Record, Summary, VERSION};
 
 use super::{Control, Scenario, ScenarioError};
@@ -53,14 +53,15 @@ impl Scenario {
         record: Option<usize>,
         journals: &mut [Journal],
     ) -> Result<Outcome, ScenarioError> {
+        let fixed = self.fixed_settings()?;
         let mut world = World::new(&self.spec)
             .map_err(|source| ScenarioError::Spec { file: self.title.clone(), source })?;
         if let Some(spans) = record {
             world.record(spans);
         }
-        for (vm, control) in self.spec.vms.iter().zip(&self.control) {
-            if let (Control::Fixed(fixed), Some(id)) = (control, world.vm_named(&vm.name)) {
-                put_in_force(&mut world, id, &fixed.on(&CpuSet::first(vm.vcpus)));
+        for (vm, setting) in fixed {
+            if let Some(id) = world.vm_named(&vm.name) {
+                put_in_force(&mut world, id, &setting);
             }
         }
         let mut governors = Vec::new();
@@ -87,6 +88,23 @@ impl Scenario {
         let end = world.run().clone();
         let report = world.report();
         Ok(Outcome { end, report, accounts, world })
+    }
+
+    /// The VMs that hold one setting, with it.
+    fn fixed_settings(&self) -> Result<Vec<(&VmSpec, Setting)>, ScenarioError> {
+        let cannot = |vm: &VmSpec, message| ScenarioError::Policy { vm: vm.name.clone(), message };
+        // Sets of vCPUs are made only where there can be so many.
+        self.spec.check().map_err(|source| ScenarioError::Spec { file: self.title.clone(), source })?;
+        let pairs = self.spec.vms.iter().zip(&self.control);
+        let fixed = pairs.filter_map(|(vm, control)| match control {
+            Control::Fixed(fixed) => Some((vm, fixed)),
+            Control::Gleaner | Control::Paper => None,
+        });
+        let on = |(vm, fixed): (_, &Fixed)| {
+            let vm: &VmSpec = vm;
+            fixed.on(&CpuSet::first(vm.vcpus)).map(|setting| (vm, setting)).map_err(|m| cannot(vm, m))
+        };
+        fixed.map(on).collect()
     }
 
     /// What the policy of a VM is built from.

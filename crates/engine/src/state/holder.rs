@@ -1,4 +1,4 @@
-//! Who controls this machine now, without touching the lock: who asks for it could keep a Gleaner from starting.
+//! Who holds a state directory, without touching its lock: who asks for a lock could keep a Gleaner from starting.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,12 +6,13 @@ use std::path::Path;
 
 use gleaner_kernel::Root;
 
-/// The process that holds the lock in the state directory `state`; `None` where nobody does or `/proc/locks` does not
-/// tell.
-pub(super) fn holder(root: &Root, state: &Path) -> Option<u32> {
-    let lock = state.join("lock");
-    let inode = fs::metadata(&lock).ok()?.ino();
-    let written = fs::read_to_string(&lock).ok()?.trim().parse().ok()?;
+use super::{HOLDER, LOCK};
+
+/// The process that holds the lock in the state directory `dir`; `None` where nobody does or the kernel does not tell.
+pub(super) fn holder(root: &Root, dir: &Path) -> Option<u32> {
+    // The lock itself need not be readable for that.
+    let inode = fs::metadata(dir.join(LOCK)).ok()?.ino();
+    let written = fs::read_to_string(dir.join(HOLDER)).ok()?.trim().parse().ok()?;
     holds(&root.read("/proc/locks").ok()?, inode, written).then_some(written)
 }
 
@@ -28,7 +29,7 @@ fn holds(locks: &str, inode: u64, pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gleaner_engine::StateDir;
+    use crate::StateDir;
 
     use super::*;
 
@@ -48,10 +49,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::at(dir.path().join("gleaner")).unwrap();
         let root = Root::system();
-        assert_eq!(holder(&root, state.path()), None);
+        assert_eq!(state.holder(&root), None);
         let held = state.lock().unwrap();
-        assert_eq!(holder(&root, state.path()), Some(std::process::id()));
+        assert_eq!(state.holder(&root), Some(std::process::id()));
         drop(held);
-        assert_eq!(holder(&root, state.path()), None);
+        assert_eq!(state.holder(&root), None);
     }
 }
