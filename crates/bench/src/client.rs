@@ -128,7 +128,7 @@ pub enum Error {
         /// What was tried.
         operation: &'static str,
         /// What the system said.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// The server ended a connection.
     #[error("the server closed a connection")]
