@@ -402,7 +402,7 @@ fn a_file_size_limit_ends_the_journal_not_the_run() {
 #[test]
 fn wrong_usage_is_told_with_a_hint() {
     for (args, hint) in [
-        (&["--method", "warp"][..], "use one of halt, haltpoll"),
+        (&["--method", "warp"][..], "possible values: halt, haltpoll"),
         (&["--progress", " "], "name a command that prints a number"),
         (&["--progress", "file:"], "needs a path"),
         (&["--fixed", "pack:0"], "1 or more"),
