@@ -310,8 +310,8 @@ fn what_cannot_be_watched_is_an_error() {
     let gone = Group::new().0.display().to_string();
     for (args, named) in [
         (vec!["diagnose", "--pid", "4000000"], "there is no process 4000000"),
-        (vec!["diagnose", "--cgroup", "/nowhere"], "/nowhere is in no hierarchy that can be traced"),
-        (vec!["diagnose", "--cgroup", &gone], "No such file or directory"),
+        (vec!["diagnose", "--cgroup", "/nowhere"], "there is no control group `/nowhere`"),
+        (vec!["diagnose", "--cgroup", &gone], "there is no control group"),
     ] {
         let output = gleaner(&args);
         assert_eq!(output.status.code(), Some(1));
