@@ -150,6 +150,7 @@ mod tests {
         let told = account(&CpuSet::new(), Duration::ZERO);
         assert!(told.contains("100.0 % of the time no vCPU with halt\n"), "{told}");
         assert!(told.contains("nothing of the workload was seen to run"), "{told}");
+        assert!(told.lines().all(|line| line.starts_with("gleaner: ")), "{told}");
         assert!(!told.contains("no change proved itself"), "{told}");
         let told = account(&CpuSet::first(2), Duration::from_millis(1));
         assert!(told.contains("vCPUs 0-1 with halt\n") && told.contains("no change proved itself"), "{told}");
