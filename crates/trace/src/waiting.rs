@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Iter, IterOpts, Link, OpenObject, ProgramInput};
-use nix::time::{ClockId, clock_gettime};
+use libbpf_rs::{Iter, IterOpts, Link, OpenObject};
 
 use crate::Histogram;
 use crate::layout::ScopeKind;
@@ -17,26 +16,20 @@ use crate::scope::{Resolved, Scope};
 use crate::tracer::TraceError;
 use crate::unavailable::{NotAvailable, Rights, Why, text};
 use crate::waiting_skeleton::{WaitingSkel, WaitingSkelBuilder};
+use crate::window::programs_clock;
 
-/// `enum waits_id` of `src/bpf/waiting.h`.
-const WAITS: u32 = 2;
 /// Of so many wake-ups per second each latency is measured, of more a sample: 200 in 10 ms tell enough, and measuring one
 /// takes some 100 ns.
 const MOST_SAMPLED: f64 = 20_000.0;
 /// Never is less sampled than one wake-up in 1 << this.
 const MOST_BURST_BITS: u32 = 6;
-/// A harvest looks at every thread of the machine. It takes at most one part in this of the time.
-const HARVEST_SHARE: u32 = 100;
-/// The clocks are compared so often for one offset: an interrupt or a move to another vCPU spoils a comparison.
-const COMPARISONS: usize = 5;
 
 /// Wake-up latencies of a time span.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Latencies {
     /// How often threads were woken, all of them counted.
     pub wake_ups: u64,
-    /// The latencies that are known: of a sample where there are very many wake-ups, without those of threads that
-    /// yielded or used up their slice before they could be looked at, and without those that have not ended.
+    /// The latencies that ended; where there are very many wake-ups, those of a sample.
     pub known: Histogram,
 }
 
@@ -49,19 +42,16 @@ impl Latencies {
     }
 }
 
-/// Measures wake-up latencies with one short program per wake-up (`src/bpf/waiting.bpf.c`). Dropping it takes everything
-/// back, and so does the end of the process.
+/// Measures wake-up latencies with short programs at wake-ups and switches (`src/bpf/waiting.bpf.c`). Dropping it takes
+/// everything back, and so does the end of the process.
 pub struct LatencySensor {
     skel: WaitingSkel<'static>,
-    harvests: Link,
     /// Programs that are attached.
     links: Vec<Link>,
     is_tree: bool,
     armed: bool,
     /// When the latest reading was taken, and what had been counted by then.
     last: (Instant, Counted),
-    /// When the latest harvest ended, and what it took.
-    harvested: (Instant, Duration),
 }
 
 /// What was counted since the programs were loaded.
@@ -86,24 +76,17 @@ impl LatencySensor {
         libbpf_rs::set_print(None);
         let scope = scope.resolve(&Root::system())?;
         let skel = load(&scope).map_err(|error| refused(&error))?;
-        let harvests =
-            skel.progs.harvest_all.attach_iter_with_opts(IterOpts::None).map_err(|error| refused(&error))?;
-        let now = Instant::now();
-        let mut sensor = Self {
+        Ok(Self {
             skel,
-            harvests,
             links: Vec::new(),
             is_tree: matches!(scope.kind, ScopeKind::Tree | ScopeKind::Children),
             armed: false,
-            last: (now, Counted::default()),
-            harvested: (now, Duration::ZERO),
-        };
-        sensor.set_clock().map_err(|error| refused(&error))?;
-        Ok(sensor)
+            last: (Instant::now(), Counted::default()),
+        })
     }
 
-    /// Measures from now on. The first time it attaches a program, for which the kernel patches its code and interrupts
-    /// every vCPU: about a millisecond. Later it is a write to memory and a reading.
+    /// Measures from now on. The first time it attaches the programs, for which the kernel patches its code and
+    /// interrupts every vCPU: about a millisecond. Later it is a write to memory and a reading.
     ///
     /// # Errors
     /// A program cannot be attached.
@@ -113,13 +96,12 @@ impl LatencySensor {
         }
         self.armed = true;
         self.enable(true);
-        // What was woken before it was disarmed is no part of what comes.
-        self.harvested.1 = Duration::ZERO;
         self.read();
         Ok(())
     }
 
-    /// Measures nothing more until it is armed again. The program stays attached: it costs some 30 ns per wake-up.
+    /// Measures nothing more until it is armed again. The programs stay attached, at some 30 ns for each
+    /// event.
     pub fn disarm(&mut self) {
         self.enable(false);
         self.armed = false;
@@ -131,15 +113,12 @@ impl LatencySensor {
         self.links.clear();
     }
 
-    /// The wake-ups since it was armed, or since the last call; `None` where it is not armed. Some tens of microseconds,
-    /// more where the machine has thousands of threads.
+    /// The wake-ups since it was armed, or since the last call; `None` where it is not armed. Some tens of
+    /// microseconds.
     pub fn read(&mut self) -> Option<Latencies> {
         if !self.armed {
             return None;
         }
-        self.harvest();
-        // What is missed without a comparison is how the clocks drifted since the last one.
-        let _ = self.set_clock();
         let counted = self.counted().ok()?;
         let now = Instant::now();
         let (before, earlier) = std::mem::replace(&mut self.last, (now, counted));
@@ -164,72 +143,25 @@ impl LatencySensor {
                 progs.first_look.attach_iter_with_opts(IterOpts::None).map_err(|error| refused(&error))?;
             run_through(&looks).map_err(|error| refused(&error))?;
         }
-        self.links.push(progs.on_waking.attach_trace().map_err(|error| refused(&error))?);
+        for program in [&progs.on_switch, &progs.on_waking] {
+            self.links.push(program.attach_trace().map_err(|error| refused(&error))?);
+        }
         Ok(())
     }
 
     fn enable(&mut self, on: bool) {
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.armed_ns = u64::try_from(programs_clock().as_nanos()).unwrap_or(u64::MAX);
             data.enabled = on.into();
         }
     }
 
-    /// Has the latest wake-up of each thread counted.
-    fn harvest(&mut self) {
-        let (ended, took) = self.harvested;
-        if ended.elapsed() < took * HARVEST_SHARE {
-            return;
-        }
-        let begin = Instant::now();
-        // Without it the wake-ups are counted when the threads are woken next.
-        let _ = run_through(&self.harvests);
-        self.harvested = (Instant::now(), begin.elapsed());
-    }
-
     fn counted(&self) -> libbpf_rs::Result<Counted> {
-        let mut all = Counted::default();
-        for id in 0..WAITS {
-            let words = sum(&self.skel.maps.waits, id)?;
-            let (woken, latencies) = words.split_at(words.len().min(1));
-            all.woken += woken.first().copied().unwrap_or_default();
-            all.known = all.known.plus(&Histogram::from_words(latencies));
-        }
-        Ok(all)
+        let words = sum(&self.skel.maps.waits, 0)?;
+        let (woken, latencies) = words.split_at(words.len().min(1));
+        let woken = woken.first().copied().unwrap_or_default();
+        Ok(Counted { woken, known: Histogram::from_words(latencies) })
     }
-
-    /// Tells the programs how far apart their clock and the scheduler's are.
-    ///
-    /// # Errors
-    /// The scheduler's clock cannot be read.
-    fn set_clock(&mut self) -> libbpf_rs::Result<()> {
-        let mut comparisons = Vec::with_capacity(COMPARISONS);
-        for _ in 0..COMPARISONS {
-            comparisons.push(self.compare_clocks()?);
-        }
-        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
-            data.clock_offset_ns = offset(comparisons);
-        }
-        Ok(())
-    }
-
-    /// The programs' clock less the scheduler's, and how much longer than nothing it took to look at both.
-    fn compare_clocks(&mut self) -> libbpf_rs::Result<(i64, i64)> {
-        let before = ns(ClockId::CLOCK_MONOTONIC);
-        // Has the kernel bring the run queue's clock up to date: `task_sched_runtime` in kernel/sched/core.c.
-        ns(ClockId::CLOCK_THREAD_CPUTIME_ID);
-        let after = ns(ClockId::CLOCK_MONOTONIC);
-        self.skel.progs.read_clock.test_run(ProgramInput::default())?;
-        let scheduler = self.skel.maps.bss_data.as_deref().map_or(0, |data| data.clock_ns);
-        Ok((before.midpoint(after) - scheduler.cast_signed(), after - before))
-    }
-}
-
-/// The median of the comparisons that took about as little time as any: one that was interrupted took longer.
-fn offset(mut comparisons: Vec<(i64, i64)>) -> i64 {
-    let shortest = comparisons.iter().map(|(_, took)| *took).min().unwrap_or_default();
-    comparisons.retain(|(_, took)| *took <= 2 * shortest);
-    comparisons.sort_unstable();
-    comparisons.get(comparisons.len() / 2).map_or(0, |(offset, _)| *offset)
 }
 
 /// How seldom wake-ups are sampled where there are `rate` per second, as a power of two.
@@ -260,12 +192,6 @@ fn refused(error: &libbpf_rs::Error) -> NotAvailable {
     NotAvailable::new("wake-up latencies", why)
 }
 
-fn ns(clock: ClockId) -> i64 {
-    // These clocks are there on every Linux.
-    let time = clock_gettime(clock).map(Duration::from).unwrap_or_default();
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,11 +214,5 @@ mod tests {
     fn more_wake_ups_are_sampled_more_seldom() {
         let bits = [0.0, 19_000.0, 21_000.0, 39_000.0, 70_000.0, 1e12].map(burst_bits);
         assert_eq!(bits, [0, 0, 1, 1, 2, MOST_BURST_BITS]);
-    }
-
-    #[test]
-    fn a_comparison_that_was_interrupted_does_not_count() {
-        assert_eq!(offset(vec![(900_000, 2_000_000), (105, 400), (99, 410), (100, 405)]), 100);
-        assert_eq!(offset(Vec::new()), 0);
     }
 }

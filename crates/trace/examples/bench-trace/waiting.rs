@@ -16,10 +16,12 @@ use crate::throughput::Load;
 use crate::{Outcome, verdict};
 
 const PAIRS: usize = 8;
+/// Short blocks: what else goes on changes from one to the next.
+const SHORT_PAIRS: usize = 40;
 /// At least this part of the rate stays.
 const PROMISE: f64 = 0.99;
-const BLOCK: Duration = Duration::from_millis(300);
-const SETTLING: Duration = Duration::from_millis(50);
+const BLOCK: Duration = Duration::from_millis(200);
+const SETTLING: Duration = Duration::from_millis(30);
 
 /// What is compared with programs that are not attached.
 #[derive(Clone, Copy)]
@@ -72,8 +74,8 @@ fn packed(sensor: &mut LatencySensor) -> Result<(), Box<dyn Error>> {
         let amount = Amount::Time(if block == Block::Settling { SETTLING } else { BLOCK });
         Ok(Workload::RequestResponse.run(amount, &Parameters::default())?.throughput())
     };
-    compare("packed chain of requests, armed", sensor, Arm::Armed, &mut rate)?;
-    compare("packed chain of requests, attached only", sensor, Arm::Idle, &mut rate)?;
+    compare("packed chain of requests, armed", SHORT_PAIRS, sensor, Arm::Armed, &mut rate)?;
+    compare("packed chain of requests, attached only", SHORT_PAIRS, sensor, Arm::Idle, &mut rate)?;
     sched_setaffinity(Pid::from_raw(0), &before)?;
     Ok(())
 }
@@ -84,7 +86,7 @@ fn server(what: &str, setting: &str) -> Outcome {
     let group = WorkloadGroup::new(&root, &CgroupSetup::detect(&root)?, load.id())?;
     let mut sensor = LatencySensor::load(&Scope::Cgroup(group.cpuset_dir().to_owned()))?;
     let mut rate = |_| load.seconds(1);
-    compare(what, &mut sensor, Arm::Armed, &mut rate)
+    compare(what, PAIRS, &mut sensor, Arm::Armed, &mut rate)
 }
 
 /// What a rate is asked for.
@@ -98,9 +100,9 @@ enum Block {
 type Rate<'a> = dyn FnMut(Block) -> Result<f64, Box<dyn Error>> + 'a;
 
 /// Blocks with and without in the order B C C B, so that a drift hits both alike.
-fn compare(what: &str, sensor: &mut LatencySensor, arm: Arm, rate: &mut Rate<'_>) -> Outcome {
+fn compare(what: &str, pairs: usize, sensor: &mut LatencySensor, arm: Arm, rate: &mut Rate<'_>) -> Outcome {
     let (mut ratios, mut plain, mut seen) = (Vec::new(), Vec::new(), None);
-    for pair in 0..PAIRS {
+    for pair in 0..pairs {
         let mut rates = [0.0; 2];
         for with in if pair % 2 == 0 { [false, true] } else { [true, false] } {
             sensor.detach();
@@ -121,7 +123,7 @@ fn compare(what: &str, sensor: &mut LatencySensor, arm: Arm, rate: &mut Rate<'_>
     let ratio = estimate(&ratios).ok_or("nothing was measured")?;
     let good = ratio.median >= PROMISE;
     println!(
-        "  {what}: {:.4} of the rate without ({:.4} to {:.4}, {PAIRS} pairs; {:.0} a second), promised {PROMISE:.2}  {}{}",
+        "  {what}: {:.4} of the rate without ({:.4} to {:.4}, {pairs} pairs; {:.0} a second), promised {PROMISE:.2}  {}{}",
         ratio.median,
         ratio.low,
         ratio.high,

@@ -10,11 +10,4 @@ struct waits {
 	struct hist latencies;
 };
 
-/* Who adds to which entry of the map of waits. */
-enum waits_id {
-	WAITS_WAKING,
-	WAITS_HARVEST,
-	WAITS,
-};
-
 #endif
