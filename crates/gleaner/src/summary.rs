@@ -67,10 +67,6 @@ fn real(summary: &Summary) -> String {
         summary.engine_cpu.as_millis(),
         summary.retained.as_secs_f64(),
     );
-    if let Some(polled) = polled_otherwise(summary) {
-        let _ = write!(out, " ({polled})");
-    }
-    out.push('\n');
     let mut settings: Vec<_> = summary.settings.iter().collect();
     settings.sort_by_key(|s| std::cmp::Reverse(s.time));
     for s in settings.iter().filter(|s| share(s.time.as_secs_f64()) >= 1.0) {
