@@ -75,6 +75,15 @@ fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more()
     }
     assert!(papers.iter().all(|p| !p["not_modelled"].as_array().unwrap().is_empty()));
 
+    // What is said of Gleaner stands there for both strategies, and nothing else does.
+    for (kind, with_gleaner) in [("numbers", 14), ("directions", 12)] {
+        for (paper, expected) in papers.iter().zip([with_gleaner, 0, 0, 0]) {
+            let both = items(&[*paper], kind);
+            let both = both.iter().filter(|item| !item["strategy_paper"].is_null()).count();
+            assert_eq!(both, expected, "{kind} of {}", paper["name"]);
+        }
+    }
+
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sim.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     let rows = ["ATC'14", "ASPLOS'13", "HP3C'20", "TPDS'21"].into_iter().zip(&papers);

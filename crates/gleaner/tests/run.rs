@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::levers::{LEASES, Levers, Machine, limit_is};
 use common::process::{GLEANER, Running, command, gleaner, text, until};
 use common::threads;
-use gleaner_policy::Event;
+use gleaner_policy::{Event, Method, Mode as How, Strategy};
 use gleaner_proto::journal::{self, Record};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -410,6 +410,9 @@ fn wrong_usage_is_told_with_a_hint() {
         (&["--fixed", "haltpoll"], "needs a limit"),
         (&["--fixed", "haltpoll:200ms"], "not a limit such as 200us"),
         (&["--dry-run", "--fixed", "halt"], "cannot be used with"),
+        (&["--strategy", "paper", "--fixed", "halt"], "cannot be used with"),
+        (&["--strategy", "paper", "--dry-run"], "cannot be used with"),
+        (&["--strategy", "gleaner"], "possible values: adaptive, paper"),
     ] {
         let output = Command::new(GLEANER).arg("run").args(args).args(["--", "true"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -492,6 +495,44 @@ fn a_fixed_setting_that_read_only_sysfs_refuses_is_told_at_once() {
     let Some(Record::End { summary, .. }) = journal(&file).pop() else { panic!("the journal has no end") };
     assert!(summary.not_in_force.unwrap().contains("read-only"));
     machine.assert_untouched();
+}
+
+#[test]
+fn the_papers_strategy_retains_with_yield_threads_tries_nothing_and_is_undone() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let workload = [GLEANER, "workload", "request-response", "--seconds", "1"];
+    let args = [&["run", "--strategy", "paper", "--journal", path(&file), "--"][..], &workload].concat();
+    let output = gleaner(&args);
+    let told = text(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("by the paper's rules") && !told.contains("proven"), "{told}");
+    machine.assert_untouched();
+    let records = journal(&file);
+    let Record::Start { config, .. } = &records[0] else { panic!("{:?}", records[0]) };
+    assert_eq!((&config.mode, config.method), (&How::Paper, Method::Yield));
+    let mut seen = 0;
+    for record in &records {
+        match record {
+            Record::Observation { in_force, .. } => {
+                assert_eq!(in_force.retention.method, Method::Yield);
+                seen += 1;
+            }
+            Record::Decision { event, .. } => assert!(
+                matches!(
+                    event,
+                    Event::Deactivated { .. } | Event::RolledBack { .. } | Event::MajorChange { .. }
+                ),
+                "{event:?}"
+            ),
+            _ => {}
+        }
+    }
+    assert!(seen > 3, "{seen} observations");
+    let Some(Record::End { summary, .. }) = records.last() else { panic!("{:?}", records.last()) };
+    assert!(summary.strategy == Strategy::Paper && summary.proven + summary.refuted == 0, "{summary:?}");
+    assert!(summary.retained > Duration::ZERO, "the yield threads did nothing: {summary:?}");
 }
 
 #[test]

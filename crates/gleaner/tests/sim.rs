@@ -5,6 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use gleaner_policy::{Event, Method, Mode, Strategy};
+use gleaner_proto::journal::Record;
+
 fn gleaner(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gleaner")).arg("sim").args(args).output().unwrap()
 }
@@ -35,6 +38,42 @@ fn a_scenario_runs_the_same_twice_and_its_timeline_is_json() {
     // The journal of a simulated run is a journal: `gleaner why` reads it.
     let records = gleaner_proto::journal::read(&journal).unwrap();
     assert!(records.len() > 10);
+}
+
+#[test]
+fn a_vm_under_the_strategy_paper_loses_one_vcpu_at_a_time_and_nothing_is_called_proven() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, journal) = (dir.path().join("paper.toml"), dir.path().join("journal"));
+    let scenario = r#"
+        title = "by the paper's rules"
+        time = "1s"
+        [host]
+        cores = 4
+        [[vm]]
+        name = "vm"
+        vcpus = 4
+        costs = "atc14-vm"
+        policy = "paper"
+        [[vm.program]]
+        name = "ping-pong"
+    "#;
+    std::fs::write(&file, scenario).unwrap();
+    let output = gleaner(&["run", file.to_str().unwrap(), "--journal", journal.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.contains("Gleaner in vm: by the paper's rules") && !told.contains("proven"), "{told}");
+    let records = gleaner_proto::journal::read(&journal).unwrap();
+    let Record::Start { config, .. } = &records[0] else { panic!("{:?}", records[0]) };
+    assert_eq!((&config.mode, config.method), (&Mode::Paper, Method::Yield));
+    let cut = |record: &Record| match record {
+        Record::Decision { event: Event::Deactivated { active, .. }, .. } => Some(active.len()),
+        _ => None,
+    };
+    let first: Vec<usize> = records.iter().filter_map(cut).take(2).collect();
+    assert_eq!(first, [3, 2]);
+    let Some(Record::End { summary, .. }) = records.last() else { panic!("{:?}", records.last()) };
+    assert_eq!((summary.strategy, summary.proven, summary.refuted), (Strategy::Paper, 0, 0));
+    assert!(summary.deactivated >= 2, "{summary:?}");
 }
 
 #[test]

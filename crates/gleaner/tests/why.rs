@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use gleaner_bench::workload::Outcome;
 use gleaner_policy::{
-    AfterRollBack, CpuSet, Event, Evidence, Factor, LetGo, Method, PolicyConfig, Purpose, Refutation,
-    Retention, Setting, Signal, Verdict, Why,
+    AfterRollBack, ConsolidationConfig, CpuId, CpuSet, Event, Evidence, Factor, Factors, LetGo, MajorChange,
+    Measurement, Method, Mode, PolicyConfig, Purpose, Refutation, Retention, Setting, Signal, Strategy,
+    Verdict, Why, conditions,
 };
 use gleaner_proto::journal::{Record, SettingTime, Summary, VERSION};
 
@@ -162,6 +163,72 @@ vCPU was spent on keeping vCPUs awake
 what it brought: twice the bytes
 ";
     assert_eq!(text(&output.stdout), expected);
+}
+
+/// The same run as [`start`], by another mode.
+fn start_by(mode: Mode) -> Record {
+    let Record::Start { version, unix_ms, workload, vcpus, config, .. } = start() else { unreachable!() };
+    let config = Box::new(PolicyConfig { mode, method: Method::Yield, ..*config });
+    Record::Start { version, unix_ms, workload, vcpus, config, limits: Vec::new() }
+}
+
+#[test]
+fn a_run_by_the_papers_rules_is_told_without_proofs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let measured = Measurement {
+        active: 2,
+        t_work: ms(40),
+        s_work: 2000,
+        t_idle: ms(160),
+        s_idle: 2000,
+        utilization: 0.2,
+        max_utilization: 0.2,
+    };
+    let conditions = conditions(&measured, &Factors::default(), &ConsolidationConfig::default());
+    let at = |ms_at, event| Record::Decision { at: ms(ms_at), event };
+    let retention = Retention { method: Method::Yield, limit: us(48) };
+    let one = Setting { active: CpuSet::first(1), retention };
+    let records = [
+        start_by(Mode::Paper),
+        at(110, Event::Deactivated { cpu: CpuId(1), active: CpuSet::first(1), conditions }),
+        at(
+            210,
+            Event::RolledBack {
+                active: CpuSet::first(2),
+                refutation: Refutation::Slower { from: 0.4, to: 0.3 },
+                then: AfterRollBack::Adjusted(Factor::Eta { from: 1.0, to: 0.225 }),
+            },
+        ),
+        at(410, Event::MajorChange { change: MajorChange::Saturated { max: 0.96 } }),
+        Record::End {
+            at: ms(500),
+            summary: Summary {
+                strategy: Strategy::Paper,
+                elapsed: ms(500),
+                workload_cpu: ms(100),
+                settings: vec![SettingTime { setting: one, time: ms(500) }],
+                deactivated: 1,
+                rolled_back: 1,
+                unfolded: 1,
+                ..Summary::default()
+            },
+        },
+    ];
+    write(&path, &records);
+    let expected = "\
+`make -j2` on vCPUs 0-1, started 2024-12-31 23:59:59 UTC; by the paper's rules, unproven; retention by yield, a \
+wake-up costs 48.0 us
+at 0.110 s: deactivated vCPU 1, now vCPUs 0: the load fits the other vCPUs' idle time (20.0µs <= 80.0µs) and its \
+granularity fits their idle periods (20.0µs <= 80.0µs)
+at 0.210 s: rolled back to vCPUs 0-1: utilisation fell from 0.40 to 0.30 vCPUs; granularity factor 1.000 -> 0.225
+at 0.410 s: every vCPU active again, the workload changed: a vCPU is 96 % busy
+at 0.500 s: the run ended: by the paper's rules 1 deactivation and 1 roll-back, 1 major change of the workload; \
+Gleaner itself took 0.00 % of a vCPU, and 0 % of a vCPU was spent on keeping vCPUs awake
+  100.0 % of the time: vCPUs 0 with yield:48us
+the paper's rules compare no progress: whether they pay is not known
+";
+    assert_eq!(text(&gleaner(&["why", path.to_str().unwrap()]).stdout), expected);
 }
 
 #[test]
