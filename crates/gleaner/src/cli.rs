@@ -104,9 +104,13 @@ pub(crate) struct ControlArgs {
     #[arg(long)]
     pub(crate) no_retain: bool,
     /// Never load BPF programs: a smaller set of vCPUs is then watched by counting runnable threads every
-    /// 5 ms, and how long threads wait after a wake-up is estimated
+    /// 5 ms
     #[arg(long)]
     pub(crate) no_bpf: bool,
+    /// Measure by BPF how long threads wait after each wake-up, rather than estimate it from run delay and
+    /// halts: more exact, and costs some percent of a program that lives on wake-ups
+    #[arg(long, conflicts_with = "no_bpf")]
+    pub(crate) trace_waiting: bool,
     /// By whose rules settings are chosen
     #[arg(long, default_value = "adaptive", conflicts_with_all = ["fixed", "dry_run"])]
     pub(crate) strategy: StrategyName,

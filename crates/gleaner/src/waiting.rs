@@ -9,8 +9,7 @@ use nix::unistd::Pid;
 
 use crate::cli::ControlArgs;
 
-/// What measures the waiting of the workload that `place` controls, unless its user wants no BPF; `process` is its first
-/// one.
+/// What measures the waiting of the workload that `place` controls, where its user wants that; `process` is its first one.
 pub(crate) fn sensor(
     args: &ControlArgs,
     place: &Place,
@@ -21,7 +20,7 @@ pub(crate) fn sensor(
         (Place::Threads(_), Some(pid)) => Scope::Tree(pid.as_raw().unsigned_abs()),
         (Place::Threads(_), None) => return None,
     };
-    (!args.no_bpf).then(|| Box::new(OnDemand { scope, loaded: None }) as Box<dyn WaitingSensor>)
+    args.trace_waiting.then(|| Box::new(OnDemand { scope, loaded: None }) as Box<dyn WaitingSensor>)
 }
 
 #[derive(Debug)]

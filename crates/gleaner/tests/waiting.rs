@@ -44,7 +44,7 @@ fn of(source: WaitingSource, found: &[Option<Waiting>]) -> (u64, Duration) {
 
 #[test]
 fn each_observation_says_how_long_threads_waited() {
-    let Some((found, notes)) = waitings(&["--fixed", "halt"]) else { return };
+    let Some((found, notes)) = waitings(&["--fixed", "halt", "--trace-waiting"]) else { return };
     assert!(found.iter().all(Option::is_some), "{found:?}");
     let (wake_ups, mean) = of(WaitingSource::Traced, &found);
     if notes.iter().any(|note| note.contains("wake-up latencies")) {
