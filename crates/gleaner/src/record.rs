@@ -85,6 +85,7 @@ fn header(args: &Args) -> anyhow::Result<Header> {
         no_consolidate: false,
         no_retain: false,
         no_bpf: true,
+        trace_waiting: false,
         strategy: StrategyName::Adaptive,
         dry_run: true,
         fixed: None,
