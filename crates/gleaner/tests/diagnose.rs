@@ -75,10 +75,17 @@ fn verdict(report: &Value) -> &str {
     report["verdict"].as_str().unwrap_or("none")
 }
 
-/// Which part of blocking synchronisation it is depends on whether the woken thread's vCPU has halted yet.
+/// Which part of blocking synchronisation it is depends on whether the woken thread's vCPU has halted yet: where it has only
+/// stopped its tick, stopping and starting that may cost the most.
 #[track_caller]
 fn assert_blocking(report: &Value) {
-    assert!(["hlt", "ipi"].contains(&verdict(report)), "{}", told(report));
+    assert!(["hlt", "ipi", "tick"].contains(&verdict(report)), "{}", told(report));
+}
+
+/// The costliest of the causes that wake-ups are behind.
+fn waking(report: &Value) -> &Value {
+    let causes = report["causes"].as_array().unwrap();
+    causes.iter().find(|c| ["hlt", "ipi"].contains(&c["kind"].as_str().unwrap())).unwrap()
 }
 
 /// Nothing of it is virtualisation's fault. Other programs may want the vCPU, too, and so may the host.
@@ -98,7 +105,7 @@ fn told(report: &Value) -> String {
 fn requests_and_replies_are_blocking_synchronisation() {
     let Some(report) = built_in(&["request-response"]) else { return };
     assert_blocking(&report);
-    let cause = &report["causes"][0];
+    let cause = waking(&report);
     assert!(cause["per_second"].as_f64().unwrap() > 1000.0, "{}", told(&report));
     assert!(cause["behind"][0].as_str().unwrap().contains("wakes"), "{cause}");
     assert!(cause["advice"][0].as_str().unwrap().contains("gleaner run"));
@@ -133,7 +140,7 @@ fn a_client_of_a_database_is_blocking_synchronisation() {
     let report =
         with_mariadb(dir.path(), "oltp_point_select", 1, |client| diagnose(&machine, &client)).unwrap();
     assert_blocking(&report);
-    let behind = report["causes"][0]["behind"].to_string();
+    let behind = waking(&report)["behind"].to_string();
     assert!(behind.contains("wakes sysbench"), "{behind}");
 }
 
