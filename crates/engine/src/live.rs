@@ -145,10 +145,8 @@ impl LiveMachine {
         let (crowds, waits, warn) = (parts.crowds, Waits::new(parts.waiting, parts.wake_cost), parts.warn);
         let root: Root = book.root().clone();
         let counter = counter.map(|counter| CounterReader::new(counter, signals.before()));
-        let mut urgent = vec![signals.as_fd()];
-        urgent.extend(process.as_ref().map(|(_, process)| process.as_fd()));
         Ok(Self {
-            sensors: Sensors::new(&root, workload, counter, waits, allowed.clone(), &urgent)?,
+            sensors: Sensors::new(&root, workload, counter, waits, allowed.clone())?,
             levers: Levers::new(book, place, allowed.clone()),
             signals,
             process,

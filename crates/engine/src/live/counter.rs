@@ -62,6 +62,8 @@ impl Counter {
 /// A command that takes longer than this for one number is of no use: blocks of trials are shorter. It may take
 /// so long when its program is started for the first time.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
+/// Where the end of the run comes sooner than the first answer, nobody needs to know, unless it took this long.
+const SLOW: Duration = Duration::from_millis(200);
 /// No counter needs more than this for one number, in bytes.
 const OUTPUT_LIMIT: usize = 64 << 10;
 /// After its first failure in a row a counter is left alone for this long, then for twice as long each time.
@@ -90,6 +92,7 @@ pub(super) struct CounterReader {
     counter: Counter,
     shell: Shell,
     first_pause: Duration,
+    slow: Duration,
     /// Failures in a row, weighted.
     failures: u32,
     /// It is left alone until then.
@@ -109,6 +112,7 @@ impl CounterReader {
             counter,
             shell: Shell::new(mask, TIME_LIMIT),
             first_pause: FIRST_PAUSE,
+            slow: SLOW,
             failures: 0,
             again: None,
             never_read: None,
@@ -123,6 +127,7 @@ impl CounterReader {
         if self.is_dropped() || self.again.is_some_and(|again| Instant::now() < again) {
             return None;
         }
+        let begin = Instant::now();
         let read = match &self.counter {
             Counter::File(path) => in_file(path),
             Counter::Command(command) => self.shell.ask(command, urgent).and_then(|text| number_in(&text)),
@@ -132,7 +137,11 @@ impl CounterReader {
                 (self.failures, self.again, self.never_read, self.has_been_read) = (0, None, None, true);
                 return Some(number);
             }
-            Err(Failure::Interrupted) => {}
+            Err(Failure::Interrupted) => {
+                if !self.has_been_read && begin.elapsed() >= self.slow {
+                    self.never_read = Some("no answer before the end".to_owned());
+                }
+            }
             Err(Failure::Passing(reason)) => self.failed(&reason, 1),
             Err(Failure::Unfit(reason)) => self.failed(&reason, UNFIT),
         }

@@ -56,13 +56,12 @@ impl Sensors {
         counter: Option<CounterReader>,
         waits: Waits,
         allowed: CpuSet,
-        urgent: &[BorrowedFd<'_>],
     ) -> Result<Self, LiveError> {
         let mut sensors = Self {
             idle: IdleSensor::new(root)?,
             stat: StatSensor::new(root)?,
             workload,
-            counter,
+            counter: None,
             waits,
             allowed,
             start: Instant::now(),
@@ -74,7 +73,9 @@ impl Sensors {
                 counter: None,
             },
         };
-        sensors.last = sensors.read(None, Some(urgent))?;
+        sensors.last = sensors.read(None, None)?;
+        // The first look reads it, so that one that does not answer does not keep the control from starting.
+        sensors.counter = counter;
         Ok(sensors)
     }
 
