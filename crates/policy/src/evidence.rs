@@ -69,6 +69,21 @@ impl Evidence {
         self.high < 1.0 + self.signal.margin()
     }
 
+    /// Whether a loss of more than the margin is ruled out.
+    pub(crate) fn is_not_lower(&self) -> bool {
+        self.low > 1.0 - self.signal.margin()
+    }
+
+    /// Whether a gain of more than the margin is ruled out.
+    pub(crate) fn is_not_higher(&self) -> bool {
+        self.refutes()
+    }
+
+    /// Whether the candidate is shown to be worse.
+    pub(crate) fn is_lower(&self) -> bool {
+        self.high < 1.0
+    }
+
     /// Whether the candidate, which was proven before, is shown to be better still: by half of that margin, so that what is
     /// near it does not come and go.
     pub fn confirms(&self) -> bool {

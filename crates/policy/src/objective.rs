@@ -9,10 +9,8 @@ use crate::guard::Purpose;
 use crate::noise::Noise;
 use crate::progress::{Block, Difference, Signal, compare};
 
-/// Progress that is lower by less than this share is not lower.
-const NOT_LOWER: f64 = 0.02;
-/// Hand-offs per second that differ by less than this share are the same: the load sets their rate.
-const SAME_RATE: f64 = 0.03;
+/// From so many pairs on, what was shown before is not taken back by one lucky or unlucky block.
+const ENOUGH_PAIRS: u32 = 3;
 /// The longest waits may grow by this factor where the mean shrinks.
 const TAIL: f64 = 1.25;
 
@@ -20,9 +18,13 @@ const TAIL: f64 = 1.25;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comparison {
     /// By the best signal of progress that is valid.
-    pub(crate) progress: Option<Evidence>,
-    /// By the workload's wake-to-run latency; only where it may count for the candidate.
+    progress: Option<Evidence>,
+    /// By the workload's wake-to-run latency; only where what is saved is worth its price.
     waiting: Option<Evidence>,
+    /// Whether progress is shown not to be lower, by more than its margin.
+    not_lower: bool,
+    /// Whether it is shown to be lower.
+    lower: bool,
 }
 
 impl Comparison {
@@ -35,15 +37,17 @@ impl Comparison {
     ) -> Self {
         let progress = compare(pairs, difference, noise);
         // At the load's own rate CPU time falls with the cost of waking, and nothing is lost.
+        let rate = evidence(Signal::Handovers, pairs, noise);
+        let rate_stays = rate.is_some_and(|e| e.is_not_lower() && e.is_not_higher());
         let coarse = |e: Evidence| matches!(e.signal, Signal::WorkTime | Signal::UserTime);
-        let not_lower = match progress {
-            Some(e) if !coarse(e) => e.ratio > 1.0 - NOT_LOWER,
-            Some(e) => e.ratio > 1.0 - NOT_LOWER || rate_stays(pairs),
-            None => rate_stays(pairs),
+        let (not_lower, lower) = match progress {
+            Some(e) if coarse(e) && rate_stays => (true, false),
+            Some(e) => (e.is_not_lower(), e.is_lower()),
+            None => (rate_stays, false),
         };
-        let counts = not_lower && is_worth_it(pairs, poll_price) && tail_stays(pairs);
-        let waiting = counts.then(|| waiting(pairs, noise)).flatten();
-        Self { progress, waiting }
+        let counts = is_worth_it(pairs, poll_price) && tail_stays(pairs);
+        let waiting = counts.then(|| evidence(Signal::Waiting, pairs, noise)).flatten();
+        Self { progress, waiting, not_lower, lower }
     }
 
     /// What shows that the candidate is better.
@@ -52,30 +56,33 @@ impl Comparison {
             Purpose::Adopt => e.proves(),
             Purpose::Reprove => e.confirms(),
         };
-        [self.progress, self.waiting].into_iter().flatten().find(proves)
+        // What was shown before need only not look otherwise now.
+        let looks_lower = |e: Evidence| e.pairs < ENOUGH_PAIRS || e.ratio < 1.0 - e.signal.margin();
+        let still = purpose == Purpose::Reprove && !self.progress.is_some_and(looks_lower);
+        let enough = |e: &Evidence| self.not_lower || (still && e.pairs >= ENOUGH_PAIRS);
+        let waiting = self.waiting.filter(enough);
+        [self.progress, waiting].into_iter().flatten().find(proves)
     }
 
     /// What shows that the candidate is not better.
     pub(crate) fn refutation(&self) -> Option<Evidence> {
-        if self.waiting.is_some_and(|e| !e.refutes()) {
+        let may_wait_less = !self.lower && self.waiting.is_some_and(|e| !e.refutes());
+        if may_wait_less {
             return None;
         }
         self.progress.or(self.waiting).filter(Evidence::refutes)
     }
 
-    /// The better of the two, decided or not.
+    /// What the pairs say so far, decided or not.
     pub(crate) fn evidence(&self) -> Option<Evidence> {
-        match (self.progress, self.waiting) {
-            (Some(progress), Some(waiting)) if waiting.low > progress.low => Some(waiting),
-            (progress, waiting) => progress.or(waiting),
-        }
+        self.progress.or(self.waiting)
     }
 }
 
-fn waiting(pairs: &[(Block, Block)], noise: &Noise) -> Option<Evidence> {
-    let ratios: Vec<_> = pairs.iter().filter_map(|(b, c)| Signal::Waiting.log_ratio(b, c)).collect();
+fn evidence(signal: Signal, pairs: &[(Block, Block)], noise: &Noise) -> Option<Evidence> {
+    let ratios: Vec<_> = pairs.iter().filter_map(|(b, c)| signal.log_ratio(b, c)).collect();
     (ratios.len() * 4 >= pairs.len() * 3)
-        .then(|| Evidence::of(Signal::Waiting, &ratios, noise.spread(Signal::Waiting)))
+        .then(|| Evidence::of(signal, &ratios, noise.spread(signal)))
         .flatten()
 }
 
@@ -87,11 +94,6 @@ fn sums(pairs: &[(Block, Block)], of: impl Fn(&Block) -> f64) -> (f64, f64) {
         amount / f64::max(seconds, f64::MIN_POSITIVE)
     };
     (side(|p| &p.0), side(|p| &p.1))
-}
-
-fn rate_stays(pairs: &[(Block, Block)]) -> bool {
-    let (baseline, candidate) = sums(pairs, |b| b.workload.switches as f64);
-    baseline > 0.0 && (candidate / baseline - 1.0).abs() < SAME_RATE
 }
 
 /// Whether the waiting that is saved is worth the polling that it takes.
@@ -141,7 +143,7 @@ mod tests {
     }
 
     fn of(baseline: Block, candidate: Block) -> Comparison {
-        Comparison::of(&[(baseline, candidate); 8], Difference::Retention, &Noise::quiet(), PRICE)
+        Comparison::of(&[(baseline, candidate); 40], Difference::Retention, &Noise::quiet(), PRICE)
     }
 
     #[test]
@@ -152,6 +154,24 @@ mod tests {
         assert_eq!(proof.signal, Signal::Waiting);
         assert!(proof.ratio > 10.0, "{proof:?}");
         assert!(c.refutation().is_none());
+    }
+
+    #[test]
+    fn waiting_proves_nothing_before_progress_is_shown_not_to_be_lower() {
+        let pair = (block(200, 40, 90, 5000, 0), block(200, 3, 20, 3500, 9000));
+        let c = Comparison::of(&[pair; 2], Difference::Retention, &Noise::new(), PRICE);
+        assert!(c.proof(Purpose::Adopt).is_none() && c.refutation().is_none());
+    }
+
+    #[test]
+    fn a_proof_is_repeated_by_few_pairs_unless_progress_looks_lower() {
+        let before = block(200, 40, 90, 5000, 0);
+        let of = |cpu_us, switches| {
+            let pair = (before, block(switches, 3, 20, cpu_us, 9000));
+            Comparison::of(&[pair; 4], Difference::Retention, &Noise::new(), PRICE).proof(Purpose::Reprove)
+        };
+        assert_eq!(of(4900, 200).map(|e| e.signal), Some(Signal::Waiting));
+        assert_eq!(of(3500, 300), None);
     }
 
     #[test]
