@@ -74,11 +74,6 @@ impl Evidence {
         self.low > 1.0 - self.signal.margin()
     }
 
-    /// Whether a gain of more than the margin is ruled out.
-    pub(crate) fn is_not_higher(&self) -> bool {
-        self.refutes()
-    }
-
     /// Whether the candidate is shown to be worse.
     pub(crate) fn is_lower(&self) -> bool {
         self.high < 1.0

@@ -19,12 +19,10 @@ const TAIL: f64 = 1.25;
 pub(crate) struct Comparison {
     /// By the best signal of progress that is valid.
     progress: Option<Evidence>,
-    /// By the workload's wake-to-run latency; only where what is saved is worth its price.
+    /// By the workload's wake-to-run latency; only where it may count for the candidate.
     waiting: Option<Evidence>,
     /// Whether progress is shown not to be lower, by more than its margin.
     not_lower: bool,
-    /// Whether it is shown to be lower.
-    lower: bool,
 }
 
 impl Comparison {
@@ -36,18 +34,13 @@ impl Comparison {
         poll_price: f64,
     ) -> Self {
         let progress = compare(pairs, difference, noise);
-        // At the load's own rate CPU time falls with the cost of waking, and nothing is lost.
-        let rate = evidence(Signal::Handovers, pairs, noise);
-        let rate_stays = rate.is_some_and(|e| e.is_not_lower() && e.is_not_higher());
-        let coarse = |e: Evidence| matches!(e.signal, Signal::WorkTime | Signal::UserTime);
-        let (not_lower, lower) = match progress {
-            Some(e) if coarse(e) && rate_stays => (true, false),
-            Some(e) => (e.is_not_lower(), e.is_lower()),
-            None => (rate_stays, false),
-        };
-        let counts = is_worth_it(pairs, poll_price) && tail_stays(pairs);
+        // CPU time cannot show that nothing is lost: a lock convoy that is woken sooner works as long and does less.
+        let exact = progress.filter(|e| matches!(e.signal, Signal::Counter | Signal::Moved));
+        let not_lower = exact.is_some_and(|e| e.is_not_lower());
+        let may_count = exact.is_some_and(|e| !e.is_lower());
+        let counts = may_count && is_worth_it(pairs, poll_price) && tail_stays(pairs);
         let waiting = counts.then(|| evidence(Signal::Waiting, pairs, noise)).flatten();
-        Self { progress, waiting, not_lower, lower }
+        Self { progress, waiting, not_lower }
     }
 
     /// What shows that the candidate is better.
@@ -66,8 +59,7 @@ impl Comparison {
 
     /// What shows that the candidate is not better.
     pub(crate) fn refutation(&self) -> Option<Evidence> {
-        let may_wait_less = !self.lower && self.waiting.is_some_and(|e| !e.refutes());
-        if may_wait_less {
+        if self.waiting.is_some_and(|e| !e.refutes()) {
             return None;
         }
         self.progress.or(self.waiting).filter(Evidence::refutes)
@@ -136,6 +128,7 @@ mod tests {
         let workload = WorkloadInterval {
             switches,
             cpu_time: US * cpu_us,
+            moved_bytes: Some(100 * switches),
             waiting: Some(waiting),
             ..WorkloadInterval::default()
         };
@@ -171,13 +164,17 @@ mod tests {
             Comparison::of(&[pair; 4], Difference::Retention, &Noise::new(), PRICE).proof(Purpose::Reprove)
         };
         assert_eq!(of(4900, 200).map(|e| e.signal), Some(Signal::Waiting));
-        assert_eq!(of(3500, 300), None);
+        assert_eq!(of(3500, 180), None);
     }
 
     #[test]
-    fn a_convoy_that_waits_less_and_works_less_is_refuted() {
-        let c = of(block(543, 40, 90, 12_980, 0), block(857, 20, 60, 11_900, 3000));
-        assert!(c.proof(Purpose::Adopt).is_none());
+    fn a_convoy_that_waits_less_and_works_as_long_is_not_proven() {
+        let mut pair = (block(543, 40, 90, 12_980, 0), block(560, 2, 9, 12_900, 3000));
+        for b in [&mut pair.0, &mut pair.1] {
+            b.workload.moved_bytes = None;
+        }
+        let c = of(pair.0, pair.1);
+        assert!(c.proof(Purpose::Adopt).is_none() && c.proof(Purpose::Reprove).is_none());
         assert!(c.refutation().is_some());
     }
 
