@@ -5,11 +5,10 @@
 
 mod common;
 
-use std::io::{PipeReader, PipeWriter, Read as _, Write as _, pipe};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use common::{online, own_tree, pin, turn};
@@ -17,45 +16,54 @@ use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::CgroupSetup;
 use gleaner_trace::{LatencySensor, Scope};
 
-/// Round trips of a ping-pong.
+/// Turns that each thread of a ping-pong takes.
 const ROUNDS: u64 = 1000;
 /// By now a vCPU without work has halted: longer than haltpoll polls by default.
 const ASLEEP_NS: u64 = 400_000;
 
-/// Two threads hand a byte to and fro, `ROUNDS` times each way, on these vCPUs. By their own clock: the median time
-/// from before the system call that wakes to after the one that waited.
+/// Two threads take turns on these vCPUs, `ROUNDS` turns each. By their own clock: the median time from before the system
+/// call that wakes to after the one that waited.
+///
+/// They wait on futexes, whose waker holds no lock while it sends its IPI. With a pipe the woken thread would wait for
+/// the waker's lock of the wait queue, and so for an exit to the host that lasts 100 us at times, when it runs already.
 fn ping_pong(cpus: [usize; 2]) -> Duration {
-    // A socket would wake its writer again for each byte that is read.
-    let ((from_b, to_a), (from_a, to_b)) = (pipe().unwrap(), pipe().unwrap());
-    let (zero, called) = (Instant::now(), Arc::new(AtomicU64::new(0)));
-    let play = |mut input: PipeReader, mut output: PipeWriter, cpu, begins| {
-        let called = called.clone();
-        let now = move || u64::try_from(zero.elapsed().as_nanos()).unwrap();
-        thread::spawn(move || {
-            pin(cpu);
-            let (mut byte, mut own) = ([0], Vec::new());
-            for round in 0..=ROUNDS {
-                if !(begins && round == 0) {
-                    // Who is done has closed its end.
-                    if input.read(&mut byte).unwrap() == 0 {
-                        break;
-                    }
-                    own.push(now() - called.load(Ordering::Acquire));
+    let zero = Instant::now();
+    let now = move || u64::try_from(zero.elapsed().as_nanos()).unwrap();
+    // Whose turn it is and since when.
+    let (turn, called) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let play = |player: usize| {
+        let (turn, called) = (turn.clone(), called.clone());
+        let (to_tell, other) = mpsc::channel::<Thread>();
+        let thread = thread::spawn(move || {
+            pin(cpus[player]);
+            let other = other.recv().unwrap();
+            let mut own = Vec::new();
+            for _ in 0..ROUNDS {
+                let mut waited = false;
+                while turn.load(Ordering::Acquire) != player {
+                    waited = true;
+                    thread::park();
+                }
+                if waited {
+                    own.push(now() - called.load(Ordering::Relaxed));
                 }
                 // On two vCPUs the other one needs time to halt, also where it polls before.
                 while cpus[0] != cpus[1] && now() - called.load(Ordering::Relaxed) < ASLEEP_NS {
                     std::hint::spin_loop();
                 }
-                called.store(now(), Ordering::Release);
-                if output.write_all(&byte).is_err() {
-                    break;
-                }
+                called.store(now(), Ordering::Relaxed);
+                turn.store(1 - player, Ordering::Release);
+                other.unpark();
             }
             own
-        })
+        });
+        (thread, to_tell)
     };
-    let threads = [play(from_b, to_b, cpus[0], true), play(from_a, to_a, cpus[1], false)];
-    let mut own: Vec<u64> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let players = [play(0), play(1)];
+    for (player, other) in [(0, 1), (1, 0)] {
+        players[player].1.send(players[other].0.thread().clone()).unwrap();
+    }
+    let mut own: Vec<u64> = players.into_iter().flat_map(|(thread, _)| thread.join().unwrap()).collect();
     own.sort_unstable();
     Duration::from_nanos(own[own.len() / 2])
 }
