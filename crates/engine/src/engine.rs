@@ -79,7 +79,7 @@ fn control<M: Machine>(
         if wake != Wake::Observe {
             if let Ok(o) = machine.observe() {
                 account.interval(&in_force, &o);
-                journal.step(&in_force, &o, &[]);
+                journal.last_step(&in_force, &o);
             }
             take_notes(machine, journal);
             return Ok(());

@@ -12,30 +12,32 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::say::say;
 
-/// Between two observations that decided nothing.
+/// A journal that nobody asked for keeps observations that decided nothing this far apart...
 const QUIET: Duration = Duration::from_millis(100);
-/// A journal that nobody asked for holds at most this many bytes of observations: `/run` is memory.
+/// ...and at most this many bytes of observations: `/run` is memory.
 const BOUND: u64 = 8 << 20;
 
 /// A journal in the making.
 #[derive(Debug)]
 pub struct Journal {
     out: Option<BufWriter<File>>,
-    bound: u64,
+    /// Of a journal that need not hold everything.
+    bound: Option<u64>,
     written: u64,
     last_observation: Option<Duration>,
+    /// Observations since then that were not written.
+    skipped: u32,
 }
 
 impl Journal {
-    /// A journal in the file at `path`, which is replaced; `bounded` for one that nobody asked for. Writing never waits:
-    /// a FIFO whose reader is too slow ends the journal.
+    /// A journal in the file at `path`, which is replaced: of everything, so that it can be replayed, or `bounded` for one
+    /// that nobody asked for. Writing never waits: a FIFO whose reader is too slow ends the journal.
     ///
     /// # Errors
     /// The file cannot be created, or is a FIFO without a reader.
     pub fn create(path: &Path, bounded: bool) -> io::Result<Self> {
-        let bound = if bounded { BOUND } else { u64::MAX };
         let out = Some(BufWriter::new(open(path)?));
-        Ok(Self { out, bound, written: 0, last_observation: None })
+        Ok(Self { out, bound: bounded.then_some(BOUND), ..Self::nowhere() })
     }
 
     /// A journal in the file at `path`, which is replaced, of a run whose clock stands still while it is written: a
@@ -53,23 +55,37 @@ impl Journal {
 
     /// A journal that keeps nothing.
     pub fn nowhere() -> Self {
-        Self { out: None, bound: 0, written: 0, last_observation: None }
+        Self { out: None, bound: None, written: 0, last_observation: None, skipped: 0 }
     }
 
-    /// Records one step: the observation if it led to a decision or is due, and the decisions.
+    /// Records one step: the observation, in a bounded journal only if it led to a decision or is due, and the decisions.
     pub fn step(&mut self, in_force: &Setting, o: &Observation, events: &[Event]) {
-        let due = self.last_observation.is_none_or(|last| o.at.saturating_sub(last) >= QUIET);
-        let told = due || !events.is_empty();
-        if self.written < self.bound && told {
-            self.last_observation = Some(o.at);
-            self.write(&Record::Observation { in_force: in_force.clone(), observation: Box::new(o.clone()) });
-        }
+        self.observation(in_force, o, !events.is_empty(), false);
         for event in events {
             self.write(&Record::Decision { at: o.at, event: event.clone() });
         }
-        if told {
+        if self.skipped == 0 || !events.is_empty() {
             self.flush();
         }
+    }
+
+    /// Records the observation at the end, on which nothing is decided any more.
+    pub fn last_step(&mut self, in_force: &Setting, o: &Observation) {
+        self.observation(in_force, o, false, true);
+        self.flush();
+    }
+
+    fn observation(&mut self, in_force: &Setting, o: &Observation, decided: bool, last: bool) {
+        if let Some(bound) = self.bound {
+            let due = self.last_observation.is_none_or(|last| o.at.saturating_sub(last) >= QUIET);
+            if self.written >= bound || !(due || decided || last) {
+                self.skipped = self.skipped.saturating_add(1);
+                return;
+            }
+        }
+        self.last_observation = Some(o.at);
+        let (observation, skipped) = (Box::new(o.clone()), std::mem::take(&mut self.skipped));
+        self.write(&Record::Observation { in_force: in_force.clone(), observation, skipped, last });
     }
 
     /// Records something that the engine met.

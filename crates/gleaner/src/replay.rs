@@ -1,5 +1,6 @@
-//! `gleaner replay`: what the policy would have decided on a recorded pattern, without the machine and the program.
+//! `gleaner replay`: what the policy decides on a recorded pattern or on a journal, without the machine and the program.
 
+mod again;
 mod change;
 mod decide;
 mod text;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use gleaner_policy::{Event, Mode, PolicyConfig};
 use gleaner_print::{out, outln, say};
 use gleaner_proto::journal::{self, Record};
@@ -20,15 +21,17 @@ use crate::why::{Sentence, sentences};
 
 use change::Change;
 
-/// Show what Gleaner would have tried on a recorded pattern, when and why
+/// Show what Gleaner would have tried on a recorded pattern, when and why, or decide on a journal again
 ///
 /// The trace is turned into the observations that `gleaner run --dry-run` would have made, and given to the same policy.
-/// Whether a trial would have succeeded only the running program could tell: none is replayed.
+/// Whether a trial would have succeeded only the running program could tell: none is replayed. A journal holds what was seen
+/// in its trials: the policy must decide the same again, byte for byte; with --policy it is shown where it decides
+/// otherwise.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The trace that `gleaner record` made
+    /// The trace that `gleaner record` made, or a journal that `gleaner run --journal FILE` or `attach` wrote
     file: PathBuf,
-    /// Replay with another policy than that of the recorded machine, as often as needed:
+    /// Replay with another policy than that of the recorded machine or run, as often as needed:
     /// method=NAME, wake-cost=TIME, poll-price=N, consolidate=true|false, most-threads=N
     #[arg(long = "policy", value_name = "KEY=VALUE")]
     policy: Vec<Change>,
@@ -77,6 +80,9 @@ struct Report {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let bytes = fs::read(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
+    if !is_trace(&bytes) && journal::read(&args.file).is_ok() {
+        return run_again(args);
+    }
     let report = report(&args.file, &bytes, &args.policy)?;
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&report)?)?;
@@ -92,14 +98,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn report(path: &Path, bytes: &[u8], changes: &[Change]) -> anyhow::Result<Report> {
-    if !is_trace(bytes) && journal::read(path).is_ok() {
-        bail!(
-            "{} is a journal, which keeps only the observations that explain its decisions: too few to decide again; \
-             `gleaner why` tells it",
-            path.display()
-        );
+fn run_again(args: &Args) -> anyhow::Result<ExitCode> {
+    let again = again::decide_again(&args.file, &args.policy)?;
+    if args.json {
+        outln!("{}", serde_json::to_string_pretty(&again)?)?;
+    } else {
+        out!("{}", again.text())?;
     }
+    Ok(if again.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn report(path: &Path, bytes: &[u8], changes: &[Change]) -> anyhow::Result<Report> {
     let reader = Reader::open(bytes).with_context(|| path.display().to_string())?;
     let header = reader.header().clone();
     let mut config = PolicyConfig { mode: Mode::DryRun, ..*header.config.clone() };

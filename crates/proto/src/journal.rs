@@ -36,6 +36,12 @@ pub enum Record {
         in_force: Setting,
         /// The interval.
         observation: Box<Observation>,
+        /// So many observations since the record before it were not written: nothing was decided on them.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        skipped: u32,
+        /// The run was over: the policy was not asked.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        last: bool,
     },
     /// What the policy decided on the observation before.
     Decision {
@@ -58,6 +64,11 @@ pub enum Record {
         /// The account of the run.
         summary: Summary,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The account of a run.

@@ -34,7 +34,7 @@ fn timeline(records: &[Record]) -> Vec<Moment> {
     let mut timeline = Vec::new();
     let mut last: Option<&Setting> = None;
     for record in records {
-        let Record::Observation { in_force, observation } = record else { continue };
+        let Record::Observation { in_force, observation, .. } = record else { continue };
         if last != Some(in_force) {
             let retention = in_force.retention;
             timeline.push(Moment {
@@ -100,7 +100,12 @@ mod tests {
             settled: true,
             cost: Duration::ZERO,
         };
-        Record::Observation { in_force: in_force.clone(), observation: Box::new(observation) }
+        Record::Observation {
+            in_force: in_force.clone(),
+            observation: Box::new(observation),
+            skipped: 0,
+            last: false,
+        }
     }
 
     fn journal(mode: Mode, held: &Setting) -> tempfile::NamedTempFile {

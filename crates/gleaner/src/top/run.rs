@@ -60,7 +60,7 @@ impl Run {
     pub(super) fn go_on(&mut self, record: Record) {
         match &record {
             Record::Start { .. } => {}
-            Record::Observation { in_force, observation } => {
+            Record::Observation { in_force, observation, .. } => {
                 self.at = observation.at;
                 self.setting = in_force.clone();
                 self.observed = Some(observation.as_ref().clone());
