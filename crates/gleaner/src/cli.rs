@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
-use gleaner_policy::{Fixed, Method, Strategy};
+use gleaner_policy::{Fixed, Method, Objective, Strategy};
 
 use crate::{
     bench, demo, diagnose, doctor, generate, load, names, record, replay, report, restore, sim, top, wake,
@@ -114,6 +114,9 @@ pub(crate) struct ControlArgs {
     /// By whose rules settings are chosen
     #[arg(long, default_value = "adaptive", conflicts_with_all = ["fixed", "dry_run"])]
     pub(crate) strategy: StrategyName,
+    /// What keeping idle vCPUs awake may cost in CPU time of the host
+    #[arg(long, value_name = "NAME", default_value_t, value_parser = names::objective(), conflicts_with = "fixed")]
+    pub(crate) objective: Objective,
     /// Change nothing: observe, and say what would be tried
     #[arg(long, conflicts_with = "fixed")]
     pub(crate) dry_run: bool,

@@ -54,6 +54,7 @@ pub(crate) fn configure(
         method,
         wake_cost: choice.wake_cost,
         waker_cost: choice.waker_cost,
+        poll_price: args.objective.poll_price(),
         places: places(root),
         counter_block: args.progress.as_ref().map(gleaner_engine::live::Counter::block),
         ..PolicyConfig::default()

@@ -5,11 +5,21 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use gleaner_bench::workload::Workload;
-use gleaner_policy::Method;
+use gleaner_policy::{Method, Objective};
 
 /// A retention method.
 pub(crate) fn method() -> impl TypedValueParser<Value = Method> {
     named(Method::ALL.map(|method| PossibleValue::new(method.name())))
+}
+
+/// What polling is worth.
+pub(crate) fn objective() -> impl TypedValueParser<Value = Objective> {
+    let help = |objective| match objective {
+        Objective::Latency => "short wake-ups, also where much is polled for them",
+        Objective::Balanced => "polling must save at least an eighth of its time",
+        Objective::Efficiency => "polling must save at least half of its time",
+    };
+    named(Objective::ALL.map(|objective| PossibleValue::new(objective.name()).help(help(objective))))
 }
 
 /// Any built-in workload.

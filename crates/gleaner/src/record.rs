@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
+use gleaner_policy::Objective;
 use gleaner_print::outln;
 use gleaner_proto::trace_file::{End, Header};
 use gleaner_trace::Recorder;
@@ -87,6 +88,7 @@ fn header(args: &Args) -> anyhow::Result<Header> {
         no_bpf: true,
         trace_waiting: false,
         strategy: StrategyName::Adaptive,
+        objective: Objective::default(),
         dry_run: true,
         fixed: None,
     };

@@ -32,13 +32,15 @@ fn a_named_journal_is_written_and_told() {
     let Some(_machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
-    let args = ["run", "--quiet", "--journal", path(&file), "--", "sleep", "0.2"];
+    let args =
+        ["run", "--quiet", "--objective", "efficiency", "--journal", path(&file), "--", "sleep", "0.2"];
     assert!(gleaner(&args).status.success());
     assert!(matches!(journal(&file).last(), Some(Record::End { .. })));
     let told = gleaner(&["why", path(&file)]);
     assert!(told.status.success(), "{}", text(&told.stderr));
     let story = text(&told.stdout);
     assert!(story.contains("`sleep 0.2` on vCPUs") && !story.contains("no end"), "{story}");
+    assert!(story.contains("the objective is efficiency"), "{story}");
 }
 
 #[test]
@@ -217,7 +219,10 @@ fn another_policy_or_another_number_shows_where_the_decisions_part() {
     let output = replay(&altered, &[]);
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stdout);
-    assert!(told.contains("the journal has") && told.contains("this version of Gleaner now decides"), "{told}");
+    assert!(
+        told.contains("the journal has") && told.contains("this version of Gleaner now decides"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -6,8 +6,7 @@ mod common;
 
 use std::fs;
 use std::io::Write as _;
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -17,10 +16,7 @@ use common::process::{GLEANER, Running, command, gleaner, text, until};
 use common::threads;
 use gleaner_policy::{Event, Method, Mode as How, Strategy};
 use gleaner_proto::journal::{self, Record};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
 
 /// The user and group `nobody`.
 const NOBODY: u32 = 65534;
@@ -279,6 +275,8 @@ fn wrong_usage_is_told_with_a_hint() {
         (&["--strategy", "paper", "--fixed", "halt"], "cannot be used with"),
         (&["--strategy", "paper", "--dry-run"], "cannot be used with"),
         (&["--strategy", "gleaner"], "possible values: adaptive, paper"),
+        (&["--objective", "speed"], "possible values: latency, balanced, efficiency"),
+        (&["--objective", "latency", "--fixed", "halt"], "cannot be used with"),
     ] {
         let output = Command::new(GLEANER).arg("run").args(args).args(["--", "true"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");

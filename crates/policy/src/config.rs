@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ConsolidationConfig, CpuId, Method, Setting};
+use crate::{ConsolidationConfig, CpuId, Method, Objective, Setting};
 
 /// Where a vCPU sits, as far as the guest is told; used to choose which vCPUs stay active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ pub struct PolicyConfig {
     /// The waker's share of it: CPU time for sending an interrupt to a vCPU that has halted.
     #[serde(default)]
     pub waker_cost: Duration,
-    /// What a microsecond of retaining costs in microseconds of waiting while nobody else wants the pCPU.
+    /// What a microsecond of polling is worth in microseconds of waiting, see [`Objective`].
     pub poll_price: f64,
     /// The settings of the consolidation.
     pub consolidation: ConsolidationConfig,
@@ -90,7 +90,7 @@ impl Default for PolicyConfig {
             method: Method::Halt,
             wake_cost: Duration::from_micros(30),
             waker_cost: Duration::ZERO,
-            poll_price: 0.125,
+            poll_price: Objective::default().poll_price(),
             consolidation: ConsolidationConfig::default(),
             places: Vec::new(),
             counter_block: None,

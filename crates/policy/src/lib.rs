@@ -40,6 +40,7 @@ pub use evidence::Evidence;
 pub use fixed::Fixed;
 pub use guard::{Purpose, Trial, Verdict};
 pub use idle_histogram::IdleHistogram;
+pub use objective::Objective;
 pub use observation::{Observation, VcpuInterval, Waiting, WaitingSource, WorkloadInterval};
 pub use paper::Paper;
 pub use policy::Policy;

@@ -21,22 +21,8 @@ pub struct RetentionCosts {
 }
 
 impl RetentionCosts {
-    /// The price while nobody else wants the pCPU: polling only costs energy and a hyper-thread's share.
-    pub const PRICE_UNCONTENDED: f64 = 0.25;
-    /// The price under steal: a µs of polling is a µs that another vCPU waits.
-    pub const PRICE_CONTENDED: f64 = 1.0;
     /// Keeps the bound finite: polling is never free.
     pub const MIN_PRICE: f64 = 0.01;
-
-    /// Costs for a vCPU whose pCPU nobody else wants.
-    pub fn uncontended(wake_cost: Duration) -> Self {
-        Self { wake_cost, poll_price: Self::PRICE_UNCONTENDED }
-    }
-
-    /// Costs under steal.
-    pub fn contended(wake_cost: Duration) -> Self {
-        Self { wake_cost, poll_price: Self::PRICE_CONTENDED }
-    }
 
     /// The break-even point: polling for so long costs as much as the wake-up it avoids. Halting after exactly
     /// this long is 2-competitive (ski rental; Karlin et al., SOSP 1991): no idle period costs more than twice
@@ -144,10 +130,11 @@ mod tests {
 
     const US: Duration = Duration::from_micros(1);
     const MS: Duration = Duration::from_millis(1);
-    const COSTS: RetentionCosts = RetentionCosts {
-        wake_cost: Duration::from_micros(30),
-        poll_price: RetentionCosts::PRICE_UNCONTENDED,
-    };
+    const COSTS: RetentionCosts = at_price(0.25);
+
+    const fn at_price(poll_price: f64) -> RetentionCosts {
+        RetentionCosts { wake_cost: Duration::from_micros(30), poll_price }
+    }
 
     fn histogram(samples: &[(u32, Duration)]) -> IdleHistogram {
         let mut h = IdleHistogram::default();
@@ -159,9 +146,9 @@ mod tests {
 
     #[test]
     fn the_bound_is_where_polling_has_cost_a_wake_up() {
-        assert_eq!(RetentionCosts::uncontended(US * 30).bound(), US * 120);
-        assert_eq!(RetentionCosts::contended(US * 30).bound(), US * 30);
-        assert_eq!(RetentionCosts { wake_cost: US * 30, poll_price: 0.0 }.bound(), MS * 3);
+        assert_eq!(COSTS.bound(), US * 120);
+        assert_eq!(at_price(1.0).bound(), US * 30);
+        assert_eq!(at_price(0.0).bound(), MS * 3);
     }
 
     #[test]
@@ -181,10 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn steal_makes_polling_dearer() {
+    fn dear_polling_retains_less() {
         let h = [histogram(&[(100, US * 60)])];
-        assert!(choose_limit(&h, &RetentionCosts::uncontended(US * 30)) >= US * 60);
-        assert_eq!(choose_limit(&h, &RetentionCosts::contended(US * 30)), Duration::ZERO);
+        assert!(choose_limit(&h, &COSTS) >= US * 60);
+        assert_eq!(choose_limit(&h, &at_price(1.0)), Duration::ZERO);
     }
 
     #[test]

@@ -135,7 +135,8 @@ fn agrees(waker: usize, wakee: usize, of: impl Fn(&Wakes) -> Histogram) {
     let (n, seen_n) = (parts.len(), usize::try_from(seen.count).unwrap());
     // Of the wake-ups in the histogram's lower half, all that are not among those with both events may be missing.
     let half = seen_n.min(n) / 2;
-    let (lowest, highest) = (between[half.saturating_sub(seen_n.abs_diff(n))], between[half.max(n - half - 1)]);
+    let (lowest, highest) =
+        (between[half.saturating_sub(seen_n.abs_diff(n))], between[half.max(n - half - 1)]);
     let (told, near) = (seen.median().unwrap(), Duration::from_nanos(300));
     let (way_in, way_out) = (ways_in[n / 2], ways_out[n / 2]);
     let text = format!(

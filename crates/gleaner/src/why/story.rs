@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use gleaner_policy::{Event, Evidence, Mode, PolicyConfig, Purpose, Setting, Strategy, Verdict};
+use gleaner_policy::{Event, Evidence, Mode, Objective, PolicyConfig, Purpose, Setting, Strategy, Verdict};
 use gleaner_proto::journal::{Record, Summary};
 use serde::Serialize;
 
@@ -146,8 +146,13 @@ pub(crate) fn gist(records: &[Record]) -> Gist {
 fn terms(config: &PolicyConfig) -> String {
     let method = format!("retention by {}", config.method);
     let cost = us(config.wake_cost);
+    let objective = match Objective::of_price(config.poll_price) {
+        Some(Objective::Balanced) => String::new(),
+        Some(objective) => format!(", the objective is {objective}"),
+        None => format!(", a microsecond of polling counts as {} of waiting", config.poll_price),
+    };
     match &config.mode {
-        Mode::Adaptive => format!("{method}, a wake-up costs {cost}"),
+        Mode::Adaptive => format!("{method}, a wake-up costs {cost}{objective}"),
         Mode::Fixed(setting) => format!("held unproven: {setting}"),
         Mode::DryRun => format!("a dry run that changes nothing; {method}, a wake-up costs {cost}"),
         Mode::Paper => format!("by the paper's rules, unproven; {method}, a wake-up costs {cost}"),
