@@ -18,7 +18,7 @@ use crate::choice;
 use crate::cli::AttachArgs;
 use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::crowds;
-use crate::run::{group_sensor, put_back, put_back_stale};
+use crate::run::{group_sensor, put_back, put_back_stale, quotas};
 use crate::summary;
 use crate::waiting;
 
@@ -93,7 +93,8 @@ fn by_pid(root: &Root, pid: i32, dry_run: bool) -> anyhow::Result<Attached> {
     Ok(Attached {
         name: format!("process {pid} ({command})"),
         place: Place::Threads(Affinity::new(allowed.clone())),
-        workload: WorkloadSensor::new(root, Members::Tree(number))?,
+        workload: WorkloadSensor::new(root, Members::Tree(number))?
+            .with_quotas(quotas(root, Pid::from_raw(pid))),
         allowed,
         process: Some((Pid::from_raw(pid), process)),
     })
@@ -108,9 +109,16 @@ fn by_group(root: &Root, path: &Path) -> anyhow::Result<Attached> {
         .find_map(|name| root.read_opt(dir.join(name)).ok().flatten())
         .with_context(|| format!("{} does not tell its CPUs", dir.display()))?;
     let allowed: CpuSet = effective.parse().with_context(|| format!("the CPUs of {}", dir.display()))?;
+    let sensor = group_sensor(root, &group)?;
+    // Version 1 has the quota in another hierarchy, in which only the members say where.
+    let member = root.read_opt(dir.join("cgroup.procs"))?.and_then(|text| text.lines().next()?.parse().ok());
+    let sensor = match member {
+        Some(pid) => sensor.with_quotas(quotas(root, Pid::from_raw(pid))),
+        None => sensor,
+    };
     Ok(Attached {
         name: format!("group {}", dir.display()),
-        workload: group_sensor(root, &group)?,
+        workload: sensor,
         place: Place::Group(group),
         allowed,
         process: None,

@@ -4,6 +4,7 @@
 //! afterwards nothing comes between the command and its end.
 
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context as _;
@@ -192,10 +193,11 @@ impl Workload {
         let Self { root, pid, group, allowed } = self;
         let (place, workload) = if let Some(group) = group {
             let sensor = group_sensor(&root, &group)?;
-            (Place::Group(group), sensor)
+            (Place::Group(group), sensor.with_quotas(quotas(&root, pid)))
         } else {
             let members = Members::Tree(pid.as_raw().unsigned_abs());
-            (Place::Threads(Affinity::new(allowed.clone())), WorkloadSensor::new(&root, members)?)
+            let sensor = WorkloadSensor::new(&root, members)?.with_quotas(quotas(&root, pid));
+            (Place::Threads(Affinity::new(allowed.clone())), sensor)
         };
         let process = Some((pid, ProcessFd::open(pid)?));
         let counter = args.control.progress.clone();
@@ -223,6 +225,12 @@ pub(crate) fn group_sensor(root: &Root, group: &WorkloadGroup) -> anyhow::Result
         Some(dir) => sensor.with_accounting(dir)?,
         None => sensor,
     })
+}
+
+/// The groups whose CPU quotas hold for process `pid`; none where they cannot be known, or it has ended.
+pub(crate) fn quotas(root: &Root, pid: Pid) -> Vec<PathBuf> {
+    let setup = CgroupSetup::of_process(root, pid.as_raw().unsigned_abs());
+    setup.map(|setup| setup.quota_dirs()).unwrap_or_default()
 }
 
 /// The command's own status; 128+N where signal N ended it.

@@ -6,7 +6,7 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -356,5 +356,61 @@ fn attached_to_an_idle_process_it_costs_next_to_nothing() {
     attached.signal(Signal::SIGINT);
     assert!(attached.finish().status.success());
     drop(idle);
+    machine.assert_untouched();
+}
+
+/// A control group of the test with a CPU quota of a tenth of a vCPU, and one inside; removed when dropped.
+struct Quota {
+    outer: PathBuf,
+    inner: PathBuf,
+}
+
+impl Quota {
+    /// `None`, and a loud word, where there are no quotas.
+    fn take() -> Option<Self> {
+        let setup = CgroupSetup::detect(&Root::system()).unwrap();
+        let hierarchy = setup.v1.get("cpu").or(setup.v2.as_ref())?;
+        let outer = hierarchy.mount.join(format!("quota-of-a-test-{}", std::process::id()));
+        let quota = Self { inner: outer.join("inner"), outer };
+        fs::create_dir_all(&quota.inner).unwrap();
+        for (file, text) in [("cpu.cfs_quota_us", "10000"), ("cpu.max", "10000 100000")] {
+            if quota.outer.join(file).exists() {
+                fs::write(quota.outer.join(file), text).unwrap();
+                return Some(quota);
+            }
+        }
+        skipped("needs the cpu controller");
+        None
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        // The kernel lets go of members a moment after their end.
+        until("the groups are empty", || !self.inner.exists() || fs::remove_dir(&self.inner).is_ok());
+        fs::remove_dir(&self.outer).unwrap();
+    }
+}
+
+#[test]
+fn a_quota_of_a_group_above_is_seen() {
+    let Some(machine) = Machine::take() else { return };
+    let Some(quota) = Quota::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let script = "echo $$ >\"$0\"/cgroup.procs; while :; do :; done";
+    let mut process = Running::start(Command::new("sh").args(["-c", script, quota.inner.to_str().unwrap()]));
+    let members = || fs::read_to_string(quota.inner.join("cgroup.procs")).unwrap();
+    until("the process is in the group", || members().trim() == process.pid().to_string());
+    let attached = attach(process.pid(), &["--quiet", "--journal", file.to_str().unwrap()]);
+    let throttled = |record: &Record| match record {
+        Record::Observation { observation, .. } => observation.throttled > 0.5,
+        _ => false,
+    };
+    until("the quota is seen", || journal::read(&file).is_ok_and(|records| records.iter().any(throttled)));
+    attached.signal(Signal::SIGINT);
+    assert!(attached.finish().status.success());
+    process.signal(Signal::SIGKILL);
+    process.wait();
     machine.assert_untouched();
 }

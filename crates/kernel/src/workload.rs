@@ -63,7 +63,8 @@ pub struct WorkloadSensor {
     threads: Threads,
     processes: Processes,
     accounting: Option<CpuAccounting>,
-    quota: Option<PathBuf>,
+    /// Groups whose quotas hold for the workload.
+    quotas: Vec<PathBuf>,
 }
 
 impl WorkloadSensor {
@@ -79,9 +80,9 @@ impl WorkloadSensor {
     }
 
     fn with_open_files(root: &Root, members: Members, limit: usize) -> Result<Self, KernelError> {
-        let quota = match &members {
-            Members::Cgroup(dir) => Some(dir.clone()),
-            Members::Tree(_) => None,
+        let quotas = match &members {
+            Members::Cgroup(dir) => vec![dir.clone()],
+            Members::Tree(_) => Vec::new(),
         };
         let mut files = FileBudget::new(limit);
         let process_files = files.split(4);
@@ -91,7 +92,7 @@ impl WorkloadSensor {
             threads: Threads::new(root, files),
             processes: Processes::new(root, process_files),
             accounting: None,
-            quota,
+            quotas,
         })
     }
 
@@ -105,11 +106,12 @@ impl WorkloadSensor {
         Ok(self)
     }
 
-    /// Where [`WorkloadSensor::throttled`] looks: a directory of the v1 `cpu` controller or of the v2 hierarchy.
-    /// Without this: the directory of [`Members::Cgroup`].
+    /// Where [`WorkloadSensor::throttled`] looks: directories of the v1 `cpu` controller or of the v2 hierarchy, see
+    /// [`CgroupSetup::quota_dirs`](crate::cgroup::CgroupSetup::quota_dirs). Without this: the directory of
+    /// [`Members::Cgroup`] alone.
     #[must_use]
-    pub fn with_quota(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.quota = Some(dir.into());
+    pub fn with_quotas(mut self, dirs: Vec<PathBuf>) -> Self {
+        self.quotas = dirs;
         self
     }
 
@@ -150,9 +152,19 @@ impl WorkloadSensor {
         Ok(self.lister.list()?.threads.clone())
     }
 
-    /// How often the workload's quota stopped it; `None` where it has no cgroup or that one counts no quota.
+    /// How often and how long quotas stopped the workload, those of the groups above it included; `None` where no group
+    /// counts one.
+    ///
+    /// # Errors
+    /// A file is not to be read or understood.
     pub fn throttled(&self) -> Result<Option<Throttling>, KernelError> {
-        self.quota.as_ref().map_or(Ok(None), |dir| Throttling::read(&self.root, dir))
+        let mut all: Option<Throttling> = None;
+        for dir in &self.quotas {
+            if let Some(one) = Throttling::read(&self.root, dir)? {
+                all = Some(all.unwrap_or_default().plus(one));
+            }
+        }
+        Ok(all)
     }
 }
 

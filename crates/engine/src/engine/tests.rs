@@ -1,6 +1,7 @@
 //! The loop on machines that fail.
 
 mod accounts;
+mod faults;
 
 use std::time::Duration;
 

@@ -40,7 +40,19 @@ pub struct CgroupSetup {
 impl CgroupSetup {
     /// Reads `/proc/self/mountinfo` and `/proc/self/cgroup`.
     pub fn detect(root: &Root) -> Result<Self, KernelError> {
-        let groups = root.read("/proc/self/cgroup")?;
+        Self::of_member(root, "/proc/self/cgroup")
+    }
+
+    /// The hierarchies where the caller sees them, with the groups of process `pid` as the own ones.
+    ///
+    /// # Errors
+    /// The process has ended, or a file is not to be read.
+    pub fn of_process(root: &Root, pid: u32) -> Result<Self, KernelError> {
+        Self::of_member(root, &format!("/proc/{pid}/cgroup"))
+    }
+
+    fn of_member(root: &Root, groups: &str) -> Result<Self, KernelError> {
+        let groups = root.read(groups)?;
         let mounts = root.read("/proc/self/mountinfo")?;
         let mut setup = Self::default();
         for line in mounts.lines() {
@@ -60,6 +72,15 @@ impl CgroupSetup {
             setup.v2_cpuset = has_word(root, &v2.mount.join("cgroup.controllers"), "cpuset")?;
         }
         Ok(setup)
+    }
+
+    /// The groups whose CPU quotas hold for the own one: itself and those above it, as far as they are visible. The root of
+    /// a hierarchy has no quota.
+    pub fn quota_dirs(&self) -> Vec<PathBuf> {
+        let Some(Hierarchy { mount, own }) = self.v1.get("cpu").or(self.v2.as_ref()) else {
+            return Vec::new();
+        };
+        own.ancestors().take_while(|dir| *dir != mount).map(Path::to_owned).collect()
     }
 
     /// The version that holds the cpuset controller.

@@ -47,6 +47,20 @@ fn hybrid_machines_have_cpuset_in_version_1() {
 }
 
 #[test]
+fn quotas_hold_from_the_own_group_up_to_the_root() {
+    let (_dir, root) = v1();
+    let of_cpu = CgroupSetup::detect(&root).unwrap().quota_dirs();
+    assert_eq!(of_cpu, [Path::new("/sys/fs/cgroup/cpu,cpuacct/job:1")]);
+    let mounts = "31 24 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    let (_dir, root) = fake(mounts, "0::/\n", &[("/proc/7/cgroup", "0::/system.slice/web.service/worker\n")]);
+    let names = ["system.slice/web.service/worker", "system.slice/web.service", "system.slice"];
+    let expected = names.map(|name| Path::new("/sys/fs/cgroup").join(name));
+    assert_eq!(CgroupSetup::of_process(&root, 7).unwrap().quota_dirs(), expected);
+    assert!(CgroupSetup::detect(&root).unwrap().quota_dirs().is_empty(), "the root has no quota");
+    assert!(CgroupSetup::of_process(&root, 8).is_err());
+}
+
+#[test]
 fn a_new_version_1_group_lies_beneath_the_callers_own() {
     let (_dir, root) = v1();
     let group = WorkloadGroup::new(&root, &CgroupSetup::detect(&root).unwrap(), 42).unwrap();

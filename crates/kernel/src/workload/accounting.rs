@@ -38,6 +38,15 @@ impl Throttling {
         };
         Ok(Some(Self { periods, throttled, time }))
     }
+
+    /// Both together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            periods: self.periods + other.periods,
+            throttled: self.throttled + other.throttled,
+            time: self.time.saturating_add(other.time),
+        }
+    }
 }
 
 /// The number after `name` at the start of a line: `Some(None)` if no line has it, `None` if it is no number.

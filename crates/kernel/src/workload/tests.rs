@@ -111,6 +111,11 @@ fn cgroups_of_both_versions_with_those_below() {
         let first = sensor.sample().unwrap();
         assert_eq!((first.threads, first.processes), (3, 2));
         assert_eq!(sensor.throttled().unwrap().unwrap().throttled, 1);
+        put(&root, "/cpu/above/cpu.stat", "nr_periods 8\nnr_throttled 5\nthrottled_time 2000\n");
+        let quotas = vec!["/cg".into(), "/none".into(), "/cpu/above".into()];
+        let mut sensor = sensor.with_quotas(quotas);
+        let throttled = sensor.throttled().unwrap().unwrap();
+        assert_eq!((throttled.throttled, throttled.time), (6, Duration::from_micros(9)));
         put(&root, "/acct/cpuacct.stat", "user 8\nsystem 6\n");
         put_stat(&root, 10, 1, (900, 900), 0);
         let second = sensor.sample().unwrap();
