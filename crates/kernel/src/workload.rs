@@ -71,6 +71,9 @@ impl WorkloadSensor {
     /// The most files kept open; fewer where half of `RLIMIT_NOFILE` is less.
     pub const OPEN_FILES: usize = 1024;
 
+    /// So many descriptors are looked at for a socket: about a millisecond.
+    pub const SEEN_DESCRIPTORS: usize = 500;
+
     /// A sensor without accounting directory: user and system time are summed over processes.
     ///
     /// # Errors
@@ -150,6 +153,17 @@ impl WorkloadSensor {
     /// The workload's threads at this moment, by TID, ascending.
     pub fn threads(&mut self) -> Result<Vec<u32>, KernelError> {
         Ok(self.lister.list()?.threads.clone())
+    }
+
+    /// Whether one of the workload's processes has a socket open, as `/proc/PID/fd` tells. Beyond the first
+    /// [`WorkloadSensor::SEEN_DESCRIPTORS`] descriptors it is taken for granted; of a process that does not let us look
+    /// into its own, nothing is.
+    ///
+    /// # Errors
+    /// The workload's control group is gone.
+    pub fn has_sockets(&mut self) -> Result<bool, KernelError> {
+        let processes = &self.lister.list()?.processes;
+        Ok(tasks::have_sockets(&self.root, processes, Self::SEEN_DESCRIPTORS))
     }
 
     /// How often and how long quotas stopped the workload, those of the groups above it included; `None` where no group

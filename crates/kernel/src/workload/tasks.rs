@@ -2,12 +2,14 @@
 
 mod cache;
 mod processes;
+mod sockets;
 mod threads;
 
 use std::time::Duration;
 
 pub(super) use cache::FileBudget;
 pub(super) use processes::Processes;
+pub(super) use sockets::have_sockets;
 pub(super) use threads::Threads;
 
 use crate::stat::{ticks, user_tick};
