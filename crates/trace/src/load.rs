@@ -15,7 +15,7 @@ use crate::scope::Resolved;
 use crate::skeleton::{TraceSkel, TraceSkelBuilder};
 use crate::unavailable::{NotAvailable, Rights, Why, text};
 
-const BTF: &str = "/sys/kernel/btf/vmlinux";
+pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// A kernel's CPU masks are compared word by word, and there are at most so many.
 const MAX_CPU_WORDS: u32 = 16;
 

@@ -183,7 +183,7 @@ fn load(scope: &Resolved) -> libbpf_rs::Result<WaitingSkel<'static>> {
 }
 
 /// Has an iterator look at every thread; it has nothing to say.
-fn run_through(looks: &Link) -> libbpf_rs::Result<()> {
+pub(crate) fn run_through(looks: &Link) -> libbpf_rs::Result<()> {
     io::copy(&mut Iter::new(looks)?, &mut io::sink()).map(drop).map_err(libbpf_rs::Error::from)
 }
 

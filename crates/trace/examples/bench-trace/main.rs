@@ -9,6 +9,7 @@
 )]
 
 mod agreement;
+mod sockets;
 mod throughput;
 mod unfold;
 mod waiting;
@@ -19,10 +20,13 @@ use std::process::ExitCode;
 type Outcome = Result<bool, Box<dyn Error>>;
 type Part = fn() -> Outcome;
 
-const PARTS: [(&str, &str, Part); 6] = [
+const PARTS: [(&str, &str, Part); 9] = [
     ("redis", "redis, 1 connection, under gleaner run, with tracing beside it", throughput::redis),
     ("mariadb", "MariaDB, 16 threads, under gleaner run, with tracing beside it", throughput::mariadb),
     ("waiting", "Measuring wake-up latencies for the decision, interleaved", waiting::waiting),
+    ("sockets", "Counting traffic through sockets, interleaved", sockets::cost),
+    ("messages", "What counting adds to each message", sockets::messages),
+    ("answers", "What goes through sockets for each answer", sockets::answers),
     ("latency", "Wake-up latencies beside the ping-pong's own clock", agreement::latencies),
     ("counters", "Counters beside the kernel's own, over 10 s", agreement::counters),
     ("unfold", "Fast unfold: from two runnable threads on one vCPU to the event", unfold::unfold),

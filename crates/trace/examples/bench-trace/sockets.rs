@@ -1,0 +1,157 @@
+//! What counting the traffic through sockets costs a real server, and what goes through them for each answer: a signal
+//! is a measure of answers where that stays the same under every setting.
+
+use std::error::Error;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use gleaner_bench::stats::{estimate, median};
+use gleaner_kernel::Root;
+use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
+use gleaner_trace::{Directions, Scope, SocketSensor, SocketTraffic};
+
+use crate::throughput::Load;
+use crate::{Outcome, verdict};
+
+const PAIRS: usize = 8;
+/// Of short blocks, with so many messages in each.
+const SHORT_PAIRS: usize = 40;
+const ROUNDS: u32 = 20_000;
+/// Seconds that a block is measured, and that pass before it.
+const MEASURED: usize = 3;
+const SETTLING: usize = 1;
+/// At least this part of the rate stays.
+const PROMISE: f64 = 0.99;
+
+/// The cost, where redis is asked over one connection.
+pub(crate) fn cost() -> Outcome {
+    let polling = server("redis-1, haltpoll", "haltpoll:200us")?;
+    let packed = server("redis-1, one vCPU", "pack:1")?;
+    Ok(polling && packed)
+}
+
+/// For information: what each part of it takes.
+pub(crate) fn messages() -> Outcome {
+    let begin = Instant::now();
+    let mut sensor = SocketSensor::start(&Scope::Tree(std::process::id()), Directions::Sent)?;
+    let started = begin.elapsed();
+    let reading = |_| {
+        timed(|| {
+            sensor.read();
+        })
+    };
+    let reads: Vec<f64> = (0..200).map(reading).collect();
+    println!(
+        "  starting takes {started:.2?}, a reading {:.1} us, ending {:.2} ms",
+        1e6 * median(&reads).unwrap_or_default(),
+        1e3 * timed(|| drop(sensor))
+    );
+    println!("  a message, of a tree: {}", message(&Scope::Tree(std::process::id()))?);
+    let root = Root::system();
+    let setup = CgroupSetup::detect(&root)?;
+    for hierarchy in setup.v1.get("cpuset").into_iter().chain(&setup.v2) {
+        let place = hierarchy.own.display().to_string();
+        println!("  of group {place}: {}", message(&Scope::Cgroup(hierarchy.own.clone()))?);
+    }
+    println!("  of nobody who is watched: {}", message(&Scope::Children)?);
+    Ok(true)
+}
+
+/// What goes through sockets for each answer. The client is in the scope, too: both ends are counted.
+pub(crate) fn answers() -> Outcome {
+    for row in ["redis-1", "redis-8", "point-select-1", "point-select-16"] {
+        for setting in ["halt", "haltpoll:200us"] {
+            let mut load = Load::start(row, setting)?;
+            let mut sensor = SocketSensor::start(&scope(&load)?, Directions::Both)?;
+            // A second ends with its line: what is read then belongs to it.
+            load.seconds(1)?;
+            sensor.read();
+            let rate = load.seconds(2 * MEASURED)?;
+            let seen = sensor.read().ok_or("the kernel does not tell")?;
+            println!("  {row}, {setting}: {}", per_answer(&seen, rate * (2 * MEASURED) as f64));
+        }
+    }
+    Ok(true)
+}
+
+fn per_answer(seen: &SocketTraffic, answers: f64) -> String {
+    let [sent_messages, sent_bytes, received_messages, received_bytes] =
+        [seen.sent_messages, seen.sent_bytes, seen.received_messages, seen.received_bytes]
+            .map(|amount| amount as f64 / answers);
+    format!(
+        "{sent_messages:.3} messages of {sent_bytes:.1} bytes sent, {received_messages:.3} of {received_bytes:.1} \
+         received, for each of {answers:.0} answers"
+    )
+}
+
+/// What counting adds to a message that is sent and received at once, with its way through the kernel.
+fn message(scope: &Scope) -> Result<String, Box<dyn Error>> {
+    let (mut near, mut far) = UnixStream::pair()?;
+    let mut rounds = || -> Result<f64, Box<dyn Error>> {
+        let begin = Instant::now();
+        for _ in 0..ROUNDS {
+            near.write_all(&[7; 32])?;
+            far.read_exact(&mut [0; 32])?;
+        }
+        Ok(begin.elapsed().as_secs_f64() / f64::from(ROUNDS))
+    };
+    let (mut plain, mut added) = (Vec::new(), Vec::new());
+    for pair in 0..SHORT_PAIRS {
+        let mut times = [0.0; 2];
+        for with in if pair % 2 == 0 { [false, true] } else { [true, false] } {
+            let _sensor = if with { Some(SocketSensor::start(scope, Directions::Sent)?) } else { None };
+            times[usize::from(with)] = rounds()?;
+        }
+        plain.push(times[0]);
+        added.push(times[1] - times[0]);
+    }
+    let added = estimate(&added).ok_or("nothing was measured")?;
+    let plain = median(&plain).unwrap_or_default();
+    let [median, low, high, plain] = [added.median, added.low, added.high, plain].map(|time| 1e9 * time);
+    Ok(format!("{median:.0} ns ({low:.0} to {high:.0}) on top of {plain:.0} ns for sending and receiving it"))
+}
+
+fn timed(what: impl FnOnce()) -> f64 {
+    let begin = Instant::now();
+    what();
+    begin.elapsed().as_secs_f64()
+}
+
+fn scope(load: &Load) -> Result<Scope, Box<dyn Error>> {
+    let root = Root::system();
+    let group = WorkloadGroup::new(&root, &CgroupSetup::detect(&root)?, load.id())?;
+    Ok(Scope::Cgroup(group.cpuset_dir().to_owned()))
+}
+
+/// Blocks with and without in the order B C C B, so that a drift hits both alike.
+fn server(what: &str, setting: &str) -> Outcome {
+    let mut load = Load::start("redis-1", setting)?;
+    let scope = scope(&load)?;
+    let (mut ratios, mut plain, mut seen) = (Vec::new(), Vec::new(), SocketTraffic::default());
+    for pair in 0..PAIRS {
+        let mut rates = [0.0; 2];
+        for with in if pair % 2 == 0 { [false, true] } else { [true, false] } {
+            let mut sensor = if with { Some(SocketSensor::start(&scope, Directions::Sent)?) } else { None };
+            load.seconds(SETTLING)?;
+            rates[usize::from(with)] = load.seconds(MEASURED)?;
+            seen = sensor.as_mut().and_then(SocketSensor::read).unwrap_or(seen);
+        }
+        plain.push(rates[0]);
+        ratios.push(rates[1] / rates[0]);
+    }
+    let ratio = estimate(&ratios).ok_or("nothing was measured")?;
+    let good = ratio.median >= PROMISE;
+    println!(
+        "  {what}: {:.4} of the rate without ({:.4} to {:.4}, {PAIRS} pairs; {:.0} a second), promised {PROMISE:.2}  {}{}",
+        ratio.median,
+        ratio.low,
+        ratio.high,
+        median(&plain).unwrap_or_default(),
+        verdict(good),
+        if ratio.low < PROMISE && ratio.high > PROMISE { ", within the noise" } else { "" }
+    );
+    let each: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.3}")).collect();
+    println!("    {}; {seen:?} in the last block", each.join(" "));
+    Ok(good)
+}
