@@ -5,6 +5,7 @@ mod counter;
 mod crowd;
 mod levers;
 mod sensors;
+mod sockets;
 mod wait;
 mod waiting;
 
@@ -25,6 +26,7 @@ pub use child::{Child, SpawnError, become_command, spawn, stand_by};
 pub use counter::Counter;
 pub use crowd::{CrowdQuestion, CrowdWatch};
 pub use levers::Place;
+pub use sockets::TrafficSensor;
 pub use wait::{ProcessFd, Signals};
 pub use waiting::WaitingSensor;
 
@@ -34,6 +36,7 @@ use counter::CounterReader;
 use crowd::{Looks, Sentry};
 use levers::Levers;
 use sensors::Sensors;
+use sockets::Traffic;
 use wait::Sender;
 use waiting::Waits;
 
@@ -99,6 +102,8 @@ pub struct Parts {
     pub crowds: Option<Box<dyn CrowdWatch>>,
     /// What measures how long the workload's threads wait after a wake-up, where there is such a thing.
     pub waiting: Option<Box<dyn WaitingSensor>>,
+    /// What counts the workload's traffic through sockets, where there is such a thing.
+    pub traffic: Option<Box<dyn TrafficSensor>>,
     /// What it costs to wake a halted vCPU, for an estimate of that.
     pub wake_cost: Duration,
     /// Tells the user a sentence at once.
@@ -142,11 +147,12 @@ impl LiveMachine {
     /// A sensor cannot be opened.
     pub fn new(parts: Parts) -> Result<Self, LiveError> {
         let Parts { book, place, workload, counter, allowed, signals, process, forward, .. } = parts;
-        let (crowds, waits, warn) = (parts.crowds, Waits::new(parts.waiting, parts.wake_cost), parts.warn);
+        let (crowds, warn) = (parts.crowds, parts.warn);
+        let (waits, traffic) = (Waits::new(parts.waiting, parts.wake_cost), Traffic::new(parts.traffic));
         let root: Root = book.root().clone();
         let counter = counter.map(|counter| CounterReader::new(counter, signals.before()));
         Ok(Self {
-            sensors: Sensors::new(&root, workload, counter, waits, allowed.clone())?,
+            sensors: Sensors::new(&root, workload, counter, (waits, traffic), allowed.clone())?,
             levers: Levers::new(book, place, allowed.clone()),
             signals,
             process,
@@ -292,8 +298,7 @@ impl Machine for LiveMachine {
     }
 
     fn take_notes(&mut self) -> Vec<String> {
-        let of_waits = self.sensors.waits().take_note();
-        self.sentry.take_note().into_iter().chain(of_waits).chain(self.sensors.take_notes()).collect()
+        self.sentry.take_note().into_iter().chain(self.sensors.take_notes()).collect()
     }
 
     fn sense_waiting(&mut self, wanted: bool) {

@@ -19,6 +19,7 @@ use crate::cli::AttachArgs;
 use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::crowds;
 use crate::run::{group_sensor, put_back, put_back_stale, quotas};
+use crate::sockets;
 use crate::summary;
 use crate::waiting;
 
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     let process = what.process.as_ref().map(|(pid, _)| *pid);
     let parts = Parts {
         waiting: waiting::sensor(&args.control, &what.place, process),
+        traffic: sockets::sensor(&args.control, &what.place, process),
         wake_cost: choice.wake_cost,
         book,
         place: what.place,

@@ -104,7 +104,7 @@ pub(crate) struct ControlArgs {
     #[arg(long)]
     pub(crate) no_retain: bool,
     /// Never load BPF programs: a smaller set of vCPUs is then watched by counting runnable threads every
-    /// 5 ms
+    /// 5 ms, and servers that use send and recv are judged by their CPU time
     #[arg(long)]
     pub(crate) no_bpf: bool,
     /// Measure by BPF how long threads wait after each wake-up, rather than estimate it from run delay and

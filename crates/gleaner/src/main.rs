@@ -21,6 +21,7 @@ mod report;
 mod restore;
 mod run;
 mod sim;
+mod sockets;
 mod summary;
 mod top;
 mod waiting;

@@ -24,6 +24,7 @@ use crate::choice::{self, Choice};
 use crate::cli::RunArgs;
 use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::crowds;
+use crate::sockets;
 use crate::summary;
 use crate::waiting;
 
@@ -203,6 +204,7 @@ impl Workload {
         let counter = args.control.progress.clone();
         Ok(Parts {
             waiting: waiting::sensor(&args.control, &place, Some(pid)),
+            traffic: sockets::sensor(&args.control, &place, Some(pid)),
             wake_cost: choice.wake_cost,
             book,
             place,

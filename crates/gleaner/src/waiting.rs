@@ -15,12 +15,17 @@ pub(crate) fn sensor(
     place: &Place,
     process: Option<Pid>,
 ) -> Option<Box<dyn WaitingSensor>> {
-    let scope = match (place, process) {
-        (Place::Group(group), _) => Scope::Cgroup(group.cpuset_dir().to_owned()),
-        (Place::Threads(_), Some(pid)) => Scope::Tree(pid.as_raw().unsigned_abs()),
-        (Place::Threads(_), None) => return None,
-    };
+    let scope = scope(place, process)?;
     args.trace_waiting.then(|| Box::new(OnDemand { scope, loaded: None }) as Box<dyn WaitingSensor>)
+}
+
+/// Whose threads are measured where `place` controls the workload.
+pub(crate) fn scope(place: &Place, process: Option<Pid>) -> Option<Scope> {
+    match (place, process) {
+        (Place::Group(group), _) => Some(Scope::Cgroup(group.cpuset_dir().to_owned())),
+        (Place::Threads(_), Some(pid)) => Some(Scope::Tree(pid.as_raw().unsigned_abs())),
+        (Place::Threads(_), None) => None,
+    }
 }
 
 #[derive(Debug)]

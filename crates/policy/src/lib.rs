@@ -41,7 +41,7 @@ pub use fixed::Fixed;
 pub use guard::{Purpose, Trial, Verdict};
 pub use idle_histogram::IdleHistogram;
 pub use objective::Objective;
-pub use observation::{Observation, VcpuInterval, Waiting, WaitingSource, WorkloadInterval};
+pub use observation::{Observation, Sockets, VcpuInterval, Waiting, WaitingSource, WorkloadInterval};
 pub use paper::Paper;
 pub use policy::Policy;
 pub use progress::{Block, Difference, Signal};

@@ -94,9 +94,7 @@ impl Comparison {
         poll_price: f64,
     ) -> Self {
         let progress = compare(pairs, difference, noise);
-        // CPU time cannot show that nothing is lost: a lock convoy that is woken sooner works as long and does less.
-        let is_exact = |e: &Evidence| matches!(e.signal, Signal::Counter | Signal::Moved);
-        let exact = progress.filter(is_exact);
+        let exact = progress.filter(|e| e.signal.is_exact());
         let not_lower = exact.is_some_and(|e| e.is_not_lower());
         let may_count = exact.is_some_and(|e| !e.is_lower());
         let polling = poll_price * polled(pairs);
@@ -190,7 +188,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Waiting, WaitingSource, WorkloadInterval};
+    use crate::{Sockets, Waiting, WaitingSource, WorkloadInterval};
 
     const PRICE: f64 = 0.125;
     const US: Duration = Duration::from_micros(1);
@@ -214,7 +212,7 @@ mod tests {
     }
 
     fn of(baseline: Block, candidate: Block) -> Comparison {
-        Comparison::of(&[(baseline, candidate); 40], Difference::Retention, &Noise::quiet(), PRICE)
+        Comparison::of(&vec![(baseline, candidate); 40], Difference::Retention, &Noise::quiet(), PRICE)
     }
 
     #[test]
@@ -225,6 +223,22 @@ mod tests {
         assert_eq!(proof.signal, Signal::Waiting);
         assert!(proof.ratio > 10.0, "{proof:?}");
         assert!(c.refutation().is_none());
+    }
+
+    #[test]
+    fn an_open_loop_whose_bytes_only_sockets_show_is_served_too() {
+        let unseen = |b: Block| {
+            let workload = WorkloadInterval { moved_bytes: Some(0), ..b.workload };
+            Block { workload, ..b }
+        };
+        let seen = |b: Block| {
+            let sockets = Some(Sockets { messages: 200, bytes: 20_000 });
+            Block { workload: WorkloadInterval { sockets, ..unseen(b).workload }, ..b }
+        };
+        let (b, c) = (block(200, 40, 90, 5000, 0), block(200, 3, 20, 5000, 9000));
+        assert!(of(unseen(b), unseen(c)).proof(Purpose::Adopt).is_none(), "CPU time is not exact");
+        let proof = of(seen(b), seen(c)).proof(Purpose::Adopt).unwrap();
+        assert_eq!(proof.signal, Signal::Waiting);
     }
 
     #[test]
@@ -267,7 +281,7 @@ mod tests {
         let mut pair = (block(200, 40, 90, 8000, 0), block(214, 40, 90, 8100, 10_000));
         let of = |(baseline, candidate): (Block, Block), objective: Objective| {
             let price = objective.poll_price();
-            Comparison::of(&[(baseline, candidate); 40], Difference::Retention, &Noise::quiet(), price)
+            Comparison::of(&vec![(baseline, candidate); 40], Difference::Retention, &Noise::quiet(), price)
         };
         // 7 % of 0.8 vCPUs for one that polls all the time.
         let balanced = of(pair, Objective::Balanced);

@@ -81,6 +81,18 @@ pub struct WorkloadInterval {
     /// How long its threads waited from wake-up to running; `None` where neither kernel nor estimate says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
+    /// What its threads sent through sockets; `None` where it was not counted for the whole interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<Sockets>,
+}
+
+/// What the workload's threads sent through sockets in one interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sockets {
+    /// Calls that sent at least one byte.
+    pub messages: u64,
+    /// What they sent, in bytes.
+    pub bytes: u64,
 }
 
 /// Wake-to-run latency of the workload's threads in one interval: from the moment when a thread is woken until it runs.
@@ -170,6 +182,18 @@ fn rate(amount: f64, period: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn journals_from_before_there_were_sockets_can_be_read_and_they_survive_a_journal() {
+        let without = WorkloadInterval::default();
+        let text = serde_json::to_string(&without).unwrap();
+        assert!(!text.contains("sockets"), "{text}");
+        assert_eq!(serde_json::from_str::<WorkloadInterval>(&text).unwrap(), without);
+        let sockets = Sockets { messages: 1, bytes: u64::MAX };
+        let with = WorkloadInterval { sockets: Some(sockets), ..without };
+        let text = serde_json::to_string(&with).unwrap();
+        assert_eq!(serde_json::from_str::<WorkloadInterval>(&text).unwrap(), with);
+    }
 
     #[test]
     fn journals_from_before_there_was_waiting_can_be_read_and_it_survives_a_journal() {

@@ -32,6 +32,10 @@ pub struct Block {
 pub enum Signal {
     /// The counter that the user named.
     Counter,
+    /// Bytes sent through sockets: a server's answers, a client's requests. Counted only for workloads of which read and write calls show little:
+    /// where both are there, the latter are log lines and other files. Bytes and not messages, since on a stream a
+    /// message is what has piled up: a server that is woken sooner sends more of them for the same answers.
+    Sockets,
     /// Bytes moved by read and write calls: what a server or a pipeline is there to do.
     Moved,
     /// Hand-overs between threads. Each is the same piece of work as long as the computation granularity
@@ -49,19 +53,33 @@ pub enum Signal {
 
 impl Signal {
     /// Every signal, those of progress in the order of trust.
-    pub const ALL: [Self; 6] =
-        [Self::Counter, Self::Moved, Self::Handovers, Self::WorkTime, Self::UserTime, Self::Waiting];
+    pub const ALL: [Self; 7] = [
+        Self::Counter,
+        Self::Sockets,
+        Self::Moved,
+        Self::Handovers,
+        Self::WorkTime,
+        Self::UserTime,
+        Self::Waiting,
+    ];
 
     /// What the signal is, in words for a sentence.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "your progress counter",
+            Self::Sockets => "bytes sent through sockets",
             Self::Moved => "bytes read and written",
             Self::Handovers => "thread hand-overs",
             Self::WorkTime => "CPU time of the workload",
             Self::UserTime => "user-mode CPU time",
             Self::Waiting => "wake-to-run latency",
         }
+    }
+
+    /// Whether it counts the work itself, so that it can show that nothing is lost. CPU time cannot: a lock convoy that is
+    /// woken sooner works as long and does less.
+    pub(crate) const fn is_exact(self) -> bool {
+        matches!(self, Self::Counter | Self::Sockets | Self::Moved)
     }
 
     /// A ratio of it in words.
@@ -76,7 +94,7 @@ impl Signal {
     /// waking itself, which retention removes, so it must rise clearly.
     pub(crate) const fn margin(self) -> f64 {
         match self {
-            Self::Counter | Self::Moved | Self::Handovers => 0.04,
+            Self::Counter | Self::Sockets | Self::Moved | Self::Handovers => 0.04,
             Self::WorkTime | Self::UserTime => 0.05,
             // A tenth is what a different core of the host makes.
             Self::Waiting => 0.1,
@@ -86,6 +104,7 @@ impl Signal {
     fn amount(self, w: &WorkloadInterval) -> Option<f64> {
         match self {
             Self::Counter => w.counter,
+            Self::Sockets => w.sockets.map(|s| s.bytes as f64),
             Self::Moved => w.moved_bytes.map(|b| b as f64),
             Self::Handovers => Some(w.switches as f64),
             Self::WorkTime => Some(w.cpu_time.as_secs_f64()),
@@ -127,6 +146,8 @@ impl Signal {
     const fn floor(self) -> f64 {
         match self {
             Self::Counter => 1.0,
+            // A handful of short requests and their answers; log lines do not go there.
+            Self::Sockets => 512.0,
             // 4 KiB: below that it is log lines and wake-up events, not the workload's business.
             Self::Moved => 4096.0,
             Self::Handovers | Self::Waiting => 20.0,
@@ -165,7 +186,7 @@ fn valid(signal: Signal, pairs: &[(Block, Block)], difference: Difference) -> bo
         && match signal {
             Signal::Handovers => difference == Difference::ActiveSet && same_granularity(pairs),
             Signal::WorkTime => difference == Difference::Retention,
-            Signal::Counter | Signal::Moved | Signal::UserTime => true,
+            Signal::Counter | Signal::Sockets | Signal::Moved | Signal::UserTime => true,
             Signal::Waiting => false,
         }
 }
@@ -240,6 +261,37 @@ mod tests {
         let e = compare(&p, Difference::Retention).unwrap();
         assert_eq!(e.signal, Signal::Moved);
         assert!(e.refutes(), "{e:?}");
+    }
+
+    fn with_sockets(b: Block, bytes: u64) -> Block {
+        let sockets = Some(crate::Sockets { messages: bytes / 100, bytes });
+        Block { workload: WorkloadInterval { sockets, ..b.workload }, ..b }
+    }
+
+    #[test]
+    fn what_goes_through_sockets_outranks_work_time_and_log_lines() {
+        // More CPU time and more log lines, fewer answers.
+        let (b, c) = (block(16.5, 1.5, 157, Some(5000)), block(16.9, 1.2, 370, Some(9000)));
+        let e = compare(&pairs(with_sockets(b, 92_847), with_sockets(c, 88_756)), Difference::Retention);
+        let e = e.unwrap();
+        assert_eq!(e.signal, Signal::Sockets);
+        assert!(e.refutes(), "{e:?}");
+        // Also between active sets.
+        let e = compare(&pairs(with_sockets(b, 9000), with_sockets(c, 12_000)), Difference::ActiveSet);
+        assert!(e.is_some_and(|e| e.signal == Signal::Sockets && e.proves()), "{e:?}");
+    }
+
+    #[test]
+    fn silent_sockets_and_ones_that_are_counted_too_late_judge_nothing() {
+        let (b, c) = (block(12.98, 1.3, 543, Some(0)), block(12.42, 0.9, 857, Some(0)));
+        let e = compare(&pairs(with_sockets(b, 0), with_sockets(c, 300)), Difference::Retention).unwrap();
+        assert_eq!(e.signal, Signal::WorkTime, "a heartbeat is not what a convoy is there for");
+        // Counting began when the trial was half over.
+        let mut p = pairs(b, c);
+        for (b, c) in p.iter_mut().skip(4) {
+            (*b, *c) = (with_sockets(*b, 90_000), with_sockets(*c, 300_000));
+        }
+        assert_eq!(compare(&p, Difference::Retention).unwrap().signal, Signal::WorkTime);
     }
 
     #[test]

@@ -181,6 +181,7 @@ impl Machine for SimMachine<'_> {
                 counter: self.counter.then_some((w.operations - b.operations) as f64),
                 threads: world.threads_of(self.vm),
                 waiting: None,
+                sockets: None,
             },
             runnable,
             crowd: None,

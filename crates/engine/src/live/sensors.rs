@@ -14,6 +14,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::LiveError;
 use super::counter::CounterReader;
+use super::sockets::Traffic;
 use super::waiting::Waits;
 
 /// The sensors of one workload.
@@ -24,6 +25,7 @@ pub(super) struct Sensors {
     workload: WorkloadSensor,
     counter: Option<CounterReader>,
     waits: Waits,
+    traffic: Traffic,
     allowed: CpuSet,
     start: Instant,
     last: Reading,
@@ -54,7 +56,7 @@ impl Sensors {
         root: &Root,
         workload: WorkloadSensor,
         counter: Option<CounterReader>,
-        waits: Waits,
+        (waits, traffic): (Waits, Traffic),
         allowed: CpuSet,
     ) -> Result<Self, LiveError> {
         let mut sensors = Self {
@@ -63,6 +65,7 @@ impl Sensors {
             workload,
             counter: None,
             waits,
+            traffic,
             allowed,
             start: Instant::now(),
             last: Reading {
@@ -117,9 +120,11 @@ impl Sensors {
         Ok(self.idle.read()?.iter().map(|idle| (idle.cpu, idle.halts)).collect())
     }
 
-    /// Sentences about the progress counter, for the journal.
+    /// Sentences about sensors, for the journal.
     pub(super) fn take_notes(&mut self) -> Vec<String> {
-        self.counter.as_mut().map(CounterReader::take_notes).unwrap_or_default()
+        let of_counter = self.counter.as_mut().map(CounterReader::take_notes).unwrap_or_default();
+        let others = [self.waits.take_note(), self.traffic.take_note()];
+        others.into_iter().flatten().chain(of_counter).collect()
     }
 
     /// What happened since the last call. `settled` is left true: only the levers know better. A progress counter is
@@ -140,6 +145,8 @@ impl Sensors {
             now.vcpus.iter().map(|(cpu, v)| v.since(last.vcpus.get(cpu), *cpu)).collect();
         let mut workload = workload_interval(&last, now);
         workload.waiting = Some(self.waits.of(&workload, &vcpus));
+        let has_sockets = || self.workload.has_sockets().unwrap_or(false);
+        workload.sockets = self.traffic.of(period, &workload, has_sockets);
         Ok(Observation {
             at: now.at,
             period,
@@ -222,6 +229,7 @@ fn workload_interval(last: &Reading, now: &Reading) -> WorkloadInterval {
         counter: now.counter.zip(last.counter).map(|(b, a)| (b - a).max(0.0)),
         threads: b.threads,
         waiting: None,
+        sockets: None,
     }
 }
 

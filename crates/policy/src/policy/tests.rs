@@ -100,6 +100,19 @@ fn busier_but_slower_is_refuted_by_the_bytes_moved() {
 }
 
 #[test]
+fn busier_but_slower_is_refuted_by_what_goes_through_sockets() {
+    let mut w = World::pair(redis_8);
+    w.by_sockets = true;
+    w.run(10 * SECOND);
+    assert_eq!(*w.setting(), w.untouched());
+    let tried = trials(&w, |s| s.retention.is_on());
+    assert!(
+        tried.iter().all(|(_, v)| matches!(v, Verdict::Refuted(e) if e.signal == crate::Signal::Sockets))
+    );
+    assert!(!tried.is_empty());
+}
+
+#[test]
 fn what_cannot_gain_is_left_alone_and_looked_at_rarely() {
     for workload in [compute_1, compute_16, idle_daemon, idle_daemon_among_others] {
         let mut w = World::pair(workload);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::world::config;
-use crate::{CpuId, CpuSet, Method, Observation, Policy, PolicyConfig, VcpuInterval, WorkloadInterval};
+use crate::{
+    CpuId, CpuSet, Method, Observation, Policy, PolicyConfig, Sockets, VcpuInterval, WorkloadInterval,
+};
 
 fn micros(max: u64) -> impl Strategy<Value = Duration> {
     (0..max).prop_map(Duration::from_micros)
@@ -35,17 +37,21 @@ fn workload(period: u64) -> impl Strategy<Value = WorkloadInterval> {
         prop_oneof![0..100u64, 0..1_000_000u64],
         proptest::option::of(0..1u64 << 40),
         proptest::option::of(0.0..1e9f64),
+        proptest::option::of(0..1u64 << 40),
         0..1000u32,
     );
-    fields.prop_map(|(cpu_time, user, run_delay, switches, moved_bytes, counter, threads)| WorkloadInterval {
-        cpu_time,
-        user_time: cpu_time.mul_f64(user),
-        run_delay,
-        switches,
-        moved_bytes,
-        counter,
-        threads,
-        ..WorkloadInterval::default()
+    fields.prop_map(|(cpu_time, user, run_delay, switches, moved_bytes, counter, sent, threads)| {
+        WorkloadInterval {
+            cpu_time,
+            user_time: cpu_time.mul_f64(user),
+            run_delay,
+            switches,
+            moved_bytes,
+            counter,
+            sockets: sent.map(|bytes| Sockets { messages: bytes / 100, bytes }),
+            threads,
+            ..WorkloadInterval::default()
+        }
     })
 }
 

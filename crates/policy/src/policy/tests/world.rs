@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::workloads::{Rates, Workload};
 use crate::{
-    CpuSet, Crowd, Decision, Event, Method, Observation, Policy, PolicyConfig, Retention, Setting,
+    CpuSet, Crowd, Decision, Event, Method, Observation, Policy, PolicyConfig, Retention, Setting, Sockets,
     VcpuInterval, WorkloadInterval,
 };
 
@@ -53,6 +53,8 @@ pub(super) struct World {
     pub(super) steal_per_halt: f64,
     /// Share of the time that the quota holds the workload back.
     pub(super) throttled: f64,
+    /// The workload's bytes go through sockets by send and recv, which `moved_bytes` does not count.
+    pub(super) by_sockets: bool,
     pub(super) now: Duration,
     pub(super) slices: Vec<Slice>,
     pub(super) events: Vec<(Duration, Event)>,
@@ -81,6 +83,7 @@ impl World {
             steal: 0.0,
             steal_per_halt: 0.0,
             throttled: 0.0,
+            by_sockets: false,
             now: Duration::ZERO,
             slices: Vec::new(),
             events: Vec::new(),
@@ -232,12 +235,14 @@ impl World {
             }
         });
         let vcpus = vcpus.collect();
+        let moved = sums.moved.map(|m| whole(self.noisy(m)));
         let workload = WorkloadInterval {
             cpu_time: seconds(self.noisy(sums.load)),
             user_time: seconds(self.noisy(sums.user)),
             run_delay: seconds(sums.run_delay),
             switches: whole(self.noisy(sums.switches)),
-            moved_bytes: sums.moved.map(|m| whole(self.noisy(m))),
+            moved_bytes: moved.filter(|_| !self.by_sockets),
+            sockets: moved.filter(|_| self.by_sockets).map(|bytes| Sockets { messages: bytes / 100, bytes }),
             counter: None,
             threads: 16,
             ..WorkloadInterval::default()

@@ -1,0 +1,77 @@
+//! Traffic through sockets as the engine wants it: the programs are loaded in a thread of their own, since that takes
+//! tens of milliseconds, in which the control loop would stand still.
+
+use std::error::Error;
+use std::io;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::thread;
+
+use gleaner_engine::live::{Place, TrafficSensor};
+use gleaner_policy::{Sockets, Strategy};
+use gleaner_trace::{Directions, Scope, SocketSensor, SocketTraffic, TraceError};
+use nix::unistd::Pid;
+
+use crate::cli::ControlArgs;
+use crate::waiting::scope;
+
+/// What counts the traffic of the workload that `place` controls, where something is judged by it; `process` is its
+/// first one.
+pub(crate) fn sensor(
+    args: &ControlArgs,
+    place: &Place,
+    process: Option<Pid>,
+) -> Option<Box<dyn TrafficSensor>> {
+    let judged = args.strategy() == Strategy::Adaptive && !args.dry_run;
+    let scope = scope(place, process).filter(|_| judged && !args.no_bpf)?;
+    Some(Box::new(InBackground { scope, state: State::Off }))
+}
+
+#[derive(Debug)]
+struct InBackground {
+    scope: Scope,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Off,
+    /// Whoever loads it sends it here; if nobody waits any more, it is dropped there.
+    Starting(Receiver<Result<SocketSensor, TraceError>>),
+    NoThread(io::Error),
+    Counting(SocketSensor),
+}
+
+impl TrafficSensor for InBackground {
+    fn start(&mut self) {
+        let (sender, receiver) = sync_channel(1);
+        let scope = self.scope.clone();
+        let load = move || drop(sender.send(SocketSensor::start(&scope, Directions::Sent)));
+        self.state = match thread::Builder::new().name("sockets".to_owned()).spawn(load) {
+            Ok(_) => State::Starting(receiver),
+            Err(error) => State::NoThread(error),
+        };
+    }
+
+    fn stop(&mut self) {
+        self.state = State::Off;
+    }
+
+    fn read(&mut self) -> Result<Option<Sockets>, Box<dyn Error + Send + Sync>> {
+        if let State::Starting(receiver) = &self.state {
+            match receiver.try_recv() {
+                Ok(started) => self.state = State::Counting(started?),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return Err("the thread that loads it has ended".into()),
+            }
+        }
+        match &mut self.state {
+            State::Counting(sensor) => Ok(sensor.read().map(|traffic| sockets(&traffic))),
+            State::NoThread(error) => Err(format!("traffic through sockets: no thread ({error})").into()),
+            State::Off | State::Starting(_) => Ok(None),
+        }
+    }
+}
+
+fn sockets(traffic: &SocketTraffic) -> Sockets {
+    Sockets { messages: traffic.sent_messages, bytes: traffic.sent_bytes }
+}
