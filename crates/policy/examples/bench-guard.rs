@@ -120,7 +120,9 @@ impl<'a> Run<'a> {
                         self.adopted = kept.retention.is_on().then(|| self.adopted.unwrap_or(self.now));
                     }
                     Event::LetGo { .. } => self.adopted = None,
-                    Event::Resumed { setting } if setting.retention.is_on() => self.adopted = Some(self.now),
+                    Event::Resumed { setting, .. } if setting.retention.is_on() => {
+                        self.adopted = Some(self.now);
+                    }
                     _ => {}
                 }
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ConsolidationConfig, CpuId, Method, Objective, Setting};
+use crate::{ConsolidationConfig, CpuId, KnownLoad, Method, Objective, Setting};
 
 /// Where a vCPU sits, as far as the guest is told; used to choose which vCPUs stay active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +79,9 @@ pub struct PolicyConfig {
     pub places: Vec<VcpuPlace>,
     /// The shortest block for the user's progress counter, if there is one.
     pub counter_block: Option<Duration>,
+    /// What earlier runs of the program showed on this machine, by kind of load; of use to [`Mode::Adaptive`] alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub known: Vec<KnownLoad>,
 }
 
 impl Default for PolicyConfig {
@@ -94,6 +97,7 @@ impl Default for PolicyConfig {
             consolidation: ConsolidationConfig::default(),
             places: Vec::new(),
             counter_block: None,
+            known: Vec::new(),
         }
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::guard::{Purpose, Verdict};
-use crate::{AfterRollBack, Conditions, CpuId, CpuSet, CrowdSource, MajorChange, Refutation, Setting, Veto};
+use crate::{
+    AfterRollBack, Conditions, CpuId, CpuSet, CrowdSource, Evidence, MajorChange, Refutation, Setting, Veto,
+};
 
 /// The answer to one observation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -132,10 +134,13 @@ pub enum Event {
         /// The factor that was adjusted, or where the search goes on.
         then: AfterRollBack,
     },
-    /// What was proven before an idle time is in force again, to be proven again soon.
+    /// What was proven before is in force again, to be proven again soon.
     Resumed {
         /// The setting.
         setting: Setting,
+        /// The evidence of an earlier run; none if this run has proven it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        known: Option<Evidence>,
     },
     /// The retention limit follows the idle lengths.
     LimitChanged {

@@ -86,6 +86,14 @@ impl Verdict {
             Self::Undecided(e) => e,
         }
     }
+
+    /// The numbers that proved the candidate; `None` where it was not proven.
+    pub(crate) fn proof(&self) -> Option<Evidence> {
+        match *self {
+            Self::Proven(e) => Some(e),
+            Self::Refuted(_) | Self::Undecided(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

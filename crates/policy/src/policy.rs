@@ -17,13 +17,14 @@ use crate::cadence::Cadence;
 use crate::contention::Contention;
 use crate::decision::{Decision, Event, LetGo, Watch, Why};
 use crate::guard::{Purpose, Trial, Verdict};
+use crate::memory::{MEMORY, Memory};
 use crate::noise::Noise;
 use crate::progress::Difference;
 use crate::trust::Trust;
 use crate::{
-    Advice, AfterRollBack, ConfigError, Consolidation, CpuId, CpuSet, Finding, IdleHistogram, LimitAdapter,
-    Measurement, Method, Mode, Observation, Paper, PolicyConfig, Retention, RetentionCosts, Setting,
-    VetoGate, choose_limit,
+    Advice, AfterRollBack, ConfigError, Consolidation, CpuId, CpuSet, Finding, IdleHistogram, KnownVcpus,
+    Learned, LimitAdapter, Measurement, Method, Mode, Observation, Paper, PolicyConfig, Retention,
+    RetentionCosts, Setting, VetoGate, choose_limit,
 };
 
 /// A refuted hypothesis is tried again after this long, then after twice as long, and so on.
@@ -34,8 +35,6 @@ const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_
 /// After a veto polling is tried again after this long, then after twice as long, and so on: halting vCPUs cannot show
 /// that the pCPUs are free again, and finding out takes up to half a second of polling.
 const AFTER_VETO: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-/// After an idle time or a passing load shorter than this, what was proven before it is taken up again at once.
-const MEMORY: Duration = Duration::from_secs(60);
 /// A smaller set with at least this share of the progress did no harm.
 const NO_HARM: f64 = 0.95;
 /// While a set is sought, between two trials. The budget for looks does not count here: the search ends after few.
@@ -44,6 +43,8 @@ const SEARCH_LOOK: Duration = Duration::from_millis(20);
 const PROMISING: f64 = 1.1;
 /// What is taken up again proves itself after this long.
 const RESUMED_PROOF: Duration = Duration::from_millis(100);
+/// What only an earlier run has proven does so at once: after one sample with it in force.
+const KNOWN_PROOF: Duration = Duration::from_millis(20);
 
 /// The pure decision code that the daemon, the simulator and the replayer drive.
 #[derive(Debug)]
@@ -69,29 +70,27 @@ pub struct Policy {
     proof: Trust,
     retry_retention: Trust,
     retry_consolidation: Trust,
-    /// The retention that an idle time ended, and when.
-    remembered: Option<(Retention, Duration)>,
-    /// The retention that was proven before and refuted since.
-    shelved: Option<Shelved>,
+    memory: Memory,
     /// §5's quantities without retention, from the trial that proved it.
     unretained: Option<Measurement>,
     crowding: Crowding,
     cadence: Cadence,
 }
 
+/// The memory of a run with this configuration on `vcpus` vCPUs. Where nothing is proven, nothing is taken from before.
+fn memory(config: &PolicyConfig, vcpus: usize) -> Memory {
+    let known = if config.mode == Mode::Adaptive { config.known.as_slice() } else { &[] };
+    Memory::new(known, vcpus, config.method, costs(config).bound())
+}
+
+fn costs(config: &PolicyConfig) -> RetentionCosts {
+    RetentionCosts { wake_cost: config.wake_cost, poll_price: config.poll_price }
+}
+
 /// Whether a search for a set has just gone on to its next step.
 fn searches_on(events: &[Event]) -> bool {
     let goes_on = |e: &Event| matches!(e, Event::RolledBack { then: AfterRollBack::GoesOn { .. }, .. });
     events.iter().any(goes_on)
-}
-
-/// Retention that a load refuted: under another load it is in force again at once, to be proven soon.
-#[derive(Debug, Clone, Copy)]
-struct Shelved {
-    retention: Retention,
-    at: Duration,
-    /// CPU time of the workload per second when it was refuted.
-    load: f64,
 }
 
 impl Policy {
@@ -106,6 +105,7 @@ impl Policy {
                 _ => None,
             },
             consolidation: Consolidation::new(config.consolidation, allowed.len())?,
+            memory: memory(&config, allowed.len()),
             allowed,
             deactivated: Vec::new(),
             retention: Retention::NONE,
@@ -120,8 +120,6 @@ impl Policy {
             proof: Trust::new(PROOF.0, PROOF.1),
             retry_retention: Trust::new(RETRY.0, RETRY.1),
             retry_consolidation: Trust::new(RETRY.0, RETRY.1),
-            remembered: None,
-            shelved: None,
             unretained: None,
             crowding: Crowding::new(),
             cadence: Cadence::new(),
@@ -149,6 +147,11 @@ impl Policy {
         }
     }
 
+    /// What a later run of the same program should know: by kind of load, what paid and what did not.
+    pub fn learned(&self) -> Vec<Learned> {
+        self.memory.learned(self.retention)
+    }
+
     /// Takes what happened since the last step and says what to do until the next.
     pub fn step(&mut self, o: &Observation) -> Decision {
         if let Some(paper) = &mut self.paper {
@@ -163,6 +166,7 @@ impl Policy {
         let had_trial = self.trial.is_some();
         self.learn(o, &in_force);
         self.noise.follow(&in_force, o);
+        self.memory.observe(o, &in_force);
         self.budget.earn(o.period);
         self.cadence.looked(o, in_force == self.incumbent());
         self.follow_allowed(o, &mut events);
@@ -195,7 +199,7 @@ impl Policy {
     }
 
     fn costs(&self) -> RetentionCosts {
-        RetentionCosts { wake_cost: self.config.wake_cost, poll_price: self.config.poll_price }
+        costs(&self.config)
     }
 
     /// Idle lengths are learned while retained: halting makes an idle period longer by the wake-up itself.
@@ -244,6 +248,7 @@ impl Policy {
         if self.retention.is_on() || tried {
             self.trial = None;
             self.retention = Retention::NONE;
+            self.memory.distrust();
             self.after_veto.extend(o.at);
             events.push(Event::LetGo { why: LetGo::Veto(veto) });
         }
@@ -299,15 +304,14 @@ impl Policy {
         let now = o.at;
         if keep {
             self.retention = trial.candidate().retention;
+            self.memory.kept(self.retention, verdict.proof());
             self.proof.extend(now);
             self.retry_retention.shorten(now);
             return self.proof.until();
         }
         self.retention = Retention::NONE;
-        self.remembered = None;
-        if trial.purpose() == Purpose::Reprove {
-            self.shelved = Some(Shelved { retention: trial.candidate().retention, at: o.at, load: o.load() });
-        }
+        let refuted = matches!(verdict, Verdict::Refuted(_));
+        self.memory.dropped(trial.candidate().retention, trial.purpose() == Purpose::Reprove, refuted, now);
         match verdict {
             // A program that has just started changes from block to block.
             Verdict::Undecided(Some(e)) if e.ratio > PROMISING => self.retry_retention.extend_briefly(now),
@@ -335,11 +339,18 @@ impl Policy {
                 let active = self.active();
                 self.crowding.proven_with(trial.candidate_runnable(), &active);
             }
+            if let Some(evidence) = verdict.proof() {
+                let (active, runnable) = (trial.candidate().active.len(), trial.candidate_runnable());
+                self.memory.kept_vcpus(KnownVcpus { active, runnable, evidence });
+            }
             self.proof.extend(o.at);
             self.retry_consolidation.shorten(o.at);
             return self.proof.until();
         }
         self.deactivated.retain(|step| *step != tried);
+        if trial.purpose() == Purpose::Reprove {
+            self.memory.dropped_vcpus(self.active().len());
+        }
         let finding = match verdict.evidence() {
             Some(e) if e.ratio > NO_HARM => Finding::NoGain,
             _ => Finding::Harm,

@@ -1,10 +1,11 @@
 //! Between trials: keep what is proven, let go what cannot pay any more, find the next hypothesis.
 
 use super::{
-    CpuId, CpuSet, Duration, Event, LetGo, MEMORY, Method, Observation, Policy, Purpose, RESUMED_PROOF,
-    Retention, Setting, Shelved, Why, choose_limit,
+    CpuId, CpuSet, Duration, Event, KNOWN_PROOF, LetGo, Method, Observation, Policy, Purpose, RESUMED_PROOF,
+    RETRY, Retention, Setting, Why, choose_limit,
 };
-use crate::{Advice, Conditions, MajorChange, Measurement};
+use crate::memory::Recalled;
+use crate::{Advice, Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
 
 /// Something is tried when wake-ups cost this share of one vCPU's time...
 const WORTH_TRYING: f64 = 0.05;
@@ -32,7 +33,12 @@ impl Policy {
         if !self.searches(o) {
             self.hold_retention(o, events);
         }
-        if self.trial.is_none() {
+        // What rests on an earlier run alone is proven first: it may do harm today.
+        if self.trial.is_none() && self.memory.is_unproven() && self.proof.is_over(o.at) {
+            self.prove_again(o, events);
+        }
+        let waits = self.memory.is_unproven() && !self.proof.is_over(o.at);
+        if self.trial.is_none() && !waits {
             self.hold_active_set(o, events);
         }
         if self.trial.is_none() && self.proof.is_over(o.at) {
@@ -71,35 +77,45 @@ impl Policy {
         self.deactivated.clear();
         self.start_over(now);
         // The vCPUs that come back fall idle until the load has spread.
-        self.resume_retention(now);
-    }
-
-    fn resume_retention(&mut self, now: Duration) -> bool {
-        match self.remembered.take() {
-            Some((retention, since)) if now.saturating_sub(since) < MEMORY && !self.retention.is_on() => {
-                self.retention = retention;
-                self.prove_soon(now);
-                true
-            }
-            _ => false,
+        if !self.retention.is_on()
+            && let Some(retention) = self.memory.take_latest(now)
+        {
+            self.retention = retention;
+            self.prove_soon(now);
         }
     }
 
-    /// What another load refuted is in force again, if the load is not that one any more.
-    fn unshelve_retention(&mut self, o: &Observation) -> bool {
-        let Some(Shelved { retention, at, load }) = self.shelved else { return false };
-        if o.at.saturating_sub(at) > MEMORY {
-            self.shelved = None;
+    /// Puts in force what was proven before; what only an earlier run has proven (by `known`) is proven at once.
+    fn resume(&mut self, setting: Setting, known: Option<Evidence>, now: Duration, events: &mut Vec<Event>) {
+        self.retention = setting.retention;
+        self.prove_soon(now);
+        if known.is_some() {
+            self.proof.set_until(now + KNOWN_PROOF);
+        }
+        events.push(Event::Resumed { setting, known });
+    }
+
+    /// As many vCPUs as an earlier run found to pay.
+    fn resume_vcpus(&mut self, known: KnownVcpus, o: &Observation, events: &mut Vec<Event>) {
+        let fewer = self.fewer(&self.allowed, known.active, o);
+        self.deactivated.push(self.allowed.difference(&fewer));
+        self.crowding.proven_with(known.runnable, &fewer);
+        let setting = Setting { active: fewer, retention: self.retention };
+        self.resume(setting, Some(known.evidence), o.at, events);
+    }
+
+    /// Whether new retention may be tried now: not before what refuted it, in this run or an earlier one, is long ago.
+    fn may_try_retention(&mut self, now: Duration) -> bool {
+        if !self.retry_retention.is_over(now) || self.memory.hesitates() {
             return false;
         }
-        let change = (o.load() - load).abs() / self.allowed.len().max(1) as f64;
-        let other = is_average(o) && change > self.config.consolidation.utilization_change;
-        if other {
-            self.shelved = None;
-            self.retention = retention;
-            self.prove_soon(o.at);
+        let runs = self.memory.take_delay();
+        if runs > 0 {
+            let (first, longest) = RETRY;
+            let delay = first.saturating_mul(2_u32.saturating_pow(runs)).min(longest);
+            self.retry_retention.not_before(now + delay);
         }
-        other
+        runs == 0
     }
 
     fn hold_retention(&mut self, o: &Observation, events: &mut Vec<Event>) {
@@ -114,9 +130,9 @@ impl Policy {
                 self.follow_idle_lengths(o, &active, events);
             }
         } else if lost > WORTH_TRYING && self.may_retain(o.at) {
-            if self.resume_retention(o.at) || self.unshelve_retention(o) {
-                events.push(Event::Resumed { setting: self.incumbent() });
-            } else if self.retry_retention.is_over(o.at) {
+            if let Some(Recalled { retention, known }) = self.memory.recall(o) {
+                self.resume(Setting { active, retention }, known, o.at, events);
+            } else if self.may_try_retention(o.at) {
                 let candidate = Setting { active, retention: self.break_even() };
                 let halts_per_s = lost / self.config.wake_cost.as_secs_f64().max(1e-9);
                 let why = Why::WakeUps { halts_per_s, wake_cost: self.config.wake_cost, lost };
@@ -137,7 +153,7 @@ impl Policy {
     }
 
     fn let_go(&mut self, now: Duration, why: LetGo, events: &mut Vec<Event>) {
-        self.remembered = Some((self.retention, now));
+        self.memory.interrupted(self.retention, now);
         self.retention = Retention::NONE;
         events.push(Event::LetGo { why });
     }
@@ -169,9 +185,15 @@ impl Policy {
         }
         let active = self.active();
         let m = o.measurement(&active);
-        if self.deactivated.is_empty() && self.lost_to_wake_ups(&m, o) < WORTH_TRYING {
-            self.unretained = None;
-            return;
+        if self.deactivated.is_empty() {
+            if self.lost_to_wake_ups(&m, o) < WORTH_TRYING {
+                self.unretained = None;
+                return;
+            }
+            if let Some(known) = self.memory.take_vcpus(self.retention.is_on()) {
+                self.resume_vcpus(known, o, events);
+                return;
+            }
         }
         let lighter = self.without_wake_ups(&m);
         self.unretained = None;
@@ -213,12 +235,7 @@ impl Policy {
         events: &mut Vec<Event>,
     ) {
         let Some(cpu) = self.to_deactivate(active, o) else { return };
-        let mut fewer = active.clone();
-        while fewer.len() > to
-            && let Some(next) = self.to_deactivate(&fewer, o)
-        {
-            fewer.remove(next);
-        }
+        let fewer = self.fewer(active, to, o);
         let spared = active.len() - fewer.len();
         let candidate = Setting { active: fewer, retention: self.retention };
         let why = if conditions.hold() {
@@ -227,6 +244,17 @@ impl Policy {
             Why::CutPaid { conditions, spared }
         };
         self.begin(candidate, why, o, events);
+    }
+
+    /// `to` of the `active` vCPUs: those that are missed most.
+    fn fewer(&self, active: &CpuSet, to: usize, o: &Observation) -> CpuSet {
+        let mut fewer = active.clone();
+        while fewer.len() > to
+            && let Some(next) = self.to_deactivate(&fewer, o)
+        {
+            fewer.remove(next);
+        }
+        fewer
     }
 
     /// The vCPU that the others miss least: the host takes most from it, or its SMT sibling stays active, or

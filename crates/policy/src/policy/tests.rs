@@ -2,6 +2,7 @@
 
 mod changes;
 mod limits;
+mod memory;
 mod properties;
 mod workloads;
 mod world;

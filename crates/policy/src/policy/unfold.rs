@@ -118,7 +118,7 @@ impl Policy {
         }
         self.crowding.patience.folded(unfolded_for);
         self.prove_soon(o.at);
-        events.push(Event::Resumed { setting: self.incumbent() });
+        events.push(Event::Resumed { setting: self.incumbent(), known: None });
         true
     }
 

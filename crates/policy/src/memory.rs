@@ -1,0 +1,389 @@
+//! What paid and what did not, by the kind of load: in this run, and in earlier runs of the same program.
+//!
+//! A kind of load is told by what the workload does while nothing is retained: how many vCPUs are active, and how much
+//! CPU time it takes on each of them. What was proven under a load is in force again at once when a load of that kind
+//! comes back, to be proven again soon; what was refuted under it is not. A load of a kind that is not known gets what
+//! was in force before it, if that was within [`MEMORY`].
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Evidence, Method, Observation, Retention, Setting};
+
+/// What was in force is resumed under a load of an unknown kind within this time.
+pub(crate) const MEMORY: Duration = Duration::from_secs(60);
+/// Loads within this factor are of one kind.
+const ALIKE: f64 = std::f64::consts::SQRT_2;
+/// Loads below this share of a vCPU are all alike.
+const LEAST_LOAD: f64 = 1.0 / 64.0;
+/// The weight of the latest sample in an entry's load.
+const LATEST: f64 = 0.25;
+/// A shorter sample says nothing of the load.
+const SHORTEST_SAMPLE: Duration = Duration::from_millis(10);
+
+/// What earlier runs of a program showed under one kind of load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct KnownLoad {
+    /// CPU time of the workload per second and vCPU (0..=1) with every vCPU active and none retained.
+    pub load: f64,
+    /// The retention that paid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<KnownRetention>,
+    /// The number of active vCPUs that paid, under that retention.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vcpus: Option<KnownVcpus>,
+    /// In how many runs since retention paid it was tried, and refuted.
+    #[serde(default)]
+    pub refuted: u32,
+}
+
+/// Retention that was proven.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct KnownRetention {
+    /// Method and limit.
+    pub setting: Retention,
+    /// What proved it.
+    pub evidence: Evidence,
+}
+
+/// A smaller number of active vCPUs that was proven. Which ones they were says nothing about the next run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct KnownVcpus {
+    /// How many.
+    pub active: usize,
+    /// The runnable threads that it was proven with.
+    pub runnable: u32,
+    /// What proved it.
+    pub evidence: Evidence,
+}
+
+/// What a run showed under one kind of load, for the next run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Learned {
+    /// What is known now.
+    pub known: KnownLoad,
+    /// What the trials of this run said of it last; `None` where it was not tried.
+    pub outcome: Option<Outcome>,
+}
+
+/// How a setting came out of a run's latest trial of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It paid.
+    Proven,
+    /// It did not.
+    Refuted,
+}
+
+/// Whether two loads, in CPU time per second and vCPU, are of one kind.
+pub fn alike(a: f64, b: f64) -> bool {
+    distance(a, b) <= ALIKE
+}
+
+/// The factor between two loads; at least 1.
+fn distance(a: f64, b: f64) -> f64 {
+    let ratio = a.max(LEAST_LOAD) / b.max(LEAST_LOAD);
+    ratio.max(1.0 / ratio)
+}
+
+/// A kind of load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Kind {
+    active: usize,
+    /// CPU time per second and active vCPU, without retention.
+    load: f64,
+}
+
+impl Kind {
+    fn is_like(self, other: Self) -> bool {
+        self.active == other.active && alike(self.load, other.load)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    kind: Kind,
+    retention: Option<KnownRetention>,
+    /// The retention may be in force without a trial before it.
+    trusted: bool,
+    vcpus: Option<KnownVcpus>,
+    /// What an earlier run knows of smaller sets, until this run has tried it.
+    offer: Option<KnownVcpus>,
+    /// See [`KnownLoad::refuted`].
+    refuted: u32,
+    /// The same, until this run has waited for it.
+    delay: u32,
+    outcome: Option<Outcome>,
+}
+
+impl Entry {
+    /// What an earlier run showed on `vcpus` vCPUs. A limit above `longest` cannot pay on this machine.
+    fn known(load: &KnownLoad, vcpus: usize, method: Method, longest: Duration) -> Self {
+        let usable = |known: &KnownRetention| known.setting.method == method;
+        let retention = load.retention.filter(usable).map(|known| {
+            let limit = known.setting.limit.min(longest);
+            KnownRetention { setting: Retention { method, limit }, ..known }
+        });
+        let smaller = |known: &KnownVcpus| {
+            retention.is_some() == load.retention.is_some() && (1..vcpus).contains(&known.active)
+        };
+        let vcpus_known = load.vcpus.filter(smaller);
+        Self {
+            kind: Kind { active: vcpus, load: load.load },
+            retention,
+            trusted: retention.is_some(),
+            vcpus: vcpus_known,
+            offer: vcpus_known,
+            refuted: load.refuted,
+            delay: load.refuted,
+            outcome: None,
+        }
+    }
+
+    fn new(kind: Kind) -> Self {
+        let (refuted, delay) = (0, 0);
+        Self {
+            kind,
+            retention: None,
+            trusted: false,
+            vcpus: None,
+            offer: None,
+            refuted,
+            delay,
+            outcome: None,
+        }
+    }
+
+    fn says_nothing(&self) -> bool {
+        self.retention.is_none() && self.vcpus.is_none() && self.refuted == 0
+    }
+}
+
+/// Retention that may be in force without a trial before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Recalled {
+    pub(crate) retention: Retention,
+    /// The evidence, where only an earlier run has proven it.
+    pub(crate) known: Option<Evidence>,
+}
+
+/// Retention that was in force.
+#[derive(Debug, Clone, Copy)]
+struct Latest {
+    retention: Retention,
+    until: Duration,
+    /// A trial ended it: the load that it met is one of those for which it does not pay.
+    refuted: bool,
+}
+
+/// The memory of one run.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    entries: Vec<Entry>,
+    /// The vCPUs that the workload could use at first: what is learned on all of them is for the next run.
+    vcpus: usize,
+    /// The present kind of load: by the latest sample without retention.
+    kind: Option<Kind>,
+    /// The latest kind with every vCPU active.
+    full: Option<Kind>,
+    latest: Option<Latest>,
+    /// The load under which an earlier run proved what is in force, until a trial of this run has ended.
+    unproven: Option<Kind>,
+    /// The first sample of an unknown kind has been seen.
+    hesitated: bool,
+}
+
+impl Memory {
+    /// With what earlier runs showed on `vcpus` vCPUs, as far as `method` is what retains now, for at most `longest`.
+    pub(crate) fn new(known: &[KnownLoad], vcpus: usize, method: Method, longest: Duration) -> Self {
+        Self {
+            entries: known.iter().map(|load| Entry::known(load, vcpus, method, longest)).collect(),
+            vcpus,
+            kind: None,
+            full: None,
+            latest: None,
+            unproven: None,
+            hesitated: known.is_empty(),
+        }
+    }
+
+    /// Takes one sample, under `in_force`: it tells the kind of load where nothing was retained.
+    pub(crate) fn observe(&mut self, o: &Observation, in_force: &Setting) {
+        if in_force.retention.is_on() || !is_telling(o) {
+            return;
+        }
+        let active = in_force.active.len();
+        self.kind = Some(Kind { active, load: o.load() / active.max(1) as f64 });
+        if active == o.vcpus.len() {
+            self.full = self.kind;
+        }
+    }
+
+    /// Retention that is worth resuming after the sample `o`, which was taken without retention.
+    pub(crate) fn recall(&mut self, o: &Observation) -> Option<Recalled> {
+        let kind = self.kind.filter(|_| is_telling(o));
+        if let Some(entry) = kind.and_then(|kind| self.find(kind)) {
+            let KnownRetention { setting, evidence } = entry.retention.filter(|_| entry.trusted)?;
+            let known = entry.outcome.is_none().then_some(evidence);
+            self.unproven = kind.filter(|_| known.is_some());
+            return Some(Recalled { retention: setting, known });
+        }
+        if self.latest?.refuted && kind.is_none() {
+            return None;
+        }
+        self.take_latest(o.at).map(|retention| Recalled { retention, known: None })
+    }
+
+    /// What was in force latest, whatever the load, if that was lately.
+    pub(crate) fn take_latest(&mut self, now: Duration) -> Option<Retention> {
+        let latest = self.latest.take()?;
+        (now.saturating_sub(latest.until) < MEMORY).then_some(latest.retention)
+    }
+
+    /// Whether a trial should wait for one more sample: a program that has just started is not yet itself, and earlier
+    /// runs know loads that may come.
+    pub(crate) fn hesitates(&mut self) -> bool {
+        let unknown = self.kind.is_none_or(|kind| self.find(kind).is_none());
+        unknown && !std::mem::replace(&mut self.hesitated, true)
+    }
+
+    /// In how many earlier runs the present load refuted retention; asked for once.
+    pub(crate) fn take_delay(&mut self) -> u32 {
+        let entry = self.kind.and_then(|kind| self.find_mut(kind));
+        entry.map_or(0, |entry| std::mem::take(&mut entry.delay))
+    }
+
+    /// The smaller set that an earlier run found to pay under the present load, with retention in force or without; asked
+    /// for once.
+    pub(crate) fn take_vcpus(&mut self, retained: bool) -> Option<KnownVcpus> {
+        let entry = self.full.and_then(|full| self.find_mut(full))?;
+        let known = entry.offer.filter(|_| entry.retention.is_some() == retained)?;
+        entry.offer = None;
+        self.unproven = self.full;
+        Some(known)
+    }
+
+    /// Whether what is in force rests on an earlier run's evidence alone.
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.unproven.is_some()
+    }
+
+    /// The retention in force ended at `now` without a trial.
+    pub(crate) fn interrupted(&mut self, retention: Retention, now: Duration) {
+        self.unproven = None;
+        self.follow_limit(retention);
+        self.latest = Some(Latest { retention, until: now, refuted: false });
+    }
+
+    /// A veto: polling must prove itself again before it is in force.
+    pub(crate) fn distrust(&mut self) {
+        self.unproven = None;
+        self.latest = None;
+        self.entries.iter_mut().for_each(|entry| entry.trusted = false);
+    }
+
+    /// A trial of `retention` ended with it in force, by `proof` if it was proven.
+    pub(crate) fn kept(&mut self, retention: Retention, proof: Option<Evidence>) {
+        self.unproven = None;
+        let (Some(kind), Some(evidence)) = (self.kind, proof) else { return };
+        let entry = self.enter(kind);
+        entry.retention = Some(KnownRetention { setting: retention, evidence });
+        (entry.trusted, entry.refuted, entry.outcome) = (true, 0, Some(Outcome::Proven));
+    }
+
+    /// A trial took `retention` back at `now`; it was `in_force` before, or `refuted`, or both.
+    pub(crate) fn dropped(&mut self, retention: Retention, in_force: bool, refuted: bool, now: Duration) {
+        let resumed = self.unproven.take();
+        self.latest = in_force.then_some(Latest { retention, until: now, refuted: true });
+        if !in_force && !refuted {
+            return;
+        }
+        for kind in [resumed, self.kind].into_iter().flatten() {
+            let entry = self.enter(kind);
+            if entry.retention.take().is_some() {
+                (entry.vcpus, entry.offer) = (None, None);
+            }
+            if entry.outcome != Some(Outcome::Refuted) {
+                entry.refuted = entry.refuted.saturating_add(1);
+            }
+            (entry.trusted, entry.delay, entry.outcome) = (false, 0, Some(Outcome::Refuted));
+        }
+    }
+
+    /// A trial proved a smaller set.
+    pub(crate) fn kept_vcpus(&mut self, known: KnownVcpus) {
+        self.unproven = None;
+        let Some(full) = self.full else { return };
+        let entry = self.enter(full);
+        (entry.vcpus, entry.offer, entry.outcome) = (Some(known), None, Some(Outcome::Proven));
+    }
+
+    /// A trial took a smaller set back that was in force; `active` vCPUs are active now.
+    pub(crate) fn dropped_vcpus(&mut self, active: usize) {
+        let resumed = self.unproven.take();
+        for kind in [resumed, self.full].into_iter().flatten() {
+            let smaller = active < kind.active;
+            let entry = self.enter(kind);
+            entry.vcpus = entry.vcpus.filter(|_| smaller).map(|known| KnownVcpus { active, ..known });
+            entry.outcome = Some(Outcome::Refuted);
+        }
+    }
+
+    /// What the next run should know; `retention` is in force now.
+    pub(crate) fn learned(&self, retention: Retention) -> Vec<Learned> {
+        let mut memory = Self { entries: self.entries.clone(), ..*self };
+        memory.follow_limit(retention);
+        let telling = memory.entries.iter().filter(|e| e.kind.active == self.vcpus && !e.says_nothing());
+        let learned = telling.map(|e| Learned {
+            known: KnownLoad {
+                load: e.kind.load,
+                retention: e.retention,
+                vcpus: e.vcpus,
+                refuted: e.refuted,
+            },
+            outcome: e.outcome,
+        });
+        learned.collect()
+    }
+
+    /// The limit moves with the idle lengths; the next run starts with the latest.
+    fn follow_limit(&mut self, retention: Retention) {
+        let entry = self.full.and_then(|full| self.find_mut(full));
+        let same = |known: &&mut KnownRetention| known.setting.method == retention.method;
+        if let Some(known) = entry.and_then(|entry| entry.retention.as_mut()).filter(same) {
+            known.setting = retention;
+        }
+    }
+
+    fn find(&self, kind: Kind) -> Option<&Entry> {
+        self.nearest(kind).and_then(|at| self.entries.get(at))
+    }
+
+    fn find_mut(&mut self, kind: Kind) -> Option<&mut Entry> {
+        self.nearest(kind).and_then(|at| self.entries.get_mut(at))
+    }
+
+    /// The place of the entry for loads of this kind.
+    fn nearest(&self, kind: Kind) -> Option<usize> {
+        let alike = self.entries.iter().enumerate().filter(|(_, e)| e.kind.is_like(kind));
+        let far = |e: &Entry| distance(e.kind.load, kind.load);
+        alike.min_by(|(_, a), (_, b)| far(a).total_cmp(&far(b))).map(|(at, _)| at)
+    }
+
+    /// The entry for loads of this kind, made if there is none; its load follows the samples.
+    fn enter(&mut self, kind: Kind) -> &mut Entry {
+        let at = self.nearest(kind).unwrap_or_else(|| {
+            self.entries.push(Entry::new(kind));
+            self.entries.len() - 1
+        });
+        let entry = &mut self.entries[at];
+        entry.kind.load += LATEST * (kind.load - entry.kind.load);
+        entry
+    }
+}
+
+/// Whether a sample says something of the load.
+fn is_telling(o: &Observation) -> bool {
+    o.settled && o.period >= SHORTEST_SAMPLE
+}
