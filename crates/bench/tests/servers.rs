@@ -134,7 +134,7 @@ fn the_suite_interleaves_modes_and_reports() {
     assert!(row.modes.iter().all(|mode| mode.rate.is_some_and(|rate| rate.median > 0.0)), "{row:?}");
     assert!(row.commands["gleaner"][0].starts_with("[inside `"), "{:?}", row.commands);
     assert!(
-        row.commands["gleaner"][0].contains("`gleaner run --quiet --require -- …`"),
+        row.commands["gleaner"][0].contains("`gleaner run --quiet --require --no-memory -- …`"),
         "{:?}",
         row.commands
     );

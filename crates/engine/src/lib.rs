@@ -5,6 +5,7 @@ mod journal;
 mod lease;
 pub mod live;
 mod machine;
+mod memory;
 mod say;
 mod state;
 
@@ -12,4 +13,5 @@ pub use engine::run;
 pub use journal::Journal;
 pub use lease::{LeaseBook, LeaseError, Outcome, Undone, restore};
 pub use machine::{Machine, Wake};
+pub use memory::{MemoryDir, MemoryError};
 pub use state::{Holder, StateDir, StateError};

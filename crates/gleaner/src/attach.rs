@@ -18,6 +18,7 @@ use crate::choice;
 use crate::cli::AttachArgs;
 use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::crowds;
+use crate::memory;
 use crate::run::{group_sensor, put_back, put_back_stale, quotas};
 use crate::sockets;
 use crate::summary;
@@ -55,7 +56,10 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         warn,
     };
     let summary = open_journal(&args.control, &state)
-        .and_then(|journal| control(parts, config, journal, what.name, choice.limits.clone()))
+        .and_then(|journal| {
+            let limits = choice.limits.clone();
+            control(parts, config, journal, what.program, &args.control, what.name, limits)
+        })
         .inspect_err(|_| put_back(&state, &root))?;
     if !args.control.quiet {
         gleaner_print::write_err(format_args!("{}", summary::text(&summary, args.control.dry_run)));
@@ -66,6 +70,8 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
 
 struct Attached {
     name: String,
+    /// What its memory goes by.
+    program: Option<String>,
     place: Place,
     workload: WorkloadSensor,
     allowed: CpuSet,
@@ -94,6 +100,7 @@ fn by_pid(root: &Root, pid: i32, dry_run: bool) -> anyhow::Result<Attached> {
     };
     Ok(Attached {
         name: format!("process {pid} ({command})"),
+        program: memory::of_process(root, pid),
         place: Place::Threads(Affinity::new(allowed.clone())),
         workload: WorkloadSensor::new(root, Members::Tree(number))?
             .with_quotas(quotas(root, Pid::from_raw(pid))),
@@ -120,6 +127,7 @@ fn by_group(root: &Root, path: &Path) -> anyhow::Result<Attached> {
     };
     Ok(Attached {
         name: format!("group {}", dir.display()),
+        program: setup.find(root, dir).ok().map(|group| format!("/{}", group.relative.display())),
         workload: sensor,
         place: Place::Group(group),
         allowed,

@@ -7,8 +7,8 @@ use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method, Objective, Strategy};
 
 use crate::{
-    bench, demo, diagnose, doctor, generate, load, names, record, replay, report, restore, sim, top, wake,
-    why, workload,
+    bench, demo, diagnose, doctor, forget, generate, load, names, record, replay, report, restore, sim, top,
+    wake, why, workload,
 };
 
 /// Wake-up speed of bare metal for a program in a virtual machine
@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Sim(sim::Args),
     /// Put back what a killed Gleaner left changed
     Restore(restore::Args),
+    /// Forget what earlier runs showed of programs, or list it
+    Forget(forget::Args),
     /// Print a completion script for a shell
     Completions(generate::Args),
     /// Print the man pages
@@ -120,6 +122,9 @@ pub(crate) struct ControlArgs {
     /// Change nothing: observe, and say what would be tried
     #[arg(long, conflicts_with = "fixed")]
     pub(crate) dry_run: bool,
+    /// Start without what earlier runs of the program showed, and keep nothing of this one
+    #[arg(long)]
+    pub(crate) no_memory: bool,
     /// Hold one setting without proving it, e.g. haltpoll:200us, qos-poll, pack:1, pack:1+haltpoll:50us, halt
     #[arg(long, value_name = "SETTING")]
     pub(crate) fixed: Option<Fixed>,

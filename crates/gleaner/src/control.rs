@@ -14,6 +14,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::choice::Choice;
 use crate::cli::ControlArgs;
+use crate::memory::Memory;
 
 /// Whether these vCPUs are enough for `--fixed`. Comes before anything is started or changed.
 ///
@@ -86,17 +87,22 @@ pub(crate) fn open_journal(args: &ControlArgs, state: &StateDir) -> anyhow::Resu
     }
 }
 
-/// Controls the workload of `parts` until it ends, and puts the machine back.
+/// Controls the workload of `parts` until it ends, and puts the machine back. What it learns is kept for the next run of
+/// `program`.
 pub(crate) fn control(
     parts: Parts,
     mut config: PolicyConfig,
     mut journal: Journal,
+    program: Option<String>,
+    args: &ControlArgs,
     workload: String,
     limits: Vec<String>,
 ) -> anyhow::Result<Summary> {
     let allowed = parts.allowed.clone();
     let strategy = config.mode.strategy();
     config.most_threads = parts.place.most_threads();
+    let mut memory = Memory::open(&Root::system(), args, &config, program, allowed.len());
+    config.known = memory.known();
     let mut machine = LiveMachine::new(parts)?;
     let mut policy = Policy::new(config.clone(), allowed.clone())?;
     journal.write(&Record::Start {
@@ -107,6 +113,7 @@ pub(crate) fn control(
         config: Box::new(config),
         limits,
     });
+    memory.take_note().into_iter().for_each(|note| journal.note(machine.now(), note));
     journal.flush();
     let mut summary = Summary { strategy, ..gleaner_engine::run(&mut machine, &mut policy, &mut journal) };
     let end = machine.now();
@@ -117,6 +124,7 @@ pub(crate) fn control(
             Undone::Restored | Undone::Unchanged | Undone::Gone => {}
         }
     }
+    memory.keep(&policy.learned()).into_iter().for_each(|note| journal.note(end, note));
     // This thread is the engine; the process' time would hold that of yield threads, which is retained time.
     summary.engine_cpu = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Into::into).unwrap_or_default();
     journal.write(&Record::End { at: end, summary: summary.clone() });

@@ -11,9 +11,11 @@ mod demo;
 mod diagnose;
 mod doctor;
 mod fold;
+mod forget;
 mod generate;
 mod group;
 mod load;
+mod memory;
 mod names;
 mod record;
 mod replay;
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Restore(args) => restore::run(&args),
+        Command::Forget(args) => forget::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
         Command::Workload(args) => workload::run(&args),

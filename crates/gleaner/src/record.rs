@@ -85,6 +85,7 @@ fn header(args: &Args) -> anyhow::Result<Header> {
         method: None,
         no_consolidate: false,
         no_retain: false,
+        no_memory: true,
         no_bpf: true,
         trace_waiting: false,
         strategy: StrategyName::Adaptive,

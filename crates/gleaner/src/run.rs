@@ -24,6 +24,7 @@ use crate::choice::{self, Choice};
 use crate::cli::RunArgs;
 use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::crowds;
+use crate::memory;
 use crate::sockets;
 use crate::summary;
 use crate::waiting;
@@ -106,7 +107,8 @@ impl Started {
         });
         let result = workload.parts(book, signals, args, &choice).and_then(|parts| {
             let config = configure(&Root::system(), &args.control, &parts.allowed, &choice)?;
-            control(parts, config, journal, name, limits)
+            let program = args.command.first().and_then(|name| memory::of_command(name));
+            control(parts, config, journal, program, &args.control, name, limits)
         });
         if let Err(error) = &result {
             say!("gleaner: the command runs on without help: {error:#}");

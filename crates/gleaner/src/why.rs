@@ -11,7 +11,7 @@ use gleaner_print::outln;
 use gleaner_proto::journal::{self, Record, Summary};
 use serde::Serialize;
 
-pub(crate) use story::{Gist, Sentence, gist, sentences};
+pub(crate) use story::{Gist, Sentence, gist, sentences, utc};
 
 /// Tell what the latest run did, when and why, from its journal
 ///

@@ -80,7 +80,7 @@ const PATIENCE: Duration = Duration::from_secs(160);
 /// The search for a set alone: trials of retention would take most of the time.
 const SETS_ONLY: Mode = Mode {
     name: "sets only",
-    prefix: &["gleaner", "run", "-q", "--no-retain", "--journal", journal::PATH, "--"],
+    prefix: &["gleaner", "run", "-q", "--no-memory", "--no-retain", "--journal", journal::PATH, "--"],
 };
 /// What there is to be won by a smaller set, found or not.
 const PACKED: Mode = Mode { name: "packed", prefix: &["gleaner", "run", "-q", "--fixed", "pack:2", "--"] };

@@ -26,7 +26,17 @@ const LIMIT: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 const ADAPTIVE: Mode = Mode {
     name: "gleaner",
-    prefix: &["gleaner", "run", "-q", "--method", "haltpoll", "--journal", journal::PATH, "--"],
+    prefix: &[
+        "gleaner",
+        "run",
+        "-q",
+        "--no-memory",
+        "--method",
+        "haltpoll",
+        "--journal",
+        journal::PATH,
+        "--",
+    ],
 };
 /// The limit of [`FIXED`] in ns; the driver's own is 200 us. A vCPU begins to poll after a halt that was shorter than
 /// the limit, and in a nested guest under emulation few are shorter than 200 us.

@@ -20,8 +20,10 @@ impl Mode {
     /// The untouched system.
     pub const UNTOUCHED: Self = Self { name: "untouched", prefix: &[] };
     /// Under Gleaner, with a journal that `claims::journal` reads.
-    pub const JOURNALLED: Self =
-        Self { name: "gleaner", prefix: &["gleaner", "run", "-q", "--journal", super::journal::PATH, "--"] };
+    pub const JOURNALLED: Self = Self {
+        name: "gleaner",
+        prefix: &["gleaner", "run", "-q", "--no-memory", "--journal", super::journal::PATH, "--"],
+    };
 }
 
 /// What one run of a workload achieved.

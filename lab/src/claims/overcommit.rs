@@ -26,7 +26,7 @@ const TIME: Duration = Duration::from_secs(10);
 /// polling on vCPUs that the neighbour needs (`haltpoll` proves the veto where the guest is told).
 const SETS_ONLY: Mode = Mode {
     name: "gleaner",
-    prefix: &["gleaner", "run", "-q", "--no-retain", "--journal", journal::PATH, "--"],
+    prefix: &["gleaner", "run", "-q", "--no-memory", "--no-retain", "--journal", journal::PATH, "--"],
 };
 /// What there is to be won on a smaller set, found or not.
 const PACKED: Mode = Mode { name: "packed", prefix: &["gleaner", "run", "-q", "--fixed", "pack:1", "--"] };

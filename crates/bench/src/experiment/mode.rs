@@ -223,7 +223,7 @@ mod tests {
         };
         assert_eq!(words("default"), "");
         assert_eq!(words("user:tuned"), "");
-        assert_eq!(words("gleaner"), "/g run --quiet --require --journal /j --");
+        assert_eq!(words("gleaner"), "/g run --quiet --require --no-memory --journal /j --");
         assert_eq!(words("idlepoll"), "/g run --quiet --require --fixed qos-poll --journal /j --");
     }
 }

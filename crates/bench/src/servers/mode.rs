@@ -36,7 +36,8 @@ impl Mode {
     pub fn wrapper_with(&self, gleaner: &Path, options: &[OsString]) -> Vec<OsString> {
         let fixed: &[&str] = match self {
             Self::Default => return Vec::new(),
-            Self::Gleaner => &[],
+            // A result must not depend on what ran before.
+            Self::Gleaner => &["--no-memory"],
             Self::Fixed(setting) => &["--fixed", setting],
         };
         // Without help it would be another mode.
@@ -101,7 +102,7 @@ mod tests {
             words.join(" ")
         };
         assert_eq!(words(Mode::Default), "");
-        assert_eq!(words(Mode::Gleaner), "/x/gleaner run --quiet --require --");
+        assert_eq!(words(Mode::Gleaner), "/x/gleaner run --quiet --require --no-memory --");
         assert_eq!(words(Mode::Fixed("pack:1".into())), "/x/gleaner run --quiet --require --fixed pack:1 --");
     }
 }

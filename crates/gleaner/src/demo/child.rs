@@ -105,7 +105,11 @@ pub(super) fn measure(
     let this = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(&this);
     if let Some(journal) = journal {
-        command.args(["run", "--quiet", "--require", "--journal"]).arg(journal).arg("--").arg(&this);
+        command
+            .args(["run", "--quiet", "--require", "--no-memory", "--journal"])
+            .arg(journal)
+            .arg("--")
+            .arg(&this);
     }
     command.args(["workload", workload.name(), "--json", "--seconds", &time.as_secs_f64().to_string()]);
     let before = meter.read()?;

@@ -110,7 +110,7 @@ impl Run {
             Event::RolledBack { active, .. } | Event::Deactivated { active, .. } => {
                 self.setting.active = active.clone();
             }
-            Event::Resumed { setting } => self.setting = setting.clone(),
+            Event::Resumed { setting, .. } => self.setting = setting.clone(),
             Event::LimitChanged { to, .. } => self.setting.retention.limit = *to,
             Event::LetGo { .. } => {
                 self.trial = None;

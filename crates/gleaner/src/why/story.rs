@@ -176,7 +176,11 @@ fn decision(event: &Event) -> String {
         Event::RolledBack { active, refutation, then } => {
             format!("rolled back to vCPUs {active}: {refutation}; {then}")
         }
-        Event::Resumed { setting } => format!("work came back: {setting}, as proven before"),
+        Event::Resumed { setting, known: None } => format!("work came back: {setting}, as proven before"),
+        Event::Resumed { setting, known: Some(e) } => format!(
+            "put {setting} in force at once, known from an earlier run of the program: {}; to be proven now",
+            measured(e)
+        ),
         Event::LimitChanged { from, to } => format!("the limit went from {} to {}", us(*from), us(*to)),
         Event::LetGo { why } => format!("let go: {why}"),
         Event::MajorChange { change } => format!("every vCPU active again, the workload changed: {change}"),
@@ -276,7 +280,7 @@ fn us(time: Duration) -> String {
 }
 
 /// Date and time of day of milliseconds since the Unix epoch, by the civil calendar's 400-year cycle.
-fn utc(unix_ms: u64) -> String {
+pub(crate) fn utc(unix_ms: u64) -> String {
     const CYCLE: u64 = 146_097;
     let seconds = unix_ms / 1000;
     // Years begin in March here, so that the leap day is the last one.

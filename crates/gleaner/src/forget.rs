@@ -1,0 +1,121 @@
+//! `gleaner forget`: what earlier runs showed of programs, listed or removed.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use gleaner_engine::MemoryDir;
+use gleaner_kernel::Root;
+use gleaner_policy::{Evidence, KnownLoad};
+use gleaner_print::{outln, say};
+use gleaner_proto::memory::{LoadMemory, ProgramMemory};
+
+use crate::why::utc;
+
+/// Forget what earlier runs showed of programs, or list it
+///
+/// `gleaner run` and `gleaner attach` keep, for each program, which setting paid under which load, and start the next run
+/// with it. Without a name all programs are forgotten.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only print what is known: program, setting, gain, when
+    #[arg(long)]
+    list: bool,
+    /// Programs: the path or the name of the executable, or of the unit or control group, as listed
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let dir = MemoryDir::default_place(&Root::system())
+        .context("nothing is kept: GLEANER_MEMORY is empty, or HOME is not set")?;
+    let (known, errors) = dir.list()?;
+    for error in errors {
+        say!("gleaner: {error}");
+    }
+    let named = select(&known, &args.names)?;
+    if args.list {
+        if named.is_empty() {
+            outln!("nothing is known")?;
+        }
+        for program in named {
+            for line in lines(program) {
+                outln!("{line}")?;
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let programs = programs(&named).len();
+    outln!("forgetting {programs} program{}", if programs == 1 { "" } else { "s" })?;
+    if args.names.is_empty() {
+        dir.forget_all()?;
+    } else {
+        named.into_iter().try_for_each(|program| dir.forget(program))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Those of `known` that are meant by `names`; all of them without names.
+fn select<'a>(known: &'a [ProgramMemory], names: &[String]) -> anyhow::Result<Vec<&'a ProgramMemory>> {
+    let all: Vec<_> = known.iter().collect();
+    for name in names {
+        if known.iter().any(|program| program.is_called(name)) {
+            continue;
+        }
+        let programs = programs(&all);
+        if programs.is_empty() {
+            bail!("`{name}` is not known: nothing is");
+        }
+        bail!("`{name}` is not known; what is: {}", programs.join(", "));
+    }
+    let meant = |program: &&ProgramMemory| names.is_empty() || names.iter().any(|n| program.is_called(n));
+    Ok(all.into_iter().filter(meant).collect())
+}
+
+/// Their names, each once: a program may be known on several machines.
+fn programs<'a>(known: &[&'a ProgramMemory]) -> Vec<&'a str> {
+    let mut names: Vec<_> = known.iter().map(|program| program.program.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn lines(program: &ProgramMemory) -> Vec<String> {
+    let machine = &program.machine;
+    let runs = count(program.runs.into(), "run");
+    let (vcpus, kernel) = (machine.vcpus, &machine.kernel);
+    let head = format!("{} ({vcpus} vCPUs, Linux {kernel}): {runs}", program.program);
+    std::iter::once(head).chain(program.loads.iter().map(load_line)).collect()
+}
+
+/// What is known of one kind of load.
+fn load_line(load: &LoadMemory) -> String {
+    let KnownLoad { load: share, retention, vcpus, refuted } = load.known;
+    let when = |at: Option<u64>| at.map_or_else(String::new, |at| format!(", {} UTC", utc(at)));
+    let head = format!("  at {:.0} % load of each vCPU: ", share * 100.0);
+    let paid = match (retention, vcpus) {
+        (Some(known), None) => format!("{}, {}", known.setting, gain(&known.evidence)),
+        (None, Some(known)) => {
+            format!("on {}, {}", count(known.active as u64, "vCPU"), gain(&known.evidence))
+        }
+        (Some(retained), Some(packed)) => format!(
+            "{}, {}; on {} once more {}",
+            retained.setting,
+            gain(&retained.evidence),
+            count(packed.active as u64, "vCPU"),
+            gain(&packed.evidence)
+        ),
+        (None, None) => {
+            let tried = count(refuted.into(), "run");
+            return format!("{head}nothing paid in {tried}{}", when(load.refuted_unix_ms));
+        }
+    };
+    format!("{head}{paid}{}", when(load.proven_unix_ms))
+}
+
+fn gain(evidence: &Evidence) -> String {
+    format!("{} ({:.2} to {:.2})", evidence.signal.times(evidence.ratio), evidence.low, evidence.high)
+}
+
+fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

@@ -1,0 +1,192 @@
+//! What earlier runs showed of the program at hand, and what this one adds.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use gleaner_engine::{MemoryDir, MemoryError};
+use gleaner_kernel::Root;
+use gleaner_kernel::preempt::KernelVersion;
+use gleaner_policy::{KnownLoad, Learned, Mode, Outcome, PolicyConfig, alike};
+use gleaner_print::say;
+use gleaner_proto::memory::{LoadMemory, MachineIdentity, ProgramMemory};
+
+use crate::cli::ControlArgs;
+use crate::control::unix_ms;
+
+/// That nothing paid is believed for a week: programs, data and hosts change without another name.
+const REFUTED_FOR_MS: u64 = 7 * 24 * 3600 * 1000;
+/// More kinds of load than programs have.
+const MOST_LOADS: usize = 16;
+
+/// The memory of one program on this machine.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// Where it is and what it holds; none where this run neither reads nor writes any.
+    kept: Option<(MemoryDir, ProgramMemory)>,
+    /// What the journal should say of it.
+    note: Option<String>,
+}
+
+impl Memory {
+    /// What is known of `program` under `config` on `vcpus` vCPUs. What proves nothing learns nothing: `--fixed`,
+    /// `--dry-run` and the strategy `paper` have no memory.
+    pub(crate) fn open(
+        root: &Root,
+        args: &ControlArgs,
+        config: &PolicyConfig,
+        program: Option<String>,
+        vcpus: usize,
+    ) -> Self {
+        let (Some(program), false, Mode::Adaptive) = (program, args.no_memory, &config.mode) else {
+            return Self::default();
+        };
+        let Some(dir) = MemoryDir::default_place(root) else { return Self::default() };
+        let Ok(kernel) = KernelVersion::read(root) else { return Self::default() };
+        let id = root.read_opt("/etc/machine-id").ok().flatten().unwrap_or_default();
+        let machine = MachineIdentity { id, kernel: kernel.release, vcpus, method: config.method };
+        let new = ProgramMemory::new(program, machine);
+        match dir.load(&new) {
+            Ok(known) => Self { kept: Some((dir, known.unwrap_or(new))), note: None },
+            Err(error @ MemoryError::SetAside { .. }) => {
+                if !args.quiet {
+                    say!("gleaner: {error}");
+                }
+                Self { kept: Some((dir, new)), note: Some(error.to_string()) }
+            }
+            Err(error) => Self { kept: None, note: Some(not_kept(&error)) },
+        }
+    }
+
+    /// What the policy should know.
+    pub(crate) fn known(&self) -> Vec<KnownLoad> {
+        let Some((_, program)) = &self.kept else { return Vec::new() };
+        let now = unix_ms();
+        let known = program.loads.iter().map(|load| {
+            let long_ago = load.refuted_unix_ms.is_none_or(|at| now.saturating_sub(at) > REFUTED_FOR_MS);
+            KnownLoad { refuted: if long_ago { 0 } else { load.known.refuted }, ..load.known }
+        });
+        known.collect()
+    }
+
+    /// A sentence for the journal, once.
+    pub(crate) fn take_note(&mut self) -> Option<String> {
+        self.note.take()
+    }
+
+    /// Keeps what a run `learned`, and says why if it cannot.
+    pub(crate) fn keep(self, learned: &[Learned]) -> Option<String> {
+        let (dir, mut program) = self.kept?;
+        if learned.is_empty() && program.runs == 0 {
+            return None;
+        }
+        let now = unix_ms();
+        program.loads = merge(&program.loads, learned, now);
+        program.runs = program.runs.saturating_add(1);
+        program.used_unix_ms = now;
+        dir.save(&program).err().map(|error| not_kept(&error))
+    }
+}
+
+fn not_kept(error: &MemoryError) -> String {
+    format!("what is learned of the program is not kept for its next run: {error}")
+}
+
+/// What is known after a run that ended at `now` (milliseconds since the Unix epoch) and knew `before`.
+fn merge(before: &[LoadMemory], learned: &[Learned], now: u64) -> Vec<LoadMemory> {
+    let of_load = |learned: &Learned| {
+        let before = before.iter().find(|b| alike(b.known.load, learned.known.load));
+        let said = |outcome, before| if learned.outcome == Some(outcome) { Some(now) } else { before };
+        LoadMemory {
+            known: learned.known,
+            proven_unix_ms: said(Outcome::Proven, before.and_then(|b| b.proven_unix_ms)),
+            refuted_unix_ms: said(Outcome::Refuted, before.and_then(|b| b.refuted_unix_ms)),
+        }
+    };
+    let mut loads: Vec<_> = learned.iter().map(of_load).collect();
+    loads.sort_by_key(|load| std::cmp::Reverse(load.proven_unix_ms.max(load.refuted_unix_ms)));
+    loads.truncate(MOST_LOADS);
+    loads
+}
+
+/// The path, without links, of what the command `name` runs: as `execvp` finds it. A script is its own program.
+pub(crate) fn of_command(name: &OsStr) -> Option<String> {
+    let runs = |path: &Path| {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let found = if name.as_encoded_bytes().contains(&b'/') {
+        PathBuf::from(name)
+    } else {
+        let path = env::var_os("PATH")?;
+        env::split_paths(&path).map(|dir| dir.join(name)).find(|path| runs(path))?
+    };
+    Some(fs::canonicalize(found).ok()?.to_string_lossy().into_owned())
+}
+
+/// The path of a process' executable; also of one that was replaced since, as in an upgrade.
+pub(crate) fn of_process(root: &Root, pid: i32) -> Option<String> {
+    let link = fs::read_link(root.path(format!("/proc/{pid}/exe"))).ok()?;
+    let path = link.to_string_lossy();
+    Some(path.strip_suffix(" (deleted)").unwrap_or(&path).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gleaner_policy::{Evidence, KnownRetention, Method, Retention, Signal};
+
+    use super::*;
+
+    fn known(load: f64, paid: bool, refuted: u32) -> KnownLoad {
+        let evidence = Evidence { signal: Signal::Moved, ratio: 2.0, low: 1.9, high: 2.1, pairs: 2 };
+        let setting = Retention { method: Method::Haltpoll, limit: Duration::from_micros(30) };
+        let retention = paid.then_some(KnownRetention { setting, evidence });
+        KnownLoad { load, retention, vcpus: None, refuted }
+    }
+
+    #[test]
+    fn times_move_only_with_what_this_run_has_tried() {
+        let before = [
+            LoadMemory { known: known(0.4, true, 0), proven_unix_ms: Some(1), refuted_unix_ms: None },
+            LoadMemory { known: known(0.1, false, 1), proven_unix_ms: None, refuted_unix_ms: Some(2) },
+        ];
+        let learned = [
+            Learned { known: known(0.41, true, 0), outcome: None },
+            Learned { known: known(0.1, false, 2), outcome: Some(Outcome::Refuted) },
+            Learned { known: known(0.9, true, 0), outcome: Some(Outcome::Proven) },
+        ];
+        let times: Vec<_> = merge(&before, &learned, 9)
+            .iter()
+            .map(|load| (load.known.load, load.proven_unix_ms, load.refuted_unix_ms))
+            .collect();
+        assert_eq!(times, [(0.1, None, Some(9)), (0.9, Some(9), None), (0.41, Some(1), None)]);
+    }
+
+    #[test]
+    fn that_nothing_paid_is_believed_for_a_week() {
+        let program = |at| {
+            let machine =
+                MachineIdentity { id: String::new(), kernel: String::new(), vcpus: 2, method: Method::Halt };
+            let load = LoadMemory { known: known(0.4, false, 3), proven_unix_ms: None, refuted_unix_ms: at };
+            let program = ProgramMemory { loads: vec![load], ..ProgramMemory::new("/x".into(), machine) };
+            Memory { kept: Some((MemoryDir::at("/nowhere"), program)), note: None }.known()[0].refuted
+        };
+        let now = unix_ms();
+        assert_eq!(program(Some(now - 1000)), 3);
+        // A clock that was set back makes it recent.
+        assert_eq!(program(Some(now + 1000)), 3);
+        assert_eq!(program(Some(now - REFUTED_FOR_MS - 1000)), 0);
+    }
+
+    #[test]
+    fn a_command_is_found_as_execvp_finds_it_and_named_without_links() {
+        let shell = of_command(OsStr::new("sh")).unwrap();
+        assert_eq!(of_command(OsStr::new("/bin/sh")).unwrap(), shell);
+        assert_eq!(shell, fs::canonicalize("/bin/sh").unwrap().to_string_lossy());
+        assert_eq!(of_command(OsStr::new("no-such-command")), None);
+        assert_eq!(of_command(OsStr::new("./no/such")), None);
+    }
+}

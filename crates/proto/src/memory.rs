@@ -1,0 +1,111 @@
+//! What is known of a program from earlier runs: one JSON file per program and machine.
+
+use gleaner_policy::{KnownLoad, Method};
+use serde::{Deserialize, Serialize};
+
+/// The version of the format that this crate reads and writes.
+pub const VERSION: u32 = 1;
+
+/// What runs of one program on one machine have shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProgramMemory {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The path of the program's executable, or of its control group within its hierarchy.
+    pub program: String,
+    /// Where it ran.
+    pub machine: MachineIdentity,
+    /// How many runs it was of use to or learned from.
+    pub runs: u32,
+    /// When the latest of them ended, in milliseconds since the Unix epoch.
+    pub used_unix_ms: u64,
+    /// What they showed, by kind of load.
+    pub loads: Vec<LoadMemory>,
+}
+
+/// What is known of a program under one kind of load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LoadMemory {
+    /// The settings, with their evidence.
+    pub known: KnownLoad,
+    /// When a trial proved something of it last, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proven_unix_ms: Option<u64>,
+    /// When a trial refuted something under this load last, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refuted_unix_ms: Option<u64>,
+}
+
+/// What a setting's worth depends on besides the program. On another machine, nothing is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineIdentity {
+    /// `/etc/machine-id`; empty where there is none.
+    pub id: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The vCPUs that the program could use.
+    pub vcpus: usize,
+    /// The retention method that calibration or the user chose.
+    pub method: Method,
+}
+
+impl ProgramMemory {
+    /// Nothing is known of `program` yet.
+    pub fn new(program: String, machine: MachineIdentity) -> Self {
+        Self { version: VERSION, program, machine, runs: 0, used_unix_ms: 0, loads: Vec::new() }
+    }
+
+    /// The name of its file. Names that are equal by chance belong to programs that forget each other.
+    pub fn file_name(&self) -> String {
+        let last = self.program.rsplit('/').find(|part| !part.is_empty()).unwrap_or("root");
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+        let name: String = last.chars().take(64).map(plain).collect();
+        let MachineIdentity { id, kernel, vcpus, method } = &self.machine;
+        let key = format!("{}\n{id}\n{kernel}\n{vcpus}\n{method}", self.program);
+        // The name must not begin with a dot.
+        format!("p-{name}-{:08x}.json", crc32fast::hash(key.as_bytes()))
+    }
+
+    /// Whether a user means it by `name`: the whole path, or its last part.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.program == name || self.program.rsplit('/').next() == Some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_and_machine_has_a_file_of_its_own_with_a_plain_name() {
+        let machine =
+            MachineIdentity { id: "m".into(), kernel: "6.18".into(), vcpus: 2, method: Method::Haltpoll };
+        let name = |program: &str, machine: &MachineIdentity| {
+            ProgramMemory::new(program.to_owned(), machine.clone()).file_name()
+        };
+        let own = name("/usr/bin/redis-server", &machine);
+        assert!(own.starts_with("p-redis-server-"), "{own}");
+        assert_ne!(own, name("/opt/redis-server", &machine));
+        for other in [
+            MachineIdentity { id: "n".into(), ..machine.clone() },
+            MachineIdentity { kernel: "6.19".into(), ..machine.clone() },
+            MachineIdentity { vcpus: 4, ..machine.clone() },
+            MachineIdentity { method: Method::QosPoll, ..machine.clone() },
+        ] {
+            assert_ne!(own, name("/usr/bin/redis-server", &other));
+        }
+        for odd in ["/", "/a/..", "/x/\n\u{e4} b", &format!("/{}", "x".repeat(4096))] {
+            let name = name(odd, &machine);
+            assert!(name.len() < 100 && !name.contains(['/', '\n', ' ']) && name.starts_with("p-"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_called_by_its_path_or_its_last_part() {
+        let machine =
+            MachineIdentity { id: String::new(), kernel: String::new(), vcpus: 2, method: Method::Halt };
+        let unit = ProgramMemory::new("/system.slice/redis.service".into(), machine);
+        assert!(unit.is_called("redis.service") && unit.is_called("/system.slice/redis.service"));
+        assert!(!unit.is_called("redis") && !unit.is_called("system.slice") && !unit.is_called(""));
+    }
+}
