@@ -14,7 +14,8 @@ use crate::why::utc;
 /// Forget what earlier runs showed of programs, or list it
 ///
 /// `gleaner run` and `gleaner attach` keep, for each program, which setting paid under which load, and start the next run
-/// with it. Without a name all programs are forgotten.
+/// with it. Without a name all programs are forgotten. They are in `/var/lib/gleaner/memory` for root, else in
+/// `$XDG_STATE_HOME/gleaner/memory`; `GLEANER_MEMORY` names another directory, and none if it is empty.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only print what is known: program, setting, gain, when

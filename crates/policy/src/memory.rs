@@ -183,10 +183,13 @@ pub(crate) struct Memory {
     entries: Vec<Entry>,
     /// The vCPUs that the workload could use at first: what is learned on all of them is for the next run.
     vcpus: usize,
-    /// The present kind of load: by the latest sample without retention.
+    /// The present kind of load: by the latest samples without retention, those of proofs left out, in which the workload
+    /// may still adapt to the change.
     kind: Option<Kind>,
     /// The latest kind with every vCPU active.
     full: Option<Kind>,
+    /// The kind of load by the samples without retention of the proof that is running, or ended last.
+    probed: Option<Kind>,
     latest: Option<Latest>,
     /// The load under which an earlier run proved what is in force, until a trial of this run has ended.
     unproven: Option<Kind>,
@@ -198,26 +201,49 @@ impl Memory {
     /// With what earlier runs showed on `vcpus` vCPUs, as far as `method` is what retains now, for at most `longest`.
     pub(crate) fn new(known: &[KnownLoad], vcpus: usize, method: Method, longest: Duration) -> Self {
         Self {
-            entries: known.iter().map(|load| Entry::known(load, vcpus, method, longest)).collect(),
+            entries: known
+                .iter()
+                .filter(|load| load.load.is_finite())
+                .map(|load| Entry::known(load, vcpus, method, longest))
+                .collect(),
             vcpus,
             kind: None,
             full: None,
+            probed: None,
             latest: None,
             unproven: None,
             hesitated: known.is_empty(),
         }
     }
 
-    /// Takes one sample, under `in_force`: it tells the kind of load where nothing was retained.
-    pub(crate) fn observe(&mut self, o: &Observation, in_force: &Setting) {
+    /// Takes one sample, under `in_force`, perhaps of a proof: it tells the kind of load where nothing was retained.
+    pub(crate) fn observe(&mut self, o: &Observation, in_force: &Setting, proof: bool) {
         if in_force.retention.is_on() || !is_telling(o) {
             return;
         }
         let active = in_force.active.len();
-        self.kind = Some(Kind { active, load: o.load() / active.max(1) as f64 });
+        let sampled = Kind { active, load: o.load() / active.max(1) as f64 };
+        let known = if proof { &mut self.probed } else { &mut self.kind };
+        // Samples as short as a block differ by chance.
+        let kind = match *known {
+            Some(before) if before.is_like(sampled) => {
+                Kind { load: f64::midpoint(before.load, sampled.load), ..before }
+            }
+            _ => sampled,
+        };
+        *known = Some(kind);
+        if proof {
+            return;
+        }
+        self.probed = None;
         if active == o.vcpus.len() {
             self.full = self.kind;
         }
+    }
+
+    /// The workload may use other vCPUs now: what load it is on them is not known yet.
+    pub(crate) fn forget_kind(&mut self) {
+        (self.kind, self.full, self.probed, self.unproven) = (None, None, None, None);
     }
 
     /// Retention that is worth resuming after the sample `o`, which was taken without retention.
@@ -246,6 +272,11 @@ impl Memory {
     pub(crate) fn hesitates(&mut self) -> bool {
         let unknown = self.kind.is_none_or(|kind| self.find(kind).is_none());
         unknown && !std::mem::replace(&mut self.hesitated, true)
+    }
+
+    /// Whether the first sample of an unknown kind was seen.
+    pub(crate) fn has_hesitated(&self) -> bool {
+        self.hesitated
     }
 
     /// In how many earlier runs the present load refuted retention; asked for once.
@@ -299,7 +330,7 @@ impl Memory {
         if !in_force && !refuted {
             return;
         }
-        for kind in [resumed, self.kind].into_iter().flatten() {
+        for kind in [resumed, self.probed.or(self.kind)].into_iter().flatten() {
             let entry = self.enter(kind);
             if entry.retention.take().is_some() {
                 (entry.vcpus, entry.offer) = (None, None);

@@ -37,7 +37,8 @@ const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_
 const AFTER_VETO: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// A smaller set with at least this share of the progress did no harm.
 const NO_HARM: f64 = 0.95;
-/// While a set is sought, between two trials. The budget for looks does not count here: the search ends after few.
+/// While a set is sought, between two trials, and before a known load is. The budget for looks does not count here: the
+/// search ends after few.
 const SEARCH_LOOK: Duration = Duration::from_millis(20);
 /// What did not prove itself but came out so much better is tried again sooner.
 const PROMISING: f64 = 1.1;
@@ -166,7 +167,9 @@ impl Policy {
         let had_trial = self.trial.is_some();
         self.learn(o, &in_force);
         self.noise.follow(&in_force, o);
-        self.memory.observe(o, &in_force);
+        let proof = self.trial.as_ref().is_some_and(|trial| trial.purpose() == Purpose::Reprove);
+        self.memory.observe(o, &in_force, proof);
+        let hesitated = self.memory.has_hesitated();
         self.budget.earn(o.period);
         self.cadence.looked(o, in_force == self.incumbent());
         self.follow_allowed(o, &mut events);
@@ -179,7 +182,8 @@ impl Policy {
         }
         let next = match &self.trial {
             Some(trial) => trial.next(),
-            None if searches_on(&events) => SEARCH_LOOK,
+            None if searches_on(&events) || self.memory.has_hesitated() != hesitated => SEARCH_LOOK,
+            None if self.memory.is_unproven() && !self.proof.is_over(o.at) => KNOWN_PROOF,
             None => self.cadence.next(o, !events.is_empty()),
         };
         let setting = self.setting();
@@ -229,6 +233,7 @@ impl Policy {
         events.push(Event::AllowedChanged { from, to: self.allowed.clone() });
         self.trial = None;
         self.deactivated.clear();
+        self.memory.forget_kind();
         // The configuration was validated by `new`.
         if let Ok(consolidation) = Consolidation::new(self.config.consolidation, self.allowed.len()) {
             self.consolidation = consolidation;

@@ -30,8 +30,13 @@ impl Policy {
         if self.fold_again(o, events) {
             return;
         }
+        let hesitated = self.memory.has_hesitated();
         if !self.searches(o) {
             self.hold_retention(o, events);
+        }
+        if self.memory.has_hesitated() != hesitated {
+            // One more sample says what the load is, before anything is tried under it.
+            return;
         }
         // What rests on an earlier run alone is proven first: it may do harm today.
         if self.trial.is_none() && self.memory.is_unproven() && self.proof.is_over(o.at) {

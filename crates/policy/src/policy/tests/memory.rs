@@ -228,3 +228,16 @@ fn what_one_load_refutes_stays_known_for_another() {
     assert!(at(REDIS_1).is_some_and(|k| k.retention.is_some()), "{learned:?}");
     assert!(at(0.83).is_some_and(|k| k.retention.is_none() && k.refuted > 0), "{learned:?}");
 }
+
+#[test]
+fn a_start_that_is_not_yet_the_load_is_followed_by_one_more_sample_before_anything_is_tried() {
+    // Half of the load, and fine-grained enough for a smaller set to be tried.
+    let starts: Workload = |s| Rates { load: 0.35, ..pipe(s) };
+    let mut w = World::new(knowing(&[retained(0.36)]), 2, starts);
+    w.finish_step();
+    assert_eq!(w.events, []);
+    w.workload = pipe;
+    w.finish_step();
+    assert_eq!(w.now, 40 * MS);
+    assert!(w.setting().retention.is_on() && resumed(&w).len() == 1, "{:?}", w.events);
+}

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::world::config;
 use crate::{
-    CpuId, CpuSet, Method, Observation, Policy, PolicyConfig, Sockets, VcpuInterval, WorkloadInterval,
+    CpuId, CpuSet, Evidence, KnownLoad, KnownRetention, KnownVcpus, Method, Observation, Policy,
+    PolicyConfig, Retention, Signal, Sockets, VcpuInterval, WorkloadInterval,
 };
 
 fn micros(max: u64) -> impl Strategy<Value = Duration> {
@@ -92,10 +93,30 @@ fn sequence() -> impl Strategy<Value = Vec<Observation>> {
     })
 }
 
+/// What a memory file may hold, sensible or not.
+fn known() -> impl Strategy<Value = KnownLoad> {
+    let load = prop_oneof![4 => 0.0..2.0f64, 1 => any::<f64>()];
+    let evidence = Evidence { signal: Signal::Moved, ratio: 2.0, low: 1.9, high: 2.1, pairs: 2 };
+    let retention = proptest::option::of((0..Method::ALL.len(), micros(1_000_000)));
+    let vcpus = proptest::option::of((0..6usize, any::<u32>()));
+    let refuted = prop_oneof![Just(0), 0..4u32, any::<u32>()];
+    (load, retention, vcpus, refuted).prop_map(move |(load, retention, vcpus, refuted)| KnownLoad {
+        load,
+        retention: retention.map(|(m, limit)| KnownRetention {
+            setting: Retention { method: Method::ALL[m], limit },
+            evidence,
+        }),
+        vcpus: vcpus.map(|(active, runnable)| KnownVcpus { active, runnable, evidence }),
+        refuted,
+    })
+}
+
 fn any_config() -> impl Strategy<Value = PolicyConfig> {
-    (0..Method::ALL.len(), any::<bool>()).prop_map(|(m, consolidate)| PolicyConfig {
+    let known = proptest::collection::vec(known(), 0..4);
+    (0..Method::ALL.len(), any::<bool>(), known).prop_map(|(m, consolidate, known)| PolicyConfig {
         method: Method::ALL[m],
         consolidate,
+        known,
         ..config()
     })
 }
@@ -118,6 +139,9 @@ proptest! {
             prop_assert!(config.consolidate || decision.setting.active == allowed);
             prop_assert!(config.method != Method::Halt || !decision.setting.retention.is_on());
             prop_assert_eq!(decision, twin.step(o));
+        }
+        for learned in policy.learned() {
+            prop_assert!(learned.known.load.is_finite(), "{learned:?}");
         }
     }
 }
