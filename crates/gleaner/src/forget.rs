@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use gleaner_engine::MemoryDir;
 use gleaner_kernel::Root;
-use gleaner_policy::{Evidence, KnownLoad};
+use gleaner_policy::{Evidence, KnownLoad, Objective};
 use gleaner_print::{outln, say};
 use gleaner_proto::memory::{LoadMemory, ProgramMemory};
 
@@ -83,8 +83,10 @@ fn programs<'a>(known: &[&'a ProgramMemory]) -> Vec<&'a str> {
 fn lines(program: &ProgramMemory) -> Vec<String> {
     let machine = &program.machine;
     let runs = count(program.runs.into(), "run");
-    let (vcpus, kernel) = (machine.vcpus, &machine.kernel);
-    let head = format!("{} ({vcpus} vCPUs, Linux {kernel}): {runs}", program.program);
+    let price = Objective::of_price(machine.poll_price)
+        .map_or_else(|| machine.poll_price.to_string(), |objective| objective.to_string());
+    let (vcpus, kernel, method) = (count(machine.vcpus as u64, "vCPU"), &machine.kernel, machine.method);
+    let head = format!("{} ({vcpus}, Linux {kernel}, {method}, {price}): {runs}", program.program);
     std::iter::once(head).chain(program.loads.iter().map(load_line)).collect()
 }
 

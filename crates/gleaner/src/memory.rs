@@ -46,7 +46,13 @@ impl Memory {
         let Some(dir) = MemoryDir::default_place(root) else { return Self::default() };
         let Ok(kernel) = KernelVersion::read(root) else { return Self::default() };
         let id = root.read_opt("/etc/machine-id").ok().flatten().unwrap_or_default();
-        let machine = MachineIdentity { id, kernel: kernel.release, vcpus, method: config.method };
+        let machine = MachineIdentity {
+            id,
+            kernel: kernel.release,
+            vcpus,
+            method: config.method,
+            poll_price: config.poll_price,
+        };
         let new = ProgramMemory::new(program, machine);
         match dir.load(&new) {
             Ok(known) => Self { kept: Some((dir, known.unwrap_or(new))), note: None },
@@ -168,8 +174,8 @@ mod tests {
     #[test]
     fn that_nothing_paid_is_believed_for_a_week() {
         let program = |at| {
-            let machine =
-                MachineIdentity { id: String::new(), kernel: String::new(), vcpus: 2, method: Method::Halt };
+            let (id, kernel) = (String::new(), String::new());
+            let machine = MachineIdentity { id, kernel, vcpus: 2, method: Method::Halt, poll_price: 0.125 };
             let load = LoadMemory { known: known(0.4, false, 3), proven_unix_ms: None, refuted_unix_ms: at };
             let program = ProgramMemory { loads: vec![load], ..ProgramMemory::new("/x".into(), machine) };
             Memory { kept: Some((MemoryDir::at("/nowhere"), program)), note: None }.known()[0].refuted
@@ -179,6 +185,19 @@ mod tests {
         // A clock that was set back makes it recent.
         assert_eq!(program(Some(now + 1000)), 3);
         assert_eq!(program(Some(now - REFUTED_FOR_MS - 1000)), 0);
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_executable_also_by_one_that_was_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        for (pid, link) in [("7", "/usr/bin/x"), ("8", "/usr/bin/x (deleted)")] {
+            fs::create_dir_all(dir.path().join("proc").join(pid)).unwrap();
+            std::os::unix::fs::symlink(link, dir.path().join("proc").join(pid).join("exe")).unwrap();
+        }
+        let root = Root::at(dir.path());
+        assert_eq!(of_process(&root, 7).as_deref(), Some("/usr/bin/x"));
+        assert_eq!(of_process(&root, 8).as_deref(), Some("/usr/bin/x"));
+        assert_eq!(of_process(&root, 9), None);
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub struct LoadMemory {
     pub refuted_unix_ms: Option<u64>,
 }
 
-/// What a setting's worth depends on besides the program. On another machine, nothing is known.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a setting's worth depends on besides the program. On another machine, or by another price, nothing is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MachineIdentity {
     /// `/etc/machine-id`; empty where there is none.
     pub id: String,
@@ -47,6 +47,8 @@ pub struct MachineIdentity {
     pub vcpus: usize,
     /// The retention method that calibration or the user chose.
     pub method: Method,
+    /// What a microsecond of polling is worth in microseconds of waiting: the user's objective.
+    pub poll_price: f64,
 }
 
 impl ProgramMemory {
@@ -60,8 +62,8 @@ impl ProgramMemory {
         let last = self.program.rsplit('/').find(|part| !part.is_empty()).unwrap_or("root");
         let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
         let name: String = last.chars().take(64).map(plain).collect();
-        let MachineIdentity { id, kernel, vcpus, method } = &self.machine;
-        let key = format!("{}\n{id}\n{kernel}\n{vcpus}\n{method}", self.program);
+        let MachineIdentity { id, kernel, vcpus, method, poll_price } = &self.machine;
+        let key = format!("{}\n{id}\n{kernel}\n{vcpus}\n{method}\n{poll_price}", self.program);
         // The name must not begin with a dot.
         format!("p-{name}-{:08x}.json", crc32fast::hash(key.as_bytes()))
     }
@@ -76,10 +78,14 @@ impl ProgramMemory {
 mod tests {
     use super::*;
 
+    fn machine() -> MachineIdentity {
+        let (id, kernel) = ("m".to_owned(), "6.18".to_owned());
+        MachineIdentity { id, kernel, vcpus: 2, method: Method::Haltpoll, poll_price: 0.125 }
+    }
+
     #[test]
     fn every_program_and_machine_has_a_file_of_its_own_with_a_plain_name() {
-        let machine =
-            MachineIdentity { id: "m".into(), kernel: "6.18".into(), vcpus: 2, method: Method::Haltpoll };
+        let machine = machine();
         let name = |program: &str, machine: &MachineIdentity| {
             ProgramMemory::new(program.to_owned(), machine.clone()).file_name()
         };
@@ -91,6 +97,7 @@ mod tests {
             MachineIdentity { kernel: "6.19".into(), ..machine.clone() },
             MachineIdentity { vcpus: 4, ..machine.clone() },
             MachineIdentity { method: Method::QosPoll, ..machine.clone() },
+            MachineIdentity { poll_price: 0.5, ..machine.clone() },
         ] {
             assert_ne!(own, name("/usr/bin/redis-server", &other));
         }
@@ -102,8 +109,7 @@ mod tests {
 
     #[test]
     fn a_program_is_called_by_its_path_or_its_last_part() {
-        let machine =
-            MachineIdentity { id: String::new(), kernel: String::new(), vcpus: 2, method: Method::Halt };
+        let machine = machine();
         let unit = ProgramMemory::new("/system.slice/redis.service".into(), machine);
         assert!(unit.is_called("redis.service") && unit.is_called("/system.slice/redis.service"));
         assert!(!unit.is_called("redis") && !unit.is_called("system.slice") && !unit.is_called(""));

@@ -8,7 +8,8 @@ use gleaner_proto::memory::{LoadMemory, MachineIdentity};
 use super::*;
 
 fn machine() -> MachineIdentity {
-    MachineIdentity { id: "m".into(), kernel: "6.18.44".into(), vcpus: 2, method: Method::Haltpoll }
+    let (id, kernel) = ("m".to_owned(), "6.18.44".to_owned());
+    MachineIdentity { id, kernel, vcpus: 2, method: Method::Haltpoll, poll_price: 0.125 }
 }
 
 fn memory(program: &str) -> ProgramMemory {
@@ -49,7 +50,7 @@ fn what_was_saved_is_known_again_and_nobody_else_can_read_or_write_it() {
 }
 
 #[test]
-fn on_another_machine_kernel_or_set_of_vcpus_nothing_is_known() {
+fn on_another_machine_kernel_or_set_of_vcpus_or_by_another_price_nothing_is_known() {
     let (_dir, place) = folder();
     let redis = memory("/usr/bin/redis-server");
     place.save(&redis).unwrap();
@@ -58,6 +59,7 @@ fn on_another_machine_kernel_or_set_of_vcpus_nothing_is_known() {
         MachineIdentity { kernel: "6.19".into(), ..machine() },
         MachineIdentity { vcpus: 4, ..machine() },
         MachineIdentity { method: Method::YieldIpiFree, ..machine() },
+        MachineIdentity { poll_price: 0.5, ..machine() },
     ] {
         let there = ProgramMemory::new(redis.program.clone(), other);
         assert_eq!(place.load(&there).unwrap(), None);
