@@ -120,7 +120,10 @@ struct Entry {
 impl Entry {
     /// What an earlier run showed on `vcpus` vCPUs. A limit above `longest` cannot pay on this machine.
     fn known(load: &KnownLoad, vcpus: usize, method: Method, longest: Duration) -> Self {
-        let usable = |known: &KnownRetention| known.setting.method == method;
+        let usable = |known: &KnownRetention| {
+            let Retention { method: known, limit } = known.setting;
+            known == method && (known == Method::QosPoll || !limit.is_zero())
+        };
         let retention = load.retention.filter(usable).map(|known| {
             let limit = known.setting.limit.min(longest);
             KnownRetention { setting: Retention { method, limit }, ..known }
@@ -317,7 +320,7 @@ impl Memory {
     /// A trial of `retention` ended with it in force, by `proof` if it was proven.
     pub(crate) fn kept(&mut self, retention: Retention, proof: Option<Evidence>) {
         self.unproven = None;
-        let (Some(kind), Some(evidence)) = (self.kind, proof) else { return };
+        let (Some(kind), Some(evidence)) = (self.kind, proof.filter(is_finite)) else { return };
         let entry = self.enter(kind);
         entry.retention = Some(KnownRetention { setting: retention, evidence });
         (entry.trusted, entry.refuted, entry.outcome) = (true, 0, Some(Outcome::Proven));
@@ -345,7 +348,7 @@ impl Memory {
     /// A trial proved a smaller set.
     pub(crate) fn kept_vcpus(&mut self, known: KnownVcpus) {
         self.unproven = None;
-        let Some(full) = self.full else { return };
+        let Some(full) = self.full.filter(|_| is_finite(&known.evidence)) else { return };
         let entry = self.enter(full);
         (entry.vcpus, entry.offer, entry.outcome) = (Some(known), None, Some(Outcome::Proven));
     }
@@ -412,6 +415,11 @@ impl Memory {
         entry.kind.load += LATEST * (kind.load - entry.kind.load);
         entry
     }
+}
+
+/// Whether the numbers can be written as JSON.
+fn is_finite(evidence: &Evidence) -> bool {
+    [evidence.ratio, evidence.low, evidence.high].into_iter().all(f64::is_finite)
 }
 
 /// Whether a sample says something of the load.
