@@ -126,7 +126,7 @@ impl Seen {
         let (mut time, mut late) = (0.0, 0.0);
         for record in records {
             match record {
-                Record::Observation { in_force, observation } => {
+                Record::Observation { in_force, observation, .. } => {
                     let period = observation.period.as_secs_f64();
                     let stolen: f64 = observation.vcpus.iter().map(|vcpu| vcpu.steal.as_secs_f64()).sum();
                     seen.stolen += stolen / observation.vcpus.len().max(1) as f64;
