@@ -34,7 +34,13 @@ impl Choice {
 /// The calibration of this boot, made now (in a quarter of a second) where there is none yet or only a doubtful one.
 pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choice {
     if args.fixed.is_some() {
-        return Choice::assumed(Method::Halt, None);
+        let assumed = Choice::assumed(Method::Halt, None);
+        // Nothing is decided by them, but waiting is estimated from them: as it would be without `--fixed`.
+        return calibrate::load(state, root).map_or(assumed.clone(), |c| Choice {
+            wake_cost: c.halt_cost,
+            waker_cost: c.waker_cost(),
+            ..assumed
+        });
     }
     let calibration = if args.dry_run {
         // Measuring turns knobs, which a dry run does not.

@@ -110,6 +110,22 @@ enum Haste {
     Used,
 }
 
+/// How long a block is where the workload has so many hand-overs per second and one observation costs so much CPU time.
+fn block_length(switches_per_s: f64, cost: Duration) -> Duration {
+    let wanted = Duration::from_secs_f64((SWITCHES_PER_BLOCK / switches_per_s.max(1.0)).min(1.0));
+    // Reading a thousand threads takes milliseconds: blocks stay thirty times longer than sampling them takes.
+    let shortest = SHORTEST_BLOCK.max(cost * 30).min(LONGEST_BLOCK);
+    wanted.clamp(shortest, LONGEST_BLOCK)
+}
+
+/// The lengths of the blocks that a trial has, where the workload has so many hand-overs per second and one observation
+/// costs so much CPU time: the later ones are tried where no signal is valid with the earlier ones.
+pub fn block_lengths(switches_per_s: f64, cost: Duration, difference: Difference) -> Vec<Duration> {
+    let first = block_length(switches_per_s, cost);
+    let longer = (difference == Difference::ActiveSet && first < LONG_BLOCK).then_some(LONG_BLOCK);
+    [first].into_iter().chain(longer).collect()
+}
+
 /// One hypothesis under test.
 #[derive(Debug, Clone)]
 pub struct Trial {
@@ -151,15 +167,12 @@ impl Trial {
     /// latest observation: the rate of hand-overs in it sets the length of the blocks, and its cost bounds it.
     pub fn new(baseline: Setting, candidate: Setting, purpose: Purpose, seen: &Observation) -> Self {
         let switches_per_s = seen.workload.switches as f64 / seen.period.as_secs_f64().max(1e-3);
-        let wanted = Duration::from_secs_f64((SWITCHES_PER_BLOCK / switches_per_s.max(1.0)).min(1.0));
-        // Reading a thousand threads takes milliseconds: blocks stay thirty times longer than sampling them takes.
-        let shortest = SHORTEST_BLOCK.max(seen.cost * 30).min(LONGEST_BLOCK);
         let sequential = purpose == Purpose::Adopt && baseline.active == candidate.active;
         Self {
             baseline,
             candidate,
             purpose,
-            block: wanted.clamp(shortest, LONGEST_BLOCK),
+            block: block_length(switches_per_s, seen.cost),
             side: if purpose == Purpose::Adopt && !sequential { Side::Candidate } else { Side::Baseline },
             sequential,
             // What comes first in a sequential trial is in force already.

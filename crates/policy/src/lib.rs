@@ -39,7 +39,7 @@ pub use crowd::{Crowd, CrowdSource};
 pub use decision::{Decision, Event, LetGo, Watch, Why};
 pub use evidence::Evidence;
 pub use fixed::Fixed;
-pub use guard::{Purpose, Trial, Verdict};
+pub use guard::{Purpose, Trial, Verdict, block_lengths};
 pub use idle_histogram::IdleHistogram;
 pub use memory::{KnownLoad, KnownRetention, KnownVcpus, Learned, Outcome, alike};
 pub use objective::Objective;

@@ -76,12 +76,6 @@ impl Signal {
         }
     }
 
-    /// Whether it counts the work itself, so that it can show that nothing is lost. CPU time cannot: a lock convoy that is
-    /// woken sooner works as long and does less.
-    pub(crate) const fn is_exact(self) -> bool {
-        matches!(self, Self::Counter | Self::Sockets | Self::Moved)
-    }
-
     /// A ratio of it in words.
     pub fn times(self, ratio: f64) -> String {
         match self {
@@ -92,7 +86,7 @@ impl Signal {
 
     /// How much a ratio of this signal must exceed 1 to prove progress. `T_work` also holds the cost of
     /// waking itself, which retention removes, so it must rise clearly.
-    pub(crate) const fn margin(self) -> f64 {
+    pub const fn margin(self) -> f64 {
         match self {
             Self::Counter | Self::Sockets | Self::Moved | Self::Handovers => 0.04,
             Self::WorkTime | Self::UserTime => 0.05,
@@ -128,9 +122,15 @@ impl Signal {
         self.amount(&b.workload).is_some_and(|amount| amount >= self.floor())
     }
 
+    /// Whether it counts what the program is there to do, so that it can show that nothing is lost. CPU time cannot: a lock
+    /// convoy that is woken sooner works as long and does less.
+    pub const fn is_exact(self) -> bool {
+        matches!(self, Self::Counter | Self::Sockets | Self::Moved)
+    }
+
     /// The logarithm of the ratio of the second block's rate to the first's; `None` where both have too little to compare.
     /// Where one has, it counts as having just enough: a standstill is a loss, not a missing number.
-    pub(crate) fn log_ratio(self, first: &Block, second: &Block) -> Option<f64> {
+    pub fn log_ratio(self, first: &Block, second: &Block) -> Option<f64> {
         let comparable = match self {
             Self::Waiting => {
                 let source = |b: &Block| b.workload.waiting.map(|waiting| waiting.source);
@@ -159,6 +159,31 @@ impl Signal {
     }
 }
 
+impl Signal {
+    /// Whether most of the (baseline, candidate) pairs have enough of it to be compared.
+    pub fn is_comparable(self, pairs: &[(Block, Block)]) -> bool {
+        let comparable = pairs.iter().filter(|(b, c)| self.log_ratio(b, c).is_some()).count();
+        // A pause of the load now and then leaves the signal what it is.
+        comparable * 4 >= pairs.len() * 3
+    }
+
+    /// Whether it follows progress in these pairs, whose settings differ in `difference`.
+    pub fn is_valid(self, pairs: &[(Block, Block)], difference: Difference) -> bool {
+        self.is_comparable(pairs)
+            && match self {
+                Self::Handovers => difference == Difference::ActiveSet && same_granularity(pairs),
+                Self::WorkTime => difference == Difference::Retention,
+                Self::Counter | Self::Sockets | Self::Moved | Self::UserTime => true,
+                Self::Waiting => false,
+            }
+    }
+
+    /// The signal that a comparison of these pairs goes by: the first that is valid.
+    pub fn of_comparison(pairs: &[(Block, Block)], difference: Difference) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.is_valid(pairs, difference))
+    }
+}
+
 /// What differs between the two settings of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -174,21 +199,9 @@ const SAME_GRANULARITY: f64 = 1.5;
 
 /// Compares (baseline, candidate) pairs by the first signal that is valid for them. `None` when no signal is.
 pub(crate) fn compare(pairs: &[(Block, Block)], difference: Difference, noise: &Noise) -> Option<Evidence> {
-    let signal = Signal::ALL.into_iter().find(|s| valid(*s, pairs, difference))?;
+    let signal = Signal::of_comparison(pairs, difference)?;
     let ratios: Vec<_> = pairs.iter().filter_map(|(b, c)| signal.log_ratio(b, c)).collect();
     Evidence::of(signal, &ratios, noise.spread(signal))
-}
-
-fn valid(signal: Signal, pairs: &[(Block, Block)], difference: Difference) -> bool {
-    let comparable = pairs.iter().filter(|(b, c)| signal.log_ratio(b, c).is_some()).count();
-    // A pause of the load now and then leaves the signal what it is.
-    comparable * 4 >= pairs.len() * 3
-        && match signal {
-            Signal::Handovers => difference == Difference::ActiveSet && same_granularity(pairs),
-            Signal::WorkTime => difference == Difference::Retention,
-            Signal::Counter | Signal::Sockets | Signal::Moved | Signal::UserTime => true,
-            Signal::Waiting => false,
-        }
 }
 
 /// Whether a hand-over is the same piece of work on both sides, the cost of waking included or left out: on fewer vCPUs
