@@ -28,11 +28,15 @@ use std::time::{Duration, Instant};
 use gleaner_kernel::Root;
 use gleaner_proto::result::{self, BenchResult, Ending, Metric, ModeInfo, SCHEMA};
 
+pub(crate) use control::not_in_force;
 pub use correlation::slowdown_by_idling;
 pub use environment::read as environment;
+pub(crate) use forget::forget_polling;
 pub use mode::{Mode, ModeError, UserMode};
+pub(crate) use output::workload_outcome;
 pub use output::{Expression, ExpressionError, NoMatch};
 pub use program::Program;
+pub(crate) use program::portable;
 pub use table::table;
 
 use crate::adapters::{AdapterError, Expanded};

@@ -11,5 +11,6 @@ pub mod experiment;
 pub mod runner;
 pub mod scenario;
 pub mod servers;
+pub mod signals;
 pub mod stats;
 pub mod steps;

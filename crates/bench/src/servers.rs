@@ -38,6 +38,7 @@ pub use mode::Mode;
 pub use rate::watch;
 pub use report::{LatencyMode, LatencyReport, ModeReport, Report, RowReport};
 pub use rows::{Class, Placement, ROWS, Row, find, load};
+pub(crate) use suite::measure_apart;
 pub use suite::{Options, run};
 pub use window::Window;
 

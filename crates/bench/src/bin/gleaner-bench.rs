@@ -13,6 +13,7 @@ use gleaner_bench::client::{self, Address, Pace, Protocol};
 use gleaner_bench::experiment::overhead;
 use gleaner_bench::runner;
 use gleaner_bench::servers::{self, Mode, Options, Window};
+use gleaner_bench::signals;
 use gleaner_bench::steps;
 use gleaner_print::{Usage, files, out, outln};
 
@@ -32,6 +33,8 @@ struct Cli {
 enum Command {
     /// Measures servers from Debian's packages in every mode and reports ratios with their intervals
     Servers(Servers),
+    /// Holds Gleaner's signals of progress against what programs say of themselves
+    Signals(Signals),
     /// Sends requests to a running server at a rate of their own and reports their latency
     Open(Open),
     /// Measures how fast the speed follows the load when it steps from 1 to 16 busy clients and back
@@ -75,6 +78,25 @@ struct Servers {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write the table as Markdown; without this it is printed
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// The gleaner binary [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    gleaner: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Signals {
+    /// How often each setting is measured per case
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Only these cases: names or parts of names, separated by commas; a wrong one lists them
+    #[arg(long, value_name = "NAMES", default_value = "")]
+    only: String,
+    /// Write everything that was measured as JSON
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write the tables as Markdown; without this they are printed
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// The gleaner binary [default: the one beside this program]
@@ -207,6 +229,7 @@ const NAME: &str = "gleaner-bench";
 fn main() -> ExitCode {
     let done = match gleaner_print::parse::<Cli>(NAME).command {
         Command::Servers(args) => run_servers(&args),
+        Command::Signals(args) => run_signals(&args),
         Command::Open(args) => run_open(&args),
         Command::Steps(args) => run_steps(args),
         Command::UnfoldSteps(args) => run_unfold_steps(args),
@@ -224,7 +247,6 @@ fn run_servers(args: &Servers) -> Result<ExitCode> {
     runner::watch()?;
     let bench = std::env::current_exe().context("cannot find this program")?;
     let gleaner = args.gleaner.clone().unwrap_or_else(|| bench.with_file_name("gleaner"));
-    let words: Vec<String> = std::env::args().skip(1).collect();
     let report = servers::run(&Options {
         rows,
         modes: args.modes.clone(),
@@ -234,22 +256,58 @@ fn run_servers(args: &Servers) -> Result<ExitCode> {
         seed: args.seed,
         gleaner,
         bench,
-        repeat_with: format!("{REPEAT} {}", words.join(" ")),
+        repeat_with: repeat_with(),
     })?;
-    if let Some(file) = &args.output {
-        write(file, &serde_json::to_string_pretty(&report)?)?;
+    let page = report.markdown();
+    write_report(args.output.as_deref(), args.markdown.as_deref(), &report, &page)?;
+    Ok(status(!report.failures.is_empty(), report.interrupted))
+}
+
+fn run_signals(args: &Signals) -> Result<ExitCode> {
+    files::distinct(&[], args.output.iter().chain(&args.markdown))?;
+    let cases = signals::find(&args.only).map_err(|error| Usage(error.to_string()))?;
+    runner::watch()?;
+    let bench = std::env::current_exe().context("cannot find this program")?;
+    let gleaner = args.gleaner.clone().unwrap_or_else(|| bench.with_file_name("gleaner"));
+    let report = signals::run(&signals::Options {
+        cases,
+        rounds: args.rounds.into(),
+        gleaner,
+        bench,
+        repeat_with: repeat_with(),
+    })?;
+    let page = report.markdown();
+    write_report(args.output.as_deref(), args.markdown.as_deref(), &report, &page)?;
+    Ok(status(!report.failures.is_empty(), report.interrupted))
+}
+
+/// The command line that repeats this run.
+fn repeat_with() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("{REPEAT} {}", words.join(" "))
+}
+
+fn write_report(
+    output: Option<&Path>,
+    markdown: Option<&Path>,
+    report: &impl serde::Serialize,
+    page: &str,
+) -> Result<()> {
+    if let Some(file) = output {
+        write(file, &serde_json::to_string_pretty(report)?)?;
     }
-    match &args.markdown {
-        Some(file) => write(file, &report.markdown())?,
-        None => out!("{}", report.markdown())?,
+    match markdown {
+        Some(file) => write(file, page),
+        None => Ok(out!("{page}")?),
     }
-    Ok(if !report.failures.is_empty() {
-        ExitCode::FAILURE
-    } else if report.interrupted {
-        ExitCode::from(runner::status())
-    } else {
-        ExitCode::SUCCESS
-    })
+}
+
+fn status(failed: bool, interrupted: bool) -> ExitCode {
+    match (failed, interrupted) {
+        (true, _) => ExitCode::FAILURE,
+        (false, true) => ExitCode::from(runner::status()),
+        (false, false) => ExitCode::SUCCESS,
+    }
 }
 
 fn run_open(args: &Open) -> Result<ExitCode> {

@@ -49,7 +49,8 @@ fn timeline(records: &[Record]) -> Vec<Moment> {
     timeline
 }
 
-fn not_in_force(records: &[Record]) -> Option<String> {
+/// Why the fixed setting that these records are of was not in force all the time; `None` if it was.
+pub(crate) fn not_in_force(records: &[Record]) -> Option<String> {
     let fixed = records.iter().find_map(|record| match record {
         Record::Start { config, .. } => match &config.mode {
             Mode::Fixed(setting) => Some(setting),

@@ -87,13 +87,18 @@ impl Expression {
 }
 
 /// What a built-in workload printed: its outcome as the last line.
-pub(super) fn outcome(output: &str) -> Result<BTreeMap<Metric, f64>, NoMatch> {
+pub(crate) fn workload_outcome(output: &str) -> Result<Outcome, NoMatch> {
     let outcome = output.lines().next_back().and_then(|line| serde_json::from_str::<Outcome>(line).ok());
-    let outcome = outcome.ok_or_else(|| NoMatch {
+    outcome.ok_or_else(|| NoMatch {
         expression: "the outcome of a workload".to_owned(),
         what: "is not in the last line".to_owned(),
         begin: begin(output),
-    })?;
+    })
+}
+
+/// The same as metrics.
+pub(super) fn outcome(output: &str) -> Result<BTreeMap<Metric, f64>, NoMatch> {
+    let outcome = workload_outcome(output)?;
     let operations = (Metric::Operations, outcome.operations as f64);
     Ok([(Metric::Throughput, outcome.throughput()), operations].into())
 }

@@ -70,7 +70,7 @@ impl Program {
     }
 
     /// Ready to be started, its files in `state`; a workload by the binary `gleaner`.
-    pub(super) fn launch(&self, gleaner: &Path, state: &Path) -> Launch {
+    pub(crate) fn launch(&self, gleaner: &Path, state: &Path) -> Launch {
         let words = match self {
             Self::Command(words) => words.clone(),
             Self::Workload { workload, parameters, amount } => {
@@ -105,7 +105,7 @@ impl Program {
 }
 
 /// `text` without the paths that are this run's own, so that the results of two runs can be compared.
-pub(super) fn portable(text: &str, gleaner: &Path, state: &Path) -> String {
+pub(crate) fn portable(text: &str, gleaner: &Path, state: &Path) -> String {
     text.replace(&*state.to_string_lossy(), STATE).replace(&*gleaner.to_string_lossy(), "gleaner")
 }
 

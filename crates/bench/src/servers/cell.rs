@@ -22,6 +22,9 @@ const MARIADB: &str = "mariadb";
 pub struct Sample {
     /// Operations per second; which operations, the row's unit says.
     pub rate: f64,
+    /// When the window began, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub began_unix_ms: u64,
     /// How long the window was in the end.
     #[serde(rename = "window_s", with = "seconds")]
     pub window: Duration,

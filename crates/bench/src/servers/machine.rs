@@ -1,6 +1,6 @@
 //! What the whole machine spent over a time: busy, polling in the idle loop, stolen by the hypervisor.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gleaner_kernel::Root;
 use gleaner_kernel::idle::IdleSensor;
@@ -27,6 +27,7 @@ pub(super) struct Meter {
     stat: StatSensor,
     idle: IdleSensor,
     began: Instant,
+    began_at: SystemTime,
     before: Totals,
 }
 
@@ -42,7 +43,13 @@ impl Meter {
     pub(super) fn start(root: &Root) -> Result<Self> {
         let (mut stat, mut idle) = (StatSensor::new(root)?, IdleSensor::new(root)?);
         let before = totals(&mut stat, &mut idle)?;
-        Ok(Self { stat, idle, began: Instant::now(), before })
+        Ok(Self { stat, idle, began: Instant::now(), began_at: SystemTime::now(), before })
+    }
+
+    /// When it was started, in milliseconds since the Unix epoch.
+    pub(super) fn began_unix_ms(&self) -> u64 {
+        let since = self.began_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Reads them again: the time since the start and what was spent in it.

@@ -67,6 +67,7 @@ pub(super) fn measure_at_rate(place: &Place, rate: u32, threads: u32, window: Wi
     let mut running = client.start(&log)?;
     sleep(Duration::from_secs(warmup))?;
     let meter = Meter::start(&Root::system())?;
+    let began_unix_ms = meter.began_unix_ms();
     sleep(Duration::from_secs(length))?;
     let (window, cpu) = meter.stop()?;
     match running.wait(END)? {
@@ -78,7 +79,7 @@ pub(super) fn measure_at_rate(place: &Place, rate: u32, threads: u32, window: Wi
     let report = fs::read_to_string(&log).map_err(Error::file("read", &log))?;
     let (events, latency) =
         summary(&report).ok_or_else(|| Error::Answer { program: "sysbench", answer: tail(&report) })?;
-    let sample = Sample { rate: events / length as f64, window, cpu, latency: Some(latency) };
+    let sample = Sample { rate: events / length as f64, began_unix_ms, window, cpu, latency: Some(latency) };
     Ok(Measured { sample, commands: vec![server.command, client.line()] })
 }
 

@@ -29,9 +29,10 @@ impl Piped {
 pub(super) fn pipe(window: Window) -> Result<Measured> {
     let warm = fill(window.warmup, FIRST_GUESS)?;
     let meter = Meter::start(&Root::system())?;
+    let began_unix_ms = meter.began_unix_ms();
     let piped = fill(window.length, warm.speed())?;
     let (_, cpu) = meter.stop()?;
-    let sample = Sample { rate: piped.speed(), window: piped.time, cpu, latency: None };
+    let sample = Sample { rate: piped.speed(), began_unix_ms, window: piped.time, cpu, latency: None };
     Ok(Measured { sample, commands: vec![piped.command] })
 }
 

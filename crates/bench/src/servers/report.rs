@@ -269,7 +269,13 @@ mod tests {
     }
 
     fn of_rate(rate: f64) -> Sample {
-        Sample { rate, window: Duration::from_secs(4), cpu: CpuUse::default(), latency: None }
+        Sample {
+            rate,
+            began_unix_ms: 0,
+            window: Duration::from_secs(4),
+            cpu: CpuUse::default(),
+            latency: None,
+        }
     }
 
     fn row(rates: &[[f64; 3]]) -> RowReport {

@@ -263,6 +263,14 @@ impl Row {
         }
     }
 
+    /// Checks that the programs that it needs are installed.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with all that are not.
+    pub fn available(&self) -> Result<()> {
+        check_programs(std::slice::from_ref(self))
+    }
+
     /// The programs without which the row cannot run.
     fn needs(&self) -> Vec<Needs> {
         let need = |program, package| Needs { program, package };

@@ -82,6 +82,23 @@ impl Running {
         }
     }
 
+    /// Waits until it has ended well, at most `limit`.
+    pub(crate) fn wait_for_success(mut self, limit: Duration) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        let status = loop {
+            if let Some(status) = self.wait(deadline.saturating_duration_since(Instant::now()))? {
+                break status;
+            }
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
+            if Instant::now() >= deadline {
+                return Err(self.timed_out("end", limit));
+            }
+        };
+        if status.success() { Ok(()) } else { Err(self.ended(status)) }
+    }
+
     /// Its process.
     pub(crate) fn pid(&self) -> Pid {
         pid(&self.child)

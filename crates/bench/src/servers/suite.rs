@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gleaner_kernel::Root;
 use gleaner_print::say;
@@ -15,7 +15,7 @@ use super::rows::check_programs;
 use super::{
     Environment, Error, Measured, Mode, Placement, Report, Result, Row, RowReport, Window, knobs, prepare,
 };
-use crate::runner::{Plan, Problem, RowSamples, interrupted};
+use crate::runner::{Plan, Problem, RowSamples};
 
 /// How long a cell may take beyond its warm-up and window: start and end of its server.
 const CELL_PATIENCE: Duration = Duration::from_secs(90);
@@ -110,43 +110,8 @@ fn check(options: &Options) -> Result<()> {
 /// Prepares the row's data outside of the mode, then measures it in a process of its own.
 fn run_cell(options: &Options, row: &Row, mode: &Mode, state: &Path) -> Result<Measured> {
     prepare(row, state)?;
-    let window = options.window(row);
     let wrapper = mode.wrapper(&options.gleaner);
-    let out = state.join("out.json");
-    let seconds = |time: Duration| time.as_secs_f64().to_string();
-    let mut launch = Launch::new(&options.bench.to_string_lossy())
-        .args(["cell", row.name])
-        .args([String::from("--warmup"), seconds(window.warmup)])
-        .args([String::from("--seconds"), seconds(window.length)])
-        .args([OsString::from("--state"), state.into(), OsString::from("--out"), out.clone().into()])
-        .group();
-    match row.placement {
-        Placement::Inside => launch = launch.wrapped(&wrapper),
-        Placement::ServerOnly if wrapper.is_empty() => {}
-        Placement::ServerOnly => launch = launch.arg("--").args(&wrapper),
-    }
-    let mut cell = launch.start(&state.join("cell.log"))?;
-    let limit = window.warmup + window.length + CELL_PATIENCE;
-    let deadline = Instant::now() + limit;
-    let status = loop {
-        if let Some(status) = cell.wait(deadline.saturating_duration_since(Instant::now()))? {
-            break status;
-        }
-        if interrupted() {
-            return Err(Error::Interrupted);
-        }
-        if Instant::now() >= deadline {
-            return Err(cell.timed_out("end", limit));
-        }
-    };
-    if !status.success() {
-        return Err(cell.ended(status));
-    }
-    let text = fs::read_to_string(&out).map_err(Error::file("read", &out))?;
-    // A later cell must not be taken for measured because this one was.
-    fs::remove_file(&out).map_err(Error::file("remove", &out))?;
-    let mut measured: Measured = serde_json::from_str(&text)
-        .map_err(|_| Error::Answer { program: "gleaner-bench cell", answer: text })?;
+    let mut measured = measure_apart(&options.bench, row, options.window(row), &wrapper, state)?;
     if row.placement == Placement::Inside && !wrapper.is_empty() {
         let words: Vec<_> = wrapper.iter().map(|w| w.to_string_lossy()).collect();
         for command in &mut measured.commands {
@@ -157,6 +122,39 @@ fn run_cell(options: &Options, row: &Row, mode: &Mode, state: &Path) -> Result<M
         *command = options.portable(command, state);
     }
     Ok(measured)
+}
+
+/// Measures a row that is prepared in a process of its own: the binary `bench`, see [`Options::bench`]. `wrapper` goes
+/// before that process or before the server's command line, as the row's placement says.
+///
+/// # Errors
+/// If that process fails, does not end in time or writes something unknown, or if a signal comes.
+pub(crate) fn measure_apart(
+    bench: &Path,
+    row: &Row,
+    window: Window,
+    wrapper: &[OsString],
+    state: &Path,
+) -> Result<Measured> {
+    let out = state.join("out.json");
+    let seconds = |time: Duration| time.as_secs_f64().to_string();
+    let mut launch = Launch::new(&bench.to_string_lossy())
+        .args(["cell", row.name])
+        .args([String::from("--warmup"), seconds(window.warmup)])
+        .args([String::from("--seconds"), seconds(window.length)])
+        .args([OsString::from("--state"), state.into(), OsString::from("--out"), out.clone().into()])
+        .group();
+    match row.placement {
+        Placement::Inside => launch = launch.wrapped(wrapper),
+        Placement::ServerOnly if wrapper.is_empty() => {}
+        Placement::ServerOnly => launch = launch.arg("--").args(wrapper),
+    }
+    let cell = launch.start(&state.join("cell.log"))?;
+    cell.wait_for_success(window.warmup + window.length + CELL_PATIENCE)?;
+    let text = fs::read_to_string(&out).map_err(Error::file("read", &out))?;
+    // A later cell must not be taken for measured because this one was.
+    fs::remove_file(&out).map_err(Error::file("remove", &out))?;
+    serde_json::from_str(&text).map_err(|_| Error::Answer { program: "gleaner-bench cell", answer: text })
 }
 
 impl Options {

@@ -39,6 +39,7 @@ impl Window {
     ) -> Result<Sample> {
         sleep(self.warmup)?;
         let (meter, before) = (Meter::start(&Root::system())?, counter()?);
+        let began_unix_ms = meter.began_unix_ms();
         sleep(self.length)?;
         let after = counter()?;
         let (wall, cpu) = meter.stop()?;
@@ -47,6 +48,7 @@ impl Window {
         }
         Ok(Sample {
             rate: after.saturating_sub(before) as f64 / wall.as_secs_f64(),
+            began_unix_ms,
             window: wall,
             cpu,
             latency: None,
@@ -70,14 +72,15 @@ impl Window {
             window: self.length,
             seed: ARRIVALS,
         };
-        let (outcome, window, cpu) = thread::scope(|scope| {
+        let (outcome, began_unix_ms, window, cpu) = thread::scope(|scope| {
             let client = scope.spawn(|| client::run(&options));
             sleep(self.warmup)?;
             let meter = Meter::start(&Root::system())?;
+            let began_unix_ms = meter.began_unix_ms();
             sleep(self.length)?;
             let (window, cpu) = meter.stop()?;
             let outcome = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            Ok::<_, Error>((outcome, window, cpu))
+            Ok::<_, Error>((outcome, began_unix_ms, window, cpu))
         })?;
         outcome.check()?;
         let latency = |send: client::Summary| Latency {
@@ -88,7 +91,8 @@ impl Window {
             client_cpu: Some(outcome.client_cpu),
         };
         let latency = outcome.from_send.filter(|_| pace != Pace::Closed).map(latency);
-        Ok((Sample { rate: outcome.rate, window, cpu, latency }, options.command_line()))
+        let sample = Sample { rate: outcome.rate, began_unix_ms, window, cpu, latency };
+        Ok((sample, options.command_line()))
     }
 
     /// The warm-up and the length in whole seconds, rounded up; the length at least one.
@@ -120,10 +124,11 @@ impl Window {
                 meter = Some(Meter::start(&Root::system())?);
             }
             if let Some(meter) = meter.take_if(|_| rates.len() == skip + count) {
+                let began_unix_ms = meter.began_unix_ms();
                 let (window, cpu) = meter.stop()?;
                 running.stop()?;
                 let rate = rates[skip..].iter().sum::<f64>() / count as f64;
-                return Ok(Sample { rate, window, cpu, latency: None });
+                return Ok(Sample { rate, began_unix_ms, window, cpu, latency: None });
             }
         }
         running.failed(&log)

@@ -1,0 +1,242 @@
+//! What came out: each pair of settings of each case with its verdicts, and how often each signal was right.
+
+use gleaner_policy::{Block, Difference, Signal, block_lengths};
+use serde::{Deserialize, Serialize};
+
+use super::case::Case;
+use super::cell::Sample;
+use super::judge::{Ratio, Truth, Verdict};
+use crate::runner::Failure;
+use crate::servers::Environment;
+use crate::stats::median;
+
+/// How many cases are named as the worst ones of a signal.
+const NAMED: usize = 3;
+
+/// Everything that a run measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// The command line that repeats the run.
+    pub repeat_with: String,
+    /// The machine.
+    pub environment: Environment,
+    /// How often each setting was measured per case.
+    pub rounds: usize,
+    /// How long the run took, in seconds.
+    pub elapsed_s: f64,
+    /// Whether it was ended early.
+    pub interrupted: bool,
+    /// Cases that could not be measured here.
+    pub absent: Vec<Absent>,
+    /// What was compared.
+    pub pairs: Vec<Pair>,
+    /// Cells that failed.
+    pub failures: Vec<Failure>,
+}
+
+/// A case that could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// Its name.
+    pub case: String,
+    /// Why, and the remedy.
+    pub why: String,
+}
+
+/// A case under one setting, against the same case untouched.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pair {
+    /// The case.
+    pub case: String,
+    /// What the program's rate counts, per second.
+    pub unit: String,
+    /// Whether its clients set the rate.
+    pub open_loop: bool,
+    /// The setting.
+    pub setting: String,
+    /// How it differs from the untouched one.
+    pub difference: Difference,
+    /// What became of the program's rate.
+    pub progress: Truth,
+    /// What became of the speed of answers, 1 / mean latency, in an open loop.
+    pub latency: Option<Truth>,
+    /// What each signal said.
+    pub signals: Vec<Said>,
+    /// Untouched and under the setting, by round.
+    pub rounds: Vec<(Sample, Sample)>,
+}
+
+/// What one signal said of a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Said {
+    /// The signal.
+    pub signal: Signal,
+    /// Its ratio, also where it is not valid; `None` where it cannot be computed.
+    pub ratio: Option<Ratio>,
+    /// Whether it was right; `None` where there is nothing to judge it by.
+    pub verdict: Option<Verdict>,
+    /// The distance of the logarithm of its ratio from the truth's; `None` where it is silent or not judged.
+    pub size_error: Option<f64>,
+    /// Whether the policy would go by it here.
+    pub decides: bool,
+}
+
+/// How a signal did in all pairs of one kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    /// The signal.
+    pub signal: Signal,
+    /// The kind of pairs.
+    pub difference: Difference,
+    /// How often it was right, and so on.
+    pub right: usize,
+    /// See `right`.
+    pub wrong: usize,
+    /// See `right`.
+    pub missed: usize,
+    /// See `right`.
+    pub unclear: usize,
+    /// See `right`.
+    pub silent: usize,
+    /// How often it decides.
+    pub decides: usize,
+    /// The median of its size errors.
+    pub median_error: Option<f64>,
+    /// The largest of them.
+    pub worst_error: Option<f64>,
+    /// The pairs with the largest size errors, wrong ones first.
+    pub worst: Vec<String>,
+    /// The pairs in which it decides and was wrong.
+    pub wrong_decisions: Vec<String>,
+}
+
+impl Pair {
+    /// Judges the rounds of a case under a setting; `None` without one.
+    pub(super) fn new(case: &Case, setting: &str, rounds: Vec<(Sample, Sample)>) -> Option<Self> {
+        let ratio = |of: &dyn Fn(&Sample) -> Option<f64>| {
+            let logarithm = |(b, c): &(Sample, Sample)| Some((of(c)? / of(b)?).ln());
+            Ratio::of(&rounds.iter().filter_map(logarithm).filter(|l| l.is_finite()).collect::<Vec<_>>())
+        };
+        let rate = ratio(&|sample| Some(sample.rate))?;
+        let progress = if case.open_loop { Truth::none(rate) } else { Truth::of(rate) };
+        let speed = |sample: &Sample| sample.latency_us.map(|us| 1.0 / us);
+        let latency = ratio(&speed).filter(|_| case.open_loop).map(Truth::of);
+        let (first, second) = rounds.first()?;
+        let same = first.interval.setting.active == second.interval.setting.active;
+        let difference = if same { Difference::Retention } else { Difference::ActiveSet };
+        let trial = Trial::new(&rounds, difference);
+        let deciding = trial.deciding();
+        let said = |signal: Signal| {
+            let truth = if signal == Signal::Waiting { latency } else { Some(progress) };
+            let decides = match signal {
+                Signal::Waiting => {
+                    truth.is_some() && deciding.is_some_and(Signal::is_exact) && trial.is_valid(signal)
+                }
+                _ => deciding == Some(signal),
+            };
+            let ratio = trial.ratio(signal);
+            let heard = ratio.filter(|_| trial.is_valid(signal));
+            let verdict = |truth: Truth| heard.map_or(Verdict::Silent, |r| truth.judge(r, signal.margin()));
+            let size_error = truth.zip(heard).map(|(truth, ratio)| truth.size_error(ratio));
+            Said { signal, ratio, verdict: truth.map(verdict), size_error, decides }
+        };
+        let signals = Signal::ALL.map(said).to_vec();
+        let (case, unit, open_loop) = (case.name.clone(), case.unit.clone(), case.open_loop);
+        let setting = setting.to_owned();
+        Some(Self { case, unit, open_loop, setting, difference, progress, latency, signals, rounds })
+    }
+
+    /// The case and the setting.
+    pub fn name(&self) -> String {
+        format!("{}, {}", self.case, self.setting)
+    }
+
+    /// By what `signal` is judged here.
+    pub(super) fn truth(&self, signal: Signal) -> Option<Truth> {
+        if signal == Signal::Waiting { self.latency } else { Some(self.progress) }
+    }
+}
+
+/// What a trial would have of the rounds.
+struct Trial {
+    difference: Difference,
+    /// The rounds as they were.
+    whole: Vec<(Block, Block)>,
+    /// The same in blocks of the lengths that a trial tries one after the other.
+    blocks: Vec<Vec<(Block, Block)>>,
+}
+
+impl Trial {
+    fn new(rounds: &[(Sample, Sample)], difference: Difference) -> Self {
+        let whole: Vec<_> = rounds.iter().map(|(b, c)| (b.interval.seen, c.interval.seen)).collect();
+        let (switches, seconds) = whole.iter().fold((0.0, 0.0), |(switches, seconds), (b, _)| {
+            (switches + b.workload.switches as f64, seconds + b.period.as_secs_f64())
+        });
+        let costs: Vec<f64> = rounds.iter().map(|(b, _)| b.interval.cost.as_secs_f64()).collect();
+        let cost = std::time::Duration::from_secs_f64(median(&costs).unwrap_or_default());
+        let lengths = block_lengths(switches / f64::max(seconds, 1e-9), cost, difference);
+        let of_length = |length| {
+            rounds.iter().map(|(b, c)| (b.interval.block(length), c.interval.block(length))).collect()
+        };
+        Self { difference, whole, blocks: lengths.into_iter().map(of_length).collect() }
+    }
+
+    /// The signal that the policy would go by.
+    fn deciding(&self) -> Option<Signal> {
+        self.blocks.iter().find_map(|pairs| Signal::of_comparison(pairs, self.difference))
+    }
+
+    fn is_valid(&self, signal: Signal) -> bool {
+        self.blocks.iter().any(|pairs| match signal {
+            Signal::Waiting => signal.is_comparable(pairs),
+            _ => signal.is_valid(pairs, self.difference),
+        })
+    }
+
+    fn ratio(&self, signal: Signal) -> Option<Ratio> {
+        let logarithms: Vec<_> = self.whole.iter().filter_map(|(b, c)| signal.log_ratio(b, c)).collect();
+        Ratio::of(&logarithms)
+    }
+}
+
+impl Report {
+    /// The accounts of all signals that the run can judge: not of the user's counter, which is the program's own word.
+    pub fn accounts(&self) -> Vec<Account> {
+        let signals = Signal::ALL.into_iter().filter(|signal| *signal != Signal::Counter);
+        let kinds = [Difference::Retention, Difference::ActiveSet];
+        signals.flat_map(|signal| kinds.map(|kind| self.account(signal, kind))).collect()
+    }
+
+    fn account(&self, signal: Signal, difference: Difference) -> Account {
+        let of_kind = self.pairs.iter().filter(|pair| pair.difference == difference);
+        let judged: Vec<(&Pair, Said, Verdict)> = of_kind
+            .filter_map(|pair| {
+                let said = pair.signals.iter().find(|said| said.signal == signal)?;
+                Some((pair, *said, said.verdict?))
+            })
+            .collect();
+        let count = |verdict| judged.iter().filter(|(.., v)| *v == verdict).count();
+        let mut errors: Vec<(bool, f64, &Pair)> = judged
+            .iter()
+            .filter_map(|(pair, said, verdict)| Some((*verdict == Verdict::Wrong, said.size_error?, *pair)))
+            .collect();
+        errors.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
+        let sizes: Vec<f64> = errors.iter().map(|(_, error, _)| *error).collect();
+        let wrong_decisions =
+            judged.iter().filter(|(_, said, verdict)| said.decides && *verdict == Verdict::Wrong);
+        Account {
+            signal,
+            difference,
+            right: count(Verdict::Right),
+            wrong: count(Verdict::Wrong),
+            missed: count(Verdict::Missed),
+            unclear: count(Verdict::Unclear),
+            silent: count(Verdict::Silent),
+            decides: judged.iter().filter(|(_, said, _)| said.decides).count(),
+            median_error: median(&sizes),
+            worst_error: sizes.iter().copied().reduce(f64::max),
+            worst: errors.iter().take(NAMED).map(|(.., pair)| pair.name()).collect(),
+            wrong_decisions: wrong_decisions.map(|(pair, ..)| pair.name()).collect(),
+        }
+    }
+}
