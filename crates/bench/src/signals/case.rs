@@ -62,7 +62,7 @@ const ROWS: &[&str] = &[
 
 /// Adapters whose programs need no server, with sizes that take a second or two.
 const ADAPTERS: &[(&str, &[(&str, &str)])] =
-    &[("pbzip2", &[("megabytes", "15")]), ("vips", &[("pixels", "3000")]), ("x264", &[("megabytes", "40")])];
+    &[("pbzip2", &[("megabytes", "30")]), ("vips", &[("pixels", "7000")]), ("x264", &[("megabytes", "40")])];
 
 /// A program with a load.
 #[derive(Debug, Clone)]

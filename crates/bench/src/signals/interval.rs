@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::not_in_force;
 
+/// The observations of a part cover at least this share of it: what is not observed cannot be held against the rest.
+const COVERED: f64 = 0.9;
+
 /// Which part of a journal counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -36,7 +39,7 @@ pub struct Interval {
 /// Reads a part of the journal of a fixed setting.
 ///
 /// # Errors
-/// A sentence: there is no such journal, the setting was not in force, or nothing was observed in this part.
+/// A sentence: there is no such journal, the setting was not in force, or not all of this part was observed.
 pub(super) fn read(path: &Path, part: Part) -> Result<Interval, String> {
     let records = journal::read(path).map_err(|error| format!("Gleaner took no part: {error}"))?;
     of(&records, part)
@@ -67,7 +70,7 @@ fn of(records: &[Record], part: Part) -> Result<Interval, String> {
     };
     let (mut sum, mut costs) = (None::<Block>, Vec::new());
     for record in records {
-        let Record::Observation { in_force, observation } = record else { continue };
+        let Record::Observation { in_force, observation, .. } = record else { continue };
         let share = share_within(observation, from, to);
         if share > 0.0 && in_force == setting {
             let block = block(observation, setting, config.waker_cost, share);
@@ -75,10 +78,14 @@ fn of(records: &[Record], part: Part) -> Result<Interval, String> {
             costs.push(observation.cost);
         }
     }
-    let seen = sum.ok_or("nothing was observed while the program measured itself")?;
+    let length = to.saturating_sub(from);
+    let covered = sum.map_or(0.0, |sum| sum.period.as_secs_f64() / length.as_secs_f64().max(1e-9));
+    let seen = sum.filter(|_| covered >= COVERED).ok_or_else(|| {
+        format!("{:.0} % of the time in which the program measured itself was observed", 100.0 * covered)
+    })?;
     let number = u32::try_from(costs.len()).unwrap_or(u32::MAX).max(1);
     let cost = costs.iter().sum::<Duration>() / number;
-    Ok(Interval { setting: setting.clone(), length: to.saturating_sub(from), seen, cost })
+    Ok(Interval { setting: setting.clone(), length, seen, cost })
 }
 
 /// How much of an observation's interval lies between two times.
@@ -153,7 +160,7 @@ mod tests {
             cost: MS,
         };
         let in_force = Setting::untouched(&CpuSet::first(1));
-        Record::Observation { in_force, observation: Box::new(observation) }
+        Record::Observation { in_force, observation: Box::new(observation), skipped: 0, last: false }
     }
 
     fn journal() -> Vec<Record> {
@@ -209,7 +216,9 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_said() {
         let later = of(&journal(), Part::From(9_000, 100 * MS)).unwrap_err();
-        assert!(later.contains("nothing was observed"), "{later}");
+        assert!(later.starts_with("0 % of the time"), "{later}");
+        let half = of(&journal(), Part::From(5_350, 100 * MS)).unwrap_err();
+        assert!(half.starts_with("50 % of the time"), "{half}");
         let mut lost = journal();
         if let Some(Record::End { summary, .. }) = lost.last_mut() {
             summary.settings.clear();
