@@ -13,10 +13,10 @@ bash = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/gleaner
 zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gleaner
 fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/gleaner.fish
 
-.PHONY: help build install uninstall demo test test-long test-lab lab bench bench-guard bench-sim bench-trace lint
+.PHONY: help build install uninstall demo test test-long test-lab lab bench bench-guard bench-signals bench-sim bench-trace lint
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the release binaries: target/release/gleaner, target/release/gleaner-bench
 	scripts/setup build
@@ -73,6 +73,14 @@ bench-guard: ## Measure how often, how soon and at what cost the guard decides r
 	cargo run --release -q -p gleaner-policy --locked --example bench-guard -- 50 bench/noise/*.tsv >target/guard.md
 	sed '/^<!-- generated/q' docs/guard.md | cat - target/guard.md >target/guard-page.md
 	mv target/guard-page.md docs/guard.md
+
+# BENCH_ARGS='--only convoy,redis --rounds 5' chooses; the page then holds these cases only.
+bench-signals: ## Measure how often each signal of progress is right, by what programs say themselves; writes docs/signals.md
+	scripts/setup bench
+	cargo build --release --locked -p gleaner -p gleaner-bench
+	target/release/gleaner-bench signals --output target/signals.json --markdown target/signals.md $(BENCH_ARGS)
+	sed '/^<!-- generated/q' docs/signals.md | cat - target/signals.md >target/signals-page.md
+	mv target/signals-page.md docs/signals.md
 
 bench-sim: ## Measure how fast the simulator is, alone and beside SimGrid
 	scripts/setup bench-sim

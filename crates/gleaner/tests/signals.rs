@@ -1,0 +1,100 @@
+//! `gleaner-bench signals` with the real `gleaner`: here, since a test of one package has its own binaries only, and this
+//! one's changes the machine.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::levers::Machine;
+use common::process::{GLEANER, Running, text, until};
+use common::skipped;
+use gleaner_bench::signals::{Report, Side, Verdict};
+use gleaner_policy::{Difference, Signal};
+use nix::sys::signal::Signal::SIGTERM;
+
+/// `gleaner-bench signals`, or `None` and a loud word where the binary beside this package's is not built.
+fn signals(only: &str, dir: &Path) -> Option<(Command, PathBuf, PathBuf)> {
+    let bench = Path::new(GLEANER).with_file_name("gleaner-bench");
+    if !bench.is_file() {
+        skipped("needs `cargo build -p gleaner-bench`");
+        return None;
+    }
+    let (json, markdown) = (dir.join("signals.json"), dir.join("signals.md"));
+    let mut command = Command::new(bench);
+    command.args(["signals", "--rounds", "1", "--only", only, "--gleaner", GLEANER]).env("TMPDIR", dir);
+    command.arg("--output").arg(&json).arg("--markdown").arg(&markdown);
+    Some((command, json, markdown))
+}
+
+fn report(json: &Path) -> Report {
+    serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap()
+}
+
+#[test]
+fn two_cases_are_measured_and_judged() {
+    let Some(machine) = Machine::take_with_haltpoll() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let Some((mut command, json, markdown)) = signals("request-response,compute threads=1", dir.path())
+    else {
+        return;
+    };
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report = report(&json);
+    assert!(!report.interrupted && report.failures.is_empty() && report.absent.is_empty(), "{report:?}");
+    let pairs: Vec<_> = report.pairs.iter().map(|p| (p.case.as_str(), p.setting.as_str())).collect();
+    let settings = ["haltpoll:200us", "yield:200us", "pack:1"];
+    let of_case = |case| settings.map(|setting| (case, setting));
+    assert_eq!(pairs, [of_case("request-response"), of_case("compute threads=1")].concat());
+    for pair in &report.pairs {
+        let packed = pair.setting == "pack:1";
+        assert_eq!(pair.difference == Difference::ActiveSet, packed, "{}", pair.name());
+        assert!(pair.rounds.iter().all(|(b, c)| b.rate > 0.0 && c.rate > 0.0), "{pair:?}");
+        let handovers = pair.signals.iter().find(|said| said.signal == Signal::Handovers).unwrap();
+        assert!(packed || handovers.verdict == Some(Verdict::Silent), "{pair:?}");
+    }
+    // Both threads on one vCPU need no interrupt: on any machine that is several times as fast, and bytes show it.
+    let packed = &report.pairs[2];
+    let moved = packed.signals.iter().find(|said| said.signal == Signal::Moved).unwrap();
+    assert_eq!((packed.progress.side, moved.verdict), (Side::Higher, Some(Verdict::Right)), "{packed:?}");
+    assert!(moved.decides && moved.size_error.unwrap() < 0.5, "{moved:?}");
+    let page = fs::read_to_string(&markdown).unwrap();
+    for columns in [
+        "| signal | difference | right | wrong | missed | unclear | silent | decides |",
+        "| case | setting | progress | is | speed of answers | bytes read and written | thread hand-overs |",
+        "| compute threads=1 | pack:1 |",
+    ] {
+        assert!(page.contains(columns), "{columns} is not in:\n{page}");
+    }
+    machine.assert_untouched();
+}
+
+#[test]
+fn an_interrupted_run_stops_everything_and_writes_what_it_has() {
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let Some((mut command, json, _)) = signals("compute,matmul,barrier", dir.path()) else { return };
+    let mut running = Running::start(&mut command);
+    until("the first cell to run", || {
+        let mut found = fs::read_dir(dir.path()).unwrap().flatten();
+        found.any(|entry| entry.path().join("output").exists())
+    });
+    running.signal(SIGTERM);
+    assert_eq!(running.wait().code(), Some(143));
+    assert!(report(&json).interrupted);
+    machine.assert_untouched();
+}
+
+#[test]
+fn an_unknown_case_is_wrong_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((mut command, ..)) = signals("mongo", dir.path()) else { return };
+    let output = command.output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("there is no case `mongo`; there are: request-response, "), "{stderr}");
+}
