@@ -65,21 +65,29 @@ fn of(records: &[Record], part: Part) -> Result<Interval, String> {
             (from, from + length)
         }
     };
+    // The kernel's counts of a process go with it: what it did after the last look before its end is in no observation.
+    let ended = records.iter().find_map(|record| match record {
+        Record::Observation { observation, last: true, .. } => {
+            Some(observation.at.saturating_sub(observation.period))
+        }
+        _ => None,
+    });
+    let (seen_to, length) = (ended.map_or(to, |ended| to.min(ended)), to.saturating_sub(from));
     let gleaner_policy::Mode::Fixed(setting) = &config.mode else {
         return Err("the journal is not that of a fixed setting".to_owned());
     };
     let (mut sum, mut costs) = (None::<Block>, Vec::new());
     for record in records {
         let Record::Observation { in_force, observation, .. } = record else { continue };
-        let share = share_within(observation, from, to);
+        let share = share_within(observation, from, seen_to);
         if share > 0.0 && in_force == setting {
             let block = block(observation, setting, config.waker_cost, share);
             sum = Some(sum.map_or(block, |sum| and(&sum, &block)));
             costs.push(observation.cost);
         }
     }
-    let length = to.saturating_sub(from);
-    let covered = sum.map_or(0.0, |sum| sum.period.as_secs_f64() / length.as_secs_f64().max(1e-9));
+    let to_be_seen = seen_to.saturating_sub(from).as_secs_f64().max(1e-9);
+    let covered = sum.map_or(0.0, |sum| sum.period.as_secs_f64() / to_be_seen);
     let seen = sum.filter(|_| covered >= COVERED).ok_or_else(|| {
         format!("{:.0} % of the time in which the program measured itself was observed", 100.0 * covered)
     })?;
@@ -204,6 +212,17 @@ mod tests {
         assert_eq!(part.seen.waking, Duration::from_micros(750 * 5));
         let last = of(&journal(), Part::Last(50 * MS)).unwrap();
         assert_eq!((last.seen.workload.switches, last.length), (500, 50 * MS));
+    }
+
+    #[test]
+    fn what_a_process_did_last_is_left_out_and_its_time_too() {
+        let mut records = journal();
+        if let Record::Observation { last, .. } = &mut records[4] {
+            *last = true;
+        }
+        let whole = of(&records, Part::Whole).unwrap();
+        assert_eq!((whole.seen.workload.switches, whole.seen.period), (301, 300 * MS));
+        assert_eq!(whole.length, 400 * MS, "the program itself took all of it");
     }
 
     #[test]
