@@ -22,7 +22,7 @@ use crate::consolidation::scale;
 use crate::evidence::Evidence;
 use crate::noise::Noise;
 use crate::objective::Comparison;
-use crate::progress::{Block, Difference};
+use crate::progress::{Block, Difference, Signal};
 use crate::{Observation, Setting};
 
 /// After a change the first moments belong to neither setting: threads migrate, poll limits grow.
@@ -41,6 +41,8 @@ const PAIRS_AGAINST_PROVEN: usize = 3;
 const SWITCHES_PER_BLOCK: f64 = 200.0;
 /// A block is at least this long: well above the wake-up of the observer itself.
 const SHORTEST_BLOCK: Duration = Duration::from_millis(10);
+/// It is made so long that an exact signal has enough, if this is.
+const LONG_ENOUGH: Duration = Duration::from_millis(40);
 /// And at most this long: what a bad candidate may cost in one go.
 const LONGEST_BLOCK: Duration = Duration::from_millis(120);
 /// Blocks for the coarse user-time signal: 25 to 120 ticks each.
@@ -110,18 +112,26 @@ enum Haste {
     Used,
 }
 
-/// How long a block is where the workload has so many hand-overs per second and one observation costs so much CPU time.
-fn block_length(switches_per_s: f64, cost: Duration) -> Duration {
-    let wanted = Duration::from_secs_f64((SWITCHES_PER_BLOCK / switches_per_s.max(1.0)).min(1.0));
+/// How long a block is where `seen` is what the workload did lately and one observation costs so much CPU time.
+fn block_length(seen: &Block, cost: Duration) -> Duration {
+    let of = |amount: f64, per_s: f64| Duration::from_secs_f64((amount / per_s.max(1e-9)).min(1.0));
+    let wanted = of(SWITCHES_PER_BLOCK, seen.workload.switches as f64 / seen.period.as_secs_f64().max(1e-3));
+    // A signal that is just enough in some blocks and not in others would leave the word to a lesser one.
+    let exact = Signal::ALL.into_iter().filter(|signal| signal.is_exact());
+    let enough = exact.filter_map(|signal| {
+        let length = of(2.0 * signal.floor(), signal.rate(seen)?);
+        (length <= LONG_ENOUGH).then_some(length)
+    });
+    let wanted = wanted.max(enough.min().unwrap_or_default());
     // Reading a thousand threads takes milliseconds: blocks stay thirty times longer than sampling them takes.
     let shortest = SHORTEST_BLOCK.max(cost * 30).min(LONGEST_BLOCK);
     wanted.clamp(shortest, LONGEST_BLOCK)
 }
 
-/// The lengths of the blocks that a trial has, where the workload has so many hand-overs per second and one observation
-/// costs so much CPU time: the later ones are tried where no signal is valid with the earlier ones.
-pub fn block_lengths(switches_per_s: f64, cost: Duration, difference: Difference) -> Vec<Duration> {
-    let first = block_length(switches_per_s, cost);
+/// The lengths of the blocks that a trial has, where `seen` is what the workload did lately and one observation costs so
+/// much CPU time: the later ones are tried where no signal is valid with the earlier ones.
+pub fn block_lengths(seen: &Block, cost: Duration, difference: Difference) -> Vec<Duration> {
+    let first = block_length(seen, cost);
     let longer = (difference == Difference::ActiveSet && first < LONG_BLOCK).then_some(LONG_BLOCK);
     [first].into_iter().chain(longer).collect()
 }
@@ -164,15 +174,20 @@ pub struct Trial {
 
 impl Trial {
     /// A trial of `candidate` against `baseline`, beginning with the one that is not in force. `seen` is the
-    /// latest observation: the rate of hand-overs in it sets the length of the blocks, and its cost bounds it.
+    /// latest observation: what the workload did in it sets the length of the blocks, and its cost bounds it.
     pub fn new(baseline: Setting, candidate: Setting, purpose: Purpose, seen: &Observation) -> Self {
-        let switches_per_s = seen.workload.switches as f64 / seen.period.as_secs_f64().max(1e-3);
+        let before = Block {
+            period: seen.period,
+            workload: seen.workload,
+            waking: Duration::ZERO,
+            polled: Duration::ZERO,
+        };
         let sequential = purpose == Purpose::Adopt && baseline.active == candidate.active;
         Self {
             baseline,
             candidate,
             purpose,
-            block: block_length(switches_per_s, seen.cost),
+            block: block_length(&before, seen.cost),
             side: if purpose == Purpose::Adopt && !sequential { Side::Candidate } else { Side::Baseline },
             sequential,
             // What comes first in a sequential trial is in force already.
@@ -182,12 +197,7 @@ impl Trial {
             forgets: 0,
             ahead: VecDeque::new(),
             pairs: Vec::new(),
-            before: Block {
-                period: seen.period,
-                workload: seen.workload,
-                waking: Duration::ZERO,
-                polled: Duration::ZERO,
-            },
+            before,
             lingers: 0,
             elapsed: Duration::ZERO,
             evidence: None,

@@ -83,6 +83,8 @@ pub(crate) struct Comparison {
     not_lower: bool,
     /// Whether the polling that it takes is worth the progress.
     pays: bool,
+    /// Whether waiting is shown to be longer, and more progress than that can be worth is ruled out.
+    delays: bool,
 }
 
 impl Comparison {
@@ -99,11 +101,13 @@ impl Comparison {
         let may_count = exact.is_some_and(|e| !e.is_lower());
         let polling = poll_price * polled(pairs);
         let counts = may_count && waiting_saved(pairs) > polling && tail_stays(pairs);
-        let waiting = counts.then(|| evidence(Signal::Waiting, pairs, noise)).flatten();
+        let known = evidence(Signal::Waiting, pairs, noise);
+        let delays = known.is_some_and(|e| e.high < 1.0 / TAIL) && progress.is_some_and(|e| e.high < TAIL);
+        let waiting = known.filter(|_| counts);
         // Other signals say that there is a gain, and not how large it is: MariaDB answers 2.6 times as much with 1.2 times
         // the CPU time.
         let pays = exact.is_none_or(|e| time_gained(&e, pairs) > polling);
-        Self { progress, waiting, not_lower, pays }
+        Self { progress, waiting, not_lower, pays, delays }
     }
 
     /// What shows that the candidate is better.
@@ -127,7 +131,7 @@ impl Comparison {
         }
         // More progress that is not worth its polling is known as well as one that pays.
         let too_dear = |e: &Evidence| !self.pays && e.proves();
-        self.progress.or(self.waiting).filter(|e| e.refutes() || too_dear(e))
+        self.progress.or(self.waiting).filter(|e| e.refutes() || too_dear(e) || self.delays)
     }
 
     /// What the pairs say so far, decided or not.
@@ -301,6 +305,20 @@ mod tests {
             assert_eq!(Objective::of_price(objective.poll_price()), Some(objective));
         }
         assert!(Objective::of_price(0.2).is_none() && "fast".parse::<Objective>().is_err());
+    }
+
+    #[test]
+    fn longer_waiting_for_at_most_little_progress_is_not_tried_for_long() {
+        let noise = Noise::new();
+        let of = |switches, n| {
+            let mut pair = (block(200, 10, 90, 5000, 0), block(switches, 60, 300, 5000, 0));
+            pair.1.workload.moved_bytes = Some(100 * switches);
+            Comparison::of(&vec![pair; n], Difference::ActiveSet, &noise, PRICE).refutation()
+        };
+        assert!(of(200, 2).is_none(), "two pairs rule nothing out");
+        assert!(of(200, 8).is_some());
+        // What a pipeline gains on one vCPU is worth it.
+        assert!(of(320, 8).is_none());
     }
 
     #[test]

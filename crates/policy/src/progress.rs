@@ -12,7 +12,7 @@ use crate::evidence::Evidence;
 use crate::noise::Noise;
 
 /// A block of a trial: the workload's interval under one of the two settings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Block {
     /// The block's length.
     pub period: Duration,
@@ -107,7 +107,13 @@ impl Signal {
         }
     }
 
-    /// The amount per second in a block; of waiting the inverse of its mean, so that more is better everywhere.
+    /// The amount per second in a block.
+    pub(crate) fn rate(self, b: &Block) -> Option<f64> {
+        let seconds = b.period.as_secs_f64();
+        (seconds > 0.0).then_some(self.amount(&b.workload)? / seconds)
+    }
+
+    /// The same, at least what makes the signal worth reading; of waiting the inverse of its mean, so that more is better everywhere.
     pub(crate) fn per_second(self, b: &Block) -> Option<f64> {
         let seconds = b.period.as_secs_f64();
         match (self, b.workload.waiting) {
@@ -143,7 +149,7 @@ impl Signal {
     }
 
     /// The least amount per block that makes the signal worth reading.
-    const fn floor(self) -> f64 {
+    pub(crate) const fn floor(self) -> f64 {
         match self {
             Self::Counter => 1.0,
             // A handful of short requests and their answers; log lines do not go there.

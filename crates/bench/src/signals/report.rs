@@ -169,12 +169,16 @@ struct Trial {
 impl Trial {
     fn new(rounds: &[(Sample, Sample)], difference: Difference) -> Self {
         let whole: Vec<_> = rounds.iter().map(|(b, c)| (b.interval.seen, c.interval.seen)).collect();
-        let (switches, seconds) = whole.iter().fold((0.0, 0.0), |(switches, seconds), (b, _)| {
-            (switches + b.workload.switches as f64, seconds + b.period.as_secs_f64())
-        });
+        let baselines = whole.iter().map(|(b, _)| *b);
+        let sum = |a: Block, b: Block| Block {
+            period: a.period + b.period,
+            workload: a.workload.and(b.workload),
+            ..a
+        };
+        let seen = baselines.reduce(sum).unwrap_or_default();
         let costs: Vec<f64> = rounds.iter().map(|(b, _)| b.interval.cost.as_secs_f64()).collect();
         let cost = std::time::Duration::from_secs_f64(median(&costs).unwrap_or_default());
-        let lengths = block_lengths(switches / f64::max(seconds, 1e-9), cost, difference);
+        let lengths = block_lengths(&seen, cost, difference);
         let of_length = |length| {
             rounds.iter().map(|(b, c)| (b.interval.block(length), c.interval.block(length))).collect()
         };
