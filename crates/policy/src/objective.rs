@@ -272,7 +272,7 @@ mod tests {
         let pair = (block(200, 8, 90, 5000, 0), block(200, 3, 20, 4900, 11_000));
         let proven = |objective: Objective| {
             let price = objective.poll_price();
-            let c = Comparison::of(&[pair; 40], Difference::Retention, &Noise::quiet(), price);
+            let c = Comparison::of(&vec![pair; 40], Difference::Retention, &Noise::quiet(), price);
             c.proof(Purpose::Adopt).is_some()
         };
         assert_eq!(Objective::ALL.map(proven), [true, false, false]);
