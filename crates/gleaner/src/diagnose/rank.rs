@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gleaner_kernel::interrupts::InterruptCounters;
 use gleaner_trace::{Edge, Snapshot, ThreadStats};
 
 use super::cause::Kind;
@@ -95,7 +96,7 @@ fn hlt(evidence: &Evidence<'_>) -> Cause {
 fn ipi(evidence: &Evidence<'_>) -> Cause {
     let (events, awake, costs) = (&evidence.seen.events, &evidence.seen.wakes.awake, &evidence.costs);
     // Those of TLB shootdowns are told there.
-    let sent = events.sent_reschedule + events.sent_call.saturating_sub(events.sent_tlb);
+    let sent = events.sent_reschedule + events.sent_call.saturating_sub(shootdowns(evidence.seen));
     // Beyond the usual the wakee waits for its turn: run-queue delay.
     let under_way = awake.total().saturating_sub(awake.excess_over(usual(evidence)));
     let under_way = under_way.saturating_sub(times(costs.ready, awake.count));
@@ -138,8 +139,21 @@ fn tick(evidence: &Evidence<'_>) -> Cause {
     )
 }
 
+/// Interrupts sent for TLB shootdowns. They are told from other function calls in short windows only, between which they
+/// differ a lot; so where the kernel has counted both kinds, their share of the calls is the one that it counted.
+fn shootdowns(seen: &Snapshot) -> u64 {
+    let sum = |of: fn(&InterruptCounters) -> u64| -> u64 { seen.vcpus.iter().map(|v| of(&v.received)).sum() };
+    let (tlb, calls) = (sum(|r| r.tlb), sum(|r| r.call));
+    if tlb == 0 || calls == 0 || seen.events.sent_tlb == 0 {
+        return seen.events.sent_tlb;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a count is one")]
+    let sent = (seen.events.sent_call as f64 * (tlb as f64 / calls as f64).min(1.0)).round() as u64;
+    sent
+}
+
 fn tlb(evidence: &Evidence<'_>) -> Cause {
-    let (sent, measured) = (evidence.seen.events.sent_tlb, &evidence.seen.shootdown);
+    let (sent, measured) = (shootdowns(evidence.seen), &evidence.seen.shootdown);
     let (lost, estimate) = if measured.count > 0 {
         (measured.total(), format!("{:.1?} each, measured", measured.mean()))
     } else {

@@ -91,6 +91,20 @@ fn waking_vcpus_that_are_awake_is_the_interrupts_loss() {
 }
 
 #[test]
+fn the_kernels_count_says_which_calls_were_shootdowns() {
+    let mut seen = seen();
+    seen.threads = vec![thread("tlb", 900, 225)];
+    // The windows met a tenth of them, and counted for all the time.
+    seen.events = Events { sent_call: 40_000, sent_tlb: 4000, ..Events::default() };
+    assert_eq!(rank(&seen), [Kind::Ipi, Kind::TlbShootdown]);
+    seen.vcpus[0].received = InterruptCounters { call: 50_000, tlb: 49_500, ..InterruptCounters::default() };
+    assert_eq!(rank(&seen), [Kind::TlbShootdown]);
+    // Those of others do not count where the workload sent none.
+    seen.events.sent_tlb = 0;
+    assert_eq!(rank(&seen), [Kind::Ipi]);
+}
+
+#[test]
 fn rates_are_per_second_of_the_observation() {
     let mut seen = seen();
     seen.elapsed = Duration::from_secs(4);
