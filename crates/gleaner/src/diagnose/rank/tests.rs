@@ -97,7 +97,7 @@ fn the_kernels_count_says_which_calls_were_shootdowns() {
     // The windows met a tenth of them, and counted for all the time.
     seen.events = Events { sent_call: 40_000, sent_tlb: 4000, ..Events::default() };
     assert_eq!(rank(&seen), [Kind::Ipi, Kind::TlbShootdown]);
-    seen.vcpus[0].received = InterruptCounters { call: 50_000, tlb: 49_500, ..InterruptCounters::default() };
+    seen.vcpus[0].received = InterruptCounters { call: 50_000, tlb: 50_000, ..InterruptCounters::default() };
     assert_eq!(rank(&seen), [Kind::TlbShootdown]);
     // Those of others do not count where the workload sent none.
     seen.events.sent_tlb = 0;
