@@ -65,7 +65,7 @@ fn two_cases_are_measured_and_judged() {
     let page = fs::read_to_string(&markdown).unwrap();
     for columns in [
         "| signal | difference | right | wrong | missed | unclear | silent | decides |",
-        "| case | setting | progress | is | speed of answers | bytes read and written | thread hand-overs |",
+        "| case | setting | progress | is | speed of answers | bytes sent through sockets | bytes read and written |",
         "| compute threads=1 | pack:1 |",
     ] {
         assert!(page.contains(columns), "{columns} is not in:\n{page}");
