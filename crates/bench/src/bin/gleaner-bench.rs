@@ -74,15 +74,53 @@ struct Servers {
     /// Seed of the order of modes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write all samples, the environment and the commands as JSON
+    #[command(flatten)]
+    report: ReportFiles,
+    #[command(flatten)]
+    binary: Binary,
+}
+
+/// Where a report goes.
+#[derive(Debug, Args)]
+struct ReportFiles {
+    /// Write everything that was measured as JSON
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write the table as Markdown; without this it is printed
+    /// Write the tables as Markdown; without this they are printed
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+}
+
+impl ReportFiles {
+    /// Refuses one file for both, before anything is measured.
+    fn check(&self) -> Result<()> {
+        Ok(files::distinct(&[], self.output.iter().chain(&self.markdown))?)
+    }
+
+    fn write(&self, report: &impl serde::Serialize, page: &str) -> Result<()> {
+        if let Some(file) = &self.output {
+            write(file, &serde_json::to_string_pretty(report)?)?;
+        }
+        match &self.markdown {
+            Some(file) => write(file, page),
+            None => Ok(out!("{page}")?),
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Debug, Args)]
+struct Binary {
     /// The gleaner binary [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     gleaner: Option<PathBuf>,
+}
+
+impl Binary {
+    /// The binary, for a program at `bench`.
+    fn beside(&self, bench: &Path) -> PathBuf {
+        self.gleaner.clone().unwrap_or_else(|| bench.with_file_name("gleaner"))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -93,15 +131,10 @@ struct Signals {
     /// Only these cases: names or parts of names, separated by commas; a wrong one lists them
     #[arg(long, value_name = "NAMES", default_value = "")]
     only: String,
-    /// Write everything that was measured as JSON
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Write the tables as Markdown; without this they are printed
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// The gleaner binary [default: the one beside this program]
-    #[arg(long, value_name = "PATH")]
-    gleaner: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportFiles,
+    #[command(flatten)]
+    binary: Binary,
 }
 
 #[derive(Debug, Args)]
@@ -176,9 +209,8 @@ struct FollowLoad {
     /// Write every step and all samples as JSON
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The gleaner binary [default: the one beside this program]
-    #[arg(long, value_name = "PATH")]
-    gleaner: Option<PathBuf>,
+    #[command(flatten)]
+    binary: Binary,
 }
 
 #[derive(Debug, Args)]
@@ -195,9 +227,8 @@ struct UnfoldSteps {
     /// Write every rise as JSON
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The gleaner binary [default: the one beside this program]
-    #[arg(long, value_name = "PATH")]
-    gleaner: Option<PathBuf>,
+    #[command(flatten)]
+    binary: Binary,
 }
 
 #[derive(Debug, Args)]
@@ -242,11 +273,11 @@ fn main() -> ExitCode {
 }
 
 fn run_servers(args: &Servers) -> Result<ExitCode> {
-    files::distinct(&[], args.output.iter().chain(&args.markdown))?;
+    args.report.check()?;
     let rows = servers::find(&args.rows).map_err(|error| Usage(error.to_string()))?;
     runner::watch()?;
     let bench = std::env::current_exe().context("cannot find this program")?;
-    let gleaner = args.gleaner.clone().unwrap_or_else(|| bench.with_file_name("gleaner"));
+    let gleaner = args.binary.beside(&bench);
     let report = servers::run(&Options {
         rows,
         modes: args.modes.clone(),
@@ -258,17 +289,16 @@ fn run_servers(args: &Servers) -> Result<ExitCode> {
         bench,
         repeat_with: repeat_with(),
     })?;
-    let page = report.markdown();
-    write_report(args.output.as_deref(), args.markdown.as_deref(), &report, &page)?;
+    args.report.write(&report, &report.markdown())?;
     Ok(status(!report.failures.is_empty(), report.interrupted))
 }
 
 fn run_signals(args: &Signals) -> Result<ExitCode> {
-    files::distinct(&[], args.output.iter().chain(&args.markdown))?;
+    args.report.check()?;
     let cases = signals::find(&args.only).map_err(|error| Usage(error.to_string()))?;
     runner::watch()?;
     let bench = std::env::current_exe().context("cannot find this program")?;
-    let gleaner = args.gleaner.clone().unwrap_or_else(|| bench.with_file_name("gleaner"));
+    let gleaner = args.binary.beside(&bench);
     let report = signals::run(&signals::Options {
         cases,
         rounds: args.rounds.into(),
@@ -276,8 +306,7 @@ fn run_signals(args: &Signals) -> Result<ExitCode> {
         bench,
         repeat_with: repeat_with(),
     })?;
-    let page = report.markdown();
-    write_report(args.output.as_deref(), args.markdown.as_deref(), &report, &page)?;
+    args.report.write(&report, &report.markdown())?;
     Ok(status(!report.failures.is_empty(), report.interrupted))
 }
 
@@ -285,21 +314,6 @@ fn run_signals(args: &Signals) -> Result<ExitCode> {
 fn repeat_with() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
     format!("{REPEAT} {}", words.join(" "))
-}
-
-fn write_report(
-    output: Option<&Path>,
-    markdown: Option<&Path>,
-    report: &impl serde::Serialize,
-    page: &str,
-) -> Result<()> {
-    if let Some(file) = output {
-        write(file, &serde_json::to_string_pretty(report)?)?;
-    }
-    match markdown {
-        Some(file) => write(file, page),
-        None => Ok(out!("{page}")?),
-    }
 }
 
 fn status(failed: bool, interrupted: bool) -> ExitCode {
@@ -360,7 +374,7 @@ fn one_row(name: &str) -> Result<servers::Row> {
 
 fn run_steps(args: FollowLoad) -> Result<ExitCode> {
     let bench = std::env::current_exe().context("cannot find this program")?;
-    let gleaner = args.gleaner.unwrap_or_else(|| bench.with_file_name("gleaner"));
+    let gleaner = args.binary.beside(&bench);
     let report = steps::run(&steps::Options { steps: args.steps, gleaner, bench })?;
     if let Some(file) = &args.output {
         write(file, &serde_json::to_string(&report)?)?;
@@ -371,7 +385,7 @@ fn run_steps(args: FollowLoad) -> Result<ExitCode> {
 
 fn run_unfold_steps(args: UnfoldSteps) -> Result<ExitCode> {
     let bench = std::env::current_exe().context("cannot find this program")?;
-    let gleaner = args.gleaner.unwrap_or_else(|| bench.with_file_name("gleaner"));
+    let gleaner = args.binary.beside(&bench);
     let options = steps::Options { steps: args.steps, gleaner, bench };
     let report = steps::run_unfold(&options, !args.no_bpf, !args.no_retain)?;
     if let Some(file) = &args.output {

@@ -9,6 +9,7 @@
 )]
 
 mod agreement;
+mod interleaved;
 mod sockets;
 mod throughput;
 mod unfold;

@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use gleaner_bench::stats::{estimate, median};
 use gleaner_kernel::Root;
-use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
+use gleaner_kernel::cgroup::CgroupSetup;
 use gleaner_trace::{Directions, Scope, SocketSensor, SocketTraffic};
 
+use crate::Outcome;
+use crate::interleaved::{compare, scope, timed};
 use crate::throughput::Load;
-use crate::{Outcome, verdict};
 
 const PAIRS: usize = 8;
 /// Of short blocks, with so many messages in each.
@@ -21,8 +22,6 @@ const ROUNDS: u32 = 20_000;
 /// Seconds that a block is measured, and that pass before it.
 const MEASURED: usize = 3;
 const SETTLING: usize = 1;
-/// At least this part of the rate stays.
-const PROMISE: f64 = 0.99;
 
 /// The cost, where redis is asked over one connection.
 pub(crate) fn cost() -> Outcome {
@@ -112,46 +111,17 @@ fn message(scope: &Scope) -> Result<String, Box<dyn Error>> {
     Ok(format!("{median:.0} ns ({low:.0} to {high:.0}) on top of {plain:.0} ns for sending and receiving it"))
 }
 
-fn timed(what: impl FnOnce()) -> f64 {
-    let begin = Instant::now();
-    what();
-    begin.elapsed().as_secs_f64()
-}
-
-fn scope(load: &Load) -> Result<Scope, Box<dyn Error>> {
-    let root = Root::system();
-    let group = WorkloadGroup::new(&root, &CgroupSetup::detect(&root)?, load.id())?;
-    Ok(Scope::Cgroup(group.cpuset_dir().to_owned()))
-}
-
-/// Blocks with and without in the order B C C B, so that a drift hits both alike.
 fn server(what: &str, setting: &str) -> Outcome {
     let mut load = Load::start("redis-1", setting)?;
     let scope = scope(&load)?;
-    let (mut ratios, mut plain, mut seen) = (Vec::new(), Vec::new(), SocketTraffic::default());
-    for pair in 0..PAIRS {
-        let mut rates = [0.0; 2];
-        for with in if pair % 2 == 0 { [false, true] } else { [true, false] } {
-            let mut sensor = if with { Some(SocketSensor::start(&scope, Directions::Sent)?) } else { None };
-            load.seconds(SETTLING)?;
-            rates[usize::from(with)] = load.seconds(MEASURED)?;
-            seen = sensor.as_mut().and_then(SocketSensor::read).unwrap_or(seen);
-        }
-        plain.push(rates[0]);
-        ratios.push(rates[1] / rates[0]);
-    }
-    let ratio = estimate(&ratios).ok_or("nothing was measured")?;
-    let good = ratio.median >= PROMISE;
-    println!(
-        "  {what}: {:.4} of the rate without ({:.4} to {:.4}, {PAIRS} pairs; {:.0} a second), promised {PROMISE:.2}  {}{}",
-        ratio.median,
-        ratio.low,
-        ratio.high,
-        median(&plain).unwrap_or_default(),
-        verdict(good),
-        if ratio.low < PROMISE && ratio.high > PROMISE { ", within the noise" } else { "" }
-    );
-    let each: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.3}")).collect();
-    println!("    {}; {seen:?} in the last block", each.join(" "));
+    let mut seen = SocketTraffic::default();
+    let good = compare(what, PAIRS, &mut |with| {
+        let mut sensor = if with { Some(SocketSensor::start(&scope, Directions::Sent)?) } else { None };
+        load.seconds(SETTLING)?;
+        let rate = load.seconds(MEASURED)?;
+        seen = sensor.as_mut().and_then(SocketSensor::read).unwrap_or(seen);
+        Ok(rate)
+    })?;
+    println!("    {seen:?} in the last block");
     Ok(good)
 }

@@ -4,22 +4,19 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use gleaner_bench::stats::{estimate, median};
+use gleaner_bench::stats::median;
 use gleaner_bench::workload::{Amount, Parameters, Workload};
-use gleaner_kernel::Root;
-use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_trace::{LatencySensor, Scope};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
+use crate::Outcome;
+use crate::interleaved::{compare, scope, timed};
 use crate::throughput::Load;
-use crate::{Outcome, verdict};
 
 const PAIRS: usize = 8;
 /// Short blocks: what else goes on changes from one to the next.
 const SHORT_PAIRS: usize = 40;
-/// At least this part of the rate stays.
-const PROMISE: f64 = 0.99;
 const BLOCK: Duration = Duration::from_millis(200);
 const SETTLING: Duration = Duration::from_millis(30);
 
@@ -58,12 +55,6 @@ pub(crate) fn waiting() -> Outcome {
     Ok(halting && polling && packed)
 }
 
-fn timed(what: impl FnOnce()) -> f64 {
-    let begin = Instant::now();
-    what();
-    begin.elapsed().as_secs_f64()
-}
-
 /// For information: what an event costs shows best where there is little else.
 fn packed(sensor: &mut LatencySensor) -> Result<(), Box<dyn Error>> {
     let before = sched_getaffinity(Pid::from_raw(0))?;
@@ -74,19 +65,17 @@ fn packed(sensor: &mut LatencySensor) -> Result<(), Box<dyn Error>> {
         let amount = Amount::Time(if block == Block::Settling { SETTLING } else { BLOCK });
         Ok(Workload::RequestResponse.run(amount, &Parameters::default())?.throughput())
     };
-    compare("packed chain of requests, armed", SHORT_PAIRS, sensor, Arm::Armed, &mut rate)?;
-    compare("packed chain of requests, attached only", SHORT_PAIRS, sensor, Arm::Idle, &mut rate)?;
+    with_sensor("packed chain of requests, armed", SHORT_PAIRS, sensor, Arm::Armed, &mut rate)?;
+    with_sensor("packed chain of requests, attached only", SHORT_PAIRS, sensor, Arm::Idle, &mut rate)?;
     sched_setaffinity(Pid::from_raw(0), &before)?;
     Ok(())
 }
 
 fn server(what: &str, setting: &str) -> Outcome {
     let mut load = Load::start("redis-1", setting)?;
-    let root = Root::system();
-    let group = WorkloadGroup::new(&root, &CgroupSetup::detect(&root)?, load.id())?;
-    let mut sensor = LatencySensor::load(&Scope::Cgroup(group.cpuset_dir().to_owned()))?;
+    let mut sensor = LatencySensor::load(&scope(&load)?)?;
     let mut rate = |_| load.seconds(1);
-    compare(what, PAIRS, &mut sensor, Arm::Armed, &mut rate)
+    with_sensor(what, PAIRS, &mut sensor, Arm::Armed, &mut rate)
 }
 
 /// What a rate is asked for.
@@ -99,38 +88,28 @@ enum Block {
 
 type Rate<'a> = dyn FnMut(Block) -> Result<f64, Box<dyn Error>> + 'a;
 
-/// Blocks with and without in the order B C C B, so that a drift hits both alike.
-fn compare(what: &str, pairs: usize, sensor: &mut LatencySensor, arm: Arm, rate: &mut Rate<'_>) -> Outcome {
-    let (mut ratios, mut plain, mut seen) = (Vec::new(), Vec::new(), None);
-    for pair in 0..pairs {
-        let mut rates = [0.0; 2];
-        for with in if pair % 2 == 0 { [false, true] } else { [true, false] } {
-            sensor.detach();
-            if with {
-                sensor.arm()?;
-                if matches!(arm, Arm::Idle) {
-                    sensor.disarm();
-                }
+fn with_sensor(
+    what: &str,
+    pairs: usize,
+    sensor: &mut LatencySensor,
+    arm: Arm,
+    rate: &mut Rate<'_>,
+) -> Outcome {
+    let mut seen = None;
+    let good = compare(what, pairs, &mut |with| {
+        sensor.detach();
+        if with {
+            sensor.arm()?;
+            if matches!(arm, Arm::Idle) {
+                sensor.disarm();
             }
-            rate(Block::Settling)?;
-            sensor.read();
-            rates[usize::from(with)] = rate(Block::Measured)?;
-            seen = sensor.read().or(seen);
         }
-        plain.push(rates[0]);
-        ratios.push(rates[1] / rates[0]);
-    }
-    let ratio = estimate(&ratios).ok_or("nothing was measured")?;
-    let good = ratio.median >= PROMISE;
-    println!(
-        "  {what}: {:.4} of the rate without ({:.4} to {:.4}, {pairs} pairs; {:.0} a second), promised {PROMISE:.2}  {}{}",
-        ratio.median,
-        ratio.low,
-        ratio.high,
-        median(&plain).unwrap_or_default(),
-        verdict(good),
-        if ratio.low < PROMISE && ratio.high > PROMISE { ", within the noise" } else { "" }
-    );
+        rate(Block::Settling)?;
+        sensor.read();
+        let measured = rate(Block::Measured)?;
+        seen = sensor.read().or(seen.take());
+        Ok(measured)
+    })?;
     if let Some(seen) = seen {
         let tail = seen.known.quantile(0.99).unwrap_or_default();
         println!(

@@ -1,0 +1,59 @@
+//! A rate with and without a sensor, block by block.
+
+use std::error::Error;
+use std::time::Instant;
+
+use gleaner_bench::stats::{estimate, median};
+use gleaner_kernel::Root;
+use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
+use gleaner_trace::Scope;
+
+use crate::throughput::Load;
+use crate::{Outcome, verdict};
+
+/// At least this part of the rate stays.
+const PROMISE: f64 = 0.99;
+
+/// Measures `rate` with (`true`) and without, in the order B C C B, so that a drift hits both alike. Whether the promise is
+/// kept.
+pub(crate) fn compare(
+    what: &str,
+    pairs: usize,
+    rate: &mut dyn FnMut(bool) -> Result<f64, Box<dyn Error>>,
+) -> Outcome {
+    let (mut ratios, mut plain) = (Vec::new(), Vec::new());
+    for pair in 0..pairs {
+        let mut rates = [0.0; 2];
+        for with in if pair % 2 == 0 { [false, true] } else { [true, false] } {
+            rates[usize::from(with)] = rate(with)?;
+        }
+        plain.push(rates[0]);
+        ratios.push(rates[1] / rates[0]);
+    }
+    let ratio = estimate(&ratios).ok_or("nothing was measured")?;
+    let good = ratio.median >= PROMISE;
+    println!(
+        "  {what}: {:.4} of the rate without ({:.4} to {:.4}, {pairs} pairs; {:.0} a second), promised {PROMISE:.2}  {}{}",
+        ratio.median,
+        ratio.low,
+        ratio.high,
+        median(&plain).unwrap_or_default(),
+        verdict(good),
+        if ratio.low < PROMISE && ratio.high > PROMISE { ", within the noise" } else { "" }
+    );
+    Ok(good)
+}
+
+/// How long it takes, in seconds.
+pub(crate) fn timed(what: impl FnOnce()) -> f64 {
+    let begin = Instant::now();
+    what();
+    begin.elapsed().as_secs_f64()
+}
+
+/// The server and its client.
+pub(crate) fn scope(load: &Load) -> Result<Scope, Box<dyn Error>> {
+    let root = Root::system();
+    let group = WorkloadGroup::new(&root, &CgroupSetup::detect(&root)?, load.id())?;
+    Ok(Scope::Cgroup(group.cpuset_dir().to_owned()))
+}
