@@ -41,7 +41,7 @@ const PAIRS_AGAINST_PROVEN: usize = 3;
 const SWITCHES_PER_BLOCK: f64 = 200.0;
 /// A block is at least this long: well above the wake-up of the observer itself.
 const SHORTEST_BLOCK: Duration = Duration::from_millis(10);
-/// It is made so long that an exact signal has enough, if this is.
+/// It is made longer for an exact signal to have enough, but not than this.
 const LONG_ENOUGH: Duration = Duration::from_millis(40);
 /// And at most this long: what a bad candidate may cost in one go.
 const LONGEST_BLOCK: Duration = Duration::from_millis(120);

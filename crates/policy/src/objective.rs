@@ -12,7 +12,7 @@ use crate::guard::Purpose;
 use crate::noise::Noise;
 use crate::progress::{Block, Difference, Signal, compare};
 
-/// What polling is worth: the one price by which poll limits are chosen and gains are weighed.
+/// What polling is worth: the one price by which poll limits are chosen and saved waiting is weighed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Objective {
     /// Short wake-ups, also where much is polled for them.
@@ -81,8 +81,8 @@ pub(crate) struct Comparison {
     waiting: Option<Evidence>,
     /// Whether progress is shown not to be lower, by more than its margin.
     not_lower: bool,
-    /// Whether waiting is shown to be longer, and more progress than that can be worth is ruled out.
-    delays: bool,
+    /// Waiting that is shown to be longer, where more progress than that can be worth is ruled out.
+    delay: Option<Evidence>,
 }
 
 impl Comparison {
@@ -99,9 +99,10 @@ impl Comparison {
         let may_count = exact.is_some_and(|e| !e.is_lower());
         let counts = may_count && waiting_saved(pairs) > poll_price * polled(pairs) && tail_stays(pairs);
         let known = evidence(Signal::Waiting, pairs, noise);
-        let delays = known.is_some_and(|e| e.high < 1.0 / TAIL) && progress.is_some_and(|e| e.high < TAIL);
+        let outweighed = progress.is_some_and(|e| e.high < TAIL);
+        let delay = known.filter(|e| outweighed && e.high < 1.0 / TAIL);
         let waiting = known.filter(|_| counts);
-        Self { progress, waiting, not_lower, delays }
+        Self { progress, waiting, not_lower, delay }
     }
 
     /// What shows that the candidate is better.
@@ -123,7 +124,7 @@ impl Comparison {
         if self.waiting.is_some_and(|e| !e.refutes()) {
             return None;
         }
-        self.progress.or(self.waiting).filter(|e| e.refutes() || self.delays)
+        self.progress.or(self.waiting).filter(Evidence::refutes).or(self.delay)
     }
 
     /// What the pairs say so far, decided or not.
@@ -296,7 +297,7 @@ mod tests {
             Comparison::of(&vec![pair; n], Difference::ActiveSet, &noise, PRICE).refutation()
         };
         assert!(of(200, 2).is_none(), "two pairs rule nothing out");
-        assert!(of(200, 8).is_some());
+        assert_eq!(of(200, 8).map(|e| e.signal), Some(Signal::Waiting), "it says why");
         // What a pipeline gains on one vCPU is worth it.
         assert!(of(320, 8).is_none());
     }

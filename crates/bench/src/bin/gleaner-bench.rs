@@ -262,8 +262,8 @@ fn main() -> ExitCode {
         Command::Servers(args) => run_servers(&args),
         Command::Signals(args) => run_signals(&args),
         Command::Open(args) => run_open(&args),
-        Command::Steps(args) => run_steps(args),
-        Command::UnfoldSteps(args) => run_unfold_steps(args),
+        Command::Steps(args) => run_steps(&args),
+        Command::UnfoldSteps(args) => run_unfold_steps(&args),
         Command::Overhead(args) => run_overhead(&args),
         Command::StepLoad(args) => run_step_load(&args),
         Command::Cell(args) => run_cell(&args),
@@ -372,7 +372,7 @@ fn one_row(name: &str) -> Result<servers::Row> {
     Ok(rows.remove(0))
 }
 
-fn run_steps(args: FollowLoad) -> Result<ExitCode> {
+fn run_steps(args: &FollowLoad) -> Result<ExitCode> {
     let bench = std::env::current_exe().context("cannot find this program")?;
     let gleaner = args.binary.beside(&bench);
     let report = steps::run(&steps::Options { steps: args.steps, gleaner, bench })?;
@@ -383,7 +383,7 @@ fn run_steps(args: FollowLoad) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_unfold_steps(args: UnfoldSteps) -> Result<ExitCode> {
+fn run_unfold_steps(args: &UnfoldSteps) -> Result<ExitCode> {
     let bench = std::env::current_exe().context("cannot find this program")?;
     let gleaner = args.binary.beside(&bench);
     let options = steps::Options { steps: args.steps, gleaner, bench };
