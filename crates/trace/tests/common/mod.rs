@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use gleaner_trace::{Budget, Scope, Snapshot};
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{Pid, geteuid};
 
 pub(crate) const ROUNDS: u64 = 2000;
@@ -41,15 +42,16 @@ pub(crate) fn online() -> usize {
     thread::available_parallelism().unwrap().get()
 }
 
-/// Two threads, `name` each with a number, hand a word to and fro over channels, `ROUNDS` times each way. Each is woken
-/// about that often; a hand-over to one that is not asleep yet needs no wake-up.
-pub(crate) fn ping_pong(name: &str, cpus: [usize; 2]) {
+/// Two threads, `name` each with a number, hand a word to and fro over channels until each has slept `ROUNDS` times. How
+/// often the two slept by the kernel's own count: each sleep ended with a wake-up, and a hand-over to one that is not
+/// asleep yet needs none.
+pub(crate) fn ping_pong(name: &str, cpus: [usize; 2]) -> u64 {
     let (to_a, from_b) = channel();
     let (to_b, from_a) = channel();
-    let play = |index: usize, mine: Receiver<u64>, other: Sender<u64>| {
+    let play = |index: usize, mine: Receiver<bool>, other: Sender<bool>| {
         let body = move || {
             pin(cpus[index]);
-            while let Ok(round) = mine.recv() {
+            while let Ok(other_is_done) = mine.recv() {
                 // Long enough for the other to fall asleep.
                 let end = Instant::now() + Duration::from_micros(30);
                 while Instant::now() < end {
@@ -57,19 +59,32 @@ pub(crate) fn ping_pong(name: &str, cpus: [usize; 2]) {
                         thread::yield_now();
                     }
                 }
-                if other.send(round + 1).is_err() || round + 1 >= 2 * ROUNDS {
-                    return;
+                let done = slept() >= ROUNDS;
+                if other.send(done).is_err() || done && other_is_done {
+                    break;
                 }
             }
+            slept()
         };
         thread::Builder::new().name(format!("{name}{index}")).spawn(body).unwrap()
     };
     let a = play(0, from_b, to_b);
     let b = play(1, from_a, to_a.clone());
-    to_a.send(0).unwrap();
+    to_a.send(false).unwrap();
     drop(to_a);
-    a.join().unwrap();
-    b.join().unwrap();
+    a.join().unwrap() + b.join().unwrap()
+}
+
+/// How often this thread has slept.
+fn slept() -> u64 {
+    getrusage(UsageWho::RUSAGE_THREAD).unwrap().voluntary_context_switches().unsigned_abs()
+}
+
+/// The threads whose name begins with `name` must have been woken as often as they slept. One that is woken on the way to
+/// sleep has not slept.
+pub(crate) fn assert_woken(seen: &Snapshot, name: &str, slept: u64) {
+    let woken = woken(seen, name);
+    assert!(woken.abs_diff(slept) <= slept / 20, "{name}: woken {woken} times, slept {slept} times");
 }
 
 /// How often threads were woken whose name begins with `name`.
