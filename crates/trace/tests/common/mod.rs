@@ -5,8 +5,8 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use gleaner_trace::{Budget, Scope, Snapshot};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -76,7 +76,7 @@ pub(crate) fn ping_pong(name: &str, cpus: [usize; 2]) -> u64 {
 }
 
 /// How often this thread has slept.
-fn slept() -> u64 {
+pub(crate) fn slept() -> u64 {
     getrusage(UsageWho::RUSAGE_THREAD).unwrap().voluntary_context_switches().unsigned_abs()
 }
 
@@ -95,4 +95,13 @@ pub(crate) fn woken(snapshot: &Snapshot, name: &str) -> u64 {
 /// Whatever it costs, everything is followed.
 pub(crate) fn unlimited() -> Budget {
     Budget { sample_above: 1e9, detach_above: 1e9 }
+}
+
+/// Waits until a `sleep` that was just started has nothing to do any more.
+pub(crate) fn until_asleep(pid: u32) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains("(sleep) S") {
+        assert!(Instant::now() < deadline, "process {pid} does not fall asleep");
+        thread::yield_now();
+    }
 }
