@@ -11,6 +11,8 @@ use std::time::Duration;
 const SHARE: f64 = 0.02;
 /// The credit of a workload that has just begun, and the most that can be saved.
 const MOST: Duration = Duration::from_millis(100);
+/// What one trial may cost: an eighth of that, so that one that noise has misled can be repeated.
+pub(crate) const A_TRIAL: Duration = Duration::from_micros(12_500);
 
 /// The credit for trials, in seconds of lost progress.
 #[derive(Debug, Clone, Copy)]

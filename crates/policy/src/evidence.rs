@@ -74,6 +74,11 @@ impl Evidence {
         self.low > 1.0 - self.signal.margin()
     }
 
+    /// Whether the candidate looks better by the margin, shown or not.
+    pub(crate) fn looks_better(&self) -> bool {
+        self.ratio > 1.0 + self.signal.margin()
+    }
+
     /// Whether the candidate is shown to be worse.
     pub(crate) fn is_lower(&self) -> bool {
         self.high < 1.0

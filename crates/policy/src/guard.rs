@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::A_TRIAL;
 use crate::consolidation::scale;
 use crate::evidence::Evidence;
 use crate::noise::Noise;
@@ -49,8 +50,9 @@ const LONGEST_BLOCK: Duration = Duration::from_millis(120);
 const LONG_BLOCK: Duration = Duration::from_millis(100);
 /// A change whose effect has not shown after this long is not worth having.
 const LONGEST_TRIAL: Duration = Duration::from_secs(8);
-/// What a trial may cost: the candidate's lost progress, as time.
-const MOST_LOST: Duration = Duration::from_millis(100);
+/// The share of progress that a candidate is taken to lose while a signal that is not exact does not speak for it: CPU
+/// time hides what a lock convoy loses.
+const HIDDEN_LOSS: f64 = 0.25;
 /// Retention whose effect is still growing is given so many blocks again, at most this often.
 const LINGERS: u32 = 2;
 /// Growth between blocks that may not be noise, and a shortfall against the time before the trial that may not be.
@@ -255,6 +257,7 @@ impl Trial {
     /// force; zero where it lost none, or nothing was measured.
     pub fn time_lost(&self) -> Duration {
         let lost = match self.evidence {
+            Some(e) if self.hides_loss(&e) => f64::max(1.0 - e.ratio, HIDDEN_LOSS),
             Some(e) => 1.0 - e.ratio,
             None if self.pairs.is_empty() => 0.0,
             None => self.work_lost(),
@@ -338,6 +341,11 @@ impl Trial {
         None
     }
 
+    /// Whether what is new may lose more than the signal shows.
+    fn hides_loss(&self, e: &Evidence) -> bool {
+        self.purpose == Purpose::Adopt && !e.signal.is_exact() && !e.looks_better()
+    }
+
     /// Whether the effect of retention is still growing, so that a verdict that is not a proof comes too early.
     fn workload_still_follows(&self) -> bool {
         let Some(Evidence { signal, .. }) = self.evidence else { return false };
@@ -413,7 +421,7 @@ impl Trial {
             return Some(Verdict::Refuted(e));
         }
         match self.evidence {
-            Some(e) if self.elapsed > LONGEST_TRIAL || self.time_lost() > MOST_LOST => {
+            Some(e) if self.elapsed > LONGEST_TRIAL || self.time_lost() > A_TRIAL => {
                 Some(Verdict::Undecided(Some(e)))
             }
             // No exact signal is valid for a change of the active set: the coarse one needs longer blocks.

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// A refuted hypothesis is tried again after this long, then after twice as long, and so on.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 /// A proven change proves itself again after this long, then after twice as long, and so on. The longest interval
 /// is the guard's detection time for a workload whose change shows in no other way; a proof costs a block or two.
 const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(10));
