@@ -25,19 +25,32 @@ fn variants() -> impl Iterator<Item = (Workload, Parameters)> {
     })
 }
 
-fn run(workload: Workload, parameters: &Parameters) -> Outcome {
+/// For a time and for so many operations. What is done in a time is the machine's, and may be nothing where it stood
+/// still; what operations do is exact.
+fn run(workload: Workload, parameters: &Parameters) {
     let outcome = workload.run(Amount::Time(TIME), parameters);
     let outcome = outcome.unwrap_or_else(|error| panic!("{workload} {parameters}: {error}"));
     eprintln!("{workload} {parameters}: {:.0} operations/s in {:?}", outcome.throughput(), outcome.elapsed);
-    assert!(outcome.operations > 0, "{workload} {parameters} did nothing");
-    assert!(outcome.checks > 0, "{workload} {parameters} checked nothing");
     assert!(outcome.elapsed >= TIME, "{workload} {parameters} ended after {:?}", outcome.elapsed);
-    assert!(outcome.elapsed < 10 * TIME, "{workload} {parameters} ended after {:?}", outcome.elapsed);
-    outcome
+    // One that misses its end never ends.
+    assert!(outcome.elapsed < 600 * TIME, "{workload} {parameters} ended after {:?}", outcome.elapsed);
+    // Fewer than the threads could share evenly, and more.
+    for n in [1, 21] {
+        run_operations(workload, parameters, n);
+    }
+}
+
+fn run_operations(workload: Workload, parameters: &Parameters, n: u64) {
+    let outcome = workload.run(operations(n), parameters);
+    let outcome = outcome.unwrap_or_else(|error| panic!("{workload} {parameters}: {error}"));
+    let most = if workload == Workload::Wake { n + 3 } else { n };
+    let done = outcome.operations;
+    assert!((n..=most).contains(&done), "{workload} {parameters}: {done} for {n}");
+    assert!(outcome.checks > 0, "{workload} {parameters} checked nothing");
 }
 
 #[test]
-fn every_kind_runs_by_default_and_its_check_holds() {
+fn every_kind_does_what_it_is_asked_for_by_default() {
     for (workload, parameters) in variants() {
         run(workload, &parameters);
     }
@@ -69,20 +82,6 @@ fn every_parameter_that_a_workload_has_can_be_set() {
         let threads = Some(*variant.threads.range.start());
         if granularity.is_some() || imbalance.is_some() {
             run(workload, &Parameters { granularity, imbalance, threads, ..parameters });
-        }
-    }
-}
-
-#[test]
-fn as_many_operations_as_asked_for() {
-    for (workload, parameters) in variants() {
-        // Fewer than the threads could share evenly, and more.
-        for n in [1, 21] {
-            let outcome = workload.run(operations(n), &parameters).unwrap();
-            let most = if workload == Workload::Wake { n + 3 } else { n };
-            let done = outcome.operations;
-            assert!((n..=most).contains(&done), "{workload} {parameters}: {done} for {n}");
-            assert!(outcome.checks > 0, "{workload} {parameters} checked nothing");
         }
     }
 }

@@ -16,9 +16,6 @@ use super::{Plan, WakeError, WakeSamples, futex};
 /// [`Plan::MAX_ROUNDS`] in each direction, so they never get there.
 const STOP: u32 = u32::MAX;
 
-/// The least time that threads are given to notice the end, however short the budget.
-const MIN_GRACE: Duration = Duration::from_millis(200);
-
 /// The waker's CPU time is read once in so many wake-ups: the system call delays a wakee on the same vCPU.
 const ROUNDS_PER_COST: u32 = 8;
 
@@ -163,7 +160,7 @@ fn cpu_ns_since(before: Duration) -> u64 {
 ///
 /// # Errors
 /// A vCPU where the process may not run threads, no sample at all, or threads that get no CPU time: then the
-/// call returns after the budget and max(budget, 200 ms) and leaves them to end by themselves.
+/// call returns after the budget and then max(budget, patience) and leaves them to end by themselves.
 pub fn measure(plan: &Plan) -> Result<WakeSamples, WakeError> {
     let table = Arc::new(Table {
         turn: AtomicU32::new(0),
@@ -190,7 +187,7 @@ pub fn measure(plan: &Plan) -> Result<WakeSamples, WakeError> {
     drop(sender);
 
     let (mut latency_ns, mut waker_cpu_ns, mut misses) = (Vec::new(), Vec::new(), 0);
-    let grace = plan.budget.max(MIN_GRACE);
+    let grace = plan.budget.max(plan.patience);
     let mut deadline = table.start + plan.budget;
     let mut over = false;
     loop {
@@ -208,7 +205,8 @@ pub fn measure(plan: &Plan) -> Result<WakeSamples, WakeError> {
             Err(RecvTimeoutError::Timeout) => {
                 over = true;
                 table.stop();
-                deadline += grace;
+                // From now on: this thread too may have been kept from running, across the planned end.
+                deadline = Instant::now() + grace;
             }
         }
     }
@@ -216,6 +214,7 @@ pub fn measure(plan: &Plan) -> Result<WakeSamples, WakeError> {
         waker: plan.waker,
         wakee: plan.wakee,
         budget: plan.budget,
+        misses,
     })
 }
 

@@ -24,32 +24,30 @@ pub(super) enum Helper {
     Compute,
 }
 
-impl Helper {
-    /// How long to wait for one helper to start, or for all of them to end. On a vCPU that others keep busy a
-    /// `SCHED_IDLE` thread may take seconds for either. It is not waited for: such a vCPU does not idle anyway,
-    /// and a spinner that ends late hurts nobody at its priority.
-    const fn patience(self) -> Duration {
-        match self {
-            Self::Spin => Duration::from_millis(20),
-            Self::Compute => Duration::from_millis(200),
-        }
-    }
-}
+/// How long to wait for one spinner to start, or for all of them to end. On a vCPU that others keep busy a
+/// `SCHED_IDLE` thread may take seconds for either. It is not waited for: such a vCPU does not idle anyway,
+/// and a spinner that ends late hurts nobody at its priority.
+const SPINNER_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Running helpers; dropping it ends them.
 #[derive(Debug)]
 pub(super) struct Crew {
-    helper: Helper,
+    /// How long to wait for one helper to start, or for all of them to end.
+    patience: Duration,
     stop: Arc<AtomicBool>,
     /// Each helper holds a sender: when all are gone, so are the helpers.
     events: Receiver<Result<(), WakeError>>,
 }
 
 impl Crew {
-    /// Starts one helper on each of `cpus` and returns when all of them run.
-    pub(super) fn start(helper: Helper, cpus: &CpuSet) -> Result<Self, WakeError> {
+    /// Starts one helper on each of `cpus` and returns when all of them run. Co-runners have so much `patience`.
+    pub(super) fn start(helper: Helper, cpus: &CpuSet, patience: Duration) -> Result<Self, WakeError> {
+        let patience = match helper {
+            Helper::Spin => SPINNER_PATIENCE,
+            Helper::Compute => patience,
+        };
         let (sender, events) = mpsc::channel();
-        let crew = Self { helper, stop: Arc::new(AtomicBool::new(false)), events };
+        let crew = Self { patience, stop: Arc::new(AtomicBool::new(false)), events };
         for cpu in cpus.iter() {
             let (stop, sender) = (Arc::clone(&crew.stop), sender.clone());
             spawn(cpu, move || {
@@ -65,12 +63,11 @@ impl Crew {
         }
         drop(sender);
         for cpu in cpus.iter() {
-            match crew.events.recv_timeout(helper.patience()) {
+            match crew.events.recv_timeout(patience) {
                 Ok(ready) => ready?,
                 Err(RecvTimeoutError::Timeout) if helper == Helper::Spin => {}
                 Err(_) => {
-                    let waited = helper.patience();
-                    return Err(WakeError::Starved { waker: cpu, wakee: cpu, waited });
+                    return Err(WakeError::Starved { waker: cpu, wakee: cpu, waited: patience });
                 }
             }
         }
@@ -82,7 +79,7 @@ impl Drop for Crew {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // Ends with the last sender or, when a helper gets no CPU time, with the patience.
-        while self.events.recv_timeout(self.helper.patience()).is_ok() {}
+        while self.events.recv_timeout(self.patience).is_ok() {}
     }
 }
 

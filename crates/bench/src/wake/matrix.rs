@@ -29,6 +29,10 @@ pub struct MatrixPlan {
     pub budget: Duration,
     /// As in [`Plan::gap`].
     pub gap: Duration,
+    /// The most rounds of one block, as in [`Plan::rounds`].
+    pub rounds: u32,
+    /// As in [`Plan::patience`].
+    pub patience: Duration,
 }
 
 impl MatrixPlan {
@@ -42,6 +46,8 @@ impl MatrixPlan {
             block: Duration::from_millis(120),
             budget: Duration::from_secs(7),
             gap: Plan::DEFAULT_GAP,
+            rounds: Plan::MAX_ROUNDS,
+            patience: Plan::DEFAULT_PATIENCE,
         }
     }
 
@@ -102,7 +108,8 @@ where
                     if measuring + started.elapsed() > plan.budget {
                         break;
                     }
-                    let block = Plan { budget: block, gap: plan.gap, ..Plan::new(waker, wakee) };
+                    let MatrixPlan { gap, rounds, patience, .. } = *plan;
+                    let block = Plan { waker, wakee, rounds, budget: block, gap, patience };
                     match case.measure(&block) {
                         Ok(samples) => match cells.get_mut(&(c, m, p)) {
                             Some(cell) => cell.merge(samples),

@@ -42,11 +42,17 @@ pub struct Plan {
     /// `FUTEX_WAIT` into its idle loop and out to the hypervisor (a few microseconds), and shorter than the
     /// polling limit of a retention method that is to be measured at its best.
     pub gap: Duration,
+    /// How long threads that get no CPU time are waited for: each co-runner of [`Case::Contended`] at the start, and
+    /// the threads that were told to stop; those for the time of the budget if that is longer.
+    pub patience: Duration,
 }
 
 impl Plan {
     /// Long enough to reach the hypervisor, far shorter than any polling limit in use.
     pub const DEFAULT_GAP: Duration = Duration::from_micros(15);
+
+    /// Enough unless something of higher priority holds a vCPU, or the machine stands still.
+    pub const DEFAULT_PATIENCE: Duration = Duration::from_millis(200);
 
     /// The most rounds of one measurement; the hand-overs are counted in 32 bits.
     pub const MAX_ROUNDS: u32 = u32::MAX / 4;
@@ -54,7 +60,8 @@ impl Plan {
     /// 100 ms of wake-ups between two vCPUs.
     pub fn new(waker: CpuId, wakee: CpuId) -> Self {
         let budget = Duration::from_millis(100);
-        Self { waker, wakee, rounds: Self::MAX_ROUNDS, budget, gap: Self::DEFAULT_GAP }
+        let (gap, patience) = (Self::DEFAULT_GAP, Self::DEFAULT_PATIENCE);
+        Self { waker, wakee, rounds: Self::MAX_ROUNDS, budget, gap, patience }
     }
 }
 
@@ -134,7 +141,8 @@ pub fn same_vcpu(plan: &Plan) -> Result<WakeSamples, WakeError> {
 
 /// Setting B: `SCHED_IDLE` threads on both vCPUs call `sched_yield` all the time.
 pub fn awake(plan: &Plan) -> Result<WakeSamples, WakeError> {
-    let _spinners = Crew::start(Helper::Spin, &[plan.waker, plan.wakee].into_iter().collect())?;
+    let _spinners =
+        Crew::start(Helper::Spin, &[plan.waker, plan.wakee].into_iter().collect(), plan.patience)?;
     measure(plan)
 }
 
@@ -145,6 +153,6 @@ pub fn halting(plan: &Plan) -> Result<WakeSamples, WakeError> {
 
 /// Setting D: a compute thread on every vCPU that the calling thread may use.
 pub fn contended(plan: &Plan) -> Result<WakeSamples, WakeError> {
-    let _co_runners = Crew::start(Helper::Compute, &helpers::allowed()?)?;
+    let _co_runners = Crew::start(Helper::Compute, &helpers::allowed()?, plan.patience)?;
     measure(plan)
 }
