@@ -33,8 +33,8 @@ mod protocol;
 pub use latencies::Summary;
 pub use protocol::Protocol;
 
-/// How long the last answers may take after the last request.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long the last answers may take after the last request: a machine that stands still for a while loses none.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest sleep, so that a signal that arrives just before it is noticed soon.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// The least timer slack in ns; 0 would mean the default of 50 us, by which each request would be late.
@@ -78,9 +78,34 @@ pub struct Options {
     pub window: Duration,
     /// Seed of the arrivals: the same seed gives the same arrivals.
     pub seed: u64,
+    /// How long the last answers may take after the last request; [`PATIENCE`] unless they are known to be missing.
+    pub patience: Duration,
 }
 
 impl Options {
+    /// How many requests of an open loop are due in the window, whatever the machine does; `None` in a closed loop.
+    pub fn requests(&self) -> Option<u64> {
+        let (mut arrivals, window) = (self.schedule().0?, self.due());
+        let due = std::iter::from_fn(|| arrivals.take_due(u64::MAX));
+        Some(due.filter(|due| window.contains(due)).count() as u64)
+    }
+
+    /// The arrivals of an open loop, and what chooses the connection of each.
+    fn schedule(&self) -> (Option<Arrivals>, Rng) {
+        let mut random = Rng::new(self.seed);
+        let choice = Rng::new(random.next_u64());
+        let arrivals = match self.pace {
+            Pace::Poisson { rate } => Some(Arrivals::new(random, rate, self.due().end)),
+            Pace::Closed => None,
+        };
+        (arrivals, choice)
+    }
+
+    /// The window, in nanoseconds since the start.
+    fn due(&self) -> std::ops::Range<u64> {
+        nanos(self.warmup)..nanos(self.warmup + self.window)
+    }
+
     /// The command that does the same.
     pub fn command_line(&self) -> String {
         let address = match &self.address {
@@ -107,7 +132,7 @@ impl Options {
 pub struct Outcome {
     /// Requests that were due in the window.
     pub requests: u64,
-    /// How many of them were answered, at the latest 5 s after the last request.
+    /// How many of them were answered, at the latest after the patience with the last request.
     pub answered: u64,
     /// Answers per second that arrived within the window.
     pub rate: f64,
@@ -142,12 +167,14 @@ pub enum Error {
         found: String,
     },
     /// Answers that did not come.
-    #[error("{missing} of {requests} requests were not answered within {DRAIN:?} after the last one")]
+    #[error("{missing} of {requests} requests were not answered within {patience:?} after the last one")]
     Unanswered {
         /// How many.
         missing: u64,
         /// Of how many.
         requests: u64,
+        /// How long the last ones were waited for.
+        patience: Duration,
     },
     /// A signal ended the load.
     #[error("interrupted")]
@@ -172,14 +199,17 @@ impl fmt::Display for Outcome {
 }
 
 impl Outcome {
-    /// Checks that nothing is missing.
+    /// Checks that nothing of a load with these options is missing.
     ///
     /// # Errors
     /// [`Error::Unanswered`].
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self, options: &Options) -> Result<(), Error> {
         match self.requests.saturating_sub(self.answered) {
             0 => Ok(()),
-            missing => Err(Error::Unanswered { missing, requests: self.requests }),
+            missing => {
+                let (requests, patience) = (self.requests, options.patience);
+                Err(Error::Unanswered { missing, requests, patience })
+            }
         }
     }
 }
@@ -245,22 +275,20 @@ struct Load<'a> {
 
 impl<'a> Load<'a> {
     fn new(options: &Options, sockets: &'a [Socket]) -> Self {
-        let end = options.warmup + options.window;
-        let mut random = Rng::new(options.seed);
+        let (arrivals, random) = options.schedule();
         let mut load = Self {
             connections: sockets.iter().map(|socket| Connection::new(socket, options.protocol)).collect(),
-            arrivals: None,
-            random: Rng::new(random.next_u64()),
-            window: nanos(options.warmup)..nanos(end),
-            give_up: nanos(end + DRAIN),
+            arrivals,
+            random,
+            window: options.due(),
+            give_up: nanos(options.warmup + options.window + options.patience),
             requests: 0,
             arrived: 0,
             from_due: Latencies::default(),
             from_send: Latencies::default(),
         };
-        match options.pace {
-            Pace::Poisson { rate } => load.arrivals = Some(Arrivals::new(random, rate, nanos(end))),
-            Pace::Closed => (0..load.connections.len()).for_each(|index| load.request(index, 0, 0)),
+        if load.arrivals.is_none() {
+            (0..load.connections.len()).for_each(|index| load.request(index, 0, 0));
         }
         load
     }
@@ -328,70 +356,126 @@ fn thread_cpu() -> Duration {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
     use std::thread;
 
     use super::*;
 
-    /// A server that answers the first `answers` requests for the key, each after `delay`, and then only reads.
-    fn serve(listener: &UnixListener, protocol: Protocol, answers: usize, delay: Duration) {
+    const MS: u64 = 1_000_000;
+    const DELAY: Duration = Duration::from_millis(5);
+
+    /// A server that answers the first `answers` requests for the key, each after `delay`, and then only reads. Before
+    /// how many answers the next request had come.
+    fn serve(listener: &UnixListener, protocol: Protocol, answers: usize, delay: Duration) -> usize {
         let (mut stream, _) = listener.accept().unwrap();
         let (mut set, mut request) = (vec![0; protocol.set().len()], vec![0; protocol.request().len()]);
         stream.read_exact(&mut set).unwrap();
         stream.write_all(protocol.stored()).unwrap();
-        let mut answered = 0;
+        let (mut asked, mut ahead) = (0, 0);
         while stream.read_exact(&mut request).is_ok() {
-            if answered < answers {
+            if asked < answers {
                 thread::sleep(delay);
+                ahead += usize::from(readable(&stream) > 0);
                 stream.write_all(protocol.answer()).unwrap();
             }
-            answered += 1;
+            asked += 1;
         }
+        ahead
     }
 
-    fn run_against(pace: Pace, answers: usize, delay: Duration) -> Outcome {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("socket");
-        let listener = UnixListener::bind(&path).unwrap();
-        let options = Options {
+    /// How many bytes can be read.
+    fn readable(stream: &UnixStream) -> libc::c_int {
+        let mut bytes = 0;
+        // SAFETY: FIONREAD writes one int, to a place that is valid for it.
+        let rc =
+            unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(stream), libc::FIONREAD, &raw mut bytes) };
+        assert_eq!(rc, 0, "{}", io::Error::last_os_error());
+        bytes
+    }
+
+    fn options(pace: Pace) -> Options {
+        Options {
             protocol: Protocol::Redis,
-            address: Address::Unix(path),
+            address: Address::Port(0),
             pace,
             connections: 1,
             warmup: Duration::from_millis(20),
             window: Duration::from_millis(200),
             seed: 1,
-        };
+            patience: PATIENCE,
+        }
+    }
+
+    /// What the client saw, and before how many answers the server had the next request.
+    fn run_against(options: &Options, answers: usize, delay: Duration) -> (Outcome, usize) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let options = Options { address: Address::Unix(path), ..options.clone() };
         thread::scope(|scope| {
-            scope.spawn(|| serve(&listener, options.protocol, answers, delay));
-            run(&options).unwrap()
+            let server = scope.spawn(|| serve(&listener, options.protocol, answers, delay));
+            let outcome = run(&options).unwrap();
+            (outcome, server.join().unwrap())
         })
     }
 
     #[test]
     fn a_slow_server_does_not_slow_the_arrivals_down() {
-        let delay = Duration::from_millis(5);
-        let outcome = run_against(Pace::Poisson { rate: 1000.0 }, usize::MAX, delay);
+        let options = options(Pace::Poisson { rate: 1000.0 });
+        let (outcome, ahead) = run_against(&options, usize::MAX, DELAY);
         assert!((150..250).contains(&outcome.requests), "due at their own rate: {outcome:?}");
+        assert_eq!(Some(outcome.requests), options.requests());
         assert_eq!(outcome.answered, outcome.requests);
-        assert!(outcome.rate < 205.0, "at most one answer in 5 ms: {outcome:?}");
+        assert!(ahead > 0, "none is waited for");
+        assert!(outcome.rate <= 220.0, "at most 44 answers of 5 ms until the end of the window: {outcome:?}");
         let mean = outcome.from_due.unwrap().mean_us;
         assert!(mean > 100_000.0, "the queue counts: some 200 requests of 5 ms each: {outcome:?}");
     }
 
     #[test]
     fn a_closed_loop_waits_for_the_server() {
-        let outcome = run_against(Pace::Closed, usize::MAX, Duration::from_millis(5));
-        assert!((2..=41).contains(&outcome.answered), "{outcome:?}");
-        assert!(outcome.from_due.unwrap().p50_us >= 5_000.0, "{outcome:?}");
+        let options = options(Pace::Closed);
+        let (outcome, ahead) = run_against(&options, usize::MAX, DELAY);
+        assert_eq!(
+            (ahead, options.requests()),
+            (0, None),
+            "each request has waited for the answer before it"
+        );
+        assert!(outcome.answered == outcome.requests && outcome.answered <= 41, "{outcome:?}");
+        // There are none if the machine stood still for all of the window.
+        assert!(outcome.from_due.is_none_or(|due| due.p50_us >= 5_000.0), "{outcome:?}");
     }
 
-    /// Takes the time of [`DRAIN`].
+    /// With a clock of its own, on which each answer takes 30 ms.
+    #[test]
+    fn a_closed_loop_asks_again_with_each_answer_until_the_end() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (options, sockets) = (options(Pace::Closed), [Socket::Unix(ours)]);
+        let mut load = Load::new(&options, &sockets);
+        let mut request = vec![0; options.protocol.request().len()];
+        load.send(0).unwrap();
+        // The request at 0 is due before the window, and the answer at 240 comes after it.
+        for ms in (30..=240).step_by(30) {
+            theirs.read_exact(&mut request).unwrap();
+            assert_eq!(readable(&theirs), 0);
+            theirs.write_all(options.protocol.answer()).unwrap();
+            load.receive(0, || ms * MS).unwrap();
+            load.send(ms * MS).unwrap();
+        }
+        assert_eq!((readable(&theirs), load.wait_until()), (0, None), "the end is the end");
+        let outcome = load.outcome(options.window, 0.0);
+        assert_eq!((outcome.requests, outcome.answered), (7, 7));
+        assert!((outcome.rate - 35.0).abs() < 1e-9, "{outcome:?}");
+        assert!((outcome.from_due.unwrap().max_us - 30_000.0).abs() < 1e-9, "{outcome:?}");
+    }
+
     #[test]
     fn answers_that_never_come_are_counted() {
-        let outcome = run_against(Pace::Poisson { rate: 500.0 }, 20, Duration::ZERO);
+        let patience = Duration::from_millis(100);
+        let options = Options { patience, ..options(Pace::Poisson { rate: 500.0 }) };
+        let (outcome, _) = run_against(&options, 20, Duration::ZERO);
         assert!(outcome.answered < outcome.requests, "{outcome:?}");
-        let error = outcome.check().unwrap_err().to_string();
-        assert!(error.ends_with("were not answered within 5s after the last one"), "{error}");
+        let error = outcome.check(&options).unwrap_err().to_string();
+        assert!(error.ends_with("were not answered within 100ms after the last one"), "{error}");
     }
 }

@@ -337,6 +337,7 @@ fn run_open(args: &Open) -> Result<ExitCode> {
         warmup: args.warmup,
         window: args.seconds,
         seed: args.seed,
+        patience: client::PATIENCE,
     };
     let outcome = client::run(&options)?;
     if args.json {
@@ -344,7 +345,7 @@ fn run_open(args: &Open) -> Result<ExitCode> {
     } else {
         out!("{outcome}")?;
     }
-    outcome.check()?;
+    outcome.check(&options)?;
     Ok(ExitCode::SUCCESS)
 }
 

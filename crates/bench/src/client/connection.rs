@@ -13,7 +13,7 @@ use nix::poll::PollFlags;
 use super::{Address, Error, Protocol};
 
 /// How long the server may take to store the value.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How much is read at a time.
 const BUFFER: usize = 16 * 1024;
 

@@ -71,6 +71,7 @@ impl Window {
             warmup: self.warmup,
             window: self.length,
             seed: ARRIVALS,
+            patience: client::PATIENCE,
         };
         let (outcome, began_unix_ms, window, cpu) = thread::scope(|scope| {
             let client = scope.spawn(|| client::run(&options));
@@ -82,7 +83,7 @@ impl Window {
             let outcome = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             Ok::<_, Error>((outcome, began_unix_ms, window, cpu))
         })?;
-        outcome.check()?;
+        outcome.check(&options)?;
         let latency = |send: client::Summary| Latency {
             mean_us: send.mean_us,
             p99_us: send.p99_us,
