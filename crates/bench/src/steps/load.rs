@@ -22,6 +22,8 @@ pub const PAIRS: usize = 16;
 const ROUNDS: u32 = 3000;
 /// ...or some 0.3 us, where the hand-overs are to be most of the work.
 const FEW_ROUNDS: u32 = 200;
+/// How long the least work of a phase is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Different requests; the client knows the replies to all of them.
 const KEYS: u64 = 64;
 
@@ -55,12 +57,16 @@ pub struct Plan {
     /// Whether a request is next to no work, so that one pair is best on one vCPU. It is then moved by `read` and `write`
     /// instead of `recv` and `send`: only those bytes are counted per process, and they prove the smaller set.
     pub light: bool,
+    /// A phase goes on after its time until two samples in it lie so many requests apart and, with all pairs, servers
+    /// have run on each vCPU: also on a machine that stands still for a while. None: it ends with its time.
+    pub least: Option<u64>,
 }
 
 impl Plan {
     /// Steps at equal distances, counted every 5 ms.
     pub fn even(steps: u16, phase: Duration) -> Self {
-        Self { steps, low: (phase, phase), high: phase, sample: Duration::from_millis(5), light: false }
+        let sample = Duration::from_millis(5);
+        Self { steps, low: (phase, phase), high: phase, sample, light: false, least: None }
     }
 
     /// The lengths of the phases, beginning with a low one.
@@ -109,6 +115,7 @@ pub fn run(plan: &Plan) -> Result<Recording, Error> {
     let replies: Vec<u64> = (0..KEYS).map(|key| work(key, rounds)).collect();
     let start = Instant::now();
     let places = Places::new(start);
+    let samples = Mutex::new(vec![Sample { at_ns: 0, requests: 0 }]);
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(2 * PAIRS);
         let mut begin = || {
@@ -122,16 +129,19 @@ pub fn run(plan: &Plan) -> Result<Recording, Error> {
                     ask(client, gate, index, replies, &counter.0).inspect_err(|_| gate.set(OVER))
                 })?);
             }
-            spawn(scope, String::from("sampler"), || sample(&gate, &counters, start, plan.sample))
+            spawn(scope, String::from("sampler"), || {
+                sample(&gate, &counters, start, plan.sample, &samples);
+            })
         };
         let sampling = begin();
-        let phases = if sampling.is_ok() { control(&gate, &places, plan) } else { Vec::new() };
+        let phases = if sampling.is_ok() { control(&gate, &places, &samples, plan) } else { Vec::new() };
         let end_ns = since(start);
         gate.set(OVER);
         for thread in threads {
             thread.join().map_err(|_| Error::Panicked)??;
         }
-        let samples = sampling?.join().map_err(|_| Error::Panicked)?;
+        sampling?.join().map_err(|_| Error::Panicked)?;
+        let samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(Recording { phases, end_ns, samples })
     })
 }
@@ -183,41 +193,60 @@ impl Gate {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
         self.running() == OVER
     }
+
+    /// Asks at this interval whether it is done, and blocks until it is, with [`PATIENCE`], or until the run is over.
+    /// Whether it is over.
+    fn over_before(&self, done: impl Fn() -> bool, interval: Duration) -> bool {
+        let begun = Instant::now();
+        while !done() && begun.elapsed() < PATIENCE {
+            if self.over_within(interval) {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 /// When each vCPU was first run on since the phase began.
 struct Places {
     start: Instant,
-    /// For each vCPU that the load may use from the start on, in nanoseconds from then; 0: not yet.
+    /// When the phase began, in nanoseconds from the start.
+    begun_ns: AtomicU64,
+    /// For each vCPU that the load may use from the start on; a time before the phase means: not yet.
     first_ns: Vec<(usize, AtomicU64)>,
 }
 
 impl Places {
     fn new(start: Instant) -> Self {
-        Self { start, first_ns: allowed().into_iter().map(|cpu| (cpu, AtomicU64::new(0))).collect() }
+        let first_ns = allowed().into_iter().map(|cpu| (cpu, AtomicU64::new(0))).collect();
+        Self { start, begun_ns: AtomicU64::new(1), first_ns }
     }
 
-    fn begin_phase(&self) {
-        for (_, first) in &self.first_ns {
-            first.store(0, Ordering::Relaxed);
-        }
+    /// What a thread notes later, it has read from the clock later: no time to be noted needs to be taken back.
+    fn begin_phase(&self) -> u64 {
+        let now = since(self.start).max(1);
+        self.begun_ns.store(now, Ordering::Release);
+        now
     }
 
     /// The calling thread runs here.
     fn ran(&self) {
         let Ok(here) = nix::sched::sched_getcpu() else { return };
+        let begun = self.begun_ns.load(Ordering::Acquire);
         let place = self.first_ns.iter().find(|(cpu, _)| *cpu == here);
-        if let Some((_, first)) = place.filter(|(_, first)| first.load(Ordering::Relaxed) == 0) {
-            first.store(since(self.start).max(1), Ordering::Relaxed);
+        if let Some((_, first)) = place.filter(|(_, first)| first.load(Ordering::Relaxed) < begun) {
+            // Not over a later time: this thread may be late with one of the phase before.
+            first.fetch_max(since(self.start), Ordering::Relaxed);
         }
     }
 
     /// When the last of them was first run on, if each of them was.
     fn all_ran_ns(&self) -> Option<u64> {
+        let begun = self.begun_ns.load(Ordering::Acquire);
         let mut last = 0;
         for (_, first) in &self.first_ns {
             let first = first.load(Ordering::Relaxed);
-            if first == 0 {
+            if first < begun {
                 return None;
             }
             last = last.max(first);
@@ -233,17 +262,22 @@ fn allowed() -> Vec<usize> {
 }
 
 /// Changes the number of running pairs when it is time. The phases begun.
-fn control(gate: &Gate, places: &Places, plan: &Plan) -> Vec<Phase> {
+fn control(gate: &Gate, places: &Places, samples: &Mutex<Vec<Sample>>, plan: &Plan) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
-    let mut until = Duration::ZERO;
     for (number, length) in plan.lengths().enumerate() {
         let pairs = if number % 2 == 0 { 1 } else { PAIRS };
         let allowed_before = allowed().len();
-        places.begin_phase();
-        phases.push(Phase { at_ns: since(places.start), pairs, allowed_before, all_ran_ns: None });
+        let at_ns = places.begin_phase();
+        phases.push(Phase { at_ns, pairs, allowed_before, all_ran_ns: None });
         gate.set(pairs);
-        until += length;
-        let over = gate.over_within(until.saturating_sub(places.start.elapsed()));
+        // Each from its own begin: one that this thread comes late to is not shorter for it.
+        let over = gate.over_within(length)
+            || plan.least.is_some_and(|least| {
+                let done = || {
+                    requests_since(samples, at_ns) >= least && (pairs == 1 || places.all_ran_ns().is_some())
+                };
+                gate.over_before(done, plan.sample)
+            });
         if let Some(phase) = phases.last_mut() {
             phase.all_ran_ns = places.all_ran_ns();
         }
@@ -254,15 +288,28 @@ fn control(gate: &Gate, places: &Places, plan: &Plan) -> Vec<Phase> {
     phases
 }
 
+/// How many requests lie between the first sample from then on and the last one.
+fn requests_since(samples: &Mutex<Vec<Sample>>, at_ns: u64) -> u64 {
+    let samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+    let inside = &samples[samples.partition_point(|sample| sample.at_ns < at_ns)..];
+    inside.first().zip(inside.last()).map_or(0, |(first, last)| last.requests - first.requests)
+}
+
 /// Adds up the counters until the run is over.
-fn sample(gate: &Gate, counters: &[Counter], start: Instant, interval: Duration) -> Vec<Sample> {
-    let mut samples = vec![Sample { at_ns: 0, requests: 0 }];
+fn sample(
+    gate: &Gate,
+    counters: &[Counter],
+    start: Instant,
+    interval: Duration,
+    samples: &Mutex<Vec<Sample>>,
+) {
     loop {
         let over = gate.over_within(interval);
         let requests = counters.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
-        samples.push(Sample { at_ns: since(start), requests });
+        let sample = Sample { at_ns: since(start), requests };
+        samples.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
         if over {
-            return samples;
+            return;
         }
     }
 }

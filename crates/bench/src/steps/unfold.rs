@@ -45,6 +45,7 @@ pub fn plan(steps: u16) -> Plan {
         high: Duration::from_millis(200),
         sample: Duration::from_millis(2),
         light: true,
+        least: None,
     }
 }
 
