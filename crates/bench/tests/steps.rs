@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
 use gleaner_bench::steps::{PAIRS, Plan, Recording, Report, analyse, run_load};
+
+#[path = "common/stand_in.rs"]
+mod stand_in;
 
 fn bench() -> Command {
     Command::new(env!("CARGO_BIN_EXE_gleaner-bench"))
@@ -48,9 +50,7 @@ fn the_load_steps_up_and_down_and_counts() {
 fn both_runs_are_compared() {
     let dir = tempfile::tempdir().unwrap();
     let (gleaner, file) = (dir.path().join("gleaner"), dir.path().join("steps.json"));
-    // It runs the command and decides nothing.
-    fs::write(&gleaner, "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n").unwrap();
-    fs::set_permissions(&gleaner, fs::Permissions::from_mode(0o755)).unwrap();
+    stand_in::plain_gleaner(&gleaner).unwrap();
     let output = bench()
         .args(["steps", "--steps", "1", "--gleaner"])
         .arg(&gleaner)

@@ -13,7 +13,7 @@ use crate::runner::interrupted;
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// How long a knob may be turned by somebody else before the run is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Paths and their values.
 pub type Knobs = BTreeMap<String, String>;

@@ -17,7 +17,7 @@ use super::{Error, Result, Window};
 const USER: &str = "mysql";
 const TABLE_ROWS: u32 = 100_000;
 /// How long a client with a time limit may take to end after it.
-const END: Duration = Duration::from_secs(10);
+const END: Duration = Duration::from_secs(30);
 
 /// In the data directory, which is the server's to write in.
 fn socket(place: &Place) -> PathBuf {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::Result;
 use super::cell::{Place, Server};
 use super::launch::{Launch, free_address};
+/// How long an answer may take: a machine that stands still for a while is no fault of the server.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server, and its port.
 pub(super) fn server(place: &Place) -> Result<(Server, u16)> {
@@ -21,7 +23,7 @@ pub(super) fn server(place: &Place) -> Result<(Server, u16)> {
 
 fn answers(address: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"version\r\n")?;
     let mut answer = [0; 8];
     stream.read_exact(&mut answer)?;

@@ -14,6 +14,8 @@ use super::{Error, Result, Window};
 
 /// The size of the file, in bytes: small enough to be one segment.
 const FILE_SIZE: usize = 612;
+/// How long an answer may take: a machine that stands still for a while is no fault of the server.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result<Measured> {
     let (server, address) = file_server(place)?;
@@ -92,7 +94,7 @@ fn configuration(dir: &Path, address: SocketAddr, in_http: &str, in_server: &str
 fn requests(address: SocketAddr) -> Result<u64> {
     let talk = || -> io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(b"GET /status HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

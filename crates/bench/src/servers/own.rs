@@ -75,7 +75,8 @@ impl Program {
             Self::JavaQueue => Launch::new("java").arg("-cp").arg(place.path("")).arg("Handoff"),
             Self::GoHttp => Launch::new(&place.path("http").to_string_lossy()),
         };
-        let launch = launch.arg(pairs.to_string());
+        // One of them forks: both are ended, and at once.
+        let launch = launch.arg(pairs.to_string()).group();
         let sample = window.of_lines(&launch, |line| number_after(line, "rate: "))?;
         Ok(Measured { sample, commands: vec![launch.line()] })
     }

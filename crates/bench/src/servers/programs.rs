@@ -91,7 +91,8 @@ mod tests {
         let window = Window { warmup: Duration::ZERO, length: Duration::from_millis(200) };
         let Measured { sample, commands } = pipe(window).unwrap();
         assert!(sample.window >= Duration::from_millis(180), "{sample:?}");
-        assert!(sample.rate > 1_000.0, "{sample:?}");
+        // How fast is the machine's; a run has no fewer.
+        assert!(sample.rate * sample.window.as_secs_f64() > 999.5, "{sample:?}");
         assert!(commands[0].contains("bench --format=simple sched pipe --loop"), "{commands:?}");
     }
 }

@@ -12,6 +12,8 @@ use super::{Error, Result, Window};
 
 /// The key that redis-benchmark asks for if it is not told to vary it.
 const SET_KEY: &str = "SET key:__rand_int__ xxx\r\n";
+/// How long an answer may take: a machine that stands still for a while is no fault of the server.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result<Measured> {
     let mut load = start(place, connections)?;
@@ -74,7 +76,7 @@ fn commands(socket: &Path) -> Result<u64> {
 fn ask(socket: &Path, command: &str) -> Result<String> {
     let talk = || -> io::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(command.as_bytes())?;
         stream.write_all(b"QUIT\r\n")?;
         let mut answer = String::new();

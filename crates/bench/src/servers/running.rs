@@ -48,7 +48,7 @@ impl Running {
     }
 
     /// Asks `ready` until it says yes.
-    pub(crate) fn wait_ready(&mut self, ready: impl Fn() -> bool) -> Result<()> {
+    pub(crate) fn wait_ready(&mut self, mut ready: impl FnMut() -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !ready() {
             if Instant::now() > deadline {

@@ -20,6 +20,9 @@ use crate::runner::interrupted;
 /// rows have as many of them as their rate says, within 0.5 %; by chance it would be 1 % or 2 %.
 const ARRIVALS: u64 = 273;
 
+/// The most operations that one look at a server's counter adds to it: Redis counts the question and the farewell.
+const OWN: u64 = 2;
+
 /// How long a cell lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
@@ -31,12 +34,17 @@ pub struct Window {
 
 impl Window {
     /// Measures a running load by a counter of operations that is read at both ends of the window and never between:
-    /// the harness sleeps while it measures.
+    /// the harness sleeps while it measures. The warm-up begins when the client is at work.
     pub(super) fn of_counter(
         self,
         client: &mut Running,
         mut counter: impl FnMut() -> Result<u64>,
     ) -> Result<Sample> {
+        let (idle, mut looks) = (counter()?, 0);
+        client.wait_ready(|| {
+            looks += 1;
+            counter().is_ok_and(|now| now > idle + looks * OWN)
+        })?;
         sleep(self.warmup)?;
         let (meter, before) = (Meter::start(&Root::system())?, counter()?);
         let began_unix_ms = meter.began_unix_ms();
