@@ -2,20 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gleaner_print::say;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
+use crate::vm::Step;
 use crate::wire::{self, Answer, Exit, Request};
 
 /// What is kept of a program's output, and of its errors.
@@ -82,8 +87,9 @@ impl Agent {
             Err(error) => (Answer::Failed { error: format!("{what}: {error}") }, Vec::new()),
         };
         match request {
-            Request::Run { argv, env, timeout_ms } => {
-                self.run(id, &argv, env, Duration::from_millis(timeout_ms), body)
+            Request::Run { argv, env, timeout_ms, counts_from } => {
+                let limit = Limit { time: Duration::from_millis(timeout_ms), counts_from };
+                self.run(id, &argv, env, &limit, body)
             }
             Request::Signal { step, signal } => done(self.signal(step, signal), "cannot send the signal"),
             Request::Read { path } => done(fs::read(&path), &format!("cannot read {path}")),
@@ -111,7 +117,7 @@ impl Agent {
         id: u64,
         argv: &[String],
         env: Vec<(String, String)>,
-        timeout: Duration,
+        limit: &Limit,
         input: Vec<u8>,
     ) -> (Answer, Vec<u8>) {
         let failed = |error: String| (Answer::Failed { error }, Vec::new());
@@ -128,7 +134,7 @@ impl Agent {
         let group = Pid::from_raw(child.id().cast_signed());
         let running = || self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running().insert(id, group);
-        let ended = finish(child, group, timeout, input);
+        let ended = finish(child, group, limit, input);
         running().remove(&id);
         match ended {
             Ok((exit, out, err)) => {
@@ -141,22 +147,44 @@ impl Agent {
     }
 }
 
+/// How long a program may run.
+struct Limit {
+    time: Duration,
+    /// The file from whose creation on the time counts; without, from the start.
+    counts_from: Option<String>,
+}
+
+impl Limit {
+    /// Waits for the begin of the time and then as long for the end; none if it did not come.
+    fn wait<T>(&self, end: &mpsc::Receiver<T>) -> Option<T> {
+        if let Some(file) = &self.counts_from {
+            let began = Instant::now();
+            while !Path::new(file).exists() && began.elapsed() < Step::PATIENCE {
+                if let Ok(ended) = end.recv_timeout(Duration::from_millis(10)) {
+                    return Some(ended);
+                }
+            }
+        }
+        end.recv_timeout(self.time).ok()
+    }
+}
+
 /// Feeds a program, collects what it prints and waits for its end, or ends it with all its children.
 fn finish(
     mut child: Child,
     group: Pid,
-    timeout: Duration,
+    limit: &Limit,
     input: Vec<u8>,
 ) -> io::Result<(Exit, Vec<u8>, Vec<u8>)> {
     if let Some(mut stdin) = child.stdin.take() {
         // A program that does not read its input is no fault.
         thread::spawn(move || stdin.write_all(&input).ok());
     }
-    let out = child.stdout.take().map(collect);
-    let err = child.stderr.take().map(collect);
+    let out = child.stdout.take().map(|pipe| Output::collect(pipe.into())).transpose()?;
+    let err = child.stderr.take().map(|pipe| Output::collect(pipe.into())).transpose()?;
     let (ended, end) = mpsc::channel();
     thread::spawn(move || ended.send(child.wait()));
-    let exit = if let Ok(status) = end.recv_timeout(timeout) {
+    let exit = if let Some(status) = limit.wait(&end) {
         how(status?)
     } else {
         // It may have ended just now.
@@ -165,37 +193,71 @@ fn finish(
         Exit::TimedOut
     };
     // A daemon that it left behind may hold the pipes; what the program itself printed is in them by now.
-    Ok((exit, take(out), take(err)))
+    let take = |output: Option<Output>| output.map_or_else(|| Ok(Vec::new()), |output| output.take());
+    Ok((exit, take(out)?, take(err)?))
 }
 
 fn how(status: ExitStatus) -> Exit {
     status.code().map_or_else(|| Exit::Signal(status.signal().unwrap_or_default()), Exit::Code)
 }
 
-type Collected = (Arc<Mutex<Vec<u8>>>, mpsc::Receiver<()>);
-
-/// Reads a pipe to its end in a thread of its own; beyond the limit it is read and thrown away.
-fn collect(mut pipe: impl Read + Send + 'static) -> Collected {
-    let kept = Arc::new(Mutex::new(Vec::new()));
-    let (done, end) = mpsc::channel();
-    let into = Arc::clone(&kept);
-    thread::spawn(move || {
-        let mut block = vec![0; 64 << 10];
-        while let Ok(read @ 1..) = pipe.read(&mut block) {
-            let mut kept = into.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = usize::try_from(MOST_OUTPUT).unwrap_or(usize::MAX) - kept.len();
-            kept.extend(&block[..read.min(room)]);
-        }
-        done.send(()).ok();
-    });
-    (kept, end)
+/// What a program prints into a pipe.
+#[derive(Clone)]
+struct Output {
+    pipe: Arc<File>,
+    /// Held by whoever reads, until what was read is kept.
+    kept: Arc<Mutex<Vec<u8>>>,
 }
 
-/// What was collected, after the pipe's end or a moment.
-fn take(collected: Option<Collected>) -> Vec<u8> {
-    let Some((kept, end)) = collected else { return Vec::new() };
-    let _ = end.recv_timeout(Duration::from_millis(500));
-    std::mem::take(&mut kept.lock().unwrap_or_else(PoisonError::into_inner))
+impl Output {
+    /// Reads the pipe to its end in a thread of its own; beyond the limit it is read and thrown away.
+    fn collect(pipe: OwnedFd) -> io::Result<Self> {
+        // Two read it: who comes second must not wait.
+        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let output = Self { pipe: Arc::new(pipe.into()), kept: Arc::default() };
+        let reader = output.clone();
+        thread::spawn(move || {
+            let mut block = vec![0; 64 << 10];
+            while reader.wait() && reader.read(&mut reader.kept(), &mut block) {}
+        });
+        Ok(output)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is something to read, be it the end.
+    fn wait(&self) -> bool {
+        let mut fds = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut fds, PollTimeout::NONE), Ok(_) | Err(Errno::EINTR))
+    }
+
+    /// Keeps what is there, up to the size of `block`. False at the end.
+    fn read(&self, kept: &mut Vec<u8>, block: &mut [u8]) -> bool {
+        match (&*self.pipe).read(block) {
+            Ok(0) => false,
+            Ok(read) => {
+                let room = usize::try_from(MOST_OUTPUT).unwrap_or(usize::MAX) - kept.len();
+                kept.extend(&block[..read.min(room)]);
+                true
+            }
+            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        }
+    }
+
+    /// What was printed until now.
+    fn take(&self) -> io::Result<Vec<u8>> {
+        let mut kept = self.kept();
+        let mut unread: libc::c_int = 0;
+        // SAFETY: FIONREAD writes one int, to a place that is valid for it.
+        Errno::result(unsafe { libc::ioctl(self.pipe.as_raw_fd(), libc::FIONREAD, &raw mut unread) })?;
+        let mut left = vec![0; usize::try_from(unread).unwrap_or_default()];
+        if !left.is_empty() {
+            self.read(&mut kept, &mut left);
+        }
+        Ok(std::mem::take(&mut kept))
+    }
 }
 
 /// Writes in place (a knob in /sys keeps its mode); a new file gets the mode.
@@ -213,33 +275,51 @@ fn write(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn run(argv: &[&str], timeout: Duration, input: &[u8]) -> (Answer, Vec<u8>) {
-        let agent = Agent::new(File::open("/dev/null").unwrap());
-        let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
-        agent.run(1, &argv, vec![("X".to_owned(), "env".to_owned())], timeout, input.to_vec())
+    fn run(argv: &[&str], input: &[u8]) -> (Answer, Vec<u8>) {
+        run_within(argv, &Limit { time: Duration::from_secs(60), counts_from: None }, input)
     }
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    fn run_within(argv: &[&str], limit: &Limit, input: &[u8]) -> (Answer, Vec<u8>) {
+        let agent = Agent::new(File::open("/dev/null").unwrap());
+        let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
+        agent.run(1, &argv, vec![("X".to_owned(), "env".to_owned())], limit, input.to_vec())
+    }
 
     #[test]
     fn a_step_gives_back_output_errors_and_status() {
-        let (answer, body) = run(&["sh", "-c", "cat; echo $X >&2; exit 7"], PATIENCE, b"in");
+        let (answer, body) = run(&["sh", "-c", "cat; echo $X >&2; exit 7"], b"in");
         assert_eq!(answer, Answer::Ran { exit: Exit::Code(7), stdout: 2, truncated: false });
         assert_eq!(body, b"inenv\n");
     }
 
     #[test]
     fn a_step_that_takes_too_long_is_killed_with_its_children() {
-        let (answer, body) = run(&["sh", "-c", "echo begun; sleep 1000 & wait"], Duration::from_secs(1), b"");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("begun").display().to_string();
+        let script = format!("echo begun; : > {file}; sleep 1000 & wait");
+        let limit = Limit { time: Duration::from_millis(100), counts_from: Some(file) };
+        let (answer, body) = run_within(&["sh", "-c", &script], &limit, b"");
         assert_eq!(answer, Answer::Ran { exit: Exit::TimedOut, stdout: 6, truncated: false });
         assert_eq!(body, b"begun\n");
     }
 
     #[test]
+    fn what_was_printed_is_there_while_a_daemon_holds_the_pipes() {
+        let script = "sleep 1000 & echo $!; head -c 60000 /dev/zero; echo why >&2; exit 7";
+        let (answer, body) = run(&["sh", "-c", script], b"");
+        let pid: String =
+            body.iter().map(|&byte| char::from(byte)).take_while(char::is_ascii_digit).collect();
+        nix::sys::signal::kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL).unwrap();
+        let stdout = (pid.len() + 1 + 60_000) as u64;
+        assert_eq!(answer, Answer::Ran { exit: Exit::Code(7), stdout, truncated: false });
+        assert!(body.ends_with(b"\0why\n"), "{:?}", &body[60_000..]);
+    }
+
+    #[test]
     fn a_signal_is_told_and_a_missing_program_too() {
-        let (answer, _) = run(&["sh", "-c", "kill -9 $$"], PATIENCE, b"");
+        let (answer, _) = run(&["sh", "-c", "kill -9 $$"], b"");
         assert!(matches!(answer, Answer::Ran { exit: Exit::Signal(9), .. }));
-        let (answer, _) = run(&["/no/such"], PATIENCE, b"");
+        let (answer, _) = run(&["/no/such"], b"");
         let Answer::Failed { error } = answer else { panic!("{answer:?}") };
         assert!(error.starts_with("cannot start `/no/such`"), "{error}");
     }

@@ -15,8 +15,9 @@ const LONGEST: u32 = 256 << 20;
 /// What the harness asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Run a program; the body is its input.
-    Run { argv: Vec<String>, env: Vec<(String, String)>, timeout_ms: u64 },
+    /// Run a program; the body is its input. Its time counts from its start or, if a file is named, from the moment at
+    /// which that is there.
+    Run { argv: Vec<String>, env: Vec<(String, String)>, timeout_ms: u64, counts_from: Option<String> },
     /// Send a signal to all processes of the program of this request.
     Signal { step: u64, signal: i32 },
     /// Send a file's content.

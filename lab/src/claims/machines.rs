@@ -85,7 +85,9 @@ fn faults(lab: &Lab, checks: &mut Checks) -> Result<()> {
     checks.that("no QEMU is left of it", !is_alive(pid), format!("process {pid}"));
 
     let guest = lab.boot(tiny("time-out"))?;
-    let output = guest.run(Step::shell("echo begun; sleep 1000").timeout(Duration::from_secs(1)))?;
+    let output = guest.run(
+        Step::shell("echo begun; : > /begun; sleep 1000").timeout_from("/begun", Duration::from_secs(1)),
+    )?;
     let exact = output.exit == Exit::TimedOut && output.text() == "begun\n";
     checks.that("a step that takes too long is killed, its output kept", exact, output.exit.to_string());
     let failed = guest.succeed(Step::shell("echo why >&2; exit 3"));

@@ -144,11 +144,13 @@ impl Guest {
     pub fn start(&self, step: impl Into<Step>) -> Result<Job<'_>> {
         let step = step.into();
         let timeout = step.timeout;
+        let first = step.counts_from.as_ref().map_or(Duration::ZERO, |_| Step::PATIENCE);
         let line = step.line();
         let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let request = Request::Run { argv: step.argv, env: step.env, timeout_ms };
+        let request =
+            Request::Run { argv: step.argv, env: step.env, timeout_ms, counts_from: step.counts_from };
         let (id, answer) = self.channel.ask(&request, &step.input);
-        Ok(Job { guest: self, id, answer, line, deadline: Instant::now() + timeout + GRACE })
+        Ok(Job { guest: self, id, answer, line, deadline: Instant::now() + first + timeout + GRACE })
     }
 
     /// A file's content.

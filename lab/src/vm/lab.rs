@@ -22,6 +22,9 @@ use crate::vm::process::{Process, memory_file};
 use crate::vm::qemu::{self, Accelerator, Files};
 use crate::vm::spec::VmSpec;
 
+/// The longest time from QEMU's start to the agent's greeting; the slowest boot takes a third of it.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Images of the cache under emulation, or, in a nested host, its guests' files under KVM.
 #[derive(Debug, Clone)]
 pub struct Lab {
@@ -71,15 +74,10 @@ impl Lab {
     /// Boots a machine, waits for its agent and pins its vCPUs. One that hangs is booted once more, which is told: Linux 7
     /// was seen to hang under emulation before its console said anything, once in some dozen boots; why is not known.
     pub fn boot(&self, spec: VmSpec) -> Result<Guest> {
-        let patience = match spec.image {
-            Image::Tiny if self.is_nested() => Duration::from_secs(90),
-            Image::Tiny => Duration::from_secs(60),
-            Image::Systemd | Image::Host => Duration::from_secs(180),
-        };
-        self.boot_within(spec.clone(), patience).or_else(|error| match error {
+        self.boot_within(spec.clone(), PATIENCE).or_else(|error| match error {
             Error::Hung { .. } => {
                 say!("lab: {error}\nlab: it is booted once more");
-                self.boot_within(spec, patience)
+                self.boot_within(spec, PATIENCE)
             }
             other => Err(other),
         })

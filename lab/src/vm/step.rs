@@ -11,6 +11,7 @@ pub struct Step {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) input: Vec<u8>,
     pub(crate) timeout: Duration,
+    pub(crate) counts_from: Option<String>,
 }
 
 impl Step {
@@ -20,7 +21,7 @@ impl Step {
     /// A program with its arguments, found in the guest's PATH, which begins with the binaries under test.
     pub fn new(argv: &[&str]) -> Self {
         let argv = argv.iter().map(|&word| word.to_owned()).collect();
-        Self { argv, env: Vec::new(), input: Vec::new(), timeout: Self::PATIENCE }
+        Self { argv, env: Vec::new(), input: Vec::new(), timeout: Self::PATIENCE, counts_from: None }
     }
 
     /// A shell script.
@@ -33,6 +34,14 @@ impl Step {
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
+    }
+
+    /// The same with a time-out that counts from the moment at which the step has made this file; it may take
+    /// [`Step::PATIENCE`] for that.
+    #[must_use]
+    pub fn timeout_from(mut self, file: &str, timeout: Duration) -> Self {
+        self.counts_from = Some(file.to_owned());
+        self.timeout(timeout)
     }
 
     /// The same with a variable.
