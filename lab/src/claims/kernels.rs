@@ -42,16 +42,17 @@ fn on_kernel(lab: &Lab, checks: &mut Checks, kernel: Kernel) -> Result<()> {
 fn diagnose(guest: &Guest) -> Result<(Outcome, Snapshot)> {
     let requests = REQUESTS.to_string();
     let workload = ["gleaner", "workload", "request-response", "--operations", &requests, "--json"];
-    let text =
-        guest.succeed(Step::new(&[&["gleaner", "diagnose", "--json", "--"], &workload[..]].concat()))?;
-    // The workload's outcome is a line of its own, before the report.
-    let (outcome, report) = text.split_at(text.find("{\n").unwrap_or(0));
+    let step = Step::new(&[&["gleaner", "diagnose", "--json", "--"], &workload[..]].concat());
+    let output = guest.complete(step)?;
+    // The command's own words go to the standard error, beside warnings.
+    let (report, said) = (output.text(), output.errors());
+    let outcome = said.lines().find(|line| line.starts_with('{')).unwrap_or_default();
     let counted = || {
-        let mut report: serde_json::Value = serde_json::from_str(report)?;
+        let mut report: serde_json::Value = serde_json::from_str(&report)?;
         Ok((serde_json::from_str(outcome)?, serde_json::from_value(report["counted"].take())?))
     };
     counted().map_err(|error: serde_json::Error| Error::Protocol {
         who: format!("`gleaner diagnose --json` in VM `{}`", guest.spec().name),
-        what: format!("{error}: {}", &text[..text.len().min(300)]),
+        what: format!("{error}: {outcome} {}", report.chars().take(300).collect::<String>()),
     })
 }

@@ -126,11 +126,16 @@ impl Guest {
 
     /// Runs a step that must succeed; returns what it printed.
     pub fn succeed(&self, step: impl Into<Step>) -> Result<String> {
+        self.complete(step).map(|output| output.text())
+    }
+
+    /// The same with what it complained about, although it has succeeded.
+    pub fn complete(&self, step: impl Into<Step>) -> Result<Output> {
         let step = step.into();
         let line = step.line();
         let output = self.run(step)?;
         if output.success() {
-            return Ok(output.text());
+            return Ok(output);
         }
         Err(Error::Step {
             vm: self.spec.name.clone(),
