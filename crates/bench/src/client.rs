@@ -451,6 +451,8 @@ mod tests {
     fn a_closed_loop_asks_again_with_each_answer_until_the_end() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let (options, sockets) = (options(Pace::Closed), [Socket::Unix(ours)]);
+        // A request that never comes is a failure.
+        theirs.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut load = Load::new(&options, &sockets);
         let mut request = vec![0; options.protocol.request().len()];
         load.send(0).unwrap();
