@@ -4,6 +4,8 @@
 //!
 //! usage: bench-guard RUNS RECORDING...    (prints a table in Markdown)
 
+mod open;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -259,6 +261,7 @@ fn run(runs: u32, paths: &[String]) -> Result<String, String> {
             share * 100.0
         );
     }
+    let _ = write!(out, "\n{}", open::table(runs)?);
     Ok(out)
 }
 

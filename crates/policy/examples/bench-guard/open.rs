@@ -1,0 +1,175 @@
+//! Servers whose wake-ups retention makes faster. Open loops: requests arrive by a Poisson process, so that no setting
+//! changes how many are answered. And closed ones in which faster wake-ups do harm: each answer is followed by the next
+//! request, and fewer come.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use gleaner_policy::{
+    CpuId, CpuSet, Decision, Event, Method, Observation, Policy, PolicyConfig, VcpuInterval, Waiting,
+    WaitingSource, WorkloadInterval,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// What a request and its answer move.
+const BYTES: f64 = 600.0;
+/// The wake-to-run latency where vCPUs halt and where they poll.
+const LATENCY_US: [f64; 2] = [40.0, 5.0];
+/// The CPU time of a request.
+const WORK_US: f64 = 12.0;
+/// The spread (log ratio) of latencies from block to block.
+const JITTER: f64 = 0.15;
+
+/// The spread (log ratio) of a closed loop's answers from block to block.
+const CLOSED: f64 = 0.05;
+
+/// What a server is asked.
+#[derive(Debug, Clone, Copy)]
+enum Load {
+    /// So many requests a second come by themselves.
+    Open(f64),
+    /// So many a second, of which retention leaves so much.
+    Closed(f64, f64),
+}
+
+/// A server; retention shortens its waiting.
+struct Server {
+    load: Load,
+    policy: Policy,
+    decision: Decision,
+    now: Duration,
+    random: u64,
+    /// Retained at the end of the last trial, and how often that has changed after the first two seconds.
+    kept: bool,
+    changes: u32,
+    /// How long it was retained, from the second second on.
+    retained: Duration,
+}
+
+impl Server {
+    fn new(load: Load, seed: u64) -> Result<Self, String> {
+        let config = PolicyConfig { method: Method::Haltpoll, consolidate: false, ..PolicyConfig::default() };
+        let policy = Policy::new(config, CpuSet::first(2)).map_err(|e| e.to_string())?;
+        let next = Duration::from_millis(10);
+        let decision = Decision { setting: policy.setting(), next, ..Decision::default() };
+        let random = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (now, retained) = (Duration::ZERO, Duration::ZERO);
+        Ok(Self { load, policy, decision, now, random, kept: false, changes: 0, retained })
+    }
+
+    /// About normally distributed, mean 0 and deviation 1: a sum of twelve uniform numbers (xorshift64).
+    fn normal(&mut self) -> f64 {
+        let mut sum = -6.0;
+        for _ in 0..12 {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            sum += (self.random >> 11) as f64 / (1_u64 << 53) as f64;
+        }
+        sum
+    }
+
+    fn observe(&mut self, period: Duration) -> Observation {
+        let (seconds, retained) = (period.as_secs_f64(), self.decision.setting.retention.is_on());
+        let requests = match self.load {
+            Load::Open(per_s) => per_s * seconds + (per_s * seconds).sqrt() * self.normal(),
+            Load::Closed(per_s, left) => {
+                let effect = if retained { left } else { 1.0 };
+                per_s * seconds * effect * (CLOSED / 2.0_f64.sqrt() * self.normal()).exp()
+            }
+        };
+        let requests = requests.max(0.0).round();
+        let us = |x: f64| Duration::from_secs_f64(x.max(0.0) / 1e6);
+        let latency = LATENCY_US[usize::from(retained)] * (JITTER * self.normal()).exp();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+        let count = requests as u64;
+        let waiting = Waiting {
+            wake_ups: count,
+            total: us(latency * requests),
+            tail: us(3.0 * latency),
+            source: WaitingSource::Estimated,
+        };
+        let workload = WorkloadInterval {
+            cpu_time: us(WORK_US * requests),
+            user_time: us(WORK_US / 3.0 * requests),
+            switches: count,
+            moved_bytes: Some(count * BYTES as u64),
+            threads: 5,
+            waiting: Some(waiting),
+            ..WorkloadInterval::default()
+        };
+        let idle = period.saturating_sub(workload.cpu_time / 2);
+        let vcpu = |cpu| VcpuInterval {
+            cpu: CpuId(cpu),
+            halts: if retained { 0 } else { count / 2 },
+            halt_time: if retained { Duration::ZERO } else { idle },
+            polls: if retained { count / 2 } else { 0 },
+            poll_time: if retained { idle } else { Duration::ZERO },
+            steal: Duration::ZERO,
+        };
+        Observation {
+            at: self.now,
+            period,
+            vcpus: vec![vcpu(0), vcpu(1)],
+            workload,
+            runnable: 1,
+            crowd: None,
+            throttled: 0.0,
+            settled: true,
+            cost: Duration::from_micros(50),
+        }
+    }
+
+    fn run(&mut self, end: Duration) {
+        while self.now < end {
+            let period = self.decision.next;
+            self.now += period;
+            if self.now > 2 * SECOND && self.decision.setting.retention.is_on() {
+                self.retained += period;
+            }
+            let o = self.observe(period);
+            self.decision = self.policy.step(&o);
+            for event in &self.decision.events {
+                let keeps = match event {
+                    Event::TrialEnded { kept, .. } => kept.retention.is_on(),
+                    Event::LetGo { .. } => false,
+                    Event::Resumed { setting, .. } => setting.retention.is_on(),
+                    _ => continue,
+                };
+                self.changes += u32::from(keeps != self.kept && self.now > 2 * SECOND);
+                self.kept = keeps;
+            }
+        }
+    }
+}
+
+/// A table of how much of the time such servers are retained, and how often that changes.
+pub(crate) fn table(runs: u32) -> Result<String, String> {
+    let mut out = String::from(
+        "| server | retained from 2 to 12 s | from 52 to 62 s | changes of mind from 2 to 62 s |\n\
+         |---|--:|--:|--:|\n",
+    );
+    let open = [2_000.0, 5_000.0, 20_000.0].map(Load::Open);
+    let closed = [0.97, 0.95, 0.9, 0.7].map(|left| Load::Closed(20_000.0, left));
+    for load in open.into_iter().chain(closed) {
+        let (mut early, mut late, mut changes) = (0.0, 0.0, 0.0);
+        for seed in 0..runs {
+            let mut server = Server::new(load, seed.into())?;
+            server.run(12 * SECOND);
+            early += server.retained.as_secs_f64() / 10.0;
+            server.run(52 * SECOND);
+            let before = server.retained;
+            server.run(62 * SECOND);
+            late += server.retained.saturating_sub(before).as_secs_f64() / 10.0;
+            changes += f64::from(server.changes);
+        }
+        let n = f64::from(runs);
+        let (early, late) = (100.0 * early / n, 100.0 * late / n);
+        let name = match load {
+            Load::Open(per_s) => format!("open loop, {per_s:.0} requests/s"),
+            Load::Closed(_, left) => format!("closed loop, retention leaves {left:.2} of the answers"),
+        };
+        let _ = writeln!(out, "| {name} | {early:.0} % | {late:.0} % | {:.1} |", changes / n);
+    }
+    Ok(out)
+}
