@@ -11,14 +11,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::levers::{Machine, limit_is};
-use common::process::{GLEANER, Running, command, text, until};
-use common::{skipped, threads};
+use common::process::{Running, command, text, until};
+use common::{memory, skipped, threads};
 use gleaner_engine::MemoryDir;
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::lever::{GroupState, Target, Value};
-use gleaner_policy::{CpuSet, Event, Verdict};
+use gleaner_policy::{CpuSet, Method};
 use gleaner_proto::journal::{self, Record};
 use nix::sys::signal::Signal;
 
@@ -257,34 +257,32 @@ fn a_group_of_ones_own_is_controlled_and_given_back() {
 }
 
 #[test]
-fn what_it_learns_is_known_of_the_group_or_the_executable() {
+fn what_is_known_of_the_group_or_the_executable_is_used_and_kept() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
     let Some(group) = Group::new() else { return };
-    let workload = workload("60");
+    let workload = workload("600");
     let group_dir = group.0.cpuset_dir().to_str().unwrap().to_owned();
-    let group_name = format!("/{}", group.0.cpuset_dir().file_name().unwrap().to_str().unwrap());
-    let executable = fs::canonicalize(GLEANER).unwrap().to_str().unwrap().to_owned();
+    let found = CgroupSetup::detect(&Root::system()).unwrap().find(&Root::system(), group.0.cpuset_dir());
+    let group_name = format!("/{}", found.unwrap().relative.display());
     let pid = workload.pid().to_string();
     let dir = tempfile::tempdir().unwrap();
-    let memory = dir.path().join("memory");
-    for (target, value, name) in [("--pid", &pid, executable), ("--cgroup", &group_dir, group_name)] {
+    let place = dir.path().join("memory");
+    for (target, value, name) in [("--pid", &pid, memory::product()), ("--cgroup", &group_dir, group_name)] {
         if target == "--cgroup" {
             group.take_in(workload.pid());
         }
+        let seeded = memory::seed(&place, &name, Method::Haltpoll, memory::polling());
         let file = dir.path().join(target);
-        let args = ["attach", "--quiet", target, value, "--journal", file.to_str().unwrap()];
-        let attached = Running::start(command(&args).env("GLEANER_MEMORY", &memory));
-        let proven = |record: &Record| {
-            let Record::Decision { event, .. } = record else { return false };
-            matches!(event, Event::TrialEnded { verdict: Verdict::Proven(_), kept, candidate, .. } if kept == candidate)
-        };
-        until("something is proven", || journal::read(&file).unwrap_or_default().iter().any(proven));
+        let args = ["--method", "haltpoll", "--quiet", target, value, "--journal", file.to_str().unwrap()];
+        let attached = Running::start(command(&["attach"]).args(args).env("GLEANER_MEMORY", &place));
+        until("it has begun", || memory::known_at_start(&file).is_some());
         attached.signal(Signal::SIGINT);
         let output = attached.finish();
         assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
-        let (known, _) = MemoryDir::at(&memory).list().unwrap();
-        let names: Vec<_> = known.iter().map(|program| program.program.as_str()).collect();
-        assert!(names.iter().any(|known| known.ends_with(&name)), "{names:?} without {name}");
+        assert_eq!(memory::known_at_start(&file), Some(memory::loads(&seeded)), "of {name}");
+        let (known, _) = MemoryDir::at(&place).list().unwrap();
+        let runs: Vec<_> = known.iter().map(|program| (program.program.as_str(), program.runs)).collect();
+        assert!(runs.contains(&(&name, 2)), "{runs:?} without {name}");
     }
     drop(workload);
     drop(group);

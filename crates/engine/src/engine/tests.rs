@@ -2,6 +2,7 @@
 
 mod accounts;
 mod faults;
+mod learning;
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
 pub(crate) mod levers;
+pub(crate) mod memory;
 pub(crate) mod process;
 pub(crate) mod terminal;
 pub(crate) mod threads;

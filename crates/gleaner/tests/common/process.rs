@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 pub(crate) const GLEANER: &str = env!("CARGO_BIN_EXE_gleaner");
 
 /// Far longer than anything here takes, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Runs Gleaner to its end.
