@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use common::levers::{Levers, Machine};
-use common::process::{GLEANER, Running, command, text, until};
+use common::process::{GLEANER, Running, command, text, until, until_runs};
 use common::{skipped, threads};
 use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_policy::CpuSet;
@@ -44,6 +44,14 @@ impl Nobody {
         command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]);
         command.arg(program.as_ref()).env("XDG_RUNTIME_DIR", self.dir.path().join("state")).current_dir("/");
         command
+    }
+
+    /// A process of this user, which does nothing.
+    fn sleep(&self) -> Running {
+        let sleep = Running::start(self.command("sleep").arg("600"));
+        // Before that it is `setpriv`, and still root's.
+        until_runs(&sleep.pid().to_string(), "sleep");
+        sleep
     }
 
     fn gleaner(&self, args: &[&str]) -> Command {
@@ -82,7 +90,7 @@ fn a_fixed_setting_without_rights_is_told_at_once_and_attach_fails() {
     assert_eq!(output.status.code(), Some(7), "{told}");
     assert!(told.contains("not permitted to change /sys/module/haltpoll/parameters/"), "{told}");
     assert!(told.contains("run as root"), "{told}");
-    let sleep = Running::start(nobody.command("sleep").arg("60"));
+    let sleep = nobody.sleep();
     let args = ["attach", "--fixed", "haltpoll:200us", "--pid", &sleep.pid().to_string()];
     let output = nobody.gleaner(&args).output().unwrap();
     let told = text(&output.stderr);
@@ -95,7 +103,7 @@ fn a_fixed_setting_without_rights_is_told_at_once_and_attach_fails() {
 fn an_ordinary_user_is_refused_while_roots_gleaner_holds_the_machine() {
     let Some(machine) = Machine::take() else { return };
     let nobody = Nobody::new();
-    let sleep = Running::start(nobody.command("sleep").arg("60"));
+    let sleep = nobody.sleep();
     let root = Running::start(&mut command(&["run", "--quiet", "--", "cat"]));
     until("root's holds the machine", || Levers::read() != machine.before);
     let before = masks(sleep.pid());
@@ -117,13 +125,13 @@ fn an_ordinary_users_gleaner_gives_way_to_roots() {
         return skipped("needs two vCPUs");
     }
     let nobody = Nobody::new();
-    let sleep = Running::start(nobody.command("sleep").arg("60"));
+    let sleep = nobody.sleep();
     let args = ["attach", "--fixed", "pack:1", "--pid", &sleep.pid().to_string()];
     let users = Running::start(&mut nobody.gleaner(&args));
     until("the user's process is on one vCPU", || masks(sleep.pid()).len() == 1);
     let root = Running::start(&mut command(&["run", "--quiet", "--", "cat"]));
     until("the user's process is as it was", || masks(sleep.pid()) == all);
-    assert!(Levers::read() != machine.before, "root's did not start");
+    until("root's holds the machine", || Levers::read() != machine.before);
     let output = users.finish();
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");

@@ -1,5 +1,6 @@
 //! Processes that are waited for without hanging, and that end with their test.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -48,6 +49,15 @@ fn until_or(what: &str, else_tell: impl Fn() -> String, mut condition: impl FnMu
         assert!(Instant::now() < end, "waited in vain until {what}\n{}", else_tell());
         thread::sleep(LOOK);
     }
+}
+
+/// Waits until process `pid` runs the program `name`: what starts it has replaced itself by then.
+#[track_caller]
+pub(crate) fn until_runs(pid: &str, name: &str) {
+    let comm = format!("/proc/{pid}/comm");
+    until(&format!("process {pid} is {name}"), || {
+        fs::read_to_string(&comm).is_ok_and(|comm| comm.trim_end() == name)
+    });
 }
 
 /// Every process, with what it waits for in the kernel.
