@@ -50,13 +50,15 @@ pub(super) struct Sentry {
     armed: Option<CrowdQuestion>,
     /// The set of vCPUs for which the latest crowd was told, and when.
     told: Option<(CpuSet, Instant)>,
+    /// [`REST`], unless a test has time.
+    rest: Duration,
     /// For the journal.
     note: Option<String>,
 }
 
 impl Sentry {
     pub(super) fn new(watch: Option<Box<dyn CrowdWatch>>) -> Self {
-        Self { watch, armed: None, told: None, note: None }
+        Self { watch, armed: None, told: None, rest: REST, note: None }
     }
 
     /// Sees to it that a crowd on `active` is told where `watch` asks for that; idle vCPUs poll for `polled`. False: it
@@ -71,7 +73,7 @@ impl Sentry {
         if self.armed.as_ref() == Some(&wanted) {
             return true;
         }
-        let again = |(set, at): &(CpuSet, Instant)| set == active && at.elapsed() < REST;
+        let again = |(set, at): &(CpuSet, Instant)| set == active && at.elapsed() < self.rest;
         if self.told.as_ref().is_some_and(again) {
             return false;
         }

@@ -188,19 +188,20 @@ fn more_threads_than_files_are_all_counted() {
 fn a_real_shell_and_its_children_are_counted() {
     // `read` waits for the test's word, so that no sample depends on timing. What a shell starts with `&` reads
     // from /dev/null, hence the third descriptor.
-    let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done; read go; exec 3<&0; (read more <&3) & wait";
+    let script = "read start; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done; read go; exec 3<&0; (read more <&3) & wait";
     let mut child =
         Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut sensor = WorkloadSensor::new(&Root::system(), Members::Tree(child.id())).unwrap();
     let first = sensor.sample().unwrap();
     assert_eq!((run_ns(&first), first.processes), (0, 1));
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"start\n").unwrap();
     let mut word = [0; 5];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut word).unwrap();
     let second = sensor.sample().unwrap();
     assert!(second.cpu_time > Duration::ZERO, "{second:?}");
     assert!(second.moved_bytes.is_none_or(|bytes| bytes >= 5), "{second:?}");
     std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let mut last = second;
     while last.processes < 2 {
         assert!(Instant::now() < deadline, "the child never appeared: {last:?}");

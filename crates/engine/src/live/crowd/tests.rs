@@ -99,6 +99,7 @@ fn it_is_armed_once_for_the_same_set_and_anew_for_another() {
 #[test]
 fn a_crowd_ends_the_wait_and_is_told_once() {
     let (mut sentry, log) = sentry();
+    sentry.rest = Duration::from_secs(3600);
     let one = CpuSet::first(1);
     let signals = Signals::block().unwrap();
     let asked = Some(watch(Some(3), None));
@@ -136,7 +137,7 @@ fn delays(looks: &mut Looks, runnable: &[u32], mut delay: Duration) -> Vec<(bool
     let mut outcomes = Vec::new();
     for n in runnable {
         let outcome = looks.look(*n, || {
-            delay += Duration::from_secs(1);
+            delay += Duration::from_secs(3600);
             Ok::<_, Infallible>(delay)
         });
         outcomes.push(outcome.unwrap_or_else(|never| match never {}));
@@ -152,7 +153,7 @@ fn looking_tells_the_same_crowd_after_three_looks_in_a_row() {
     assert!(found.iter().all(|(enough, crowd)| !enough && crowd.is_none()), "{found:?}");
     let crowd = crowd.unwrap();
     assert_eq!((enough, crowd.runnable, crowd.source), (true, 5, CrowdSource::Looks));
-    // A second of delay in next to no time.
+    // An hour of delay in far less time.
     assert!(crowd.waiting > 1.0, "{crowd:?}");
 }
 
