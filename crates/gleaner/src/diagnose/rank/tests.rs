@@ -184,3 +184,20 @@ fn the_edges_behind_it_are_named_with_their_rates() {
     let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
     assert_eq!(found[0].behind, ["client wakes server: 20000 a second, 25.0µs each"]);
 }
+
+#[test]
+fn only_the_dearest_cause_is_the_verdict_and_only_where_it_matters() {
+    let mut seen = seen();
+    seen.wakes.halted = lengths(1000, 25);
+    assert_eq!((rank(&seen), top(&seen)), (vec![Kind::Hlt], None));
+    seen.wakes.halted = lengths(2000, 25);
+    assert_eq!(top(&seen), Some(Kind::Hlt));
+    // On a host with other guests, and on vCPUs with other programs, the same wake-ups are not what matters most.
+    let of = |seen: &Snapshot, stolen| verdict(&Evidence { seen, costs: COSTS, stolen, vcpus: 2 });
+    assert_eq!((of(&seen, 0.04), of(&seen, 0.3)), (Some(Kind::Hlt), Some(Kind::Steal)));
+    seen.preempted = lengths(100, 4000);
+    assert_eq!((of(&seen, 0.04), of(&seen, 0.5)), (Some(Kind::RunQueueDelay), Some(Kind::Steal)));
+    // Threads that spin at a barrier take the vCPUs from each other all the time.
+    seen.threads = vec![ThreadStats { spin_ticks: 380, ..thread("barrier", 1900, 475) }];
+    assert_eq!(of(&seen, 0.5), Some(Kind::UserSpinning));
+}
