@@ -10,15 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use common::journal::{known_at_start, observations};
 use common::levers::{Machine, limit_is};
-use common::process::{Running, command, text, until};
+use common::process::{GLEANER, Running, command, text, until};
 use common::{memory, skipped, threads};
 use gleaner_engine::MemoryDir;
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::lever::{GroupState, Target, Value};
-use gleaner_policy::{CpuSet, Method};
+use gleaner_policy::{CpuSet, Method, Observation};
 use gleaner_proto::journal::{self, Record};
 use nix::sys::signal::Signal;
 
@@ -35,7 +36,7 @@ fn attach(pid: u32, options: &[&str]) -> Running {
 #[test]
 fn interrupted_it_lets_go_and_the_workload_goes_on() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
-    let mut workload = workload("3");
+    let mut workload = workload("600");
     let attached = attach(workload.pid(), &["--fixed", "haltpoll:200us"]);
     until("the limit is in force", || limit_is("200000"));
     attached.signal(Signal::SIGINT);
@@ -44,6 +45,7 @@ fn interrupted_it_lets_go_and_the_workload_goes_on() {
     assert!(text(&output.stderr).contains("haltpoll:200us"), "{}", text(&output.stderr));
     machine.assert_untouched();
     assert!(!workload.has_ended());
+    workload.signal(Signal::SIGTERM);
     let output = workload.finish();
     assert!(output.status.success() && text(&output.stdout).contains("operations"), "{output:?}");
 }
@@ -51,7 +53,7 @@ fn interrupted_it_lets_go_and_the_workload_goes_on() {
 #[test]
 fn signals_that_end_a_process_leave_no_lever() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
-    let mut workload = workload("30");
+    let mut workload = workload("600");
     for signal in [Signal::SIGALRM, Signal::SIGVTALRM, Signal::SIGPROF, Signal::SIGUSR2, Signal::SIGIO] {
         let attached = attach(workload.pid(), &["--fixed", "haltpoll:200us"]);
         until("the limit is in force", || limit_is("200000"));
@@ -66,7 +68,7 @@ fn signals_that_end_a_process_leave_no_lever() {
 #[test]
 fn stopped_and_continued_it_goes_on() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
-    let workload = workload("30");
+    let workload = workload("600");
     let mut attached = attach(workload.pid(), &["--fixed", "haltpoll:200us"]);
     until("the limit is in force", || limit_is("200000"));
     attached.signal(Signal::SIGTSTP);
@@ -84,20 +86,30 @@ fn stopped_and_continued_it_goes_on() {
 #[test]
 fn its_status_survives_a_broken_stderr() {
     let Some(machine) = Machine::take() else { return };
-    let workload = workload("0.3");
+    let workload = workload("600");
     let pid = workload.pid().to_string();
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let status = command(&["attach", "--pid", &pid]).stderr(full).status().unwrap();
-    assert_eq!(status.code(), Some(0));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let script = "exec \"$@\" 2>/dev/full";
+    let mut attached = Command::new("sh");
+    attached.args(["-c", script, "sh", GLEANER, "attach", "--pid", &pid, "--journal"]).arg(&file);
+    let attached = Running::start(&mut attached);
+    until("it is attached", || file.exists());
+    workload.signal(Signal::SIGTERM);
     assert!(workload.finish().status.success());
+    assert_eq!(attached.finish().status.code(), Some(0));
     machine.assert_untouched();
 }
 
 #[test]
 fn it_ends_with_the_workload() {
     let Some(machine) = Machine::take() else { return };
-    let workload = workload("1");
-    let attached = attach(workload.pid(), &[]);
+    let workload = workload("600");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal");
+    let attached = attach(workload.pid(), &["--journal", file.to_str().unwrap()]);
+    until("it is attached", || file.exists());
+    workload.signal(Signal::SIGTERM);
     assert!(workload.finish().status.success());
     let output = attached.finish();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -235,7 +247,7 @@ fn a_group_of_ones_own_is_controlled_and_given_back() {
     let Some(group) = Group::new() else { return };
     let all = Affinity::of_caller().unwrap();
     let one: CpuSet = all.iter().take(1).collect();
-    let workload = workload("30");
+    let workload = workload("600");
     group.take_in(workload.pid());
     let before = group.cpus();
     let dir = group.0.cpuset_dir().to_str().unwrap().to_owned();
@@ -275,11 +287,11 @@ fn what_is_known_of_the_group_or_the_executable_is_used_and_kept() {
         let file = dir.path().join(target);
         let args = ["--method", "haltpoll", "--quiet", target, value, "--journal", file.to_str().unwrap()];
         let attached = Running::start(command(&["attach"]).args(args).env("GLEANER_MEMORY", &place));
-        until("it has begun", || memory::known_at_start(&file).is_some());
+        until("it has begun", || known_at_start(&file).is_some());
         attached.signal(Signal::SIGINT);
         let output = attached.finish();
         assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
-        assert_eq!(memory::known_at_start(&file), Some(memory::loads(&seeded)), "of {name}");
+        assert_eq!(known_at_start(&file), Some(memory::loads(&seeded)), "of {name}");
         let (known, _) = MemoryDir::at(&place).list().unwrap();
         let runs: Vec<_> = known.iter().map(|program| (program.program.as_str(), program.runs)).collect();
         assert!(runs.contains(&(&name, 2)), "{runs:?} without {name}");
@@ -294,7 +306,7 @@ fn it_ends_when_its_group_is_removed() {
     let Some(machine) = Machine::take() else { return };
     let Some(group) = Group::new() else { return };
     let one: CpuSet = Affinity::of_caller().unwrap().iter().take(1).collect();
-    let workload = workload("30");
+    let workload = workload("600");
     group.take_in(workload.pid());
     let dir = group.0.cpuset_dir().to_str().unwrap().to_owned();
     let args = ["attach", "--quiet", "--fixed", "pack:1", "--cgroup", &dir];
@@ -371,7 +383,6 @@ fn resident_kib(pid: u32) -> u64 {
 
 #[test]
 fn attached_to_an_idle_process_it_costs_next_to_nothing() {
-    const WATCHED: Duration = Duration::from_secs(5);
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
@@ -380,12 +391,26 @@ fn attached_to_an_idle_process_it_costs_next_to_nothing() {
     until("it is attached", || Path::new(&file).exists());
     // Starting costs more than watching, and is over when the journal is there.
     let begin = ticks(attached.pid());
-    std::thread::sleep(WATCHED);
+    // From 20 ms on the time between looks is doubled until it is half a second.
+    let rare = |o: &Observation| o.period >= Duration::from_millis(500);
+    until("it looks twice a second", || observations(&file).iter().filter(|(o, _)| rare(o)).count() >= 4);
     // A tick is 10 ms on Linux for every program (USER_HZ is 100).
     let used = Duration::from_millis((ticks(attached.pid()) - begin) * 10);
+    let looks: Vec<_> = observations(&file).into_iter().map(|(o, _)| o).collect();
     let resident = resident_kib(attached.pid());
-    eprintln!("attached to an idle process: {used:?} CPU in {WATCHED:?}, {resident} KiB");
-    assert!(used < WATCHED / 50, "{used:?} in {WATCHED:?}");
+    let cost: Duration = looks.iter().map(|o| o.cost).sum();
+    eprintln!(
+        "attached to an idle process: {used:?} CPU in {} looks of {cost:?}, {resident} KiB",
+        looks.len()
+    );
+    // Beside the looks there is little to do after each of them, and no other time than that.
+    let most = cost + Duration::from_millis(10) * (1 + u32::try_from(looks.len()).unwrap());
+    assert!(used <= most, "{used:?} in {} looks of {cost:?}", looks.len());
+    // The dearer looks are, the rarer: the cheaper of two in a row costs at most 1/170 of the time to the next.
+    for three in looks.windows(3) {
+        let least = three[0].cost.min(three[1].cost) * 170;
+        assert!(three[2].period >= least.min(Duration::from_secs(10)), "{three:?}");
+    }
     assert!(resident < 20 << 10, "{resident} KiB");
     attached.signal(Signal::SIGINT);
     assert!(attached.finish().status.success());

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::journal::observations;
 use common::levers::{LEASES, Levers, Machine, limit_is};
 use common::process::{GLEANER, Running, command, gleaner, text, until, until_runs};
 use common::threads;
@@ -292,25 +293,23 @@ fn a_dry_run_changes_nothing_and_says_what_it_would_try() {
     assert!(gleaner(&["run", "--quiet", "--", "true"]).status.success());
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
-    let workload = [GLEANER, "workload", "request-response", "--seconds", "1"];
+    let workload = [GLEANER, "workload", "request-response", "--seconds", "600"];
     let args = [&["run", "--dry-run", "--journal", path(&file), "--"][..], &workload].concat();
-    let mut run = Running::start(&mut command(&args));
+    let run = Running::start(&mut command(&args));
     let mut samples = 0;
-    until("the run ends", || {
+    until("it has been looked at often enough", || {
         assert_eq!(Levers::read(), machine.before);
         samples += 1;
-        run.has_ended()
+        samples > 20 && observations(&file).len() > 10
     });
-    assert!(samples > 20, "only {samples} looks at the levers");
+    run.signal(Signal::SIGTERM);
     let output = run.finish();
     let told = text(&output.stderr);
     assert!(output.status.success(), "{told}");
     assert!(told.contains("watched in a dry run") && !told.contains("proven"), "{told}");
+    // Whether anything is worth trying depends on the machine; one by script is among the engine's tests.
     let would = |record: &Record| matches!(record, Record::Decision { event: Event::WouldTry { .. }, .. });
-    if machine.before.knobs.len() > 1 {
-        assert!(journal(&file).iter().any(would), "nothing would be tried: {:?}", journal(&file));
-        assert!(told.contains("would have tried vCPUs"), "{told}");
-    }
+    assert_eq!(journal(&file).iter().any(would), told.contains("would have tried vCPUs"), "{told}");
     machine.assert_untouched();
 }
 
@@ -366,9 +365,15 @@ fn the_papers_strategy_retains_with_yield_threads_tries_nothing_and_is_undone() 
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
-    let workload = [GLEANER, "workload", "request-response", "--seconds", "1"];
+    let workload = [GLEANER, "workload", "request-response", "--seconds", "600"];
     let args = [&["run", "--strategy", "paper", "--journal", path(&file), "--"][..], &workload].concat();
-    let output = gleaner(&args);
+    let run = Running::start(&mut command(&args));
+    until("its yield threads have had time", || {
+        let seen = observations(&file);
+        seen.len() > 3 && seen.iter().any(|(o, _)| o.vcpus.iter().any(|vcpu| !vcpu.poll_time.is_zero()))
+    });
+    run.signal(Signal::SIGTERM);
+    let output = run.finish();
     let told = text(&output.stderr);
     assert!(output.status.success(), "{told}");
     assert!(told.contains("by the paper's rules") && !told.contains("proven"), "{told}");
@@ -440,7 +445,12 @@ fn five_thousand_threads_run_and_end_as_without_gleaner() {
     assert!(notes.is_empty(), "{notes:?}");
     let Some(Record::End { summary, .. }) = records.last() else { panic!("{:?}", records.last()) };
     eprintln!("5000 threads: Gleaner used {:?} of {:?}", summary.engine_cpu, summary.elapsed);
-    assert!(summary.engine_cpu < Duration::from_secs(1), "{summary:?}");
+    // The dearer a look, the longer until the next: each costs at most 1/170 of that time, unless it is the longest.
+    for pair in observations(&file).windows(2) {
+        let [(before, _), (next, last)] = pair else { unreachable!() };
+        let soonest = (before.cost * 170).min(Duration::from_secs(10));
+        assert!(*last || next.period >= soonest, "{:?} after {:?}", next.period, before.cost);
+    }
     machine.assert_untouched();
 }
 

@@ -9,6 +9,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
+use common::journal::{costly, observations};
 use common::levers::Machine;
 use common::process::{GLEANER, Running, command, text, until};
 use common::{memory, skipped};
@@ -17,13 +18,16 @@ use gleaner_policy::{CrowdSource, Event, Method};
 use gleaner_proto::journal::{self, Record};
 use gleaner_trace::FastUnfold;
 
-/// One pair of threads until the first line; eight that compute beside it until the end of the input. These are there
+/// So many looks are enough to see what the load is; they take half a minute where nothing happens.
+const LOOKS: usize = 60;
+
+/// The pair that its arguments start until the first line; eight that compute beside it until the end of the input. These are there
 /// before, stopped, so that a line and the rise of the load are one.
 fn load() -> String {
     format!(
         "{GLEANER} workload compute --threads 8 --seconds 600 >&2 & busy=$!\n\
          kill -STOP $busy\n\
-         {GLEANER} workload request-response --seconds 600 >&2 & calm=$!\n\
+         \"$@\" & calm=$!\n\
          read line\n\
          kill -CONT $busy\n\
          cat\n\
@@ -66,10 +70,10 @@ fn active_after(event: &Event, all: usize) -> Option<usize> {
 fn rise(options: &[&str]) -> Option<Rise> {
     let machine = Machine::take()?;
     let all = Affinity::of_caller().unwrap().len();
-    if all < 2 {
+    let Some(pair) = memory::pair() else {
         skipped("needs two vCPUs");
         return None;
-    }
+    };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
     let place = dir.path().join("memory");
@@ -77,13 +81,20 @@ fn rise(options: &[&str]) -> Option<Rise> {
     memory::seed(&place, shell.to_str().unwrap(), Method::Halt, memory::packing());
     let mut gleaner = command(&["run", "--quiet", "--no-retain", "--journal", file.to_str().unwrap()]);
     let gleaner = gleaner.env("GLEANER_MEMORY", &place).args(options).arg("--");
-    let mut run = Running::start(gleaner.arg(shell).args(["-c", &load()]));
-    let mut seen = 0;
+    let mut run = Running::start(gleaner.arg(shell).args(["-c", &load(), "sh"]).args(&pair));
+    let (mut seen, mut packed) = (0, false);
     until("the pair is packed", || {
         let decisions = decisions(&file);
         seen = decisions.len();
-        decisions.iter().rev().find_map(|event| active_after(event, all)) == Some(1)
+        packed = decisions.iter().rev().find_map(|event| active_after(event, all)) == Some(1);
+        packed || observations(&file).len() >= LOOKS
     });
+    if !packed {
+        eprintln!("others keep every vCPU busy: there is nothing to pack");
+        let costly = costly(&file);
+        assert!(costly.is_empty(), "{costly:?}");
+        return None;
+    }
     run.tell("more");
     let mut whole = None;
     until("every vCPU is active", || {

@@ -1,4 +1,4 @@
-//! What is known of a program before its run, as if an earlier one had proven it; and what its journal says.
+//! What is known of a program before its run, as if an earlier one had proven it.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,6 @@ use gleaner_kernel::preempt::KernelVersion;
 use gleaner_policy::{
     Evidence, KnownLoad, KnownRetention, KnownVcpus, Method, PolicyConfig, Retention, Signal,
 };
-use gleaner_proto::journal::{self, Record};
 use gleaner_proto::memory::{LoadMemory, MachineIdentity, ProgramMemory};
 
 use super::process::GLEANER;
@@ -61,15 +60,23 @@ pub(crate) fn seed(dir: &Path, program: &str, method: Method, what: KnownLoad) -
     memory
 }
 
-/// What the run of a journal knew at its start; `None` where that is not written yet.
-pub(crate) fn known_at_start(file: &Path) -> Option<Vec<KnownLoad>> {
-    journal::read(file).unwrap_or_default().into_iter().find_map(|record| match record {
-        Record::Start { config, .. } => Some(config.known),
-        _ => None,
-    })
-}
-
 /// What a run knows that has this memory.
 pub(crate) fn loads(memory: &ProgramMemory) -> Vec<KnownLoad> {
     memory.loads.iter().map(|load| load.known).collect()
+}
+
+/// The words of a command in which two processes hand a byte to and fro until SIGTERM, each bound to a vCPU of its own, so
+/// that each waits for the other on an idle vCPU: left to itself such a pair may stay on one. Perl is part of every Debian.
+/// `None` where there is one vCPU only.
+pub(crate) fn pair() -> Option<[String; 3]> {
+    let all = Affinity::of_caller().unwrap();
+    let (first, last) = (all.iter().next()?, all.iter().next_back()?);
+    let script = format!(
+        "pipe A, B; pipe C, D; $SIG{{TERM}} = sub {{ exit 0 }};
+sub pin {{ system(qq(taskset -cp $_[0] $$ >/dev/null)) and die }}
+if (fork) {{ close A; close D; pin {first}; do {{ syswrite B, 'x' }} while sysread C, $x, 1; exit 0 }}
+close B; close C; pin {last}; syswrite D, 'x' while sysread A, $x, 1"
+    );
+    let perl = fs::canonicalize("/usr/bin/perl").unwrap().to_str().unwrap().to_owned();
+    (first != last).then(|| [perl, "-e".to_owned(), script])
 }

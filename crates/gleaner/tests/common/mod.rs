@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
+pub(crate) mod journal;
 pub(crate) mod levers;
 pub(crate) mod memory;
 pub(crate) mod process;
