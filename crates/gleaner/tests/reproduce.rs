@@ -108,7 +108,6 @@ fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more()
 #[test]
 fn a_folder_that_cannot_be_made_is_told_before_anything_is_simulated() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let started = std::time::Instant::now();
     let output = Command::new(env!("CARGO_BIN_EXE_gleaner"))
         .args(["sim", "reproduce", "-o", file.path().join("below").to_str().unwrap()])
         .output()
@@ -116,5 +115,6 @@ fn a_folder_that_cannot_be_made_is_told_before_anything_is_simulated() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("cannot make the folder") && error.contains("below"), "{error}");
-    assert!(output.stdout.is_empty() && started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+    // What is simulated would be told line by line.
+    assert!(output.stdout.is_empty() && error.lines().count() == 1, "{error}");
 }

@@ -55,7 +55,7 @@ fn runs(answer: &Value, policy: &str) -> Vec<f64> {
 #[test]
 fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() {
     let _turn = turn();
-    let Some((_dir, trace)) = record(&["request-response", "--seconds", "0.7"]) else { return };
+    let Some((_dir, trace)) = record(&["request-response", "--operations", "5000"]) else { return };
     let here = sim(&["predict", "--trace", &trace, "--policy", "haltpoll:200us", "--seeds", "3", "--json"]);
     let recorded = here["recorded_s"].as_f64().unwrap();
     assert!(here["hand_overs"].as_u64().unwrap() > 1000, "{}", here["hand_overs"]);
@@ -94,7 +94,7 @@ fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() 
 #[test]
 fn a_recording_runs_as_a_program_of_a_scenario() {
     let _turn = turn();
-    let Some((dir, _trace)) = record(&["barrier", "--seconds", "0.3"]) else { return };
+    let Some((dir, _trace)) = record(&["barrier", "--operations", "2000"]) else { return };
     let file = dir.path().join("s.toml");
     let scenario = "title = 't'\ntime = '20s'\n[[vm]]\nname = 'a'\nvcpus = 2\ncosts = 'this-vm'\n[[vm.program]]\n\
                     name = 'traced'\ntrace = 'trace'\n";
