@@ -66,15 +66,17 @@ pub(crate) fn loads(memory: &ProgramMemory) -> Vec<KnownLoad> {
 }
 
 /// The words of a command in which two processes hand a byte to and fro until SIGTERM, each bound to a vCPU of its own, so
-/// that each waits for the other on an idle vCPU: left to itself such a pair may stay on one. Perl is part of every Debian.
+/// that each waits for the other on an idle vCPU: left to itself such a pair may stay on one. The second has ended before
+/// the first does. Perl is part of every Debian.
 /// `None` where there is one vCPU only.
 pub(crate) fn pair() -> Option<[String; 3]> {
     let all = Affinity::of_caller().unwrap();
     let (first, last) = (all.iter().next()?, all.iter().next_back()?);
     let script = format!(
-        "pipe A, B; pipe C, D; $SIG{{TERM}} = sub {{ exit 0 }};
+        "pipe A, B; pipe C, D;
 sub pin {{ system(qq(taskset -cp $_[0] $$ >/dev/null)) and die }}
-if (fork) {{ close A; close D; pin {first}; do {{ syswrite B, 'x' }} while sysread C, $x, 1; exit 0 }}
+if (fork) {{ $SIG{{TERM}} = sub {{ close B; wait; exit 0 }}; close A; close D; pin {first};
+do {{ syswrite B, 'x' }} while sysread C, $x, 1; exit 0 }}
 close B; close C; pin {last}; syswrite D, 'x' while sysread A, $x, 1"
     );
     let perl = fs::canonicalize("/usr/bin/perl").unwrap().to_str().unwrap().to_owned();
