@@ -101,7 +101,7 @@ lint: ## Check format, lints, scripts, licences and dependencies
 	scripts/setup lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck scripts/* bench/noise/record .ci/run
+	shellcheck scripts/* bench/noise/record bench/noise/sensitivity .ci/run
 	scripts/check-docs
 	scripts/check-features
 	cargo deny --locked check bans licenses sources

@@ -12,7 +12,7 @@ use gleaner_policy::{
 
 const SECOND: Duration = Duration::from_secs(1);
 /// What a request and its answer move.
-const BYTES: f64 = 600.0;
+const BYTES: u64 = 600;
 /// The wake-to-run latency where vCPUs halt and where they poll.
 const LATENCY_US: [f64; 2] = [40.0, 5.0];
 /// The CPU time of a request.
@@ -42,7 +42,7 @@ struct Server {
     /// Retained at the end of the last trial, and how often that has changed after the first two seconds.
     kept: bool,
     changes: u32,
-    /// How long it was retained, from the second second on.
+    /// How long it was retained.
     retained: Duration,
 }
 
@@ -93,7 +93,7 @@ impl Server {
             cpu_time: us(WORK_US * requests),
             user_time: us(WORK_US / 3.0 * requests),
             switches: count,
-            moved_bytes: Some(count * BYTES as u64),
+            moved_bytes: Some(count * BYTES),
             threads: 5,
             waiting: Some(waiting),
             ..WorkloadInterval::default()
@@ -120,11 +120,13 @@ impl Server {
         }
     }
 
-    fn run(&mut self, end: Duration) {
+    /// Lets the policy decide until `end`; the share of the time in which it retained.
+    fn run(&mut self, end: Duration) -> f64 {
+        let (begun, before) = (self.now, self.retained);
         while self.now < end {
             let period = self.decision.next;
             self.now += period;
-            if self.now > 2 * SECOND && self.decision.setting.retention.is_on() {
+            if self.decision.setting.retention.is_on() {
                 self.retained += period;
             }
             let o = self.observe(period);
@@ -140,6 +142,7 @@ impl Server {
                 self.kept = keeps;
             }
         }
+        self.retained.saturating_sub(before).as_secs_f64() / self.now.saturating_sub(begun).as_secs_f64()
     }
 }
 
@@ -155,12 +158,10 @@ pub(crate) fn table(runs: u32) -> Result<String, String> {
         let (mut early, mut late, mut changes) = (0.0, 0.0, 0.0);
         for seed in 0..runs {
             let mut server = Server::new(load, seed.into())?;
-            server.run(12 * SECOND);
-            early += server.retained.as_secs_f64() / 10.0;
+            server.run(2 * SECOND);
+            early += server.run(12 * SECOND);
             server.run(52 * SECOND);
-            let before = server.retained;
-            server.run(62 * SECOND);
-            late += server.retained.saturating_sub(before).as_secs_f64() / 10.0;
+            late += server.run(62 * SECOND);
             changes += f64::from(server.changes);
         }
         let n = f64::from(runs);
