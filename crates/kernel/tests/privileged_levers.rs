@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -112,6 +113,37 @@ fn a_workload_group_restricts_its_processes_and_leaves_nothing_behind() {
         assert!(!root.exists(file.parent().unwrap()), "{} is still there", file.display());
     }
     assert_eq!(sleeper.cpus_allowed(), all);
+}
+
+/// Giving back half a gigabyte takes the kernel a while, in which the process is in the group and cannot be moved.
+#[test]
+fn a_process_that_is_about_to_exit_does_not_keep_its_group() {
+    if !is_root() {
+        return;
+    }
+    let root = Root::system();
+    let setup = CgroupSetup::detect(&root).unwrap();
+    let script = r#"$x = "x" x 500_000_000; syswrite STDOUT, "ready\n"; <STDIN>"#;
+    let mut perl = Command::new("perl");
+    let child = perl.args(["-e", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut large = Sleeper(child);
+    let mut said = String::new();
+    BufReader::new(large.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "ready\n");
+    let group = match WorkloadGroup::new(&root, &setup, large.0.id()) {
+        Ok(group) => group,
+        Err(reason) => return skipped(&format!("{setup}: {reason}")),
+    };
+    let mut restore = Restore::default();
+    restore.apply(group.writes());
+    for file in group.procs_files() {
+        root.write(&file, &large.0.id().to_string()).unwrap();
+    }
+    large.0.kill().unwrap();
+    drop(restore);
+    for file in group.procs_files() {
+        assert!(!root.exists(file.parent().unwrap()), "{} is still there", file.display());
+    }
 }
 
 #[test]

@@ -3,14 +3,19 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{GroupState, LeverError, Target};
 use crate::cgroup::CgroupSetup;
 use crate::{KernelError, Root};
 
-/// How often the processes of a group are moved out before it is called busy: a process that forks faster than it
-/// is moved leaves its child behind, which the next pass finds.
-const REMOVE_PASSES: usize = 16;
+/// How long the processes of a group are moved out before it is called busy. One that forks faster than it is moved
+/// leaves its child behind, which the next pass finds. One that is about to exit cannot be moved any more
+/// (`cgroup_migrate_add_task`), and giving back its memory may take it a while.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two passes.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether the group exists.
 pub(super) fn state(root: &Root, path: &Path) -> GroupState {
@@ -46,20 +51,24 @@ fn fill_from_parent(root: &Root, path: &Path, name: &str) -> Result<(), crate::K
 
 /// Moves the group's processes home and removes it.
 pub(super) fn remove(root: &Root, target: &Target, path: &Path, home: &Path) -> Result<(), LeverError> {
-    let mut last = io::Error::from_raw_os_error(libc::EBUSY);
-    for _ in 0..REMOVE_PASSES {
+    let begun = Instant::now();
+    loop {
         move_processes(root, target, path, home)?;
         match fs::remove_dir(root.path(path)) {
             Ok(()) => return Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => last = error,
-            Err(error) => return Err(LeverError::io(target, "remove", error)),
+            Err(error) if error.raw_os_error() != Some(libc::EBUSY) => {
+                return Err(LeverError::io(target, "remove", error));
+            }
+            Err(error) if begun.elapsed() > PATIENCE => {
+                let reason = format!(
+                    "it still has processes or groups of its own ({error}); end them and restore again"
+                );
+                return Err(LeverError::Busy { target: target.clone(), reason });
+            }
+            Err(_) => thread::sleep(PAUSE),
         }
     }
-    Err(LeverError::Busy {
-        target: target.clone(),
-        reason: format!("it still has processes or groups of its own ({last}); end them and restore again"),
-    })
 }
 
 /// Writes every process of the group into `cgroup.procs` of the home, or of the caller's own group if the home takes it
