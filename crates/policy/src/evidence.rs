@@ -74,9 +74,9 @@ impl Evidence {
         self.low > 1.0 - self.signal.margin()
     }
 
-    /// Whether the candidate looks better by the margin, shown or not.
+    /// Whether the candidate looks better by half of its signal's margin, shown or not.
     pub(crate) fn looks_better(&self) -> bool {
-        self.ratio > 1.0 + self.signal.margin()
+        self.ratio > 1.0 + self.signal.margin() / 2.0
     }
 
     /// Whether the candidate is shown to be worse.

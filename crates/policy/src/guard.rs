@@ -50,8 +50,8 @@ const LONGEST_BLOCK: Duration = Duration::from_millis(120);
 const LONG_BLOCK: Duration = Duration::from_millis(100);
 /// A change whose effect has not shown after this long is not worth having.
 const LONGEST_TRIAL: Duration = Duration::from_secs(8);
-/// The share of progress that a candidate is taken to lose while a signal that is not exact does not speak for it: CPU
-/// time hides what a lock convoy loses.
+/// The share of progress that a candidate is taken to lose while CPU time, which hides what a lock convoy loses, does not
+/// speak for it.
 const HIDDEN_LOSS: f64 = 0.25;
 /// Retention whose effect is still growing is given so many blocks again, at most this often.
 const LINGERS: u32 = 2;
@@ -341,9 +341,14 @@ impl Trial {
         None
     }
 
+    /// Whether the trial has lost what one may. A single pair is a matter of luck, however long its blocks.
+    fn costs_too_much(&self) -> bool {
+        self.pairs.len() >= 2 && self.time_lost() > A_TRIAL
+    }
+
     /// Whether what is new may lose more than the signal shows.
     fn hides_loss(&self, e: &Evidence) -> bool {
-        self.purpose == Purpose::Adopt && !e.signal.is_exact() && !e.looks_better()
+        self.purpose == Purpose::Adopt && e.signal == Signal::WorkTime && !e.looks_better()
     }
 
     /// Whether the effect of retention is still growing, so that a verdict that is not a proof comes too early.
@@ -421,7 +426,7 @@ impl Trial {
             return Some(Verdict::Refuted(e));
         }
         match self.evidence {
-            Some(e) if self.elapsed > LONGEST_TRIAL || self.time_lost() > A_TRIAL => {
+            Some(e) if self.elapsed > LONGEST_TRIAL || self.costs_too_much() => {
                 Some(Verdict::Undecided(Some(e)))
             }
             // No exact signal is valid for a change of the active set: the coarse one needs longer blocks.
