@@ -77,17 +77,21 @@ impl Drop for Sleeper {
     }
 }
 
+/// The control group of Gleaner number `pid`, which is not made yet; `None` and a loud word where there can be none.
+fn group(pid: u32) -> Option<WorkloadGroup> {
+    let root = Root::system();
+    let setup = CgroupSetup::detect(&root).unwrap();
+    let refused = |reason| skipped(&format!("{setup}: {reason}"));
+    WorkloadGroup::new(&root, &setup, pid).map_err(refused).ok()
+}
+
 #[test]
 fn a_workload_group_restricts_its_processes_and_leaves_nothing_behind() {
     if !is_root() {
         return;
     }
     let root = Root::system();
-    let setup = CgroupSetup::detect(&root).unwrap();
-    let group = match WorkloadGroup::new(&root, &setup, std::process::id()) {
-        Ok(group) => group,
-        Err(reason) => return skipped(&format!("{setup}: {reason}")),
-    };
+    let Some(group) = group(std::process::id()) else { return };
     let all = Affinity::of_caller().unwrap();
     let one: CpuSet = all.iter().take(1).collect();
     let sleeper = Sleeper::new();
@@ -100,6 +104,7 @@ fn a_workload_group_restricts_its_processes_and_leaves_nothing_behind() {
     assert_eq!(sleeper.cpus_allowed(), one);
 
     // The same group is found again by its path, as `attach` does it.
+    let setup = CgroupSetup::detect(&root).unwrap();
     let found = WorkloadGroup::existing(&root, &setup, group.cpuset_dir()).unwrap();
     assert_eq!((found.cpuset_dir(), found.procs_files()), (group.cpuset_dir(), group.procs_files()));
     let usage = group
@@ -122,7 +127,6 @@ fn a_process_that_is_about_to_exit_does_not_keep_its_group() {
         return;
     }
     let root = Root::system();
-    let setup = CgroupSetup::detect(&root).unwrap();
     let script = r#"$x = "x" x 500_000_000; syswrite STDOUT, "ready\n"; <STDIN>"#;
     let mut perl = Command::new("perl");
     let child = perl.args(["-e", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -130,10 +134,7 @@ fn a_process_that_is_about_to_exit_does_not_keep_its_group() {
     let mut said = String::new();
     BufReader::new(large.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
     assert_eq!(said, "ready\n");
-    let group = match WorkloadGroup::new(&root, &setup, large.0.id()) {
-        Ok(group) => group,
-        Err(reason) => return skipped(&format!("{setup}: {reason}")),
-    };
+    let Some(group) = group(large.0.id()) else { return };
     let mut restore = Restore::default();
     restore.apply(group.writes());
     for file in group.procs_files() {
@@ -213,11 +214,7 @@ fn removing_a_group_that_is_gone_is_no_error() {
         return;
     }
     let root = Root::system();
-    let setup = CgroupSetup::detect(&root).unwrap();
-    let group = match WorkloadGroup::new(&root, &setup, u32::MAX) {
-        Ok(group) => group,
-        Err(reason) => return skipped(&format!("{setup}: {reason}")),
-    };
+    let Some(group) = group(u32::MAX) else { return };
     let target = &group.writes()[0].target;
     assert_eq!(target.read(&root).unwrap(), Value::Group(GroupState::Absent));
     target.write(&root, &Value::Group(GroupState::Absent)).unwrap();

@@ -138,21 +138,6 @@ impl<'a> Run<'a> {
 
 fn observation(at: Duration, period: Duration, retained: bool, moved: f64) -> Observation {
     let seconds = period.as_secs_f64();
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "amounts are small and not negative"
-    )]
-    let count = |x: f64| x.round() as u64;
-    let idle = period.mul_f64(0.5);
-    let vcpu = |cpu| VcpuInterval {
-        cpu: gleaner_policy::CpuId(cpu),
-        halts: if retained { 0 } else { count(IDLE_PERIODS / 2.0 * seconds) },
-        halt_time: if retained { Duration::ZERO } else { idle },
-        polls: if retained { count(IDLE_PERIODS / 2.0 * seconds) } else { 0 },
-        poll_time: if retained { idle } else { Duration::ZERO },
-        steal: Duration::ZERO,
-    };
     let workload = WorkloadInterval {
         cpu_time: period,
         user_time: period.mul_f64(0.3),
@@ -160,6 +145,38 @@ fn observation(at: Duration, period: Duration, retained: bool, moved: f64) -> Ob
         moved_bytes: Some(count(moved)),
         threads: 8,
         ..WorkloadInterval::default()
+    };
+    let idle = (count(IDLE_PERIODS / 2.0 * seconds), period.mul_f64(0.5));
+    on_two_vcpus(at, period, retained, idle, workload)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "amounts are small and not negative"
+)]
+fn count(x: f64) -> u64 {
+    x.round() as u64
+}
+
+/// What `workload` looks like where each of two vCPUs was idle so often and for so long, polling if `retained`.
+fn on_two_vcpus(
+    at: Duration,
+    period: Duration,
+    retained: bool,
+    (periods, time): (u64, Duration),
+    workload: WorkloadInterval,
+) -> Observation {
+    let none = (0, Duration::ZERO);
+    let ((halts, halt_time), (polls, poll_time)) =
+        if retained { (none, (periods, time)) } else { ((periods, time), none) };
+    let vcpu = |cpu| VcpuInterval {
+        cpu: gleaner_policy::CpuId(cpu),
+        halts,
+        halt_time,
+        polls,
+        poll_time,
+        steal: Duration::ZERO,
     };
     Observation {
         at,

@@ -6,11 +6,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use gleaner_policy::{
-    CpuId, CpuSet, Decision, Event, Method, Observation, Policy, PolicyConfig, VcpuInterval, Waiting,
-    WaitingSource, WorkloadInterval,
+    CpuSet, Decision, Event, Method, Observation, Policy, PolicyConfig, Waiting, WaitingSource,
+    WorkloadInterval,
 };
 
-const SECOND: Duration = Duration::from_secs(1);
+use super::{SECOND, count, on_two_vcpus};
+
 /// What a request and its answer move.
 const BYTES: u64 = 600;
 /// The wake-to-run latency where vCPUs halt and where they poll.
@@ -19,7 +20,6 @@ const LATENCY_US: [f64; 2] = [40.0, 5.0];
 const WORK_US: f64 = 12.0;
 /// The spread (log ratio) of latencies from block to block.
 const JITTER: f64 = 0.15;
-
 /// The spread (log ratio) of a closed loop's answers from block to block.
 const CLOSED: f64 = 0.05;
 
@@ -78,46 +78,26 @@ impl Server {
                 per_s * seconds * effect * (CLOSED / 2.0_f64.sqrt() * self.normal()).exp()
             }
         };
-        let requests = requests.max(0.0).round();
-        let us = |x: f64| Duration::from_secs_f64(x.max(0.0) / 1e6);
+        let requests = count(requests.max(0.0));
+        let us = |x: f64| Duration::from_secs_f64(x / 1e6);
         let latency = LATENCY_US[usize::from(retained)] * (JITTER * self.normal()).exp();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
-        let count = requests as u64;
         let waiting = Waiting {
-            wake_ups: count,
-            total: us(latency * requests),
+            wake_ups: requests,
+            total: us(latency * requests as f64),
             tail: us(3.0 * latency),
             source: WaitingSource::Estimated,
         };
         let workload = WorkloadInterval {
-            cpu_time: us(WORK_US * requests),
-            user_time: us(WORK_US / 3.0 * requests),
-            switches: count,
-            moved_bytes: Some(count * BYTES),
+            cpu_time: us(WORK_US * requests as f64),
+            user_time: us(WORK_US / 3.0 * requests as f64),
+            switches: requests,
+            moved_bytes: Some(requests * BYTES),
             threads: 5,
             waiting: Some(waiting),
             ..WorkloadInterval::default()
         };
         let idle = period.saturating_sub(workload.cpu_time / 2);
-        let vcpu = |cpu| VcpuInterval {
-            cpu: CpuId(cpu),
-            halts: if retained { 0 } else { count / 2 },
-            halt_time: if retained { Duration::ZERO } else { idle },
-            polls: if retained { count / 2 } else { 0 },
-            poll_time: if retained { idle } else { Duration::ZERO },
-            steal: Duration::ZERO,
-        };
-        Observation {
-            at: self.now,
-            period,
-            vcpus: vec![vcpu(0), vcpu(1)],
-            workload,
-            runnable: 1,
-            crowd: None,
-            throttled: 0.0,
-            settled: true,
-            cost: Duration::from_micros(50),
-        }
+        on_two_vcpus(self.now, period, retained, (requests / 2, idle), workload)
     }
 
     /// Lets the policy decide until `end`; the share of the time in which it retained.
