@@ -93,8 +93,8 @@ bench-trace: ## Measure what tracing costs and how well it agrees, on this machi
 	cargo build --release --locked -p gleaner -p gleaner-bench
 	status=0; \
 	cargo run --release -q -p gleaner-trace --locked --example bench-trace -- $(BENCH_ARGS) || status=1; \
-	cargo run --release -q -p gleaner-trace --locked --example unfold-cost || status=1; \
-	target/release/gleaner-bench unfold-steps || status=1; \
+	cargo run --release -q -p gleaner-trace --locked --example overload-cost || status=1; \
+	target/release/gleaner-bench expand-steps || status=1; \
 	exit $$status
 
 lint: ## Check format, lints, scripts, licences and dependencies

@@ -9,7 +9,7 @@ use libbpf_cargo::SkeletonBuilder;
 
 const SOURCES: &str = "src/bpf";
 /// Each is compiled from `NAME.bpf.c`.
-const OBJECTS: &[&str] = &["trace", "unfold", "record", "waiting", "sockets"];
+const OBJECTS: &[&str] = &["trace", "overload", "record", "waiting", "sockets"];
 /// The first one that is there; a version before 16 miscompiles 64-bit enums.
 const COMPILERS: [&str; 2] = ["clang-19", "clang"];
 

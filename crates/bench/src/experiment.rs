@@ -9,11 +9,11 @@ mod co_runner;
 mod control;
 mod correlation;
 mod environment;
-mod forget;
 mod mode;
 mod output;
 pub mod overhead;
 mod program;
+mod reset;
 mod sample;
 mod sensors;
 mod summary;
@@ -31,12 +31,12 @@ use gleaner_proto::result::{self, BenchResult, Ending, Metric, ModeInfo, SCHEMA}
 pub(crate) use control::not_in_force;
 pub use correlation::slowdown_by_idling;
 pub use environment::read as environment;
-pub(crate) use forget::forget_polling;
 pub use mode::{Mode, ModeError, UserMode};
 pub(crate) use output::workload_outcome;
 pub use output::{Expression, ExpressionError, NoMatch};
 pub use program::Program;
 pub(crate) use program::portable;
+pub(crate) use reset::reset_polling;
 pub use table::table;
 
 use crate::adapters::{AdapterError, Expanded};

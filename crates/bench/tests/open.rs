@@ -81,7 +81,7 @@ fn redis_is_asked_at_the_rate_that_is_wanted_whatever_it_does() {
     let (due, send) = (outcome.from_due.unwrap(), outcome.from_send.unwrap());
     assert!(due.mean_us >= send.mean_us && send.mean_us > 1.0 && due.p999_us >= due.p99_us, "{outcome:?}");
 
-    // So seldom that a client that sleeps hardly runs, and one that polls runs nearly all the time.
+    // So rarely that a client that sleeps hardly runs, and one that polls runs nearly all the time.
     let outcome = ask_redis(&socket, "5");
     assert!(outcome.client_cpu < 0.2, "it sleeps between its requests: {outcome:?}");
 

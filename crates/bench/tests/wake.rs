@@ -40,10 +40,10 @@ fn assert_consistent(samples: &WakeSamples) {
     assert_eq!(samples.latencies().len(), samples.n());
 }
 
-/// Thread 0 makes the first hand-over without having been woken, and the last one finds the game over.
+/// Thread 0 makes the first hand-off without having been woken, and the last one finds the game over.
 fn assert_rounds(samples: &WakeSamples, rounds: u64) {
-    let hand_overs = samples.n() as u64 + samples.misses();
-    assert!((2 * rounds - 2..=2 * rounds).contains(&hand_overs), "{hand_overs}");
+    let hand_offs = samples.n() as u64 + samples.misses();
+    assert!((2 * rounds - 2..=2 * rounds).contains(&hand_offs), "{hand_offs}");
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn the_matrix_interleaves_methods_and_leaves_out_what_is_not_there() {
     assert_eq!(found, expected);
     for cell in &cells {
         assert_consistent(&cell.samples);
-        let hand_overs = cell.samples.n() as u64 + cell.samples.misses();
-        assert!((2 * 98..=2 * 100).contains(&hand_overs), "{hand_overs} in two blocks of 50 rounds");
+        let hand_offs = cell.samples.n() as u64 + cell.samples.misses();
+        assert!((2 * 98..=2 * 100).contains(&hand_offs), "{hand_offs} in two blocks of 50 rounds");
     }
 }
 

@@ -1,155 +1,169 @@
 //! The loop: wait, observe, decide, journal, apply.
 
+mod account;
+
 use std::time::Duration;
 
-use gleaner_policy::{Decision, Event, Evidence, Policy, Setting, Verdict};
+use gleaner_policy::{Decision, Observation, Policy, Setting, Watch};
 use gleaner_proto::journal::Summary;
 
+use self::account::Account;
 use crate::journal::Journal;
-use crate::machine::{Machine, Wake};
+use crate::machine::{Machine, Wait, Wake};
 
 /// The first look after the start: long enough for the program to be running.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// Between looks where nothing is controlled any more.
+const STANDING_BY: Duration = Duration::from_millis(500);
 
 /// Drives `policy` on `machine` until the workload ends or the user asks to stop, and puts the machine back.
+pub fn run<M: Wait>(machine: &mut M, policy: &mut Policy, journal: &mut Journal) -> Summary {
+    let mut run = Run::new(machine, policy, journal);
+    let mut pause = run.start(machine);
+    while let Some(Pause { length, watch }) = pause {
+        let wake = machine.wait(length, watch);
+        pause = run.go_on(machine, wake);
+    }
+    run.end(machine)
+}
+
+/// One run of a policy on a machine, from pause to pause; who drives it lets the time pass in between, so that one thread
+/// can drive many.
 ///
 /// When a lever or sensor fails, the untouched setting is put in force and held for the rest of the run: a
 /// setting that cannot be controlled cannot be proven either. Where nobody waits for the workload through Gleaner
 /// ([`Machine::stands_by`]), the run ends there.
-pub fn run<M: Machine>(machine: &mut M, policy: &mut Policy, journal: &mut Journal) -> Summary {
-    let untouched = Setting::untouched(&machine.allowed());
-    let mut account = Account::default();
-    account.summary.fixed = policy.fixed().cloned();
-    if let Err(error) = control(machine, policy, journal, &mut account, &untouched) {
-        let stands_by = machine.stands_by();
-        let rest = if stands_by { "and only watches from here on" } else { "and ends" };
-        let text = format!("{error}; Gleaner lets go {rest}");
-        journal.note(machine.now(), text.clone());
-        journal.flush();
-        machine.warn(&text);
-        account.summary.not_in_force = Some(text);
-        release(machine, journal, &untouched);
-        if stands_by {
-            hands_off(machine, journal, &mut account, &untouched);
-        }
-    }
-    release(machine, journal, &untouched);
-    account.summary.evidence = account.best.map(|(setting, e)| sentence(&setting, &e));
-    account.summary
+#[derive(Debug)]
+pub struct Run<'a> {
+    policy: &'a mut Policy,
+    journal: &'a mut Journal,
+    account: Account,
+    untouched: Setting,
+    in_force: Setting,
+    /// Something failed: the workload is watched to its end, and left alone.
+    stands_by: bool,
 }
 
-/// Puts the untouched setting in force. What fails is noted; the leases come after it and undo what they can.
-fn release<M: Machine>(machine: &mut M, journal: &mut Journal, untouched: &Setting) {
-    match machine.apply(untouched) {
-        Ok(notes) => notes.into_iter().for_each(|note| journal.note(machine.now(), note)),
-        Err(error) => {
-            let text = format!("{untouched} could not be put back in force: {error}");
-            journal.note(machine.now(), text);
-        }
-    }
+/// What a run wants before it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause {
+    /// To let so much time pass,
+    pub length: Duration,
+    /// or less, if this happens.
+    pub watch: Option<Watch>,
 }
 
-fn take_notes<M: Machine>(machine: &mut M, journal: &mut Journal) {
-    for note in machine.take_notes() {
-        journal.note(machine.now(), note);
+impl<'a> Run<'a> {
+    /// A run that has not changed anything yet.
+    pub fn new<M: Machine>(machine: &M, policy: &'a mut Policy, journal: &'a mut Journal) -> Self {
+        let untouched = Setting::untouched(&machine.allowed());
+        let account = Account::new(policy.fixed().cloned());
+        Self { policy, journal, account, in_force: untouched.clone(), untouched, stands_by: false }
     }
-}
 
-fn control<M: Machine>(
-    machine: &mut M,
-    policy: &mut Policy,
-    journal: &mut Journal,
-    account: &mut Account,
-    untouched: &Setting,
-) -> Result<(), M::Error> {
-    let mut in_force = untouched.clone();
-    let mut decision = Decision { setting: policy.setting(), next: FIRST_LOOK, ..Decision::default() };
-    loop {
-        if decision.setting != in_force {
-            for note in machine.apply(&decision.setting)? {
-                journal.note(machine.now(), note);
-            }
-            in_force = decision.setting;
+    /// Puts the first setting in force. `None`, here and below: the run is over, [`Run::end`] comes next.
+    pub fn start<M: Machine>(&mut self, machine: &mut M) -> Option<Pause> {
+        let first = Decision { setting: self.policy.setting(), next: FIRST_LOOK, ..Decision::default() };
+        let pause = self.carry_out(machine, first);
+        self.unless_failed(machine, pause.map(Some))
+    }
+
+    /// Goes on after a pause, which ended like this.
+    pub fn go_on<M: Machine>(&mut self, machine: &mut M, wake: Result<Wake, M::Error>) -> Option<Pause> {
+        self.take_notes(machine);
+        if self.stands_by {
+            return matches!(wake, Ok(Wake::Observe)).then(|| self.stand_by(machine));
         }
-        if decision.forget {
-            machine.forget()?;
-        }
-        let wake = machine.wait(decision.next, decision.watch)?;
-        take_notes(machine, journal);
+        let pause = wake.and_then(|wake| self.step(machine, wake));
+        self.unless_failed(machine, pause)
+    }
+
+    /// Puts the machine back, and gives the account of the run.
+    pub fn end<M: Machine>(mut self, machine: &mut M) -> Summary {
+        self.release(machine);
+        self.account.close()
+    }
+
+    fn step<M: Machine>(&mut self, machine: &mut M, wake: Wake) -> Result<Option<Pause>, M::Error> {
         if wake != Wake::Observe {
             if let Ok(o) = machine.observe() {
-                account.interval(&in_force, &o);
-                journal.last_step(&in_force, &o);
+                self.account.interval(&self.in_force, &o);
+                self.journal.last_step(&self.in_force, &o);
             }
-            take_notes(machine, journal);
-            return Ok(());
+            self.take_notes(machine);
+            return Ok(None);
         }
         let o = machine.observe()?;
-        account.interval(&in_force, &o);
-        decision = policy.step(&o);
-        account.events(&decision.events);
-        journal.step(&in_force, &o, &decision.events);
+        let decision = self.decide(&o);
+        self.carry_out(machine, decision).map(Some)
     }
-}
 
-fn hands_off<M: Machine>(machine: &mut M, journal: &mut Journal, account: &mut Account, untouched: &Setting) {
-    const LOOK: Duration = Duration::from_millis(500);
-    while let Ok(Wake::Observe) = machine.wait(LOOK, None) {
+    fn decide(&mut self, o: &Observation) -> Decision {
+        self.account.interval(&self.in_force, o);
+        let decision = self.policy.step(o);
+        self.account.events(&decision.events);
+        self.journal.step(&self.in_force, o, &decision.events);
+        decision
+    }
+
+    fn carry_out<M: Machine>(&mut self, machine: &mut M, decision: Decision) -> Result<Pause, M::Error> {
+        if decision.setting != self.in_force {
+            for note in machine.apply(&decision.setting)? {
+                self.journal.note(machine.now(), note);
+            }
+            self.in_force = decision.setting;
+        }
+        if decision.reset_poll_limits {
+            machine.reset_poll_limits()?;
+        }
+        machine.sense_waiting(decision.sense_waiting);
+        Ok(Pause { length: decision.next, watch: decision.watch })
+    }
+
+    /// What comes after a step; one that failed is the last one that controls anything.
+    fn unless_failed<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        step: Result<Option<Pause>, M::Error>,
+    ) -> Option<Pause> {
+        let error = match step {
+            Ok(pause) => return pause,
+            Err(error) => error,
+        };
+        self.stands_by = machine.stands_by();
+        let rest = if self.stands_by { "and only watches from here on" } else { "and ends" };
+        let text = format!("{error}; Gleaner releases its setting {rest}");
+        self.journal.note(machine.now(), text.clone());
+        self.journal.flush();
+        machine.warn(&text);
+        self.account.not_in_force(text);
+        self.release(machine);
+        self.stands_by.then_some(Pause { length: STANDING_BY, watch: None })
+    }
+
+    fn stand_by<M: Machine>(&mut self, machine: &mut M) -> Pause {
         if let Ok(o) = machine.observe() {
-            account.interval(untouched, &o);
+            self.account.interval(&self.untouched, &o);
         }
-        take_notes(machine, journal);
-    }
-}
-
-/// What the summary is made of.
-#[derive(Debug, Default)]
-struct Account {
-    summary: Summary,
-    best: Option<(Setting, Evidence)>,
-}
-
-impl Account {
-    fn interval(&mut self, in_force: &Setting, o: &gleaner_policy::Observation) {
-        self.summary.count(in_force, o.period);
-        self.summary.workload_cpu += o.workload.cpu_time;
-        let polled: Duration = o.vcpus.iter().map(|v| v.poll_time).sum();
-        // A vCPU polls on by a limit of ours until it has halted once without it.
-        if in_force.retention.is_on() || !o.settled {
-            self.summary.retained += polled;
-        } else {
-            self.summary.polled_otherwise += polled;
-        }
+        Pause { length: STANDING_BY, watch: None }
     }
 
-    fn events(&mut self, events: &[Event]) {
-        for event in events {
-            match event {
-                Event::TrialEnded { candidate, verdict: Verdict::Proven(e), .. } => {
-                    self.summary.proven += 1;
-                    if self.best.as_ref().is_none_or(|(_, best)| e.low > best.low) {
-                        self.best = Some((candidate.clone(), *e));
-                    }
-                }
-                Event::TrialEnded { .. } => self.summary.refuted += 1,
-                Event::Deactivated { .. } => self.summary.deactivated += 1,
-                Event::RolledBack { .. } => self.summary.rolled_back += 1,
-                Event::Unfolded { .. } | Event::MajorChange { .. } => self.summary.unfolded += 1,
-                Event::WouldTry { candidate, why } => self.summary.would_try(candidate, *why),
-                _ => {}
+    /// Puts the untouched setting in force. What fails is noted; the leases come after it and undo what they can.
+    fn release<M: Machine>(&mut self, machine: &mut M) {
+        match machine.apply(&self.untouched) {
+            Ok(notes) => notes.into_iter().for_each(|note| self.journal.note(machine.now(), note)),
+            Err(error) => {
+                let text = format!("{} could not be put back in force: {error}", self.untouched);
+                self.journal.note(machine.now(), text);
             }
         }
     }
-}
 
-fn sentence(setting: &Setting, e: &Evidence) -> String {
-    format!(
-        "{setting}: {} ({:.2} to {:.2}, {} pairs of blocks)",
-        e.signal.times(e.ratio),
-        e.low,
-        e.high,
-        e.pairs
-    )
+    fn take_notes<M: Machine>(&mut self, machine: &mut M) {
+        for note in machine.take_notes() {
+            self.journal.note(machine.now(), note);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ mod memory;
 mod say;
 mod state;
 
-pub use engine::run;
+pub use engine::{Pause, Run, run};
 pub use journal::Journal;
 pub use lease::{LeaseBook, LeaseError, Outcome, Undone, restore};
-pub use machine::{Machine, Wake};
+pub use machine::{Machine, Wait, Wake};
 pub use memory::{MemoryDir, MemoryError};
 pub use state::{Holder, StateDir, StateError};

@@ -2,8 +2,8 @@
 
 mod child;
 mod counter;
-mod crowd;
 mod levers;
+mod overload;
 mod sensors;
 mod sockets;
 mod wait;
@@ -18,23 +18,23 @@ use gleaner_kernel::lever::yield_threads::StartError;
 use gleaner_kernel::stat::StatSensor;
 use gleaner_kernel::workload::WorkloadSensor;
 use gleaner_kernel::{KernelError, Root};
-use gleaner_policy::{CpuId, CpuSet, Crowd, Method, Observation, Retention, Setting, Watch};
+use gleaner_policy::{CpuId, CpuSet, Method, Observation, Overload, Retention, Setting, Watch};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
 pub use child::{Child, SpawnError, become_command, spawn, stand_by};
 pub use counter::Counter;
-pub use crowd::{CrowdQuestion, CrowdWatch};
 pub use levers::Place;
+pub use overload::{OverloadQuery, OverloadWatch};
 pub use sockets::TrafficSensor;
 pub use wait::{ProcessFd, Signals};
 pub use waiting::WaitingSensor;
 
 use crate::lease::{LeaseBook, LeaseError, Outcome};
-use crate::machine::{Machine, Wake};
+use crate::machine::{Machine, Wait, Wake};
 use counter::CounterReader;
-use crowd::{Looks, Sentry};
 use levers::Levers;
+use overload::{Looks, Sentry};
 use sensors::Sensors;
 use sockets::Traffic;
 use wait::Sender;
@@ -98,8 +98,8 @@ pub struct Parts {
     pub process: Option<(Pid, ProcessFd)>,
     /// Whether the process is our child: signals are then forwarded, otherwise they end the control.
     pub forward: bool,
-    /// What tells of crowds on a smaller set without looking, where there is such a thing.
-    pub crowds: Option<Box<dyn CrowdWatch>>,
+    /// What reports overload of a smaller set by itself, where there is such a thing.
+    pub overloads: Option<Box<dyn OverloadWatch>>,
     /// What measures how long the workload's threads wait after a wake-up, where there is such a thing.
     pub waiting: Option<Box<dyn WaitingSensor>>,
     /// What counts the workload's traffic through sockets, where there is such a thing.
@@ -124,7 +124,7 @@ pub struct LiveMachine {
     unsettled: Vec<(CpuId, u64)>,
     sentry: Sentry,
     /// What ended the latest wait.
-    crowd: Option<Crowd>,
+    overload: Option<Overload>,
     /// The latest wait was the last one.
     over: bool,
     warn: fn(&str),
@@ -147,7 +147,7 @@ impl LiveMachine {
     /// A sensor cannot be opened.
     pub fn new(parts: Parts) -> Result<Self, LiveError> {
         let Parts { book, place, workload, counter, allowed, signals, process, forward, .. } = parts;
-        let (crowds, warn) = (parts.crowds, parts.warn);
+        let (overloads, warn) = (parts.overloads, parts.warn);
         let (waits, traffic) = (Waits::new(parts.waiting, parts.wake_cost), Traffic::new(parts.traffic));
         let root: Root = book.root().clone();
         let counter = counter.map(|counter| CounterReader::new(counter, signals.before()));
@@ -160,8 +160,8 @@ impl LiveMachine {
             in_force: Setting::untouched(&allowed),
             allowed,
             unsettled: Vec::new(),
-            sentry: Sentry::new(crowds),
-            crowd: None,
+            sentry: Sentry::new(overloads),
+            overload: None,
             over: false,
             warn,
         })
@@ -177,7 +177,7 @@ impl LiveMachine {
             match arrived.sender {
                 // The write has failed, and says so itself.
                 Sender::OwnWrite => continue,
-                // The next one is SIGKILL: better let go now.
+                // The next one is SIGKILL: better release everything now.
                 Sender::OwnCpuTime => return Ok(Some(Wake::Stop)),
                 Sender::Terminal | Sender::Other => {}
             }
@@ -195,7 +195,7 @@ impl LiveMachine {
         Ok(None)
     }
 
-    /// The terminal stops the job: let go of the machine while stopped.
+    /// The terminal stops the job: nothing is in force while it is stopped.
     fn pause(&mut self) -> Result<(), LiveError> {
         let setting = self.in_force.clone();
         let untouched = Setting::untouched(&self.allowed);
@@ -232,13 +232,13 @@ impl LiveMachine {
         }
     }
 
-    /// See [`Machine::wait`].
+    /// See [`Wait::wait`].
     fn wait_until_due(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, LiveError> {
         let end = Instant::now() + next;
         let Retention { method, limit } = self.in_force.retention;
         let polled = if method == Method::Haltpoll { limit } else { Duration::ZERO };
-        let told = self.sentry.stand(watch, &self.in_force.active, polled);
-        let mut looks = watch.filter(|_| !told).map(Looks::new);
+        let reported = self.sentry.stand(watch, &self.in_force.active, polled);
+        let mut looks = watch.filter(|_| !reported).map(Looks::new);
         loop {
             if self.has_ended() {
                 return Ok(Wake::Ended);
@@ -253,17 +253,17 @@ impl LiveMachine {
                 if let Some(wake) = self.handle_signals()? {
                     return Ok(wake);
                 }
-                self.crowd = self.sentry.told();
-                if self.crowd.is_some() {
+                self.overload = self.sentry.reported();
+                if self.overload.is_some() {
                     return Ok(Wake::Observe);
                 }
                 continue;
             }
             if let Some(looks) = &mut looks {
                 let sensors = &mut self.sensors;
-                let (enough, crowd) = looks.look(sensors.runnable()?, || sensors.run_delay())?;
+                let (enough, overload) = looks.look(sensors.runnable()?, || sensors.run_delay())?;
                 if enough {
-                    self.crowd = crowd;
+                    self.overload = overload;
                     return Ok(Wake::Observe);
                 }
             }
@@ -280,12 +280,6 @@ impl Machine for LiveMachine {
 
     fn allowed(&self) -> CpuSet {
         self.allowed.clone()
-    }
-
-    fn wait(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, LiveError> {
-        let wake = self.wait_until_due(next, watch)?;
-        self.over = wake != Wake::Observe;
-        Ok(wake)
     }
 
     /// A command's caller waits for it through Gleaner; what Gleaner attached to has a caller of its own.
@@ -314,14 +308,14 @@ impl Machine for LiveMachine {
         let mut o = self.sensors.observe(self.levers.yield_threads(), urgent)?;
         self.follow_halts()?;
         o.settled = self.unsettled.is_empty();
-        o.crowd = self.crowd.take();
+        o.overload = self.overload.take();
         Ok(o)
     }
 
     /// A vCPU that has nothing to run halts once its poll limit is over, and forgets the limit: each half of the
     /// active vCPUs is vacated in turn until all of it has halted. What else runs there may keep it from halting;
     /// that is bounded in time, and seen in the next observation.
-    fn forget(&mut self) -> Result<(), LiveError> {
+    fn reset_poll_limits(&mut self) -> Result<(), LiveError> {
         let active: Vec<CpuId> = self.in_force.active.iter().collect();
         if active.len() < 2
             || self.unsettled.is_empty()
@@ -352,5 +346,13 @@ impl Machine for LiveMachine {
         }
         self.in_force = setting.clone();
         Ok(notes)
+    }
+}
+
+impl Wait for LiveMachine {
+    fn wait(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, LiveError> {
+        let wake = self.wait_until_due(next, watch)?;
+        self.over = wake != Wake::Observe;
+        Ok(wake)
     }
 }

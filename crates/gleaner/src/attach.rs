@@ -17,8 +17,8 @@ use nix::unistd::{Pid, geteuid};
 use crate::choice;
 use crate::cli::AttachArgs;
 use crate::control::{check_fixed, configure, control, open_journal, warn};
-use crate::crowds;
 use crate::memory;
+use crate::overload;
 use crate::run::{group_sensor, put_back, put_back_stale, quotas};
 use crate::sockets;
 use crate::summary;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         signals,
         process: what.process,
         forward: false,
-        crowds: crowds::watch(&args.control),
+        overloads: overload::watch(&args.control),
         warn,
     };
     let summary = open_journal(&args.control, &state)

@@ -329,7 +329,7 @@ fn cell(measured: &wake::Cell) -> Cell {
     }
 }
 
-/// What waking a halted vCPU costs the waker, of several pairs the dearest.
+/// What waking a halted vCPU costs the waker, of several pairs the costliest.
 fn waker_share(cells: &[Cell]) -> Duration {
     let halted = |c: &&Cell| c.method == Method::Halt && c.placement == Placement::AcrossHalting;
     Duration::from_nanos(cells.iter().filter(halted).map(|c| c.waker_cpu_ns).max().unwrap_or_default())

@@ -16,7 +16,7 @@ use gleaner_kernel::topology::Topology;
 use gleaner_policy::{Method, Placement};
 use gleaner_print::{out, outln};
 use gleaner_proto::doctor::{Capability, Finding, Machine, Report, VERSION, costs};
-use gleaner_trace::FastUnfold;
+use gleaner_trace::OverloadSensor;
 
 use crate::calibrate::{self, Calibration, Confidence, Depth, calibrate};
 
@@ -92,8 +92,8 @@ fn capabilities(found: &Capabilities) -> Vec<Capability> {
         |absence: &Option<gleaner_kernel::capability::Absence>| absence.as_ref().map(ToString::to_string);
     let sensors = found.sensors.iter().map(|(s, absence)| entry("sensor", s.name(), text(absence)));
     // Loaded and dropped again; it watches nothing until it is armed.
-    let unfold = FastUnfold::load().err().map(|missing| missing.why.to_string());
-    let sensors = sensors.chain([entry("sensor", "fast-unfold", unfold)]);
+    let expand = OverloadSensor::load().err().map(|missing| missing.why.to_string());
+    let sensors = sensors.chain([entry("sensor", "fast-expansion", expand)]);
     let levers = found.levers.iter().map(|(l, absence)| entry("lever", l.name(), text(absence)));
     sensors.chain(levers).collect()
 }
@@ -121,7 +121,7 @@ fn gain(calibration: &Calibration, vcpus: usize) -> String {
     match costs.across(calibration.method).filter(|_| calibration.method != Method::Halt) {
         Some(best) => format!(
             "A thread that is woken on an idle vCPU starts after {} here; with {} after {}: programs whose threads \
-             hand work to each other can make up to ~{:.0} times as many hand-overs",
+             hand work to each other can make up to ~{:.0} times as many hand-offs",
             us(halt),
             calibration.method,
             us(best),

@@ -23,8 +23,8 @@ use nix::unistd::Pid;
 use crate::choice::{self, Choice};
 use crate::cli::RunArgs;
 use crate::control::{check_fixed, configure, control, open_journal, warn};
-use crate::crowds;
 use crate::memory;
+use crate::overload;
 use crate::sockets;
 use crate::summary;
 use crate::waiting;
@@ -216,7 +216,7 @@ impl Workload {
             signals,
             process,
             forward: true,
-            crowds: crowds::watch(&args.control),
+            overloads: overload::watch(&args.control),
             warn,
         })
     }

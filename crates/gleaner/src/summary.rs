@@ -13,14 +13,14 @@ pub(crate) fn deeds(summary: &Summary) -> String {
     match summary.strategy {
         Strategy::Adaptive => {
             let proven = count(summary.proven, "change");
-            format!("{proven} proven, {} not, {} unfolded", summary.refuted, summary.unfolded)
+            format!("{proven} proven, {} not, {} expanded", summary.refuted, summary.expanded)
         }
         Strategy::Fixed => "one setting held".to_owned(),
         Strategy::Paper => format!(
             "by the paper's rules {} and {}, {} of the workload",
             count(summary.deactivated, "deactivation"),
             count(summary.rolled_back, "roll-back"),
-            count(summary.unfolded, "major change"),
+            count(summary.expanded, "major change"),
         ),
     }
 }

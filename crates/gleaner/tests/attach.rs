@@ -406,7 +406,7 @@ fn attached_to_an_idle_process_it_costs_next_to_nothing() {
     // Beside the looks there is little to do after each of them, and no other time than that.
     let most = cost + Duration::from_millis(10) * (1 + u32::try_from(looks.len()).unwrap());
     assert!(used <= most, "{used:?} in {} looks of {cost:?}", looks.len());
-    // The dearer looks are, the rarer: the cheaper of two in a row costs at most 1/170 of the time to the next.
+    // The more expensive observations are, the rarer: the cheaper of two in a row costs at most 1/170 of the time to the next.
     for three in looks.windows(3) {
         let least = three[0].cost.min(three[1].cost) * 170;
         assert!(three[2].period >= least.min(Duration::from_secs(10)), "{three:?}");

@@ -61,11 +61,11 @@ fn the_command_survives_the_loss_of_its_group() {
         let target = Target::Group { path: group, home };
         target.write(&Root::system(), &Value::Group(GroupState::Absent)).unwrap();
     }
-    until("Gleaner lets go", || limit_is(machine.limit_before().trim()));
+    until("Gleaner releases its setting", || limit_is(machine.limit_before().trim()));
     assert!(!run.has_ended());
     let output = run.finish();
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
-    assert!(notes(&file).iter().any(|note| note.contains("lets go")), "{:?}", notes(&file));
+    assert!(notes(&file).iter().any(|note| note.contains("releases its setting")), "{:?}", notes(&file));
     machine.assert_untouched();
 }
 

@@ -118,9 +118,9 @@ fn what_lives_on_wake_ups_would_be_retained_where_they_are_dear() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let dear = replayed(&TERMS);
-    assert!(would_try_retention(&dear), "{}", story(&dear));
-    assert_eq!(busy(&dear).len(), 2);
+    let costly = replayed(&TERMS);
+    assert!(would_try_retention(&costly), "{}", story(&costly));
+    assert_eq!(busy(&costly).len(), 2);
     // The same trace under other terms.
     assert!(!would_try_retention(&replayed(&["--policy", "method=halt"])));
     let cheap = ["--policy", "method=haltpoll", "--policy", "wake-cost=1ns"];
@@ -133,8 +133,8 @@ fn requests_and_replies_are_recorded_one_by_one() {
     let replayed = recorded.replay(&TERMS);
     assert_eq!(replayed["lost"], 0);
     let (threads, busy) = (&replayed["pattern"]["threads"], busy(&replayed));
-    let [a, b] = busy[..] else { panic!("two threads hand over to each other: {threads}") };
-    // One hand-over each way per operation; a thread that is still awake needs no wake-up. Up to 1.56 waits were seen, once;
+    let [a, b] = busy[..] else { panic!("two threads hand off to each other: {threads}") };
+    // One hand-off each way per operation; a thread that is still awake needs no wake-up. Up to 1.56 waits were seen, once;
     // why is not known.
     let operations = recorded.operations();
     let edges = replayed["pattern"]["edges"].as_array().unwrap();

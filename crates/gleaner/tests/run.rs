@@ -445,7 +445,7 @@ fn five_thousand_threads_run_and_end_as_without_gleaner() {
     assert!(notes.is_empty(), "{notes:?}");
     let Some(Record::End { summary, .. }) = records.last() else { panic!("{:?}", records.last()) };
     eprintln!("5000 threads: Gleaner used {:?} of {:?}", summary.engine_cpu, summary.elapsed);
-    // The dearer a look, the longer until the next: each costs at most 1/170 of that time, unless it is the longest.
+    // The more expensive an observation, the longer until the next: each costs at most 1/170 of that time, unless it is the longest.
     for pair in observations(&file).windows(2) {
         let [(before, _), (next, last)] = pair else { unreachable!() };
         let soonest = (before.cost * 170).min(Duration::from_secs(10));

@@ -63,8 +63,8 @@ fn two_cases_are_measured_and_judged() {
         let packed = pair.setting == "pack:1";
         assert_eq!(pair.difference == Difference::ActiveSet, packed, "{}", pair.name());
         assert!(pair.rounds.iter().all(|(b, c)| b.rate > 0.0 && c.rate > 0.0), "{pair:?}");
-        let handovers = pair.signals.iter().find(|said| said.signal == Signal::Handovers).unwrap();
-        assert!(packed || handovers.verdict == Some(Verdict::Silent), "{pair:?}");
+        let handoffs = pair.signals.iter().find(|said| said.signal == Signal::Handoffs).unwrap();
+        assert!(packed || handoffs.verdict == Some(Verdict::Silent), "{pair:?}");
     }
     // How much packing gains depends on the host. What the program and the bytes said must be what is judged.
     let packed = &report.pairs[2];

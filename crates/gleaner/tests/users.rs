@@ -136,7 +136,7 @@ fn an_ordinary_users_gleaner_gives_way_to_roots() {
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains(&format!("root's gleaner (pid {}) controls this machine", root.pid())), "{told}");
-    assert!(told.contains("lets go"), "{told}");
+    assert!(told.contains("releases its setting"), "{told}");
     let output = root.finish();
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     machine.assert_untouched();

@@ -61,7 +61,7 @@ fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() 
     assert!(here["hand_overs"].as_u64().unwrap() > 1000, "{}", here["hand_overs"]);
     let halting = runs(&here, "halt");
     assert_eq!(halting.len(), 3);
-    // The untouched system again: not the recorded time, but of its size. How dear a wake-up is here varies with what the
+    // The untouched system again: not the recorded time, but of its size. How expensive a wake-up is here varies with what the
     // hypervisor's other guests do; the simulated machine's costs do not.
     assert!(halting.iter().all(|s| (0.2..5.0).contains(&(s / recorded))), "{halting:?} {recorded}");
     assert!((halting[0] / halting[1] - 1.0).abs() > 1e-9, "seeds vary: {halting:?}");
@@ -70,16 +70,19 @@ fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() 
         assert!(halt / poll > 1.2, "a request-response gains by polling: {halting:?} {polling:?}");
     }
     let elsewhere = ["--vcpus", "8", "--pcpus", "8", "--neighbours", "2:matmul", "--seeds", "2", "--json"];
-    let crowded = sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat());
-    assert_eq!((crowded["vcpus"].as_u64(), crowded["neighbours"][0]["count"].as_u64()), (Some(8), Some(2)));
+    let elsewhere_too = sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat());
+    assert_eq!(
+        (elsewhere_too["vcpus"].as_u64(), elsewhere_too["neighbours"][0]["count"].as_u64()),
+        (Some(8), Some(2))
+    );
     let steal = |row: &Value| row["runs"][0]["steal"].as_f64().unwrap();
-    for row in crowded["policies"].as_array().unwrap() {
+    for row in elsewhere_too["policies"].as_array().unwrap() {
         assert!(row["runs"][0]["neighbours_per_s"].as_f64().unwrap() > 0.0, "{row}");
         assert!((0.0..1.0).contains(&steal(row)), "{row}");
     }
-    assert!(runs(&crowded, "gleaner").iter().all(|s| *s > 0.0));
+    assert!(runs(&elsewhere_too, "gleaner").iter().all(|s| *s > 0.0));
     // The same again gives the same.
-    assert_eq!(crowded, sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat()));
+    assert_eq!(elsewhere_too, sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat()));
 
     let bytes = fs::read(&trace).unwrap();
     fs::write(&trace, &bytes[..bytes.len() / 2]).unwrap();

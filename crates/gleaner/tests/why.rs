@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use gleaner_bench::workload::Outcome;
 use gleaner_policy::{
-    AfterRollBack, ConsolidationConfig, CpuId, CpuSet, Event, Evidence, Factor, Factors, LetGo, MajorChange,
-    Measurement, Method, Mode, PolicyConfig, Purpose, Refutation, Retention, Setting, Signal, Strategy,
-    Verdict, Why, conditions,
+    AfterRollBack, ConsolidationConfig, CpuId, CpuSet, Event, Evidence, Factor, Factors, MajorChange,
+    Measurement, Method, Mode, PolicyConfig, Purpose, Refutation, ReleaseReason, Retention, Setting, Signal,
+    Strategy, Verdict, Why, conditions,
 };
 use gleaner_proto::journal::{Record, SettingTime, Summary, VERSION};
 
@@ -83,9 +83,9 @@ fn records() -> Vec<Record> {
         limit(400, 50, 60),
         limit(500, 60, 80),
         limit(700, 80, 40),
-        at(800, Event::LetGo { why: LetGo::Rare { per_s: 12.0 } }),
+        at(800, Event::Released { why: ReleaseReason::Rare { per_s: 12.0 } }),
         limit(900, 40, 45),
-        at(950, Event::Unfolded { runnable: 3, active: CpuSet::first(1), told: None }),
+        at(950, Event::Expanded { runnable: 3, active: CpuSet::first(1), source: None }),
         Record::Note { at: ms(960), text: "thread 7 keeps its own affinity".to_owned() },
         at(
             1100,
@@ -120,7 +120,7 @@ fn records() -> Vec<Record> {
                 settings: vec![time(&baseline, ms(500)), time(&candidate, ms(1500))],
                 proven: 1,
                 refuted: 1,
-                unfolded: 1,
+                expanded: 1,
                 evidence: Some("twice the bytes".to_owned()),
                 ..Summary::default()
             },
@@ -149,14 +149,14 @@ second; at 48.0 us per wake-up that is 43 % of a vCPU's time
 at 0.300 s: kept vCPUs 0-1 with haltpoll:50us: 1.93 times the bytes read and written (1.80 to 2.10, 4 pairs of \
 blocks); to be asked again at 10.3 s
 at 0.400 s: the idle lengths moved the limit from 50.0 us to 40.0 us, in 3 steps until 0.700 s
-at 0.800 s: let go: only 12 idle periods a second, so there is nothing to win
+at 0.800 s: released: only 12 idle periods a second, so there is nothing to win
 at 0.900 s: the idle lengths moved the limit from 40.0 us to 45.0 us
 at 0.950 s: every vCPU active again: 3 threads wanted to run, but only 1 vCPU was active (0)
 at 0.960 s: thread 7 keeps its own affinity
 at 1.100 s: rolled back to vCPUs 0-1: the guard measured no more progress; load factor 1.000 -> 0.450
 at 1.200 s: gave up vCPUs 0-1 with haltpoll:50us, it no longer pays: 0.90 times the bytes read and written (0.85 to \
 0.95, 1 pair of blocks); now vCPUs 0-1 with halt; to be asked again at 2.0 s
-at 2.000 s: the run ended: 1 change proven, 1 not, 1 unfolded; Gleaner itself took 0.50 % of a vCPU, and 25 % of a \
+at 2.000 s: the run ended: 1 change proven, 1 not, 1 expanded; Gleaner itself took 0.50 % of a vCPU, and 25 % of a \
 vCPU was spent on keeping vCPUs awake
    75.0 % of the time: vCPUs 0-1 with haltpoll:50us
    25.0 % of the time: vCPUs 0-1 with halt
@@ -210,7 +210,7 @@ fn a_run_by_the_papers_rules_is_told_without_proofs() {
                 settings: vec![SettingTime { setting: one, time: ms(500) }],
                 deactivated: 1,
                 rolled_back: 1,
-                unfolded: 1,
+                expanded: 1,
                 ..Summary::default()
             },
         },

@@ -1,21 +1,20 @@
-//! When to look again: fast while something changes, rarely when nothing does, never dearer than a budget.
+//! When to look again: fast while something changes, rarely when nothing does, never costlier than a budget.
 
 use std::time::Duration;
 
 use crate::Observation;
+use crate::progress::is_same_granularity;
 
-/// Between looks while something changes.
-const FASTEST: Duration = Duration::from_millis(20);
+/// Between observations while something changes.
+pub(crate) const FASTEST: Duration = Duration::from_millis(20);
 /// Between looks when nothing does.
 const SLOWEST: Duration = Duration::from_millis(500);
 /// Looking may take this share of one vCPU: a look costs at most 1/170 of the time to the next.
 const BUDGET: u32 = 170;
-/// However dear a look is, the next one comes before a change has gone unseen for this long.
-const SELDOMEST: Duration = Duration::from_secs(10);
-/// A workload whose load changes by less than this (in vCPUs) is calm...
+/// However expensive an observation is, the next one comes before a change has gone unseen for this long.
+const LONGEST: Duration = Duration::from_secs(10);
+/// A workload whose load changes by less than this (in vCPUs) is calm if its computation granularity also stays.
 const CALM_LOAD: f64 = 0.15;
-/// ...if its computation granularity also stays within this factor.
-const CALM_GRANULARITY: f64 = 1.5;
 
 /// The adaptive period of the loop.
 #[derive(Debug, Clone)]
@@ -47,13 +46,12 @@ impl Cadence {
         let calm = self.last.is_some_and(|(l, d)| {
             let idle = load.max(l) < 0.01;
             let factor = (density + 1.0) / (d + 1.0);
-            (load - l).abs() < CALM_LOAD
-                && (idle || (1.0 / CALM_GRANULARITY..=CALM_GRANULARITY).contains(&factor))
+            (load - l).abs() < CALM_LOAD && (idle || is_same_granularity(factor))
         });
         self.last = Some((load, density));
         self.period = if decided || !calm { FASTEST } else { (self.period * 2).min(SLOWEST) };
         let cost = self.costs.map_or(o.cost, |[before, latest]| before.min(latest));
-        self.period.max(cost * BUDGET).min(SELDOMEST)
+        self.period.max(cost * BUDGET).min(LONGEST)
     }
 }
 
@@ -71,18 +69,18 @@ mod tests {
             vcpus: Vec::new(),
             workload: WorkloadInterval::default(),
             runnable: 0,
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: true,
             cost,
         };
         let mut cadence = Cadence::new();
         cadence.looked(&look(2 * MS), true);
-        for dear in [50 * MS, 30 * MS] {
-            cadence.looked(&look(dear), false);
+        for costly in [50 * MS, 30 * MS] {
+            cadence.looked(&look(costly), false);
         }
         assert_eq!(cadence.next(&look(30 * MS), true), 2 * MS * BUDGET);
-        // What is dear without polling is dear.
+        // What is expensive without polling is expensive.
         cadence.looked(&look(30 * MS), true);
         cadence.looked(&look(30 * MS), true);
         assert_eq!(cadence.next(&look(30 * MS), true), 30 * MS * BUDGET);

@@ -99,7 +99,7 @@ impl WakeCosts {
     }
 
     /// The median cost of waking a thread on an idle vCPU with `method` in force: [`Placement::AcrossHalting`]. Where
-    /// `method` does not work here, that is as dear as with [`Method::Halt`].
+    /// `method` does not work here, that is as expensive as with [`Method::Halt`].
     pub fn across(&self, method: Method) -> Option<Duration> {
         self.get(method, Placement::AcrossHalting).map(|cost| cost.median)
     }

@@ -69,7 +69,6 @@ pub struct PolicyConfig {
     /// What a halt and the wake-up from it cost, as calibrated: waiting plus the waker's share.
     pub wake_cost: Duration,
     /// The waker's share of it: CPU time for sending an interrupt to a vCPU that has halted.
-    #[serde(default)]
     pub waker_cost: Duration,
     /// What a microsecond of polling is worth in microseconds of waiting, see [`Objective`].
     pub poll_price: f64,

@@ -85,7 +85,7 @@ mod tests {
             vcpus: vec![vcpu(0), vcpu(1)],
             workload: WorkloadInterval::default(),
             runnable: 0,
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: true,
             cost: Duration::ZERO,

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::guard::{Purpose, Verdict};
 use crate::{
-    AfterRollBack, Conditions, CpuId, CpuSet, CrowdSource, Evidence, MajorChange, Refutation, Setting, Veto,
+    AfterRollBack, Conditions, CpuId, CpuSet, Evidence, MajorChange, OverloadSource, Refutation, Setting,
+    Veto,
 };
 
 /// The answer to one observation.
@@ -15,21 +16,24 @@ use crate::{
 pub struct Decision {
     /// What must be in force from now on.
     pub setting: Setting,
-    /// Whether the machine must see to it that no vCPU goes on polling as an earlier setting told it. A vCPU
-    /// forgets its poll limit only at a halt, and one whose idle periods are short may not halt for long.
-    pub forget: bool,
+    /// Whether the machine must see to it that no vCPU goes on polling by the limit of an earlier setting. A vCPU
+    /// drops its poll limit only at a halt, and one whose idle periods are short may not halt for long.
+    pub reset_poll_limits: bool,
     /// Observe again after this long.
     pub next: Duration,
     /// Or earlier, if this happens.
     pub watch: Option<Watch>,
+    /// Whether what threads wait after wake-ups should be measured meanwhile, where it can be: in trials, which need it,
+    /// and where a setting is only held, so that somebody can measure it.
+    pub sense_waiting: bool,
     /// What was decided just now, and why; empty when nothing was.
     pub events: Vec<Event>,
 }
 
-/// A cheap look between observations: the number of runnable threads on the machine.
+/// What to watch for between observations: the number of runnable threads on the machine, which is cheap to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
-    /// How often to look.
+    /// How often to sample.
     pub every: Duration,
     /// Observe at once when the number is at least this...
     pub at_least: Option<u32>,
@@ -37,13 +41,13 @@ pub struct Watch {
     pub at_most: Option<u32>,
     /// ...this many times in a row.
     pub times: u32,
-    /// Where many threads are told of without looking ([`crate::CrowdSource::RunQueues`]): observe at once when
-    /// there are `at_least` for this long.
-    pub patience: Duration,
+    /// Where the kernel reports overload by itself ([`crate::OverloadSource::RunQueues`]): observe at once when there are
+    /// `at_least` for this long.
+    pub persistence: Duration,
 }
 
 impl Watch {
-    /// Whether a look that found `runnable` threads counts.
+    /// Whether a sample of `runnable` threads counts.
     pub fn matches(&self, runnable: u32) -> bool {
         self.at_least.is_some_and(|n| runnable >= n) || self.at_most.is_some_and(|n| runnable <= n)
     }
@@ -69,7 +73,6 @@ pub enum Why {
         /// The vCPU to deactivate; of several, the one that is missed least.
         cpu: CpuId,
         /// How many are deactivated.
-        #[serde(default = "one")]
         spared: usize,
     },
     /// A smaller set paid, and half of that may pay more, although not both conditions of §5 hold.
@@ -81,11 +84,6 @@ pub enum Why {
     },
     /// The trust in what was proven before is used up.
     TrustExpired,
-}
-
-/// Journals from before there were larger steps do not say how many.
-const fn one() -> usize {
-    1
 }
 
 /// Something that the policy decided.
@@ -150,9 +148,9 @@ pub enum Event {
         to: Duration,
     },
     /// Retention ended: it cannot pay here now.
-    LetGo {
+    Released {
         /// The reason.
-        why: LetGo,
+        why: ReleaseReason,
     },
     /// The workload changed: every vCPU is active again.
     MajorChange {
@@ -160,14 +158,14 @@ pub enum Event {
         change: MajorChange,
     },
     /// More threads want to run than the active vCPUs can take: every vCPU is active again.
-    Unfolded {
+    Expanded {
         /// Runnable threads.
         runnable: u32,
         /// Active vCPUs until now.
         active: CpuSet,
-        /// Who told it; none if an observation that was due showed it.
+        /// The sensor that reported it; none if an observation that was due showed it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        told: Option<CrowdSource>,
+        source: Option<OverloadSource>,
     },
     /// The vCPUs that the workload may use changed (hotplug, or its owner's affinity).
     AllowedChanged {
@@ -188,7 +186,7 @@ pub enum Event {
 /// Why retention ended without a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LetGo {
+pub enum ReleaseReason {
     /// Idle periods are too rare to cost anything.
     Rare {
         /// Idle periods per second.
@@ -223,7 +221,7 @@ impl fmt::Display for Why {
     }
 }
 
-impl fmt::Display for LetGo {
+impl fmt::Display for ReleaseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rare { per_s } => {

@@ -28,7 +28,7 @@ use crate::{Observation, Setting};
 
 /// After a change the first moments belong to neither setting: threads migrate, poll limits grow.
 const SETTLE: Duration = Duration::from_millis(2);
-/// How long a trial waits for the machine to follow a change by itself. Then the vCPUs are made to forget: where
+/// How long a trial waits for the machine to follow a change by itself. Then their poll limits are reset: where
 /// some have halted and others have not, each wake-up of the former is slow already.
 const PATIENCE: Duration = Duration::from_millis(4);
 /// Where that is in vain (others run there too), it waits for halts by themselves, but no longer than this.
@@ -38,7 +38,7 @@ const SEQUENTIAL_PAIRS: usize = 3;
 /// What was proven before is not refuted by fewer pairs: one block of ten milliseconds may be a lucky one, in which
 /// waker and wakee shared a vCPU.
 const PAIRS_AGAINST_PROVEN: usize = 3;
-/// A block must see this many hand-overs for its counts to be worth comparing.
+/// A block must see this many hand-offs for its counts to be worth comparing.
 const SWITCHES_PER_BLOCK: f64 = 200.0;
 /// A block is at least this long: well above the wake-up of the observer itself.
 const SHORTEST_BLOCK: Duration = Duration::from_millis(10);
@@ -152,8 +152,8 @@ pub struct Trial {
     haste: Haste,
     /// How long the present side has been settling.
     settled_for: Duration,
-    /// How often the machine was told to forget since the side changed.
-    forgets: u32,
+    /// How often poll limits were reset since the side changed.
+    resets: u32,
     /// Blocks of the side that is ahead, oldest first: they wait for their partners.
     ahead: VecDeque<Block>,
     pairs: Vec<(Block, Block)>,
@@ -196,7 +196,7 @@ impl Trial {
             settling: !sequential,
             haste: if purpose == Purpose::Reprove { Haste::Allowed } else { Haste::Forbidden },
             settled_for: Duration::ZERO,
-            forgets: 0,
+            resets: 0,
             ahead: VecDeque::new(),
             pairs: Vec::new(),
             before,
@@ -400,14 +400,14 @@ impl Trial {
         self.side = self.side.other();
         self.settling = true;
         self.settled_for = Duration::ZERO;
-        self.forgets = 0;
+        self.resets = 0;
     }
 
-    /// Whether the machine must make its vCPUs forget now: the present side has waited for long. Asked once per
+    /// Whether the machine must reset its poll limits now: the present side has waited for long. Asked once per
     /// step, and at most twice.
-    pub fn wants_forget(&mut self) -> bool {
-        let wants = self.settling && self.forgets < 2 && self.settled_for > PATIENCE * (self.forgets + 1);
-        self.forgets += u32::from(wants);
+    pub fn wants_reset(&mut self) -> bool {
+        let wants = self.settling && self.resets < 2 && self.settled_for > PATIENCE * (self.resets + 1);
+        self.resets += u32::from(wants);
         wants
     }
 

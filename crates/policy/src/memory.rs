@@ -19,8 +19,6 @@ const ALIKE: f64 = std::f64::consts::SQRT_2;
 const LEAST_LOAD: f64 = 1.0 / 64.0;
 /// The weight of the latest sample in an entry's load.
 const LATEST: f64 = 0.25;
-/// A shorter sample says nothing of the load.
-const SHORTEST_SAMPLE: Duration = Duration::from_millis(10);
 
 /// What earlier runs of a program showed under one kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -424,5 +422,5 @@ fn is_finite(evidence: &Evidence) -> bool {
 
 /// Whether a sample says something of the load.
 fn is_telling(o: &Observation) -> bool {
-    o.settled && o.period >= SHORTEST_SAMPLE
+    o.settled && o.is_average()
 }

@@ -44,7 +44,7 @@ impl Noise {
 
     /// Takes an observation and the setting that was in force in it.
     pub(crate) fn follow(&mut self, in_force: &Setting, o: &Observation) {
-        if o.period < SHORTEST || !o.settled || o.crowd.is_some() {
+        if o.period < SHORTEST || !o.settled || o.overload.is_some() {
             self.before = None;
             return;
         }
@@ -85,7 +85,7 @@ mod tests {
             vcpus: Vec::new(),
             workload: WorkloadInterval { moved_bytes: Some(bytes), ..WorkloadInterval::default() },
             runnable: 0,
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: true,
             cost: Duration::ZERO,
@@ -101,7 +101,7 @@ mod tests {
             noise.follow(&setting, &moved(if i % 2 == 0 { 100_000 } else { 101_000 }));
         }
         assert!((noise.spread(Signal::Moved) - LEAST_SPREAD).abs() < 1e-3);
-        assert!((noise.spread(Signal::Handovers) - before).abs() < 1e-9, "there were none");
+        assert!((noise.spread(Signal::Handoffs) - before).abs() < 1e-9, "there were none");
         for i in 0..100 {
             noise.follow(&setting, &moved(if i % 2 == 0 { 100_000 } else { 150_000 }));
         }

@@ -20,7 +20,7 @@ pub enum Objective {
     /// Polling that saves at least an eighth of its time.
     #[default]
     Balanced,
-    /// Polling that saves at least half of its time: the host's CPU time is dear.
+    /// Polling that saves at least half of its time: the host's CPU time is expensive.
     Efficiency,
 }
 

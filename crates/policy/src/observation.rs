@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuId, CpuSet, Crowd, Measurement};
+use crate::{CpuId, CpuSet, Measurement, Overload};
+
+/// A shorter interval says nothing of averages: of the load, and of what §5 reads.
+const SHORTEST_AVERAGE: Duration = Duration::from_millis(10);
 
 /// One interval between two observations. All counts and times are differences over the interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,7 +24,7 @@ pub struct Observation {
     pub runnable: u32,
     /// What ended the interval early: threads that queue up on the active vCPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub crowd: Option<Crowd>,
+    pub overload: Option<Overload>,
     /// Share of the interval (0..=1) in which the workload's CPU quota held it back.
     pub throttled: f64,
     /// Whether every active vCPU followed the setting in force through the whole interval. A vCPU whose polling was
@@ -217,6 +220,11 @@ impl Observation {
     /// The vCPUs that the workload could use.
     pub fn allowed(&self) -> CpuSet {
         self.vcpus.iter().map(|v| v.cpu).collect()
+    }
+
+    /// Whether the interval is long enough for averages.
+    pub(crate) fn is_average(&self) -> bool {
+        self.period >= SHORTEST_AVERAGE
     }
 
     /// CPU time of the workload per second of wall time: 1.0 is one vCPU's worth.

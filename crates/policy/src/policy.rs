@@ -1,21 +1,21 @@
 //! The decision loop of the guest: retention, consolidation and the guard put together.
 //!
 //! [`Policy::step`] is the only entry. While a trial runs it decides; otherwise [`hold`](Policy::hold) keeps what
-//! is proven, lets go what cannot pay any more, and puts the next hypothesis on trial.
+//! is proven, releases what cannot pay any more, and puts the next hypothesis on trial.
 
+mod expand;
 mod hold;
 #[cfg(test)]
 mod tests;
-mod unfold;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use self::unfold::Crowding;
+use self::expand::KnownOverload;
 use crate::budget::Budget;
-use crate::cadence::Cadence;
+use crate::cadence::{Cadence, FASTEST};
 use crate::contention::Contention;
-use crate::decision::{Decision, Event, LetGo, Watch, Why};
+use crate::decision::{Decision, Event, ReleaseReason, Watch, Why};
 use crate::guard::{Purpose, Trial, Verdict};
 use crate::memory::{MEMORY, Memory};
 use crate::noise::Noise;
@@ -37,15 +37,10 @@ const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_
 const AFTER_VETO: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// A smaller set with at least this share of the progress did no harm.
 const NO_HARM: f64 = 0.95;
-/// While a set is sought, between two trials, and before a known load is. The budget for looks does not count here: the
-/// search ends after few.
-const SEARCH_LOOK: Duration = Duration::from_millis(20);
 /// What did not prove itself but came out so much better is tried again sooner.
 const PROMISING: f64 = 1.1;
 /// What is taken up again proves itself after this long.
 const RESUMED_PROOF: Duration = Duration::from_millis(100);
-/// What only an earlier run has proven does so at once: after one sample with it in force.
-const KNOWN_PROOF: Duration = Duration::from_millis(20);
 
 /// The pure decision code that the daemon, the simulator and the replayer drive.
 #[derive(Debug)]
@@ -74,7 +69,7 @@ pub struct Policy {
     memory: Memory,
     /// §5's quantities without retention, from the trial that proved it.
     unretained: Option<Measurement>,
-    crowding: Crowding,
+    overload: KnownOverload,
     cadence: Cadence,
 }
 
@@ -122,7 +117,7 @@ impl Policy {
             retry_retention: Trust::new(RETRY.0, RETRY.1),
             retry_consolidation: Trust::new(RETRY.0, RETRY.1),
             unretained: None,
-            crowding: Crowding::new(),
+            overload: KnownOverload::new(),
             cadence: Cadence::new(),
             config,
         })
@@ -160,7 +155,7 @@ impl Policy {
         }
         if let Mode::Fixed(setting) = &self.config.mode {
             let next = self.cadence.next(o, false);
-            return Decision { setting: setting.clone(), next, ..Decision::default() };
+            return Decision { setting: setting.clone(), next, sense_waiting: true, ..Decision::default() };
         }
         let mut events = Vec::new();
         let in_force = self.setting();
@@ -174,7 +169,7 @@ impl Policy {
         self.cadence.looked(o, in_force == self.incumbent());
         self.follow_allowed(o, &mut events);
         self.follow_veto(o, &mut events);
-        if !self.unfold_under_pressure(o, in_force.active.clone(), &mut events) {
+        if !self.expand_under_overload(o, in_force.active.clone(), &mut events) {
             match self.trial.take() {
                 Some(trial) => self.advance(trial, o, &mut events),
                 None => self.hold(o, &mut events),
@@ -182,16 +177,18 @@ impl Policy {
         }
         let next = match &self.trial {
             Some(trial) => trial.next(),
-            None if searches_on(&events) || self.memory.has_hesitated() != hesitated => SEARCH_LOOK,
-            None if self.memory.is_unproven() && !self.proof.is_over(o.at) => KNOWN_PROOF,
+            // A few observations, whatever they cost: a search goes on, or what is known of the load is about to be used.
+            None if searches_on(&events) || self.memory.has_hesitated() != hesitated => FASTEST,
+            None if self.memory.is_unproven() && !self.proof.is_over(o.at) => FASTEST,
             None => self.cadence.next(o, !events.is_empty()),
         };
         let setting = self.setting();
         // What was refuted must not linger.
         let refuted = had_trial && self.trial.is_none() && !setting.retention.is_on();
-        let forget =
-            refuted && in_force.retention.is_on() || self.trial.as_mut().is_some_and(Trial::wants_forget);
-        Decision { setting, forget, next, watch: self.watch(o), events }
+        let reset_poll_limits =
+            refuted && in_force.retention.is_on() || self.trial.as_mut().is_some_and(Trial::wants_reset);
+        let sense_waiting = self.trial.is_some();
+        Decision { setting, reset_poll_limits, next, watch: self.watch(o), sense_waiting, events }
     }
 
     fn active(&self) -> CpuSet {
@@ -255,7 +252,7 @@ impl Policy {
             self.retention = Retention::NONE;
             self.memory.distrust();
             self.after_veto.extend(o.at);
-            events.push(Event::LetGo { why: LetGo::Veto(veto) });
+            events.push(Event::Released { why: ReleaseReason::Veto(veto) });
         }
     }
 
@@ -268,7 +265,7 @@ impl Policy {
             trust.shorten(now);
         }
         self.unretained = None;
-        self.crowding.forget();
+        self.overload.reset();
     }
 
     fn advance(&mut self, mut trial: Trial, o: &Observation, events: &mut Vec<Event>) {
@@ -342,7 +339,7 @@ impl Policy {
                 self.deactivated.push(tried);
                 self.consolidation.approve();
                 let active = self.active();
-                self.crowding.proven_with(trial.candidate_runnable(), &active);
+                self.overload.proven_with(trial.candidate_runnable(), &active);
             }
             if let Some(evidence) = verdict.proof() {
                 let (active, runnable) = (trial.candidate().active.len(), trial.candidate_runnable());

@@ -19,10 +19,8 @@ pub struct Block {
     /// What the workload did in it.
     pub workload: WorkloadInterval,
     /// The part of its CPU time that went into waking halted vCPUs, by the calibrated cost.
-    #[serde(default)]
     pub waking: Duration,
     /// The time that the setting's vCPUs polled, all together.
-    #[serde(default)]
     pub polled: Duration,
 }
 
@@ -38,10 +36,10 @@ pub enum Signal {
     Sockets,
     /// Bytes moved by read and write calls: what a server or a pipeline is there to do.
     Moved,
-    /// Hand-overs between threads. Each is the same piece of work as long as the computation granularity
+    /// Hand-offs between threads. Each is the same piece of work as long as the computation granularity
     /// (paper §5) stays what it was. Valid between active sets with the same retention only: faster wake-ups make a
     /// lock convoy switch more and work less at nearly the same granularity.
-    Handovers,
+    Handoffs,
     /// CPU time of the workload (`T_work`). Where waiting for wake-ups held the workload back, it does more
     /// work when retained; where it did not (a lock convoy), `T_work` stays. Valid on equal active sets only.
     WorkTime,
@@ -57,7 +55,7 @@ impl Signal {
         Self::Counter,
         Self::Sockets,
         Self::Moved,
-        Self::Handovers,
+        Self::Handoffs,
         Self::WorkTime,
         Self::UserTime,
         Self::Waiting,
@@ -69,7 +67,7 @@ impl Signal {
             Self::Counter => "your progress counter",
             Self::Sockets => "bytes sent through sockets",
             Self::Moved => "bytes read and written",
-            Self::Handovers => "thread hand-overs",
+            Self::Handoffs => "thread hand-offs",
             Self::WorkTime => "CPU time of the workload",
             Self::UserTime => "user-mode CPU time",
             Self::Waiting => "wake-to-run latency",
@@ -88,7 +86,7 @@ impl Signal {
     /// waking itself, which retention removes, so it must rise clearly.
     pub const fn margin(self) -> f64 {
         match self {
-            Self::Counter | Self::Sockets | Self::Moved | Self::Handovers => 0.04,
+            Self::Counter | Self::Sockets | Self::Moved | Self::Handoffs => 0.04,
             Self::WorkTime | Self::UserTime => 0.05,
             // A tenth is what a different core of the host makes.
             Self::Waiting => 0.1,
@@ -100,7 +98,7 @@ impl Signal {
             Self::Counter => w.counter,
             Self::Sockets => w.sockets.map(|s| s.bytes as f64),
             Self::Moved => w.moved_bytes.map(|b| b as f64),
-            Self::Handovers => Some(w.switches as f64),
+            Self::Handoffs => Some(w.switches as f64),
             Self::WorkTime => Some(w.cpu_time.as_secs_f64()),
             Self::UserTime => Some(w.user_time.as_secs_f64()),
             Self::Waiting => w.waiting.map(|waiting| waiting.wake_ups as f64),
@@ -156,7 +154,7 @@ impl Signal {
             Self::Sockets => 512.0,
             // 4 KiB: below that it is log lines and wake-up events, not the workload's business.
             Self::Moved => 4096.0,
-            Self::Handovers | Self::Waiting => 20.0,
+            Self::Handoffs | Self::Waiting => 20.0,
             // Less is a program that hardly runs: its CPU time says nothing about what it gets done.
             Self::WorkTime => 1e-3,
             // Ten ticks of the slowest clock in use (250 Hz).
@@ -177,7 +175,7 @@ impl Signal {
     pub fn is_valid(self, pairs: &[(Block, Block)], difference: Difference) -> bool {
         self.is_comparable(pairs)
             && match self {
-                Self::Handovers => difference == Difference::ActiveSet && same_granularity(pairs),
+                Self::Handoffs => difference == Difference::ActiveSet && same_granularity(pairs),
                 Self::WorkTime => difference == Difference::Retention,
                 Self::Counter | Self::Sockets | Self::Moved | Self::UserTime => true,
                 Self::Waiting => false,
@@ -200,8 +198,13 @@ pub enum Difference {
     ActiveSet,
 }
 
-/// Computation granularity may differ this much (factor) before hand-overs are different pieces of work.
+/// Computation granularity may differ this much (factor) before hand-offs are different pieces of work.
 const SAME_GRANULARITY: f64 = 1.5;
+
+/// Whether two computation granularities of this ratio are those of one kind of work.
+pub(crate) fn is_same_granularity(ratio: f64) -> bool {
+    (1.0 / SAME_GRANULARITY..=SAME_GRANULARITY).contains(&ratio)
+}
 
 /// Compares (baseline, candidate) pairs by the first signal that is valid for them. `None` when no signal is.
 pub(crate) fn compare(pairs: &[(Block, Block)], difference: Difference, noise: &Noise) -> Option<Evidence> {
@@ -210,7 +213,7 @@ pub(crate) fn compare(pairs: &[(Block, Block)], difference: Difference, noise: &
     Evidence::of(signal, &ratios, noise.spread(signal))
 }
 
-/// Whether a hand-over is the same piece of work on both sides, the cost of waking included or left out: on fewer vCPUs
+/// Whether a hand-off is the same piece of work on both sides, the cost of waking included or left out: on fewer vCPUs
 /// less of it is in each piece. It is known from an idle machine only, so at most half of the time is taken for it.
 fn same_granularity(pairs: &[(Block, Block)]) -> bool {
     let g_comp = |side: fn(&(Block, Block)) -> &Block, with_waking: bool| {
@@ -223,7 +226,7 @@ fn same_granularity(pairs: &[(Block, Block)]) -> bool {
     };
     [true, false].into_iter().any(|with_waking| {
         let factor = g_comp(|p| &p.1, with_waking) / g_comp(|p| &p.0, with_waking);
-        (1.0 / SAME_GRANULARITY..=SAME_GRANULARITY).contains(&factor)
+        is_same_granularity(factor)
     })
 }
 
@@ -314,22 +317,22 @@ mod tests {
     }
 
     #[test]
-    fn consolidation_of_a_ping_pong_is_judged_by_hand_overs() {
+    fn consolidation_of_a_ping_pong_is_judged_by_hand_offs() {
         let p = pairs(block(10.2, 0.8, 3420, None), block(10.0, 1.0, 4560, None));
         let e = compare(&p, Difference::ActiveSet).unwrap();
-        assert_eq!(e.signal, Signal::Handovers);
+        assert_eq!(e.signal, Signal::Handoffs);
         assert!(e.proves(), "{e:?}");
     }
 
     #[test]
-    fn consolidation_of_a_convoy_is_not_judged_by_hand_overs() {
+    fn consolidation_of_a_convoy_is_not_judged_by_hand_offs() {
         // 3.8 times the switches, a sixth of the work: the granularity gives it away.
         let p = pairs(block(13.0, 1.3, 543, None), block(10.0, 1.4, 6170, None));
         assert_eq!(compare(&p, Difference::ActiveSet), None, "no valid signal in so short a block");
     }
 
     #[test]
-    fn what_waking_took_does_not_make_a_hand_over_another_piece_of_work() {
+    fn what_waking_took_does_not_make_a_hand_off_another_piece_of_work() {
         // A pipeline of three threads on eight emulated vCPUs and packed on one, where waking one took 28.6 us.
         let mut p = pairs(block(9.9, 3.3, 129, None), block(10.0, 4.0, 218, None));
         assert_eq!(compare(&p, Difference::ActiveSet), None);
@@ -337,7 +340,7 @@ mod tests {
             spread.waking = Duration::from_micros(3689);
         }
         let e = compare(&p, Difference::ActiveSet).unwrap();
-        assert!(e.signal == Signal::Handovers && e.proves(), "{e:?}");
+        assert!(e.signal == Signal::Handoffs && e.proves(), "{e:?}");
         // A convoy's pieces are others, however much of them is waking.
         let mut p = pairs(block(13.0, 1.3, 543, None), block(10.0, 1.4, 6170, None));
         for (spread, _) in &mut p {

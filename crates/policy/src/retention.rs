@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn dear_polling_retains_less() {
+    fn costly_polling_retains_less() {
         let h = [histogram(&[(100, US * 60)])];
         assert!(choose_limit(&h, &COSTS) >= US * 60);
         assert_eq!(choose_limit(&h, &at_price(1.0)), Duration::ZERO);

@@ -204,7 +204,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The table without the pairs: of several pairs the one with the dearest median stands for a placement and method,
+/// The table without the pairs: of several pairs the one with the costliest median stands for a placement and method,
 /// since a policy that expects the best pair is disappointed by the others.
 pub fn costs(cells: &[Cell]) -> WakeCosts {
     let ns = std::time::Duration::from_nanos;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::lines::{LineError, read_lines};
 
 /// The version of the format that this crate reads and writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One line of a journal. Durations named `at` count from the start record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -75,7 +75,6 @@ fn is_zero(number: &u32) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// By whose rules the settings were chosen.
-    #[serde(default)]
     pub strategy: Strategy,
     /// Wall time under the engine.
     pub elapsed: Duration,
@@ -86,7 +85,6 @@ pub struct Summary {
     /// vCPU time retained by Gleaner's settings: polled or in yield threads.
     pub retained: Duration,
     /// vCPU time that the kernel polled while no setting of Gleaner's asked for it: the administrator's own limit.
-    #[serde(default)]
     pub polled_otherwise: Duration,
     /// How long each setting was in force, in the order of first use.
     pub settings: Vec<SettingTime>,
@@ -95,12 +93,10 @@ pub struct Summary {
     /// See `proven`.
     pub refuted: u32,
     /// Changes of the active set because threads queued up or the workload changed.
-    pub unfolded: u32,
+    pub expanded: u32,
     /// vCPUs that the strategy `paper` deactivated, each time that it did.
-    #[serde(default)]
     pub deactivated: u32,
     /// How often vCPUs were activated again because the smaller set did not hold up.
-    #[serde(default)]
     pub rolled_back: u32,
     /// The setting that was to be held without proof, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +107,6 @@ pub struct Summary {
     /// The best evidence for what was kept: its sentence.
     pub evidence: Option<String>,
     /// What a dry run would have tried, in the order of first mention.
-    #[serde(default)]
     pub would_try: Vec<WouldTry>,
     /// Changes that could not be put back, as sentences; empty when the machine is as it was.
     pub left_behind: Vec<String>,

@@ -4,7 +4,7 @@ use gleaner_policy::{KnownLoad, Method};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format that this crate reads and writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What runs of one program on one machine have shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use crate::page::{Data, Figure, page};
 use figures::Subject;
 
-/// More warnings than these would hide what they are about; the rest can be unfolded.
+/// More warnings than these would hide what they are about; the rest can be expanded.
 const SHOWN_WARNINGS: usize = 4;
 
 /// The figures of a result, each of which can become a file.

@@ -25,7 +25,7 @@ pub struct Diagnosis {
     pub environment: Environment,
     /// Whether the first cause costs enough to act on.
     pub matters: bool,
-    /// The causes, dearest first.
+    /// The causes, costliest first.
     pub causes: Vec<Cause>,
     /// From the waker's call until the wakee ran, by what the wakee's vCPU did.
     pub wakes: Vec<Lengths>,

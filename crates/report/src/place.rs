@@ -53,7 +53,7 @@ pub struct Placed {
 /// label that has none.
 pub fn labels(points: &[Labelled], taken: &[Rect], bounds: Rect) -> Vec<Option<Placed>> {
     let marks: Vec<Rect> = points.iter().map(Labelled::mark).collect();
-    let crowd = |point: &Labelled| {
+    let neighbours = |point: &Labelled| {
         let near = |other: &&Labelled| {
             (other.at.0 - point.at.0).abs() < point.size.0
                 && (other.at.1 - point.at.1).abs() < 2.0 * point.size.1
@@ -62,7 +62,7 @@ pub fn labels(points: &[Labelled], taken: &[Rect], bounds: Rect) -> Vec<Option<P
     };
     // Those with the least room choose first.
     let mut order: Vec<usize> = (0..points.len()).collect();
-    order.sort_by_key(|index| std::cmp::Reverse(crowd(&points[*index])));
+    order.sort_by_key(|index| std::cmp::Reverse(neighbours(&points[*index])));
     let mut taken = taken.to_vec();
     let mut placed = vec![None; points.len()];
     for index in order {

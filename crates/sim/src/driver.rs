@@ -1,38 +1,21 @@
 //! The simulated machine as the engine sees it: the policy of `gleaner run` drives it unchanged.
 
-mod stage;
+mod machine;
+mod pause;
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
 use std::time::Duration;
 
-use gleaner_engine::{Journal, Machine, Wake};
-use gleaner_policy::{
-    CpuId, CpuSet, Method, Observation, Policy, PolicyConfig, Setting, Strategy, VcpuInterval, Watch,
-    WorkloadInterval,
-};
+use gleaner_engine::{Journal, Run, Wake};
+use gleaner_policy::{CpuId, CpuSet, Method, Policy, PolicyConfig, Setting};
 use gleaner_proto::journal::Summary;
 
+use self::machine::{SimMachine, Snapshot};
+use self::pause::{End, Paused};
 use crate::ids::{Ns, Vm};
 use crate::spec::IdleMode;
-use crate::world::{Category, TaskTotals, VcpuReport, World};
-use stage::Stage;
-
-/// What an observation costs a guest with few threads (measured with `gleaner run` on a 2-vCPU guest).
-const LOOK: Duration = Duration::from_micros(100);
-
-/// A VM of a simulated machine, under control of a policy. VMs of one world that are governed at the same time take
-/// turns ([`Stage`]).
-#[derive(Debug)]
-pub(crate) struct SimMachine<'a> {
-    stage: &'a Stage,
-    seat: usize,
-    vm: Vm,
-    /// Whether the program's operations are shown as its own counter.
-    counter: bool,
-    last: Snapshot,
-}
+use crate::world::World;
 
 /// A VM and what its policy is built from.
 #[derive(Debug, Clone)]
@@ -43,23 +26,6 @@ pub struct Governor {
     pub config: PolicyConfig,
     /// Whether the program's operations are shown as the counter that a user would name.
     pub counter: bool,
-}
-
-/// Counters at the last observation.
-#[derive(Debug, Clone)]
-struct Snapshot {
-    at: Ns,
-    vcpus: Vec<VcpuReport>,
-    workload: TaskTotals,
-}
-
-impl<'a> SimMachine<'a> {
-    /// The VM of `seat`, until the world's own end.
-    fn new(stage: &'a Stage, seat: usize, governor: &Governor) -> Self {
-        let Governor { vm, counter, .. } = *governor;
-        let last = Snapshot::of(&mut stage.world().world, vm);
-        Self { stage, seat, vm, counter, last }
-    }
 }
 
 /// Puts `setting` in force in `vm`, once.
@@ -84,136 +50,92 @@ pub fn govern(
     journal: &mut Journal,
 ) -> Result<(World, Summary), gleaner_policy::ConfigError> {
     let journals = std::slice::from_mut(journal);
-    let governors = vec![Governor { vm, config, counter }];
-    let (world, mut summaries) = govern_all(world, governors, journals)?;
+    let governors = [Governor { vm, config, counter }];
+    let (world, mut summaries) = govern_all(world, &governors, journals)?;
     Ok((world, summaries.pop().unwrap_or_default()))
+}
+
+/// A governed VM.
+#[derive(Debug)]
+struct Seat<'a> {
+    governor: &'a Governor,
+    /// Its counters at the last observation.
+    last: Snapshot,
+    run: Run<'a>,
+    /// What its run waits for; nothing once it is over.
+    paused: Option<Paused>,
+    /// When threads queued up last.
+    reported: Option<Ns>,
 }
 
 /// Runs the world to its end with a policy of its own in charge of each of the VMs, and gives the world back with the
 /// engine's accounts. The n-th governor writes the n-th journal, if there is one.
 ///
-/// Each VM's engine loop is the one of `gleaner run`, on a thread of its own; they take turns in the order of simulated
-/// time, so that the outcome does not depend on the threads.
+/// Each VM's loop is the one of `gleaner run`. Simulated time passes while all of them pause; who goes on next follows from
+/// it and the order of the VMs alone.
 ///
 /// # Errors
 /// A policy's configuration does not fit its VM.
 pub fn govern_all(
-    world: World,
-    governors: Vec<Governor>,
+    mut world: World,
+    governors: &[Governor],
     journals: &mut [Journal],
 ) -> Result<(World, Vec<Summary>), gleaner_policy::ConfigError> {
-    let vms: Vec<Vm> = governors.iter().map(|g| g.vm).collect();
-    let stage = Stage::new(world, &vms);
-    let mut runs = Vec::with_capacity(governors.len());
-    let mut journals = journals.iter_mut();
-    for (seat, governor) in governors.into_iter().enumerate() {
-        let machine = SimMachine::new(&stage, seat, &governor);
-        let strategy = governor.config.mode.strategy();
-        let policy = Policy::new(governor.config, machine.allowed())?;
-        runs.push((machine, policy, strategy, journals.next()));
+    let mut policies = Vec::with_capacity(governors.len());
+    for governor in governors {
+        policies.push(Policy::new(governor.config.clone(), CpuSet::first(world.vcpus(governor.vm)))?);
     }
-    let summaries = std::thread::scope(|scope| {
-        let start = |run: (SimMachine, Policy, Strategy, Option<&mut Journal>)| {
-            let (mut machine, mut policy, strategy, journal) = run;
-            let _seat = machine.stage.sit_down(machine.seat);
-            let mut nowhere = Journal::nowhere();
-            let journal = journal.unwrap_or(&mut nowhere);
-            Summary { strategy, ..gleaner_engine::run(&mut machine, &mut policy, journal) }
-        };
-        let threads: Vec<_> = runs.into_iter().map(|run| scope.spawn(move || start(run))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Summary>| match thread.join() {
-            Ok(summary) => summary,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        threads.into_iter().map(join).collect()
-    });
-    let mut world = stage.into_world();
+    let mut nowhere: Vec<_> = governors.iter().skip(journals.len()).map(|_| Journal::nowhere()).collect();
+    let journals = journals.iter_mut().chain(&mut nowhere);
+    let mut seats = Vec::with_capacity(governors.len());
+    for ((governor, policy), journal) in governors.iter().zip(&mut policies).zip(journals) {
+        let mut last = Snapshot::of(&mut world, governor.vm);
+        let run = Run::new(&SimMachine::new(&mut world, governor, &mut last), policy, journal);
+        seats.push(Seat { governor, last, run, paused: None, reported: None });
+    }
+    for seat in &mut seats {
+        let pause = seat.run.start(&mut SimMachine::new(&mut world, seat.governor, &mut seat.last));
+        seat.paused = pause.map(|pause| Paused::new(&world, pause, None));
+    }
+    while let Some((next, seat)) = first_to_look(&mut seats) {
+        world.run_until(next);
+        seat.look(&mut world);
+    }
+    let summary = |seat: Seat<'_>| {
+        let Seat { governor, mut last, run, .. } = seat;
+        let summary = run.end(&mut SimMachine::new(&mut world, governor, &mut last));
+        Summary { strategy: governor.config.mode.strategy(), ..summary }
+    };
+    let summaries = seats.into_iter().map(summary).collect();
     world.run();
     Ok((world, summaries))
 }
 
-impl Snapshot {
-    fn of(world: &mut World, vm: Vm) -> Self {
-        let (vcpus, workload) = world.counters(vm);
-        Self { at: world.now(), vcpus, workload }
+/// The one that pauses and looks first, and when.
+fn first_to_look<'a, 'b>(seats: &'a mut [Seat<'b>]) -> Option<(Ns, &'a mut Seat<'b>)> {
+    let paused = seats.iter_mut().filter_map(|seat| Some((seat.paused.as_ref()?.next(), seat)));
+    paused.min_by_key(|(next, _)| *next)
+}
+
+impl Seat<'_> {
+    /// Looks whether the pause is over, and goes on if it is.
+    fn look(&mut self, world: &mut World) {
+        let Some(paused) = &mut self.paused else { return };
+        let (wake, overload) = match paused.look(world, self.governor.vm) {
+            _ if world.end().is_some() => (Wake::Ended, None),
+            Some(End::Due) => (Wake::Observe, None),
+            Some(End::Overload(overload)) => (Wake::Observe, Some(overload)),
+            None => return,
+        };
+        if overload.is_some() {
+            self.reported = Some(world.now());
+        }
+        let mut machine = SimMachine::new(world, self.governor, &mut self.last).with_overload(overload);
+        let pause = self.run.go_on(&mut machine, Ok(wake));
+        self.paused = pause.map(|pause| Paused::new(world, pause, self.reported));
     }
 }
 
 fn ns(duration: Duration) -> Ns {
     Ns::try_from(duration.as_nanos()).unwrap_or(Ns::MAX)
-}
-
-impl Machine for SimMachine<'_> {
-    type Error = Infallible;
-
-    fn now(&self) -> Duration {
-        Duration::from_nanos(self.stage.world().world.now())
-    }
-
-    fn allowed(&self) -> CpuSet {
-        CpuSet::first(u32::try_from(self.last.vcpus.len()).unwrap_or(u32::MAX))
-    }
-
-    fn wait(&mut self, next: Duration, watch: Option<Watch>) -> Result<Wake, Self::Error> {
-        Ok(self.stage.wait(self.seat, ns(next), watch))
-    }
-
-    fn observe(&mut self) -> Result<Observation, Self::Error> {
-        let cost = LOOK;
-        let mut stage = self.stage.world();
-        let world = &mut stage.world;
-        let runnable = world.runnable(self.vm);
-        world.disturb(self.vm, ns(cost));
-        let now = Snapshot::of(world, self.vm);
-        let before = std::mem::replace(&mut self.last, now);
-        let vcpus = self.last.vcpus.iter().zip(&before.vcpus).zip(0..);
-        let (w, b) = (&self.last.workload, &before.workload);
-        Ok(Observation {
-            at: Duration::from_nanos(self.last.at),
-            period: Duration::from_nanos(self.last.at - before.at),
-            vcpus: vcpus.map(|((now, before), cpu)| interval(CpuId(cpu), now, before)).collect(),
-            workload: WorkloadInterval {
-                cpu_time: Duration::from_nanos(w.cpu - b.cpu),
-                user_time: Duration::from_nanos(w.user - b.user),
-                run_delay: Duration::from_nanos(w.run_delay - b.run_delay),
-                switches: w.switches - b.switches,
-                moved_bytes: Some(w.moved - b.moved),
-                counter: self.counter.then_some((w.operations - b.operations) as f64),
-                threads: world.threads_of(self.vm),
-                waiting: None,
-                sockets: None,
-            },
-            runnable,
-            crowd: None,
-            throttled: 0.0,
-            settled: world.settled(self.vm),
-            cost,
-        })
-    }
-
-    fn forget(&mut self) -> Result<(), Self::Error> {
-        self.stage.world().world.forget_limits(self.vm);
-        Ok(())
-    }
-
-    fn apply(&mut self, setting: &Setting) -> Result<Vec<String>, Self::Error> {
-        put_in_force(&mut self.stage.world().world, self.vm, setting);
-        Ok(Vec::new())
-    }
-}
-
-/// What a vCPU did between two looks, as the guest's own counters tell it.
-fn interval(cpu: CpuId, now: &VcpuReport, before: &VcpuReport) -> VcpuInterval {
-    let time = |categories: &[Category]| {
-        let sum: Ns = categories.iter().map(|c| now.time[*c as usize] - before.time[*c as usize]).sum();
-        Duration::from_nanos(sum)
-    };
-    VcpuInterval {
-        cpu,
-        halts: now.counts.halts - before.counts.halts,
-        halt_time: time(&[Category::IdleEnter, Category::Halted, Category::HostPoll, Category::Waking]),
-        polls: now.counts.polls - before.counts.polls,
-        poll_time: time(&[Category::Poll, Category::Yield]),
-        steal: time(&[Category::Steal]),
-    }
 }

@@ -92,8 +92,8 @@ pub struct Run {
     pub end: String,
     /// The run time; none if it was given up.
     pub seconds: Option<f64>,
-    /// Hand-overs per second.
-    pub hand_overs_per_s: f64,
+    /// Hand-offs per second.
+    pub hand_offs_per_s: f64,
     /// Wake-ups of threads by threads, per second.
     pub wakes_per_s: f64,
     /// Their mean time from the waker's call to the wakee's running.
@@ -179,7 +179,7 @@ fn summary(seed: u64, end: &End, report: &Report) -> Run {
         seed,
         end: end.to_string(),
         seconds: totals.finished.map(|ns| ns as f64 / 1e9),
-        hand_overs_per_s: per_s(totals.operations),
+        hand_offs_per_s: per_s(totals.operations),
         wakes_per_s: per_s(totals.wakes),
         wake_us: if totals.wakes == 0 { 0.0 } else { totals.wake_ns as f64 / totals.wakes as f64 / 1e3 },
         interrupts_per_s: per_s(vm.count(|c| c.resched_ipis)),

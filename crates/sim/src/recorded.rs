@@ -70,8 +70,8 @@ pub struct Recorded {
     pub header: Header,
     /// How long was recorded.
     pub elapsed: Ns,
-    /// Hand-overs: waits that a thread of the workload ended.
-    pub hand_overs: u64,
+    /// Hand-offs: waits that a thread of the workload ended.
+    pub hand_offs: u64,
     /// Waits that something else ended.
     pub timed: u64,
     /// Events that are missing in the trace.
@@ -139,9 +139,9 @@ impl Recorded {
             return Err(RecordedError::Pairs { path: path.to_owned(), pairs: pairs.len() });
         }
         let all = || threads.iter().flat_map(|t| &t.segments);
-        let hand_overs = all().filter(|s| matches!(s, Segment::Await(_))).count() as u64;
+        let hand_offs = all().filter(|s| matches!(s, Segment::Await(_))).count() as u64;
         let timed = all().filter(|s| matches!(s, Segment::Sleep(_) | Segment::Io(_))).count() as u64;
-        Ok(Self { header, elapsed, hand_overs, timed, lost, threads, pairs })
+        Ok(Self { header, elapsed, hand_offs, timed, lost, threads, pairs })
     }
 
     /// How many threads it has.
@@ -161,7 +161,7 @@ impl Recorded {
         machine(&self.header)
     }
 
-    /// The program. An operation is a hand-over.
+    /// The program. An operation is a hand-off.
     pub fn program(&self, replay: Replay) -> Program {
         let mut program = Program::new(&self.header.workload);
         let channels: Vec<u16> = self

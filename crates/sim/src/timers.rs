@@ -5,7 +5,7 @@
 //! node share one or two cache lines.
 //!
 //! Most events set off another one soon after them. So the place of the event that was taken, at the top, stays vacant until
-//! the next setting: that fills it and seldom sinks far, where filling it with the last entry would sink that to the bottom.
+//! the next setting: that fills it and rarely sinks far, where filling it with the last entry would sink that to the bottom.
 
 use crate::ids::Ns;
 

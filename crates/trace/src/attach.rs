@@ -52,7 +52,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Detaches it; as dear as attaching.
+    /// Detaches it; as expensive as attaching.
     pub(crate) fn detach(&mut self) {
         self.link = None;
     }

@@ -9,7 +9,7 @@ use crate::attach::RunTime;
 /// How much of the CPU time in use tracing may cost, as shares (0..=1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Above this, threads and vCPUs are followed in windows of time only, so seldom that it costs two fifths of this;
+    /// Above this, threads and vCPUs are followed in windows of time only, so rarely that it costs two fifths of this;
     /// where that is not enough, fewer kinds of events are counted.
     pub sample_above: f64,
     /// Above this, although it samples, tracing ends.
@@ -33,7 +33,7 @@ pub struct Cost {
     pub runs_per_second: f64,
     /// Of the share, what opening and closing windows takes: attaching, detaching, and measuring.
     pub windows: f64,
-    /// Each program and its part of the share, dearest first.
+    /// Each program and its part of the share, costliest first.
     pub programs: Vec<(String, f64)>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) enum Verdict {
     Always,
     /// Follow in windows that stand for so many times their length.
     Windows(u32),
-    /// Do without the dearest program that others do not need, in windows that are as seldom as may be.
+    /// Do without the costliest program that others do not need, in windows that are as rare as possible.
     Shed,
     /// End.
     Detach,
@@ -184,11 +184,11 @@ mod tests {
     #[test]
     fn windows_are_as_seldom_as_needed_with_their_own_cost_in() {
         let budget = Budget::default();
-        let (plain, dear) = (measured(0.08, 0.0, 0.0), measured(0.08, 0.002, 0.12));
+        let (plain, costly) = (measured(0.08, 0.0, 0.0), measured(0.08, 0.002, 0.12));
         assert_eq!(budget.judge(&plain, 1), Verdict::Windows(10));
-        let Verdict::Windows(one_in) = budget.judge(&dear, 8) else { panic!() };
+        let Verdict::Windows(one_in) = budget.judge(&costly, 8) else { panic!() };
         assert_eq!(one_in, 34);
-        let cost = dear.cost(one_in);
+        let cost = costly.cost(one_in);
         assert!(cost.share <= 0.008 && cost.share > 0.0077, "{}", cost.share);
         assert!((cost.windows - 0.12 / 34.0).abs() < 1e-9);
         assert_eq!(cost.programs[0].0, "windowed");

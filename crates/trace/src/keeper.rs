@@ -262,7 +262,7 @@ impl Work {
         if status.window.open(1).is_ok() { Continue(()) } else { Break(()) }
     }
 
-    /// Detaching for the first time tells what windows cost, and so how seldom they must be.
+    /// Detaching for the first time tells what windows cost, and so how rarely they must be.
     fn begin_windows(&mut self, measured: &Measured) -> ControlFlow<()> {
         if self.shared.status().window.close().is_err() {
             return Break(());
@@ -286,7 +286,7 @@ impl Work {
         Continue(())
     }
 
-    /// Detaches the dearest of the programs that are always attached and that others do not need. One that costs next
+    /// Detaches the costliest of the programs that are always attached and that others do not need. One that costs next
     /// to nothing stays: it is not what tracing costs too much for.
     fn shed(&mut self, measured: &Measured, one_in: u32) {
         let cost = measured.cost(one_in);
@@ -294,11 +294,11 @@ impl Work {
         let shares = measured.programs.iter().filter(|share| !share.windowed);
         let can_go =
             |name: &str| self.probes.iter().position(|p| p.program.name == name && p.program.gives.is_some());
-        let dearest = shares
+        let costliest = shares
             .filter_map(|share| Some((can_go(share.name)?, share.share)))
             .filter(|(_, share)| *share > worth_it)
             .max_by(|a, b| a.1.total_cmp(&b.1));
-        let Some((index, share)) = dearest else { return };
+        let Some((index, share)) = costliest else { return };
         let probe = self.probes.swap_remove(index);
         let what = probe.program.what();
         drop(probe);

@@ -13,6 +13,7 @@ mod keeper;
 mod layout;
 mod load;
 mod meter;
+mod overload;
 mod part;
 mod read;
 mod received;
@@ -24,12 +25,12 @@ mod spin;
 mod times;
 mod tracer;
 mod unavailable;
-mod unfold;
 mod waiting;
 mod window;
 
 pub use budget::{Budget, Cost};
 pub use histogram::{Histogram, RunLengths};
+pub use overload::{Overload, OverloadError, OverloadSensor};
 pub use part::{Part, Parts};
 pub use record::{Batch, Recorder, Seen, SeenWhat, Someone};
 pub use scope::{Scope, ScopeError};
@@ -38,7 +39,6 @@ pub use sockets::{Directions, SocketSensor, SocketTraffic};
 pub use times::VcpuTime;
 pub use tracer::{TraceError, Tracer};
 pub use unavailable::{NotAvailable, Why};
-pub use unfold::{Crowding, FastUnfold, UnfoldError};
 pub use waiting::{Latencies, LatencySensor};
 
 /// The generated skeletons of `src/bpf/*.bpf.c`.
@@ -61,6 +61,6 @@ macro_rules! skeleton {
 
 skeleton!(skeleton, "trace.skel.rs");
 skeleton!(record_skeleton, "record.skel.rs");
-skeleton!(unfold_skeleton, "unfold.skel.rs");
+skeleton!(overload_skeleton, "overload.skel.rs");
 skeleton!(waiting_skeleton, "waiting.skel.rs");
 skeleton!(sockets_skeleton, "sockets.skel.rs");

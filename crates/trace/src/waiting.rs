@@ -164,7 +164,7 @@ impl LatencySensor {
     }
 }
 
-/// How seldom wake-ups are sampled where there are `rate` per second, as a power of two.
+/// How rarely wake-ups are sampled where there are `rate` per second, as a power of two.
 fn burst_bits(rate: f64) -> u32 {
     (0..MOST_BURST_BITS).find(|bits| rate <= MOST_SAMPLED * f64::from(1 << bits)).unwrap_or(MOST_BURST_BITS)
 }

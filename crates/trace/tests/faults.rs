@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{fs, ptr, thread};
 
 use common::{assert_woken, online, own_tree, pin, ping_pong, turn, unlimited, until_asleep};
-use gleaner_trace::{FastUnfold, Lost, NotAvailable, Parts, Recorder, Scope, TraceError, Tracer, Why};
+use gleaner_trace::{Lost, NotAvailable, OverloadSensor, Parts, Recorder, Scope, TraceError, Tracer, Why};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
@@ -113,7 +113,7 @@ fn without_the_right_to_load_programs_each_of_them_says_so() {
         for absence in [
             absence(Tracer::start(&own_tree(), &Parts::all()).unwrap_err()),
             absence(Recorder::start(&own_tree()).unwrap_err()),
-            FastUnfold::load().unwrap_err(),
+            OverloadSensor::load().unwrap_err(),
         ] {
             assert!(matches!(absence.why, Why::NotPermitted), "{absence:?}");
             assert!(absence.to_string().contains("CAP_BPF and CAP_PERFMON"), "{absence}");

@@ -281,7 +281,7 @@ fn windows_stand_for_the_time_around_them() {
 #[test]
 fn what_costs_too_much_is_given_up_and_says_so() {
     let Some(_turn) = turn() else { return };
-    // Nothing is cheap enough, and nothing too dear.
+    // Nothing is cheap enough, and nothing too expensive.
     let budget = Budget { sample_above: 0.0, detach_above: 1e9 };
     let tracer = Tracer::start_within(budget, &own_tree(), &Parts::all()).unwrap();
     busy_until(&tracer, |tracer| too_expensive(tracer).is_some());

@@ -97,7 +97,7 @@ struct Plan {
     by_hand: bool,
 }
 
-/// The search is part of each run and polls: short runs are dear.
+/// The search is part of each run and polls: short runs are expensive.
 const FINE_PLAN: Plan =
     Plan { rounds: 3, time: Duration::from_secs(12), faster: 1.2, cost: Target::AtMost(1.0), by_hand: true };
 /// A loss of 3 % is to be seen where rounds differ by 5.
@@ -197,7 +197,7 @@ fn phases(records: &[Record], checks: &mut Checks) {
     for (at, event) in &events {
         let all = match event {
             Event::TrialEnded { kept, .. } => !smaller(kept),
-            Event::Unfolded { .. } | Event::MajorChange { .. } => true,
+            Event::Expanded { .. } | Event::MajorChange { .. } => true,
             _ => continue,
         };
         if *at < FINE_FOR {

@@ -53,7 +53,7 @@ pub(super) const SYSTEMD: Claim = Claim {
 const LEVERS: [&str; 4] = ["affinity", "cpuset-v2", "scheduling-policy", "yield-threads"];
 const IDLE_LEVERS: [&str; 3] = ["haltpoll", "pm-qos", "dma-latency"];
 const SENSORS: [&str; 7] =
-    ["cgroup-accounting", "fast-unfold", "interrupts", "io-accounting", "psi", "schedstat", "steal"];
+    ["cgroup-accounting", "fast-expansion", "interrupts", "io-accounting", "psi", "schedstat", "steal"];
 
 fn on_machine(lab: &Lab, checks: &mut Checks, kernel: Kernel, cpus: Cpus, words: &[&str]) -> Result<()> {
     let name = [format!("Linux {kernel}"), cpus.to_string()].into_iter();

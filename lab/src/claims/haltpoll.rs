@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gleaner_policy::{Event, LetGo, Veto};
+use gleaner_policy::{Event, ReleaseReason, Veto};
 use gleaner_proto::journal::Record;
 
 use crate::claims::measure::{Mode, sample};
@@ -83,7 +83,7 @@ fn lever_moves(guest: &Guest, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Alone, retention is put on trial; beside a neighbour that computes on the same pCPUs it is not, or let go.
+/// Alone, retention is put on trial; beside a neighbour that computes on the same pCPUs it is not, or released.
 fn veto(guest: &Guest, neighbour: &Guest, checks: &mut Checks) -> Result<()> {
     let run = || {
         sample(guest, ADAPTIVE, &["request-response"], TIME)?;
@@ -100,7 +100,7 @@ fn veto(guest: &Guest, neighbour: &Guest, checks: &mut Checks) -> Result<()> {
     checks.that("alone: retention is tried", alone.tried > 0, format!("{} trials", alone.tried));
     checks.values("beside a neighbour: stolen time", &[beside.stolen * 100.0], "%", Target::AtLeast(10.0));
     let found = format!(
-        "retained {:.1} % of the time after the first second, {} trials, {} let go for the veto",
+        "retained {:.1} % of the time after the first second, {} trials, {} released for the veto",
         beside.retained * 100.0,
         beside.tried,
         beside.vetoed
@@ -139,7 +139,10 @@ impl Seen {
                 Record::Decision { event: Event::TrialStarted { candidate, .. }, .. } => {
                     seen.tried += usize::from(candidate.retention.is_on());
                 }
-                Record::Decision { event: Event::LetGo { why: LetGo::Veto(Veto::Steal { .. }) }, .. } => {
+                Record::Decision {
+                    event: Event::Released { why: ReleaseReason::Veto(Veto::Steal { .. }) },
+                    ..
+                } => {
                     seen.vetoed += 1;
                 }
                 _ => {}

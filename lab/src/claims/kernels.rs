@@ -22,7 +22,7 @@ pub(super) const BPF: Claim = Claim {
 const REQUESTS: u64 = 1000;
 
 fn on_kernel(lab: &Lab, checks: &mut Checks, kernel: Kernel) -> Result<()> {
-    let guest = lab.boot(VmSpec::new("bpf", Image::Tiny, kernel, Cpus::flat(2)))?;
+    let guest = lab.boot(VmSpec::new("bpf", Image::Tiny, kernel, Cpus::flat(2)).in_turn())?;
     let name = format!("Linux {}", guest.release());
     let (done, counted) = diagnose(&guest)?;
     let (wakes, requests) = (counted.wakes.count(), done.operations);

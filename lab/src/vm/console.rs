@@ -12,6 +12,7 @@ const KEPT: usize = 256 << 10;
 /// How many lines an error tells.
 const TOLD: usize = 25;
 const PANIC: &str = "Kernel panic";
+const OOPS: &str = "Oops: ";
 
 /// The console of a running machine, read in a thread until QEMU closes it.
 #[derive(Debug)]
@@ -55,11 +56,12 @@ pub(crate) fn end(text: &str) -> String {
     tool::tail(text, TOLD)
 }
 
-/// From the panic on, if there was one.
+/// From the panic on, if there was one, and the beginning of the oops that led to it.
 pub(crate) fn panic(text: &str) -> Option<String> {
-    let at = text.rfind(PANIC)?;
-    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
-    let lines: Vec<&str> = text[start..].lines().take(TOLD).collect();
+    let line_of = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let panic = line_of(text.rfind(PANIC)?);
+    let oops = text[..panic].rfind(OOPS).map_or("", |oops| &text[line_of(oops)..panic]);
+    let lines: Vec<&str> = oops.lines().take(TOLD).chain(text[panic..].lines().take(TOLD)).collect();
     Some(lines.join("\n"))
 }
 
@@ -93,6 +95,9 @@ mod tests {
         let text = "booting\n[ 1.0] Kernel panic - not syncing: sysrq\n[ 1.1] CPU: 0\n";
         assert_eq!(panic(text).unwrap(), "[ 1.0] Kernel panic - not syncing: sysrq\n[ 1.1] CPU: 0");
         assert_eq!(panic("all is well\n"), None);
+        let oops = "[ 0.8] Oops: int3: 0000 [#1] PREEMPT SMP\n[ 0.9] RIP: 0010:bpf_trace_run1";
+        let panicked = "[ 1.0] Kernel panic - not syncing: Fatal exception in interrupt";
+        assert_eq!(panic(&format!("booting\n{oops}\n{panicked}\n")).unwrap(), format!("{oops}\n{panicked}"));
     }
 
     #[test]

@@ -68,16 +68,15 @@ pub(crate) fn arguments(
 
 /// Machine, processor and who executes it.
 fn machine(accelerator: Accelerator, spec: &VmSpec) -> [&'static str; 6] {
+    let emulated = if spec.in_turn { "tcg,thread=single" } else { "tcg,thread=multi" };
     let (accel, machine, cpu) = match (accelerator, spec.image) {
         (Accelerator::Kvm, _) => ("kvm", "microvm,pit=off,pic=off,rtc=off", "host"),
         // The emulator's other models have vector state that the nested host's kernel cannot set up for its guests.
-        (Accelerator::Emulated, Image::Host) => {
-            ("tcg,thread=multi", "pc", "qemu64,svm=on,npt=on,nrip-save=on")
-        }
+        (Accelerator::Emulated, Image::Host) => (emulated, "pc", "qemu64,svm=on,npt=on,nrip-save=on"),
         // Linux 6.1 knows the siblings of AMD's models by an extension that is not emulated.
-        (Accelerator::Emulated, _) if spec.cpus.threads > 1 => ("tcg,thread=multi", "pc", "Nehalem"),
+        (Accelerator::Emulated, _) if spec.cpus.threads > 1 => (emulated, "pc", "Nehalem"),
         // Booted in 4.7 and 4.1 s where `max` took 4.9 and 5.7; why was not looked into.
-        (Accelerator::Emulated, _) => ("tcg,thread=multi", "pc", "EPYC"),
+        (Accelerator::Emulated, _) => (emulated, "pc", "EPYC"),
     };
     ["-accel", accel, "-machine", machine, "-cpu", cpu]
 }
@@ -144,6 +143,13 @@ mod tests {
             assert!(args.contains(part), "{part}: {args}");
         }
         assert!(!args.contains("-numa"), "{args}");
+    }
+
+    #[test]
+    fn the_vcpus_of_one_whose_kernel_is_patched_are_emulated_in_turn() {
+        let spec = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).in_turn();
+        assert!(args(&spec, Accelerator::Emulated).contains("-accel tcg,thread=single -machine pc"));
+        assert!(args(&spec, Accelerator::Kvm).contains("-accel kvm"));
     }
 
     #[test]

@@ -76,6 +76,9 @@ pub struct VmSpec {
     /// The host's CPUs on which the thread of each vCPU may run: one set for each vCPU, or none to pin nothing.
     #[serde(default)]
     pub pins: Vec<Vec<usize>>,
+    /// Where it is emulated: one thread executes its vCPUs in turn.
+    #[serde(default)]
+    pub in_turn: bool,
 }
 
 impl VmSpec {
@@ -96,6 +99,7 @@ impl VmSpec {
             cmdline: Vec::new(),
             guests,
             pins: Vec::new(),
+            in_turn: false,
         }
     }
 
@@ -113,6 +117,15 @@ impl VmSpec {
         self
     }
 
+    /// The same with its vCPUs emulated by one thread, in turn. For kernels whose code is patched while it runs (static
+    /// keys, tracepoints): of several emulating threads one may still execute a breakpoint that the kernel has taken
+    /// away again, and the kernel panics.
+    #[must_use]
+    pub fn in_turn(mut self) -> Self {
+        self.in_turn = true;
+        self
+    }
+
     /// Whether such a machine can be.
     pub(crate) fn check(&self) -> Result<()> {
         let Cpus { sockets, cores, threads, nodes } = self.cpus;
@@ -126,6 +139,9 @@ impl VmSpec {
         }
         if !self.pins.is_empty() && self.pins.len() != count as usize {
             return wrong(format!("{} pins for {count} vCPUs", self.pins.len()));
+        }
+        if self.in_turn && !self.pins.is_empty() {
+            return wrong("vCPUs that are emulated in turn have no threads of their own to pin".to_owned());
         }
         if self.memory_mib < 128 {
             return wrong(format!("{} MiB of memory", self.memory_mib));
@@ -155,6 +171,8 @@ mod tests {
         spec.cpus = Cpus::flat(2);
         spec.pins = vec![vec![0]];
         assert!(spec.check().is_err());
+        let in_turn = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).pinned_to(&[0]).in_turn();
+        assert!(in_turn.check().unwrap_err().to_string().contains("in turn"));
     }
 
     #[test]

@@ -40,7 +40,7 @@ enum Command {
     /// Measures how fast the speed follows the load when it steps from 1 to 16 busy clients and back
     Steps(FollowLoad),
     /// Measures how fast a packed workload gets all vCPUs back when its load rises
-    UnfoldSteps(UnfoldSteps),
+    ExpandSteps(ExpandSteps),
     /// Measures what the harness costs beyond an empty command
     Overhead(Overhead),
     /// Runs the stepping load once, in this process
@@ -214,7 +214,7 @@ struct FollowLoad {
 }
 
 #[derive(Debug, Args)]
-struct UnfoldSteps {
+struct ExpandSteps {
     /// How many rises are wanted that find the workload packed; an eighth more are made
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=1000))]
     steps: u16,
@@ -246,9 +246,9 @@ struct StepLoad {
     /// How often the load rises, and how often it falls
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     steps: u16,
-    /// Phases as for unfold-steps
+    /// Phases as for expand-steps
     #[arg(long)]
-    unfold: bool,
+    expand: bool,
     /// Where the recording is written, as JSON; without this it is printed
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -263,7 +263,7 @@ fn main() -> ExitCode {
         Command::Signals(args) => run_signals(&args),
         Command::Open(args) => run_open(&args),
         Command::Steps(args) => run_steps(&args),
-        Command::UnfoldSteps(args) => run_unfold_steps(&args),
+        Command::ExpandSteps(args) => run_expand_steps(&args),
         Command::Overhead(args) => run_overhead(&args),
         Command::StepLoad(args) => run_step_load(&args),
         Command::Cell(args) => run_cell(&args),
@@ -384,11 +384,11 @@ fn run_steps(args: &FollowLoad) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_unfold_steps(args: &UnfoldSteps) -> Result<ExitCode> {
+fn run_expand_steps(args: &ExpandSteps) -> Result<ExitCode> {
     let bench = std::env::current_exe().context("cannot find this program")?;
     let gleaner = args.binary.beside(&bench);
     let options = steps::Options { steps: args.steps, gleaner, bench };
-    let report = steps::run_unfold(&options, !args.no_bpf, !args.no_retain)?;
+    let report = steps::run_expand(&options, !args.no_bpf, !args.no_retain)?;
     if let Some(file) = &args.output {
         write(file, &serde_json::to_string(&report)?)?;
     }
@@ -408,8 +408,8 @@ fn run_overhead(args: &Overhead) -> Result<ExitCode> {
 }
 
 fn run_step_load(args: &StepLoad) -> Result<ExitCode> {
-    let plan = if args.unfold {
-        steps::unfold_plan(args.steps)
+    let plan = if args.expand {
+        steps::expand_plan(args.steps)
     } else {
         steps::Plan::even(args.steps, steps::PHASE)
     };

@@ -96,7 +96,7 @@ mod tests {
             vcpus: Vec::new(),
             workload: WorkloadInterval::default(),
             runnable: 0,
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: true,
             cost: Duration::ZERO,

@@ -13,9 +13,9 @@ use gleaner_proto::result::Metric;
 
 use super::co_runner::{CoRunner, CoRunners};
 use super::control::Control;
-use super::forget::forget_polling;
 use super::output;
 use super::program::portable;
+use super::reset::reset_polling;
 use super::sensors::{CpuTime, Sensors};
 use super::user::InForce;
 use super::{Error, Mode, Program, Row};
@@ -101,7 +101,7 @@ impl Sampler {
         knobs::wait_for(&self.root, &self.knobs)?;
         // Every sample after the first such mode, so that none of them has an advantage.
         if self.may_poll {
-            forget_polling()?;
+            reset_polling()?;
         }
         self.may_poll |= !mode.is_untouched();
         let setting = mode.user().map(InForce::set).transpose()?;

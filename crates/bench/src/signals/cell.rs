@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Options;
 use super::case::{Case, Load, Rate};
 use super::interval::{self, Interval, Part};
-use crate::experiment::{Error, Program, forget_polling, portable, workload_outcome};
+use crate::experiment::{Error, Program, portable, reset_polling, workload_outcome};
 use crate::servers::launch::{Launch, tail};
 use crate::servers::{self, Knobs, Mode, Window, knobs, measure_apart};
 
@@ -61,7 +61,7 @@ impl<'a> Meter<'a> {
     pub(super) fn measure(&mut self, case: &Case, setting: &str) -> Result<Sample, Error> {
         self.prepare(case)?;
         knobs::wait_for(&self.root, &self.knobs)?;
-        forget_polling()?;
+        reset_polling()?;
         let journal = self.state.path().join("journal");
         // An earlier cell's would speak for this one if Gleaner wrote none.
         match fs::remove_file(&journal) {

@@ -146,7 +146,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// An observation of 100 ms that ends at `at_ms`, with so many hand-overs.
+    /// An observation of 100 ms that ends at `at_ms`, with so many hand-offs.
     fn observation(at_ms: u32, switches: u64) -> Record {
         let vcpu = VcpuInterval {
             cpu: CpuId(0),
@@ -162,7 +162,7 @@ mod tests {
             vcpus: vec![vcpu],
             workload: WorkloadInterval { switches, moved_bytes: Some(switches * 10), ..Default::default() },
             runnable: 1,
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: true,
             cost: MS,
@@ -208,7 +208,7 @@ mod tests {
         let part = of(&journal(), Part::From(5_150, 200 * MS)).unwrap();
         assert_eq!((part.seen.workload.switches, part.seen.period), (750, 200 * MS));
         assert_eq!((part.seen.polled, part.seen.workload.moved_bytes), (20 * MS, Some(7500)));
-        // At most as many wake-ups as hand-overs: 50 + 200 + 500.
+        // At most as many wake-ups as hand-offs: 50 + 200 + 500.
         assert_eq!(part.seen.waking, Duration::from_micros(750 * 5));
         let last = of(&journal(), Part::Last(50 * MS)).unwrap();
         assert_eq!((last.seen.workload.switches, last.length), (500, 50 * MS));

@@ -57,9 +57,9 @@ fn a_signal_that_rises_while_progress_falls_is_wrong_and_decides() {
     assert_eq!((work.verdict, work.decides), (Some(Verdict::Wrong), true));
     assert!((work.size_error.unwrap() - (1.1f64 / 0.7).ln()).abs() < 1e-3, "{work:?}");
     // Not valid for retention, and its number is still shown.
-    let handovers = said(&pair, Signal::Handovers);
-    assert_eq!((handovers.verdict, handovers.size_error), (Some(Verdict::Silent), None));
-    assert!(handovers.ratio.unwrap().median > 1.5 && !handovers.decides);
+    let handoffs = said(&pair, Signal::Handoffs);
+    assert_eq!((handoffs.verdict, handoffs.size_error), (Some(Verdict::Silent), None));
+    assert!(handoffs.ratio.unwrap().median > 1.5 && !handoffs.decides);
     // 13 ms in a block of 10 ms are too few ticks.
     assert_eq!(said(&pair, Signal::UserTime).verdict, Some(Verdict::Silent));
     assert_eq!(said(&pair, Signal::Moved).verdict, Some(Verdict::Silent));
@@ -76,7 +76,7 @@ fn on_another_active_set_long_blocks_make_user_time_valid() {
     let user = said(&slower, Signal::UserTime);
     assert_eq!((user.verdict, user.decides), (Some(Verdict::Right), true));
     assert_eq!(said(&slower, Signal::WorkTime).verdict, Some(Verdict::Silent));
-    assert_eq!(said(&slower, Signal::Handovers).verdict, Some(Verdict::Silent), "other pieces of work");
+    assert_eq!(said(&slower, Signal::Handoffs).verdict, Some(Verdict::Silent), "other pieces of work");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn accounts_count_and_name_the_worst() {
     assert_eq!(work.worst, ["convoy, haltpoll:200us", "compute, haltpoll:200us"]);
     assert_eq!(work.wrong_decisions, ["convoy, haltpoll:200us"]);
     assert!((work.median_error.unwrap() * 2.0 - work.worst_error.unwrap()).abs() < 1e-9, "{work:?}");
-    assert_eq!(account(Signal::Handovers, Difference::Retention).silent, 2);
+    assert_eq!(account(Signal::Handoffs, Difference::Retention).silent, 2);
     assert_eq!(account(Signal::WorkTime, Difference::ActiveSet).silent, 0, "there is no such pair");
     assert!(report.accounts().iter().all(|a| a.signal != Signal::Counter));
 }

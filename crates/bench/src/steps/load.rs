@@ -20,7 +20,7 @@ pub const PAIRS: usize = 16;
 
 /// Steps of dependent arithmetic per request: some 5 us on a current server core...
 const ROUNDS: u32 = 3000;
-/// ...or some 0.3 us, where the hand-overs are to be most of the work.
+/// ...or some 0.3 us, where the hand-offs are to be most of the work.
 const FEW_ROUNDS: u32 = 200;
 /// How long the least work of a phase is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);

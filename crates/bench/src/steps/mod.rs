@@ -4,9 +4,9 @@
 //! The promise (SPECIFICATION.md): within 100 ms of a step the rate is at least 90 % of the new best.
 
 mod analysis;
+mod expand;
 mod load;
 mod report;
-mod unfold;
 
 use std::ffi::OsString;
 use std::io;
@@ -18,9 +18,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 pub use analysis::{Step, analyse};
+pub use expand::{ExpandReport, Reports, Rise, plan as expand_plan, run as run_expand};
 pub use load::{PAIRS, Phase, Plan, Recording, Sample, run as run_load};
 pub use report::{Direction, Measured, PROMISE, Report, Times};
-pub use unfold::{Rise, Told, UnfoldReport, plan as unfold_plan, run as run_unfold};
 
 use crate::servers::Mode;
 

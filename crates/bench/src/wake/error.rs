@@ -54,7 +54,7 @@ pub enum WakeError {
         wakee: CpuId,
         /// The plan's budget.
         budget: Duration,
-        /// Hand-overs to a thread that was not asleep yet.
+        /// Hand-offs to a thread that was not asleep yet.
         misses: u64,
     },
     /// The caller could not switch the retention method.

@@ -13,7 +13,7 @@ use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::WakeError;
-use super::handover::spawn;
+use super::handoff::spawn;
 
 /// What a helper does with its vCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 
 mod error;
 mod futex;
-mod handover;
+mod handoff;
 mod helpers;
 mod matrix;
 mod samples;
@@ -19,7 +19,7 @@ use gleaner_policy::CpuId;
 use serde::{Deserialize, Serialize};
 
 pub use error::WakeError;
-pub use handover::measure;
+pub use handoff::measure;
 pub use helpers::allowed;
 pub(crate) use helpers::pin;
 pub use matrix::{Cell, MatrixPlan, matrix, representative_pairs};
@@ -54,7 +54,7 @@ impl Plan {
     /// Enough unless something of higher priority holds a vCPU, or the machine stands still.
     pub const DEFAULT_PATIENCE: Duration = Duration::from_millis(200);
 
-    /// The most rounds of one measurement; the hand-overs are counted in 32 bits.
+    /// The most rounds of one measurement; the hand-offs are counted in 32 bits.
     pub const MAX_ROUNDS: u32 = u32::MAX / 4;
 
     /// 100 ms of wake-ups between two vCPUs.

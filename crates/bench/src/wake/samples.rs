@@ -26,7 +26,7 @@ pub struct WakeSummary {
     pub p99_ns: u64,
     /// The median CPU time that one wake-up cost its waker.
     pub waker_cpu_ns: u64,
-    /// Hand-overs to a thread that was not asleep yet.
+    /// Hand-offs to a thread that was not asleep yet.
     pub misses: u64,
 }
 
@@ -52,7 +52,7 @@ impl WakeSamples {
         self.latency_ns.len()
     }
 
-    /// Hand-overs that were not measured because the wakee was not asleep yet.
+    /// Hand-offs that were not measured because the wakee was not asleep yet.
     pub fn misses(&self) -> u64 {
         self.misses
     }

@@ -2,8 +2,8 @@
 //! [`crate::wake`], which measures.
 //!
 //! Synchronisation: one futex. The waker waits until the other thread sleeps, lets it sleep for the granularity, and
-//! wakes it. Self-check: hand-overs follow each other, so the gaps before them and the latencies of them all must fit
-//! into the time that has passed; a clock that differs between vCPUs, or a hand-over counted twice, would not.
+//! wakes it. Self-check: hand-offs follow each other, so the gaps before them and the latencies of them all must fit
+//! into the time that has passed; a clock that differs between vCPUs, or a hand-off counted twice, would not.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::wake::{Case, Plan, WakeError, allowed};
 pub(super) const SPEC: Spec = Spec {
     name: "wake",
     about: "two threads hand a turn to and fro through a futex, on the first and the last vCPU; one operation is \
-            one hand-over",
+            one hand-off",
     variants: &[variant(Kind::Halting), variant(Kind::Same), variant(Kind::Awake), variant(Kind::Busy)],
 };
 
@@ -30,13 +30,13 @@ const fn variant(kind: Kind) -> Variant {
     }
 }
 
-/// The hand-overs are measured in pieces of about this time: each latency is kept until its piece ends, and a signal is
+/// The hand-offs are measured in pieces of about this time: each latency is kept until its piece ends, and a signal is
 /// seen only then.
 const PIECE: Duration = Duration::from_secs(1);
-/// The most rounds of a piece, of two hand-overs each, where a number of hand-overs is asked for.
+/// The most rounds of a piece, of two hand-offs each, where a number of hand-offs is asked for.
 const MOST_ROUNDS: u64 = 500_000;
 /// How long threads without CPU time are waited for. A machine may stand still for a while; only something of higher
-/// priority that stays on a vCPU is an error. Also the longest piece where a number of hand-overs is asked for.
+/// priority that stays on a vCPU is an error. Also the longest piece where a number of hand-offs is asked for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
@@ -56,15 +56,15 @@ pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, Worklo
         let (gap, patience) = (settings.granularity, PATIENCE);
         let plan = Plan { waker: first, wakee: last, rounds, budget, gap, patience };
         let began = Instant::now();
-        let (hand_overs, latencies) = match case.measure(&plan) {
+        let (hand_offs, latencies) = match case.measure(&plan) {
             Ok(samples) => (samples.n() as u64 + samples.misses(), samples.latencies().sum()),
             // A short piece of a machine that stood still: what it did counts, and be it nothing.
             Err(WakeError::NoWake { misses, .. }) => (misses, Duration::ZERO),
             Err(error) => return Err(error.into()),
         };
-        check_time(hand_overs, latencies, gap, began.elapsed())?;
-        operations += hand_overs;
-        checks += hand_overs;
+        check_time(hand_offs, latencies, gap, began.elapsed())?;
+        operations += hand_offs;
+        checks += hand_offs;
     }
     Ok(Outcome { operations, elapsed: start.elapsed(), checks })
 }
@@ -78,29 +78,29 @@ fn next_piece(share: Share, elapsed: Duration, done: u64) -> Option<(u32, Durati
         }
         Share::Operations(n) => {
             let left = n.saturating_sub(done);
-            // One round more, since the very first and the very last hand-over are not waited for.
+            // One round more, since the very first and the very last hand-off are not waited for.
             let rounds = u32::try_from(left.div_ceil(2).min(MOST_ROUNDS) + 1).unwrap_or(Plan::MAX_ROUNDS);
             (left > 0).then_some((rounds, PATIENCE))
         }
     }
 }
 
-/// An error unless so many hand-overs, each after a gap, with these latencies together, fit into `elapsed`.
+/// An error unless so many hand-offs, each after a gap, with these latencies together, fit into `elapsed`.
 fn check_time(
-    hand_overs: u64,
+    hand_offs: u64,
     latencies: Duration,
     gap: Duration,
     elapsed: Duration,
 ) -> Result<(), WorkloadError> {
-    let gaps = gap.mul_f64(hand_overs as f64);
+    let gaps = gap.mul_f64(hand_offs as f64);
     if gaps + latencies <= elapsed {
         return Ok(());
     }
     Err(WorkloadError::Wrong {
         workload: SPEC.name,
-        what: "time of the hand-overs",
+        what: "time of the hand-offs",
         expected: format!("at most {elapsed:?}"),
-        found: format!("{hand_overs} gaps of {gap:?} and {latencies:?} of latencies"),
+        found: format!("{hand_offs} gaps of {gap:?} and {latencies:?} of latencies"),
     })
 }
 
@@ -111,7 +111,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn notices_hand_overs_that_cannot_have_been() {
+    fn notices_hand_offs_that_cannot_have_been() {
         let (ms, us) = (Duration::from_millis, Duration::from_micros);
         assert!(check_time(1000, ms(20), us(15), ms(36)).is_ok());
         assert!(check_time(2000, ms(20), us(15), ms(36)).is_err(), "counted twice");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_end_with_the_time_or_the_hand_overs() {
+    fn pieces_end_with_the_time_or_the_hand_offs() {
         let time = |elapsed| next_piece(Share::Time(25 * SECOND), elapsed, 7).map(|(_, budget)| budget);
         assert_eq!(time(Duration::ZERO), Some(PIECE));
         assert_eq!(time(24 * SECOND + SECOND / 2), Some(SECOND / 2));

@@ -33,11 +33,6 @@ impl Machine for Broken {
         CpuSet::first(2)
     }
 
-    fn wait(&mut self, next: Duration, _: Option<Watch>) -> Result<Wake, Broke> {
-        self.now += next;
-        Ok(if self.now < Duration::from_secs(5) { Wake::Observe } else { Wake::Ended })
-    }
-
     fn observe(&mut self) -> Result<Observation, Broke> {
         Ok(Observation {
             at: self.now,
@@ -45,14 +40,14 @@ impl Machine for Broken {
             vcpus: Vec::new(),
             workload: WorkloadInterval::default(),
             runnable: 0,
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: true,
             cost: Duration::ZERO,
         })
     }
 
-    fn forget(&mut self) -> Result<(), Broke> {
+    fn reset_poll_limits(&mut self) -> Result<(), Broke> {
         Ok(())
     }
 
@@ -64,6 +59,13 @@ impl Machine for Broken {
             }
             None => Ok(vec!["a note".to_owned()]),
         }
+    }
+}
+
+impl Wait for Broken {
+    fn wait(&mut self, next: Duration, _: Option<Watch>) -> Result<Wake, Broke> {
+        self.now += next;
+        Ok(if self.now < Duration::from_secs(5) { Wake::Observe } else { Wake::Ended })
     }
 }
 
@@ -94,7 +96,7 @@ fn notes(failures: u32) -> Vec<String> {
 #[test]
 fn a_release_that_fails_is_noted_each_time() {
     let notes = notes(3);
-    assert!(notes[0].contains("2 times to go; Gleaner lets go"), "{notes:?}");
+    assert!(notes[0].contains("2 times to go; Gleaner releases its setting"), "{notes:?}");
     assert!(notes[1].contains("could not be put back in force: the lever broke, 1 times to go"), "{notes:?}");
     assert!(notes[2].contains("could not be put back in force: the lever broke, 0 times to go"), "{notes:?}");
 }

@@ -208,7 +208,7 @@ impl Levers {
         }
         // The request leaves a poll limit behind, which only the governor's own parameters take away.
         if polling.is_empty() && haltpoll::available(self.book.root()).is_ok() {
-            for write in haltpoll::forget() {
+            for write in haltpoll::reset() {
                 self.book.set(&write)?;
             }
         }

@@ -153,7 +153,7 @@ impl Sensors {
             vcpus,
             workload,
             runnable,
-            crowd: None,
+            overload: None,
             throttled: (throttled.as_secs_f64() / period.as_secs_f64().max(1e-6)).min(1.0),
             settled: true,
             cost: thread_cpu_time().saturating_sub(cost),

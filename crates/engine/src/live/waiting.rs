@@ -34,7 +34,7 @@ pub(super) struct Waits {
 
 impl Waits {
     pub(super) fn new(sensor: Option<Box<dyn WaitingSensor>>, wake_cost: Duration) -> Self {
-        Self { sensor, wake_cost, wanted: true, armed: false, note: None }
+        Self { sensor, wake_cost, wanted: false, armed: false, note: None }
     }
 
     /// Whether the sensor is to measure, from the next interval on. Without it there is the estimate.

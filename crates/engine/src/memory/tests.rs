@@ -73,7 +73,7 @@ fn on_another_machine_kernel_or_set_of_vcpus_or_by_another_price_nothing_is_know
 fn what_cannot_be_used_is_set_aside_once_and_learned_anew() {
     let whole = serde_json::to_string(&memory("/bin/x")).unwrap();
     let half = &whole[..whole.len() / 2];
-    let newer = whole.replacen("\"version\":1", "\"version\":2", 1);
+    let newer = whole.replacen("\"version\":2", "\"version\":3", 1);
     let negative = whole.replacen("\"runs\":1", "\"runs\":-1", 1);
     let infinite = whole.replacen("\"load\":0.4", "\"load\":1e999", 1);
     let cases = [
@@ -81,7 +81,7 @@ fn what_cannot_be_used_is_set_aside_once_and_learned_anew() {
         ("\0\0\0", "is damaged"),
         ("[]", "is damaged"),
         (half, "is damaged"),
-        (&newer, "is of version 2, and this program reads version 1"),
+        (&newer, "is of version 3, and this program reads version 2"),
         (&negative, "is damaged"),
         (&infinite, "is damaged"),
     ];

@@ -268,10 +268,10 @@ mod tests {
     #[test]
     fn a_busy_machine_is_said_to_be_one() {
         assert!(!text(row(&[1.0], &[1.0])).contains("busy"));
-        let unfolded = |text: String| text.replace('\n', " ");
+        let expanded = |text: String| text.replace('\n', " ");
         let mut disturbed = row(&[1.0], &[1.0]);
         disturbed.plain[0].as_mut().unwrap().others = Some(0.5);
-        let told = unfolded(text(disturbed));
+        let told = expanded(text(disturbed));
         assert!(told.contains("25 % of its vCPUs' time, in one run 50 %"), "{told}");
         let mut short = row(&[1.0], &[1.0]);
         short.plain[0].as_mut().unwrap().others = None;

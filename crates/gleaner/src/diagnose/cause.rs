@@ -67,7 +67,7 @@ impl Kind {
             Self::Hlt => &[
                 "run it under `gleaner run`: retention keeps idle vCPUs from halting while that pays",
                 "let waiting threads spin for a few microseconds before they block (spin-then-block locks and queues)",
-                "hand over fewer, larger pieces of work: pipelining, batching, fewer threads in the chain",
+                "hand off fewer, larger pieces of work: pipelining, batching, fewer threads in the chain",
             ],
             Self::Ipi => &[
                 "run it under `gleaner run`: consolidation puts waker and wakee on one vCPU, polling vCPUs need no interrupt",

@@ -28,13 +28,13 @@ const WAKELESS: Duration = Duration::from_millis(1);
 /// How many threads or edges are named.
 const NAMED: usize = 4;
 
-/// The dearest cause, where it matters.
+/// The costliest cause, where it matters.
 pub(super) fn verdict(evidence: &Evidence<'_>) -> Option<Kind> {
     let first = causes(evidence).into_iter().next()?;
     (first.lost_us_per_second >= SIGNIFICANT_US_PER_SECOND).then_some(first.kind)
 }
 
-/// Every cause that was seen, dearest first.
+/// Every cause that was seen, costliest first.
 pub(super) fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
     let spinning = user_spinning(evidence);
     let mut causes = vec![

@@ -22,7 +22,7 @@ pub(super) struct Report {
     pub(super) vanished: Option<String>,
     /// The cause that matters most; none where none costs 3 % of a vCPU.
     pub(super) verdict: Option<Kind>,
-    /// Every cause that was seen, dearest first.
+    /// Every cause that was seen, costliest first.
     pub(super) causes: Vec<Cause>,
     /// What the estimates are made from.
     pub(super) costs: Costs,

@@ -114,7 +114,7 @@ fn json(args: &Args, q: &Question, rows: &[Row]) -> serde_json::Value {
         "trace": args.trace,
         "workload": q.recorded.header.workload,
         "recorded_s": q.recorded.elapsed as f64 / 1e9,
-        "hand_overs": q.recorded.hand_overs,
+        "hand_offs": q.recorded.hand_offs,
         "timed_waits": q.recorded.timed,
         "lost_events": q.recorded.lost,
         "vcpus": q.vcpus,
@@ -131,11 +131,11 @@ fn text(args: &Args, q: &Question, rows: &[Row]) -> String {
     let r = q.recorded;
     let recorded_s = r.elapsed as f64 / 1e9;
     let mut out = format!(
-        "`{}`: {recorded_s:.3} s recorded on vCPUs {}; {} threads, {} hand-overs, {} other waits\n",
+        "`{}`: {recorded_s:.3} s recorded on vCPUs {}; {} threads, {} hand-offs, {} other waits\n",
         r.header.workload,
         r.header.vcpus,
         r.threads(),
-        r.hand_overs,
+        r.hand_offs,
         r.timed
     );
     if r.lost > 0 {

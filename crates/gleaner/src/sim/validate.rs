@@ -28,7 +28,7 @@ struct Program {
     here: &'static [&'static str],
     /// The name in the simulator's library.
     there: &'static str,
-    /// Computation between two hand-overs, in ns.
+    /// Computation between two hand-offs, in ns.
     grain: u64,
     /// Whether that is arithmetic, counted in rounds that take about a nanosecond each, or real time.
     counted: bool,
@@ -160,7 +160,7 @@ fn simulate(program: &Program, setting: &'static str, costs: Costs, cpus: u32) -
     };
     let outcome = scenario.run(None, &mut Journal::nowhere())?;
     let operations = outcome.report.vms[0].tasks[0].totals.operations as f64;
-    // A ping-pong's operation there is a round, here a hand-over.
+    // A ping-pong's operation there is a round, here a hand-off.
     let per_round = if program.there == "ping-pong" { 2.0 } else { 1.0 };
     Ok(operations * per_round / (outcome.report.elapsed as f64 / 1e9))
 }

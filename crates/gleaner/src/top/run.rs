@@ -112,11 +112,11 @@ impl Run {
             }
             Event::Resumed { setting, .. } => self.setting = setting.clone(),
             Event::LimitChanged { to, .. } => self.setting.retention.limit = *to,
-            Event::LetGo { .. } => {
+            Event::Released { .. } => {
                 self.trial = None;
                 self.setting.retention = gleaner_policy::Retention::NONE;
             }
-            Event::MajorChange { .. } | Event::Unfolded { .. } => {
+            Event::MajorChange { .. } | Event::Expanded { .. } => {
                 self.setting.active = self.allowed.clone();
             }
             Event::AllowedChanged { to, .. } => {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_trials_unfolding_and_the_end() {
+    fn follows_trials_expanding_and_the_end() {
         let untouched = Setting::untouched(&CpuSet::first(2));
         let packed = Setting {
             active: CpuSet::first(1),
@@ -181,7 +181,7 @@ mod tests {
             },
         ));
         assert_eq!((&run.setting, &run.trial), (&packed, &None));
-        run.go_on(decision(30, Event::Unfolded { runnable: 3, active: CpuSet::first(1), told: None }));
+        run.go_on(decision(30, Event::Expanded { runnable: 3, active: CpuSet::first(1), source: None }));
         assert_eq!(run.setting, Setting { active: CpuSet::first(2), ..packed });
         run.go_on(Record::End {
             at: Duration::from_millis(40),

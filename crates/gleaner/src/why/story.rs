@@ -182,13 +182,13 @@ fn decision(event: &Event) -> String {
             measured(e)
         ),
         Event::LimitChanged { from, to } => format!("the limit went from {} to {}", us(*from), us(*to)),
-        Event::LetGo { why } => format!("let go: {why}"),
+        Event::Released { why } => format!("released: {why}"),
         Event::MajorChange { change } => format!("every vCPU active again, the workload changed: {change}"),
-        Event::Unfolded { runnable, active, told } => format!(
+        Event::Expanded { runnable, active, source } => format!(
             "every vCPU active again: {runnable} threads wanted to run, but only {} {} active ({active}){}",
             active.len(),
             if active.len() == 1 { "vCPU was" } else { "vCPUs were" },
-            told.map_or_else(String::new, |source| format!(", {source}"))
+            source.map_or_else(String::new, |source| format!(", {source}"))
         ),
         Event::AllowedChanged { from, to } => {
             format!("the workload may use vCPUs {to} now, instead of {from}")

@@ -13,7 +13,7 @@ use crate::{KernelError, Root};
 ///
 /// Halted time is the idle time of `/proc/stat`, exact to a tick. An idle period takes one switch to the idle task
 /// and one away from it, so half of all switches is an **upper bound** of the halts of all CPUs, and a close one
-/// for programs that hand over by blocking, where nearly every switch is to or from idle. The bound is shared out
+/// for programs that hand off by blocking, where nearly every switch is to or from idle. The bound is shared out
 /// in proportion to each CPU's idle time since the last read. Too many halts make idle periods look shorter than
 /// they are; that only matters on a machine busy enough to switch between threads, where there is little idle time
 /// to gain.

@@ -20,7 +20,7 @@ use crate::Root;
 /// Where the governor's parameters are.
 pub const PARAMETERS: &str = "/sys/module/haltpoll/parameters";
 
-/// The division factor of a limit that is let go: one halt forgets it.
+/// The division factor of a limit that is released: one halt resets it.
 const SHRINK: &str = "0";
 
 fn parameter(name: &str) -> PathBuf {
@@ -98,7 +98,7 @@ pub fn writes(limit: Duration, in_force: Duration, spared: bool) -> Vec<Write> {
 
 /// What to write so that each vCPU forgets its poll limit at its next halt, whoever gave it one: a latency request
 /// of 0 leaves a limit of a sixteenth of a tick behind (drivers/cpuidle/cpuidle.c, `cpuidle_poll_time`).
-pub fn forget() -> Vec<Write> {
+pub fn reset() -> Vec<Write> {
     writes(Duration::ZERO, Duration::ZERO, false)
 }
 

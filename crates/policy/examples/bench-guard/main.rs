@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
                     Event::TrialEnded { kept, .. } => {
                         self.adopted = kept.retention.is_on().then(|| self.adopted.unwrap_or(self.now));
                     }
-                    Event::LetGo { .. } => self.adopted = None,
+                    Event::Released { .. } => self.adopted = None,
                     Event::Resumed { setting, .. } if setting.retention.is_on() => {
                         self.adopted = Some(self.now);
                     }
@@ -184,7 +184,7 @@ fn on_two_vcpus(
         vcpus: vec![vcpu(0), vcpu(1)],
         workload,
         runnable: 1,
-        crowd: None,
+        overload: None,
         throttled: 0.0,
         settled: true,
         cost: Duration::from_micros(50),

@@ -114,7 +114,7 @@ impl Server {
             for event in &self.decision.events {
                 let keeps = match event {
                     Event::TrialEnded { kept, .. } => kept.retention.is_on(),
-                    Event::LetGo { .. } => false,
+                    Event::Released { .. } => false,
                     Event::Resumed { setting, .. } => setting.retention.is_on(),
                     _ => continue,
                 };

@@ -33,7 +33,7 @@ fn observed(period: Duration, workload: WorkloadInterval) -> Observation {
         vcpus: vec![vcpu(0), vcpu(1)],
         workload,
         runnable: 2,
-        crowd: None,
+        overload: None,
         throttled: 0.0,
         settled: true,
         cost: MS / 100,
@@ -118,7 +118,7 @@ fn without_an_exact_signal_the_blocks_grow_and_user_time_decides() {
     let (untouched, _) = settings();
     let candidate = packed(&untouched);
     let mut trial = Trial::new(untouched.clone(), candidate.clone(), Purpose::Adopt, &busy());
-    // The granularity changes by a factor of three, so hand-overs say nothing.
+    // The granularity changes by a factor of three, so hand-offs say nothing.
     let (verdict, ..) =
         drive(&mut trial, |s| if *s == candidate { (1.4, 90_000.0) } else { (1.2, 25_000.0) });
     assert!(matches!(verdict, Verdict::Proven(e) if e.signal == crate::Signal::UserTime), "{verdict:?}");
@@ -175,7 +175,7 @@ fn what_was_proven_is_not_refuted_by_one_lucky_block() {
 }
 
 #[test]
-fn rare_hand_overs_get_longer_blocks_and_costly_looks_too() {
+fn rare_hand_offs_get_longer_blocks_and_costly_looks_too() {
     let (untouched, retained) = settings();
     let mut rare = busy();
     rare.workload.switches = 100;
@@ -192,25 +192,25 @@ fn consolidation_alternates() {
     let mut trial = Trial::new(untouched.clone(), candidate.clone(), Purpose::Adopt, &busy());
     let (verdict, _, changes) =
         drive(&mut trial, |s| if *s == candidate { (1.0, 60_000.0) } else { (0.8, 42_000.0) });
-    assert!(matches!(verdict, Verdict::Proven(e) if e.signal == crate::Signal::Handovers), "{verdict:?}");
+    assert!(matches!(verdict, Verdict::Proven(e) if e.signal == crate::Signal::Handoffs), "{verdict:?}");
     assert_eq!(changes, 3, "C B B C: the middle blocks share a setting");
 }
 
 #[test]
-fn vcpus_that_do_not_settle_are_made_to_forget_and_end_the_trial_in_the_end() {
+fn vcpus_that_do_not_settle_have_their_limits_reset_and_end_the_trial_in_the_end() {
     let (untouched, retained) = settings();
     let mut trial = Trial::new(untouched, retained, Purpose::Reprove, &busy());
     let stuck = Observation { settled: false, ..observed(10 * MS, WorkloadInterval::default()) };
-    let (mut forgets, mut steps) = (0, 0);
+    let (mut resets, mut steps) = (0, 0);
     let verdict = loop {
         steps += 1;
         assert!(steps < 100, "a trial ends");
         if let Some(verdict) = trial.observe(&stuck, &Noise::quiet()) {
             break verdict;
         }
-        forgets += u32::from(trial.wants_forget());
+        resets += u32::from(trial.wants_reset());
     };
-    assert_eq!((verdict, forgets), (Verdict::Undecided(None), 2));
+    assert_eq!((verdict, resets), (Verdict::Undecided(None), 2));
 }
 
 #[test]

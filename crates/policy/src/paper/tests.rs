@@ -67,7 +67,7 @@ fn period(paper: &Paper, vcpus: u32, load: Load) -> Observation {
             ..WorkloadInterval::default()
         },
         runnable: 1,
-        crowd: None,
+        overload: None,
         throttled: 0.0,
         settled: true,
         cost: Duration::ZERO,
@@ -233,7 +233,7 @@ fn steal_and_a_quota_end_nothing_and_nothing_is_tried() {
     o.vcpus.iter_mut().for_each(|v| v.steal = PERIOD / 2);
     assert!(matches!(VetoGate::default().step(0.0, o.throttled), Some(Veto::Throttled { .. })));
     let decision = paper.step(&o);
-    assert!(decision.setting.retention.is_on() && decision.watch.is_none() && !decision.forget);
+    assert!(decision.setting.retention.is_on() && decision.watch.is_none() && !decision.reset_poll_limits);
     assert!(matches!(decision.events[..], [Event::Deactivated { .. }]), "{:?}", decision.events);
 }
 

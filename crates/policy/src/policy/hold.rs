@@ -1,8 +1,8 @@
-//! Between trials: keep what is proven, let go what cannot pay any more, find the next hypothesis.
+//! Between trials: keep what is proven, release what cannot pay any more, find the next hypothesis.
 
 use super::{
-    CpuId, CpuSet, Duration, Event, KNOWN_PROOF, LetGo, Method, Observation, Policy, Purpose, RESUMED_PROOF,
-    RETRY, Retention, Setting, Why, choose_limit,
+    CpuId, CpuSet, Duration, Event, FASTEST, Method, Observation, Policy, Purpose, RESUMED_PROOF, RETRY,
+    ReleaseReason, Retention, Setting, Why, choose_limit,
 };
 use crate::memory::Recalled;
 use crate::{Advice, Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
@@ -17,17 +17,9 @@ const IDLE_ENOUGH: f64 = 0.2;
 const WORTH_SAVING: f64 = 0.02;
 /// Where less than this share of the time is idle there is nothing to prove retention with.
 const HARDLY_IDLE: f64 = 0.02;
-/// §5 reads averages: an interval shorter than this is not one.
-const SHORTEST_AVERAGE: Duration = Duration::from_millis(10);
-
-/// Whether the interval is long enough for averages.
-pub(super) fn is_average(o: &Observation) -> bool {
-    o.period >= SHORTEST_AVERAGE
-}
-
 impl Policy {
     pub(super) fn hold(&mut self, o: &Observation, events: &mut Vec<Event>) {
-        if self.fold_again(o, events) {
+        if self.resume_set(o, events) {
             return;
         }
         let hesitated = self.memory.has_hesitated();
@@ -70,7 +62,7 @@ impl Policy {
     /// Whether vCPUs may be taken away, and this interval says enough for it.
     fn may_consolidate(&self, o: &Observation) -> bool {
         let movable = self.config.consolidate && o.workload.threads <= self.config.most_threads;
-        movable && self.allowed.len() >= 2 && is_average(o)
+        movable && self.allowed.len() >= 2 && o.is_average()
     }
 
     pub(super) fn prove_soon(&mut self, now: Duration) {
@@ -95,7 +87,8 @@ impl Policy {
         self.retention = setting.retention;
         self.prove_soon(now);
         if known.is_some() {
-            self.proof.set_until(now + KNOWN_PROOF);
+            // After one observation with it in force.
+            self.proof.set_until(now + FASTEST);
         }
         events.push(Event::Resumed { setting, known });
     }
@@ -104,7 +97,7 @@ impl Policy {
     fn resume_vcpus(&mut self, known: KnownVcpus, o: &Observation, events: &mut Vec<Event>) {
         let fewer = self.fewer(&self.allowed, known.active, o);
         self.deactivated.push(self.allowed.difference(&fewer));
-        self.crowding.proven_with(known.runnable, &fewer);
+        self.overload.proven_with(known.runnable, &fewer);
         let setting = Setting { active: fewer, retention: self.retention };
         self.resume(setting, Some(known.evidence), o.at, events);
     }
@@ -130,7 +123,7 @@ impl Policy {
         let idle_periods_per_s = m.s_idle as f64 / o.period.as_secs_f64().max(1e-6);
         if self.retention.is_on() {
             if lost < NOT_WORTH_KEEPING && 1.0 - m.utilization > IDLE_ENOUGH {
-                self.let_go(o.at, LetGo::Rare { per_s: idle_periods_per_s }, events);
+                self.release(o.at, ReleaseReason::Rare { per_s: idle_periods_per_s }, events);
             } else {
                 self.follow_idle_lengths(o, &active, events);
             }
@@ -157,10 +150,10 @@ impl Policy {
         m.s_idle.min(m.s_work) as f64 * self.config.wake_cost.as_secs_f64() / o.period.as_secs_f64().max(1e-6)
     }
 
-    fn let_go(&mut self, now: Duration, why: LetGo, events: &mut Vec<Event>) {
+    fn release(&mut self, now: Duration, why: ReleaseReason, events: &mut Vec<Event>) {
         self.memory.interrupted(self.retention, now);
         self.retention = Retention::NONE;
-        events.push(Event::LetGo { why });
+        events.push(Event::Released { why });
     }
 
     /// The limit with the least expected cost on the idle lengths seen lately; zero means halting is cheaper.
@@ -177,7 +170,7 @@ impl Policy {
         let wanted = if halts * from.as_secs_f64() < WORTH_SAVING { wanted.max(from) } else { wanted };
         let to = self.limit.step(o.at, from, wanted);
         if to.is_zero() {
-            self.let_go(o.at, LetGo::Long, events);
+            self.release(o.at, ReleaseReason::Long, events);
         } else if to != from {
             self.retention.limit = to;
             events.push(Event::LimitChanged { from, to });

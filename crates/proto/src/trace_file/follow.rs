@@ -188,7 +188,7 @@ impl Follow {
             vcpus,
             workload: WorkloadInterval { threads: self.living, ..work },
             runnable: self.runnable(),
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: true,
             cost: Duration::ZERO,

@@ -7,7 +7,7 @@ use super::{Cause, Diagnosis, Lengths};
 use crate::number::{Unit, show};
 use crate::page::scrolling;
 
-/// More lines than these can be unfolded.
+/// More lines than these can be expanded.
 const SHOWN: usize = 12;
 
 /// Everything about one cause.
@@ -110,7 +110,7 @@ pub(super) fn threads(diagnosis: &Diagnosis) -> Markup {
     folded("Threads by name", "name", &heads, &diagnosis.threads, row)
 }
 
-/// A table whose further lines can be unfolded; a sentence where there is none.
+/// A table whose further lines can be expanded; a sentence where there is none.
 pub(super) fn folded<T>(
     label: &str,
     what: &str,

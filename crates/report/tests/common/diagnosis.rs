@@ -37,7 +37,7 @@ fn cause(name: &str, lost_s: f64, per_second: f64, unit: &str) -> Cause {
         behind: vec!["sysbench wakes mariadbd: 9800 a second, 17.9µs each".to_owned()],
         advice: vec![
             "run it under `gleaner run`: retention keeps idle vCPUs from halting while that pays".to_owned(),
-            "hand over fewer, larger pieces of work: pipelining, batching, fewer threads in the chain"
+            "hand off fewer, larger pieces of work: pipelining, batching, fewer threads in the chain"
                 .to_owned(),
         ],
     }

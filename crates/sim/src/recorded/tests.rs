@@ -50,7 +50,7 @@ fn parse(events: &[(u64, What)]) -> Recorded {
 }
 
 /// `a` computes for 500 us, wakes `b`, which computes for 300 us and wakes `a`, which computes for 200 us.
-fn hand_overs() -> Vec<(u64, What)> {
+fn hand_offs() -> Vec<(u64, What)> {
     vec![
         (0, switch(0, Who::Nobody, Left::Runnable, A)),
         (500, wake(0, A, B)),
@@ -75,15 +75,15 @@ fn run(recorded: &Recorded, replay: Replay) -> (f64, u64) {
 
 #[test]
 fn a_wait_ends_when_its_recorded_waker_comes_to_that_point() {
-    let recorded = parse(&hand_overs());
+    let recorded = parse(&hand_offs());
     // `b` waits from the start, then `a` waits for `b`.
-    assert_eq!((recorded.hand_overs, recorded.timed, recorded.threads()), (2, 0, 2));
-    let (us, hand_overs) = run(&recorded, Replay::default());
-    assert_eq!(hand_overs, 2);
+    assert_eq!((recorded.hand_offs, recorded.timed, recorded.threads()), (2, 0, 2));
+    let (us, hand_offs) = run(&recorded, Replay::default());
+    assert_eq!(hand_offs, 2);
     assert!((us / 1060.0 - 1.0).abs() < 0.1, "{us}");
     // Again and again, still in step.
-    let (ten, hand_overs) = run(&recorded, Replay { times: 10, vary: 0.0 });
-    assert_eq!(hand_overs, 20);
+    let (ten, hand_offs) = run(&recorded, Replay { times: 10, vary: 0.0 });
+    assert_eq!(hand_offs, 20);
     assert!((ten / us - 10.0).abs() < 0.5, "{ten} {us}");
     let (varied, _) = run(&recorded, Replay { times: 10, vary: 0.2 });
     assert!((1e-6..0.2).contains(&(varied / ten - 1.0).abs()), "{varied} {ten}");
@@ -91,7 +91,7 @@ fn a_wait_ends_when_its_recorded_waker_comes_to_that_point() {
 
 #[test]
 fn the_kernels_share_is_taken_out_once() {
-    let recorded = parse(&hand_overs());
+    let recorded = parse(&hand_offs());
     let costs = recorded.costs();
     // 500 + 10 + 200 of `a` and 300 + 40 of `b`, without two waits, two wake-ups and two interrupts.
     let whole = (510 + 200 + 340) * US;
@@ -117,7 +117,7 @@ fn other_waits_last_as_long_as_recorded() {
         (2100, switch(0, A, Left::ForGood, Who::Nobody)),
     ];
     let recorded = parse(&events);
-    assert_eq!((recorded.hand_overs, recorded.timed), (0, 3));
+    assert_eq!((recorded.hand_offs, recorded.timed), (0, 3));
     let (us, _) = run(&recorded, Replay::default());
     assert!((us / 2100.0 - 1.0).abs() < 0.05, "{us}");
 }
@@ -136,15 +136,15 @@ fn a_wake_up_while_leaving_ends_that_wait_and_one_in_vain_ends_none() {
         (400, switch(0, A, Left::ForGood, Who::Nobody)),
     ];
     let recorded = parse(&events);
-    assert_eq!(recorded.hand_overs, 1);
-    let (us, hand_overs) = run(&recorded, Replay::default());
-    assert_eq!(hand_overs, 1);
+    assert_eq!(recorded.hand_offs, 1);
+    let (us, hand_offs) = run(&recorded, Replay::default());
+    assert_eq!(hand_offs, 1);
     assert!((380.0..420.0).contains(&us), "{us}");
 }
 
 #[test]
 fn damaged_and_foreign_files_are_told_apart() {
-    let sound = trace(&hand_overs());
+    let sound = trace(&hand_offs());
     let parse = |bytes: &[u8]| Recorded::parse(Path::new("t"), bytes).unwrap_err();
     let mut other = sound.clone();
     other[8] = 9;
@@ -163,7 +163,7 @@ fn damaged_and_foreign_files_are_told_apart() {
 #[test]
 fn the_machines_costs_are_those_of_the_header() {
     let wake = |costs: Costs| costs.wake()[2];
-    let recorded = parse(&hand_overs());
+    let recorded = parse(&hand_offs());
     let config = PolicyConfig::default();
     let waited = config.wake_cost.saturating_sub(config.waker_cost).as_nanos() as f64;
     assert!((wake(recorded.costs()) as f64 / waited - 1.0).abs() < 0.05, "{}", wake(recorded.costs()));

@@ -77,7 +77,7 @@ impl Scenario {
             let names: Vec<&str> = self.governed().map(|vm| vm.name.as_str()).collect();
             let cannot =
                 |e: ConfigError| ScenarioError::Policy { vm: names.join("`, `"), message: e.to_string() };
-            let (after, summaries) = govern_all(world, governors, journals).map_err(cannot)?;
+            let (after, summaries) = govern_all(world, &governors, journals).map_err(cannot)?;
             let at = Duration::from_nanos(after.now());
             for (journal, summary) in journals.iter_mut().zip(&summaries) {
                 journal.write(&Record::End { at, summary: summary.clone() });

@@ -43,6 +43,11 @@ impl World {
         self.vms[vm.index()].ready
     }
 
+    /// How many of its vCPUs may run threads.
+    pub(crate) fn active_vcpus(&self, vm: Vm) -> u32 {
+        self.vcpus_of(vm).map(|v| u32::from(self.is_active(v))).sum()
+    }
+
     /// Threads of the VM that have not ended.
     pub(crate) fn threads_of(&self, vm: Vm) -> u32 {
         self.vms[vm.index()].alive

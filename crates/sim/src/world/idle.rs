@@ -149,7 +149,7 @@ impl World {
     }
 
     /// Makes every vCPU of `vm` poll no longer than the setting in force says, from now on.
-    pub(crate) fn forget_limits(&mut self, vm: Vm) {
+    pub(crate) fn reset_limits(&mut self, vm: Vm) {
         let limit = self.limit(vm);
         for v in self.vcpus_of(vm) {
             let vcpu = self.v_mut(v);

@@ -72,7 +72,7 @@ fn a_ping_pong_reproduces_table_2() {
         assert!((found / expected - 1.0).abs() < 0.02, "{what}: {found} us, {expected} expected");
     }
     assert_eq!(a.vms[0].count(|v| v.resched_ipis), 0, "the same vCPU needs no interrupt");
-    assert!(c.vms[0].count(|v| v.halts) >= 390, "each hand-over finds the other vCPU halted");
+    assert!(c.vms[0].count(|v| v.halts) >= 390, "each hand-off finds the other vCPU halted");
     assert_eq!(polled.vms[0].count(|v| v.halts), 0);
 }
 
@@ -441,7 +441,7 @@ fn idle_vcpus_that_poll_give_way_where_the_hardware_notices_them() {
         report.vms[0].tasks[0].totals.operations
     };
     let (unnoticed, noticed) = (operations(false), operations(true));
-    assert!(noticed > 10 * unnoticed, "{noticed} hand-overs, {unnoticed} without pause-loop exits");
+    assert!(noticed > 10 * unnoticed, "{noticed} hand-offs, {unnoticed} without pause-loop exits");
 }
 
 #[test]

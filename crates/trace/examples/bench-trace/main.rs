@@ -1,5 +1,5 @@
 //! `make bench-trace`: what tracing costs real servers, how well it agrees with what is known otherwise, and how fast the
-//! fast unfold is. Prints a table; ends with status 1 where a promise is not kept. As root, on an otherwise idle machine,
+//! fast expansion is. Prints a table; ends with status 1 where a promise is not kept. As root, on an otherwise idle machine,
 //! with `gleaner` and `gleaner-bench` built beside it. Arguments: only these parts.
 
 #![allow(
@@ -10,9 +10,9 @@
 
 mod agreement;
 mod interleaved;
+mod overload;
 mod sockets;
 mod throughput;
-mod unfold;
 mod waiting;
 
 use std::error::Error;
@@ -30,7 +30,7 @@ const PARTS: [(&str, &str, Part); 9] = [
     ("answers", "What goes through sockets for each answer", sockets::answers),
     ("latency", "Wake-up latencies beside the ping-pong's own clock", agreement::latencies),
     ("counters", "Counters beside the kernel's own, over 10 s", agreement::counters),
-    ("unfold", "Fast unfold: from two runnable threads on one vCPU to the event", unfold::unfold),
+    ("overload", "Fast expansion: from two runnable threads on one vCPU to the event", overload::overload),
 ];
 
 fn main() -> ExitCode {

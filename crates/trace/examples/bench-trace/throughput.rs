@@ -81,14 +81,14 @@ fn told(seen: &Snapshot) {
         seen.one_in,
         seen.cost.runs_per_second
     );
-    let dearest: Vec<String> = seen
+    let costliest: Vec<String> = seen
         .cost
         .programs
         .iter()
         .take(4)
         .map(|(name, share)| format!("{name} {:.2} %", 100.0 * share))
         .collect();
-    println!("    dearest: {}", dearest.join(", "));
+    println!("    costliest: {}", costliest.join(", "));
     for missing in &seen.missing {
         println!("    not available: {missing}");
     }

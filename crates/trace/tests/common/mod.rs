@@ -43,7 +43,7 @@ pub(crate) fn online() -> usize {
 }
 
 /// Two threads, `name` each with a number, hand a word to and fro over channels until each has slept `ROUNDS` times. How
-/// often the two slept by the kernel's own count: each sleep ended with a wake-up, and a hand-over to one that is not
+/// often the two slept by the kernel's own count: each sleep ended with a wake-up, and a hand-off to one that is not
 /// asleep yet needs none.
 pub(crate) fn ping_pong(name: &str, cpus: [usize; 2]) -> u64 {
     let (to_a, from_b) = channel();

@@ -42,12 +42,6 @@ impl Machine for Fake {
         CpuSet::first(2)
     }
 
-    fn wait(&mut self, _next: Duration, _watch: Option<Watch>) -> Result<Wake, Refused> {
-        self.now += STEP;
-        self.looks = self.looks.saturating_sub(1);
-        Ok(if self.looks == 0 { Wake::Ended } else { Wake::Observe })
-    }
-
     fn stands_by(&self) -> bool {
         self.stands_by
     }
@@ -71,19 +65,27 @@ impl Machine for Fake {
             vcpus: vec![vcpu(0), vcpu(1)],
             workload: gleaner_policy::WorkloadInterval::default(),
             runnable: 0,
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: self.settled.pop_front().unwrap_or(true),
             cost: Duration::ZERO,
         })
     }
 
-    fn forget(&mut self) -> Result<(), Refused> {
+    fn reset_poll_limits(&mut self) -> Result<(), Refused> {
         Ok(())
     }
 
     fn apply(&mut self, setting: &Setting) -> Result<Vec<String>, Refused> {
         if self.refuses && setting.retention.is_on() { Err(Refused) } else { Ok(Vec::new()) }
+    }
+}
+
+impl Wait for Fake {
+    fn wait(&mut self, _next: Duration, _watch: Option<Watch>) -> Result<Wake, Refused> {
+        self.now += STEP;
+        self.looks = self.looks.saturating_sub(1);
+        Ok(if self.looks == 0 { Wake::Ended } else { Wake::Observe })
     }
 }
 

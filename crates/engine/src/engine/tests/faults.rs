@@ -1,4 +1,4 @@
-//! A machine on which any one call fails, once or from then on: the run must let go, say why, and go on to its end.
+//! A machine on which any one call fails, once or from then on: the run must release its setting, say why, and go on to its end.
 
 use gleaner_policy::{
     CpuId, CpuSet, Method, Mode, Observation, PolicyConfig, VcpuInterval, Watch, WorkloadInterval,
@@ -74,12 +74,6 @@ impl Machine for Server {
         CpuSet::first(2)
     }
 
-    fn wait(&mut self, next: Duration, _: Option<Watch>) -> Result<Wake, Fault> {
-        self.call("waiting")?;
-        self.now += next;
-        Ok(if self.now < END { Wake::Observe } else { Wake::Ended })
-    }
-
     fn warn(&mut self, sentence: &str) {
         self.warned.push(sentence.to_owned());
     }
@@ -116,15 +110,15 @@ impl Machine for Server {
                 ..WorkloadInterval::default()
             },
             runnable: 1,
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: true,
             cost: Duration::ZERO,
         })
     }
 
-    fn forget(&mut self) -> Result<(), Fault> {
-        self.call("forgetting")
+    fn reset_poll_limits(&mut self) -> Result<(), Fault> {
+        self.call("resetting poll limits")
     }
 
     fn apply(&mut self, setting: &Setting) -> Result<Vec<String>, Fault> {
@@ -137,6 +131,14 @@ impl Machine for Server {
     }
 }
 
+impl Wait for Server {
+    fn wait(&mut self, next: Duration, _: Option<Watch>) -> Result<Wake, Fault> {
+        self.call("waiting")?;
+        self.now += next;
+        Ok(if self.now < END { Wake::Observe } else { Wake::Ended })
+    }
+}
+
 fn run_on(faults: Faults) -> (Server, Summary) {
     let mut machine = Server::new(faults);
     let config = PolicyConfig { mode: Mode::Adaptive, method: Method::Haltpoll, ..PolicyConfig::default() };
@@ -146,7 +148,7 @@ fn run_on(faults: Faults) -> (Server, Summary) {
 }
 
 #[test]
-fn whatever_call_fails_the_machine_is_let_go_and_the_reason_is_said() {
+fn whatever_call_fails_the_setting_is_released_and_the_reason_is_said() {
     let (sound, summary) = run_on(Faults { from: usize::MAX, lasting: false });
     assert!(summary.proven > 0 && summary.not_in_force.is_none(), "{summary:?}");
     assert_eq!(sound.in_force, Setting::untouched(&sound.allowed()));

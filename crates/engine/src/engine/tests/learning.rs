@@ -9,7 +9,7 @@ use super::super::*;
 use crate::MemoryDir;
 
 /// What the two threads do in a second, halting and retained.
-const HAND_OVERS: [f64; 2] = [40e3, 150e3];
+const HAND_OFFS: [f64; 2] = [40e3, 150e3];
 const LOADS: [f64; 2] = [0.8, 1.2];
 
 /// Two vCPUs, and two threads on them that hand each other work.
@@ -48,16 +48,11 @@ impl Machine for PingPong {
         CpuSet::first(2)
     }
 
-    fn wait(&mut self, next: Duration, _: Option<Watch>) -> Result<Wake, Never> {
-        self.now += next;
-        Ok(if self.now < self.end { Wake::Observe } else { Wake::Ended })
-    }
-
     fn observe(&mut self) -> Result<Observation, Never> {
         let period = self.now.saturating_sub(std::mem::replace(&mut self.observed, self.now));
         let retained = usize::from(self.setting.retention.is_on());
         let idle = period.mul_f64(1.0 - LOADS[retained] / 2.0);
-        let periods = count(HAND_OVERS[retained] / 2.0, period);
+        let periods = count(HAND_OFFS[retained] / 2.0, period);
         let halting = VcpuInterval {
             cpu: CpuId(0),
             halts: periods,
@@ -72,8 +67,8 @@ impl Machine for PingPong {
         let workload = WorkloadInterval {
             cpu_time: period.mul_f64(LOADS[retained]),
             user_time: period.mul_f64(LOADS[retained] / 4.0),
-            switches: count(HAND_OVERS[retained], period),
-            moved_bytes: Some(count(HAND_OVERS[retained], period)),
+            switches: count(HAND_OFFS[retained], period),
+            moved_bytes: Some(count(HAND_OFFS[retained], period)),
             threads: 2,
             ..WorkloadInterval::default()
         };
@@ -83,20 +78,27 @@ impl Machine for PingPong {
             vcpus: vec![vcpu(0), vcpu(1)],
             workload,
             runnable: 1,
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: true,
             cost: Duration::from_micros(50),
         })
     }
 
-    fn forget(&mut self) -> Result<(), Never> {
+    fn reset_poll_limits(&mut self) -> Result<(), Never> {
         Ok(())
     }
 
     fn apply(&mut self, setting: &Setting) -> Result<Vec<String>, Never> {
         self.setting = setting.clone();
         Ok(Vec::new())
+    }
+}
+
+impl Wait for PingPong {
+    fn wait(&mut self, next: Duration, _: Option<Watch>) -> Result<Wake, Never> {
+        self.now += next;
+        Ok(if self.now < self.end { Wake::Observe } else { Wake::Ended })
     }
 }
 

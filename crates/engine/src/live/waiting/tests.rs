@@ -86,6 +86,9 @@ fn waits() -> (Waits, Rc<RefCell<Log>>) {
 #[test]
 fn only_whole_intervals_are_traced() {
     let (mut waits, log) = waits();
+    assert_eq!(waits.of(&workload(10, US), &vcpus([1, 1])).source, WaitingSource::Estimated);
+    assert_eq!(log.borrow().armed, 0, "nobody asked for it");
+    waits.want(true);
     let mut source = || waits.of(&workload(10, US), &vcpus([1, 1])).source;
     assert_eq!(source(), WaitingSource::Estimated, "armed at the end of the first interval");
     assert_eq!(source(), WaitingSource::Traced);
@@ -104,6 +107,7 @@ fn only_whole_intervals_are_traced() {
 fn what_cannot_be_had_is_said_once_and_estimated() {
     let (mut waits, log) = waits();
     log.borrow_mut().refuses = true;
+    waits.want(true);
     for _ in 0..3 {
         assert_eq!(waits.of(&workload(10, US), &vcpus([1, 1])).source, WaitingSource::Estimated);
     }

@@ -26,7 +26,7 @@ fn any_period() -> impl Strategy<Value = Observation> {
                 .collect(),
             workload: WorkloadInterval { cpu_time, switches, threads, ..WorkloadInterval::default() },
             runnable: 0,
-            crowd: None,
+            overload: None,
             throttled: 0.0,
             settled: true,
             cost,

@@ -5,7 +5,7 @@ use super::workloads::{
 };
 use super::world::{MS, World, config};
 use super::{SECOND, trials};
-use crate::{CpuId, CpuSet, Crowd, CrowdSource, Event, LetGo, Purpose, Veto};
+use crate::{CpuId, CpuSet, Event, Overload, OverloadSource, Purpose, ReleaseReason, Veto};
 
 /// Two vCPUs with `workload` for `seconds`, with the outcome that the test starts from.
 fn settled(workload: Workload, seconds: u32, vcpus: usize) -> World {
@@ -17,7 +17,7 @@ fn settled(workload: Workload, seconds: u32, vcpus: usize) -> World {
 }
 
 #[test]
-fn a_packed_set_unfolds_within_30_ms_whenever_the_load_comes() {
+fn a_packed_set_expands_within_30_ms_whenever_the_load_comes() {
     for (workload, threads) in [(compute_16 as Workload, 16), (compute_4, 4)] {
         for into_the_period in [0, 7, 100, 250, 400, 470, 490] {
             let mut w = settled(pipe, 5, 1);
@@ -30,32 +30,32 @@ fn a_packed_set_unfolds_within_30_ms_whenever_the_load_comes() {
             assert!(took.is_some_and(|t| t <= 30 * MS), "{threads} threads, +{into_the_period}: {took:?}");
             let changed = w.now;
             w.run(2 * SECOND);
-            assert!(w.since(changed).iter().all(|s| s.of_best >= 0.97), "stays unfolded");
+            assert!(w.since(changed).iter().all(|s| s.of_best >= 0.97), "stays expanded");
         }
     }
 }
 
-const CROWD: Crowd = Crowd { runnable: 16, waiting: 15.0, source: CrowdSource::RunQueues };
+const OVERLOAD: Overload = Overload { runnable: 16, waiting: 15.0, source: OverloadSource::RunQueues };
 
 #[test]
-fn a_crowd_unfolds_at_once_whoever_tells_it() {
+fn an_overload_expands_at_once_whoever_tells_it() {
     let decide = |source| {
         let mut w = settled(pipe, 5, 1);
         w.run_until(5 * SECOND, |w| w.decision.next >= 500 * MS && w.unseen() == 200 * MS).unwrap();
-        w.tell(Crowd { source, ..CROWD });
+        w.tell(Overload { source, ..OVERLOAD });
         assert_eq!(w.setting().active, w.allowed);
-        let Some((_, Event::Unfolded { runnable, active, told })) = w.events.pop() else {
+        let Some((_, Event::Expanded { runnable, active, source: reported })) = w.events.pop() else {
             panic!("{:?}", w.events)
         };
-        assert_eq!((runnable, active, told), (16, CpuSet::first(1), Some(source)));
+        assert_eq!((runnable, active, reported), (16, CpuSet::first(1), Some(source)));
         w.decision.events.clear();
         w.decision
     };
-    assert_eq!(decide(CrowdSource::RunQueues), decide(CrowdSource::Looks));
+    assert_eq!(decide(OverloadSource::RunQueues), decide(OverloadSource::Counts));
 }
 
 #[test]
-fn a_crowd_ends_a_proof_of_the_packed_set() {
+fn an_overload_ends_a_proof_of_the_packed_set() {
     let mut w = settled(pipe, 5, 1);
     let in_proof = |w: &World| {
         let last = w.events.last();
@@ -66,9 +66,9 @@ fn a_crowd_ends_a_proof_of_the_packed_set() {
     w.run_until(20 * SECOND, packed_block).unwrap();
     let watch = w.decision.watch.unwrap();
     assert!(watch.at_least.is_some() && watch.every > SECOND, "{watch:?}");
-    w.tell(CROWD);
+    w.tell(OVERLOAD);
     assert_eq!(w.setting().active, w.allowed);
-    assert!(matches!(w.events.last(), Some((_, Event::Unfolded { .. }))), "{:?}", w.events.last());
+    assert!(matches!(w.events.last(), Some((_, Event::Expanded { .. }))), "{:?}", w.events.last());
     // The proof does not go on behind it.
     w.workload = compute_16;
     w.run(SECOND);
@@ -76,28 +76,30 @@ fn a_crowd_ends_a_proof_of_the_packed_set() {
 }
 
 #[test]
-fn what_the_packed_set_was_proven_with_is_no_crowd() {
+fn what_the_packed_set_was_proven_with_is_no_overload() {
     let mut w = settled(pipe, 5, 1);
     w.run_until(5 * SECOND, |w| w.decision.next >= 500 * MS && w.unseen() == 200 * MS).unwrap();
     let least = w.decision.watch.unwrap().at_least.unwrap();
-    for crowd in [Crowd { runnable: least - 1, ..CROWD }, Crowd { runnable: least, waiting: 0.4, ..CROWD }] {
-        w.tell(crowd);
-        assert_eq!(w.setting().active.len(), 1, "{crowd:?}");
+    for overload in
+        [Overload { runnable: least - 1, ..OVERLOAD }, Overload { runnable: least, waiting: 0.4, ..OVERLOAD }]
+    {
+        w.tell(overload);
+        assert_eq!(w.setting().active.len(), 1, "{overload:?}");
     }
-    w.tell(Crowd { runnable: least, waiting: 0.6, ..CROWD });
+    w.tell(Overload { runnable: least, waiting: 0.6, ..OVERLOAD });
     assert_eq!(w.setting().active, w.allowed);
 }
 
 #[test]
-fn passing_crowds_make_the_watch_patient() {
+fn passing_overloads_make_the_watch_patient() {
     let mut w = settled(pipe, 5, 1);
-    let patience = |w: &World| w.decision.watch.map(|watch| watch.patience);
+    let persistence = |w: &World| w.decision.watch.map(|watch| watch.persistence);
     let packed = |w: &World| w.setting().active.len() == 1 && w.decision.next >= 20 * MS;
     let mut seen = Vec::new();
     for _ in 0..3 {
         w.run_until(5 * SECOND, packed).unwrap();
-        seen.push(patience(&w).unwrap());
-        w.tell(CROWD);
+        seen.push(persistence(&w).unwrap());
+        w.tell(OVERLOAD);
         assert_eq!(w.setting().active, w.allowed);
     }
     assert!(seen.windows(2).all(|two| two[1] >= two[0] * 2), "{seen:?}");
@@ -105,7 +107,7 @@ fn passing_crowds_make_the_watch_patient() {
     w.run(SECOND);
     w.workload = pipe;
     w.run_until(SECOND, packed).unwrap();
-    assert_eq!(patience(&w), Some(seen[0]));
+    assert_eq!(persistence(&w), Some(seen[0]));
 }
 
 #[test]
@@ -153,11 +155,11 @@ fn steal_that_polling_vcpus_meet_ends_retention_within_two_windows_until_it_fall
     let mut w = settled(redis_1, 3, 2);
     w.finish_step();
     w.steal = 0.15;
-    let let_go = |w: &World| {
-        matches!(w.events.last(), Some((_, Event::LetGo { why: LetGo::Veto(Veto::Steal { .. }) })))
+    let released = |w: &World| {
+        matches!(w.events.last(), Some((_, Event::Released { why: ReleaseReason::Veto(Veto::Steal { .. }) })))
     };
     // The observation in the making may be half a second long and began before.
-    assert!(w.run_until(SECOND, let_go).is_some());
+    assert!(w.run_until(SECOND, released).is_some());
     assert!(!w.setting().retention.is_on());
     let off = w.now;
     // Halting vCPUs do not show whether the contention is over, so it is tried now and then.
@@ -179,7 +181,7 @@ fn steal_from_waking_halted_vcpus_gives_no_retention_away() {
     w.steal_per_halt = 24e-6;
     w.run(3 * SECOND);
     assert!(w.policy.incumbent().retention.is_on() || w.setting().active.len() == 1, "{:?}", w.events);
-    let veto = |e: &Event| matches!(e, Event::LetGo { why: LetGo::Veto(_) });
+    let veto = |e: &Event| matches!(e, Event::Released { why: ReleaseReason::Veto(_) });
     assert!(!w.events.iter().any(|(_, e)| veto(e)), "{:?}", w.events);
 }
 
@@ -190,7 +192,7 @@ fn throttling_ends_retention_at_the_next_step_until_it_ends() {
     w.finish_step();
     assert!(!w.setting().retention.is_on());
     let last = &w.events.last().unwrap().1;
-    assert!(matches!(last, Event::LetGo { why: LetGo::Veto(Veto::Throttled { .. }) }), "{last:?}");
+    assert!(matches!(last, Event::Released { why: ReleaseReason::Veto(Veto::Throttled { .. }) }), "{last:?}");
     let off = w.now;
     w.run(5 * SECOND);
     assert!(w.since(off).iter().all(|s| !s.setting.retention.is_on()));
@@ -203,7 +205,7 @@ fn a_veto_ends_a_trial_of_retention() {
     let mut w = World::pair(redis_1);
     w.run_until(SECOND, |w| w.setting().retention.is_on()).unwrap();
     w.throttled = 0.15;
-    w.run_until(SECOND, |w| matches!(w.events.last(), Some((_, Event::LetGo { .. })))).unwrap();
+    w.run_until(SECOND, |w| matches!(w.events.last(), Some((_, Event::Released { .. })))).unwrap();
     let off = w.now;
     assert!(off < 60 * MS, "{off:?}");
     w.run(2 * SECOND);

@@ -6,8 +6,8 @@ use super::workloads::{Rates, Workload, compute_1, convoy, pipe, pipeline_8, red
 use super::world::{MS, World, config};
 use super::{SECOND, trials};
 use crate::{
-    CpuSet, Event, Evidence, KnownLoad, KnownRetention, KnownVcpus, LetGo, Method, Mode, Outcome,
-    PolicyConfig, Purpose, Retention, Setting, Signal, Verdict,
+    CpuSet, Event, Evidence, KnownLoad, KnownRetention, KnownVcpus, Method, Mode, Outcome, PolicyConfig,
+    Purpose, ReleaseReason, Retention, Setting, Signal, Verdict,
 };
 
 const LIMIT: Duration = Duration::from_micros(30);
@@ -148,7 +148,7 @@ fn contention_comes_before_what_is_known() {
     w.throttled = 0.2;
     w.run(500 * MS);
     assert!(!w.setting().retention.is_on());
-    assert!(w.events.iter().any(|(_, e)| matches!(e, Event::LetGo { why: LetGo::Veto(_) })));
+    assert!(w.events.iter().any(|(_, e)| matches!(e, Event::Released { why: ReleaseReason::Veto(_) })));
     w.throttled = 0.0;
     w.run(15 * SECOND);
     assert!(w.setting().retention.is_on(), "{:?}", w.events);

@@ -71,7 +71,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 vcpus,
                 workload,
                 runnable,
-                crowd: None,
+                overload: None,
                 throttled,
                 settled,
                 cost,

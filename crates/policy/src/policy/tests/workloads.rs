@@ -24,7 +24,7 @@ pub(super) struct Rates {
 pub(super) type Workload = fn(&Setting) -> Rates;
 
 /// Threads that hand work to each other: on one vCPU no idle period is left, else each switch leaves one.
-fn hand_overs(s: &Setting, load: f64, user_share: f64, switches: f64) -> Rates {
+fn hand_offs(s: &Setting, load: f64, user_share: f64, switches: f64) -> Rates {
     let packed = s.active.len() == 1;
     Rates {
         load,
@@ -50,33 +50,33 @@ fn by<T>(s: &Setting, untouched: T, retained: T, packed: T) -> T {
 /// One Redis connection: retention wins, packing loses a little against it.
 pub(super) fn redis_1(s: &Setting) -> Rates {
     let (load, user, switches) = by(s, (0.80, 0.20, 42e3), (1.19, 0.42, 152e3), (1.0, 0.40, 143e3));
-    hand_overs(s, load, user, switches)
+    hand_offs(s, load, user, switches)
 }
 
 /// A byte to and fro through two pipes: packing wins.
 pub(super) fn pipe(s: &Setting) -> Rates {
     let (load, user, switches) = by(s, (0.727, 0.08, 40e3), (1.02, 0.08, 342e3), (1.0, 0.10, 456e3));
-    hand_overs(s, load, user, switches)
+    hand_offs(s, load, user, switches)
 }
 
 /// `MariaDB`, reads and writes over one connection: retention wins, packing loses a fifth against it.
 pub(super) fn mariadb(s: &Setting) -> Rates {
     let (load, user, switches) = by(s, (0.813, 0.45, 24e3), (0.942, 0.60, 64e3), (0.82, 0.60, 51e3));
-    hand_overs(s, load, user, switches)
+    hand_offs(s, load, user, switches)
 }
 
 /// A lock convoy: retained it switches more and works less, packed it does a sixth.
 pub(super) fn convoy(s: &Setting) -> Rates {
     let (load, user, switches, progress) =
         by(s, (1.30, 0.10, 54e3, 1.0), (1.24, 0.0725, 86e3, 0.69), (1.0, 0.14, 617e3, 0.16));
-    Rates { progress, ..hand_overs(s, load, user, switches) }
+    Rates { progress, ..hand_offs(s, load, user, switches) }
 }
 
 /// Eight Redis connections over TCP: retained they are busier and answer less.
 pub(super) fn redis_8(s: &Setting) -> Rates {
     let (load, user, switches, moved) =
         by(s, (1.65, 0.09, 15.7e3, 9.28e6), (1.69, 0.07, 37.0e3, 8.88e6), (1.0, 0.09, 60e3, 6.0e6));
-    Rates { moved_bytes: Some(moved), progress: moved, ..hand_overs(s, load, user, switches) }
+    Rates { moved_bytes: Some(moved), progress: moved, ..hand_offs(s, load, user, switches) }
 }
 
 /// `threads` that never block: only the number of active vCPUs counts.
@@ -131,8 +131,8 @@ pub(super) fn idle_daemon_among_others(s: &Setting) -> Rates {
 /// A fine-grained pipeline on eight vCPUs: each vCPU fewer spares wake-ups down to four; three are too few.
 /// Retention helps it by a quarter everywhere.
 pub(super) fn pipeline_8(s: &Setting) -> Rates {
-    const HAND_OVERS: [f64; 8] = [24e3, 46e3, 76e3, 82e3, 71e3, 63e3, 56e3, 50e3];
-    let switches = HAND_OVERS[s.active.len() - 1] * if s.retention.is_on() { 1.25 } else { 1.0 };
+    const HAND_OFFS: [f64; 8] = [24e3, 46e3, 76e3, 82e3, 71e3, 63e3, 56e3, 50e3];
+    let switches = HAND_OFFS[s.active.len() - 1] * if s.retention.is_on() { 1.25 } else { 1.0 };
     let load = switches * 18e-6;
     Rates {
         load,
@@ -147,14 +147,14 @@ pub(super) fn pipeline_8(s: &Setting) -> Rates {
 }
 
 /// A client and a server on eight emulated vCPUs of two pCPUs, as measured there: polling takes nearly everything, and
-/// only where both share a vCPU is a hand-over cheap.
+/// only where both share a vCPU is a hand-off cheap.
 pub(super) fn emulated_requests_8(s: &Setting) -> Rates {
     let (load, switches, moved) = match (s.active.len(), s.retention.is_on()) {
         (1, _) => (1.0, 22.7e3, 1.47e6),
         (_, false) => (0.83, 8.1e3, 0.67e6),
         (_, true) => (0.1, 0.25e3, 0.02e6),
     };
-    Rates { moved_bytes: Some(moved), progress: moved, ..hand_overs(s, load, 0.3, switches) }
+    Rates { moved_bytes: Some(moved), progress: moved, ..hand_offs(s, load, 0.3, switches) }
 }
 
 /// Eight threads that compute for 10 ms and meet: each vCPU fewer costs its share.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::workloads::{Rates, Workload};
 use crate::{
-    CpuSet, Crowd, Decision, Event, Method, Observation, Policy, PolicyConfig, Retention, Setting, Sockets,
-    VcpuInterval, WorkloadInterval,
+    CpuSet, Decision, Event, Method, Observation, Overload, Policy, PolicyConfig, Retention, Setting,
+    Sockets, VcpuInterval, WorkloadInterval,
 };
 
 pub(super) const MS: Duration = Duration::from_millis(1);
@@ -63,7 +63,7 @@ pub(super) struct World {
     watched: Duration,
     streak: u32,
     noise: u64,
-    crowd: Option<Crowd>,
+    overload: Option<Overload>,
 }
 
 /// A policy configuration with haltpoll, tried as a yield thread, as on the machine that the numbers are from.
@@ -92,7 +92,7 @@ impl World {
             watched: Duration::ZERO,
             streak: 0,
             noise: 0x9E37_79B9_7F4A_7C15,
-            crowd: None,
+            overload: None,
         }
     }
 
@@ -132,9 +132,9 @@ impl World {
         }
     }
 
-    /// The policy is told of a crowd within the next slice.
-    pub(super) fn tell(&mut self, crowd: Crowd) {
-        self.crowd = Some(crowd);
+    /// An overload is reported to the policy within the next slice.
+    pub(super) fn tell(&mut self, overload: Overload) {
+        self.overload = Some(overload);
         let runnable = self.slice();
         self.step(runnable);
     }
@@ -253,7 +253,7 @@ impl World {
             vcpus,
             workload,
             runnable,
-            crowd: self.crowd.take(),
+            overload: self.overload.take(),
             throttled: self.throttled,
             settled: true,
             cost: Duration::from_micros(50),

@@ -1,4 +1,4 @@
-//! The fast unfold programs on this machine's kernel. They need root.
+//! The fast expansion programs on this machine's kernel. They need root.
 
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gleaner_policy::{CpuId, CpuSet};
-use gleaner_trace::{FastUnfold, UnfoldError};
+use gleaner_trace::{OverloadError, OverloadSensor};
 use libbpf_rs::query::{ProgInfoIter, ProgramInfo};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::sched_setaffinity;
@@ -43,13 +43,13 @@ fn spin(stop: &AtomicBool) {
     }
 }
 
-fn readable(unfold: &FastUnfold, patience: Duration) -> bool {
+fn readable(sensor: &OverloadSensor, patience: Duration) -> bool {
     let timeout = PollTimeout::try_from(patience).unwrap();
-    poll(&mut [PollFd::new(unfold.fd(), PollFlags::POLLIN)], timeout).unwrap() > 0
+    poll(&mut [PollFd::new(sensor.fd(), PollFlags::POLLIN)], timeout).unwrap() > 0
 }
 
 /// Runs `body` while `threads` threads spin on vCPU 0, each of them prepared by `prepare`.
-fn crowded(threads: usize, prepare: fn(), body: impl FnOnce()) {
+fn overloaded(threads: usize, prepare: fn(), body: impl FnOnce()) {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -82,48 +82,48 @@ fn as_nice_19() {
 }
 
 #[test]
-fn a_crowd_raises_one_event_until_it_is_armed_again() {
+fn an_overload_raises_one_event_until_it_is_armed_again() {
     if !root() {
         return;
     }
     let _turn = TURN.lock().unwrap();
-    let mut unfold = FastUnfold::load().unwrap();
+    let mut sensor = OverloadSensor::load().unwrap();
     let (active, patience) = (CpuSet::first(1), Duration::from_millis(1));
-    crowded(3, as_it_is, || {
+    overloaded(3, as_it_is, || {
         for _ in 0..3 {
-            unfold.arm(&active, 3, patience).unwrap();
-            assert!(readable(&unfold, Duration::from_secs(10)), "no event");
-            let event = unfold.read().unwrap();
+            sensor.arm(&active, 3, patience).unwrap();
+            assert!(readable(&sensor, Duration::from_secs(10)), "no event");
+            let event = sensor.read().unwrap();
             assert!(event.lasted >= patience, "{event:?}");
             assert!(event.runnable >= 3 && event.waiting >= 2.0, "{event:?}");
             // A second one would come within a few milliseconds.
-            assert!(!readable(&unfold, Duration::from_millis(30)));
-            assert_eq!(unfold.read(), None);
+            assert!(!readable(&sensor, Duration::from_millis(30)));
+            assert_eq!(sensor.read(), None);
         }
         // The timer has stopped meanwhile, and is started anew.
-        assert!(!readable(&unfold, Duration::from_millis(500)));
-        unfold.arm(&active, 3, patience).unwrap();
-        assert!(readable(&unfold, Duration::from_secs(10)), "no event after a pause");
-        unfold.read().unwrap();
-        unfold.arm(&active, 3, patience).unwrap();
-        unfold.disarm();
+        assert!(!readable(&sensor, Duration::from_millis(500)));
+        sensor.arm(&active, 3, patience).unwrap();
+        assert!(readable(&sensor, Duration::from_secs(10)), "no event after a pause");
+        sensor.read().unwrap();
+        sensor.arm(&active, 3, patience).unwrap();
+        sensor.disarm();
         // One may have come between the two.
-        unfold.read();
-        assert!(!readable(&unfold, Duration::from_millis(60)), "disarmed");
+        sensor.read();
+        assert!(!readable(&sensor, Duration::from_millis(60)), "disarmed");
     });
 }
 
 #[test]
-fn a_queue_that_the_set_was_proven_with_is_no_crowd() {
+fn a_queue_that_the_set_was_proven_with_is_no_overload() {
     if !root() {
         return;
     }
     let _turn = TURN.lock().unwrap();
-    let mut unfold = FastUnfold::load().unwrap();
-    crowded(2, as_it_is, || {
+    let mut sensor = OverloadSensor::load().unwrap();
+    overloaded(2, as_it_is, || {
         // Other programs of the machine may pass by, but not so many for so long.
-        unfold.arm(&CpuSet::first(1), MANY, Duration::from_millis(20)).unwrap();
-        assert!(!readable(&unfold, Duration::from_millis(200)), "{:?}", unfold.read());
+        sensor.arm(&CpuSet::first(1), MANY, Duration::from_millis(20)).unwrap();
+        assert!(!readable(&sensor, Duration::from_millis(200)), "{:?}", sensor.read());
     });
 }
 
@@ -133,10 +133,10 @@ fn threads_that_take_what_is_left_over_do_not_count() {
         return;
     }
     let _turn = TURN.lock().unwrap();
-    let mut unfold = FastUnfold::load().unwrap();
-    crowded(MANY as usize + 4, as_nice_19, || {
-        unfold.arm(&CpuSet::first(1), MANY, Duration::from_millis(20)).unwrap();
-        assert!(!readable(&unfold, Duration::from_millis(200)), "{:?}", unfold.read());
+    let mut sensor = OverloadSensor::load().unwrap();
+    overloaded(MANY as usize + 4, as_nice_19, || {
+        sensor.arm(&CpuSet::first(1), MANY, Duration::from_millis(20)).unwrap();
+        assert!(!readable(&sensor, Duration::from_millis(200)), "{:?}", sensor.read());
     });
 }
 
@@ -146,13 +146,13 @@ fn vcpus_that_are_not_active_are_not_watched() {
         return;
     }
     let _turn = TURN.lock().unwrap();
-    let mut unfold = FastUnfold::load().unwrap();
-    crowded(MANY as usize + 4, as_it_is, || {
-        unfold.arm(&[CpuId(1)].into_iter().collect(), MANY, Duration::from_millis(20)).unwrap();
-        assert!(!readable(&unfold, Duration::from_millis(200)), "{:?}", unfold.read());
+    let mut sensor = OverloadSensor::load().unwrap();
+    overloaded(MANY as usize + 4, as_it_is, || {
+        sensor.arm(&[CpuId(1)].into_iter().collect(), MANY, Duration::from_millis(20)).unwrap();
+        assert!(!readable(&sensor, Duration::from_millis(200)), "{:?}", sensor.read());
         // The same watch goes on elsewhere.
-        unfold.arm(&CpuSet::first(2), MANY, Duration::from_millis(1)).unwrap();
-        assert!(readable(&unfold, Duration::from_secs(10)), "no event");
+        sensor.arm(&CpuSet::first(2), MANY, Duration::from_millis(1)).unwrap();
+        assert!(readable(&sensor, Duration::from_secs(10)), "no event");
     });
 }
 
@@ -162,10 +162,10 @@ fn there_must_be_a_vcpu_to_watch() {
         return;
     }
     let _turn = TURN.lock().unwrap();
-    let mut unfold = FastUnfold::load().unwrap();
+    let mut sensor = OverloadSensor::load().unwrap();
     for active in [CpuSet::new(), [CpuId(5000)].into_iter().collect()] {
-        let error = unfold.arm(&active, 3, Duration::from_millis(1)).unwrap_err();
-        assert!(matches!(error, UnfoldError::NoSuchCpus { .. }), "{error}");
+        let error = sensor.arm(&active, 3, Duration::from_millis(1)).unwrap_err();
+        assert!(matches!(error, OverloadError::NoSuchCpus { .. }), "{error}");
     }
 }
 
@@ -183,11 +183,11 @@ fn what_is_dropped_leaves_no_program_behind_even_while_armed() {
     }
     let _turn = TURN.lock().unwrap();
     let before = loaded();
-    let mut unfold = FastUnfold::load().unwrap();
-    unfold.arm(&CpuSet::first(1), 64, Duration::from_millis(1)).unwrap();
+    let mut sensor = OverloadSensor::load().unwrap();
+    sensor.arm(&CpuSet::first(1), 64, Duration::from_millis(1)).unwrap();
     let mine: BTreeSet<u32> = loaded().difference(&before).copied().collect();
     assert!(mine.len() >= 2, "{mine:?}");
-    drop(unfold);
+    drop(sensor);
     // The kernel frees a program some time after its last user has gone.
     let end = Instant::now() + Duration::from_secs(10);
     while !loaded().is_disjoint(&mine) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fast unfold: while a workload is packed on few vCPUs, say at once when more
- * threads crowd there than the vCPUs can take.
+ * Fast expansion: while a workload is packed on few vCPUs, say at once when more
+ * threads queue up there than the vCPUs can take.
  *
  * A timer looks at the active vCPUs' run queues. A look is two memory reads per
  * vCPU as long as the queues are short; only on long ones are the threads looked
@@ -10,14 +10,14 @@
  * a few per cent. The timer is on another vCPU: a thousand interrupts a second
  * take a packed chain of requests 3 % of its speed.
  *
- * A crowd must last: closed loops have a thread or two waiting as a matter of
+ * An overload must last: closed loops have a thread or two waiting as a matter of
  * course. After one event nothing more is said until it is armed anew.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#include "unfold.h"
+#include "overload.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -45,10 +45,10 @@ struct rq {
 #pragma clang attribute pop
 
 /* User space writes these while nothing is armed. */
-volatile u64 active[UNFOLD_CPU_WORDS];
+volatile u64 active[OVERLOAD_CPU_WORDS];
 /* One more than the highest of them. */
 volatile u32 active_end;
-/* So many threads are a crowd, if there are at least so many for this long. */
+/* So many threads are an overload, if there are at least so many for this long. */
 volatile u32 at_least;
 volatile u64 patience_ns;
 /* Between two looks. */
@@ -58,7 +58,7 @@ volatile u32 armed;
 /* Whether the timer runs. It goes on for a while after the last arming, so that arming again costs nothing. */
 volatile u32 ticking;
 /* Where the run queues are, by vCPU; 0: not known. Most kernels do not tell the address of such a variable. */
-volatile u64 queues[UNFOLD_CPUS];
+volatile u64 queues[OVERLOAD_CPUS];
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -74,7 +74,7 @@ struct clock {
 	u32 idle;
 	u32 looks;
 	u64 waiting;
-	/* When the crowd was there first; 0: there is none. */
+	/* When the overload was there first; 0: there is none. */
 	u64 since_ns;
 };
 
@@ -96,7 +96,7 @@ struct {
 #define MOST_IDLE 2
 /* The timer stops after so many looks with nothing armed. */
 #define LINGER 256
-/* A crowd is looked at so many times more before it is told. */
+/* An overload is sampled so many times more before it is reported. */
 #define MORE_LOOKS 3
 
 /* Wants to run, and is no kernel thread and none that takes only what is left over (as yield threads do). */
@@ -138,7 +138,7 @@ static long step(u32 i, struct walk *walk)
  * wrong. Neither this nor look() is static, so that the verifier looks at each of them once instead of along every path
  * to it, which takes a fifth of a second.
  */
-__noinline u32 crowd_of(u64 rq, u32 running)
+__noinline u32 overload_of(u64 rq, u32 running)
 {
 	struct walk walk = {};
 
@@ -161,14 +161,14 @@ static long look_at(u32 cpu, struct look *look)
 	struct rq *rq;
 	u32 n;
 
-	if (cpu >= UNFOLD_CPUS || !(active[(cpu >> 6) & (UNFOLD_CPU_WORDS - 1)] & (1ULL << (cpu & 63))))
+	if (cpu >= OVERLOAD_CPUS || !(active[(cpu >> 6) & (OVERLOAD_CPU_WORDS - 1)] & (1ULL << (cpu & 63))))
 		return 0;
 	rq = (struct rq *)queues[cpu];
 	if (!rq)
 		return 0;
 	n = BPF_CORE_READ(rq, nr_running);
 	if (look->closely)
-		n = crowd_of((u64)rq, n);
+		n = overload_of((u64)rq, n);
 	look->runnable += n;
 	if (n > 1)
 		look->waiting += n - 1;
@@ -186,7 +186,7 @@ __noinline u64 look(u32 closely)
 
 static __always_inline void raise(struct clock *clock, u32 arming, u32 runnable, u64 now)
 {
-	struct crowd crowd = {
+	struct overload overload = {
 		.at_ns = now,
 		.lasted_ns = now - clock->since_ns,
 		.looks = clock->looks,
@@ -197,7 +197,7 @@ static __always_inline void raise(struct clock *clock, u32 arming, u32 runnable,
 	if (__sync_val_compare_and_swap(&armed, arming, 0) != arming)
 		return;
 	/* There is room: one event per arming, and it is read before the next. */
-	bpf_ringbuf_output(&events, &crowd, sizeof(crowd), 0);
+	bpf_ringbuf_output(&events, &overload, sizeof(overload), 0);
 }
 
 /* Looks once; the time until the next look. */
@@ -270,7 +270,7 @@ int find_queues(struct bpf_iter__task *ctx)
 	entity = (struct sched_entity___queued *)entity_of((u64)task);
 	rq = BPF_CORE_READ(entity, cfs_rq, rq);
 	cpu = BPF_CORE_READ(rq, cpu);
-	if (rq && cpu < UNFOLD_CPUS)
+	if (rq && cpu < OVERLOAD_CPUS)
 		queues[cpu] = (u64)rq;
 	return 0;
 }

@@ -101,7 +101,7 @@ impl Table {
     }
 
     /// Hands the turn over and wakes the other thread. False at the end of the game.
-    fn hand_over(&self) -> bool {
+    fn hand_off(&self) -> bool {
         let turn = self.turn.load(Ordering::Acquire);
         if turn == STOP {
             return false;
@@ -135,7 +135,7 @@ impl Table {
                 return half;
             }
             let before = round.is_multiple_of(ROUNDS_PER_COST).then(futex::thread_cpu_time);
-            if !self.hand_over() {
+            if !self.hand_off() {
                 return half;
             }
             half.waker_cpu_ns.extend(before.map(|before| cpu_ns_since(before).saturating_sub(clock_ns)));
@@ -153,10 +153,10 @@ fn cpu_ns_since(before: Duration) -> u64 {
 /// Measures one-way wake-ups between two threads, in both directions, until the plan's rounds or its budget
 /// are used up.
 ///
-/// The threads hand a turn to and fro through one futex, as threads hand over a `pthread` mutex (paper §3.1).
+/// The threads hand a turn to and fro through one futex, as threads hand off a `pthread` mutex (paper §3.1).
 /// The waker reads `CLOCK_MONOTONIC` just before `FUTEX_WAKE`, the wakee just after `FUTEX_WAIT` has returned.
 /// Before each wake-up the waker waits until the other thread has gone to sleep, and then for the plan's gap.
-/// A hand-over to a thread that was not asleep counts as a miss and gives no sample.
+/// A hand-off to a thread that was not asleep counts as a miss and gives no sample.
 ///
 /// # Errors
 /// A vCPU where the process may not run threads, no sample at all, or threads that get no CPU time: then the

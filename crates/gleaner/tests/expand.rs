@@ -1,4 +1,4 @@
-//! A packed workload whose load rises gets its vCPUs back, and the journal says who told. On this machine, with its
+//! A packed workload whose load rises gets its vCPUs back, and the journal says which sensor reported it. On this machine, with its
 //! real levers; as root.
 
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
@@ -14,9 +14,9 @@ use common::levers::Machine;
 use common::process::{GLEANER, Running, command, text, until};
 use common::{memory, skipped};
 use gleaner_kernel::lever::affinity::Affinity;
-use gleaner_policy::{CrowdSource, Event, Method};
+use gleaner_policy::{Event, Method, OverloadSource};
 use gleaner_proto::journal::{self, Record};
-use gleaner_trace::FastUnfold;
+use gleaner_trace::OverloadSensor;
 
 /// So many looks are enough to see what the load is; they take half a minute where nothing happens.
 const LOOKS: usize = 60;
@@ -48,8 +48,8 @@ fn decisions(file: &Path) -> Vec<Event> {
 
 /// What the rise of the load did.
 struct Rise {
-    /// Who told of the crowd; none where an observation that was due anyway showed the change.
-    told: Option<CrowdSource>,
+    /// Which sensor reported the overload; none where an observation that was due anyway showed the change.
+    source: Option<OverloadSource>,
     notes: Vec<String>,
     story: String,
 }
@@ -60,7 +60,7 @@ fn active_after(event: &Event, all: usize) -> Option<usize> {
         Event::Resumed { setting, .. } => Some(setting.active.len()),
         Event::TrialEnded { kept, .. } => Some(kept.active.len()),
         Event::RolledBack { active, .. } => Some(active.len()),
-        Event::Unfolded { .. } | Event::MajorChange { .. } => Some(all),
+        Event::Expanded { .. } | Event::MajorChange { .. } => Some(all),
         _ => None,
     }
 }
@@ -106,8 +106,8 @@ fn rise(options: &[&str]) -> Option<Rise> {
     assert!(output.status.code().is_some(), "{}", text(&output.stderr));
     machine.assert_untouched();
     // A trial that was under way may have been the first to show that one vCPU is not enough.
-    let told = match whole {
-        Some(Event::Unfolded { told, .. }) => told,
+    let source = match whole {
+        Some(Event::Expanded { source, .. }) => source,
         _ => None,
     };
     let notes = journal::read(&file).unwrap().into_iter().filter_map(|record| match record {
@@ -115,30 +115,33 @@ fn rise(options: &[&str]) -> Option<Rise> {
         _ => None,
     });
     let story = text(&common::process::gleaner(&["why", file.to_str().unwrap()]).stdout);
-    Some(Rise { told, notes: notes.collect(), story })
+    Some(Rise { source, notes: notes.collect(), story })
 }
 
 #[test]
-fn who_told_is_in_the_story_and_a_kernel_without_bpf_is_noted() {
-    let Some(Rise { told, notes, story }) = rise(&[]) else { return };
+fn the_sensor_that_reported_it_is_in_the_story_and_a_kernel_without_bpf_is_noted() {
+    let Some(Rise { source: reported, notes, story }) = rise(&[]) else { return };
     let noted = |what: &str| notes.iter().any(|note| note.contains(what));
-    match FastUnfold::load() {
-        Ok(_) => assert!(!noted("fast unfold") && told != Some(CrowdSource::Looks), "{told:?} {notes:?}"),
+    match OverloadSensor::load() {
+        Ok(_) => assert!(
+            !noted("fast expansion") && reported != Some(OverloadSource::Counts),
+            "{reported:?} {notes:?}"
+        ),
         Err(missing) => {
-            assert!(noted(&missing.to_string()) && told != Some(CrowdSource::RunQueues), "{notes:?}");
+            assert!(noted(&missing.to_string()) && reported != Some(OverloadSource::RunQueues), "{notes:?}");
         }
     }
-    if let Some(source) = told {
+    if let Some(source) = reported {
         assert!(story.contains(&source.to_string()), "{story}");
     }
-    eprintln!("every vCPU active again, told by {told:?}");
+    eprintln!("every vCPU active again, reported by {reported:?}");
 }
 
 #[test]
 fn without_bpf_the_same_is_found_by_looking() {
-    let Some(Rise { told, notes, story }) = rise(&["--no-bpf"]) else { return };
-    assert!(told != Some(CrowdSource::RunQueues) && notes.is_empty(), "{told:?} {notes:?}");
-    if let Some(source) = told {
+    let Some(Rise { source: reported, notes, story }) = rise(&["--no-bpf"]) else { return };
+    assert!(reported != Some(OverloadSource::RunQueues) && notes.is_empty(), "{reported:?} {notes:?}");
+    if let Some(source) = reported {
         assert!(story.contains(&source.to_string()), "{story}");
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use gleaner_policy::{CrowdSource, Event};
+use gleaner_policy::{Event, OverloadSource};
 use gleaner_proto::journal::{self, Record};
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub struct Rise {
     /// On how many vCPUs the workload was allowed just before.
     pub allowed_before: usize,
     /// Milliseconds until servers had run on every vCPU; none if that did not come to pass.
-    pub unfolded_ms: Option<f64>,
+    pub expanded_ms: Option<f64>,
     /// Milliseconds to the middle of the first 10 ms with at least 90 % of the best speed, after which no 10 ms within
     /// 100 ms had less than 80 %. At least 5.
     pub reached_ms: Option<f64>,
@@ -63,12 +63,12 @@ pub struct Rise {
 
 /// What ended the packed sets, from the journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
-    /// Crowds that the kernel's run queues told.
+pub struct Reports {
+    /// Overloads that the kernel's run queues reported.
     pub run_queues: u32,
-    /// Crowds that looking found.
-    pub looks: u32,
-    /// Crowds that an observation showed which was due anyway.
+    /// Overloads that looking found.
+    pub counts: u32,
+    /// Overloads that an observation showed which was due anyway.
     pub due: u32,
     /// Major changes (§5).
     pub major_changes: u32,
@@ -76,7 +76,7 @@ pub struct Told {
 
 /// All rises.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UnfoldReport {
+pub struct ExpandReport {
     /// Whether BPF was allowed.
     pub bpf: bool,
     /// vCPUs of the machine.
@@ -86,14 +86,14 @@ pub struct UnfoldReport {
     /// The larger of the median plateaus under Gleaner and untouched, in requests per second.
     pub best_per_s: f64,
     /// What ended the packed sets.
-    pub told: Told,
+    pub reports: Reports,
 }
 
 /// Runs the load untouched for the best speed, then under Gleaner with an eighth more rises than asked for.
 ///
 /// # Errors
 /// A program that cannot be started, a load that fails, or a journal that cannot be read.
-pub fn run(options: &Options, bpf: bool, retain: bool) -> Result<UnfoldReport, Error> {
+pub fn run(options: &Options, bpf: bool, retain: bool) -> Result<ExpandReport, Error> {
     let untouched = record(&Mode::Default, &[], &load(UNTOUCHED_STEPS), options)?;
     let dir = tempfile::tempdir().map_err(|source| Error::Journal { source })?;
     let file = dir.path().join("journal");
@@ -105,31 +105,31 @@ pub fn run(options: &Options, bpf: bool, retain: bool) -> Result<UnfoldReport, E
     }
     let asked = options.steps + options.steps / MORE;
     let recording = record(&Mode::Gleaner, &words, &load(asked), options)?;
-    Ok(UnfoldReport::new(bpf, &untouched, &recording, told(&file)?))
+    Ok(ExpandReport::new(bpf, &untouched, &recording, reports(&file)?))
 }
 
 fn load(steps: u16) -> [String; 3] {
-    ["--steps".to_owned(), steps.to_string(), "--unfold".to_owned()]
+    ["--steps".to_owned(), steps.to_string(), "--expand".to_owned()]
 }
 
-fn told(file: &Path) -> Result<Told, Error> {
+fn reports(file: &Path) -> Result<Reports, Error> {
     let records = journal::read(file).map_err(|error| Error::Journal { source: io::Error::other(error) })?;
-    let mut told = Told::default();
+    let mut reports = Reports::default();
     for record in records {
         let Record::Decision { event, .. } = record else { continue };
         match event {
-            Event::Unfolded { told: Some(CrowdSource::RunQueues), .. } => told.run_queues += 1,
-            Event::Unfolded { told: Some(CrowdSource::Looks), .. } => told.looks += 1,
-            Event::Unfolded { told: None, .. } => told.due += 1,
-            Event::MajorChange { .. } => told.major_changes += 1,
+            Event::Expanded { source: Some(OverloadSource::RunQueues), .. } => reports.run_queues += 1,
+            Event::Expanded { source: Some(OverloadSource::Counts), .. } => reports.counts += 1,
+            Event::Expanded { source: None, .. } => reports.due += 1,
+            Event::MajorChange { .. } => reports.major_changes += 1,
             _ => {}
         }
     }
-    Ok(told)
+    Ok(reports)
 }
 
-impl UnfoldReport {
-    fn new(bpf: bool, untouched: &Recording, recording: &Recording, told: Told) -> Self {
+impl ExpandReport {
+    fn new(bpf: bool, untouched: &Recording, recording: &Recording, reports: Reports) -> Self {
         let plateau = |recording: &Recording| {
             let steps = analysis::analyse_through(NARROW, recording);
             let rates: Vec<f64> = steps.iter().filter(|s| s.pairs > 1).map(|s| s.plateau_per_s).collect();
@@ -142,11 +142,11 @@ impl UnfoldReport {
         let rises = phases
             .map(|(phase, step)| Rise {
                 allowed_before: phase.allowed_before,
-                unfolded_ms: phase.all_ran_ns.map(|at| at.saturating_sub(phase.at_ns) as f64 / 1e6),
+                expanded_ms: phase.all_ran_ns.map(|at| at.saturating_sub(phase.at_ns) as f64 / 1e6),
                 reached_ms: step.reached_ms,
             })
             .collect();
-        Self { bpf, vcpus, rises, best_per_s, told }
+        Self { bpf, vcpus, rises, best_per_s, reports }
     }
 
     /// The rises that found the workload on fewer vCPUs.
@@ -155,8 +155,8 @@ impl UnfoldReport {
     }
 
     /// The time in which this share of the packed rises had all vCPUs, in milliseconds; none if they had not.
-    pub fn unfolded_ms(&self, share: f64) -> Option<f64> {
-        quantile(self.packed().map(|rise| rise.unfolded_ms), share)
+    pub fn expanded_ms(&self, share: f64) -> Option<f64> {
+        quantile(self.packed().map(|rise| rise.expanded_ms), share)
     }
 
     /// The same for 90 % of the best speed.
@@ -166,11 +166,11 @@ impl UnfoldReport {
 
     /// Whether all that is promised was kept.
     pub fn is_kept(&self) -> bool {
-        self.unfolds_in_time() && self.is_fast_in_time()
+        self.expands_in_time() && self.is_fast_in_time()
     }
 
-    fn unfolds_in_time(&self) -> bool {
-        let within = |share, limit| self.unfolded_ms(share).is_some_and(|ms| ms <= limit);
+    fn expands_in_time(&self) -> bool {
+        let within = |share, limit| self.expanded_ms(share).is_some_and(|ms| ms <= limit);
         within(0.5, MEDIAN_MS) && within(0.99, P99_MS)
     }
 
@@ -187,7 +187,7 @@ fn quantile(times: impl Iterator<Item = Option<f64>>, share: f64) -> Option<f64>
     times.get(rank).copied().filter(|time| time.is_finite())
 }
 
-impl fmt::Display for UnfoldReport {
+impl fmt::Display for ExpandReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (packed, all) = (self.packed().count(), self.rises.len());
         let how = if self.bpf { "with BPF" } else { "without BPF" };
@@ -201,11 +201,11 @@ impl fmt::Display for UnfoldReport {
             f,
             "  all {} vCPUs run it: median {}, 90 % {}, 99 % {}, all {}  (promised: {MEDIAN_MS} ms, 99 % {P99_MS} ms)  {}",
             self.vcpus,
-            ms(self.unfolded_ms(0.5)),
-            ms(self.unfolded_ms(0.9)),
-            ms(self.unfolded_ms(0.99)),
-            ms(self.unfolded_ms(1.0)),
-            verdict(self.unfolds_in_time())
+            ms(self.expanded_ms(0.5)),
+            ms(self.expanded_ms(0.9)),
+            ms(self.expanded_ms(0.99)),
+            ms(self.expanded_ms(1.0)),
+            verdict(self.expands_in_time())
         )?;
         let soon = self.packed().filter(|rise| rise.reached_ms.is_some_and(|ms| ms <= SPEED_MS)).count();
         writeln!(
@@ -217,10 +217,10 @@ impl fmt::Display for UnfoldReport {
             ms(self.reached_ms(0.9)),
             verdict(self.is_fast_in_time())
         )?;
-        let Told { run_queues, looks, due, major_changes } = self.told;
+        let Reports { run_queues, counts, due, major_changes } = self.reports;
         writeln!(
             f,
-            "  crowds told by the run queues {run_queues}, found by looks {looks}, seen when due {due}; major changes \
+            "  overloads reported by the run queues {run_queues}, found by counting {counts}, seen when due {due}; major changes \
              {major_changes}"
         )
     }
@@ -230,26 +230,26 @@ impl fmt::Display for UnfoldReport {
 mod tests {
     use super::*;
 
-    fn report(rises: Vec<Rise>) -> UnfoldReport {
-        UnfoldReport { bpf: true, vcpus: 2, rises, best_per_s: 1000.0, told: Told::default() }
+    fn report(rises: Vec<Rise>) -> ExpandReport {
+        ExpandReport { bpf: true, vcpus: 2, rises, best_per_s: 1000.0, reports: Reports::default() }
     }
 
-    fn rise(unfolded_ms: Option<f64>, reached_ms: Option<f64>) -> Rise {
-        Rise { allowed_before: 1, unfolded_ms, reached_ms }
+    fn rise(expanded_ms: Option<f64>, reached_ms: Option<f64>) -> Rise {
+        Rise { allowed_before: 1, expanded_ms, reached_ms }
     }
 
     #[test]
     fn only_rises_that_found_the_load_packed_count() {
         let spread = Rise { allowed_before: 2, ..rise(Some(0.1), Some(5.0)) };
         let report = report(vec![spread, rise(Some(1.5), Some(12.0)), spread]);
-        assert_eq!((report.packed().count(), report.unfolded_ms(0.5)), (1, Some(1.5)));
+        assert_eq!((report.packed().count(), report.expanded_ms(0.5)), (1, Some(1.5)));
         assert!(report.is_kept() && report.to_string().contains("1 of 3 rises"), "{report}");
     }
 
     #[test]
     fn each_promise_can_be_missed() {
-        let of = |unfolded: Option<f64>, reached, late: usize| {
-            let mut rises = vec![rise(unfolded, reached); 200 - late];
+        let of = |expanded: Option<f64>, reached, late: usize| {
+            let mut rises = vec![rise(expanded, reached); 200 - late];
             rises.extend(vec![rise(Some(30.0), Some(400.0)); late]);
             report(rises)
         };

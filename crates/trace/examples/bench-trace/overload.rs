@@ -1,4 +1,4 @@
-//! How fast the fast unfold is.
+//! How fast the fast expansion is.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gleaner_policy::CpuSet;
-use gleaner_trace::FastUnfold;
+use gleaner_trace::OverloadSensor;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
@@ -15,9 +15,9 @@ use nix::unistd::Pid;
 use crate::{Outcome, verdict};
 
 /// Median at most 2 ms and 99 % within 10 ms, over 200 steps. A step: one thread spins on the vCPU, a second one joins.
-pub(crate) fn unfold() -> Outcome {
+pub(crate) fn overload() -> Outcome {
     const STEPS: usize = 200;
-    let mut unfold = FastUnfold::load()?;
+    let mut sensor = OverloadSensor::load()?;
     let patience = Duration::from_millis(1);
     let stop = AtomicBool::new(false);
     let (mut delays, mut arming, mut disturbed) = (Vec::new(), Vec::new(), 0);
@@ -28,17 +28,17 @@ pub(crate) fn unfold() -> Outcome {
         scope.spawn(|| spin_on_first(&stop));
         while delays.len() < STEPS {
             let begin = Instant::now();
-            unfold.arm(&CpuSet::first(1), 2, patience)?;
+            sensor.arm(&CpuSet::first(1), 2, patience)?;
             arming.push(begin.elapsed());
             // At another moment of the tick each time.
             thread::sleep(Duration::from_micros(3000 + 137 * (delays.len() as u64 % 29)));
-            if unfold.read().is_some() {
+            if sensor.read().is_some() {
                 // Some other program had to wait meanwhile.
                 disturbed += 1;
                 continue;
             }
-            delays.push(step(&unfold)?);
-            unfold.read();
+            delays.push(step(&sensor)?);
+            sensor.read();
         }
         Ok(())
     })?;
@@ -61,7 +61,7 @@ pub(crate) fn unfold() -> Outcome {
 }
 
 /// From the moment at which a second thread goes to the vCPU to the event.
-fn step(unfold: &FastUnfold) -> Result<Duration, Box<dyn Error>> {
+fn step(sensor: &OverloadSensor) -> Result<Duration, Box<dyn Error>> {
     let (over, joined, zero) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
     thread::scope(|scope| -> Result<Duration, Box<dyn Error>> {
         let _over = Stop(&over);
@@ -69,7 +69,7 @@ fn step(unfold: &FastUnfold) -> Result<Duration, Box<dyn Error>> {
             joined.store(elapsed_ns(&zero), Ordering::Release);
             spin_on_first(&over);
         });
-        let ready = poll(&mut [PollFd::new(unfold.fd(), PollFlags::POLLIN)], PollTimeout::from(2000_u16))?;
+        let ready = poll(&mut [PollFd::new(sensor.fd(), PollFlags::POLLIN)], PollTimeout::from(2000_u16))?;
         let arrived = elapsed_ns(&zero);
         match joined.load(Ordering::Acquire) {
             joined if ready > 0 && joined > 0 => Ok(Duration::from_nanos(arrived.saturating_sub(joined))),

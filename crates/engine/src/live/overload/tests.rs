@@ -8,12 +8,12 @@ use std::rc::Rc;
 use super::*;
 use crate::live::wait::{self, Signals};
 
-const PATIENCE: Duration = Duration::from_micros(750);
+const PERSISTENCE: Duration = Duration::from_micros(750);
 
 /// What a fake watch was asked, and how it is made to tell.
 #[derive(Debug, Default)]
 struct Log {
-    armed: Vec<CrowdQuestion>,
+    armed: Vec<OverloadQuery>,
     disarmed: u32,
     refuses: bool,
     teller: Option<UnixStream>,
@@ -25,11 +25,11 @@ struct Fake {
     ear: UnixStream,
 }
 
-impl CrowdWatch for Fake {
-    fn arm(&mut self, asked: &CrowdQuestion) -> Result<(), Box<dyn Error + Send + Sync>> {
+impl OverloadWatch for Fake {
+    fn arm(&mut self, asked: &OverloadQuery) -> Result<(), Box<dyn Error + Send + Sync>> {
         let mut log = self.log.borrow_mut();
         if log.refuses {
-            return Err("fast unfold is not available: no BPF here".into());
+            return Err("fast expansion is not available: no BPF here".into());
         }
         log.armed.push(asked.clone());
         Ok(())
@@ -43,10 +43,10 @@ impl CrowdWatch for Fake {
         Some(self.ear.as_fd())
     }
 
-    fn read(&mut self) -> Option<Crowd> {
+    fn read(&mut self) -> Option<Overload> {
         let mut byte = [0];
         self.ear.read_exact(&mut byte).ok()?;
-        Some(Crowd { runnable: byte[0].into(), waiting: 2.0, source: CrowdSource::RunQueues })
+        Some(Overload { runnable: byte[0].into(), waiting: 2.0, source: OverloadSource::RunQueues })
     }
 }
 
@@ -62,7 +62,7 @@ fn tell(log: &Rc<RefCell<Log>>, runnable: u8) {
 }
 
 fn watch(at_least: Option<u32>, at_most: Option<u32>) -> Watch {
-    Watch { every: Duration::from_millis(5), at_least, at_most, times: 3, patience: PATIENCE }
+    Watch { every: Duration::from_millis(5), at_least, at_most, times: 3, persistence: PERSISTENCE }
 }
 
 #[test]
@@ -71,10 +71,10 @@ fn it_is_armed_once_for_the_same_set_and_anew_for_another() {
     let (one, two) = (CpuSet::first(1), CpuSet::first(2));
     assert!(sentry.fd().is_none(), "nothing is armed");
     let polled = Duration::from_micros(200);
-    let asked = |active: &CpuSet, at_least, polled| CrowdQuestion {
+    let asked = |active: &CpuSet, at_least, polled| OverloadQuery {
         active: active.clone(),
         at_least,
-        patience: PATIENCE,
+        persistence: PERSISTENCE,
         polled,
     };
     let armed = [
@@ -90,28 +90,28 @@ fn it_is_armed_once_for_the_same_set_and_anew_for_another() {
     assert_eq!(log.borrow().armed, armed);
     assert!(sentry.fd().is_some());
     for other in [None, Some(watch(None, Some(1)))] {
-        assert!(!sentry.stand(other, &one, Duration::ZERO), "what is not about crowds is not told");
+        assert!(!sentry.stand(other, &one, Duration::ZERO), "what is not about overload is not reported");
         assert_eq!(log.borrow().disarmed, 1);
         assert!(sentry.fd().is_none());
     }
 }
 
 #[test]
-fn a_crowd_ends_the_wait_and_is_told_once() {
+fn an_overload_ends_the_wait_and_is_reported_once() {
     let (mut sentry, log) = sentry();
     sentry.rest = Duration::from_secs(3600);
     let one = CpuSet::first(1);
     let signals = Signals::block().unwrap();
     let asked = Some(watch(Some(3), None));
     assert!(sentry.stand(asked, &one, Duration::ZERO));
-    assert_eq!(sentry.told(), None);
+    assert_eq!(sentry.reported(), None);
     tell(&log, 16);
     let far = Instant::now() + Duration::from_secs(3600);
     assert!(wait::wait(&signals, None, sentry.fd(), far).unwrap());
-    let crowd = Crowd { runnable: 16, waiting: 2.0, source: CrowdSource::RunQueues };
-    assert_eq!(sentry.told(), Some(crowd));
-    assert_eq!(sentry.told(), None);
-    // The policy left the set as it is: looking takes over for a while, elsewhere it is told again.
+    let overload = Overload { runnable: 16, waiting: 2.0, source: OverloadSource::RunQueues };
+    assert_eq!(sentry.reported(), Some(overload));
+    assert_eq!(sentry.reported(), None);
+    // The policy left the set as it is: looking takes over for a while, elsewhere it is reported again.
     assert!(!sentry.stand(asked, &one, Duration::ZERO));
     assert!(sentry.fd().is_none());
     assert!(sentry.stand(asked, &CpuSet::first(2), Duration::ZERO));
@@ -119,7 +119,7 @@ fn a_crowd_ends_the_wait_and_is_told_once() {
 }
 
 #[test]
-fn what_cannot_be_had_is_told_once_and_not_asked_again() {
+fn what_cannot_be_had_is_said_once_and_not_asked_again() {
     let (mut sentry, log) = sentry();
     log.borrow_mut().refuses = true;
     let one = CpuSet::first(1);
@@ -133,7 +133,7 @@ fn what_cannot_be_had_is_told_once_and_not_asked_again() {
 }
 
 /// The run delay at each look that asked for it.
-fn delays(looks: &mut Looks, runnable: &[u32], mut delay: Duration) -> Vec<(bool, Option<Crowd>)> {
+fn delays(looks: &mut Looks, runnable: &[u32], mut delay: Duration) -> Vec<(bool, Option<Overload>)> {
     let mut outcomes = Vec::new();
     for n in runnable {
         let outcome = looks.look(*n, || {
@@ -146,19 +146,19 @@ fn delays(looks: &mut Looks, runnable: &[u32], mut delay: Duration) -> Vec<(bool
 }
 
 #[test]
-fn looking_tells_the_same_crowd_after_three_looks_in_a_row() {
+fn looking_tells_the_same_overload_after_three_looks_in_a_row() {
     let mut looks = Looks::new(watch(Some(3), None));
     let mut found = delays(&mut looks, &[3, 2, 3, 4, 5], Duration::ZERO);
-    let (enough, crowd) = found.pop().unwrap();
-    assert!(found.iter().all(|(enough, crowd)| !enough && crowd.is_none()), "{found:?}");
-    let crowd = crowd.unwrap();
-    assert_eq!((enough, crowd.runnable, crowd.source), (true, 5, CrowdSource::Looks));
+    let (enough, overload) = found.pop().unwrap();
+    assert!(found.iter().all(|(enough, overload)| !enough && overload.is_none()), "{found:?}");
+    let overload = overload.unwrap();
+    assert_eq!((enough, overload.runnable, overload.source), (true, 5, OverloadSource::Counts));
     // An hour of delay in far less time.
-    assert!(crowd.waiting > 1.0, "{crowd:?}");
+    assert!(overload.waiting > 1.0, "{overload:?}");
 }
 
 #[test]
-fn vcpus_that_fall_idle_are_no_crowd() {
+fn vcpus_that_fall_idle_are_no_overload() {
     let mut looks = Looks::new(watch(None, Some(1)));
     let never = || -> Result<Duration, Infallible> { panic!("nobody needs the run delay") };
     assert_eq!(looks.look(1, never).unwrap(), (false, None));

@@ -1,4 +1,4 @@
-//! Fast unfold: an event within a millisecond or two when more threads crowd on a few vCPUs than these can take.
+//! Fast expansion: an event within a millisecond or two when more threads queue up on a few vCPUs than these can take.
 
 use std::fmt;
 use std::io;
@@ -15,22 +15,22 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
 use nix::sched::sched_getcpu;
 
+use crate::overload_skeleton::{OverloadSkel, OverloadSkelBuilder};
 use crate::unavailable::{NotAvailable, Rights, Why, text};
-use crate::unfold_skeleton::{UnfoldSkel, UnfoldSkelBuilder};
 
-/// `UNFOLD_CPUS` of `src/bpf/unfold.h`.
+/// `OVERLOAD_CPUS` of `src/bpf/overload.h`.
 const MAX_CPUS: u32 = 1024;
-/// `struct crowd` of `src/bpf/unfold.h`.
+/// `struct overload` of `src/bpf/overload.h`.
 const EVENT_BYTES: usize = 32;
 /// Between two looks at the run queues. Each is a timer interrupt, which costs a vCPU some 30 us in a VM: half a
-/// millisecond is as seldom as lets a crowd get its vCPUs back within two in the median.
+/// millisecond is as rarely as lets an overload get its vCPUs back within two in the median.
 const PERIOD: Duration = Duration::from_micros(500);
-/// Nothing is a crowd that is not there this long: between the four looks that a crowd takes lies a third of it each.
-const LEAST_PATIENCE: Duration = Duration::from_micros(300);
+/// Nothing is an overload that is not there this long: between the four samples that an overload takes lies a third of it each.
+const SHORTEST: Duration = Duration::from_micros(300);
 
 /// More threads wanted to run on the vCPUs than asked for, for long enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Crowding {
+pub struct Overload {
     /// When that was told, on `CLOCK_MONOTONIC`.
     pub at: Duration,
     /// How long it had lasted then.
@@ -43,7 +43,7 @@ pub struct Crowding {
 
 /// Why the watch cannot be set.
 #[derive(Debug, thiserror::Error)]
-pub enum UnfoldError {
+pub enum OverloadError {
     /// Not these vCPUs.
     #[error("cannot watch vCPUs `{active}`: name at least one, each below {MAX_CPUS}")]
     NoSuchCpus {
@@ -51,13 +51,13 @@ pub enum UnfoldError {
         active: CpuSet,
     },
     /// No thread was on this vCPU when the programs were loaded: it was not there.
-    #[error("fast unfold: the run queue of vCPU {cpu} is not known")]
+    #[error("fast expansion: the run queue of vCPU {cpu} is not known")]
     NoQueue {
         /// The vCPU.
         cpu: CpuId,
     },
     /// The timer does not start.
-    #[error("fast unfold: cannot start the timer: {detail}")]
+    #[error("fast expansion: cannot start the timer: {detail}")]
     Timer {
         /// The kernel's answer.
         detail: String,
@@ -71,10 +71,10 @@ pub enum UnfoldError {
 /// while nobody runs on these vCPUs), on another online vCPU if there is one, so that the watched threads lose nothing by it; nothing hangs on the scheduler's
 /// own events. A quarter of a second after it was disarmed it costs nothing.
 /// Dropping it takes everything back, and so does the end of the process.
-pub struct FastUnfold {
-    skel: UnfoldSkel<'static>,
+pub struct OverloadSensor {
+    skel: OverloadSkel<'static>,
     ring: RingBuffer<'static>,
-    events: Receiver<Crowding>,
+    events: Receiver<Overload>,
     /// The number of the latest arming.
     arming: u32,
     /// Where the timer was started last.
@@ -83,13 +83,13 @@ pub struct FastUnfold {
     polled: Duration,
 }
 
-impl fmt::Debug for FastUnfold {
+impl fmt::Debug for OverloadSensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FastUnfold").field("arming", &self.arming).finish_non_exhaustive()
+        f.debug_struct("OverloadSensor").field("arming", &self.arming).finish_non_exhaustive()
     }
 }
 
-impl FastUnfold {
+impl OverloadSensor {
     /// Loads the programs; nothing is watched yet.
     ///
     /// # Errors
@@ -97,12 +97,12 @@ impl FastUnfold {
     pub fn load() -> Result<Self, NotAvailable> {
         libbpf_rs::set_print(None);
         let refused = |error: libbpf_rs::Error| {
-            let why = Why::from_load("unfold", error.kind(), text(&error), Rights::now());
-            NotAvailable::new("fast unfold", why)
+            let why = Why::from_load("overload", error.kind(), text(&error), Rights::now());
+            NotAvailable::new("fast expansion", why)
         };
         // A few bytes stay when it is dropped; the programs and maps do not.
         let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = UnfoldSkelBuilder::default().open(place).map_err(refused)?;
+        let open = OverloadSkelBuilder::default().open(place).map_err(refused)?;
         let skel = open.load().map_err(refused)?;
         let (sender, events) = channel();
         let mut ring = RingBufferBuilder::new();
@@ -120,20 +120,25 @@ impl FastUnfold {
     }
 
     /// Watches the vCPUs of `active` from now on, in place of others: an event comes when at least `at_least` threads
-    /// have wanted to run on them for `patience` (300 us at least), and then none until it is armed again. Arming again
+    /// have wanted to run on them for `persistence` (300 us at least), and then none until it is armed again. Arming again
     /// soon costs a few microseconds; the first time, or after a while, a visit to another vCPU.
     ///
     /// # Errors
     /// No vCPU or too high a number, or the kernel refuses the timer.
-    pub fn arm(&mut self, active: &CpuSet, at_least: u32, patience: Duration) -> Result<(), UnfoldError> {
+    pub fn arm(
+        &mut self,
+        active: &CpuSet,
+        at_least: u32,
+        persistence: Duration,
+    ) -> Result<(), OverloadError> {
         let end = active.iter().last().map_or(0, |cpu| cpu.0 + 1);
         if active.is_empty() || end > MAX_CPUS {
-            return Err(UnfoldError::NoSuchCpus { active: active.clone() });
+            return Err(OverloadError::NoSuchCpus { active: active.clone() });
         }
         let known =
             |cpu: CpuId| self.skel.maps.bss_data.as_deref().is_some_and(|d| d.queues[cpu.0 as usize] != 0);
         if let Some(cpu) = active.iter().find(|cpu| !known(*cpu)) {
-            return Err(UnfoldError::NoQueue { cpu });
+            return Err(OverloadError::NoQueue { cpu });
         }
         self.disarm();
         while self.read().is_some() {}
@@ -144,7 +149,7 @@ impl FastUnfold {
             }
             data.active_end = end;
             data.at_least = at_least;
-            data.patience_ns = ns(patience.max(LEAST_PATIENCE));
+            data.patience_ns = ns(persistence.max(SHORTEST));
             data.period_ns = ns(period(self.polled));
         }
         // 0 says that nothing is armed.
@@ -175,7 +180,7 @@ impl FastUnfold {
     }
 
     /// The event, if there is one. Does not wait.
-    pub fn read(&mut self) -> Option<Crowding> {
+    pub fn read(&mut self) -> Option<Overload> {
         // A ring that cannot be read holds no event.
         let _ = self.ring.consume();
         self.events.try_recv().ok()
@@ -189,14 +194,14 @@ impl FastUnfold {
         shared(self.skel.maps.bss_data.as_deref_mut().map(|data| &raw mut data.ticking))
     }
 
-    /// Starts the timer on a vCPU that is not active, where it stays: an interrupt is dear in a VM, and those who wait for
+    /// Starts the timer on a vCPU that is not active, where it stays: an interrupt is expensive in a VM, and those who wait for
     /// the active vCPUs should not pay for it. Where there is no other it is one of them.
-    fn start_clock(&mut self, active: &CpuSet) -> Result<(), UnfoldError> {
+    fn start_clock(&mut self, active: &CpuSet) -> Result<(), OverloadError> {
         let others = topology::online(&Root::system()).unwrap_or_default().difference(active);
         let there = if others.is_empty() { active } else { &others };
         let program = &self.skel.progs.start_clock;
         let (outcome, cpu) = visit(there, || (program.test_run(ProgramInput::default()), sched_getcpu()));
-        let refused = |error: libbpf_rs::Error| UnfoldError::Timer { detail: text(&error) };
+        let refused = |error: libbpf_rs::Error| OverloadError::Timer { detail: text(&error) };
         let answer = outcome.map_err(refused)?.return_value.cast_signed();
         if answer != 0 {
             return Err(refused(libbpf_rs::Error::from_raw_os_error(-answer)));
@@ -232,7 +237,7 @@ fn ns(time: Duration) -> u64 {
 }
 
 /// From the ring buffer to whoever reads; 0 asks for more.
-fn pass_on(sender: &Sender<Crowding>, bytes: &[u8]) -> i32 {
+fn pass_on(sender: &Sender<Overload>, bytes: &[u8]) -> i32 {
     if let Some(event) = parse(bytes) {
         // The receiver lives as long as the ring.
         let _ = sender.send(event);
@@ -240,14 +245,14 @@ fn pass_on(sender: &Sender<Crowding>, bytes: &[u8]) -> i32 {
     0
 }
 
-fn parse(bytes: &[u8]) -> Option<Crowding> {
+fn parse(bytes: &[u8]) -> Option<Overload> {
     let bytes: &[u8; EVENT_BYTES] = bytes.first_chunk()?;
     let (words, _) = bytes.as_chunks::<8>();
     let [at, lasted, counts, waiting] = words else { return None };
     let (counts, _) = counts.as_chunks::<4>();
     let [looks, runnable] = counts else { return None };
     let looks = u32::from_ne_bytes(*looks).max(1);
-    Some(Crowding {
+    Some(Overload {
         at: Duration::from_nanos(u64::from_ne_bytes(*at)),
         lasted: Duration::from_nanos(u64::from_ne_bytes(*lasted)),
         runnable: u32::from_ne_bytes(*runnable),

@@ -24,8 +24,8 @@ const HALTS: u32 = 20;
 ///
 /// # Errors
 /// Where no thread can be had, or not on one of the vCPUs.
-pub(crate) fn forget_polling() -> Result<(), Error> {
-    let failed = |what: &str| servers::Error::system(format!("let idle vCPUs forget to poll: {what}"));
+pub(crate) fn reset_polling() -> Result<(), Error> {
+    let failed = |what: &str| servers::Error::system(format!("reset the poll limits of idle vCPUs: {what}"));
     let vcpus = allowed().map_err(|error| failed("find them")(std::io::Error::other(error)))?;
     thread::scope(|scope| {
         let rest = |vcpu: CpuId| {

@@ -1,34 +1,34 @@
-//! Noticing between observations that threads crowd on the active vCPUs: told by the kernel where it can, else by
-//! looking.
+//! Noticing run-queue overload between observations: reported by the kernel where it can be, else found by counting
+//! runnable threads.
 
 use std::error::Error;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use gleaner_policy::{CpuSet, Crowd, CrowdSource, Watch};
+use gleaner_policy::{CpuSet, Overload, OverloadSource, Watch};
 
-/// Which crowd is to be told.
+/// Which overload is to be reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CrowdQuestion {
+pub struct OverloadQuery {
     /// The vCPUs on which it is.
     pub active: CpuSet,
     /// The least number of threads that want to run there.
     pub at_least: u32,
     /// For how long they must have been so many.
-    pub patience: Duration,
+    pub persistence: Duration,
     /// For how long idle vCPUs poll before they halt: looks from an idle vCPU should let it halt.
     pub polled: Duration,
 }
 
-/// Tells without being asked that threads crowd on active vCPUs. Ends with the process, however that ends.
-pub trait CrowdWatch: fmt::Debug {
+/// Tells without being asked that threads queue up on active vCPUs. Ends with the process, however that ends.
+pub trait OverloadWatch: fmt::Debug {
     /// Tells once, from now on, when there is what is asked for. Called often: the first time may take tens of
     /// milliseconds, later ones must not.
     ///
     /// # Errors
     /// It cannot be had here; the text says why. It is not asked again then.
-    fn arm(&mut self, asked: &CrowdQuestion) -> Result<(), Box<dyn Error + Send + Sync>>;
+    fn arm(&mut self, asked: &OverloadQuery) -> Result<(), Box<dyn Error + Send + Sync>>;
 
     /// Tells nothing any more.
     fn disarm(&mut self);
@@ -36,20 +36,20 @@ pub trait CrowdWatch: fmt::Debug {
     /// Becomes readable when there is something to tell; none before the first arming.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The crowd, if there is one. Does not wait.
-    fn read(&mut self) -> Option<Crowd>;
+    /// The overload, if there is one. Does not wait.
+    fn read(&mut self) -> Option<Overload>;
 }
 
-/// After a crowd that changed nothing it is not asked for again for so long: the same one would be told at once.
+/// After an overload that changed nothing it is not asked for again for so long: the same one would be reported at once.
 const REST: Duration = Duration::from_millis(15);
 
 /// The watch that there is, if any.
 #[derive(Debug)]
 pub(super) struct Sentry {
-    watch: Option<Box<dyn CrowdWatch>>,
-    armed: Option<CrowdQuestion>,
-    /// The set of vCPUs for which the latest crowd was told, and when.
-    told: Option<(CpuSet, Instant)>,
+    watch: Option<Box<dyn OverloadWatch>>,
+    armed: Option<OverloadQuery>,
+    /// The set of vCPUs for which the latest overload was reported, and when.
+    reported: Option<(CpuSet, Instant)>,
     /// [`REST`], unless a test has time.
     rest: Duration,
     /// For the journal.
@@ -57,24 +57,24 @@ pub(super) struct Sentry {
 }
 
 impl Sentry {
-    pub(super) fn new(watch: Option<Box<dyn CrowdWatch>>) -> Self {
-        Self { watch, armed: None, told: None, rest: REST, note: None }
+    pub(super) fn new(watch: Option<Box<dyn OverloadWatch>>) -> Self {
+        Self { watch, armed: None, reported: None, rest: REST, note: None }
     }
 
-    /// Sees to it that a crowd on `active` is told where `watch` asks for that; idle vCPUs poll for `polled`. False: it
+    /// Sees to it that an overload on `active` is reported where `watch` asks for that; idle vCPUs poll for `polled`. False: it
     /// must be looked for.
     pub(super) fn stand(&mut self, watch: Option<Watch>, active: &CpuSet, polled: Duration) -> bool {
-        let wanted = watch.and_then(|w| Some((w.at_least?, w.patience)));
-        let Some((at_least, patience)) = wanted else {
+        let wanted = watch.and_then(|w| Some((w.at_least?, w.persistence)));
+        let Some((at_least, persistence)) = wanted else {
             self.rest();
             return false;
         };
-        let wanted = CrowdQuestion { active: active.clone(), at_least, patience, polled };
+        let wanted = OverloadQuery { active: active.clone(), at_least, persistence, polled };
         if self.armed.as_ref() == Some(&wanted) {
             return true;
         }
         let again = |(set, at): &(CpuSet, Instant)| set == active && at.elapsed() < self.rest;
-        if self.told.as_ref().is_some_and(again) {
+        if self.reported.as_ref().is_some_and(again) {
             return false;
         }
         let Some(kernel) = &mut self.watch else { return false };
@@ -97,13 +97,13 @@ impl Sentry {
         self.watch.as_ref().filter(|_| self.armed.is_some())?.fd()
     }
 
-    /// The crowd that was told, if one was.
-    pub(super) fn told(&mut self) -> Option<Crowd> {
+    /// The overload that was reported, if one was.
+    pub(super) fn reported(&mut self) -> Option<Overload> {
         let armed = self.armed.as_ref()?;
-        let crowd = self.watch.as_mut()?.read()?;
-        self.told = Some((armed.active.clone(), Instant::now()));
+        let overload = self.watch.as_mut()?.read()?;
+        self.reported = Some((armed.active.clone(), Instant::now()));
         self.armed = None;
-        Some(crowd)
+        Some(overload)
     }
 
     pub(super) fn take_note(&mut self) -> Option<String> {
@@ -138,7 +138,7 @@ impl Looks {
     }
 
     /// Takes one look; `run_delay` is what the workload's threads have waited so far. True when that was the last one
-    /// needed, with the crowd if threads queue up.
+    /// needed, with the overload if threads queue up.
     ///
     /// # Errors
     /// `run_delay` failed.
@@ -146,7 +146,7 @@ impl Looks {
         &mut self,
         runnable: u32,
         run_delay: impl FnOnce() -> Result<Duration, E>,
-    ) -> Result<(bool, Option<Crowd>), E> {
+    ) -> Result<(bool, Option<Overload>), E> {
         if !self.watch.matches(runnable) {
             (self.matched, self.first) = (0, None);
             return Ok((false, None));
@@ -156,7 +156,7 @@ impl Looks {
         if self.watch.at_least.is_none_or(|n| runnable < n) {
             return Ok((last, None));
         }
-        // Reading what each thread has waited is dear: only at the ends.
+        // Reading what each thread has waited is expensive: only at the ends.
         let Some((since, before)) = self.first else {
             self.first = Some((Instant::now(), run_delay()?));
             return Ok((last, None));
@@ -166,7 +166,7 @@ impl Looks {
         }
         let waited = run_delay()?.saturating_sub(before).as_secs_f64();
         let waiting = waited / since.elapsed().as_secs_f64().max(1e-6);
-        Ok((true, Some(Crowd { runnable, waiting, source: CrowdSource::Looks })))
+        Ok((true, Some(Overload { runnable, waiting, source: OverloadSource::Counts })))
     }
 }
 

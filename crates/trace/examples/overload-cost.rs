@@ -1,4 +1,4 @@
-//! `make bench-trace`, beside bench-trace: what the armed fast unfold costs a workload that is packed on one vCPU. Ends
+//! `make bench-trace`, beside bench-trace: what the armed fast expansion costs a workload that is packed on one vCPU. Ends
 //! with status 1 where that is more than a hundredth. As root, on an otherwise idle machine.
 
 #![allow(clippy::print_stdout, reason = "a measurement for developers: the end of its output may end it")]
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gleaner_bench::stats::{estimate, median};
 use gleaner_bench::workload::{Amount, Parameters, Workload};
 use gleaner_policy::CpuSet;
-use gleaner_trace::FastUnfold;
+use gleaner_trace::OverloadSensor;
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 
@@ -22,19 +22,19 @@ const PROMISE: f64 = 0.99;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let begin = Instant::now();
-    let mut unfold = FastUnfold::load()?;
+    let mut sensor = OverloadSensor::load()?;
     let loaded = begin.elapsed();
     let one = CpuSet::first(1);
     let mut there = nix::sched::CpuSet::new();
     there.set(0)?;
     sched_setaffinity(Pid::from_raw(0), &there)?;
     let begin = Instant::now();
-    arm(&mut unfold, &one)?;
+    arm(&mut sensor, &one)?;
     let first = begin.elapsed();
     let begin = Instant::now();
-    arm(&mut unfold, &one)?;
+    arm(&mut sensor, &one)?;
     let again = begin.elapsed();
-    println!("\nFast unfold beside one packed chain of requests, interleaved");
+    println!("\nFast expansion beside one packed chain of requests, interleaved");
     println!("  loading takes {loaded:.2?}, arming {first:.2?}, arming again {again:.2?}");
     let mut ratios = Vec::new();
     let mut plain = Vec::new();
@@ -42,16 +42,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         let mut rates = [0.0; 2];
         for armed in if pair % 2 == 0 { [false, true] } else { [true, false] } {
             if armed {
-                arm(&mut unfold, &one)?;
+                arm(&mut sensor, &one)?;
             } else {
-                stop(&mut unfold);
+                stop(&mut sensor);
             }
             rates[usize::from(armed)] = rate()?;
         }
         ratios.push(rates[1] / rates[0]);
         plain.push(rates[0]);
     }
-    let told = unfold.read().is_some();
+    let told = sensor.read().is_some();
     let Some(ratio) = estimate(&ratios) else { return Err("no blocks".into()) };
     let kept = ratio.median >= PROMISE;
     println!(
@@ -63,21 +63,21 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         if kept { "kept" } else { "NOT KEPT" }
     );
     if told {
-        println!("  disturbed: other programs crowded on the vCPU, and the watch ended");
+        println!("  disturbed: other programs queued up on the vCPU, and the watch ended");
     }
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// As the engine does for a pair on one vCPU, but for more threads than there are.
-fn arm(unfold: &mut FastUnfold, active: &CpuSet) -> Result<(), Box<dyn Error>> {
-    Ok(unfold.arm(active, 64, Duration::from_micros(600))?)
+fn arm(sensor: &mut OverloadSensor, active: &CpuSet) -> Result<(), Box<dyn Error>> {
+    Ok(sensor.arm(active, 64, Duration::from_micros(600))?)
 }
 
 /// Disarmed, the timer goes on for a while.
-fn stop(unfold: &mut FastUnfold) {
-    unfold.disarm();
+fn stop(sensor: &mut OverloadSensor) {
+    sensor.disarm();
     let end = Instant::now() + Duration::from_secs(5);
-    while unfold.is_ticking() && Instant::now() < end {
+    while sensor.is_ticking() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }
 }

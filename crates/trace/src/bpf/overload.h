@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the fast unfold program and user space share; src/unfold.rs has the same. */
-#ifndef GLEANER_UNFOLD_H
-#define GLEANER_UNFOLD_H
+/* What the fast expansion program and user space share; src/overload.rs has the same. */
+#ifndef GLEANER_OVERLOAD_H
+#define GLEANER_OVERLOAD_H
 
-#define UNFOLD_CPUS 1024
-#define UNFOLD_CPU_WORDS (UNFOLD_CPUS / 64)
+#define OVERLOAD_CPUS 1024
+#define OVERLOAD_CPU_WORDS (OVERLOAD_CPUS / 64)
 
 #define CLOCK_MONOTONIC 1
 #define EBUSY 16
 #define EINVAL 22
 
-/* Threads crowd on the active vCPUs. */
-struct crowd {
+/* Threads queue up on the active vCPUs. */
+struct overload {
 	/* CLOCK_MONOTONIC. */
 	u64 at_ns;
 	/* For how long they have, from the first look to the last. */
@@ -24,6 +24,6 @@ struct crowd {
 	u64 waiting;
 };
 
-_Static_assert(sizeof(struct crowd) == 32, "src/unfold.rs reads 32 bytes");
+_Static_assert(sizeof(struct overload) == 32, "src/overload.rs reads 32 bytes");
 
 #endif

@@ -1,0 +1,73 @@
+//! The account of a run, of which its summary is made.
+
+use std::time::Duration;
+
+use gleaner_policy::{Event, Evidence, Observation, Setting, Verdict};
+use gleaner_proto::journal::Summary;
+
+/// What the summary is made of.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    summary: Summary,
+    best: Option<(Setting, Evidence)>,
+}
+
+impl Account {
+    /// An empty one; `fixed` is held without proof.
+    pub(super) fn new(fixed: Option<Setting>) -> Self {
+        Self { summary: Summary { fixed, ..Summary::default() }, best: None }
+    }
+
+    /// What happened while `in_force` was.
+    pub(super) fn interval(&mut self, in_force: &Setting, o: &Observation) {
+        self.summary.count(in_force, o.period);
+        self.summary.workload_cpu += o.workload.cpu_time;
+        let polled: Duration = o.vcpus.iter().map(|v| v.poll_time).sum();
+        // A vCPU polls on by a limit of ours until it has halted once without it.
+        if in_force.retention.is_on() || !o.settled {
+            self.summary.retained += polled;
+        } else {
+            self.summary.polled_otherwise += polled;
+        }
+    }
+
+    /// What was decided.
+    pub(super) fn events(&mut self, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::TrialEnded { candidate, verdict: Verdict::Proven(e), .. } => {
+                    self.summary.proven += 1;
+                    if self.best.as_ref().is_none_or(|(_, best)| e.low > best.low) {
+                        self.best = Some((candidate.clone(), *e));
+                    }
+                }
+                Event::TrialEnded { .. } => self.summary.refuted += 1,
+                Event::Deactivated { .. } => self.summary.deactivated += 1,
+                Event::RolledBack { .. } => self.summary.rolled_back += 1,
+                Event::Expanded { .. } | Event::MajorChange { .. } => self.summary.expanded += 1,
+                Event::WouldTry { candidate, why } => self.summary.would_try(candidate, *why),
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing is controlled from here on; the reason.
+    pub(super) fn not_in_force(&mut self, why: String) {
+        self.summary.not_in_force = Some(why);
+    }
+
+    pub(super) fn close(self) -> Summary {
+        let evidence = self.best.map(|(setting, e)| sentence(&setting, &e));
+        Summary { evidence, ..self.summary }
+    }
+}
+
+fn sentence(setting: &Setting, e: &Evidence) -> String {
+    format!(
+        "{setting}: {} ({:.2} to {:.2}, {} pairs of blocks)",
+        e.signal.times(e.ratio),
+        e.low,
+        e.high,
+        e.pairs
+    )
+}

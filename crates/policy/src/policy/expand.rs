@@ -1,0 +1,144 @@
+//! Expanding in milliseconds: more threads queue up than the smaller set was proven with, so that all vCPUs come back
+//! at once (beyond the paper, which waits for the next utilisation reading). The smaller set resumes when that load is over.
+
+use super::{CpuSet, Duration, Event, MEMORY, Observation, Policy, Watch};
+use crate::Overload;
+use crate::overload::Persistence;
+
+/// On more vCPUs a load can be this much larger than on fewer: waking each other takes CPU time, too.
+const WAKE_UP_SHARE: f64 = 1.1;
+/// Between samples of the number of runnable threads, on a smaller set.
+const SAMPLE: Duration = Duration::from_millis(5);
+/// Between samples on a full set, for vCPUs that fall idle.
+const SAMPLE_FOR_IDLE: Duration = Duration::from_millis(10);
+/// Samples would disturb a trial's blocks; there only the kernel's report counts.
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// A smaller set that was proven, and is not in force while more threads want to run than it can take.
+#[derive(Debug)]
+pub(super) struct Suspended {
+    deactivated: Vec<CpuSet>,
+    pressure: u32,
+    expanded_at: Duration,
+}
+
+/// What is known of overload on the smaller set.
+#[derive(Debug)]
+pub(super) struct KnownOverload {
+    /// So many runnable threads are more than the proven, smaller set can take.
+    pub(super) pressure: u32,
+    /// The smaller set that such an overload ended.
+    pub(super) suspended: Option<Suspended>,
+    persistence: Persistence,
+}
+
+impl KnownOverload {
+    pub(super) fn new() -> Self {
+        Self { pressure: u32::MAX, suspended: None, persistence: Persistence::new() }
+    }
+
+    /// The workload is another one now.
+    pub(super) fn reset(&mut self) {
+        self.pressure = u32::MAX;
+        self.suspended = None;
+    }
+
+    /// The set of `active` vCPUs was proven with at most `runnable` threads that wanted to run.
+    pub(super) fn proven_with(&mut self, runnable: u32, active: &CpuSet) {
+        let active = u32::try_from(active.len()).unwrap_or(u32::MAX);
+        self.pressure = (active + 2).max(runnable.saturating_mul(2));
+    }
+}
+
+impl Policy {
+    /// Whether more threads queue up on the smaller set in force than it was proven with. A signal says over which time
+    /// it was so; without one it is judged by the moment's runnable threads and the whole interval's run delay. During
+    /// a trial the blocks judge, and the moments at their ends say nothing.
+    fn pressed(&self, o: &Observation, active: &CpuSet) -> bool {
+        let (runnable, waiting) = match (o.overload, &self.trial) {
+            (Some(Overload { runnable, waiting, .. }), _) => (runnable, waiting),
+            (None, Some(_)) => return false,
+            (None, None) => {
+                (o.runnable, o.workload.run_delay.as_secs_f64() / o.period.as_secs_f64().max(1e-6))
+            }
+        };
+        self.is_consolidated(active)
+            && runnable >= self.overload.pressure
+            && waiting > 0.5 * active.len() as f64
+    }
+
+    /// Whether `active` is a smaller set that is proven, or lies between it and all vCPUs.
+    fn is_consolidated(&self, active: &CpuSet) -> bool {
+        active.len() < self.allowed.len() && self.active().is_subset(active)
+    }
+
+    /// All vCPUs back at once, and any trial ended, if more threads queue up on the vCPUs that were `active` than these
+    /// can take.
+    pub(super) fn expand_under_overload(
+        &mut self,
+        o: &Observation,
+        active: CpuSet,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        if !self.pressed(o, &active) {
+            return false;
+        }
+        self.trial = None;
+        let runnable = o.overload.map_or(o.runnable, |overload| overload.runnable);
+        events.push(Event::Expanded { runnable, active, source: o.overload.map(|overload| overload.source) });
+        let suspended = Suspended {
+            deactivated: self.deactivated.clone(),
+            pressure: self.overload.pressure,
+            expanded_at: o.at,
+        };
+        self.restore_all(o.at);
+        self.overload.suspended = Some(suspended);
+        true
+    }
+
+    /// The load that expanded the set is over: the set is in force again at once, to be proven again soon.
+    pub(super) fn resume_set(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
+        let Some(suspended) = &self.overload.suspended else { return false };
+        let expanded_for = o.at.saturating_sub(suspended.expanded_at);
+        if expanded_for > MEMORY {
+            self.overload.suspended = None;
+            return false;
+        }
+        let away: usize = suspended.deactivated.iter().map(CpuSet::len).sum();
+        let room = (self.allowed.len() - away) as f64;
+        let fits = o.is_average()
+            && o.runnable < suspended.pressure
+            && o.load() < room * WAKE_UP_SHARE
+            && self.is_worth_trying(o);
+        if !fits {
+            return false;
+        }
+        if let Some(suspended) = self.overload.suspended.take() {
+            self.deactivated = suspended.deactivated;
+            self.overload.pressure = suspended.pressure;
+        }
+        self.overload.persistence.resumed(expanded_for);
+        self.prove_soon(o.at);
+        events.push(Event::Resumed { setting: self.incumbent(), known: None });
+        true
+    }
+
+    /// Between the observations: on a smaller set, that threads queue up; on a saturated full set that may be
+    /// retained or consolidated then, that vCPUs fall idle.
+    pub(super) fn watch(&self, o: &Observation) -> Option<Watch> {
+        let n = u32::try_from(self.allowed.len()).unwrap_or(u32::MAX);
+        let (every, at_least, at_most) = if self.is_consolidated(&self.setting().active) {
+            let every = if self.trial.is_some() { NEVER } else { SAMPLE };
+            (every, Some(self.overload.pressure), None)
+        } else if self.trial.is_some() {
+            return None;
+        } else if (!self.retention.is_on() || self.overload.suspended.is_some())
+            && o.load() > 0.9 * f64::from(n)
+        {
+            (SAMPLE_FOR_IDLE, None, Some(n.saturating_sub(1)))
+        } else {
+            return None;
+        };
+        Some(Watch { every, at_least, at_most, times: 3, persistence: self.overload.persistence.time() })
+    }
+}
