@@ -58,7 +58,7 @@ fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() 
     let Some((_dir, trace)) = record(&["request-response", "--operations", "5000"]) else { return };
     let here = sim(&["predict", "--trace", &trace, "--policy", "haltpoll:200us", "--seeds", "3", "--json"]);
     let recorded = here["recorded_s"].as_f64().unwrap();
-    assert!(here["hand_overs"].as_u64().unwrap() > 1000, "{}", here["hand_overs"]);
+    assert!(here["hand_offs"].as_u64().unwrap() > 1000, "{}", here["hand_offs"]);
     let halting = runs(&here, "halt");
     assert_eq!(halting.len(), 3);
     // The untouched system again: not the recorded time, but of its size. How expensive a wake-up is here varies with what the

@@ -258,8 +258,8 @@ fn what_is_not_a_journal_is_an_error_that_names_file_and_line() {
     let good = serde_json::to_string(&start()).unwrap();
     for (content, part) in [
         (format!("{good}\nnonsense\n"), "line 2 is not a journal record"),
-        (String::new(), "not a journal file of version 1"),
-        (good.replace("\"version\":1", "\"version\":99") + "\n", "not a journal file of version 1"),
+        (String::new(), "not a journal file of version 2"),
+        (good.replace("\"version\":2", "\"version\":99") + "\n", "not a journal file of version 2"),
     ] {
         std::fs::write(&path, content).unwrap();
         let output = gleaner(&["why", path.to_str().unwrap()]);

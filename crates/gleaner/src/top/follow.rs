@@ -207,8 +207,8 @@ mod tests {
         fs::write(&path, start(2) + &note(1)).unwrap();
         follower.look();
         assert_eq!((decisions(&follower), follower.problem()), (1, None));
-        fs::write(&path, start(3).replace("\"version\":1", "\"version\":9")).unwrap();
+        fs::write(&path, start(3).replace("\"version\":2", "\"version\":9")).unwrap();
         follower.look();
-        assert!(follower.problem().unwrap().contains("not a journal file of version 1"));
+        assert!(follower.problem().unwrap().contains("not a journal file of version 2"));
     }
 }
