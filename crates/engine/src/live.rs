@@ -122,8 +122,6 @@ pub struct LiveMachine {
     in_force: Setting,
     /// vCPUs whose polling was taken away and that have not halted since, with their halts at that time.
     unsettled: Vec<(CpuId, u64)>,
-    /// How long these poll before they halt.
-    polled: Duration,
     sentry: Sentry,
     /// What ended the latest wait.
     overload: Option<Overload>,
@@ -162,7 +160,6 @@ impl LiveMachine {
             in_force: Setting::untouched(&allowed),
             allowed,
             unsettled: Vec::new(),
-            polled: Duration::ZERO,
             sentry: Sentry::new(overloads),
             overload: None,
             over: false,
@@ -219,8 +216,8 @@ impl LiveMachine {
 
     /// Waits, within bounds, until the vCPUs `of` have halted.
     fn await_halts(&mut self, of: &[CpuId]) -> Result<(), LiveError> {
-        // The longest poll limit that a latency request leaves behind (a sixteenth of a tick at 100 Hz), and as much again.
-        let end = Instant::now() + self.polled.max(Duration::from_micros(750)) + Duration::from_micros(750);
+        // Twice the longest poll limit that a latency request leaves behind (a sixteenth of a tick at 100 Hz).
+        let end = Instant::now() + Duration::from_micros(1500);
         while self.unsettled.iter().any(|(cpu, _)| of.contains(cpu)) && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(200));
             self.follow_halts()?;
@@ -343,7 +340,6 @@ impl Machine for LiveMachine {
         let notes = self.levers.apply(setting, || sensors.threads())?;
         if polled && !polls(setting.retention.method) {
             let halts = self.sensors.read_halts()?;
-            self.polled = self.in_force.retention.limit;
             self.unsettled = halts.into_iter().filter(|(cpu, _)| setting.active.contains(*cpu)).collect();
         } else if polls(setting.retention.method) {
             self.unsettled.clear();

@@ -79,11 +79,6 @@ impl Evidence {
         self.ratio > 1.0 + self.signal.margin() / 2.0
     }
 
-    /// Whether the candidate does not look worse by half of its signal's margin, by enough pairs for their spread to be known.
-    pub(crate) fn looks_unchanged(&self) -> bool {
-        self.pairs as usize >= KNOWN_FROM && self.ratio > 1.0 - self.signal.margin() / 2.0
-    }
-
     /// Whether the candidate is shown to be worse.
     pub(crate) fn is_lower(&self) -> bool {
         self.high < 1.0

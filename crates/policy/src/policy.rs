@@ -35,8 +35,6 @@ const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_
 /// After a veto polling is tried again after this long, then after twice as long, and so on: halting vCPUs cannot show
 /// that the pCPUs are free again, and finding out takes up to half a second of polling.
 const AFTER_VETO: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-/// The first limit of retention, in wake-ups.
-const FIRST_LIMIT: u32 = 8;
 /// A smaller set with at least this share of the progress did no harm.
 const NO_HARM: f64 = 0.95;
 /// What did not prove itself but came out so much better is tried again sooner.
@@ -68,8 +66,6 @@ pub struct Policy {
     proof: Trust,
     retry_retention: Trust,
     retry_consolidation: Trust,
-    /// Retention came out better when it was tried last, and did not prove itself: it is tried again before a smaller set.
-    promising: bool,
     memory: Memory,
     /// §5's quantities without retention, from the trial that proved it.
     unretained: Option<Measurement>,
@@ -120,7 +116,6 @@ impl Policy {
             proof: Trust::new(PROOF.0, PROOF.1),
             retry_retention: Trust::new(RETRY.0, RETRY.1),
             retry_consolidation: Trust::new(RETRY.0, RETRY.1),
-            promising: false,
             unretained: None,
             overload: KnownOverload::new(),
             cadence: Cadence::new(),
@@ -309,7 +304,6 @@ impl Policy {
         o: &Observation,
     ) -> Duration {
         let now = o.at;
-        self.promising = false;
         if keep {
             self.retention = trial.candidate().retention;
             self.memory.kept(self.retention, verdict.proof());
@@ -320,12 +314,10 @@ impl Policy {
         self.retention = Retention::NONE;
         let refuted = matches!(verdict, Verdict::Refuted(_));
         self.memory.dropped(trial.candidate().retention, trial.purpose() == Purpose::Reprove, refuted, now);
-        // A program that has just started changes from block to block.
-        self.promising = matches!(verdict, Verdict::Undecided(Some(e)) if e.ratio > PROMISING);
-        if self.promising {
-            self.retry_retention.extend_briefly(now);
-        } else {
-            self.retry_retention.extend(now);
+        match verdict {
+            // A program that has just started changes from block to block.
+            Verdict::Undecided(Some(e)) if e.ratio > PROMISING => self.retry_retention.extend_briefly(now),
+            _ => self.retry_retention.extend(now),
         }
         self.retry_retention.not_before(self.budget.spend(trial.time_lost(), now));
         self.lose_trust(trial.purpose(), now);
@@ -388,13 +380,12 @@ impl Policy {
         }
     }
 
-    /// Retention as it is tried first; the idle lengths decide once they are known. vCPUs that are busy again within such a
-    /// limit would not halt for long, so that the baseline would have to be waited for.
-    fn first_retention(&self) -> Retention {
+    /// Retention with the break-even limit; the idle lengths decide once they are known.
+    fn break_even(&self) -> Retention {
         let method = self.config.method;
         let limit = match method {
             Method::Halt | Method::QosPoll => Duration::ZERO,
-            _ => self.costs().bound().min(self.config.wake_cost * FIRST_LIMIT),
+            _ => self.costs().bound(),
         };
         Retention { method, limit }
     }

@@ -22,7 +22,7 @@ pub struct RetentionCosts {
 
 impl RetentionCosts {
     /// Keeps the bound finite: polling is never free.
-    pub const MIN_PRICE: f64 = 0.001;
+    pub const MIN_PRICE: f64 = 0.01;
 
     /// The break-even point: polling for so long costs as much as the wake-up it avoids. Halting after exactly
     /// this long is 2-competitive (ski rental; Karlin et al., SOSP 1991): no idle period costs more than twice
@@ -148,7 +148,7 @@ mod tests {
     fn the_bound_is_where_polling_has_cost_a_wake_up() {
         assert_eq!(COSTS.bound(), US * 120);
         assert_eq!(at_price(1.0).bound(), US * 30);
-        assert_eq!(at_price(0.0).bound(), MS * 30);
+        assert_eq!(at_price(0.0).bound(), MS * 3);
     }
 
     #[test]

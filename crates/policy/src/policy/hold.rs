@@ -5,11 +5,9 @@ use super::{
     ReleaseReason, Retention, Setting, Why, choose_limit,
 };
 use crate::memory::Recalled;
-use crate::objective::MOSTLY_IDLE;
 use crate::{Advice, Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
 
-/// Something is tried when wake-ups cost this share of one vCPU's time, retention also when they cost that share of the
-/// workload's...
+/// Something is tried when wake-ups cost this share of one vCPU's time...
 const WORTH_TRYING: f64 = 0.05;
 /// ...and given up when they would cost less than this...
 const NOT_WORTH_KEEPING: f64 = 0.005;
@@ -129,11 +127,11 @@ impl Policy {
             } else {
                 self.follow_idle_lengths(o, &active, events);
             }
-        } else if lost > WORTH_TRYING * o.load().clamp(MOSTLY_IDLE, 1.0) && self.may_retain(o.at) {
+        } else if lost > WORTH_TRYING && self.may_retain(o.at) {
             if let Some(Recalled { retention, known }) = self.memory.recall(o) {
                 self.resume(Setting { active, retention }, known, o.at, events);
             } else if self.may_try_retention(o.at) {
-                let candidate = Setting { active, retention: self.first_retention() };
+                let candidate = Setting { active, retention: self.break_even() };
                 let halts_per_s = lost / self.config.wake_cost.as_secs_f64().max(1e-9);
                 let why = Why::WakeUps { halts_per_s, wake_cost: self.config.wake_cost, lost };
                 self.begin(candidate, why, o, events);
@@ -205,8 +203,7 @@ impl Policy {
             }
             Advice::RestoreAll(change) => self.major_change(change, o, events),
             Advice::Deactivate { to, conditions } => {
-                let retention_first = self.promising && self.retry_retention.until() <= o.at + RETRY.0;
-                if self.retry_consolidation.is_over(o.at) && !retention_first {
+                if self.retry_consolidation.is_over(o.at) {
                     self.try_fewer(to, conditions, &active, o, events);
                 }
             }
