@@ -11,9 +11,9 @@ use self::account::Account;
 use crate::journal::Journal;
 use crate::machine::{Machine, Wait, Wake};
 
-/// The first look after the start: long enough for the program to be running.
-const FIRST_LOOK: Duration = Duration::from_millis(10);
-/// Between looks where nothing is controlled any more.
+/// From the start to the first observation: long enough for the program to be running.
+pub const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// Between observations where nothing is controlled any more.
 const STANDING_BY: Duration = Duration::from_millis(500);
 
 /// Drives `policy` on `machine` until the workload ends or the user asks to stop, and puts the machine back.

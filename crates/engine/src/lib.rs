@@ -9,7 +9,7 @@ mod memory;
 mod say;
 mod state;
 
-pub use engine::{Pause, Run, run};
+pub use engine::{FIRST_LOOK, Pause, Run, run};
 pub use journal::Journal;
 pub use lease::{LeaseBook, LeaseError, Outcome, Undone, restore};
 pub use machine::{Machine, Wait, Wake};

@@ -70,19 +70,19 @@ fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() 
         assert!(halt / poll > 1.2, "a request-response gains by polling: {halting:?} {polling:?}");
     }
     let elsewhere = ["--vcpus", "8", "--pcpus", "8", "--neighbours", "2:matmul", "--seeds", "2", "--json"];
-    let elsewhere_too = sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat());
+    let with_neighbours = sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat());
     assert_eq!(
-        (elsewhere_too["vcpus"].as_u64(), elsewhere_too["neighbours"][0]["count"].as_u64()),
+        (with_neighbours["vcpus"].as_u64(), with_neighbours["neighbours"][0]["count"].as_u64()),
         (Some(8), Some(2))
     );
     let steal = |row: &Value| row["runs"][0]["steal"].as_f64().unwrap();
-    for row in elsewhere_too["policies"].as_array().unwrap() {
+    for row in with_neighbours["policies"].as_array().unwrap() {
         assert!(row["runs"][0]["neighbours_per_s"].as_f64().unwrap() > 0.0, "{row}");
         assert!((0.0..1.0).contains(&steal(row)), "{row}");
     }
-    assert!(runs(&elsewhere_too, "gleaner").iter().all(|s| *s > 0.0));
+    assert!(runs(&with_neighbours, "gleaner").iter().all(|s| *s > 0.0));
     // The same again gives the same.
-    assert_eq!(elsewhere_too, sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat()));
+    assert_eq!(with_neighbours, sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat()));
 
     let bytes = fs::read(&trace).unwrap();
     fs::write(&trace, &bytes[..bytes.len() / 2]).unwrap();

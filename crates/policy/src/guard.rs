@@ -28,7 +28,7 @@ use crate::{Observation, Setting};
 
 /// After a change the first moments belong to neither setting: threads migrate, poll limits grow.
 const SETTLE: Duration = Duration::from_millis(2);
-/// How long a trial waits for the machine to follow a change by itself. Then their poll limits are reset: where
+/// How long a trial waits for the machine to follow a change by itself. Then the vCPUs' poll limits are reset: where
 /// some have halted and others have not, each wake-up of the former is slow already.
 const PATIENCE: Duration = Duration::from_millis(4);
 /// Where that is in vain (others run there too), it waits for halts by themselves, but no longer than this.

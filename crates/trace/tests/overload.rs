@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, Mutex};
+use std::sync::{Barrier, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,11 @@ fn root() -> bool {
     eprintln!("SKIPPED: needs root");
     assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must run this test: needs root");
     false
+}
+
+/// The sensor, for the one test whose turn it is; `None` and a loud word without root.
+fn loaded_sensor() -> Option<(MutexGuard<'static, ()>, OverloadSensor)> {
+    root().then(|| (TURN.lock().unwrap(), OverloadSensor::load().unwrap()))
 }
 
 fn pin(cpu: usize) {
@@ -83,11 +88,7 @@ fn as_nice_19() {
 
 #[test]
 fn an_overload_raises_one_event_until_it_is_armed_again() {
-    if !root() {
-        return;
-    }
-    let _turn = TURN.lock().unwrap();
-    let mut sensor = OverloadSensor::load().unwrap();
+    let Some((_turn, mut sensor)) = loaded_sensor() else { return };
     let (active, patience) = (CpuSet::first(1), Duration::from_millis(1));
     overloaded(3, as_it_is, || {
         for _ in 0..3 {
@@ -115,11 +116,7 @@ fn an_overload_raises_one_event_until_it_is_armed_again() {
 
 #[test]
 fn a_queue_that_the_set_was_proven_with_is_no_overload() {
-    if !root() {
-        return;
-    }
-    let _turn = TURN.lock().unwrap();
-    let mut sensor = OverloadSensor::load().unwrap();
+    let Some((_turn, mut sensor)) = loaded_sensor() else { return };
     overloaded(2, as_it_is, || {
         // Other programs of the machine may pass by, but not so many for so long.
         sensor.arm(&CpuSet::first(1), MANY, Duration::from_millis(20)).unwrap();
@@ -129,11 +126,7 @@ fn a_queue_that_the_set_was_proven_with_is_no_overload() {
 
 #[test]
 fn threads_that_take_what_is_left_over_do_not_count() {
-    if !root() {
-        return;
-    }
-    let _turn = TURN.lock().unwrap();
-    let mut sensor = OverloadSensor::load().unwrap();
+    let Some((_turn, mut sensor)) = loaded_sensor() else { return };
     overloaded(MANY as usize + 4, as_nice_19, || {
         sensor.arm(&CpuSet::first(1), MANY, Duration::from_millis(20)).unwrap();
         assert!(!readable(&sensor, Duration::from_millis(200)), "{:?}", sensor.read());
@@ -142,11 +135,10 @@ fn threads_that_take_what_is_left_over_do_not_count() {
 
 #[test]
 fn vcpus_that_are_not_active_are_not_watched() {
-    if !root() || thread::available_parallelism().unwrap().get() < 2 {
+    if thread::available_parallelism().unwrap().get() < 2 {
         return;
     }
-    let _turn = TURN.lock().unwrap();
-    let mut sensor = OverloadSensor::load().unwrap();
+    let Some((_turn, mut sensor)) = loaded_sensor() else { return };
     overloaded(MANY as usize + 4, as_it_is, || {
         sensor.arm(&[CpuId(1)].into_iter().collect(), MANY, Duration::from_millis(20)).unwrap();
         assert!(!readable(&sensor, Duration::from_millis(200)), "{:?}", sensor.read());
@@ -158,11 +150,7 @@ fn vcpus_that_are_not_active_are_not_watched() {
 
 #[test]
 fn there_must_be_a_vcpu_to_watch() {
-    if !root() {
-        return;
-    }
-    let _turn = TURN.lock().unwrap();
-    let mut sensor = OverloadSensor::load().unwrap();
+    let Some((_turn, mut sensor)) = loaded_sensor() else { return };
     for active in [CpuSet::new(), [CpuId(5000)].into_iter().collect()] {
         let error = sensor.arm(&active, 3, Duration::from_millis(1)).unwrap_err();
         assert!(matches!(error, OverloadError::NoSuchCpus { .. }), "{error}");

@@ -66,7 +66,7 @@ pub struct Rise {
 pub struct Reports {
     /// Overloads that the kernel's run queues reported.
     pub run_queues: u32,
-    /// Overloads that looking found.
+    /// Overloads that counting runnable threads found.
     pub counts: u32,
     /// Overloads that an observation showed which was due anyway.
     pub due: u32,

@@ -3,13 +3,11 @@
 use std::iter::Peekable;
 use std::time::Duration;
 
+use gleaner_engine::FIRST_LOOK;
 use gleaner_policy::{CpuSet, Decision, Policy, PolicyConfig};
 use gleaner_proto::trace_file::{Event, Follow, Reader};
 
 use super::Decided;
-
-/// The first look after the start, as the engine has it.
-const FIRST_LOOK: Duration = Duration::from_millis(10);
 
 /// What the policy decides while the trace goes on, until `elapsed`.
 pub(super) fn decide(

@@ -51,6 +51,18 @@ fn one_redis_connection_is_retained_in_100_ms_and_not_packed() {
 }
 
 #[test]
+fn waiting_is_measured_in_trials_alone() {
+    let mut w = World::pair(redis_1);
+    let (mut in_trials, mut between) = (0, 0);
+    for _ in 0..40 {
+        w.finish_step();
+        assert_eq!(w.decision.sense_waiting, w.policy.trial.is_some(), "at {:?}", w.now);
+        *(if w.decision.sense_waiting { &mut in_trials } else { &mut between }) += 1;
+    }
+    assert!(in_trials > 0 && between > 0, "{in_trials}, {between}");
+}
+
+#[test]
 fn mariadb_is_retained_and_not_packed() {
     let mut w = World::pair(mariadb);
     w.run(250 * MS);

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use gleaner_engine::Journal;
-use gleaner_policy::{Method, PolicyConfig};
+use gleaner_engine::{Journal, Pause};
+use gleaner_policy::{Method, Overload, OverloadSource, PolicyConfig, Watch};
 use gleaner_proto::journal::Summary;
 
 use super::govern;
+use super::pause::{End, Paused};
 use crate::library::{self, Parameters};
-use crate::{Costs, End, HostSpec, Ns, Report, Spec, VmSpec, World};
+use crate::{Costs, HostSpec, Ns, Report, Spec, VmSpec, World};
 
 const SECOND: Ns = 1_000_000_000;
 
@@ -26,7 +27,7 @@ fn operations(report: &Report) -> f64 {
 
 fn with_and_without(program: &str, vcpus: u32) -> (f64, Summary) {
     let mut plain = world(program, vcpus);
-    assert_eq!(*plain.run(), End::TimeLimit);
+    assert_eq!(*plain.run(), crate::End::TimeLimit);
     let plain = plain.report();
     let world = world(program, vcpus);
     let vm = world.vm_named("vm").unwrap();
@@ -66,6 +67,35 @@ fn a_dry_run_suggests_and_changes_nothing() {
     assert!(!summary.would_try.is_empty(), "{summary:?}");
     let settings: Vec<_> = summary.settings.iter().map(|s| s.setting.to_string()).collect();
     assert_eq!(settings.len(), 1, "{settings:?}");
+}
+
+/// How a pause ends that watches for overload, beside eight threads that compute on two vCPUs, and after how long.
+fn overloaded(after_a_report: bool) -> (End, Ns) {
+    let program = library::make("matmul", Parameters { threads: 8, work: 0, grain: 0 }, 2).unwrap();
+    let vm = VmSpec::new("vm", 2, Costs::THIS_VM).running(program);
+    let mut spec = Spec::new(HostSpec { cores: 2, ..HostSpec::default() }, vec![vm]);
+    spec.time_limit = SECOND;
+    let mut world = World::new(&spec).unwrap();
+    let vm = world.vm_named("vm").unwrap();
+    world.run_until(SECOND / 10);
+    let ms = Duration::from_millis;
+    let watch = Watch { every: ms(5), at_least: Some(6), at_most: None, times: 3, persistence: ms(2) };
+    let (start, pause) = (world.now(), Pause { length: ms(100), watch: Some(watch) });
+    let mut paused = Paused::new(&world, pause, after_a_report.then_some(start));
+    loop {
+        world.run_until(paused.next());
+        if let Some(end) = paused.look(&world, vm) {
+            return (end, world.now() - start);
+        }
+    }
+}
+
+#[test]
+fn overload_is_reported_as_by_the_kernel_and_found_by_counting_after_a_report() {
+    let by = |source| End::Overload(Overload { runnable: 8, waiting: 6.0, source });
+    // Five samples of the run queues span what it must last; then three counts.
+    assert_eq!(overloaded(false), (by(OverloadSource::RunQueues), 2_500_000));
+    assert_eq!(overloaded(true), (by(OverloadSource::Counts), 15_000_000));
 }
 
 /// Two VMs with a program each, both governed, beside each other on the same pCPUs.
