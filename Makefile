@@ -9,42 +9,52 @@ PREFIX ?= /usr/local
 BUILT ?= target/release
 bin = $(DESTDIR)$(PREFIX)/bin
 man = $(DESTDIR)$(PREFIX)/share/man/man1
-bash = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/gleaner
-zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gleaner
-fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/gleaner.fish
+bash = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+programs = gleaner gleaner-bench gleaner-sim
 
-.PHONY: help build install uninstall demo test test-long test-lab lab bench bench-guard bench-signals bench-sim bench-trace lint
+.PHONY: help build docs install uninstall demo test test-long test-lab lab bench bench-guard bench-signals bench-sim bench-trace lint
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Build the release binaries: target/release/gleaner, target/release/gleaner-bench
+build: ## Build the release binaries: target/release/gleaner, gleaner-bench and gleaner-sim
 	scripts/setup build
-	cargo build --release --workspace --locked
+	cargo build --release --locked $(programs:%=-p %)
 
 # Does not build: root, who installs, often has no Rust.
 install: ## Install what `make build` has built, man pages and completions too (PREFIX=/usr/local, DESTDIR=)
-	@test -x $(BUILT)/gleaner && test -x $(BUILT)/gleaner-bench || { echo 'run make build first' >&2; exit 1; }
-	install -d $(bin) $(man) $(dir $(bash)) $(dir $(zsh)) $(dir $(fish))
-	install -m 755 $(BUILT)/gleaner $(BUILT)/gleaner-bench $(bin)
+	@for p in $(programs); do test -x $(BUILT)/$$p || { echo 'run make build first' >&2; exit 1; }; done
+	install -d $(bin) $(man) $(bash) $(zsh) $(fish)
+	install -m 755 $(programs:%=$(BUILT)/%) $(bin)
 	umask 022; \
-	$(BUILT)/gleaner man --output $(man); \
-	$(BUILT)/gleaner completions bash >$(bash); \
-	$(BUILT)/gleaner completions zsh >$(zsh); \
-	$(BUILT)/gleaner completions fish >$(fish)
+	for p in $(programs); do \
+	    $(BUILT)/$$p man --output $(man); \
+	    $(BUILT)/$$p completions bash >$(bash)/$$p; \
+	    $(BUILT)/$$p completions zsh >$(zsh)/_$$p; \
+	    $(BUILT)/$$p completions fish >$(fish)/$$p.fish; \
+	done
 
 uninstall: ## Remove what `make install` with the same PREFIX and DESTDIR has installed
-	rm -f $(bin)/gleaner $(bin)/gleaner-bench $(man)/gleaner.1 $(man)/gleaner-*.1 $(bash) $(zsh) $(fish)
+	for p in $(programs); do rm -f $(bin)/$$p $(man)/$$p.1 $(bash)/$$p $(zsh)/_$$p $(fish)/$$p.fish; done
+	rm -f $(man)/gleaner-*.1
 
-demo: build ## See what Gleaner does on this machine, in about two minutes
+demo: ## See what Gleaner does on this machine, in about two minutes
+	scripts/setup build
+	cargo build --release --locked -p gleaner -p gleaner-bench
 	target/release/gleaner demo
 
 # No documentation examples: they would be built by rustdoc, every crate a second time; scripts/check-docs sees that there
 # are none. The machines of the lab come last, alone: others would take the time away by which they are judged.
 test: ## Run everything that must pass (as root: the privileged tests too), the lab's quick claims included
 	scripts/setup test
-	cargo test --workspace --locked --lib --bins --tests
-	$(MAKE) --no-print-directory test-lab
+	scripts/run-tests
+
+docs: ## Write what is generated from the programs: docs/cli.md
+	cargo build --locked -p gleaner -p gleaner-bench -p gleaner-sim
+	{ sed '/^<!-- generated/q' docs/cli.md; echo; for p in $(programs); do target/debug/$$p reference; done; } >target/cli.md
+	mv target/cli.md docs/cli.md
 
 test-long: ## Check the statistics at length, and 100 real comparisons of equal modes; about five minutes
 	scripts/setup test
@@ -57,10 +67,10 @@ test-lab: ## Boot the lab's machines for its quick claims, and try its command l
 
 lab: ## Prove Gleaner in virtual machines: other kernels, many vCPUs, systemd, neighbours; writes docs/lab.md
 	scripts/setup lab
-	cargo build --release --locked -p gleaner -p gleaner-lab
+	cargo build --release --locked -p gleaner -p gleaner-bench -p gleaner-lab
 	target/release/gleaner-lab claims --markdown docs/lab.md $(LAB_ARGS)
 
-# BENCH_ARGS='--rows redis-open,python-pipe --rounds 9' chooses; with BENCH_OUT=/tmp/part the page of all rows stays.
+# BENCH_ARGS='--rows redis-open,python-pipe --rounds 9' chooses; with `--update` the other rows of the page stay.
 BENCH_OUT ?= docs/benchmarks
 
 bench: ## Measure real servers, interleaved; writes docs/benchmarks.{md,json}
@@ -70,7 +80,7 @@ bench: ## Measure real servers, interleaved; writes docs/benchmarks.{md,json}
 
 bench-guard: ## Measure how often, how soon and at what cost the guard decides rightly, on recorded noise; writes docs/guard.md
 	scripts/setup build
-	cargo run --release -q -p gleaner-policy --locked --example bench-guard -- 50 bench/noise/*.tsv >target/guard.md
+	cargo run --release -q -p gleaner-policy --locked --example bench-guard -- 50 lab/bench/noise/*.tsv >target/guard.md
 	sed '/^<!-- generated/q' docs/guard.md | cat - target/guard.md >target/guard-page.md
 	mv target/guard-page.md docs/guard.md
 
@@ -85,7 +95,7 @@ bench-signals: ## Measure how often each signal of progress is right, by what pr
 bench-sim: ## Measure how fast the simulator is, alone and beside SimGrid
 	scripts/setup bench-sim
 	cargo run --release -q -p gleaner-sim --locked --example speed
-	c++ -std=c++17 -O2 -Wall -Wextra -o target/simgrid-load bench/simgrid/load.cpp -lsimgrid
+	c++ -std=c++17 -O2 -Wall -Wextra -o target/simgrid-load lab/sim/simgrid/load.cpp -lsimgrid
 	cargo run --release -q -p gleaner-sim --locked --example compare -- target/simgrid-load
 
 bench-trace: ## Measure what tracing costs and how well it agrees, on this machine, as root
@@ -101,7 +111,7 @@ lint: ## Check format, lints, scripts, licences and dependencies
 	scripts/setup lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck scripts/* bench/noise/record bench/noise/sensitivity .ci/run
+	shellcheck scripts/* lab/bench/noise/record lab/bench/noise/sensitivity .ci/run
 	scripts/check-docs
 	scripts/check-features
 	cargo deny --locked check bans licenses sources

@@ -1,13 +1,14 @@
-//! The commit for `gleaner --version`: from the files of a checkout, without git; nothing where there is none.
+//! Reads the commit for `gleaner --version` from `.git`, without running git. Outside a checkout the version names
+//! none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// So many digits name a commit.
+/// Digits of the commit hash in the version.
 const DIGITS: usize = 12;
 
 fn main() {
-    // Without this, every file of the package would be watched.
+    // Without this, Cargo reruns the script on any change in the package.
     println!("cargo:rerun-if-changed=build.rs");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let commit = git_dir(&root).and_then(|git| commit(&git));
@@ -15,7 +16,7 @@ fn main() {
     println!("cargo:rustc-env=GLEANER_COMMIT={shown}");
 }
 
-/// `.git` is a directory, or in a further work tree a file that names one.
+/// `.git` is a directory, or, in a linked work tree, a file that names one.
 fn git_dir(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
     if git.is_dir() {
@@ -28,18 +29,18 @@ fn git_dir(root: &Path) -> Option<PathBuf> {
 fn commit(git: &Path) -> Option<String> {
     let head = watched(&git.join("HEAD"))?;
     let Some(name) = head.strip_prefix("ref:").map(str::trim) else { return hash(head.trim()) };
-    // Further work trees share the branches of the first.
+    // Linked work trees share the main one's branches.
     let shared = fs::read_to_string(git.join("commondir")).map_or(git.to_owned(), |dir| git.join(dir.trim()));
     if let Some(text) = watched(&shared.join(name)) {
         return hash(text.trim());
     }
-    // A branch whose file appears with its next commit.
+    // A packed branch gets its own file at the next commit.
     watch(shared.join(name).parent()?);
     let packed = watched(&shared.join("packed-refs"))?;
     hash(packed.lines().find_map(|line| line.strip_suffix(name))?.trim())
 }
 
-/// The file's text. Cargo looks whether it changes; one that is not there would count as changed in every build.
+/// Reads a file and makes Cargo watch it. Cargo would take a missing file as changed in every build.
 fn watched(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     watch(path);

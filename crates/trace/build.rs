@@ -1,4 +1,4 @@
-//! Compiles the BPF programs and makes their Rust skeletons. Needs clang; `scripts/setup build` installs it.
+//! Compiles the BPF programs and generates their Rust skeletons. Needs clang, which `scripts/setup build` installs.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use std::{env, fs};
 use libbpf_cargo::SkeletonBuilder;
 
 const SOURCES: &str = "src/bpf";
-/// Each is compiled from `NAME.bpf.c`.
+/// `NAME` of each `NAME.bpf.c`.
 const OBJECTS: &[&str] = &["trace", "overload", "record", "waiting", "sockets"];
-/// The first one that is there; a version before 16 miscompiles 64-bit enums.
+/// In order of preference. Versions before 16 miscompile 64-bit enums.
 const COMPILERS: [&str; 2] = ["clang-19", "clang"];
 
 fn main() -> Result<(), Box<dyn Error>> {

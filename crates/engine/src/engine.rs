@@ -11,12 +11,12 @@ use self::account::Account;
 use crate::journal::Journal;
 use crate::machine::{Machine, Wait, Wake};
 
-/// From the start to the first observation: long enough for the program to be running.
+/// Time until the first observation: long enough for the program to be running.
 pub const FIRST_LOOK: Duration = Duration::from_millis(10);
-/// Between observations where nothing is controlled any more.
+/// Time between observations once nothing is controlled any more.
 const STANDING_BY: Duration = Duration::from_millis(500);
 
-/// Drives `policy` on `machine` until the workload ends or the user asks to stop, and puts the machine back.
+/// Drives `policy` on `machine` until the workload ends or the user asks to stop, then restores the machine.
 pub fn run<M: Wait>(machine: &mut M, policy: &mut Policy, journal: &mut Journal) -> Summary {
     let mut run = Run::new(machine, policy, journal);
     let mut pause = run.start(machine);
@@ -27,12 +27,12 @@ pub fn run<M: Wait>(machine: &mut M, policy: &mut Policy, journal: &mut Journal)
     run.end(machine)
 }
 
-/// One run of a policy on a machine, from pause to pause; who drives it lets the time pass in between, so that one thread
-/// can drive many.
+/// One run of a policy on a machine, from pause to pause. The driver lets the time pass in between, so that one
+/// thread can drive many runs.
 ///
 /// When a lever or sensor fails, the untouched setting is put in force and held for the rest of the run: a
-/// setting that cannot be controlled cannot be proven either. Where nobody waits for the workload through Gleaner
-/// ([`Machine::stands_by`]), the run ends there.
+/// setting that cannot be controlled cannot be proven either. Unless a caller waits for the workload through
+/// Gleaner ([`Machine::stands_by`]), the run ends there.
 #[derive(Debug)]
 pub struct Run<'a> {
     policy: &'a mut Policy,
@@ -40,35 +40,35 @@ pub struct Run<'a> {
     account: Account,
     untouched: Setting,
     in_force: Setting,
-    /// Something failed: the workload is watched to its end, and left alone.
+    /// After a failure: the workload is observed to its end, but not controlled.
     stands_by: bool,
 }
 
-/// What a run wants before it goes on.
+/// How long a run wants to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
-    /// To let so much time pass,
+    /// Let this much time pass...
     pub length: Duration,
-    /// or less, if this happens.
+    /// ...unless this happens first.
     pub watch: Option<Watch>,
 }
 
 impl<'a> Run<'a> {
-    /// A run that has not changed anything yet.
+    /// A run that has changed nothing yet.
     pub fn new<M: Machine>(machine: &M, policy: &'a mut Policy, journal: &'a mut Journal) -> Self {
         let untouched = Setting::untouched(&machine.allowed());
         let account = Account::new(policy.fixed().cloned());
         Self { policy, journal, account, in_force: untouched.clone(), untouched, stands_by: false }
     }
 
-    /// Puts the first setting in force. `None`, here and below: the run is over, [`Run::end`] comes next.
+    /// Puts the first setting in force. `None`, here and below, means that the run is over: call [`Run::end`].
     pub fn start<M: Machine>(&mut self, machine: &mut M) -> Option<Pause> {
         let first = Decision { setting: self.policy.setting(), next: FIRST_LOOK, ..Decision::default() };
         let pause = self.carry_out(machine, first);
         self.unless_failed(machine, pause.map(Some))
     }
 
-    /// Goes on after a pause, which ended like this.
+    /// Continues after a pause; `wake` says how it ended.
     pub fn go_on<M: Machine>(&mut self, machine: &mut M, wake: Result<Wake, M::Error>) -> Option<Pause> {
         self.take_notes(machine);
         if self.stands_by {
@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
         self.unless_failed(machine, pause)
     }
 
-    /// Puts the machine back, and gives the account of the run.
+    /// Restores the machine and returns the account of the run.
     pub fn end<M: Machine>(mut self, machine: &mut M) -> Summary {
         self.release(machine);
         self.account.close()
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         Ok(Pause { length: decision.next, watch: decision.watch })
     }
 
-    /// What comes after a step; one that failed is the last one that controls anything.
+    /// The next pause. A failed step is the last one that controls anything.
     fn unless_failed<M: Machine>(
         &mut self,
         machine: &mut M,
@@ -148,7 +148,8 @@ impl<'a> Run<'a> {
         Pause { length: STANDING_BY, watch: None }
     }
 
-    /// Puts the untouched setting in force. What fails is noted; the leases come after it and undo what they can.
+    /// Puts the untouched setting in force. Failures only go to the journal, since the leases undo what they
+    /// can later.
     fn release<M: Machine>(&mut self, machine: &mut M) {
         match machine.apply(&self.untouched) {
             Ok(notes) => notes.into_iter().for_each(|note| self.journal.note(machine.now(), note)),

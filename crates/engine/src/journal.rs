@@ -1,4 +1,4 @@
-//! Writing the journal: decisions always, observations as they explain them.
+//! Writes the journal: all decisions, and the observations that explain them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write as _};
@@ -12,26 +12,26 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::say::say;
 
-/// A journal that nobody asked for keeps observations that decided nothing this far apart...
+/// A bounded journal keeps observations that decided nothing at least this far apart...
 const QUIET: Duration = Duration::from_millis(100);
-/// ...and at most this many bytes of observations: `/run` is memory.
+/// ...and at most this many bytes of observations, since `/run` is memory.
 const BOUND: u64 = 8 << 20;
 
-/// A journal in the making.
+/// The journal of one run.
 #[derive(Debug)]
 pub struct Journal {
     out: Option<BufWriter<File>>,
-    /// Of a journal that need not hold everything.
+    /// Bytes of observations allowed in a bounded journal.
     bound: Option<u64>,
     written: u64,
     last_observation: Option<Duration>,
-    /// Observations since then that were not written.
+    /// Observations not written since then.
     skipped: u32,
 }
 
 impl Journal {
-    /// A journal in the file at `path`, which is replaced: of everything, so that it can be replayed, or `bounded` for one
-    /// that nobody asked for. Writing never waits: a FIFO whose reader is too slow ends the journal.
+    /// Creates or replaces the journal at `path`. It is complete, so that it can be replayed, or `bounded` if
+    /// the user did not ask for it. Writing never blocks: a FIFO whose reader is too slow ends the journal.
     ///
     /// # Errors
     /// The file cannot be created, or is a FIFO without a reader.
@@ -40,8 +40,8 @@ impl Journal {
         Ok(Self { out, bound: bounded.then_some(BOUND), ..Self::nowhere() })
     }
 
-    /// A journal in the file at `path`, which is replaced, of a run whose clock stands still while it is written: a
-    /// FIFO's reader is waited for.
+    /// Creates or replaces the journal at `path` of a run whose clock stands still meanwhile: writing waits for
+    /// a FIFO's reader.
     ///
     /// # Errors
     /// As [`Journal::create`].
@@ -53,12 +53,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// A journal that keeps nothing.
+    /// A journal that discards everything.
     pub fn nowhere() -> Self {
         Self { out: None, bound: None, written: 0, last_observation: None, skipped: 0 }
     }
 
-    /// Records one step: the observation, in a bounded journal only if it led to a decision or is due, and the decisions.
+    /// Records one step: the decisions and the observation, which a bounded journal keeps only if it led to a
+    /// decision or is due.
     pub fn step(&mut self, in_force: &Setting, o: &Observation, events: &[Event]) {
         self.observation(in_force, o, !events.is_empty(), false);
         for event in events {
@@ -69,7 +70,7 @@ impl Journal {
         }
     }
 
-    /// Records the observation at the end, on which nothing is decided any more.
+    /// Records the final observation, after which nothing is decided.
     pub fn last_step(&mut self, in_force: &Setting, o: &Observation) {
         self.observation(in_force, o, false, true);
         self.flush();
@@ -88,7 +89,7 @@ impl Journal {
         self.write(&Record::Observation { in_force: in_force.clone(), observation, skipped, last });
     }
 
-    /// Records something that the engine met.
+    /// Records a remark of the engine.
     pub fn note(&mut self, at: Duration, text: impl Into<String>) {
         self.write(&Record::Note { at, text: text.into() });
     }
@@ -104,7 +105,7 @@ impl Journal {
         self.keep(result);
     }
 
-    /// Hands everything to the kernel, so that `gleaner why` and `gleaner top` can read it now.
+    /// Flushes to the kernel, so that `gleaner why` and `gleaner top` can read it now.
     pub fn flush(&mut self) {
         if let Some(out) = &mut self.out {
             let result = out.flush();
@@ -112,7 +113,7 @@ impl Journal {
         }
     }
 
-    /// Ends the journal at its first failure, and says so once.
+    /// Ends the journal at its first failure, with a message.
     fn keep(&mut self, result: io::Result<()>) {
         let Err(error) = result else { return };
         if error.kind() == ErrorKind::WouldBlock {
@@ -120,12 +121,12 @@ impl Journal {
         } else {
             say(&format!("the journal ends here: {error}"));
         }
-        // What it still holds would fail again.
+        // Flushing the rest would fail again.
         let _ = self.out.take().map(BufWriter::into_parts);
     }
 }
 
-/// The file at `path`, empty, for writing without ever waiting.
+/// Opens the file at `path`, truncated, for writing without blocking.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK);

@@ -1,8 +1,8 @@
 //! Leases: every change is recorded before it is made, and undone however its holder dies.
 //!
-//! The lease file is append-only and each record is written with one `write` call, so that a SIGKILL leaves at
-//! most a torn last line, whose change was not made yet. Undoing compares first: a value that somebody else has
-//! changed meanwhile stays theirs.
+//! The lease file is append-only and each record is one `write` call, so a SIGKILL leaves at most a torn last
+//! line, whose change was not made yet. Undoing compares first: a value that another program has changed
+//! meanwhile is left alone.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ pub enum LeaseError {
     /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The lease file of an earlier holder cannot be understood. It and the machine are left untouched.
+    /// The lease file of an earlier holder is malformed. It and the machine are left untouched.
     #[error("{0}; put back by hand what it names, then remove it")]
     Malformed(LineError),
     /// The lease could not be recorded, so the change was not made.
@@ -30,18 +30,18 @@ pub enum LeaseError {
     Record {
         /// The lease file.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: std::io::Error,
     },
-    /// Somebody else changed the target meanwhile; it is theirs now.
+    /// Another program changed the target meanwhile and owns it now.
     #[error("{target} is {found} now, changed by somebody else: left as it is")]
     Theirs {
-        /// What was to be changed.
+        /// The target of the change.
         target: Target,
         /// Its present value.
         found: Value,
     },
-    /// The change itself failed.
+    /// The change failed.
     #[error(transparent)]
     Lever(#[from] LeverError),
 }
@@ -53,35 +53,35 @@ impl From<LineError> for LeaseError {
 }
 
 impl LeaseError {
-    /// Whether the target no longer exists: its change went with it.
+    /// Whether the target no longer exists, so that there is nothing left to undo.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Lever(error) if error.is_gone())
     }
 }
 
-/// What became of one lease when it was undone.
+/// The result of undoing one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undone {
-    /// The old value is back.
+    /// The old value was written back.
     Restored,
-    /// The old value was there already: the change had not been made yet, or was undone by its owner.
+    /// The target had the old value: the change had not been made yet, or its owner undid it.
     Unchanged,
-    /// Somebody else has changed it meanwhile; their value stays.
+    /// Another program has changed it meanwhile; its value stays.
     Theirs,
-    /// The file, CPU or thread is gone, and the change with it.
+    /// The file, CPU or thread no longer exists, nor does the change.
     Gone,
-    /// It could not be put back.
+    /// Writing the old value failed.
     Failed,
 }
 
-/// The report on one lease.
+/// The result for one lease.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was changed.
+    /// The target of the change.
     pub target: Target,
-    /// What became of it.
+    /// The result.
     pub undone: Undone,
-    /// A sentence for people: the values, or the error.
+    /// A sentence for the user: the values, or the error.
     pub detail: String,
 }
 
@@ -90,7 +90,7 @@ struct Lease {
     old: Value,
     /// Every value that we wrote or were about to write.
     ours: Vec<Value>,
-    /// Position in the order of first changes.
+    /// Rank by time of the first change.
     order: usize,
 }
 
@@ -107,10 +107,10 @@ pub struct LeaseBook {
 }
 
 impl LeaseBook {
-    /// Becomes the holder. Leases that a dead holder left are undone first; their outcomes come along.
+    /// Becomes the holder. Undoes the leases of a dead holder first and returns their outcomes.
     ///
     /// # Errors
-    /// Another holder lives, root's Gleaner controls the machine, or the old lease file cannot be understood.
+    /// There is another live holder, root's Gleaner controls the machine, or the old lease file is malformed.
     pub fn open(state: &StateDir, root: Root) -> Result<(Self, Vec<Outcome>), LeaseError> {
         let holder = state.lock()?;
         state.check_right()?;
@@ -132,24 +132,24 @@ impl LeaseBook {
         Ok((book, left))
     }
 
-    /// The root that changes go to.
+    /// The root under which targets are read and written.
     pub fn root(&self) -> &Root {
         &self.root
     }
 
-    /// Whether this process may still control the machine, see [`StateDir::check_right`].
+    /// Whether this process is still allowed to control the machine, see [`StateDir::check_right`].
     ///
     /// # Errors
-    /// Root's Gleaner does.
+    /// Root's Gleaner controls it.
     pub fn check_right(&self) -> Result<(), LeaseError> {
         Ok(self.state.check_right()?)
     }
 
-    /// Makes the change, recorded first. A change to the value that is there already is skipped.
+    /// Records the change, then makes it. A change to the present value is skipped.
     ///
     /// # Errors
-    /// The lease could not be recorded or somebody else changed the target (then nothing was changed), or the
-    /// change failed.
+    /// The lease could not be recorded or another program changed the target (in both cases nothing was
+    /// changed), or the change failed.
     pub fn set(&mut self, write: &Write) -> Result<(), LeaseError> {
         let Write { target, value } = write;
         let found = target.read(&self.root)?;
@@ -165,8 +165,8 @@ impl LeaseBook {
         Ok(target.write(&self.root, value)?)
     }
 
-    /// Takes the lease of a target that has `now` because of an earlier change of ours: a thread inherits what its
-    /// parent was given, but must get `original` back.
+    /// Takes the lease of a target that has the value `now` through an earlier change of ours: a thread
+    /// inherits its parent's setting, but must get `original` back.
     ///
     /// # Errors
     /// The lease could not be recorded.
@@ -174,7 +174,7 @@ impl LeaseBook {
         self.lease(&inherited.target, &inherited.original, &inherited.now)
     }
 
-    /// Puts the old value back for now and keeps the lease, so that changing it again needs no new record.
+    /// Restores the old value but keeps the lease, so that the next change needs no new record.
     ///
     /// # Errors
     /// As [`LeaseBook::set`].
@@ -192,7 +192,7 @@ impl LeaseBook {
 
     fn lease(&mut self, target: &Target, old: &Value, new: &Value) -> Result<(), LeaseError> {
         let known = self.leases.get(target);
-        // The old value needs no record of its own: finding it again is "unchanged".
+        // The old value needs no record: undoing would find it "unchanged".
         if new == old || known.is_some_and(|l| l.ours.contains(new)) {
             return Ok(());
         }
@@ -208,22 +208,22 @@ impl LeaseBook {
         Ok(())
     }
 
-    /// Puts one target back and closes its lease. `None` if it was not leased.
+    /// Restores one target and closes its lease. `None` if it was not leased.
     pub fn release(&mut self, target: &Target) -> Option<Outcome> {
         let lease = self.leases.remove(target)?;
         let outcome = undo(&self.root, target, &lease);
         if outcome.undone != Undone::Failed {
-            // A missing record only means that `restore` looks once more and finds it unchanged.
+            // Without this record `restore` only checks the target again and finds it unchanged.
             let _ = self.record(&LeaseRecord::Released { target: target.clone() });
         }
         Some(outcome)
     }
 
-    /// Puts everything back, the latest first, and closes the book.
+    /// Restores everything, the latest change first, and closes the book.
     pub fn close(mut self) -> Vec<Outcome> {
         let outcomes = undo_all(&self.root, std::mem::take(&mut self.leases));
         if outcomes.iter().all(|o| o.undone != Undone::Failed) {
-            // What cannot be removed now holds only leases that are undone: the next holder finds nothing to do.
+            // If the file stays, all its leases are undone: the next holder finds nothing to do.
             let _ = std::fs::remove_file(&self.path);
         }
         outcomes
@@ -243,7 +243,7 @@ impl LeaseBook {
 /// Undoes what a dead holder left, for `gleaner restore`.
 ///
 /// # Errors
-/// A holder lives ([`StateError::Busy`]), or the lease file cannot be understood; nothing is touched then.
+/// The holder lives ([`StateError::Busy`]), or the lease file is malformed; nothing is changed then.
 pub fn restore(state: &StateDir, root: &Root) -> Result<Vec<Outcome>, LeaseError> {
     let _holder = state.lock()?;
     undo_file(state, root)
@@ -276,8 +276,8 @@ fn undo_file(state: &StateDir, root: &Root) -> Result<Vec<Outcome>, LeaseError> 
 
 fn undo_all(root: &Root, leases: BTreeMap<Target, Lease>) -> Vec<Outcome> {
     let mut leases: Vec<_> = leases.into_iter().collect();
-    // Groups that we made go first. What was set in one goes with it, where the kernel would not put it back while
-    // processes are there; and it keeps nobody from having the controllers back that were handed to it.
+    // Groups of ours go first. Their settings go with them, some of which the kernel would not restore while
+    // processes are inside; and the controllers delegated to them become free to be restored.
     leases.sort_by_key(|(target, lease)| {
         (!matches!(target, Target::Group { .. }), std::cmp::Reverse(lease.order))
     });

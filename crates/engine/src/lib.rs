@@ -1,4 +1,5 @@
-//! The loop observe, decide, apply, journal, and the leases that undo: used by `run`, the daemon and the simulator.
+//! The loop of observe, decide, apply and journal, and the leases that undo; used by `run`, the daemon and the
+//! simulator.
 
 mod engine;
 mod journal;

@@ -40,7 +40,7 @@ use sockets::Traffic;
 use wait::Sender;
 use waiting::Waits;
 
-/// What can go wrong while a workload is controlled.
+/// What can fail while a workload is controlled.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// A sensor failed.
@@ -55,20 +55,20 @@ pub enum LiveError {
     /// The yield threads could not be started.
     #[error(transparent)]
     Yield(#[from] StartError),
-    /// A process cannot be watched.
+    /// A process cannot be waited for.
     #[error("cannot watch process {pid}: {source}")]
     Process {
-        /// Its number.
+        /// PID of the process.
         pid: i32,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: std::io::Error,
     },
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation, as a verb phrase.
         what: &'static str,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: std::io::Error,
     },
 }
@@ -79,10 +79,10 @@ impl LiveError {
     }
 }
 
-/// What a [`LiveMachine`] is made of.
+/// The components of a [`LiveMachine`].
 #[derive(Debug)]
 pub struct Parts {
-    /// The leases; their root is where sensors read.
+    /// The leases; sensors read under the same root.
     pub book: LeaseBook,
     /// How the active set is controlled.
     pub place: Place,
@@ -90,23 +90,23 @@ pub struct Parts {
     pub workload: WorkloadSensor,
     /// The user's progress counter.
     pub counter: Option<Counter>,
-    /// The vCPUs that the workload may use.
+    /// The vCPUs that the workload is allowed to use.
     pub allowed: CpuSet,
-    /// The signals of this process.
+    /// Signals sent to this process.
     pub signals: Signals,
-    /// The process whose end is the end of the workload; without one, the end of the last process is.
+    /// The process whose end is the workload's end; without one, that is the end of its last process.
     pub process: Option<(Pid, ProcessFd)>,
-    /// Whether the process is our child: signals are then forwarded, otherwise they end the control.
+    /// Whether the process is our child: then signals are forwarded to it, otherwise they end the control.
     pub forward: bool,
-    /// What reports overload of a smaller set by itself, where there is such a thing.
+    /// Reports overload of a smaller set, if available.
     pub overloads: Option<Box<dyn OverloadWatch>>,
-    /// What measures how long the workload's threads wait after a wake-up, where there is such a thing.
+    /// Measures how long the workload's threads wait after a wake-up, if available.
     pub waiting: Option<Box<dyn WaitingSensor>>,
-    /// What counts the workload's traffic through sockets, where there is such a thing.
+    /// Counts the workload's socket traffic, if available.
     pub traffic: Option<Box<dyn TrafficSensor>>,
-    /// What it costs to wake a halted vCPU, for an estimate of that.
+    /// The cost of waking a halted vCPU, to estimate what is not measured.
     pub wake_cost: Duration,
-    /// Tells the user a sentence at once.
+    /// Prints a sentence for the user at once.
     pub warn: fn(&str),
 }
 
@@ -120,17 +120,19 @@ pub struct LiveMachine {
     forward: bool,
     allowed: CpuSet,
     in_force: Setting,
-    /// vCPUs whose polling was taken away and that have not halted since, with their halts at that time.
+    /// vCPUs that have not halted since their polling was turned off, each with its halts at that time.
     unsettled: Vec<(CpuId, u64)>,
+    /// How long these poll before they halt.
+    polled: Duration,
     sentry: Sentry,
-    /// What ended the latest wait.
+    /// The overload that ended the latest wait.
     overload: Option<Overload>,
-    /// The latest wait was the last one.
+    /// Whether the latest wait was the last one.
     over: bool,
     warn: fn(&str),
 }
 
-/// Whether a workload can be watched here at all, as far as that is known before there is one.
+/// Checks whether workloads can be observed here, as far as that is known without one.
 ///
 /// # Errors
 /// A sensor that every workload needs is missing.
@@ -141,7 +143,7 @@ pub fn check(root: &Root) -> Result<(), LiveError> {
 }
 
 impl LiveMachine {
-    /// Begins to watch the workload; nothing is changed yet.
+    /// Starts to observe the workload, without changing anything.
     ///
     /// # Errors
     /// A sensor cannot be opened.
@@ -160,6 +162,7 @@ impl LiveMachine {
             in_force: Setting::untouched(&allowed),
             allowed,
             unsettled: Vec::new(),
+            polled: Duration::ZERO,
             sentry: Sentry::new(overloads),
             overload: None,
             over: false,
@@ -167,7 +170,7 @@ impl LiveMachine {
         })
     }
 
-    /// Puts everything back.
+    /// Restores everything.
     pub fn close(self) -> Vec<Outcome> {
         self.levers.close()
     }
@@ -175,9 +178,9 @@ impl LiveMachine {
     fn handle_signals(&mut self) -> Result<Option<Wake>, LiveError> {
         while let Some(arrived) = self.signals.next()? {
             match arrived.sender {
-                // The write has failed, and says so itself.
+                // The failed write reports it.
                 Sender::OwnWrite => continue,
-                // The next one is SIGKILL: better release everything now.
+                // The next one is SIGKILL: release everything now.
                 Sender::OwnCpuTime => return Ok(Some(Wake::Stop)),
                 Sender::Terminal | Sender::Other => {}
             }
@@ -186,7 +189,7 @@ impl LiveMachine {
             }
             match arrived.number {
                 libc::SIGTSTP => self.pause()?,
-                // It has gone on already.
+                // The kernel has already continued the process.
                 libc::SIGCONT => {}
                 _ if !self.forward => return Ok(Some(Wake::Stop)),
                 _ => {}
@@ -195,7 +198,7 @@ impl LiveMachine {
         Ok(None)
     }
 
-    /// The terminal stops the job: nothing is in force while it is stopped.
+    /// The terminal stops the job: no setting stays in force while it is stopped.
     fn pause(&mut self) -> Result<(), LiveError> {
         let setting = self.in_force.clone();
         let untouched = Setting::untouched(&self.allowed);
@@ -205,7 +208,7 @@ impl LiveMachine {
         Ok(())
     }
 
-    /// Strikes out the vCPUs that have halted since their polling was taken away.
+    /// Removes vCPUs that have halted since their polling was turned off.
     fn follow_halts(&mut self) -> Result<(), LiveError> {
         if !self.unsettled.is_empty() {
             let now = self.sensors.read_halts()?;
@@ -216,8 +219,9 @@ impl LiveMachine {
 
     /// Waits, within bounds, until the vCPUs `of` have halted.
     fn await_halts(&mut self, of: &[CpuId]) -> Result<(), LiveError> {
-        // Twice the longest poll limit that a latency request leaves behind (a sixteenth of a tick at 100 Hz).
-        let end = Instant::now() + Duration::from_micros(1500);
+        // The longest poll limit that a latency request leaves behind (a sixteenth of a tick at 100 Hz), and
+        // the same again.
+        let end = Instant::now() + self.polled.max(Duration::from_micros(750)) + Duration::from_micros(750);
         while self.unsettled.iter().any(|(cpu, _)| of.contains(cpu)) && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(200));
             self.follow_halts()?;
@@ -282,7 +286,8 @@ impl Machine for LiveMachine {
         self.allowed.clone()
     }
 
-    /// A command's caller waits for it through Gleaner; what Gleaner attached to has a caller of its own.
+    /// A command's caller waits for it through Gleaner; a workload that Gleaner attached to has a caller of its
+    /// own.
     fn stands_by(&self) -> bool {
         self.forward
     }
@@ -301,7 +306,7 @@ impl Machine for LiveMachine {
 
     fn observe(&mut self) -> Result<Observation, LiveError> {
         self.levers.check_right(self.sensors.now())?;
-        // Neither a signal nor the end of the workload waits for a progress counter.
+        // Reading a progress counter must delay neither a signal nor the end of the workload.
         let mut urgent = vec![self.signals.as_fd()];
         urgent.extend(self.process.as_ref().map(|(_, process)| process.as_fd()));
         let urgent = (!self.over).then_some(urgent.as_slice());
@@ -312,9 +317,9 @@ impl Machine for LiveMachine {
         Ok(o)
     }
 
-    /// A vCPU that has nothing to run halts once its poll limit is over, and forgets the limit: each half of the
-    /// active vCPUs is vacated in turn until all of it has halted. What else runs there may keep it from halting;
-    /// that is bounded in time, and seen in the next observation.
+    /// A vCPU with nothing to run halts once its poll limit has passed, and that resets the limit: so each half
+    /// of the active vCPUs is vacated in turn until all of it has halted. Other programs can keep a vCPU from
+    /// halting; the wait is bounded, and the next observation reports such a vCPU as not settled.
     fn reset_poll_limits(&mut self) -> Result<(), LiveError> {
         let active: Vec<CpuId> = self.in_force.active.iter().collect();
         if active.len() < 2
@@ -340,6 +345,7 @@ impl Machine for LiveMachine {
         let notes = self.levers.apply(setting, || sensors.threads())?;
         if polled && !polls(setting.retention.method) {
             let halts = self.sensors.read_halts()?;
+            self.polled = self.in_force.retention.limit;
             self.unsettled = halts.into_iter().filter(|(cpu, _)| setting.active.contains(*cpu)).collect();
         } else if polls(setting.retention.method) {
             self.unsettled.clear();

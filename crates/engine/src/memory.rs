@@ -1,7 +1,7 @@
-//! Where it is kept what earlier runs showed of programs: a bounded folder with a file for each of them.
+//! Stores what earlier runs showed of programs: a bounded folder with a file for each program.
 //!
-//! A file is replaced as a whole, so that no reader finds half of one. It is not forced to the disk: what a crash of the
-//! machine loses is learned again, and what it tears is set aside.
+//! A file is replaced as a whole, so no reader sees half of one. It is not synced to disk: after a crash, lost
+//! files are learned again and torn ones set aside.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -15,42 +15,42 @@ use serde::Deserialize;
 
 /// Root's folder.
 const MACHINE: &str = "/var/lib/gleaner/memory";
-/// Names the folder instead; empty means that nothing is kept.
+/// Environment variable that overrides the folder; if empty, nothing is stored.
 const VARIABLE: &str = "GLEANER_MEMORY";
-/// So many files are kept; the program that was not used for longest goes first.
+/// The most files kept; the least recently used go first.
 const MOST: usize = 256;
-/// No file of ours is longer.
+/// Upper bound of a file's length in bytes.
 const LONGEST: u64 = 1 << 20;
-/// The end of the name of a file that cannot be used.
+/// Suffix of files that cannot be used.
 const ASIDE: &str = "unusable";
 
-/// Why what is known cannot be read or written. A run goes on without it.
+/// Why stored knowledge cannot be read or written. A run continues without it.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// A file was not one of this version; it has another name now.
+    /// A file was not of this version and has been renamed.
     #[error("{} {reason}, so it is set aside as {} and what was known of the program is learned anew", path.display(), aside.display())]
     SetAside {
-        /// The file.
+        /// The file that cannot be used.
         path: PathBuf,
-        /// Its new name.
+        /// Path of the renamed file.
         aside: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// The folder belongs to somebody else, who could decide what is put in force here.
+    /// The folder belongs to another user, who could thereby choose settings here.
     #[error("{} belongs to user {owner}: remove it, or name a folder of yours in {VARIABLE}", path.display())]
     Foreign {
-        /// The folder.
+        /// The folder in question.
         path: PathBuf,
-        /// Its owner's uid.
+        /// The owner's UID.
         owner: u32,
     },
     /// The folder or a file in it cannot be used.
     #[error("cannot use {}: {source}", path.display())]
     Io {
-        /// The file or folder.
+        /// The file or folder in question.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: io::Error,
     },
 }
@@ -61,16 +61,16 @@ impl MemoryError {
     }
 }
 
-/// The folder. It need not exist.
+/// The folder; it need not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryDir {
     path: PathBuf,
 }
 
 impl MemoryDir {
-    /// The folder that `GLEANER_MEMORY` names; else `/var/lib/gleaner/memory` under `root` for root, and for others
-    /// `$XDG_STATE_HOME/gleaner/memory`, by default `~/.local/state/gleaner/memory`. `None` where the variable is empty, or
-    /// there is no home.
+    /// The folder in `GLEANER_MEMORY`, else `/var/lib/gleaner/memory` under `root` for root, and for others
+    /// `$XDG_STATE_HOME/gleaner/memory`, by default `~/.local/state/gleaner/memory`. `None` if the variable is
+    /// empty, or there is no home directory.
     pub fn default_place(root: &Root) -> Option<Self> {
         let set = |name: &str| std::env::var_os(name).map(PathBuf::from);
         place(root, nix::unistd::geteuid().is_root(), set).map(Self::at)
@@ -89,7 +89,7 @@ impl MemoryDir {
     /// What is known of the program and machine of `asked`; `None` if nothing is.
     ///
     /// # Errors
-    /// Its file cannot be used; the folder is somebody else's.
+    /// Its file cannot be used, or the folder belongs to another user.
     pub fn load(&self, asked: &ProgramMemory) -> Result<Option<ProgramMemory>, MemoryError> {
         if !self.is_there()? {
             return Ok(None);
@@ -98,20 +98,19 @@ impl MemoryDir {
         Ok(found.filter(|found| found.program == asked.program && found.machine == asked.machine))
     }
 
-    /// Replaces what is known of a program. The file of the program that was not used for longest goes if there are too
-    /// many.
+    /// Replaces what is known of a program, removing the least recently used files if there are too many.
     ///
     /// # Errors
-    /// The folder cannot be made or written; then nothing has changed.
+    /// The folder cannot be created or written; nothing has changed then.
     pub fn save(&self, memory: &ProgramMemory) -> Result<(), MemoryError> {
         let io = |source| MemoryError::io(&self.path, source);
-        // Nobody else needs to know which programs were run.
+        // Which programs were run is private.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(io)?;
         self.is_there()?;
         fs::set_permissions(&self.path, Permissions::from_mode(0o700)).map_err(io)?;
         let path = self.path.join(memory.file_name());
         let text = serde_json::to_vec_pretty(memory).map_err(|e| MemoryError::io(&path, e.into()))?;
-        // Its mode is 0600.
+        // Created with mode 0600.
         let mut file = tempfile::NamedTempFile::new_in(&self.path).map_err(io)?;
         file.write_all(&text).map_err(|source| MemoryError::io(&path, source))?;
         file.persist(&path).map_err(|error| MemoryError::io(&path, error.error))?;
@@ -119,10 +118,10 @@ impl MemoryDir {
         Ok(())
     }
 
-    /// What is known of all programs, the latest used first, and why some of it is not.
+    /// What is known of all programs, most recently used first, and the errors of unusable files.
     ///
     /// # Errors
-    /// The folder cannot be read, or is somebody else's.
+    /// The folder cannot be read, or belongs to another user.
     pub fn list(&self) -> Result<(Vec<ProgramMemory>, Vec<MemoryError>), MemoryError> {
         let (mut known, mut errors) = (Vec::new(), Vec::new());
         for path in self.files()? {
@@ -143,7 +142,7 @@ impl MemoryDir {
         remove(&self.path.join(memory.file_name()))
     }
 
-    /// Removes everything, also what was set aside.
+    /// Removes everything, including files set aside.
     ///
     /// # Errors
     /// A file cannot be removed.
@@ -154,7 +153,7 @@ impl MemoryDir {
         self.entries()?.iter().filter(|path| is_ours(path)).try_for_each(|path| remove(path))
     }
 
-    /// Whether the folder exists, and is this user's.
+    /// Whether the folder exists; fails if it belongs to another user.
     fn is_there(&self) -> Result<bool, MemoryError> {
         match fs::metadata(&self.path) {
             Ok(found) if found.uid() == nix::unistd::geteuid().as_raw() => Ok(true),
@@ -179,8 +178,8 @@ impl MemoryDir {
         Ok(paths)
     }
 
-    /// Removes what was written longest ago while there is too much. Each use writes, so that this is what was not used
-    /// for longest; the file `kept` stays.
+    /// Removes the files written longest ago while there are too many. Each use writes, so these are the least
+    /// recently used; `kept` stays.
     fn make_room(&self, kept: &Path) {
         let mut files: Vec<(SystemTime, PathBuf)> = self
             .entries()
@@ -192,7 +191,7 @@ impl MemoryDir {
         files.sort();
         let too_many = (files.len() + 1).saturating_sub(MOST);
         for (_, path) in files.into_iter().take(too_many) {
-            // Whatever cannot be removed is one of many.
+            // Best effort: there are others to remove.
             let _ = fs::remove_file(path);
         }
     }
@@ -206,13 +205,13 @@ fn place(root: &Root, is_root: bool, set: impl Fn(&str) -> Option<PathBuf>) -> O
     if is_root {
         return Some(root.path(MACHINE));
     }
-    // The XDG Base Directory Specification: a relative path is to be ignored.
+    // XDG Base Directory Specification: a relative path must be ignored.
     let absolute = |name| set(name).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
     Some(state?.join("gleaner/memory"))
 }
 
-/// Whether the file was written or set aside here; the folder may be one that the user named.
+/// Whether Gleaner wrote the file or set it aside; the user might have named a shared folder.
 fn is_ours(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("p-") && (name.ends_with(".json") || name.ends_with(ASIDE))
@@ -225,7 +224,7 @@ fn remove(path: &Path) -> Result<(), MemoryError> {
     }
 }
 
-/// The file at `path`, set aside if it cannot be used; `None` if there is none.
+/// Reads the file at `path`, setting it aside if it cannot be used; `None` if there is none.
 fn read(path: &Path) -> Result<Option<ProgramMemory>, MemoryError> {
     let file = match File::open(path) {
         Ok(file) => file,

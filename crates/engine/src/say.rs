@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-/// Says `text`. A user who closed standard error, or whose disk is full, does without it: nothing may fail for that.
+/// Prints `text`. Errors are ignored: a closed standard error or a full disk must not end a run.
 pub(crate) fn say(text: &str) {
     let line = format!("gleaner: {text}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());

@@ -1,7 +1,8 @@
-//! Where the state of a running Gleaner lies, and who may write it: one holder at a time.
+//! The state directory of a running Gleaner, with one holder at a time.
 //!
-//! Some levers act on the whole machine, and those are root's: whoever holds [`MACHINE`] controls the machine. Others
-//! place their own threads only. They have a state directory and a lock of their own, and leave the machine to root.
+//! Some levers act on the whole machine and need root: the holder of [`MACHINE`] controls the machine. Other
+//! users only place their own threads. They have a state directory and a lock of their own, and leave the
+//! machine to root.
 
 mod holder;
 
@@ -12,11 +13,11 @@ use std::path::{Path, PathBuf};
 use gleaner_kernel::Root;
 use nix::fcntl::{Flock, FlockArg};
 
-/// Root's state directory. Everybody can see in it who holds the machine.
+/// Root's state directory, readable by everyone, to see who controls the machine.
 const MACHINE: &str = "/run/gleaner";
-/// The lock. Only its owner can open it: anybody who can open a file can lock it, and keep others out.
+/// The lock file. Only its owner can open it, since anyone who can open a file can lock others out.
 const LOCK: &str = "lock";
-/// The process that holds the lock, for everybody to read.
+/// PID of the holder, readable by everyone.
 const HOLDER: &str = "holder";
 
 /// Why the state directory cannot be used.
@@ -25,25 +26,25 @@ pub enum StateError {
     /// Another Gleaner controls this machine.
     #[error("{}", busy(pid, *roots))]
     Busy {
-        /// The process that holds the lock.
+        /// PID of the process that holds the lock.
         pid: String,
-        /// It is root's, and this process is not.
+        /// Whether it is root's and this process is not.
         roots: bool,
     },
-    /// The directory belongs to somebody else.
+    /// The directory belongs to another user.
     #[error("{} belongs to user {owner}: remove it, or set XDG_RUNTIME_DIR to a folder of yours", path.display())]
     Foreign {
-        /// The directory.
+        /// The directory in question.
         path: PathBuf,
-        /// Its owner's uid.
+        /// The owner's UID.
         owner: u32,
     },
     /// The directory or its lock cannot be used.
     #[error("cannot use {}: {source}", path.display())]
     Io {
-        /// The file or directory.
+        /// The file or directory in question.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: std::io::Error,
     },
 }
@@ -67,10 +68,11 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// `/run/gleaner` for root; for others `$XDG_RUNTIME_DIR/gleaner`, or `/tmp/gleaner-UID` without one.
+    /// `/run/gleaner` for root; for others `$XDG_RUNTIME_DIR/gleaner`, or `/tmp/gleaner-UID` without that
+    /// variable.
     ///
     /// # Errors
-    /// It cannot be made, or is somebody else's.
+    /// It cannot be created, or belongs to another user.
     pub fn default_place() -> Result<Self, StateError> {
         let uid = nix::unistd::geteuid();
         let path = if uid.is_root() {
@@ -84,7 +86,7 @@ impl StateDir {
         Self::at(path)
     }
 
-    /// The state directory `path`, made if it is missing.
+    /// The state directory `path`, created if missing.
     ///
     /// # Errors
     /// As [`StateDir::default_place`].
@@ -97,7 +99,7 @@ impl StateDir {
             return Err(StateError::Foreign { path, owner });
         }
         if path == Path::new(MACHINE) {
-            // Whatever the umask: others see here who holds the machine.
+            // Independent of the umask: others see here who controls the machine.
             fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(io)?;
         }
         Ok(Self { path })
@@ -123,7 +125,7 @@ impl StateDir {
         self.path.join("calibration.json")
     }
 
-    /// Becomes the holder; the lock ends with the process, however it ends.
+    /// Becomes the holder; the lock ends with the process, however that ends.
     ///
     /// # Errors
     /// [`StateError::Busy`] names the present holder.
@@ -141,7 +143,7 @@ impl StateDir {
         let written = self.path.join(HOLDER);
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => {
-                // One from before may be open to others still.
+                // An older lock file can be accessible to others.
                 lock.set_permissions(Permissions::from_mode(0o600)).map_err(io)?;
                 let pid = format!("{}\n", std::process::id());
                 fs::write(&written, pid)
@@ -150,7 +152,7 @@ impl StateDir {
                 Ok(Holder { _lock: lock })
             }
             Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
-                // It may be about to write that it is the one.
+                // The holder might not have written its PID yet.
                 let pid = fs::read_to_string(&written).unwrap_or_default();
                 Err(StateError::Busy { pid: pid.trim().to_owned(), roots: false })
             }
@@ -158,13 +160,13 @@ impl StateDir {
         }
     }
 
-    /// The process that holds the lock; `None` where nobody does or the kernel does not tell. Touches nothing.
+    /// PID of the holder; `None` if there is none or it cannot be seen. Does not touch the lock.
     pub fn holder(&self, root: &Root) -> Option<u32> {
         holder::holder(root, &self.path)
     }
 
-    /// Whether a Gleaner with this state directory may control the machine. Root's may; any other only while root's
-    /// does not.
+    /// Whether a Gleaner with this state directory is allowed to control the machine: root's always is, others
+    /// only while root's does not.
     ///
     /// # Errors
     /// [`StateError::Busy`] names root's Gleaner.
@@ -179,7 +181,7 @@ impl StateDir {
     }
 }
 
-/// The right to change the machine, as long as it lives.
+/// The right to change the machine; held while it lives.
 #[derive(Debug)]
 pub struct Holder {
     _lock: Flock<File>,

@@ -1,4 +1,4 @@
-//! `gleaner attach`: the same for what already runs.
+//! `gleaner attach`: help for a program that is already running.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,8 +21,8 @@ use crate::memory;
 use crate::overload;
 use crate::run::{group_sensor, put_back, put_back_stale, quotas};
 use crate::sockets;
-use crate::summary;
 use crate::waiting;
+use gleaner_explain::summary;
 
 pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         (None, None) => bail!("name a --pid or a --cgroup"),
     };
     check_fixed(&args.control, &what.allowed)?;
-    // Before anything is changed: from here on no signal ends this process half-way.
+    // Blocked before anything is changed, so that no signal can end this process halfway.
     let signals = Signals::block()?;
     put_back_stale(&state, &root)?;
     let choice = choice::for_run(&state, &root, &args.control);
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
 
 struct Attached {
     name: String,
-    /// What its memory goes by.
+    /// The name under which its memory is stored.
     program: Option<String>,
     place: Place,
     workload: WorkloadSensor,
@@ -87,7 +87,7 @@ fn by_pid(root: &Root, pid: i32, dry_run: bool) -> anyhow::Result<Attached> {
         Owner::Kernel => {
             bail!("process {pid} ({command}) is a kernel thread: it has no user-space threads to help")
         }
-        // Who only watches needs no right.
+        // A dry run only observes, which needs no rights.
         owner @ Owner::User { uid, .. } if !dry_run && !owner.lets(root, caller) => bail!(
             "process {pid} ({command}) belongs to user {uid}, and user {caller} may not place its threads: run as root \
              or as user {uid}, or only watch with --dry-run"
@@ -119,7 +119,7 @@ fn by_group(root: &Root, path: &Path) -> anyhow::Result<Attached> {
         .with_context(|| format!("{} does not tell its CPUs", dir.display()))?;
     let allowed: CpuSet = effective.parse().with_context(|| format!("the CPUs of {}", dir.display()))?;
     let sensor = group_sensor(root, &group)?;
-    // Version 1 has the quota in another hierarchy, in which only the members say where.
+    // In cgroup v1 quotas are in another hierarchy, which can only be found through a member process.
     let member = root.read_opt(dir.join("cgroup.procs"))?.and_then(|text| text.lines().next()?.parse().ok());
     let sensor = match member {
         Some(pid) => sensor.with_quotas(quotas(root, Pid::from_raw(pid))),

@@ -1,4 +1,4 @@
-//! Which retention method a run uses, and what a wake-up costs here: from calibration.
+//! The retention method of a run and the cost of a wake-up, from calibration.
 
 use std::time::Duration;
 
@@ -7,35 +7,33 @@ use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll;
 use gleaner_policy::{ASSUMED_HALT_COST, Method, Strategy};
 
-use crate::calibrate;
 use crate::cli::ControlArgs;
+use gleaner_calibrate as calibrate;
 
-/// The outcome of calibration, as a run needs it.
 #[derive(Debug, Clone)]
 pub(crate) struct Choice {
-    /// The method.
     pub(crate) method: Method,
-    /// What a halt and the wake-up from it cost.
+    /// Cost of a halt and its wake-up.
     pub(crate) wake_cost: Duration,
-    /// The waker's share of it, in CPU time.
+    /// The waker's share of `wake_cost`, in CPU time.
     pub(crate) waker_cost: Duration,
-    /// What is missing on this machine, as sentences.
+    /// What this machine lacks, as sentences.
     pub(crate) limits: Vec<String>,
 }
 
 impl Choice {
-    /// Where nothing was measured.
+    /// For when nothing was measured.
     fn assumed(method: Method, limit: Option<String>) -> Self {
         let limits = limit.into_iter().collect();
         Self { method, wake_cost: ASSUMED_HALT_COST, waker_cost: Duration::ZERO, limits }
     }
 }
 
-/// The calibration of this boot, made now (in a quarter of a second) where there is none yet or only a doubtful one.
+/// This boot's calibration, measured now (in a quarter of a second) if there is none or only a doubtful one.
 pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choice {
     if args.fixed.is_some() {
         let assumed = Choice::assumed(Method::Halt, None);
-        // Nothing is decided by them, but waiting is estimated from them: as it would be without `--fixed`.
+        // `--fixed` decides nothing, but estimates waiting from these costs as any run does.
         return calibrate::load(state, root).map_or(assumed.clone(), |c| Choice {
             wake_cost: c.halt_cost,
             waker_cost: c.waker_cost(),
@@ -43,7 +41,7 @@ pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choi
         });
     }
     let calibration = if args.dry_run {
-        // Measuring turns knobs, which a dry run does not.
+        // A measurement changes settings, which a dry run must not.
         let Some(known) = calibrate::load(state, root) else { return unmeasured(root) };
         Ok(known)
     } else {
@@ -67,7 +65,7 @@ pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choi
     }
 }
 
-/// What a dry run goes by where nothing has been measured since boot.
+/// For a dry run without a calibration from this boot.
 fn unmeasured(root: &Root) -> Choice {
     match haltpoll::available(root) {
         Ok(()) => {

@@ -6,10 +6,9 @@ use clap::{Parser, Subcommand};
 use gleaner_engine::live::Counter;
 use gleaner_policy::{Fixed, Method, Objective, Strategy};
 
-use crate::{
-    bench, demo, diagnose, doctor, forget, generate, load, names, record, replay, report, restore, sim, top,
-    wake, why, workload,
-};
+use gleaner_print::Generate;
+
+use crate::{diagnose, doctor, forget, laboratory, names, record, restore, top, why};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -19,7 +18,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// With the commit, where this was built from a checkout.
+/// Includes the commit if built from a checkout.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("GLEANER_COMMIT"));
 
 const AFTER_HELP: &str = "\
@@ -45,32 +44,14 @@ pub(crate) enum Command {
     Top(top::Args),
     /// Record who runs, waits and wakes whom, as a compact trace
     Record(record::Args),
-    /// Show what Gleaner would have tried on a recorded pattern, when and why
-    Replay(replay::Args),
-    /// Run the built-in workloads with and without Gleaner
-    Demo(demo::Args),
-    /// Measure commands in several modes, interleaved, as the papers do
-    Bench(bench::Args),
-    /// Turn a result file into a page with plots
-    Report(report::Args),
-    /// Simulate machines that nobody here has
-    Sim(sim::Args),
     /// Put back what a killed Gleaner left changed
     Restore(restore::Args),
     /// Forget what earlier runs showed of programs, or list it
     Forget(forget::Args),
-    /// Print a completion script for a shell
-    Completions(generate::Args),
-    /// Print the man pages
-    Man(generate::ManArgs),
-    /// Run one built-in workload
-    Workload(workload::Args),
-    /// Run a real server under its load
-    #[command(hide = true)]
-    Load(load::Args),
-    /// Measure wake-ups in one setting of the paper's Table 2
-    #[command(hide = true)]
-    Wake(wake::Args),
+    #[command(flatten)]
+    Laboratory(laboratory::Command),
+    #[command(flatten)]
+    Generate(Generate),
 }
 
 /// By whose rules settings are chosen.
@@ -131,7 +112,6 @@ pub(crate) struct ControlArgs {
 }
 
 impl ControlArgs {
-    /// By whose rules this run goes.
     pub(crate) fn strategy(&self) -> Strategy {
         match (self.fixed, self.strategy) {
             (Some(_), _) => Strategy::Fixed,

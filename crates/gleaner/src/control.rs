@@ -1,4 +1,4 @@
-//! What `run` and `attach` share: the policy's configuration, the journal, the engine's loop, the account.
+//! What `run` and `attach` share: the policy's configuration, the journal and the engine's loop.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,16 +16,16 @@ use crate::choice::Choice;
 use crate::cli::ControlArgs;
 use crate::memory::Memory;
 
-/// Whether these vCPUs are enough for `--fixed`. Comes before anything is started or changed.
+/// Checks that there are enough vCPUs for `--fixed`. Call it before anything is started or changed.
 ///
 /// # Errors
-/// They are not: wrong usage.
+/// Too few: wrong usage.
 pub(crate) fn check_fixed(args: &ControlArgs, allowed: &CpuSet) -> Result<(), Usage> {
     let fits = args.fixed.map_or(Ok(()), |fixed| fixed.fits(allowed.len()));
     fits.map_err(|message| Usage(format!("--fixed: {message}")))
 }
 
-/// Says at once that nothing is controlled any more, and why.
+/// Reports at once that the workload is no longer controlled, and why.
 pub(crate) fn warn(sentence: &str) {
     say!("gleaner: {sentence}");
 }
@@ -46,7 +46,7 @@ pub(crate) fn configure(
         (false, None, Strategy::Paper) => Mode::Paper,
         (false, None, _) => Mode::Adaptive,
     };
-    // The paper's own means are yield threads (§6), whatever calibration found to be fastest.
+    // The paper retains with yield threads (§6), whatever calibration found to be fastest.
     let usual = if mode == Mode::Paper { Method::Yield } else { choice.method };
     let method = if args.no_retain { Method::Halt } else { args.method.unwrap_or(usual) };
     Ok(PolicyConfig {
@@ -64,7 +64,7 @@ pub(crate) fn configure(
 
 fn places(root: &Root) -> Vec<VcpuPlace> {
     let first = |cpus: &CpuSet, own: CpuId| cpus.iter().next().unwrap_or(own);
-    // Without a topology the policy takes every vCPU for a core of its own.
+    // Without a topology the policy treats every vCPU as a core of its own.
     let topology = Topology::read(root).map(|t| t.cpus).unwrap_or_default();
     let place = |(cpu, at): (&CpuId, &gleaner_kernel::topology::CpuTopology)| VcpuPlace {
         cpu: *cpu,
@@ -74,10 +74,11 @@ fn places(root: &Root) -> Vec<VcpuPlace> {
     topology.iter().map(place).collect()
 }
 
-/// The journal that the user named, or the one of the latest run. Open it as the holder only: it may be another's.
+/// The journal that the user named, or else the one that holds the latest run. Call it only as the lock's holder:
+/// another Gleaner could be writing the latter.
 ///
 /// # Errors
-/// The one that the user named cannot be written.
+/// The journal that the user named cannot be written.
 pub(crate) fn open_journal(args: &ControlArgs, state: &StateDir) -> anyhow::Result<Journal> {
     match &args.journal {
         Some(path) => {
@@ -87,8 +88,8 @@ pub(crate) fn open_journal(args: &ControlArgs, state: &StateDir) -> anyhow::Resu
     }
 }
 
-/// Controls the workload of `parts` until it ends, and puts the machine back. What it learns is kept for the next run of
-/// `program`.
+/// Controls the workload of `parts` until it ends, then restores the machine. What the run learned is kept for the next
+/// run of `program`.
 pub(crate) fn control(
     parts: Parts,
     mut config: PolicyConfig,
@@ -125,14 +126,13 @@ pub(crate) fn control(
         }
     }
     memory.keep(&policy.learned()).into_iter().for_each(|note| journal.note(end, note));
-    // This thread is the engine; the process' time would hold that of yield threads, which is retained time.
+    // This thread is the engine. The process's CPU time would include yield threads, which count as retained time.
     summary.engine_cpu = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Into::into).unwrap_or_default();
     journal.write(&Record::End { at: end, summary: summary.clone() });
     journal.flush();
     Ok(summary)
 }
 
-/// Now, in milliseconds since the Unix epoch.
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -15,11 +15,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gleaner_bench::experiment;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
-use gleaner_print::{out, outln, say};
-use gleaner_proto::result::{check_place, write_file};
+use gleaner_print::{out, outln, say, sibling};
+use gleaner_proto::result::check_place;
 use gleaner_trace::Scope;
 
 use crate::group;
@@ -34,7 +33,7 @@ use report::{Report, VERSION};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How long to look; a command that runs longer is then ended. Without it: 5 s, or to the command's end
-    #[arg(long, value_name = "S", value_parser = crate::workload::seconds)]
+    #[arg(long, value_name = "S", value_parser = gleaner_print::times::seconds)]
     seconds: Option<Duration>,
     /// Print the report as JSON, with everything that was counted
     #[arg(long)]
@@ -73,7 +72,7 @@ impl Target {
         })
     }
 
-    /// The command to run; empty where something runs already.
+    /// The command to run; empty for something that already runs.
     pub(crate) fn command(&self) -> &[OsString] {
         &self.command
     }
@@ -92,7 +91,8 @@ impl Target {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.iter().try_for_each(|file| check_place(file))?;
-    // Before anything is observed: what is measured for it would be seen, too.
+    let drawer = args.output.as_ref().map(|_| sibling(page::DRAWER)).transpose()?;
+    // Before the observation, which would otherwise see the calibration.
     let costs = Costs::known(&StateDir::default_place()?, &Root::system());
     let observed = observe::observe(&args.target.scope()?, args.target.command(), args.seconds)?;
     let evidence =
@@ -108,16 +108,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         timeline: observed.timeline,
         counted: observed.seen.clone(),
     };
-    if let Some(file) = &args.output {
-        let page = page::diagnosis(&report, experiment::environment(&Root::system())?);
-        let html = gleaner_report::diagnosis::html(&page, &serde_json::to_string(&report)?);
-        write_file(file, html.as_bytes())?;
+    let printed = if args.json {
+        outln!("{}", serde_json::to_string_pretty(&report)?)
+    } else {
+        out!("{}", text::text(&report))
+    };
+    // A closed output is no reason to lose the page, nor the other way round.
+    if let (Some(file), Some(drawer)) = (&args.output, &drawer) {
+        page::write(&report, file, drawer)?;
         say!("gleaner: wrote {}", file.display());
     }
-    if args.json {
-        outln!("{}", serde_json::to_string_pretty(&report)?)?;
-    } else {
-        out!("{}", text::text(&report))?;
-    }
+    printed?;
     Ok(observed.exit)
 }

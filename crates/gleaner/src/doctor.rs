@@ -1,4 +1,4 @@
-//! `gleaner doctor`: what a wake-up costs on this machine, what can be done about it, and what to know.
+//! `gleaner doctor`: what a wake-up costs on this machine, and what can be done about it.
 
 mod findings;
 mod table;
@@ -18,7 +18,7 @@ use gleaner_print::{out, outln};
 use gleaner_proto::doctor::{Capability, Finding, Machine, Report, VERSION, costs};
 use gleaner_trace::OverloadSensor;
 
-use crate::calibrate::{self, Calibration, Confidence, Depth, calibrate};
+use gleaner_calibrate::{self as calibrate, Calibration, Confidence, Depth, calibrate};
 
 /// Measure what a wake-up costs on this machine, and say what Gleaner can do about it
 ///
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let state = StateDir::default_place()?;
-    // Before the measurement, which puts back what a dead holder left.
+    // Before the measurement, which restores what a dead holder left behind.
     let mut findings = findings::standing(&root, &state);
     let calibration = calibrate(&state, &root, if args.quick { Depth::Quick } else { Depth::Full })?;
     let in_use = calibrate::load(&state, &root);
@@ -91,14 +91,14 @@ fn capabilities(found: &Capabilities) -> Vec<Capability> {
     let text =
         |absence: &Option<gleaner_kernel::capability::Absence>| absence.as_ref().map(ToString::to_string);
     let sensors = found.sensors.iter().map(|(s, absence)| entry("sensor", s.name(), text(absence)));
-    // Loaded and dropped again; it watches nothing until it is armed.
+    // Loaded only to see whether it can be; it watches nothing until it is armed.
     let expand = OverloadSensor::load().err().map(|missing| missing.why.to_string());
     let sensors = sensors.chain([entry("sensor", "fast-expansion", expand)]);
     let levers = found.levers.iter().map(|(l, absence)| entry("lever", l.name(), text(absence)));
     sensors.chain(levers).collect()
 }
 
-/// What Gleaner can win here, from the ratio of an untouched wake-up to one with the method chosen.
+/// What Gleaner can gain here, from the ratio of an untouched wake-up to one under the chosen method.
 fn gain(calibration: &Calibration, vcpus: usize) -> String {
     let costs = costs(&calibration.cells);
     if costs.is_empty() {

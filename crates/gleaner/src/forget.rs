@@ -1,4 +1,4 @@
-//! `gleaner forget`: what earlier runs showed of programs, listed or removed.
+//! `gleaner forget`: lists or removes what earlier runs learned about programs.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use gleaner_policy::{Evidence, KnownLoad, Objective};
 use gleaner_print::{outln, say};
 use gleaner_proto::memory::{LoadMemory, ProgramMemory};
 
-use crate::why::utc;
+use gleaner_explain::utc;
 
 /// Forget what earlier runs showed of programs, or list it
 ///
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Those of `known` that are meant by `names`; all of them without names.
+/// The entries of `known` that match `names`, or all if there are none.
 fn select<'a>(known: &'a [ProgramMemory], names: &[String]) -> anyhow::Result<Vec<&'a ProgramMemory>> {
     let all: Vec<_> = known.iter().collect();
     for name in names {
@@ -72,7 +72,7 @@ fn select<'a>(known: &'a [ProgramMemory], names: &[String]) -> anyhow::Result<Ve
     Ok(all.into_iter().filter(meant).collect())
 }
 
-/// Their names, each once: a program may be known on several machines.
+/// Their names, each once: a program can be known on several machines.
 fn programs<'a>(known: &[&'a ProgramMemory]) -> Vec<&'a str> {
     let mut names: Vec<_> = known.iter().map(|program| program.program.as_str()).collect();
     names.sort_unstable();
@@ -90,7 +90,7 @@ fn lines(program: &ProgramMemory) -> Vec<String> {
     std::iter::once(head).chain(program.loads.iter().map(load_line)).collect()
 }
 
-/// What is known of one kind of load.
+/// One line about one kind of load.
 fn load_line(load: &LoadMemory) -> String {
     let KnownLoad { load: share, retention, vcpus, refuted } = load.known;
     let when = |at: Option<u64>| at.map_or_else(String::new, |at| format!(", {} UTC", utc(at)));

@@ -1,35 +1,25 @@
-//! `gleaner`: wake-up speed of bare metal for a program in a virtual machine. Thin subcommands over the libraries.
+//! `gleaner`: wake-up speed of bare metal for a program in a virtual machine. Thin subcommands over the libraries; those of
+//! the laboratory run its programs, `gleaner-bench` and `gleaner-sim`.
 
 mod attach;
-mod bench;
-mod calibrate;
 mod choice;
 mod cli;
 mod control;
-mod demo;
 mod diagnose;
 mod doctor;
-mod fold;
 mod forget;
-mod generate;
 mod group;
-mod load;
+mod laboratory;
 mod memory;
 mod names;
 mod overload;
 mod record;
-mod replay;
-mod report;
 mod restore;
 mod run;
-mod sim;
 mod sockets;
-mod summary;
 mod top;
 mod waiting;
-mod wake;
 mod why;
-mod workload;
 
 use std::process::ExitCode;
 
@@ -38,7 +28,7 @@ use gleaner_print::say;
 
 use cli::{Cli, Command};
 
-/// Before each message.
+/// Prefix of messages.
 const NAME: &str = "gleaner";
 
 fn main() -> ExitCode {
@@ -50,21 +40,13 @@ fn main() -> ExitCode {
         Command::Diagnose(args) => diagnose::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Record(args) => record::run(&args),
-        Command::Replay(args) => replay::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Bench(args) => bench::run(args),
-        Command::Report(args) => report::run(&args),
-        Command::Sim(args) => sim::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Forget(args) => forget::run(&args),
-        Command::Completions(args) => generate::completions(&args),
-        Command::Man(args) => generate::man(&args),
-        Command::Workload(args) => workload::run(&args),
-        Command::Load(args) => load::run(&args),
-        Command::Wake(args) => wake::run(&args),
+        Command::Generate(what) => what.run::<Cli>(NAME, cli::VERSION),
+        Command::Laboratory(command) => Err(command.run().into()),
     };
     done.unwrap_or_else(|error| match error.downcast_ref::<SpawnError>() {
-        // As `run` does: 126 and 127.
+        // 126 or 127, as for `run`.
         Some(spawn) => {
             say!("{NAME}: {error:#}");
             ExitCode::from(spawn.exit_code())

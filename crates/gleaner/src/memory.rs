@@ -1,4 +1,4 @@
-//! What earlier runs showed of the program at hand, and what this one adds.
+//! What earlier runs learned about a program, and what this run adds.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,23 +16,22 @@ use gleaner_proto::memory::{LoadMemory, MachineIdentity, ProgramMemory};
 use crate::cli::ControlArgs;
 use crate::control::unix_ms;
 
-/// That nothing paid is believed for a week: programs, data and hosts change without another name.
+/// A refutation expires after a week: programs, data and hosts change while names stay.
 const REFUTED_FOR_MS: u64 = 7 * 24 * 3600 * 1000;
-/// More kinds of load than programs have.
+/// More kinds of load than any program has.
 const MOST_LOADS: usize = 16;
 
-/// The memory of one program on this machine.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Where it is and what it holds; none where this run neither reads nor writes any.
+    /// The directory and its content; `None` if this run neither reads nor writes memory.
     kept: Option<(MemoryDir, ProgramMemory)>,
-    /// What the journal should say of it.
+    /// A sentence for the journal.
     note: Option<String>,
 }
 
 impl Memory {
-    /// What is known of `program` under `config` on `vcpus` vCPUs. What proves nothing learns nothing: `--fixed`,
-    /// `--dry-run` and the strategy `paper` have no memory.
+    /// Loads what is known about `program` under `config` on `vcpus` vCPUs. `--fixed`, `--dry-run` and the strategy
+    /// `paper` prove nothing, so they have no memory.
     pub(crate) fn open(
         root: &Root,
         args: &ControlArgs,
@@ -66,7 +65,7 @@ impl Memory {
         }
     }
 
-    /// What the policy should know.
+    /// What to pass to the policy.
     pub(crate) fn known(&self) -> Vec<KnownLoad> {
         let Some((_, program)) = &self.kept else { return Vec::new() };
         let now = unix_ms();
@@ -77,12 +76,12 @@ impl Memory {
         known.collect()
     }
 
-    /// A sentence for the journal, once.
+    /// A sentence for the journal, returned once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    /// Keeps what a run `learned`, and says why if it cannot.
+    /// Saves what a run `learned`. Returns a sentence if that fails.
     pub(crate) fn keep(self, learned: &[Learned]) -> Option<String> {
         let (dir, mut program) = self.kept?;
         if learned.is_empty() && program.runs == 0 {
@@ -100,7 +99,7 @@ fn not_kept(error: &MemoryError) -> String {
     format!("what is learned of the program is not kept for its next run: {error}")
 }
 
-/// What is known after a run that ended at `now` (milliseconds since the Unix epoch) and knew `before`.
+/// What is known after a run that started with `before` and ended at `now` (milliseconds since the Unix epoch).
 fn merge(before: &[LoadMemory], learned: &[Learned], now: u64) -> Vec<LoadMemory> {
     let of_load = |learned: &Learned| {
         let before = before.iter().find(|b| alike(b.known.load, learned.known.load));
@@ -117,7 +116,7 @@ fn merge(before: &[LoadMemory], learned: &[Learned], now: u64) -> Vec<LoadMemory
     loads
 }
 
-/// The path, without links, of what the command `name` runs: as `execvp` finds it. A script is its own program.
+/// The canonical path of what `execvp` would run for `name`. A script is its own program.
 pub(crate) fn of_command(name: &OsStr) -> Option<String> {
     let runs = |path: &Path| {
         fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
@@ -131,7 +130,7 @@ pub(crate) fn of_command(name: &OsStr) -> Option<String> {
     Some(fs::canonicalize(found).ok()?.to_string_lossy().into_owned())
 }
 
-/// The path of a process' executable; also of one that was replaced since, as in an upgrade.
+/// The path of a process's executable, even if it was replaced since, as by an upgrade.
 pub(crate) fn of_process(root: &Root, pid: i32) -> Option<String> {
     let link = fs::read_link(root.path(format!("/proc/{pid}/exe"))).ok()?;
     let path = link.to_string_lossy();
@@ -182,7 +181,7 @@ mod tests {
         };
         let now = unix_ms();
         assert_eq!(program(Some(now - 1000)), 3);
-        // A clock that was set back makes it recent.
+        // If the clock was set back, the refutation counts as recent.
         assert_eq!(program(Some(now + 1000)), 3);
         assert_eq!(program(Some(now - REFUTED_FOR_MS - 1000)), 0);
     }

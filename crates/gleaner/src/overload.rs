@@ -1,4 +1,4 @@
-//! The sensor of run-queue overload as the engine wants it: loaded when first needed, then armed again and again.
+//! Adapts the sensor of run-queue overload to the engine.
 
 use std::error::Error;
 use std::os::fd::BorrowedFd;
@@ -9,12 +9,12 @@ use gleaner_trace::OverloadSensor;
 
 use crate::cli::ControlArgs;
 
-/// What reports overload to a run, unless its user wants no BPF.
+/// The sensor, unless the user wants no BPF.
 pub(crate) fn watch(args: &ControlArgs) -> Option<Box<dyn OverloadWatch>> {
     (!args.no_bpf).then(|| Box::new(OnDemand(None)) as Box<dyn OverloadWatch>)
 }
 
-/// Most workloads are never consolidated on fewer vCPUs: nothing is loaded for them.
+/// Loads the programs when first armed: most workloads are never consolidated.
 #[derive(Debug)]
 struct OnDemand(Option<OverloadSensor>);
 

@@ -1,4 +1,4 @@
-//! `gleaner record`: a trace of a workload's pattern, for `gleaner replay` and for programs of your own.
+//! `gleaner record`: traces a workload's pattern, for `gleaner replay` and other programs.
 
 mod translate;
 
@@ -26,9 +26,9 @@ use crate::diagnose::observe::{Signals, end, exit_code, spawn};
 
 use translate::Translator;
 
-/// How long is recorded where nobody says it and no command ends.
+/// How long to record something that already runs, by default.
 const USUAL: Duration = Duration::from_secs(5);
-/// From look to look: far less than the time in which the events' buffer can fill.
+/// Sampling interval: far shorter than the events' buffer takes to fill.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Record who runs, waits and wakes whom, as a compact trace
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = "gleaner.trace")]
     output: PathBuf,
     /// How long to record; a command that runs longer is then ended. Without it: 5 s, or to the command's end
-    #[arg(long, value_name = "S", value_parser = crate::workload::seconds)]
+    #[arg(long, value_name = "S", value_parser = gleaner_print::times::seconds)]
     seconds: Option<Duration>,
     /// The largest size of the file, in MiB; when it is reached the recording ends, and the command goes on
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4096))]
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut child = spawn(args.target.command(), &signals)?;
     let status = record(&mut recording, &mut child, &signals, args.seconds);
     let finished = recording.finish();
-    // Whatever became of the recording, no command is left behind.
+    // Whatever happened to the recording, do not leave the command running.
     if let (Some(child), Ok(None) | Err(_)) = (&mut child, &status) {
         end(child, &signals)?;
     }
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// What the policy would be told on this machine. Nothing is measured or changed for it.
+/// The trace's header, with the policy's configuration for this machine. Measures and changes nothing.
 fn header(args: &Args) -> anyhow::Result<Header> {
     let root = Root::system();
     let control = ControlArgs {
@@ -104,16 +104,16 @@ fn header(args: &Args) -> anyhow::Result<Header> {
     })
 }
 
-/// A recording under way.
+/// A recording in progress.
 struct Recording {
     recorder: Recorder,
     translator: Translator<File>,
-    /// How long it took, once it has ended.
+    /// Length of the recording, once it has ended.
     ended: Option<Duration>,
 }
 
 impl Recording {
-    /// Writes what has come since the last look; ends where the file is full.
+    /// Writes the events since the last call. Stops recording once the file is full.
     fn look(&mut self) -> anyhow::Result<()> {
         if self.ended.is_none() {
             self.translator.write(self.recorder.take()?)?;
@@ -129,7 +129,7 @@ impl Recording {
         self.recorder.stop();
     }
 
-    /// The file's end, and how many threads it has.
+    /// The file's last record, and the number of threads.
     fn finish(mut self) -> anyhow::Result<(End, u32)> {
         if self.ended.is_none() {
             self.stop();
@@ -139,7 +139,7 @@ impl Recording {
     }
 }
 
-/// Records until the time is over, a signal comes, or the command ends: then with its status.
+/// Records until the time is over, a signal comes, or the command ends, whose status it then returns.
 fn record(
     recording: &mut Recording,
     child: &mut Option<Child>,
@@ -178,7 +178,7 @@ fn account(path: &Path, workload: &str, end: &End, threads: u32) -> anyhow::Resu
         path.display(),
     );
     if end.lost > 0 {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let lost = end.lost;
         let _ = write!(text, "\n{lost} events more were lost: they came faster than they could be written");
     }

@@ -1,4 +1,4 @@
-//! `gleaner restore`: puts back what a killed Gleaner left behind.
+//! `gleaner restore`: restores what a killed Gleaner left changed.
 
 use std::process::ExitCode;
 

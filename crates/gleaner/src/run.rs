@@ -1,7 +1,7 @@
-//! `gleaner run -- COMMAND`: a command in its own group under the engine.
+//! `gleaner run -- COMMAND`: runs a command in its own control group under the engine.
 //!
-//! The command always runs. Until it is started, everything that fails makes Gleaner step aside and become the command;
-//! afterwards nothing comes between the command and its end.
+//! The command always runs. If anything fails before it is started, Gleaner becomes the command; after that, a failure
+//! only ends the help.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::memory;
 use crate::overload;
 use crate::sockets;
-use crate::summary;
 use crate::waiting;
+use gleaner_explain::summary;
 
-/// Gleaner could not help, and was told not to run the command then; as with `env`.
+/// With `--require`, the status if Gleaner cannot help; as for `env`.
 const FAILED: u8 = 125;
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
     ExitCode::from(error.exit_code())
 }
 
-/// The command, running, and what it is to be controlled with.
+/// The running command, and what is needed to control it.
 struct Started {
     child: Child,
     workload: Workload,
@@ -62,15 +62,14 @@ struct Started {
     signals: Signals,
     state: StateDir,
     choice: Choice,
-    /// What is missing on this machine, as sentences.
+    /// What this machine lacks, as sentences.
     limits: Vec<String>,
 }
 
-/// Prepares everything that can be prepared before the command is there, and starts it. The error, too, leaves the
-/// machine as it was, and says that nothing was started.
+/// Prepares everything and starts the command. On an error nothing was started, and the machine is as before.
 fn start(args: &RunArgs) -> anyhow::Result<Started> {
     let root = Root::system();
-    // Before anything is changed: from here on no signal ends this process half-way.
+    // Blocked before anything is changed, so that no signal can end this process halfway.
     let signals = Signals::block()?;
     let state = StateDir::default_place()?;
     let allowed = Affinity::of_caller().context("cannot read the CPU affinity")?;
@@ -81,7 +80,7 @@ fn start(args: &RunArgs) -> anyhow::Result<Started> {
     signals.let_through()?;
     let (mut book, _) = LeaseBook::open(&state, root.clone())?;
     let mut limits = choice.limits.clone();
-    // A dry run makes no group: that would be a change too.
+    // A dry run makes no group: that would be a change.
     let group = if args.control.dry_run { None } else { make_group(&root, &mut book, &mut limits) };
     let child = match live::spawn(&root, group.as_ref(), &signals, &args.command) {
         Ok(child) => child,
@@ -96,7 +95,7 @@ fn start(args: &RunArgs) -> anyhow::Result<Started> {
 }
 
 impl Started {
-    /// Controls the command as far as that is possible, and returns its status when it has ended.
+    /// Controls the command as far as possible, and returns its exit status.
     fn accompany(self, args: &RunArgs) -> ExitCode {
         let Self { mut child, workload, book, signals, state, choice, limits } = self;
         let told = limits.clone();
@@ -141,7 +140,7 @@ fn say_summary(summary: &Summary, args: &RunArgs, limits: &[String]) {
     }
 }
 
-/// Puts back what a dead holder left, and says so. The calibration comes after it, and would measure that.
+/// Restores what a dead holder left behind, which calibration would otherwise measure, and reports it.
 pub(crate) fn put_back_stale(state: &StateDir, root: &Root) -> Result<(), LeaseError> {
     for outcome in gleaner_engine::restore(state, root)? {
         say!("gleaner: put back what a dead holder left: {}", outcome.detail);
@@ -149,7 +148,7 @@ pub(crate) fn put_back_stale(state: &StateDir, root: &Root) -> Result<(), LeaseE
     Ok(())
 }
 
-/// Puts back what the lease book of a control that failed to begin still held: it went as with a dead holder.
+/// Restores what is left in the lease book of a control that failed to start, as after a dead holder.
 pub(crate) fn put_back(state: &StateDir, root: &Root) {
     match gleaner_engine::restore(state, root) {
         Ok(outcomes) => say_left_behind(outcomes),
@@ -163,7 +162,7 @@ fn say_left_behind(outcomes: Vec<Outcome>) {
     }
 }
 
-/// The group of the command, made under leases; `None` (and the reason in `limits`) where there can be none.
+/// Makes the command's control group under leases. If that is not possible, the reason is added to `limits`.
 fn make_group(root: &Root, book: &mut LeaseBook, limits: &mut Vec<String>) -> Option<WorkloadGroup> {
     let mut plan = || -> anyhow::Result<WorkloadGroup> {
         let setup = CgroupSetup::detect(root)?;
@@ -222,7 +221,7 @@ impl Workload {
     }
 }
 
-/// The counters of a group's processes.
+/// The sensor for a group's processes.
 pub(crate) fn group_sensor(root: &Root, group: &WorkloadGroup) -> anyhow::Result<WorkloadSensor> {
     let sensor = WorkloadSensor::new(root, Members::Cgroup(group.cpuset_dir().to_owned()))?;
     Ok(match group.accounting_dir() {
@@ -231,13 +230,13 @@ pub(crate) fn group_sensor(root: &Root, group: &WorkloadGroup) -> anyhow::Result
     })
 }
 
-/// The groups whose CPU quotas hold for process `pid`; none where they cannot be known, or it has ended.
+/// The groups whose CPU quotas apply to process `pid`; empty if unknown, or if it has ended.
 pub(crate) fn quotas(root: &Root, pid: Pid) -> Vec<PathBuf> {
     let setup = CgroupSetup::of_process(root, pid.as_raw().unsigned_abs());
     setup.map(|setup| setup.quota_dirs()).unwrap_or_default()
 }
 
-/// The command's own status; 128+N where signal N ended it.
+/// The command's own status; 128+N if signal N ended it.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|n| 128 + n)).unwrap_or(i32::from(FAILED));
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(FAILED))

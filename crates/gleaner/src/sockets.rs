@@ -1,5 +1,5 @@
-//! Traffic through sockets as the engine wants it: the programs are loaded in a thread of their own, since that takes
-//! tens of milliseconds, in which the control loop would stand still.
+//! Adapts the sensor of socket traffic to the engine. Loading the programs takes tens of milliseconds, so a thread of
+//! its own does it while the control loop goes on.
 
 use std::error::Error;
 use std::io;
@@ -14,8 +14,8 @@ use nix::unistd::Pid;
 use crate::cli::ControlArgs;
 use crate::waiting::scope;
 
-/// What counts the traffic of the workload that `place` controls, where something is judged by it; `process` is its
-/// first one.
+/// The sensor of socket traffic for the workload that `place` controls, if decisions depend on it. `process` is the
+/// workload's first one.
 pub(crate) fn sensor(
     args: &ControlArgs,
     place: &Place,
@@ -35,7 +35,7 @@ struct InBackground {
 #[derive(Debug)]
 enum State {
     Off,
-    /// Whoever loads it sends it here; if nobody waits any more, it is dropped there.
+    /// Receives the sensor from the thread that loads it. If this end is dropped, so is the sensor.
     Starting(Receiver<Result<SocketSensor, TraceError>>),
     NoThread(io::Error),
     Counting(SocketSensor),

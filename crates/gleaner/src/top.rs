@@ -1,4 +1,4 @@
-//! `gleaner top`: the machine and the Gleaner at work on it, live. Looks, and changes nothing.
+//! `gleaner top`: shows the machine and its Gleaner live. Changes nothing.
 
 mod draw;
 mod follow;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "once")]
     json: bool,
     /// From look to look
-    #[arg(long, value_name = "S", value_parser = crate::workload::seconds, default_value = "1")]
+    #[arg(long, value_name = "S", value_parser = gleaner_print::times::seconds, default_value = "1")]
     interval: Duration,
     /// Follow this journal [default: that of the run that did not name its own]
     #[arg(long, value_name = "FILE")]
@@ -81,14 +81,14 @@ impl Traced {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // A screen waits for the journal; who looks once would take its absence for that of a run.
+    // The screen waits for the journal to appear; `--once` would report that there is no run.
     if let Some(path) = args.journal.as_ref().filter(|_| args.once) {
         fs::metadata(path).with_context(|| format!("cannot read the journal {}", path.display()))?;
     }
     let state = StateDir::default_place()?;
     let mut watch = Watch::new(state, args.journal.clone(), args.traced.scope()?)?;
     if !args.once {
-        // An empty variable counts as none: https://no-color.org.
+        // An empty variable counts as unset: https://no-color.org.
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         return screen::show(&mut watch, args.interval, Palette { colours });
     }

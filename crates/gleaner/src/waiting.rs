@@ -1,4 +1,4 @@
-//! Wake-up latencies as the engine wants them: nothing is loaded before they are asked for.
+//! Adapts the sensor of wake-up latencies to the engine: nothing is loaded before it is needed.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::cli::ControlArgs;
 
-/// What measures the waiting of the workload that `place` controls, where its user wants that; `process` is its first one.
+/// The sensor for the workload that `place` controls, if the user wants it. `process` is the workload's first one.
 pub(crate) fn sensor(
     args: &ControlArgs,
     place: &Place,
@@ -19,7 +19,7 @@ pub(crate) fn sensor(
     args.trace_waiting.then(|| Box::new(OnDemand { scope, loaded: None }) as Box<dyn WaitingSensor>)
 }
 
-/// Whose threads are measured where `place` controls the workload.
+/// The threads of the workload that `place` controls.
 pub(crate) fn scope(place: &Place, process: Option<Pid>) -> Option<Scope> {
     match (place, process) {
         (Place::Group(group), _) => Some(Scope::Cgroup(group.cpuset_dir().to_owned())),
@@ -54,9 +54,8 @@ impl WaitingSensor for OnDemand {
     }
 }
 
-/// `None` where threads were woken and nothing is known of them yet: that is no waiting of zero.
+/// `None` if threads were woken but no latency is known yet, which is not the same as no waiting.
 fn waiting(latencies: &Latencies) -> Option<Waiting> {
-    /// The quantile that is the tail.
     const TAIL: f64 = 0.99;
     if latencies.wake_ups > 0 && latencies.known.count == 0 {
         return None;

@@ -1,17 +1,14 @@
-//! `gleaner why`: what a run did and why, told from its journal.
-
-mod story;
+//! `gleaner why`: what a run did and why, from its journal.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use gleaner_engine::StateDir;
+use gleaner_explain::Sentence;
 use gleaner_print::outln;
 use gleaner_proto::journal::{self, Record, Summary};
 use serde::Serialize;
-
-pub(crate) use story::{Gist, Sentence, gist, sentences, utc};
 
 /// Tell what the latest run did, when and why, from its journal
 ///
@@ -27,14 +24,14 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The version of the JSON form.
+/// Version of the JSON form.
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct Told<'a> {
     version: u32,
     journal: PathBuf,
-    story: Vec<story::Sentence>,
+    story: Vec<Sentence>,
     summary: Option<&'a Summary>,
 }
 
@@ -44,7 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => latest()?,
     };
     let records = journal::read(&path)?;
-    let story = story::tell(&records);
+    let story = gleaner_explain::story(&records);
     if args.json {
         let summary = records.iter().rev().find_map(|record| match record {
             Record::End { summary, .. } => Some(summary),

@@ -1,4 +1,4 @@
-//! `gleaner attach`, through the binary, on this machine.
+//! Runs `gleaner attach` on this machine.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 #![allow(clippy::print_stderr, reason = "a test says what it skips and what it leaves behind")]
@@ -199,7 +199,7 @@ fn packing_on_more_vcpus_than_there_are_is_wrong_usage() {
     assert!(told.contains("`pack:999` needs 999 vCPUs, but there "), "{told}");
 }
 
-/// A group of this test's own; dropping moves its processes out and removes it.
+/// A control group for this test. Dropping it moves its processes out and removes it.
 struct Group(WorkloadGroup);
 
 impl Group {
@@ -260,7 +260,7 @@ fn a_group_of_ones_own_is_controlled_and_given_back() {
         assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
         assert_eq!(group.cpus(), before);
     }
-    // Without a process to wait for, the end of the group's last one is the end.
+    // Attached to a group, Gleaner ends with the group's last process.
     let attached = Running::start(&mut command(&["attach", "--quiet", "--cgroup", &dir]));
     drop(workload);
     assert!(attached.finish().status.success());
@@ -279,7 +279,9 @@ fn what_is_known_of_the_group_or_the_executable_is_used_and_kept() {
     let pid = workload.pid().to_string();
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("memory");
-    for (target, value, name) in [("--pid", &pid, memory::product()), ("--cgroup", &group_dir, group_name)] {
+    for (target, value, name) in
+        [("--pid", &pid, memory::running_workload()), ("--cgroup", &group_dir, group_name)]
+    {
         if target == "--cgroup" {
             group.take_in(workload.pid());
         }
@@ -312,7 +314,7 @@ fn it_ends_when_its_group_is_removed() {
     let args = ["attach", "--quiet", "--fixed", "pack:1", "--cgroup", &dir];
     let attached = Running::start(&mut command(&args));
     until("the group is on one vCPU", || group.cpus() == one);
-    // It must find the group gone rather than empty.
+    // Gleaner must find the group gone rather than empty.
     attached.signal(Signal::SIGSTOP);
     drop(workload);
     drop(group);
@@ -368,7 +370,7 @@ fn thousands_of_threads_are_moved_and_given_back_but_not_one_that_chose_for_itse
     assert!(records.iter().map(observed).max().unwrap() as usize > THREADS);
 }
 
-/// CPU time of a process in clock ticks: fields 14 and 15 of its `stat`.
+/// CPU time of a process in clock ticks (fields 14 and 15 of its `stat`).
 fn ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -389,12 +391,12 @@ fn attached_to_an_idle_process_it_costs_next_to_nothing() {
     let idle = Running::start(&mut Command::new("cat"));
     let attached = attach(idle.pid(), &["--quiet", "--journal", file.to_str().unwrap()]);
     until("it is attached", || Path::new(&file).exists());
-    // Starting costs more than watching, and is over when the journal is there.
+    // Starting costs more than sampling. It is over once the journal exists.
     let begin = ticks(attached.pid());
-    // From 20 ms on the time between looks is doubled until it is half a second.
+    // The sampling interval doubles from 20 ms up to half a second.
     let rare = |o: &Observation| o.period >= Duration::from_millis(500);
     until("it looks twice a second", || observations(&file).iter().filter(|(o, _)| rare(o)).count() >= 4);
-    // A tick is 10 ms on Linux for every program (USER_HZ is 100).
+    // A tick is 10 ms (USER_HZ is 100) for every program on Linux.
     let used = Duration::from_millis((ticks(attached.pid()) - begin) * 10);
     let looks: Vec<_> = observations(&file).into_iter().map(|(o, _)| o).collect();
     let resident = resident_kib(attached.pid());
@@ -403,10 +405,10 @@ fn attached_to_an_idle_process_it_costs_next_to_nothing() {
         "attached to an idle process: {used:?} CPU in {} looks of {cost:?}, {resident} KiB",
         looks.len()
     );
-    // Beside the looks there is little to do after each of them, and no other time than that.
+    // Little happens after a sample, and nothing between samples.
     let most = cost + Duration::from_millis(10) * (1 + u32::try_from(looks.len()).unwrap());
     assert!(used <= most, "{used:?} in {} looks of {cost:?}", looks.len());
-    // The more expensive observations are, the rarer: the cheaper of two in a row costs at most 1/170 of the time to the next.
+    // Costlier samples are rarer: the cheaper of two in a row costs at most 1/170 of the time to the next.
     for three in looks.windows(3) {
         let least = three[0].cost.min(three[1].cost) * 170;
         assert!(three[2].period >= least.min(Duration::from_secs(10)), "{three:?}");
@@ -418,14 +420,14 @@ fn attached_to_an_idle_process_it_costs_next_to_nothing() {
     machine.assert_untouched();
 }
 
-/// A control group of the test with a CPU quota of a tenth of a vCPU, and one inside; removed when dropped.
+/// A control group with a CPU quota of a tenth of a vCPU, and a group inside it; removed when dropped.
 struct Quota {
     outer: PathBuf,
     inner: PathBuf,
 }
 
 impl Quota {
-    /// `None`, and a loud word, where there are no quotas.
+    /// `None`, with a message, if there are no quotas.
     fn take() -> Option<Self> {
         let setup = CgroupSetup::detect(&Root::system()).unwrap();
         let hierarchy = setup.v1.get("cpu").or(setup.v2.as_ref())?;
@@ -445,7 +447,7 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // The kernel lets go of members a moment after their end.
+        // The kernel removes members from a group shortly after they end.
         until("the groups are empty", || !self.inner.exists() || fs::remove_dir(&self.inner).is_ok());
         fs::remove_dir(&self.outer).unwrap();
     }

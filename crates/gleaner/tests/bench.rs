@@ -1,4 +1,4 @@
-//! `gleaner bench`, through the binary: real scenarios, small ones.
+//! Runs `gleaner bench` on real but small scenarios.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -14,7 +14,7 @@ use gleaner_proto::result::{BenchResult, Ending, Metric, Verdict, Warning};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-/// A directory with a scenario file in it, and the result file beside it.
+/// A directory with a scenario file and its result file.
 struct Bench {
     dir: TempDir,
 }
@@ -51,7 +51,7 @@ fn assert_success(output: &Output) {
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
 }
 
-/// How many lines a file has that commands append to.
+/// Number of lines in a file that commands append to.
 fn lines(path: &Path) -> usize {
     fs::read_to_string(path).unwrap_or_default().lines().count()
 }
@@ -246,7 +246,7 @@ fn a_command_that_hangs_is_stopped() {
     assert_eq!(output.status.code(), Some(1));
     let errors = text(&output.stderr);
     assert!(errors.contains("did not end within 200ms"), "{errors}");
-    // What a command prints in so short a time is chance; what comes before it is not.
+    // What a command prints within so short a time is chance; the output of the preparation is not.
     assert_eq!(fs::read_to_string(bench.path("prepared")).unwrap(), "prepared\n");
 }
 
@@ -321,7 +321,7 @@ fn a_full_disk_leaves_the_earlier_result() {
     let Some(disk) = SmallDisk::mount() else { return };
     let file = disk.dir.path().join("r.json");
     fs::write(&file, "earlier").unwrap();
-    // Fill what is left.
+    // Fill the disk.
     let _ = fs::write(disk.dir.path().join("filler"), vec![0; 1 << 20]);
     let output = run(file.to_str().unwrap());
     assert_eq!(output.status.code(), Some(1));
@@ -369,7 +369,7 @@ fn what_exists_is_listed() {
     assert!(text(&gleaner(&["bench", "list"]).stdout).contains("request-response"));
 }
 
-/// A file system of 64 KiB; unmounted with the test.
+/// A file system of 64 KiB, unmounted when dropped.
 struct SmallDisk {
     dir: TempDir,
 }

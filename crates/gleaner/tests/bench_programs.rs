@@ -1,4 +1,4 @@
-//! `gleaner bench` with real programs, and with two modes that are the same.
+//! `gleaner bench` with real programs, and with two identical modes.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use gleaner_bench::adapters::Adapter;
 use gleaner_proto::result::{BenchResult, Ending, Metric, Verdict};
 
-/// Runs the scenario `text`; its result.
+/// Runs the scenario `text`.
 fn run(text: &str) -> BenchResult {
     let dir = tempfile::tempdir().unwrap();
     let (scenario, result) = (dir.path().join("scenario.toml"), dir.path().join("result.json"));
@@ -26,7 +26,7 @@ fn run(text: &str) -> BenchResult {
     BenchResult::read(&result).unwrap()
 }
 
-/// Each adapter whose programs Debian packages, on a small input. `make test` installs them.
+/// Measures each adapter whose program is in Debian, on a small input. `make test` installs the programs.
 #[test]
 fn programs_from_debian_are_measured() {
     let small = [
@@ -82,7 +82,7 @@ fn a_program_that_is_not_there_is_named_with_its_remedy() {
     assert!(told.contains(".toml:4: ") && told.contains("did you mean `splash-3`?"), "{told}");
 }
 
-/// A hundred runs in which both modes are the command as it is: at least 95 find no difference.
+/// Runs a hundred measurements of two identical modes. At least 95 must find no difference.
 #[test]
 #[ignore = "long: make test-long"]
 fn equal_modes_are_found_equal_in_95_of_100_runs() {

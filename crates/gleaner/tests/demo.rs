@@ -1,5 +1,4 @@
-//! What a newcomer tries first, through the binary: `gleaner demo`, which really starts `gleaner run`, and the commands
-//! that the README begins with.
+//! What a newcomer tries first: `gleaner demo`, which starts `gleaner run`, and the first commands in the README.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -46,16 +45,17 @@ fn ctrl_c_ends_the_demo_after_its_gleaner_has_put_the_machine_back() {
 }
 
 #[test]
-fn the_second_command_of_the_readme_works_on_a_fresh_machine() {
+fn the_first_run_of_the_readme_works_on_a_fresh_machine() {
     let Some(machine) = Machine::take() else { return };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     let section = readme.split("## The two commands").nth(1).unwrap();
     let mut commands = section.lines().filter_map(|line| line.strip_prefix("    "));
     assert!(commands.next().unwrap().starts_with("make demo"), "{section}");
+    assert!(commands.next().unwrap().starts_with("make test"), "{section}");
     // There may be no release build here, but this one.
     let line = commands.next().unwrap().replace("target/release/gleaner", GLEANER);
-    // No program but those of the build and the base system.
+    // No programs but those of the build and the base system.
     let mut shell = Command::new("/bin/sh");
     let output = shell.args(["-c", &line]).env("PATH", "/usr/bin:/bin").current_dir(root).output().unwrap();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));

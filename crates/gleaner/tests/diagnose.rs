@@ -1,4 +1,5 @@
-//! `gleaner diagnose` on built-in and on real programs, each of which has one cause; on what runs already; as a page. Needs root.
+//! `gleaner diagnose` on built-in and real programs with one cause each, on a running program, and as a page. Needs
+//! root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -19,17 +20,17 @@ use common::levers::Machine;
 use common::process::{GLEANER, Running, command, gleaner, text, until};
 use common::skipped;
 
-/// How long each program is looked at, in seconds.
+/// Length of each observation, in seconds.
 const LOOK: &str = "2";
 
-/// A cause that costs less, in microseconds per second, is no verdict; and what is not even a line.
+/// Microseconds lost per second below which a cause is not the verdict; below NEGLIGIBLE it is not listed.
 const SIGNIFICANT: f64 = 30_000.0;
 const NEGLIGIBLE: f64 = 500.0;
-/// What is the host's, or other programs'.
+/// Causes that come from the host or from other programs.
 const NOT_ITS_OWN: [&str; 3] = ["run-queue-delay", "steal", "tick"];
 
-/// The report on a command that runs for longer than is looked. Which cause costs most depends on the host, so that the
-/// ranking itself is tested on counts that are made up; here it must follow from what was counted.
+/// The report on a command that outlasts the observation. Which cause costs most depends on the host, so the ranking is
+/// tested elsewhere, on made-up counts; here it must follow from what was counted.
 fn diagnose(machine: &Machine, words: &[impl AsRef<OsStr>]) -> Value {
     let output = command(&["diagnose", "--json", "--seconds", LOOK, "--"]).args(words).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -55,8 +56,8 @@ fn seconds(duration: &Value) -> f64 {
     duration["secs"].as_f64().unwrap() + duration["nanos"].as_f64().unwrap() * 1e-9
 }
 
-/// The causes are those that what was counted makes, in the order of their losses, and the first is the verdict if it
-/// matters.
+/// Checks that the causes follow from what was counted, in the order of their losses, and that the first one is the
+/// verdict if it is significant.
 #[track_caller]
 fn assert_follows(report: &Value) {
     let told = told(report);
@@ -89,18 +90,18 @@ fn assert_follows(report: &Value) {
     }
 }
 
-/// The report on a command; `None` where none can be made.
+/// The report on a command; `None` if this machine cannot make one.
 fn diagnose_alone(words: &[impl AsRef<OsStr>]) -> Option<Value> {
     let machine = Machine::take()?;
     Some(diagnose(&machine, words))
 }
 
-/// The report on a built-in workload; `None` where none can be made.
+/// The report on a built-in workload; `None` if this machine cannot make one.
 fn built_in(workload: &[&str]) -> Option<Value> {
     diagnose_alone(&[&[GLEANER, "workload"], workload, &["--seconds", "60"]].concat())
 }
 
-/// Whether the program is installed; a loud word where it is not.
+/// Whether the program is installed; if not, prints how to install it.
 fn has(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
@@ -109,7 +110,7 @@ fn has(program: &str) -> bool {
     there
 }
 
-/// How often threads whose name begins with `by` woke those whose name begins with `whom`.
+/// How often threads whose names start with `by` woke threads whose names start with `whom`.
 fn wakes(report: &Value, by: &str, whom: &str) -> u64 {
     let is = |name: &Value, start: &str| name.as_str().unwrap().starts_with(start);
     let edges = report["counted"]["edges"].as_array().unwrap().iter();
@@ -117,7 +118,7 @@ fn wakes(report: &Value, by: &str, whom: &str) -> u64 {
     between.map(|edge| edge["count"].as_u64().unwrap()).sum()
 }
 
-/// Its threads block and wake each other. Where that needs vCPUs to be woken it is told with who wakes whom, and what to do.
+/// Asserts that its threads block and wake each other. If that woke vCPUs, the report names the pairs and has advice.
 #[track_caller]
 fn assert_blocking(report: &Value, by: &str, whom: &str) {
     assert!(wakes(report, by, whom) > 0, "{}", report["counted"]["edges"]);
@@ -128,14 +129,14 @@ fn assert_blocking(report: &Value, by: &str, whom: &str) {
     }
 }
 
-/// Nothing of it is virtualisation's fault. Other programs may want the vCPU, too, or wake others, and so may the host.
+/// Asserts that the program loses nothing to virtualisation itself, whatever other programs and the host do.
 #[track_caller]
 fn assert_no_cause(report: &Value) {
     let own = causes(report).filter(|cause| !NOT_ITS_OWN.contains(&cause["kind"].as_str().unwrap()));
     assert!(own.map(lost).all(|lost| lost < SIGNIFICANT), "{}", told(report));
 }
 
-/// For a failure: every cause with what it costs.
+/// Every cause with its cost, for the message of a failure.
 fn told(report: &Value) -> String {
     let causes = report["causes"].as_array().unwrap().iter();
     let lines = causes.map(|c| format!("{} {} us/s: {}", c["kind"], c["lost_us_per_second"], c["estimate"]));
@@ -169,14 +170,14 @@ fn a_client_of_a_database_is_blocking_synchronisation() {
     if !has("sysbench") || !has("mariadbd") {
         return;
     }
-    // Before the server is set up: that computes, too.
+    // Before the server is set up, which takes CPU time.
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
-    // The server has a user of its own.
+    // The server runs as its own user.
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let report =
         with_mariadb(dir.path(), "oltp_point_select", 1, |client| diagnose(&machine, &client)).unwrap();
-    // Whatever the server's thread for the connection is called.
+    // Whatever the name of the server's connection thread.
     assert_blocking(&report, "", "sysbench");
 }
 
@@ -206,7 +207,7 @@ fn changes_of_an_address_space_are_tlb_shootdowns() {
     let events = &counted["events"];
     let most = events["sent_tlb"].as_u64().unwrap().max(events["sent_call"].as_u64().unwrap());
     assert!(sent > 0.5 && sent < most as f64 + 0.5, "{sent} of {most}");
-    // The kernel itself counts what arrived, for the whole machine.
+    // The kernel counts what arrived, for the whole machine.
     let received = |vcpu: &Value| vcpu["received"]["tlb"].as_u64().unwrap();
     assert!(counted["vcpus"].as_array().unwrap().iter().map(received).sum::<u64>() > 0, "{counted}");
 }
@@ -229,25 +230,25 @@ fn a_command_that_fails_passes_its_status_on_and_is_still_reported() {
     let Some(_machine) = Machine::take() else { return };
     let output = gleaner(&["diagnose", "--", "sh", "-c", "echo said; exit 9"]);
     assert_eq!(output.status.code(), Some(9), "{}", text(&output.stderr));
-    // The command's output is not the report.
+    // The command's output is not part of the report.
     assert_eq!(text(&output.stderr), "said\n");
     assert!(text(&output.stdout).contains("Wake-up until run"), "{}", text(&output.stdout));
 }
 
-/// A control group of its own, removed at the end; none of Gleaner's.
+/// A control group of the test's own, removed when dropped.
 struct Group(PathBuf);
 
 impl Group {
     fn new() -> Self {
         let setup = CgroupSetup::detect(&Root::system()).unwrap();
-        // These need no configuration before a process may enter.
+        // Processes can enter these without any configuration.
         let mount = ["cpuacct", "cpu"].into_iter().find_map(|name| setup.v1.get(name)).or(setup.v2.as_ref());
         let dir = mount.unwrap().mount.join(format!("diagnose-test-{}", std::process::id()));
         fs::create_dir(&dir).unwrap();
         Self(dir)
     }
 
-    /// Starts the workload in it.
+    /// Starts the workload in the group.
     fn start(&self, workload: &str) -> Running {
         let enter = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", self.0.display());
         let mut command = Command::new("sh");
@@ -261,12 +262,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that was killed leaves its group a moment later.
+        // A killed process leaves its group shortly after its end.
         until("the group can be removed", || fs::remove_dir(&self.0).is_ok());
     }
 }
 
-/// The report on what runs.
+/// The report on a running program.
 fn look_at(target: &[&str]) -> Value {
     let output = gleaner(&[&["diagnose", "--json", "--seconds", "1"], target].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -342,7 +343,7 @@ fn a_page_is_written_beside_the_text() {
     let lanes = report["timeline"]["lanes"].as_array().unwrap();
     let vcpus = report["counted"]["vcpus"].as_array().unwrap();
     assert_eq!(lanes.len(), vcpus.len());
-    // Of each vCPU what was met on it.
+    // The figures of each vCPU show what was counted on it.
     for vcpu in vcpus {
         for (figure, lengths) in [("delay", &vcpu["delays"]), ("halt", &vcpu["halts"])] {
             let figure = format!("{figure}-{}", vcpu["cpu"]);
@@ -353,11 +354,11 @@ fn a_page_is_written_beside_the_text() {
     let edges: Vec<f64> = edges.iter().map(|edge| edge.as_f64().unwrap()).collect();
     assert!(edges.len() > 1 && edges[0] == 0.0 && edges.is_sorted_by(|a, b| a < b), "{edges:?}");
     let elapsed = seconds(&report["counted"]["elapsed"]);
-    // It was to look for a second; the counters are read after the last edge.
+    // It was to observe for one second. The counters are read after the last edge.
     assert!((1.0..=elapsed).contains(&edges[edges.len() - 1]), "{edges:?} of {elapsed} s");
     for lane in lanes {
         let buckets = lane["buckets"].as_array().unwrap();
-        // How many there are depends on when the reader had its turn; together they are the time that was looked at.
+        // The number of buckets depends on when the reader was scheduled; together they cover the observation.
         assert_eq!(buckets.len(), edges.len() - 1);
         for bucket in buckets {
             let part = |name: &str| bucket[name].as_f64().unwrap();
@@ -367,7 +368,7 @@ fn a_page_is_written_beside_the_text() {
     }
     assert!(lanes.iter().any(|lane| lane["buckets"].to_string().contains("\"workload\":0.")), "{lanes:?}");
 
-    // Where it cannot be written, that is told before anything runs.
+    // If the page cannot be written, the command is not run.
     let output = gleaner(&["diagnose", "-o", "/nowhere/page.html", "--", "echo", "it ran"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(!text(&output.stderr).contains("it ran"), "{}", text(&output.stderr));

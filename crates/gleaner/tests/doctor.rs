@@ -1,4 +1,4 @@
-//! `gleaner doctor` and `gleaner restore`, through the binary, on this machine.
+//! Runs `gleaner doctor` and `gleaner restore` on this machine.
 
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
@@ -19,7 +19,7 @@ use gleaner_proto::journal::{self, Record};
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
 
-/// What doctor may change and must put back.
+/// Settings that doctor changes and must restore.
 const KNOBS: [&str; 6] = [
     "/sys/module/haltpoll/parameters/guest_halt_poll_ns",
     "/sys/module/haltpoll/parameters/guest_halt_poll_grow_start",
@@ -28,17 +28,17 @@ const KNOBS: [&str; 6] = [
     "/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us",
     "/sys/devices/system/cpu/cpu1/power/pm_qos_resume_latency_us",
 ];
-/// How often another gleaner may get in between.
+/// Retries if another Gleaner takes the machine first.
 const ATTEMPTS: usize = 20;
 
-/// Only one of these tests at a time: each needs the machine's lock.
+/// One test at a time: each needs the machine's lock.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 fn knobs() -> Vec<Option<String>> {
     KNOBS.iter().map(|path| std::fs::read_to_string(path).ok()).collect()
 }
 
-/// Runs gleaner when no other one controls the machine: only one may at a time. What the knobs were then, too.
+/// Runs Gleaner while no other one controls the machine. Also returns the settings from just before.
 fn gleaner(args: &[&str]) -> (Output, Vec<Option<String>>) {
     for _ in 0..ATTEMPTS {
         let lock = Path::new("/run/gleaner/lock");
@@ -59,7 +59,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Changing the machine takes root; without it the test says so, and fails where tests must run.
+/// Whether the test runs as root, as changing the machine requires. If not, says so, and fails on CI.
 fn is_root() -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
@@ -118,7 +118,7 @@ fn restore_names_the_holder_that_lives() {
 
 const CALIBRATION: &str = "/run/gleaner/calibration.json";
 
-/// The calibration file, which is as before when this is dropped.
+/// Preserves the calibration file: restores it when dropped.
 struct Saved(Option<Vec<u8>>);
 
 impl Saved {
@@ -143,7 +143,7 @@ impl Drop for Saved {
     }
 }
 
-/// More threads that compute than there are vCPUs, until it is dropped.
+/// Twice as many computing threads as vCPUs, until dropped.
 fn busy() -> Running {
     let threads = thread::available_parallelism().unwrap().get() * 2;
     let args = ["workload", "compute", "--for", "600s", "--threads", &threads.to_string()];
@@ -153,7 +153,6 @@ fn busy() -> Running {
     computing
 }
 
-/// What doctor finds now.
 fn examined(args: &[&str]) -> Report {
     let (output, before) = gleaner(&[&["doctor", "--json"], args].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -169,7 +168,7 @@ fn a_busy_machines_doctor_does_not_switch_retention_off() {
     let _busy = busy();
     let _ = fs::remove_file(CALIBRATION);
 
-    // Where nothing is known, a doubtful calibration is better than none, but does not say that nothing pays.
+    // A doubtful calibration is better than none, but does not say that nothing pays.
     let report = examined(&["--quick"]);
     assert_ne!(report.method, Method::Halt, "{}", report.reason);
     let doubtful = Saved::read();
@@ -184,7 +183,7 @@ fn a_busy_machines_doctor_does_not_switch_retention_off() {
     assert_ne!(config.method, Method::Halt);
     assert_eq!(Saved::read(), doubtful, "a run on a busy machine measured again");
 
-    // A good one stays, however thorough the doubtful one is.
+    // A good one is kept, however thorough the doubtful one is.
     let mut good = doubtful;
     good["disturbed"] = 0.0.into();
     good["depth"] = "quick".into();

@@ -1,5 +1,5 @@
-//! A packed workload whose load rises gets its vCPUs back, and the journal says which sensor reported it. On this machine, with its
-//! real levers; as root.
+//! When the load of a consolidated workload rises, it gets its vCPUs back, and the journal names the sensor that
+//! reported the overload. Uses this machine's real levers; needs root.
 
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
@@ -18,11 +18,11 @@ use gleaner_policy::{Event, Method, OverloadSource};
 use gleaner_proto::journal::{self, Record};
 use gleaner_trace::OverloadSensor;
 
-/// So many looks are enough to see what the load is; they take half a minute where nothing happens.
+/// Enough samples to recognise the load; half a minute if nothing happens.
 const LOOKS: usize = 60;
 
-/// The pair that its arguments start until the first line; eight that compute beside it until the end of the input. These are there
-/// before, stopped, so that a line and the rise of the load are one.
+/// A script that runs the pair in its arguments until the first line of input, then also eight computing threads until
+/// the end of its input. Those are started before, and stopped, so that the load rises at the line.
 fn load() -> String {
     format!(
         "{GLEANER} workload compute --threads 8 --seconds 600 >&2 & busy=$!\n\
@@ -37,7 +37,7 @@ fn load() -> String {
 }
 
 fn decisions(file: &Path) -> Vec<Event> {
-    // The file may not be there yet.
+    // The file need not exist yet.
     let records = journal::read(file).unwrap_or_default();
     let event = |record| match record {
         Record::Decision { event, .. } => Some(event),
@@ -46,15 +46,15 @@ fn decisions(file: &Path) -> Vec<Event> {
     records.into_iter().filter_map(event).collect()
 }
 
-/// What the rise of the load did.
+/// What the rise of the load caused.
 struct Rise {
-    /// Which sensor reported the overload; none where an observation that was due anyway showed the change.
+    /// The sensor that reported the overload; `None` if a regular observation showed the change first.
     source: Option<OverloadSource>,
     notes: Vec<String>,
     story: String,
 }
 
-/// The vCPUs that are active after this decision, where it says so.
+/// The number of active vCPUs after this decision, if it changes them.
 fn active_after(event: &Event, all: usize) -> Option<usize> {
     match event {
         Event::Resumed { setting, .. } => Some(setting.active.len()),
@@ -65,8 +65,8 @@ fn active_after(event: &Event, all: usize) -> Option<usize> {
     }
 }
 
-/// Packs a pair of which one vCPU is known to be enough, raises the load, and waits for the set to be whole again.
-/// `None`, and a loud word, where that cannot be done here.
+/// Consolidates a pair that is known to fit on one vCPU, raises the load, and waits until every vCPU is active again.
+/// `None`, with a message, if that is not possible here.
 fn rise(options: &[&str]) -> Option<Rise> {
     let machine = Machine::take()?;
     let all = Affinity::of_caller().unwrap().len();
@@ -105,7 +105,7 @@ fn rise(options: &[&str]) -> Option<Rise> {
     let output = run.finish();
     assert!(output.status.code().is_some(), "{}", text(&output.stderr));
     machine.assert_untouched();
-    // A trial that was under way may have been the first to show that one vCPU is not enough.
+    // A trial in progress could have been the first to show that one vCPU is not enough.
     let source = match whole {
         Some(Event::Expanded { source, .. }) => source,
         _ => None,

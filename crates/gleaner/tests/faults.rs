@@ -1,4 +1,4 @@
-//! What can go wrong around `gleaner run`: the command runs on, and nothing that is not Gleaner's is touched.
+//! What can go wrong around `gleaner run`: the command must go on, and nothing that is not Gleaner's may be touched.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 #![allow(clippy::print_stderr, reason = "a test says what it skips and what it leaves behind")]
@@ -19,7 +19,7 @@ use gleaner_proto::journal::{self, Record};
 use gleaner_proto::lease::{self, LeaseRecord};
 use nix::sys::signal::Signal;
 
-/// A limit that nobody but these tests sets.
+/// A limit that only these tests set.
 const THEIRS: &str = "123456";
 
 fn path(path: &Path) -> &str {
@@ -34,7 +34,7 @@ fn notes(file: &Path) -> Vec<String> {
     journal::read(file).unwrap().into_iter().filter_map(text).collect()
 }
 
-/// Removed when dropped, so that no later Gleaner finds it.
+/// A file that is removed when dropped, so that no later Gleaner finds it.
 struct Temporary(&'static str);
 
 impl Drop for Temporary {
@@ -116,7 +116,7 @@ fn a_malformed_lease_file_is_refused_and_nothing_is_touched() {
         assert_eq!(fs::read_to_string(LEASES).unwrap(), malformed);
         assert_eq!(Levers::read(), machine.before);
     }
-    // The valid part alone is put back: it was the malformed line that kept it from that.
+    // Without the malformed line, the valid part is restored.
     fs::write(LEASES, malformed.rsplit_once("{\"record\"").unwrap().0).unwrap();
     let output = gleaner(&["restore"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -137,7 +137,7 @@ fn a_malformed_journal_is_refused_with_its_line() {
     assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
 }
 
-/// A Gleaner that held the limit is killed, and its command ended; the limit is still in force.
+/// Kills a Gleaner that holds the limit, and ends its command; the limit stays in effect.
 fn leave_a_stale_lease(machine: &Machine) {
     let mut run = Running::start(&mut command(&["run", "--quiet", "--fixed", "haltpoll:200us", "--", "cat"]));
     until("the limit is in force", || limit_is("200000"));
@@ -166,16 +166,16 @@ fn what_a_dead_holder_left_is_put_back_by_restore_and_by_the_next_run() {
     machine.assert_untouched();
 }
 
-/// A vCPU that is offline until this is dropped. On cgroup version 1 every set loses it for good (kernel:
-/// kernel/cgroup/cpuset-v1.c), so the sets are put back as well. Device interrupts that
-/// it received stay where the kernel moved them: most cannot be moved back from user space.
+/// A vCPU that is offline until dropped. On cgroup v1 every cpuset loses it for good (kernel:
+/// kernel/cgroup/cpuset-v1.c), so the cpusets are restored, too. Device interrupts stay where the kernel moved them:
+/// most cannot be moved back from user space.
 struct Offline {
     file: PathBuf,
     sets: BTreeMap<PathBuf, String>,
 }
 
 impl Offline {
-    /// The last vCPU that can be taken offline; `None` where the kernel refuses.
+    /// Takes the last vCPU offline; `None` if the kernel refuses.
     fn take() -> Option<Self> {
         let online = Topology::read(&Root::system()).unwrap().online;
         let last = online.iter().next_back().unwrap();
@@ -185,7 +185,7 @@ impl Offline {
         match fs::write(&file, "0") {
             Ok(()) => Some(Self { file, sets }),
             Err(error) => {
-                // This is the kernel's choice, on a CI machine as well.
+                // The kernel's choice, even on a CI machine.
                 eprintln!("SKIPPED: {} cannot be written: {error}", file.display());
                 None
             }
@@ -198,7 +198,7 @@ impl Drop for Offline {
         if let Err(error) = fs::write(&self.file, "1") {
             eprintln!("NOT RESTORED: {} to 1: {error}", self.file.display());
         }
-        // Parents come first: a set cannot have what its parent has not.
+        // Parents first: a cpuset cannot have a vCPU that its parent lacks.
         for (set, before) in &self.sets {
             if fs::read_to_string(set).is_ok_and(|now| now != *before)
                 && let Err(error) = fs::write(set, before.trim())
@@ -211,7 +211,7 @@ impl Drop for Offline {
 
 #[test]
 fn the_command_survives_a_vcpu_that_goes_and_comes_back() {
-    // The kernel moves device interrupts off the vCPU for good, so it takes a machine that may be changed.
+    // The kernel moves device interrupts off the vCPU for good, so this needs a machine that may be changed.
     if std::env::var_os("GLEANER_TEST_HOTPLUG").is_none() {
         eprintln!(
             "SKIPPED: takes a vCPU offline; set GLEANER_TEST_HOTPLUG=1 on a machine that may be changed"
@@ -222,7 +222,7 @@ fn the_command_survives_a_vcpu_that_goes_and_comes_back() {
     let args = ["run", "--quiet", "--", GLEANER, "workload", "request-response", "--seconds", "2"];
     let run = Running::start(&mut command(&args));
     until("Gleaner controls the command", || Levers::read() != machine.before);
-    // The fault lasts long enough for several looks and a trial.
+    // Offline long enough for several samples and a trial.
     let half = Duration::from_millis(300);
     std::thread::sleep(half);
     let Some(offline) = Offline::take() else { return };

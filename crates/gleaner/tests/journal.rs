@@ -1,4 +1,4 @@
-//! Journals and progress counters of `gleaner run`, and what `gleaner replay` makes of a journal, through the binary.
+//! Journals and progress counters of `gleaner run`, and `gleaner replay` on a journal.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -102,7 +102,7 @@ fn a_counter_that_hangs_does_not_hold_up_signals_or_the_end() {
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let asked = dir.path().join("asked");
-    // A second that nobody waits for would hardly be noticed: the time limit is what the unit tests try.
+    // Far longer than the counter's time limit, which the unit tests cover: a second of waiting would go unnoticed.
     let counter = format!("touch {}; sleep 1000", path(&asked));
     let started = |script: &str| {
         let _ = fs::remove_file(&asked);
@@ -115,7 +115,7 @@ fn a_counter_that_hangs_does_not_hold_up_signals_or_the_end() {
     assert_eq!(ends.status.code(), Some(7), "{}", text(&ends.stderr));
     for (signal, status) in [(Signal::SIGTERM, 41), (Signal::SIGINT, 42)] {
         let mut run = started("trap 'exit 41' TERM; trap 'exit 42' INT; while :; do sleep 0.02; done");
-        // It may be asked before the traps are set: the shell then dies of the signal.
+        // The counter can be read before the traps are set: the signal then kills the shell.
         run.signal(signal);
         let code = run.wait().code();
         assert!(code == Some(status) || code == Some(128 + signal as i32), "{signal}: {code:?}");
@@ -163,14 +163,14 @@ fn a_file_size_limit_ends_the_journal_not_the_run() {
     machine.assert_untouched();
 }
 
-/// The journal of a simulated run, in which trials begin and end, the same each time.
+/// Writes the journal of a simulated run in which trials start and end, the same each time.
 fn simulated(file: &Path) {
-    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim/scenarios/quick.toml");
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/sim/scenarios/quick.toml");
     let output = gleaner(&["sim", "run", path(&scenario), "--journal", path(file)]);
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// The journal of a run of a built-in workload that lives on wake-ups. What is tried in it depends on the machine.
+/// Writes the journal of a built-in workload that depends on wake-ups. What is tried depends on the machine.
 fn of_this_machine(file: &Path, options: &[&str]) {
     let workload = ["--", GLEANER, "workload", "request-response", "--seconds", "1"];
     let output = gleaner(&[&["run", "--quiet", "--journal", path(file)], options, &workload].concat());
@@ -206,11 +206,11 @@ fn another_policy_or_another_number_shows_where_the_decisions_part() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let again: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let first = journal(&file).iter().position(|r| matches!(r, Record::Decision { .. })).unwrap();
-    // Where wake-ups cost nothing, nothing is tried: they part at the observation before the journal's first decision.
+    // If wake-ups cost nothing, nothing is tried: the first difference is at the observation before the first decision.
     assert_eq!(again["difference"]["line"], first, "{again}");
     assert_eq!((&again["same"], &again["changed"]), (&0.into(), &true.into()));
 
-    // The evidence of a verdict that is altered afterwards does not follow from the observations.
+    // The altered evidence of a verdict does not follow from the observations.
     let altered = dir.path().join("altered");
     let lines = fs::read_to_string(&file).unwrap();
     let verdict = journal(&file)
@@ -236,7 +236,7 @@ fn a_journal_without_all_observations_is_refused_with_the_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let (file, thinned) = (dir.path().join("journal"), dir.path().join("thinned"));
     simulated(&file);
-    // As the journal that nobody asked for is written.
+    // Like a journal that was not asked for.
     let thin = |record: Record| match record {
         Record::Observation { in_force, observation, .. } => {
             Record::Observation { in_force, observation, skipped: 3, last: false }

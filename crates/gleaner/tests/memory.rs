@@ -1,4 +1,4 @@
-//! What one run learns of a program is in force at once in the next. On this machine, with its real levers; as root.
+//! What one run learns about a program takes effect early in the next. Uses this machine's real levers; needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -19,10 +19,10 @@ use gleaner_proto::journal::{self, Record};
 use gleaner_proto::memory::ProgramMemory;
 use nix::sys::signal::Signal;
 
-/// So many looks are enough to see what the load is; they take half a minute where nothing happens.
+/// Enough samples to recognise the load; half a minute if nothing happens.
 const LOOKS: usize = 60;
 
-/// A folder for the memory and the journals of one test.
+/// A directory for one test's memory and journals.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -40,14 +40,13 @@ impl Place {
         self.dir.path().join("journal")
     }
 
-    /// Gleaner with this memory.
     fn gleaner(&self, args: &[&str]) -> Command {
         let mut command = command(args);
         command.env("GLEANER_MEMORY", self.memory());
         command
     }
 
-    /// A run of a ping-pong for this long.
+    /// A run of a ping-pong for `seconds`.
     fn run(&self, seconds: &str, options: &[&str]) -> Command {
         let journal = self.journal();
         let mut run =
@@ -64,14 +63,14 @@ impl Place {
         MemoryDir::at(self.memory()).list().unwrap().0
     }
 
-    /// An earlier run has proven, under every load, that polling pays the product.
+    /// Stores that polling pays for the product under every load, as if an earlier run had proven it.
     fn seed(&self) -> ProgramMemory {
         memory::seed(&self.memory(), &memory::product(), Method::Haltpoll, memory::polling())
     }
 }
 
 fn records(file: &Path) -> Vec<Record> {
-    // The file may not be there yet.
+    // The file need not exist yet.
     journal::read(file).unwrap_or_default()
 }
 
@@ -91,7 +90,7 @@ fn notes(file: &Path) -> Vec<String> {
     records(file).into_iter().filter_map(note).collect()
 }
 
-/// When the known retention was in force first.
+/// When the known retention first took effect.
 fn resumed(file: &Path) -> Option<Duration> {
     events(file).into_iter().find_map(|(at, event)| match event {
         Event::Resumed { setting, known: Some(_) } if setting.retention.is_on() => Some(at),
@@ -99,8 +98,8 @@ fn resumed(file: &Path) -> Option<Duration> {
     })
 }
 
-/// The observations at which the policy could have put known retention in force and did not: wake-ups cost enough, and
-/// the host or a quota has taken no time so far, which could forbid polling.
+/// Observations on which the policy could have resumed the known retention and did not: wake-ups cost enough, and
+/// neither steal nor a quota, which can rule out polling, had taken any time yet.
 fn missed(file: &Path) -> Vec<Observation> {
     let resumed = resumed(file).unwrap_or(Duration::MAX);
     let taken = |o: &Observation| o.throttled > 0.0 || o.vcpus.iter().any(|vcpu| !vcpu.steal.is_zero());
@@ -116,10 +115,10 @@ fn a_known_program_has_its_setting_at_the_first_look_that_shows_its_load() {
     let place = Place::new();
     let seeded = memory::seed(&place.memory(), &pair[0], Method::Haltpoll, memory::polling());
     let file = place.journal();
-    // Where it looks for a smaller set first that comes before retention.
+    // Looking for a smaller active set would come before retention.
     let args = ["run", "--quiet", "--method", "haltpoll", "--no-consolidate", "--journal"];
     let run = Running::start(place.gleaner(&args).arg(&file).arg("--").args(&pair));
-    // Where others keep every vCPU busy all the time there is nothing to retain.
+    // If other programs keep every vCPU busy, there is nothing to retain.
     let looks = || observations(&file).len();
     until("the known setting is in force", || resumed(&file).is_some() || looks() >= LOOKS);
     run.signal(Signal::SIGTERM);
@@ -210,8 +209,8 @@ fn where_nothing_can_be_kept_the_journal_says_so_once_and_the_run_goes_on() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
     let place = Place::new();
     fs::create_dir(place.memory()).unwrap();
-    // What a run was of use to is counted, so that each run that knows something writes. Without room for one more file,
-    // and without the right to make one.
+    // Each run that knows something writes, since uses are counted. Tested without room for one more file, and on a
+    // read-only file system.
     let seeded = place.dir.path().join("seeded");
     memory::seed(&seeded, &memory::product(), Method::Haltpoll, memory::polling());
     let known = "mount -t tmpfs -o size=64k none \"$GLEANER_MEMORY\" && chmod 700 \"$GLEANER_MEMORY\" && \

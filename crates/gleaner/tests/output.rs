@@ -1,4 +1,4 @@
-//! What becomes of a command whose standard output is closed or full, and of files that it names twice.
+//! Commands whose standard output is closed or full, or that name the same file twice.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -15,9 +15,9 @@ use common::levers::Machine;
 use common::process::{command, gleaner, text};
 use nix::sys::signal::Signal;
 
-const FULL: &str = "gleaner: cannot write to the standard output: No space left on device (os error 28)\n";
+const FULL: &str = ": cannot write to the standard output: No space left on device (os error 28)\n";
 
-/// A pipe without a reader.
+/// Runs Gleaner with its standard output on a pipe without a reader.
 fn closed(args: &[&str]) -> Output {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
@@ -37,17 +37,22 @@ fn assert_quiet_end(output: &Output, what: &str) {
 
 #[track_caller]
 fn assert_full(output: &Output, what: &str) {
-    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(1), FULL), "{what}");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{what}: {said}");
+    assert!(
+        said.starts_with("gleaner") && said.ends_with(FULL) && said.lines().count() == 1,
+        "{what}: {said}"
+    );
 }
 
 fn source(path: &str) -> String {
     format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A journal, made by the simulator.
+/// A journal made by the simulator.
 fn journal(dir: &Path) -> String {
     let file = dir.join("journal").to_str().unwrap().to_owned();
-    let output = gleaner(&["sim", "run", &source("sim/scenarios/quick.toml"), "--journal", &file]);
+    let output = gleaner(&["sim", "run", &source("lab/sim/scenarios/quick.toml"), "--journal", &file]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     file
 }
@@ -76,7 +81,7 @@ fn a_closed_or_full_standard_output_is_no_panic() {
         &["bench", "list", "--json"],
         &["bench", "compare", &result, &result],
         &["sim", "list"],
-        &["sim", "run", &source("sim/scenarios/quick.toml")],
+        &["sim", "run", &source("lab/sim/scenarios/quick.toml")],
         &["sim", "reproduce", "--paper", "hp3c20"],
         &["workload", "compute", "--operations", "1"],
         &["top", "--once", "--interval", "0.01", "--no-trace"],
@@ -109,7 +114,7 @@ fn a_closed_standard_output_is_no_reason_to_lose_a_measurement() {
     assert!(gleaner_proto::result::BenchResult::read(&file).is_ok());
 }
 
-/// Runs what must be refused, and checks that nothing was changed by it.
+/// Runs a command that must be refused, and checks that it changed nothing.
 #[track_caller]
 fn assert_refused(args: &[&str], keeps: &[PathBuf]) {
     let before: Vec<Option<Vec<u8>>> = keeps.iter().map(|path| fs::read(path).ok()).collect();
@@ -138,10 +143,10 @@ fn no_output_takes_the_place_of_a_file_that_is_read_or_of_another_output() {
     assert_refused(&[&run[..], &["touch", &at("ran")]].concat(), &kept);
     assert!(!Path::new(&at("ran")).exists(), "it is refused before anything is measured");
     let scenario = at("scenario.toml");
-    fs::copy(source("bench/scenarios/quick.toml"), &scenario).unwrap();
+    fs::copy(source("lab/bench/scenarios/quick.toml"), &scenario).unwrap();
     assert_refused(&["bench", "run", &scenario, "-o", &scenario], &[PathBuf::from(&scenario)]);
     let simulated = at("simulated.toml");
-    fs::copy(source("sim/scenarios/quick.toml"), &simulated).unwrap();
+    fs::copy(source("lab/sim/scenarios/quick.toml"), &simulated).unwrap();
     let kept = [PathBuf::from(&simulated)];
     assert_refused(&["sim", "run", &simulated, "--journal", &simulated], &kept);
     assert_refused(&["sim", "run", &simulated, "--journal", &at("y"), "--timeline", &at("y")], &kept);

@@ -16,17 +16,17 @@ use tempfile::TempDir;
 use common::levers::Machine;
 use common::process::{GLEANER, gleaner, text};
 
-/// What was recorded of a built-in workload, in a directory of its own. As long as it is looked at, nothing else is
-/// recorded: replaying computes.
+/// The recording of a built-in workload, in its own directory. Nothing else is recorded until it is dropped: replaying
+/// takes CPU time.
 struct Recorded {
     _machine: Machine,
     dir: TempDir,
-    /// What the workload said about itself.
+    /// What the workload printed about itself.
     outcome: Value,
 }
 
 impl Recorded {
-    /// `None`, and a loud word, where nothing can be recorded.
+    /// `None`, with a message, if nothing can be recorded here.
     fn new(workload: &[&str]) -> Option<Self> {
         let machine = Machine::take()?;
         let dir = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ impl Recorded {
         machine.assert_untouched();
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(text(&output.stdout).starts_with("recorded "), "{}", text(&output.stdout));
-        // The command's output is not Gleaner's.
+        // The command's output goes to stderr.
         let outcome = serde_json::from_slice(&output.stderr).unwrap();
         Some(Self { _machine: machine, dir, outcome })
     }
@@ -61,7 +61,7 @@ fn replay(trace: &Path, args: &[&str]) -> Output {
     gleaner(&[&["replay", trace.to_str().unwrap()], args].concat())
 }
 
-/// The threads that were switched, busiest first: numbers in the pattern.
+/// The busiest threads first, by number in the pattern.
 fn busy(replayed: &Value) -> Vec<usize> {
     let threads = replayed["pattern"]["threads"].as_array().unwrap();
     let switches = |i: &usize| threads[*i]["switches"].as_u64().unwrap();
@@ -82,8 +82,8 @@ fn story(replayed: &Value) -> String {
 
 const TERMS: [&str; 4] = ["--policy", "method=haltpoll", "--policy", "wake-cost=30us"];
 
-/// A trace that nobody recorded: for a second two threads, each on a vCPU of its own, wake each other, which takes 20 us,
-/// and answer within 5 us.
+/// Writes a made-up trace: for one second two threads on different vCPUs wake each other, which takes 20 us, and answer
+/// within 5 us.
 fn ping_pong(file: &Path) {
     const TURN: u64 = 25_000;
     let header = Header {
@@ -121,7 +121,7 @@ fn what_lives_on_wake_ups_would_be_retained_where_they_are_dear() {
     let costly = replayed(&TERMS);
     assert!(would_try_retention(&costly), "{}", story(&costly));
     assert_eq!(busy(&costly).len(), 2);
-    // The same trace under other terms.
+    // The same trace under another policy.
     assert!(!would_try_retention(&replayed(&["--policy", "method=halt"])));
     let cheap = ["--policy", "method=haltpoll", "--policy", "wake-cost=1ns"];
     assert!(!would_try_retention(&replayed(&cheap)));
@@ -134,8 +134,8 @@ fn requests_and_replies_are_recorded_one_by_one() {
     assert_eq!(replayed["lost"], 0);
     let (threads, busy) = (&replayed["pattern"]["threads"], busy(&replayed));
     let [a, b] = busy[..] else { panic!("two threads hand off to each other: {threads}") };
-    // One hand-off each way per operation; a thread that is still awake needs no wake-up. Up to 1.56 waits were seen, once;
-    // why is not known.
+    // One hand-off each way per operation, and no wait if the thread is still awake. The bound is generous: excess waits
+    // occur, for unknown reasons.
     let operations = recorded.operations();
     let edges = replayed["pattern"]["edges"].as_array().unwrap();
     for (by, whom) in [(a, b), (b, a)] {

@@ -1,4 +1,4 @@
-//! `gleaner report` through the binary, on a result that the binary has measured.
+//! Runs `gleaner report` on a result that `gleaner bench` measured.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -18,7 +18,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A small but real measurement in `dir`.
+/// Measures something small but real in `dir`.
 fn measured(dir: &Path) -> PathBuf {
     let run = ["bench", "run", "--quiet", "--mode", "default", "--rounds", "2", "-o", "r.json", "--", "true"];
     let output = gleaner(&run, dir);
@@ -105,7 +105,7 @@ fn a_full_or_forbidden_disk_is_told_and_the_earlier_page_stays() {
     assert_eq!(fs::read_dir(&full.0).unwrap().count(), 1, "no temporary file is left");
 }
 
-/// A file system of 16 KiB, unmounted at the end.
+/// A file system of 16 KiB, unmounted when dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {

@@ -1,4 +1,4 @@
-//! `gleaner sim reproduce`, through the binary: all papers once, with everything that is said of them.
+//! Runs `gleaner sim reproduce` once on all papers, and compares everything that is claimed about them.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// `N of M` for what holds of `all`.
+/// How many of `all` satisfy `holds`, and how many there are.
 fn score(all: &[&Value], holds: impl Fn(&Value) -> bool) -> (usize, usize) {
     (all.iter().filter(|v| holds(v)).count(), all.len())
 }
@@ -21,7 +21,7 @@ fn items<'a>(papers: &[&'a Value], kind: &str) -> Vec<&'a Value> {
     papers.iter().flat_map(|p| p[kind].as_array().unwrap()).collect()
 }
 
-/// Held out, fitted, directions.
+/// Scores of the held-out and fitted numbers and of the directions.
 fn scores(papers: &[&Value]) -> [(usize, usize); 3] {
     let numbers = items(papers, "numbers");
     let with = |basis: &str| -> Vec<&Value> {
@@ -31,7 +31,7 @@ fn scores(papers: &[&Value]) -> [(usize, usize); 3] {
     [score(&with("held-out"), near), score(&with("fitted"), near), directions]
 }
 
-/// The row of docs/sim.md that begins with `name`: pairs of numbers.
+/// The row of docs/sim.md that starts with `name`, as pairs of numbers.
 fn documented(docs: &str, name: &str) -> [(usize, usize); 3] {
     let mut table = docs.lines().skip_while(|l| !l.starts_with("| paper | held out"));
     let row = table.find(|l| l.starts_with(&format!("| {name} |"))).unwrap_or_else(|| panic!("{name}"));
@@ -65,7 +65,7 @@ fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more()
         assert!(["Table ", "Figure ", "§"].iter().any(|start| place.starts_with(start)), "{number}");
         assert!(["held-out", "fitted"].contains(&number["basis"].as_str().unwrap()), "{number}");
         assert!(number["paper"].as_f64().unwrap() > 0.0, "{number}");
-        // What never happened in the simulation has no ratio: null, which counts as missed.
+        // If something never happened in the simulation, its ratio is null, which counts as missed.
         let simulated = &number["simulated"];
         assert!(
             simulated.is_number()
@@ -75,7 +75,7 @@ fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more()
     }
     assert!(papers.iter().all(|p| !p["not_modelled"].as_array().unwrap().is_empty()));
 
-    // What is said of Gleaner stands there for both strategies, and nothing else does.
+    // Claims about Gleaner are made for both strategies; all others are not.
     for (kind, with_gleaner) in [("numbers", 14), ("directions", 12)] {
         for (paper, expected) in papers.iter().zip([with_gleaner, 0, 0, 0]) {
             let both = items(&[*paper], kind);
@@ -115,6 +115,6 @@ fn a_folder_that_cannot_be_made_is_told_before_anything_is_simulated() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("cannot make the folder") && error.contains("below"), "{error}");
-    // What is simulated would be told line by line.
+    // Any progress of the simulation would be reported line by line.
     assert!(output.stdout.is_empty() && error.lines().count() == 1, "{error}");
 }

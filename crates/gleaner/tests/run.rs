@@ -1,4 +1,4 @@
-//! `gleaner run`, through the binary, on this machine: the command must not notice it, and the machine neither.
+//! `gleaner run` on this machine must leave both the command and the machine as they would be without it.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -88,7 +88,7 @@ fn where_another_gleaner_holds_the_machine_the_command_runs_without_help_unless_
         );
     }
     assert!(!ran.exists(), "the refused command ran");
-    // Its signals are its own then.
+    // The command handles its own signals.
     let script = "trap 'exit 41' TERM; echo ready; while :; do sleep 0.02; done";
     let mut second = Running::start(&mut command(&["run", "--", "sh", "-c", script]));
     assert_eq!(second.line(), "ready");
@@ -123,7 +123,7 @@ fn the_status_of_the_command_survives_a_broken_stderr() {
 #[test]
 fn too_few_descriptors_are_not_told_as_the_commands_failure() {
     let Some(machine) = Machine::take() else { return };
-    // The wake-up costs of this boot are measured by the first run, with descriptors of its own.
+    // The first run measures this boot's wake-up costs, for which it opens descriptors.
     assert!(gleaner(&["run", "--quiet", "--", "true"]).status.success());
     for limit in 4..20 {
         let script = format!("ulimit -n {limit}; exec {GLEANER} run $0 -- sh -c 'exit 7'");
@@ -139,7 +139,7 @@ fn too_few_descriptors_are_not_told_as_the_commands_failure() {
 
 #[test]
 fn an_unusable_state_directory_leaves_the_command_without_help() {
-    // Ordinary users choose the directory; for root it must not be touched.
+    // Ordinary users choose the directory; root must not be affected.
     let dir = tempfile::tempdir().unwrap();
     let own = dir.path().join("gleaner");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -150,7 +150,7 @@ fn an_unusable_state_directory_leaves_the_command_without_help() {
             let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()];
             command.args(ids);
         }
-        // A file is where the directory would be.
+        // A file in place of the directory.
         command.arg(&own).args(args).env("XDG_RUNTIME_DIR", &own).current_dir("/").output().unwrap()
     };
     let output = as_user(&["run", "--", "sh", "-c", "exit 7"]);
@@ -289,7 +289,7 @@ fn wrong_usage_is_told_with_a_hint() {
 #[test]
 fn a_dry_run_changes_nothing_and_says_what_it_would_try() {
     let Some(machine) = Machine::take() else { return };
-    // The wake-up costs of this boot are measured by the first real run: a measurement turns knobs.
+    // The first real run measures this boot's wake-up costs, which changes settings.
     assert!(gleaner(&["run", "--quiet", "--", "true"]).status.success());
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
@@ -307,7 +307,7 @@ fn a_dry_run_changes_nothing_and_says_what_it_would_try() {
     let told = text(&output.stderr);
     assert!(output.status.success(), "{told}");
     assert!(told.contains("watched in a dry run") && !told.contains("proven"), "{told}");
-    // Whether anything is worth trying depends on the machine; one by script is among the engine's tests.
+    // Whether anything is worth trying depends on the machine; the engine's tests have a scripted case.
     let would = |record: &Record| matches!(record, Record::Decision { event: Event::WouldTry { .. }, .. });
     assert_eq!(journal(&file).iter().any(would), told.contains("would have tried vCPUs"), "{told}");
     machine.assert_untouched();
@@ -423,7 +423,7 @@ fn a_daemon_that_forks_away_lives_on_in_the_callers_group() {
     assert!(run.wait().success());
     machine.assert_untouched();
     let group = |pid: &str| fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
-    // Until it has replaced itself it is a shell.
+    // It is a shell until it executes `sleep`.
     until_runs(&daemon, "sleep");
     assert_eq!(group(&daemon), group("self"));
 }
@@ -445,7 +445,7 @@ fn five_thousand_threads_run_and_end_as_without_gleaner() {
     assert!(notes.is_empty(), "{notes:?}");
     let Some(Record::End { summary, .. }) = records.last() else { panic!("{:?}", records.last()) };
     eprintln!("5000 threads: Gleaner used {:?} of {:?}", summary.engine_cpu, summary.elapsed);
-    // The more expensive an observation, the longer until the next: each costs at most 1/170 of that time, unless it is the longest.
+    // Costlier samples are rarer: each costs at most 1/170 of the time to the next, up to the longest interval.
     for pair in observations(&file).windows(2) {
         let [(before, _), (next, last)] = pair else { unreachable!() };
         let soonest = (before.cost * 170).min(Duration::from_secs(10));
@@ -460,7 +460,9 @@ fn without_root_the_command_runs_and_what_is_missing_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let (state, own) = (dir.path().join("state"), dir.path().join("gleaner"));
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let bench = dir.path().join("gleaner-bench");
     fs::copy(GLEANER, &own).unwrap();
+    fs::copy(format!("{GLEANER}-bench"), &bench).unwrap();
     fs::create_dir(&state).unwrap();
     chown(&state, Some(NOBODY), Some(NOBODY)).unwrap();
     let as_nobody = |args: &[&str]| {
@@ -481,7 +483,7 @@ fn without_root_the_command_runs_and_what_is_missing_is_told() {
         "--fixed",
         "pack:1",
         "--",
-        own.to_str().unwrap(),
+        bench.to_str().unwrap(),
         "workload",
         "pipeline",
         "--seconds",

@@ -1,4 +1,4 @@
-//! SIGKILL at any instant leaves a machine that `gleaner restore` returns to exactly what it was before.
+//! After SIGKILL at any instant, `gleaner restore` returns the machine to exactly its earlier state.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -16,9 +16,9 @@ use gleaner_proto::lease::{self, LeaseRecord};
 use nix::sys::signal::Signal;
 
 const KILLS: usize = 50;
-/// Where the instants of the sweep come from, so that a failure can be repeated.
+/// Seed of the random instants, so that a failure can be repeated.
 const SEED: u64 = 0x5eed_0123_4567_89ab;
-/// The instants lie within this time from the start: before, during and after the first trials.
+/// Longest delay from the start to SIGKILL: the instants fall before, during and after the first trials.
 const SPAN: Duration = Duration::from_millis(600);
 
 /// Evenly distributed instants within [`SPAN`] (xorshift64).
@@ -32,7 +32,7 @@ fn instants() -> impl Iterator<Item = Duration> {
     })
 }
 
-/// How many leases the lease file holds.
+/// Number of leases in the lease file.
 fn leases() -> usize {
     let path = Path::new(LEASES);
     if !path.exists() {
@@ -52,7 +52,7 @@ fn leases() -> usize {
 #[test]
 fn after_sigkill_at_fifty_instants_restore_brings_everything_back() {
     let Some(machine) = Machine::take() else { return };
-    // The wake-up costs of this boot are measured by the first run, which then takes longer to begin.
+    // The first run measures this boot's wake-up costs, so it takes longer to start.
     assert!(gleaner(&["run", "--quiet", "--", "true"]).status.success());
     let args = ["run", "--quiet", "--", GLEANER, "workload", "request-response", "--seconds", "5"];
     let (mut leased, mut grouped, mut turned) = (0, 0, 0);
@@ -65,7 +65,7 @@ fn after_sigkill_at_fifty_instants_restore_brings_everything_back() {
         leased += usize::from(leases() > 0);
         grouped += usize::from(left.groups != machine.before.groups);
         turned += usize::from(left.knobs != machine.before.knobs);
-        // The workload, which lives on.
+        // Ends the workload, which outlives its Gleaner.
         drop(run);
         let output = gleaner(&["restore"]);
         assert!(output.status.success(), "killed after {instant:?}: {}", text(&output.stderr));

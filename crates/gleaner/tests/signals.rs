@@ -1,5 +1,5 @@
-//! `gleaner-bench signals` with the real `gleaner`: here, since a test of one package has its own binaries only, and this
-//! one's changes the machine.
+//! `gleaner-bench signals` with the real `gleaner`. It is in this package because a test can only refer to binaries of
+//! its own package, and `gleaner` is the one that changes the machine.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -16,7 +16,7 @@ use gleaner_bench::signals::{Report, Side, Verdict};
 use gleaner_policy::{Difference, Signal};
 use nix::sys::signal::Signal::SIGTERM;
 
-/// `gleaner-bench signals`, or `None` and a loud word where the binary beside this package's is not built.
+/// `gleaner-bench signals`; `None`, with a message, if that binary is not built beside this package's.
 fn signals(only: &str, dir: &Path) -> Option<(Command, PathBuf, PathBuf)> {
     let bench = Path::new(GLEANER).with_file_name("gleaner-bench");
     if !bench.is_file() {
@@ -66,14 +66,14 @@ fn two_cases_are_measured_and_judged() {
         let handoffs = pair.signals.iter().find(|said| said.signal == Signal::Handoffs).unwrap();
         assert!(packed || handoffs.verdict == Some(Verdict::Silent), "{pair:?}");
     }
-    // How much packing gains depends on the host. What the program and the bytes said must be what is judged.
+    // The gain from consolidation depends on the host. The verdict must follow from the rates and the bytes.
     let packed = &report.pairs[2];
     let moved = packed.signals.iter().find(|said| said.signal == Signal::Moved).unwrap();
     assert!(moved.decides, "{moved:?}");
     let [(untouched, one)] = &packed.rounds[..] else { panic!("{packed:?}") };
     let progress = one.rate / untouched.rate;
     let bytes = Signal::Moved.log_ratio(&untouched.interval.seen, &one.interval.seen).unwrap();
-    // A program's rates that differ by less are the same.
+    // Rates that differ by less than this count as the same.
     let truth = side(progress, 1.02, 1.0 / 1.02);
     let margin = Signal::Moved.margin();
     let shown = side(bytes.exp(), 1.0 + margin, 1.0 - margin);

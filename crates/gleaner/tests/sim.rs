@@ -1,4 +1,4 @@
-//! `gleaner sim`, through the binary.
+//! Runs `gleaner sim`.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -13,7 +13,7 @@ fn gleaner(args: &[&str]) -> Output {
 }
 
 fn scenario(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim/scenarios").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/sim/scenarios").join(name)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -35,7 +35,7 @@ fn a_scenario_runs_the_same_twice_and_its_timeline_is_json() {
     assert!(events == std::fs::read(&timeline).unwrap(), "the timelines differ");
     let trace: serde_json::Value = serde_json::from_slice(&events).unwrap();
     assert!(trace["traceEvents"].as_array().unwrap().len() > 1000);
-    // The journal of a simulated run is a journal: `gleaner why` reads it.
+    // A simulated run writes a normal journal, which `gleaner why` reads.
     let records = gleaner_proto::journal::read(&journal).unwrap();
     assert!(records.len() > 10);
 }

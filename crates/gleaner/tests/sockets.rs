@@ -1,5 +1,5 @@
-//! A program that moves bytes by send and recv alone is judged by what goes through its sockets. On this machine, with its
-//! real levers; as root.
+//! A program that moves bytes only by send and recv is judged by its socket traffic. Uses this machine's real levers;
+//! needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -13,14 +13,15 @@ use common::process::{self, GLEANER, Running, text, until};
 use gleaner_policy::{Event, Evidence, Observation, Signal, Sockets};
 use gleaner_proto::journal::{self, Record};
 
-/// A hundred bytes to and fro between two processes until the first line, and then how many were sent. Perl is part of every Debian.
+/// Passes a hundred bytes back and forth between two processes until the first line of input, then prints how many
+/// messages were sent. Perl is part of every Debian.
 const PAIR: &str = "use Socket; socketpair(A, B, AF_UNIX, SOCK_STREAM, PF_UNSPEC) or die;
 if (!fork) { close A; while (recv(B, $x, 100, 0), length $x) { send B, $x, 0 } exit }
 close B; vec($in, 0, 1) = 1;
 while (++$n % 100 || !select($line = $in, undef, undef, 0)) { send A, 'x' x 100, 0; recv A, $x, 100, 0 }
 close A; wait; print 2 * ($n - 1), qq(\\n)";
 
-/// What the journal of a run says.
+/// The contents of a run's journal.
 #[derive(Debug, Default)]
 struct Told {
     observations: Vec<Observation>,
@@ -34,7 +35,7 @@ impl Told {
     }
 }
 
-/// What the journal has so far; nothing where it is not there yet.
+/// The journal so far; empty if it does not exist yet.
 fn told(file: &Path) -> Told {
     let mut told = Told::default();
     for record in journal::read(file).unwrap_or_default() {
@@ -50,7 +51,7 @@ fn told(file: &Path) -> Told {
     told
 }
 
-/// Runs `command` until the journal has `enough`, ends it by a line, and returns what it printed with the journal.
+/// Runs `command` until the journal has `enough`, and ends it with a line of input. Returns its output and the journal.
 fn run(
     machine: &Machine,
     options: &[&str],
@@ -79,23 +80,23 @@ fn what_only_sends_and_receives_is_counted_by_its_sockets() {
     let enough = |told: &Told| told.notes.iter().any(|note| is_missing(note)) || told.sockets().count() > 5;
     let (printed, told) = run(&machine, &["--method", "haltpoll"], &["perl", "-e", PAIR], enough);
     if told.notes.iter().any(|note| is_missing(note)) {
-        // Where BPF cannot be had the reason is in the journal, and nothing is counted.
+        // Without BPF the reason is in the journal, and nothing is counted.
         assert_eq!(told.sockets().count(), 0, "{:?}", told.notes);
         return;
     }
     let sum = |of: fn(Sockets) -> u64| told.sockets().map(|(_, sockets)| of(sockets)).sum::<u64>();
     let (messages, bytes) = (sum(|sockets| sockets.messages), sum(|sockets| sockets.bytes));
-    // No more than the programs themselves have counted; what was sent before the counting began is missing.
+    // At most what the programs counted themselves; messages from before the sensor started are missing.
     let sent: u64 = printed.trim().parse().unwrap();
     assert!(messages > 0 && messages <= sent, "{messages} of {sent}: {told:?}");
-    // Each message has a hundred bytes, whoever sends it. Where the counting begins or ends, each of the two programs may
-    // have one of which only a part is counted.
+    // Each message has a hundred bytes. At the start and the end of counting, each program can have one that is counted
+    // in part.
     assert!(bytes.abs_diff(100 * messages) <= 400, "{messages} messages of {bytes} bytes");
 }
 
 #[test]
 fn what_has_no_sockets_and_what_reads_and_writes_is_not_counted() {
-    // Futexes; and pipes at a high rate of bytes.
+    // Futexes; and pipes, with many bytes read and written.
     let Some(machine) = Machine::take() else { return };
     for command in [&["convoy"], &["request-response"]] {
         let workload = [&[GLEANER, "workload"], &command[..], &["--seconds", "1"]].concat();

@@ -1,4 +1,4 @@
-//! `gleaner top`, on a terminal and without one, alone and beside a run.
+//! `gleaner top` on a terminal and without one, alone and beside a run.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -10,11 +10,11 @@ use common::terminal::Terminal;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Nothing of this is about wake-ups.
+/// Without tracing, which these tests do not need.
 const PLAIN: [&str; 4] = ["top", "--no-trace", "--interval", "0.1"];
 const SIZE: (u16, u16) = (24, 80);
 
-/// What `top` says in JSON.
+/// The JSON that `top --once` prints.
 fn once(more: &[&str]) -> Value {
     let mut args = vec!["top", "--once", "--json", "--interval", "0.2"];
     args.extend(more);
@@ -23,20 +23,20 @@ fn once(more: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A run that holds one setting: everything on one vCPU, until its input ends.
+/// A run that holds one setting, with one active vCPU, until its input ends.
 fn held(more: &[&str]) -> Running {
     let args = [&["run", "--quiet", "--fixed", "pack:1"], more, &["--", "cat"]].concat();
     Running::start(&mut command(&args))
 }
 
-/// Waits until the command of the run answers.
+/// Waits until the run's command answers.
 #[track_caller]
 fn await_answer(run: &mut Running) {
     run.tell("ready");
     assert_eq!(run.line(), "ready");
 }
 
-/// Ends the run, sees that it is told, and quits.
+/// Ends the run, checks that `top` shows it, and quits.
 #[track_caller]
 fn end_both(run: Running, mut top: Terminal, machine: &Machine) {
     assert!(run.finish().status.success());
@@ -49,7 +49,7 @@ fn end_both(run: Running, mut top: Terminal, machine: &Machine) {
 #[test]
 fn draws_follows_keys_and_restores_the_terminal() {
     let mut top = Terminal::start(&PLAIN, &[], SIZE);
-    // The cursor goes when everything is drawn.
+    // Once everything is drawn the cursor is hidden.
     top.until("it has drawn", |screen| screen.alternate_screen() && screen.hide_cursor());
     let shown = top.screen().contents();
     assert!(shown.starts_with("gleaner top: "), "{shown}");
@@ -58,7 +58,7 @@ fn draws_follows_keys_and_restores_the_terminal() {
     {
         assert!(shown.contains(part), "no `{part}` in\n{shown}");
     }
-    // Numbers come with the second look.
+    // Rates need two samples.
     top.until("vCPUs have rates", |screen| {
         let all = screen.contents().lines().find(|line| line.starts_with("all ")).map(str::to_owned);
         all.is_some_and(|all| !all.contains(" - "))
@@ -86,7 +86,7 @@ fn signals_end_it_in_order() {
     }
     let mut top = Terminal::start(&PLAIN, &[], SIZE);
     top.until_shows("q quit");
-    // Ctrl-C is a key here.
+    // Ctrl-C arrives as a key.
     top.press("\x03");
     assert_eq!(top.ends_and_restores().code(), Some(0));
 }
@@ -132,7 +132,7 @@ fn names_the_workload_and_its_setting_beside_a_run() {
     let vcpus = told["vcpus"].as_array().unwrap();
     assert!(vcpus.iter().skip(1).all(|vcpu| vcpu["active"] == false), "{told:#}");
     assert_eq!(told["journal"], Value::Null);
-    // Both tests and this program wake each other up, at least.
+    // Tests and this program wake each other.
     assert_eq!(told["wakes"]["state"], "traced", "{told:#}");
     let kinds = told["wakes"]["kinds"].as_array().unwrap();
     assert!(kinds.iter().any(|kind| kind["p50_us"].as_f64().is_some_and(|us| us > 0.0)), "{told:#}");
@@ -146,7 +146,7 @@ fn names_the_workload_and_its_setting_beside_a_run() {
 #[test]
 fn follows_the_run_that_names_no_journal_and_takes_no_lock() {
     let Some(machine) = Machine::take() else { return };
-    // It looks all the while, and the run is not refused.
+    // It samples all the while, and the run is not refused.
     let mut top = Terminal::start(&PLAIN, &[], SIZE);
     top.until_shows("q quit");
     let mut run = held(&[]);

@@ -1,4 +1,4 @@
-//! The command line from outside: exit statuses, messages, completions, man pages, installation.
+//! The command line: exit statuses, messages, completions, man pages, installation.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -35,7 +35,7 @@ fn a_cause_is_printed_once() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
         assert_eq!(said.matches("(os error 2)").count(), 1, "{args:?}: {said}");
-        assert!(said.starts_with("gleaner: ") && said.lines().count() == 1, "{args:?}: {said}");
+        assert!(said.starts_with("gleaner") && said.lines().count() == 1, "{args:?}: {said}");
     }
 }
 
@@ -114,7 +114,7 @@ fn completions_offer_no_hidden_command_and_the_methods_names() {
         }
         assert!(script.contains("haltpoll") && script.contains("yield-ipi-free"), "{shell}");
     }
-    // What bash itself makes of it.
+    // The completions that bash offers.
     let complete = |words: &str| {
         let script = format!(
             "source <({GLEANER} completions bash); COMP_WORDS=({words} ''); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
@@ -133,16 +133,32 @@ fn each_man_page_has_its_own_name() {
     let dir = tempfile::tempdir().unwrap();
     let output = gleaner(&["man", "--output", dir.path().to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for (file, line) in [
-        ("gleaner.1", "gleaner \\- Wake\\-up speed"),
-        ("gleaner-run.1", "gleaner\\-run \\- Run a command"),
-        ("gleaner-bench-list.1", "gleaner\\-bench\\-list \\- List workloads"),
-    ] {
+    for (file, line) in
+        [("gleaner.1", "gleaner \\- Wake\\-up speed"), ("gleaner-run.1", "gleaner\\-run \\- Run a command")]
+    {
         let page = fs::read_to_string(dir.path().join(file)).unwrap();
         let name = page.lines().skip_while(|line| *line != ".SH NAME").nth(1).unwrap();
         assert!(name.starts_with(line), "{file}: {name}");
     }
     assert!(!dir.path().join("gleaner-wake.1").exists(), "it is hidden");
+}
+
+#[test]
+fn the_reference_is_what_the_programs_print() {
+    let page = fs::read_to_string(source("docs/cli.md")).unwrap();
+    let (_, written) = page.split_once("are replaced -->\n\n").unwrap();
+    let reference = |name: &str| {
+        let program = Path::new(GLEANER).with_file_name(name);
+        text(
+            &Command::new(&program)
+                .arg("reference")
+                .output()
+                .unwrap_or_else(|e| panic!("{name}: {e}"))
+                .stdout,
+        )
+    };
+    let printed = ["gleaner", "gleaner-bench", "gleaner-sim"].map(reference).concat();
+    assert!(printed == written, "docs/cli.md is not what --help prints: `make docs` writes it anew");
 }
 
 #[test]
@@ -163,10 +179,10 @@ fn the_version_names_the_commit_of_a_checkout() {
 fn make_install_and_uninstall_leave_nothing_out_and_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    // Stands for target/release. The programs' names matter here, and not what they do.
+    // Stands for target/release.
     fs::create_dir(at("built")).unwrap();
-    for name in ["gleaner", "gleaner-bench"] {
-        symlink(GLEANER, at("built").join(name)).unwrap();
+    for name in ["gleaner", "gleaner-bench", "gleaner-sim"] {
+        symlink(Path::new(GLEANER).with_file_name(name), at("built").join(name)).unwrap();
     }
     let make = |target: &str| {
         let mut make = Command::new("make");
@@ -183,9 +199,13 @@ fn make_install_and_uninstall_leave_nothing_out_and_nothing_behind() {
     for file in [
         "bin/gleaner",
         "bin/gleaner-bench",
+        "bin/gleaner-sim",
         "share/man/man1/gleaner.1",
         "share/man/man1/gleaner-run.1",
+        "share/man/man1/gleaner-bench-run.1",
+        "share/man/man1/gleaner-sim-sweep.1",
         "share/bash-completion/completions/gleaner",
+        "share/bash-completion/completions/gleaner-sim",
         "share/zsh/site-functions/_gleaner",
         "share/fish/vendor_completions.d/gleaner.fish",
     ] {

@@ -1,4 +1,4 @@
-//! Root's Gleaner and that of an ordinary user on one machine, through the binary, with a real second user.
+//! Root's Gleaner and an ordinary user's on one machine, with a real second user.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -19,7 +19,7 @@ use nix::fcntl::{Flock, FlockArg};
 /// The user and group `nobody`.
 const NOBODY: u32 = 65534;
 
-/// An ordinary user with a state directory and a copy of the binary that it may run.
+/// An ordinary user with a state directory and an executable copy of the binary.
 struct Nobody {
     dir: tempfile::TempDir,
 }
@@ -38,7 +38,7 @@ impl Nobody {
         self.dir.path().join("gleaner")
     }
 
-    /// `program`, as this user.
+    /// `program`, run as this user.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("setpriv");
         command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]);
@@ -46,10 +46,10 @@ impl Nobody {
         command
     }
 
-    /// A process of this user, which does nothing.
+    /// An idle process of this user.
     fn sleep(&self) -> Running {
         let sleep = Running::start(self.command("sleep").arg("600"));
-        // Before that it is `setpriv`, and still root's.
+        // Until then it is `setpriv`, which is still root's.
         until_runs(&sleep.pid().to_string(), "sleep");
         sleep
     }
@@ -145,14 +145,14 @@ fn an_ordinary_users_gleaner_gives_way_to_roots() {
 #[test]
 fn an_ordinary_user_cannot_keep_roots_gleaner_out() {
     let Some(machine) = Machine::take() else { return };
-    // Makes the directory, and takes a lock that others could open from them.
+    // Makes the directory and the lock, which an ordinary user must not be able to hold.
     assert!(common::process::gleaner(&["run", "--quiet", "--", "true"]).status.success());
     let nobody = Nobody::new();
     let output = nobody.command("flock").args(["--nonblock", "/run/gleaner/lock", "true"]).output().unwrap();
     assert!(!output.status.success() && text(&output.stderr).contains("Permission denied"), "{output:?}");
     let output = nobody.command("cat").arg("/run/gleaner/holder").output().unwrap();
     assert!(output.status.success(), "who holds the machine is no secret: {output:?}");
-    // A user's Gleaner of their own keeps nobody out either.
+    // Nor does the user's own Gleaner keep root's out.
     let users = Running::start(&mut nobody.gleaner(&["run", "--quiet", "--", "cat"]));
     let lock = nobody.dir.path().join("state/gleaner/lock");
     until("the user's holds its own lock", || {

@@ -1,5 +1,5 @@
-//! How long the workload's threads wait after a wake-up is in each observation of the journal. On this machine, with its
-//! real levers; as root.
+//! Each observation in the journal says how long the workload's threads waited after wake-ups. Uses this machine's real
+//! levers; needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -12,7 +12,7 @@ use common::process::{GLEANER, gleaner, text};
 use gleaner_policy::{Waiting, WaitingSource};
 use gleaner_proto::journal::{self, Record};
 
-/// What the journal of a run of a ping-pong says: the waiting of each observation, and the notes.
+/// From the journal of a ping-pong: the waiting in each observation, and the notes.
 fn waitings(options: &[&str]) -> Option<(Vec<Option<Waiting>>, Vec<String>)> {
     let machine = Machine::take()?;
     let dir = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ fn waitings(options: &[&str]) -> Option<(Vec<Option<Waiting>>, Vec<String>)> {
     Some((found, notes))
 }
 
-/// Of those that have this source: the wake-ups, and their mean latency.
+/// Number of wake-ups from this source, and their mean latency.
 fn of(source: WaitingSource, found: &[Option<Waiting>]) -> (u64, Duration) {
     let these = || found.iter().flatten().filter(|waiting| waiting.source == source);
     let (wake_ups, total) = (these().map(|w| w.wake_ups).sum(), these().map(|w| w.total).sum());
@@ -48,11 +48,11 @@ fn each_observation_says_how_long_threads_waited() {
     assert!(found.iter().all(Option::is_some), "{found:?}");
     let (wake_ups, mean) = of(WaitingSource::Traced, &found);
     if notes.iter().any(|note| note.contains("wake-up latencies")) {
-        // Where BPF cannot be had the reason is in the journal, and the estimate in each observation.
+        // Without BPF the journal has the reason, and each observation an estimate.
         assert_eq!(wake_ups, 0, "{notes:?}");
         return;
     }
-    // How often a thread has to be woken depends on the machine; nobody is woken in less time than that.
+    // How often a thread has to be woken depends on the machine; no wake-up takes less than that.
     assert!(wake_ups > 0 && mean > Duration::from_nanos(300), "{wake_ups} of {mean:?}");
 }
 

@@ -1,4 +1,4 @@
-//! `gleaner sim predict`, `sweep` and `tune`, through the binary. Recording needs root.
+//! `gleaner sim predict`, `sweep` and `tune`. Recording needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -26,13 +26,13 @@ fn refused(args: &[&str]) -> String {
     text(&output.stderr)
 }
 
-/// One test at a time: simulating computes, and would be in the way of what is recorded.
+/// One test at a time: simulations take CPU time, which would disturb recordings.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A trace of a built-in workload, as `gleaner record` writes it; `None`, and a loud word, where that is not possible.
+/// A recording of a built-in workload by `gleaner record`; `None`, with a message, if that is not possible here.
 fn record(workload: &[&str]) -> Option<(TempDir, String)> {
     let machine = Machine::take()?;
     let dir = tempfile::tempdir().unwrap();
@@ -45,7 +45,7 @@ fn record(workload: &[&str]) -> Option<(TempDir, String)> {
     Some((dir, trace))
 }
 
-/// A policy's run times and another value, by seed.
+/// Run times under `policy`, by seed.
 fn runs(answer: &Value, policy: &str) -> Vec<f64> {
     let rows = answer["policies"].as_array().unwrap();
     let row = rows.iter().find(|row| row["policy"] == policy).unwrap();
@@ -61,8 +61,8 @@ fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() 
     assert!(here["hand_offs"].as_u64().unwrap() > 1000, "{}", here["hand_offs"]);
     let halting = runs(&here, "halt");
     assert_eq!(halting.len(), 3);
-    // The untouched system again: not the recorded time, but of its size. How expensive a wake-up is here varies with what the
-    // hypervisor's other guests do; the simulated machine's costs do not.
+    // The untouched system's simulated time is only of the same order as the recorded one: the real cost of a wake-up
+    // varies with the hypervisor's other guests, that of the simulated machine does not.
     assert!(halting.iter().all(|s| (0.2..5.0).contains(&(s / recorded))), "{halting:?} {recorded}");
     assert!((halting[0] / halting[1] - 1.0).abs() > 1e-9, "seeds vary: {halting:?}");
     let polling = runs(&here, "haltpoll:200us");
@@ -81,7 +81,7 @@ fn a_recorded_program_is_predicted_under_other_policies_and_beside_neighbours() 
         assert!((0.0..1.0).contains(&steal(row)), "{row}");
     }
     assert!(runs(&with_neighbours, "gleaner").iter().all(|s| *s > 0.0));
-    // The same again gives the same.
+    // The same seeds give the same result.
     assert_eq!(with_neighbours, sim(&[&["predict", "--trace", &trace], &elsewhere[..]].concat()));
 
     let bytes = fs::read(&trace).unwrap();
@@ -152,7 +152,7 @@ fn a_sweep_is_the_same_table_on_any_number_of_cores_and_in_both_formats() {
     assert_eq!(lines.len(), 1 + 3 * 3 * 2);
     assert!(lines[0].starts_with("point,seed,vm.a.policy,host.cores,vm,program,end,"), "{}", lines[0]);
     assert!(lines[4].starts_with("3,1,haltpoll:200us,2,a,ping-pong,"), "{}", lines[4]);
-    // The same rows in a file of either kind.
+    // The same rows in either format.
     let csv = dir.path().join("t.csv");
     run(&["-o", csv.to_str().unwrap()]);
     assert_eq!(fs::read_to_string(&csv).unwrap(), one);

@@ -1,4 +1,4 @@
-//! `gleaner why` and `gleaner workload`, through the binary.
+//! Runs `gleaner why` and `gleaner workload`.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -165,7 +165,7 @@ what it brought: twice the bytes
     assert_eq!(text(&output.stdout), expected);
 }
 
-/// The same run as [`start`], by another mode.
+/// The same run as [`start`] in another mode.
 fn start_by(mode: Mode) -> Record {
     let Record::Start { version, unix_ms, workload, vcpus, config, .. } = start() else { unreachable!() };
     let config = Box::new(PolicyConfig { mode, method: Method::Yield, ..*config });

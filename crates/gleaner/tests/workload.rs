@@ -1,4 +1,4 @@
-//! `gleaner workload`, through the binary.
+//! Runs `gleaner workload`.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -29,7 +29,7 @@ fn runs_for_a_time_or_a_number_of_operations() {
     assert_eq!(outcome(&["compute", "--operations", "7", "--threads", "2"]).operations, 7);
 }
 
-/// Started, with threads that work.
+/// A started workload whose threads are at work.
 fn started(args: &[&str]) -> Running {
     let running = Running::start(&mut command(&[&["workload", "--json"], args].concat()));
     let tasks = format!("/proc/{}/task", running.pid());

@@ -1,4 +1,4 @@
-//! What this machine lets Gleaner see and change, and for all else the reason and the remedy.
+//! What Gleaner can measure and change on this machine, and otherwise the reason and the remedy.
 
 mod absence;
 mod probe;
@@ -15,9 +15,9 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sensor {
-    /// Idle periods, counted by cpuidle. Without it they are estimated.
+    /// Idle periods, counted by cpuidle; estimated without it.
     Cpuidle,
-    /// Time that the hypervisor took from this machine's vCPUs.
+    /// Time that the hypervisor took from the vCPUs.
     Steal,
     /// Run time, run-queue delay and switches of every thread.
     Schedstat,

@@ -1,4 +1,4 @@
-//! Control groups: which versions are here, and a group whose vCPUs can be chosen for a workload.
+//! Control groups: which versions are mounted, and a group that sets a workload's vCPUs.
 
 mod find;
 mod setup;
@@ -13,60 +13,60 @@ use crate::{KernelError, Root};
 pub use find::{NamedGroup, Tried};
 pub use setup::{CgroupSetup, Hierarchy, Version};
 
-/// Why no group can be had. The engine then falls back to plain affinity.
+/// Why no group is available. The engine then falls back to plain affinity.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupUnavailable {
-    /// No cgroup hierarchy with the cpuset controller is mounted, of either version.
+    /// Neither version has a mounted hierarchy with the cpuset controller.
     #[error("the cpuset controller is in no mounted cgroup hierarchy")]
     NoCpusetController,
-    /// The controller is there, but no group near the caller can hand it to a new group.
+    /// The controller exists, but no group near the caller can delegate it to a new group.
     #[error("no group between {} and the root can hand the cpuset controller to a new group", own.display())]
     NoPlace {
         /// The caller's own group.
         own: PathBuf,
     },
-    /// The caller may not create groups there.
+    /// The caller is not permitted to create groups there.
     #[error("no right to change {}; run as root, or have the group delegated (systemd: Delegate=yes)", path.display())]
     NoRights {
-        /// The group's directory, or the file in it, that cannot be written.
+        /// The directory, or a file in it, that cannot be written.
         path: PathBuf,
     },
     /// The named group does not exist.
     #[error("there is no control group `{}`: tried {tried}", name.display())]
     NotFound {
-        /// Its name.
+        /// The name as given.
         name: PathBuf,
-        /// Where it was looked for.
+        /// The directories that were tried.
         tried: Tried,
     },
-    /// The name means one group as a path of the file system and another one as a path within the hierarchies.
+    /// The name matches one group as a file system path and another as a path within the hierarchies.
     #[error("`{}` is {} or {}: name the one that is meant by its directory", name.display(), file.display(), group.display())]
     Ambiguous {
-        /// The name.
+        /// The name as given.
         name: PathBuf,
-        /// What it means from the working directory.
+        /// The match from the working directory.
         file: PathBuf,
-        /// What it means within a hierarchy.
+        /// The match within a hierarchy.
         group: PathBuf,
     },
     /// The named group has no CPU set of its own.
     #[error("control group {} has no cpuset.cpus; enable the cpuset controller in its parent", path.display())]
     NoCpuset {
-        /// The group.
+        /// Directory of the group.
         path: PathBuf,
     },
     /// The root group holds every process and cannot be restricted.
     #[error("{} is the root group, which holds the whole machine; name a group beneath it", path.display())]
     IsRoot {
-        /// The root group.
+        /// Directory of the root group.
         path: PathBuf,
     },
-    /// A file of the kernel could not be read.
+    /// A kernel file could not be read.
     #[error(transparent)]
     Kernel(#[from] KernelError),
 }
 
-/// A control group of a workload whose vCPUs can be chosen.
+/// A control group that sets the vCPUs of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadGroup {
     version: Version,
@@ -76,11 +76,11 @@ pub struct WorkloadGroup {
 }
 
 impl WorkloadGroup {
-    /// Plans a new group `gleaner-<id>` for a child of the caller, as near to the caller as possible: what the
-    /// caller is limited to should also limit the child.
+    /// Plans a new group `gleaner-<id>` for a child of the caller, as close to the caller as possible, so that
+    /// limits on the caller also apply to the child.
     ///
     /// # Errors
-    /// The reason why there can be none.
+    /// Why no group is possible.
     pub fn new(root: &Root, setup: &CgroupSetup, id: u32) -> Result<Self, GroupUnavailable> {
         let name = format!("gleaner-{id}");
         match setup.cpuset_version() {
@@ -90,7 +90,7 @@ impl WorkloadGroup {
         }
     }
 
-    /// Version 1: beneath the caller's own group in each hierarchy; processes and child groups may live together.
+    /// Version 1: below the caller's own group in each hierarchy, where processes and child groups can coexist.
     fn new_v1(root: &Root, setup: &CgroupSetup, name: &str) -> Result<Self, GroupUnavailable> {
         let home = |controller: &str| setup.v1.get(controller).map(|hierarchy| &hierarchy.own);
         let cpuset = home("cpuset").ok_or(GroupUnavailable::NoCpusetController)?;
@@ -99,7 +99,7 @@ impl WorkloadGroup {
         for home in accounting.into_iter().chain([cpuset]) {
             let target = Target::Group { path: home.join(name), home: home.clone() };
             writable(root, home)?;
-            // `cpuset` and `cpuacct` may share a hierarchy, and then a group.
+            // `cpuset` and `cpuacct` can share a hierarchy, and then a group.
             if !writes.iter().any(|write: &Write| write.target == target) {
                 writes.push(Write { target, value: Value::Group(GroupState::Present) });
             }
@@ -108,9 +108,9 @@ impl WorkloadGroup {
         Ok(Self { version: Version::V1, cpuset: cpuset.join(name), accounting, writes })
     }
 
-    /// Version 2: a group with processes cannot hand controllers to its children (the root excepted), and the
-    /// caller's own group has at least one, the caller. Hence the new group becomes a child of the nearest ancestor
-    /// that has no processes: in practice a sibling of the caller's group, in the same slice.
+    /// Version 2: except for the root, a group with processes cannot delegate controllers to its children, and
+    /// the caller's own group contains the caller. So the new group becomes a child of the nearest ancestor
+    /// without processes: in practice a sibling of the caller's group, in the same slice.
     fn new_v2(root: &Root, setup: &CgroupSetup, name: &str) -> Result<Self, GroupUnavailable> {
         let Some(v2) = &setup.v2 else { return Err(GroupUnavailable::NoCpusetController) };
         let no_place = || GroupUnavailable::NoPlace { own: v2.own.clone() };
@@ -123,7 +123,7 @@ impl WorkloadGroup {
             }
         }
         let place = place.ok_or_else(no_place)?;
-        // The controller comes from the nearest group that has it, through every group in between.
+        // The nearest group that has the controller delegates it through every group in between.
         let mut source = None;
         for (level, dir) in ancestors.iter().enumerate().skip(place) {
             if !can_hand_down(root, dir)? {
@@ -137,7 +137,7 @@ impl WorkloadGroup {
         let source = source.ok_or_else(no_place)?;
         let parent = ancestors[place];
         writable(root, parent)?;
-        // Moving the child needs this right on the common ancestor of its old and its new group.
+        // Moving the child requires this right on the common ancestor of its old and new group.
         writable(root, &parent.join("cgroup.procs"))?;
         let group = parent.join(name);
         let target = Target::Group { path: group.clone(), home: v2.own.clone() };
@@ -155,8 +155,8 @@ impl WorkloadGroup {
         Ok(Self { version: Version::V2, accounting: Some(group.clone()), cpuset: group, writes })
     }
 
-    /// The group that `name` names, see [`CgroupSetup::find`]. Of a group in another hierarchy the one of the same path
-    /// in the cpuset hierarchy is meant.
+    /// The existing group `name`, see [`CgroupSetup::find`]. For a group of another hierarchy, the one of the
+    /// same path in the cpuset hierarchy.
     ///
     /// # Errors
     /// Those of [`CgroupSetup::find`]; [`GroupUnavailable::NoCpuset`], [`GroupUnavailable::IsRoot`] and
@@ -217,17 +217,18 @@ impl WorkloadGroup {
         &self.cpuset
     }
 
-    /// The directory with the group's CPU time: `cpuacct.usage` and friends on version 1, `cpu.stat` on version 2.
+    /// The directory that accounts the group's CPU time: `cpuacct.usage` and others on version 1, `cpu.stat` on
+    /// version 2.
     pub fn accounting_dir(&self) -> Option<&Path> {
         self.accounting.as_deref()
     }
 
-    /// What to write to make the group, in this order. Empty for a group that exists.
+    /// The writes that create the group, in order. Empty for an existing group.
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }
 
-    /// The files into which a child writes its own process number before `exec`, to join the group.
+    /// The files into which a child writes its own PID before `exec`, to join the group.
     pub fn procs_files(&self) -> Vec<PathBuf> {
         let mut dirs = vec![&self.cpuset];
         dirs.extend(self.accounting.iter().filter(|dir| **dir != self.cpuset));
@@ -235,10 +236,10 @@ impl WorkloadGroup {
     }
 }
 
-/// Whether the v2 group may hand controllers to its children: it is the root, or it has no processes and is not part
-/// of a threaded subtree.
+/// Whether the v2 group can delegate controllers to its children: it is the root, or it has no processes and is
+/// not in a threaded subtree.
 fn can_hand_down(root: &Root, group: &Path) -> Result<bool, KernelError> {
-    // The root of the machine (not of a namespace) is the one group without this file.
+    // Only the root group of the machine (not of a namespace) lacks this file.
     let Some(kind) = root.read_opt(group.join("cgroup.type"))? else { return Ok(true) };
     Ok(kind == "domain" && root.read(group.join("cgroup.procs"))?.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The one error of this crate: which kernel file, which operation, why.
+//! The error type of kernel files: which file, which operation, why.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,59 +11,59 @@ pub enum KernelError {
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: io::Error,
     },
     /// Opening for writing or writing failed.
     #[error("cannot write `{value}` to {}: {source}", path.display())]
     Write {
-        /// The file.
+        /// The file written to.
         path: PathBuf,
-        /// What was to be written.
+        /// The value to write.
         value: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: io::Error,
     },
-    /// The file was read, but does not hold what it should.
+    /// The file was read, but its text is not as expected.
     #[error("cannot understand {}: expected {what}, found `{text}`", path.display())]
     Parse {
-        /// The file.
+        /// The file read from.
         path: PathBuf,
-        /// What was expected, e.g. `a CPU list`.
+        /// The expected content, e.g. `a CPU list`.
         what: &'static str,
-        /// What was found, cut to [`KernelError::TEXT_LIMIT`] characters.
+        /// The text found, cut to [`KernelError::TEXT_LIMIT`] characters.
         text: String,
     },
 }
 
 impl KernelError {
-    /// How many characters of a file that is not understood go into the message.
+    /// The most characters of an unexpected text in the message.
     pub const TEXT_LIMIT: usize = 80;
 
-    /// A [`KernelError::Read`].
+    /// Creates a [`KernelError::Read`].
     pub fn read(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::Read { path: path.into(), source }
     }
 
-    /// A [`KernelError::Write`].
+    /// Creates a [`KernelError::Write`].
     pub fn write(path: impl Into<PathBuf>, value: impl Into<String>, source: io::Error) -> Self {
         Self::Write { path: path.into(), value: value.into(), source }
     }
 
-    /// A [`KernelError::Parse`]; `text` is cut to [`KernelError::TEXT_LIMIT`] characters.
+    /// Creates a [`KernelError::Parse`]; `text` is cut to [`KernelError::TEXT_LIMIT`] characters.
     pub fn parse(path: impl Into<PathBuf>, what: &'static str, text: &str) -> Self {
         let text = text.trim().chars().take(Self::TEXT_LIMIT).collect();
         Self::Parse { path: path.into(), what, text }
     }
 
-    /// The file or directory that the operation was about.
+    /// The file or directory concerned.
     pub fn path(&self) -> &Path {
         match self {
             Self::Read { path, .. } | Self::Write { path, .. } | Self::Parse { path, .. } => path,
         }
     }
 
-    /// The kernel's error number, where there is one.
+    /// The kernel's error number, if there is one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Read { source, .. } | Self::Write { source, .. } => source.raw_os_error(),
@@ -71,18 +71,18 @@ impl KernelError {
         }
     }
 
-    /// Whether what was read or written no longer exists: the task ended (`ESRCH`), the CPU or device went
-    /// offline (`ENODEV`), the file or cgroup was removed (`ENOENT`).
+    /// Whether the object no longer exists: the task ended (`ESRCH`), the CPU or device went offline
+    /// (`ENODEV`), the file or cgroup was removed (`ENOENT`).
     pub fn is_gone(&self) -> bool {
         self.errno().is_some_and(errno_is_gone)
     }
 
-    /// Whether the kernel refused for lack of a privilege (`EACCES`, `EPERM`).
+    /// Whether a privilege was missing (`EACCES`, `EPERM`).
     pub fn is_denied(&self) -> bool {
         matches!(self.errno(), Some(libc::EACCES | libc::EPERM))
     }
 
-    /// Whether the file lies on a read-only mount (`EROFS`), as `/sys` does in most containers.
+    /// Whether the file is on a read-only mount (`EROFS`), like `/sys` in most containers.
     pub fn is_read_only(&self) -> bool {
         self.errno() == Some(libc::EROFS)
     }

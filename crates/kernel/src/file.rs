@@ -1,4 +1,4 @@
-//! Kernel files that stay open and are read again and again.
+//! Kernel files that stay open and are read repeatedly.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{KernelError, Root};
 
-/// A file of `/proc` or `/sys` kept open: each read starts at offset 0, where the kernel makes the text anew.
+/// An open file of `/proc` or `/sys`: each read starts at offset 0, where the kernel generates the text anew.
 ///
-/// Reading an open file costs one system call; opening by path costs three and a path walk.
+/// Reading an open file takes one system call; opening by path takes three and a path lookup.
 #[derive(Debug)]
 pub(crate) struct KernelFile {
     path: PathBuf,
@@ -25,20 +25,19 @@ impl KernelFile {
         }
     }
 
-    /// Where the file lies; for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The first line's worth of text, by one system call. Only for files that deliver everything in one read:
-    /// sysfs attributes (at most a page) and the one-line files of `/proc`.
+    /// Reads the text with one system call. Only for files that return everything in one read: sysfs attributes
+    /// (at most a page) and the one-line files of `/proc`.
     pub(crate) fn read_short<'b>(&self, buffer: &'b mut [u8]) -> Result<&'b str, KernelError> {
         let length = self.file.read_at(buffer, 0).map_err(|source| KernelError::read(&self.path, source))?;
         std::str::from_utf8(&buffer[..length])
             .map_err(|_| KernelError::parse(&self.path, "text", "bytes that are not UTF-8"))
     }
 
-    /// The whole text, however long. `buffer` is grown to fit and best kept for the next read.
+    /// Reads the whole text, however long. Grows `buffer` as needed; reuse it for the next read.
     pub(crate) fn read_all<'b>(&self, buffer: &'b mut Vec<u8>) -> Result<&'b str, KernelError> {
         const FIRST: usize = 4096;
         if buffer.len() < FIRST {
@@ -59,7 +58,7 @@ impl KernelFile {
             .map_err(|_| KernelError::parse(&self.path, "text", "bytes that are not UTF-8"))
     }
 
-    /// The one number that the file holds.
+    /// The single number in the file.
     pub(crate) fn number(&self) -> Result<u64, KernelError> {
         let mut buffer = [0; 32];
         let text = self.read_short(&mut buffer)?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::Root;
 
-/// What lies below this kernel.
+/// The hypervisor that runs this kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HypervisorKind {
@@ -18,9 +18,9 @@ pub enum HypervisorKind {
     HyperV,
     /// `VMware`.
     VMware,
-    /// Another one, by the name that it gives itself; `unknown` if none.
+    /// Another one, by its own name; `unknown` if it gives none.
     Other(String),
-    /// None: bare metal, or a hypervisor that hides.
+    /// None: bare metal, or a hypervisor that does not show itself.
     None,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for HypervisorKind {
 }
 
 /// Paravirtual features (kernel: Documentation/virt/kvm/x86/cpuid.rst, leaf 0x40000001), and two facts of the
-/// CPU model that turn some of them off. All false where the hypervisor is not KVM.
+/// CPU model that turn some of them off. All false unless the hypervisor is KVM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 // Each is one bit of a register, independent of the others.
 #[allow(clippy::struct_excessive_bools)]
@@ -47,7 +47,7 @@ pub struct KvmFeatures {
     pub steal_time: bool,
     /// Bit 7: a waiter for a spin lock can halt and be kicked.
     pub pv_unhalt: bool,
-    /// Bit 9: TLB shootdowns skip vCPUs that do not run.
+    /// Bit 9: TLB shootdowns skip vCPUs that are not running.
     pub pv_tlb_flush: bool,
     /// Bit 11: one hypercall sends an IPI to many vCPUs.
     pub pv_send_ipi: bool,
@@ -56,26 +56,26 @@ pub struct KvmFeatures {
     /// Bit 13: the sender of an IPI to a preempted vCPU yields to it.
     pub pv_sched_yield: bool,
     /// EDX bit 0, `KVM_HINTS_REALTIME`: vCPUs are never preempted for long. PV spin locks, PV TLB flush and PV
-    /// sched-yield are then off, and cpuidle-haltpoll loads by itself.
+    /// sched-yield are off then, and cpuidle-haltpoll loads by itself.
     pub realtime_hint: bool,
-    /// CPUID 1, ECX bit 3: the guest may use MWAIT, so idling need not leave the guest. PV TLB flush and PV
-    /// sched-yield are then off.
+    /// CPUID 1, ECX bit 3: the guest can use MWAIT, so idling need not leave the guest. PV TLB flush and PV
+    /// sched-yield are off then.
     pub mwait: bool,
 }
 
-/// The hypervisor below this kernel.
+/// The hypervisor that runs this kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hypervisor {
-    /// Which one.
+    /// Vendor of the hypervisor.
     pub kind: HypervisorKind,
-    /// What KVM offers.
+    /// KVM's features.
     pub kvm: KvmFeatures,
 }
 
 impl Hypervisor {
-    /// Asks CPUID on the running x86 system. Under any other root, or on another architecture: the `hypervisor`
-    /// flag of `/proc/cpuinfo` and the vendor in `/sys/class/dmi/id/sys_vendor`, without features. Never fails:
-    /// what does not show itself is [`HypervisorKind::None`].
+    /// Reads CPUID on a running x86 system; elsewhere the `hypervisor` flag of `/proc/cpuinfo` and the vendor
+    /// in `/sys/class/dmi/id/sys_vendor`, without features. Never fails: a hypervisor that does not show itself
+    /// is [`HypervisorKind::None`].
     pub fn read(root: &Root) -> Self {
         #[cfg(target_arch = "x86_64")]
         if root.is_system() {
@@ -95,8 +95,8 @@ fn from_cpuid(cpuid: impl Fn(u32) -> [u32; 4]) -> Hypervisor {
     if model & (1 << 31) == 0 {
         return Hypervisor { kind: HypervisorKind::None, kvm: KvmFeatures::default() };
     }
-    // A host that also imitates Hyper-V puts its own leaves 0x100 higher, so all bases are searched for KVM before
-    // the first one is believed (kernel: hypervisor_cpuid_base).
+    // A host that also emulates Hyper-V puts its own leaves 0x100 higher, so search all bases for KVM before
+    // trusting the first one (kernel: hypervisor_cpuid_base).
     let bases = (0x4000_0000..0x4001_0000).step_by(0x100);
     if let Some(base) = bases.into_iter().find(|base| signature(cpuid(*base)) == "KVMKVMKVM") {
         let [features, _, _, hints] = cpuid(base + 1);
@@ -123,7 +123,7 @@ fn from_cpuid(cpuid: impl Fn(u32) -> [u32; 4]) -> Hypervisor {
     Hypervisor { kind, kvm: KvmFeatures::default() }
 }
 
-/// The twelve characters in EBX, ECX and EDX, without what pads them.
+/// The twelve characters in EBX, ECX and EDX, without padding.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 fn signature([_, ebx, ecx, edx]: [u32; 4]) -> String {
     let bytes: Vec<u8> = [ebx, ecx, edx].into_iter().flat_map(u32::to_le_bytes).collect();
@@ -135,7 +135,7 @@ fn signature([_, ebx, ecx, edx]: [u32; 4]) -> String {
 fn from_files(root: &Root) -> Hypervisor {
     let vendor = root.read("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
     let kind = match vendor.as_str() {
-        // The vendors that sell bare metal under the same name are told apart by the flag below.
+        // These vendors sell bare metal under the same name; the flag below tells it apart.
         "Amazon EC2" | "Google" => HypervisorKind::Kvm,
         "Xen" => HypervisorKind::Xen,
         "Microsoft Corporation" => HypervisorKind::HyperV,

@@ -1,4 +1,5 @@
-//! How often and how long each CPU was idle, halted or polling: the cpuidle counters, or an estimate without them.
+//! How often and how long each CPU was idle, halted or polling: cpuidle's counters, or an estimate without
+//! them.
 
 mod counters;
 mod estimate;
@@ -15,7 +16,7 @@ use crate::{KernelError, Root};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// The name of the state in which the idle loop polls (kernel: `drivers/cpuidle/poll_state.c`).
+/// The idle loop's polling state (kernel: `drivers/cpuidle/poll_state.c`).
 const POLL: &str = "POLL";
 
 /// One idle state of one CPU.
@@ -25,30 +26,30 @@ pub struct IdleState {
     pub index: u32,
     /// E.g. `POLL`, `haltpoll idle`, `C1`.
     pub name: String,
-    /// The exit latency that the driver claims; a latency request below it forbids the state.
+    /// The exit latency given by the driver; a latency request below it forbids the state.
     pub latency: Duration,
-    /// Whether user space disabled the state. The haltpoll governor does not look.
+    /// Whether user space disabled the state, which the haltpoll governor ignores.
     pub disabled: bool,
 }
 
 impl IdleState {
-    /// Whether the CPU polls in this state, rather than halting.
+    /// Whether the CPU polls in this state instead of halting.
     pub fn is_poll(&self) -> bool {
         self.name == POLL
     }
 }
 
-/// The cpuidle driver and what it offers.
+/// The cpuidle driver, its governors and states.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CpuIdle {
-    /// `current_driver`; `None` where it says `none` or the kernel has no cpuidle. Then an idle CPU just halts,
-    /// and latency requests change nothing.
+    /// `current_driver`; `None` if it is `none` or the kernel lacks cpuidle. An idle CPU then just halts, and
+    /// latency requests have no effect.
     pub driver: Option<String>,
-    /// The governor in charge.
+    /// The governor in use.
     pub governor: Option<String>,
-    /// The governors that could be chosen.
+    /// The available governors.
     pub governors: Vec<String>,
-    /// Each online CPU's states in order; no entry for a CPU without any.
+    /// The states of each online CPU, in order; CPUs without states have no entry.
     pub states: BTreeMap<CpuId, Vec<IdleState>>,
 }
 
@@ -56,13 +57,14 @@ impl CpuIdle {
     /// Reads `/sys/devices/system/cpu/cpuidle` and each CPU's states.
     ///
     /// # Errors
-    /// Where the online CPUs are not known, or a file is there and not understood.
+    /// The online CPUs are unknown, or a file is malformed.
     pub fn read(root: &Root) -> Result<Self, KernelError> {
         let word = |name: &str| -> Result<Option<String>, KernelError> {
             let text = root.read_opt(format!("{CPUS}/cpuidle/{name}"))?;
             Ok(text.filter(|text| !text.is_empty() && text != "none"))
         };
-        // Before Linux 5.9 the governor is shown under the second name unless the kernel is told otherwise.
+        // Before Linux 5.9 the governor has the second name, except with the boot parameter
+        // `cpuidle_sysfs_switch`.
         let governor = match word("current_governor")? {
             Some(governor) => Some(governor),
             None => word("current_governor_ro")?,
@@ -85,7 +87,7 @@ impl CpuIdle {
     }
 }
 
-/// The states of one CPU; none if it has no cpuidle directory or went offline.
+/// The states of one CPU; empty if it has no cpuidle directory or went offline.
 fn read_states(root: &Root, cpu: CpuId) -> Result<Vec<IdleState>, KernelError> {
     let mut states = Vec::new();
     for index in 0.. {
@@ -110,7 +112,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::testing::{fake, put};
 
-    /// Two CPUs with a polling and a halting state each, as cpuidle-haltpoll has them.
+    /// Two CPUs with a polling and a halting state each, as under cpuidle-haltpoll.
     pub(crate) fn put_haltpoll(root: &Root) {
         put(root, &format!("{CPUS}/online"), "0-1\n");
         put(root, &format!("{CPUS}/cpuidle/current_driver"), "haltpoll\n");

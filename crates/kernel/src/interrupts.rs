@@ -11,8 +11,8 @@ use crate::{KernelError, Root};
 pub struct InterruptCounters {
     /// `RES`: rescheduling interrupts, sent to wake an idle CPU or to preempt a busy one.
     pub reschedule: u64,
-    /// `CAL`: function calls, which since Linux 5.8 carry wake-ups across last-level caches too. `TLB` is part
-    /// of them on x86 and shown apart.
+    /// `CAL`: function calls, which since Linux 5.8 also carry wake-ups across last-level caches. On x86 they
+    /// include `TLB`, which is also listed separately.
     pub call: u64,
     /// `LOC`: local timer interrupts.
     pub timer: u64,
@@ -21,7 +21,7 @@ pub struct InterruptCounters {
 }
 
 impl InterruptCounters {
-    /// What came since `earlier`.
+    /// The interrupts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let of = |field: fn(&Self) -> u64| field(self).saturating_sub(field(earlier));
@@ -47,7 +47,7 @@ impl InterruptSensor {
         Ok(Self { file: KernelFile::open(root, "/proc/interrupts")?, buffer: Vec::new() })
     }
 
-    /// Each online CPU and its counters, in ascending order. A kind that this kernel does not count stays 0.
+    /// Counters of each online CPU, in ascending order. A kind that this kernel does not count is 0.
     pub fn read(&mut self) -> Result<Vec<(CpuId, InterruptCounters)>, KernelError> {
         let text = self.file.read_all(&mut self.buffer)?;
         parse(text).map_err(|line| {
@@ -56,7 +56,7 @@ impl InterruptSensor {
     }
 }
 
-/// On failure: the line that is not understood.
+/// Fails with the line that is malformed.
 fn parse(text: &str) -> Result<Vec<(CpuId, InterruptCounters)>, &str> {
     let mut lines = text.lines();
     let header = lines.next().unwrap_or_default();

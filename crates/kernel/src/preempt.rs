@@ -1,4 +1,4 @@
-//! The kernel's release and its preemption model, which decides what a yield thread may cost.
+//! The kernel's release and its preemption model, which determines what a yield thread can cost.
 
 use std::fmt;
 
@@ -6,21 +6,21 @@ use serde::Serialize;
 
 use crate::{KernelError, Root};
 
-/// When the kernel takes the CPU from a thread that runs (kernel: kernel/Kconfig.preempt).
+/// When the kernel preempts a running thread (kernel: kernel/Kconfig.preempt).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PreemptMode {
     /// Never in kernel mode.
     None,
-    /// In kernel mode at marked points only.
+    /// In kernel mode only at marked points.
     Voluntary,
     /// Anywhere, at once.
     Full,
-    /// Anywhere, but a thread of a normal class is given the time to the next tick.
+    /// Anywhere, but a thread of a normal class gets the time until the next tick.
     Lazy,
-    /// Real-time: anywhere, most locks included.
+    /// Real-time: anywhere, within most locks, too.
     Rt,
-    /// Not to be found out; [`Preemption::source`] says why.
+    /// Not known; [`Preemption::source`] says why.
     Unknown,
 }
 
@@ -54,13 +54,13 @@ impl fmt::Display for PreemptMode {
 pub struct Preemption {
     /// The model.
     pub mode: PreemptMode,
-    /// Where it was found; with [`PreemptMode::Unknown`]: why it was not.
+    /// Where it was found, or for [`PreemptMode::Unknown`] why not.
     pub source: String,
 }
 
 impl Preemption {
-    /// Looks, best first, at: the build flags, debugfs, the kernel's command line, the kernel's configuration
-    /// under `/boot`. Never fails: what cannot be read is passed over.
+    /// Tries, best first: the build flags, debugfs, the kernel's command line, the kernel's configuration under
+    /// `/boot`. Never fails: unreadable sources are skipped.
     pub fn read(root: &Root) -> Self {
         const DEBUGFS: &str = "/sys/kernel/debug/sched/preempt";
         let version = root.read("/proc/sys/kernel/version").unwrap_or_default();
@@ -92,7 +92,7 @@ impl Preemption {
     }
 }
 
-/// `none voluntary (full) lazy`: the one in parentheses is in force.
+/// `none voluntary (full) lazy`: the one in parentheses applies.
 fn in_parentheses(text: &str) -> Option<PreemptMode> {
     let word = text.split_once('(')?.1.split_once(')')?.0;
     PreemptMode::from_word(word)
@@ -106,7 +106,7 @@ fn from_command_line(root: &Root) -> Option<PreemptMode> {
         .next_back()
 }
 
-/// The model that the kernel was built with; for a `PREEMPT_DYNAMIC` one: its default.
+/// The model that the kernel was built with, or the default of a `PREEMPT_DYNAMIC` one.
 fn from_config(text: &str) -> Option<PreemptMode> {
     let is_set = |option: &str| text.lines().any(|line| line.strip_suffix("=y") == Some(option));
     [
@@ -119,14 +119,14 @@ fn from_config(text: &str) -> Option<PreemptMode> {
     .find_map(|(option, mode)| is_set(option).then_some(mode))
 }
 
-/// The kernel's release.
+/// The running kernel's release and build.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KernelVersion {
-    /// The first number of the release.
+    /// First number of the release.
     pub major: u32,
-    /// The second number.
+    /// Second number of the release.
     pub minor: u32,
-    /// The third; 0 where the release has only two.
+    /// Third number; 0 if the release has only two.
     pub patch: u32,
     /// `uname -r`.
     pub release: String,
@@ -152,7 +152,7 @@ impl KernelVersion {
     }
 }
 
-/// `6.18.44-fc-v657`, `6.1`, `7.2-rc1+`.
+/// Accepts `6.18.44-fc-v657`, `6.1`, `7.2-rc1+`.
 fn parse_release(release: &str) -> Option<[u32; 3]> {
     let end = release.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(release.len());
     let mut numbers = release[..end].trim_end_matches('.').split('.').map(str::parse);

@@ -1,4 +1,4 @@
-//! The root under which every kernel path lies: `/`, or a fake tree in tests.
+//! The root of all kernel paths: `/`, or a fake tree in tests.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -19,23 +19,23 @@ impl Root {
         Self { prefix: PathBuf::from("/") }
     }
 
-    /// A tree under `dir` that looks like `/`; for tests.
+    /// A tree under `dir` with the layout of `/`, for tests.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
         Self { prefix: dir.into() }
     }
 
-    /// Whether this is the running system. System calls (affinity, CPUID, `uname`) speak of that one only.
+    /// Whether this is the running system, the only one that system calls (affinity, CPUID, `uname`) refer to.
     pub fn is_system(&self) -> bool {
         self.prefix == Path::new("/")
     }
 
-    /// Where `absolute` (e.g. `/proc/stat`) lies under this root.
+    /// The path of `absolute` (e.g. `/proc/stat`) under this root.
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
         self.prefix.join(absolute.strip_prefix("/").unwrap_or(absolute))
     }
 
-    /// The file's text without the white space around it.
+    /// The file's text without surrounding white space.
     pub fn read(&self, absolute: impl AsRef<Path>) -> Result<String, KernelError> {
         let path = self.path(absolute);
         match fs::read(&path) {
@@ -45,7 +45,7 @@ impl Root {
         }
     }
 
-    /// As [`Root::read`], with `None` where the file does not exist (`ENOENT`).
+    /// Like [`Root::read`], but `None` if the file does not exist (`ENOENT`).
     pub fn read_opt(&self, absolute: impl AsRef<Path>) -> Result<Option<String>, KernelError> {
         match self.read(absolute) {
             Ok(text) => Ok(Some(text)),
@@ -54,7 +54,7 @@ impl Root {
         }
     }
 
-    /// The file's text as a value; `what` says in the error what it should have been.
+    /// The file's text as a value; `what` names the expected value in an error.
     pub fn parse<T: FromStr>(
         &self,
         absolute: impl AsRef<Path>,
@@ -71,7 +71,7 @@ impl Root {
     pub fn write(&self, absolute: impl AsRef<Path>, value: &str) -> Result<(), KernelError> {
         let path = self.path(absolute);
         let bytes = if value.is_empty() { b"\n" } else { value.as_bytes() };
-        // Truncation means nothing to a kernel file, but a fake tree needs it.
+        // Kernel files ignore truncation, but a fake tree needs it.
         fs::OpenOptions::new()
             .write(true)
             .truncate(true)
@@ -83,10 +83,10 @@ impl Root {
             .map_err(|source| KernelError::write(path, value, source))
     }
 
-    /// The path without links, `.` and `..`, still without the prefix.
+    /// The path without links, `.` and `..`, and without the prefix.
     ///
     /// # Errors
-    /// It does not exist, may not be looked up, or leads out of a tree that is not the system's.
+    /// It does not exist, is not searchable, or leads out of a fake tree.
     pub fn canonical(&self, absolute: impl AsRef<Path>) -> io::Result<PathBuf> {
         let path = fs::canonicalize(self.path(absolute))?;
         let prefix = fs::canonicalize(&self.prefix)?;
@@ -94,12 +94,12 @@ impl Root {
         Ok(Path::new("/").join(inside))
     }
 
-    /// Whether the path exists (and may be looked up).
+    /// Whether the path exists and is searchable.
     pub fn exists(&self, absolute: impl AsRef<Path>) -> bool {
         self.path(absolute).exists()
     }
 
-    /// The names in a directory, sorted. Names that are not UTF-8 are left out: the kernel has none.
+    /// The names in a directory, sorted, without those that are not UTF-8: the kernel has none.
     pub fn list(&self, absolute: impl AsRef<Path>) -> Result<Vec<String>, KernelError> {
         let path = self.path(absolute);
         let names = fs::read_dir(&path).and_then(|entries| {

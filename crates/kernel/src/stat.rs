@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::file::KernelFile;
 use crate::{KernelError, Root};
 
-/// Where one CPU's time went since boot. The kernel counts in ticks of 1/`USER_HZ` (10 ms).
+/// One CPU's times since boot. The kernel counts in ticks of 1/`USER_HZ` (10 ms).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CpuTimes {
     /// User mode, nice ≤ 0, guests included.
@@ -19,13 +19,13 @@ pub struct CpuTimes {
     pub system: Duration,
     /// Nothing to run.
     pub idle: Duration,
-    /// Nothing to run, and a task that slept here waits for a disk. Idle all the same.
+    /// Nothing to run while a task that slept here waits for a disk; counts as idle.
     pub iowait: Duration,
     /// Interrupt handlers.
     pub irq: Duration,
     /// Softirq handlers.
     pub softirq: Duration,
-    /// The vCPU wanted to run and the hypervisor ran something else.
+    /// The vCPU was runnable but the hypervisor ran something else.
     pub steal: Duration,
 }
 
@@ -40,16 +40,16 @@ impl CpuTimes {
         self.total().saturating_sub(self.not_busy() + self.steal)
     }
 
-    /// All of the time that the kernel accounted, steal included.
+    /// All accounted time, steal included.
     pub fn total(&self) -> Duration {
         self.user + self.nice + self.system + self.idle + self.iowait + self.irq + self.softirq + self.steal
     }
 }
 
-/// `/proc/stat` at one moment.
+/// `/proc/stat` at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SystemStat {
-    /// Each online CPU and its times, in ascending order.
+    /// Times of each online CPU, in ascending order.
     pub cpus: Vec<(CpuId, CpuTimes)>,
     /// Context switches of all CPUs since boot (`ctxt`).
     pub switches: u64,
@@ -75,8 +75,8 @@ impl StatSensor {
         })
     }
 
-    /// Times and context switches since boot. About 10 us on a small guest; it grows with
-    /// CPUs and interrupt lines, which the kernel sums up each time.
+    /// Times and context switches since boot. About 10 us on a small guest; grows with CPUs and interrupt
+    /// lines, which the kernel adds up each time.
     pub fn read(&mut self) -> Result<SystemStat, KernelError> {
         let text = self.stat.read_all(&mut self.buffer)?;
         parse_stat(text, self.tick).map_err(|line| {
@@ -84,8 +84,8 @@ impl StatSensor {
         })
     }
 
-    /// How many threads of the whole system run or want to run at this instant, the caller included: the
-    /// numerator of field 4 of `/proc/loadavg` (kernel: `nr_running`). About 1 us: the cheapest sign of pressure.
+    /// The number of runnable threads of the whole system at this moment, the caller included: the numerator of
+    /// field 4 of `/proc/loadavg` (kernel: `nr_running`). About 1 us: the cheapest sign of pressure.
     pub fn runnable(&self) -> Result<u32, KernelError> {
         let mut buffer = [0; 128];
         let text = self.loadavg.read_short(&mut buffer)?;
@@ -96,21 +96,21 @@ impl StatSensor {
     }
 }
 
-/// The unit of the times in `/proc/stat` and `/proc/PID/stat`: 1/`USER_HZ` seconds, 10 ms on every Linux so far.
+/// The unit of times in `/proc/stat` and `/proc/PID/stat`: 1/`USER_HZ` seconds, 10 ms on every Linux so far.
 pub(crate) fn user_tick() -> Duration {
     let hz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();
-    // The value is part of the kernel's ABI; sysconf can only fail for names that it does not know.
+    // The value is part of the kernel's ABI; sysconf only fails for unknown names.
     let hz = hz.and_then(|hz| u32::try_from(hz).ok()).filter(|hz| *hz > 0).unwrap_or(100);
     Duration::from_secs(1) / hz
 }
 
-/// `ticks` ticks of length `tick`.
+/// The length of `ticks` ticks.
 pub(crate) fn ticks(ticks: u64, tick: Duration) -> Duration {
     let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(ticks.saturating_mul(tick_ns))
 }
 
-/// On failure: the line that is not understood.
+/// Fails with the line that is malformed.
 fn parse_stat(text: &str, tick: Duration) -> Result<SystemStat, &str> {
     let mut cpus = Vec::new();
     let mut switches = None;
@@ -120,7 +120,7 @@ fn parse_stat(text: &str, tick: Duration) -> Result<SystemStat, &str> {
             switches = Some(rest.trim().parse().map_err(|_| line)?);
             break;
         }
-        // `cpu` alone is the sum of them all.
+        // `cpu` alone is the sum of all CPUs.
         if let Some(number) = key.strip_prefix("cpu").filter(|number| !number.is_empty()) {
             let cpu = CpuId(number.parse().map_err(|_| line)?);
             cpus.push((cpu, parse_times(rest, tick).ok_or(line)?));

@@ -1,4 +1,4 @@
-//! Which CPUs there are, and which of them share a core, a last-level cache, a package, a NUMA node.
+//! Which CPUs exist, and which of them share a core, a last-level cache, a package or a NUMA node.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,33 @@ use crate::{KernelError, Root};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Where one online CPU sits.
+/// The location of one online CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CpuTopology {
-    /// The hardware threads of its core, itself included (`topology/thread_siblings_list`). Itself alone where
-    /// the kernel does not say.
+    /// The hardware threads of its core, itself included (`topology/thread_siblings_list`); only itself if
+    /// unknown.
     pub siblings: CpuSet,
-    /// The CPUs with which it shares its last-level cache, itself included: `shared_cpu_list` of the cache of
-    /// the highest level. Where the hypervisor shows no caches: the CPUs of its package, which is also the
-    /// scheduler's own assumption (kernel: `cpus_share_cache`).
+    /// The CPUs that share its last-level cache, itself included: `shared_cpu_list` of the highest-level cache.
+    /// Without caches shown by the hypervisor: the CPUs of its package, which is also what the scheduler
+    /// assumes (kernel: `cpus_share_cache`).
     pub llc: CpuSet,
-    /// The physical package (socket); `None` where the kernel says -1 or nothing.
+    /// The physical package (socket); `None` if unknown or -1.
     pub package: Option<u32>,
     /// The NUMA node; `None` on kernels without NUMA.
     pub node: Option<u32>,
 }
 
-/// The CPUs of this machine. In a guest: what the hypervisor shows, which need not be how vCPUs are really placed.
+/// The CPUs of this machine. In a guest this is what the hypervisor shows, which need not be where vCPUs really
+/// run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Topology {
-    /// The CPUs that run.
+    /// CPUs in use.
     pub online: CpuSet,
-    /// The CPUs that exist or could be plugged in, and do not run.
+    /// CPUs that exist or could be hot-plugged, but are not in use.
     pub offline: CpuSet,
-    /// Every CPU that this kernel could ever have.
+    /// Every CPU that this kernel can support.
     pub possible: CpuSet,
-    /// Each online CPU's place.
+    /// Location of each online CPU.
     pub cpus: BTreeMap<CpuId, CpuTopology>,
 }
 
@@ -42,7 +43,7 @@ impl Topology {
     /// Reads `/sys/devices/system/cpu`. A CPU that goes offline meanwhile is left out of [`Topology::cpus`].
     ///
     /// # Errors
-    /// Where `online` cannot be read or is no CPU list; or another file is there and not understood.
+    /// `online` is not readable or not a CPU list, or another file is malformed.
     pub fn read(root: &Root) -> Result<Self, KernelError> {
         let online = online(root)?;
         let list = |name| read_list(root, &format!("{CPUS}/{name}"));
@@ -60,17 +61,17 @@ impl Topology {
         })
     }
 
-    /// Whether two online CPUs share a last-level cache: a wake-up between them need not send an IPI
+    /// Whether two online CPUs share a last-level cache: then a wake-up between them need not send an IPI
     /// (kernel: `ttwu_queue_cond`). False for a CPU that is not online.
     pub fn share_llc(&self, a: CpuId, b: CpuId) -> bool {
         self.cpus.get(&a).is_some_and(|place| place.llc.contains(b))
     }
 }
 
-/// The CPUs that run: one file, where a [`Topology`] takes several for each CPU.
+/// The online CPUs, from one file; a [`Topology`] reads several per CPU.
 ///
 /// # Errors
-/// `/sys/devices/system/cpu/online` cannot be read or is no CPU list.
+/// `/sys/devices/system/cpu/online` is not readable or not a CPU list.
 pub fn online(root: &Root) -> Result<CpuSet, KernelError> {
     root.parse(format!("{CPUS}/online"), "a CPU list")
 }
@@ -82,7 +83,7 @@ fn read_list(root: &Root, path: &str) -> Result<Option<CpuSet>, KernelError> {
 
 fn read_cpu(root: &Root, cpu: CpuId, online: &CpuSet) -> Result<CpuTopology, KernelError> {
     let dir = format!("{CPUS}/cpu{cpu}");
-    // Without a word on packages there is one of them.
+    // Without package information, assume a single package.
     let package_cpus =
         read_list(root, &format!("{dir}/topology/core_siblings_list"))?.unwrap_or_else(|| online.clone());
     let package = root.read_opt(format!("{dir}/topology/physical_package_id"))?;
@@ -95,7 +96,7 @@ fn read_cpu(root: &Root, cpu: CpuId, online: &CpuSet) -> Result<CpuTopology, Ker
     })
 }
 
-/// The sharing set of the cache with the highest level; of equals, the highest index.
+/// The CPUs that share the highest-level cache; of equal levels, the highest index.
 fn read_llc(root: &Root, dir: &str) -> Result<Option<CpuSet>, KernelError> {
     let cache = format!("{dir}/cache");
     if !root.exists(&cache) {
@@ -108,7 +109,7 @@ fn read_llc(root: &Root, dir: &str) -> Result<Option<CpuSet>, KernelError> {
         last = last.max(Some((level, index)));
     }
     let Some((_, index)) = last else { return Ok(None) };
-    // Some hypervisors show a cache and not who shares it: the list is then missing or empty.
+    // Some hypervisors show a cache but not its sharing: the list is missing or empty then.
     let shared = read_list(root, &format!("{cache}/index{index}/shared_cpu_list"))?;
     Ok(shared.filter(|set| !set.is_empty()))
 }
@@ -132,7 +133,7 @@ mod tests {
             let dir = format!("{CPUS}/cpu{cpu}");
             put(&root, &format!("{dir}/topology/thread_siblings_list"), if cpu < 2 { "0-1" } else { "2" });
             put(&root, &format!("{dir}/topology/physical_package_id"), if cpu < 2 { "0" } else { "-1" });
-            // index10 is listed before index2: the level decides, and then the number.
+            // index10 is listed before index2: the level decides first, then the number.
             for (index, level, shared) in
                 [(0, 1, "7"), (2, 2, "7"), (10, 3, if cpu < 2 { "0-1" } else { "2" })]
             {

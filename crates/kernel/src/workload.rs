@@ -1,4 +1,5 @@
-//! What one workload consumed: CPU time, waiting, context switches, bytes; monotonic although threads come and go.
+//! What one workload consumed: CPU time, waiting, context switches, bytes; monotonic although threads come and
+//! go.
 
 mod accounting;
 mod members;
@@ -23,39 +24,39 @@ use tasks::{FileBudget, Processes, Threads};
 pub struct WorkloadCounters {
     /// Time on a CPU, to the nanosecond (`sum_exec_runtime`).
     pub cpu_time: Duration,
-    /// Time runnable but waiting for a CPU: the sign that the active set is too small.
+    /// Time runnable but waiting for a CPU: high if the active set is too small.
     pub run_delay: Duration,
-    /// How often a thread was put on a CPU. This is `pcount` of schedstat, which counts the same events as
-    /// voluntary + involuntary context switches in `/proc/TID/status` (2000 of 2000 in a test of 2000 sleeps),
-    /// but comes with the two times above in one read at a tenth of the cost.
+    /// How often a thread was put on a CPU: `pcount` of schedstat. It counts the same events as voluntary +
+    /// involuntary context switches in `/proc/TID/status`, but comes with the two times above in one read, at a
+    /// tenth of the cost.
     pub switches: u64,
-    /// Time in user mode. The kernel divides the exact total by what the ticks hit, so over short spans it is
-    /// only as fine as the tick.
+    /// Time in user mode. The kernel splits the exact total by sampling at ticks, so over short intervals it is
+    /// only as precise as the tick.
     pub user_time: Duration,
-    /// Time in kernel mode; see [`WorkloadCounters::user_time`].
+    /// Time in kernel mode; as precise as [`WorkloadCounters::user_time`].
     pub system_time: Duration,
-    /// Bytes through `read`- and `write`-like calls on files, pipes and, for those two calls, sockets
-    /// (`rchar` + `wchar`). `send` and `recv` are not in it. `None` where the kernel does not count it, or
-    /// refused it for one of the processes: the sum would be wrong.
+    /// Bytes through `read`- and `write`-like calls on files, pipes and, for those two calls, sockets (`rchar` plus
+    /// `wchar`); excludes `send` and `recv`. `None` if the kernel does not count them, or refused access for
+    /// one of the processes, so that the sum would be wrong.
     pub moved_bytes: Option<u64>,
     /// Threads at this sample.
     pub threads: u32,
     /// Processes at this sample; 0 when the workload has ended.
     pub processes: u32,
-    /// What taking this sample cost the caller.
+    /// CPU time that taking this sample cost the caller.
     pub sample_cost: Duration,
 }
 
 /// Samples the counters of one workload.
 ///
-/// A sample lists the threads and reads one short file for each, so its cost is linear in them. Measured orders of
-/// magnitude on a 2-vCPU KVM guest, per thread: 1 us where the file is open and no task was created in the system
-/// lately (a tree is then not listed anew; else 2 us), 9 us beyond [`WorkloadSensor::OPEN_FILES`], and
-/// 20 us when the thread is first seen. 500 threads: 0.4-2.5 ms; 2000: 11 ms.
-/// [`WorkloadCounters::sample_cost`] tells what it was; pace the samples by it.
+/// A sample lists the threads and reads one short file per thread, so its cost is linear in them. Orders of
+/// magnitude on a 2-vCPU KVM guest, per thread: 1 us if the file is open and the system has created no task
+/// lately (a tree is not listed again then; else 2 us), 9 us beyond [`WorkloadSensor::OPEN_FILES`], and 20 us
+/// when the thread is first seen. 500 threads: 0.4-2.5 ms; 2000: 11 ms. Pace samples by
+/// [`WorkloadCounters::sample_cost`].
 ///
-/// What a thread did between the last sample and its end is lost, except from user and system time (a process
-/// keeps its dead threads' times there, and a cgroup its dead processes').
+/// What a thread did between the last sample and its end is lost, except for user and system time (a process
+/// keeps those of its dead threads, and a cgroup those of its dead processes).
 #[derive(Debug)]
 pub struct WorkloadSensor {
     root: Root,
@@ -63,21 +64,21 @@ pub struct WorkloadSensor {
     threads: Threads,
     processes: Processes,
     accounting: Option<CpuAccounting>,
-    /// Groups whose quotas hold for the workload.
+    /// Groups whose quotas apply to the workload.
     quotas: Vec<PathBuf>,
 }
 
 impl WorkloadSensor {
-    /// The most files kept open; fewer where half of `RLIMIT_NOFILE` is less.
+    /// The most files kept open; limited to half of `RLIMIT_NOFILE`.
     pub const OPEN_FILES: usize = 1024;
 
-    /// So many descriptors are looked at for a socket: about a millisecond.
+    /// The most descriptors checked for a socket, which takes about a millisecond.
     pub const SEEN_DESCRIPTORS: usize = 500;
 
-    /// A sensor without accounting directory: user and system time are summed over processes.
+    /// A sensor without an accounting directory: user and system time are summed over processes.
     ///
     /// # Errors
-    /// Where the workload's cgroup or process does not exist.
+    /// The workload's cgroup or process does not exist.
     pub fn new(root: &Root, members: Members) -> Result<Self, KernelError> {
         Self::with_open_files(root, members, Self::OPEN_FILES)
     }
@@ -99,29 +100,30 @@ impl WorkloadSensor {
         })
     }
 
-    /// Takes user and system time from `dir`, in one read whatever the number of processes: a directory of the
-    /// v1 `cpuacct` controller, or of the v2 hierarchy. It must hold this workload and nothing else.
+    /// Takes user and system time from `dir`, in one read for any number of processes: a directory of the v1
+    /// `cpuacct` controller, or of the v2 hierarchy. It must contain this workload and nothing else.
     ///
     /// # Errors
-    /// Where `dir` has neither `cpuacct.stat` nor a `cpu.stat` with `user_usec`.
+    /// `dir` has neither `cpuacct.stat` nor a `cpu.stat` with `user_usec`.
     pub fn with_accounting(mut self, dir: &Path) -> Result<Self, KernelError> {
         self.accounting = Some(CpuAccounting::open(&self.root, dir)?);
         Ok(self)
     }
 
-    /// Where [`WorkloadSensor::throttled`] looks: directories of the v1 `cpu` controller or of the v2 hierarchy, see
-    /// [`CgroupSetup::quota_dirs`](crate::cgroup::CgroupSetup::quota_dirs). Without this: the directory of
-    /// [`Members::Cgroup`] alone.
+    /// Sets the directories that [`WorkloadSensor::throttled`] reads, of the v1 `cpu` controller or of the v2
+    /// hierarchy, see [`CgroupSetup::quota_dirs`](crate::cgroup::CgroupSetup::quota_dirs). The default is the
+    /// directory of [`Members::Cgroup`] alone.
     #[must_use]
     pub fn with_quotas(mut self, dirs: Vec<PathBuf>) -> Self {
         self.quotas = dirs;
         self
     }
 
-    /// The counters now. The first call is the baseline: all zero but for threads, processes and cost.
+    /// The present counters. The first call is the baseline: all zero except for threads, processes and cost.
     ///
     /// # Errors
-    /// Where the cgroup is gone, or a file is not understood. Threads and processes that end meanwhile are skipped.
+    /// The cgroup no longer exists, or a file is malformed. Threads and processes that end meanwhile are
+    /// skipped.
     pub fn sample(&mut self) -> Result<WorkloadCounters, KernelError> {
         let begin = Instant::now();
         let listing = self.lister.list()?;
@@ -145,32 +147,32 @@ impl WorkloadSensor {
         })
     }
 
-    /// Whether the workload's cgroup is still there; it is removed only without processes. True for a process.
+    /// Whether the workload's cgroup still exists; it is removed only without processes. True for a process.
     pub fn exists(&self) -> bool {
         self.lister.exists()
     }
 
-    /// The workload's threads at this moment, by TID, ascending.
+    /// The workload's present threads by TID, ascending.
     pub fn threads(&mut self) -> Result<Vec<u32>, KernelError> {
         Ok(self.lister.list()?.threads.clone())
     }
 
-    /// Whether one of the workload's processes has a socket open, as `/proc/PID/fd` tells. Beyond the first
-    /// [`WorkloadSensor::SEEN_DESCRIPTORS`] descriptors it is taken for granted; of a process that does not let us look
-    /// into its own, nothing is.
+    /// Whether one of the workload's processes has an open socket, by `/proc/PID/fd`. Assumed beyond the first
+    /// [`WorkloadSensor::SEEN_DESCRIPTORS`] descriptors; a process whose descriptors are not readable counts as
+    /// having none.
     ///
     /// # Errors
-    /// The workload's control group is gone.
+    /// The workload's control group no longer exists.
     pub fn has_sockets(&mut self) -> Result<bool, KernelError> {
         let processes = &self.lister.list()?.processes;
         Ok(tasks::have_sockets(&self.root, processes, Self::SEEN_DESCRIPTORS))
     }
 
-    /// How often and how long quotas stopped the workload, those of the groups above it included; `None` where no group
-    /// counts one.
+    /// How often and how long quotas throttled the workload, including those of the groups above it; `None` if
+    /// no group counts that.
     ///
     /// # Errors
-    /// A file is not to be read or understood.
+    /// A file is not readable or malformed.
     pub fn throttled(&self) -> Result<Option<Throttling>, KernelError> {
         let mut all: Option<Throttling> = None;
         for dir in &self.quotas {

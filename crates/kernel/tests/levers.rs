@@ -1,4 +1,4 @@
-//! Levers on the running machine that need no privilege: they change threads of this test only.
+//! Levers on the running machine that need no privilege: they only change threads of this test.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
@@ -23,7 +23,7 @@ fn gettid() -> u32 {
     unsafe { libc::gettid() }.cast_unsigned()
 }
 
-/// A thread that waits until it is dropped, and may start others while it lives.
+/// A thread that waits until it is dropped, and can start others meanwhile.
 struct Waiter {
     key: ThreadKey,
     orders: Option<mpsc::Sender<Box<dyn FnOnce() + Send>>>,
@@ -65,7 +65,7 @@ fn apply(plan: &ThreadPlan) {
     }
 }
 
-/// This machine's vCPUs, or None where there is only one and nothing to choose from.
+/// This machine's vCPUs, or `None` if there is only one.
 fn several_cpus() -> Option<CpuSet> {
     let cpus = Affinity::of_caller().unwrap();
     if cpus.len() < 2 {
@@ -95,7 +95,7 @@ fn affinity_moves_the_default_threads_respects_the_others_and_comes_back() {
     apply(&plan);
     assert_eq!(Target::Affinity(ordinary.key).read(&root).unwrap(), Value::Cpus(one(first)));
 
-    // A child that is born now has the small set, and must get the whole one back.
+    // A child started now has the small set, and must get the whole one back.
     let child = ordinary.run(Waiter::new);
     let plan = affinity.plan(&root, &[child.key]).unwrap();
     assert!(plan.writes.is_empty());
@@ -125,7 +125,7 @@ fn a_walk_reaches_a_child_that_is_born_during_it() {
             listed += 1;
             let now = tids.clone();
             if listed == 1 {
-                // Born after the listing and before the parent is moved: it has the whole set.
+                // Started after the listing and before the parent is moved: it has the whole set.
                 children.push(parent.run(Waiter::new));
                 tids.push(children[0].key.tid);
             }
@@ -178,19 +178,19 @@ fn a_thread_that_ended_is_gone() {
     let waiter = Waiter::new();
     let (target, key) = (Target::Scheduling(waiter.key), waiter.key);
     drop(waiter);
-    // The kernel removes the thread's directory a moment after it can be joined.
+    // The thread's directory disappears slightly after it can be joined.
     until_gone(key);
     assert!(target.read(&root).unwrap_err().is_gone());
     let plan = Affinity::new(CpuSet::first(1)).plan(&root, &[key]).unwrap();
     assert_eq!(plan, ThreadPlan::default());
 }
 
-/// The turn of one test of yield threads: threads for the same vCPU have the same name, and take each other's time.
+/// Serialises tests of yield threads: threads of the same vCPU have the same name, and compete for CPU time.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Those of the test before are joined, but may still have their directories.
+    // Those of the previous test are joined, but their directories can still exist.
     let deadline = Instant::now() + Duration::from_secs(30);
     while named("gleaner-yield/").is_some() {
         assert!(Instant::now() < deadline, "a yield thread does not go");
@@ -199,7 +199,7 @@ fn turn() -> MutexGuard<'static, ()> {
     turn
 }
 
-/// Waits until the kernel has no such thread any more.
+/// Waits until the thread has disappeared from `/proc`.
 fn until_gone(key: ThreadKey) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while Path::new(&format!("/proc/self/task/{}", key.tid)).exists() {
@@ -208,7 +208,8 @@ fn until_gone(key: ThreadKey) {
     }
 }
 
-/// Waits until the statistics of the only thread satisfy `wanted`. Long, since a compiler may hold the vCPU.
+/// Waits until the statistics of the only thread satisfy `wanted`; for long, since a compiler can occupy the
+/// vCPU.
 fn until(threads: &YieldThreads, what: &str, wanted: impl Fn(&YieldStats) -> bool) -> YieldStats {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -217,17 +218,17 @@ fn until(threads: &YieldThreads, what: &str, wanted: impl Fn(&YieldStats) -> boo
             return stats;
         }
         assert!(Instant::now() < deadline, "no {what} in 30 s: {stats:?}");
-        // Looking all the time would itself be the workload that the yield thread gives way to.
+        // Without a pause this thread would itself be the workload that the yield thread gives way to.
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// The thread of this process whose name begins so, from its directory in `/proc`.
+/// The thread of this process whose name starts with `name`.
 fn named(name: &str) -> Option<ThreadKey> {
     std::fs::read_dir("/proc/self/task").unwrap().flatten().find_map(|task| {
         let comm = std::fs::read_to_string(task.path().join("comm")).ok()?;
         let tid = task.file_name().to_str()?.parse().ok()?;
-        // It may be gone since.
+        // It might have ended since.
         comm.starts_with(name).then(|| ThreadKey::of(&Root::system(), tid).ok()).flatten()
     })
 }
@@ -254,7 +255,7 @@ fn yield_threads_are_pinned_poll_sleep_and_end() {
         assert!(stats.immediate > 10 && stats.yields >= stats.immediate + stats.switches, "{stats:?}");
         assert!(stats.cpu_time > Duration::from_micros(10), "{stats:?}");
 
-        // Asleep for good: its CPU time and counters stand still.
+        // Asleep for good: its CPU time and counters stay the same.
         threads.set_active(&CpuSet::new());
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut before = threads.stats();
@@ -268,7 +269,7 @@ fn yield_threads_are_pinned_poll_sleep_and_end() {
             before = now;
         }
         threads.stop();
-        // It is joined; its directory may still be there for a moment.
+        // Joined, but its directory can exist for another moment.
         until_gone(key);
     }
 }
@@ -301,8 +302,8 @@ fn on_a_busy_vcpu_yield_threads_end() {
             std::hint::spin_loop();
         }
     };
-    // They compute until the yield thread has ended: that this happens at all is what must be seen. Each yield lets both of
-    // them run for a while, a fraction of a second beside a thread of the lowest priority.
+    // They compute until the yield thread has ended, which is what the test must see. Each yield lets both run
+    // for a while, a fraction of a second beside a thread of the lowest priority.
     thread::scope(|scope| {
         scope.spawn(compute);
         scope.spawn(compute);

@@ -1,10 +1,10 @@
-//! Levers that need root and change the machine. Each test puts back what it changed, also when it panics.
+//! Levers that need root and change the machine. Each test restores its changes, even if it panics.
 
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,9 +15,10 @@ use gleaner_kernel::lever::dma_latency::DmaLatency;
 use gleaner_kernel::lever::{GroupState, Target, Value, Write, affinity::Affinity, cpuset, haltpoll, pm_qos};
 use gleaner_policy::{CpuId, CpuSet};
 
-/// Says loudly why a test cannot run here; on a CI machine, where it must, that is a failure.
+/// Reports why a test cannot run here; in CI, where it must run, that is a failure.
 fn skipped(reason: &str) {
-    eprintln!("SKIPPED: {reason}");
+    // Not by a macro: the harness would hide what those print.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
     assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must run this test: {reason}");
 }
 
@@ -29,12 +30,12 @@ fn is_root() -> bool {
     root
 }
 
-/// The targets that a test changed with their old values; dropping puts them back, the last one first.
+/// The changed targets with their old values; dropping restores them, the last one first.
 #[derive(Default)]
 struct Restore(Vec<(Target, Value)>);
 
 impl Restore {
-    /// Writes, and checks that what was written reads back.
+    /// Writes, and checks that the values read back.
     fn apply(&mut self, writes: &[Write]) {
         let root = Root::system();
         for Write { target, value } in writes {
@@ -77,7 +78,8 @@ impl Drop for Sleeper {
     }
 }
 
-/// The control group of Gleaner number `pid`, which is not made yet; `None` and a loud word where there can be none.
+/// The control group of the Gleaner with PID `pid`, not created yet; `None`, with a message, if that is not
+/// possible.
 fn group(pid: u32) -> Option<WorkloadGroup> {
     let root = Root::system();
     let setup = CgroupSetup::detect(&root).unwrap();
@@ -103,7 +105,7 @@ fn a_workload_group_restricts_its_processes_and_leaves_nothing_behind() {
     restore.apply(&cpuset::writes(&group, &one));
     assert_eq!(sleeper.cpus_allowed(), one);
 
-    // The same group is found again by its path, as `attach` does it.
+    // The same group is found by its path, as `attach` does.
     let setup = CgroupSetup::detect(&root).unwrap();
     let found = WorkloadGroup::existing(&root, &setup, group.cpuset_dir()).unwrap();
     assert_eq!((found.cpuset_dir(), found.procs_files()), (group.cpuset_dir(), group.procs_files()));
@@ -112,7 +114,7 @@ fn a_workload_group_restricts_its_processes_and_leaves_nothing_behind() {
         .map(|dir| root.read(dir.join("cpuacct.usage")).or_else(|_| root.read(dir.join("cpu.stat"))));
     assert!(usage.is_none_or(|read| read.is_ok()));
 
-    // Undone with the process still inside: it goes to the parent group, and gets its CPUs back.
+    // Undone with the process still inside: it moves to the parent group and gets its CPUs back.
     drop(restore);
     for file in group.procs_files() {
         assert!(!root.exists(file.parent().unwrap()), "{} is still there", file.display());
@@ -120,7 +122,8 @@ fn a_workload_group_restricts_its_processes_and_leaves_nothing_behind() {
     assert_eq!(sleeper.cpus_allowed(), all);
 }
 
-/// Giving back half a gigabyte takes the kernel a while, in which the process is in the group and cannot be moved.
+/// Freeing half a gigabyte takes the kernel a while, during which the process is in the group and cannot be
+/// moved.
 #[test]
 fn a_process_that_is_about_to_exit_does_not_keep_its_group() {
     if !is_root() {

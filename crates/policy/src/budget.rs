@@ -1,17 +1,17 @@
-//! What trials may cost: exploration is paid from a budget, as in conservative bandits (Wu, Shariff, Lattimore and
-//! Szepesvári 2016).
+//! What trials may cost: exploration is paid from a budget, as in conservative bandits (Wu, Shariff, Lattimore
+//! and Szepesvári 2016).
 //!
-//! The workload's time earns a credit, a candidate that turns out to be worse spends it, and while there is none nothing
-//! that was refuted is tried again. So the loss against the untouched system stays below [`SHARE`] of the time in the
-//! long run, and below [`MOST`] more than that over any shorter one.
+//! Running time earns credit, and a candidate that turns out to be worse spends it; without credit nothing that
+//! was refuted is tried again. So the loss against the untouched system stays below [`SHARE`] of the time in
+//! the long run, and below [`MOST`] on top of that over any shorter one.
 
 use std::time::Duration;
 
 /// The share of the workload's time that trials may cost.
 const SHARE: f64 = 0.02;
-/// The credit of a workload that has just begun, and the most that can be saved.
+/// The initial credit, and the most that can be saved.
 const MOST: Duration = Duration::from_millis(100);
-/// What one trial may cost: an eighth of that, so that one that noise has misled can be repeated.
+/// The most that one trial may cost: an eighth of [`MOST`], so that a trial misled by noise can be repeated.
 pub(crate) const A_TRIAL: Duration = Duration::from_micros(12_500);
 
 /// The credit for trials, in seconds of lost progress.
@@ -25,12 +25,11 @@ impl Budget {
         Self { credit: MOST.as_secs_f64() }
     }
 
-    /// The workload ran for `time`.
     pub(crate) fn earn(&mut self, time: Duration) {
         self.credit = (self.credit + SHARE * time.as_secs_f64()).min(MOST.as_secs_f64());
     }
 
-    /// A trial that ended at `now` cost `lost`: says from when on there is credit again.
+    /// Books the progress `lost` in a trial that ended at `now`; returns when there is credit again.
     pub(crate) fn spend(&mut self, lost: Duration, now: Duration) -> Duration {
         self.credit -= lost.as_secs_f64();
         now + Duration::from_secs_f64((-self.credit / SHARE).max(0.0))

@@ -1,26 +1,28 @@
-//! When to look again: fast while something changes, rarely when nothing does, never costlier than a budget.
+//! When to sample next: often while something changes, rarely while nothing does, and never beyond a CPU
+//! budget.
 
 use std::time::Duration;
 
 use crate::Observation;
 use crate::progress::is_same_granularity;
 
-/// Between observations while something changes.
+/// The sampling interval while something changes.
 pub(crate) const FASTEST: Duration = Duration::from_millis(20);
-/// Between looks when nothing does.
+/// The sampling interval while nothing changes.
 const SLOWEST: Duration = Duration::from_millis(500);
-/// Looking may take this share of one vCPU: a look costs at most 1/170 of the time to the next.
+/// The CPU time budget: a sample may cost at most 1/170 of the interval that follows it.
 const BUDGET: u32 = 170;
-/// However expensive an observation is, the next one comes before a change has gone unseen for this long.
+/// However expensive a sample is, no change goes unseen for longer than this.
 const LONGEST: Duration = Duration::from_secs(10);
-/// A workload whose load changes by less than this (in vCPUs) is calm if its computation granularity also stays.
+/// The load is steady if it changes by less than this (in vCPUs) and its computation granularity stays the
+/// same.
 const CALM_LOAD: f64 = 0.15;
 
-/// The adaptive period of the loop.
+/// The adaptive sampling interval.
 #[derive(Debug, Clone)]
 pub(crate) struct Cadence {
     period: Duration,
-    /// What the latest two looks under the setting in force cost.
+    /// CPU time of the latest two samples under the setting in force.
     costs: Option<[Duration; 2]>,
     /// Load and switches per CPU second of the previous interval.
     last: Option<(f64, f64)>,
@@ -31,15 +33,15 @@ impl Cadence {
         Self { period: FASTEST, costs: None, last: None }
     }
 
-    /// Takes what a look has cost while `incumbent` was in force, and not a setting on trial: beside polling threads a look
-    /// may cost a hundred times as much, which says nothing about the next one without them.
+    /// Records the cost of a sample if it was taken under the incumbent. Under a candidate it can cost a
+    /// hundred times more because of polling threads, which says nothing about the next one without them.
     pub(crate) fn looked(&mut self, o: &Observation, incumbent: bool) {
         if incumbent {
             self.costs = Some([self.costs.map_or(o.cost, |[_, before]| before), o.cost]);
         }
     }
 
-    /// The time to the next look, after `o`; `busy` says that something was decided.
+    /// The time until the sample after `o`; `decided` says that `o` led to a decision.
     pub(crate) fn next(&mut self, o: &Observation, decided: bool) -> Duration {
         let load = o.load();
         let density = o.workload.switches as f64 / o.workload.cpu_time.as_secs_f64().max(1e-6);
@@ -80,7 +82,7 @@ mod tests {
             cadence.looked(&look(costly), false);
         }
         assert_eq!(cadence.next(&look(30 * MS), true), 2 * MS * BUDGET);
-        // What is expensive without polling is expensive.
+        // Expensive without polling, too: here the budget applies.
         cadence.looked(&look(30 * MS), true);
         cadence.looked(&look(30 * MS), true);
         assert_eq!(cadence.next(&look(30 * MS), true), 30 * MS * BUDGET);

@@ -1,5 +1,5 @@
-//! What a wake-up costs on this machine, by method and by where the waker and the wakee are (paper Table 2), and
-//! which method follows from that.
+//! What a wake-up costs on this machine, by method and by where waker and wakee run (paper Table 2), and which
+//! method that makes the best.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Method;
 
-/// Where the woken thread's vCPU is and what it does: the settings A to D of the paper's Table 2.
+/// Where the woken thread's vCPU is and what it is doing: settings A to D of the paper's Table 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
     /// A: waker and wakee share a vCPU.
     SameVcpu,
-    /// B: another vCPU, which is kept awake.
+    /// B: another vCPU, kept awake.
     AcrossAwake,
-    /// C: another vCPU, which is idle. It has halted, unless the retention method in force kept it from that.
+    /// C: another vCPU, idle: halted, unless the retention method in force prevents that.
     AcrossHalting,
-    /// D: another vCPU, which is busy with work that the woken thread must preempt.
+    /// D: another vCPU, busy with work that the woken thread must preempt.
     AcrossBusy,
 }
 
@@ -37,22 +37,21 @@ impl fmt::Display for Placement {
 /// The measured time from the waker's call to the wakee running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WakeCost {
-    /// The shortest.
+    /// Lowest of the measurements.
     pub min: Duration,
-    /// The median.
+    /// Median of the measurements.
     pub median: Duration,
-    /// The 99th percentile.
+    /// 99th percentile of the measurements.
     pub p99: Duration,
     /// The number of wake-ups measured.
     pub n: u32,
 }
 
-/// The calibration table. Serialises as a list of entries, in the order of method and placement.
+/// The calibration table, serialised as a list of entries ordered by method and placement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
 pub struct WakeCosts(BTreeMap<(Method, Placement), WakeCost>);
 
-/// One line of the table.
 #[derive(Clone, Serialize, Deserialize)]
 struct Entry {
     method: Method,
@@ -73,12 +72,12 @@ impl From<WakeCosts> for Vec<Entry> {
     }
 }
 
-/// What waking a halted vCPU is taken to cost where nothing was measured. Between the 17 µs of a vCPU that is
-/// still awake and the 96 µs of one whose pCPU is taken (paper Table 2), near its 37 µs for a halted one.
+/// The assumed cost of waking a halted vCPU where none was measured: between the 17 µs of a vCPU that is still
+/// awake and the 96 µs of one whose pCPU is taken (paper Table 2), near its 37 µs for a halted one.
 pub const ASSUMED_HALT_COST: Duration = Duration::from_micros(30);
 
 impl WakeCosts {
-    /// Enters a measurement; one for the same method and placement is replaced.
+    /// Adds a measurement, replacing one for the same method and placement.
     pub fn insert(&mut self, method: Method, placement: Placement, cost: WakeCost) {
         self.0.insert((method, placement), cost);
     }
@@ -88,7 +87,7 @@ impl WakeCosts {
         self.0.get(&(method, placement)).copied()
     }
 
-    /// Every measurement, in the order of method and placement.
+    /// All measurements, ordered by method and placement.
     pub fn iter(&self) -> impl Iterator<Item = (Method, Placement, WakeCost)> + '_ {
         self.0.iter().map(|(&(method, placement), &cost)| (method, placement, cost))
     }
@@ -98,36 +97,37 @@ impl WakeCosts {
         self.0.is_empty()
     }
 
-    /// The median cost of waking a thread on an idle vCPU with `method` in force: [`Placement::AcrossHalting`]. Where
-    /// `method` does not work here, that is as expensive as with [`Method::Halt`].
+    /// The median cost of waking a thread on an idle vCPU with `method` in force
+    /// ([`Placement::AcrossHalting`]). A `method` that does not work here costs as much as [`Method::Halt`].
     pub fn across(&self, method: Method) -> Option<Duration> {
         self.get(method, Placement::AcrossHalting).map(|cost| cost.median)
     }
 
-    /// The median cost of waking a halted vCPU; [`ASSUMED_HALT_COST`] if it was not measured. It is the
+    /// The median cost of waking a halted vCPU, or [`ASSUMED_HALT_COST`] if it was not measured. This is the
     /// `wake_cost` of [`RetentionCosts`](crate::RetentionCosts).
     pub fn halt_cost(&self) -> Duration {
         self.across(Method::Halt).unwrap_or(ASSUMED_HALT_COST)
     }
 }
 
-/// Whether a wake-up for `cost` is worth the polling: retention must make it at least 1.5 times cheaper than `halt`.
+/// Whether retention makes a wake-up at least 1.5 times cheaper than `halt`, which is what the polling must
+/// earn.
 fn worthwhile(cost: Duration, halt: Duration) -> bool {
     cost.as_nanos() * 3 <= halt.as_nanos() * 2
 }
 
-/// Whether `cost` is as good as the `best`: at most 20 % more.
+/// Whether `cost` is within 20 % of the `best`.
 fn as_good(cost: Duration, best: Duration) -> bool {
     cost.as_nanos() * 5 <= best.as_nanos() * 6
 }
 
-/// Of equally good methods the first is taken: the kernel's own polling before threads of ours, and of those the one
-/// that spares the IPI. (Not the order of [`Method::ALL`], nor of their cost.)
+/// Tie-break, most preferred first: the kernel's own polling before threads of ours, and of those the one that
+/// needs no IPI. Differs from [`Method::ALL`], which is ordered by cost.
 const PREFERENCE: [Method; 4] = [Method::Haltpoll, Method::QosPoll, Method::YieldIpiFree, Method::Yield];
 
-/// The retention method to use out of `available`, and why, as a sentence with the numbers. The one with the
-/// cheapest wake-up across vCPUs; of those within 20 % of it the least intrusive; [`Method::Halt`] if none was
-/// measured or none makes a wake-up at least 1.5 times cheaper.
+/// The retention method to use out of `available`, and a sentence that says why, with the numbers. Takes the
+/// cheapest wake-up across vCPUs, or the least intrusive method within 20 % of it; [`Method::Halt`] if nothing
+/// was measured or no method makes a wake-up at least 1.5 times cheaper.
 pub fn choose_method(costs: &WakeCosts, available: &[Method]) -> (Method, String) {
     let measured: Vec<_> = PREFERENCE
         .into_iter()

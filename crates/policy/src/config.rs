@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ConsolidationConfig, CpuId, KnownLoad, Method, Objective, Setting};
 
-/// Where a vCPU sits, as far as the guest is told; used to choose which vCPUs stay active.
+/// Where a vCPU sits, as far as the guest can see; decides which vCPUs stay active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuPlace {
-    /// The vCPU.
+    /// The vCPU described.
     pub cpu: CpuId,
-    /// The lowest CPU of its physical core: SMT siblings share it.
+    /// The lowest CPU of its physical core, which SMT siblings share.
     pub core: CpuId,
     /// The lowest CPU that shares its last-level cache.
     pub llc: CpuId,
 }
 
-/// How the policy acts on what it decides.
+/// How the policy carries out its decisions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -27,12 +27,12 @@ pub enum Mode {
     Fixed(Setting),
     /// Change nothing; say what would be tried.
     DryRun,
-    /// Follow ATC'14 §4 to §6 to the letter, see [`crate::Paper`].
+    /// Apply ATC'14 §4 to §6 to the letter, see [`crate::Paper`].
     Paper,
 }
 
 impl Mode {
-    /// By whose rules it decides.
+    /// The rules by which settings are chosen.
     pub fn strategy(&self) -> Strategy {
         match self {
             Self::Adaptive | Self::DryRun => Strategy::Adaptive,
@@ -42,43 +42,45 @@ impl Mode {
     }
 }
 
-/// By whose rules settings are chosen. Only [`Strategy::Adaptive`] proves that they pay.
+/// The rules by which settings are chosen. Only [`Strategy::Adaptive`] proves that they pay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// Trials, each of which must prove itself.
+    /// Trials: each change must prove itself.
     #[default]
     Adaptive,
-    /// One setting, held.
+    /// One setting, held unproven.
     Fixed,
     /// The rules of ATC'14 §4 to §6.
     Paper,
 }
 
-/// Everything that a [`crate::Policy`] is told once.
+/// What a [`crate::Policy`] is configured with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyConfig {
-    /// Adaptive, fixed, dry or the paper's.
+    /// How decisions are carried out.
     pub mode: Mode,
-    /// Whether vCPUs may be deactivated.
+    /// Whether consolidation is allowed.
     pub consolidate: bool,
-    /// The most threads that are moved between vCPUs. Where that is done thread by thread, many cost too much.
+    /// Consolidation is off for workloads with more threads than this: moving threads one by one costs too much
+    /// then.
     pub most_threads: u32,
     /// The retention method, chosen by calibration or by the user; [`Method::Halt`] means none works here.
     pub method: Method,
-    /// What a halt and the wake-up from it cost, as calibrated: waiting plus the waker's share.
+    /// What a halt and the wake-up from it cost, as calibrated: latency plus the waker's share.
     pub wake_cost: Duration,
-    /// The waker's share of it: CPU time for sending an interrupt to a vCPU that has halted.
+    /// The waker's share: CPU time for sending an interrupt to a halted vCPU.
     pub waker_cost: Duration,
-    /// What a microsecond of polling is worth in microseconds of waiting, see [`Objective`].
+    /// What a microsecond of polling costs in microseconds of waiting, see [`Objective`].
     pub poll_price: f64,
-    /// The settings of the consolidation.
+    /// Thresholds and factors of the consolidation.
     pub consolidation: ConsolidationConfig,
-    /// The vCPUs' places; vCPUs that are missing count as a core of their own.
+    /// Topology of the vCPUs; a vCPU that is missing counts as a core of its own.
     pub places: Vec<VcpuPlace>,
     /// The shortest block for the user's progress counter, if there is one.
     pub counter_block: Option<Duration>,
-    /// What earlier runs of the program showed on this machine, by kind of load; of use to [`Mode::Adaptive`] alone.
+    /// What earlier runs of the program showed on this machine, by kind of load; only [`Mode::Adaptive`] uses
+    /// it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known: Vec<KnownLoad>,
 }

@@ -1,19 +1,20 @@
 //! Consolidation (imbalanced scheduling): how many vCPUs a workload needs. Paper §5.
 //!
-//! How §5's sentences are read is told by the strategy that follows them to the letter (`paper.rs`). Of them this one
-//! has the two conditions, the factors and the major changes. Instead of §5's roll-back at a decrease of utilisation it
-//! has the guard's findings, which measure progress itself. While every vCPU is active and nothing was rolled back, no
-//! set has been found yet: the conditions are evaluated in every period.
+//! The strategy `paper` (`paper.rs`) implements §5 to the letter and documents how its sentences are read. This
+//! one shares its two conditions, factors and major changes, but replaces §5's roll-back on a utilisation
+//! decrease by the guard's findings, which measure progress itself. While every vCPU is active and nothing was
+//! rolled back, no set has been found yet: the conditions are evaluated in every period.
 //!
 //! # Beyond the paper
-//! §5 takes one vCPU at a time. Here the conditions say on how few vCPUs the load fits, a first trial goes there, and the
-//! guard's findings close in on the best set (the module `search`). The factors are adjusted where §5 does it: when the
-//! consolidation stops. Until then the search's bounds keep a step that failed from being taken again.
+//! §5 removes one vCPU at a time. Here the conditions say how few vCPUs the load fits on, the first trial goes
+//! there, and the guard's findings narrow the search to the best set (module `search`). The factors are
+//! adjusted where §5 does it: when the consolidation stops. Until then the search's bounds keep it from
+//! repeating a failed step.
 //!
 //! Read to the letter, §5 oscillates for a load that keeps a vCPU above the ceiling on the smaller set without
-//! being slower there: gather, restore all, gather again. A closed loop packed on one vCPU is 100 % busy *because*
-//! it is fast. [`Consolidation::approve`] lets the guard, which measures progress itself, accept such a set, and
-//! [`Consolidation::reject`] lets it refute one that utilisation did not.
+//! being slower there: consolidate, expand, consolidate. A closed loop on one vCPU is 100 % busy *because* it
+//! is fast. [`Consolidation::approve`] lets the guard accept such a set, and [`Consolidation::reject`] lets it
+//! refute one whose utilisation seemed fine.
 
 mod conditions;
 mod major_change;
@@ -36,63 +37,63 @@ pub(crate) use conditions::OVERLOADED;
 use conditions::{conditions_for, fewest};
 use search::Search;
 
-/// Threads that block so rarely in both of two periods have no granularity that could be compared: packed on one vCPU a
-/// program may find nothing to wait for any more.
+/// With fewer switches than this in each of two periods there is no granularity to compare: on one vCPU a
+/// program might never have to wait.
 const FEW_SWITCHES: u64 = 10;
 
 /// What to do with the set of active vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advice {
-    /// Leave it.
+    /// Keep it.
     Keep(KeepReason),
-    /// Deactivate vCPUs until `to` are left; both conditions hold for that, or a cut before this one paid.
+    /// Reduce the set to `to` vCPUs: both conditions hold for that, or an earlier reduction paid.
     Deactivate {
-        /// How many stay active.
+        /// The size of the reduced set.
         to: usize,
-        /// With these numbers.
+        /// The conditions' numbers.
         conditions: Conditions,
     },
-    /// Activate the vCPUs again that were deactivated last.
+    /// Undo the last reduction.
     RestoreLast {
-        /// What spoke against the smaller set.
+        /// Evidence against the smaller set.
         refutation: Refutation,
-        /// What follows from it.
+        /// Consequence for the search.
         then: AfterRollBack,
     },
-    /// The workload is another one now: activate every vCPU and start again.
+    /// The workload changed: activate every vCPU and start over.
     RestoreAll(MajorChange),
 }
 
-/// Why the set stays as it is.
+/// Why the set is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeepReason {
     /// A condition does not hold; every vCPU is active.
     NotWorthIt(Conditions),
-    /// A condition for yet another step does not hold; the present, smaller set is maintained from here on.
+    /// A condition for a further step does not hold; the smaller set is kept from here on.
     Settled(Conditions),
-    /// One vCPU is left.
+    /// Only one vCPU is active.
     LastVcpu,
     /// This period is the baseline, after a roll-back or an approval.
     Recorded,
     /// No major change against the baseline.
     Stable,
-    /// The guard rejected a consolidation, but no vCPU is deactivated.
+    /// The guard rejected a consolidation, but every vCPU is active.
     NothingToRestore,
 }
 
-/// What a roll-back leads to.
+/// The consequence of a roll-back.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AfterRollBack {
-    /// The consolidation stops, and a factor was shrunk, so that the same measurement will not justify it again.
+    /// The consolidation stops, and a factor shrinks so that the same measurement cannot justify it again.
     Adjusted(Factor),
-    /// The search goes on among the sets of more than `above` and fewer than `below` vCPUs.
+    /// The search continues among sets of more than `above` and fewer than `below` vCPUs.
     GoesOn {
-        /// So many are too few.
+        /// The largest size known to be too small.
         above: usize,
-        /// So many gain nothing, or are those that are active now.
+        /// The smallest size known to gain nothing, or the present size.
         below: usize,
     },
 }
@@ -103,12 +104,12 @@ pub enum AfterRollBack {
 pub enum Refutation {
     /// Total utilisation fell, in vCPUs.
     Slower {
-        /// Before the deactivation.
+        /// Total utilisation before the reduction.
         from: f64,
-        /// After it.
+        /// Total utilisation after it.
         to: f64,
     },
-    /// The guard measured no more progress.
+    /// The guard measured no gain in progress.
     Guard,
 }
 
@@ -157,39 +158,38 @@ impl fmt::Display for Refutation {
     }
 }
 
-/// Where the search for a set stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    /// Taking vCPUs away while the conditions hold.
+    /// Reducing the set while the conditions hold.
     Gathering,
-    /// By a roll-back or an approval: the next period becomes the baseline.
+    /// After a roll-back or an approval: the next period becomes the baseline.
     Stopped,
-    /// Maintaining a set; a major change is one against `baseline`.
+    /// Keeping the set until a major change against `baseline`.
     Settled { baseline: Measurement },
 }
 
-/// A step to fewer vCPUs.
+/// A step to a smaller set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Deactivation {
     /// The measurement that justified it.
     by: Measurement,
-    /// How many vCPUs stayed active.
+    /// The number of vCPUs left active.
     to: usize,
-    /// The fewest that the load fitted on.
+    /// The fewest vCPUs that the load fitted on.
     least: usize,
 }
 
-/// The state machine of §5. It advises; the caller carries out, and says with the next measurement's
-/// [`Measurement::active`] how many vCPUs are active in fact.
+/// The state machine of §5. It only advises: [`Measurement::active`] of the next measurement reports what the
+/// caller really did.
 #[derive(Debug, Clone)]
 pub struct Consolidation {
     config: ConsolidationConfig,
     all: usize,
     factors: Factors,
     phase: Phase,
-    /// The deactivations in force, oldest first.
+    /// The reductions in force, oldest first.
     justified: Vec<Deactivation>,
-    /// How many of them, from the oldest, led to a set that the guard measured to be better.
+    /// How many of them, from the oldest, the guard measured to be better.
     proven: usize,
     search: Search,
     /// Whether a vCPU was 100 % busy in the latest period.
@@ -197,7 +197,7 @@ pub struct Consolidation {
 }
 
 impl Consolidation {
-    /// For a workload that may use `all` vCPUs; an error if a setting is out of range.
+    /// For a workload that may use `all` vCPUs; fails if a setting is out of range.
     pub fn new(config: ConsolidationConfig, all: usize) -> Result<Self, ConfigError> {
         let factors = config.factors()?;
         Ok(Self {
@@ -212,15 +212,16 @@ impl Consolidation {
         })
     }
 
-    /// The present factors.
+    /// The factors as adjusted so far.
     pub fn factors(&self) -> Factors {
         self.factors
     }
 
-    /// Takes one period's measurement and says what to do. `lighter` is the same, or a recent one, without the cost of
-    /// waking idle vCPUs, where that is known: while a set is sought, a step that it justifies is worth a trial, too.
+    /// Advises on the set after one period's measurement. `lighter`, where known, is this or a recent
+    /// measurement less the cost of waking idle vCPUs: during the search a step that only it justifies is also
+    /// worth a trial.
     pub fn step(&mut self, m: &Measurement, lighter: Option<&Measurement>) -> Advice {
-        // A caller that did not carry out a deactivation has nothing to roll back.
+        // A caller that did not carry out a step has nothing to roll back.
         self.justified.retain(|step| step.to >= m.active);
         self.proven = self.proven.min(self.justified.len());
         self.overloaded = m.max_utilization >= OVERLOADED;
@@ -240,10 +241,10 @@ impl Consolidation {
         }
     }
 
-    /// The guard measured that the present set, smaller by the deactivations advised and carried out so far, is
-    /// better (beyond the paper, see the module's text). The last of them is not rolled back for its utilisation
-    /// and the consolidation goes on from there; a settled set gets the next measurement as its baseline. A vCPU
-    /// above the ceiling in the baseline of this set is no longer a major change.
+    /// The guard measured that the present set, reduced as advised so far, is better (beyond the paper, see the
+    /// module's text). Utilisation alone no longer rolls it back, and the consolidation continues from there; a
+    /// settled set gets the next measurement as its baseline. A vCPU that is above the ceiling in that baseline
+    /// is no major change.
     pub fn approve(&mut self) {
         self.proven = self.justified.len();
         self.search.proven();
@@ -252,8 +253,8 @@ impl Consolidation {
         }
     }
 
-    /// The guard did not find the last consolidation better: undo it. A new one narrows the search down; where nothing
-    /// is left to try, or what was proven before is refuted now, it is as after a decrease of utilisation.
+    /// The guard did not find the last step better: undo it. A new step narrows the search; if nothing is left
+    /// to try, or the step had been proven before, the consolidation stops as after a utilisation decrease.
     pub fn reject(&mut self, finding: Finding) -> Advice {
         let new = self.phase == Phase::Gathering && !self.is_proven();
         let Some(last) = self.justified.pop() else { return Advice::Keep(KeepReason::NothingToRestore) };
@@ -268,20 +269,20 @@ impl Consolidation {
         self.roll_back(&last.by, Refutation::Guard)
     }
 
-    /// Whether a search has begun and may go on.
+    /// Whether a search has started and has not ended.
     pub fn is_searching(&self) -> bool {
         self.phase == Phase::Gathering && (self.proven > 0 || self.search != Search::new())
     }
 
-    /// The size of the set that [`Consolidation::step`] would advise now, without taking the step; None if it would
-    /// keep the present one.
+    /// The size that [`Consolidation::step`] would advise now, without taking the step; `None` to keep the
+    /// present one.
     pub fn next_size(&self, m: &Measurement, lighter: Option<&Measurement>) -> Option<usize> {
         let gathering = self.phase == Phase::Gathering;
         gathering.then(|| self.deactivation(m, lighter)).flatten().map(|step| step.to)
     }
 
-    /// Forgets the workload, its factors included. For the caller to use after a major change (the factors were
-    /// learned from the workload before it) and for a new workload; every vCPU must be active again.
+    /// Resets everything, the factors included. For a new workload and after a major change, since the factors
+    /// were learned from the old one. Every vCPU must be active again.
     pub fn reset(&mut self) {
         self.start_over();
         // `new` has validated the configuration, so these are always `Ok`.
@@ -307,10 +308,10 @@ impl Consolidation {
         })
     }
 
-    /// The next step of the search, justified by `m` where that is enough, else by `lighter`.
+    /// The next step of the search, justified by `m` if possible, else by `lighter`.
     ///
-    /// Where a cut paid, the waking that it ended had taken CPU time, and much of what is left may be waking, too: half
-    /// of the set is worth a trial, although the load as it is measured would not fit there.
+    /// Where a reduction paid, the wake-ups that it avoided had cost CPU time, and much of the remaining load
+    /// can be wake-ups, too: half of the set is worth a trial even if the measured load does not fit there.
     fn deactivation(&self, m: &Measurement, lighter: Option<&Measurement>) -> Option<Deactivation> {
         let lighter = lighter.filter(|lighter| lighter.active == m.active);
         let fewest = |by: &Measurement| fewest(by, &self.factors, &self.config);

@@ -1,44 +1,46 @@
-//! How much of the vCPUs' time other VMs take: steal, less the part that comes from halting.
+//! How much of the vCPUs' time other VMs take: steal, less what halting causes.
 //!
-//! KVM's steal is the time for which a vCPU's thread waited on the host (`record_steal_time` in `arch/x86/kvm/x86.c`), so
-//! each halted vCPU that is woken adds the host's own latency to it. A ping-pong that halts shows 10 to 18 % of steal on
-//! an idle host and next to none when it polls. What counts is steal that running and polling vCPUs meet.
+//! KVM's steal is the time for which a vCPU's thread waited on the host (`record_steal_time` in
+//! `arch/x86/kvm/x86.c`), so each wake-up of a halted vCPU adds the host's scheduling latency to it. A
+//! ping-pong that halts shows 10 to 18 % of steal on an idle host and next to none when it polls. Only the
+//! steal of running and polling vCPUs counts.
 
 use std::time::Duration;
 
 use crate::Observation;
 use crate::consolidation::scale;
 
-/// The kernel counts steal in steps of 10 ms: over less time than this, one step would look like contention.
+/// The kernel counts steal in 10 ms steps: in a shorter window one step would pass for contention.
 const WINDOW: Duration = Duration::from_millis(250);
-/// A wake-up on a host with other work takes this many times as long as on the idle one that was calibrated.
+/// A busy host takes this many times as long for a wake-up as the idle one that was calibrated.
 const BUSY_HOST: u32 = 2;
 
-/// Where waking halted vCPUs can explain more than this share of the time, steal says nothing about other VMs.
+/// If wake-ups of halted vCPUs can explain more than this share of the time, steal says nothing about other
+/// VMs.
 const MOST_WAKING: f64 = 0.25;
 
 /// The share of the vCPUs' time that other VMs take, over windows of a quarter of a second.
 #[derive(Debug)]
 pub(crate) struct Contention {
-    /// The most that the host's part of one wake-up adds to steal.
+    /// The most steal that the host's part of one wake-up adds.
     per_halt: Duration,
-    /// Seconds of steal that halting does not explain. Below zero for a while where a step of the clock is late.
+    /// Seconds of steal that halting does not explain. Can be negative while the kernel's next step is due.
     stolen: f64,
-    /// Seconds of all vCPUs in which steal can be told from the latency of waking.
+    /// vCPU seconds in which steal can be separated from wake-up latency.
     time: f64,
-    /// For how long it could not be told since. What was seen before a whole window of that is out of date.
+    /// How long it has not been separable. Sums from before a whole window of that are out of date.
     untold: Duration,
     share: Option<f64>,
 }
 
 impl Contention {
-    /// None has been seen; waking a halted vCPU takes `wake_cost`.
+    /// For a machine on which waking a halted vCPU takes `wake_cost`.
     pub(crate) fn new(wake_cost: Duration) -> Self {
         Self { per_halt: wake_cost * BUSY_HOST, stolen: 0.0, time: 0.0, untold: Duration::ZERO, share: None }
     }
 
-    /// The share (0..=1) in the last whole window, `o` included. `None` where the vCPUs halt so often that steal says
-    /// nothing about other VMs.
+    /// The share (0..=1) in the last whole window, `o` included; `None` while vCPUs halt so often that steal
+    /// says nothing about other VMs.
     pub(crate) fn share_after(&mut self, o: &Observation) -> Option<f64> {
         let stolen: Duration = o.vcpus.iter().map(|v| v.steal).sum();
         let halts: u64 = o.vcpus.iter().map(|v| v.halts).sum();
@@ -69,7 +71,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A second of two vCPUs, each with so much steal and so many halts.
+    /// A second of two vCPUs, each with this steal and these halts.
     fn second(steal: Duration, halts: u64) -> Observation {
         let vcpu = |cpu| VcpuInterval {
             cpu: CpuId(cpu),
@@ -99,7 +101,7 @@ mod tests {
         assert!(contention.share_after(&second(180 * MS, 4200)).unwrap() < 0.02);
         // The same halts beside a VM that computes.
         assert!(contention.share_after(&second(500 * MS, 4200)).unwrap() > 0.3);
-        // So many that nothing can be told.
+        // Too many halts to separate steal from latency.
         assert_eq!(contention.share_after(&second(500 * MS, 40_000)), None);
     }
 

@@ -21,7 +21,7 @@ impl fmt::Display for CpuId {
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuSet(BTreeSet<CpuId>);
 
-/// A CPU list that is not in the kernel's format. The message names the part that is wrong.
+/// A CPU list that is not in the kernel's format. The message quotes the invalid part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseCpuListError {
     part: String,
@@ -61,7 +61,7 @@ impl CpuSet {
         self.0.contains(&cpu)
     }
 
-    /// Adds `cpu`; false if it was there.
+    /// Adds `cpu`; false if it was there already.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
         self.0.insert(cpu)
     }
@@ -129,7 +129,7 @@ impl FromStr for CpuSet {
     type Err = ParseCpuListError;
 
     fn from_str(list: &str) -> Result<Self, Self::Err> {
-        // The kernel's own limit is 8192 (NR_CPUS with MAXSMP); a larger number is a typing error.
+        // The kernel's own limit is 8192 (NR_CPUS with MAXSMP); a larger number is a typo.
         const MAX: u32 = 8192;
         let mut set = BTreeSet::new();
         for part in list.trim().split(',').filter(|p| !p.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! What the policy answers: the setting to put in force, when to look again, and why.
+//! What the policy answers: the setting to put in force, when to sample next, and why.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,171 +14,171 @@ use crate::{
 /// The answer to one observation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
-    /// What must be in force from now on.
+    /// The setting to put in force.
     pub setting: Setting,
-    /// Whether the machine must see to it that no vCPU goes on polling by the limit of an earlier setting. A vCPU
-    /// drops its poll limit only at a halt, and one whose idle periods are short may not halt for long.
+    /// Whether the machine must stop vCPUs from polling by the limit of an earlier setting. A vCPU drops its
+    /// poll limit only at a halt, and one with short idle periods might not halt for a long time.
     pub reset_poll_limits: bool,
-    /// Observe again after this long.
+    /// Time until the next observation...
     pub next: Duration,
-    /// Or earlier, if this happens.
+    /// ...unless this happens first.
     pub watch: Option<Watch>,
-    /// Whether what threads wait after wake-ups should be measured meanwhile, where it can be: in trials, which need it,
-    /// and where a setting is only held, so that somebody can measure it.
+    /// Whether to measure how long threads wait after wake-ups, where that is possible: in trials, which need
+    /// it, and while a setting is held, so that its effect can be measured.
     pub sense_waiting: bool,
-    /// What was decided just now, and why; empty when nothing was.
+    /// What was decided at this step, and why; often empty.
     pub events: Vec<Event>,
 }
 
-/// What to watch for between observations: the number of runnable threads on the machine, which is cheap to sample.
+/// What to watch for between observations: the machine's number of runnable threads, which is cheap to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
-    /// How often to sample.
+    /// Sampling interval.
     pub every: Duration,
-    /// Observe at once when the number is at least this...
+    /// Observe at once when a sample is at least this...
     pub at_least: Option<u32>,
     /// ...or at most this...
     pub at_most: Option<u32>,
     /// ...this many times in a row.
     pub times: u32,
-    /// Where the kernel reports overload by itself ([`crate::OverloadSource::RunQueues`]): observe at once when there are
-    /// `at_least` for this long.
+    /// Where the kernel reports overload by itself ([`crate::OverloadSource::RunQueues`]): observe at once when
+    /// there are `at_least` runnable threads for this long.
     pub persistence: Duration,
 }
 
 impl Watch {
-    /// Whether a sample of `runnable` threads counts.
+    /// Whether a sample of `runnable` threads is within the bounds.
     pub fn matches(&self, runnable: u32) -> bool {
         self.at_least.is_some_and(|n| runnable >= n) || self.at_most.is_some_and(|n| runnable <= n)
     }
 }
 
-/// Why a trial began.
+/// Why a trial was started.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "because", rename_all = "kebab-case")]
 pub enum Why {
-    /// Idle vCPUs halt so often that waking them costs a share of the time.
+    /// Idle vCPUs halt so often that waking them takes a significant share of the time.
     WakeUps {
-        /// Idle periods per second that a wake-up of the workload can have ended, each a halt.
+        /// Halts per second whose idle period a wake-up of the workload can have ended.
         halts_per_s: f64,
-        /// What each costs.
+        /// Cost of one such wake-up.
         wake_cost: Duration,
-        /// Share of the wall time of one vCPU that is lost with it.
+        /// The share of one vCPU's time lost to them.
         lost: f64,
     },
     /// Both conditions of §5 hold.
     Conditions {
-        /// With these numbers.
+        /// The conditions' numbers.
         conditions: Conditions,
-        /// The vCPU to deactivate; of several, the one that is missed least.
+        /// The vCPU to make inactive; if several, the least useful one.
         cpu: CpuId,
-        /// How many are deactivated.
+        /// How many vCPUs the candidate makes inactive.
         spared: usize,
     },
-    /// A smaller set paid, and half of that may pay more, although not both conditions of §5 hold.
+    /// A smaller set paid, so half of it might pay more, although §5's conditions do not both hold.
     CutPaid {
-        /// Their numbers.
+        /// The conditions' numbers.
         conditions: Conditions,
-        /// How many vCPUs are deactivated.
+        /// How many vCPUs the candidate makes inactive.
         spared: usize,
     },
-    /// The trust in what was proven before is used up.
+    /// What was proven is due to be proven again.
     TrustExpired,
 }
 
-/// Something that the policy decided.
+/// A decision of the policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// A hypothesis goes on trial.
+    /// A trial started.
     TrialStarted {
         /// The setting without the change.
         baseline: Setting,
         /// The setting with it.
         candidate: Setting,
-        /// New, or proven before.
+        /// Whether the candidate is new.
         purpose: Purpose,
-        /// What suggested it.
+        /// What made it worth trying.
         why: Why,
     },
     /// The trial ended.
     TrialEnded {
         /// The setting that was tried.
         candidate: Setting,
-        /// New, or proven before.
+        /// Whether the candidate was new.
         purpose: Purpose,
         /// The outcome.
         verdict: Verdict,
         /// The setting in force from now on.
         kept: Setting,
-        /// When the question may be asked again, since the start.
+        /// When the same may be tried again, since the start.
         again_at: Duration,
     },
-    /// The strategy `paper` deactivated one vCPU: both conditions of §5 hold.
+    /// The strategy `paper` took one vCPU out of the active set: both conditions of §5 hold.
     Deactivated {
-        /// Which one.
+        /// The vCPU that is inactive now.
         cpu: CpuId,
         /// The active vCPUs from now on.
         active: CpuSet,
-        /// With these numbers.
+        /// The conditions' numbers.
         conditions: Conditions,
     },
-    /// §5's roll-back: vCPUs that were deactivated are active again.
+    /// §5's roll-back: inactive vCPUs are active again.
     RolledBack {
         /// The active vCPUs from now on.
         active: CpuSet,
-        /// What spoke against the smaller set.
+        /// Evidence against the smaller set.
         refutation: Refutation,
-        /// The factor that was adjusted, or where the search goes on.
+        /// The factor adjusted, or how the search continues.
         then: AfterRollBack,
     },
-    /// What was proven before is in force again, to be proven again soon.
+    /// A proven setting is in force again; it is proven again soon.
     Resumed {
-        /// The setting.
+        /// The setting resumed.
         setting: Setting,
-        /// The evidence of an earlier run; none if this run has proven it.
+        /// Evidence from an earlier run; none if this run proved it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         known: Option<Evidence>,
     },
-    /// The retention limit follows the idle lengths.
+    /// The retention limit was adapted to the idle lengths.
     LimitChanged {
-        /// Before.
+        /// Limit before.
         from: Duration,
-        /// Now.
+        /// Limit from now on.
         to: Duration,
     },
-    /// Retention ended: it cannot pay here now.
+    /// Retention ended without a trial: it cannot pay here now.
     Released {
-        /// The reason.
+        /// What makes it useless.
         why: ReleaseReason,
     },
     /// The workload changed: every vCPU is active again.
     MajorChange {
-        /// Which indicator said so.
+        /// The indicator that showed it.
         change: MajorChange,
     },
-    /// More threads want to run than the active vCPUs can take: every vCPU is active again.
+    /// More threads are runnable than the active vCPUs can take: every vCPU is active again.
     Expanded {
         /// Runnable threads.
         runnable: u32,
-        /// Active vCPUs until now.
+        /// The active vCPUs before.
         active: CpuSet,
-        /// The sensor that reported it; none if an observation that was due showed it.
+        /// The sensor that reported it; none if a regular observation showed it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source: Option<OverloadSource>,
     },
-    /// The vCPUs that the workload may use changed (hotplug, or its owner's affinity).
+    /// The vCPUs that the workload is allowed to use changed (hotplug, or its owner's affinity).
     AllowedChanged {
-        /// Before.
+        /// Allowed vCPUs before.
         from: CpuSet,
-        /// Now.
+        /// Allowed vCPUs now.
         to: CpuSet,
     },
-    /// A dry run: what would have been tried.
+    /// A dry run reached the point of a trial.
     WouldTry {
-        /// The setting.
+        /// The setting that would have been tried.
         candidate: Setting,
-        /// What suggested it.
+        /// What made it worth trying.
         why: Why,
     },
 }
@@ -192,9 +192,9 @@ pub enum ReleaseReason {
         /// Idle periods per second.
         per_s: f64,
     },
-    /// Idle periods are so long that halting is cheaper.
+    /// Idle periods are so long that halting at once is cheaper.
     Long,
-    /// The host is short of CPU time, or the quota is.
+    /// The host lacks CPU time, or the quota is used up.
     Veto(Veto),
 }
 

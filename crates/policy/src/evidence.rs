@@ -1,30 +1,30 @@
-//! What pairs of blocks say: a confidence sequence, which may be looked at after every pair.
+//! Evidence from pairs of blocks: a confidence sequence, which is valid after every pair.
 //!
-//! The logarithms of the ratios of the pairs are compared with Robbins' normal-mixture boundary (Robbins 1970; Howard,
-//! Ramdas and others 2021, section 3.2): it holds for every number of pairs at once, so that deciding as
-//! early as the numbers allow costs no confidence. Their spread comes from blocks of equal settings (see
-//! [`Noise`](crate::noise::Noise)), and from the pairs themselves once there are enough; pairs far from the others
-//! count as the limit of what is believed.
+//! The logarithms of the pairs' ratios are compared with Robbins' normal-mixture boundary (Robbins 1970;
+//! Howard, Ramdas and others 2021, section 3.2). It holds for all numbers of pairs at once, so stopping as soon
+//! as the evidence suffices costs no confidence. The spread is that of blocks of equal settings (see
+//! [`Noise`](crate::noise::Noise)), and of the pairs themselves once there are enough; outliers are clipped.
 
 use serde::{Deserialize, Serialize};
 
 use crate::progress::Signal;
 
-/// The confidence sequence leaves out the true ratio, above or below, in this share of trials.
+/// The share of trials in which the true ratio may leave the confidence sequence.
 const ERROR: f64 = 0.02;
 /// The boundary is tightest near this many pairs: large gains show within a few.
 const TIGHTEST: f64 = 4.0;
-/// A pair that is further from the median than so many spreads counts as that far: something else happened in it.
+/// Pairs further from the median than this many standard deviations are clipped to it: something else happened
+/// in them.
 const FURTHEST: f64 = 3.0;
-/// From so many pairs on their own spread is known as well.
+/// From this many pairs on, their own spread is used as well.
 const KNOWN_FROM: usize = 6;
-/// The median of the distances from the median is this share of a normal distribution's standard deviation.
+/// For a normal distribution, the median absolute deviation divided by the standard deviation.
 pub(crate) const MEDIAN_DISTANCE: f64 = 0.6745;
 
 /// The outcome of a comparison: progress under the candidate divided by progress under the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What was compared.
+    /// The signal compared.
     pub signal: Signal,
     /// The geometric mean of the ratios of the pairs.
     pub ratio: f64,
@@ -32,13 +32,13 @@ pub struct Evidence {
     pub low: f64,
     /// The upper end of its confidence sequence.
     pub high: f64,
-    /// How many pairs of blocks.
+    /// The number of pairs of blocks.
     pub pairs: u32,
 }
 
 impl Evidence {
-    /// What `ratios` (logarithms, one for each pair) say of `signal`, where pairs of equal settings have the standard
-    /// deviation `spread`. `None` without a pair.
+    /// The evidence in `ratios` (logarithms, one per pair) of `signal`, where pairs of equal settings have the
+    /// standard deviation `spread`; `None` without a pair.
     pub(crate) fn of(signal: Signal, ratios: &[f64], spread: f64) -> Option<Self> {
         if ratios.is_empty() {
             return None;
@@ -59,12 +59,12 @@ impl Evidence {
         })
     }
 
-    /// Whether the candidate is shown to be better by the margin that makes a change worth it.
+    /// Whether the candidate is shown to be better by the signal's margin, so that the change is worth it.
     pub fn proves(&self) -> bool {
         self.low > 1.0 + self.signal.margin()
     }
 
-    /// Whether a gain that makes a change worth it is ruled out.
+    /// Whether a gain of the signal's margin is ruled out.
     pub fn refutes(&self) -> bool {
         self.high < 1.0 + self.signal.margin()
     }
@@ -74,9 +74,25 @@ impl Evidence {
         self.low > 1.0 - self.signal.margin()
     }
 
-    /// Whether the candidate looks better by half of its signal's margin, shown or not.
+    /// Whether the estimate is better by half of the signal's margin, be it significant or not.
     pub(crate) fn looks_better(&self) -> bool {
         self.ratio > 1.0 + self.signal.margin() / 2.0
+    }
+
+    /// Whether there are enough pairs for their own spread to be known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.pairs as usize >= KNOWN_FROM
+    }
+
+    /// Whether the estimate is better by more than its standard error, which is about an eighth of the
+    /// sequence's width.
+    pub(crate) fn is_beyond_chance(&self) -> bool {
+        self.looks_better() && self.ratio.powi(5) > self.high
+    }
+
+    /// Whether the estimate is no worse than half of the signal's margin, and the spread is known.
+    pub(crate) fn looks_unchanged(&self) -> bool {
+        self.is_known() && self.ratio > 1.0 - self.signal.margin() / 2.0
     }
 
     /// Whether the candidate is shown to be worse.
@@ -84,20 +100,20 @@ impl Evidence {
         self.high < 1.0
     }
 
-    /// Whether the candidate, which was proven before, is shown to be better still: by half of that margin, so that what is
-    /// near it does not come and go.
+    /// Whether the candidate, proven before, is shown to be better again. Half the margin is enough, so that a
+    /// gain near the margin does not come and go.
     pub fn confirms(&self) -> bool {
         self.low > 1.0 + self.signal.margin() / 2.0
     }
 }
 
-/// Half the width of the confidence sequence of a mean of `n`, in standard deviations.
+/// Half the width of the confidence sequence of a mean of `n` values, in standard deviations.
 fn half_width(n: f64) -> f64 {
     let mixed = n + TIGHTEST;
     (mixed * ((mixed / TIGHTEST).ln() - 2.0 * ERROR.ln())).sqrt() / n
 }
 
-/// The median; 0 of nothing.
+/// The median; 0 for no values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -144,12 +160,12 @@ mod tests {
         assert!(of(&noisy, 0.02).low < 0.9);
     }
 
-    /// Looking after every pair must not raise the error: the promise of a confidence sequence.
+    /// Checking after every pair must not raise the error: the promise of a confidence sequence.
     #[test]
     fn looking_after_every_pair_is_wrong_in_a_fiftieth_of_trials_at_most() {
         let (mut state, trials) = (0x2545_F491_4F6C_DD1D_u64, 2000);
         let mut normal = || {
-            // The sum of twelve uniform numbers, by a fixed sequence (xorshift64).
+            // Sums of twelve uniform numbers, from a fixed sequence (xorshift64).
             let uniform = |_| {
                 state ^= state << 13;
                 state ^= state >> 7;

@@ -1,14 +1,15 @@
-//! One setting in words, as `gleaner run --fixed` and the modes of a benchmark name it.
+//! One setting as text, as `gleaner run --fixed` and the modes of a benchmark write it.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::{CpuSet, Method, Retention, Setting};
 
-/// A setting relative to the vCPUs that the workload may use: `METHOD[:LIMITus]` and `pack:N`, joined by `+`.
+/// A setting relative to the vCPUs that the workload is allowed to use: `METHOD[:LIMITus]` and `pack:N`, joined
+/// by `+`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fixed {
-    /// How many vCPUs stay active; all without it.
+    /// The number of active vCPUs; `None` for all.
     pack: Option<usize>,
     retention: Retention,
 }
@@ -17,7 +18,7 @@ impl Fixed {
     /// All vCPUs active, and idle ones halt.
     pub const UNTOUCHED: Self = Self { pack: None, retention: Retention::NONE };
 
-    /// Whether so many vCPUs are enough for it.
+    /// Whether `vcpus` vCPUs are enough for it.
     ///
     /// # Errors
     /// A sentence that names both numbers.
@@ -32,10 +33,10 @@ impl Fixed {
         }
     }
 
-    /// The setting on the vCPUs `allowed`, of which the lowest stay active.
+    /// The setting on the vCPUs `allowed`; the lowest ones stay active.
     ///
     /// # Errors
-    /// It needs more vCPUs than there are; see [`Fixed::fits`].
+    /// It needs more vCPUs than there are, see [`Fixed::fits`].
     pub fn on(self, allowed: &CpuSet) -> Result<Setting, String> {
         self.fits(allowed.len())?;
         let n = self.pack.unwrap_or(allowed.len());
@@ -76,7 +77,7 @@ fn unlimited(method: Method) -> Result<Retention, String> {
 fn micros(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix("us").unwrap_or(text);
     let us: u64 = number.parse().map_err(|_| format!("`{text}` is not a limit such as 200us"))?;
-    // The haltpoll governor's parameter has 32 bits of nanoseconds; a second is far beyond any use.
+    // The haltpoll governor's parameter is a 32-bit number of nanoseconds; a second is far beyond any use.
     if us == 0 || us > 1_000_000 {
         return Err(format!("`{text}`: a limit lies between 1us and 1000000us"));
     }

@@ -1,14 +1,14 @@
 //! The guard: every change is a hypothesis that must prove itself in alternating blocks, or is undone.
 //!
-//! A [`Trial`] runs baseline and candidate in the order B C C B B C C B …, so that a drift hits both alike,
-//! and stops as soon as the evidence decides: after two pairs where the effect is large, after seconds where it is small
-//! or a neighbour shakes the machine. New retention begins with its baseline, B B B C C C, since vCPUs that have begun
-//! to poll stop it only when they halt. Its proofs later do not wait for that at first: what is better than a baseline
-//! that still polls here and there is better than one that does not.
+//! A [`Trial`] runs baseline and candidate in the order B C C B B C C B …, so that a drift affects both alike,
+//! and stops as soon as the evidence decides: after two pairs if the effect is large, after seconds if it is
+//! small or a neighbour is noisy. A trial of new retention starts with its baseline, B B B C C C, since vCPUs
+//! that have begun to poll stop only when they halt. Later proofs do not wait for that at first: what beats a
+//! baseline that still polls here and there beats one that does not.
 //!
-//! The workload follows a change later than the machine does: threads that queue for a lock go on queueing for a while
-//! after wake-ups have become cheap. Retention whose blocks still rise, or are not yet what they were before a proof
-//! disturbed them, stays in force for a few more before it is judged.
+//! The workload adapts to a change more slowly than the machine: threads that queue for a lock still queue for
+//! a while after wake-ups have become cheap. So retention whose blocks still improve, or have not recovered
+//! from the disturbance of a proof, stays in force for a few more blocks before the verdict.
 
 #[cfg(test)]
 mod tests;
@@ -26,38 +26,40 @@ use crate::objective::Comparison;
 use crate::progress::{Block, Difference, Signal};
 use crate::{Observation, Setting};
 
-/// After a change the first moments belong to neither setting: threads migrate, poll limits grow.
+/// The first moments after a change are not measured: threads migrate, poll limits grow.
 const SETTLE: Duration = Duration::from_millis(2);
-/// How long a trial waits for the machine to follow a change by itself. Then the vCPUs' poll limits are reset: where
-/// some have halted and others have not, each wake-up of the former is slow already.
+/// How long a trial waits for the new setting to take effect by itself. Then the vCPUs' poll limits are reset:
+/// where some vCPUs have halted and others have not, wake-ups of the former are slow already.
 const PATIENCE: Duration = Duration::from_millis(4);
-/// Where that is in vain (others run there too), it waits for halts by themselves, but no longer than this.
+/// If the reset does not help (others run there, too), a trial waits for halts to happen, but no longer than
+/// this.
 const GIVE_UP: Duration = Duration::from_millis(300);
-/// A trial of new retention begins with this many blocks of each side.
+/// The number of blocks of each side with which a trial of new retention starts.
 const SEQUENTIAL_PAIRS: usize = 3;
-/// What was proven before is not refuted by fewer pairs: one block of ten milliseconds may be a lucky one, in which
-/// waker and wakee shared a vCPU.
+/// Fewer pairs do not refute what was proven: in a single lucky block of ten milliseconds waker and wakee can
+/// share a vCPU.
 const PAIRS_AGAINST_PROVEN: usize = 3;
-/// A block must see this many hand-offs for its counts to be worth comparing.
+/// Hand-offs per block below which counts are not worth comparing.
 const SWITCHES_PER_BLOCK: f64 = 200.0;
-/// A block is at least this long: well above the wake-up of the observer itself.
+/// The shortest block: well above the time for one observation.
 const SHORTEST_BLOCK: Duration = Duration::from_millis(10);
-/// It is made longer for an exact signal to have enough, but not than this.
+/// Blocks are made longer to give an exact signal enough to count, but not longer than this.
 const LONG_ENOUGH: Duration = Duration::from_millis(40);
-/// And at most this long: what a bad candidate may cost in one go.
+/// The longest block: it bounds what a bad candidate costs in one go.
 const LONGEST_BLOCK: Duration = Duration::from_millis(120);
-/// Blocks for the coarse user-time signal: 25 to 120 ticks each.
+/// Block length for the coarse user-time signal: 25 to 120 ticks.
 const LONG_BLOCK: Duration = Duration::from_millis(100);
-/// A change whose effect has not shown after this long is not worth having.
+/// A change whose effect has not shown after this time is not worth having.
 const LONGEST_TRIAL: Duration = Duration::from_secs(8);
-/// The share of progress that a candidate is taken to lose while CPU time, which hides what a lock convoy loses, does not
-/// speak for it.
+/// The share of progress that a candidate is assumed to lose until CPU time, which hides the losses of a lock
+/// convoy, shows a gain.
 const HIDDEN_LOSS: f64 = 0.25;
-/// Retention whose effect is still growing is given so many blocks again, at most this often.
+/// How often retention whose effect is still growing gets more blocks.
 const LINGERS: u32 = 2;
-/// Growth between blocks that may not be noise, and a shortfall against the time before the trial that may not be.
+/// The ratio of two blocks that counts as growth, or as a shortfall against the time before the trial, and not
+/// as noise.
 const STILL_GROWING: f64 = 1.5;
-/// Where the candidate loses more than this share of the workload's CPU time, no longer blocks are risked.
+/// If the candidate loses more than this share of the workload's CPU time, longer blocks are too risky.
 const TOO_MUCH_LOST: f64 = 0.2;
 
 /// Why a trial is run.
@@ -66,7 +68,7 @@ const TOO_MUCH_LOST: f64 = 0.2;
 pub enum Purpose {
     /// The candidate is new.
     Adopt,
-    /// The candidate is in force and must prove itself again.
+    /// The candidate is in force and due to be proven again.
     Reprove,
 }
 
@@ -74,16 +76,16 @@ pub enum Purpose {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The candidate is better, by this evidence.
+    /// The candidate is better.
     Proven(Evidence),
     /// The candidate is not better by the margin.
     Refuted(Evidence),
-    /// The blocks could not decide; the best evidence there was, if any.
+    /// The blocks could not decide; holds the best evidence, if any.
     Undecided(Option<Evidence>),
 }
 
 impl Verdict {
-    /// The numbers behind the verdict.
+    /// The evidence behind the verdict.
     pub fn evidence(&self) -> Option<Evidence> {
         match *self {
             Self::Proven(e) | Self::Refuted(e) => Some(e),
@@ -91,7 +93,7 @@ impl Verdict {
         }
     }
 
-    /// The numbers that proved the candidate; `None` where it was not proven.
+    /// The evidence that proved the candidate; `None` if it was not proven.
     pub(crate) fn proof(&self) -> Option<Evidence> {
         match *self {
             Self::Proven(e) => Some(e),
@@ -106,7 +108,7 @@ enum Side {
     Candidate,
 }
 
-/// Whether a block may begin before the machine has followed the change: then it can prove, but not refute.
+/// Whether a block may start before the setting is in effect; such a block can prove, but not refute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Haste {
     Forbidden,
@@ -114,24 +116,24 @@ enum Haste {
     Used,
 }
 
-/// How long a block is where `seen` is what the workload did lately and one observation costs so much CPU time.
+/// The block length for a workload last seen doing `seen`, where one observation takes `cost` of CPU time.
 fn block_length(seen: &Block, cost: Duration) -> Duration {
     let of = |amount: f64, per_s: f64| Duration::from_secs_f64((amount / per_s.max(1e-9)).min(1.0));
     let wanted = of(SWITCHES_PER_BLOCK, seen.workload.switches as f64 / seen.period.as_secs_f64().max(1e-3));
-    // A signal that is just enough in some blocks and not in others would leave the word to a lesser one.
+    // A signal that suffices in only some of the blocks would leave the decision to a weaker one.
     let exact = Signal::ALL.into_iter().filter(|signal| signal.is_exact());
     let enough = exact.filter_map(|signal| {
         let length = of(2.0 * signal.floor(), signal.rate(seen)?);
         (length <= LONG_ENOUGH).then_some(length)
     });
     let wanted = wanted.max(enough.min().unwrap_or_default());
-    // Reading a thousand threads takes milliseconds: blocks stay thirty times longer than sampling them takes.
+    // Reading a thousand threads takes milliseconds: a block must be thirty times longer than its sample.
     let shortest = SHORTEST_BLOCK.max(cost * 30).min(LONGEST_BLOCK);
     wanted.clamp(shortest, LONGEST_BLOCK)
 }
 
-/// The lengths of the blocks that a trial has, where `seen` is what the workload did lately and one observation costs so
-/// much CPU time: the later ones are tried where no signal is valid with the earlier ones.
+/// The block lengths of a trial of a workload last seen doing `seen`, where one observation takes `cost` of CPU
+/// time. The second is used if no signal is valid with the first.
 pub fn block_lengths(seen: &Block, cost: Duration, difference: Difference) -> Vec<Duration> {
     let first = block_length(seen, cost);
     let longer = (difference == Difference::ActiveSet && first < LONG_BLOCK).then_some(LONG_BLOCK);
@@ -146,37 +148,37 @@ pub struct Trial {
     purpose: Purpose,
     block: Duration,
     side: Side,
-    /// All baseline blocks before the candidate's.
+    /// Whether all baseline blocks come before the candidate's.
     sequential: bool,
     settling: bool,
     haste: Haste,
-    /// How long the present side has been settling.
+    /// Time since the side changed, while it is settling.
     settled_for: Duration,
-    /// How often poll limits were reset since the side changed.
+    /// Poll limit resets since the side changed.
     resets: u32,
-    /// Blocks of the side that is ahead, oldest first: they wait for their partners.
+    /// Blocks of the side that is ahead, oldest first, waiting for their partners.
     ahead: VecDeque<Block>,
     pairs: Vec<(Block, Block)>,
     /// The workload before the trial.
     before: Block,
     lingers: u32,
-    /// How long it has run.
+    /// Time since the trial started.
     elapsed: Duration,
-    /// What the pairs say so far.
+    /// The evidence so far.
     evidence: Option<Evidence>,
     /// The waker's share of waking a halted vCPU.
     waker_cost: Duration,
-    /// What a microsecond of polling is worth in microseconds of waiting.
+    /// What a microsecond of polling costs in microseconds of waiting.
     poll_price: f64,
-    /// How long the candidate has been in force.
+    /// Time for which the candidate has been in force.
     candidate_for: Duration,
-    /// The logarithms of the numbers of runnable threads at the ends of the candidate's blocks: their sum and number.
+    /// Sum and number of the logarithms of the runnable threads at the ends of the candidate's blocks.
     runnable: (f64, u32),
 }
 
 impl Trial {
-    /// A trial of `candidate` against `baseline`, beginning with the one that is not in force. `seen` is the
-    /// latest observation: what the workload did in it sets the length of the blocks, and its cost bounds it.
+    /// A trial of `candidate` against `baseline`. `seen` is the latest observation: the block length depends on
+    /// what the workload did in it and on its cost.
     pub fn new(baseline: Setting, candidate: Setting, purpose: Purpose, seen: &Observation) -> Self {
         let before = Block {
             period: seen.period,
@@ -192,7 +194,7 @@ impl Trial {
             block: block_length(&before, seen.cost),
             side: if purpose == Purpose::Adopt && !sequential { Side::Candidate } else { Side::Baseline },
             sequential,
-            // What comes first in a sequential trial is in force already.
+            // A sequential trial starts with the setting in force.
             settling: !sequential,
             haste: if purpose == Purpose::Reprove { Haste::Allowed } else { Haste::Forbidden },
             settled_for: Duration::ZERO,
@@ -210,14 +212,15 @@ impl Trial {
         }
     }
 
-    /// Blocks of at least `length`: for a progress counter that is slow to read.
+    /// Makes blocks at least `length` long, for a progress counter that is slow to read.
     #[must_use]
     pub fn with_block(mut self, length: Duration) -> Self {
         self.block = self.block.max(length);
         self
     }
 
-    /// Waking a halted vCPU takes so much CPU time of the waker's, and a microsecond of polling is worth so many of waiting.
+    /// Sets the waker's CPU time per wake-up of a halted vCPU, and what a microsecond of polling costs in
+    /// microseconds of waiting.
     #[must_use]
     pub fn with_costs(mut self, waker_cost: Duration, poll_price: f64) -> Self {
         (self.waker_cost, self.poll_price) = (waker_cost, poll_price);
@@ -239,22 +242,27 @@ impl Trial {
         self.purpose
     }
 
+    /// Time since the trial started.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
     /// The pairs measured so far, (baseline, candidate).
     pub fn pairs(&self) -> &[(Block, Block)] {
         &self.pairs
     }
 
-    /// The number of runnable threads under the candidate: the geometric mean over its blocks, rounded up; 0 before
-    /// the first. A load that came within the last block must not count as what the candidate was proven with.
+    /// The number of runnable threads under the candidate: the geometric mean over its blocks, so that load
+    /// that arrives in the last one counts little; rounded up, 0 before the first.
     pub fn candidate_runnable(&self) -> u32 {
         let (logarithms, blocks) = self.runnable;
-        // Exact logarithms of equal numbers may come back a little larger than the number was.
+        // `exp(ln(n))` can be slightly larger than n.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of u32 is one")]
         if blocks == 0 { 0 } else { ((logarithms / f64::from(blocks)).exp() - 1e-6).ceil() as u32 }
     }
 
-    /// The time of work that the candidate has cost so far: its share of lost progress, of the time that it was in
-    /// force; zero where it lost none, or nothing was measured.
+    /// The progress that the candidate has cost so far, in seconds of work; zero if it lost none or nothing was
+    /// measured.
     pub fn time_lost(&self) -> Duration {
         let lost = match self.evidence {
             Some(e) if self.hides_loss(&e) => f64::max(1.0 - e.ratio, HIDDEN_LOSS),
@@ -265,7 +273,7 @@ impl Trial {
         self.candidate_for.mul_f64(lost.clamp(0.0, 1.0))
     }
 
-    /// The setting that the present block needs.
+    /// The setting for the present block.
     pub fn setting(&self) -> &Setting {
         match self.side {
             Side::Baseline => &self.baseline,
@@ -273,7 +281,7 @@ impl Trial {
         }
     }
 
-    /// How long until the next observation.
+    /// Time until the next observation.
     pub fn next(&self) -> Duration {
         if self.settling { SETTLE } else { self.block }
     }
@@ -287,7 +295,7 @@ impl Trial {
         }
     }
 
-    /// Takes the observation of the interval that [`Trial::next`] asked for. A verdict ends the trial.
+    /// Takes the observation that [`Trial::next`] scheduled. A verdict ends the trial.
     pub(crate) fn observe(&mut self, o: &Observation, noise: &Noise) -> Option<Verdict> {
         self.elapsed += o.period;
         if self.side == Side::Candidate {
@@ -322,13 +330,13 @@ impl Trial {
             }
             return None;
         };
-        // In an alternating trial the next pair begins with the side that is in force: no change, no settling.
+        // In an alternating trial the next pair starts with the side in force, which needs no settling.
         self.pairs.push(match self.side {
             Side::Candidate => (partner, block),
             Side::Baseline => (block, partner),
         });
         let verdict = self.verdict(noise);
-        // The last baseline block that was measured beforehand has found its partner.
+        // The last of the leading baseline blocks has its partner.
         let all_paired = self.sequential && self.ahead.is_empty();
         match verdict {
             Some(proven @ Verdict::Proven(_)) => return Some(proven),
@@ -341,17 +349,17 @@ impl Trial {
         None
     }
 
-    /// Whether the trial has lost what one may. A single pair is a matter of luck, however long its blocks.
+    /// Whether the trial has used up its budget. A single pair is a matter of luck, however long its blocks.
     fn costs_too_much(&self) -> bool {
         self.pairs.len() >= 2 && self.time_lost() > A_TRIAL
     }
 
-    /// Whether what is new may lose more than the signal shows.
+    /// Whether a new candidate could lose more than the signal shows.
     fn hides_loss(&self, e: &Evidence) -> bool {
         self.purpose == Purpose::Adopt && e.signal == Signal::WorkTime && !e.looks_better()
     }
 
-    /// Whether the effect of retention is still growing, so that a verdict that is not a proof comes too early.
+    /// Whether the effect of retention is still growing, so that any verdict but a proof would come too early.
     fn workload_still_follows(&self) -> bool {
         let Some(Evidence { signal, .. }) = self.evidence else { return false };
         if self.difference() != Difference::Retention || self.lingers == LINGERS {
@@ -362,26 +370,26 @@ impl Trial {
             return false;
         };
         match self.purpose {
-            // What is worse than the baseline and less so in its last block is noise.
+            // Worse than the baseline but improving in the last block is noise.
             Purpose::Adopt => rate(last) > STILL_GROWING * f64::max(rate(first), rate(baseline)),
             Purpose::Reprove => rate(&self.before) > STILL_GROWING * rate(last),
         }
     }
 
-    /// Measures the candidate again, which stays in force meanwhile, against the latest blocks of the baseline.
+    /// Measures the candidate again, without leaving it, against the latest blocks of the baseline.
     fn linger(&mut self) {
         self.lingers += 1;
         self.sequential = true;
         let latest = self.pairs.len().saturating_sub(SEQUENTIAL_PAIRS);
         let measured = self.pairs.drain(..).skip(latest).map(|(baseline, _)| baseline);
-        // Of a sequential trial that ended early, one is left.
+        // One block is unpaired if a sequential trial ended early.
         self.ahead = measured.chain(std::mem::take(&mut self.ahead)).collect();
         if self.side == Side::Baseline {
             self.change_side();
         }
     }
 
-    /// Starts again, from now on with blocks in which only the setting that they name was in force.
+    /// Starts over, from now on only with blocks of settled settings.
     fn begin_settled(&mut self) {
         self.haste = Haste::Forbidden;
         self.pairs.clear();
@@ -391,7 +399,7 @@ impl Trial {
         }
     }
 
-    /// Whether the present side's blocks wait for partners from the other side.
+    /// Whether blocks of the present side wait for partners from the other side.
     fn leads(&self) -> bool {
         self.ahead.is_empty() || (self.sequential && self.side == Side::Baseline)
     }
@@ -403,8 +411,8 @@ impl Trial {
         self.resets = 0;
     }
 
-    /// Whether the machine must reset its poll limits now: the present side has waited for long. Asked once per
-    /// step, and at most twice.
+    /// Whether the machine must reset its poll limits now, because the present side is settling for too long.
+    /// To be called once per step; true at most twice per side.
     pub fn wants_reset(&mut self) -> bool {
         let wants = self.settling && self.resets < 2 && self.settled_for > PATIENCE * (self.resets + 1);
         self.resets += u32::from(wants);
@@ -426,10 +434,10 @@ impl Trial {
             return Some(Verdict::Refuted(e));
         }
         match self.evidence {
-            Some(e) if self.elapsed > LONGEST_TRIAL || self.costs_too_much() => {
+            Some(e) if self.elapsed > LONGEST_TRIAL || self.costs_too_much() || comparison.is_vain() => {
                 Some(Verdict::Undecided(Some(e)))
             }
-            // No exact signal is valid for a change of the active set: the coarse one needs longer blocks.
+            // Without an exact signal, a change of the active set needs the coarse signal's longer blocks.
             None if self.block < LONG_BLOCK && self.difference() == Difference::ActiveSet => {
                 if self.work_lost() > TOO_MUCH_LOST {
                     return Some(Verdict::Undecided(None));

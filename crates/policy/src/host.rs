@@ -1,6 +1,6 @@
-//! What a hypervisor's scheduler can decide when it takes interrupts between vCPUs for the demand for coordination
-//! (ASPLOS'13, "the paper" here): pure rules that the simulator drives, and against which a kernel scheduler can be
-//! held. Times are nanoseconds on the host's clock.
+//! What a hypervisor's scheduler can decide when it takes interrupts between vCPUs for the demand for
+//! coordination (ASPLOS'13, "the paper" here). Pure rules that drive the simulator and that a kernel scheduler
+//! can be checked against. Times are nanoseconds of the host's clock.
 
 mod cosched;
 mod placement;

@@ -1,4 +1,4 @@
-//! How long idle periods have been lately: a histogram whose weights decay.
+//! A histogram of recent idle lengths, with decaying weights.
 
 use std::time::Duration;
 
@@ -6,24 +6,23 @@ use std::time::Duration;
 const SUB_BINS: usize = 4;
 /// Doublings covered: 1 µs · 2^20 is about 1 s.
 const OCTAVES: usize = 20;
-/// One bin below 1 µs, the bins of the octaves, and one for all that is longer.
+/// One bin below 1 µs, those of the octaves, and one for everything longer.
 const BINS: usize = OCTAVES * SUB_BINS + 2;
 /// A quarter of a microsecond: the width of the narrowest sub-bin.
 const UNIT_NS: u64 = 250;
 
-/// The lengths of one vCPU's idle periods, in bins four to the octave from 1 µs to 1 s. The weight of a period
-/// halves with every half-life of observed time, so the histogram follows the workload.
+/// The lengths of one vCPU's idle periods, in bins four to the octave from 1 µs to 1 s. A period's weight
+/// halves with every half-life of observed time, so the histogram adapts to the workload.
 ///
-/// Samples are summaries, as the kernel's files give them (`/sys/devices/system/cpu/cpuN/cpuidle/stateM`: `usage`
-/// and `time` of POLL and of the halting state): a number of periods and their mean length. A summary lies in the
-/// one bin of its mean; only its count and sum are exact.
+/// Samples are summaries, as the kernel's files provide them (`/sys/devices/system/cpu/cpuN/cpuidle/stateM`:
+/// `usage` and `time` of POLL and of the halting state): a number of periods and their mean length. A summary
+/// goes into the one bin of its mean; only its count and sum are exact.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IdleHistogram {
     half_life: Duration,
     bins: [Bin; BINS],
 }
 
-/// Decayed number of periods, and the decayed sum of their lengths.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Bin {
     weight: f64,
@@ -43,13 +42,14 @@ impl Default for IdleHistogram {
 }
 
 impl IdleHistogram {
-    /// Long enough to hold thousands of short periods, short enough to forget a phase of the workload in seconds.
+    /// Long enough for thousands of short periods, short enough for a past phase of the workload to fade in
+    /// seconds.
     pub const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(2);
 
     /// Weights below this are dropped: a thousandth of one idle period decides nothing.
     const NEGLIGIBLE: f64 = 0.001;
 
-    /// An empty histogram. With a `half_life` of zero any [`decay`](Self::decay) empties it.
+    /// An empty histogram. With a `half_life` of zero any [`decay`](Self::decay) clears it.
     pub fn new(half_life: Duration) -> Self {
         Self { half_life, bins: [Bin::default(); BINS] }
     }
@@ -64,12 +64,12 @@ impl IdleHistogram {
         bin.sum_ns += count * nanos(mean);
     }
 
-    /// Lets `elapsed` observed time pass.
+    /// Ages the weights by `elapsed` of observed time.
     pub fn decay(&mut self, elapsed: Duration) {
         if elapsed.is_zero() {
             return;
         }
-        // A half-life of zero gives an infinite exponent and so a factor of 0.
+        // A half-life of zero gives an exponent of -infinity and so a factor of 0.
         let factor = (-elapsed.as_secs_f64() / self.half_life.as_secs_f64()).exp2();
         for bin in &mut self.bins {
             bin.weight *= factor;
@@ -80,7 +80,7 @@ impl IdleHistogram {
         }
     }
 
-    /// Adds the weights of `other`; for a limit that all vCPUs share.
+    /// Adds the weights of `other`, for a limit that all vCPUs share.
     pub fn merge(&mut self, other: &Self) {
         for (bin, other) in self.bins.iter_mut().zip(&other.bins) {
             bin.weight += other.weight;
@@ -88,18 +88,18 @@ impl IdleHistogram {
         }
     }
 
-    /// The decayed number of idle periods.
+    /// The number of idle periods, with decayed weights.
     pub fn total(&self) -> f64 {
         self.bins.iter().map(|bin| bin.weight).sum()
     }
 
-    /// Whether no period is remembered.
+    /// Whether all weights have decayed.
     pub fn is_empty(&self) -> bool {
         self.bins.iter().all(|bin| bin.weight == 0.0)
     }
 
-    /// The length that a share `q` (0..=1, clamped) of the idle periods does not exceed, as the mean of the bin in
-    /// which it lies: exact to a quarter octave. None if the histogram is empty.
+    /// The length that a share `q` (clamped to 0..=1) of the idle periods does not exceed, as the mean of its
+    /// bin: exact to a quarter octave. `None` if the histogram is empty.
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let wanted = self.total() * q.clamp(0.0, 1.0);
         let mut seen = 0.0;
@@ -115,8 +115,8 @@ impl IdleHistogram {
     }
 
     /// The mean cost of an idle period when the vCPU polls up to `limit` and then halts, in time of waiting. A
-    /// period of length x costs x · `poll_price` if x ≤ `limit`, else `limit` · `poll_price` + `wake_cost`.
-    /// `poll_price`: what one µs of polling is worth in µs of waiting. Zero if the histogram is empty.
+    /// period of length x costs x · `poll_price` if x ≤ `limit`, else `limit` · `poll_price` + `wake_cost`;
+    /// `poll_price` is what one µs of polling costs in µs of waiting. Zero if the histogram is empty.
     pub fn expected_cost(&self, limit: Duration, wake_cost: Duration, poll_price: f64) -> Duration {
         let ns = self.expected_cost_ns(nanos(limit), nanos(wake_cost), poll_price);
         Duration::try_from_secs_f64(ns / 1e9).unwrap_or(Duration::MAX)
@@ -135,8 +135,7 @@ impl IdleHistogram {
         if weight > 0.0 { cost / weight } else { 0.0 }
     }
 
-    /// The upper edges of the bins in use, ascending: the limits worth considering. The bin of the longest periods
-    /// has no edge.
+    /// The upper edges of the bins in use, ascending: the limits worth considering. The last bin has no edge.
     pub(crate) fn edges(&self) -> impl Iterator<Item = Duration> + '_ {
         (0..BINS - 1).filter(|&i| self.bins[i].weight > 0.0).map(upper_edge)
     }
@@ -150,8 +149,8 @@ fn nanos(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e9
 }
 
-/// The bin for `length`. Integers only, so that it is the same everywhere: within an octave the four sub-bins are
-/// equally wide.
+/// The bin for `length`, in integers so that it is the same on every machine; the four sub-bins of an octave
+/// are equally wide.
 fn bin_of(length: Duration) -> usize {
     let units = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX) / UNIT_NS;
     let Some(octave) = units.checked_ilog2().and_then(|log| log.checked_sub(SUB_BINS.ilog2())) else {

@@ -1,7 +1,7 @@
 //! The decisions of Gleaner, pure: no I/O, no clock and no randomness of its own.
 //!
-//! A driver (the engine on a real machine, the simulator, the replayer) hands in observations and
-//! carries out the settings that come back. Terms follow the ATC'14 paper, §4 and §5.
+//! A driver (the engine on a real machine, the simulator, the replayer) passes in observations and carries out
+//! the settings that it gets back. Terms are those of the ATC'14 paper, §4 and §5.
 
 mod budget;
 mod cadence;

@@ -1,9 +1,9 @@
-//! What paid and what did not, by the kind of load: in this run, and in earlier runs of the same program.
+//! Which settings paid and which did not, by kind of load, in this run and in earlier runs of the same program.
 //!
-//! A kind of load is told by what the workload does while nothing is retained: how many vCPUs are active, and how much
-//! CPU time it takes on each of them. What was proven under a load is in force again at once when a load of that kind
-//! comes back, to be proven again soon; what was refuted under it is not. A load of a kind that is not known gets what
-//! was in force before it, if that was within [`MEMORY`].
+//! The kind of load is what the workload does while nothing is retained: how many vCPUs are active, and its CPU
+//! time on each of them. When a known kind of load returns, what was proven under it is in force again at once
+//! and proven again soon; what was refuted is not tried. A load of an unknown kind gets the previous setting if
+//! that was in force within [`MEMORY`].
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Evidence, Method, Observation, Retention, Setting};
 
-/// What was in force is resumed under a load of an unknown kind within this time.
+/// For how long the previous setting is resumed under a load of an unknown kind.
 pub(crate) const MEMORY: Duration = Duration::from_secs(60);
-/// Loads within this factor are of one kind.
+/// Loads within this factor are of the same kind.
 const ALIKE: f64 = std::f64::consts::SQRT_2;
-/// Loads below this share of a vCPU are all alike.
+/// Loads below this share of a vCPU are all of the same kind.
 const LEAST_LOAD: f64 = 1.0 / 64.0;
-/// The weight of the latest sample in an entry's load.
+/// The weight of the latest sample in an entry's mean load.
 const LATEST: f64 = 0.25;
 
 /// What earlier runs of a program showed under one kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct KnownLoad {
-    /// CPU time of the workload per second and vCPU (0..=1) with every vCPU active and none retained.
+    /// CPU time of the workload per second and vCPU (0..=1) with every vCPU active and no retention.
     pub load: f64,
     /// The retention that paid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<KnownRetention>,
-    /// The number of active vCPUs that paid, under that retention.
+    /// The number of active vCPUs that paid with that retention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vcpus: Option<KnownVcpus>,
-    /// In how many runs since retention paid it was tried, and refuted.
+    /// The number of runs that refuted retention since it last paid.
     #[serde(default)]
     pub refuted: u32,
 }
@@ -41,40 +41,40 @@ pub struct KnownLoad {
 pub struct KnownRetention {
     /// Method and limit.
     pub setting: Retention,
-    /// What proved it.
+    /// Evidence that proved it.
     pub evidence: Evidence,
 }
 
-/// A smaller number of active vCPUs that was proven. Which ones they were says nothing about the next run.
+/// A smaller number of active vCPUs that was proven. Which ones they were does not matter to the next run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct KnownVcpus {
-    /// How many.
+    /// The number of active vCPUs.
     pub active: usize,
-    /// The runnable threads that it was proven with.
+    /// The number of runnable threads that it was proven with.
     pub runnable: u32,
-    /// What proved it.
+    /// Evidence that proved it.
     pub evidence: Evidence,
 }
 
 /// What a run showed under one kind of load, for the next run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Learned {
-    /// What is known now.
+    /// Knowledge after the run.
     pub known: KnownLoad,
-    /// What the trials of this run said of it last; `None` where it was not tried.
+    /// The outcome of this run's latest trial; `None` without a trial.
     pub outcome: Option<Outcome>,
 }
 
-/// How a setting came out of a run's latest trial of it.
+/// The outcome of a run's latest trial of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It paid.
+    /// The setting paid.
     Proven,
-    /// It did not.
+    /// The setting did not pay.
     Refuted,
 }
 
-/// Whether two loads, in CPU time per second and vCPU, are of one kind.
+/// Whether two loads, in CPU time per second and vCPU, are of the same kind.
 pub fn alike(a: f64, b: f64) -> bool {
     distance(a, b) <= ALIKE
 }
@@ -85,7 +85,6 @@ fn distance(a: f64, b: f64) -> f64 {
     ratio.max(1.0 / ratio)
 }
 
-/// A kind of load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Kind {
     active: usize,
@@ -103,14 +102,14 @@ impl Kind {
 struct Entry {
     kind: Kind,
     retention: Option<KnownRetention>,
-    /// The retention may be in force without a trial before it.
+    /// Whether the retention may be resumed without a trial.
     trusted: bool,
     vcpus: Option<KnownVcpus>,
-    /// What an earlier run knows of smaller sets, until this run has tried it.
+    /// A smaller set known from an earlier run, until this run has tried it.
     offer: Option<KnownVcpus>,
     /// See [`KnownLoad::refuted`].
     refuted: u32,
-    /// The same, until this run has waited for it.
+    /// The same, until this run has waited for it once.
     delay: u32,
     outcome: Option<Outcome>,
 }
@@ -161,45 +160,45 @@ impl Entry {
     }
 }
 
-/// Retention that may be in force without a trial before it.
+/// Retention that may be resumed without a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Recalled {
     pub(crate) retention: Retention,
-    /// The evidence, where only an earlier run has proven it.
+    /// The evidence, if only an earlier run has proven it.
     pub(crate) known: Option<Evidence>,
 }
 
-/// Retention that was in force.
+/// The retention that was in force last.
 #[derive(Debug, Clone, Copy)]
 struct Latest {
     retention: Retention,
     until: Duration,
-    /// A trial ended it: the load that it met is one of those for which it does not pay.
+    /// Whether a trial ended it: then it does not pay under the load of that trial.
     refuted: bool,
 }
 
-/// The memory of one run.
 #[derive(Debug)]
 pub(crate) struct Memory {
     entries: Vec<Entry>,
-    /// The vCPUs that the workload could use at first: what is learned on all of them is for the next run.
+    /// The number of vCPUs allowed at first: only what is learned on all of them is kept for the next run.
     vcpus: usize,
-    /// The present kind of load: by the latest samples without retention, those of proofs left out, in which the workload
-    /// may still adapt to the change.
+    /// The present kind of load, from the latest samples without retention; those of proofs are left out,
+    /// because the workload might still be adapting to the change.
     kind: Option<Kind>,
     /// The latest kind with every vCPU active.
     full: Option<Kind>,
-    /// The kind of load by the samples without retention of the proof that is running, or ended last.
+    /// The kind of load in the latest proof's samples without retention.
     probed: Option<Kind>,
     latest: Option<Latest>,
-    /// The load under which an earlier run proved what is in force, until a trial of this run has ended.
+    /// The load under which an earlier run proved the setting in force, until a trial of this run has ended.
     unproven: Option<Kind>,
-    /// The first sample of an unknown kind has been seen.
+    /// Whether an unknown kind of load has been sampled once.
     hesitated: bool,
 }
 
 impl Memory {
-    /// With what earlier runs showed on `vcpus` vCPUs, as far as `method` is what retains now, for at most `longest`.
+    /// Starts with what earlier runs showed on `vcpus` vCPUs, as far as it applies to `method`; limits are
+    /// capped at `longest`.
     pub(crate) fn new(known: &[KnownLoad], vcpus: usize, method: Method, longest: Duration) -> Self {
         Self {
             entries: known
@@ -217,7 +216,7 @@ impl Memory {
         }
     }
 
-    /// Takes one sample, under `in_force`, perhaps of a proof: it tells the kind of load where nothing was retained.
+    /// Takes a sample under `in_force`, in a proof or not. Without retention it shows the kind of load.
     pub(crate) fn observe(&mut self, o: &Observation, in_force: &Setting, proof: bool) {
         if in_force.retention.is_on() || !is_telling(o) {
             return;
@@ -225,7 +224,7 @@ impl Memory {
         let active = in_force.active.len();
         let sampled = Kind { active, load: o.load() / active.max(1) as f64 };
         let known = if proof { &mut self.probed } else { &mut self.kind };
-        // Samples as short as a block differ by chance.
+        // Samples as short as a block vary by chance.
         let kind = match *known {
             Some(before) if before.is_like(sampled) => {
                 Kind { load: f64::midpoint(before.load, sampled.load), ..before }
@@ -242,12 +241,12 @@ impl Memory {
         }
     }
 
-    /// The workload may use other vCPUs now: what load it is on them is not known yet.
+    /// The set of allowed vCPUs changed: the load on them is not known yet.
     pub(crate) fn forget_kind(&mut self) {
         (self.kind, self.full, self.probed, self.unproven) = (None, None, None, None);
     }
 
-    /// Retention that is worth resuming after the sample `o`, which was taken without retention.
+    /// Retention worth resuming after the sample `o`, which was taken without retention.
     pub(crate) fn recall(&mut self, o: &Observation) -> Option<Recalled> {
         let kind = self.kind.filter(|_| is_telling(o));
         if let Some(entry) = kind.and_then(|kind| self.find(kind)) {
@@ -262,32 +261,32 @@ impl Memory {
         self.take_latest(o.at).map(|retention| Recalled { retention, known: None })
     }
 
-    /// What was in force latest, whatever the load, if that was lately.
+    /// The retention in force last, under any load, if that was recent.
     pub(crate) fn take_latest(&mut self, now: Duration) -> Option<Retention> {
         let latest = self.latest.take()?;
         (now.saturating_sub(latest.until) < MEMORY).then_some(latest.retention)
     }
 
-    /// Whether a trial should wait for one more sample: a program that has just started is not yet itself, and earlier
-    /// runs know loads that may come.
+    /// Whether a trial should wait for one more sample: a program that has just started does not show its usual
+    /// load yet, and earlier runs might know that load.
     pub(crate) fn hesitates(&mut self) -> bool {
         let unknown = self.kind.is_none_or(|kind| self.find(kind).is_none());
         unknown && !std::mem::replace(&mut self.hesitated, true)
     }
 
-    /// Whether the first sample of an unknown kind was seen.
+    /// Whether an unknown kind of load has been sampled.
     pub(crate) fn has_hesitated(&self) -> bool {
         self.hesitated
     }
 
-    /// In how many earlier runs the present load refuted retention; asked for once.
+    /// The number of earlier runs that refuted retention under the present load; returned only once.
     pub(crate) fn take_delay(&mut self) -> u32 {
         let entry = self.kind.and_then(|kind| self.find_mut(kind));
         entry.map_or(0, |entry| std::mem::take(&mut entry.delay))
     }
 
-    /// The smaller set that an earlier run found to pay under the present load, with retention in force or without; asked
-    /// for once.
+    /// The smaller set that paid under the present load in an earlier run, with or without retention; returned
+    /// only once.
     pub(crate) fn take_vcpus(&mut self, retained: bool) -> Option<KnownVcpus> {
         let entry = self.full.and_then(|full| self.find_mut(full))?;
         let known = entry.offer.filter(|_| entry.retention.is_some() == retained)?;
@@ -296,7 +295,7 @@ impl Memory {
         Some(known)
     }
 
-    /// Whether what is in force rests on an earlier run's evidence alone.
+    /// Whether the setting in force rests on an earlier run's evidence alone.
     pub(crate) fn is_unproven(&self) -> bool {
         self.unproven.is_some()
     }
@@ -308,14 +307,14 @@ impl Memory {
         self.latest = Some(Latest { retention, until: now, refuted: false });
     }
 
-    /// A veto: polling must prove itself again before it is in force.
+    /// A veto ended retention: it must be proven again before it is resumed.
     pub(crate) fn distrust(&mut self) {
         self.unproven = None;
         self.latest = None;
         self.entries.iter_mut().for_each(|entry| entry.trusted = false);
     }
 
-    /// A trial of `retention` ended with it in force, by `proof` if it was proven.
+    /// A trial of `retention` ended and left it in force; `proof` is the evidence if it was proven.
     pub(crate) fn kept(&mut self, retention: Retention, proof: Option<Evidence>) {
         self.unproven = None;
         let (Some(kind), Some(evidence)) = (self.kind, proof.filter(is_finite)) else { return };
@@ -324,7 +323,7 @@ impl Memory {
         (entry.trusted, entry.refuted, entry.outcome) = (true, 0, Some(Outcome::Proven));
     }
 
-    /// A trial took `retention` back at `now`; it was `in_force` before, or `refuted`, or both.
+    /// A trial ended `retention` at `now`, which had been `in_force` before, or was `refuted`, or both.
     pub(crate) fn dropped(&mut self, retention: Retention, in_force: bool, refuted: bool, now: Duration) {
         let resumed = self.unproven.take();
         self.latest = in_force.then_some(Latest { retention, until: now, refuted: true });
@@ -351,7 +350,7 @@ impl Memory {
         (entry.vcpus, entry.offer, entry.outcome) = (Some(known), None, Some(Outcome::Proven));
     }
 
-    /// A trial took a smaller set back that was in force; `active` vCPUs are active now.
+    /// A trial ended a smaller set that had been in force; `active` vCPUs are active now.
     pub(crate) fn dropped_vcpus(&mut self, active: usize) {
         let resumed = self.unproven.take();
         for kind in [resumed, self.full].into_iter().flatten() {
@@ -362,7 +361,7 @@ impl Memory {
         }
     }
 
-    /// What the next run should know; `retention` is in force now.
+    /// What the next run should know, with `retention` in force now.
     pub(crate) fn learned(&self, retention: Retention) -> Vec<Learned> {
         let mut memory = Self { entries: self.entries.clone(), ..*self };
         memory.follow_limit(retention);
@@ -379,7 +378,7 @@ impl Memory {
         learned.collect()
     }
 
-    /// The limit moves with the idle lengths; the next run starts with the latest.
+    /// Keeps the limit, which adapts to the idle lengths, up to date for the next run.
     fn follow_limit(&mut self, retention: Retention) {
         let entry = self.full.and_then(|full| self.find_mut(full));
         let same = |known: &&mut KnownRetention| known.setting.method == retention.method;
@@ -396,14 +395,14 @@ impl Memory {
         self.nearest(kind).and_then(|at| self.entries.get_mut(at))
     }
 
-    /// The place of the entry for loads of this kind.
+    /// The index of the entry for loads of this kind.
     fn nearest(&self, kind: Kind) -> Option<usize> {
         let alike = self.entries.iter().enumerate().filter(|(_, e)| e.kind.is_like(kind));
         let far = |e: &Entry| distance(e.kind.load, kind.load);
         alike.min_by(|(_, a), (_, b)| far(a).total_cmp(&far(b))).map(|(at, _)| at)
     }
 
-    /// The entry for loads of this kind, made if there is none; its load follows the samples.
+    /// The entry for loads of this kind, created if missing, with its mean load updated.
     fn enter(&mut self, kind: Kind) -> &mut Entry {
         let at = self.nearest(kind).unwrap_or_else(|| {
             self.entries.push(Entry::new(kind));
@@ -415,12 +414,12 @@ impl Memory {
     }
 }
 
-/// Whether the numbers can be written as JSON.
+/// Whether JSON can represent the numbers.
 fn is_finite(evidence: &Evidence) -> bool {
     [evidence.ratio, evidence.low, evidence.high].into_iter().all(f64::is_finite)
 }
 
-/// Whether a sample says something of the load.
+/// Whether a sample represents the load.
 fn is_telling(o: &Observation) -> bool {
     o.settled && o.is_average()
 }

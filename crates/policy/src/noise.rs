@@ -1,7 +1,9 @@
-//! How much a signal of progress differs between two blocks of one setting, for no reason that Gleaner knows.
+//! How much a signal of progress differs between two blocks of one setting, for reasons that Gleaner cannot
+//! see.
 //!
-//! It is learned for nothing: whenever one setting is in force over two observations, their difference is noise. So a
-//! trial knows beforehand what a neighbour, a compiler or the load's own waves do to its blocks.
+//! Learning it costs nothing: whenever one setting is in force over two observations, their difference is
+//! noise. So a trial knows beforehand what a neighbour, a compiler or the load's own fluctuations do to its
+//! blocks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,33 +12,33 @@ use crate::evidence::{MEDIAN_DISTANCE, median};
 use crate::progress::{Block, Signal};
 use crate::{Observation, Setting};
 
-/// Shorter intervals are not blocks: their counts are too small to compare.
+/// Shorter intervals are not used: their counts are too small to compare.
 const SHORTEST: Duration = Duration::from_millis(5);
-/// As many differences as describe the present; older ones are forgotten.
+/// The number of differences kept; older ones do not describe the present.
 const RECENT: usize = 32;
-/// What is believed before anything was seen counts as so many differences...
+/// The prior: this many differences...
 const BELIEVED: usize = 4;
-/// ...of this size (log ratio): what blocks of ten milliseconds show on a shared host.
+/// ...of this size (log ratio), which is what blocks of ten milliseconds show on a shared host.
 const USUAL: f64 = 0.08;
-/// Nothing on a shared host repeats itself more exactly than this (log ratio).
+/// The least spread assumed (log ratio): nothing on a shared host repeats itself more exactly.
 const LEAST_SPREAD: f64 = 0.015;
 
 /// The noise of every signal.
 #[derive(Debug)]
 pub(crate) struct Noise {
     before: Option<(Setting, Block)>,
-    /// Distances between the logarithms of neighbouring blocks under one setting.
+    /// Absolute log ratios of neighbouring blocks under one setting, by signal.
     distances: [VecDeque<f64>; Signal::ALL.len()],
 }
 
 impl Noise {
-    /// Nothing has been seen: what is usual is believed.
+    /// Starts from the prior.
     pub(crate) fn new() -> Self {
         let usual: VecDeque<_> = std::iter::repeat_n(USUAL, BELIEVED).collect();
         Self { before: None, distances: std::array::from_fn(|_| usual.clone()) }
     }
 
-    /// On a machine where nothing else runs.
+    /// For a machine where nothing else runs.
     #[cfg(test)]
     pub(crate) fn quiet() -> Self {
         Self { before: None, distances: std::array::from_fn(|_| VecDeque::from([0.0])) }

@@ -1,7 +1,7 @@
 //! What counts as better: more progress, or shorter waiting that is worth its price (docs/objective.md).
 //!
 //! A client that waits for each answer makes more progress when wake-ups are faster. Clients that set the rate
-//! themselves do not: there the same answers come sooner, and only the wake-to-run latency of the workload's threads
+//! themselves do not: the same answers come sooner, and only the wake-to-run latency of the workload's threads
 //! shows it. A lock convoy is the reverse: its threads wait less and get less done.
 
 use std::fmt;
@@ -12,23 +12,23 @@ use crate::guard::Purpose;
 use crate::noise::Noise;
 use crate::progress::{Block, Difference, Signal, compare};
 
-/// What polling is worth: the one price by which poll limits are chosen and saved waiting is weighed.
+/// How much polling a wake-up is worth. This one price sets poll limits and weighs the waiting saved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Objective {
-    /// Short wake-ups, also where much is polled for them.
+    /// The shortest wake-ups, even for a lot of polling.
     Latency,
-    /// Polling that saves at least an eighth of its time.
+    /// Polling must save at least a hundredth of its time.
     #[default]
     Balanced,
-    /// Polling that saves at least half of its time: the host's CPU time is expensive.
+    /// Polling must save at least a tenth of its time: the host's CPU time is expensive.
     Efficiency,
 }
 
 impl Objective {
-    /// All of them.
+    /// All of them, the cheapest polling first.
     pub const ALL: [Self; 3] = [Self::Latency, Self::Balanced, Self::Efficiency];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Latency => "latency",
@@ -37,16 +37,16 @@ impl Objective {
         }
     }
 
-    /// What a microsecond of polling is worth in microseconds of waiting.
+    /// What a microsecond of polling costs in microseconds of waiting on an idle machine.
     pub const fn poll_price(self) -> f64 {
         match self {
-            Self::Latency => 0.03125,
-            Self::Balanced => 0.125,
-            Self::Efficiency => 0.5,
+            Self::Latency => 0.001,
+            Self::Balanced => 0.01,
+            Self::Efficiency => 0.1,
         }
     }
 
-    /// The one with this price.
+    /// The objective with this price.
     pub fn of_price(poll_price: f64) -> Option<Self> {
         Self::ALL.into_iter().find(|objective| objective.poll_price().total_cmp(&poll_price).is_eq())
     }
@@ -67,26 +67,42 @@ impl FromStr for Objective {
     }
 }
 
-/// From so many pairs on, what was shown before is not taken back by one lucky or unlucky block.
+/// Beside work on every vCPU polling costs this many times more than on an idle machine: it takes shared core,
+/// cache and host time from that work.
+const BESIDE_WORK: f64 = 12.0;
+
+/// What a microsecond of polling costs in microseconds of waiting beside a workload that uses `load` vCPUs,
+/// given the price on an idle machine.
+pub(crate) fn price_beside(load: f64, poll_price: f64) -> f64 {
+    poll_price * (1.0 + (BESIDE_WORK - 1.0) * load.clamp(0.0, 1.0))
+}
+
+/// From this many pairs on, a single lucky or unlucky block no longer matters.
 const ENOUGH_PAIRS: u32 = 3;
-/// The longest waits may grow by this factor where the mean shrinks.
+/// If the workload uses less of one vCPU than this, CPU time does not limit its progress.
+pub(crate) const MOSTLY_IDLE: f64 = 0.5;
+/// The factor by which the tail of the waiting may grow while its mean shrinks.
 const TAIL: f64 = 1.25;
 
-/// What pairs of (baseline, candidate) blocks say of the candidate.
+/// The comparison of pairs of (baseline, candidate) blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comparison {
-    /// By the best signal of progress that is valid.
+    /// Evidence from the best valid signal of progress.
     progress: Option<Evidence>,
-    /// By the workload's wake-to-run latency; only where it may count for the candidate.
+    /// Evidence from the wake-to-run latency; only if it may count in the candidate's favour.
     waiting: Option<Evidence>,
-    /// Whether progress is shown not to be lower, by more than its margin.
+    /// The load sets the rate, and its chance variations hide small losses for long.
+    load_decides: bool,
+    /// Whether progress is shown not to be lower by more than its margin; where the load decides, a neutral
+    /// estimate is enough.
     not_lower: bool,
-    /// Waiting that is shown to be longer, where more progress than that can be worth is ruled out.
+    /// Evidence of longer waiting, where a gain in progress large enough to outweigh it is ruled out.
     delay: Option<Evidence>,
 }
 
 impl Comparison {
-    /// Compares the blocks, where a microsecond of polling is worth `poll_price` microseconds of waiting.
+    /// Compares the blocks; `poll_price` is what a microsecond of polling costs in microseconds of waiting on
+    /// an idle machine.
     pub(crate) fn of(
         pairs: &[(Block, Block)],
         difference: Difference,
@@ -95,23 +111,27 @@ impl Comparison {
     ) -> Self {
         let progress = compare(pairs, difference, noise);
         let exact = progress.filter(|e| e.signal.is_exact());
-        let not_lower = exact.is_some_and(|e| e.is_not_lower());
+        let load_decides = exact.is_some_and(|e| load_decides(&e, pairs, noise));
+        let is_unhurt =
+            |e: &Evidence| load_decides && e.looks_unchanged() && takes_no_longer(e.signal, pairs);
+        let not_lower = exact.is_some_and(|e| e.is_not_lower() || is_unhurt(&e));
         let may_count = exact.is_some_and(|e| !e.is_lower());
-        let counts = may_count && waiting_saved(pairs) > poll_price * polled(pairs) && tail_stays(pairs);
+        let price = price_beside(work(pairs).0, poll_price);
+        let counts = may_count && waiting_saved(pairs) > price * polled(pairs) && tail_stays(pairs);
         let known = evidence(Signal::Waiting, pairs, noise);
         let outweighed = progress.is_some_and(|e| e.high < TAIL);
         let delay = known.filter(|e| outweighed && e.high < 1.0 / TAIL);
         let waiting = known.filter(|_| counts);
-        Self { progress, waiting, not_lower, delay }
+        Self { progress, waiting, load_decides, not_lower, delay }
     }
 
-    /// What shows that the candidate is better.
+    /// Evidence that the candidate is better.
     pub(crate) fn proof(&self, purpose: Purpose) -> Option<Evidence> {
         let proves = |e: &Evidence| match purpose {
             Purpose::Adopt => e.proves(),
             Purpose::Reprove => e.confirms(),
         };
-        // What was shown before need only not look otherwise now.
+        // What was proven before needs only no sign of the opposite.
         let looks_lower = |e: Evidence| e.pairs < ENOUGH_PAIRS || e.ratio < 1.0 - e.signal.margin();
         let still = purpose == Purpose::Reprove && !self.progress.is_some_and(looks_lower);
         let enough = |e: &Evidence| self.not_lower || (still && e.pairs >= ENOUGH_PAIRS);
@@ -119,7 +139,7 @@ impl Comparison {
         [self.progress, waiting].into_iter().flatten().find(proves)
     }
 
-    /// What shows that the candidate is not better.
+    /// Evidence that the candidate is not better.
     pub(crate) fn refutation(&self) -> Option<Evidence> {
         if self.waiting.is_some_and(|e| !e.refutes()) {
             return None;
@@ -127,10 +147,36 @@ impl Comparison {
         self.progress.or(self.waiting).filter(Evidence::refutes).or(self.delay)
     }
 
-    /// What the pairs say so far, decided or not.
+    /// The evidence so far, conclusive or not. Where the load decides, fewer requests by chance are no loss
+    /// while the estimated waiting is shorter.
     pub(crate) fn evidence(&self) -> Option<Evidence> {
-        self.progress.or(self.waiting)
+        self.waiting.filter(|e| self.load_decides && e.looks_better()).or(self.progress).or(self.waiting)
     }
+
+    /// Whether more pairs are unlikely to prove the candidate: where the load decides, progress will stay the
+    /// same.
+    pub(crate) fn is_vain(&self) -> bool {
+        let hopes = [self.progress, self.waiting].into_iter().flatten().any(|e| e.is_beyond_chance());
+        self.load_decides && self.progress.is_some_and(|e| e.is_known()) && !hopes
+    }
+}
+
+/// Whether the load sets the rate: the workload leaves most of a vCPU idle, and its few requests vary so much
+/// by chance that a loss would stay hidden for longer than a trial.
+fn load_decides(progress: &Evidence, pairs: &[(Block, Block)], noise: &Noise) -> bool {
+    noise.spread(progress.signal) > 2.0 * progress.signal.margin() && work(pairs).0 < MOSTLY_IDLE
+}
+
+/// Whether the CPU time per piece of work did not grow.
+fn takes_no_longer(done: Signal, pairs: &[(Block, Block)]) -> bool {
+    let (before, after) = work(pairs);
+    let (done_before, done_after) = sums(pairs, |b| done.rate(b).unwrap_or(0.0) * b.period.as_secs_f64());
+    after * done_before <= before * done_after * (1.0 + done.margin())
+}
+
+/// The number of vCPUs in use on both sides.
+fn work(pairs: &[(Block, Block)]) -> (f64, f64) {
+    sums(pairs, |b| b.workload.cpu_time.as_secs_f64())
 }
 
 fn evidence(signal: Signal, pairs: &[(Block, Block)], noise: &Noise) -> Option<Evidence> {
@@ -150,13 +196,13 @@ fn sums(pairs: &[(Block, Block)], of: impl Fn(&Block) -> f64) -> (f64, f64) {
     (side(|p| &p.0), side(|p| &p.1))
 }
 
-/// The polling that the candidate adds: vCPU time per time.
+/// The vCPU time that the candidate adds in polling, per unit of time.
 fn polled(pairs: &[(Block, Block)]) -> f64 {
     let (before, after) = sums(pairs, |b| b.polled.as_secs_f64());
     after - before
 }
 
-/// The waiting that the candidate saves: of all threads, per time.
+/// The waiting of all threads that the candidate saves, per unit of time.
 fn waiting_saved(pairs: &[(Block, Block)]) -> f64 {
     let (wake_ups, _) = sums(pairs, |b| b.workload.waiting.map_or(0.0, |w| w.wake_ups as f64));
     let mean =
@@ -184,7 +230,7 @@ mod tests {
     const PRICE: f64 = 0.125;
     const US: Duration = Duration::from_micros(1);
 
-    /// Ten milliseconds of a server: hand-offs, wake-to-run latency, the tail, CPU time, polling.
+    /// Ten milliseconds of a server: hand-offs, wake-to-run latency, its tail, CPU time, polling.
     fn block(switches: u64, mean_us: u32, tail_us: u32, cpu_us: u32, polled_us: u32) -> Block {
         let waiting = Waiting {
             wake_ups: switches,
@@ -208,7 +254,8 @@ mod tests {
 
     #[test]
     fn an_open_loop_is_served_by_its_latency() {
-        // The load's rate stays, and so does nothing else: waiting falls from 40 to 3 us, and CPU time with it.
+        // The load's rate stays the same, and nothing else does: waiting falls from 40 to 3 us, and CPU time
+        // with it.
         let c = of(block(200, 40, 90, 5000, 0), block(200, 3, 20, 3500, 9000));
         let proof = c.proof(Purpose::Adopt).unwrap();
         assert_eq!(proof.signal, Signal::Waiting);
@@ -237,6 +284,58 @@ mod tests {
         let pair = (block(200, 40, 90, 5000, 0), block(200, 3, 20, 3500, 9000));
         let c = Comparison::of(&[pair; 2], Difference::Retention, &Noise::new(), PRICE);
         assert!(c.proof(Purpose::Adopt).is_none() && c.refutation().is_none());
+    }
+
+    #[test]
+    fn few_requests_need_not_show_what_their_chance_hides_for_long() {
+        let before = block(200, 40, 90, 2000, 0);
+        let of = |candidate, n, noise: &Noise| {
+            let c = Comparison::of(&vec![(before, candidate); n], Difference::Retention, noise, PRICE);
+            c.proof(Purpose::Adopt).map(|e| e.signal)
+        };
+        let (same, noise) = (block(200, 3, 20, 2000, 9000), Noise::new());
+        assert_eq!(of(same, 6, &noise), Some(Signal::Waiting));
+        assert_eq!(of(same, 5, &noise), None, "one lucky block");
+        assert_eq!(of(block(190, 3, 20, 1900, 9000), 6, &noise), None, "it looks lower");
+        assert_eq!(of(block(200, 3, 20, 2200, 9000), 6, &noise), None, "each piece of work takes longer");
+        // If CPU time could limit progress, or a loss would show soon, the loss has to be ruled out.
+        let busy = vec![(block(200, 40, 90, 6000, 0), block(200, 3, 20, 6000, 9000)); 6];
+        assert!(Comparison::of(&busy, Difference::Retention, &noise, PRICE).proof(Purpose::Adopt).is_none());
+        assert_eq!(of(block(196, 3, 20, 1960, 9000), 6, &Noise::quiet()), None);
+    }
+
+    #[test]
+    fn shorter_waiting_is_what_the_pairs_say_where_the_load_decides() {
+        let of = |cpu_us| {
+            let pair = (block(200, 40, 90, cpu_us, 0), block(198, 3, 20, cpu_us, 9000));
+            let c = Comparison::of(&[pair; 4], Difference::Retention, &Noise::new(), PRICE);
+            c.evidence().map(|e| e.signal)
+        };
+        assert_eq!(of(2000), Some(Signal::Waiting), "a dip of the requests is no loss");
+        assert_eq!(of(6000), Some(Signal::Moved));
+    }
+
+    #[test]
+    fn where_the_load_decides_a_change_without_a_hope_ends_early() {
+        let is_vain = |cpu_us, mean_us, n| {
+            let pair = (block(200, 40, 90, cpu_us, 0), block(200, mean_us, 90, cpu_us, 0));
+            Comparison::of(&vec![pair; n], Difference::ActiveSet, &Noise::new(), PRICE).is_vain()
+        };
+        assert!(is_vain(2000, 40, 6));
+        assert!(!is_vain(2000, 40, 5), "chance");
+        assert!(!is_vain(2000, 20, 6), "waiting is shorter");
+        assert!(!is_vain(6000, 40, 6), "a closed loop may show more");
+    }
+
+    #[test]
+    fn polling_beside_work_has_to_save_more() {
+        let proven = |cpu_us| {
+            // 600 us of waiting are saved by 9 ms of polling.
+            let pair = (block(60, 18, 90, cpu_us, 0), block(60, 8, 90, cpu_us, 9000));
+            let c = Comparison::of(&vec![pair; 40], Difference::Retention, &Noise::quiet(), 0.01);
+            c.proof(Purpose::Adopt).is_some()
+        };
+        assert_eq!([100, 3000, 5000, 9000].map(proven), [true, true, true, false]);
     }
 
     #[test]
@@ -269,8 +368,8 @@ mod tests {
 
     #[test]
     fn what_is_worth_it_is_a_matter_of_the_objective() {
-        // In 10 ms 1 ms of waiting is saved by 11 ms of polling.
-        let pair = (block(200, 8, 90, 5000, 0), block(200, 3, 20, 4900, 11_000));
+        // In 10 ms 60 us of waiting are saved by 11 ms of polling, beside hardly any work.
+        let pair = (block(60, 8, 90, 200, 0), block(60, 7, 90, 200, 11_000));
         let proven = |objective: Objective| {
             let price = objective.poll_price();
             let c = Comparison::of(&vec![pair; 40], Difference::Retention, &Noise::quiet(), price);

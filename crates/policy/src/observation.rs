@@ -1,4 +1,4 @@
-//! What the policy is told: one interval of the machine's and the workload's life, as differences.
+//! The policy's input: one interval of the machine and the workload, as differences.
 
 use std::time::Duration;
 
@@ -6,38 +6,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CpuId, CpuSet, Measurement, Overload};
 
-/// A shorter interval says nothing of averages: of the load, and of what §5 reads.
+/// A shorter interval has no meaningful averages: neither of the load nor of §5's quantities.
 const SHORTEST_AVERAGE: Duration = Duration::from_millis(10);
 
 /// One interval between two observations. All counts and times are differences over the interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
-    /// When the interval ended, since the driver started.
+    /// End of the interval, since the driver started.
     pub at: Duration,
     /// The length of the interval.
     pub period: Duration,
     /// The vCPUs that are online and that the workload's owner allows it to use.
     pub vcpus: Vec<VcpuInterval>,
-    /// What the workload did.
+    /// The workload's share of the interval.
     pub workload: WorkloadInterval,
-    /// Threads that wanted a CPU at the end of the interval, on the whole machine, the observer excluded.
+    /// Runnable threads at the end of the interval, on the whole machine, the observer excluded.
     pub runnable: u32,
-    /// What ended the interval early: threads that queue up on the active vCPUs.
+    /// The run-queue overload that ended the interval early, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overload: Option<Overload>,
-    /// Share of the interval (0..=1) in which the workload's CPU quota held it back.
+    /// Share of the interval (0..=1) in which the CPU quota throttled the workload.
     pub throttled: f64,
-    /// Whether every active vCPU followed the setting in force through the whole interval. A vCPU whose polling was
-    /// taken away goes on polling until it halts once.
+    /// Whether the setting was in effect on every active vCPU for the whole interval. A vCPU keeps polling by
+    /// an earlier limit until it halts once.
     pub settled: bool,
-    /// What taking this observation cost, in CPU time of the observer.
+    /// CPU time that taking this observation cost the observer.
     pub cost: Duration,
 }
 
 /// One vCPU during the interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct VcpuInterval {
-    /// Which one.
+    /// The vCPU described.
     pub cpu: CpuId,
     /// Idle periods that ended in a halt.
     pub halts: u64,
@@ -47,7 +47,7 @@ pub struct VcpuInterval {
     pub polls: u64,
     /// Time spent retained: polling or in a yield thread.
     pub poll_time: Duration,
-    /// Time in which the vCPU wanted to run and the host ran something else.
+    /// Time in which the vCPU was runnable but the host ran something else.
     pub steal: Duration,
 }
 
@@ -57,8 +57,8 @@ impl VcpuInterval {
         self.halt_time + self.poll_time
     }
 
-    /// Idle periods. A retained period that times out counts once as a poll and once as a halt,
-    /// so the larger of the two is the number of periods.
+    /// Number of idle periods. A retained period that times out counts as a poll and as a halt, so this is the
+    /// larger of the two.
     pub fn idle_periods(&self) -> u64 {
         self.halts.max(self.polls)
     }
@@ -69,22 +69,22 @@ impl VcpuInterval {
 pub struct WorkloadInterval {
     /// CPU time of all threads (the paper's `T_work`).
     pub cpu_time: Duration,
-    /// The user-mode part of it, as the kernel's tick sampled it.
+    /// User-mode CPU time, as sampled by the kernel's tick.
     pub user_time: Duration,
     /// Time that runnable threads waited for a vCPU.
     pub run_delay: Duration,
     /// Times a thread left a vCPU (the paper's `S_work`).
     pub switches: u64,
-    /// Bytes moved by read- and write-like system calls; `None` where the kernel does not tell.
+    /// Bytes moved by read- and write-like system calls; `None` if the kernel does not count them.
     pub moved_bytes: Option<u64>,
-    /// The increase of the counter that the user named.
+    /// The increase of the user's progress counter.
     pub counter: Option<f64>,
     /// Threads at the end of the interval.
     pub threads: u32,
-    /// How long its threads waited from wake-up to running; `None` where neither kernel nor estimate says.
+    /// Wake-to-run latency of its threads; `None` if it is neither traced nor estimated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// What its threads sent through sockets; `None` where it was not counted for the whole interval.
+    /// What its threads sent through sockets; `None` unless counted for the whole interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<Sockets>,
 }
@@ -94,38 +94,38 @@ pub struct WorkloadInterval {
 pub struct Sockets {
     /// Calls that sent at least one byte.
     pub messages: u64,
-    /// What they sent, in bytes.
+    /// Bytes in these calls.
     pub bytes: u64,
 }
 
-/// Wake-to-run latency of the workload's threads in one interval: from the moment when a thread is woken until it runs.
-/// Waiting after a preemption is not in it.
+/// Wake-to-run latency of the workload's threads in one interval: from a thread's wake-up until it runs.
+/// Waiting after a preemption is not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// Wake-ups that ended in the interval; scaled up where only a sample of them was followed.
+    /// Wake-ups that ended in the interval, extrapolated if only a sample was traced.
     pub wake_ups: u64,
-    /// The sum of their latencies, scaled likewise.
+    /// The sum of their latencies, extrapolated likewise.
     pub total: Duration,
-    /// The latency that 99 % of them do not exceed (p99). Traced, it comes from a histogram whose buckets are an eighth
-    /// of their value wide; from fewer than a hundred wake-ups it is about the longest of them. Estimated, it is the
-    /// mean: an estimate knows no spread.
+    /// The 99th percentile. Traced, it comes from a histogram whose buckets are an eighth of their value wide;
+    /// with fewer than a hundred wake-ups it is about the longest of them. Estimated, it is the mean, since an
+    /// estimate has no spread.
     pub tail: Duration,
-    /// Where the numbers come from.
+    /// How the numbers were found.
     pub source: WaitingSource,
 }
 
-/// How [`Waiting`] was found. The two must not be compared with each other.
+/// How [`Waiting`] was found. Traced and estimated values must not be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitingSource {
-    /// BPF programs at wake-ups and switches.
+    /// Measured by BPF programs at wake-ups and context switches.
     Traced,
-    /// The kernel's run delay, and the calibrated cost of a wake-up from a halt for each halt.
+    /// The kernel's run delay, plus the calibrated cost of a wake-up for each halt.
     Estimated,
 }
 
 impl Waiting {
-    /// The mean latency of a wake-up; what there is, where there was none.
+    /// The mean latency of a wake-up; zero wake-ups count as one.
     pub fn mean(&self) -> Duration {
         let mean = self.total.as_nanos() / u128::from(self.wake_ups.max(1));
         Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
@@ -133,10 +133,10 @@ impl Waiting {
 }
 
 impl WorkloadInterval {
-    /// This interval and the next one as one.
+    /// This interval and the next, combined.
     #[must_use]
     pub fn and(self, next: Self) -> Self {
-        // Every field by name: a new one has to be thought of here.
+        // Destructured, so that a new field cannot be missed here.
         let Self {
             cpu_time,
             user_time,
@@ -163,7 +163,7 @@ impl WorkloadInterval {
         }
     }
 
-    /// What a part of the interval has if all of it is alike; counts are rounded.
+    /// A `share` of the interval, as if it were uniform; counts are rounded.
     #[must_use]
     pub fn part(self, share: f64) -> Self {
         let Self {
@@ -204,8 +204,8 @@ fn count(count: u64, share: f64) -> u64 {
 }
 
 impl Waiting {
-    /// That of this interval and the next one, with the longer of the tails; `None` where one was traced and the other
-    /// estimated.
+    /// This interval and the next, combined, with the longer of the tails; `None` if one was traced and the
+    /// other estimated.
     fn and(self, next: Self) -> Option<Self> {
         (self.source == next.source).then(|| Self {
             wake_ups: self.wake_ups + next.wake_ups,
@@ -217,7 +217,7 @@ impl Waiting {
 }
 
 impl Observation {
-    /// The vCPUs that the workload could use.
+    /// The vCPUs that the workload is allowed to use.
     pub fn allowed(&self) -> CpuSet {
         self.vcpus.iter().map(|v| v.cpu).collect()
     }

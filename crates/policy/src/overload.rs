@@ -1,28 +1,29 @@
-//! Run-queue overload: more threads want to run than the active vCPUs can take, whichever sensor reports it.
+//! Run-queue overload: more threads are runnable than the active vCPUs can take, whichever sensor reports it.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Threads that queue up on the active vCPUs.
+/// Threads queueing on the active vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
-    /// Threads that want to run.
+    /// Number of runnable threads.
     pub runnable: u32,
-    /// How many of them had to wait, on average over the time in which they were sampled.
+    /// How many of them were waiting, on average over the sampling time.
     pub waiting: f64,
     /// Which sensor reported it.
     pub source: OverloadSource,
 }
 
-/// The sensor that reports an overload. No decision depends on which one it is.
+/// The sensor that reports an overload; decisions do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverloadSource {
-    /// A program in the kernel, which samples the active vCPUs' run queues every half a millisecond.
+    /// A BPF program, which samples the active vCPUs' run queues every half millisecond.
     RunQueues,
-    /// The engine, which samples the number of runnable threads every few milliseconds, and the workload's run delay.
+    /// The engine, which samples the number of runnable threads and the workload's run delay every few
+    /// milliseconds.
     Counts,
 }
 
@@ -35,15 +36,16 @@ impl fmt::Display for OverloadSource {
     }
 }
 
-/// The shortest overload that counts, where the kernel reports it; a fifth of a slice.
+/// The initial persistence of an overload that the kernel reports: a fifth of a slice.
 const SHORTEST: Duration = Duration::from_micros(600);
-/// And the longest that need not: about what counting every few milliseconds would take to be sure.
+/// The longest persistence: about what counting every few milliseconds needs to be sure.
 const LONGEST: Duration = Duration::from_millis(12);
-/// An overload that was over after this long was a passing one.
+/// An overload that ended within this time was a burst.
 const PASSING: Duration = Duration::from_millis(100);
 
-/// How long an overload must last to count. It grows with each passing one that was taken for a load: a burst that is over
-/// before the vCPUs are back costs more than it gains. The first one that lasts resets it.
+/// How long an overload must last before the set is expanded. It grows with each burst that expanded the set,
+/// since a burst that ends before the vCPUs are back costs more than it gains. The first overload that lasts
+/// resets it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Persistence(Duration);
 

@@ -1,33 +1,36 @@
-//! The strategy `paper`: ATC'14 §4 to §6 to the letter. No guard, no search, no veto, no experiment: what the rules say
-//! is done, and whether it pays is not measured.
+//! The strategy `paper`: ATC'14 §4 to §6 to the letter. No guard, no search, no veto, no trial: it does what
+//! the rules say and does not measure whether that pays.
 //!
 //! # How the paper's sentences are read
-//! - *Retention and consolidation together* (§5): retention is in force on every active vCPU from the start to the end.
-//!   Its means are yield threads (§6), unless the user names another method. Its *time-out follows the cost of the
-//!   transitions* (§6): it is the measured cost of halting and being woken.
-//! - *Periodically* (§5): every 100 ms, which the paper leaves open; less often where a sample costs more than 1 % of
-//!   that. A shorter interval, such as the engine's first one, is no period and decides nothing.
-//! - *`l_comp`, `g_comp`, `l_idle`* (§6): `T_work`/`S_yield`, `T_work`/`S_work` and `T_idle`/`S_yield`, summed over the
-//!   active vCPUs ([`Measurement`]). Idle time is that of the yield threads and that of halts: §6 halts after the time-out.
-//! - *Utilisation of the workload* (§5): `T_work` per active vCPU. That of a single vCPU is its time that is neither idle
-//!   nor stolen: which thread ran where is not sampled.
+//! - *Retention and consolidation together* (§5): retention is in force on every active vCPU from the start to
+//!   the end. It uses yield threads (§6) unless the user names another method. Its *time-out follows the cost
+//!   of the transitions* (§6): the measured cost of halting and being woken.
+//! - *Periodically* (§5): every 100 ms (the paper leaves it open), or less often where a sample costs more than
+//!   1 % of that. A shorter interval, such as the engine's first one, is not a period and decides nothing.
+//! - *`l_comp`, `g_comp`, `l_idle`* (§6): `T_work`/`S_yield`, `T_work`/`S_work` and `T_idle`/`S_yield`, summed
+//!   over the active vCPUs ([`Measurement`]). Idle time is spent in yield threads and in halts: §6 halts after
+//!   the time-out.
+//! - *Utilisation of the workload* (§5): `T_work` per active vCPU. That of a single vCPU is its time that is
+//!   neither idle nor stolen: which thread ran where is not sampled.
 //! - *One at a time* (§5): the active vCPU with the highest number; the paper names no order.
-//! - *During the consolidation* (§5): from a deactivation until the set is found. The period after each deactivation is
+//! - *During the consolidation* (§5): from the first step until the set is found. The period after each step is
 //!   compared with the one that justified it.
-//! - *A utilisation decrease* (§5): of the **total** over the active vCPUs. The mean rises by N/(N−1) when the same work
-//!   is done on one vCPU fewer, so that a decrease of the mean would miss every slow-down smaller than 1/N. It counts from
-//!   5 % on ([`ConsolidationConfig::drop_tolerance`](crate::ConsolidationConfig)); the paper names no margin.
-//! - *Increases the utilisation of a vCPU to 100 %* (§5): a vCPU that was below it before the deactivation is at it after.
-//! - *The factors' adjustment* (§5) takes the lengths and N that justified the deactivation: only then does it *prevent*
-//!   the same one. No sentence lets a factor grow again, so none does, not even after a major change.
-//! - *Maintains the current set* (§5): from the period in which the conditions hold no more for a smaller set, or from the
-//!   one after a roll-back; that period is the baseline. While every vCPU is active and nothing was rolled back, there is
-//!   no set to maintain: the conditions are evaluated in every period.
+//! - *A utilisation decrease* (§5): of the **total** over the active vCPUs. The mean rises by N/(N−1) when the
+//!   same work is done on one vCPU fewer, so a decrease of the mean would miss every slow-down smaller than
+//!   1/N. It counts from 5 % on ([`ConsolidationConfig::drop_tolerance`](crate::ConsolidationConfig)); the
+//!   paper names no margin.
+//! - *Increases the utilisation of a vCPU to 100 %* (§5): a vCPU reaches it that was below it before the step.
+//! - *The factors' adjustment* (§5) uses the lengths and N that justified the step: only then does it *prevent*
+//!   the same one. The paper never lets a factor grow again, not even after a major change.
+//! - *Maintains the current set* (§5): from the period in which the conditions no longer hold for a smaller
+//!   set, or the one after a roll-back; that period is the baseline. While every vCPU is active and nothing was
+//!   rolled back, there is no set to maintain: the conditions are evaluated in every period.
 //! - *A change of utilisation larger than 20 %* (§5): points of the mean, against the baseline.
-//! - *Per-vCPU utilisation exceeding 90 %* (§5): only while vCPUs are deactivated; else there is nothing to activate.
+//! - *Per-vCPU utilisation exceeding 90 %* (§5): only while vCPUs are inactive; else there is nothing to
+//!   activate.
 //!
-//! A closed loop is 100 % busy on one vCPU *because* it is fast there, which §5 takes for a major change: it goes back and
-//! forth between both sets. That is the paper's answer, and stays.
+//! A closed loop is 100 % busy on one vCPU *because* it is fast there, which §5 takes for a major change: it
+//! oscillates between both sets. That is true to the paper.
 
 mod sample;
 #[cfg(test)]
@@ -42,46 +45,45 @@ use crate::{
     Observation, PolicyConfig, Refutation, Retention, Setting,
 };
 
-/// How often §5's measurements are updated.
+/// The period of §5's measurements.
 const PERIOD: Duration = Duration::from_millis(100);
-/// A sample costs at most this part of the time until the next one.
+/// The period is at least this many times the cost of a sample.
 const LEAST_PERIODS_PER_COST: u32 = 100;
-/// However expensive a sample is, the next one comes after this time.
+/// The period's upper bound, however expensive a sample is.
 const LONGEST_PERIOD: Duration = Duration::from_secs(10);
 
 /// The strategy and its state.
 #[derive(Debug, Clone)]
 pub struct Paper {
     config: PolicyConfig,
-    /// The vCPUs that the workload may use.
+    /// The vCPUs that the workload is allowed to use.
     allowed: CpuSet,
     /// ρ and η as adjusted so far.
     factors: Factors,
-    /// The deactivations in force, oldest first.
+    /// The steps in force, oldest first.
     deactivated: Vec<Deactivation>,
     phase: Phase,
 }
 
-/// A vCPU that is inactive, and what was measured before.
+/// An inactive vCPU, and the measurement before that step.
 #[derive(Debug, Clone)]
 struct Deactivation {
     cpu: CpuId,
     before: Sample,
 }
 
-/// Where the search for a set stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    /// vCPUs are deactivated while the conditions hold.
+    /// Taking vCPUs out of the active set while the conditions hold.
     Consolidating,
-    /// By a roll-back: the next period is the baseline.
+    /// After a roll-back: the next period is the baseline.
     Stopped,
-    /// A set is maintained until a major change against `baseline`.
+    /// Maintaining a set until a major change against `baseline`.
     Settled { baseline: Measurement },
 }
 
 impl Paper {
-    /// The strategy for a workload that may use the vCPUs `allowed`.
+    /// The strategy for a workload that is allowed to use the vCPUs `allowed`.
     ///
     /// # Errors
     /// The settings of the consolidation are out of range.
@@ -100,7 +102,7 @@ impl Paper {
         Setting { active: self.active(), retention: Retention { method, limit } }
     }
 
-    /// Takes what happened since the last step and says what to do until the next.
+    /// Takes one observation and decides what to do until the next.
     pub fn step(&mut self, o: &Observation) -> Decision {
         let mut events = Vec::new();
         if !self.follow_allowed(o, &mut events) && o.period >= PERIOD / 2 {
@@ -121,7 +123,7 @@ impl Paper {
         self.allowed.difference(&inactive)
     }
 
-    /// Other vCPUs than before are another machine: all of them are active. True if so.
+    /// A changed set of allowed vCPUs is another machine: activate all of them. Returns whether it changed.
     fn follow_allowed(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
         let now = o.allowed();
         if now == self.allowed || now.is_empty() {
@@ -138,8 +140,8 @@ impl Paper {
         self.phase = Phase::Consolidating;
     }
 
-    /// Judges the last deactivation, and takes the next step where the conditions hold. `may` says whether vCPUs may be
-    /// taken from this workload at all.
+    /// Judges the last step, and takes the next one while the conditions hold. `may` says whether this workload
+    /// can be consolidated at all.
     fn consolidate(&mut self, sample: Sample, may: bool) -> Option<Event> {
         if let Some(rolled_back) = self.judge_last(&sample) {
             return Some(rolled_back);
@@ -157,7 +159,7 @@ impl Paper {
         None
     }
 
-    /// Rolls the last deactivation back if the workload is slower since: its total utilisation fell.
+    /// Rolls the last step back if it slowed the workload down: its total utilisation fell.
     fn judge_last(&mut self, after: &Sample) -> Option<Event> {
         let before = &self.deactivated.last()?.before;
         let (from, to) = (before.measured.total_utilization(), after.measured.total_utilization());
@@ -175,7 +177,7 @@ impl Paper {
         })
     }
 
-    /// Keeps the set unless the workload is another one now: then every vCPU is active, and it starts over.
+    /// Keeps the set unless the workload changed: then every vCPU is active, and the search starts over.
     fn maintain(&mut self, baseline: &Measurement, now: &Measurement) -> Option<Event> {
         let config = &self.config.consolidation;
         let some_inactive = !self.deactivated.is_empty();

@@ -1,7 +1,7 @@
-//! The decision loop of the guest: retention, consolidation and the guard put together.
+//! The decision loop of the guest: combines retention, consolidation and the guard.
 //!
-//! [`Policy::step`] is the only entry. While a trial runs it decides; otherwise [`hold`](Policy::hold) keeps what
-//! is proven, releases what cannot pay any more, and puts the next hypothesis on trial.
+//! [`Policy::step`] is the only entry point. A running trial decides; otherwise [`hold`](Policy::hold) keeps
+//! what is proven, releases what cannot pay any more, and starts the next trial.
 
 mod expand;
 mod hold;
@@ -19,6 +19,7 @@ use crate::decision::{Decision, Event, ReleaseReason, Watch, Why};
 use crate::guard::{Purpose, Trial, Verdict};
 use crate::memory::{MEMORY, Memory};
 use crate::noise::Noise;
+use crate::objective::price_beside;
 use crate::progress::Difference;
 use crate::trust::Trust;
 use crate::{
@@ -27,30 +28,32 @@ use crate::{
     RetentionCosts, Setting, VetoGate, choose_limit,
 };
 
-/// A refuted hypothesis is tried again after this long, then after twice as long, and so on.
+/// First and longest time until a refuted hypothesis is tried again; doubles in between.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
-/// A proven change proves itself again after this long, then after twice as long, and so on. The longest interval
-/// is the guard's detection time for a workload whose change shows in no other way; a proof costs a block or two.
+/// First and longest time until a proven change is proven again; doubles in between. The longest is also how
+/// late the guard notices a change of the workload that shows in no other way. A proof costs a block or two.
 const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(10));
-/// After a veto polling is tried again after this long, then after twice as long, and so on: halting vCPUs cannot show
-/// that the pCPUs are free again, and finding out takes up to half a second of polling.
+/// First and longest time without polling after a veto; doubles in between: halting vCPUs cannot show that the
+/// pCPUs are free again, and finding out takes up to half a second of polling.
 const AFTER_VETO: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-/// A smaller set with at least this share of the progress did no harm.
+/// The share of a setting's gain that its proofs may cost: the baseline is in force for half of each.
+const PROOF_SHARE: f64 = 0.2;
+/// A smaller set with at least this share of the baseline's progress did no harm.
 const NO_HARM: f64 = 0.95;
-/// What did not prove itself but came out so much better is tried again sooner.
+/// An unproven candidate with at least this ratio is tried again sooner.
 const PROMISING: f64 = 1.1;
-/// What is taken up again proves itself after this long.
+/// What is resumed is proven again after this long.
 const RESUMED_PROOF: Duration = Duration::from_millis(100);
 
-/// The pure decision code that the daemon, the simulator and the replayer drive.
+/// The pure decision logic that the daemon, the simulator and the replayer drive.
 #[derive(Debug)]
 pub struct Policy {
     config: PolicyConfig,
-    /// The strategy that decides instead, under [`Mode::Paper`].
+    /// The strategy that decides instead under [`Mode::Paper`].
     paper: Option<Paper>,
-    /// The vCPUs that the workload may use.
+    /// The vCPUs that the workload is allowed to use.
     allowed: CpuSet,
-    /// The deactivated ones, step by step: each was proven against the set before it.
+    /// The inactive vCPUs, step by step: each step was proven against the set before it.
     deactivated: Vec<CpuSet>,
     /// The retention in force outside trials.
     retention: Retention,
@@ -67,13 +70,14 @@ pub struct Policy {
     retry_retention: Trust,
     retry_consolidation: Trust,
     memory: Memory,
-    /// §5's quantities without retention, from the trial that proved it.
+    /// §5's quantities without retention, from the trial that proved retention.
     unretained: Option<Measurement>,
     overload: KnownOverload,
     cadence: Cadence,
 }
 
-/// The memory of a run with this configuration on `vcpus` vCPUs. Where nothing is proven, nothing is taken from before.
+/// The memory of a run with this configuration on `vcpus` vCPUs. Modes that prove nothing do not use earlier
+/// runs.
 fn memory(config: &PolicyConfig, vcpus: usize) -> Memory {
     let known = if config.mode == Mode::Adaptive { config.known.as_slice() } else { &[] };
     Memory::new(known, vcpus, config.method, costs(config).bound())
@@ -83,14 +87,14 @@ fn costs(config: &PolicyConfig) -> RetentionCosts {
     RetentionCosts { wake_cost: config.wake_cost, poll_price: config.poll_price }
 }
 
-/// Whether a search for a set has just gone on to its next step.
+/// Whether a search for a set has just moved on to its next step.
 fn searches_on(events: &[Event]) -> bool {
     let goes_on = |e: &Event| matches!(e, Event::RolledBack { then: AfterRollBack::GoesOn { .. }, .. });
     events.iter().any(goes_on)
 }
 
 impl Policy {
-    /// A policy for a workload that may use the vCPUs `allowed`.
+    /// A policy for a workload that is allowed to use the vCPUs `allowed`.
     ///
     /// # Errors
     /// The consolidation's settings are out of range.
@@ -135,7 +139,7 @@ impl Policy {
         }
     }
 
-    /// The setting that is held without proof, where that is what was asked for.
+    /// The setting held without proof, in [`Mode::Fixed`].
     pub fn fixed(&self) -> Option<&Setting> {
         match &self.config.mode {
             Mode::Fixed(setting) => Some(setting),
@@ -143,12 +147,12 @@ impl Policy {
         }
     }
 
-    /// What a later run of the same program should know: by kind of load, what paid and what did not.
+    /// What later runs of the same program should know: what paid and what did not, by kind of load.
     pub fn learned(&self) -> Vec<Learned> {
         self.memory.learned(self.retention)
     }
 
-    /// Takes what happened since the last step and says what to do until the next.
+    /// Takes one observation and decides what to do until the next.
     pub fn step(&mut self, o: &Observation) -> Decision {
         if let Some(paper) = &mut self.paper {
             return paper.step(o);
@@ -177,13 +181,13 @@ impl Policy {
         }
         let next = match &self.trial {
             Some(trial) => trial.next(),
-            // A few observations, whatever they cost: a search goes on, or what is known of the load is about to be used.
+            // A few observations at any cost: a search continues, or knowledge of the load is about to be used.
             None if searches_on(&events) || self.memory.has_hesitated() != hesitated => FASTEST,
             None if self.memory.is_unproven() && !self.proof.is_over(o.at) => FASTEST,
             None => self.cadence.next(o, !events.is_empty()),
         };
         let setting = self.setting();
-        // What was refuted must not linger.
+        // What was refuted must not stay in effect.
         let refuted = had_trial && self.trial.is_none() && !setting.retention.is_on();
         let reset_poll_limits =
             refuted && in_force.retention.is_on() || self.trial.as_mut().is_some_and(Trial::wants_reset);
@@ -199,11 +203,12 @@ impl Policy {
         Setting { active: self.active(), retention: self.retention }
     }
 
-    fn costs(&self) -> RetentionCosts {
-        costs(&self.config)
+    fn costs_beside(&self, load: f64) -> RetentionCosts {
+        let RetentionCosts { wake_cost, poll_price } = costs(&self.config);
+        RetentionCosts { wake_cost, poll_price: price_beside(load, poll_price) }
     }
 
-    /// Idle lengths are learned while retained: halting makes an idle period longer by the wake-up itself.
+    /// Learns idle lengths only while retained, since a halt makes an idle period longer by the wake-up itself.
     fn learn(&mut self, o: &Observation, in_force: &Setting) {
         if !in_force.retention.is_on() {
             return;
@@ -211,7 +216,7 @@ impl Policy {
         for v in o.vcpus.iter().filter(|v| in_force.active.contains(v.cpu)) {
             let histogram = self.idle.entry(v.cpu).or_default();
             histogram.decay(o.period);
-            // A period that outlasted the limit was polled for the limit first and halted then.
+            // A period that outlasted the limit was polled for the limit, then halted.
             let short = v.polls.saturating_sub(v.halts);
             let timed_out =
                 in_force.retention.limit * u32::try_from(v.halts.min(v.polls)).unwrap_or(u32::MAX);
@@ -256,7 +261,7 @@ impl Policy {
         }
     }
 
-    /// The workload is another one now: what was refuted may be tried again, what was proven must be soon.
+    /// The workload changed: what was refuted may be tried again, what was proven must be proven again soon.
     fn start_over(&mut self, now: Duration) {
         self.consolidation.reset();
         let waiting =
@@ -279,7 +284,7 @@ impl Policy {
         let keep = match (verdict, trial.purpose()) {
             (Verdict::Proven(_), _) => true,
             (Verdict::Refuted(_), _) | (Verdict::Undecided(_), Purpose::Adopt) => false,
-            // Nothing speaks against what was proven before: it stays.
+            // Nothing contradicts the earlier proof: the setting stays.
             (Verdict::Undecided(e), Purpose::Reprove) => e.is_none_or(|e| e.ratio >= 1.0),
         };
         let again_at = match trial.difference() {
@@ -295,7 +300,7 @@ impl Policy {
         });
     }
 
-    /// Keeps or drops the retention that was tried; returns when the question comes up again.
+    /// Keeps or drops the retention tried; returns when the same may be tried again.
     fn conclude_retention(
         &mut self,
         trial: &Trial,
@@ -307,15 +312,15 @@ impl Policy {
         if keep {
             self.retention = trial.candidate().retention;
             self.memory.kept(self.retention, verdict.proof());
-            self.proof.extend(now);
+            self.trust(trial, verdict, now);
             self.retry_retention.shorten(now);
             return self.proof.until();
         }
         self.retention = Retention::NONE;
         let refuted = matches!(verdict, Verdict::Refuted(_));
         self.memory.dropped(trial.candidate().retention, trial.purpose() == Purpose::Reprove, refuted, now);
+        // A program that has just started changes from block to block.
         match verdict {
-            // A program that has just started changes from block to block.
             Verdict::Undecided(Some(e)) if e.ratio > PROMISING => self.retry_retention.extend_briefly(now),
             _ => self.retry_retention.extend(now),
         }
@@ -324,7 +329,7 @@ impl Policy {
         self.retry_retention.until()
     }
 
-    /// Keeps or drops the deactivation that was tried; returns when the question comes up again.
+    /// Keeps or drops the consolidation step tried; returns when the same may be tried again.
     fn conclude_active_set(
         &mut self,
         trial: &Trial,
@@ -345,7 +350,7 @@ impl Policy {
                 let (active, runnable) = (trial.candidate().active.len(), trial.candidate_runnable());
                 self.memory.kept_vcpus(KnownVcpus { active, runnable, evidence });
             }
-            self.proof.extend(o.at);
+            self.trust(trial, verdict, o.at);
             self.retry_consolidation.shorten(o.at);
             return self.proof.until();
         }
@@ -372,20 +377,31 @@ impl Policy {
         self.retry_consolidation.until()
     }
 
-    /// Something that was proven did not hold: what else was proven must prove itself soon. That a new idea was a
-    /// bad one says nothing about what is in force.
+    /// Postpones the next proof until the gain has paid for this one.
+    fn trust(&mut self, trial: &Trial, verdict: &Verdict, now: Duration) {
+        self.proof.extend(now);
+        if trial.purpose() == Purpose::Reprove
+            && let Some(e) = verdict.evidence()
+        {
+            let gain = 1.0 - 1.0 / e.ratio.max(1.0);
+            self.proof.not_before(now + trial.elapsed().mul_f64(gain / 2.0 / PROOF_SHARE));
+        }
+    }
+
+    /// A proven setting failed: everything else that was proven must be proven again soon. A new candidate that
+    /// fails says nothing about the setting in force.
     fn lose_trust(&mut self, purpose: Purpose, now: Duration) {
         if purpose == Purpose::Reprove {
             self.proof.shorten(now);
         }
     }
 
-    /// Retention with the break-even limit; the idle lengths decide once they are known.
-    fn break_even(&self) -> Retention {
+    /// Retention with the break-even limit beside this load; idle lengths set the limit once they are known.
+    fn break_even(&self, load: f64) -> Retention {
         let method = self.config.method;
         let limit = match method {
             Method::Halt | Method::QosPoll => Duration::ZERO,
-            _ => self.costs().bound(),
+            _ => self.costs_beside(load).bound(),
         };
         Retention { method, limit }
     }
@@ -421,7 +437,7 @@ impl Policy {
             why,
         });
         let trial = Trial::new(baseline, candidate, purpose, o);
-        // Blocks need not be long for a counter that is not there.
+        // A counter that is not there needs no longer blocks.
         let block = self.config.counter_block.filter(|_| o.workload.counter.is_some());
         let trial = trial.with_block(block.unwrap_or_default());
         self.trial = Some(trial.with_costs(self.config.waker_cost, self.config.poll_price));

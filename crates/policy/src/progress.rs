@@ -1,7 +1,7 @@
-//! Did the workload get more done? Comparing alternating blocks by the best signal that is valid for them.
+//! Did the workload get more done? Compares alternating blocks by the best signal that is valid for them.
 //!
-//! A guest cannot see a program's progress, only its traces. Each signal is trusted only where it is known
-//! to follow progress; the order is from the most to the least telling one.
+//! A guest cannot see a program's progress, only traces of it. Each signal is used only where it is known to
+//! track progress, in order of decreasing trust.
 
 use std::time::Duration;
 
@@ -16,41 +16,43 @@ use crate::noise::Noise;
 pub struct Block {
     /// The block's length.
     pub period: Duration,
-    /// What the workload did in it.
+    /// The workload's share of the block.
     pub workload: WorkloadInterval,
-    /// The part of its CPU time that went into waking halted vCPUs, by the calibrated cost.
+    /// The CPU time of waking halted vCPUs, by the calibrated cost.
     pub waking: Duration,
-    /// The time that the setting's vCPUs polled, all together.
+    /// Polling time of all vCPUs of the setting.
     pub polled: Duration,
 }
 
-/// The signal that a comparison used, best first.
+/// The signal used for a comparison, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signal {
-    /// The counter that the user named.
+    /// The user's progress counter.
     Counter,
-    /// Bytes sent through sockets: a server's answers, a client's requests. Counted only for workloads of which read and write calls show little:
-    /// where both are there, the latter are log lines and other files. Bytes and not messages, since on a stream a
-    /// message is what has piled up: a server that is woken sooner sends more of them for the same answers.
+    /// Bytes sent through sockets: a server's answers, a client's requests. Counted only for workloads whose
+    /// read and write calls show little; where there are both, the latter are log lines and other files. Bytes,
+    /// not messages, since on a stream a message is whatever has accumulated: a server that is woken sooner
+    /// sends more of them for the same answers.
     Sockets,
     /// Bytes moved by read and write calls: what a server or a pipeline is there to do.
     Moved,
-    /// Hand-offs between threads. Each is the same piece of work as long as the computation granularity
-    /// (paper §5) stays what it was. Valid between active sets with the same retention only: faster wake-ups make a
-    /// lock convoy switch more and work less at nearly the same granularity.
+    /// Hand-offs between threads. Each is the same piece of work as long as the computation granularity (paper
+    /// §5) is the same. Valid only between active sets with the same retention: faster wake-ups make a lock
+    /// convoy switch more and work less at nearly the same granularity.
     Handoffs,
-    /// CPU time of the workload (`T_work`). Where waiting for wake-ups held the workload back, it does more
-    /// work when retained; where it did not (a lock convoy), `T_work` stays. Valid on equal active sets only.
+    /// CPU time of the workload (`T_work`). With retention it grows if wake-ups had held the workload back, and
+    /// stays if not (a lock convoy). Valid only for equal active sets.
     WorkTime,
     /// User-mode CPU time, sampled by the kernel's tick: generic, but coarse.
     UserTime,
-    /// The mean wake-to-run latency of the workload's threads. Not progress: what is better where the load sets the rate.
+    /// Mean wake-to-run latency of the workload's threads. Not progress, but what improves where the load sets
+    /// the rate.
     Waiting,
 }
 
 impl Signal {
-    /// Every signal, those of progress in the order of trust.
+    /// Every signal; those of progress are ordered by trust.
     pub const ALL: [Self; 7] = [
         Self::Counter,
         Self::Sockets,
@@ -61,7 +63,7 @@ impl Signal {
         Self::Waiting,
     ];
 
-    /// What the signal is, in words for a sentence.
+    /// The signal's name within a sentence.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "your progress counter",
@@ -74,7 +76,7 @@ impl Signal {
         }
     }
 
-    /// A ratio of it in words.
+    /// A ratio of the signal as text.
     pub fn times(self, ratio: f64) -> String {
         match self {
             Self::Waiting => format!("wake-ups {ratio:.2} times as fast"),
@@ -82,13 +84,13 @@ impl Signal {
         }
     }
 
-    /// How much a ratio of this signal must exceed 1 to prove progress. `T_work` also holds the cost of
-    /// waking itself, which retention removes, so it must rise clearly.
+    /// How far a ratio must exceed 1 to prove progress. `T_work` also contains the cost of waking, which
+    /// retention removes, so it must rise clearly.
     pub const fn margin(self) -> f64 {
         match self {
             Self::Counter | Self::Sockets | Self::Moved | Self::Handoffs => 0.04,
             Self::WorkTime | Self::UserTime => 0.05,
-            // A tenth is what a different core of the host makes.
+            // Another core of the host makes a difference of a tenth.
             Self::Waiting => 0.1,
         }
     }
@@ -111,29 +113,30 @@ impl Signal {
         (seconds > 0.0).then_some(self.amount(&b.workload)? / seconds)
     }
 
-    /// The same, at least what makes the signal worth reading; of waiting the inverse of its mean, so that more is better everywhere.
+    /// Like `rate`, but at least the signal's floor; for waiting the inverse of the mean, so that more is
+    /// always better.
     pub(crate) fn per_second(self, b: &Block) -> Option<f64> {
         let seconds = b.period.as_secs_f64();
         match (self, b.workload.waiting) {
-            // A wake-up takes ten nanoseconds at least, on any machine.
+            // A wake-up takes at least ten nanoseconds on any machine.
             (Self::Waiting, Some(waiting)) => Some(1.0 / waiting.mean().as_secs_f64().max(1e-8)),
             _ => (seconds > 0.0).then_some(self.amount(&b.workload)?.max(self.floor()) / seconds),
         }
     }
 
-    /// Whether the block has enough of it to be worth comparing.
+    /// Whether the block's amount is worth comparing.
     pub(crate) fn is_enough(self, b: &Block) -> bool {
         self.amount(&b.workload).is_some_and(|amount| amount >= self.floor())
     }
 
-    /// Whether it counts what the program is there to do, so that it can show that nothing is lost. CPU time cannot: a lock
-    /// convoy that is woken sooner works as long and does less.
+    /// Whether the signal counts what the program is there to do, so that it can rule out a loss. CPU time
+    /// cannot: a lock convoy that is woken sooner works as long and does less.
     pub const fn is_exact(self) -> bool {
         matches!(self, Self::Counter | Self::Sockets | Self::Moved)
     }
 
-    /// The logarithm of the ratio of the second block's rate to the first's; `None` where both have too little to compare.
-    /// Where one has, it counts as having just enough: a standstill is a loss, not a missing number.
+    /// The logarithm of the ratio of the second block's rate to the first's; `None` if both have too little to
+    /// compare. If only one has, it counts as the floor: a standstill is a loss, not a missing number.
     pub fn log_ratio(self, first: &Block, second: &Block) -> Option<f64> {
         let comparable = match self {
             Self::Waiting => {
@@ -146,32 +149,32 @@ impl Signal {
         comparable.then_some(ratio.ln())
     }
 
-    /// The least amount per block that makes the signal worth reading.
+    /// The least amount per block worth comparing.
     pub(crate) const fn floor(self) -> f64 {
         match self {
             Self::Counter => 1.0,
-            // A handful of short requests and their answers; log lines do not go there.
+            // A handful of short requests and their answers; log lines do not go through sockets.
             Self::Sockets => 512.0,
-            // 4 KiB: below that it is log lines and wake-up events, not the workload's business.
+            // 4 KiB: below that it is log lines and wake-up events, not the workload's data.
             Self::Moved => 4096.0,
             Self::Handoffs | Self::Waiting => 20.0,
-            // Less is a program that hardly runs: its CPU time says nothing about what it gets done.
+            // Below that the program hardly runs, and its CPU time says nothing about its work.
             Self::WorkTime => 1e-3,
-            // Ten ticks of the slowest clock in use (250 Hz).
+            // Ten ticks of the slowest common clock (250 Hz).
             Self::UserTime => 0.04,
         }
     }
 }
 
 impl Signal {
-    /// Whether most of the (baseline, candidate) pairs have enough of it to be compared.
+    /// Whether most of the (baseline, candidate) pairs have enough of the signal to compare.
     pub fn is_comparable(self, pairs: &[(Block, Block)]) -> bool {
         let comparable = pairs.iter().filter(|(b, c)| self.log_ratio(b, c).is_some()).count();
-        // A pause of the load now and then leaves the signal what it is.
+        // A pause of the load now and then does not invalidate a signal.
         comparable * 4 >= pairs.len() * 3
     }
 
-    /// Whether it follows progress in these pairs, whose settings differ in `difference`.
+    /// Whether it tracks progress in these pairs, whose settings differ in `difference`.
     pub fn is_valid(self, pairs: &[(Block, Block)], difference: Difference) -> bool {
         self.is_comparable(pairs)
             && match self {
@@ -182,7 +185,7 @@ impl Signal {
             }
     }
 
-    /// The signal that a comparison of these pairs goes by: the first that is valid.
+    /// The signal used to compare these pairs: the first valid one.
     pub fn of_comparison(pairs: &[(Block, Block)], difference: Difference) -> Option<Self> {
         Self::ALL.into_iter().find(|signal| signal.is_valid(pairs, difference))
     }
@@ -198,23 +201,24 @@ pub enum Difference {
     ActiveSet,
 }
 
-/// Computation granularity may differ this much (factor) before hand-offs are different pieces of work.
+/// Hand-offs whose computation granularity differs by more than this factor are different pieces of work.
 const SAME_GRANULARITY: f64 = 1.5;
 
-/// Whether two computation granularities of this ratio are those of one kind of work.
+/// Whether this ratio of computation granularities can be that of the same kind of work.
 pub(crate) fn is_same_granularity(ratio: f64) -> bool {
     (1.0 / SAME_GRANULARITY..=SAME_GRANULARITY).contains(&ratio)
 }
 
-/// Compares (baseline, candidate) pairs by the first signal that is valid for them. `None` when no signal is.
+/// Compares (baseline, candidate) pairs by the first valid signal; `None` if there is none.
 pub(crate) fn compare(pairs: &[(Block, Block)], difference: Difference, noise: &Noise) -> Option<Evidence> {
     let signal = Signal::of_comparison(pairs, difference)?;
     let ratios: Vec<_> = pairs.iter().filter_map(|(b, c)| signal.log_ratio(b, c)).collect();
     Evidence::of(signal, &ratios, noise.spread(signal))
 }
 
-/// Whether a hand-off is the same piece of work on both sides, the cost of waking included or left out: on fewer vCPUs
-/// less of it is in each piece. It is known from an idle machine only, so at most half of the time is taken for it.
+/// Whether a hand-off is the same piece of work on both sides, with or without the cost of waking, since on
+/// fewer vCPUs each piece contains less of it. That cost is known for an idle machine only, so it is capped at
+/// half of the time.
 fn same_granularity(pairs: &[(Block, Block)]) -> bool {
     let g_comp = |side: fn(&(Block, Block)) -> &Block, with_waking: bool| {
         let (time, switches) = pairs.iter().map(side).fold((0.0, 0), |(t, s), b| {
@@ -254,12 +258,12 @@ mod tests {
         vec![(baseline, candidate); 8]
     }
 
-    /// On a machine where nothing else runs.
+    /// For a machine where nothing else runs.
     fn compare(pairs: &[(Block, Block)], difference: Difference) -> Option<Evidence> {
         super::compare(pairs, difference, &Noise::quiet())
     }
 
-    // The numbers below are measured ones (10 ms of them) from a 2-vCPU guest.
+    // The numbers below were measured (10 ms of them) in a 2-vCPU guest.
     #[test]
     fn retention_of_a_ping_pong_is_proven_by_work_time() {
         let p = pairs(block(8.15, 1.6, 314, Some(0)), block(10.9, 4.6, 1287, Some(0)));
@@ -308,7 +312,7 @@ mod tests {
         let (b, c) = (block(12.98, 1.3, 543, Some(0)), block(12.42, 0.9, 857, Some(0)));
         let e = compare(&pairs(with_sockets(b, 0), with_sockets(c, 300)), Difference::Retention).unwrap();
         assert_eq!(e.signal, Signal::WorkTime, "a heartbeat is not what a convoy is there for");
-        // Counting began when the trial was half over.
+        // Counting starts halfway through the trial.
         let mut p = pairs(b, c);
         for (b, c) in p.iter_mut().skip(4) {
             (*b, *c) = (with_sockets(*b, 90_000), with_sockets(*c, 300_000));
@@ -326,14 +330,14 @@ mod tests {
 
     #[test]
     fn consolidation_of_a_convoy_is_not_judged_by_hand_offs() {
-        // 3.8 times the switches, a sixth of the work: the granularity gives it away.
+        // 3.8 times the switches and a sixth of the work: the granularity shows it.
         let p = pairs(block(13.0, 1.3, 543, None), block(10.0, 1.4, 6170, None));
         assert_eq!(compare(&p, Difference::ActiveSet), None, "no valid signal in so short a block");
     }
 
     #[test]
     fn what_waking_took_does_not_make_a_hand_off_another_piece_of_work() {
-        // A pipeline of three threads on eight emulated vCPUs and packed on one, where waking one took 28.6 us.
+        // A pipeline of three threads on eight emulated vCPUs, then on one; waking one took 28.6 us.
         let mut p = pairs(block(9.9, 3.3, 129, None), block(10.0, 4.0, 218, None));
         assert_eq!(compare(&p, Difference::ActiveSet), None);
         for (spread, _) in &mut p {
@@ -341,7 +345,7 @@ mod tests {
         }
         let e = compare(&p, Difference::ActiveSet).unwrap();
         assert!(e.signal == Signal::Handoffs && e.proves(), "{e:?}");
-        // A convoy's pieces are others, however much of them is waking.
+        // A convoy's pieces are different, however much of them is waking.
         let mut p = pairs(block(13.0, 1.3, 543, None), block(10.0, 1.4, 6170, None));
         for (spread, _) in &mut p {
             spread.waking = Duration::from_millis(13);

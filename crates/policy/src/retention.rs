@@ -11,22 +11,22 @@ use crate::idle_histogram::IdleHistogram;
 
 pub use veto::{Veto, VetoConfig, VetoGate};
 
-/// What halting and polling cost on this machine at this time.
+/// What halting and polling cost on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RetentionCosts {
-    /// What it costs that a vCPU halts and has to be woken: the waker's part and the latency, as calibrated.
+    /// The cost of a halt that a wake-up ends: the waker's part and the latency, as calibrated.
     pub wake_cost: Duration,
-    /// What one µs of polling is worth in µs of waiting. Values below [`Self::MIN_PRICE`] count as that.
+    /// What one µs of polling costs in µs of waiting. Values below [`Self::MIN_PRICE`] count as that.
     pub poll_price: f64,
 }
 
 impl RetentionCosts {
     /// Keeps the bound finite: polling is never free.
-    pub const MIN_PRICE: f64 = 0.01;
+    pub const MIN_PRICE: f64 = 0.001;
 
-    /// The break-even point: polling for so long costs as much as the wake-up it avoids. Halting after exactly
-    /// this long is 2-competitive (ski rental; Karlin et al., SOSP 1991): no idle period costs more than twice
-    /// what it would have cost had its length been known.
+    /// The break-even point: polling for this long costs as much as the wake-up it avoids. Halting after
+    /// exactly this long is 2-competitive (ski rental; Karlin et al., SOSP 1991): no idle period costs more
+    /// than twice what it would have cost had its length been known.
     pub fn bound(&self) -> Duration {
         scale(self.wake_cost, 1.0 / self.price())
     }
@@ -36,9 +36,9 @@ impl RetentionCosts {
     }
 }
 
-/// The limit with the least expected cost over the idle periods of all `histograms`, at most
-/// [`RetentionCosts::bound`]. Zero if halting at once is cheapest: idle periods are long. Of equally cheap limits
-/// the shortest. The bound itself if no idle period is known, because it needs no knowledge.
+/// The limit, at most [`RetentionCosts::bound`], with the least expected cost over the idle periods of all
+/// `histograms`; the shortest one in a tie. Zero if idle periods are so long that halting at once is cheapest.
+/// The bound itself if no idle period is known, since it needs no knowledge.
 pub fn choose_limit(histograms: &[IdleHistogram], costs: &RetentionCosts) -> Duration {
     let mut merged = IdleHistogram::default();
     for histogram in histograms {
@@ -61,14 +61,14 @@ pub fn choose_limit(histograms: &[IdleHistogram], costs: &RetentionCosts) -> Dur
     best
 }
 
-/// How a limit follows the choices. Growing late costs a wake-up in every idle period, shrinking late only some
-/// polling; a symmetric rule is known to lose on a busy load.
+/// How the limit adapts to the choices. Growing late costs a wake-up in every idle period, shrinking late only
+/// some polling, so a symmetric rule loses on a busy load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitAdapterConfig {
-    /// For how long the choices must be smaller before the limit shrinks.
+    /// How long the choices must be smaller before the limit shrinks.
     pub hold: Duration,
-    /// The limit is halved at most once in this time.
+    /// The least time between two halvings of the limit.
     pub interval: Duration,
 }
 
@@ -78,8 +78,8 @@ impl Default for LimitAdapterConfig {
     }
 }
 
-/// Turns a sequence of choices into few changes of the knob: grows at once, shrinks slowly, ignores changes of
-/// less than a quarter.
+/// Turns a sequence of choices into few changes of the limit: it grows at once, shrinks slowly, and ignores
+/// changes of less than a quarter.
 #[derive(Debug, Clone, Default)]
 pub struct LimitAdapter {
     config: LimitAdapterConfig,
@@ -89,18 +89,18 @@ pub struct LimitAdapter {
 }
 
 impl LimitAdapter {
-    /// A change of the limit by less than this share is not worth a write.
+    /// Smaller relative changes of the limit are not worth a write.
     const QUANTUM: f64 = 0.25;
     /// A limit below this is no retention: one turn of the kernel's poll loop takes about as long.
     const FLOOR: Duration = Duration::from_micros(1);
 
-    /// An adapter that has seen no choice.
+    /// An adapter without history.
     pub fn new(config: LimitAdapterConfig) -> Self {
         Self { config, ..Self::default() }
     }
 
-    /// The limit to go on with, at time `now` (on any clock that does not go back), where `limit` is in force and
-    /// `choice` would be best. Equal to `limit` if nothing is to be written; zero ends the retention.
+    /// The limit from `now` on (on any monotonic clock), where `limit` is in force and `choice` would be best.
+    /// `limit` itself if nothing is to be written; zero ends retention.
     pub fn step(&mut self, now: Duration, limit: Duration, choice: Duration) -> Duration {
         if choice >= limit {
             self.smaller_since = None;
@@ -148,7 +148,7 @@ mod tests {
     fn the_bound_is_where_polling_has_cost_a_wake_up() {
         assert_eq!(COSTS.bound(), US * 120);
         assert_eq!(at_price(1.0).bound(), US * 30);
-        assert_eq!(at_price(0.0).bound(), MS * 3);
+        assert_eq!(at_price(0.0).bound(), MS * 30);
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(choose_limit(&[short, long], &COSTS), Duration::ZERO);
     }
 
-    /// The limits after each of `choices`, in µs, 100 ms apart, beginning with a limit of `start`.
+    /// The limits after each of `choices`, in µs, 100 ms apart, starting from `start`.
     fn limits(start: u32, choices: impl IntoIterator<Item = u32>) -> Vec<u128> {
         let (mut a, mut limit, mut now) = (LimitAdapter::default(), US * start, Duration::ZERO);
         let mut step = |choice| {
@@ -240,7 +240,7 @@ mod tests {
             let (mut h, mut optimum, mut count) = (IdleHistogram::default(), 0.0, 0.0);
             let mut lengths = std::collections::BTreeSet::new();
             for (n, ns) in samples {
-                // One sample per bin: then the histogram is exact and so is the comparison.
+                // One sample per bin makes the histogram, and so the comparison, exact.
                 let mut one = IdleHistogram::default();
                 one.add(1.0, Duration::from_nanos(ns));
                 if !lengths.insert(one.edges().next()) {
@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn the_choice_is_no_dearer_than_halting_at_once_or_the_bound(
+        fn the_choice_is_no_more_expensive_than_halting_at_once_or_the_bound(
             samples in proptest::collection::vec((1u32..1000, 1u64..10_000_000), 1..50),
             wake_us in 1u64..200,
             poll_price in 0.05f64..2.0,

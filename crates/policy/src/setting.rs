@@ -11,13 +11,14 @@ use crate::CpuSet;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Not at all: the idle vCPU halts, as the untouched system does.
+    /// Not retained: the idle vCPU halts, as in the untouched system.
     Halt,
     /// The idle loop polls up to a limit (`guest_halt_poll_ns`; kernel: drivers/cpuidle/governors/haltpoll.c).
     Haltpoll,
-    /// A latency request of 0 keeps the idle loop polling without bound (`pm_qos_resume_latency_us` = `n/a`).
+    /// A latency request of 0 makes the idle loop poll without bound (`pm_qos_resume_latency_us` = `n/a`).
     QosPoll,
-    /// A yield thread in `SCHED_IDLE` on each active vCPU, as in the paper's §6. The wake-up still sends an IPI.
+    /// A yield thread in `SCHED_IDLE` on each active vCPU, as in the paper's §6. The wake-up still sends an
+    /// IPI.
     Yield,
     /// A yield thread at nice 19 beside a workload in `SCHED_BATCH`: the wake-up sends no IPI.
     YieldIpiFree,
@@ -55,13 +56,13 @@ impl std::str::FromStr for Method {
     }
 }
 
-/// Retention of idle vCPUs: a method and, where the method has one, a time limit per idle period.
+/// Retention of idle vCPUs: a method and, if the method has one, a time limit per idle period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Retention {
-    /// The mechanism.
+    /// How an idle vCPU is retained.
     pub method: Method,
-    /// How long one idle period may be retained before the vCPU halts. Zero with [`Method::Halt`];
-    /// [`Method::QosPoll`] has no limit and ignores it.
+    /// How long one idle period may be retained before the vCPU halts. Zero with [`Method::Halt`]; ignored by
+    /// [`Method::QosPoll`].
     pub limit: Duration,
 }
 
@@ -72,7 +73,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// No retention: what the untouched system does.
+    /// No retention, as in the untouched system.
     pub const NONE: Self = Self { method: Method::Halt, limit: Duration::ZERO };
 
     /// Whether idle vCPUs are kept from halting at all.
@@ -93,7 +94,7 @@ impl fmt::Display for Retention {
 /// The whole state that Gleaner controls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Setting {
-    /// The active vCPUs: those that the workload may run on. Never empty.
+    /// The active vCPUs, on which the workload is allowed to run. Never empty.
     pub active: CpuSet,
     /// What happens when an active vCPU becomes idle.
     pub retention: Retention,

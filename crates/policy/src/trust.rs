@@ -1,9 +1,9 @@
-//! How long an outcome of the guard counts: when what was proven must prove itself again, and when what was refuted
+//! For how long a verdict of the guard counts: when what was proven must be proven again, and what was refuted
 //! may be tried again.
 
 use std::time::Duration;
 
-/// A waiting time that doubles with each repetition of the same outcome and starts again when things change.
+/// A waiting time that doubles with each repetition of an outcome and starts again when things change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trust {
     first: Duration,
@@ -18,13 +18,13 @@ impl Trust {
         Self { first, longest, interval: first, until: Duration::ZERO }
     }
 
-    /// The outcome came again at `now`: wait twice as long as the last time.
+    /// The same outcome again at `now`: wait twice as long as last time.
     pub fn extend(&mut self, now: Duration) {
         self.until = now + self.interval;
         self.interval = (self.interval * 2).min(self.longest);
     }
 
-    /// Nothing was decided at `now`, but it looked promising: wait a fifth of what [`Trust::extend`] would.
+    /// Undecided but promising at `now`: wait a fifth of what [`Trust::extend`] would.
     pub fn extend_briefly(&mut self, now: Duration) {
         self.until = now + self.interval / 5;
         self.interval = (self.interval * 2).min(self.longest);

@@ -1,4 +1,4 @@
-//! Files that a command line names: an output must be none of the others.
+//! Files named on the command line: an output must not be an input or another output.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,17 +10,18 @@ use crate::Usage;
 /// More links than the kernel follows.
 const LINKS: usize = 40;
 
-/// What a path leads to, whatever links are on the way.
+/// The file that a path leads to, through any links.
 #[derive(Debug, PartialEq, Eq)]
 enum File {
     /// A regular file, by device and inode.
     There(u64, u64),
-    /// None yet: its directory, by device and inode, and its name.
+    /// Not created yet: its directory, by device and inode, and its name.
     New(u64, u64, OsString),
 }
 
 impl File {
-    /// `None` where nothing can be overwritten: a device, a pipe, a directory, or no place at all, which shows later.
+    /// `None` if nothing can be overwritten: a device, a pipe, a directory, or an invalid path, which fails
+    /// later.
     fn at(path: &Path) -> Option<Self> {
         let mut path = path.to_owned();
         for _ in 0..LINKS {
@@ -32,17 +33,17 @@ impl File {
                 let place = fs::metadata(dir).ok()?;
                 return Some(Self::New(place.dev(), place.ino(), path.file_name()?.to_owned()));
             };
-            // A link to what is not there yet.
+            // A link to a file that does not exist yet.
             path = dir.join(target);
         }
         None
     }
 }
 
-/// Refuses an output that is one of the inputs, or another output, also through links.
+/// Rejects an output that is one of the inputs or another output, even through links.
 ///
 /// # Errors
-/// Says which path would be overwritten.
+/// Names the path that would be overwritten.
 pub fn distinct<'p>(inputs: &[&Path], outputs: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Usage> {
     let read: Vec<File> = inputs.iter().filter_map(|path| File::at(path)).collect();
     let mut written = Vec::new();

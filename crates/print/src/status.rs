@@ -1,4 +1,4 @@
-//! From an error to the end of the program.
+//! Ends a program with an error.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -7,15 +7,15 @@ use nix::sys::signal::{SigHandler, SigSet, Signal, raise, signal};
 
 use crate::{OutError, say};
 
-/// Wrong usage that only the program itself can see, beyond what the definition of the command line says.
+/// The exit status for wrong usage, as clap has it.
 const USAGE: u8 = 2;
 
-/// Wrong usage: the program ends with status 2 and this text.
+/// Wrong usage that only the program can detect: it ends with status 2 and this text.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// The command line; ends the program where there is no command to obey: after help, or with status 2.
+/// Parses the command line. Ends the program if there is no command to run: after help, or with status 2.
 pub fn parse<C: clap::Parser>(program: &str) -> C {
     let command = negative_numbers(C::command());
     command.try_get_matches().and_then(|matches| C::from_arg_matches(&matches)).unwrap_or_else(|error| {
@@ -35,7 +35,8 @@ pub fn parse<C: clap::Parser>(program: &str) -> C {
     })
 }
 
-/// Lets `--rounds -1` reach the option's own check, which says what it takes, rather than count as an unknown option.
+/// Passes `--rounds -1` to the option's own check, which names the valid values, instead of treating it as an
+/// unknown option.
 fn negative_numbers(command: clap::Command) -> clap::Command {
     let names: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let command = command.mut_args(|argument| {
@@ -45,7 +46,7 @@ fn negative_numbers(command: clap::Command) -> clap::Command {
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, negative_numbers))
 }
 
-/// The end of `program` for an error that it cannot help, after everything else has been undone.
+/// The exit of `program` after an error, once everything else has been undone.
 pub fn failure(program: &str, error: &(dyn Error + 'static)) -> ExitCode {
     if causes(error).any(|cause| matches!(cause.downcast_ref(), Some(OutError::Closed))) {
         return u8::try_from(end_by_sigpipe()).map_or(ExitCode::FAILURE, ExitCode::from);
@@ -54,8 +55,8 @@ pub fn failure(program: &str, error: &(dyn Error + 'static)) -> ExitCode {
     if causes(error).any(<dyn Error>::is::<Usage>) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
 }
 
-/// An error as a sentence: what was being done, then why that failed. A message of this project's own holds its cause and
-/// has no `source()`, so that nothing is said twice.
+/// An error as a sentence: what was being done, then why that failed. This project's own messages contain their
+/// cause and have no `source()`, so nothing is repeated.
 pub fn text(error: &(dyn Error + 'static)) -> String {
     causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
@@ -64,13 +65,13 @@ fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn
     std::iter::successors(Some(error), |&error: &&'e (dyn Error + 'static)| error.source())
 }
 
-/// Ends the program as the kernel ends one that writes into a closed pipe. Rust's start-up code ignores the signal, and it
-/// may be blocked; where it does not end the program, this is the status that a shell would have shown.
+/// Ends the program like a write to a closed pipe. Rust's start-up code ignores the signal, and it can be
+/// blocked; if it does not end the program, returns the status that a shell would have shown.
 fn end_by_sigpipe() -> i32 {
-    // SAFETY: the default action has no handler that could run.
+    // SAFETY: the default action installs no handler.
     let default = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
     if default.is_ok() && SigSet::from(Signal::SIGPIPE).thread_unblock().is_ok() {
-        // It does not return.
+        // Does not return.
         let _ = raise(Signal::SIGPIPE);
     }
     128 + Signal::SIGPIPE as i32

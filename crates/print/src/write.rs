@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io::{self, Write as _};
 
-/// Why nothing more goes to the standard output. Each message holds its cause.
+/// Why the standard output cannot be written. Each message contains its cause.
 #[derive(Debug, thiserror::Error)]
 pub enum OutError {
-    /// Its reader has gone, so nobody wants the rest.
+    /// Its reader has closed it.
     #[error("the standard output is closed")]
     Closed,
-    /// It is full, or broken in another way.
+    /// It is full, or failed otherwise.
     #[error("cannot write to the standard output: {0}")]
     Failed(io::Error),
 }
@@ -20,16 +20,16 @@ impl From<io::Error> for OutError {
     }
 }
 
-/// Writes a text to the standard output, to its end: what does not arrive is known at once.
+/// Writes a text to the standard output and flushes it, so that errors show at once.
 ///
 /// # Errors
 /// The output is closed or full.
 pub fn write_out(text: fmt::Arguments<'_>) -> Result<(), OutError> {
-    // A text in one piece is written in one piece; formatting into the output would write each part of a line.
+    // Format first, so that a line is one write and not one per part.
     write_bytes(text.to_string().as_bytes())
 }
 
-/// Writes bytes to the standard output, to their end.
+/// Writes bytes to the standard output and flushes them.
 ///
 /// # Errors
 /// The output is closed or full.
@@ -39,8 +39,8 @@ pub fn write_bytes(bytes: &[u8]) -> Result<(), OutError> {
     Ok(out.flush()?)
 }
 
-/// Writes a text to the standard error, if that is possible.
+/// Writes a text to the standard error, ignoring errors.
 pub fn write_err(text: fmt::Arguments<'_>) {
-    // Nobody is left who could be told.
+    // An error could not be reported anywhere.
     let _ = io::stderr().lock().write_all(text.to_string().as_bytes());
 }

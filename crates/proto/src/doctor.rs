@@ -1,4 +1,5 @@
-//! The report of `gleaner doctor`: what a wake-up costs on this machine, what can be done about it, and what to know.
+//! The report of `gleaner doctor`: the cost of wake-ups on this machine, the remedies, and what the user should
+//! know.
 
 use std::fmt;
 
@@ -8,39 +9,39 @@ use serde::{Deserialize, Serialize};
 /// The version of the format that this crate writes.
 pub const VERSION: u32 = 1;
 
-/// Everything that `gleaner doctor` found out.
+/// Everything that `gleaner doctor` found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,
-    /// What the machine is.
+    /// The machine measured.
     pub machine: Machine,
     /// Every measured wake-up cost (paper Table 2), in the order of placement, method and pair.
     pub cells: Vec<Cell>,
-    /// What was not measured, and why, as sentences.
+    /// What was not measured, as sentences with the reason.
     pub not_measured: Vec<String>,
     /// The retention method that suits this machine; [`Method::Halt`] if none does.
     pub method: Method,
-    /// Why that one: a sentence with the numbers.
+    /// The reason for the method: a sentence with the numbers.
     pub reason: String,
-    /// The share of the vCPUs' time (0..=1) that the host gave to others during the measurement.
+    /// Steal as a share (0..=1) of the vCPUs' time during the measurement.
     pub steal_share: f64,
-    /// Every sensor and lever.
+    /// Every sensor and lever, available or not.
     pub capabilities: Vec<Capability>,
     /// What the user should know.
     pub findings: Vec<Finding>,
-    /// What Gleaner can win here: one sentence.
+    /// What Gleaner can gain here: one sentence.
     pub gain: String,
 }
 
-/// What the machine is, as far as wake-ups are concerned.
+/// The machine, as far as it affects wake-ups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// `uname -r`.
     pub kernel: String,
     /// The hypervisor's name.
     pub hypervisor: String,
-    /// The vCPUs that are online.
+    /// Online vCPUs.
     pub vcpus: CpuSet,
     /// The kernel's preemption model.
     pub preemption: String,
@@ -55,92 +56,92 @@ pub struct Machine {
 /// One cell of the table: a placement, a method and a pair of vCPUs. Times in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Where the woken thread's vCPU was and what it did.
+    /// The placement of waker and wakee.
     pub placement: Placement,
     /// The retention method in force.
     pub method: Method,
     /// One vCPU of the pair; wake-ups were measured in both directions.
     pub waker: CpuId,
-    /// The other one; with [`Placement::SameVcpu`] it took no part.
+    /// The other vCPU of the pair; not involved with [`Placement::SameVcpu`].
     pub wakee: CpuId,
-    /// How many wake-ups were measured.
+    /// Number of wake-ups measured.
     pub n: u32,
-    /// The shortest.
+    /// Lowest latency, in ns.
     pub min_ns: u64,
-    /// The median.
+    /// Median latency, in ns.
     pub median_ns: u64,
-    /// The 99th percentile.
+    /// 99th percentile of latency, in ns.
     pub p99_ns: u64,
-    /// The median CPU time that one wake-up cost its waker.
+    /// Median CPU time that one wake-up cost its waker, in ns.
     pub waker_cpu_ns: u64,
 }
 
-/// One sensor or lever.
+/// A sensor or lever.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capability {
     /// `sensor` or `lever`.
     pub kind: String,
-    /// Its name.
+    /// Name of the sensor or lever.
     pub name: String,
-    /// Why it is not available here and what would help; `None` means available.
+    /// The reason and the remedy if it is not available here; `None` if it is.
     pub absent: Option<String>,
 }
 
-/// Something that the user should know, with the remedy in its text.
+/// Something that the user should know; its text includes the remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum Finding {
-    /// Somebody relies on latency requests, and nothing reads it.
+    /// A program relies on a latency request that has no effect.
     LatencyRequestIgnored {
-        /// The request, as a sentence part.
+        /// The request, as part of a sentence.
         request: String,
     },
-    /// The haltpoll governor is in charge and its polling is off.
+    /// The haltpoll governor is in use but its polling is off.
     HaltpollOff,
-    /// An idle state is disabled, but the governor does not look at that.
+    /// An idle state is disabled, but the governor ignores that.
     DisabledStateIgnored {
-        /// The state's name.
+        /// Name of the state.
         state: String,
-        /// A vCPU that has it disabled.
+        /// A vCPU on which it is disabled.
         cpu: CpuId,
     },
-    /// The preemption model cannot be found out.
+    /// The preemption model is not known.
     PreemptionUnknown {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The kernel preempts lazily.
     PreemptionLazy,
-    /// The host gave the vCPUs' time to others while the costs were measured.
+    /// There was steal time while the costs were measured.
     Steal {
-        /// The share of the time, 0..=1.
+        /// Steal as a share of the time, 0..=1.
         share: f64,
     },
     /// Other programs ran while the costs were measured: the calibration is doubtful.
     Disturbed {
-        /// The share of the looks that found them, 0..=1.
+        /// The share of the samples that found them, 0..=1.
         share: f64,
     },
-    /// The calibration is doubtful and did not replace an earlier one of this boot, which runs go on using.
+    /// The calibration is doubtful; runs continue to use an earlier one of this boot.
     EarlierKept {
-        /// Its method.
+        /// Method chosen by the earlier calibration.
         method: Method,
-        /// What a halt and the wake-up from it cost by it.
+        /// The cost of a halt and the wake-up from it by the earlier calibration, in ns.
         halt_cost_ns: u64,
     },
-    /// A dead holder left changes behind.
+    /// A dead holder left changes.
     LeasesLeft {
-        /// The holder's process.
+        /// PID of the holder.
         pid: u32,
-        /// How many changes.
+        /// The number of changes.
         changes: usize,
     },
     /// The lease file cannot be read.
     LeasesUnreadable {
-        /// The error.
+        /// The error's text.
         error: String,
     },
-    /// Something that was measured could not be put back.
+    /// A setting changed for the measurement could not be restored.
     LeftBehind {
         /// A sentence with the value and the error.
         detail: String,
@@ -204,8 +205,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The table without the pairs: of several pairs the one with the costliest median stands for a placement and method,
-/// since a policy that expects the best pair is disappointed by the others.
+/// The table without the pairs: the pair with the highest median stands for a placement and method, since a
+/// policy that expects the best pair would be disappointed by the others.
 pub fn costs(cells: &[Cell]) -> WakeCosts {
     let ns = std::time::Duration::from_nanos;
     let mut costs = WakeCosts::default();

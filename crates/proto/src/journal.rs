@@ -1,4 +1,4 @@
-//! The journal: what was seen, what was decided and why, for people (`gleaner why`) and for replay.
+//! The journal: observations, decisions and reasons, for people (`gleaner why`) and for replay.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,45 +21,46 @@ pub enum Record {
         version: u32,
         /// Milliseconds since the Unix epoch.
         unix_ms: u64,
-        /// The command, or what was attached to.
+        /// The command, or what Gleaner attached to.
         workload: String,
-        /// The vCPUs that the workload may use.
+        /// The vCPUs that the workload is allowed to use.
         vcpus: CpuSet,
-        /// What the policy was built from.
+        /// The policy's configuration.
         config: Box<PolicyConfig>,
         /// What is missing on this machine or was not permitted, as sentences.
         limits: Vec<String>,
     },
-    /// What the policy was told.
+    /// The policy's input.
     Observation {
         /// The setting that was in force during the interval.
         in_force: Setting,
-        /// The interval.
+        /// The interval observed.
         observation: Box<Observation>,
-        /// So many observations since the record before it were not written: nothing was decided on them.
+        /// The number of observations since the previous record that were not written, because nothing was
+        /// decided on them.
         #[serde(default, skip_serializing_if = "is_zero")]
         skipped: u32,
-        /// The run was over: the policy was not asked.
+        /// Whether the run was over, so that the policy was not asked.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         last: bool,
     },
-    /// What the policy decided on the observation before.
+    /// A decision of the policy on the previous observation.
     Decision {
-        /// When.
+        /// Time of the decision.
         at: Duration,
-        /// What, and why.
+        /// The decision and the reason.
         event: Event,
     },
-    /// Something that the engine met: a lever that failed, a thread that keeps its own affinity.
+    /// A remark of the engine: a lever that failed, a thread that keeps its own affinity.
     Note {
-        /// When.
+        /// Time of the remark.
         at: Duration,
-        /// A sentence.
+        /// The remark, as a sentence.
         text: String,
     },
-    /// The last line of a run that ended in order.
+    /// The last line of a run that ended normally.
     End {
-        /// When.
+        /// Time of the end.
         at: Duration,
         /// The account of the run.
         summary: Summary,
@@ -74,7 +75,7 @@ fn is_zero(number: &u32) -> bool {
 /// The account of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// By whose rules the settings were chosen.
+    /// The rules by which settings were chosen.
     pub strategy: Strategy,
     /// Wall time under the engine.
     pub elapsed: Duration,
@@ -84,56 +85,58 @@ pub struct Summary {
     pub engine_cpu: Duration,
     /// vCPU time retained by Gleaner's settings: polled or in yield threads.
     pub retained: Duration,
-    /// vCPU time that the kernel polled while no setting of Gleaner's asked for it: the administrator's own limit.
+    /// vCPU time that the kernel polled although Gleaner's setting did not ask for it: the administrator's own
+    /// limit.
     pub polled_otherwise: Duration,
     /// How long each setting was in force, in the order of first use.
     pub settings: Vec<SettingTime>,
-    /// Trials that proved their candidate / that did not.
+    /// Number of trials that proved their candidate.
     pub proven: u32,
-    /// See `proven`.
+    /// Number of trials that did not.
     pub refuted: u32,
-    /// Changes of the active set because threads queued up or the workload changed.
+    /// Number of times that all vCPUs were activated because threads queued up or the workload changed.
     pub expanded: u32,
-    /// vCPUs that the strategy `paper` deactivated, each time that it did.
+    /// Number of steps by which the strategy `paper` shrank the active set.
     pub deactivated: u32,
-    /// How often vCPUs were activated again because the smaller set did not hold up.
+    /// Number of times that vCPUs were activated again because the smaller set proved worse.
     pub rolled_back: u32,
-    /// The setting that was to be held without proof, where that was asked for.
+    /// The setting requested to be held without proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed: Option<Setting>,
-    /// Why Gleaner's settings were not in force to the end, as a sentence: what failed or was refused, and the remedy.
+    /// Why Gleaner's settings were not in force until the end, as a sentence: what failed or was refused, and
+    /// the remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_in_force: Option<String>,
-    /// The best evidence for what was kept: its sentence.
+    /// The best evidence for a setting that was kept, as a sentence.
     pub evidence: Option<String>,
-    /// What a dry run would have tried, in the order of first mention.
+    /// Candidates of a dry run, in the order of first occurrence.
     pub would_try: Vec<WouldTry>,
-    /// Changes that could not be put back, as sentences; empty when the machine is as it was.
+    /// Changes that could not be undone, as sentences; empty when the machine is as it was.
     pub left_behind: Vec<String>,
 }
 
-/// Something that a dry run would have tried.
+/// A candidate of a dry run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WouldTry {
-    /// The setting; others that differ in the limit only count as the same.
+    /// The setting; settings that differ only in the limit count as the same.
     pub setting: Setting,
-    /// What suggested it first.
+    /// What first made it worth trying.
     pub why: Why,
-    /// How often it came up.
+    /// How often it was a candidate.
     pub times: u32,
 }
 
 /// How long a setting was in force.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SettingTime {
-    /// The setting.
+    /// The setting in force.
     pub setting: Setting,
-    /// Its time.
+    /// Total time in force.
     pub time: Duration,
 }
 
 impl Summary {
-    /// A dry run would have tried `setting`. Only so many different ones are kept: it is an account, not the journal.
+    /// A dry run would have tried `setting`. Keeps only a few different ones: this is a summary.
     pub fn would_try(&mut self, setting: &Setting, why: Why) {
         const KEPT: usize = 8;
         let same = |known: &Setting| {
@@ -159,7 +162,7 @@ impl Summary {
 /// Reads the journal at `path`.
 ///
 /// # Errors
-/// See [`LineError`]; a journal begins with a start record.
+/// See [`LineError`]; a journal starts with a start record.
 pub fn read(path: &Path) -> Result<Vec<Record>, LineError> {
     let records = read_lines::<Record>(path, "journal")?;
     match records.first() {

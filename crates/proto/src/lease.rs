@@ -1,4 +1,4 @@
-//! The lease file: what a holder changed on the machine, written *before* each change.
+//! The lease file: a holder's changes to the machine, written *before* each change.
 
 use std::path::{Path, PathBuf};
 
@@ -14,33 +14,33 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub enum LeaseRecord {
-    /// The first line: whose leases these are.
+    /// The first line: the holder of the leases.
     Holder {
         /// [`VERSION`].
         version: u32,
-        /// The holder's process.
+        /// PID of the holder.
         pid: u32,
     },
-    /// The holder is about to write `new` to `target`, which had `old` before the holder's first write.
+    /// The holder is about to write `new` to `target`, which was `old` before the holder's first write.
     Change {
-        /// What changes.
+        /// The target of the change.
         target: Target,
         /// The value to restore.
         old: Value,
-        /// The value that makes the target ours.
+        /// The value that marks the target as ours.
         new: Value,
     },
-    /// The holder put `target` back (or found it gone); earlier changes of it are closed.
+    /// The holder restored `target` (or it no longer existed); this closes earlier changes of it.
     Released {
-        /// What was put back.
+        /// The restored target.
         target: Target,
     },
 }
 
-/// Reads the lease file at `path`: the holder's pid and the records after the first.
+/// Reads the lease file at `path`: the holder's PID and the records after the first.
 ///
 /// # Errors
-/// See [`LineError`]; a file whose only line is torn is an empty one.
+/// See [`LineError`]; a file with only a torn line counts as empty.
 pub fn read(path: &Path) -> Result<Option<(u32, Vec<LeaseRecord>)>, LineError> {
     let mut records = read_lines::<LeaseRecord>(path, "lease")?.into_iter();
     match records.next() {

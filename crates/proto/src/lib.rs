@@ -1,15 +1,15 @@
-//! The words between Gleaner's processes: journal records and lease records, one JSON object per line, the report of
-//! `gleaner doctor`, what is known of programs from earlier runs, the result file of `gleaner bench`, the trace of `gleaner record`, the account of `gleaner sim reproduce`; and
-//! what all files have in common that people write ([`written`]).
+//! Formats shared by Gleaner's processes: journal and lease records (one JSON object per line), the report of
+//! `gleaner doctor`, knowledge from earlier runs of programs, the result file of `gleaner bench`, the trace of
+//! `gleaner record`, what `gleaner diagnose` found; and helpers for files that people write ([`written`]).
 //!
-//! Each format carries a version in its first record; a reader refuses versions it does not know.
+//! Each format carries a version in its first record; readers reject unknown versions.
 
+pub mod diagnosis;
 pub mod doctor;
 pub mod journal;
 pub mod lease;
 mod lines;
 pub mod memory;
-pub mod reproduction;
 pub mod result;
 pub mod trace_file;
 pub mod written;

@@ -1,4 +1,4 @@
-//! JSON lines: one record per line, a torn last line (its writer was killed) left out.
+//! JSON lines: one record per line. A torn last line, whose writer was killed, is ignored.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,27 +11,27 @@ pub enum LineError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// The file that cannot be read.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: std::io::Error,
     },
     /// A line is not a record.
     #[error("{}: line {line} is not a {what} record: {source}", path.display())]
     Malformed {
-        /// The file.
+        /// The file with the malformed line.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
         /// `journal` or `lease`.
         what: &'static str,
-        /// What is wrong with it.
+        /// The parser's error.
         r#source: serde_json::Error,
     },
-    /// The first line does not introduce the format, or a version of it that is not known.
+    /// The first line has an unknown version, or none.
     #[error("{}: not a {what} file of version {version}", path.display())]
     Version {
-        /// The file.
+        /// The file of unknown version.
         path: PathBuf,
         /// `journal` or `lease`.
         what: &'static str,
@@ -42,7 +42,7 @@ pub enum LineError {
 
 /// Reads every complete line of the file at `path` as a record of kind `what`.
 ///
-/// A last line without its newline was being written when the writer died: it is left out.
+/// A last line without a newline is ignored: its writer died while writing it.
 ///
 /// # Errors
 /// The file cannot be read, or a complete line is not a record.

@@ -1,4 +1,4 @@
-//! What is known of a program from earlier runs: one JSON file per program and machine.
+//! Knowledge of a program from earlier runs: one JSON file per program and machine.
 
 use gleaner_policy::{KnownLoad, Method};
 use serde::{Deserialize, Serialize};
@@ -13,62 +13,63 @@ pub struct ProgramMemory {
     pub version: u32,
     /// The path of the program's executable, or of its control group within its hierarchy.
     pub program: String,
-    /// Where it ran.
+    /// The machine it ran on.
     pub machine: MachineIdentity,
-    /// How many runs it was of use to or learned from.
+    /// Number of runs that used or added knowledge.
     pub runs: u32,
-    /// When the latest of them ended, in milliseconds since the Unix epoch.
+    /// End of the latest of them, in milliseconds since the Unix epoch.
     pub used_unix_ms: u64,
-    /// What they showed, by kind of load.
+    /// Knowledge by kind of load.
     pub loads: Vec<LoadMemory>,
 }
 
-/// What is known of a program under one kind of load.
+/// Knowledge of a program under one kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LoadMemory {
-    /// The settings, with their evidence.
+    /// The settings and their evidence.
     pub known: KnownLoad,
-    /// When a trial proved something of it last, in milliseconds since the Unix epoch.
+    /// Time of the latest trial that proved part of it, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proven_unix_ms: Option<u64>,
-    /// When a trial refuted something under this load last, in milliseconds since the Unix epoch.
+    /// Time of the latest trial that refuted something under this load, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refuted_unix_ms: Option<u64>,
 }
 
-/// What a setting's worth depends on besides the program. On another machine, or by another price, nothing is known.
+/// What the value of a setting depends on besides the program. Nothing is known on another machine or with
+/// another price.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MachineIdentity {
-    /// `/etc/machine-id`; empty where there is none.
+    /// `/etc/machine-id`; empty if there is none.
     pub id: String,
     /// The kernel's release.
     pub kernel: String,
-    /// The vCPUs that the program could use.
+    /// The number of vCPUs allowed.
     pub vcpus: usize,
-    /// The retention method that calibration or the user chose.
+    /// The retention method, from calibration or the user.
     pub method: Method,
-    /// What a microsecond of polling is worth in microseconds of waiting: the user's objective.
+    /// What a microsecond of polling costs in microseconds of waiting: the user's objective.
     pub poll_price: f64,
 }
 
 impl ProgramMemory {
-    /// Nothing is known of `program` yet.
+    /// No knowledge of `program` yet.
     pub fn new(program: String, machine: MachineIdentity) -> Self {
         Self { version: VERSION, program, machine, runs: 0, used_unix_ms: 0, loads: Vec::new() }
     }
 
-    /// The name of its file. Names that are equal by chance belong to programs that forget each other.
+    /// The file's name. Programs whose names collide overwrite each other's knowledge.
     pub fn file_name(&self) -> String {
         let last = self.program.rsplit('/').find(|part| !part.is_empty()).unwrap_or("root");
         let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
         let name: String = last.chars().take(64).map(plain).collect();
         let MachineIdentity { id, kernel, vcpus, method, poll_price } = &self.machine;
         let key = format!("{}\n{id}\n{kernel}\n{vcpus}\n{method}\n{poll_price}", self.program);
-        // The name must not begin with a dot.
+        // The name must not start with a dot.
         format!("p-{name}-{:08x}.json", crc32fast::hash(key.as_bytes()))
     }
 
-    /// Whether a user means it by `name`: the whole path, or its last part.
+    /// Whether `name` refers to it: the whole path, or its last part.
     pub fn is_called(&self, name: &str) -> bool {
         self.program == name || self.program.rsplit('/').next() == Some(name)
     }

@@ -1,7 +1,7 @@
-//! The result file of `gleaner bench`: everything that is needed to judge a measurement, and to judge it again later.
+//! The result file of `gleaner bench`: everything needed to judge a measurement, now and later.
 //!
-//! Raw samples come first, with their round, their place in the round and their time; summaries and comparisons are
-//! computed from them and stored beside them, so that a reader needs no statistics of its own. `docs/bench.md`
+//! Raw samples come first, with their round, their position in it and their time. Summaries and comparisons
+//! computed from them are stored beside them, so that a reader needs no statistics of its own. `docs/bench.md`
 //! describes the format.
 
 use std::collections::BTreeMap;
@@ -26,27 +26,27 @@ pub const SCHEMA: u32 = 1;
 pub struct BenchResult {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What was measured, for people.
+    /// Title of the measurement.
     pub title: String,
-    /// Where the experiment comes from, e.g. `Gleaner (ATC'14), Table 2`; empty for one of the user's own.
+    /// Origin of the experiment, e.g. `Gleaner (ATC'14), Table 2`; empty for the user's own.
     pub source: String,
     /// The command line that repeats the run.
     pub repeat_with: String,
-    /// What it was measured on.
+    /// The machine it ran on.
     pub environment: Environment,
-    /// How often and in which order.
+    /// The number and order of samples.
     pub plan: Plan,
-    /// The ways to run a row that were compared, in the order of the tables.
+    /// The modes compared, in the order of the tables.
     pub modes: Vec<ModeInfo>,
-    /// What was run, in the order of the tables.
+    /// The rows run, in the order of the tables.
     pub rows: Vec<Row>,
-    /// What stands against believing the numbers, each with its remedy.
+    /// Caveats, each with its remedy.
     pub warnings: Vec<Warning>,
     /// How the run ended.
     pub ending: Ending,
 }
 
-/// The machine, as far as it decides wake-up costs.
+/// The machine, as far as it affects wake-up costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// Start of the run, UTC, ISO 8601.
@@ -57,13 +57,13 @@ pub struct Environment {
     pub kernel: String,
     /// `uname -v`.
     pub kernel_version: String,
-    /// The hypervisor below this kernel, e.g. `KVM`, or `none (bare metal)`.
+    /// The hypervisor, e.g. `KVM`, or `none (bare metal)`.
     pub hypervisor: String,
-    /// Whether there is a hypervisor: tells the files of a virtual machine from native ones.
+    /// Whether there is a hypervisor: distinguishes files of virtual machines from native ones.
     pub virtualised: bool,
-    /// Model name of the first CPU; empty if the kernel does not say.
+    /// Model name of the first CPU; empty if unknown.
     pub cpu_model: String,
-    /// How many vCPUs (native: CPUs) the run could use.
+    /// The number of vCPUs (native: CPUs) that the run could use.
     pub vcpus: usize,
     /// Memory in bytes (`MemTotal`).
     pub memory_bytes: u64,
@@ -77,33 +77,34 @@ pub struct Environment {
     pub knobs: BTreeMap<String, String>,
 }
 
-/// How often and in which order the samples were taken.
+/// The number and order of the samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Rounds that were asked for; each measures every mode of a row once. With a precision: the least number.
+    /// Number of rounds requested, or the minimum if `precision` is set; each measures every mode of a row
+    /// once.
     pub rounds: usize,
-    /// The most rounds, where a precision was asked for.
+    /// Upper bound of rounds, if `precision` is set.
     pub max_rounds: Option<usize>,
     /// A row ends when the interval of every mode's primary metric is narrower than this share of its median.
     pub precision: Option<f64>,
-    /// Rounds before them whose samples were thrown away.
+    /// Discarded rounds before those.
     pub warmup_rounds: usize,
-    /// How long a built-in workload runs, in seconds.
+    /// Duration of a built-in workload, in seconds.
     pub window_s: f64,
-    /// Seed of the order of modes.
+    /// Random seed of the order of modes.
     pub seed: u64,
-    /// The order of the samples, in words.
+    /// The order of the samples, as text.
     pub order: String,
 }
 
 /// One way to run a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModeInfo {
-    /// Its name, e.g. `default`, `gleaner`, `haltpoll:200us`, `user:tuned`.
+    /// Name of the mode, e.g. `default`, `gleaner`, `haltpoll:200us`, `user:tuned`.
     pub name: String,
-    /// What it does, for people.
+    /// Description for people.
     pub about: String,
-    /// `user:NAME` only: the shell commands that put it in force.
+    /// `user:NAME` only: the shell commands that apply it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
     /// `user:NAME` only: the shell commands that undo it.
@@ -114,18 +115,18 @@ pub struct ModeInfo {
 /// One command or workload, in every mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the row.
     pub name: String,
-    /// What is counted by [`Metric::Throughput`], e.g. `requests`; empty where the row has no throughput.
+    /// Unit of [`Metric::Throughput`], e.g. `requests`; empty if the row has no throughput.
     pub unit: String,
-    /// The metric that the tables show and the verdicts judge.
+    /// The metric shown in the tables and used for the verdicts.
     pub primary: Metric,
-    /// The built-in workload, where the row is one.
+    /// The built-in workload, if it is one.
     pub workload: Option<String>,
-    /// What ran beside it in the same VM, as command lines.
+    /// Command lines that ran beside it in the same VM.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub co_runners: Vec<String>,
-    /// The paper's value of the primary metric, by mode.
+    /// The paper's values of the primary metric, by mode.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub paper: BTreeMap<String, f64>,
     /// The paper's ratios of the primary metric to the first mode, by mode.
@@ -133,18 +134,18 @@ pub struct Row {
     pub paper_ratio: BTreeMap<String, f64>,
     /// The modes, in the order of [`BenchResult::modes`].
     pub cells: Vec<Cell>,
-    /// Every mode against the first one, by metric.
+    /// Every mode compared with the first one, by metric.
     pub comparisons: Vec<Comparison>,
 }
 
 /// One row in one mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The mode's name.
+    /// Name of the mode.
     pub mode: String,
-    /// The command line that ran, exactly.
+    /// The exact command line.
     pub command: String,
-    /// The samples, in the order of their rounds; one is missing where it failed or the run ended before it.
+    /// The samples in the order of their rounds; missing if the command failed or the run ended before.
     pub samples: Vec<Sample>,
     /// Median and interval of each metric.
     pub summaries: BTreeMap<Metric, Estimate>,
@@ -155,27 +156,27 @@ pub struct Cell {
 pub struct Sample {
     /// The round, from 0. Samples of one row with the same round are a pair.
     pub round: usize,
-    /// Its place in the round, from 0.
+    /// Position in the round, from 0.
     pub position: usize,
-    /// When it began, in seconds since the run's beginning.
+    /// Start in seconds since the start of the run.
     pub start_s: f64,
-    /// What was measured; a metric that this run or this machine does not have is not there.
+    /// The values measured, without metrics that this run or machine does not have.
     pub metrics: BTreeMap<Metric, f64>,
-    /// What Gleaner held in force, from each change on; only in modes that run under Gleaner.
+    /// Gleaner's settings, one entry per change; only in modes that run under Gleaner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Moment>,
 }
 
-/// What was in force from one moment on.
+/// The setting in force from one moment on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Seconds since Gleaner began to control the command.
+    /// Seconds since Gleaner started to control the command.
     pub at_s: f64,
-    /// How many vCPUs the workload could use.
+    /// The number of active vCPUs.
     pub active_vcpus: usize,
     /// The retention method, e.g. `halt`, `haltpoll`.
     pub retention: String,
-    /// Its limit in µs; 0 without retention and for a method without a limit.
+    /// The method's limit in µs; 0 without retention and for a method without a limit.
     pub limit_us: f64,
 }
 
@@ -188,18 +189,19 @@ pub struct Estimate {
     pub low: f64,
     /// The upper end of the interval.
     pub high: f64,
-    /// How many values there were.
+    /// Number of values.
     pub n: usize,
-    /// How often such an interval covers the true median, 0..=1: about 0.95, less with five values or fewer.
+    /// The probability that such an interval covers the true median, 0..=1: about 0.95, less with five values
+    /// or fewer.
     pub confidence: f64,
 }
 
-/// A mode against another one.
+/// A mode compared with another one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The metric.
+    /// The metric compared.
     pub metric: Metric,
-    /// The mode.
+    /// The mode compared.
     pub mode: String,
     /// The mode that it is compared with.
     pub baseline: String,
@@ -209,11 +211,11 @@ pub struct Comparison {
     pub rank_sum_p: f64,
     /// The two-sided p value of Wilcoxon's signed-rank test of the ratios.
     pub signed_rank_p: f64,
-    /// What follows.
+    /// The conclusion.
     pub verdict: Verdict,
 }
 
-/// What a comparison says.
+/// The conclusion of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -223,9 +225,9 @@ pub enum Verdict {
     Worse,
     /// No difference was found.
     NoDifference,
-    /// They differ, and the metric has no better direction.
+    /// They differ, but the metric has no better direction.
     Different,
-    /// Too few samples to say.
+    /// Too few samples for a conclusion.
     TooFew,
 }
 
@@ -235,23 +237,23 @@ pub enum Verdict {
 pub enum Ending {
     /// Everything was measured.
     Complete,
-    /// A signal ended it; what was measured until then is there.
+    /// A signal ended it; earlier measurements are included.
     Interrupted,
-    /// A command failed; what was measured until then is there.
+    /// A command failed; earlier measurements are included.
     Failed {
-        /// The row.
+        /// Name of the row.
         row: String,
-        /// The mode.
+        /// Name of the mode.
         mode: String,
         /// The round, from 0; `None` during warm-up.
         round: Option<usize>,
-        /// What went wrong.
+        /// The error's text.
         message: String,
     },
 }
 
 impl Estimate {
-    /// Whether `value` lies in the interval.
+    /// Whether `value` is within the interval.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
@@ -270,7 +272,7 @@ impl Row {
         self.cells.iter().find(|cell| cell.mode == mode)
     }
 
-    /// `mode` against the first mode by `metric`.
+    /// `mode` compared with the first mode by `metric`.
     pub fn comparison(&self, mode: &str, metric: Metric) -> Option<&Comparison> {
         self.comparisons.iter().find(|c| c.mode == mode && c.metric == metric)
     }
@@ -290,7 +292,7 @@ impl Cell {
         self.samples.iter().filter_map(|sample| sample.metrics.get(&metric).copied()).collect()
     }
 
-    /// The values of `metric` by round; `None` where a round among the first `rounds` has none.
+    /// The values of `metric` in the first `rounds` rounds; `None` for a round without one.
     pub fn by_round(&self, metric: Metric, rounds: usize) -> Vec<Option<f64>> {
         let mut values = vec![None; rounds];
         for sample in &self.samples {

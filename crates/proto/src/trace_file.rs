@@ -1,8 +1,8 @@
-//! The trace of a workload's pattern: who ran where, who left in which way, who woke whom. Written by `gleaner record`,
-//! read by `gleaner replay`; `docs/trace-format.md` describes every byte.
+//! The trace of a workload's scheduling: which thread ran where, how it left the vCPU, and which thread woke
+//! which. Written by `gleaner record`, read by `gleaner replay`; `docs/trace-format.md` describes every byte.
 //!
-//! Reading and writing are pure. A file is a row of blocks, each with its checksum: what comes before a damaged one is
-//! still read, and the damage is told with its offset.
+//! Reading and writing are pure. A file is a sequence of blocks with checksums: everything before a damaged
+//! block can be read, and the damage is reported with its offset.
 
 mod follow;
 mod read;
@@ -26,16 +26,16 @@ pub const VERSION: u32 = 1;
 /// The first bytes of every trace; the version follows, as four bytes.
 pub const MAGIC: [u8; 8] = *b"GLNTRACE";
 
-/// No payload is larger: what says so is damaged.
+/// The largest valid payload, in bytes.
 const MAX_PAYLOAD: usize = 1 << 20;
 /// Bytes of a block before its payload: kind, length, checksum.
 const BLOCK_HEAD: usize = 9;
-/// No vCPU has a higher number: the kernel's own limit (`NR_CPUS` with MAXSMP).
+/// The exclusive upper bound of vCPU numbers: the kernel's own limit (`NR_CPUS` with MAXSMP).
 const MAX_CPUS: u32 = 8192;
-/// No event is later: 52 days, in nanoseconds.
+/// The latest valid event time: 52 days, in nanoseconds.
 const MAX_AT_NS: u64 = 1 << 52;
 
-/// What a block holds.
+/// The type of a block's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockKind {
     Header = 1,
@@ -50,102 +50,102 @@ pub struct Header {
     pub unix_ms: u64,
     /// The command, or what was recorded.
     pub workload: String,
-    /// The vCPUs that were online.
+    /// Online vCPUs.
     pub vcpus: CpuSet,
-    /// What Gleaner's policy is built from on that machine.
+    /// The policy's configuration on that machine.
     pub config: Box<PolicyConfig>,
     /// What was not known there, as sentences.
     pub limits: Vec<String>,
 }
 
-/// The last block of a recording that ended in order.
+/// The last block of a recording that ended normally.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// How long was recorded, in nanoseconds.
+    /// Duration of the recording, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Events in the file.
+    /// Number of events in the file.
     pub events: u64,
-    /// Events that are not: they came faster than they could be written.
+    /// Number of events lost because they came faster than they could be written.
     pub lost: u64,
-    /// Whether it ended because the file had reached its largest size.
+    /// Whether it ended because the file reached its maximum size.
     pub full: bool,
 }
 
-/// Something that happened.
+/// A timestamped scheduling event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds since the recording began; never less than those of the event before.
+    /// Nanoseconds since the start of the recording; never decreases.
     pub at_ns: u64,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
-/// What happened.
+/// Kinds of scheduling events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// A vCPU went from one thread to another.
+    /// A context switch of a vCPU.
     Switch {
-        /// The vCPU.
+        /// The vCPU that switched.
         cpu: CpuId,
-        /// Who had it.
+        /// The previous task.
         from: Who,
-        /// How that one left.
+        /// How the previous task left.
         left: Left,
-        /// Who has it from now on.
+        /// The next task.
         to: Who,
     },
     /// A thread was woken, or created.
     Wake {
-        /// The vCPU on which that was done.
+        /// The vCPU on which the wake-up was made.
         cpu: CpuId,
-        /// By whom; [`Who::Nobody`]: by an interrupt of an idle vCPU.
+        /// The waker; [`Who::Nobody`] for an interrupt of an idle vCPU.
         waker: Who,
-        /// Who can run now.
+        /// The woken thread.
         wakee: Who,
     },
-    /// A thread is spoken of from now on; its number is that of such events before it.
+    /// Introduces a thread; its number is the count of earlier such events.
     Thread {
-        /// The kernel's number for it.
+        /// The kernel's TID.
         tid: u32,
-        /// Its process.
+        /// PID of its process.
         process: u32,
-        /// Its name.
+        /// The thread's name.
         name: String,
     },
-    /// A thread has another name.
+    /// A thread was renamed.
     Renamed {
-        /// Which one.
+        /// Number of the thread.
         thread: u32,
         /// Its new name.
         name: String,
     },
-    /// Events are missing here.
+    /// Events were lost here.
     Lost {
-        /// How many.
+        /// Number of events lost.
         events: u64,
     },
 }
 
-/// Who has a vCPU, or wakes.
+/// A task: what runs on a vCPU, or wakes another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// No thread: the vCPU is idle.
     Nobody,
-    /// A thread that is no part of the workload.
+    /// A thread outside the workload.
     Other,
-    /// The thread that the [`What::Thread`] event of this number introduced, counted from 0.
+    /// The thread introduced by the [`What::Thread`] event of this number, from 0.
     Thread(u32),
 }
 
-/// How a thread left its vCPU. It means nothing for other threads and idle vCPUs.
+/// How a thread left its vCPU. Meaningless for other threads and idle vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// It could go on, and waits for a vCPU.
+    /// Still runnable: it was preempted, or yielded.
     Runnable,
-    /// It waits for something.
+    /// Blocked, but not on I/O.
     Blocked,
-    /// It waits for a device.
+    /// Blocked on I/O.
     BlockedIo,
-    /// It has ended.
+    /// Exited.
     ForGood,
 }

@@ -1,39 +1,39 @@
-//! Files that people write: the line of what is wrong in one, and the name that may have been meant. What is wrong is for
-//! the reader of each format to say, with an error of its own.
+//! Files that people write: the line of an error, and the name that was probably meant. Each format's reader
+//! has its own errors.
 
-/// How alike two names must be for one to be proposed for the other, 0..=1 (Damerau-Levenshtein distance over length).
+/// How similar a name must be to be suggested, 0..=1 (Damerau-Levenshtein distance over length).
 const ALIKE: f64 = 0.5;
 
 /// A file's name and text.
 #[derive(Debug, Clone, Copy)]
 pub struct Written<'a> {
-    /// What it is called in errors.
+    /// Name of the file in errors.
     pub name: &'a str,
-    /// What is in it.
+    /// Content of the file.
     pub text: &'a str,
 }
 
 impl Written<'_> {
-    /// The line of the byte `offset`, from 1.
+    /// The line of the byte at `offset`, from 1.
     pub fn line(&self, offset: usize) -> usize {
         1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
     }
 }
 
-/// The name among `known` that is most like `name`, if one is like it at all.
+/// The name among `known` that is most similar to `name`, if any is similar.
 pub fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let alike = known.map(|known| (strsim::normalized_damerau_levenshtein(name, known), known));
     let best = alike.max_by(|a, b| a.0.total_cmp(&b.0));
     best.filter(|(alike, _)| *alike >= ALIKE).map(|(_, known)| known)
 }
 
-/// The half sentence that proposes a name, or nothing.
+/// The clause that suggests a name, or nothing.
 pub fn proposal(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"))
 }
 
-/// A sentence of `serde` about a name that does not exist, ``unknown field `a`, expected one of `b`, `c` ``, with the
-/// nearest of those that do. Other sentences stay as they are.
+/// A message of `serde` about an unknown name, ``unknown field `a`, expected one of `b`, `c` ``, with the most
+/// similar name suggested. Returns other messages as they are.
 pub fn with_nearest(message: &str) -> String {
     let unknown = ["unknown field", "unknown variant"].iter().any(|begin| message.starts_with(begin));
     let mut quoted = message.split('`').skip(1).step_by(2);

@@ -1,5 +1,5 @@
-//! `make bench-trace`, beside bench-trace: what the armed fast expansion costs a workload that is packed on one vCPU. Ends
-//! with status 1 where that is more than a hundredth. As root, on an otherwise idle machine.
+//! Run by `make bench-trace`: what armed fast expansion costs a workload consolidated on one vCPU. Exits with status 1
+//! if that is more than 1 %. Run it as root on an otherwise idle machine.
 
 #![allow(clippy::print_stdout, reason = "a measurement for developers: the end of its output may end it")]
 
@@ -14,10 +14,10 @@ use gleaner_trace::OverloadSensor;
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 
-/// Pairs of a block with and one without, in the order B C C B, so that a drift hits both alike.
+/// Pairs of a block with and one without, in the order B C C B, so that drift affects both alike.
 const PAIRS: usize = 20;
 const BLOCK: Duration = Duration::from_secs(1);
-/// At least this part of the speed stays.
+/// Lowest accepted ratio of the speeds.
 const PROMISE: f64 = 0.99;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -68,12 +68,12 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// As the engine does for a pair on one vCPU, but for more threads than there are.
+/// Arms as the engine does for a pair on one vCPU, but with a threshold that is never reached.
 fn arm(sensor: &mut OverloadSensor, active: &CpuSet) -> Result<(), Box<dyn Error>> {
     Ok(sensor.arm(active, 64, Duration::from_micros(600))?)
 }
 
-/// Disarmed, the timer goes on for a while.
+/// Waits for the timer to stop, which goes on for a while after disarming.
 fn stop(sensor: &mut OverloadSensor) {
     sensor.disarm();
     let end = Instant::now() + Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Programs of the tracer, attached and detached at will, and the kernel's own account of them.
+//! Attaches and detaches the tracer's programs, and reads the kernel's statistics about them.
 
 use std::io;
 use std::mem::size_of_val;
@@ -9,7 +9,7 @@ use libbpf_rs::libbpf_sys;
 
 use crate::part::Program;
 
-/// A loaded program and, while it is attached, its link.
+/// A loaded program, and its link while it is attached.
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(crate) program: &'static Program,
@@ -17,7 +17,7 @@ pub(crate) struct Probe {
     link: Option<OwnedFd>,
 }
 
-/// How long a program ran, and how often, since the kernel's statistics were first enabled.
+/// Total run time and number of runs, since the kernel's statistics were first enabled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunTime {
     pub(crate) time: Duration,
@@ -28,16 +28,16 @@ impl Probe {
     /// A loaded program that is not attached yet.
     ///
     /// # Errors
-    /// No more descriptors.
+    /// Out of file descriptors.
     pub(crate) fn new(program: &'static Program, loaded: &impl AsFd) -> io::Result<Self> {
         Ok(Self { program, fd: loaded.as_fd().try_clone_to_owned()?, link: None })
     }
 
-    /// Attaches it to its event, which it knows since it was loaded. Some hundred microseconds: the kernel patches
-    /// its code, and interrupts every vCPU for that. Nothing if it is attached.
+    /// Attaches the program to the event that it was loaded for; does nothing if it is attached. Takes some hundred
+    /// microseconds: the kernel patches its code, and interrupts every vCPU for that.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel refuses.
     pub(crate) fn attach(&mut self) -> io::Result<()> {
         if self.link.is_none() {
             // SAFETY: the call takes an open descriptor and, for a program with BTF, no name; it returns a new
@@ -46,18 +46,18 @@ impl Probe {
             if fd < 0 {
                 return Err(io::Error::from_raw_os_error(-fd));
             }
-            // SAFETY: the descriptor is open, and nobody else knows of it.
+            // SAFETY: the descriptor is open and has no other owner.
             self.link = Some(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         Ok(())
     }
 
-    /// Detaches it; as expensive as attaching.
+    /// Detaches it, which costs as much as attaching.
     pub(crate) fn detach(&mut self) {
         self.link = None;
     }
 
-    /// The kernel's account of it; zeros where it has none (before Linux 5.8).
+    /// The kernel's statistics; zeros before Linux 5.8, which has none.
     pub(crate) fn run_time(&self) -> RunTime {
         let mut info = libbpf_sys::bpf_prog_info::default();
         let mut length = u32::try_from(size_of_val(&info)).unwrap_or_default();
@@ -73,16 +73,16 @@ impl Probe {
 }
 
 impl RunTime {
-    /// What came since `earlier`.
+    /// The difference from `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self { time: self.time.saturating_sub(earlier.time), runs: self.runs.saturating_sub(earlier.runs) }
     }
 }
 
-/// Has the kernel keep account of BPF programs for as long as the descriptor is open. `None` before Linux 5.8.
+/// Enables the kernel's statistics about BPF programs while the descriptor is open. `None` before Linux 5.8.
 pub(crate) fn enable_statistics() -> Option<OwnedFd> {
     // SAFETY: the call takes a number and returns a new descriptor, or a negative number.
     let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
-    // SAFETY: the descriptor is open, and nobody else knows of it.
+    // SAFETY: the descriptor is open and has no other owner.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,4 +1,4 @@
-//! What tracing may cost, and what it does when it costs more.
+//! What tracing is allowed to cost, and what happens when it costs more.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::attach::RunTime;
 
-/// How much of the CPU time in use tracing may cost, as shares (0..=1).
+/// How much of the CPU time in use tracing is allowed to cost, as shares (0..=1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Above this, threads and vCPUs are followed in windows of time only, so rarely that it costs two fifths of this;
-    /// where that is not enough, fewer kinds of events are counted.
+    /// Above this, threads and vCPUs are traced in windows only, rarely enough to cost two fifths of it. If that is not
+    /// enough, fewer kinds of events are counted.
     pub sample_above: f64,
-    /// Above this, although it samples, tracing ends.
+    /// Above this, even in windows, tracing ends.
     pub detach_above: f64,
 }
 
@@ -23,95 +23,93 @@ impl Default for Budget {
     }
 }
 
-/// What tracing cost when it was last measured.
+/// What tracing cost when last measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// The share (0..=1) of the time that all vCPUs were busy, or of one vCPU's time where they were busy for less than
-    /// that: the BPF programs, the kernel's way into and out of them, and opening and closing windows.
+    /// Cost of the BPF programs, with their entry and exit overhead, and of opening and closing windows: as a share
+    /// (0..=1) of the time that all vCPUs were busy, or of one vCPU's time if they were busy for less.
     pub share: f64,
-    /// How often programs ran, per second, while they were attached.
+    /// How often programs ran, per second, while attached.
     pub runs_per_second: f64,
-    /// Of the share, what opening and closing windows takes: attaching, detaching, and measuring.
+    /// The part of `share` for opening and closing windows: attaching, detaching and measuring.
     pub windows: f64,
-    /// Each program and its part of the share, costliest first.
+    /// Each program's part of `share`, costliest first.
     pub programs: Vec<(String, f64)>,
 }
 
-/// With windows tracing is to cost this part of what would be too much: what was measured is a little while ago, and
-/// nobody who asked for little wants to pay for all of it.
+/// Windows aim at this part of `sample_above`: the measurement is a little old, and the budget need not be used up.
 const AIM: f64 = 0.4;
-/// How long a window is open: opening one costs as much as following all of a busy program for tens of milliseconds.
+/// Length of a window: opening one costs as much as tracing all of a busy program for tens of milliseconds.
 pub(crate) const WINDOW: Duration = Duration::from_millis(50);
-/// The longest time for which a window may stand, in windows: 5 s.
+/// Longest time that a window can stand for, in windows: 5 s.
 pub(crate) const MOST: u32 = 100;
 
-/// What a program took while it was attached, as a share of the time in use.
+/// One program's cost while attached, as a share of the time in use.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Part {
     pub(crate) name: &'static str,
-    /// It is attached in windows only, while there are any.
+    /// Whether it is attached only inside windows, if there are windows.
     pub(crate) windowed: bool,
     pub(crate) share: f64,
     pub(crate) runs: u64,
 }
 
-/// What was measured while everything was attached.
+/// A measurement while everything was attached.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Measured {
-    /// For how long.
+    /// Length of the measurement.
     pub(crate) elapsed: Duration,
-    /// How many vCPUs were in use, one at least.
+    /// Mean number of vCPUs in use, at least one.
     pub(crate) in_use: f64,
     pub(crate) programs: Vec<Part>,
-    /// What one window takes to open and to close, its own thread and the others, as a share of the time in use while it
-    /// is open; zero where that has not been tried yet.
+    /// Cost of opening and closing a window, on its own thread and on other vCPUs, as a share of the time in use while
+    /// it is open; zero if not measured yet.
     pub(crate) switching: f64,
 }
 
-/// What measuring adds and what it does not see, for each run of a program.
+/// Corrections to the kernel's statistics, per run of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PerRun {
-    /// What the kernel takes for the run time of a program that does nothing: looking at the clock.
+    /// Run time that the kernel reports for an empty program: the cost of reading the clock.
     pub(crate) clock: Duration,
-    /// The way into a program and out of it, which the kernel's account leaves out.
+    /// Entry and exit overhead of a program, which the kernel's statistics leave out.
     pub(crate) entry: Duration,
 }
 
 impl PerRun {
-    /// What a program really took whose account is `ran`.
+    /// Real cost of a program for which the kernel reports `ran`.
     pub(crate) fn correct(self, ran: RunTime) -> Duration {
         let runs = u32::try_from(ran.runs).unwrap_or(u32::MAX);
         ran.time.saturating_sub(self.clock * runs) + self.entry * runs
     }
 }
 
-/// What patching the kernel's code takes each vCPU that is in use, in CPU times of the thread that patches: they are
-/// interrupted thrice, wait for each other, and are scheduled anew. No account tells it. On two vCPUs that compute, a
-/// tracepoint that nothing passes took 1.3 ms of vCPU time each time it was switched; beside MariaDB rather more
-/// (`docs/trace.md`).
+/// What patching the kernel's code costs each vCPU in use, as a multiple of the patching thread's CPU time: it is
+/// interrupted three times, waits for the others, and reschedules. No statistics show it; `docs/trace.md` has
+/// measurements.
 const PATCHED: f64 = 3.0;
 
-/// The CPU time of a window's opening and closing, in seconds: `own` of the thread that does it, and what that takes the
-/// others while so many vCPUs are in use.
+/// CPU time for opening and closing a window, in seconds: `own` of the thread that does it, plus what it costs the
+/// `in_use` vCPUs.
 pub(crate) fn switching(own: Duration, in_use: f64) -> f64 {
     own.as_secs_f64() * (1.0 + PATCHED * in_use)
 }
 
-/// What to do about a cost.
+/// What to do about the cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Follow all the time.
+    /// Trace all the time.
     Always,
-    /// Follow in windows that stand for so many times their length.
+    /// Trace in windows that stand for this many times their length.
     Windows(u32),
-    /// Do without the costliest program that others do not need, in windows that are as rare as possible.
+    /// Detach the costliest optional program, and make windows as rare as possible.
     Shed,
-    /// End.
+    /// End tracing.
     Detach,
 }
 
 impl Measured {
-    /// The same, now that it is known what the thread takes to open and close a window.
+    /// The same with a known cost of opening and closing a window, of which `own` is the thread's CPU time.
     pub(crate) fn switched(self, own: Duration) -> Self {
         let switching = switching(own, self.in_use) / (self.in_use * WINDOW.as_secs_f64());
         Self { switching, ..self }
@@ -121,7 +119,7 @@ impl Measured {
         self.programs.iter().filter(|p| p.windowed == windowed).map(|p| p.share).sum()
     }
 
-    /// The cost where a window stands for `one_in` times its length; 1: all the time is followed.
+    /// The cost if a window stands for `one_in` times its length; 1: no windows.
     pub(crate) fn cost(&self, one_in: u32) -> Cost {
         let part = |windowed: bool| if windowed { 1.0 / f64::from(one_in) } else { 1.0 };
         let mut programs: Vec<(String, f64)> =
@@ -139,23 +137,23 @@ impl Measured {
 }
 
 impl Budget {
-    /// What to do when this was measured; `one_in` is how it is followed now.
+    /// What to do after this measurement, made with windows of `one_in`.
     pub(crate) fn judge(&self, measured: &Measured, one_in: u32) -> Verdict {
         let (all, steady) = (measured.cost(1).share, measured.sum(false));
-        // Going back has to be worth it: the next measurement would change it again.
+        // Hysteresis, against flapping.
         let enough = if one_in > 1 { self.sample_above / 1.5 } else { self.sample_above };
         if all <= enough {
             return Verdict::Always;
         }
         let aim = self.sample_above * AIM;
         let (windowed, left) = (measured.sum(true) + measured.switching, aim - steady);
-        // At least 2: one window in one would be no window.
+        // At least 2: with 1 there are no windows.
         if let Some(one_in) = (2..=MOST).find(|n| windowed / f64::from(*n) <= left) {
             return Verdict::Windows(one_in);
         }
         let least = measured.cost(MOST).share;
         match least {
-            // Nothing is given up before windows were tried.
+            // Windows come before detaching anything.
             _ if one_in == 1 || least <= self.sample_above => Verdict::Windows(MOST),
             _ if least <= self.detach_above => Verdict::Shed,
             _ => Verdict::Detach,

@@ -1,4 +1,4 @@
-//! Histograms over lengths of time, as the BPF programs fill them.
+//! Histograms of lengths of time, as filled by the BPF programs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::{HIST_BUCKETS, HIST_SUB_BITS, RUN_BUCKETS};
 
-/// Lengths of time in buckets: eight to each power of two of nanoseconds, so a bucket is at most an eighth of its value
-/// wide. From about 16 s on they fall into one open bucket.
+/// Lengths of time in buckets, eight per power of two of nanoseconds, so that a bucket's width is at most an eighth of
+/// its value. Lengths from about 16 s on share one open-ended bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// How many.
+    /// Number of lengths.
     pub count: u64,
-    /// Their sum, exact, in ns.
+    /// Exact sum of the lengths, in ns.
     pub total_ns: u64,
-    /// How many in each bucket that has any, by the number of the bucket.
+    /// Number of lengths by bucket, without the empty buckets.
     pub buckets: BTreeMap<u16, u64>,
 }
 
@@ -31,7 +31,7 @@ impl Histogram {
         }
     }
 
-    /// The mean; zero where there is nothing.
+    /// The mean; zero if empty.
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.total_ns.checked_div(self.count).unwrap_or_default())
     }
@@ -41,8 +41,7 @@ impl Histogram {
         Duration::from_nanos(self.total_ns)
     }
 
-    /// The length that a share `q` (0..=1) of all does not exceed, by interpolation within its bucket; `None` where
-    /// there is nothing.
+    /// The length that a share `q` (0..=1) does not exceed, interpolated within its bucket; `None` if empty.
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let sum: u64 = self.buckets.values().sum();
         let wanted = q.clamp(0.0, 1.0) * sum as f64;
@@ -62,13 +61,12 @@ impl Histogram {
         None
     }
 
-    /// The median.
+    /// The median; `None` if empty.
     pub fn median(&self) -> Option<Duration> {
         self.quantile(0.5)
     }
 
-    /// Bins for drawing, four to each power of two: from where to where each reaches that has any, and how many are in
-    /// it, in rising order.
+    /// Non-empty bins for drawing, four per power of two, in rising order: start, end and count.
     pub fn bins(&self) -> impl Iterator<Item = (Duration, Duration, u64)> {
         let mut pairs: BTreeMap<u16, u64> = BTreeMap::new();
         for (bucket, n) in &self.buckets {
@@ -81,13 +79,13 @@ impl Histogram {
         })
     }
 
-    /// How many are longer than zero and shorter than `limit`; to the width of a bucket.
+    /// Number of lengths above zero and below `limit`, to the precision of a bucket.
     pub fn below(&self, limit: Duration) -> u64 {
         let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         self.buckets.iter().filter(|(bucket, _)| bounds(**bucket).1 <= limit).map(|(_, n)| n).sum()
     }
 
-    /// By how much all lengths together exceed `limit`, each counted only where it does; to the width of a bucket.
+    /// By how much lengths exceed `limit`, summed over those that do, to the precision of a bucket.
     pub fn excess_over(&self, limit: Duration) -> Duration {
         let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let excess = self.buckets.iter().map(|(&bucket, &n)| {
@@ -97,7 +95,7 @@ impl Histogram {
         Duration::from_nanos(excess.fold(0, u64::saturating_add)).min(self.total())
     }
 
-    /// What came since `earlier`, a histogram of the same counters.
+    /// The difference from `earlier`, a histogram of the same counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let old = |bucket: &u16| earlier.buckets.get(bucket).copied().unwrap_or_default();
@@ -109,7 +107,7 @@ impl Histogram {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let mut sum = self.clone();
@@ -122,7 +120,7 @@ impl Histogram {
     }
 }
 
-/// From where to where a bucket reaches, in ns; the end is not part of it.
+/// Start and (exclusive) end of a bucket, in ns.
 fn bounds(bucket: u16) -> (u64, u64) {
     let sub = 1_u64 << HIST_SUB_BITS;
     let bucket = u64::from(bucket).min(HIST_BUCKETS as u64 - 1);
@@ -138,7 +136,7 @@ fn bounds(bucket: u16) -> (u64, u64) {
 /// How long a thread computes between two waits, in powers of two of nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunLengths {
-    /// How many stretches of computation there were from 2^i to 2^(i+1) ns, for each `i` that has any.
+    /// Number of stretches of 2^i to 2^(i+1) ns by `i`, without zeros.
     pub powers: BTreeMap<u8, u64>,
 }
 
@@ -153,7 +151,7 @@ impl RunLengths {
 mod tests {
     use super::*;
 
-    /// As `bucket_of` in state.bpf.h.
+    /// The same as `bucket_of` in hist.bpf.h.
     fn bucket_of(ns: u64) -> u16 {
         let power = ns.checked_ilog2().unwrap_or_default();
         if power < HIST_SUB_BITS {

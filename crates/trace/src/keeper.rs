@@ -1,4 +1,4 @@
-//! Keeps tracing within its budget: measures, opens and closes windows, gives up, ends. A thread of its own.
+//! A thread that keeps tracing within its budget: measures, opens and closes windows, detaches programs, ends tracing.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -16,10 +16,10 @@ use crate::received::Received;
 use crate::unavailable::{NotAvailable, Why};
 use crate::window::Window;
 
-/// How long a measurement takes while everything is followed; `/proc/stat` counts in 10 ms.
+/// Length of a measurement without windows; `/proc/stat` has a resolution of 10 ms.
 const MEASURE: Duration = Duration::from_millis(200);
-/// From the end of one to the begin of the next, at most, and no longer than it has traced: being measured costs two looks
-/// at the clock per run, and beginning and ending patches the kernel's code.
+/// Longest time between two measurements, limited by how long tracing has lasted: a measurement costs two clock
+/// readings per run, and starting and ending it patches the kernel's code.
 const PAUSE: Duration = Duration::from_millis(2800);
 
 /// What is counted while tracing goes on.
@@ -29,7 +29,7 @@ pub(crate) struct Counted {
     pub(crate) received: Received,
 }
 
-/// What the tracer can ask about. The window is in it: who reads counters must know for how long they stand.
+/// The state that readers share with the thread: counters mean nothing without knowing what the windows stand for.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) window: Window,
@@ -37,7 +37,7 @@ pub(crate) struct Status {
     pub(crate) cost: Cost,
     pub(crate) one_in: u32,
     pub(crate) missing: Vec<NotAvailable>,
-    /// When it ended because it cost too much.
+    /// When tracing ended because it cost too much.
     pub(crate) detached: Option<Instant>,
     stop: bool,
 }
@@ -48,7 +48,7 @@ struct Shared {
     stopped: Condvar,
 }
 
-/// The thread. Dropping it detaches everything.
+/// The budget thread. Dropping it detaches everything.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     shared: Arc<Shared>,
@@ -56,10 +56,10 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Takes over programs that are attached, with their window open.
+    /// Takes over attached programs and their open window.
     ///
     /// # Errors
-    /// No more threads.
+    /// No thread can be started.
     pub(crate) fn start(
         budget: Budget,
         probes: Vec<Probe>,
@@ -89,7 +89,7 @@ impl Keeper {
             random: RandomState::new(),
             windows: 0,
         };
-        // Signals are for the threads that expect them; the new thread has this mask from the beginning.
+        // Signals are for other threads; the new one inherits this mask.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let thread = thread::Builder::new().name("gleaner-budget".to_owned()).spawn(move || work.run());
         mask.thread_set_mask()?;
@@ -97,7 +97,6 @@ impl Keeper {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// What is so now.
     pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
         self.shared.status()
     }
@@ -108,14 +107,14 @@ impl Drop for Keeper {
         self.shared.status().stop = true;
         self.shared.stopped.notify_all();
         if let Some(thread) = self.thread.take() {
-            // If it panicked, its programs were detached by that.
+            // A panic has detached its programs.
             let _ = thread.join();
         }
     }
 }
 
 impl Status {
-    /// Nothing is counted from now on.
+    /// Stops counting.
     fn end(&mut self) {
         self.received.end();
         self.detached = Some(Instant::now());
@@ -136,16 +135,16 @@ impl Shared {
     }
 }
 
-/// What the thread works with.
+/// State of the budget thread.
 struct Work {
     budget: Budget,
     probes: Vec<Probe>,
     meter: Meter,
     shared: Arc<Shared>,
-    /// CPU time that a window took to open and to close, the last time.
+    /// CPU time for opening and closing the previous window.
     switching: Duration,
     started: Instant,
-    /// When it was last measured.
+    /// Time of the latest measurement.
     measured: Instant,
     random: RandomState,
     windows: u64,
@@ -156,7 +155,7 @@ impl Work {
         while let Continue(()) = self.round() {}
         let mut status = self.shared.status();
         if !status.stop && status.detached.is_none() {
-            // The programs' window cannot be moved any more.
+            // The programs' window can no longer be changed.
             status.end();
             let why = Why::Forbidden { detail: "the programs' window cannot be written".to_owned() };
             status.missing.push(NotAvailable::new("everything from now on", why));
@@ -186,8 +185,8 @@ impl Work {
         PAUSE.min(self.started.elapsed())
     }
 
-    /// Opens a window somewhere in the time for which it will stand, at another place each time: what happens at
-    /// regular times must not be seen always or never. Now and then it is measured.
+    /// Opens a window at a random place in the time that it stands for, so that periodic events are not seen always or
+    /// never. Measures the cost now and then.
     fn window(&mut self, one_in: u32) -> ControlFlow<(), Option<Measured>> {
         let rest = WINDOW * (one_in - 1);
         let before = rest.mul_f64(self.fraction());
@@ -196,7 +195,7 @@ impl Work {
         let begun = (self.measured.elapsed() >= self.pause()).then(|| Meter::begin(&self.probes)).flatten();
         for probe in &mut self.probes {
             if probe.program.windowed {
-                // It was attached before. Where it cannot be now it is missing in this window.
+                // It was attached before. If it cannot be now, it is missing in this window.
                 let _ = probe.attach();
             }
         }
@@ -224,7 +223,7 @@ impl Work {
         self.probes.iter_mut().filter(|probe| probe.program.windowed).for_each(Probe::detach);
     }
 
-    /// From 0 to 1, another one each time.
+    /// A new number between 0 and 1.
     fn fraction(&mut self) -> f64 {
         self.windows += 1;
         self.random.hash_one(self.windows) as f64 / u64::MAX as f64
@@ -262,14 +261,14 @@ impl Work {
         if status.window.open(1).is_ok() { Continue(()) } else { Break(()) }
     }
 
-    /// Detaching for the first time tells what windows cost, and so how rarely they must be.
+    /// The first detaching shows what windows cost, and so how rare they must be.
     fn begin_windows(&mut self, measured: &Measured) -> ControlFlow<()> {
         if self.shared.status().window.close().is_err() {
             return Break(());
         }
         let begun_at = own_time();
         self.detach_windowed();
-        // Attaching takes as long.
+        // Attaching takes as long as detaching.
         self.switching = (own_time().saturating_sub(begun_at)) * 2;
         let measured = measured.clone().switched(self.switching);
         let next = match self.budget.judge(&measured, 1) {
@@ -286,8 +285,8 @@ impl Work {
         Continue(())
     }
 
-    /// Detaches the costliest of the programs that are always attached and that others do not need. One that costs next
-    /// to nothing stays: it is not what tracing costs too much for.
+    /// Detaches the costliest optional program that windows do not detach. One that costs next to nothing stays:
+    /// detaching it would not help.
     fn shed(&mut self, measured: &Measured, one_in: u32) {
         let cost = measured.cost(one_in);
         let worth_it = (cost.share - cost.windows) / 20.0;

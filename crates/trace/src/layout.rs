@@ -1,10 +1,10 @@
-//! The numbers of `src/bpf/trace.h`: which counter lies where. A test compares them with the compiled programs.
+//! Numbers and offsets of `src/bpf/trace.h`. A test compares them with the compiled programs.
 
-/// Buckets to a power of two, as a power of two.
+/// log2 of the buckets per power of two.
 pub(crate) const HIST_SUB_BITS: u32 = 3;
 pub(crate) const HIST_BUCKETS: usize = 256;
 pub(crate) const RUN_BUCKETS: usize = 36;
-/// The first name that is in the map of names; those below stand for what has none.
+/// `NAME_FIRST` is the first name in the map of names; those below it have no entry.
 pub(crate) const NAME_OTHER: u32 = 0;
 pub(crate) const NAME_INTERRUPT: u32 = 1;
 pub(crate) const NAME_FIRST: u32 = 2;
@@ -54,7 +54,7 @@ pub(crate) enum Count {
     LostEdge,
 }
 
-/// The counts of everybody in `struct counts`, in words; those of the scope follow.
+/// Number of counts for the whole machine in `struct counts`, in words; those of the scope follow.
 pub(crate) const COUNTS: usize = Count::LostEdge as usize + 1;
 
 /// `struct thread`, word by word; the run lengths follow.
@@ -74,10 +74,9 @@ pub(crate) enum Thread {
     Runs,
 }
 
-/// Where in `struct code` the bytes begin, and which of these the program counter is at.
+/// Offset of the bytes in `struct code`, and the index of the byte at the program counter.
 pub(crate) const CODE_AT: usize = 8;
 pub(crate) const CODE_BEFORE: usize = 32;
-/// The length of `struct code`.
 #[cfg(test)]
 pub(crate) const CODE_SIZE: usize = CODE_AT + 64;
 
@@ -90,7 +89,7 @@ pub(crate) enum Edge {
     Polling,
 }
 
-/// The beginning of `struct vcpu`, word by word.
+/// The start of `struct vcpu`, word by word.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum VcpuTime {
     IdleSince,
@@ -100,7 +99,7 @@ pub(crate) enum VcpuTime {
     ScopeNs,
 }
 
-/// Where in `struct vcpu` the state is that it is or was idle in, a `u32`.
+/// Offset in `struct vcpu` of the current or latest idle state, a `u32`.
 pub(crate) const IDLE_STATE_AT: usize = 56;
 
 /// `enum scope_kind`.

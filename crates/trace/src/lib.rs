@@ -1,10 +1,10 @@
-//! What only the kernel's events can tell about waiting: who waits for whom, what each wake-up costs, and which cause
+//! What only the kernel's events show about waiting: who waits for whom, what each wake-up costs, and which cause
 //! dominates.
 //!
-//! BPF programs (`src/bpf`, GPL-2.0-only) add up counters and histograms inside the kernel; nothing is sent to user
-//! space per event, except by the [`Recorder`], whose purpose that is. [`Tracer`] loads and attaches what this kernel
-//! offers, [`Tracer::snapshot`] reads the sums. What tracing itself costs is measured, and kept within a [`Budget`]. All
-//! of it is optional: where it cannot be had, there is a typed [`NotAvailable`] that says why.
+//! BPF programs (`src/bpf`, GPL-2.0-only) sum up counters and histograms in the kernel. Only the [`Recorder`] sends
+//! single events to user space. [`Tracer`] loads and attaches what this kernel supports, and [`Tracer::snapshot`] reads
+//! the sums. The cost of tracing is measured and kept within a [`Budget`]. Everything is optional: if something is not
+//! available, a typed [`NotAvailable`] says why.
 
 mod attach;
 mod budget;
@@ -41,7 +41,7 @@ pub use tracer::{TraceError, Tracer};
 pub use unavailable::{NotAvailable, Why};
 pub use waiting::{Latencies, LatencySensor};
 
-/// The generated skeletons of `src/bpf/*.bpf.c`.
+/// Includes a skeleton generated from `src/bpf/*.bpf.c`.
 macro_rules! skeleton {
     ($module:ident, $file:literal) => {
         #[allow(

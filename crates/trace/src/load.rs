@@ -1,4 +1,4 @@
-//! Loading what this kernel accepts. Each program is optional; what is left out is told with its reason.
+//! Loads the programs that this kernel accepts. Each is optional; missing ones are reported with the reason.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,15 +16,14 @@ use crate::skeleton::{TraceSkel, TraceSkelBuilder};
 use crate::unavailable::{NotAvailable, Rights, Why, text};
 
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
-/// A kernel's CPU masks are compared word by word, and there are at most so many.
+/// CPU masks are compared word by word; longer ones are not supported.
 const MAX_CPU_WORDS: u32 = 16;
 
-/// What could be loaded and attached.
 pub(crate) struct Loaded {
     pub(crate) skel: TraceSkel<'static>,
-    /// The programs that are attached.
+    /// The attached programs.
     pub(crate) probes: Vec<Probe>,
-    /// The program that does nothing, where it could be loaded.
+    /// The empty program, if it could be loaded.
     pub(crate) empty: Option<Probe>,
     pub(crate) missing: Vec<NotAvailable>,
 }
@@ -32,11 +31,11 @@ pub(crate) struct Loaded {
 /// Loads and attaches the programs of `parts`.
 ///
 /// # Errors
-/// The wake-ups cannot be traced, and with them nothing.
+/// Wake-ups cannot be traced, on which everything else depends.
 pub(crate) fn load(root: &Root, parts: &Parts, scope: &Resolved) -> Result<Loaded, NotAvailable> {
     let mut missing = Vec::new();
     let mut wanted = wanted(root, parts, &mut missing)?;
-    // All at once is the usual case. Where that fails the culprits are found one by one.
+    // Usually all programs load at once. If not, find those that fail one by one.
     let skel = if let Ok(skel) = open_and_load(&wanted, scope) {
         skel
     } else {
@@ -63,7 +62,7 @@ pub(crate) fn load(root: &Root, parts: &Parts, scope: &Resolved) -> Result<Loade
         }
     }
     missing.dedup_by(|a, b| a.what == b.what);
-    // What another program stands in for is not missing.
+    // If another program stands in for it, it is not missing.
     let stands_in = |m: &NotAvailable| {
         probes.iter().any(|p| p.program.instead_of.is_some() && p.program.what() == m.what)
     };
@@ -78,12 +77,12 @@ fn probe(skel: &TraceSkel<'static>, chosen: &'static Program) -> io::Result<Prob
     Probe::new(chosen, &loaded)
 }
 
-/// The kernel's program called `name`.
+/// The loaded program called `name`.
 pub(crate) fn program<'a>(object: &'a Object, name: &str) -> Option<libbpf_rs::ProgramMut<'a>> {
     object.progs_mut().find(|program| program.name() == name)
 }
 
-/// Without these there are no wake-ups.
+/// Whether wake-ups depend on it.
 fn is_essential(program: &Program) -> bool {
     program.part == Part::Wakes && program.gives.is_none()
 }
@@ -152,8 +151,8 @@ fn accepted(
 }
 
 fn open_and_load(programs: &[&'static Program], scope: &Resolved) -> libbpf_rs::Result<TraceSkel<'static>> {
-    // The skeleton refers to this for as long as it lives; the object itself is freed with the skeleton, and what
-    // stays are a few bytes for each start.
+    // The skeleton borrows this for as long as it lives. The object is freed with the skeleton; the few bytes of the
+    // box are leaked.
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = TraceSkelBuilder::default().open(place)?;
     let replaced = |name: &str| programs.iter().any(|p| p.name == name);
@@ -186,7 +185,7 @@ mod tests {
         let absence = wanted(&root, &Parts::all(), &mut Vec::new()).unwrap_err();
         let Why::NoBtf { path } = &absence.why else { panic!("{absence}") };
         assert!(path.ends_with(BTF), "{path}");
-        // A file that is no BTF is as good as none.
+        // A file that is not BTF counts as missing.
         fs::create_dir_all(root.path("/sys/kernel/btf")).unwrap();
         fs::write(root.path(BTF), "nothing of the kind").unwrap();
         let absence = wanted(&root, &Parts::all(), &mut Vec::new()).unwrap_err();

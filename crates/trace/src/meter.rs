@@ -1,4 +1,4 @@
-//! What tracing costs: the kernel's account of the programs, with what that leaves out.
+//! Measures what tracing costs, from the kernel's statistics and what they leave out.
 
 use std::hint::black_box;
 use std::os::fd::OwnedFd;
@@ -12,16 +12,15 @@ use nix::time::{ClockId, clock_gettime};
 use crate::attach::{Probe, RunTime, enable_statistics};
 use crate::budget::{Measured, Part, PerRun, switching};
 
-/// Measures what programs cost.
 #[derive(Debug)]
 pub(crate) struct Meter {
     stat: Option<StatSensor>,
     per_run: PerRun,
-    /// When the time in use was last looked at, and what it was.
+    /// Time of the latest sample of the busy time, and its value.
     seen: (Instant, Duration),
 }
 
-/// A measurement that has begun. The kernel keeps account for as long as it lives.
+/// A measurement in progress. The kernel keeps statistics until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Begun {
     _statistics: OwnedFd,
@@ -29,11 +28,11 @@ pub(crate) struct Begun {
     before: Vec<(&'static str, RunTime)>,
 }
 
-/// A window that was measured.
+/// A measured window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpenFor {
     pub(crate) length: Duration,
-    /// The CPU time of the thread that opens and closes one.
+    /// CPU time of the thread that opens and closes a window.
     pub(crate) switching: Duration,
 }
 
@@ -48,18 +47,18 @@ impl Meter {
         meter
     }
 
-    /// Begins to measure; `None` where the kernel keeps no account (before Linux 5.8).
+    /// Starts a measurement; `None` if the kernel has no statistics (before Linux 5.8).
     pub(crate) fn begin(probes: &[Probe]) -> Option<Begun> {
         let statistics = enable_statistics()?;
         let before = probes.iter().map(|probe| (probe.program.name, probe.run_time())).collect();
         Some(Begun { _statistics: statistics, since: Instant::now(), before })
     }
 
-    /// What was measured: all the time, or in a window.
+    /// The measurement since `begun`, made in a window or without any.
     pub(crate) fn end(&mut self, begun: &Begun, probes: &[Probe], window: Option<OpenFor>) -> Measured {
         let elapsed = begun.since.elapsed();
         let in_use = self.in_use();
-        // What is attached for the window's sake also runs while that opens and closes.
+        // Programs attached for the window also run while it opens and closes.
         let share = |windowed: bool, seconds: f64| {
             let of = window.as_ref().filter(|_| windowed).map_or(elapsed, |window| window.length);
             seconds / (in_use * of.as_secs_f64()).max(1e-9)
@@ -80,8 +79,8 @@ impl Meter {
         Measured { elapsed, in_use, programs, switching }
     }
 
-    /// How many vCPUs were in use since this was last asked, one at least. `/proc/stat` counts in 10 ms, so the time
-    /// should be a few times as long.
+    /// Mean number of vCPUs in use since the last call, at least one. `/proc/stat` has a resolution of 10 ms, so calls
+    /// should be a few times that apart.
     fn in_use(&mut self) -> f64 {
         let (now, busy) = (Instant::now(), self.busy());
         let (then, before) = std::mem::replace(&mut self.seen, (now, busy));
@@ -89,25 +88,25 @@ impl Meter {
         (busy.saturating_sub(before).as_secs_f64() / elapsed).max(1.0)
     }
 
-    /// How long all vCPUs together were busy since boot; zero where that cannot be read.
+    /// Total busy time of all vCPUs since boot; zero if it cannot be read.
     fn busy(&mut self) -> Duration {
         let stat = self.stat.as_mut().and_then(|stat| stat.read().ok());
         stat.map(|stat| stat.cpus.iter().map(|(_, times)| times.busy()).sum()).unwrap_or_default()
     }
 }
 
-/// The CPU time of the calling thread.
+/// CPU time of the calling thread.
 pub(crate) fn own_time() -> Duration {
-    // The clock is there on every Linux.
+    // Every Linux has this clock.
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// How often the event is made to happen at a time, and how many times the fastest is looked for.
+/// Events per batch; the fastest of `TRIES` batches counts.
 const EVENTS: u32 = 200;
 const TRIES: u32 = 20;
 
-/// Measures with `empty`, a program that does nothing at the event of a thread's change of name, what no account
-/// shows. It takes about 5 ms. Zeros where the program cannot be attached.
+/// Measures the overhead that no statistics show, using `empty`, a program that does nothing when a thread is renamed.
+/// Takes about 5 ms. Zeros if the program cannot be attached.
 pub(crate) fn per_run(empty: &mut Probe) -> PerRun {
     let without = rename();
     if empty.attach().is_err() {
@@ -124,13 +123,13 @@ pub(crate) fn per_run(empty: &mut Probe) -> PerRun {
     PerRun { clock: ran.time.checked_div(runs).unwrap_or_default(), entry: with.saturating_sub(without) }
 }
 
-/// How long it takes at best to give this thread the name that it has.
+/// Shortest time that it takes to rename this thread to its own name.
 fn rename() -> Duration {
     let Ok(name) = prctl::get_name() else { return Duration::ZERO };
     let batch = || {
         let begin = Instant::now();
         for _ in 0..EVENTS {
-            // The name is its own: it cannot be refused.
+            // The current name is valid, so this cannot fail.
             let _ = prctl::set_name(black_box(&name));
         }
         begin.elapsed() / EVENTS

@@ -1,4 +1,4 @@
-//! Fast expansion: an event within a millisecond or two when more threads queue up on a few vCPUs than these can take.
+//! Fast expansion: reports within a millisecond or two that more threads queue up on a few vCPUs than these can run.
 
 use std::fmt;
 use std::io;
@@ -22,64 +22,64 @@ use crate::unavailable::{NotAvailable, Rights, Why, text};
 const MAX_CPUS: u32 = 1024;
 /// `struct overload` of `src/bpf/overload.h`.
 const EVENT_BYTES: usize = 32;
-/// Between two looks at the run queues. Each is a timer interrupt, which costs a vCPU some 30 us in a VM: half a
-/// millisecond is as rarely as lets an overload get its vCPUs back within two in the median.
+/// Sampling interval of the run queues. Each sample is a timer interrupt, which costs a vCPU some 30 us in a VM: half a
+/// millisecond is the longest interval that expands within 2 ms in the median.
 const PERIOD: Duration = Duration::from_micros(500);
-/// Nothing is an overload that is not there this long: between the four samples that an overload takes lies a third of it each.
+/// Shortest overload that is reported. Its four samples are a third of it apart.
 const SHORTEST: Duration = Duration::from_micros(300);
 
-/// More threads wanted to run on the vCPUs than asked for, for long enough.
+/// As many threads as asked for wanted to run on the vCPUs, for long enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Overload {
-    /// When that was told, on `CLOCK_MONOTONIC`.
+    /// When it was reported, on `CLOCK_MONOTONIC`.
     pub at: Duration,
-    /// How long it had lasted then.
+    /// How long it had lasted by then.
     pub lasted: Duration,
-    /// How many threads wanted to run, at the end.
+    /// Runnable threads at the end.
     pub runnable: u32,
-    /// How many of them had to wait, on average.
+    /// How many of them waited, on average.
     pub waiting: f64,
 }
 
-/// Why the watch cannot be set.
+/// Why the sensor cannot be armed.
 #[derive(Debug, thiserror::Error)]
 pub enum OverloadError {
-    /// Not these vCPUs.
+    /// No vCPU was named, or one with too high a number.
     #[error("cannot watch vCPUs `{active}`: name at least one, each below {MAX_CPUS}")]
     NoSuchCpus {
-        /// What was asked for.
+        /// The vCPUs asked for.
         active: CpuSet,
     },
-    /// No thread was on this vCPU when the programs were loaded: it was not there.
+    /// No thread was on this vCPU when the programs were loaded: it was offline.
     #[error("fast expansion: the run queue of vCPU {cpu} is not known")]
     NoQueue {
-        /// The vCPU.
+        /// The vCPU without a known run queue.
         cpu: CpuId,
     },
-    /// The timer does not start.
+    /// The timer cannot be started.
     #[error("fast expansion: cannot start the timer: {detail}")]
     Timer {
-        /// The kernel's answer.
+        /// The kernel's error.
         detail: String,
     },
 }
 
-/// Watches the run queues of a set of vCPUs for more threads than it is told. Kernel threads do not count, nor those of
-/// nice 19 or `SCHED_IDLE`, nor real-time threads.
+/// Reports when at least a given number of threads want to run on a set of vCPUs. Threads of the kernel, of nice 19, of
+/// `SCHED_IDLE` and of real-time policies do not count.
 ///
-/// While armed it costs two timer interrupts per millisecond, less where idle vCPUs poll for long (and a quarter of that
-/// while nobody runs on these vCPUs), on another online vCPU if there is one, so that the watched threads lose nothing by it; nothing hangs on the scheduler's
-/// own events. A quarter of a second after it was disarmed it costs nothing.
-/// Dropping it takes everything back, and so does the end of the process.
+/// While armed it costs two timer interrupts per millisecond on another online vCPU, if there is one, so that the
+/// watched threads are not slowed down. It is fewer if idle vCPUs poll for long, and a quarter while nothing runs on
+/// the watched vCPUs. Nothing is attached to the scheduler's events. A quarter of a second after disarming it costs
+/// nothing. Dropping it, or the end of the process, frees everything.
 pub struct OverloadSensor {
     skel: OverloadSkel<'static>,
     ring: RingBuffer<'static>,
     events: Receiver<Overload>,
-    /// The number of the latest arming.
+    /// Number of the latest arming.
     arming: u32,
-    /// Where the timer was started last.
+    /// Where the timer was last started.
     clock: Option<CpuId>,
-    /// For how long idle vCPUs poll before they halt.
+    /// Poll limit of idle vCPUs.
     polled: Duration,
 }
 
@@ -93,14 +93,14 @@ impl OverloadSensor {
     /// Loads the programs; nothing is watched yet.
     ///
     /// # Errors
-    /// Why there can be none here.
+    /// The programs cannot be loaded here.
     pub fn load() -> Result<Self, NotAvailable> {
         libbpf_rs::set_print(None);
         let refused = |error: libbpf_rs::Error| {
             let why = Why::from_load("overload", error.kind(), text(&error), Rights::now());
             NotAvailable::new("fast expansion", why)
         };
-        // A few bytes stay when it is dropped; the programs and maps do not.
+        // The programs and maps are freed with the skeleton; the few bytes of the box are leaked.
         let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let open = OverloadSkelBuilder::default().open(place).map_err(refused)?;
         let skel = open.load().map_err(refused)?;
@@ -113,18 +113,18 @@ impl OverloadSensor {
         Ok(Self { skel, ring, events, arming: 0, clock: None, polled: Duration::ZERO })
     }
 
-    /// Idle vCPUs poll for `limit` before they halt, at least from the next arming on; at first they do not. Then looks are
-    /// so far apart that the vCPU which makes them halts between two of them.
+    /// Sets the poll limit of idle vCPUs, zero at first, from the next arming on. The sampling interval is then long
+    /// enough for the vCPU of the timer to halt between two samples.
     pub fn polling(&mut self, limit: Duration) {
         self.polled = limit;
     }
 
-    /// Watches the vCPUs of `active` from now on, in place of others: an event comes when at least `at_least` threads
-    /// have wanted to run on them for `persistence` (300 us at least), and then none until it is armed again. Arming again
-    /// soon costs a few microseconds; the first time, or after a while, a visit to another vCPU.
+    /// Watches the vCPUs of `active` in place of any others: an event is reported once at least `at_least` threads have
+    /// wanted to run on them for `persistence` (at least 300 us), and then none until armed again. Arming again soon
+    /// costs a few microseconds; the first time, or after a while, it has to visit another vCPU.
     ///
     /// # Errors
-    /// No vCPU or too high a number, or the kernel refuses the timer.
+    /// No vCPU, one with too high a number, or the kernel refuses the timer.
     pub fn arm(
         &mut self,
         active: &CpuSet,
@@ -152,7 +152,7 @@ impl OverloadSensor {
             data.patience_ns = ns(persistence.max(SHORTEST));
             data.period_ns = ns(period(self.polled));
         }
-        // 0 says that nothing is armed.
+        // 0 stands for disarmed.
         let arming = self.arming.checked_add(1).unwrap_or(1);
         self.arming = arming;
         self.armed().store(arming, Ordering::SeqCst);
@@ -163,7 +163,7 @@ impl OverloadSensor {
         self.start_clock(active)
     }
 
-    /// Watches nothing any more.
+    /// Stops watching.
     pub fn disarm(&mut self) {
         self.armed().store(0, Ordering::SeqCst);
     }
@@ -173,15 +173,15 @@ impl OverloadSensor {
         self.ticking().load(Ordering::SeqCst) != 0
     }
 
-    /// Becomes readable when there is an event; to be polled beside others.
+    /// Becomes readable when there is an event, for poll(2).
     pub fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring's epoll descriptor is open for as long as the ring, which `self` owns.
+        // SAFETY: the ring, which `self` owns, keeps its epoll descriptor open.
         unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
     }
 
-    /// The event, if there is one. Does not wait.
+    /// The event, if there is one. Does not block.
     pub fn read(&mut self) -> Option<Overload> {
-        // A ring that cannot be read holds no event.
+        // A ring that cannot be read has no event.
         let _ = self.ring.consume();
         self.events.try_recv().ok()
     }
@@ -194,8 +194,8 @@ impl OverloadSensor {
         shared(self.skel.maps.bss_data.as_deref_mut().map(|data| &raw mut data.ticking))
     }
 
-    /// Starts the timer on a vCPU that is not active, where it stays: an interrupt is expensive in a VM, and those who wait for
-    /// the active vCPUs should not pay for it. Where there is no other it is one of them.
+    /// Starts the timer on an inactive vCPU if there is one, and pins it there: interrupts are expensive in a VM, and
+    /// the active vCPUs should not pay for them.
     fn start_clock(&mut self, active: &CpuSet) -> Result<(), OverloadError> {
         let others = topology::online(&Root::system()).unwrap_or_default().difference(active);
         let there = if others.is_empty() { active } else { &others };
@@ -211,23 +211,23 @@ impl OverloadSensor {
     }
 }
 
-/// Between two looks where idle vCPUs poll for `polled` (zero: they halt at once). A vCPU that is interrupted for a look
-/// polls before it halts again. The governor gives up a limit only at halts that are longer than it
-/// (drivers/cpuidle/governors/haltpoll.c), so the halts between two looks have to be.
+/// Sampling interval for a poll limit of `polled`. The vCPU that takes a sample polls before it halts again, and the
+/// governor gives up a limit only after halts longer than it (drivers/cpuidle/governors/haltpoll.c), so the halts
+/// between two samples have to be longer.
 fn period(polled: Duration) -> Duration {
     PERIOD.max(polled * 9 / 4)
 }
 
-/// A word that the program in the kernel reads and writes too.
+/// A word that the BPF programs access, too.
 fn shared<'a>(word: Option<*mut u32>) -> &'a AtomicU32 {
     static NOWHERE: AtomicU32 = AtomicU32::new(0);
     let Some(word) = word else { return &NOWHERE };
-    // SAFETY: the word lies, aligned, in the mapping of the program's data, which the skeleton keeps for as long as it
-    // lives; the callers borrow the skeleton meanwhile, and reach the word in no other way.
+    // SAFETY: the word is aligned and lies in the mapping of the program's data, which the skeleton keeps while it
+    // lives; callers borrow the skeleton, and access the word in no other way.
     unsafe { AtomicU32::from_ptr(word) }
 }
 
-/// Lets the program run for each thread; it has nothing to say.
+/// Runs the iterator over all threads. It prints nothing.
 fn read_to_end(mut queues: Iter) -> io::Result<u64> {
     io::copy(&mut queues, &mut io::sink())
 }
@@ -236,7 +236,7 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// From the ring buffer to whoever reads; 0 asks for more.
+/// Passes an event from the ring buffer on; 0 asks for more.
 fn pass_on(sender: &Sender<Overload>, bytes: &[u8]) -> i32 {
     if let Some(event) = parse(bytes) {
         // The receiver lives as long as the ring.

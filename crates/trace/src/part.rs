@@ -1,4 +1,4 @@
-//! What can be traced, and which events it takes.
+//! What can be traced, and the programs and events for it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,17 +9,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// Who wakes whom, how long that takes, what threads compute and wait for. Everything else builds on it.
+    /// Who wakes whom, how long that takes, what threads compute and wait for. The basis of all other parts.
     Wakes,
     /// Idle periods of the vCPUs.
     Idle,
-    /// Interrupts between vCPUs. Those received, the timer's among them, are in every snapshot: the kernel counts them.
+    /// Interrupts sent between vCPUs. Those received, including the timer's, are in every snapshot: the kernel counts
+    /// them.
     Interrupts,
     /// TLB shootdowns.
     Tlb,
     /// How often the timer is programmed, and how often the tick stops.
     Timers,
-    /// Spinning for locks inside the kernel.
+    /// Spinning on locks in the kernel.
     Locks,
     /// Calls of `sched_yield`.
     Yields,
@@ -30,7 +31,7 @@ impl Part {
     pub const ALL: [Self; 7] =
         [Self::Wakes, Self::Idle, Self::Interrupts, Self::Tlb, Self::Timers, Self::Locks, Self::Yields];
 
-    /// What it is, in words.
+    /// A short description, for messages.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Wakes => "wake-ups",
@@ -50,22 +51,22 @@ impl fmt::Display for Part {
     }
 }
 
-/// What to trace.
+/// A set of parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts(BTreeSet<Part>);
 
 impl Parts {
-    /// Everything.
+    /// Every part.
     pub fn all() -> Self {
         Self(Part::ALL.into())
     }
 
-    /// These, and the wake-ups, on which the others build.
+    /// These parts, and the wake-ups, on which they depend.
     pub fn of(parts: impl IntoIterator<Item = Part>) -> Self {
         Self(parts.into_iter().chain([Part::Wakes]).collect())
     }
 
-    /// Whether `part` is among them.
+    /// Whether `part` is in the set.
     pub fn contains(&self, part: Part) -> bool {
         self.0.contains(&part)
     }
@@ -76,16 +77,16 @@ impl Parts {
 pub(crate) enum Event {
     /// A raw tracepoint with BTF.
     Tracepoint(&'static str),
-    /// The entry or exit of a kernel function, which needs ftrace.
+    /// The entry or exit of a kernel function; needs ftrace.
     Function(&'static str),
-    /// An iterator, run by the tracer itself.
+    /// An iterator, which the tracer runs.
     Iterator,
-    /// This raw tracepoint, while the tracer makes it happen itself.
+    /// A raw tracepoint that the tracer triggers itself.
     Call(&'static str),
 }
 
 impl Event {
-    /// The name of the BTF type without which it cannot be.
+    /// The BTF type that the kernel must have for it.
     pub(crate) fn btf_type(self) -> String {
         match self {
             Self::Tracepoint(name) | Self::Call(name) => format!("btf_trace_{name}"),
@@ -111,12 +112,13 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) part: Part,
     pub(crate) event: Event,
-    /// What is missing without it, in words; `None`: the whole part.
+    /// What it provides; `None`: the whole part.
     pub(crate) gives: Option<&'static str>,
-    /// Only wanted where this other program cannot be had.
+    /// A program that this one replaces if it is not available.
     pub(crate) instead_of: Option<&'static str>,
-    /// Its event may be as frequent as switches are and as cheap: where tracing costs too much it is attached in
-    /// windows only. The others cost little beside what they count, an interrupt for example, or must miss nothing.
+    /// Whether its event can be as frequent and as cheap as a context switch: if tracing costs too much, it is attached
+    /// only in windows. Other programs cost little beside what they count, such as an interrupt, or must not miss
+    /// anything.
     pub(crate) windowed: bool,
 }
 
@@ -137,7 +139,7 @@ impl Program {
         Self { windowed: true, ..self }
     }
 
-    /// What is missing without it, in words.
+    /// What is missing without it.
     pub(crate) fn what(&self) -> &'static str {
         self.gives.unwrap_or(self.part.about())
     }
@@ -147,7 +149,7 @@ const SHOOTDOWN_TIME: &str = "how long a shootdown takes";
 const TIMER_PROGRAMMED: &str = "how often the timer is programmed";
 const SHOOTDOWN: Event = Event::Function("native_flush_tlb_multi");
 
-/// Every program; one that another is to stand in for comes before that one.
+/// Every program. One that replaces another comes before it.
 #[rustfmt::skip]
 pub(crate) const PROGRAMS: [Program; 20] = {
     use Event::{Call, Function, Iterator, Tracepoint};

@@ -1,4 +1,4 @@
-//! From the programs' maps to a [`Snapshot`].
+//! Reads the programs' maps into a [`Snapshot`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,6 @@ use crate::layout::{self, Count, Hist, Idle};
 use crate::snapshot::{Edge, Events, Futexes, Lost, Snapshot, ThreadStats, Vcpu, Waits, Wakes};
 use crate::{Histogram, RunLengths, spin};
 
-/// The maps that are read.
 pub(crate) struct Maps<'a> {
     pub(crate) hists: &'a dyn MapCore,
     pub(crate) idles: &'a dyn MapCore,
@@ -20,14 +19,14 @@ pub(crate) struct Maps<'a> {
     pub(crate) edges: &'a dyn MapCore,
     pub(crate) names: &'a dyn MapCore,
     pub(crate) spots: &'a dyn MapCore,
-    /// What the kernel counted meanwhile.
+    /// Interrupts counted by the kernel.
     pub(crate) received: &'a BTreeMap<CpuId, InterruptCounters>,
-    /// The first name that is free.
+    /// The first free name.
     pub(crate) next_name: u32,
 }
 
 impl Maps<'_> {
-    /// Everything that is in the maps. Elapsed time, cost and what is missing are the caller's to add.
+    /// Everything in the maps. The caller adds elapsed time, cost and what is missing.
     pub(crate) fn snapshot(&self, online: impl Iterator<Item = CpuId>) -> libbpf_rs::Result<Snapshot> {
         let names = self.names()?;
         let hist = |id: Hist| sum(self.hists, id as u32).map(|words| Histogram::from_words(&words));
@@ -127,7 +126,7 @@ impl Maps<'_> {
         Ok(threads)
     }
 
-    /// How many ticks met threads, by the number of their name, in loops that only wait.
+    /// Ticks that found threads in loops that only wait, by number of the thread's name.
     fn spinning(&self) -> libbpf_rs::Result<BTreeMap<u32, u64>> {
         let mut ticks = BTreeMap::new();
         for key in self.spots.keys() {
@@ -230,7 +229,7 @@ fn sum_at(map: &dyn MapCore, key: &[u8]) -> libbpf_rs::Result<Vec<u64>> {
     Ok(total(&values(map, key)?))
 }
 
-/// The vCPUs' words added up.
+/// The sum over the vCPUs, word by word.
 fn total(values: &[Vec<u64>]) -> Vec<u64> {
     let mut sum = values.first().cloned().unwrap_or_default();
     for value in values.iter().skip(1) {

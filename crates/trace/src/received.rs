@@ -1,4 +1,4 @@
-//! Interrupts received since the start: the kernel counts them itself, to the last one and at no cost.
+//! Interrupts received, which the kernel counts exactly and at no cost.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
 use gleaner_kernel::{KernelError, Root};
 use gleaner_policy::CpuId;
 
-/// What each vCPU received since tracing began, until it ended.
+/// What each vCPU received from the start of tracing to its end.
 #[derive(Debug)]
 pub(crate) struct Received {
     sensor: InterruptSensor,
-    /// When tracing began, or when a vCPU was first seen after that: before it was offline, so that nothing is left out.
+    /// Counters at the start of tracing, or when a vCPU first came online after it.
     base: BTreeMap<CpuId, InterruptCounters>,
     last: BTreeMap<CpuId, InterruptCounters>,
     ended: bool,
 }
 
 impl Received {
-    /// Begins now.
+    /// Starts counting.
     ///
     /// # Errors
     /// `/proc/interrupts` cannot be read.
@@ -27,7 +27,7 @@ impl Received {
         Ok(Self { sensor, base, last: BTreeMap::new(), ended: false })
     }
 
-    /// Up to now, or up to the end.
+    /// Counts up to now, or up to the end of tracing.
     ///
     /// # Errors
     /// `/proc/interrupts` cannot be read.
@@ -40,9 +40,9 @@ impl Received {
         Ok(&self.last)
     }
 
-    /// What comes from now on does not count.
+    /// Stops counting.
     pub(crate) fn end(&mut self) {
-        // Where it cannot be read, what was read last is the best there is.
+        // If it cannot be read, the previous reading has to do.
         let _ = self.read();
         self.ended = true;
     }

@@ -1,4 +1,4 @@
-//! Recording: each switch and each wake-up of a workload, as they happen.
+//! Records each context switch and wake-up of a workload, one by one.
 
 mod raw;
 
@@ -20,19 +20,19 @@ use crate::window::programs_clock;
 
 pub use raw::{Seen, SeenWhat, Someone};
 
-/// What came since the last look.
+/// The events since the last call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// The events, in the order of time.
+    /// Events, sorted by time.
     pub events: Vec<Seen>,
-    /// So many more found no room, since their buffer was full.
+    /// Number of further events that were lost because the buffer was full.
     pub lost: u64,
 }
 
-/// Records until it is dropped, which detaches and frees everything. So does the end of the process, however it ends.
+/// Records until dropped, which detaches and frees everything, as does the end of the process.
 ///
-/// It costs some hundred nanoseconds at each switch and wake-up of the workload, and at each beginning and end of an
-/// idle period.
+/// Costs some hundred nanoseconds at each switch and wake-up of the workload, and at the start and end of each idle
+/// period.
 pub struct Recorder {
     skel: RecordSkel<'static>,
     links: Vec<Link>,
@@ -49,10 +49,10 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Records what the threads of `scope` do from now on.
+    /// Records the threads of `scope` from now on.
     ///
     /// # Errors
-    /// There is no such scope, or nothing can be recorded here.
+    /// There is no such scope, or recording is not possible here.
     pub fn start(scope: &Scope) -> Result<Self, TraceError> {
         libbpf_rs::set_print(None);
         let scope = scope.resolve(&Root::system())?;
@@ -72,7 +72,7 @@ impl Recorder {
         let ring = ring.build().map_err(refused)?;
         let started = programs_clock();
         let progs = &skel.progs;
-        // Who is new is known before anybody is looked for, and everybody is known before anything is seen of them.
+        // New threads must be recognised before existing ones are listed, and all threads before the first event.
         let fork = progs.on_fork.attach_trace().map_err(refused)?;
         look_at_all(&skel).map_err(|detail| {
             let why = Why::Rejected { program: "first_look".to_owned(), detail };
@@ -86,18 +86,18 @@ impl Recorder {
         Ok(Self { skel, links, ring, seen, started, lost: 0 })
     }
 
-    /// How long it has recorded; the events' times count from the same instant.
+    /// Time since the start of the recording, from which the events' times count, too.
     pub fn elapsed(&self) -> Duration {
         programs_clock().saturating_sub(self.started)
     }
 
-    /// Records nothing more; what was recorded can still be taken.
+    /// Stops recording. Recorded events can still be taken.
     pub fn stop(&mut self) {
         self.links.clear();
     }
 
-    /// What was recorded since the last call. To be called every few milliseconds: the buffer holds about a quarter of a
-    /// million events, and what finds no room is lost, and counted.
+    /// The events since the last call. Call it every few milliseconds: the buffer holds about a quarter of a million
+    /// events, and events that do not fit are lost and counted.
     ///
     /// # Errors
     /// The buffer cannot be read.
@@ -108,7 +108,7 @@ impl Recorder {
         for event in &mut events {
             event.at = event.at.saturating_sub(self.started);
         }
-        // Each vCPU's events come in their order; those of several may be some microseconds apart.
+        // Each vCPU's events are in order; those of different vCPUs can be some microseconds off.
         events.sort_by_key(|event| event.at);
         let lost_before = std::mem::replace(&mut self.lost, lost);
         Ok(Batch { events, lost: lost.saturating_sub(lost_before) })
@@ -116,7 +116,7 @@ impl Recorder {
 }
 
 fn load(scope: &Resolved) -> libbpf_rs::Result<RecordSkel<'static>> {
-    // A few bytes stay when it is dropped; the programs and maps do not.
+    // The programs and maps are freed with the skeleton; the few bytes of the box are leaked.
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = RecordSkelBuilder::default().open(place)?;
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
@@ -128,7 +128,7 @@ fn load(scope: &Resolved) -> libbpf_rs::Result<RecordSkel<'static>> {
     open.load()
 }
 
-/// Shows the programs every thread that is there already.
+/// Runs `first_look` on every existing thread.
 fn look_at_all(skel: &RecordSkel<'static>) -> Result<(), String> {
     let link = skel.progs.first_look.attach_iter_with_opts(IterOpts::None).map_err(|e| text(&e))?;
     let mut looks = Iter::new(&link).map_err(|e| text(&e))?;

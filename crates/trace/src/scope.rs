@@ -10,50 +10,50 @@ use gleaner_kernel::{KernelError, Root};
 
 use crate::layout::{ScopeHierarchy, ScopeKind};
 
-/// Whose threads are traced. What vCPUs do (idle, interrupts) is counted for everybody all the same.
+/// Whose threads are traced. What vCPUs do (idle periods, interrupts) is counted for the whole machine all the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// The whole machine.
     System,
-    /// This process and what descends from it.
+    /// This process and its descendants.
     Tree(u32),
-    /// What this process starts from now on, and what descends from that.
+    /// The future descendants of this process.
     Children,
-    /// Everything in this control group and those below it (down to eight levels): a directory of the v2 hierarchy, or
-    /// of the v1 controllers cpuset, cpu and cpuacct.
+    /// Everything in this control group and those below it (up to eight levels). A directory of the v2 hierarchy, or of
+    /// the v1 controllers cpuset, cpu and cpuacct.
     Cgroup(PathBuf),
 }
 
-/// Why there is no such scope.
+/// Why a scope cannot be traced.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
     /// There is no such process.
     #[error("there is no process {pid}")]
     NoProcess {
-        /// The process.
+        /// The PID.
         pid: u32,
     },
-    /// There is no such group.
+    /// There is no such control group.
     #[error("cannot look at control group {}: {source}", path.display())]
     NoGroup {
-        /// The group.
+        /// The group's directory.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         r#source: io::Error,
     },
-    /// The group is in a hierarchy that the programs cannot look into.
+    /// The group is in a hierarchy that the programs cannot read.
     #[error("{} is in no hierarchy that can be traced: name its directory in cgroup v2, or in cpuset, cpu or cpuacct of \
              version 1", path.display())]
     OtherHierarchy {
-        /// The group.
+        /// The group's directory.
         path: PathBuf,
     },
-    /// The mounted hierarchies could not be read.
+    /// The mounted hierarchies cannot be read.
     #[error(transparent)]
     Kernel(#[from] KernelError),
 }
 
-/// A scope as the programs know it.
+/// A scope in the programs' terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) kind: ScopeKind,
@@ -78,7 +78,7 @@ impl Scope {
                 let setup = CgroupSetup::detect(root)?;
                 let hierarchy = hierarchy(&setup, path)
                     .ok_or_else(|| ScopeError::OtherHierarchy { path: path.clone() })?;
-                // kernfs gives a group the same number as inode and as id.
+                // In kernfs a group's inode number is its id, too.
                 let cgroup = fs::metadata(root.path(path))
                     .map_err(|source| ScopeError::NoGroup { path: path.clone(), source })?
                     .ino();
@@ -88,7 +88,7 @@ impl Scope {
     }
 }
 
-/// In which hierarchy the directory lies. Mounts may lie within each other: the innermost counts.
+/// The hierarchy that the directory is in. Mounts can be nested: the innermost counts.
 fn hierarchy(setup: &CgroupSetup, path: &Path) -> Option<ScopeHierarchy> {
     let v1 = [
         ("cpuset", ScopeHierarchy::Cpuset),

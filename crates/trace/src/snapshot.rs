@@ -1,4 +1,4 @@
-//! What was counted up to one moment.
+//! The counters at one moment.
 
 use std::time::Duration;
 
@@ -8,28 +8,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cost, Histogram, NotAvailable, RunLengths};
 
-/// Everything counted from the start of tracing up to now. Threads, wakes, waits and edges are those of the scope;
-/// vCPUs are those of the machine.
+/// Everything counted since the start of tracing. Threads, wake-ups, waits and edges are those of the scope; vCPUs are
+/// the machine's.
 ///
-/// Where tracing all the time would cost too much, threads are followed in windows of time, and what
-/// was seen there counts for the time around: counts are estimates then, of the time [`Snapshot::covered`]. What lasts
-/// longer than a window (50 ms), or lies across the edge of one, is not seen then. Idle periods, interrupts and ticks are counted all
-/// the time.
+/// If tracing all the time would cost too much, threads are traced in windows that stand for the time around them:
+/// counts are then estimates for the time [`Snapshot::covered`]. Whatever lasts longer than a window (50 ms), or
+/// crosses its edge, is missed. Idle periods, interrupts and ticks are always counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Since the start.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// The time for which stands what was followed: about [`Snapshot::elapsed`], more exact for rates.
+    /// The time that the counts stand for: about [`Snapshot::elapsed`], but more precise for rates.
     pub covered: Duration,
     /// Wake-up latencies.
     pub wakes: Wakes,
-    /// From being taken off a vCPU, while runnable, to running again.
+    /// From preemption of a runnable thread until it runs again.
     pub preempted: Histogram,
     /// How long threads were blocked.
     pub waits: Waits,
-    /// Spinning for locks inside the kernel.
+    /// Spinning on locks in the kernel.
     pub kernel_spin: Histogram,
-    /// What a TLB shootdown takes its sender.
+    /// How long TLB shootdowns took their senders.
     pub shootdown: Histogram,
     /// Events caused by the scope's threads.
     pub events: Events,
@@ -41,34 +40,34 @@ pub struct Snapshot {
     pub threads: Vec<ThreadStats>,
     /// The wake graph, most wake-ups first.
     pub edges: Vec<Edge>,
-    /// What had no place.
+    /// What did not fit.
     pub lost: Lost,
-    /// Threads are followed for one such part of the time now; 1: always.
+    /// Threads are currently traced for one in this many parts of the time; 1: always.
     pub one_in: u32,
-    /// What tracing costs.
+    /// Cost of tracing.
     pub cost: Cost,
     /// What cannot be traced here, or no longer.
     pub missing: Vec<NotAvailable>,
 }
 
 impl Snapshot {
-    /// Each kind of time until a runnable thread runs, with its name: after wake-ups, then after being taken off a vCPU.
+    /// Each kind of delay before a runnable thread runs, with its name: after wake-ups, then after preemption.
     pub const fn until_run(&self) -> [(&'static str, &Histogram); 5] {
         let [a, b, c, d] = self.wakes.kinds();
         [a, b, c, d, ("taken off, to run again", &self.preempted)]
     }
 }
 
-/// From the waker's call until the wakee runs, by what the wakee's vCPU was doing when the waker called.
+/// From the waker's call until the wakee runs, by what the wakee's vCPU was doing at the call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wakes {
-    /// It was the waker's own vCPU.
+    /// The waker's own vCPU.
     pub same_vcpu: Histogram,
-    /// Another one, which ran something.
+    /// Another vCPU, which was running something.
     pub awake: Histogram,
-    /// Another one, which was idle and polled.
+    /// Another vCPU, which was polling.
     pub polling: Histogram,
-    /// Another one, which had halted.
+    /// Another vCPU, which had halted.
     pub halted: Histogram,
 }
 
@@ -83,13 +82,13 @@ impl Wakes {
         ]
     }
 
-    /// All of them.
+    /// Number of wake-ups.
     pub fn count(&self) -> u64 {
         self.same_vcpu.count + self.awake.count + self.polling.count + self.halted.count
     }
 }
 
-/// How long threads were blocked until somebody woke them, by what they waited in.
+/// How long threads were blocked until woken, by what they waited in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
     /// A futex: locks, condition variables, barriers, joins.
@@ -120,7 +119,7 @@ impl Waits {
     }
 }
 
-/// How often something happened.
+/// Numbers of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Events {
     /// Reschedule interrupts sent.
@@ -129,13 +128,13 @@ pub struct Events {
     pub sent_call: u64,
     /// TLB shootdowns sent, by interrupt or hypercall.
     pub sent_tlb: u64,
-    /// How often the timer was programmed: in a VM each time an exit.
+    /// Programming of the timer, each an exit in a VM.
     pub timer_programmed: u64,
-    /// How often the tick was stopped for an idle period.
+    /// Stops of the tick for an idle period.
     pub tick_stopped: u64,
-    /// Wake-ups of an idle vCPU that needed no interrupt.
+    /// Wake-ups of an idle vCPU without an interrupt.
     pub wake_without_ipi: u64,
-    /// Wake-ups that were handed to the wakee's vCPU to carry out.
+    /// Wake-ups queued on the wakee's vCPU.
     pub wake_queued: u64,
     /// Calls of `sched_yield`.
     pub yields: u64,
@@ -148,91 +147,91 @@ pub struct Futexes {
     pub wake: u64,
     /// `FUTEX_REQUEUE` and its variants.
     pub requeue: u64,
-    /// Locks with priority inheritance.
+    /// Operations on locks with priority inheritance.
     pub pi: u64,
 }
 
 /// One vCPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vcpu {
-    /// Its number.
+    /// Its number in the guest.
     pub cpu: CpuId,
-    /// Idle periods, or the parts of them, in which it polled.
+    /// Idle periods, or parts of them, spent polling.
     pub polls: Histogram,
-    /// Idle periods in which it halted.
+    /// Idle periods spent halted.
     pub halts: Histogram,
-    /// Run-queue delay of the scope's threads: from being woken on it while it was awake, or taken off it, until they
-    /// ran on it.
+    /// Run-queue delay of the scope's threads: from being woken on this vCPU while it was awake, or preempted on it,
+    /// until they ran on it.
     pub delays: Histogram,
-    /// What happened on it, whoever caused that.
+    /// Events on it, whatever caused them.
     pub events: Events,
-    /// Interrupts that it received, as the kernel counts them.
+    /// Interrupts received, as counted by the kernel.
     pub received: InterruptCounters,
 }
 
-/// The threads of one name.
+/// All threads with the same name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadStats {
     /// The name, at most 15 bytes.
     pub name: String,
-    /// Time on a vCPU.
+    /// CPU time.
     pub cpu_time: Duration,
-    /// Stretches of computation between two waits.
+    /// Number of stretches of computation between two waits.
     pub segments: u64,
-    /// Their sum.
+    /// Total length of these stretches.
     pub segment_time: Duration,
-    /// Their lengths.
+    /// Histogram of these stretches.
     pub runs: RunLengths,
-    /// How often taken off a vCPU while runnable, `sched_yield` included.
+    /// Preemptions, including `sched_yield`.
     pub preempted: u64,
-    /// Calls of `sched_yield`; 0 where they cannot be seen.
+    /// Calls of `sched_yield`; 0 if they are not traced.
     pub yields: u64,
     /// Calls of `sched_yield` that let another thread run.
     pub yielded: u64,
-    /// Timer interrupts that met it running.
+    /// Timer interrupts while it ran.
     pub ticks: u64,
-    /// Of these, in user mode.
+    /// Of `ticks`, those in user mode.
     pub user_ticks: u64,
-    /// Of these, in a loop that only waits for another thread: spinning at user level. Known on x86 only.
+    /// Of `user_ticks`, those in a loop that only waits for another thread: spinning at user level. Known on x86 only.
     pub spin_ticks: u64,
-    /// Of `ticks`, within `sched_yield`.
+    /// Of `ticks`, those in `sched_yield`.
     pub yield_ticks: u64,
-    /// How often woken.
+    /// Number of wake-ups.
     pub woken: u64,
-    /// The sum of its wake-up latencies.
+    /// Sum of its wake-up latencies.
     pub woken_time: Duration,
 }
 
-/// Wake-ups from one name of threads to another.
+/// Wake-ups from threads of one name to those of another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
-    /// Who woke; `(interrupt)` where an idle vCPU was interrupted.
+    /// The waker's name; `(interrupt)` if an idle vCPU was interrupted.
     pub waker: String,
-    /// Who was woken.
+    /// The wakee's name.
     pub wakee: String,
-    /// How often.
+    /// Number of wake-ups.
     pub count: u64,
-    /// The sum of the latencies.
+    /// Sum of their latencies.
     pub total: Duration,
-    /// How many of these wakees' vCPUs had halted.
+    /// Of `count`, those whose vCPU had halted.
     pub halted: u64,
-    /// How many of them polled.
+    /// Of `count`, those whose vCPU was polling.
     pub polling: u64,
 }
 
-/// What had no place in a map that was full, or no memory. What is counted here is missing elsewhere.
+/// What did not fit into a full map, or for lack of memory. It is missing elsewhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// Threads that could not be followed, counted at each wake-up.
+    /// Threads that could not be traced, counted at each wake-up.
     pub tasks: u64,
-    /// Threads that are counted as `(other)`, at each look.
+    /// Threads that are counted as `(other)`, at each sample.
     pub names: u64,
-    /// Wake-ups that are in no edge.
+    /// Wake-ups without an edge.
     pub edges: u64,
 }
 
 impl Events {
-    /// What came since `earlier`.
+    /// The difference from `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let d = |now: u64, then: u64| now.saturating_sub(then);

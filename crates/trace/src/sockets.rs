@@ -1,4 +1,4 @@
-//! What the threads of a workload send and receive through sockets, of which `/proc/PID/io` leaves out `send` and `recv`.
+//! What a workload's threads send and receive through sockets. `/proc/PID/io` leaves out `send` and `recv`.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -18,23 +18,23 @@ use crate::tracer::TraceError;
 use crate::unavailable::{NotAvailable, Rights, Why, text};
 use crate::waiting::run_through;
 
-/// What went through sockets in a time span.
+/// Traffic through sockets in a time span.
 ///
 /// A message is a call that moved at least one byte (`sock_sendmsg_nosec` and `sock_recvmsg_nosec` in the kernel's
-/// `net/socket.c`), by whatever system call: read and write, send and recv with their variants, `io_uring`, and the
-/// sending end of sendfile and splice. Not counted: calls that failed or found nothing, empty datagrams, what was only
-/// peeked at (`MSG_PEEK`), and splicing *from* a TCP or unix stream socket, which goes past these functions. On a stream
-/// a message is as long as the caller's buffer, so the number of messages depends on how much had piled up; the bytes
-/// do not.
+/// `net/socket.c`), by any system call: read and write, send and recv with their variants, `io_uring`, and the sending
+/// end of sendfile and splice. Not counted: calls that failed or found nothing, empty datagrams, peeked data
+/// (`MSG_PEEK`), and splicing *from* a TCP or unix stream socket, which bypasses these functions. On a stream a message
+/// is limited by the caller's buffer only, so the number of messages depends on how much had piled up; the number of
+/// bytes does not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocketTraffic {
     /// Calls that sent something.
     pub sent_messages: u64,
-    /// What they sent, in bytes.
+    /// Bytes sent.
     pub sent_bytes: u64,
     /// Calls that received something.
     pub received_messages: u64,
-    /// What they received, in bytes.
+    /// Bytes received.
     pub received_bytes: u64,
 }
 
@@ -56,23 +56,22 @@ impl SocketTraffic {
     }
 }
 
-/// What is counted.
+/// What to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Directions {
-    /// What is sent only: one program on half of the calls or fewer.
+    /// Only sent messages: one program, which runs on half of the calls or fewer.
     Sent,
-    /// What is sent and what is received.
+    /// Sent and received messages.
     Both,
 }
 
-/// Counts what goes through sockets, with a short program (`src/bpf/sockets.bpf.c`) at each of the tracepoints
-/// `sock_send_length` and `sock_recv_length`, which Linux has since 6.3. Every message on the machine passes there and
-/// takes some 0.1 us longer, also one of others. Dropping it detaches the programs, and so does the end of the process. It
-/// can be made in one thread and read in another.
+/// Counts socket traffic with a short program (`src/bpf/sockets.bpf.c`) at each of the tracepoints `sock_send_length`
+/// and `sock_recv_length`, which Linux has since 6.3. Every message on the machine takes some 0.1 us longer. Dropping
+/// it detaches the programs, as does the end of the process. It can be made in one thread and read in another.
 pub struct SocketSensor {
     links: Vec<Link>,
     traffic: MapHandle,
-    /// What had been counted at the latest reading.
+    /// Counters at the latest reading.
     last: SocketTraffic,
 }
 
@@ -83,12 +82,11 @@ impl fmt::Debug for SocketSensor {
 }
 
 impl SocketSensor {
-    /// Counts from now on what the threads of `scope` send and receive. Takes tens of milliseconds of CPU time, most of
-    /// it for the kernel's types; the kernel patches its code besides and interrupts every vCPU for that, for less than
-    /// a millisecond.
+    /// Counts what the threads of `scope` send and receive from now on. Takes tens of milliseconds of CPU time, mostly
+    /// for the kernel's types. The kernel also patches its code and interrupts every vCPU for less than a millisecond.
     ///
     /// # Errors
-    /// There is no such scope, or nothing can be counted here.
+    /// There is no such scope, or counting is not possible here.
     pub fn start(scope: &Scope, directions: Directions) -> Result<Self, TraceError> {
         libbpf_rs::set_print(None);
         let root = Root::system();
@@ -97,8 +95,8 @@ impl SocketSensor {
         Ok(started)
     }
 
-    /// What went through sockets since it was started, or since the last call; `None` where the kernel does not tell.
-    /// One system call, about a microsecond.
+    /// The traffic since the start or the last call; `None` if the counters cannot be read. One system call, about a
+    /// microsecond.
     pub fn read(&mut self) -> Option<SocketTraffic> {
         let now = SocketTraffic::from_words(&sum(&self.traffic, 0).ok()?);
         Some(now.since(std::mem::replace(&mut self.last, now)))
@@ -106,7 +104,7 @@ impl SocketSensor {
 }
 
 fn attach(scope: &Resolved, directions: Directions) -> libbpf_rs::Result<SocketSensor> {
-    // Links and map hold what they need; the rest, the kernel's types among it, is freed at the end of this function.
+    // Links and map stand on their own; the rest, including the kernel's types, is freed when this function returns.
     let mut place = MaybeUninit::uninit();
     let is_tree = matches!(scope.kind, ScopeKind::Tree | ScopeKind::Children);
     let mut open = open(scope, &mut place)?;
@@ -117,7 +115,7 @@ fn attach(scope: &Resolved, directions: Directions) -> libbpf_rs::Result<SocketS
     let progs = &skel.progs;
     let mut links = Vec::new();
     if is_tree {
-        // Who is new is known before anybody is looked for.
+        // New threads must be recognised before existing ones are listed.
         links.push(progs.on_fork.attach_trace()?);
         run_through(&progs.first_look.attach_iter_with_opts(IterOpts::None)?)?;
     }
@@ -149,7 +147,7 @@ fn refused(root: &Root, error: &libbpf_rs::Error) -> NotAvailable {
     NotAvailable::new("traffic through sockets", why)
 }
 
-/// What the kernel lacks, if that is why.
+/// What the kernel lacks, if that is the reason.
 fn missing(root: &Root) -> Option<Why> {
     let path = root.path(BTF);
     let Ok(btf) = Btf::from_path(&path) else {

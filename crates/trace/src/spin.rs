@@ -1,15 +1,15 @@
-//! Whether code only waits: a loop on x86 that loads and compares and changes nothing.
+//! Recognises code that only waits: on x86, a loop that loads and compares, and changes nothing.
 //!
-//! Such a loop ends only when another thread writes what it reads, so being in it is waiting, and a program counter that
-//! is found in it is evidence of spinning at user level. Loops with a PAUSE may also count their rounds.
+//! Such a loop ends only when another thread writes what it reads, so a program counter inside it is evidence of
+//! spinning at user level. Loops with a PAUSE can also count their rounds.
 
-/// How far behind the program counter the end of the loop is looked for.
+/// How far after the program counter to look for the end of the loop.
 const REACH: usize = 24;
 
 /// Whether `code[at]` lies in such a loop.
 pub(crate) fn waits_at(code: &[u8], at: usize) -> bool {
     (at..(at + REACH).min(code.len().saturating_sub(1))).any(|jump| {
-        // A short jump backwards, conditional or not, over at most what is known of the code.
+        // A short backward jump, conditional or not, within the code that is known.
         let (opcode, distance) = (code[jump], code[jump + 1].cast_signed());
         if !(matches!(opcode, 0x70..=0x7f | 0xeb) && distance < 0) {
             return false;
@@ -19,12 +19,12 @@ pub(crate) fn waits_at(code: &[u8], at: usize) -> bool {
     })
 }
 
-/// Whether the instructions of `body` load, compare and jump, up to the jump `last` that closes the loop, and leave
-/// nothing for the next round but, beside a PAUSE, a count.
+/// Whether the instructions of `body` load, compare and jump, up to the jump `last` that closes the loop, and carry
+/// nothing over to the next round, except for a count beside a PAUSE.
 fn only_waits(body: &[u8], last: u8) -> bool {
     let (mut rest, mut branches, mut reads, mut pauses, mut counts) =
         (body, last != 0xeb, false, false, false);
-    // Registers that were set in this round, and those that were used with what an earlier one had left in them.
+    // Registers set in this round, and those used with a value from an earlier round.
     let (mut set, mut carried) = (0_u16, 0_u16);
     while !rest.is_empty() {
         let Some(found) = instruction(rest) else { return false };
@@ -40,7 +40,7 @@ fn only_waits(body: &[u8], last: u8) -> bool {
         let Some(next) = rest.get(found.length..) else { return false };
         rest = next;
     }
-    // What a list's end is looked for with changes from round to round: that is work.
+    // If what a loop compares changes from round to round, as in a list traversal, it is working.
     branches && (reads || pauses) && (!counts || pauses) && set & carried == 0
 }
 
@@ -54,11 +54,11 @@ enum Kind {
     Branch,
     /// PAUSE.
     Pause,
-    /// Adds to or subtracts from a register: a loop that counts is only known to wait if it pauses too.
+    /// Adds to or subtracts from a register: a counting loop is only known to wait if it also pauses.
     Count,
 }
 
-/// An instruction; registers as bits.
+/// Registers are bit masks.
 struct Instruction {
     length: usize,
     kind: Kind,
@@ -72,7 +72,7 @@ impl Instruction {
     }
 }
 
-/// The first instruction of `code`; `None` for all that a waiting loop has no use for.
+/// The first instruction of `code`; `None` for any that a waiting loop has no use for.
 fn instruction(code: &[u8]) -> Option<Instruction> {
     if code.starts_with(&[0xf3, 0x90]) {
         return Some(Instruction::plain(2, Kind::Pause));
@@ -110,7 +110,7 @@ fn instruction(code: &[u8]) -> Option<Instruction> {
             (0xb6 | 0xb7 | 0xbe | 0xbf, rest) => operand(rest, rex).map(|o| o.into_register(at + 2)),
             // NOP with an operand, which it does not read.
             (0x1f, rest) => plain(1 + operand(rest, rex)?.length, Kind::Compare),
-            // A conditional jump with a long distance; backwards it would close another loop.
+            // A conditional jump with a long distance; backward it would close another loop.
             (0x80..=0x8f, rest) if i32::from_le_bytes(*rest.first_chunk()?) >= 0 => plain(5, Kind::Branch),
             _ => None,
         },
@@ -118,18 +118,18 @@ fn instruction(code: &[u8]) -> Option<Instruction> {
     }
 }
 
-/// A ModR/M byte with what belongs to it.
+/// A ModR/M byte and what belongs to it.
 struct Operand {
     length: usize,
     memory: bool,
-    /// The registers of the address, or the register that it is.
+    /// Registers in the address, or the operand's own register.
     uses: u16,
     /// The other operand, a register.
     register: u16,
 }
 
 impl Operand {
-    /// Copied into the other operand, in an instruction of which `before` bytes come first.
+    /// Copied into the other operand by an instruction with `before` bytes ahead of this.
     fn into_register(self, before: usize) -> Instruction {
         let register = self.register;
         Instruction { sets: register, ..self.compared(before) }
@@ -141,7 +141,7 @@ impl Operand {
         Instruction { uses: compared.uses | register, ..compared }
     }
 
-    /// Compared with a constant, which `others` contains.
+    /// Compared with a constant, which is part of the `others` bytes.
     fn compared(self, others: usize) -> Instruction {
         let kind = if self.memory { Kind::Read } else { Kind::Compare };
         Instruction { length: others + self.length, kind, uses: self.uses, sets: 0 }
@@ -166,7 +166,7 @@ fn operand(code: &[u8], rex: u8) -> Option<Operand> {
     let no_base = mode == 0 && sib & 7 == 5;
     let displacement = [if no_base { 4 } else { 0 }, 1, 4][usize::from(mode)];
     let base = if no_base { 0 } else { bit(sib, 1) };
-    // Register 4 as an index means that there is none.
+    // As an index, register 4 means none.
     let index = bit(sib >> 3, 2);
     let uses = base | if index == 1 << 4 { 0 } else { index };
     Some(Operand { length: 2 + displacement, memory: true, uses, register })
@@ -176,7 +176,7 @@ fn operand(code: &[u8], rex: u8) -> Option<Operand> {
 mod tests {
     use super::*;
 
-    /// The code with other instructions around it, and whether each of its bytes lies in a loop that waits.
+    /// Whether each byte of the code, with other instructions around it, lies in a loop that waits.
     fn waits(loop_code: &[u8]) -> bool {
         let mut code = vec![0x48, 0x01, 0xd8, 0xc3, 0x50];
         let begin = code.len();
@@ -207,7 +207,7 @@ mod tests {
         assert!(waits(&[0xf3, 0x90, 0x83, 0x3f, 0x00, 0x75, 0xf9]));
         // pause; dec ecx; jne
         assert!(waits(&[0xf3, 0x90, 0xff, 0xc9, 0x75, 0xfa]));
-        // The same count without a pause is a delay at most.
+        // Without a pause the same loop is no more than a delay.
         assert!(!waits(&[0xff, 0xc9, 0x75, 0xfc]));
     }
 
@@ -223,7 +223,7 @@ mod tests {
         assert!(!waits(&[0x48, 0x8b, 0x00, 0x48, 0x85, 0xc0, 0x75, 0xf8]));
         // mov r8,[rax]; mov rax,[r8]; test rax,rax; jne: the same in two steps
         assert!(!waits(&[0x4c, 0x8b, 0x00, 0x49, 0x8b, 0x00, 0x48, 0x85, 0xc0, 0x75, 0xf5]));
-        // No loop at all.
+        // Not a loop.
         assert!(!waits(&[0x48, 0x8b, 0x07, 0x48, 0x85, 0xc0, 0xc3]));
     }
 

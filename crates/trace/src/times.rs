@@ -1,4 +1,4 @@
-//! Where each vCPU's time goes: a few words per vCPU, to be read many times a second.
+//! Where each vCPU's time goes: a few words per vCPU, cheap enough to read many times a second.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::layout::{IDLE_STATE_AT, VcpuTime as Field};
 use crate::read::{word, words};
 use crate::window::programs_clock;
 
-/// Where one vCPU's time went since tracing began. What is in none of these it spent on other threads, interrupts and
-/// switching, or the host took it.
+/// Where one vCPU's time went since tracing started. The rest was spent on other threads, interrupts and switching, or
+/// was stolen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VcpuTime {
-    /// The vCPU.
+    /// Number of the vCPU.
     pub cpu: CpuId,
-    /// It ran threads of the scope. Brought up to date when they are switched and at each tick, so it lags by up to one;
-    /// told by ticks where threads are followed in windows.
+    /// Running threads of the scope. Updated when they are switched and at each tick, so it lags by up to one tick; in
+    /// windows, estimated from ticks.
     pub scope: Duration,
-    /// It was idle and polled. To the nanosecond, in windows or not, the idle period under way included; so is the next.
+    /// Idle and polling, to the nanosecond, in windows or not, including the current idle period.
     pub polling: Duration,
-    /// It was idle and halted.
+    /// Idle and halted, with the same precision.
     pub halted: Duration,
 }
 
-/// The times of these vCPUs now. An idle period that began before tracing did, on a vCPU that was never visited, is in
-/// none of them.
+/// The current times of these vCPUs. An idle period that started before tracing, on a vCPU that was never visited, is
+/// missing.
 pub(crate) fn read(
     map: &dyn MapCore,
     online: impl Iterator<Item = CpuId>,
@@ -38,7 +38,7 @@ pub(crate) fn read(
     Ok(online.map(|cpu| time(cpu, of(cpu), now)).collect())
 }
 
-/// `bytes`: a `struct vcpu`; `now`: the kernel's monotonic clock in ns.
+/// `bytes` is a `struct vcpu`, `now` the kernel's monotonic clock in ns.
 fn time(cpu: CpuId, bytes: &[u8], now: u64) -> VcpuTime {
     let words = words(bytes);
     let of = |field: Field| word(&words, field as usize);
@@ -54,15 +54,15 @@ fn time(cpu: CpuId, bytes: &[u8], now: u64) -> VcpuTime {
     }
 }
 
-/// Runs on each vCPU for a moment, so that those that are idle already begin an idle period that is seen. Where the
-/// caller may not run it stays away.
+/// Runs on each vCPU for a moment, so that vCPUs that are already idle start an idle period that is seen. Skips vCPUs
+/// that the caller is not allowed to use.
 pub(crate) fn visit(online: impl Iterator<Item = CpuId>) {
     let me = Pid::from_raw(0);
     let Ok(before) = sched_getaffinity(me) else { return };
     for cpu in online {
         let mut there = CpuSet::new();
         if there.set(cpu.0 as usize).is_ok() {
-            // Refused: it is outside of the caller's cpuset.
+            // Refused if it is outside the caller's cpuset.
             let _ = sched_setaffinity(me, &there);
         }
     }

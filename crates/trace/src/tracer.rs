@@ -1,4 +1,4 @@
-//! The tracer: what is attached, what it counted and what it costs.
+//! The tracer: attaches the programs, reads their counters and knows its cost.
 
 use std::io::{self, Read as _};
 use std::time::Instant;
@@ -24,28 +24,28 @@ use crate::{Parts, Snapshot, VcpuTime};
 /// Why nothing is traced, or no longer.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// There are no such threads.
+    /// There is no such scope.
     #[error(transparent)]
     Scope(#[from] ScopeError),
-    /// This kernel, or this user's rights, do not allow it.
+    /// The kernel does not support it, or the user is not allowed to.
     #[error(transparent)]
     NotAvailable(#[from] NotAvailable),
-    /// There is no thread to keep the budget.
+    /// The budget thread cannot be started.
     #[error("cannot start the thread that keeps the cost of tracing low: {0}")]
     Thread(io::Error),
-    /// The counters could not be read.
+    /// The counters cannot be read.
     #[error("cannot read what the BPF programs counted: {0}")]
     Read(String),
-    /// The vCPUs could not be told.
+    /// The list of vCPUs cannot be read.
     #[error(transparent)]
     Kernel(#[from] gleaner_kernel::KernelError),
 }
 
-/// Traces until it is dropped, which detaches and frees everything. So does the end of the process, however it ends.
+/// Traces until dropped, which detaches and frees everything, as does the end of the process.
 ///
-/// A thread of its own keeps the cost within the budget. It measures for 200 ms in each 3 s. Where that is too much,
-/// threads and vCPUs are followed in windows of 50 ms only, at random times, each of which stands for the time around
-/// it; where that does not help, fewer kinds of events are counted, and then it ends.
+/// A thread of its own keeps the cost within the budget. It measures for 200 ms in each 3 s. If the cost is too high,
+/// threads and vCPUs are traced in windows of 50 ms only, at random times, each of which stands for the time around it.
+/// If that does not help, fewer kinds of events are counted, and finally tracing ends.
 pub struct Tracer {
     skel: TraceSkel<'static>,
     keeper: Keeper,
@@ -59,18 +59,18 @@ impl std::fmt::Debug for Tracer {
 }
 
 impl Tracer {
-    /// Traces `parts` of what the threads of `scope` do, within the usual [`Budget`].
+    /// Traces `parts` of what the threads of `scope` do, within the default [`Budget`].
     ///
     /// # Errors
-    /// There is no such scope, or the wake-ups cannot be traced here. Other parts that cannot be are in
+    /// There is no such scope, or wake-ups cannot be traced here. Other parts that cannot be traced are in
     /// [`Snapshot::missing`].
     pub fn start(scope: &Scope, parts: &Parts) -> Result<Self, TraceError> {
         Self::start_within(Budget::default(), scope, parts)
     }
 
-    /// As [`Tracer::start`], with a budget of the caller's own.
+    /// As [`Tracer::start`], within `budget`.
     pub fn start_within(budget: Budget, scope: &Scope, parts: &Parts) -> Result<Self, TraceError> {
-        // What it has to say comes back as an error.
+        // libbpf's messages come back as errors.
         libbpf_rs::set_print(None);
         let root = Root::system();
         let scope = scope.resolve(&root)?;
@@ -91,12 +91,12 @@ impl Tracer {
         Ok(Self { skel, keeper, started })
     }
 
-    /// What tracing cost when it was last measured; nothing yet in the first 200 ms.
+    /// What tracing cost when last measured; zero for the first 200 ms.
     pub fn cost(&self) -> Cost {
         self.keeper.status().cost.clone()
     }
 
-    /// Whether it still traces; false once that had cost too much.
+    /// Whether it still traces; false once that cost too much.
     pub fn is_attached(&self) -> bool {
         self.keeper.status().detached.is_none()
     }
@@ -106,14 +106,14 @@ impl Tracer {
         self.keeper.status().missing.clone()
     }
 
-    /// What was counted up to now. A millisecond or two; it grows with threads' names and edges.
+    /// What was counted so far. Takes a millisecond or two, more with many thread names and edges.
     ///
     /// # Errors
     /// The maps or the list of vCPUs cannot be read.
     pub fn snapshot(&self) -> Result<Snapshot, TraceError> {
         let online = topology::online(&Root::system())?;
         let maps = &self.skel.maps;
-        // No window opens or closes meanwhile.
+        // No window opens or closes while this is held.
         let mut status = self.keeper.status();
         let maps = Maps {
             hists: &maps.hists,
@@ -137,8 +137,8 @@ impl Tracer {
         })
     }
 
-    /// Where the online vCPUs' time went up to now; nothing once tracing has ended because it cost too much. Some
-    /// microseconds per vCPU, and without [`crate::Part::Idle`] nothing is known of idle time.
+    /// Where the online vCPUs' time went so far; empty once tracing has ended because it cost too much. Takes some
+    /// microseconds per vCPU. Idle time is only known with [`crate::Part::Idle`].
     ///
     /// # Errors
     /// The map or the list of vCPUs cannot be read.
@@ -151,7 +151,7 @@ impl Tracer {
     }
 }
 
-/// Shows the programs every thread that is there already.
+/// Runs `first_look` on every existing thread.
 fn look_at_all(skel: &TraceSkel<'static>) -> Result<(), String> {
     let looker = program(skel.object(), "first_look").ok_or("it is not loaded")?;
     let link = looker.attach_iter_with_opts(IterOpts::None).map_err(|e| text(&e))?;

@@ -1,4 +1,4 @@
-//! Why something cannot be traced here, in words that a user can act on.
+//! Why something cannot be traced here, in terms that a user can act on.
 
 use std::fs;
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct NotAvailable {
-    /// What is missing, in words.
+    /// What is missing.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why something cannot be traced here. The text says what to do about it, where something can be done.
+/// Why something cannot be traced here. The message has the remedy, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum Why {
@@ -24,10 +24,10 @@ pub enum Why {
              distributions' kernels do"
     )]
     NoBtf {
-        /// The file that would describe them.
+        /// Path of the missing BTF file.
         path: String,
     },
-    /// The user may not load BPF programs.
+    /// The user is not allowed to load BPF programs.
     #[error("BPF programs are refused to this user: run as root, or grant CAP_BPF and CAP_PERFMON")]
     NotPermitted,
     /// The kernel is locked down.
@@ -39,30 +39,30 @@ pub enum Why {
         /// `integrity` or `confidentiality`.
         mode: String,
     },
-    /// It is refused although the rights are there.
+    /// The kernel refuses although the user has the rights.
     #[error("the kernel refuses it ({detail}) although the rights are there: it may be built without it")]
     Forbidden {
-        /// What the kernel answered.
+        /// The kernel's error.
         detail: String,
     },
-    /// This kernel has no such event.
+    /// The kernel has no such event.
     #[error("this kernel has no {event}: it is older, or built without it")]
     NoEvent {
         /// The tracepoint or function.
         event: String,
     },
-    /// The verifier did not accept the program, as may happen on kernels that nobody tried.
+    /// The verifier does not accept the program, as can happen on kernels that were never tested.
     #[error("the kernel does not accept the program {program} ({detail}): a newer kernel may")]
     Rejected {
-        /// The program.
+        /// The program's name.
         program: String,
-        /// The kernel's or libbpf's last words about it.
+        /// The last messages of the kernel or libbpf about it.
         detail: String,
     },
-    /// It was there, and cost too much.
+    /// It was traced, and cost too much.
     #[error("{detail}")]
     TooExpensive {
-        /// What it cost.
+        /// Its cost.
         detail: String,
     },
 }
@@ -74,7 +74,7 @@ impl NotAvailable {
 }
 
 impl Why {
-    /// From the kernel's answer to loading or attaching `program`.
+    /// From the kernel's error on loading or attaching `program`.
     pub(crate) fn from_load(
         program: &str,
         kind: libbpf_rs::ErrorKind,
@@ -94,12 +94,12 @@ impl Why {
     }
 }
 
-/// What stands between this process and BPF programs.
+/// What a process needs for BPF programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// The capabilities are there.
+    /// Whether it has the capabilities.
     allowed: bool,
-    /// The kernel's lockdown mode, where there is one.
+    /// The kernel's lockdown mode, if it has one.
     lockdown: Option<String>,
 }
 
@@ -109,13 +109,13 @@ const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
 impl Rights {
-    /// Those of this process now.
+    /// Those of this process.
     pub(crate) fn now() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Self::from_files(&read("/proc/self/status"), &read("/sys/kernel/security/lockdown"))
     }
 
-    /// From `/proc/self/status` and the lockdown file: the mode in force is in brackets.
+    /// From `/proc/self/status` and the lockdown file, in which the current mode is in brackets.
     fn from_files(status: &str, lockdown: &str) -> Self {
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
@@ -128,15 +128,15 @@ impl Rights {
     }
 }
 
-/// What libbpf answers when the verifier rejects a program; a missing right is `EPERM`.
+/// libbpf's error if the verifier rejects a program; a missing right is `EPERM`.
 const EACCES: i32 = 13;
 
-/// The number in the text of an operating system's error, which libbpf-rs keeps nowhere else.
+/// The number in an operating system error's text, the only place where libbpf-rs keeps it.
 fn error_number(text: &str) -> Option<i32> {
     text.rsplit_once("(os error ")?.1.split(')').next()?.parse().ok()
 }
 
-/// The text of an error on one line, with all its causes.
+/// An error's text on one line, with all its causes.
 pub(crate) fn text(error: &libbpf_rs::Error) -> String {
     format!("{error:#}").lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
@@ -157,7 +157,7 @@ mod tests {
             Why::from_load("on_yield", ErrorKind::PermissionDenied, detail, rights)
         };
         let (all, none) = ("Name:\tx\nCapEff:\t000001ffffffffff\n", "CapEff:\t0000000000000000\n");
-        // CAP_BPF alone is not enough; with CAP_PERFMON it is.
+        // CAP_BPF needs CAP_PERFMON beside it.
         let (half, both) = ("CapEff:\t0000008000000000\n", "CapEff:\t000000c000000000\n");
         let open = "[none] integrity confidentiality\n";
         assert_eq!(why(EPERM, none, ""), Why::NotPermitted);
@@ -178,9 +178,9 @@ mod tests {
             assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must run this test: needs root");
             return;
         }
-        // A program that returns what it never set.
+        // A program that returns an uninitialised register.
         let exit = libbpf_sys::bpf_insn { code: 0x95, ..libbpf_sys::bpf_insn::default() };
-        // SAFETY: the strings end in zero, there is one instruction, and no options are given.
+        // SAFETY: the strings end in NUL, there is one instruction, and no options are passed.
         let answer = unsafe {
             libbpf_sys::bpf_prog_load(
                 libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT,

@@ -1,4 +1,4 @@
-//! How long the threads of a workload wait from wake-up to running, cheaply enough to be measured while it is judged.
+//! How long a workload's threads wait from wake-up to running, cheaply enough to measure it during trials.
 
 use std::fmt;
 use std::io;
@@ -18,23 +18,23 @@ use crate::unavailable::{NotAvailable, Rights, Why, text};
 use crate::waiting_skeleton::{WaitingSkel, WaitingSkelBuilder};
 use crate::window::programs_clock;
 
-/// Of so many wake-ups per second each latency is measured, of more a sample: 200 in 10 ms tell enough, and measuring one
-/// takes some 100 ns.
+/// Up to this many wake-ups per second, every latency is measured; above it, a sample: 200 in 10 ms are enough, and
+/// each costs some 100 ns.
 const MOST_SAMPLED: f64 = 20_000.0;
-/// Never is less sampled than one wake-up in 1 << this.
+/// At least one wake-up in 1 << this is sampled.
 const MOST_BURST_BITS: u32 = 6;
 
-/// Wake-up latencies of a time span.
+/// Wake-up latencies in a time span.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// How often threads were woken, all of them counted.
+    /// Number of wake-ups, sampled or not.
     pub wake_ups: u64,
-    /// The latencies that ended; where there are very many wake-ups, those of a sample.
+    /// Latencies that have ended; only a sample if there are very many wake-ups.
     pub known: Histogram,
 }
 
 impl Latencies {
-    /// The sum of all latencies, with what is not known taken for as long as what is; `None` where nothing is known.
+    /// Sum of all latencies, extrapolated from the known ones; `None` if none is known.
     pub fn total(&self) -> Option<Duration> {
         let mean =
             (self.known.count > 0).then(|| self.known.total().as_secs_f64() / self.known.count as f64)?;
@@ -42,19 +42,19 @@ impl Latencies {
     }
 }
 
-/// Measures wake-up latencies with short programs at wake-ups and switches (`src/bpf/waiting.bpf.c`). Dropping it takes
-/// everything back, and so does the end of the process.
+/// Measures wake-up latencies with short programs at wake-ups and switches (`src/bpf/waiting.bpf.c`). Dropping it frees
+/// everything, as does the end of the process.
 pub struct LatencySensor {
     skel: WaitingSkel<'static>,
-    /// Programs that are attached.
+    /// Links of the attached programs.
     links: Vec<Link>,
     is_tree: bool,
     armed: bool,
-    /// When the latest reading was taken, and what had been counted by then.
+    /// Time of the latest reading, and the counters then.
     last: (Instant, Counted),
 }
 
-/// What was counted since the programs were loaded.
+/// Counters since the programs were loaded.
 #[derive(Debug, Clone, Default)]
 struct Counted {
     woken: u64,
@@ -71,7 +71,7 @@ impl LatencySensor {
     /// Loads the programs for the threads of `scope`; nothing is attached yet.
     ///
     /// # Errors
-    /// There is no such scope, or nothing can be measured here.
+    /// There is no such scope, or measuring is not possible here.
     pub fn load(scope: &Scope) -> Result<Self, TraceError> {
         libbpf_rs::set_print(None);
         let scope = scope.resolve(&Root::system())?;
@@ -85,7 +85,7 @@ impl LatencySensor {
         })
     }
 
-    /// Measures from now on. The first time it attaches the programs, for which the kernel patches its code and
+    /// Measures from now on. The first time, this attaches the programs, for which the kernel patches its code and
     /// interrupts every vCPU: about a millisecond. Later it is a write to memory and a reading.
     ///
     /// # Errors
@@ -100,21 +100,19 @@ impl LatencySensor {
         Ok(())
     }
 
-    /// Measures nothing more until it is armed again. The programs stay attached, at some 30 ns for each
-    /// event.
+    /// Stops measuring until armed again. The programs stay attached and cost some 30 ns per event.
     pub fn disarm(&mut self) {
         self.enable(false);
         self.armed = false;
     }
 
-    /// Detaches the programs: then they cost nothing. It takes as long as attaching them.
+    /// Detaches the programs, which then cost nothing. Takes as long as attaching them.
     pub fn detach(&mut self) {
         self.disarm();
         self.links.clear();
     }
 
-    /// The wake-ups since it was armed, or since the last call; `None` where it is not armed. Some tens of
-    /// microseconds.
+    /// The wake-ups since arming or the last call; `None` if not armed. Takes some tens of microseconds.
     pub fn read(&mut self) -> Option<Latencies> {
         if !self.armed {
             return None;
@@ -137,7 +135,7 @@ impl LatencySensor {
     fn attach(&mut self) -> Result<(), NotAvailable> {
         let progs = &self.skel.progs;
         if self.is_tree {
-            // Who is new is known before anybody is looked for.
+            // New threads must be recognised before existing ones are listed.
             self.links.push(progs.on_fork.attach_trace().map_err(|error| refused(&error))?);
             let looks =
                 progs.first_look.attach_iter_with_opts(IterOpts::None).map_err(|error| refused(&error))?;
@@ -164,13 +162,13 @@ impl LatencySensor {
     }
 }
 
-/// How rarely wake-ups are sampled where there are `rate` per second, as a power of two.
+/// log2 of the sampling ratio for `rate` wake-ups per second.
 fn burst_bits(rate: f64) -> u32 {
     (0..MOST_BURST_BITS).find(|bits| rate <= MOST_SAMPLED * f64::from(1 << bits)).unwrap_or(MOST_BURST_BITS)
 }
 
 fn load(scope: &Resolved) -> libbpf_rs::Result<WaitingSkel<'static>> {
-    // A few bytes stay when it is dropped; the programs and maps do not.
+    // The programs and maps are freed with the skeleton; the few bytes of the box are leaked.
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = WaitingSkelBuilder::default().open(place)?;
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
@@ -182,7 +180,7 @@ fn load(scope: &Resolved) -> libbpf_rs::Result<WaitingSkel<'static>> {
     open.load()
 }
 
-/// Has an iterator look at every thread; it has nothing to say.
+/// Runs an iterator over every thread. It prints nothing.
 pub(crate) fn run_through(looks: &Link) -> libbpf_rs::Result<()> {
     io::copy(&mut Iter::new(looks)?, &mut io::sink()).map(drop).map_err(libbpf_rs::Error::from)
 }

@@ -1,11 +1,11 @@
-//! The times in which threads and vCPUs are followed: `struct window` of `src/bpf/state.bpf.h`.
+//! The windows in which threads and vCPUs are traced: `struct window` of `src/bpf/state.bpf.h`.
 
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use nix::time::{ClockId, clock_gettime};
 
-/// The programs' window, and for how long the windows up to now stand.
+/// The programs' window, and the time that all windows so far stand for.
 #[derive(Debug)]
 pub(crate) struct Window {
     map: MapHandle,
@@ -22,17 +22,17 @@ struct Open {
 }
 
 impl Window {
-    /// Over the map that holds it; closed.
+    /// A closed window in `map`.
     pub(crate) fn new(map: MapHandle) -> Self {
         Self { map, begin_ns: 0, last: [0; 3], open: None, covered: Duration::ZERO }
     }
 
-    /// Opens it: what is seen within counts `weight` times. Programs that work within must be attached before.
+    /// Opens the window, in which everything counts `weight` times. Attach the programs that run inside it before.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The map cannot be written.
     pub(crate) fn open(&mut self, weight: u32) -> libbpf_rs::Result<()> {
-        // First when it begins, then that it is open: a program reads both without a lock.
+        // The start goes first, then the weight that opens it: programs read both without a lock.
         self.begin_ns = clock_ns();
         self.write(0)?;
         self.write(weight)?;
@@ -40,10 +40,10 @@ impl Window {
         Ok(())
     }
 
-    /// Closes it. How long it was open.
+    /// Closes the window. Returns how long it was open.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The map cannot be written.
     pub(crate) fn close(&mut self) -> libbpf_rs::Result<Duration> {
         let Some(open) = self.open.take() else { return Ok(Duration::ZERO) };
         let length = open.since.elapsed();
@@ -53,7 +53,7 @@ impl Window {
         Ok(length)
     }
 
-    /// The time for which stands what was seen up to now.
+    /// The time that the counts so far stand for.
     pub(crate) fn covered(&self) -> Duration {
         self.covered + self.open.as_ref().map_or(Duration::ZERO, |open| open.since.elapsed() * open.weight)
     }
@@ -66,9 +66,9 @@ impl Window {
     }
 }
 
-/// The clock of the programs, `bpf_ktime_get_ns`.
+/// The programs' clock, `bpf_ktime_get_ns`.
 pub(crate) fn programs_clock() -> Duration {
-    // It is there on every Linux.
+    // Every Linux has this clock.
     clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default()
 }
 

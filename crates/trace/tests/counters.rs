@@ -1,8 +1,8 @@
-//! What is counted beside the kernel's own counters of the same events. They need root.
+//! Compares traced events with the kernel's own counters of them. Needs root.
 //!
-//! The kernel's files are read before and after each snapshot. What the tracer counted between two snapshots then lies
-//! between what the kernel counted at least and at most, and no tolerance is needed for the time that reading takes.
-//! Interrupts that were sent are counted by the programs, and held against those that the kernel says were received.
+//! The kernel's files are read before and after each snapshot, which bounds what the kernel counted between two
+//! snapshots, so the time that reading takes needs no tolerance. Interrupts sent are counted by the programs, and
+//! compared with those that the kernel says were received.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -21,7 +21,7 @@ use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
 use gleaner_policy::CpuId;
 use gleaner_trace::{Events, Parts, Scope, Snapshot, Tracer};
 
-/// The kernel's counters of everything at one moment.
+/// All the kernel's counters at one moment.
 struct Kernel {
     interrupts: Vec<(CpuId, InterruptCounters)>,
     idle: Vec<IdleCounters>,
@@ -38,14 +38,14 @@ impl Sensors {
     }
 }
 
-/// A snapshot with what the kernel says before and after.
+/// A snapshot, with the kernel's counters before and after.
 struct Look {
     before: Kernel,
     seen: Snapshot,
     after: Kernel,
 }
 
-/// What is compared, and how each side says it.
+/// Name of an event, and its count by the tracer and by the kernel.
 type Row = (&'static str, fn(&Snapshot) -> u64, fn(&Kernel) -> u64);
 
 fn events(seen: &Snapshot, of: fn(&Events) -> u64) -> u64 {
@@ -70,11 +70,11 @@ const ROWS: [Row; 7] = [
     ("polls", |s| s.vcpus.iter().map(|v| v.polls.count).sum(), |k| k.idle.iter().map(|c| c.polls).sum()),
 ];
 
-/// Fewer than that many events of a kind prove nothing.
+/// Fewer events of a kind are not compared.
 const ENOUGH: u64 = 500;
 
-/// A thread on the last vCPU spins and is pushed aside `ROUNDS` times by one with real-time priority that is woken from
-/// the first: where that one sleeps already, it takes a reschedule interrupt.
+/// A thread that spins on the last vCPU is preempted `ROUNDS` times by a real-time thread that is woken from the first
+/// vCPU. If that one is asleep already, waking it takes a reschedule interrupt.
 fn push_aside() {
     let last = online() - 1;
     let over = AtomicBool::new(false);
@@ -136,12 +136,12 @@ fn each_event_is_counted_as_the_kernel_counts_it() {
         let most = counted(&last.after) - counted(&first.before);
         println!("{name}: {traced} traced, the kernel counted {fewest} to {most}");
         if most < ENOUGH && !name.starts_with("RES") {
-            // Which of these happen is the machine's choice: wake-ups of idle vCPUs, polling or halted.
+            // How wake-ups of idle vCPUs are split between polling and halted ones depends on the machine.
             println!("{name}: too few to compare");
             continue;
         }
         assert!(most >= ENOUGH, "{name}: only {most}");
-        // A vCPU may be between the kernel's count of an event and the program's.
+        // A vCPU can be between the kernel's count of an event and the program's.
         let apart = most / 50 + u64::try_from(online()).unwrap();
         assert!((fewest.saturating_sub(apart)..=most + apart).contains(&traced), "{name}: {traced} traced");
     }

@@ -1,4 +1,4 @@
-//! What goes wrong around the tracer: exits, numbers used again, vCPUs that go, rights that are missing.
+//! What can go wrong around the tracer: exits, reused PIDs, vCPUs going offline, missing rights.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -33,30 +33,30 @@ fn a_storm_of_exits_leaves_nothing_behind() {
     }
     let slept = ping_pong("later", [0, 0]);
     let seen = tracer.snapshot().unwrap();
-    // The kernel may refuse a place to a thread that is being woken while another one goes: that is counted.
+    // The kernel can refuse storage to a thread that is woken while another one exits; the loss is counted.
     assert!(seen.lost.tasks <= MAYFLIES / 100, "{:?}", seen.lost);
     assert_eq!(Lost { tasks: 0, ..seen.lost }, Lost::default());
     let mayflies = seen.threads.iter().find(|t| t.name == "mayfly").unwrap();
-    // Each ran from its birth to its end, which is no wait.
+    // Each ran from its creation to its exit without waiting.
     assert!(mayflies.segments + seen.lost.tasks >= MAYFLIES / 2, "{mayflies:?}");
     assert_woken(&seen, "later", slept);
 }
 
-/// Starts `sleep 1000` under the number `pid`.
+/// Starts `sleep 1000` with the PID `pid`.
 fn sleep_as(pid: Pid) -> nix::Result<Pid> {
     let program = CString::new("/bin/sleep").unwrap();
     let argument = CString::new("1000").unwrap();
     let arguments = [program.as_ptr(), argument.as_ptr(), ptr::null()];
     let wanted = [pid.as_raw()];
-    // SAFETY: all zeros are a valid value of this struct of integers.
+    // SAFETY: all zeros are valid for this struct of integers.
     let mut how: libc::clone_args = unsafe { std::mem::zeroed() };
     how.exit_signal = u64::try_from(libc::SIGCHLD).unwrap();
     how.set_tid = wanted.as_ptr() as u64;
     how.set_tid_size = 1;
-    // SAFETY: as fork(2); the child calls nothing but execv(2) and _exit(2), with memory that was made before.
+    // SAFETY: as for fork(2); the child only calls execv(2) and _exit(2), on memory prepared before.
     let child = unsafe { libc::syscall(libc::SYS_clone3, &raw mut how, size_of::<libc::clone_args>()) };
     if child == 0 {
-        // SAFETY: in the child, with strings that end in zero and a list that ends in null.
+        // SAFETY: in the child, with strings that end in NUL and a list that ends in null.
         unsafe {
             libc::execv(program.as_ptr(), arguments.as_ptr());
             libc::_exit(127);
@@ -73,10 +73,10 @@ fn a_number_that_is_used_again_is_somebody_else() {
     let tracer = Tracer::start_within(unlimited(), &Scope::Tree(first.id()), &Parts::of([])).unwrap();
     first.kill().unwrap();
     first.wait().unwrap();
-    // Its last switch may come after its end is told: each vCPU that this thread has been on has made it.
+    // Its last switch can come after wait(2) has returned: running on each vCPU makes sure that it is over.
     (0..online()).for_each(pin);
     let before = tracer.snapshot().unwrap();
-    // Nobody else gets the number between: it was free just now. If somebody did, try again another day.
+    // The PID was free just now; it is unlikely that another process takes it.
     let second = sleep_as(pid).unwrap();
     assert_eq!(second, pid, "the kernel was told which number to give");
     until_asleep(second.as_raw().unsigned_abs());
@@ -88,7 +88,7 @@ fn a_number_that_is_used_again_is_somebody_else() {
     assert_eq!(time(&after.threads), time(&before.threads));
 }
 
-/// This test program once more, to run the one test `name`, behind `words`.
+/// Runs only the test `name` of this test program, in a child started through `words`.
 fn again(name: &str, words: &[&str]) -> Child {
     let own = std::env::current_exe().unwrap();
     let mut command = Command::new(words[0]);
@@ -122,7 +122,7 @@ fn without_the_right_to_load_programs_each_of_them_says_so() {
         return;
     }
     let Some(_turn) = turn() else { return };
-    // Still root by number, as in a container.
+    // Still UID 0, as in a container.
     let name = "without_the_right_to_load_programs_each_of_them_says_so";
     let drop = "--bounding-set=-sys_admin,-bpf,-perfmon";
     let output = again(name, &["setpriv", drop, "--"]).wait_with_output().unwrap();
@@ -145,7 +145,7 @@ fn a_vcpu_that_goes_and_comes_back_does_not_disturb() {
     let tracer = Tracer::start_within(unlimited(), &Scope::System, &Parts::all()).unwrap();
     let before = ping_pong("before", [0, 0]);
     set("0");
-    // The rest only says so, and the vCPU comes back first.
+    // Assert only after the vCPU is back online.
     let without = tracer.snapshot();
     let during = ping_pong("without", [0, 0]);
     set("1");

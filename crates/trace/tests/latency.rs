@@ -1,9 +1,8 @@
-//! Traced wake-up latencies beside a clock of the threads' own. They need root.
+//! Compares traced wake-up latencies with the threads' own clock. Needs root.
 //!
-//! The threads read `CLOCK_MONOTONIC` before the system call that wakes and after the one that waited. Between the two
-//! lie three parts: the waker's way into the kernel up to the event `sched_waking`; the wake-up as it is traced, up to
-//! `sched_switch`; and the wakee's way from there back to user mode. The events' own times, which the recorder tells,
-//! part them.
+//! The threads read `CLOCK_MONOTONIC` before the system call that wakes and after the one that waited. The time between
+//! has three parts: the waker enters the kernel, up to `sched_waking`; the wake-up as it is traced, up to
+//! `sched_switch`; and the wakee's return to user mode. The recorder's times of these events separate them.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
@@ -24,7 +23,7 @@ use gleaner_trace::{
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
-/// So often the wakee sleeps, and so many wake-ups have both events. A call that comes too early needs none.
+/// How often the wakee sleeps, and about how many wake-ups have both events. A call before it sleeps needs none.
 const WAKES: u64 = 4000;
 
 fn now() -> Duration {
@@ -42,8 +41,8 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap()
 }
 
-/// Has a thread on `wakee`'s vCPU wait, and one on `waker`'s wake it, until it has slept `WAKES` times. The wakee's
-/// number, and when each call began and the wait ended by the threads' clock.
+/// A thread on `waker`'s vCPU wakes one on `wakee`'s until that has slept `WAKES` times. Returns the wakee's TID, and
+/// the start of each call and the end of its wait by the threads' clock.
 fn game(waker: usize, wakee: usize) -> (u32, Vec<(Duration, Duration)>) {
     let (called, tid) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU32::new(0)));
     let (ready, done) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
@@ -75,7 +74,7 @@ fn game(waker: usize, wakee: usize) -> (u32, Vec<(Duration, Duration)>) {
             thread::yield_now();
         }
         if waker == wakee {
-            // It can only fall asleep where this thread lets it.
+            // On one vCPU it can only fall asleep when this thread yields.
             (0..3).for_each(|_| thread::yield_now());
         }
         // Long enough to fall asleep, and to reach the hypervisor.
@@ -90,7 +89,7 @@ fn of(someone: Someone, tid: u32) -> bool {
     matches!(someone, Someone::Thread(found) if found == tid)
 }
 
-/// The three parts of each wake-up of `tid` whose two events lie within it, by the recorder's clock.
+/// The three parts of each wake-up of `tid` during which both events were recorded, by the recorder's clock.
 fn parts(tid: u32, own: &[(Duration, Duration)], events: &[Seen], zero: Duration) -> Vec<[Duration; 3]> {
     let at = |event: &Seen| zero + event.at;
     let woken: Vec<Duration> = events
@@ -116,7 +115,7 @@ fn parts(tid: u32, own: &[(Duration, Duration)], events: &[Seen], zero: Duration
         .collect()
 }
 
-/// What the histograms of the tracer and of the sensor of waiting must say is what lies between the two events: within
+/// Asserts that the histograms of the tracer and of the waiting sensor match the time between the two events, to within
 /// 10 % or 0.3 us.
 fn agrees(waker: usize, wakee: usize, of: impl Fn(&Wakes) -> Histogram) {
     let tracer = Tracer::start_within(unlimited(), &own_tree(), &Parts::of([Part::Idle])).unwrap();
@@ -124,7 +123,7 @@ fn agrees(waker: usize, wakee: usize, of: impl Fn(&Wakes) -> Histogram) {
     sensor.arm().unwrap();
     let mut recorder = Recorder::start(&own_tree()).unwrap();
     let zero = now().saturating_sub(recorder.elapsed());
-    // The recorder's buffer holds a second's worth of events and more.
+    // The recorder's buffer holds more than a second's worth of events.
     let (tid, own) = game(waker, wakee);
     let seen = of(&tracer.snapshot().unwrap().wakes);
     let sensed = sensor.read().unwrap().known;
@@ -139,8 +138,8 @@ fn agrees(waker: usize, wakee: usize, of: impl Fn(&Wakes) -> Histogram) {
     };
     let (ways_in, between, ways_out) = (sorted(0), sorted(1), sorted(2));
     let n = between.len();
-    // Those that one side has and the other has not may all lie below the median, or above. The sensor's are a sample
-    // beside that, whose median is rarely four of its deviations away.
+    // Wake-ups that only one side has can all lie on the same side of the median. The sensor's latencies are a sample,
+    // whose median is rarely off by four standard deviations.
     let missing = |histogram: &Histogram| 2 * usize::try_from(histogram.count).unwrap().abs_diff(n) + 1;
     let sampled = (2.0 * n as f64 / (sensed.count as f64).sqrt()).ceil() as usize;
     for (what, histogram, apart) in [("tracer", &seen, missing(&seen)), ("sensor", &sensed, sampled)] {

@@ -1,4 +1,4 @@
-//! The fast expansion programs on this machine's kernel. They need root.
+//! The fast expansion programs on this machine's kernel. Needs root.
 
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
@@ -18,7 +18,7 @@ use nix::sched::sched_setaffinity;
 use nix::unistd::{Pid, geteuid};
 
 static TURN: Mutex<()> = Mutex::new(());
-/// More threads than other programs of the machine have at once.
+/// More runnable threads than other programs on the machine have at once.
 const MANY: u32 = 16;
 
 fn root() -> bool {
@@ -30,7 +30,7 @@ fn root() -> bool {
     false
 }
 
-/// The sensor, for the one test whose turn it is; `None` and a loud word without root.
+/// The sensor, while it is this test's turn; `None`, with a message, without root.
 fn loaded_sensor() -> Option<(MutexGuard<'static, ()>, OverloadSensor)> {
     root().then(|| (TURN.lock().unwrap(), OverloadSensor::load().unwrap()))
 }
@@ -53,7 +53,7 @@ fn readable(sensor: &OverloadSensor, patience: Duration) -> bool {
     poll(&mut [PollFd::new(sensor.fd(), PollFlags::POLLIN)], timeout).unwrap() > 0
 }
 
-/// Runs `body` while `threads` threads spin on vCPU 0, each of them prepared by `prepare`.
+/// Runs `body` while `threads` threads, each set up by `prepare`, spin on vCPU 0.
 fn overloaded(threads: usize, prepare: fn(), body: impl FnOnce()) {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
@@ -72,7 +72,7 @@ fn overloaded(threads: usize, prepare: fn(), body: impl FnOnce()) {
                 spin(&stop);
             });
         }
-        // Also where the body fails.
+        // Stops them even if the body fails.
         let _stop = Stop(&stop);
         ready.wait();
         body();
@@ -82,7 +82,7 @@ fn overloaded(threads: usize, prepare: fn(), body: impl FnOnce()) {
 fn as_it_is() {}
 
 fn as_nice_19() {
-    // SAFETY: takes no pointer; on Linux the calling thread alone is changed.
+    // SAFETY: passes no pointers; on Linux this changes the calling thread only.
     assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) }, 0);
 }
 
@@ -97,18 +97,18 @@ fn an_overload_raises_one_event_until_it_is_armed_again() {
             let event = sensor.read().unwrap();
             assert!(event.lasted >= patience, "{event:?}");
             assert!(event.runnable >= 3 && event.waiting >= 2.0, "{event:?}");
-            // A second one would come within a few milliseconds.
+            // A second event would come within a few milliseconds.
             assert!(!readable(&sensor, Duration::from_millis(30)));
             assert_eq!(sensor.read(), None);
         }
-        // The timer has stopped meanwhile, and is started anew.
+        // In the meantime the timer stops; arming starts it again.
         assert!(!readable(&sensor, Duration::from_millis(500)));
         sensor.arm(&active, 3, patience).unwrap();
         assert!(readable(&sensor, Duration::from_secs(10)), "no event after a pause");
         sensor.read().unwrap();
         sensor.arm(&active, 3, patience).unwrap();
         sensor.disarm();
-        // One may have come between the two.
+        // An event could have come before disarming.
         sensor.read();
         assert!(!readable(&sensor, Duration::from_millis(60)), "disarmed");
     });
@@ -118,7 +118,7 @@ fn an_overload_raises_one_event_until_it_is_armed_again() {
 fn a_queue_that_the_set_was_proven_with_is_no_overload() {
     let Some((_turn, mut sensor)) = loaded_sensor() else { return };
     overloaded(2, as_it_is, || {
-        // Other programs of the machine may pass by, but not so many for so long.
+        // Other programs can run for a moment, but not so many for so long.
         sensor.arm(&CpuSet::first(1), MANY, Duration::from_millis(20)).unwrap();
         assert!(!readable(&sensor, Duration::from_millis(200)), "{:?}", sensor.read());
     });
@@ -142,7 +142,7 @@ fn vcpus_that_are_not_active_are_not_watched() {
     overloaded(MANY as usize + 4, as_it_is, || {
         sensor.arm(&[CpuId(1)].into_iter().collect(), MANY, Duration::from_millis(20)).unwrap();
         assert!(!readable(&sensor, Duration::from_millis(200)), "{:?}", sensor.read());
-        // The same watch goes on elsewhere.
+        // Armed again, for other vCPUs.
         sensor.arm(&CpuSet::first(2), MANY, Duration::from_millis(1)).unwrap();
         assert!(readable(&sensor, Duration::from_secs(10)), "no event");
     });
@@ -157,7 +157,7 @@ fn there_must_be_a_vcpu_to_watch() {
     }
 }
 
-/// The numbers of the programs that are in the kernel.
+/// IDs of the programs loaded in the kernel.
 fn loaded() -> BTreeSet<u32> {
     let ours =
         |program: &ProgramInfo| ["start_clock", "find_queues"].iter().any(|name| program.name == *name);
@@ -176,7 +176,7 @@ fn what_is_dropped_leaves_no_program_behind_even_while_armed() {
     let mine: BTreeSet<u32> = loaded().difference(&before).copied().collect();
     assert!(mine.len() >= 2, "{mine:?}");
     drop(sensor);
-    // The kernel frees a program some time after its last user has gone.
+    // The kernel frees a program some time after its last reference is dropped.
     let end = Instant::now() + Duration::from_secs(10);
     while !loaded().is_disjoint(&mine) {
         assert!(Instant::now() < end, "still loaded");

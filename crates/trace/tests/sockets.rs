@@ -1,4 +1,4 @@
-//! The sensor of traffic through sockets, beside what the test itself sends and receives. They need root.
+//! Compares the socket sensor with what the test itself sends and receives. Needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
@@ -19,10 +19,10 @@ use gleaner_kernel::cgroup::CgroupSetup;
 use gleaner_trace::{Directions, Scope, SocketSensor, SocketTraffic};
 use nix::errno::Errno;
 
-/// What is sent at once, in bytes.
+/// Length of a message in bytes.
 const LENGTH: usize = 100;
 
-/// What went through while `talk` did its talking.
+/// The traffic during `talk`.
 fn traffic(scope: &Scope, talk: impl FnOnce()) -> SocketTraffic {
     let mut sensor = SocketSensor::start(scope, Directions::Both).unwrap();
     sensor.read().unwrap();
@@ -30,7 +30,7 @@ fn traffic(scope: &Scope, talk: impl FnOnce()) -> SocketTraffic {
     sensor.read().unwrap()
 }
 
-/// `sent` calls sent `LENGTH` bytes each, and `received` calls received as much.
+/// The traffic of `sent` calls that send and `received` calls that receive `LENGTH` bytes each.
 fn counted(sent: u64, received: u64) -> SocketTraffic {
     let bytes = |messages| messages * u64::try_from(LENGTH).unwrap();
     SocketTraffic {
@@ -48,7 +48,7 @@ fn tcp() -> (TcpStream, TcpStream) {
     (near, listener.accept().unwrap().0)
 }
 
-/// Sends as send(2) does.
+/// Sends one message with send(2).
 fn send(socket: &impl AsFd) {
     let message = [7_u8; LENGTH];
     // SAFETY: an open descriptor, and memory of this length.
@@ -56,19 +56,19 @@ fn send(socket: &impl AsFd) {
     assert_eq!(sent, length());
 }
 
-/// Receives as recv(2) does, with these flags; what it returns.
+/// Calls recv(2) with `flags`. Returns its result.
 fn recv(socket: &impl AsFd, flags: c_int) -> isize {
     let mut room = [0_u8; LENGTH];
-    // SAFETY: an open descriptor, and memory of this length that may be written.
+    // SAFETY: an open descriptor, and writable memory of this length.
     unsafe { libc::recv(raw(socket), room.as_mut_ptr().cast(), LENGTH, flags) }
 }
 
-/// Sends or receives as sendmsg(2) and recvmsg(2) do, into two buffers.
+/// Calls sendmsg(2) or recvmsg(2), with a message in two buffers.
 fn by_message(call: impl FnOnce(*mut libc::msghdr) -> isize) {
     let (mut head, mut body) = ([7_u8; 10], [7_u8; LENGTH - 10]);
     let part = |bytes: &mut [u8]| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut parts = [part(&mut head), part(&mut body)];
-    // SAFETY: all zeros are a valid value of this struct of integers and pointers.
+    // SAFETY: all zeros are valid for this struct of integers and pointers.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     (message.msg_iov, message.msg_iovlen) = (parts.as_mut_ptr(), parts.len());
     assert_eq!(call(&raw mut message), length());
@@ -82,7 +82,7 @@ fn length() -> isize {
     LENGTH.try_into().unwrap()
 }
 
-/// Five messages from one end to the other: by write, send and sendmsg, to read, recv and recvmsg.
+/// Five messages from `near` to `far`: by write, send and sendmsg, to read, recv and recvmsg.
 fn every_call(near: &impl AsFd, far: &impl AsFd) {
     assert_eq!(nix::unistd::write(near, &[7; LENGTH]).unwrap(), LENGTH);
     assert_eq!(nix::unistd::read(far, &mut [0; LENGTH]).unwrap(), LENGTH);
@@ -90,7 +90,7 @@ fn every_call(near: &impl AsFd, far: &impl AsFd) {
     assert_eq!(recv(far, 0), length());
     // SAFETY: an open descriptor, and a message whose buffers outlive the call.
     by_message(|message| unsafe { libc::sendmsg(raw(near), message, 0) });
-    // SAFETY: as above, and the buffers may be written.
+    // SAFETY: as above, and the buffers are writable.
     by_message(|message| unsafe { libc::recvmsg(raw(far), message, 0) });
     send(near);
     send(near);
@@ -139,7 +139,7 @@ fn what_moves_nothing_or_is_only_peeked_at_is_no_message() {
         send(&near);
         assert_eq!(recv(&far, libc::MSG_PEEK), length());
         assert_eq!(recv(&far, 0), length());
-        // The end of the stream.
+        // End of the stream.
         near.shutdown(Shutdown::Both).unwrap();
         assert_eq!(recv(&far, 0), 0);
     });
@@ -160,7 +160,7 @@ fn pipes_and_files_are_no_sockets_and_sendfile_is_counted_where_it_sends() {
     assert_eq!(found, counted(0, 0));
     let found = traffic(&own_tree(), || {
         let mut offset = 0;
-        // SAFETY: two open descriptors and a pointer to a number that outlives the call.
+        // SAFETY: two open descriptors, and a pointer to an integer that outlives the call.
         let sent = unsafe { libc::sendfile(near.as_raw_fd(), file.as_raw_fd(), &raw mut offset, LENGTH) };
         assert_eq!(usize::try_from(sent).unwrap(), LENGTH);
         far.read_exact(&mut [0; LENGTH]).unwrap();
@@ -198,20 +198,20 @@ fn others_are_not_counted_and_those_that_are_there_already_are() {
     assert!(everybodys.sent_messages >= 2 && everybodys.received_messages >= 2, "{everybodys:?}");
 }
 
-/// What the sensor of a scope, given the number of a child that is there already, sees of a message to it and back.
+/// The traffic of one message to a child and back, as counted in the scope that is made from the child's PID.
 fn echo(scope: impl FnOnce(u32) -> Scope) -> SocketTraffic {
     let (mut child, mut far) = cat();
     traffic(&scope(child.id()), || ask(&mut child, &mut far))
 }
 
-/// A child that sends back what it receives, and the socket to it.
+/// A child that sends back what it receives, and its socket.
 fn cat() -> (Child, UnixStream) {
     let (near, far) = UnixStream::pair().unwrap();
     let output = OwnedFd::from(near.try_clone().unwrap());
     (Command::new("cat").stdin(OwnedFd::from(near)).stdout(output).spawn().unwrap(), far)
 }
 
-/// One message to it and back; then it ends, and what it sent is counted.
+/// Sends the child one message and receives it back. Then the child ends, so that all it sent is counted.
 fn ask(child: &mut Child, far: &mut UnixStream) {
     far.write_all(&[7; LENGTH]).unwrap();
     far.read_exact(&mut [0; LENGTH]).unwrap();
@@ -226,7 +226,7 @@ fn a_control_group_is_a_scope_in_each_hierarchy() {
     let v1 = ["cpuset", "cpu"].iter().filter_map(|name| setup.v1.get(*name));
     for hierarchy in v1.chain(&setup.v2) {
         let (near, far) = UnixStream::pair().unwrap();
-        // Others may be in the same group as this test.
+        // Other processes can be in the test's group.
         let found = traffic(&Scope::Cgroup(hierarchy.own.clone()), || {
             every_call(&near, &far);
         });
@@ -238,7 +238,7 @@ fn a_control_group_is_a_scope_in_each_hierarchy() {
     }
 }
 
-/// The number of BPF links of this process.
+/// Number of open BPF descriptors of this process.
 fn links() -> usize {
     let targets = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     targets

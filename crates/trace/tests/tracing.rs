@@ -1,4 +1,4 @@
-//! The BPF programs on this machine's kernel: what they count is compared with what is known exactly. They need root.
+//! The BPF programs on this machine's kernel: compares their counts with known numbers. Needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -48,13 +48,13 @@ fn wake_ups_across_vcpus_are_counted_and_make_edges() {
         assert!(edge.count >= ROUNDS * 9 / 10, "{edge:?}");
         assert!(edge.halted + edge.polling <= edge.count);
     }
-    // Each wake-up ends a wait for the futex of a channel.
+    // Each wake-up ends a wait for a channel's futex.
     assert!(seen.waits.futex.count >= slept * 9 / 10, "{} of {slept}", seen.waits.futex.count);
     assert!(seen.futexes.wake >= slept * 9 / 10, "{:?}, slept {slept} times", seen.futexes);
     assert_eq!(seen.lost, gleaner_trace::Lost::default());
 }
 
-/// Has a thread called `name` run `body` until `enough` is seen of it; what was seen then.
+/// Runs `body` in a thread called `name` until its statistics satisfy `enough`. Returns them.
 fn watch(
     name: &'static str,
     body: impl FnOnce(&AtomicBool) + Send + 'static,
@@ -96,7 +96,7 @@ fn a_thread_that_only_computes_is_never_woken_and_still_seen() {
 #[cfg(target_arch = "x86_64")]
 fn a_thread_that_waits_in_a_loop_is_seen_to_spin() {
     let Some(_turn) = turn() else { return };
-    // No spin_loop(): as programs do that know nothing of PAUSE.
+    // No spin_loop(), like programs that do not use PAUSE.
     #[allow(clippy::missing_spin_loop, reason = "that is what must be seen")]
     let wait = |over: &AtomicBool| while !over.load(Ordering::Acquire) {};
     let seen = watch("spins", wait, |t| t.user_ticks > 20);
@@ -108,8 +108,8 @@ fn where_the_time_of_a_vcpu_goes_agrees_with_the_kernels_own_account() {
     let Some(_turn) = turn() else { return };
     let mut stat = StatSensor::new(&Root::system()).unwrap();
     let tracer = Tracer::start_within(unlimited(), &own_tree(), &Parts::of([Part::Idle])).unwrap();
-    // In seconds: what of all vCPUs' time was idle by the kernel's account, what by the tracer's, and what the last
-    // vCPU spent on this process.
+    // In seconds: idle time of all vCPUs by the kernel's account and by the tracer's, and time of the last vCPU spent
+    // on this process.
     let last = online() - 1;
     let mut look = || {
         let counted: Duration = stat.read().unwrap().cpus.iter().map(|(_, times)| times.not_busy()).sum();
@@ -131,7 +131,8 @@ fn where_the_time_of_a_vcpu_goes_agrees_with_the_kernels_own_account() {
     let (after, elapsed) = (look(), started.elapsed().as_secs_f64());
     let [counted, idle, seen] = [0, 1, 2].map(|index| after[index] - before[index]);
     assert!(seen >= computed * 0.9 && seen <= elapsed, "{seen} of {computed} in {elapsed}");
-    // The kernel rounds each vCPU's account to 10 ms at both ends, and its idle time has the way in and out in it.
+    // The kernel rounds each vCPU's account to 10 ms at both ends, and its idle time includes the entry and exit
+    // overhead.
     let rounding = 0.02 * online() as f64;
     assert!((idle - counted).abs() <= rounding + counted / 10.0, "{idle} seen, {counted} counted");
 }
@@ -173,10 +174,10 @@ fn more_names_than_there_is_room_for_are_counted() {
     assert!(seen.threads.iter().filter(|t| t.name.starts_with("storm-")).count() > 900);
 }
 
-/// What is decided by windows comes after some of them, and one of them may stand for five seconds and more.
+/// Timeout: decisions take several windows, and each can stand for more than five seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Keeps threads waking each other until `over` says so.
+/// Keeps threads waking each other until `over` holds.
 fn busy_until(tracer: &Tracer, over: impl Fn(&Tracer) -> bool) {
     let patience = Instant::now() + PATIENCE;
     while !over(tracer) {
@@ -190,9 +191,8 @@ fn too_expensive(tracer: &Tracer) -> Option<String> {
     missing.iter().find(|m| matches!(m.why, Why::TooExpensive { .. })).map(ToString::to_string)
 }
 
-/// Has two threads called `paced` wake each other until `body` is over, which gets the number of their sleeps so far.
-/// They are real-time threads: their pace is their own, whatever else runs on the machine. They leave a part of their
-/// vCPU to it.
+/// Two threads called `paced` wake each other while `body` runs, which gets the number of their sleeps so far. As
+/// real-time threads they keep their pace whatever else runs, and they leave some of their vCPU to it.
 fn paced(body: impl FnOnce(&AtomicU64)) {
     let (sleeps, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let (call, called) = channel();
@@ -225,13 +225,13 @@ fn paced(body: impl FnOnce(&AtomicU64)) {
         let start = |name: &str| thread::Builder::new().name(name.to_owned());
         start("paced-caller").spawn_scoped(scope, calls).unwrap();
         start("paced-callee").spawn_scoped(scope, answers).unwrap();
-        // Also where the body fails.
+        // Ends them even if the body fails.
         let _over = Over(&over);
         body(&sleeps);
     });
 }
 
-/// Says so when it goes.
+/// Sets its flag when dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -243,7 +243,7 @@ impl Drop for Over<'_> {
 #[test]
 fn windows_stand_for_the_time_around_them() {
     let Some(_turn) = turn() else { return };
-    // Any window is cheap enough, following all the time is not.
+    // Windows are always cheap enough, tracing all the time is not.
     let budget = Budget { sample_above: 0.05, detach_above: 1e9 };
     let tracer = Tracer::start_within(budget, &own_tree(), &Parts::of([])).unwrap();
     paced(|sleeps| {
@@ -263,12 +263,12 @@ fn windows_stand_for_the_time_around_them() {
         let covered = |seen: &Snapshot| seen.covered.saturating_sub(before.covered);
         let (after, slept_after) = until(&|seen| covered(seen) > Duration::from_secs(1) * seen.one_in);
         let (elapsed, covered) = (after.elapsed.saturating_sub(before.elapsed), covered(&after));
-        // The first look and the last may each be a period beside the windows' places.
+        // The first and the last sample can each be off by a period.
         assert!(elapsed.abs_diff(covered) <= covered / 4, "{elapsed:?}, {covered:?}");
         let slept = slept_after - slept_before;
         let wakes = woken(&after, "paced") - woken(&before, "paced");
         assert!((slept * 6 / 10..=slept * 14 / 10).contains(&wakes), "{wakes} estimated, {slept} were");
-        // A wait that began in one window and ended in another would be as long as the time between.
+        // A wait that spans two windows would be as long as the time between them.
         let all = |seen: &Snapshot| {
             let wakes = &seen.wakes;
             wakes.same_vcpu.plus(&wakes.awake).plus(&wakes.polling).plus(&wakes.halted)

@@ -1,4 +1,4 @@
-//! What the sensor of waiting counts on this machine's kernel; latency.rs has how long it finds. They need root.
+//! Counts of the waiting sensor on this machine's kernel; latency.rs tests the latencies. Needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -17,7 +17,8 @@ fn armed(scope: &Scope) -> LatencySensor {
     sensor
 }
 
-/// What the sensor has counted must be what it was; other threads of the test program are woken a few times.
+/// Asserts that the sensor counted the known number of wake-ups; other threads of the test program are woken a few
+/// times.
 fn assert_counted(found: &Latencies, slept: u64) {
     assert!(found.wake_ups.abs_diff(slept) <= slept / 20, "{found:?}, slept {slept} times");
 }
@@ -65,7 +66,7 @@ fn a_control_group_is_a_scope_in_each_hierarchy() {
         let mut sensor = armed(&Scope::Cgroup(hierarchy.own.clone()));
         let slept = ping_pong("group", [0, 0]);
         let found = sensor.read().unwrap();
-        // Others may live in the group, too.
+        // Other processes can be in the group.
         assert!(found.wake_ups >= slept * 19 / 20, "{}: {found:?}, {slept}", hierarchy.own.display());
         assert!(found.known.count > 0 && found.known.count <= found.wake_ups, "{found:?}");
     }

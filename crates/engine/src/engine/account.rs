@@ -1,11 +1,11 @@
-//! The account of a run, of which its summary is made.
+//! The account of a run, from which its summary is made.
 
 use std::time::Duration;
 
 use gleaner_policy::{Event, Evidence, Observation, Setting, Verdict};
 use gleaner_proto::journal::Summary;
 
-/// What the summary is made of.
+/// Collects what goes into the summary.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     summary: Summary,
@@ -13,17 +13,17 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// An empty one; `fixed` is held without proof.
+    /// An empty account; `fixed` is a setting held without proof.
     pub(super) fn new(fixed: Option<Setting>) -> Self {
         Self { summary: Summary { fixed, ..Summary::default() }, best: None }
     }
 
-    /// What happened while `in_force` was.
+    /// Adds one observation made under `in_force`.
     pub(super) fn interval(&mut self, in_force: &Setting, o: &Observation) {
         self.summary.count(in_force, o.period);
         self.summary.workload_cpu += o.workload.cpu_time;
         let polled: Duration = o.vcpus.iter().map(|v| v.poll_time).sum();
-        // A vCPU polls on by a limit of ours until it has halted once without it.
+        // A vCPU keeps polling by our limit until its first halt without it.
         if in_force.retention.is_on() || !o.settled {
             self.summary.retained += polled;
         } else {
@@ -31,7 +31,7 @@ impl Account {
         }
     }
 
-    /// What was decided.
+    /// Adds the policy's decisions.
     pub(super) fn events(&mut self, events: &[Event]) {
         for event in events {
             match event {
@@ -51,7 +51,7 @@ impl Account {
         }
     }
 
-    /// Nothing is controlled from here on; the reason.
+    /// Nothing is controlled from here on; `why` is for the user.
     pub(super) fn not_in_force(&mut self, why: String) {
         self.summary.not_in_force = Some(why);
     }

@@ -11,7 +11,7 @@ use gleaner_proto::journal::{self, Record};
 
 use super::*;
 
-/// A machine whose levers fail from the first change on, `failures` times.
+/// A machine whose levers fail `failures` times, from the first change on.
 #[derive(Debug)]
 struct Broken {
     now: Duration,

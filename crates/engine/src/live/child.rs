@@ -1,4 +1,4 @@
-//! Starting the user's command inside its group, with its terminal and its signals as if Gleaner were not there.
+//! Starts the user's command inside its group, with its terminal and signals as if Gleaner were not there.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -21,32 +21,32 @@ pub type Child = std::process::Child;
 /// Why a command does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// There is no such program.
+    /// The program does not exist.
     #[error("{command}: command not found")]
     NotFound {
-        /// The program's name.
+        /// The program, as given.
         command: String,
     },
     /// The program cannot be executed.
     #[error("{command}: {source}")]
     NotExecutable {
-        /// The program's name.
+        /// The program, as given.
         command: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: io::Error,
     },
-    /// This process may not open or start anything more, which says nothing about the program.
+    /// This process has no resources to start anything, which says nothing about the program.
     #[error("cannot start {command} under control: {source}")]
     Resources {
-        /// The program's name.
+        /// The program, as given.
         command: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: io::Error,
     },
 }
 
 impl SpawnError {
-    /// Why `program` could not be started.
+    /// Classifies the error of starting `program`.
     pub fn new(program: &OsStr, source: io::Error) -> Self {
         let command = program.to_string_lossy().into_owned();
         let scarce = [libc::EMFILE, libc::ENFILE, libc::EAGAIN, libc::ENOMEM];
@@ -57,7 +57,7 @@ impl SpawnError {
         }
     }
 
-    /// The exit status for it, as `env` has it: 127 and 126, and 125 where it is not the command's fault.
+    /// The exit status as in `env`: 127 and 126, or 125 if it is not the command's fault.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } => 127,
@@ -67,7 +67,7 @@ impl SpawnError {
     }
 }
 
-/// Starts `command` (program and arguments), as a member of `group` from its first instruction on.
+/// Starts `command` (program and arguments), a member of `group` from its first instruction on.
 ///
 /// # Errors
 /// The program does not exist or cannot be executed, or nothing can be started.
@@ -82,22 +82,23 @@ pub fn spawn(
     };
     let mut child = Command::new(program);
     child.args(arguments);
-    // A file that cannot be opened leaves the child where it is; its group then stays empty, which is seen.
+    // If a file cannot be opened, the child stays where it is and its group stays empty, which is noticed
+    // later.
     let joins: Vec<File> = group
         .map(WorkloadGroup::procs_files)
         .unwrap_or_default()
         .iter()
         .filter_map(|path| OpenOptions::new().write(true).open(root.path(path)).ok())
         .collect();
-    // The blocked signals would stay blocked in the child, which could then not be stopped.
+    // Signals that are still blocked in the child could not stop it.
     let mask = signals.before();
-    // SAFETY: between fork and exec the closure only calls write(2), on descriptors that are open in the child too,
-    // and sigprocmask(2); both are async-signal-safe.
+    // SAFETY: between fork and exec the closure only calls write(2), on descriptors that are open in the child,
+    // too, and sigprocmask(2); both are async-signal-safe.
     unsafe {
         child.pre_exec(move || {
             mask.thread_set_mask()?;
             for file in &joins {
-                // "0" is the writing process.
+                // "0" stands for the writing process.
                 libc::write(file.as_raw_fd(), b"0".as_ptr().cast(), 1);
             }
             Ok(())
@@ -106,28 +107,28 @@ pub fn spawn(
     child.spawn().map_err(|source| SpawnError::new(program, source))
 }
 
-/// Becomes `command`: it runs as if Gleaner had never been there, and needs nothing that Gleaner lacked. `mask` is the
-/// one that Gleaner was started with. Comes back only with the reason why that cannot be.
+/// Replaces this process by `command`, as if Gleaner had never been there; needs nothing that Gleaner lacked.
+/// `mask` is the signal mask that Gleaner was started with. Returns only on failure, with the reason.
 pub fn become_command(mask: &SigSet, command: &[OsString]) -> SpawnError {
     let Some((program, arguments)) = command.split_first() else {
         return SpawnError::NotFound { command: String::new() };
     };
-    // It was in force before, so it is a valid mask. What is pending takes effect here.
+    // Valid, since it was in force before. Pending signals are delivered here.
     let _ = mask.thread_set_mask();
     SpawnError::new(program, Command::new(program).args(arguments).exec())
 }
 
-/// Waits for the end of the command, which nothing can end but itself: stands between it and its caller, and forwards
-/// signals. Needs no descriptors, so that it works where all else failed.
+/// Waits for the command, which only ends by itself: keeps its caller waiting and forwards signals. Needs no
+/// descriptors, so that it works when everything else has failed.
 ///
 /// # Errors
-/// It was waited for already, or its caller wants no status of children.
+/// It was waited for already, or SIGCHLD is ignored, so that there is no status.
 pub fn stand_by(child: &mut Child) -> io::Result<ExitStatus> {
-    // Another thread may take SIGCHLD away.
+    // Another thread can consume SIGCHLD.
     const AT_LEAST: Duration = Duration::from_secs(1);
     let mut signals = wait::handled();
     signals.add(Signal::SIGCHLD);
-    // Valid signals can be blocked.
+    // Cannot fail: the signals are valid.
     let _ = signals.thread_block();
     let pid = Pid::from_raw(child.id().cast_signed());
     loop {
@@ -140,7 +141,7 @@ pub fn stand_by(child: &mut Child) -> io::Result<ExitStatus> {
         }
         arrived.forward(pid);
         if arrived.number == libc::SIGTSTP && arrived.sender != Sender::OwnWrite {
-            // The shell must see its job stopped. This signal cannot be refused.
+            // The shell must see its job stopped. This signal cannot be blocked.
             let _ = raise(Signal::SIGSTOP);
         }
     }

@@ -16,7 +16,7 @@ use nix::sys::signal::SigSet;
 use crate::say::say;
 use command::Shell;
 
-/// Where the counter is read.
+/// How the counter is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Counter {
     /// The first number in a file.
@@ -50,7 +50,7 @@ impl fmt::Display for Counter {
 }
 
 impl Counter {
-    /// Blocks of a trial must be long against one reading.
+    /// The shortest block of a trial: long compared with one reading.
     pub fn block(&self) -> Duration {
         match self {
             Self::File(_) => Duration::from_millis(20),
@@ -59,34 +59,34 @@ impl Counter {
     }
 }
 
-/// A command that takes longer than this for one number is of no use: blocks of trials are shorter. It may take
-/// so long when its program is started for the first time.
+/// Time for one reading by a command. Slower commands are of no use, since blocks are shorter; this much is for
+/// the first start of the program.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
-/// Where the end of the run comes sooner than the first answer, nobody needs to know, unless it took this long.
+/// If the run ends before the first answer, that is reported only if the counter had this much time.
 const SLOW: Duration = Duration::from_millis(200);
-/// No counter needs more than this for one number, in bytes.
+/// The most output that is read for one number, in bytes.
 const OUTPUT_LIMIT: usize = 64 << 10;
-/// After its first failure in a row a counter is left alone for this long, then for twice as long each time.
+/// Pause after the first of several failures in a row; doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Failures in a row after which the user should know of them: a server may take a moment before it answers.
+/// Failures in a row after which the user is warned: a server can take a moment before it answers.
 const REPORTED_AT: u32 = 5;
 /// Failures in a row, over some 25 seconds, after which the counter is dropped for the rest of the run.
 const DROPPED_AT: u32 = 10;
-/// A counter that holds up the engine counts as this many: it is reported at once and tried once more.
+/// A counter that delays the engine counts as this many failures: it is reported at once and tried once more.
 const UNFIT: u32 = 5;
 
 /// Why there is no number.
 #[derive(Debug, PartialEq, Eq)]
 enum Failure {
-    /// There was something more urgent to do.
+    /// Something more urgent came up.
     Interrupted,
-    /// It may well succeed another time.
+    /// It can succeed next time.
     Passing(String),
     /// It does not behave as a counter must.
     Unfit(String),
 }
 
-/// Reads a counter at each sample. One that fails is reported once, and dropped when it goes on failing.
+/// Reads a counter at each sample. One that keeps failing is reported once, then dropped.
 #[derive(Debug)]
 pub(super) struct CounterReader {
     counter: Counter,
@@ -95,13 +95,13 @@ pub(super) struct CounterReader {
     slow: Duration,
     /// Failures in a row, weighted.
     failures: u32,
-    /// It is left alone until then.
+    /// No reading until then.
     again: Option<Instant>,
-    /// Why it failed latest, until it has been read at least once.
+    /// The latest failure of a counter that has never been read.
     never_read: Option<String>,
     has_been_read: bool,
     reported: bool,
-    /// For the journal.
+    /// Sentences for the journal.
     notes: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ impl CounterReader {
         }
     }
 
-    /// The counter now, if it can be read. Gives up as soon as one of `urgent` can be read.
+    /// The counter's present value, if it can be read. Gives up as soon as one of `urgent` is readable.
     pub(super) fn read(&mut self, urgent: &[BorrowedFd<'_>]) -> Option<f64> {
         if self.is_dropped() || self.again.is_some_and(|again| Instant::now() < again) {
             return None;
@@ -148,7 +148,8 @@ impl CounterReader {
         None
     }
 
-    /// The counter at the end of the run, where that takes no time. What never worked is reported now at the latest.
+    /// The counter at the end of the run, if that takes no time. A counter that never worked is reported here
+    /// at the latest.
     pub(super) fn read_at_the_end(&mut self) -> Option<f64> {
         let number = match self.counter {
             Counter::File(_) => self.read(&[]),
@@ -160,7 +161,7 @@ impl CounterReader {
         number
     }
 
-    /// Sentences for the journal.
+    /// Takes the sentences for the journal.
     pub(super) fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
@@ -182,7 +183,7 @@ impl CounterReader {
         self.never_read = (!self.has_been_read).then(|| reason.to_owned());
     }
 
-    /// To the user and to the journal, once.
+    /// Reports to the user and the journal, once.
     fn report(&mut self, text: String) {
         if !std::mem::replace(&mut self.reported, true) {
             say(&text);
@@ -191,7 +192,7 @@ impl CounterReader {
     }
 }
 
-/// The first number in the file `path`, which must not keep its reader waiting.
+/// The first number in the file `path`, which must not block.
 fn in_file(path: &Path) -> Result<f64, Failure> {
     let passing = |error: std::io::Error| Failure::Passing(error.to_string());
     if fs::metadata(path).map_err(passing)?.file_type().is_fifo() {
@@ -215,7 +216,7 @@ fn first_number(text: &str) -> Option<f64> {
         .find_map(|word| word.parse().ok().filter(|n: &f64| n.is_finite()))
 }
 
-/// The first line of `text` as far as a message should quote it, without what a terminal would act on.
+/// The first line of `text`, cut to a length for messages, without control characters.
 fn beginning(text: &str) -> String {
     const LENGTH: usize = 100;
     let line = text.trim().lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Putting a setting in force on this machine, each change under a lease.
+//! Puts a setting in force on this machine, each change under a lease.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,23 +30,23 @@ pub(super) struct Levers {
     all: CpuSet,
     active: CpuSet,
     retention: Retention,
-    /// Some vCPUs were deactivated when haltpoll was set last.
+    /// Whether some vCPUs were inactive when haltpoll was last set.
     spared: bool,
     yields: Option<(YieldKind, YieldThreads)>,
     batch: Batch,
-    /// Threads whose own affinity or policy was respected, so that each is told of once.
+    /// Threads whose own affinity or policy was kept, so that each is reported only once.
     respected: BTreeSet<ThreadKey>,
-    /// The engine's own affinity, to be put back on a full set.
+    /// The engine's own affinity, restored on a full set.
     own: Option<CpuSet>,
-    /// When it was last checked that nobody with more rights controls the machine.
+    /// When the right to control the machine was last checked.
     right_checked: Duration,
 }
 
-/// For so long at most a Gleaner without root's rights goes on beside root's.
+/// The longest time for which an unprivileged Gleaner can go on beside root's.
 const CHECK_RIGHT: Duration = Duration::from_millis(500);
 
 impl Place {
-    /// The most threads that may be moved at once: a group moves at the price of one write, threads one by one.
+    /// The most threads that can be moved at once: a group costs a single write, threads are moved one by one.
     pub fn most_threads(&self) -> u32 {
         match self {
             Self::Group(_) => u32::MAX,
@@ -77,10 +77,11 @@ impl Levers {
         }
     }
 
-    /// Whether this process may still control the machine, asked now and then; `now` is any clock.
+    /// Checks from time to time whether this process is still allowed to control the machine; `now` is of any
+    /// clock.
     ///
     /// # Errors
-    /// Root's Gleaner does.
+    /// Root's Gleaner controls it.
     pub(super) fn check_right(&mut self, now: Duration) -> Result<(), LiveError> {
         if now.saturating_sub(self.right_checked) >= CHECK_RIGHT {
             self.right_checked = now;
@@ -106,13 +107,13 @@ impl Levers {
         Ok(notes)
     }
 
-    /// The leases' outcomes, after everything was put back.
+    /// Restores everything; returns the leases' outcomes.
     pub(super) fn close(mut self) -> Vec<Outcome> {
         self.yields = None;
         self.book.close()
     }
 
-    /// What each yield thread has used.
+    /// The yield threads, with their statistics.
     pub(super) fn yield_threads(&self) -> Option<&YieldThreads> {
         self.yields.as_ref().map(|(_, threads)| threads)
     }
@@ -126,7 +127,8 @@ impl Levers {
         let Self { book, place, respected, .. } = self;
         match place {
             Place::Group(group) => {
-                // The full set, too, is written out: an empty one is refused on version 2 while processes are there.
+                // The full set is written out as well: version 2 refuses an empty one while the group has
+                // processes.
                 for write in cpuset::writes(group, active) {
                     book.set(&write)?;
                 }
@@ -145,12 +147,12 @@ impl Levers {
         Ok(())
     }
 
-    /// The engine's own wake-ups happen where the workload is not.
+    /// Moves the engine's own wake-ups away from the workload.
     fn step_aside(&self) {
         let Some(own) = &self.own else { return };
         let aside = own.difference(&self.active);
         let mask = if aside.is_empty() { own } else { &aside };
-        // Best effort: where it is refused, the engine wakes up among the workload.
+        // Best effort: if refused, the engine runs among the workload.
         let _ = Affinity::set_caller(mask);
     }
 
@@ -174,13 +176,14 @@ impl Levers {
         self.batch(kind == Some(YieldKind::IpiFree), threads, notes)
     }
 
-    /// `spared`: some vCPUs are deactivated.
+    /// `spared`: some vCPUs are inactive.
     fn haltpoll(&mut self, limit: Duration, spared: bool) -> Result<(), LiveError> {
         let before =
             if self.retention.method == Method::Haltpoll { self.retention.limit } else { Duration::ZERO };
         if limit != before || (!limit.is_zero() && spared != self.spared) {
             let writes = haltpoll::writes(limit, before, spared);
-            // The parameters can be written where nothing reads them, too. What is ours already was checked then.
+            // The parameters are writable even if no driver reads them. Those that are leased were checked
+            // before.
             if !limit.is_zero() && !writes.iter().any(|write| self.book.holds(&write.target)) {
                 haltpoll::available(self.book.root())?;
             }
@@ -206,7 +209,7 @@ impl Levers {
         for file in off {
             self.book.rest(&Target::File(file))?;
         }
-        // The request leaves a poll limit behind, which only the governor's own parameters take away.
+        // The request leaves a poll limit behind, which only the governor's own parameters reset.
         if polling.is_empty() && haltpoll::available(self.book.root()).is_ok() {
             for write in haltpoll::reset() {
                 self.book.set(&write)?;
@@ -215,7 +218,7 @@ impl Levers {
         Ok(())
     }
 
-    /// Leaves the vCPUs of `idle` without this workload, until [`Levers::gather_again`].
+    /// Moves the workload off the vCPUs of `idle` until [`Levers::gather_again`].
     pub(super) fn vacate(
         &mut self,
         idle: &CpuSet,

@@ -1,5 +1,5 @@
-//! Noticing run-queue overload between observations: reported by the kernel where it can be, else found by counting
-//! runnable threads.
+//! Notices run-queue overload between observations: the kernel reports it where possible, else runnable threads
+//! are counted.
 
 use std::error::Error;
 use std::fmt;
@@ -8,51 +8,52 @@ use std::time::{Duration, Instant};
 
 use gleaner_policy::{CpuSet, Overload, OverloadSource, Watch};
 
-/// Which overload is to be reported.
+/// The overload to report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverloadQuery {
-    /// The vCPUs on which it is.
+    /// The vCPUs concerned.
     pub active: CpuSet,
-    /// The least number of threads that want to run there.
+    /// The least number of runnable threads there.
     pub at_least: u32,
-    /// For how long they must have been so many.
+    /// For how long there must be that many.
     pub persistence: Duration,
-    /// For how long idle vCPUs poll before they halt: looks from an idle vCPU should let it halt.
+    /// How long idle vCPUs poll before they halt: sampling from an idle vCPU should let it halt.
     pub polled: Duration,
 }
 
-/// Tells without being asked that threads queue up on active vCPUs. Ends with the process, however that ends.
+/// Reports threads that queue up on active vCPUs. Ends with the process, however that ends.
 pub trait OverloadWatch: fmt::Debug {
-    /// Tells once, from now on, when there is what is asked for. Called often: the first time may take tens of
-    /// milliseconds, later ones must not.
+    /// Reports the next overload as `asked`, once. Called often: the first call may take tens of milliseconds,
+    /// later ones must not.
     ///
     /// # Errors
-    /// It cannot be had here; the text says why. It is not asked again then.
+    /// It is not available here; the text says why. It is not tried again.
     fn arm(&mut self, asked: &OverloadQuery) -> Result<(), Box<dyn Error + Send + Sync>>;
 
-    /// Tells nothing any more.
+    /// Cancels the report.
     fn disarm(&mut self);
 
-    /// Becomes readable when there is something to tell; none before the first arming.
+    /// Readable when there is a report; `None` before the first arming.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The overload, if there is one. Does not wait.
+    /// The overload, if one was reported. Does not block.
     fn read(&mut self) -> Option<Overload>;
 }
 
-/// After an overload that changed nothing it is not asked for again for so long: the same one would be reported at once.
+/// After an overload that changed nothing, it is not armed again for this time: the same one would be reported
+/// at once.
 const REST: Duration = Duration::from_millis(15);
 
-/// The watch that there is, if any.
+/// The overload watch, if there is one.
 #[derive(Debug)]
 pub(super) struct Sentry {
     watch: Option<Box<dyn OverloadWatch>>,
     armed: Option<OverloadQuery>,
-    /// The set of vCPUs for which the latest overload was reported, and when.
+    /// The vCPUs of the latest report, and its time.
     reported: Option<(CpuSet, Instant)>,
-    /// [`REST`], unless a test has time.
+    /// [`REST`], except in tests.
     rest: Duration,
-    /// For the journal.
+    /// A sentence for the journal.
     note: Option<String>,
 }
 
@@ -61,8 +62,8 @@ impl Sentry {
         Self { watch, armed: None, reported: None, rest: REST, note: None }
     }
 
-    /// Sees to it that an overload on `active` is reported where `watch` asks for that; idle vCPUs poll for `polled`. False: it
-    /// must be looked for.
+    /// Arms the report of an overload on `active` if `watch` asks for one; idle vCPUs poll for `polled`. If
+    /// false, it must be sampled instead.
     pub(super) fn stand(&mut self, watch: Option<Watch>, active: &CpuSet, polled: Duration) -> bool {
         let wanted = watch.and_then(|w| Some((w.at_least?, w.persistence)));
         let Some((at_least, persistence)) = wanted else {
@@ -92,12 +93,12 @@ impl Sentry {
         }
     }
 
-    /// Something to wait for besides.
+    /// A descriptor to poll for reports.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().filter(|_| self.armed.is_some())?.fd()
     }
 
-    /// The overload that was reported, if one was.
+    /// Takes the report, if there is one.
     pub(super) fn reported(&mut self) -> Option<Overload> {
         let armed = self.armed.as_ref()?;
         let overload = self.watch.as_mut()?.read()?;
@@ -119,11 +120,11 @@ impl Sentry {
     }
 }
 
-/// Looks in a row that found what a watch asks for.
+/// Consecutive samples that match a watch.
 #[derive(Debug)]
 pub(super) struct Looks {
     watch: Watch,
-    /// How many there were, when the first one was, and the workload's run delay then.
+    /// Their number; the time of the first, and the workload's run delay then.
     matched: u32,
     first: Option<(Instant, Duration)>,
 }
@@ -137,8 +138,8 @@ impl Looks {
         self.watch.every
     }
 
-    /// Takes one look; `run_delay` is what the workload's threads have waited so far. True when that was the last one
-    /// needed, with the overload if threads queue up.
+    /// Takes one sample; `run_delay` reads the run delay of the workload's threads so far. True if this was the
+    /// last one needed, with the overload if threads queue up.
     ///
     /// # Errors
     /// `run_delay` failed.
@@ -156,7 +157,7 @@ impl Looks {
         if self.watch.at_least.is_none_or(|n| runnable < n) {
             return Ok((last, None));
         }
-        // Reading what each thread has waited is expensive: only at the ends.
+        // Reading the run delay of each thread is expensive: only at both ends.
         let Some((since, before)) = self.first else {
             self.first = Some((Instant::now(), run_delay()?));
             return Ok((last, None));

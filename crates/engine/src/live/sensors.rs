@@ -1,4 +1,4 @@
-//! Observing this machine: the differences between two readings of the kernel's counters.
+//! Observes this machine: differences between two readings of the kernel's counters.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -17,7 +17,6 @@ use super::counter::CounterReader;
 use super::sockets::Traffic;
 use super::waiting::Waits;
 
-/// The sensors of one workload.
 #[derive(Debug)]
 pub(super) struct Sensors {
     idle: IdleSensor,
@@ -31,7 +30,7 @@ pub(super) struct Sensors {
     last: Reading,
 }
 
-/// One reading of every counter.
+/// One reading of all counters.
 #[derive(Debug, Clone)]
 struct Reading {
     at: Duration,
@@ -77,7 +76,7 @@ impl Sensors {
             },
         };
         sensors.last = sensors.read(None, None)?;
-        // The first look reads it, so that one that does not answer does not keep the control from starting.
+        // First read with the first observation, so that a counter that does not answer cannot delay the start.
         sensors.counter = counter;
         Ok(sensors)
     }
@@ -91,17 +90,17 @@ impl Sensors {
         Ok(self.stat.runnable()?.saturating_sub(1))
     }
 
-    /// What the workload's threads have waited for a vCPU so far.
+    /// Total time for which the workload's threads have waited for a vCPU.
     pub(super) fn run_delay(&mut self) -> Result<Duration, LiveError> {
         Ok(self.workload.sample()?.run_delay)
     }
 
-    /// Processes of the workload at the last reading.
+    /// The workload's processes at the last reading.
     pub(super) fn processes(&self) -> u32 {
         self.last.workload.processes
     }
 
-    /// Whether there is still something to be sampled.
+    /// Whether the workload can still be sampled.
     pub(super) fn has_workload(&self) -> bool {
         self.workload.exists()
     }
@@ -110,25 +109,24 @@ impl Sensors {
         Ok(self.workload.threads()?)
     }
 
-    /// The sensor of waiting.
     pub(super) fn waits(&mut self) -> &mut Waits {
         &mut self.waits
     }
 
-    /// Halts of each vCPU so far.
+    /// Total halts by vCPU.
     pub(super) fn read_halts(&mut self) -> Result<Vec<(CpuId, u64)>, LiveError> {
         Ok(self.idle.read()?.iter().map(|idle| (idle.cpu, idle.halts)).collect())
     }
 
-    /// Sentences about sensors, for the journal.
+    /// Takes the sentences about sensors for the journal.
     pub(super) fn take_notes(&mut self) -> Vec<String> {
         let of_counter = self.counter.as_mut().map(CounterReader::take_notes).unwrap_or_default();
         let others = [self.waits.take_note(), self.traffic.take_note()];
         others.into_iter().flatten().chain(of_counter).collect()
     }
 
-    /// What happened since the last call. `settled` is left true: only the levers know better. A progress counter is
-    /// waited for until one of `urgent` can be read; `None`: the run is over, and nothing is waited for.
+    /// The interval since the last call; `settled` is left true for the caller to correct. Waits for a progress
+    /// counter until one of `urgent` is readable; `None` means that the run is over and nothing is waited for.
     pub(super) fn observe(
         &mut self,
         yields: Option<&YieldThreads>,
@@ -166,7 +164,7 @@ impl Sensors {
         urgent: Option<&[BorrowedFd<'_>]>,
     ) -> Result<Reading, LiveError> {
         let workload = self.workload.sample()?;
-        // A counter that cannot be read (yet: the program may just have started) is a signal that is not there.
+        // A counter that cannot be read (yet: the program might just have started) is a missing signal.
         let counter = self.counter.as_mut().and_then(|counter| match urgent {
             Some(urgent) => counter.read(urgent),
             None => counter.read_at_the_end(),
@@ -185,7 +183,7 @@ impl Sensors {
                 vcpu.idle(counters);
             }
         }
-        // A yield thread's time is retained idle time; each time it lost the vCPU ended one idle period.
+        // A yield thread's CPU time is retained idle time; each time it lost the vCPU ended one idle period.
         for (cpu, stats) in yields.map(YieldThreads::stats).unwrap_or_default() {
             if let Some(vcpu) = vcpus.get_mut(&cpu) {
                 vcpu.polls += stats.switches;
@@ -204,7 +202,7 @@ impl VcpuCounters {
         self.poll_time += counters.poll_time;
     }
 
-    /// The difference to `last`; a vCPU that was not there, or whose counters began again, has none.
+    /// The difference to `last`; empty for a vCPU that is new or whose counters were reset.
     fn since(&self, last: Option<&Self>, cpu: CpuId) -> VcpuInterval {
         let last = last.unwrap_or(self);
         VcpuInterval {

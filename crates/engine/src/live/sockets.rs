@@ -1,4 +1,4 @@
-//! What the workload sends through sockets, counted where the kernel's own account shows too little of it.
+//! What the workload sends through sockets, counted if the kernel's I/O accounting shows too little of it.
 
 use std::error::Error;
 use std::fmt;
@@ -8,41 +8,41 @@ use gleaner_policy::{Sockets, WorkloadInterval};
 
 /// Counts what one workload sends through sockets. Ends with the process, however that ends.
 pub trait TrafficSensor: fmt::Debug {
-    /// Begins to make ready for counting, and does not wait for that.
+    /// Starts to prepare counting, without waiting for it.
     fn start(&mut self);
 
-    /// Ends the counting: it costs nothing from then on.
+    /// Stops counting, which then costs nothing.
     fn stop(&mut self);
 
-    /// What was counted since the start, or since the last call; `None` until it is ready. Does not wait.
+    /// The traffic since the start or the last call; `None` until it is ready. Does not block.
     ///
     /// # Errors
-    /// It cannot be had here; the text says why. It is not asked again then.
+    /// It is not available here; the text says why. It is not tried again.
     fn read(&mut self) -> Result<Option<Sockets>, Box<dyn Error + Send + Sync>>;
 }
 
-/// Below this rate, in bytes per second, a block of ten milliseconds shows too little of what read and write calls move:
+/// Below this rate, in bytes per second, read and write calls show too little in a block of ten milliseconds:
 /// they are not what the workload is there for.
 const LITTLE: f64 = 400e3;
-/// From here on they show enough. Further than any change of the setting moves the rate.
+/// Above this rate they show enough. The gap is wider than any change of the rate by a setting.
 const PLENTY: f64 = 8.0 * LITTLE;
-/// With fewer switches per second there is nothing to judge.
+/// Below this rate of context switches there is nothing to judge.
 const SWITCHES: f64 = 500.0;
-/// Over so much time the rates are taken...
+/// Rates are averaged over this time to start counting...
 const SPAN: Duration = Duration::from_millis(40);
-/// ...and over so much before the counting ends.
+/// ...and over this time to end it.
 const LONG_SPAN: Duration = Duration::from_secs(1);
-/// A workload without a socket is asked for one again after this long, then after twice as long, and so on.
+/// First and longest time until a workload without sockets is checked again; doubles in between.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
-/// What is known of the workload's sockets.
+/// The state of counting the workload's socket traffic.
 #[derive(Debug)]
 pub(super) struct Traffic {
     sensor: Option<Box<dyn TrafficSensor>>,
     state: State,
-    /// Since the rates were last judged.
+    /// Totals since the rates were last judged.
     span: Span,
-    /// How long to wait from a look without a socket to the next, and how long it still is.
+    /// The time from a check without sockets to the next, and what is left of it.
     pause: Duration,
     left: Duration,
     note: Option<String>,
@@ -51,12 +51,12 @@ pub(super) struct Traffic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Off,
-    /// Started, and not ready at the begin of this interval.
+    /// Started, but not ready at the start of this interval.
     Starting,
     Counting,
 }
 
-/// What read and write calls moved, and how often threads were switched to.
+/// Bytes moved by read and write calls, and context switches.
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
     length: Duration,
@@ -88,8 +88,8 @@ impl Traffic {
         }
     }
 
-    /// The traffic of the interval that ends now, of length `period`; `None` where it was not counted for all of it.
-    /// `has_sockets` says whether the workload has any; it is asked only where counting could be worth it.
+    /// The traffic of the interval of length `period` that ends now; `None` unless it was counted for all of
+    /// it. `has_sockets` is called only if counting could be worth it.
     pub(super) fn of(
         &mut self,
         period: Duration,
@@ -116,7 +116,7 @@ impl Traffic {
         match sensor.read() {
             Ok(Some(counted)) => {
                 let before = std::mem::replace(&mut self.state, State::Counting);
-                // What came before it was ready is missing in the first one.
+                // The first reading lacks what came before it was ready.
                 (before == State::Counting).then_some(counted)
             }
             Ok(None) => None,

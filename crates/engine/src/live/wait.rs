@@ -1,4 +1,4 @@
-//! Waiting for the next look, the end of the workload, or a signal.
+//! Waits for the next sample, the end of the workload, or a signal.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -12,8 +12,8 @@ use nix::unistd::Pid;
 
 use super::LiveError;
 
-/// Signals that stay as they are: by default they end nothing, or nobody can handle them. A broken pipe is an error of
-/// the write, see [`Signals::block`].
+/// Signals that are not blocked: their default action ends nothing, or they cannot be caught. A broken pipe
+/// becomes an error of the write, see [`Signals::block`].
 const UNTOUCHED: [i32; 8] = [
     libc::SIGKILL,
     libc::SIGSTOP,
@@ -28,16 +28,17 @@ const UNTOUCHED: [i32; 8] = [
 /// `si_code` of a signal that the kernel sent itself.
 const SI_KERNEL: i32 = 0x80;
 
-/// What the terminal sends, by a key or because it goes away: to the whole process group.
+/// Signals that the terminal sends to the whole process group, by a key or on hangup.
 const BY_TERMINAL: [i32; 5] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGHUP, libc::SIGCONT];
 
-/// Every signal that would end or stop the engine and leave its changes behind, and SIGCONT. Faults are among them:
-/// those of the process itself end it all the same, blocked or not.
+/// Every signal that would end or stop the engine and leave its changes behind, and SIGCONT. Includes faults:
+/// those of the process itself are fatal, blocked or not.
 pub(super) fn handled() -> SigSet {
     let named = 1..=libc::SIGSYS;
     let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `sigemptyset` fills the whole set before it is changed and read; `sigaddset` refuses what is no signal.
+    // SAFETY: `sigemptyset` initialises the whole set before it is changed and read; `sigaddset` rejects
+    // invalid numbers.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for number in named.chain(real_time).filter(|number| !UNTOUCHED.contains(number)) {
@@ -47,29 +48,29 @@ pub(super) fn handled() -> SigSet {
     }
 }
 
-/// Signals of this process, as a file descriptor. Blocks them from the moment it is made: make it before any
-/// thread and any child. They stay blocked when it is dropped.
+/// Signals of this process, as a file descriptor. They are blocked on creation, so create it before any thread
+/// or child; they stay blocked when it is dropped.
 #[derive(Debug)]
 pub struct Signals {
     fd: SignalFd,
-    /// The mask before, which a child must have.
+    /// The previous mask, which a child must get.
     before: SigSet,
 }
 
 /// Who sent a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sender {
-    /// Another process, or a timer that this one inherited.
+    /// Another process, or an inherited timer.
     Other,
-    /// The terminal: the workload has it, too.
+    /// The terminal: the workload has got it, too.
     Terminal,
-    /// A write of this process that was refused, which it also sees as an error.
+    /// A refused write of this process, which also returns an error.
     OwnWrite,
-    /// The kernel, because this process used up its CPU time.
+    /// The kernel, because this process has used up its CPU time.
     OwnCpuTime,
 }
 
-/// A signal that arrived.
+/// A received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrived {
     pub(super) number: i32,
@@ -88,23 +89,23 @@ impl Arrived {
         Self { number, sender }
     }
 
-    /// Sends it on to the command `pid`, unless that has it already or it is none of its business.
+    /// Forwards it to the command `pid`, unless that got it, too, or it concerns only this process.
     pub(super) fn forward(self, pid: Pid) {
         if self.sender == Sender::Other {
-            // SAFETY: `kill` takes two numbers. The command may just have ended; nobody has waited for it yet, so the
-            // number is still its own.
+            // SAFETY: `kill` takes two numbers. Even if the command has just ended, nothing has waited for it
+            // yet, so the PID is still its own.
             unsafe { libc::kill(pid.as_raw(), self.number) };
         }
     }
 }
 
 impl Signals {
-    /// Blocks the signals and opens the descriptor. From now on a broken pipe is an error of the write only.
+    /// Blocks the signals and opens the descriptor. From now on a broken pipe is only an error of the write.
     ///
     /// # Errors
-    /// The kernel refuses (it is out of descriptors). The signals are then as before.
+    /// The kernel refuses (no descriptors left). The signals are restored then.
     pub fn block() -> Result<Self, LiveError> {
-        // SAFETY: no handler is installed, so none can do what it must not.
+        // SAFETY: no handler is installed, so none can misbehave.
         let ignored = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
         ignored.map_err(|e| LiveError::io("ignore a signal", e))?;
         let mask = handled();
@@ -114,14 +115,15 @@ impl Signals {
         match fd {
             Ok(fd) => Ok(Self { fd, before }),
             Err(errno) => {
-                // It was in force a moment ago, so it is a valid mask.
+                // Valid, since it was in force a moment ago.
                 let _ = before.thread_set_mask();
                 Err(LiveError::io("open a signal descriptor", errno))
             }
         }
     }
 
-    /// Lets signals that came since then do what they do by default: what was blocked for is over.
+    /// Delivers the signals that arrived meanwhile, with their default actions: the reason for blocking them is
+    /// over.
     ///
     /// # Errors
     /// The kernel refuses to block them again.
@@ -131,7 +133,7 @@ impl Signals {
         blocked.thread_set_mask().map_err(|e| LiveError::io("block signals", e))
     }
 
-    /// The signals that were blocked before.
+    /// The signal mask before [`Self::block`].
     pub(super) fn before(&self) -> SigSet {
         self.before
     }
@@ -150,12 +152,12 @@ impl AsFd for Signals {
     }
 }
 
-/// The next of the blocked signals in `set`, if one comes within `time`. Needs no descriptor.
+/// The next of the blocked signals in `set`, if one arrives within `time`. Needs no descriptor.
 pub(super) fn next_of(set: &SigSet, time: Duration) -> Option<Arrived> {
     let time = TimeSpec::from_duration(time);
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    // SAFETY: the three pointers are valid for the call, and `info`, all zeroes, is a valid value even where the kernel
-    // writes nothing. Only signals sent by processes have a PID; for others it is some number that is not used.
+    // SAFETY: the three pointers are valid for the call, and `info`, all zeroes, is a valid value even if the
+    // kernel writes nothing. Only signals sent by processes have a PID; for others the number is not used.
     unsafe {
         let number = libc::sigtimedwait(set.as_ref(), info.as_mut_ptr(), time.as_ref());
         let info = info.assume_init();
@@ -163,14 +165,14 @@ pub(super) fn next_of(set: &SigSet, time: Duration) -> Option<Arrived> {
     }
 }
 
-/// A process that can be waited for without racing for its number.
+/// A process that can be waited for without a race for its PID.
 #[derive(Debug)]
 pub struct ProcessFd {
     fd: OwnedFd,
 }
 
 impl ProcessFd {
-    /// The process `pid`.
+    /// Opens the process `pid`.
     ///
     /// # Errors
     /// It does not exist, or the kernel is older than 5.3.
@@ -182,7 +184,7 @@ impl ProcessFd {
             pid: pid.as_raw(),
             source: std::io::Error::last_os_error(),
         })?;
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and owned by nothing else.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
@@ -198,8 +200,8 @@ impl AsFd for ProcessFd {
     }
 }
 
-/// Waits for a signal, the end of the process or what else there is, at most until `deadline`; true when something is
-/// ready.
+/// Waits for a signal, the end of the process or `other` descriptors, at most until `deadline`; true if
+/// something is ready.
 pub(super) fn wait(
     signals: &Signals,
     process: Option<&ProcessFd>,
@@ -213,13 +215,13 @@ pub(super) fn wait(
     Ok(ready(&fds, left)?.contains(&true))
 }
 
-/// Which of `fds` can be read or have ended, once one of them does or `left` is over.
+/// Which of `fds` are readable or have ended, as soon as one is or `left` has passed.
 pub(super) fn ready(fds: &[BorrowedFd<'_>], left: Duration) -> Result<Vec<bool>, LiveError> {
     let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     let timeout = TimeSpec::nanoseconds(i64::try_from(left.as_nanos()).unwrap_or(i64::MAX));
     match ppoll(&mut polled, Some(timeout), None) {
         Ok(_) => Ok(polled.iter().map(|p| p.any().unwrap_or(false)).collect()),
-        // What was polled is not written then.
+        // `poll` has written no results then.
         Err(nix::errno::Errno::EINTR) => Ok(vec![false; fds.len()]),
         Err(errno) => Err(LiveError::io("wait", errno)),
     }
@@ -232,7 +234,7 @@ mod tests {
     #[test]
     fn every_signal_that_ends_a_process_is_handled() {
         let handled = handled();
-        // SAFETY: the set is a whole one.
+        // SAFETY: the set is initialised.
         let has = |number| unsafe { libc::sigismember(handled.as_ref(), number) == 1 };
         for number in
             [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF, libc::SIGUSR1, libc::SIGXCPU, libc::SIGIO]
@@ -249,7 +251,7 @@ mod tests {
         for (number, code, pid, sender) in [
             (libc::SIGINT, SI_KERNEL, 0, Sender::Terminal),
             (libc::SIGINT, libc::SI_USER, 1, Sender::Other),
-            // `alarm` outlives `exec`: it is the command's.
+            // `alarm` survives `exec`, so it is the command's.
             (libc::SIGALRM, SI_KERNEL, 0, Sender::Other),
             (libc::SIGXCPU, SI_KERNEL, 0, Sender::OwnCpuTime),
             (libc::SIGXCPU, libc::SI_USER, 1, Sender::Other),

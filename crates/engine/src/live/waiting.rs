@@ -1,4 +1,5 @@
-//! How long the workload's threads wait from wake-up to running: measured in the kernel where it can be, else estimated.
+//! How long the workload's threads wait from wake-up to running: measured in the kernel if possible, else
+//! estimated.
 
 use std::error::Error;
 use std::fmt;
@@ -8,24 +9,24 @@ use gleaner_policy::{VcpuInterval, Waiting, WaitingSource, WorkloadInterval};
 
 /// Measures the wake-to-run latencies of one workload. Ends with the process, however that ends.
 pub trait WaitingSensor: fmt::Debug {
-    /// Measures from now on. The first time may take tens of milliseconds, later ones must not.
+    /// Measures from now on. The first call may take tens of milliseconds, later ones must not.
     ///
     /// # Errors
-    /// It cannot be had here; the text says why. It is not asked again then.
+    /// It is not available here; the text says why. It is not tried again.
     fn arm(&mut self) -> Result<(), Box<dyn Error + Send + Sync>>;
 
-    /// Measures nothing until it is armed again, and costs next to nothing meanwhile.
+    /// Stops measuring until it is armed again; the overhead is negligible meanwhile.
     fn disarm(&mut self);
 
-    /// What was measured since it was armed, or since the last call; `None` where it cannot be read.
+    /// The latencies since it was armed or last read; `None` if they cannot be read.
     fn read(&mut self) -> Option<Waiting>;
 }
 
-/// The workload's waiting, from whatever can say it.
+/// The workload's waiting, from the best available source.
 #[derive(Debug)]
 pub(super) struct Waits {
     sensor: Option<Box<dyn WaitingSensor>>,
-    /// What it costs to wake a halted vCPU.
+    /// The cost of waking a halted vCPU.
     wake_cost: Duration,
     wanted: bool,
     armed: bool,
@@ -37,13 +38,13 @@ impl Waits {
         Self { sensor, wake_cost, wanted: false, armed: false, note: None }
     }
 
-    /// Whether the sensor is to measure, from the next interval on. Without it there is the estimate.
+    /// Whether the sensor should measure, from the next interval on. Without it waiting is estimated.
     pub(super) fn want(&mut self, wanted: bool) {
         self.wanted = wanted;
     }
 
-    /// The waiting of the interval that ends now. The sensor is armed and disarmed here, so that what it measures is
-    /// always a whole interval.
+    /// The waiting of the interval that ends now. Arms and disarms the sensor, so that it always measures whole
+    /// intervals.
     pub(super) fn of(&mut self, workload: &WorkloadInterval, vcpus: &[VcpuInterval]) -> Waiting {
         let traced = self.sensor.as_mut().filter(|_| self.armed).and_then(|sensor| sensor.read());
         self.follow_wish();
@@ -74,16 +75,18 @@ impl Waits {
     }
 }
 
-/// The waiting of an interval from counters alone.
+/// Estimates the waiting of an interval from counters alone.
 ///
-/// The kernel's run delay begins when a thread is put on a run queue (`sched_info_enqueue`, `kernel/sched/stats.h`). A
-/// wake-up of an idle vCPU by another one only puts the thread on that vCPU's wake list (`ttwu_queue_cond`,
-/// `kernel/sched/core.c`); the vCPU itself puts it on its run queue, once the interrupt has ended its halt
-/// (`sched_ttwu_pending`). So run delay leaves out just what a halt costs. That is added: `wake_cost` for each halt that
-/// a wake-up of the workload can have ended, of which there are at most as many as there were switches to its threads.
+/// The kernel's run delay starts when a thread is put on a run queue (`sched_info_enqueue`,
+/// `kernel/sched/stats.h`). A remote wake-up of an idle vCPU only puts the thread on that vCPU's wake list
+/// (`ttwu_queue_cond`, `kernel/sched/core.c`); the vCPU moves it to its run queue once the interrupt has ended
+/// its halt (`sched_ttwu_pending`). So run delay omits exactly what a halt costs. That is added: `wake_cost`
+/// for each halt that a wake-up of the workload can have ended, but for no more halts than there were switches
+/// to its threads.
 ///
-/// It counts too much where other programs' wake-ups, timers or interrupts ended the halts; where threads are preempted,
-/// since their way back is in run delay, too; and by the few microseconds from queue to switch, which are in both parts.
+/// The estimate is too high where wake-ups of other programs, timers or interrupts ended the halts, where
+/// threads are preempted, since run delay includes their return, too, and by the few microseconds from queue to
+/// switch, which both parts contain.
 fn estimate(workload: &WorkloadInterval, vcpus: &[VcpuInterval], wake_cost: Duration) -> Waiting {
     let halts: u64 = vcpus.iter().map(|vcpu| vcpu.halts).fold(0, u64::saturating_add);
     let from_halt = wake_cost.as_nanos().saturating_mul(u128::from(halts.min(workload.switches)));

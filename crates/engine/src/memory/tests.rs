@@ -1,4 +1,4 @@
-//! The folder as it is met: missing, damaged, full, another user's.
+//! The folder in any state: missing, damaged, full, another user's.
 
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ fn the_program_that_was_not_used_for_longest_goes_first() {
     for i in 0..MOST {
         place.save(&name(i)).unwrap();
         let file = File::open(place.path().join(name(i).file_name())).unwrap();
-        // Their order by time is not that by name; the second is the one used latest.
+        // Ordered by time differently than by name; the second is the most recently used.
         let seconds = if i == 1 { 10_000 } else { 1000 - i as u64 };
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
     }

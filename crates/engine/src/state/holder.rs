@@ -1,4 +1,5 @@
-//! Who holds a state directory, without touching its lock: who asks for a lock could keep a Gleaner from starting.
+//! Finds the holder of a state directory without touching its lock: trying the lock could keep a Gleaner from
+//! starting.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,20 +9,21 @@ use gleaner_kernel::Root;
 
 use super::{HOLDER, LOCK};
 
-/// The process that holds the lock in the state directory `dir`; `None` where nobody does or the kernel does not tell.
+/// PID of the process that holds the lock in the state directory `dir`; `None` if there is none or it cannot be
+/// seen.
 pub(super) fn holder(root: &Root, dir: &Path) -> Option<u32> {
-    // The lock itself need not be readable for that.
+    // Works without permission to read the lock file.
     let inode = fs::metadata(dir.join(LOCK)).ok()?.ino();
     let written = fs::read_to_string(dir.join(HOLDER)).ok()?.trim().parse().ok()?;
     holds(&root.read("/proc/locks").ok()?, inode, written).then_some(written)
 }
 
-/// Whether `locks` (the text of `/proc/locks`) has an exclusive lock by `pid` on the file with this inode. The device
-/// is left out: on some file systems it is another one there.
+/// Whether `locks` (the text of `/proc/locks`) has an exclusive lock by `pid` on this inode. The device is not
+/// compared, since some file systems show another one there.
 fn holds(locks: &str, inode: u64, pid: u32) -> bool {
     locks.lines().any(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        // `1: FLOCK ADVISORY WRITE 4711 00:1a:815 0 EOF`; who waits for it has `->` in its second field.
+        // `1: FLOCK ADVISORY WRITE 4711 00:1a:815 0 EOF`; waiting processes have `->` in the second field.
         let [_, "FLOCK", _, "WRITE", holder, file, ..] = fields[..] else { return false };
         holder.parse() == Ok(pid) && file.rsplit(':').next().and_then(|n| n.parse().ok()) == Some(inode)
     })

@@ -1,8 +1,8 @@
-//! The causes, by the papers' names, and what to do about each.
+//! The causes, with the papers' names and the advice for each.
 
 use serde::Serialize;
 
-/// Why a program is slower in a VM: the categories of the TPDS'21 paper, §6, and what a guest sees beside them.
+/// Why a program is slower in a VM: the categories of the TPDS'21 paper, §6, and others that a guest can see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
@@ -18,7 +18,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The name, with the paper's category before it.
+    /// The name, after the paper's category.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Hlt => "blocking synchronisation: HLT",
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// Where the papers treat it.
+    /// The paper and section.
     pub(super) const fn source(self) -> &'static str {
         match self {
             Self::Hlt | Self::Ipi | Self::Tick => "high host overhead, TPDS'21 section 6.2.1",
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// What is counted, for `so many a second`.
+    /// The noun for `N ... a second`.
     pub(super) const fn unit(self) -> &'static str {
         match self {
             Self::Hlt => "wake-ups of halted vCPUs",

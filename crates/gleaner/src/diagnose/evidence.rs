@@ -1,4 +1,4 @@
-//! What the causes are ranked by: what was counted, and what waking costs on this machine.
+//! What the ranking of causes is based on: the counters, and what waking costs on this machine.
 
 use std::time::Duration;
 
@@ -8,33 +8,32 @@ use gleaner_policy::{ASSUMED_HALT_COST, Method, Placement};
 use gleaner_trace::Snapshot;
 use serde::Serialize;
 
-use crate::calibrate::{self, Calibration};
+use gleaner_calibrate::{self as calibrate, Calibration};
 
-/// Everything that a ranking is made from.
 #[derive(Debug)]
 pub(super) struct Evidence<'a> {
     pub(super) seen: &'a Snapshot,
     pub(super) costs: Costs,
-    /// The time that the host gave to others, in vCPUs: 0.5 is half of one.
+    /// Steal in vCPUs: 0.5 is half of one.
     pub(super) stolen: f64,
     pub(super) vcpus: usize,
 }
 
-/// What things cost on this machine.
+/// Costs of waking on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Costs {
     /// From the waker's call until a thread runs on a vCPU that had halted.
     pub(super) halted: Duration,
-    /// The same where nothing is in the way: on the waker's own vCPU.
+    /// The same on the waker's own vCPU.
     pub(super) ready: Duration,
-    /// What sending an interrupt takes its sender.
+    /// What sending an interrupt costs the sender.
     pub(super) interrupt: Duration,
-    /// Measured on this machine, not assumed.
+    /// Measured on this machine rather than assumed.
     pub(super) measured: bool,
 }
 
 impl Costs {
-    /// Of the order of what was measured where it could be.
+    /// Typical of machines on which they could be measured.
     pub(super) const ASSUMED: Self = Self {
         halted: ASSUMED_HALT_COST,
         ready: Duration::from_micros(2),
@@ -42,7 +41,7 @@ impl Costs {
         measured: false,
     };
 
-    /// What was measured since boot or is measured now (in a quarter of a second), else assumed.
+    /// From this boot's calibration or a quick one made now (a quarter of a second), else assumed.
     pub(super) fn known(state: &StateDir, root: &Root) -> Self {
         let calibration = calibrate::in_use(state, root).ok();
         calibration.as_ref().and_then(Self::of).unwrap_or(Self::ASSUMED)

@@ -1,4 +1,4 @@
-//! What stands behind the numbers, in sentences: what estimates are made from, what looking cost, what is missing.
+//! Notes on the numbers: what estimates are based on, what tracing cost, what is missing.
 
 use gleaner_trace::Lost;
 

@@ -1,4 +1,4 @@
-//! Watching: start what is to be watched, count for the time asked for, read the counters.
+//! Observes: starts the command, samples for the time asked for, reads the counters.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use gleaner_engine::live::SpawnError;
 use gleaner_kernel::Root;
 use gleaner_kernel::stat::StatSensor;
-use gleaner_report::diagnosis::Timeline;
+use gleaner_proto::diagnosis::Timeline;
 use gleaner_trace::{Parts, Scope, Snapshot, Tracer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
@@ -20,28 +20,28 @@ use nix::unistd::Pid;
 
 use super::timeline::Readings;
 
-/// How long is looked where nobody says it and no command ends.
+/// How long to observe something that already runs, by default; also how long a command has to end after SIGTERM.
 const USUAL: Duration = Duration::from_secs(5);
-/// From look to look whether it is over.
+/// Sampling interval.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What was seen.
+/// What the observation found.
 pub(super) struct Observed {
     pub(super) seen: Snapshot,
-    /// The time that the host gave to others, in vCPUs.
+    /// Steal, in vCPUs.
     pub(super) stolen: f64,
     /// Where the vCPUs' time went.
     pub(super) timeline: Timeline,
-    /// What was to be looked at is not there any more.
+    /// Set if the target no longer exists, as a sentence.
     pub(super) vanished: Option<String>,
-    /// Gleaner's own exit status: that of a command which failed by itself.
+    /// Gleaner's own exit status: the command's, if it failed on its own.
     pub(super) exit: ExitCode,
 }
 
-/// Traces the scope for `time`, and runs `command` meanwhile if there is one.
+/// Traces the scope for `time`, while `command` runs if there is one.
 ///
 /// # Errors
-/// It cannot be traced here, the command cannot be started, or the counters cannot be read.
+/// Tracing is not possible here, the command cannot be started, or the counters cannot be read.
 pub(super) fn observe(
     scope: &Scope,
     command: &[OsString],
@@ -85,7 +85,7 @@ pub(super) fn observe(
     })
 }
 
-/// In words, where it was named and is gone.
+/// A sentence if the target no longer exists.
 fn vanished(scope: &Scope) -> Option<String> {
     match scope {
         Scope::Tree(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
@@ -98,7 +98,7 @@ fn vanished(scope: &Scope) -> Option<String> {
     }
 }
 
-/// The exit status for a command that ended like that, or was ended.
+/// The exit status for a command that ended with `ended`, or was stopped (`None`).
 pub(crate) fn exit_code(ended: Option<ExitStatus>) -> ExitCode {
     let failed = ended.filter(|status| !status.success());
     let code = failed.map(|status| status.code().or_else(|| status.signal().map(|n| 128 + n)).unwrap_or(1));
@@ -109,7 +109,7 @@ fn stolen(stat: &mut StatSensor) -> anyhow::Result<Duration> {
     Ok(stat.read()?.cpus.iter().map(|(_, times)| times.steal).sum())
 }
 
-/// Starts the command, if there is one, with its output on standard error: the report is the output.
+/// Starts the command, if there is one. Its output goes to standard error, since standard output is the report's.
 pub(crate) fn spawn(command: &[OsString], signals: &Signals) -> anyhow::Result<Option<Child>> {
     let Some((program, arguments)) = command.split_first() else { return Ok(None) };
     let mask = signals.before;
@@ -121,9 +121,9 @@ pub(crate) fn spawn(command: &[OsString], signals: &Signals) -> anyhow::Result<O
     Ok(Some(started))
 }
 
-/// Ends a command that has run for long enough.
+/// Stops a command that is still running at the end of the observation.
 pub(crate) fn end(child: &mut Child, signals: &Signals) -> anyhow::Result<()> {
-    // It has not been waited for, so the PID is still its own.
+    // Not waited for yet, so the PID is still its own.
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).context("cannot end the command")?;
     let deadline = Instant::now() + USUAL;
     while Instant::now() < deadline {
@@ -137,7 +137,7 @@ pub(crate) fn end(child: &mut Child, signals: &Signals) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ctrl-C and SIGTERM end the observation, not the report; the end of the command is a signal, too.
+/// Ctrl-C and SIGTERM end the observation but not the report; SIGCHLD reports the command's end.
 pub(crate) struct Signals {
     fd: SignalFd,
     before: SigSet,

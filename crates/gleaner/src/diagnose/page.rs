@@ -1,25 +1,51 @@
-//! The report as a page: what `gleaner_report::diagnosis` draws.
+//! The report as a page, drawn by `gleaner_report::diagnosis`.
 
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use gleaner_proto::result::Environment;
-use gleaner_report::diagnosis as page;
-use gleaner_report::plot::Bin;
+use anyhow::{Context as _, bail};
+use gleaner_proto::diagnosis::{self as page, Bin};
 use gleaner_trace::{Edge, Histogram, Snapshot, ThreadStats};
 
 use super::notes::notes;
 use super::rank::spun;
 use super::report::{Cause, Report};
 
+/// The program that draws the page.
+pub(super) const DRAWER: &str = "gleaner-bench";
+
+/// Writes the report as a page, drawn by the program `drawer`.
+///
+/// # Errors
+/// The program cannot be started, or cannot write the file.
+pub(super) fn write(report: &Report, file: &Path, drawer: &Path) -> anyhow::Result<()> {
+    let page = page::Page { diagnosis: diagnosis(report), counted: serde_json::to_string(report)? };
+    let mut drawing = Command::new(drawer)
+        .arg("diagnosis-page")
+        .arg(file)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {}", drawer.display()))?;
+    // One that has failed reads no further; its own message says why.
+    let written = drawing.stdin.take().map(|mut input| input.write_all(&serde_json::to_vec(&page)?));
+    let output = drawing.wait_with_output()?;
+    if !output.status.success() {
+        bail!("the page was not drawn: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(written.unwrap_or(Ok(()))?)
+}
+
 /// The page's description of a report.
-pub(super) fn diagnosis(report: &Report, environment: Environment) -> page::Diagnosis {
+fn diagnosis(report: &Report) -> page::Diagnosis {
     let seen = &report.counted;
     let seconds = seconds(seen);
     let lengths = |label: &str, histogram: &Histogram| lengths(label, histogram, seconds);
     page::Diagnosis {
         target: report.target.clone(),
         seconds,
-        environment,
         matters: report.verdict.is_some(),
         causes: report.causes.iter().map(cause).collect(),
         wakes: seen.wakes.kinds().map(|(name, histogram)| lengths(name, histogram)).into(),

@@ -1,4 +1,4 @@
-//! From what was counted to a ranking of causes. Pure: no clock, no files.
+//! Ranks causes by what was counted. Pure: no clock, no files.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use super::cause::Kind;
 use super::evidence::Evidence;
 use super::report::Cause;
 
-/// A cause that costs less than this share of one vCPU is none to act on: Gleaner's own trials need 3 % to show, too.
+/// Below this share of a vCPU a cause is not worth acting on: Gleaner's own trials cannot show a gain under 3 % either.
 const SIGNIFICANT_US_PER_SECOND: f64 = 30_000.0;
 
-/// What is not worth a line.
+/// Below this a cause is not listed.
 const NEGLIGIBLE_US_PER_SECOND: f64 = 500.0;
 
-/// An exit that the hypervisor handles at once, such as that of a timer being programmed. A guest cannot measure it; on
-/// current processors it is one to two microseconds.
+/// An exit that the hypervisor handles at once, such as programming the timer. A guest cannot measure it; on current
+/// processors it takes one to two microseconds.
 const EXIT: Duration = Duration::from_micros(2);
 
-/// A wake-up on a busy vCPU that takes longer than this many times an interrupt-driven one has waited for its turn.
+/// A wake-up on a busy vCPU that takes more than this many times an interrupt-driven one was waiting for its turn.
 const TURN: u32 = 2;
 
-/// A thread that computes longer than this between two wake-ups hardly waits: yields of such a one are spinning.
+/// A thread that computes longer than this between two wake-ups hardly blocks: its yields are spinning.
 const WAKELESS: Duration = Duration::from_millis(1);
 
-/// How many threads or edges are named.
+/// How many threads or edges to name.
 const NAMED: usize = 4;
 
-/// The costliest cause, where it matters.
+/// The costliest cause, if it is significant.
 pub(super) fn verdict(evidence: &Evidence<'_>) -> Option<Kind> {
     let first = causes(evidence).into_iter().next()?;
     (first.lost_us_per_second >= SIGNIFICANT_US_PER_SECOND).then_some(first.kind)
 }
 
-/// Every cause that was seen, costliest first.
+/// Every cause worth listing, costliest first.
 pub(super) fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
     let spinning = user_spinning(evidence);
     let mut causes = vec![
@@ -53,7 +53,7 @@ pub(super) fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
     causes
 }
 
-/// How often and how long, in the time of the observation.
+/// Count and time lost over the whole observation.
 struct Loss {
     count: u64,
     lost: Duration,
@@ -95,9 +95,9 @@ fn hlt(evidence: &Evidence<'_>) -> Cause {
 
 fn ipi(evidence: &Evidence<'_>) -> Cause {
     let (events, awake, costs) = (&evidence.seen.events, &evidence.seen.wakes.awake, &evidence.costs);
-    // Those of TLB shootdowns are told there.
+    // Interrupts for TLB shootdowns are counted there.
     let sent = events.sent_reschedule + events.sent_call.saturating_sub(shootdowns(evidence.seen));
-    // Beyond the usual the wakee waits for its turn: run-queue delay.
+    // Beyond the usual time the wakee waits for its turn: run-queue delay.
     let under_way = awake.total().saturating_sub(awake.excess_over(usual(evidence)));
     let under_way = under_way.saturating_sub(times(costs.ready, awake.count));
     cause(
@@ -116,7 +116,7 @@ fn ipi(evidence: &Evidence<'_>) -> Cause {
     )
 }
 
-/// What an interrupt-driven wake-up on a busy vCPU may take without waiting for a turn.
+/// The longest that an interrupt-driven wake-up on a busy vCPU takes without waiting for a turn.
 fn usual(evidence: &Evidence<'_>) -> Duration {
     (evidence.costs.halted * TURN).max(Duration::from_micros(50))
 }
@@ -125,7 +125,7 @@ fn tick(evidence: &Evidence<'_>) -> Cause {
     let sum = |of: fn(&gleaner_trace::Events) -> u64| -> u64 {
         evidence.seen.vcpus.iter().map(|vcpu| of(&vcpu.events)).sum()
     };
-    // Each stop and each restart of the tick programs the timer; other timers do, too, but not because of blocking.
+    // Stopping and restarting the tick each program the timer. Other timers do, too, but not because of blocking.
     let programmed = sum(|e| e.timer_programmed).min(2 * sum(|e| e.tick_stopped));
     cause(
         Kind::Tick,
@@ -139,8 +139,8 @@ fn tick(evidence: &Evidence<'_>) -> Cause {
     )
 }
 
-/// Interrupts sent for TLB shootdowns. They are told from other function calls in short windows only, between which they
-/// differ a lot; so where the kernel has counted both kinds, their share of the calls is the one that it counted.
+/// Interrupts sent for TLB shootdowns. The tracer distinguishes them from other calls only in short windows that vary
+/// a lot, so if the kernel has counted both kinds, its ratio is used.
 fn shootdowns(seen: &Snapshot) -> u64 {
     let sum = |of: fn(&InterruptCounters) -> u64| -> u64 { seen.vcpus.iter().map(|v| of(&v.received)).sum() };
     let (tlb, calls) = (sum(|r| r.tlb), sum(|r| r.call));
@@ -157,7 +157,7 @@ fn tlb(evidence: &Evidence<'_>) -> Cause {
     let (lost, estimate) = if measured.count > 0 {
         (measured.total(), format!("{:.1?} each, measured", measured.mean()))
     } else {
-        // The sender waits until the others have answered: an interrupt's way there and an answer's way back.
+        // The sender waits for the others' answers, so a round trip: about the time of a wake-up by interrupt.
         let each = evidence.costs.halted;
         (
             times(each, sent).min(cpu_time(evidence.seen)),
@@ -188,7 +188,7 @@ fn user_spinning(evidence: &Evidence<'_>) -> Spinning {
     let seen = evidence.seen;
     let wasted: Duration = seen.threads.iter().map(spun).sum();
     let share = ratio(wasted, cpu_time(seen));
-    // Who waits behind a spinner waits because of the spinning.
+    // A thread that waits behind a spinner waits because of the spinning.
     let behind_spinners = seen.preempted.total().mul_f64(share);
     let count = seen.threads.iter().map(spin_ticks).sum();
     let estimate = format!(
@@ -200,7 +200,7 @@ fn user_spinning(evidence: &Evidence<'_>) -> Spinning {
     Spinning { cause: cause(Kind::UserSpinning, seen, loss), share }
 }
 
-/// How much of a thread's time went into spinning.
+/// How much of a thread's time was spinning.
 pub(super) fn spun(thread: &ThreadStats) -> Duration {
     thread.cpu_time.mul_f64(if thread.ticks == 0 {
         0.0
@@ -209,7 +209,7 @@ pub(super) fn spun(thread: &ThreadStats) -> Duration {
     })
 }
 
-/// Ticks that met it spinning. Yields count where it hardly ever blocks: else they are its way to share a vCPU.
+/// Ticks that found the thread spinning. Yields count only if it hardly ever blocks: otherwise they share a vCPU.
 fn spin_ticks(thread: &ThreadStats) -> u64 {
     let wakeless = times(WAKELESS, thread.woken) <= thread.cpu_time;
     let yields = if wakeless { thread.yield_ticks } else { 0 };
@@ -233,7 +233,7 @@ fn io(evidence: &Evidence<'_>) -> Cause {
 
 fn run_queue(evidence: &Evidence<'_>, spinning: f64) -> Cause {
     let seen = evidence.seen;
-    // Waking on a busy vCPU takes an interrupt and a switch; the rest was waiting for whoever ran there.
+    // Waking on a busy vCPU takes an interrupt and a switch; the rest is waiting for the thread that runs there.
     let usual = usual(evidence);
     let woken = seen.wakes.awake.excess_over(usual) + seen.wakes.same_vcpu.excess_over(usual);
     let preempted = seen.preempted.total().mul_f64(1.0 - spinning);
@@ -270,7 +270,7 @@ fn ratio(part: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() }
 }
 
-/// The wake-ups with most of what `weight` counts.
+/// The edges with the highest `weight`.
 fn edges(seen: &Snapshot, weight: impl Fn(&Edge) -> u64) -> Vec<String> {
     let seconds = seen.elapsed.as_secs_f64().max(1e-9);
     let mut found: Vec<&Edge> = seen.edges.iter().filter(|edge| weight(edge) > 0).collect();
@@ -287,9 +287,9 @@ fn edges(seen: &Snapshot, weight: impl Fn(&Edge) -> u64) -> Vec<String> {
     found.into_iter().take(NAMED).map(line).collect()
 }
 
-/// The threads with most of what `weight` tells.
+/// The threads with the highest `weight`.
 fn threads(seen: &Snapshot, weight: impl Fn(&ThreadStats) -> Duration) -> Vec<String> {
-    // Who hardly ran is not behind anything.
+    // A thread that hardly ran is not the cause of anything.
     let matters = |thread: &&ThreadStats| ratio(thread.cpu_time, seen.elapsed) >= 0.005;
     let mut found: Vec<&ThreadStats> =
         seen.threads.iter().filter(|thread| !weight(thread).is_zero() && matters(thread)).collect();

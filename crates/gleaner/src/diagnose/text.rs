@@ -6,9 +6,9 @@ use gleaner_trace::{Histogram, Snapshot};
 
 use super::notes::notes;
 use super::report::{Cause, Report};
-use crate::fold::fold;
+use gleaner_explain::fold;
 
-/// How many lesser causes are told in full.
+/// How many lesser causes are printed in full.
 const IN_FULL: usize = 3;
 
 pub(super) fn text(report: &Report) -> String {
@@ -56,7 +56,7 @@ fn details(out: &mut String, cause: &Cause, top: bool) {
     for line in &cause.behind {
         fold(out, "   - ", line);
     }
-    // The first advice is enough for what matters less.
+    // One piece of advice is enough for lesser causes.
     for advice in cause.advice.iter().take(if top { usize::MAX } else { 1 }) {
         fold(out, "   > ", advice);
     }

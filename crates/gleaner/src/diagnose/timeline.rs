@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use gleaner_kernel::stat::CpuTimes;
 use gleaner_policy::CpuId;
-use gleaner_report::diagnosis::{Lane, Spent, Timeline};
+use gleaner_proto::diagnosis::{Lane, Spent, Timeline};
 use gleaner_trace::VcpuTime;
 
-/// The shortest bucket.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// From so many buckets on there are half as many, each twice as long.
+/// Beyond this many buckets, every other one is dropped and the rest last twice as long.
 const MOST: usize = 400;
 
-/// What one vCPU has spent up to a moment.
+/// What one vCPU has spent so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     workload: Duration,
@@ -22,14 +21,13 @@ struct Sum {
     steal: Duration,
 }
 
-/// The sums of all vCPUs at one moment.
 #[derive(Debug)]
 struct Reading {
     at: Duration,
     sums: BTreeMap<CpuId, Sum>,
 }
 
-/// Keeps readings: all of them while there are few, ever fewer in a long run.
+/// Keeps every reading of a short run, and ever fewer of a longer one.
 #[derive(Debug)]
 pub(super) struct Readings {
     kept: Vec<Reading>,
@@ -41,13 +39,13 @@ impl Readings {
         Self { kept: Vec::new(), apart: SHORTEST }
     }
 
-    /// Whether a reading at this time would be kept.
+    /// Whether a reading at this time is due.
     pub(super) fn wants(&self, at: Duration) -> bool {
-        // Looks come a little early or late.
+        // Samples come a little early or late.
         self.kept.last().is_none_or(|last| at >= last.at + self.apart * 9 / 10)
     }
 
-    /// Keeps what was read `at` a time since the start, in rising order.
+    /// Keeps a reading; `at` counts from the start and must rise.
     pub(super) fn add(&mut self, at: Duration, times: &[VcpuTime], stat: &[(CpuId, CpuTimes)]) {
         let steal =
             |cpu| stat.iter().find(|(other, _)| *other == cpu).map_or(Duration::ZERO, |(_, t)| t.steal);
@@ -68,9 +66,8 @@ impl Readings {
         }
     }
 
-    /// The differences from reading to reading.
     pub(super) fn timeline(&self) -> Timeline {
-        // Without any vCPU: tracing has ended.
+        // Readings without vCPUs are from after the end of tracing.
         let kept: Vec<&Reading> = self.kept.iter().filter(|reading| !reading.sums.is_empty()).collect();
         let Some(last) = kept.last() else { return Timeline::default() };
         let lane = |cpu: &CpuId| Lane {
@@ -84,7 +81,7 @@ impl Readings {
     }
 }
 
-/// Nothing is known where the vCPU was not online at both ends.
+/// All zeros if the vCPU was offline at either end.
 fn bucket(cpu: CpuId, from: &Reading, to: &Reading) -> Spent {
     let (Some(before), Some(after)) = (from.sums.get(&cpu), to.sums.get(&cpu)) else {
         return Spent::default();
@@ -93,7 +90,7 @@ fn bucket(cpu: CpuId, from: &Reading, to: &Reading) -> Spent {
     let share = |of: fn(&Sum) -> Duration| of(after).saturating_sub(of(before)).as_secs_f64() / elapsed;
     let halted = share(|sum| sum.halted).min(1.0);
     let polling = share(|sum| sum.polling).min(1.0 - halted);
-    // It lags by up to a tick, and may be an estimate.
+    // The workload's time lags by up to a tick, and can be an estimate.
     let workload = share(|sum| sum.workload).min(1.0 - halted - polling);
     Spent {
         workload,
@@ -127,7 +124,7 @@ mod tests {
         let ms = Duration::from_millis;
         readings.add(ms(0), &[time(0, [5, 0, 100])], &stat(10));
         readings.add(ms(50), &[time(0, [25, 5, 115]), time(1, [0, 0, 9])], &stat(20));
-        // More than there was time for: the workload's share is the least certain.
+        // More time than has passed: the workload's share is cut, being the least certain.
         readings.add(ms(100), &[time(0, [85, 5, 155]), time(1, [0, 50, 9])], &stat(20));
         let timeline = readings.timeline();
         assert_eq!(timeline.edges_s, [0.0, 0.05, 0.1]);
@@ -137,7 +134,7 @@ mod tests {
         assert!(close(steal, 0.2));
         let second = timeline.lanes[0].buckets[1];
         assert!(close(second.halted, 0.8) && close(second.workload, 0.2) && close(second.others, 0.0));
-        // The second vCPU came later.
+        // The second vCPU came online later.
         assert_eq!(timeline.lanes[1].buckets[0], Spent::default());
         assert!(close(timeline.lanes[1].buckets[1].polling, 1.0));
     }

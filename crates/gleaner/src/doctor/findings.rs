@@ -12,14 +12,14 @@ use gleaner_kernel::topology::Topology;
 use gleaner_proto::doctor::Finding;
 use gleaner_proto::lease::{self, LeaseRecord};
 
-use crate::calibrate::{Calibration, Confidence};
+use gleaner_calibrate::{Calibration, Confidence};
 
-/// More steal than this makes the measured costs those of a busy host.
+/// Share of steal above which the measured costs are those of a busy host.
 const STEAL: f64 = 0.05;
-/// What `/dev/cpu_dma_latency` says without a request (kernel: `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
+/// Value of `/dev/cpu_dma_latency` without a request (kernel: `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
 const NO_REQUEST: Duration = Duration::from_secs(2000);
 
-/// What can be seen without measuring. Files that cannot be read tell nothing.
+/// Findings that need no measurement. Files that cannot be read are skipped.
 pub(super) fn standing(root: &Root, state: &StateDir) -> Vec<Finding> {
     let idle = CpuIdle::read(root).unwrap_or_default();
     let mut findings = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn standing(root: &Root, state: &StateDir) -> Vec<Finding> {
     findings
 }
 
-/// What the measurement showed. `in_use` is the calibration that runs go by after it.
+/// Findings from the measurement. `in_use` is the calibration that runs use from now on.
 pub(super) fn measured(calibration: &Calibration, in_use: Option<&Calibration>) -> Vec<Finding> {
     let disturbed = match calibration.confidence() {
         Confidence::Doubtful { disturbed } => Some(Finding::Disturbed { share: disturbed }),
@@ -58,7 +58,7 @@ pub(super) fn measured(calibration: &Calibration, in_use: Option<&Calibration>) 
     disturbed.into_iter().chain(kept).chain(steal).chain(left).collect()
 }
 
-/// Who relies on latency requests.
+/// Programs that rely on latency requests.
 fn requests(root: &Root) -> Vec<String> {
     let mut requests = Vec::new();
     let online = Topology::read(root).map(|topology| topology.online).unwrap_or_default();
@@ -79,7 +79,7 @@ fn requests(root: &Root) -> Vec<String> {
     requests
 }
 
-/// The `force_latency` of tuned's active profile.
+/// `force_latency` of tuned's active profile.
 fn tuned(root: &Root) -> Option<String> {
     let profile = root.read("/etc/tuned/active_profile").ok()?;
     profile.split_whitespace().find_map(|name| {
@@ -92,7 +92,7 @@ fn tuned(root: &Root) -> Option<String> {
     })
 }
 
-/// Each disabled state once, with the first vCPU that has it so.
+/// Each disabled idle state once, with the first vCPU on which it is disabled.
 fn disabled_states(idle: &CpuIdle) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     for (cpu, states) in &idle.states {
@@ -107,10 +107,10 @@ fn disabled_states(idle: &CpuIdle) -> Vec<Finding> {
     found
 }
 
-/// The changes in a lease file whose holder is gone.
+/// Changes in a lease file whose holder is gone.
 fn leases_left(state: &StateDir) -> Option<Finding> {
     let path = state.leases();
-    // Nothing is left behind while the holder lives.
+    // While the holder lives, nothing is left behind.
     let _nobody = state.lock().ok()?;
     if !path.exists() {
         return None;

@@ -1,11 +1,11 @@
-//! The report as text, at most 80 columns wide where its words allow it.
+//! The report as text, at most 80 columns wide unless a single word is longer.
 
 use std::fmt::Write as _;
 
 use gleaner_policy::{CpuId, Method, Placement};
 use gleaner_proto::doctor::{Cell, Report};
 
-use crate::fold::fold;
+use gleaner_explain::fold;
 
 const ROWS: [(Placement, &str); 4] = [
     (Placement::SameVcpu, "A same vCPU"),
@@ -14,7 +14,6 @@ const ROWS: [(Placement, &str); 4] = [
     (Placement::AcrossBusy, "D other, busy"),
 ];
 
-/// The whole report.
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
     let machine = &report.machine;
@@ -58,7 +57,7 @@ pub(super) fn text(report: &Report) -> String {
     out
 }
 
-/// The pairs of the cells, each once, in the order of their numbers.
+/// Each pair of vCPUs once, in numerical order.
 fn pairs(cells: &[Cell]) -> Vec<(CpuId, CpuId)> {
     let mut pairs: Vec<_> = cells.iter().map(|c| (c.waker, c.wakee)).collect();
     pairs.sort_unstable();
@@ -87,7 +86,7 @@ fn table(out: &mut String, cells: &[&Cell]) {
     }
 }
 
-/// Three digits are enough, and keep the columns narrow.
+/// Three digits suffice and keep the columns narrow.
 fn us(ns: u64) -> String {
     let us = ns as f64 / 1e3;
     if us < 99.95 { format!("{us:.1}") } else { format!("{us:.0}") }
@@ -114,7 +113,7 @@ fn capabilities(out: &mut String, report: &Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fold::WIDTH;
+    use gleaner_explain::WIDTH;
 
     fn cell(placement: Placement, method: Method, median_ns: u64) -> Cell {
         Cell {

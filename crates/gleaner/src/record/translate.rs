@@ -1,4 +1,4 @@
-//! From what the kernel's programs saw to a trace's events.
+//! Translates events from the kernel into those of a trace file.
 
 use std::io;
 use std::time::Duration;
@@ -6,7 +6,6 @@ use std::time::Duration;
 use gleaner_proto::trace_file::{End, Event, Header, Left, ThreadTable, What, Who, WriteError, Writer};
 use gleaner_trace::{Batch, Seen, SeenWhat, Someone};
 
-/// Writes batches as they come.
 pub(super) struct Translator<W> {
     writer: Writer<W>,
     table: ThreadTable,

@@ -1,4 +1,4 @@
-//! Drawing: a view onto cells, from the top to the bottom, and nothing else. What a colour says is said in words too.
+//! Draws a view, from top to bottom. Whatever a colour means is also said in words.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,15 +9,15 @@ use ratatui::widgets::{Paragraph, Widget as _, Wrap};
 use super::keys::{Choices, HELP};
 use super::view::{Latency, Status, Vcpu, View, Wakes, Workload};
 
-/// At least so many lines are left for decisions; vCPUs give way.
+/// Lines kept for decisions; vCPUs give way.
 const DECISIONS: u16 = 4;
-/// A wider screen shows one column more.
+/// A wider screen shows one more column.
 const WIDE: u16 = 100;
 
-/// Colours, or the same without them.
+/// Text styles, with or without colour.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Palette {
-    /// Whether colours may be used; `NO_COLOR` says no.
+    /// False if `NO_COLOR` is set.
     pub(super) colours: bool,
 }
 
@@ -31,7 +31,7 @@ impl Palette {
     }
 }
 
-/// Draws `view` into `area`, with the keys at the bottom; `choices` is `None` where there are no keys.
+/// Draws `view` into `area`, with the keys at the bottom unless `choices` is `None`.
 pub(super) fn draw(
     view: &View,
     choices: Option<&Choices>,
@@ -56,7 +56,7 @@ pub(super) fn draw(
     }
 }
 
-/// What is left of the page, and how to fill it. What has no room is left out.
+/// The part of the area that is still free. What does not fit is left out.
 struct Page<'a> {
     left: Rect,
     palette: Palette,
@@ -71,7 +71,7 @@ impl Page<'_> {
         }
     }
 
-    /// Text in as many lines as it takes, `most` at most.
+    /// Draws text on as many lines as it takes, but no more than `most`.
     fn paragraph(&mut self, text: &str, most: u16) {
         let space = Rect { height: self.left.height.min(most), ..self.left };
         Paragraph::new(text).wrap(Wrap { trim: true }).render(space, self.buffer);

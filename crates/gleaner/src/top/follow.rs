@@ -1,4 +1,4 @@
-//! Following a journal while it is written: what came since the last look, and whether it is another one by now.
+//! Follows a journal while it is being written, and notices when another one replaces it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -9,10 +9,9 @@ use gleaner_proto::journal::{Record, VERSION};
 
 use super::run::Run;
 
-/// A journal begins with its version and the millisecond of its start: that tells one from the next.
+/// A journal starts with its version and start time in milliseconds, which identify it.
 const HEAD: usize = 80;
 
-/// A journal that is followed.
 #[derive(Debug)]
 pub(super) struct Follower {
     path: PathBuf,
@@ -20,19 +19,19 @@ pub(super) struct Follower {
     offset: u64,
     line: usize,
     run: Option<Run>,
-    /// What is wrong with the file.
+    /// Why the file cannot be read, or not any further.
     problem: Option<String>,
-    /// Nothing more of this file can be understood.
+    /// A line was malformed: the rest of this file is not read.
     failed: bool,
 }
 
 impl Follower {
-    /// Follows the journal at `path`, which need not be there yet.
+    /// Follows the journal at `path`, which need not exist yet.
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, head: Vec::new(), offset: 0, line: 0, run: None, problem: None, failed: false }
     }
 
-    /// The run that the journal tells of; none while there is no journal.
+    /// The run in the journal; `None` while there is no journal.
     pub(super) fn run(&self) -> Option<&Run> {
         self.run.as_ref()
     }
@@ -42,8 +41,7 @@ impl Follower {
         self.problem.as_deref()
     }
 
-    /// Reads what is new. Where a line is not a record nothing after it is read, until another journal takes the file's
-    /// place.
+    /// Reads new records. Stops at a line that is not a record, until another journal replaces the file.
     pub(super) fn look(&mut self) {
         match self.read() {
             Ok(()) if self.failed => {}
@@ -63,7 +61,7 @@ impl Follower {
         }
     }
 
-    /// The complete lines since the last look; `None` where there is no file.
+    /// The complete lines since the last call; `None` if there is no file.
     fn news(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
@@ -81,7 +79,7 @@ impl Follower {
         file.seek(SeekFrom::Start(self.offset))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        // A line without its end is being written.
+        // A line without an end is still being written.
         bytes.truncate(bytes.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1));
         if !bytes.is_empty() {
             self.offset += bytes.len() as u64;
@@ -179,7 +177,7 @@ mod tests {
         let mut follower = Follower::new(path.clone());
         fs::write(&path, start(1) + &note(1)).unwrap();
         follower.look();
-        // Longer than the first was, as if it had grown.
+        // Longer than the first, as if it had grown.
         fs::write(&path, start(2) + &note(1) + &note(2) + &note(3)).unwrap();
         follower.look();
         assert_eq!(follower.run().unwrap().workload, "run 2");

@@ -1,20 +1,19 @@
-//! What keys do to the screen.
+//! What keys do.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// The line of help at the bottom of the screen.
 pub(super) const HELP: &str = "q quit   p pause/go on   space look now   down/up older/newer   home newest";
 
 /// What the user chose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Choices {
-    /// Whether the screen stands still.
+    /// Whether the view is frozen.
     pub(super) paused: bool,
-    /// So many of the latest decisions are left out.
+    /// How many of the latest decisions are scrolled past.
     pub(super) skipped: usize,
 }
 
-/// What else a key asks for.
+/// What a key requests beyond [`Choices`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish {
     Nothing,
@@ -23,7 +22,7 @@ pub(super) enum Wish {
 }
 
 impl Choices {
-    /// Takes a key, where `decisions` are to be seen.
+    /// Handles a key while there are `decisions` to scroll through.
     pub(super) fn key(&mut self, key: KeyEvent, decisions: usize) -> Wish {
         if key.kind == KeyEventKind::Release {
             return Wish::Nothing;
@@ -58,7 +57,7 @@ mod tests {
         assert_eq!(press(KeyCode::Char(' ')).0, Wish::Look);
         assert!(press(KeyCode::Char('p')).1.paused);
         assert!(!press(KeyCode::Char('p')).1.paused);
-        // Down to the oldest of three, and not further.
+        // Down to the oldest of three, and no further.
         let skipped = [KeyCode::Down; 4].map(|code| press(code).1.skipped);
         assert_eq!(skipped, [1, 2, 2, 2]);
         assert_eq!(press(KeyCode::Up).1.skipped, 1);

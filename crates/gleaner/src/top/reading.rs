@@ -1,4 +1,4 @@
-//! Looking: the kernel's counters and the tracer's, each of which may be missing, with its reason.
+//! Samples the kernel's counters and the tracer's, any of which can be missing, with a reason.
 
 use std::time::{Duration, Instant};
 
@@ -10,23 +10,22 @@ use gleaner_kernel::{KernelError, Root};
 use gleaner_policy::CpuId;
 use gleaner_trace::{Part, Parts, Scope, ScopeError, Snapshot, TraceError, Tracer};
 
-/// Counters since boot (those of the tracer: since its start) at one moment.
+/// Counters at one moment, since boot (the tracer's: since its start).
 #[derive(Debug, Clone)]
 pub(super) struct Reading {
-    /// When, since the first look.
+    /// Since the first sample.
     pub(super) at: Duration,
     pub(super) idle: Option<Vec<IdleCounters>>,
     pub(super) interrupts: Option<Vec<(CpuId, InterruptCounters)>>,
     pub(super) stat: Option<SystemStat>,
-    /// The counters of wake-ups, or why there are none.
+    /// Wake-up counters, or why there are none.
     pub(super) trace: Result<Snapshot, String>,
-    /// For how long the haltpoll governor lets idle vCPUs poll; none where another one is in charge.
+    /// The haltpoll governor's poll limit; `None` if another governor is in charge.
     pub(super) haltpoll: Option<Duration>,
     /// What cannot be read here, and why.
     pub(super) missing: Vec<String>,
 }
 
-/// What looks.
 #[derive(Debug)]
 pub(super) struct Sensors {
     root: Root,
@@ -39,12 +38,12 @@ pub(super) struct Sensors {
 }
 
 impl Sensors {
-    /// Opens what there is, and traces the wake-ups of `scope`; `None`: nobody's.
+    /// Opens what is available, and traces the wake-ups of `scope` (`None`: none).
     ///
     /// # Errors
-    /// There is no such scope. What cannot be had on this machine is no error: it is missing in each reading.
+    /// There is no such scope. What this machine lacks is not an error, but missing in each reading.
     pub(super) fn new(root: Root, scope: Option<&Scope>) -> Result<Self, ScopeError> {
-        // Idle periods tell whether a wakee's vCPU had halted.
+        // Idle periods show whether a wakee's vCPU had halted.
         let parts = Parts::of([Part::Idle]);
         let tracer = match scope.map(|scope| Tracer::start(scope, &parts)) {
             Some(Ok(tracer)) => Ok(tracer),
@@ -57,14 +56,13 @@ impl Sensors {
             idle: IdleSensor::new(&root),
             interrupts: InterruptSensor::new(&root),
             stat: StatSensor::new(&root),
-            // Also while a Gleaner holds its parameters.
+            // True even while a Gleaner holds the governor's parameters.
             haltpoll: haltpoll::in_charge(&root).is_ok(),
             tracer,
             root,
         })
     }
 
-    /// Looks.
     pub(super) fn read(&mut self) -> Reading {
         let mut missing = Vec::new();
         let idle = look("idle periods", &mut self.idle, IdleSensor::read, &mut missing);
@@ -79,7 +77,7 @@ impl Sensors {
     }
 }
 
-/// What a sensor says; where it says nothing, `missing` has the reason.
+/// Reads a sensor; on failure adds the reason to `missing`.
 fn look<S, T>(
     what: &str,
     sensor: &mut Result<S, KernelError>,

@@ -1,4 +1,4 @@
-//! A run, as far as its journal has told it.
+//! The state of a run, as recorded in its journal so far.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,35 +6,34 @@ use std::time::Duration;
 use gleaner_policy::{CpuSet, Event, Method, Mode, Observation, Paper, Setting};
 use gleaner_proto::journal::{Record, VERSION};
 
-use crate::why::{Sentence, sentences};
+use gleaner_explain::{Sentence, sentences};
 
-/// So many decisions can be looked back at.
+/// How many decisions can be scrolled back.
 const KEPT: usize = 200;
 
-/// A run, as far as its journal has told it.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     /// The command, or what was attached to.
     pub(super) workload: String,
-    /// The vCPUs that it may use.
+    /// The vCPUs that it is allowed to use.
     pub(super) allowed: CpuSet,
-    /// The retention method that is used where retention pays.
+    /// The retention method used when retention pays.
     pub(super) method: Method,
-    /// The setting in force when the journal was last written.
+    /// The setting in effect when the journal was last written.
     pub(super) setting: Setting,
-    /// Candidate and baseline of the trial that is going on.
+    /// Candidate and baseline of the current trial.
     pub(super) trial: Option<(Setting, Setting)>,
-    /// The latest interval in the journal.
+    /// The latest observation in the journal.
     pub(super) observed: Option<Observation>,
-    /// Up to when the journal tells, since its start.
+    /// Time of the latest record, since the start.
     pub(super) at: Duration,
-    /// Whether it ended in order.
+    /// Whether the journal has its end record.
     pub(super) ended: bool,
     decided: VecDeque<Record>,
 }
 
 impl Run {
-    /// The run that `record` starts; `None` if it starts none of a known version.
+    /// The run that `record` starts; `None` if it is not a start of a known version.
     pub(super) fn start(record: Record) -> Option<Self> {
         let Record::Start { version: VERSION, workload, vcpus, config, .. } = record else { return None };
         let setting = match &config.mode {
@@ -56,7 +55,7 @@ impl Run {
         })
     }
 
-    /// Goes on by one record.
+    /// Applies one record.
     pub(super) fn go_on(&mut self, record: Record) {
         match &record {
             Record::Start { .. } => {}
@@ -83,7 +82,7 @@ impl Run {
         }
     }
 
-    /// The latest decisions, latest first.
+    /// The latest decisions, newest first.
     pub(super) fn decisions(&self) -> Vec<Sentence> {
         let records: Vec<Record> = self.decided.iter().cloned().collect();
         let mut told = sentences(&records);

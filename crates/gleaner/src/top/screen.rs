@@ -1,4 +1,4 @@
-//! The screen: the terminal's modes, keys and signals, and when to look.
+//! The live screen: terminal modes, keys, signals and timing.
 
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
@@ -17,7 +17,7 @@ use super::draw::{Palette, draw};
 use super::keys::{Choices, Wish};
 use super::watch::Watch;
 
-/// The first numbers come soon.
+/// Show the first numbers soon.
 const FIRST: Duration = Duration::from_millis(250);
 
 /// Why the wait ended.
@@ -25,14 +25,14 @@ const FIRST: Duration = Duration::from_millis(250);
 enum Woken {
     Time,
     Keys,
-    /// The window has another size.
+    /// The window was resized.
     Size,
-    /// Somebody wants it to end: with the exit status of that.
+    /// A signal asks to end, with this exit status.
     End(u8),
 }
 
-/// Shows what `watch` sees, every `interval`, until the user quits. The terminal is then as it was before, also after
-/// a panic and after SIGINT, SIGTERM, SIGHUP and SIGQUIT.
+/// Shows `watch` every `interval` until the user quits. Restores the terminal, even after a panic, SIGINT, SIGTERM,
+/// SIGHUP and SIGQUIT.
 pub(super) fn show(watch: &mut Watch, interval: Duration, palette: Palette) -> anyhow::Result<ExitCode> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         bail!("the screen needs a terminal for its input and output; use --once without one");
@@ -43,7 +43,7 @@ pub(super) fn show(watch: &mut Watch, interval: Duration, palette: Palette) -> a
     live(&mut terminal, watch, interval, palette, &signals)
 }
 
-/// Gives the terminal back when it is dropped.
+/// Restores the terminal when dropped.
 struct Restore;
 
 impl Drop for Restore {
@@ -70,7 +70,7 @@ fn live(
         match signals.wait(due)? {
             Woken::Time => {
                 due = Instant::now() + interval;
-                // The counters are read all the same, so that the next view is of one interval.
+                // Read the counters even if paused, so that the next view covers one interval.
                 let seen = watch.look();
                 if !choices.paused {
                     view = seen;
@@ -96,7 +96,7 @@ fn live(
     }
 }
 
-/// The signals that matter here, as a descriptor.
+/// The signals that end or resize the screen, as a descriptor.
 struct Signals(SignalFd);
 
 impl Signals {
@@ -117,7 +117,7 @@ impl Signals {
             if left.is_zero() {
                 return Ok(Woken::Time);
             }
-            // Rounded up to whole milliseconds, lest it waits for nothing at the end.
+            // Rounded up to whole milliseconds, so that it does not busy-wait at the end.
             let time = left + Duration::from_millis(1);
             let mut fds = [
                 PollFd::new(self.0.as_fd(), PollFlags::POLLIN),

@@ -1,4 +1,4 @@
-//! From readings to cells: views and their drawings.
+//! Tests views and their drawings, made from readings.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// The counters of `vcpus` vCPUs after `s` seconds, each the same as the next: 1000 halts and 3000 polls a second, 20 %
-/// polling, 60 % busy, 10 % stolen, 150 IPIs.
+/// Counters of `vcpus` identical vCPUs after `s` seconds: 1000 halts and 3000 polls a second, 20 % polling, 60 % busy,
+/// 10 % stolen, 150 IPIs.
 fn reading(s: u64, vcpus: u32) -> Reading {
     let cpus = || (0..vcpus).map(CpuId);
     let idle = |cpu| IdleCounters {
@@ -58,7 +58,7 @@ fn reading(s: u64, vcpus: u32) -> Reading {
     }
 }
 
-/// A run that holds vCPU 0 of `vcpus` with a limit of 50 us, with so many notes.
+/// A run that retains vCPU 0 of `vcpus` with a limit of 50 us, with `notes` notes.
 fn run(vcpus: u32, notes: u64) -> Run {
     let setting = Setting {
         active: CpuSet::first(1),
@@ -85,7 +85,6 @@ fn view(vcpus: u32, run: Option<&Run>, holder: Option<u32>) -> View {
     View::new(&reading(1, vcpus), &reading(3, vcpus), work, "the whole machine")
 }
 
-/// The screen as the terminal gets it.
 fn screen(view: &View, choices: Choices, colours: bool, (width, height): (u16, u16)) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let palette = Palette { colours };
@@ -101,7 +100,7 @@ fn near(number: Option<f64>, wanted: f64) -> bool {
 fn rates_are_those_of_the_interval() {
     let view = view(2, None, None);
     let vcpu = &view.vcpus[1];
-    // A poll that times out is a halt, too: periods are the larger number and not the sum.
+    // A poll that times out is a halt, too: there are as many periods as the larger number, not the sum.
     assert!(near(vcpu.idle_per_s, 3000.0) && near(vcpu.halts_per_s, 1000.0), "{vcpu:?}");
     assert!(near(vcpu.polling, 0.2) && near(vcpu.busy, 0.6) && near(vcpu.steal, 0.1), "{vcpu:?}");
     assert!(near(vcpu.ipis_per_s, 150.0) && near(vcpu.timer_per_s, 250.0), "{vcpu:?}");

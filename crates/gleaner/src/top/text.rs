@@ -1,4 +1,4 @@
-//! One look as text: the same drawing, on a page as long as it takes.
+//! `--once` as text: the same drawing on a page that is long enough for it.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -6,9 +6,9 @@ use ratatui::layout::Rect;
 use super::draw::{Palette, draw};
 use super::view::View;
 
-/// The usual width of a terminal: what is read in a file or a pipe must fit there.
+/// The usual width of a terminal, which text in a file or a pipe should fit.
 const WIDTH: u16 = 80;
-/// Lines beside those of vCPUs: the newest decisions are told, not all of them.
+/// Lines besides those of the vCPUs, so that only the newest decisions are printed.
 const LINES: usize = 40;
 
 /// `view` as lines of text, without colours.
@@ -22,7 +22,7 @@ pub(super) fn text(view: &View) -> String {
     text
 }
 
-/// The buffer's lines without the blanks at their ends.
+/// The buffer's lines without trailing blanks.
 pub(super) fn lines(buffer: &Buffer) -> Vec<String> {
     let line = |row: Rect| {
         let cells: String = row.columns().map(|cell| buffer[(cell.x, cell.y)].symbol()).collect();

@@ -1,4 +1,4 @@
-//! What is shown, as numbers and sentences: made from two readings and a journal, without looking or drawing.
+//! Everything shown, as numbers and sentences, computed from two readings and a journal.
 
 use std::time::Duration;
 
@@ -9,111 +9,107 @@ use serde::Serialize;
 
 use super::reading::Reading;
 use super::run::Run;
-use crate::why::Sentence;
+use gleaner_explain::Sentence;
 
-/// The version of the JSON form.
+/// Version of the JSON form.
 const VERSION: u32 = 1;
 
-/// Everything that one screen shows. Rates are those of the interval between two looks; shares are 0..=1; what cannot
-/// be known is absent.
+/// Everything on one screen. Rates are over the interval between two samples, shares are 0..=1, and unknown values are
+/// absent.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct View {
     version: u32,
-    /// The length of the interval, in seconds; 0 before there are two looks.
+    /// Length of the interval in seconds; 0 before the second sample.
     pub(super) interval_s: f64,
-    /// For how long idle vCPUs poll now, in us, where the haltpoll governor is in charge.
+    /// Poll limit of idle vCPUs in us, if the haltpoll governor is in charge.
     pub(super) haltpoll_us: Option<f64>,
-    /// Whether the numbers of halts are an upper bound that is derived from context switches.
+    /// Whether the numbers of halts are an upper bound, derived from context switches.
     pub(super) idle_estimated: bool,
     /// Why there is no workload, or not all of it.
     pub(super) journal: Option<String>,
-    /// What Gleaner controls, or controlled last: one at most.
+    /// The workload that Gleaner controls, or controlled last: at most one.
     pub(super) workloads: Vec<Workload>,
     /// Each online vCPU.
     pub(super) vcpus: Vec<Vcpu>,
     /// Their sums; shares are means.
     pub(super) all: Vcpu,
-    /// Wake-up latencies.
     pub(super) wakes: Wakes,
-    /// What was decided and why, latest first.
+    /// Decisions and their reasons, newest first.
     pub(super) decisions: Vec<Sentence>,
-    /// What else cannot be told here, and why.
+    /// What else is unknown here, and why.
     pub(super) missing: Vec<String>,
 }
 
-/// What is known of who controls the machine.
+/// State of the Gleaner that controls, or controlled, the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Status {
-    /// Its Gleaner is at work.
+    /// It is at work.
     Running,
-    /// It ended and put everything back.
+    /// It ended and restored everything.
     Ended,
-    /// Its journal has no end, and nobody controls the machine.
+    /// The journal has no end, and no Gleaner controls the machine.
     Killed,
 }
 
-/// One workload and what is in force for it.
+/// One workload and its setting.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Workload {
     /// The command, or what was attached to.
     pub(super) name: String,
     pub(super) status: Status,
-    /// The Gleaner that controls it.
     pub(super) gleaner_pid: Option<u32>,
-    /// How far its journal tells, in seconds.
+    /// Time of the journal's latest record, in seconds.
     pub(super) seconds: f64,
     /// The vCPUs that it runs on.
     pub(super) active: CpuSet,
-    /// The vCPUs that it may use and is kept from.
+    /// The allowed vCPUs that it is kept off.
     pub(super) deactivated: CpuSet,
-    /// How idle vCPUs are retained.
+    /// The retention method in effect.
     pub(super) method: Method,
-    /// For how long at most, in us; absent without retention, and where the method has no limit.
+    /// The poll limit in us; absent without retention, and for methods without a limit.
     pub(super) limit_us: Option<f64>,
-    /// How they are retained where that pays.
+    /// The retention method used when retention pays.
     pub(super) chosen_method: Method,
-    /// The setting in words.
+    /// The setting, as text.
     pub(super) setting: String,
-    /// The trial that is going on.
+    /// The current trial.
     pub(super) trial: Option<Trial>,
-    /// What it does.
+    /// Its latest activity.
     pub(super) doing: Option<Doing>,
 }
 
-/// A hypothesis and what it is held against.
+/// A candidate and its baseline.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Trial {
     pub(super) candidate: String,
     pub(super) baseline: String,
 }
 
-/// What a workload did in the latest interval of its journal.
+/// The workload's activity in the latest interval of its journal.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Doing {
     /// CPU time per second: 1.0 is one vCPU.
     pub(super) load: f64,
     pub(super) threads: u32,
     pub(super) switches_per_s: f64,
-    /// Threads' time on run queues per second.
+    /// Run-queue delay of all threads, in seconds per second.
     pub(super) run_delay: f64,
 }
 
-/// One vCPU, or all.
+/// One vCPU, or the total.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Vcpu {
-    /// Which one; none for all.
+    /// Absent in the total.
     pub(super) cpu: Option<CpuId>,
-    /// Whether the running workload may use it; absent where that is nobody's business.
+    /// Whether the workload runs on this vCPU; absent if it is not allowed to, or nothing runs.
     pub(super) active: Option<bool>,
     pub(super) busy: Option<f64>,
-    /// Time that the host gave to others.
     pub(super) steal: Option<f64>,
-    /// Time spent polling.
     pub(super) polling: Option<f64>,
     /// Idle periods.
     pub(super) idle_per_s: Option<f64>,
-    /// Of these, those that ended in a halt.
+    /// Idle periods that ended in a halt.
     pub(super) halts_per_s: Option<f64>,
     /// Reschedule and function call interrupts received.
     pub(super) ipis_per_s: Option<f64>,
@@ -126,12 +122,12 @@ pub(super) struct Vcpu {
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub(super) enum Wakes {
     Traced {
-        /// Whose wake-ups.
+        /// Whose wake-ups are traced.
         scope: String,
         kinds: Vec<Latency>,
-        /// What tracing costs, as a share of the CPU time in use.
+        /// Cost of tracing, as a share of the CPU time in use.
         tracing_cost: f64,
-        /// Threads are followed for one such part of the time; 1: always.
+        /// Threads are traced for one in this many parts of the time; 1: always.
         one_in: u32,
     },
     NotAvailable {
@@ -139,30 +135,30 @@ pub(super) enum Wakes {
     },
 }
 
-/// The latencies of one kind of wake-up.
+/// Latencies of one kind of wake-up.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Latency {
     pub(super) kind: &'static str,
     pub(super) per_s: Option<f64>,
-    /// Percentiles in us; absent where there were none.
+    /// Percentiles in us; absent if there were no wake-ups.
     pub(super) p50_us: Option<f64>,
     pub(super) p90_us: Option<f64>,
     pub(super) p99_us: Option<f64>,
 }
 
-/// What is known of Gleaner's own work.
+/// What is known about the Gleaner at work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work<'a> {
-    /// The journal's run.
+    /// The run in the journal.
     pub(super) run: Option<&'a Run>,
-    /// Who controls the machine now.
+    /// PID of the Gleaner that controls the machine.
     pub(super) holder: Option<u32>,
-    /// What is wrong with the journal.
+    /// Why the journal cannot be read.
     pub(super) problem: Option<&'a str>,
 }
 
 impl View {
-    /// What is to be seen between two readings; `scope` says whose wake-ups were traced.
+    /// What happened between two readings; `scope` says whose wake-ups were traced.
     pub(super) fn new(before: &Reading, now: &Reading, work: Work<'_>, scope: &str) -> Self {
         let period = now.at.saturating_sub(before.at);
         let workload = work.run.map(|run| workload(run, work.holder));
@@ -266,14 +262,14 @@ fn vcpu(cpu: CpuId, before: &Reading, now: &Reading, period: Duration) -> Vcpu {
     let cpu_times = cpu_times(before).zip(cpu_times(now));
     let of_times = |part: fn(&gleaner_kernel::stat::CpuTimes) -> Duration| {
         let (then, now) = cpu_times?;
-        // The kernel counts in ticks, so the whole is what it counted and not the interval.
+        // The kernel counts in ticks, so the whole is what it counted rather than the interval.
         share(part(&now).saturating_sub(part(&then)), now.total().saturating_sub(then.total()))
     };
     Vcpu {
         busy: of_times(gleaner_kernel::stat::CpuTimes::busy),
         steal: of_times(|times| times.steal),
         polling: polled.and_then(|time| share(time, period)),
-        // A poll that times out goes on as a halt: one period, counted twice.
+        // A poll that times out turns into a halt: one period, counted twice.
         idle_per_s: halts.zip(polls).and_then(|(halts, polls)| rate(halts.max(polls), period)),
         halts_per_s: halts.and_then(|n| rate(n, period)),
         ipis_per_s: ipis.and_then(|n| rate(n, period)),
@@ -304,7 +300,7 @@ fn wakes(before: &Reading, now: &Reading, scope: &str) -> Wakes {
         (Ok(then), Ok(now)) => (then, now),
         (_, Err(why)) | (Err(why), _) => return Wakes::NotAvailable { why: why.clone() },
     };
-    // What was seen stands for this time, which is the period or nearly so.
+    // The time that the counts stand for: about the period.
     let covered = now.covered.saturating_sub(then.covered);
     let kinds = now.until_run().into_iter().zip(then.until_run());
     let latency = |((kind, now), (_, then)): ((&'static str, &Histogram), (&'static str, &Histogram))| {

@@ -1,4 +1,4 @@
-//! Watching: sensors, journal and lock together, from look to look.
+//! Samples the sensors, the journal and the lock together.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::follow::Follower;
 use super::reading::{Reading, Sensors};
 use super::view::{View, Work};
 
-/// Everything that is looked at, and what the last look saw.
+/// The sensors, and their latest reading.
 #[derive(Debug)]
 pub(super) struct Watch {
     root: Root,
@@ -22,8 +22,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins with a first look. `journal`: that of the state directory, if none is named; `scope`: whose wake-ups are
-    /// traced, and its name.
+    /// Takes a first sample. `journal`: `None` for the one in the state directory. `scope`: whose wake-ups to trace,
+    /// with a name for it.
     ///
     /// # Errors
     /// There is no such scope.
@@ -40,7 +40,7 @@ impl Watch {
         Ok(Self { root, state, sensors, follower, scope: name, last })
     }
 
-    /// Looks, and says what happened since the last look.
+    /// Takes a sample. Returns what happened since the last one.
     pub(super) fn look(&mut self) -> View {
         let now = self.sensors.read();
         self.follower.look();

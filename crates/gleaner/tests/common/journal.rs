@@ -1,4 +1,4 @@
-//! What the journal of a run says so far; nothing where it is not there yet.
+//! Reads the journal of a run in progress. A missing journal counts as empty.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use gleaner_policy::{KnownLoad, Observation};
 use gleaner_proto::journal::{self, Record};
 
-/// Every observation, and whether it was the last one, on which nothing was decided any more.
+/// Every observation, and whether it was the run's last one, on which nothing is decided.
 pub(crate) fn observations(file: &Path) -> Vec<(Observation, bool)> {
     let observed = |record| match record {
         Record::Observation { observation, last, .. } => Some((*observation, last)),
@@ -23,8 +23,8 @@ pub(crate) fn known_at_start(file: &Path) -> Option<Vec<KnownLoad>> {
     })
 }
 
-/// The observations in which waking idle vCPUs cost the workload enough for the policy to do something about it.
-/// Where others keep every vCPU busy there are none.
+/// Observations in which waking idle vCPUs cost enough for the policy to act. There are none while other programs keep
+/// every vCPU busy.
 pub(crate) fn costly(file: &Path) -> Vec<Observation> {
     let records = journal::read(file).unwrap();
     let [Record::Start { config, vcpus, .. }, ..] = &records[..] else { panic!("no start: {records:?}") };

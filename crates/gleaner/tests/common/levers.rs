@@ -1,4 +1,4 @@
-//! What Gleaner may change on this machine, and the turn of one test to let it.
+//! The settings that Gleaner can change on this machine, in one test at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -12,18 +12,17 @@ use nix::fcntl::{Flock, FlockArg};
 use super::process::gleaner;
 use super::skipped;
 
-/// The haltpoll governor's limit, in nanoseconds.
+/// Poll limit of the haltpoll governor, in nanoseconds.
 pub(crate) const LIMIT: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
-/// The lease file of root's Gleaner.
 pub(crate) const LEASES: &str = "/run/gleaner/leases";
 const LOCK: &str = "/run/gleaner/lock";
 
-/// Everything that Gleaner may leave behind on a machine, at one moment, byte by byte.
+/// Everything that Gleaner could leave behind on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Levers {
-    /// The haltpoll governor's parameters and each CPU's latency request.
+    /// Parameters of the haltpoll governor, and each CPU's latency request.
     pub(crate) knobs: BTreeMap<PathBuf, String>,
-    /// The groups that Gleaner made, in every hierarchy.
+    /// Control groups made by Gleaner, in every hierarchy.
     pub(crate) groups: BTreeSet<PathBuf>,
 }
 
@@ -39,12 +38,12 @@ impl Levers {
     }
 }
 
-/// What is in a directory; nothing where there is none.
+/// Paths in a directory; none if it does not exist.
 fn entries(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// Every control group of the hierarchies that Gleaner uses, each before those beneath it.
+/// Every control group in the hierarchies that Gleaner uses, parents first.
 pub(crate) fn groups() -> Vec<PathBuf> {
     let setup = CgroupSetup::detect(&Root::system()).unwrap();
     let v1 = ["cpuset", "cpuacct"].into_iter().filter_map(|controller| setup.v1.get(controller));
@@ -62,14 +61,14 @@ fn is_gleaners(group: &Path) -> bool {
     group.file_name().is_some_and(|name| name.to_string_lossy().starts_with("gleaner-"))
 }
 
-/// The right to let Gleaner change this machine. A test that panics leaves it as it was, too.
+/// The right to let Gleaner change this machine. Dropping it restores the machine, even after a panic.
 pub(crate) struct Machine {
     pub(crate) before: Levers,
     _turn: Flock<File>,
 }
 
 impl Machine {
-    /// Waits for this test's turn. `None`, and a loud word, where the test cannot run: it needs root.
+    /// Waits for this test's turn. `None`, with a message, unless run by root.
     pub(crate) fn take() -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             skipped("needs root");
@@ -78,7 +77,7 @@ impl Machine {
         let turn = File::create(std::env::temp_dir().join("gleaner-tests.lock")).unwrap();
         let turn = Flock::lock(turn, FlockArg::LockExclusive).unwrap();
         if let Ok(lock) = File::open(LOCK) {
-            // Somebody else's Gleaner comes to its end first.
+            // Wait for any other Gleaner to end.
             drop(Flock::lock(lock, FlockArg::LockExclusive).unwrap());
         }
         if Path::new(LEASES).exists() {
@@ -87,7 +86,7 @@ impl Machine {
         Some(Self { before: Levers::read(), _turn: turn })
     }
 
-    /// As [`Machine::take`], where the haltpoll governor's limit is a lever.
+    /// As [`Machine::take`]; `None`, with a message, if the haltpoll governor's limit cannot be set.
     pub(crate) fn take_with_haltpoll() -> Option<Self> {
         let machine = Self::take()?;
         match haltpoll::available(&Root::system()) {
@@ -99,14 +98,14 @@ impl Machine {
         }
     }
 
-    /// Nothing is changed, and nothing is left to put back.
+    /// Asserts that nothing is changed, and that nothing is left to restore.
     #[track_caller]
     pub(crate) fn assert_untouched(&self) {
         assert_eq!(Levers::read(), self.before);
         assert!(!Path::new(LEASES).exists(), "{LEASES} is left: {:?}", fs::read_to_string(LEASES));
     }
 
-    /// The haltpoll limit as it was.
+    /// The haltpoll limit before the test.
     pub(crate) fn limit_before(&self) -> &str {
         &self.before.knobs[Path::new(LIMIT)]
     }
@@ -130,7 +129,6 @@ impl Drop for Machine {
     }
 }
 
-/// Whether the haltpoll limit is `ns` now.
 pub(crate) fn limit_is(ns: &str) -> bool {
     fs::read_to_string(LIMIT).is_ok_and(|text| text.trim() == ns)
 }

@@ -1,4 +1,4 @@
-//! What is known of a program before its run, as if an earlier one had proven it.
+//! Memory of a program, as if an earlier run had proven it.
 
 use std::fs;
 use std::path::Path;
@@ -16,28 +16,33 @@ use gleaner_proto::memory::{LoadMemory, MachineIdentity, ProgramMemory};
 use super::process::GLEANER;
 
 const EVIDENCE: Evidence = Evidence { signal: Signal::Moved, ratio: 3.5, low: 3.4, high: 3.6, pairs: 2 };
-/// The least load that is told from others.
+/// The lowest load that is distinguished from others.
 const LEAST_LOAD: f64 = 1.0 / 64.0;
 
-/// The product's path as its memory names it.
+/// The product's path, as used in its memory.
 pub(crate) fn product() -> String {
     fs::canonicalize(GLEANER).unwrap().to_str().unwrap().to_owned()
 }
 
-/// Short polling paid, with every vCPU active.
+/// The name under which a built-in workload is known that runs already: `gleaner workload` becomes `gleaner-bench`.
+pub(crate) fn running_workload() -> String {
+    format!("{}-bench", product())
+}
+
+/// Short polling pays, with every vCPU active.
 pub(crate) fn polling() -> KnownLoad {
     let setting = Retention { method: Method::Haltpoll, limit: Duration::from_micros(30) };
     let retention = Some(KnownRetention { setting, evidence: EVIDENCE });
     KnownLoad { load: 0.0, retention, vcpus: None, refuted: 0 }
 }
 
-/// One vCPU paid, without retention.
+/// A single active vCPU pays, without retention.
 pub(crate) fn packing() -> KnownLoad {
     let vcpus = Some(KnownVcpus { active: 1, runnable: 1, evidence: EVIDENCE });
     KnownLoad { load: 0.0, retention: None, vcpus, refuted: 0 }
 }
 
-/// Makes `dir` know `what` of `program` under every load, from one run on this machine by `method`.
+/// Stores in `dir` that one run on this machine, using `method`, proved `what` of `program` under every load.
 pub(crate) fn seed(dir: &Path, program: &str, method: Method, what: KnownLoad) -> ProgramMemory {
     let root = Root::system();
     let machine = MachineIdentity {
@@ -47,7 +52,7 @@ pub(crate) fn seed(dir: &Path, program: &str, method: Method, what: KnownLoad) -
         method,
         poll_price: PolicyConfig::default().poll_price,
     };
-    // Loads within this factor are of one kind. The last one is of more CPU time than there is.
+    // Loads within this factor are of the same kind. The last one exceeds all vCPUs.
     let steps = (0..14).map(|step| LEAST_LOAD * 2.0_f64.sqrt().powi(step));
     let loads = steps.map(|load| LoadMemory {
         known: KnownLoad { load, ..what },
@@ -60,15 +65,14 @@ pub(crate) fn seed(dir: &Path, program: &str, method: Method, what: KnownLoad) -
     memory
 }
 
-/// What a run knows that has this memory.
+/// What a run with this memory knows.
 pub(crate) fn loads(memory: &ProgramMemory) -> Vec<KnownLoad> {
     memory.loads.iter().map(|load| load.known).collect()
 }
 
-/// The words of a command in which two processes hand a byte to and fro until SIGTERM, each bound to a vCPU of its own, so
-/// that each waits for the other on an idle vCPU: left to itself such a pair may stay on one. The second has ended before
-/// the first does. Perl is part of every Debian.
-/// `None` where there is one vCPU only.
+/// A command whose two processes pass a byte back and forth until SIGTERM. Each is bound to its own vCPU, so that each
+/// wakes the other on an idle vCPU: unbound, the pair could stay on one. The second ends before the first. Perl is part
+/// of every Debian. `None` if there is only one vCPU.
 pub(crate) fn pair() -> Option<[String; 3]> {
     let all = Affinity::of_caller().unwrap();
     let (first, last) = (all.iter().next()?, all.iter().next_back()?);

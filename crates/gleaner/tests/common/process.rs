@@ -1,4 +1,4 @@
-//! Processes that are waited for without hanging, and that end with their test.
+//! Processes with bounded waits, which end with their test.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,19 +12,16 @@ use nix::sys::signal::{SigHandler, Signal, kill, killpg, signal};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
-/// The product.
 pub(crate) const GLEANER: &str = env!("CARGO_BIN_EXE_gleaner");
 
-/// Far longer than anything here takes, on a busy machine too.
+/// Timeout: far longer than anything takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Runs Gleaner to its end.
 pub(crate) fn gleaner(args: &[&str]) -> Output {
     Command::new(GLEANER).args(args).output().unwrap()
 }
 
-/// Gleaner with these arguments, to be started.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(GLEANER);
     command.args(args);
@@ -41,7 +38,7 @@ pub(crate) fn until(what: &str, condition: impl FnMut() -> bool) {
     until_or(what, String::new, condition);
 }
 
-/// Like [`until`]; `else_tell` says what else helps to understand why it never did.
+/// Like [`until`]; `else_tell` adds details to the panic message.
 #[track_caller]
 fn until_or(what: &str, else_tell: impl Fn() -> String, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
@@ -51,7 +48,7 @@ fn until_or(what: &str, else_tell: impl Fn() -> String, mut condition: impl FnMu
     }
 }
 
-/// Waits until process `pid` runs the program `name`: what starts it has replaced itself by then.
+/// Waits until process `pid` has executed the program `name`.
 #[track_caller]
 pub(crate) fn until_runs(pid: &str, name: &str) {
     let comm = format!("/proc/{pid}/comm");
@@ -60,13 +57,13 @@ pub(crate) fn until_runs(pid: &str, name: &str) {
     });
 }
 
-/// Every process, with what it waits for in the kernel.
+/// Every process, and where it waits in the kernel.
 fn processes() -> String {
     let listed = Command::new("ps").args(["-eo", "pid,ppid,pgid,stat,wchan:32,args"]).output();
     listed.map_or_else(|error| format!("ps: {error}"), |listed| text(&listed.stdout))
 }
 
-/// A process in a group of its own; dropping kills whatever is left of that group.
+/// A process in its own process group. Dropping it kills the whole group.
 pub(crate) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -74,12 +71,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command` with pipes at its standard input, output and error.
+    /// Starts `command` with its standard input, output and error piped.
     pub(crate) fn start(command: &mut Command) -> Self {
-        // What a killed Gleaner leaves behind becomes a child of this process, and can be waited for.
+        // Descendants of a killed Gleaner become children of this process, which can then wait for them.
         set_child_subreaper(true).unwrap();
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A shell ignores these two for what it starts in the background, and what is ignored stays so in a child.
+        // A shell ignores these signals in background jobs, and children inherit that.
         // SAFETY: sigaction(2) is async-signal-safe, and the default action has no handler that could run.
         unsafe {
             pipes.pre_exec(|| {
@@ -102,19 +99,19 @@ impl Running {
         kill(self.group(), signal).unwrap();
     }
 
-    /// The next line of its output, without its end; empty at the end of the output.
+    /// The next line of output, without its line end; empty at the end of the output.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Writes `line` to its input.
+    /// Writes `line` to the standard input.
     pub(crate) fn tell(&mut self, line: &str) {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// Its input; dropping that ends it.
+    /// The standard input; dropping it closes it.
     pub(crate) fn take_stdin(&mut self) -> ChildStdin {
         self.stdin.take().unwrap()
     }
@@ -123,7 +120,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end.
+    /// Waits for the process to end.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let mut status = None;
@@ -134,11 +131,11 @@ impl Running {
         status.unwrap()
     }
 
-    /// Closes its input and waits for its end, and for that of what it started.
+    /// Closes the standard input, and waits for the process and everything it started.
     #[track_caller]
     pub(crate) fn finish(mut self) -> Output {
         drop(self.stdin.take());
-        // Its output is read meanwhile: a full pipe would stop it.
+        // Read both outputs at once: a full pipe would block the process.
         let mut stderr = self.child.stderr.take().unwrap();
         let errors = thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -156,7 +153,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Nobody is left in the group where this fails.
+        // Fails if the group is empty.
         let _ = killpg(self.group(), Signal::SIGKILL);
         let _ = self.child.wait();
         let orphans = Pid::from_raw(-self.group().as_raw());

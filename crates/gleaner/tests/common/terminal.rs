@@ -1,4 +1,4 @@
-//! A program on a terminal of its own: what it shows, and what it leaves behind.
+//! Runs Gleaner on its own pseudo-terminal: what it shows, and what it leaves behind.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -14,10 +14,10 @@ use nix::unistd::Pid;
 
 use super::process::GLEANER;
 
-/// Far longer than anything here takes, on a busy machine too.
+/// Timeout: far longer than anything takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Gleaner on a pseudo-terminal; dropping ends it.
+/// Gleaner on a pseudo-terminal. Dropping it kills Gleaner.
 pub(crate) struct Terminal {
     child: Child,
     ours: File,
@@ -27,14 +27,14 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts Gleaner with these arguments and this environment on a terminal of `rows` and `columns`.
+    /// Starts Gleaner on a terminal of `rows` and `columns`.
     pub(crate) fn start(args: &[&str], environment: &[(&str, &str)], (rows, columns): (u16, u16)) -> Self {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).unwrap();
         let (ours, theirs) = (File::from(pty.master), File::from(pty.slave));
         let before = tcgetattr(&theirs).unwrap();
         let end = || Stdio::from(theirs.try_clone().unwrap());
-        // It becomes the leader of a session whose terminal this is, as a shell's child is: signals of the terminal go there.
+        // Like a shell's child, it leads a session of its own on this terminal, and receives the terminal's signals.
         let mut command = Command::new("setsid");
         command.args(["--ctty", GLEANER]).args(args);
         command.env_remove("NO_COLOR").env("TERM", "xterm-256color").envs(environment.iter().copied());
@@ -42,12 +42,11 @@ impl Terminal {
         Self { child, ours, theirs, before, parser: vt100::Parser::new(rows, columns, 0) }
     }
 
-    /// What is to be seen.
     pub(crate) fn screen(&self) -> &vt100::Screen {
         self.parser.screen()
     }
 
-    /// Waits until what is to be seen fits `condition`.
+    /// Waits until the screen satisfies `condition`.
     #[track_caller]
     pub(crate) fn until(&mut self, what: &str, condition: impl Fn(&vt100::Screen) -> bool) {
         let end = Instant::now() + PATIENCE;
@@ -57,18 +56,17 @@ impl Terminal {
         }
     }
 
-    /// Waits until this text is to be seen.
+    /// Waits until this text is on the screen.
     #[track_caller]
     pub(crate) fn until_shows(&mut self, text: &str) {
         self.until(&format!("it shows `{text}`"), |screen| screen.contents().contains(text));
     }
 
-    /// Presses keys.
     pub(crate) fn press(&mut self, keys: &str) {
         self.ours.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Makes the window another size.
+    /// Resizes the window.
     pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
         let (r, c) = (rows.to_string(), columns.to_string());
         let input = Stdio::from(self.theirs.try_clone().unwrap());
@@ -81,7 +79,7 @@ impl Terminal {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    /// Waits for its end, and checks that the terminal is as it was before.
+    /// Waits for the program to end, and checks that the terminal is as before.
     #[track_caller]
     pub(crate) fn ends_and_restores(&mut self) -> ExitStatus {
         let end = Instant::now() + PATIENCE;
@@ -92,7 +90,7 @@ impl Terminal {
             }
             assert!(Instant::now() < end, "it does not end:\n{}", self.screen().contents());
         };
-        // What it wrote last.
+        // The last output.
         while self.take() {}
         assert!(!self.screen().alternate_screen(), "the other screen is still there");
         assert!(!self.screen().hide_cursor(), "the cursor is hidden");
@@ -100,7 +98,7 @@ impl Terminal {
         status
     }
 
-    /// Takes what it writes within a moment; false if that is nothing.
+    /// Reads output that arrives within a moment; false if there is none.
     fn take(&mut self) -> bool {
         let mut fds = [PollFd::new(self.ours.as_fd(), PollFlags::POLLIN)];
         if poll(&mut fds, PollTimeout::from(20_u8)).unwrap() == 0 {
@@ -115,7 +113,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It could have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! A process with many threads, which is this test binary started again.
+//! A process with many threads: this test binary, run again.
 
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
@@ -15,12 +15,12 @@ use super::process::Running;
 
 const COUNT: &str = "GLEANER_TEST_THREADS";
 const PIN: &str = "GLEANER_TEST_PIN";
-/// With which status the process ends.
+/// Exit status of the process.
 pub(crate) const STATUS: i32 = 7;
 
-/// `before` and then the command of a process with `count` more threads, each of which wakes the next; the first of
-/// them chooses to run on `pin` only. It is there when it has printed `ready`; it makes a round through all threads
-/// and prints `round` for each line that it reads, and ends with [`STATUS`] when its input does.
+/// `before`, followed by the command of a process with `count` more threads in a ring, each of which wakes the next.
+/// The first one binds itself to `pin`. The process prints `ready`, then runs once round the ring and prints `round`
+/// for each line of input, and exits with [`STATUS`] at the end of its input.
 pub(crate) fn command(before: &[&str], count: usize, pin: Option<CpuId>) -> Command {
     let own = env::current_exe().unwrap();
     let mut command = match before {
@@ -39,7 +39,7 @@ pub(crate) fn command(before: &[&str], count: usize, pin: Option<CpuId>) -> Comm
     command
 }
 
-/// Waits until the process has printed `word`; the test harness may have written before it.
+/// Waits until the process prints `word`. The test harness can print something before it.
 #[track_caller]
 pub(crate) fn wait_for(process: &mut Running, word: &str) {
     loop {
@@ -51,7 +51,7 @@ pub(crate) fn wait_for(process: &mut Running, word: &str) {
     }
 }
 
-/// The CPUs that each thread of process `pid` may run on.
+/// The CPUs on which each thread of process `pid` is allowed to run.
 pub(crate) fn masks(pid: u32) -> BTreeMap<u32, CpuSet> {
     let mask = |tid: u32| {
         let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
@@ -66,7 +66,7 @@ pub(crate) fn masks(pid: u32) -> BTreeMap<u32, CpuSet> {
 #[ignore = "is the process with many threads that other tests start"]
 fn many_threads() {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<usize>().ok());
-    // Somebody runs all ignored tests.
+    // Run directly, as one of all ignored tests.
     let Some(count) = number(COUNT) else { return };
     let (first, last) = ring(count, number(PIN));
     let round = |word: &str| {
@@ -79,7 +79,7 @@ fn many_threads() {
     std::process::exit(STATUS);
 }
 
-/// Threads that pass a number on, each adding one.
+/// A ring of threads that pass a number on, each adding one.
 fn ring(count: usize, pin: Option<usize>) -> (Sender<usize>, Receiver<usize>) {
     let (first, mut last) = channel();
     for index in 0..count {

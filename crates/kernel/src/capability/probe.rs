@@ -1,4 +1,4 @@
-//! Looks at the machine. Nothing is written.
+//! Probes the machine without writing anything.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const CPU: &str = "/sys/devices/system/cpu";
 
 type Probe = Result<(), Absence>;
 
-/// What works here, for this user. Reads some twenty files and changes nothing.
+/// What works here, for this user, from some twenty files.
 pub fn probe(root: &Root) -> Capabilities {
     let mounts = Mounts::read(root);
     let sensor = |sensor| match sensor {
@@ -29,7 +29,7 @@ pub fn probe(root: &Root) -> Capabilities {
     let lever = |lever| match lever {
         Lever::CpusetV2 => cpuset_v2(root, &mounts),
         Lever::CpusetV1 => cpuset_v1(root, &mounts),
-        // System calls that every Linux has, and that need no privilege for the caller's own threads.
+        // System calls of every Linux, which need no privilege for the caller's own threads.
         Lever::Affinity | Lever::YieldThreads | Lever::SchedulingPolicy => Ok(()),
         Lever::Haltpoll => haltpoll(root),
         Lever::PmQos => pm_qos(root),
@@ -41,14 +41,14 @@ pub fn probe(root: &Root) -> Capabilities {
     }
 }
 
-/// A file's text, or why it cannot be had; `option` is what the kernel lacks if the file is missing.
+/// A file's text, or why it cannot be read; `option` is what the kernel lacks if the file is missing.
 fn read(root: &Root, path: &str, option: &'static str) -> Result<String, Absence> {
     root.read_opt(path)
         .map_err(|error| Absence::from(&error))?
         .ok_or_else(|| Absence::NotBuilt { option, path: root.path(path) })
 }
 
-/// Whether the caller may write; `option` as in [`read`].
+/// Whether the file is writable; `option` as in [`read`].
 fn writable(root: &Root, path: impl AsRef<Path>, option: &'static str) -> Probe {
     let path = root.path(path);
     match access(&path, AccessFlags::W_OK) {
@@ -73,7 +73,7 @@ fn cpuidle(root: &Root) -> Probe {
 fn steal(root: &Root) -> Probe {
     has_line(root, "/proc/stat", "cpu ", "CONFIG_PROC_FS")?;
     let hypervisor = Hypervisor::read(root);
-    // Only KVM says whether it reports; files alone (a fake root) do not tell its features.
+    // Only KVM says whether it reports steal; a fake root has no CPUID features.
     let silent = hypervisor.kind == HypervisorKind::Kvm && root.is_system() && !hypervisor.kvm.steal_time;
     if silent && cfg!(target_arch = "x86_64") { Err(Absence::NoStealTime) } else { Ok(()) }
 }
@@ -81,7 +81,7 @@ fn steal(root: &Root) -> Probe {
 fn schedstat(root: &Root) -> Probe {
     const PATH: &str = "/proc/self/schedstat";
     const OPTION: &str = "CONFIG_SCHED_INFO";
-    // Without SCHED_INFO the file is there and holds zeros, though the reader must have run to read it.
+    // Without SCHED_INFO the file exists but holds zeros, although its reader must have run.
     match read(root, PATH, OPTION)?.as_str() {
         "0 0 0" => Err(Absence::NotBuilt { option: OPTION, path: root.path(PATH) }),
         _ => Ok(()),
@@ -116,7 +116,7 @@ fn haltpoll(root: &Root) -> Probe {
 
 fn pm_qos(root: &Root) -> Probe {
     cpuidle(root)?;
-    // CPU 0 is always there on x86; elsewhere any CPU's file stands for all.
+    // CPU 0 is always online on x86; elsewhere any CPU will do.
     let cpu = root.read(format!("{CPU}/online")).ok();
     let first = cpu.and_then(|list| list.split([',', '-']).next().map(str::to_owned)).unwrap_or_default();
     writable(root, format!("{CPU}/cpu{first}/power/pm_qos_resume_latency_us"), "CONFIG_PM")
@@ -149,16 +149,16 @@ fn cgroup_accounting(root: &Root, mounts: &Mounts) -> Probe {
     if found { Ok(()) } else { Err(Absence::NoCgroupAccounting) }
 }
 
-/// Where the cgroup hierarchies are mounted.
+/// Mount points of the cgroup hierarchies.
 #[derive(Debug, Default)]
 struct Mounts {
     v2: Option<PathBuf>,
-    /// Directory and mount options, among them the controllers.
+    /// Mount points, and mount options, which include the controllers.
     v1: Vec<(PathBuf, String)>,
 }
 
 impl Mounts {
-    /// Without `/proc/mounts` nothing is mounted.
+    /// Empty without `/proc/mounts`.
     fn read(root: &Root) -> Self {
         let mut mounts = Self::default();
         for line in root.read("/proc/mounts").unwrap_or_default().lines() {

@@ -6,7 +6,7 @@ use crate::{KernelError, Root};
 
 const CPU: &str = "/sys/devices/system/cpu";
 
-/// A KVM guest with cpuidle-haltpoll and everything else.
+/// A KVM guest with cpuidle-haltpoll and all other features.
 fn put_machine(root: &Root) {
     put(root, &format!("{CPU}/online"), "0-1\n");
     put(root, &format!("{CPU}/cpuidle/current_driver"), "haltpoll\n");

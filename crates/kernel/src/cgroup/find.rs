@@ -1,14 +1,14 @@
-//! What a user means by the name of a control group: one answer for every command.
+//! Resolves the name of a control group, in the same way for every command.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::{CgroupSetup, GroupUnavailable};
 use crate::Root;
 
-/// A control group that a user named.
+/// A control group that the user named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedGroup {
-    /// Where its hierarchy is mounted.
+    /// Mount point of its hierarchy.
     pub mount: PathBuf,
     /// Its path in the hierarchy, without a leading slash; empty for the root group.
     pub relative: PathBuf,
@@ -17,7 +17,7 @@ pub struct NamedGroup {
 impl NamedGroup {
     /// Its directory, without links and `..`.
     pub fn dir(&self) -> PathBuf {
-        // Joining nothing would append a slash.
+        // Joining an empty path would append a slash.
         if self.is_root() { self.mount.clone() } else { self.mount.join(&self.relative) }
     }
 
@@ -28,15 +28,15 @@ impl NamedGroup {
 }
 
 impl CgroupSetup {
-    /// The group called `name`: a directory of a mounted hierarchy, or a path within one as `/proc/PID/cgroup` has it,
-    /// with or without its leading slash. Such a path is looked for in the hierarchy with the cpuset controller first,
-    /// as that is the one that Gleaner changes, then in version 2, `cpu`, `cpuacct` and the rest.
+    /// The group `name`: a directory of a mounted hierarchy, or a path within one as in `/proc/PID/cgroup`,
+    /// with or without the leading slash. Such a path is searched first in the hierarchy with the cpuset
+    /// controller, which is the one that Gleaner changes, then in version 2, `cpu`, `cpuacct` and the rest.
     ///
     /// # Errors
-    /// [`GroupUnavailable::NotFound`] with the directories that were tried; [`GroupUnavailable::Ambiguous`] where a
-    /// relative path names one group from the working directory and another one within the hierarchies.
+    /// [`GroupUnavailable::NotFound`] with the directories tried; [`GroupUnavailable::Ambiguous`] if a relative
+    /// path matches one group from the working directory and another within the hierarchies.
     pub fn find(&self, root: &Root, name: &Path) -> Result<NamedGroup, GroupUnavailable> {
-        // Without a working directory (it was removed) relative paths can only be those within a hierarchy.
+        // Without a working directory (it was removed) relative paths can only be within a hierarchy.
         let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         self.find_from(root, &here, name)
     }
@@ -51,7 +51,7 @@ impl CgroupSetup {
         let as_file = here.join(name);
         let as_group: Vec<PathBuf> = self.mounts().into_iter().map(|mount| mount.join(within)).collect();
         let mut named = self.mounts().into_iter().zip(&as_group).filter_map(|(mount, path)| {
-            // Not what `..` or a link leads to outside of the hierarchy, nor a mount within it.
+            // Excludes what `..` or a link reaches outside of the hierarchy, and mounts within it.
             self.at(root, path).filter(|group| group.mount == mount)
         });
         match (self.at(root, &as_file), named.next()) {
@@ -70,7 +70,7 @@ impl CgroupSetup {
         }
     }
 
-    /// Where hierarchies are mounted, each once, in the order in which a group is looked for.
+    /// Mount points without duplicates, in search order.
     fn mounts(&self) -> Vec<&Path> {
         let first = ["cpuset"].iter().filter_map(|name| self.v1.get(*name));
         let then = ["cpu", "cpuacct"].iter().filter_map(|name| self.v1.get(*name));
@@ -83,11 +83,11 @@ impl CgroupSetup {
         mounts
     }
 
-    /// The group whose directory `path` is, once its links are followed.
+    /// The group whose directory is `path`, with links resolved.
     fn at(&self, root: &Root, path: &Path) -> Option<NamedGroup> {
         let dir = root.canonical(path).ok().filter(|dir| root.path(dir).is_dir())?;
         let inside = |mount: &&Path| dir.starts_with(mount);
-        // Mounts can lie within each other: the innermost counts.
+        // Mounts can be nested: the innermost counts.
         let mount =
             self.mounts().into_iter().filter(inside).max_by_key(|mount| mount.components().count())?;
         let relative = dir.strip_prefix(mount).ok()?.to_owned();
@@ -95,12 +95,12 @@ impl CgroupSetup {
     }
 }
 
-/// Whether `name` speaks of the file system only: from the working directory up or down, or in full.
+/// Whether `name` can only be a file system path: absolute, or starting with `.` or `..`.
 fn is_of_file_system(name: &Path) -> bool {
     !matches!(name.components().next(), Some(Component::Normal(_)))
 }
 
-/// Where a group was looked for.
+/// The directories that were searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tried(pub Vec<PathBuf>);
 
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::cgroup::{Hierarchy, WorkloadGroup};
 
-    /// A machine with version 2 within version 1, as most hybrid ones have it, and groups in both.
+    /// A machine with version 2 mounted within version 1, as on most hybrid ones, and groups in both.
     fn hybrid() -> (tempfile::TempDir, Root, CgroupSetup) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());

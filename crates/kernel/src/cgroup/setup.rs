@@ -1,4 +1,4 @@
-//! Which hierarchies of control groups are mounted, and where the caller is in them.
+//! Which control group hierarchies are mounted, and the caller's groups in them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,20 +20,20 @@ pub enum Version {
 /// One mounted hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// Where it is mounted.
+    /// Mount point of the hierarchy.
     pub mount: PathBuf,
     /// The caller's own group in it, as a directory.
     pub own: PathBuf,
 }
 
-/// The hierarchies of this machine that matter to us.
+/// The hierarchies of this machine that Gleaner uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CgroupSetup {
     /// The version 2 hierarchy.
     pub v2: Option<Hierarchy>,
-    /// Whether the version 2 hierarchy has the cpuset controller: it has not where version 1 holds it.
+    /// Whether the version 2 hierarchy has the cpuset controller, rather than version 1.
     pub v2_cpuset: bool,
-    /// The version 1 hierarchies by controller; several controllers may share one.
+    /// The version 1 hierarchies by controller; several controllers can share one.
     pub v1: BTreeMap<String, Hierarchy>,
 }
 
@@ -43,10 +43,10 @@ impl CgroupSetup {
         Self::of_member(root, "/proc/self/cgroup")
     }
 
-    /// The hierarchies where the caller sees them, with the groups of process `pid` as the own ones.
+    /// The hierarchies that the caller sees, with the groups of process `pid` as its own ones.
     ///
     /// # Errors
-    /// The process has ended, or a file is not to be read.
+    /// The process has ended, or a file is not readable.
     pub fn of_process(root: &Root, pid: u32) -> Result<Self, KernelError> {
         Self::of_member(root, &format!("/proc/{pid}/cgroup"))
     }
@@ -61,7 +61,7 @@ impl CgroupSetup {
                 setup.v2 = setup.v2.or_else(|| Some(mount.hierarchy(own_path(&groups, ""))));
             } else {
                 for option in mount.options.split(',') {
-                    // Options that are no controllers (`rw`, `xattr`) have no line in /proc/self/cgroup.
+                    // Options that are not controllers (`rw`, `xattr`) have no line in /proc/self/cgroup.
                     if let Some(own) = own_path(&groups, option) {
                         setup.v1.entry(option.to_owned()).or_insert_with(|| mount.hierarchy(Some(own)));
                     }
@@ -74,8 +74,8 @@ impl CgroupSetup {
         Ok(setup)
     }
 
-    /// The groups whose CPU quotas hold for the own one: itself and those above it, as far as they are visible. The root of
-    /// a hierarchy has no quota.
+    /// The groups whose CPU quotas apply to the own one: itself and its visible ancestors, except for the root,
+    /// which has no quota.
     pub fn quota_dirs(&self) -> Vec<PathBuf> {
         let Some(Hierarchy { mount, own }) = self.v1.get("cpu").or(self.v2.as_ref()) else {
             return Vec::new();
@@ -83,7 +83,7 @@ impl CgroupSetup {
         own.ancestors().take_while(|dir| *dir != mount).map(Path::to_owned).collect()
     }
 
-    /// The version that holds the cpuset controller.
+    /// The version with the cpuset controller.
     pub fn cpuset_version(&self) -> Option<Version> {
         if self.v1.contains_key("cpuset") { Some(Version::V1) } else { self.v2_cpuset.then_some(Version::V2) }
     }
@@ -105,7 +105,7 @@ impl fmt::Display for CgroupSetup {
     }
 }
 
-/// A line of `/proc/self/mountinfo` that mounts control groups.
+/// A line of `/proc/self/mountinfo` that mounts a cgroup hierarchy.
 struct Mount<'a> {
     version: Version,
     root: &'a Path,
@@ -127,7 +127,8 @@ impl<'a> Mount<'a> {
         Some(Self { version, root, point, options: filesystem.nth(1).unwrap_or_default() })
     }
 
-    /// `own` is the caller's group from the hierarchy's root; only what is under the mount's own root is visible.
+    /// `own` is the caller's group as seen from the hierarchy's root; only what is below the mount's root is
+    /// visible.
     fn hierarchy(&self, own: Option<&str>) -> Hierarchy {
         let visible = own.and_then(|own| Path::new(own).strip_prefix(self.root).ok());
         let own = visible.map_or(self.point.to_owned(), |own| {
@@ -137,7 +138,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The caller's group in the hierarchy of `controller` (`""`: version 2), from the lines of `/proc/self/cgroup`.
+/// The caller's group in the hierarchy of `controller` (`""`: version 2), from lines of `/proc/self/cgroup`.
 fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);

@@ -96,7 +96,7 @@ fn an_existing_version_1_group_is_found_by_any_of_its_names() {
 const V2_MOUNT: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
 const V2_GROUP: &str = "0::/user.slice/s.scope\n";
 
-/// `/` hands down `root_control`, `user.slice` has no processes, `s.scope` holds the caller.
+/// `/` delegates `root_control`, `user.slice` contains `slice_procs`, and `s.scope` contains the caller.
 fn v2(root_control: &str, slice_controllers: &str, slice_procs: &str) -> (tempfile::TempDir, Root) {
     let files = [
         ("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory"),

@@ -1,4 +1,4 @@
-//! The sensor: counters since boot, from files that stay open.
+//! The idle sensor: counters since boot, from files that stay open.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,36 +11,36 @@ use super::{CPUS, POLL};
 use crate::file::KernelFile;
 use crate::{KernelError, Root};
 
-/// Where idle counters come from, and so how far to trust them.
+/// Where idle counters come from, and so how reliable they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdleSource {
     /// Counted by the kernel at each idle period.
     Cpuidle,
-    /// No cpuidle driver: times in ticks from `/proc/stat`, and an upper bound of the number of halts that is
-    /// derived from context switches.
+    /// No cpuidle driver: times in ticks from `/proc/stat`, and an upper bound of the number of halts derived
+    /// from context switches.
     Estimate,
 }
 
 /// What one CPU did while it had nothing to run. Counts only grow, except that [`IdleSource::Cpuidle`] starts
-/// again where a driver is reloaded.
+/// over when a driver is reloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct IdleCounters {
-    /// The CPU.
+    /// The CPU counted.
     pub cpu: CpuId,
-    /// How often it halted.
+    /// Number of halts.
     pub halts: u64,
-    /// How long it was halted, the way in and out included.
+    /// Total time halted, entry and exit overhead included.
     pub halt_time: Duration,
-    /// How often it polled. Under the haltpoll governor one idle period may be a poll and then a halt.
+    /// Number of polls. Under the haltpoll governor one idle period can be a poll followed by a halt.
     pub polls: u64,
-    /// How long it polled.
+    /// Total time polled.
     pub poll_time: Duration,
-    /// Where the numbers come from.
+    /// How reliable the counters are.
     pub source: IdleSource,
 }
 
-/// Reads each online CPU's idle counters.
+/// Reads the idle counters of each online CPU.
 #[derive(Debug)]
 pub struct IdleSensor(Source);
 
@@ -65,7 +65,7 @@ struct StateFiles {
 }
 
 impl IdleSensor {
-    /// Opens the files of each online CPU: cpuidle's where any CPU has them, else those of the estimate.
+    /// Opens the files of each online CPU: cpuidle's if any CPU has them, else those of the estimate.
     pub fn new(root: &Root) -> Result<Self, KernelError> {
         let mut files = Files {
             root: root.clone(),
@@ -80,7 +80,7 @@ impl IdleSensor {
         }
     }
 
-    /// Where the numbers come from.
+    /// The source of the counters.
     pub fn source(&self) -> IdleSource {
         match self.0 {
             Source::Cpuidle(_) => IdleSource::Cpuidle,
@@ -88,8 +88,8 @@ impl IdleSensor {
         }
     }
 
-    /// The counters of each online CPU, in ascending order. A CPU that went offline is left out, one that came
-    /// online is opened. About 1 us per file: four files per CPU with cpuidle-haltpoll.
+    /// The counters of each online CPU, in ascending order; offline CPUs are left out, new ones opened. About 1
+    /// us per file, with four files per CPU under cpuidle-haltpoll.
     pub fn read(&mut self) -> Result<Vec<IdleCounters>, KernelError> {
         match &mut self.0 {
             Source::Estimate(estimator) => estimator.read(),
@@ -106,7 +106,7 @@ impl Files {
         for (&cpu, states) in &self.cpus {
             match read_cpu(cpu, states) {
                 Ok(read) => counters.push(read),
-                // It went offline since `online` was read, or its driver was exchanged: opened anew next time.
+                // The CPU went offline after `online` was read, or its driver was replaced: reopened next time.
                 Err(error) if error.is_gone() => gone.push(cpu),
                 Err(error) => return Err(error),
             }
@@ -117,7 +117,7 @@ impl Files {
         Ok(counters)
     }
 
-    /// Forgets the CPUs that are offline and opens those that are not open.
+    /// Drops CPUs that went offline and opens new ones.
     fn follow_online(&mut self) -> Result<(), KernelError> {
         let mut buffer = [0; 4096];
         let text = self.online.read_short(&mut buffer)?;
@@ -136,7 +136,7 @@ impl Files {
     }
 }
 
-/// The files of one CPU; none where it has no cpuidle directory or is just going offline.
+/// The files of one CPU; empty if it has no cpuidle directory or is going offline.
 fn open_cpu(root: &Root, cpu: CpuId) -> Result<Vec<StateFiles>, KernelError> {
     let mut states = Vec::new();
     for index in 0.. {

@@ -1,4 +1,4 @@
-//! Idle counters where no cpuidle driver counts: derived from `/proc/stat`.
+//! Idle counters without a cpuidle driver, derived from `/proc/stat`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,18 +11,17 @@ use crate::{KernelError, Root};
 
 /// Derives halts from context switches, and accumulates them so that they only grow.
 ///
-/// Halted time is the idle time of `/proc/stat`, exact to a tick. An idle period takes one switch to the idle task
-/// and one away from it, so half of all switches is an **upper bound** of the halts of all CPUs, and a close one
-/// for programs that hand off by blocking, where nearly every switch is to or from idle. The bound is shared out
-/// in proportion to each CPU's idle time since the last read. Too many halts make idle periods look shorter than
-/// they are; that only matters on a machine busy enough to switch between threads, where there is little idle time
-/// to gain.
+/// Halted time is the idle time of `/proc/stat`, exact to a tick. An idle period takes one switch to the idle
+/// task and one away from it, so half of all switches is an **upper bound** of all CPUs' halts. It is tight for
+/// programs that hand off by blocking, where nearly every switch is to or from idle. The bound is divided among
+/// the CPUs in proportion to their idle time since the last read. Too many halts make idle periods seem too
+/// short, but only on a machine busy enough to switch between threads, where there is little idle time to gain.
 #[derive(Debug)]
 pub(super) struct Estimator {
     stat: StatSensor,
     last: SystemStat,
     halts: BTreeMap<CpuId, f64>,
-    /// Switches that no idle time has been seen for yet: at a read every few ms most see no tick.
+    /// Switches not matched to idle time yet: of reads every few ms, most see no tick.
     unassigned: u64,
 }
 
@@ -40,7 +39,7 @@ impl Estimator {
         let mut idle = Vec::with_capacity(now.cpus.len());
         let mut passed = Duration::ZERO;
         for (cpu, times) in &now.cpus {
-            // A CPU that just came online has no past to subtract.
+            // A CPU that just came online has no earlier reading.
             let then = before.get(cpu).copied().unwrap_or(*times);
             idle.push((*cpu, times.not_busy().saturating_sub(then.not_busy()).as_secs_f64()));
             passed += times.total().saturating_sub(then.total());
@@ -52,7 +51,7 @@ impl Estimator {
             }
             self.unassigned = 0;
         } else if !passed.is_zero() {
-            // Ticks passed and every one of them was busy: those switches were between threads.
+            // Every tick that passed was busy: those switches were between threads.
             self.unassigned = 0;
         }
         let counters = now.cpus.iter().map(|(cpu, times)| self.counters(*cpu, times.not_busy())).collect();

@@ -1,31 +1,32 @@
-//! Consolidation by plain CPU affinity, where no cpuset can be had.
+//! Consolidation by plain CPU affinity, where no cpuset is available.
 
 use gleaner_policy::CpuSet;
 
 use super::{Inherited, LeverError, Target, ThreadKey, ThreadPlan, Value, Write, thread};
 use crate::Root;
 
-/// The affinity of a workload's threads. Remembers what it set, to tell it from what the threads chose themselves.
+/// The affinity of a workload's threads. Keeps the masks that it set, to distinguish them from masks that
+/// threads chose themselves.
 #[derive(Debug, Clone)]
 pub struct Affinity {
     default: CpuSet,
-    /// The masks set last and before that: while threads are being moved from one to the other, new ones are born
-    /// with either.
+    /// The latest mask and the one before: while threads are moved from one to the other, new ones start with
+    /// either.
     applied: [Option<CpuSet>; 2],
 }
 
 impl Affinity {
-    /// `default` is the mask that the workload's threads have when nobody changes it: that of its first thread.
+    /// `default` is the original mask of the workload's threads: that of its first thread.
     pub fn new(default: CpuSet) -> Self {
         Self { default, applied: [None, None] }
     }
 
-    /// The mask of the calling thread: what a child inherits.
+    /// The mask of the calling thread, which its children inherit.
     pub fn of_caller() -> std::io::Result<CpuSet> {
         thread::affinity(0)
     }
 
-    /// Gives the calling thread the mask `cpus`.
+    /// Sets the mask of the calling thread.
     ///
     /// # Errors
     /// None of the CPUs is online or allowed.
@@ -33,8 +34,8 @@ impl Affinity {
         thread::set_affinity(0, cpus)
     }
 
-    /// Begins to move the workload to `active`, as far as its default mask allows; [`Affinity::plan`] then plans for
-    /// that. Returns the mask to be set: where no CPU would be left, the default.
+    /// Selects `active`, limited to the default mask, as the target of [`Affinity::plan`]. Returns the mask to
+    /// set: the default if no CPU would be left.
     pub fn set_active(&mut self, active: &CpuSet) -> CpuSet {
         let mut mask = active.intersection(&self.default);
         if mask.is_empty() {
@@ -46,7 +47,8 @@ impl Affinity {
         mask
     }
 
-    /// What to do about these threads. A thread whose mask is neither the default nor one of ours chose it itself.
+    /// Plans the moves of these threads. A thread whose mask is neither the default nor one of ours chose it
+    /// itself.
     ///
     /// # Errors
     /// Those of [`Target::read`]; threads that ended are left out.
@@ -72,7 +74,7 @@ impl Affinity {
         }
         let target = Target::Affinity(key);
         if *now != self.default {
-            // For a thread that is leased already this says nothing new: its lease knows the same original.
+            // Redundant for a thread that is already leased: its lease has the same original.
             plan.inherited.push(Inherited {
                 target: target.clone(),
                 original: Value::Cpus(self.default.clone()),

@@ -1,4 +1,4 @@
-//! Which vCPUs a workload's control group may use: consolidation by cpuset.
+//! Consolidation by cpuset: the vCPUs that a workload's control group is allowed to use.
 
 use std::path::Path;
 
@@ -10,19 +10,18 @@ use crate::{KernelError, Root};
 
 const FILE: &str = "cpuset.cpus";
 
-/// What to write so that the group runs on `active` only. Version 1 and 2 have the same file with the same format.
+/// The writes that confine the group to `active`. Version 1 and 2 have the same file with the same format.
 ///
-/// Groups beneath this one follow by themselves on version 2; on version 1 the kernel refuses (`EBUSY`) a set that
-/// does not include those of the groups beneath.
-/// A group that systemd manages ([`managed_by_systemd`]) is written all the same: systemd keeps its own view of
-/// `AllowedCPUs=` and may write the file again at a reload or when the unit's properties change. The lease then sees
-/// a value that is not its own, and leaves it alone.
+/// On version 2 this also confines the groups below; on version 1 the kernel refuses (`EBUSY`) a set that does
+/// not include those of the groups below. A group managed by systemd ([`managed_by_systemd`]) is written
+/// nevertheless: systemd keeps its own `AllowedCPUs=` and can rewrite the file at a reload or when the unit's
+/// properties change. The lease then finds a value that is not ours, and leaves it alone.
 pub fn writes(group: &WorkloadGroup, active: &CpuSet) -> Vec<Write> {
     vec![Write::text(group.cpuset_dir().join(FILE), active.to_string())]
 }
 
-/// Writes a kernel file; where the kernel refuses to empty the CPU set of a group because it has processes, the set
-/// becomes all possible CPUs: on version 2 the parent's bounds hold all the same, now and after hotplug.
+/// Writes a kernel file. The kernel refuses to empty the CPU set of a group with processes; all possible CPUs
+/// are written then: on version 2 the parent's limits apply anyway, even after hotplug.
 pub(super) fn write(root: &Root, path: &Path, text: &str) -> Result<(), KernelError> {
     match root.write(path, text) {
         Err(error) if error.errno() == Some(libc::ENOSPC) && text.is_empty() && path.ends_with(FILE) => {
@@ -32,9 +31,9 @@ pub(super) fn write(root: &Root, path: &Path, text: &str) -> Result<(), KernelEr
     }
 }
 
-/// The systemd unit (`.service` or `.scope`) that the group belongs to: the innermost one in its path.
+/// The innermost systemd unit (`.service` or `.scope`) in the group's path.
 ///
-/// None where systemd is not the init system.
+/// `None` if systemd is not the init system.
 pub fn managed_by_systemd(root: &Root, group: &Path) -> Option<String> {
     if !root.exists("/run/systemd/system") {
         return None;
@@ -60,7 +59,7 @@ mod tests {
         }
         std::fs::write(root.path("/sys/devices/system/cpu/possible"), "0-3\n").unwrap();
         for name in ["cpuset.cpus", "cpuset.mems"] {
-            // It answers every write as the kernel answers this one.
+            // /dev/full answers every write with the same error as the kernel.
             std::os::unix::fs::symlink("/dev/full", root.path(format!("/group/{name}"))).unwrap();
         }
         let said =

@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use crate::{KernelError, Root};
 
-/// The device.
+/// The device of the `PM QoS` framework.
 pub const DEVICE: &str = "/dev/cpu_dma_latency";
 
-/// A request for a wake-up latency on every CPU. Dropping it, or the death of the process, withdraws it: the kernel
-/// itself is the lease.
+/// A limit on the wake-up latency of every CPU. Dropping it, or the death of the process, withdraws it: the
+/// kernel itself is the lease.
 #[derive(Debug)]
 pub struct DmaLatency {
     _device: File,
 }
 
 impl DmaLatency {
-    /// Requests that waking up take at most `latency` (whole microseconds, rounded down, at most 2^31 - 1).
+    /// Requests a wake-up latency of at most `latency` (whole microseconds, rounded down, at most 2^31 - 1).
     ///
-    /// Zero keeps every idle CPU polling. The strictest of all processes' requests applies.
+    /// Zero keeps every idle CPU polling. The strictest request of all processes applies.
     ///
     /// # Errors
-    /// Without root the device can usually not be opened.
+    /// Opening the device usually requires root.
     pub fn request(root: &Root, latency: Duration) -> Result<Self, KernelError> {
         let microseconds = i32::try_from(latency.as_micros()).unwrap_or(i32::MAX);
         let path = root.path(DEVICE);
-        // The device takes a binary number, or text that must be hexadecimal; the binary one cannot be misread.
+        // The device accepts a binary number, or text that must be hexadecimal; the binary form is unambiguous.
         OpenOptions::new()
             .write(true)
             .open(&path)
@@ -37,7 +37,7 @@ impl DmaLatency {
             .map_err(|source| KernelError::write(path, microseconds.to_string(), source))
     }
 
-    /// The strictest request in force, of any process.
+    /// The strictest request of all processes.
     pub fn in_force(root: &Root) -> Result<Duration, KernelError> {
         let path = root.path(DEVICE);
         let mut bytes = [0; 4];

@@ -1,4 +1,4 @@
-//! Why a lever could not be read or moved.
+//! Why a lever could not be read or changed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,63 +6,63 @@ use std::path::{Path, PathBuf};
 use super::{Target, Value};
 use crate::KernelError;
 
-/// A lever could not be read or moved. The message says what to do about it where something can be done.
+/// A lever could not be read or changed. The message includes the remedy, if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum LeverError {
     /// The thread, CPU, file or group no longer exists; there is nothing left to change or to undo.
     #[error("{target} is gone")]
     Gone {
-        /// What ended or was removed.
+        /// The missing target.
         target: Target,
     },
-    /// The kernel refused for lack of a privilege.
+    /// A privilege is missing.
     #[error("not permitted to {operation} {target}: {source}; run as root, or give the user that right")]
     Denied {
-        /// What was to be read or changed.
+        /// The target read or changed.
         target: Target,
         /// `read` or `change`.
         operation: &'static str,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: io::Error,
     },
-    /// The file lies on a read-only mount, as `/sys` does in most containers.
+    /// The file is on a read-only mount, like `/sys` in most containers.
     #[error("{} is mounted read-only; run on the machine itself or in a privileged container", path.display())]
     ReadOnly {
         /// The file or directory.
         path: PathBuf,
     },
-    /// The group or controller is still in use by somebody else.
+    /// Another program still uses the group or controller.
     #[error("cannot remove {target}: {reason}")]
     Busy {
-        /// What was to be removed.
+        /// The target to remove.
         target: Target,
-        /// Who still uses it.
+        /// The remaining user.
         reason: String,
     },
-    /// The value is of a kind that the target does not have; a mistake of the caller.
+    /// The value has the wrong kind for the target; a bug of the caller.
     #[error("{target} cannot be set to `{value}`")]
     Mismatch {
-        /// What was to be changed.
+        /// The target to change.
         target: Target,
-        /// The value that does not fit.
+        /// The value of the wrong kind.
         value: Value,
     },
     /// The lever does not work on this machine.
     #[error("{lever} cannot be used: {reason}")]
     Unavailable {
-        /// The lever's name.
+        /// Name of the lever.
         lever: &'static str,
-        /// Why, and what to do about it.
+        /// The cause and the remedy.
         reason: String,
     },
-    /// A system call about a thread, or an operation on a group, failed.
+    /// A system call on a thread, or an operation on a group, failed.
     #[error("cannot {operation} {target}: {source}")]
     Failed {
-        /// What was to be read or changed.
+        /// The target read or changed.
         target: Target,
         /// `read` or `change`.
         operation: &'static str,
-        /// What the kernel answered.
+        /// The kernel's error.
         r#source: io::Error,
     },
     /// A kernel file could not be used.
@@ -71,7 +71,7 @@ pub enum LeverError {
 }
 
 impl LeverError {
-    /// Sorts the kernel's answer for `target` into the cases above.
+    /// Classifies an I/O error on `target`.
     pub(crate) fn io(target: &Target, operation: &'static str, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Self::Gone { target: target.clone() },
@@ -83,7 +83,7 @@ impl LeverError {
         }
     }
 
-    /// As [`LeverError::io`] for an error that already knows its file.
+    /// Like [`LeverError::io`], for an error that already has its file.
     pub(crate) fn kernel(target: &Target, error: KernelError) -> Self {
         match error {
             KernelError::Read { source, .. } if special(&source) => Self::io(target, "read", source),
@@ -111,7 +111,7 @@ impl LeverError {
     }
 }
 
-/// Whether [`LeverError::io`] has a case of its own for this answer.
+/// Whether [`LeverError::io`] has a variant for this error.
 fn special(source: &io::Error) -> bool {
     matches!(
         source.raw_os_error(),

@@ -1,4 +1,4 @@
-//! Control groups and their controllers as targets: create, remove, switch on, switch off.
+//! Control groups and their controllers as targets: create and remove groups, turn controllers on and off.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,13 @@ use super::{GroupState, LeverError, Target};
 use crate::cgroup::CgroupSetup;
 use crate::{KernelError, Root};
 
-/// How long the processes of a group are moved out before it is called busy. One that forks faster than it is moved
-/// leaves its child behind, which the next pass finds. One that is about to exit cannot be moved any more
-/// (`cgroup_migrate_add_task`), and giving back its memory may take it a while.
+/// How long to try to move processes out of a group before it counts as busy. A process that forks faster than
+/// it is moved leaves its child behind for the next pass. An exiting process cannot be moved
+/// (`cgroup_migrate_add_task`), and freeing its memory can take a while.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two passes.
+/// The time between two passes.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Whether the group exists.
 pub(super) fn state(root: &Root, path: &Path) -> GroupState {
     if root.path(path).is_dir() { GroupState::Present } else { GroupState::Absent }
 }
@@ -30,7 +29,7 @@ pub(super) fn create(root: &Root, target: &Target, path: &Path) -> Result<(), Le
         }
         _ => {}
     }
-    // Only a cgroup v1 cpuset has this name for the file. It starts empty, and an empty one takes no process.
+    // Only a cgroup v1 cpuset has a file of this name. It starts empty, and accepts no process while empty.
     if root.exists(path.join("cpuset.effective_cpus")) {
         for name in ["cpuset.mems", "cpuset.cpus"] {
             fill_from_parent(root, path, name).map_err(|e| LeverError::kernel(target, e))?;
@@ -39,7 +38,7 @@ pub(super) fn create(root: &Root, target: &Target, path: &Path) -> Result<(), Le
     Ok(())
 }
 
-/// Gives the v1 cpuset `path` its parent's `name`, unless it has a value already.
+/// Sets `name` of the v1 cpuset `path` to its parent's value, unless it is set already.
 fn fill_from_parent(root: &Root, path: &Path, name: &str) -> Result<(), crate::KernelError> {
     match path.parent() {
         Some(parent) if root.read(path.join(name))?.is_empty() => {
@@ -49,7 +48,7 @@ fn fill_from_parent(root: &Root, path: &Path, name: &str) -> Result<(), crate::K
     }
 }
 
-/// Moves the group's processes home and removes it.
+/// Moves the group's processes to `home` and removes it.
 pub(super) fn remove(root: &Root, target: &Target, path: &Path, home: &Path) -> Result<(), LeverError> {
     let begun = Instant::now();
     loop {
@@ -71,10 +70,11 @@ pub(super) fn remove(root: &Root, target: &Target, path: &Path, home: &Path) -> 
     }
 }
 
-/// Writes every process of the group into `cgroup.procs` of the home, or of the caller's own group if the home takes it
-/// no more; those that end meanwhile are passed over.
+/// Writes every process of the group into `cgroup.procs` of `home`, or of the caller's own group if that fails;
+/// processes that end meanwhile are ignored.
 ///
-/// The parent would be wrong on version 2: a group that hands controllers to its children takes no processes.
+/// On version 2 the parent will not do: a group that delegates controllers to its children accepts no
+/// processes.
 fn move_processes(root: &Root, target: &Target, path: &Path, home: &Path) -> Result<(), LeverError> {
     let processes = root.read_opt(path.join("cgroup.procs")).map_err(|e| LeverError::kernel(target, e))?;
     for pid in processes.iter().flat_map(|processes| processes.lines()) {
@@ -89,7 +89,7 @@ fn move_processes(root: &Root, target: &Target, path: &Path, home: &Path) -> Res
     Ok(())
 }
 
-/// The group's processes could not be moved. Where they should have gone is not there, but the group is.
+/// The error if processes cannot be moved. Not [`LeverError::Gone`], since the group itself exists.
 fn stuck(target: &Target, error: KernelError) -> LeverError {
     if !error.is_gone() {
         return LeverError::kernel(target, error);
@@ -98,14 +98,14 @@ fn stuck(target: &Target, error: KernelError) -> LeverError {
     LeverError::Busy { target: target.clone(), reason }
 }
 
-/// The caller's own group in the version 2 hierarchy that `path` is in. It has the caller, so it takes processes. None
-/// if it is `path` or below, which is to be removed.
+/// The caller's own group in the version 2 hierarchy of `path`; it contains the caller, so it accepts
+/// processes. `None` if it is `path` or below, which is being removed.
 fn own(root: &Root, path: &Path) -> Option<PathBuf> {
     let v2 = CgroupSetup::detect(root).ok()?.v2?;
     (path.starts_with(&v2.mount) && !v2.own.starts_with(path)).then_some(v2.own)
 }
 
-/// Whether the v2 group hands `name` to its children.
+/// Whether the v2 group delegates `name` to its children.
 pub(super) fn controller(
     root: &Root,
     target: &Target,
@@ -117,10 +117,10 @@ pub(super) fn controller(
     Ok(if present { GroupState::Present } else { GroupState::Absent })
 }
 
-/// Hands the controller to the group's children, or takes it back.
+/// Delegates the controller to the group's children, or withdraws it.
 ///
-/// Taking `cpuset` back would silently drop what others have set in the group's other children since; then it stays,
-/// and the error says so.
+/// Withdrawing `cpuset` would silently drop settings that other programs made in the group's other children; in
+/// that case it stays, and the error says so.
 pub(super) fn set_controller(
     root: &Root,
     target: &Target,
@@ -147,7 +147,7 @@ pub(super) fn set_controller(
         .map_err(|e| LeverError::kernel(target, e))
 }
 
-/// A child group that has set something of the controller for itself.
+/// A child group with its own setting of the controller.
 fn controller_user(root: &Root, path: &Path, name: &str) -> Option<String> {
     let children = root.list(path).ok()?;
     children.into_iter().find(|child| {
@@ -194,7 +194,7 @@ mod tests {
         assert!(orphan.write(&root, &Value::Group(GroupState::Present)).unwrap_err().is_gone());
     }
 
-    /// A group with two processes, beneath a mounted version 2 hierarchy in which the caller is in `/cg/own`.
+    /// A group with two processes, below a mounted version 2 hierarchy with the caller in `/cg/own`.
     fn inhabited() -> (tempfile::TempDir, Root) {
         let (dir, root) = tree();
         for path in ["/cg/home", "/cg/own", GROUP, "/proc/self"] {
@@ -207,7 +207,7 @@ mod tests {
         (dir, root)
     }
 
-    /// A plain directory with a file in it cannot be removed, unlike a group; the moves are what is seen.
+    /// A plain directory with a file in it cannot be removed, unlike a group; the test only observes the moves.
     fn removed(root: &Root) -> String {
         let target = group(GROUP, "/cg/home");
         target.write(root, &Value::Group(GroupState::Absent)).unwrap_err().to_string()

@@ -1,15 +1,17 @@
 //! The haltpoll governor's limit (kernel: drivers/cpuidle/governors/haltpoll.c).
 //!
-//! The governor keeps a poll limit per CPU that no file shows. A halt of at most `guest_halt_poll_ns` but longer than
-//! the CPU's limit lets that grow: from 0 to `grow_start`, then by the factor `grow`. A halt longer than
-//! `guest_halt_poll_ns` divides it by `shrink` (0: sets it to 0), if `allow_shrink`. Hence:
+//! The governor keeps a poll limit per CPU that no file shows. A halt of at most `guest_halt_poll_ns` but
+//! longer than the CPU's limit raises that: from 0 to `grow_start`, then by the factor `grow`. A halt longer
+//! than `guest_halt_poll_ns` divides it by `shrink` (0: sets it to 0), if `allow_shrink`. Hence:
 //! - `grow_start` = limit: one halt is enough to reach the limit.
-//! - A limit that is raised or kept is not allowed to shrink: the policy has weighed long idle periods already, and a
-//!   CPU whose limit was shrunk pays for the poll *and* for the halt in each idle period in between.
-//! - Except where some vCPUs have nothing to do: whatever wakes one of these now and then, it would poll each time. One
-//!   long halt lets it forget the limit, and a short one of a vCPU that works brings it back.
-//! - A limit that is lowered (or taken away) must be allowed to shrink, otherwise each CPU keeps the higher one for
-//!   good. It follows at its first halts; a CPU that never halts keeps polling up to its old limit.
+//! - A limit that is raised or kept must not shrink: the policy has already taken long idle periods into
+//!   account, and a CPU whose limit shrank pays for the poll *and* the halt in each idle period until it has
+//!   grown back.
+//! - Except while some vCPUs are inactive: without shrinking, these would poll after every stray wake-up. One
+//!   long halt resets the limit of such a vCPU, and a short halt of a working vCPU restores it.
+//! - A limit that is lowered or removed must be allowed to shrink, otherwise each CPU keeps the higher one for
+//!   good. The change takes effect at the CPU's first halts; a CPU that never halts keeps polling up to its old
+//!   limit.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,17 +19,17 @@ use std::time::Duration;
 use super::{LeverError, Write};
 use crate::Root;
 
-/// Where the governor's parameters are.
+/// Directory of the governor's parameters.
 pub const PARAMETERS: &str = "/sys/module/haltpoll/parameters";
 
-/// The division factor of a limit that is released: one halt resets it.
+/// The divisor of a released limit: one halt resets it.
 const SHRINK: &str = "0";
 
 fn parameter(name: &str) -> PathBuf {
     PathBuf::from(PARAMETERS).join(format!("guest_halt_poll_{name}"))
 }
 
-/// Whether the haltpoll governor decides how long idle vCPUs poll, whoever has set its parameters.
+/// Whether the haltpoll governor decides how long idle vCPUs poll, regardless of who set its parameters.
 ///
 /// # Errors
 /// [`LeverError::Unavailable`] with the reason and the remedy.
@@ -55,13 +57,14 @@ pub fn in_charge(root: &Root) -> Result<(), LeverError> {
     Ok(())
 }
 
-/// Whether the governor is there, in use, and can be put back.
+/// Whether the governor exists, is in use, and can be restored.
 ///
 /// # Errors
 /// [`LeverError::Unavailable`] with the reason and the remedy.
 pub fn available(root: &Root) -> Result<(), LeverError> {
     in_charge(root)?;
-    // The limits per CPU grow and are hidden: without shrinking, putting the parameters back would leave them grown.
+    // The limits per CPU grow and are hidden: unless they can shrink, restoring the parameters would leave them
+    // grown.
     let parameter = parameter("allow_shrink");
     if root.read(&parameter)? != "Y" {
         let reason = format!(
@@ -78,10 +81,11 @@ pub fn limit(root: &Root) -> Result<Duration, LeverError> {
     Ok(Duration::from_nanos(root.parse(parameter("ns"), "a number of nanoseconds")?))
 }
 
-/// What to write so that idle vCPUs poll for `limit` before they halt. Zero turns polling off.
+/// The writes that make idle vCPUs poll for `limit` before they halt. Zero turns polling off.
 ///
-/// `spared`: some vCPUs have nothing to do. `in_force` is the limit that Gleaner set before ([`Duration::ZERO`] at first); limits from 2^32 ns (4.29 s) on
-/// are cut. The order matters to undoing, which goes backwards: `allow_shrink` is put back last.
+/// `spared`: some vCPUs are inactive. `in_force` is the limit that Gleaner set last (initially
+/// [`Duration::ZERO`]); limits of 2^32 ns (4.29 s) or more are cut. Undoing reverses the order, so that
+/// `allow_shrink` is restored last.
 pub fn writes(limit: Duration, in_force: Duration, spared: bool) -> Vec<Write> {
     let ns = u32::try_from(limit.as_nanos()).unwrap_or(u32::MAX).to_string();
     let hold = !limit.is_zero() && limit >= in_force && !spared;
@@ -96,8 +100,8 @@ pub fn writes(limit: Duration, in_force: Duration, spared: bool) -> Vec<Write> {
     writes
 }
 
-/// What to write so that each vCPU forgets its poll limit at its next halt, whoever gave it one: a latency request
-/// of 0 leaves a limit of a sixteenth of a tick behind (drivers/cpuidle/cpuidle.c, `cpuidle_poll_time`).
+/// The writes that make each vCPU reset its poll limit at its next halt, whatever set it: a latency request of
+/// 0 leaves a limit of a sixteenth of a tick behind (drivers/cpuidle/cpuidle.c, `cpuidle_poll_time`).
 pub fn reset() -> Vec<Write> {
     writes(Duration::ZERO, Duration::ZERO, false)
 }

@@ -30,34 +30,34 @@ pub use thread::{SchedAttr, SchedPolicy, ThreadKey};
 pub use visit::visit;
 pub use walk::{Inherited, MAX_PASSES, ThreadPlan, Walked, walk};
 
-/// Something that can be read, changed and put back. Paths are absolute and without the root's prefix.
+/// Something that can be read, changed and restored. Paths are absolute and without the root's prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
     /// A kernel file; its value is [`Value::Text`].
     File(PathBuf),
-    /// The CPUs that a thread may run on; its value is [`Value::Cpus`].
+    /// The CPU affinity of a thread; its value is [`Value::Cpus`].
     Affinity(ThreadKey),
     /// A thread's scheduling policy; its value is [`Value::Scheduling`].
     Scheduling(ThreadKey),
     /// Whether a control group exists; its value is [`Value::Group`].
     ///
-    /// Creating a cgroup v1 cpuset also gives it its parent's CPUs and memory nodes, since it can take no process
-    /// without them. Removing a group first moves its processes home.
+    /// Creating a cgroup v1 cpuset also copies its parent's CPUs and memory nodes, since it accepts no process
+    /// without them. Before a group is removed its processes are moved to `home`.
     Group {
         /// The group's directory.
         path: PathBuf,
-        /// The group that its first process came from, in the same hierarchy. If that is gone or takes no processes
-        /// any more when this group is removed, they go to the remover's own.
+        /// The group that its first process came from, in the same hierarchy. If that no longer exists or
+        /// accepts no processes, they go to the remover's own.
         home: PathBuf,
     },
-    /// Whether a cgroup v2 group hands a controller to its children (`cgroup.subtree_control`); its value is
-    /// [`Value::Group`]. The file itself cannot be a [`Target::File`]: it reads as a list, and is written as `+name`
-    /// or `-name`, so that putting back the text that was read would not undo anything.
+    /// Whether a cgroup v2 group delegates a controller to its children (`cgroup.subtree_control`); its value
+    /// is [`Value::Group`]. Not a [`Target::File`], because the file reads as a list but is written as `+name`
+    /// or `-name`, so writing back the text that was read would not undo anything.
     Controller(PathBuf, String),
 }
 
-/// The state of a [`Target`]. Texts are equal when they are equal without the white space around them.
+/// The state of a [`Target`]. Texts are compared without surrounding white space.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Value {
@@ -67,7 +67,7 @@ pub enum Value {
     Cpus(CpuSet),
     /// A scheduling policy with its parameters.
     Scheduling(SchedAttr),
-    /// Whether a group (or a controller in it) is there.
+    /// Whether a group (or a controller in it) exists.
     Group(GroupState),
 }
 
@@ -75,23 +75,23 @@ pub enum Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupState {
-    /// It is not there.
+    /// The group does not exist, or the controller is off.
     Absent,
-    /// It is there.
+    /// The group exists, or the controller is on.
     Present,
 }
 
-/// One wanted change: this target shall have this value.
+/// A change to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
-    /// What to change.
+    /// The target to change.
     pub target: Target,
-    /// What it shall become.
+    /// Its new value.
     pub value: Value,
 }
 
 impl Write {
-    /// A kernel file shall hold `text`.
+    /// Writes `text` to a kernel file.
     pub fn text(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self { target: Target::File(path.into()), value: Value::Text(text.into()) }
     }
@@ -112,7 +112,7 @@ impl PartialEq for Value {
 impl Eq for Value {}
 
 impl Target {
-    /// The file or directory, where the target has one.
+    /// The file or directory, if the target has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::File(path) | Self::Group { path, .. } | Self::Controller(path, _) => Some(path),
@@ -123,8 +123,8 @@ impl Target {
     /// The present value.
     ///
     /// # Errors
-    /// [`LeverError::Gone`] when the file, CPU or thread no longer exists (a group that does not exist is
-    /// [`GroupState::Absent`]); [`LeverError::Denied`] when a privilege is missing.
+    /// [`LeverError::Gone`] if the file, CPU or thread no longer exists (a group that does not exist is
+    /// [`GroupState::Absent`]); [`LeverError::Denied`] if a privilege is missing.
     pub fn read(&self, root: &Root) -> Result<Value, LeverError> {
         match self {
             Self::File(path) => root.read(path).map(Value::Text).map_err(|e| LeverError::kernel(self, e)),
@@ -143,13 +143,12 @@ impl Target {
         }
     }
 
-    /// Makes `value` the present value. Writing what is already there is harmless. An empty `cpuset.cpus` of a cgroup
-    /// v2 group with processes becomes one of all possible CPUs, which means the same: the kernel empties it only when
-    /// the processes have gone.
+    /// Sets the value; writing the present value is harmless. An empty `cpuset.cpus` of a cgroup v2 group with
+    /// processes becomes all possible CPUs, which is equivalent: the kernel empties it only without processes.
     ///
     /// # Errors
-    /// As [`Target::read`]; [`LeverError::Busy`] when a group or controller cannot be taken away from others;
-    /// [`LeverError::Mismatch`] when the value is of another target's kind.
+    /// As [`Target::read`]; [`LeverError::Busy`] if others use the group or controller;
+    /// [`LeverError::Mismatch`] if the value has the wrong kind.
     pub fn write(&self, root: &Root, value: &Value) -> Result<(), LeverError> {
         match (self, value) {
             (Self::File(path), Value::Text(text)) => {

@@ -1,8 +1,8 @@
-//! A latency request per CPU that keeps its idle loop polling without bound
-//! (kernel: drivers/base/power/sysfs.c, `pm_qos_resume_latency_us`).
+//! A latency request per CPU that keeps its idle loop polling without bound (kernel:
+//! drivers/base/power/sysfs.c, `pm_qos_resume_latency_us`).
 //!
-//! The file reads `0` when there is no request and `n/a` when no latency is accepted, and is written in the same
-//! words. It is one request shared by all of user space and it survives its writer: only a lease makes it safe.
+//! The file holds `0` for no request and `n/a` for no latency accepted, both when read and written. All of user
+//! space shares this one request, and it survives its writer: only a lease makes it safe.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use gleaner_policy::{CpuId, CpuSet};
 use super::{LeverError, Write};
 use crate::Root;
 
-/// No latency at all is accepted: the CPU polls when idle.
+/// No latency is accepted: the CPU polls when idle.
 pub const POLL: &str = "n/a";
 
-/// No request: the CPU's idle loop is free.
+/// No request: the CPU can enter any idle state.
 pub const FREE: &str = "0";
 
 /// The file of one CPU.
@@ -38,10 +38,10 @@ pub fn available(root: &Root) -> Result<(), LeverError> {
     Ok(())
 }
 
-/// What to write so that exactly the vCPUs of `polling`, out of `all`, poll when idle.
+/// The writes that make exactly the vCPUs of `polling`, out of `all`, poll when idle.
 ///
-/// The first list holds the requests. The second names the vCPUs that shall not poll: the engine undoes the leases
-/// that it has on them rather than writing [`FREE`], since somebody else's request may have been there before.
+/// The first list holds the requests. The second lists the files of the other vCPUs: the engine undoes its
+/// leases on them instead of writing [`FREE`], since another program's request might have been there before.
 pub fn writes(polling: &CpuSet, all: &CpuSet) -> (Vec<Write>, Vec<PathBuf>) {
     let on = polling.intersection(all).iter().map(|cpu| Write::text(file(cpu), POLL)).collect();
     let off = all.difference(polling).iter().map(file).collect();

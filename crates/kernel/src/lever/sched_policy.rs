@@ -1,11 +1,11 @@
-//! The scheduling policy that makes a wake-up send no IPI: `SCHED_BATCH` beside a yield thread in `SCHED_OTHER`.
+//! Makes wake-ups send no IPI: `SCHED_BATCH` beside a yield thread in `SCHED_OTHER`.
 
 use std::collections::BTreeSet;
 
 use super::{Inherited, LeverError, SchedAttr, SchedPolicy, Target, ThreadKey, ThreadPlan, Value, Write};
 use crate::Root;
 
-/// Puts the `SCHED_OTHER` threads of a workload into `SCHED_BATCH` and leaves all others alone.
+/// Moves the `SCHED_OTHER` threads of a workload to `SCHED_BATCH` and leaves all others alone.
 ///
 /// Nice values are kept. A woken thread in `SCHED_BATCH` does not preempt the running one (kernel/sched/fair.c,
 /// `wakeup_preempt_fair`), so the kernel does not send the IPI that would interrupt a yield thread.
@@ -13,19 +13,19 @@ use crate::Root;
 pub struct Batch {
     changed: BTreeSet<ThreadKey>,
     respected: BTreeSet<ThreadKey>,
-    /// When the latest of the threads that were there first had started; those in `SCHED_BATCH` that started later
-    /// have it from their parent.
+    /// The latest start among the first threads seen; later ones in `SCHED_BATCH` inherited it from their
+    /// parents.
     first_seen_until: Option<u64>,
 }
 
 impl Batch {
-    /// Nothing changed yet.
+    /// A batch of no threads.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What to do about these threads. Threads in `SCHED_BATCH` at the first call chose it themselves; those that
-    /// appear later with it inherited it, unless their parent was one of the former.
+    /// Plans the changes of these threads. Threads in `SCHED_BATCH` at the first call chose it themselves;
+    /// those that appear later inherited it, unless their parent was one of the former.
     ///
     /// # Errors
     /// Those of [`Target::read`]; threads that ended are left out.

@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 use super::{LeverError, Target};
 use crate::{KernelError, Root};
 
-/// A thread that cannot be mistaken for a later one with the same number.
+/// Identifies a thread, even after its TID is reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadKey {
-    /// The thread's number, as in `/proc/TID`.
+    /// The TID, as in `/proc/TID`.
     pub tid: u32,
-    /// When it started, in clock ticks (`USER_HZ`) since boot: field 22 of `/proc/TID/stat`.
+    /// Start time in clock ticks (`USER_HZ`) since boot: field 22 of `/proc/TID/stat`.
     pub start_time_ticks: u64,
 }
 
 impl ThreadKey {
-    /// The thread that has the number `tid` now.
+    /// The thread that has the TID `tid` now.
     ///
     /// # Errors
-    /// One with [`KernelError::is_gone`] when there is no such thread.
+    /// One with [`KernelError::is_gone`] if there is no such thread.
     pub fn of(root: &Root, tid: u32) -> Result<Self, KernelError> {
-        // Not /proc/TID/stat: there the kernel adds up every thread of the process first.
+        // Not /proc/TID/stat, for which the kernel adds up all threads of the process.
         let path = format!("/proc/{tid}/task/{tid}/stat");
         let stat = root.read(&path)?;
-        // The name in parentheses may hold spaces and parentheses; field 3 follows the last one.
+        // The name in parentheses can contain spaces and parentheses; field 3 follows the last one.
         let ticks =
             stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(22 - 3)?.parse().ok());
         match ticks {
@@ -36,7 +36,7 @@ impl ThreadKey {
         }
     }
 
-    /// Fails with [`LeverError::Gone`] unless the thread still is the same.
+    /// Fails with [`LeverError::Gone`] unless the TID still is this thread's.
     pub(super) fn check(self, root: &Root, target: &Target) -> Result<(), LeverError> {
         match Self::of(root, self.tid) {
             Ok(now) if now == self => Ok(()),
@@ -58,9 +58,9 @@ pub enum SchedPolicy {
     Rr,
     /// `SCHED_BATCH`: as the default, but a wake-up does not preempt.
     Batch,
-    /// `SCHED_IDLE`: gives way to everything else.
+    /// `SCHED_IDLE`: yields to everything else.
     Idle,
-    /// Any other by its number (6 is `SCHED_DEADLINE`, 7 is `SCHED_EXT`). Never written by a lever.
+    /// Any other, by number (6 is `SCHED_DEADLINE`, 7 is `SCHED_EXT`). Never written by a lever.
     Unknown(i32),
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for SchedPolicy {
 /// A scheduling policy with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SchedAttr {
-    /// The policy.
+    /// The scheduling policy.
     pub policy: SchedPolicy,
     /// Nice value, -20 (favoured) to 19.
     pub nice: i32,
@@ -126,15 +126,16 @@ impl fmt::Display for SchedAttr {
     }
 }
 
-/// A CPU mask as the kernel passes it: 8192 CPUs (`NR_CPUS` with `MAXSMP`), eight times as many as `cpu_set_t`.
+/// A CPU mask as the kernel expects it: 8192 CPUs (`NR_CPUS` with `MAXSMP`), eight times as many as
+/// `cpu_set_t`.
 type Mask = [u64; 8192 / 64];
 
-/// The result of a system call, or the thread's `errno`.
+/// The result of a system call, or `errno`.
 fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The CPUs that thread `tid` (0: the caller) may run on.
+/// The CPU affinity of thread `tid` (0: the caller).
 pub(super) fn affinity(tid: u32) -> io::Result<CpuSet> {
     let mut mask: Mask = [0; 8192 / 64];
     // SAFETY: the kernel writes at most the given number of bytes, which is the size of `mask`.
@@ -150,7 +151,7 @@ pub(super) fn affinity(tid: u32) -> io::Result<CpuSet> {
         .collect())
 }
 
-/// Lets thread `tid` (0: the caller) run on `cpus` only. CPUs that do not exist are ignored by the kernel.
+/// Sets the CPU affinity of thread `tid` (0: the caller). The kernel ignores CPUs that do not exist.
 pub(super) fn set_affinity(tid: u32, cpus: &CpuSet) -> io::Result<()> {
     let mut mask: Mask = [0; 8192 / 64];
     for CpuId(cpu) in cpus.iter() {
@@ -170,8 +171,8 @@ pub(super) fn scheduling(tid: u32) -> io::Result<SchedAttr> {
     let raw = checked(unsafe { libc::syscall(libc::SYS_sched_getscheduler, tid) })?;
     // SAFETY: the kernel writes one `struct sched_param`, which is a single int.
     checked(unsafe { libc::syscall(libc::SYS_sched_getparam, tid, &raw mut priority) })?;
-    // The system call, unlike the library function, cannot be mistaken for an error: it answers 20 - nice.
-    // SAFETY: takes no pointer.
+    // Unlike the library function, the system call returns 20 - nice, which is never negative. SAFETY: takes no
+    // pointer.
     let nice = 20 - checked(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) })?;
     let raw = i32::try_from(raw).map_err(io::Error::other)?;
     Ok(SchedAttr {
@@ -182,9 +183,9 @@ pub(super) fn scheduling(tid: u32) -> io::Result<SchedAttr> {
     })
 }
 
-/// Sets the policy of thread `tid` (0: the caller), and its nice value where it differs.
+/// Sets the policy of thread `tid` (0: the caller), and its nice value if it differs.
 ///
-/// `sched_setscheduler` rather than `sched_setattr`: it alone keeps a time slice that the thread chose for itself
+/// `sched_setscheduler`, because unlike `sched_setattr` it keeps a time slice that the thread chose for itself
 /// (kernel/sched/syscalls.c, `custom_slice`). Not through the C library, since musl refuses it.
 pub(super) fn set_scheduling(tid: u32, attr: SchedAttr) -> io::Result<()> {
     let now = scheduling(tid)?;

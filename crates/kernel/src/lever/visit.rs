@@ -1,19 +1,20 @@
-//! Doing something on a certain vCPU, at once.
+//! Runs code on a given vCPU, at once.
 
 use gleaner_policy::CpuSet;
 
 use super::thread::{self, SchedAttr, SchedPolicy};
 
-/// Runs `errand` on the vCPUs `there`, ahead of every normal thread, and comes back. It should take microseconds: where
-/// the caller may be real-time, nothing else runs on that vCPU meanwhile.
+/// Runs `errand` on the vCPUs `there`, ahead of every normal thread, and returns. It should take microseconds:
+/// if the caller can be real-time, nothing else runs on that vCPU meanwhile.
 ///
-/// Where the caller may not run there, `errand` runs where it is; where it may not be real-time, it waits its turn.
+/// If the caller is not allowed to run there, `errand` runs where it is; if it is not allowed to be real-time,
+/// it waits its turn.
 pub fn visit<R>(there: &CpuSet, errand: impl FnOnce() -> R) -> R {
     let _home = Home::leave(there);
     errand()
 }
 
-/// Where the caller was, and how it was scheduled; put back when dropped.
+/// The caller's affinity and scheduling, restored on drop.
 struct Home {
     cpus: Option<CpuSet>,
     scheduling: Option<SchedAttr>,
@@ -21,7 +22,7 @@ struct Home {
 
 impl Home {
     fn leave(there: &CpuSet) -> Self {
-        // First the scheduling: the move itself must not queue behind others.
+        // Scheduling first: the move itself must not queue behind others.
         let scheduling = thread::scheduling(0).ok().filter(|was| {
             let ahead = SchedAttr { policy: SchedPolicy::Fifo, rt_priority: 1, ..*was };
             thread::set_scheduling(0, ahead).is_ok()
@@ -33,7 +34,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // What was in force a moment ago is not refused now, and if it is, nothing better is known.
+        // In force a moment ago, so it is not refused; and if it is, there is no better value.
         if let Some(cpus) = &self.cpus {
             let _ = thread::set_affinity(0, cpus);
         }

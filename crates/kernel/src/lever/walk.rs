@@ -1,54 +1,55 @@
-//! Reaching every thread of a workload while it starts new ones.
+//! Visits every thread of a workload while it starts new ones.
 
 use std::collections::BTreeSet;
 
 use super::{LeverError, Target, ThreadKey, Value, Write};
 use crate::Root;
 
-/// How many passes [`walk`] makes at most: a workload that starts threads in every one of them is reached by the
-/// next walk.
+/// Upper bound on the passes of a [`walk`]: a workload that starts threads during every one of them is covered
+/// by the next walk.
 pub const MAX_PASSES: usize = 16;
 
-/// What to do about some threads.
+/// The changes to some threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadPlan {
-    /// The changes to make, each to be leased.
+    /// Changes to make, each under a lease.
     pub writes: Vec<Write>,
-    /// Threads that have a changed value already, since their parent had it when they started. There is nothing to
-    /// write, but undoing must put back what they would have had without us.
+    /// Threads that have the changed value already, inherited from their parent. Nothing needs to be written,
+    /// but undoing must restore what they would have without us.
     pub inherited: Vec<Inherited>,
-    /// Threads that chose a value for themselves; they are left alone.
+    /// Threads that chose a value themselves; they are left alone.
     pub respected: Vec<ThreadKey>,
 }
 
-/// A lease without a write: the target has `now` because of an earlier change, and `original` is what to restore.
+/// A lease without a write: the target has `now` because of an earlier change, and `original` is to be
+/// restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inherited {
-    /// The thread's target.
+    /// A setting of the thread.
     pub target: Target,
-    /// What it would have without us.
+    /// Its value without us.
     pub original: Value,
-    /// What it has.
+    /// Its inherited value.
     pub now: Value,
 }
 
-/// How a [`walk`] ended.
+/// The outcome of a [`walk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Walked {
-    /// How many threads were visited.
+    /// Number of threads visited.
     pub threads: usize,
-    /// Whether the last two passes saw no new thread; false when [`MAX_PASSES`] were not enough.
+    /// Whether the last two passes found no new thread; false if [`MAX_PASSES`] were not enough.
     pub settled: bool,
 }
 
-/// Visits every thread that `list` names, new ones included, until two passes in a row find no new one.
+/// Visits every thread in `list`, including new ones, until two consecutive passes find no new one.
 ///
-/// Two are enough: a thread that was started after its parent was visited inherited the change, one that was started
-/// before is in the next listing. `visit` gets the new threads of one pass and must have applied its plan for them
-/// when it returns; threads that ended meanwhile are passed over.
+/// Two are enough: a thread started after its parent was visited inherited the change, and one started before
+/// is in the next listing. `visit` gets the new threads of one pass and must have applied their plan when it
+/// returns; threads that ended meanwhile are ignored.
 ///
 /// # Errors
-/// Those of `list` and `visit`, at once; those of looking a thread up, unless it is gone.
+/// Those of `list` and `visit`, at once; those of identifying a thread, unless it has ended.
 pub fn walk<E: From<LeverError>>(
     root: &Root,
     mut list: impl FnMut() -> Result<Vec<u32>, E>,
@@ -104,7 +105,7 @@ mod tests {
             &root,
             || {
                 pass += 1;
-                // Thread 4 appears after a clean pass; thread 9 has ended when it is looked up.
+                // Thread 4 appears after a clean pass; thread 9 has ended by the time it is identified.
                 Ok(if pass < 3 { vec![1, 2, 3, 9] } else { vec![1, 2, 3, 4] })
             },
             |new| {

@@ -19,35 +19,35 @@ use super::thread::{set_affinity, set_scheduling};
 use super::{SchedAttr, SchedPolicy};
 use pace::{Pace, Step};
 
-/// The policy under which a thread ends, whatever it ran under.
+/// The policy of a thread that is about to end, whatever it had before.
 const AT_ITS_END: SchedAttr =
     SchedAttr { policy: SchedPolicy::Other, nice: 0, rt_priority: 0, reset_on_fork: false };
 
-/// How many yields a thread makes at its start to learn how long one takes.
+/// How often a thread yields at its start, to learn how long a yield takes.
 const CALIBRATION_YIELDS: usize = 64;
 
-/// Under which policy the yield threads run.
+/// The scheduling policy of the yield threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum YieldKind {
     /// `SCHED_IDLE`, as in the paper: every wake-up preempts it at once, which costs an IPI.
     Classic,
-    /// `SCHED_OTHER` at nice 19: a wake-up of a `SCHED_BATCH` thread does not preempt it, hence no IPI is sent; the
-    /// yield thread gives way at its next yield.
+    /// `SCHED_OTHER` at nice 19: a wake-up of a `SCHED_BATCH` thread does not preempt it, so no IPI is sent;
+    /// the yield thread steps aside at its next yield.
     IpiFree,
 }
 
-/// What the yield thread of one vCPU has done since it was started.
+/// Counters of one vCPU's yield thread since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct YieldStats {
     /// Its CPU time (`T_yield`).
     pub cpu_time: Duration,
     /// Calls of `sched_yield`.
     pub yields: u64,
-    /// Those that returned immediately: nobody else wanted to run.
+    /// Yields that returned immediately, since nothing else was runnable.
     pub immediate: u64,
-    /// How often the limit was reached and it slept.
+    /// How often it reached the limit and slept.
     pub sleeps: u64,
-    /// Yields in which another thread ran, that is, idle periods that began (`S_yield`).
+    /// Yields in which another thread ran; each starts a new idle period (`S_yield`).
     pub switches: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct StartError {
     r#source: io::Error,
 }
 
-/// What one thread and its owner share. A cache line pair of its own: the threads write it all the time.
+/// Shared by a thread and its owner. On its own pair of cache lines, since the threads write it all the time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shared {
@@ -73,7 +73,7 @@ struct Shared {
     switches: AtomicU64,
 }
 
-/// Adds one to a counter that only the calling thread writes, which needs no locked instruction.
+/// Increments a counter that only the calling thread writes, without a locked instruction.
 fn count(counter: &AtomicU64) {
     counter.store(counter.load(Relaxed) + 1, Relaxed);
 }
@@ -93,11 +93,12 @@ pub struct YieldThreads {
 }
 
 impl YieldThreads {
-    /// Starts one thread, `gleaner-yield/N`, on each vCPU of `cpus`. All are asleep until [`YieldThreads::set_active`]
-    /// and a limit other than zero wake them.
+    /// Starts one thread, `gleaner-yield/N`, on each vCPU of `cpus`. All sleep until
+    /// [`YieldThreads::set_active`] and a limit above zero wake them.
     ///
     /// # Errors
-    /// A thread cannot be created, or its vCPU is offline or outside the caller's cpuset. None is left running then.
+    /// A thread cannot be created, or its vCPU is offline or outside the caller's cpuset. No thread is left
+    /// running then.
     pub fn start(cpus: &CpuSet, kind: YieldKind) -> Result<Self, StartError> {
         let mut threads = Self { threads: Vec::with_capacity(cpus.len()) };
         for cpu in cpus.iter() {
@@ -114,7 +115,7 @@ impl YieldThreads {
         }
     }
 
-    /// How long an idle vCPU is kept from halting. Zero puts the threads to sleep.
+    /// Sets how long an idle vCPU is kept from halting. Zero puts the threads to sleep.
     pub fn set_limit(&self, limit: Duration) {
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         for thread in &self.threads {
@@ -123,12 +124,12 @@ impl YieldThreads {
         }
     }
 
-    /// What each thread has done, in the order of the vCPUs.
+    /// The counters of each thread, by vCPU.
     pub fn stats(&self) -> Vec<(CpuId, YieldStats)> {
         self.threads.iter().map(|thread| (thread.cpu, thread.stats())).collect()
     }
 
-    /// Stops and joins the threads, as dropping does.
+    /// Stops and joins the threads, like dropping.
     pub fn stop(self) {
         drop(self);
     }
@@ -138,14 +139,14 @@ impl Drop for YieldThreads {
     fn drop(&mut self) {
         for thread in &self.threads {
             thread.shared.stop.store(true, Relaxed);
-            // At its own priority it may wait for seconds on a busy vCPU before it sees that. Where this is not
-            // permitted it ends as soon as it runs.
+            // At its own priority it could take seconds on a busy vCPU to notice. If raising it is not
+            // permitted, the thread ends as soon as it runs.
             let _ = set_scheduling(thread.tid, AT_ITS_END);
             thread.unpark();
         }
         for thread in &mut self.threads {
             if let Some(handle) = thread.handle.take() {
-                // A panic of the thread has been printed where it happened; there is nothing to undo after it.
+                // A panic of the thread was printed already and leaves nothing to undo.
                 let _ = handle.join();
             }
         }
@@ -163,7 +164,7 @@ impl YieldThread {
             .spawn(move || {
                 let settled = settle(cpu, kind).map(|()| nix::unistd::gettid().as_raw().unsigned_abs());
                 let ready = settled.is_ok();
-                // The receiver waits for exactly this message.
+                // The receiver waits for this message.
                 let _ = started.send(settled);
                 if ready {
                     run(&theirs);
@@ -189,15 +190,16 @@ impl YieldThread {
             immediate: self.shared.immediate.load(Relaxed),
             sleeps: self.shared.sleeps.load(Relaxed),
             switches: self.shared.switches.load(Relaxed),
-            // Last, since it is counted first: it is never less than what became of the yields.
+            // Read last because it is incremented first, so that it is never less than the other counters
+            // together.
             yields: self.shared.yields.load(Relaxed),
         }
     }
 }
 
-/// Gives the calling thread its place and its policy.
+/// Sets the calling thread's affinity and policy.
 fn settle(cpu: CpuId, kind: YieldKind) -> io::Result<()> {
-    // Signals are for the threads that expect them.
+    // Signals are for threads that handle them.
     nix::sys::signal::SigSet::all().thread_block()?;
     set_affinity(0, &[cpu].into_iter().collect())?;
     let (policy, nice) = match kind {
@@ -207,7 +209,7 @@ fn settle(cpu: CpuId, kind: YieldKind) -> io::Result<()> {
     set_scheduling(0, SchedAttr { policy, nice, rt_priority: 0, reset_on_fork: false })
 }
 
-/// The loop of a yield thread. The flags need no ordering of their own: whoever changes one unparks the thread.
+/// The loop of a yield thread. The flags need no memory ordering: whoever changes one unparks the thread.
 fn run(shared: &Shared) {
     let mut pace: Option<Pace> = None;
     while !shared.stop.load(Relaxed) {
@@ -220,7 +222,8 @@ fn run(shared: &Shared) {
             continue;
         }
         let pace = pace.get_or_insert_with(|| {
-            // On a vCPU that others keep busy each of them takes a large part of a second, and the end must not wait.
+            // On a busy vCPU each yield takes a large part of a second, and stopping must not wait for all of
+            // them.
             let goes_on = |_: &usize| !shared.stop.load(Relaxed);
             let first = (0..CALIBRATION_YIELDS).take_while(goes_on).map(|_| timed_yield());
             Pace::new(first.min().unwrap_or(Duration::MAX))
@@ -239,7 +242,7 @@ fn run(shared: &Shared) {
     }
 }
 
-/// One `sched_yield`, and how long it took.
+/// Yields once; returns how long that took.
 fn timed_yield() -> Duration {
     let before = Instant::now();
     thread::yield_now();
@@ -250,8 +253,8 @@ fn timed_yield() -> Duration {
 fn cpu_time(handle: &JoinHandle<()>) -> Duration {
     let mut clock = 0;
     let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: the thread has not been joined (we hold its handle), so its pthread_t is valid; both pointers are.
-    // The time is read only when the second call has written it.
+    // SAFETY: the thread has not been joined (we hold its handle), so its pthread_t is valid; both pointers
+    // are. The time is read only after the second call has written it.
     unsafe {
         if libc::pthread_getcpuclockid(handle.as_pthread_t(), &raw mut clock) != 0
             || libc::clock_gettime(clock, time.as_mut_ptr()) != 0

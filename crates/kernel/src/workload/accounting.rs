@@ -9,20 +9,20 @@ use crate::file::KernelFile;
 use crate::stat::{ticks, user_tick};
 use crate::{KernelError, Root};
 
-/// How often and how long a CPU quota stopped a cgroup, since it was made.
+/// How often and how long a CPU quota throttled a cgroup since its creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Throttling {
     /// Quota periods that passed with the cgroup active (`nr_periods`).
     pub periods: u64,
-    /// Periods in which it was stopped (`nr_throttled`).
+    /// Periods in which it was throttled (`nr_throttled`).
     pub throttled: u64,
-    /// For how long, summed over CPUs.
+    /// Time throttled, summed over CPUs.
     pub time: Duration,
 }
 
 impl Throttling {
-    /// Reads `cpu.stat` of a v1 `cpu` controller's directory or of a v2 one. `None` where there is no such file or
-    /// it has no quota counters, as in the root cgroup. The quotas of cgroups above are counted there, not here.
+    /// Reads `cpu.stat` of a v1 `cpu` controller's directory or of a v2 one. `None` if the file is missing or
+    /// has no quota counters, as in the root cgroup. Does not include the quotas of cgroups above.
     pub fn read(root: &Root, dir: &Path) -> Result<Option<Self>, KernelError> {
         let path = dir.join("cpu.stat");
         let Some(text) = root.read_opt(&path)? else { return Ok(None) };
@@ -39,7 +39,7 @@ impl Throttling {
         Ok(Some(Self { periods, throttled, time }))
     }
 
-    /// Both together.
+    /// The sums of both.
     pub(super) fn plus(self, other: Self) -> Self {
         Self {
             periods: self.periods + other.periods,
@@ -49,7 +49,8 @@ impl Throttling {
     }
 }
 
-/// The number after `name` at the start of a line: `Some(None)` if no line has it, `None` if it is no number.
+/// The number after `name` at the start of a line: `Some(None)` if no line has it, `None` if it is not a
+/// number.
 #[allow(clippy::option_option)] // absent and garbled are two things, and the caller's error names the file
 fn field(text: &str, name: &str) -> Option<Option<u64>> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -59,11 +60,11 @@ fn field(text: &str, name: &str) -> Option<Option<u64>> {
     }
 }
 
-/// User and system time of a cgroup, counted from the first read.
+/// User and system time of a cgroup since the first read.
 #[derive(Debug)]
 pub(super) struct CpuAccounting {
     file: KernelFile,
-    /// The names of the two fields and their unit.
+    /// Names of the two fields, and their unit.
     fields: (&'static str, &'static str, Duration),
     baseline: Option<(Duration, Duration)>,
     buffer: Vec<u8>,
@@ -71,8 +72,8 @@ pub(super) struct CpuAccounting {
 
 impl CpuAccounting {
     pub(super) fn open(root: &Root, dir: &Path) -> Result<Self, KernelError> {
-        // `cpuacct.stat` rather than the finer `cpuacct.usage_user`: that one is made of raw ticks, this one is
-        // scaled to the exact run time, as `/proc/PID/stat` and version 2 are.
+        // `cpuacct.stat`, since the finer `cpuacct.usage_user` is made of raw ticks, while this one is scaled
+        // to the exact run time, like `/proc/PID/stat` and version 2.
         let v1 = dir.join("cpuacct.stat");
         let (path, fields) = if root.exists(&v1) {
             (v1, ("user", "system", user_tick()))

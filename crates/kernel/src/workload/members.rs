@@ -11,37 +11,37 @@ use crate::{KernelError, Root};
 /// What makes up a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Members {
-    /// Everything in this cgroup and those below it. The directory may be of any v1 controller, or of v2.
+    /// Everything in this cgroup and those below it. The directory can be of any v1 controller, or of v2.
     Cgroup(PathBuf),
-    /// This process and what descends from it. A descendant stays a member when its parent ends; one whose
-    /// parent ended before a sample saw it is missed.
+    /// This process and its descendants. A descendant stays a member when its parent ends, but is missed if its
+    /// parent ended before a sample saw it.
     Tree(u32),
 }
 
-/// The members at one moment, each list ascending and without repetition.
+/// The members at one time; each list is ascending and without duplicates.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Listing {
     pub(super) processes: Vec<u32>,
     pub(super) threads: Vec<u32>,
 }
 
-/// Tells whether a tree must be listed anew. It only grows by new tasks, and each takes the next PID: where none was
-/// given out, an old list still holds every member.
+/// Decides whether a tree must be listed again. It only grows by new tasks, and each takes the next PID: as
+/// long as none was allocated, an old list still contains every member.
 #[derive(Debug, Default)]
 struct ForkWatch {
-    /// The last PID that the kernel gave out, and when that was first seen.
+    /// The last PID allocated, and when that was first seen.
     last: Option<(u32, Instant)>,
-    /// When the last list was begun.
+    /// When the last listing started.
     listed: Option<Instant>,
 }
 
 impl ForkWatch {
-    /// A task has its PID before it can be seen in `/proc`: only a list made this long after counts as final.
+    /// A task gets its PID before it appears in `/proc`: only a list made this long after counts as final.
     const SETTLE: Duration = Duration::from_millis(50);
-    /// A forking vCPU may have been stolen for longer, so no list is believed beyond this age.
+    /// The maximum age of a list, since a forking vCPU might have been stolen for longer than that.
     const REFRESH: Duration = Duration::from_secs(1);
 
-    /// Whether the last list still holds all members. `None`: the last PID is not known.
+    /// Whether the last list still contains all members. `None`: the last PID is not known.
     fn is_current(&mut self, last_pid: Option<u32>, now: Instant) -> bool {
         let Some(pid) = last_pid else { return false };
         let since = match self.last {
@@ -55,12 +55,12 @@ impl ForkWatch {
     }
 }
 
-/// Lists the members again and again.
+/// Lists the members repeatedly.
 #[derive(Debug)]
 pub(super) struct Lister {
     root: Root,
     members: Members,
-    /// Of a tree: its processes and when they started, which tells a PID used again.
+    /// The processes of a tree with their start times, which expose a reused PID.
     tree: BTreeMap<u32, u64>,
     loadavg: Option<KernelFile>,
     forks: ForkWatch,
@@ -68,8 +68,8 @@ pub(super) struct Lister {
 }
 
 impl Lister {
-    /// Beyond this many threads the processes of the whole system are looked through for children, rather than
-    /// every thread's `children` file: most systems have a few hundred processes.
+    /// With more threads than this, scan the parents of all processes in the system instead of every thread's
+    /// `children` file: most systems have a few hundred processes.
     const MANY_THREADS: usize = 256;
 
     pub(super) fn new(root: &Root, members: Members) -> Result<Self, KernelError> {
@@ -89,7 +89,7 @@ impl Lister {
         })
     }
 
-    /// Whether the cgroup, if it is one, is still there.
+    /// Whether the members' cgroup still exists; true for a tree.
     pub(super) fn exists(&self) -> bool {
         match &self.members {
             Members::Cgroup(dir) => self.root.exists(dir),
@@ -97,7 +97,7 @@ impl Lister {
         }
     }
 
-    /// The members now. Of a tree, some may have ended since the list was made.
+    /// The present members. Those of a tree might have ended since the list was made.
     pub(super) fn list(&mut self) -> Result<&Listing, KernelError> {
         match &self.members {
             Members::Cgroup(dir) => {
@@ -146,7 +146,7 @@ impl Lister {
         Ok(())
     }
 
-    /// Follows `/proc/PID/task/TID/children`; false where the kernel lacks it (`CONFIG_PROC_CHILDREN`).
+    /// Adds children from `/proc/PID/task/TID/children`; false if the kernel lacks it (`CONFIG_PROC_CHILDREN`).
     fn add_children(&mut self) -> Result<bool, KernelError> {
         let mut queue: Vec<u32> = self.tree.keys().copied().collect();
         let Some(first) = queue.first() else { return Ok(true) };
@@ -175,13 +175,14 @@ impl Lister {
         Ok(true)
     }
 
-    /// Looks at the parent of every process.
+    /// Adds processes by the parent of every process.
     fn add_by_parent(&mut self) -> Result<(), KernelError> {
         let pids = self.root.list("/proc")?.into_iter().filter_map(|name| name.parse::<u32>().ok());
         let mut parents: Vec<(u32, u32)> =
             pids.filter_map(|pid| Some((pid, ProcessStat::read(&self.root, pid).ok()?.parent))).collect();
         parents.sort_unstable();
-        // A child mostly has a higher PID than its parent, so one pass finds nearly all, and a second ends it.
+        // A child usually has a higher PID than its parent, so one pass finds nearly all, and a second one
+        // confirms it.
         loop {
             let before = self.tree.len();
             for (pid, parent) in &parents {
@@ -195,7 +196,7 @@ impl Lister {
         }
     }
 
-    /// True if the process is there and was not a member.
+    /// True if the process exists and was not a member.
     fn add(&mut self, pid: u32) -> bool {
         if self.tree.contains_key(&pid) {
             return false;
@@ -236,8 +237,8 @@ fn list_cgroup(root: &Root, dir: &Path, listing: &mut Listing) -> Result<(), Ker
     Ok(())
 }
 
-/// The child groups of `dir`. The type comes with the directory entry: asking for each of the twenty files would
-/// cost more than everything else in a sample of a small workload.
+/// The child groups of `dir`. Uses the type in the directory entry: a stat of each of the twenty files would
+/// cost more than the rest of a small workload's sample.
 fn groups_below(root: &Root, dir: &Path) -> Result<Vec<PathBuf>, KernelError> {
     let path = root.path(dir);
     let failed = |source| KernelError::read(&path, source);

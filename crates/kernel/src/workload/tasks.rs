@@ -23,7 +23,7 @@ pub(super) struct ProcessStat {
     flags: u32,
     user_ticks: u64,
     system_ticks: u64,
-    /// When it started, in ticks since boot.
+    /// Start time in ticks since boot.
     pub(super) start_ticks: u64,
 }
 
@@ -38,7 +38,7 @@ impl ProcessStat {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        // The command's name, in parentheses, may itself hold blanks and parentheses.
+        // The command's name, in parentheses, can itself contain blanks and parentheses.
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
         Some(Self {
             parent: fields.nth(1)?.parse().ok()?,
@@ -50,26 +50,26 @@ impl ProcessStat {
     }
 }
 
-/// User and system time of the process `pid`: of all of its threads, ended ones too, and not of its children. As fine
-/// as the tick of `/proc`, 10 ms.
+/// User and system time of the process `pid`, with those of its ended threads but not of its children, in ticks
+/// of `/proc` (10 ms).
 ///
 /// # Errors
-/// Where there is no such process; one that has ended is still there until it is waited for.
+/// There is no such process; one that has ended exists until it is waited for.
 pub fn process_times(root: &Root, pid: u32) -> Result<(Duration, Duration), KernelError> {
     let stat = ProcessStat::read(root, pid)?;
     Ok((ticks(stat.user_ticks, user_tick()), ticks(stat.system_ticks, user_tick())))
 }
 
-/// Whose a process is, as far as changing its threads goes.
+/// Who owns a process, as far as changing its threads is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// The kernel's own: it has no threads in user space.
+    /// A kernel thread, without threads in user space.
     Kernel,
-    /// A user's.
+    /// A user's process.
     User {
-        /// The effective user.
+        /// Effective UID.
         uid: u32,
-        /// The real one.
+        /// Real UID.
         real: u32,
     },
 }
@@ -77,7 +77,7 @@ pub enum Owner {
 impl Owner {
     /// `PF_KTHREAD`.
     const KERNEL_THREAD: u32 = 0x0020_0000;
-    /// `CAP_SYS_NICE`: the right to place any thread.
+    /// `CAP_SYS_NICE`: the right to set any thread's affinity.
     const PLACE_ANY: u32 = 23;
 
     /// The owner of process `pid`.
@@ -98,8 +98,8 @@ impl Owner {
         }
     }
 
-    /// Whether the caller, with the effective user `uid`, may place the process's threads (kernel:
-    /// `check_same_owner`, or `CAP_SYS_NICE`).
+    /// Whether the caller, with the effective UID `caller`, is permitted to set the affinity of the process's
+    /// threads (kernel: `check_same_owner`, or `CAP_SYS_NICE`).
     pub fn lets(self, root: &Root, caller: u32) -> bool {
         let Self::User { uid, real } = self else { return false };
         if caller == uid || caller == real {

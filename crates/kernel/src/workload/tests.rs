@@ -55,7 +55,7 @@ fn sums_survive_the_end_of_threads() {
 
     fs::remove_dir_all(root.path("/proc/10/task/11")).unwrap();
     fs::remove_dir_all(root.path("/proc/11")).unwrap();
-    // Listed, and gone before it is read.
+    // Listed, but gone before it is read.
     fs::create_dir_all(root.path("/proc/10/task/14")).unwrap();
     put(&root, "/proc/10/task/14/children", "");
     put_thread(&root, 10, 12, LATER, [40, 3, 1]);
@@ -81,7 +81,7 @@ fn trees_are_followed_by_children_and_by_parents() {
         }
         let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
         assert_eq!(sensor.threads().unwrap(), [10, 15, 20], "children files: {with_children}");
-        // The orphan stays; the PID that is used again by a stranger does not.
+        // The orphan stays; an unrelated process that reuses a PID does not.
         fs::remove_dir_all(root.path("/proc/20")).unwrap();
         put_stat(&root, 10, 1, (0, 0), 99);
         put(&root, "/proc/10/task/10/children", "");
@@ -142,7 +142,7 @@ fn the_bytes_of_a_child_count_once() {
     put_stat(&root, 20, 10, (3, 1), 0);
     let second = sensor.sample().unwrap();
     assert_eq!((second.moved_bytes, second.user_time.as_millis()), (Some(700), 30));
-    // The child moves 50 more, ends, and its 1750 go to the parent, which moves 7.
+    // The child moves 50 more and ends; its 1750 go to the parent, which moves 7.
     fs::remove_dir_all(root.path("/proc/20")).unwrap();
     put(&root, "/proc/10/task/10/children", "");
     put_io(&root, 10, 1000 + 1750 + 7);
@@ -186,8 +186,8 @@ fn more_threads_than_files_are_all_counted() {
 
 #[test]
 fn a_real_shell_and_its_children_are_counted() {
-    // `read` waits for the test's word, so that no sample depends on timing. What a shell starts with `&` reads
-    // from /dev/null, hence the third descriptor.
+    // `read` waits for the test, so that no sample depends on timing. The shell gives a background command
+    // /dev/null as input, hence the third descriptor.
     let script = "read start; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done; read go; exec 3<&0; (read more <&3) & wait";
     let mut child =
         Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

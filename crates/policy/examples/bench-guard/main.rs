@@ -1,6 +1,6 @@
-//! Operating characteristics of the guard: how often, how soon and at what cost it decides rightly, on the noise of real
-//! runs. The policy is driven through one retention lever; its effect on progress is injected, the noise is recorded
-//! (bench/noise, made by bench/noise/record).
+//! Operating characteristics of the guard: how often, how soon and at what cost it decides correctly under the
+//! noise of real runs. The policy drives one retention lever; its effect on progress is injected, the noise is
+//! recorded (lab/bench/noise, made by lab/bench/noise/record).
 //!
 //! usage: bench-guard RUNS RECORDING...    (prints a table in Markdown)
 
@@ -21,7 +21,7 @@ const IDLE_PERIODS: f64 = 20_000.0;
 /// Hand-offs per second.
 const SWITCHES: f64 = 40_000.0;
 
-/// Bytes moved by a real program over time, repeated without end.
+/// Bytes moved by a real program over time, replayed in a loop.
 struct Recording {
     name: String,
     /// Seconds and bytes since the start.
@@ -37,7 +37,7 @@ impl Recording {
         };
         let rows: Option<Vec<_>> = text.lines().map(row).collect();
         let mut rows = rows.filter(|r| r.len() >= 100).ok_or(format!("{path}: no recording"))?;
-        // Counters as they are, or what each block had: the sum is what grows.
+        // Recordings hold running totals or the amount of each block: sum up the latter.
         if rows.windows(2).any(|w| w[1].1 < w[0].1) {
             let mut sum = 0.0;
             for row in &mut rows {
@@ -55,7 +55,7 @@ impl Recording {
         self.rows[self.rows.len() - 1].0
     }
 
-    /// Bytes up to `at` seconds, in a scale in which every program moves 20 MB/s.
+    /// Bytes up to `at` seconds, scaled so that every program moves 20 MB/s.
     fn moved(&self, at: f64) -> f64 {
         let (length, all) = self.rows[self.rows.len() - 1];
         let (times, at) = ((at / length).floor(), at % length);
@@ -65,7 +65,7 @@ impl Recording {
         (times * all + here) / all * length * 20e6
     }
 
-    /// The median distance of the logarithms of neighbouring blocks, as a standard deviation.
+    /// The median difference between the logarithms of neighbouring blocks, as a standard deviation.
     fn spread(&self) -> f64 {
         let rates: Vec<_> =
             self.rows.windows(2).map(|w| ((w[1].1 - w[0].1).max(1.0) / (w[1].0 - w[0].0)).ln()).collect();
@@ -82,9 +82,9 @@ struct Run<'a> {
     policy: Policy,
     decision: Decision,
     now: Duration,
-    /// Progress, and what the untouched system would have made.
+    /// Progress made, and what the untouched system would have made.
     made: (f64, f64),
-    /// Since when the present incumbent has been in force: whether retained, and since when.
+    /// Since when the incumbent has been retained; `None` while it is not.
     adopted: Option<Duration>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
         Ok(Self { recording, offset, policy, decision, now: Duration::ZERO, made: (0.0, 0.0), adopted: None })
     }
 
-    /// Lets the policy decide until `end`, or until it keeps what it should (`until`: retained or not).
+    /// Steps the policy until `end`, or until its incumbent is retained or not, as `until` asks.
     fn go(
         &mut self,
         end: Duration,
@@ -159,7 +159,7 @@ fn count(x: f64) -> u64 {
     x.round() as u64
 }
 
-/// What `workload` looks like where each of two vCPUs was idle so often and for so long, polling if `retained`.
+/// `workload` in an observation of two vCPUs with the given idle time, polled if `retained`.
 fn on_two_vcpus(
     at: Duration,
     period: Duration,
@@ -191,7 +191,7 @@ fn on_two_vcpus(
     }
 }
 
-/// A question, the share of runs that answer it as they should, and the share that is promised.
+/// A question, and the share of runs that must answer it correctly.
 struct Question {
     text: &'static str,
     promised: f64,
@@ -255,7 +255,7 @@ fn run(runs: u32, paths: &[String]) -> Result<String, String> {
         for (question, all) in QUESTIONS.iter().zip(&mut held) {
             let mut yes = 0;
             for i in 0..runs {
-                // Offsets that share no factor with the recording's length.
+                // The golden ratio spreads the offsets evenly over the recording.
                 let offset = recording.seconds() * ((f64::from(i) + 0.5) * 0.618_033_988_749_895).fract();
                 yes += u32::from((question.holds)(&mut Run::new(recording, offset)?));
             }

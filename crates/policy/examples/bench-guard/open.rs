@@ -1,5 +1,5 @@
-//! Servers whose wake-ups retention makes faster. Open loops: requests arrive by a Poisson process, so that no setting
-//! changes how many are answered. And closed ones in which faster wake-ups do harm: each answer is followed by the next
+//! Servers whose wake-ups retention speeds up. Open loops: requests arrive as a Poisson process, so that no
+//! setting changes how many are answered. Closed loops that faster wake-ups harm: each answer triggers the next
 //! request, and fewer come.
 
 use std::fmt::Write as _;
@@ -12,23 +12,22 @@ use gleaner_policy::{
 
 use super::{SECOND, count, on_two_vcpus};
 
-/// What a request and its answer move.
+/// Bytes moved per request, its answer included.
 const BYTES: u64 = 600;
-/// The wake-to-run latency where vCPUs halt and where they poll.
+/// Wake-to-run latency with halting and with polling vCPUs.
 const LATENCY_US: [f64; 2] = [40.0, 5.0];
-/// The CPU time of a request.
+/// CPU time per request.
 const WORK_US: f64 = 12.0;
-/// The spread (log ratio) of latencies from block to block.
+/// Spread (log ratio) of latencies between blocks.
 const JITTER: f64 = 0.15;
-/// The spread (log ratio) of a closed loop's answers from block to block.
+/// Spread (log ratio) of a closed loop's answers between blocks.
 const CLOSED: f64 = 0.05;
 
-/// What a server is asked.
 #[derive(Debug, Clone, Copy)]
 enum Load {
-    /// So many requests a second come by themselves.
+    /// Requests per second that arrive by themselves.
     Open(f64),
-    /// So many a second, of which retention leaves so much.
+    /// Answers per second without retention, and the share of them that is left with it.
     Closed(f64, f64),
 }
 
@@ -39,10 +38,11 @@ struct Server {
     decision: Decision,
     now: Duration,
     random: u64,
-    /// Retained at the end of the last trial, and how often that has changed after the first two seconds.
+    /// Whether it was retained at the end of the last trial, and how often that changed after the first two
+    /// seconds.
     kept: bool,
     changes: u32,
-    /// How long it was retained.
+    /// Total time retained.
     retained: Duration,
 }
 
@@ -57,7 +57,7 @@ impl Server {
         Ok(Self { load, policy, decision, now, random, kept: false, changes: 0, retained })
     }
 
-    /// About normally distributed, mean 0 and deviation 1: a sum of twelve uniform numbers (xorshift64).
+    /// Approximately normal, mean 0 and deviation 1: a sum of twelve uniform numbers (xorshift64).
     fn normal(&mut self) -> f64 {
         let mut sum = -6.0;
         for _ in 0..12 {
@@ -100,7 +100,7 @@ impl Server {
         on_two_vcpus(self.now, period, retained, (requests / 2, idle), workload)
     }
 
-    /// Lets the policy decide until `end`; the share of the time in which it retained.
+    /// Steps the policy until `end`; returns the share of the time spent retained.
     fn run(&mut self, end: Duration) -> f64 {
         let (begun, before) = (self.now, self.retained);
         while self.now < end {
@@ -126,7 +126,7 @@ impl Server {
     }
 }
 
-/// A table of how much of the time such servers are retained, and how often that changes.
+/// A table of how long such servers are retained, and how often that changes.
 pub(crate) fn table(runs: u32) -> Result<String, String> {
     let mut out = String::from(
         "| server | retained from 2 to 12 s | from 52 to 62 s | changes of mind from 2 to 62 s |\n\

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::measurement::{Measurement, scale};
 
-/// A vCPU at this utilisation counts as 100 % busy; accounting rarely shows the last percent.
+/// Utilisation that counts as 100 % busy; accounting rarely shows the last percent.
 pub(crate) const OVERLOADED: f64 = 0.99;
 
 /// The load factor ρ and the granularity factor η, each in (0, 1].
@@ -40,10 +40,10 @@ impl Default for Factors {
 }
 
 impl Factors {
-    /// Below this a factor forbids consolidation for good anyway; it keeps a factor from becoming 0.
+    /// The floor of a factor: above 0, yet low enough to forbid consolidation.
     pub const MIN: f64 = 0.001;
 
-    /// Factors `rho` and `eta`; an error unless both are in (0, 1].
+    /// Fails unless both factors are in (0, 1].
     pub fn new(rho: f64, eta: f64) -> Result<Self, ConfigError> {
         let in_range = |f: f64| f > 0.0 && f <= 1.0;
         if !in_range(rho) {
@@ -65,8 +65,8 @@ impl Factors {
         self.eta
     }
 
-    /// Shrinks one factor so that `justified`, which allowed a consolidation that turned out badly, would not
-    /// allow it again: η to 0.9·min(η, `g_comp`/`l_idle`) if a vCPU was `overloaded`, else ρ to
+    /// Shrinks one factor so that the measurement `justified`, which allowed a consolidation that did harm,
+    /// would not allow it again: η to 0.9·min(η, `g_comp`/`l_idle`) if a vCPU was `overloaded`, else ρ to
     /// 0.9·min(ρ, `l_comp`/((N−1)·`l_idle`)).
     pub(crate) fn shrink(&mut self, justified: &Measurement, overloaded: bool) -> Factor {
         const STEP: f64 = 0.9;
@@ -76,7 +76,7 @@ impl Factors {
             }
             _ => 1.0,
         };
-        // The inner minimum is with the old factor, so the floor must not lift a factor that started below it.
+        // The inner minimum includes the old factor, so the floor must not raise one that started below it.
         let shrunk = |old: f64, ratio: f64| (STEP * old.min(ratio)).max(Self::MIN.min(old));
         if overloaded {
             let from = self.eta;
@@ -97,16 +97,16 @@ impl Factors {
 pub enum Factor {
     /// The load factor ρ.
     Rho {
-        /// Before.
+        /// ρ before the roll-back.
         from: f64,
-        /// After.
+        /// ρ after it.
         to: f64,
     },
     /// The granularity factor η.
     Eta {
-        /// Before.
+        /// η before the roll-back.
         from: f64,
-        /// After.
+        /// η after it.
         to: f64,
     },
 }
@@ -120,29 +120,30 @@ impl fmt::Display for Factor {
     }
 }
 
-/// What consolidation may do and what it takes for a change. The defaults are the paper's.
+/// The limits of consolidation and the thresholds of a major change. The defaults are the paper's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConsolidationConfig {
-    /// The load factor ρ to start with, in (0, 1].
+    /// The initial load factor ρ, in (0, 1].
     pub rho: f64,
-    /// The granularity factor η to start with, in (0, 1].
+    /// The initial granularity factor η, in (0, 1].
     pub eta: f64,
-    /// Threads that compute longer than this between two synchronisation points are not gathered: moving them
-    /// costs cache locality, and blocking rarely costs them much. 3 ms is the base slice of Linux's fair class on
-    /// a few CPUs (kernel/sched/fair.c, `sysctl_sched_base_slice` times its log2 scaling).
+    /// Threads that compute longer than this between two synchronisation points are not consolidated: moving
+    /// them costs cache locality, and blocking rarely costs them much. 3 ms is the base slice of Linux's fair
+    /// class on a few CPUs (kernel/sched/fair.c, `sysctl_sched_base_slice` times its log2 scaling).
     pub min_time_slice: Duration,
     /// A change of the mean utilisation by more than this, in points (0.20: from 30 % to over 50 %), is a major
-    /// change. In points and not relative: 20 % of a nearly idle vCPU is noise and asks for no other set.
+    /// change. Not relative, because 20 % of a nearly idle vCPU is noise and calls for no other set.
     pub utilization_change: f64,
-    /// A vCPU that is busier than this, 0..=1, is a major change.
+    /// A vCPU busier than this (0..=1) is a major change.
     pub utilization_ceiling: f64,
-    /// `g_comp` longer than this many times the recorded one is a major change; at least 1.
+    /// `g_comp` growing by more than this factor is a major change; at least 1.
     pub granularity_growth: f64,
-    /// `g_comp` shorter than this share of the recorded one is a major change; in [0, 1].
+    /// `g_comp` shrinking below this share of the recorded one is a major change; in [0, 1].
     pub granularity_drop: f64,
-    /// The share by which total utilisation must fall to count as a decrease, in [0, 1), for the strategy `paper`. The
-    /// paper names no margin; without one, the noise of a constant load would roll back every other consolidation.
+    /// The share by which total utilisation must fall to count as a decrease, in [0, 1); strategy `paper` only.
+    /// The paper names no margin, but without one the noise of a constant load would roll back every other
+    /// consolidation.
     pub drop_tolerance: f64,
 }
 
@@ -161,7 +162,7 @@ impl Default for ConsolidationConfig {
     }
 }
 
-/// A setting of [`ConsolidationConfig`] that is out of range.
+/// A field of [`ConsolidationConfig`] that is out of range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigError {
     field: &'static str,
@@ -178,7 +179,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl ConsolidationConfig {
-    /// The factors to start with; an error for the first setting that is out of its range.
+    /// The initial factors; fails on the first field that is out of range.
     pub fn factors(&self) -> Result<Factors, ConfigError> {
         for (field, value, ok, range) in [
             ("utilization_change", self.utilization_change, self.utilization_change > 0.0, "(0, inf)"),
@@ -205,12 +206,12 @@ impl ConsolidationConfig {
     }
 }
 
-/// One inequality `left <= right`. A side is None if its divisor was 0; then the check does not hold.
+/// One inequality `left <= right`. A side is `None` if its divisor was 0; then the check does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// The length that must fit.
+    /// The required length.
     pub left: Option<Duration>,
-    /// The room there is.
+    /// The available length.
     pub right: Option<Duration>,
     /// Whether both are known and `left <= right`.
     pub holds: bool,
@@ -236,18 +237,18 @@ impl fmt::Display for Check {
     }
 }
 
-/// The two conditions of §5 for one vCPU fewer, or for several.
+/// The two conditions of §5 for a smaller set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// (1) `l_comp` ≤ ρ·(N−1)·`l_idle`: the others have idle time enough for one vCPU's computation; for N−k vCPUs
-    /// fewer, (N−k)·`l_comp` ≤ ρ·k·`l_idle`.
+    /// (1) `l_comp` ≤ ρ·(N−1)·`l_idle`: the other vCPUs have idle time for one vCPU's computation; for k vCPUs
+    /// fewer, k·`l_comp` ≤ ρ·(N−k)·`l_idle`.
     pub load: Check,
     /// (2) `g_comp` ≤ min(η·`l_idle`, `min_time_slice`): its pieces fit into their idle periods.
     pub granularity: Check,
 }
 
 impl Conditions {
-    /// Whether the vCPUs may be deactivated.
+    /// Whether both conditions hold.
     pub fn hold(&self) -> bool {
         self.load.holds && self.granularity.holds
     }
@@ -267,13 +268,13 @@ impl fmt::Display for Conditions {
     }
 }
 
-/// Evaluates both conditions for one vCPU fewer. On one vCPU condition (1) leaves no room: nothing can be deactivated.
+/// Evaluates both conditions for one vCPU fewer. On one vCPU condition (1) leaves no room.
 pub fn conditions(m: &Measurement, factors: &Factors, config: &ConsolidationConfig) -> Conditions {
     conditions_for(m.active.saturating_sub(1), m, factors, config)
 }
 
-/// Evaluates both conditions for `to` of the active vCPUs: the computation of all the others must fit into the idle time
-/// of these. With ρ = 1 that is where the CPU time in use fits on `to` vCPUs.
+/// Evaluates both conditions for a set of `to` vCPUs: the computation of all other vCPUs must fit into the idle
+/// time of these. With ρ = 1 that means that the CPU time in use fits on `to` vCPUs.
 pub(super) fn conditions_for(
     to: usize,
     m: &Measurement,
@@ -287,10 +288,10 @@ pub(super) fn conditions_for(
     Conditions { load: Check::new(load, room), granularity: Check::new(m.g_comp(), piece) }
 }
 
-/// The fewest vCPUs for which both conditions hold; None if they hold for no smaller set.
+/// The fewest vCPUs for which both conditions hold; `None` if no smaller set will do.
 pub(super) fn fewest(m: &Measurement, factors: &Factors, config: &ConsolidationConfig) -> Option<usize> {
     let holds = |to: &usize| conditions_for(*to, m, factors, config).hold();
-    // More vCPUs have more room for less computation: where one fewer does not fit, nothing does.
+    // More vCPUs leave more room: if not even one fewer will do, no smaller set does.
     m.active.checked_sub(1).filter(|to| *to > 0 && holds(to))?;
     (1..m.active).find(holds)
 }

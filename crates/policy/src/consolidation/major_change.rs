@@ -1,4 +1,4 @@
-//! The indicators that the workload is another one now (paper §5).
+//! The indicators of a changed workload (paper §5).
 
 use std::fmt;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use super::conditions::ConsolidationConfig;
 use super::measurement::{Measurement, scale};
 
-/// Which indicator says that the workload changed.
+/// The indicator that showed a changed workload.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MajorChange {
     /// The mean utilisation changed.
     Utilization {
-        /// In the baseline, 0..=1.
+        /// Mean utilisation in the baseline, 0..=1.
         from: f64,
-        /// Now, 0..=1.
+        /// Mean utilisation now, 0..=1.
         to: f64,
     },
     /// The busiest vCPU is above the ceiling.
@@ -26,15 +26,15 @@ pub enum MajorChange {
     },
     /// `g_comp` changed.
     Granularity {
-        /// In the baseline.
+        /// `g_comp` in the baseline.
         from: Duration,
-        /// Now.
+        /// `g_comp` now.
         to: Duration,
     },
 }
 
 impl MajorChange {
-    /// Whether the mean utilisation of `now` differs by more than the allowed points from that of `base`.
+    /// Whether the mean utilisations of `now` and `base` differ by more than the allowed points.
     pub(crate) fn utilization(
         base: &Measurement,
         now: &Measurement,
@@ -44,14 +44,14 @@ impl MajorChange {
         ((to - from).abs() > config.utilization_change).then_some(Self::Utilization { from, to })
     }
 
-    /// Whether a vCPU of `now` is above the ceiling.
+    /// Whether the busiest vCPU of `now` is above the ceiling.
     pub(crate) fn saturated(now: &Measurement, config: &ConsolidationConfig) -> Option<Self> {
         let max = now.max_utilization;
         (max > config.utilization_ceiling).then_some(Self::Saturated { max })
     }
 
-    /// Whether `g_comp` of `now` grew or dropped by more than its factors against that of `base`; where one of them is
-    /// not known there is nothing to compare.
+    /// Whether `g_comp` grew or shrank from `base` to `now` by more than the allowed factors; `None` if either
+    /// is unknown.
     pub(crate) fn granularity(
         base: &Measurement,
         now: &Measurement,

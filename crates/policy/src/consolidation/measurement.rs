@@ -1,10 +1,10 @@
-//! What one period of observation says about a workload on its active vCPUs (paper §5 and the end of §6).
+//! What one sampling period shows of a workload on its active vCPUs (paper §5 and the end of §6).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Sums over all active vCPUs and one measuring period. Yield threads count as idle time, never as work.
+/// Sums over all active vCPUs in one period. Yield threads count as idle time, never as work.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// The number of active vCPUs, the paper's `N`.
@@ -17,39 +17,39 @@ pub struct Measurement {
     pub t_idle: Duration,
     /// Idle periods of the active vCPUs, the paper's `S_yield`.
     pub s_idle: u64,
-    /// The share of its time that an active vCPU gave the workload, 0..=1, mean over the active vCPUs.
+    /// The share of an active vCPU's time that the workload got, 0..=1, averaged over the active vCPUs.
     pub utilization: f64,
-    /// The same share for the busiest active vCPU, 0..=1.
+    /// The same share on the busiest active vCPU, 0..=1.
     pub max_utilization: f64,
 }
 
 impl Measurement {
-    /// The same without the CPU time that waking halted vCPUs took, at `waker_cost` for each idle period that a
-    /// thread of the workload can have ended: on one vCPU fewer those threads wake each other without it.
+    /// The same less the CPU time spent waking halted vCPUs: `waker_cost` for each idle period that a thread of
+    /// the workload can have ended. On one vCPU fewer these threads would wake each other without it.
     #[must_use]
     pub fn without_wake_ups(&self, waker_cost: Duration) -> Self {
         let waking = scale(waker_cost, self.s_idle.min(self.s_work) as f64);
         Self { t_work: self.t_work.saturating_sub(waking), ..*self }
     }
 
-    /// `l_comp`: the length of computation between two idle periods of a vCPU. None without an idle period.
+    /// `l_comp`: mean computation between two idle periods of a vCPU. `None` without an idle period.
     pub fn l_comp(&self) -> Option<Duration> {
         mean(self.t_work, self.s_idle)
     }
 
-    /// `g_comp`: the length of computation between two synchronisation points of a thread. None if no thread
-    /// was switched out.
+    /// `g_comp`: mean computation between two synchronisation points of a thread. `None` if no thread was
+    /// switched out.
     pub fn g_comp(&self) -> Option<Duration> {
         mean(self.t_work, self.s_work)
     }
 
-    /// `l_idle`: the length of an idle period. None without an idle period.
+    /// `l_idle`: mean length of an idle period. `None` without an idle period.
     pub fn l_idle(&self) -> Option<Duration> {
         mean(self.t_idle, self.s_idle)
     }
 
-    /// How many vCPUs' worth of work the workload got done: the mean utilisation times `N`. Unlike the mean, it
-    /// does not change when the same work is gathered on fewer vCPUs.
+    /// The workload's utilisation summed over its vCPUs: the mean times `N`. Unlike the mean, it stays the same
+    /// when the same work is done on fewer vCPUs.
     pub fn total_utilization(&self) -> f64 {
         self.utilization * self.active as f64
     }

@@ -1,39 +1,38 @@
-//! The search for the few vCPUs that fine-grained work needs, among any number of them.
+//! Searches for the smallest set that fine-grained work needs, among any number of vCPUs.
 //!
-//! §5 takes one vCPU at a time. On many vCPUs that is slow, and it may never begin: threads that wake each other gain
-//! nothing while they have more vCPUs than they are, and everything where they share one. So the first cut is to the
-//! fewest vCPUs that the load fits on. If that is too few, the search goes half the way back, and so on: a set that did
-//! harm was too small, one that changed nothing too large. Near its end it takes single steps, as §5 does; from two
-//! vCPUs its only step is §5's.
+//! §5 removes one vCPU at a time. With many vCPUs that is slow, and it might never start: threads that wake
+//! each other gain nothing until they share one vCPU, and then everything. So the first step goes to the fewest
+//! vCPUs that the load fits on. If those are too few, the search goes half the way back, and so on: a set that
+//! did harm was too small, one that changed nothing too large. Near its end it takes single steps, as §5 does;
+//! from two vCPUs its only step is §5's.
 
 use serde::{Deserialize, Serialize};
 
-/// What the guard found on a smaller set that did not prove itself.
+/// What the guard found on a smaller set that was not proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
-    /// Less progress, or none that could be judged: it was too small.
+    /// Less progress, or none that could be compared: the set was too small.
     Harm,
-    /// About as much progress: it was too large to make a difference.
+    /// About as much progress: the set was too large to make a difference.
     NoGain,
 }
 
-/// Which sizes are still worth a trial: those between two bounds.
+/// The sizes still worth a trial: those between two bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Search {
-    /// Sets of so many vCPUs and fewer did harm; 0 before any did.
+    /// Sets of at most this size did harm; 0 if none is known.
     harmful: usize,
-    /// Sets of so many vCPUs and more gain nothing over the present one.
+    /// Sets of at least this size gain nothing over the present one.
     useless: usize,
 }
 
 impl Search {
-    /// Nothing is known.
     pub(super) fn new() -> Self {
         Self { harmful: 0, useless: usize::MAX }
     }
 
-    /// The next size to try on `active` vCPUs, for a load that fits on `least`. None if no size is left.
+    /// The next size to try with `active` vCPUs, for a load that fits on `least`; `None` if no size is left.
     pub(super) fn next(&self, active: usize, least: usize) -> Option<usize> {
         let below = self.useless.min(active);
         let lowest = least.max(self.harmful + 1);
@@ -43,7 +42,7 @@ impl Search {
         Some(if self.is_untried() { lowest } else { lowest.max(self.harmful.midpoint(below)) })
     }
 
-    /// Between which sizes it goes on, both excluded, on `active` vCPUs.
+    /// The bounds between which the search continues on `active` vCPUs, both exclusive.
     pub(super) fn bounds(&self, active: usize) -> (usize, usize) {
         (self.harmful, self.useless.min(active))
     }
@@ -52,8 +51,8 @@ impl Search {
         *self == Self::new()
     }
 
-    /// A set of `size` vCPUs did not prove itself. Where even the smallest one gained nothing, the larger ones may: a
-    /// little less waiting and a little less parallelism can cancel out.
+    /// A set of `size` vCPUs was not proven. If even the smallest gained nothing, larger ones still can:
+    /// slightly less waiting and slightly less parallelism can cancel out.
     pub(super) fn refuted(&mut self, size: usize, finding: Finding) {
         match finding {
             Finding::NoGain if self.is_untried() => self.harmful = size,
@@ -62,7 +61,7 @@ impl Search {
         }
     }
 
-    /// A set proved itself. Compared with it, nothing is useless yet; what did harm before it would still.
+    /// A set was proven. Compared with it, no size is known to be useless; what did harm still would.
     pub(super) fn proven(&mut self) {
         self.useless = usize::MAX;
     }
@@ -74,8 +73,8 @@ mod tests {
 
     use super::*;
 
-    /// Searches from `all` vCPUs, for a load that fits on `least`, where `progress` tells how much gets done on so many;
-    /// returns the sizes in the order of their trials, and the last that was proven.
+    /// Searches from `all` vCPUs, for a load that fits on `least` and makes `progress(n)` on n vCPUs; returns
+    /// the sizes in the order of their trials, and the last that was proven.
     fn search(all: usize, least: usize, progress: impl Fn(usize) -> f64) -> (Vec<usize>, usize) {
         let (mut search, mut active, mut tried) = (Search::new(), all, Vec::new());
         while let Some(size) = search.next(active, least.min(active)) {

@@ -1,4 +1,5 @@
-//! What of §5 is in force under the guard, and what goes beyond it. Each rule of §5 has its test in `paper/tests.rs`.
+//! The rules of §5 that apply under the guard, and what goes beyond them. `paper/tests.rs` tests every rule of
+//! §5.
 
 mod properties;
 
@@ -9,7 +10,7 @@ use super::*;
 /// The paper's `t` in Figure 4.
 const T: Duration = Duration::from_micros(100);
 
-/// `active` vCPUs in one second, each `busy` (0..=1), with `g_comp` and `l_idle` as given.
+/// A second of `active` vCPUs, each `busy` (0..=1), with the given `g_comp` and `l_idle`.
 fn measured(active: usize, busy: f64, g_comp: Duration, l_idle: Duration) -> Measurement {
     let seconds = |share: f64| Duration::from_secs_f64(share * active as f64);
     let (t_work, t_idle) = (seconds(busy), seconds(1.0 - busy));
@@ -25,7 +26,7 @@ fn measured(active: usize, busy: f64, g_comp: Duration, l_idle: Duration) -> Mea
     }
 }
 
-/// A light load in short pieces: both conditions hold for it on 2 and more vCPUs.
+/// A light load in short pieces: both conditions hold on 2 vCPUs or more.
 fn light(active: usize, total: f64) -> Measurement {
     measured(active, total / active as f64, Duration::from_micros(10), Duration::from_micros(100))
 }
@@ -34,7 +35,8 @@ fn fresh(all: usize) -> Consolidation {
     Consolidation::new(ConsolidationConfig::default(), all).unwrap()
 }
 
-/// Four vCPUs gathered on `left`, one or two, settled there by a load whose granularity no longer fits.
+/// Four vCPUs consolidated to `left` (one or two) and settled there, by a load whose granularity no longer
+/// fits.
 fn settled(left: usize) -> (Consolidation, Measurement) {
     let mut c = fresh(4);
     assert_eq!(size(c.step(&light(4, 0.6), None)), Some(1));
@@ -47,7 +49,7 @@ fn settled(left: usize) -> (Consolidation, Measurement) {
     (c, m)
 }
 
-/// How many vCPUs the advice leaves active.
+/// The number of vCPUs that the advice leaves active.
 fn size(advice: Advice) -> Option<usize> {
     match advice {
         Advice::Deactivate { to, .. } => Some(to),
@@ -55,7 +57,7 @@ fn size(advice: Advice) -> Option<usize> {
     }
 }
 
-/// Three vCPUs of which each computes for `2t` and idles for `t`, in pieces of `pieces_t` times `t`.
+/// Three vCPUs, each of which computes for `2t` and idles for `t`, with `s_work` switches in all.
 fn figure_4(s_work: u64) -> Measurement {
     let (active, s_idle) = (3, 3);
     let t_work = T * 6;
@@ -169,7 +171,7 @@ fn a_cut_that_failed_goes_half_the_way_back_and_the_factors_wait_for_the_end() {
 #[test]
 fn a_cut_that_paid_is_followed_by_half_of_it_until_one_does_not() {
     let mut c = fresh(8);
-    // Busy waking each other, it seems to need three; then two of them are full.
+    // Wake-ups make it seem to need three vCPUs; then two of them are full.
     assert_eq!(size(c.step(&light(8, 2.9), None)), Some(3));
     c.approve();
     assert_eq!(c.next_size(&light(3, 2.7), None), Some(1));
@@ -180,7 +182,7 @@ fn a_cut_that_paid_is_followed_by_half_of_it_until_one_does_not() {
     ));
     assert_eq!(size(c.step(&light(3, 2.7), None)), Some(2));
     assert!(matches!(c.reject(Finding::Harm), Advice::RestoreLast { then: AfterRollBack::Adjusted(_), .. }));
-    // Coarse pieces stay where they are, whatever paid before.
+    // Coarse pieces are not consolidated, whatever paid before.
     let mut c = fresh(8);
     c.step(&light(8, 2.9), None);
     c.approve();
@@ -203,7 +205,7 @@ fn what_waking_costs_does_not_count_against_a_smaller_set() {
 #[test]
 fn a_settled_set_is_maintained_without_much_variation() {
     let (mut c, base) = settled(2);
-    // The conditions hold again, but the set has been found: it stays.
+    // The conditions hold again, but a settled set is kept.
     let m = Measurement { s_work: base.s_work * 19 / 10, ..base };
     assert_eq!(c.step(&m, None), Advice::Keep(KeepReason::Stable));
     let m = Measurement { utilization: 0.49, max_utilization: 0.9, ..base };
@@ -270,7 +272,7 @@ fn after_a_major_change_the_gathering_starts_again() {
     assert!(matches!(c.step(&Measurement { utilization: 0.9, ..base }, None), Advice::RestoreAll(_)));
     assert_eq!(c.reject(Finding::Harm), Advice::Keep(KeepReason::NothingToRestore));
     c.reset();
-    // The first of the new load is compared with nothing before it.
+    // The first measurement of the new load has no baseline.
     assert!(matches!(c.step(&light(4, 0.1), None), Advice::Deactivate { .. }));
 }
 
@@ -281,7 +283,7 @@ fn an_approved_set_may_be_saturated() {
     c.approve();
     assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Recorded));
     assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Stable));
-    // Approved while it was not busy, it is the new load that saturates it.
+    // Approved while not busy: saturation then means a new load.
     c.approve();
     c.step(&base, None);
     assert!(matches!(c.step(&busy, None), Advice::RestoreAll(MajorChange::Saturated { .. })));
@@ -360,7 +362,7 @@ fn factors_and_settings_out_of_range_are_refused_by_name() {
 
 #[test]
 fn a_measurement_and_an_advice_survive_the_journal() {
-    // A quarter is exact in decimal: serde_json's default reader may be off by one unit in the last place.
+    // A quarter is exact in decimal: serde_json's default reader can be off by one unit in the last place.
     let m = light(3, 0.75);
     let json = serde_json::to_string(&m).unwrap();
     assert_eq!(serde_json::from_str::<Measurement>(&json).unwrap(), m);

@@ -1,4 +1,4 @@
-//! What each rule of the guard does, on a machine whose rates are given.
+//! The guard's rules, on a machine with given rates.
 
 use super::*;
 use crate::{CpuId, CpuSet, Method, Retention, VcpuInterval, WorkloadInterval};
@@ -40,7 +40,7 @@ fn observed(period: Duration, workload: WorkloadInterval) -> Observation {
     }
 }
 
-/// Drives a trial against a machine whose rates per second under a setting are `rates(setting)`.
+/// Drives a trial against a machine with `rates(setting)` per second.
 fn drive(trial: &mut Trial, mut rates: impl FnMut(&Setting) -> (f64, f64)) -> (Verdict, Duration, u32) {
     let (mut took, mut changes, mut last) = (Duration::ZERO, 0, None);
     for _ in 0..1000 {
@@ -64,7 +64,7 @@ fn drive(trial: &mut Trial, mut rates: impl FnMut(&Setting) -> (f64, f64)) -> (V
     panic!("a trial ends");
 }
 
-/// Like [`drive`], on a machine that goes on polling for ever.
+/// Like [`drive`], on a machine that never stops polling.
 fn drive_unsettled(trial: &mut Trial, load: impl Fn(&Setting) -> f64) -> Verdict {
     for _ in 0..1000 {
         let (setting, period) = (trial.setting().clone(), trial.next());
@@ -118,7 +118,7 @@ fn without_an_exact_signal_the_blocks_grow_and_user_time_decides() {
     let (untouched, _) = settings();
     let candidate = packed(&untouched);
     let mut trial = Trial::new(untouched.clone(), candidate.clone(), Purpose::Adopt, &busy());
-    // The granularity changes by a factor of three, so hand-offs say nothing.
+    // The granularity changes by a factor of three, so hand-offs are not comparable.
     let (verdict, ..) =
         drive(&mut trial, |s| if *s == candidate { (1.4, 90_000.0) } else { (1.2, 25_000.0) });
     assert!(matches!(verdict, Verdict::Proven(e) if e.signal == crate::Signal::UserTime), "{verdict:?}");
@@ -232,8 +232,8 @@ fn a_load_that_comes_in_the_last_block_is_not_what_the_candidate_was_proven_with
     assert_eq!(runnable_at_the_end(32), 8);
 }
 
-/// A convoy's load in vCPUs, as simulated for cholesky on 16: it forms at once without retention. With it the share of
-/// threads that no longer queue begins with `loose`, and grows fourfold from block to block.
+/// A convoy's load in vCPUs, as simulated for cholesky on 16. Without retention it forms at once; with it the
+/// share of threads that no longer queue starts at `loose` and grows fourfold per block.
 fn convoy(retained: Setting, loose: f64) -> impl FnMut(&Setting) -> (f64, f64) {
     let mut share = 0.0;
     move |s| {

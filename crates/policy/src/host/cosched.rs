@@ -1,22 +1,22 @@
-//! Coscheduling: letting the vCPUs of a VM run at the same time (§2 of the paper).
+//! Coscheduling: running the vCPUs of a VM at the same time (§2 of the paper).
 
 use serde::{Deserialize, Serialize};
 
-/// How strictly.
+/// How strictly a VM's vCPUs are coscheduled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Coscheduling {
-    /// Not at all.
+    /// No coscheduling.
     #[default]
     None,
     /// A vCPU that is too far ahead of its slowest sibling waits.
     Relaxed {
-        /// How far, in run time.
+        /// The allowed lead, in ns of run time.
         skew_ns: u64,
     },
     /// In turns: only one VM's vCPUs run at a time.
     Strict {
-        /// How long a turn is.
+        /// Length of a turn, in ns.
         slot_ns: u64,
     },
 }
@@ -28,8 +28,8 @@ pub fn gang(now_ns: u64, slot_ns: u64, vms: usize) -> (usize, u64) {
     (usize::try_from(turn).unwrap_or(0) % vms.max(1), (turn + 1) * slot)
 }
 
-/// Whether a vCPU that has got `own_ns` of run time is so far ahead of the `slowest_ns` of its runnable siblings that it
-/// must wait.
+/// Whether a vCPU with `own_ns` of run time is so far ahead of the slowest of its runnable siblings, with
+/// `slowest_ns`, that it must wait.
 pub fn too_far_ahead(own_ns: u64, slowest_ns: u64, skew_ns: u64) -> bool {
     own_ns > slowest_ns.saturating_add(skew_ns)
 }

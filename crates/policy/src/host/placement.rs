@@ -1,4 +1,4 @@
-//! Which pCPUs a woken vCPU may be put on: balance scheduling and its load-conscious form (§3.2.2 of the paper).
+//! Placement of woken vCPUs on pCPUs: balance scheduling and its load-conscious form (§3.2.2 of the paper).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,22 +9,22 @@ pub enum VcpuPlacement {
     /// Anywhere.
     #[default]
     Uncoordinated,
-    /// Never where another vCPU of the VM is, so that siblings can run at the same time.
+    /// Never beside another vCPU of the same VM, so that siblings can run at the same time.
     Balance,
-    /// As balance, unless all those pCPUs are overloaded.
+    /// As [`Self::Balance`], unless all those pCPUs are overloaded.
     LoadConscious,
 }
 
-/// A pCPU as the placement sees it.
+/// A pCPU as a candidate for placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PcpuLoad {
-    /// The weights of the vCPUs on it.
+    /// Sum of the weights of its vCPUs.
     pub load: u64,
     /// Whether another vCPU of the same VM runs or waits there.
     pub has_sibling: bool,
 }
 
-/// For each pCPU whether the woken vCPU may be put there. Never none: without a candidate everything is allowed.
+/// Returns whether the woken vCPU may be put on a pCPU, by index. Without a candidate every pCPU is allowed.
 pub fn affinity(rule: VcpuPlacement, pcpus: &[PcpuLoad]) -> impl Fn(usize) -> bool {
     let total: u128 = pcpus.iter().map(|p| u128::from(p.load)).sum();
     let count = pcpus.len() as u128;

@@ -1,25 +1,26 @@
-//! Urgent vCPU first (§3.1.3 of the paper): a vCPU that must answer an interrupt, or that just sent one with a spinlock
-//! held, runs before the others of its pCPU for a short while. It borrows that time from its own future.
+//! Urgent vCPU first (§3.1.3 of the paper): a vCPU that must answer an interrupt, or has just sent one while it
+//! holds a spinlock, runs before the others of its pCPU for a short while. It borrows that time from its own
+//! future.
 
 use serde::{Deserialize, Serialize};
 
 /// Which interrupts make a vCPU urgent, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UrgentConfig {
-    /// Resched-DP: the sender of a reschedule interrupt is not preempted for so long. 0: not used.
+    /// Resched-DP: ns for which the sender of a reschedule interrupt is not preempted; 0 is off.
     pub resched_dp_ns: u64,
-    /// TLB-Co: the receiver of a TLB shootdown runs first, until it has acknowledged.
+    /// TLB-Co: the receiver of a TLB shootdown runs first until it has acknowledged.
     pub tlb_co: bool,
-    /// Resched-Co: the receiver of a reschedule interrupt runs first, for so long. 0: not used.
+    /// Resched-Co: ns for which the receiver of a reschedule interrupt runs first; 0 is off.
     pub resched_co_ns: u64,
-    /// How long an urgent vCPU runs before the next urgent one of the same pCPU.
+    /// Ns for which an urgent vCPU runs before the next urgent one of the same pCPU.
     pub slice_ns: u64,
-    /// By how much virtual time an urgent vCPU may be ahead of the one that it preempts.
+    /// Ns of virtual time by which an urgent vCPU may be ahead of the one that it preempts.
     pub allowance_ns: u64,
 }
 
 impl UrgentConfig {
-    /// Nobody is urgent.
+    /// No vCPU is ever urgent.
     pub const OFF: Self = Self {
         resched_dp_ns: 0,
         tlb_co: false,
@@ -27,16 +28,17 @@ impl UrgentConfig {
         slice_ns: 500_000,
         allowance_ns: 18_000_000,
     };
-    /// Resched-DP with TLB-Co and the values that §4.1.1 of the paper chose: 500 us, 500 us, 18 ms.
+    /// Resched-DP with TLB-Co, with the values of the paper's §4.1.1: 500 us, 500 us, 18 ms.
     pub const PAPER: Self = Self { resched_dp_ns: 500_000, tlb_co: true, ..Self::OFF };
 
-    /// Whether an urgent vCPU may preempt: its virtual time is at most the allowance ahead of the current one's.
+    /// Whether an urgent vCPU may preempt: its virtual time is at most the allowance ahead of the current
+    /// one's.
     pub fn may_preempt(&self, urgent_vruntime_ns: u64, current_vruntime_ns: u64) -> bool {
         urgent_vruntime_ns <= current_vruntime_ns.saturating_add(self.allowance_ns)
     }
 }
 
-/// Why a vCPU is urgent: interrupts that it has not acknowledged, or a time that is not over.
+/// Why a vCPU is urgent: unacknowledged interrupts, or a deadline that has not passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Urgency {
     events: u32,
@@ -59,18 +61,18 @@ impl Urgency {
         self.events = 0;
     }
 
-    /// A pause-loop exit: the urgent vCPU began to wait itself, so its urgency ends (§4.3 of the paper).
+    /// A pause-loop exit: the urgent vCPU spins itself, so its urgency ends (§4.3 of the paper).
     pub fn cancel(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether the vCPU is urgent.
+    /// Whether the vCPU is urgent at `now_ns`.
     pub fn is_urgent(&self, now_ns: u64) -> bool {
         self.events > 0 || now_ns < self.until_ns
     }
 
-    /// For how long the vCPU must not be preempted. `slice_ns` bounds the protection of event-based requests, from
-    /// when the vCPU began to run at `ran_from_ns`.
+    /// Ns for which the vCPU must not be preempted. An event-based request protects it for at most `slice_ns`
+    /// since it started to run at `ran_from_ns`.
     pub fn protected_for(&self, now_ns: u64, ran_from_ns: u64, slice_ns: u64) -> u64 {
         let slice_left = ran_from_ns.saturating_add(slice_ns).saturating_sub(now_ns);
         let time_left = self.until_ns.saturating_sub(now_ns);

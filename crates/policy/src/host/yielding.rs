@@ -1,8 +1,8 @@
-//! Directed yield: whom a vCPU that spins should let run (kernel: `kvm_vcpu_on_spin`).
+//! Directed yield: which vCPU a spinning one yields to (kernel: `kvm_vcpu_on_spin`).
 
 use serde::{Deserialize, Serialize};
 
-/// How the other vCPU is chosen at a pause-loop exit.
+/// How the target is chosen at a pause-loop exit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectedYield {
@@ -11,22 +11,22 @@ pub enum DirectedYield {
     Off,
     /// The next preempted vCPU of the VM, in turn.
     RoundRobin,
-    /// A preempted vCPU with an interrupt waiting first: it is the one that others wait for.
+    /// A preempted vCPU with a pending interrupt first: others are waiting for it.
     IpiAware,
 }
 
-/// A vCPU of the VM, as the choice sees it.
+/// A vCPU as a candidate for a directed yield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spinner {
-    /// Whether it could run but does not.
+    /// Whether it is runnable but not running.
     pub preempted: bool,
-    /// Whether an interrupt waits for it.
+    /// Whether an interrupt is pending.
     pub interrupted: bool,
-    /// Whether it spins itself.
+    /// Whether it is spinning, too.
     pub spins: bool,
 }
 
-/// The vCPU to let run, as an index, looking from `start` on; none if nobody would profit.
+/// The index of the vCPU to yield to, searching from `start` on; `None` if no vCPU would profit.
 pub fn yield_target(rule: DirectedYield, vcpus: &[Spinner], start: usize) -> Option<usize> {
     let in_turn = || (0..vcpus.len()).map(move |i| (start + i) % vcpus.len());
     let eligible = |i: &usize| vcpus[*i].preempted && (!vcpus[*i].spins || vcpus[*i].interrupted);

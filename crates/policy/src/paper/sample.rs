@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::{CpuId, CpuSet, Measurement, Observation};
 
-/// §5's quantities, and each active vCPU's own utilisation.
+/// §5's quantities, and the utilisation of each active vCPU.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sample {
     pub(super) measured: Measurement,
-    /// By vCPU, 0..=1.
+    /// Utilisation by vCPU, 0..=1.
     busy: BTreeMap<CpuId, f64>,
 }
 
@@ -28,7 +28,7 @@ impl Sample {
         Self { measured, busy }
     }
 
-    /// Whether a vCPU is at least `utilization` busy that was not in `before`.
+    /// Whether a vCPU is at least `utilization` busy that was less busy in `before`.
     pub(super) fn reached(&self, utilization: f64, before: &Self) -> bool {
         let was_below = |cpu| before.busy.get(cpu).is_none_or(|busy| *busy < utilization);
         self.busy.iter().any(|(cpu, busy)| *busy >= utilization && was_below(cpu))

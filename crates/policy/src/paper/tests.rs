@@ -1,4 +1,4 @@
-//! Each sentence of §4, §5 and §6 that states a rule, as a test. How they were read is told at the top of `paper.rs`.
+//! A test for each sentence of §4, §5 and §6 that states a rule. The top of `paper.rs` says how they are read.
 
 mod changes;
 mod properties;
@@ -23,16 +23,16 @@ fn fresh(vcpus: u32) -> Paper {
     Paper::new(config(), CpuSet::first(vcpus)).unwrap()
 }
 
-/// A load as it shows on the active vCPUs.
+/// A load as seen on the active vCPUs.
 #[derive(Clone, Copy)]
 struct Load {
-    /// In vCPUs.
+    /// CPU time per second, in vCPUs.
     total: f64,
     g_comp: Duration,
     l_idle: Duration,
 }
 
-/// Short pieces between longer idle periods: both conditions hold as long as it fits.
+/// Short pieces between longer idle periods: both conditions hold as long as the load fits.
 const fn light(total: f64) -> Load {
     Load { total, g_comp: Duration::from_micros(10), l_idle: Duration::from_micros(100) }
 }
@@ -74,14 +74,14 @@ fn period(paper: &Paper, vcpus: u32, load: Load) -> Observation {
     }
 }
 
-/// Lets one period pass; says what was decided.
+/// Lets one period pass; returns the decision.
 fn pass(paper: &mut Paper, load: Load) -> Option<Event> {
     let vcpus = u32::try_from(paper.allowed.len()).unwrap();
     let o = period(paper, vcpus, load);
     paper.step(&o).events.pop()
 }
 
-/// The same with one vCPU, the first, as `busy` as said.
+/// The same, with the first vCPU `busy`.
 fn pass_with(paper: &mut Paper, load: Load, busy: f64) -> Option<Event> {
     let vcpus = u32::try_from(paper.allowed.len()).unwrap();
     let mut o = period(paper, vcpus, load);
@@ -93,7 +93,7 @@ fn active(paper: &Paper) -> usize {
     paper.setting().active.len()
 }
 
-/// Four vCPUs of which two are left, found by a load whose pieces do not fit any more.
+/// Four vCPUs consolidated to two, settled there by a load whose pieces no longer fit.
 fn settled() -> (Paper, Load) {
     let mut paper = fresh(4);
     pass(&mut paper, light(0.8));
@@ -103,8 +103,8 @@ fn settled() -> (Paper, Load) {
     (paper, load)
 }
 
-// §4.1: idling is bounded, so that what stays idle is given back to the layer below.
-// §6: the time-out is that of what giving it back would cost.
+// §4.1: idling is bounded, so that a vCPU that stays idle is given back to the layer below. §6: the time-out is
+// what giving it back would cost.
 #[test]
 fn the_time_out_of_retention_is_the_cost_of_the_transitions() {
     assert_eq!(fresh(2).setting().retention, Retention { method: Method::Yield, limit: US * 40 });
@@ -123,7 +123,8 @@ fn active_vcpus_are_retained_from_the_start_and_on_every_set() {
     assert!(active(&paper) < 4);
 }
 
-// §5: threads that compute longer than the minimum time slice are not consolidated; their idle periods are retained.
+// §5: threads that compute longer than the minimum time slice are not consolidated; their idle periods are
+// retained.
 #[test]
 fn long_computation_is_retained_and_not_consolidated() {
     let mut paper = fresh(4);
@@ -145,13 +146,14 @@ fn a_single_vcpu_is_retained_and_stays_active() {
     assert!(active(&paper) == 1 && paper.setting().retention.is_on());
 }
 
-// §5: l_comp is the computation between two idle periods of a vCPU, g_comp that between two synchronisation points of a
-// thread, l_idle the length of an idle period. §6: they are T_work/S_yield, T_work/S_work and T_idle/S_yield.
+// §5: l_comp is the computation between two idle periods of a vCPU, g_comp that between two synchronisation
+// points of a thread, l_idle the length of an idle period. §6: they are T_work/S_yield, T_work/S_work and
+// T_idle/S_yield.
 #[test]
 fn the_three_lengths_come_from_times_and_switches_of_the_active_vcpus() {
     let paper = fresh(2);
     let mut o = period(&paper, 2, light(1.0));
-    // A vCPU that is not active is not measured.
+    // An inactive vCPU is not measured.
     o.vcpus.push(VcpuInterval { cpu: CpuId(7), polls: 1_000_000, poll_time: PERIOD * 9, ..o.vcpus[0] });
     let m = Sample::of(&o, &CpuSet::first(2)).measured;
     assert_eq!((m.t_work, m.t_idle), (PERIOD, PERIOD));
@@ -159,7 +161,7 @@ fn the_three_lengths_come_from_times_and_switches_of_the_active_vcpus() {
     assert_eq!((m.l_comp(), m.g_comp(), m.l_idle()), (Some(US * 100), Some(US * 10), Some(US * 100)));
 }
 
-// §5: what is watched is the workload's utilisation, not that of others or of the host.
+// §5: the utilisation monitored is the workload's, not that of other programs or of the host.
 #[test]
 fn stolen_time_and_other_programs_are_no_utilisation_of_the_workload() {
     let paper = fresh(2);
@@ -210,7 +212,8 @@ fn condition_2_wants_pieces_that_fit_into_an_idle_period() {
     assert_eq!(pass(&mut paper, load(99)), None);
 }
 
-// §5: the measurements are updated periodically. A shorter interval says nothing; an expensive sample comes less often.
+// §5: the measurements are updated periodically. A shorter interval says nothing; an expensive sample comes
+// less often.
 #[test]
 fn only_whole_periods_decide_and_sampling_has_a_budget() {
     let mut paper = fresh(2);
@@ -224,7 +227,7 @@ fn only_whole_periods_decide_and_sampling_has_a_budget() {
     assert_eq!(paper.step(&o).next, LONGEST_PERIOD);
 }
 
-// §4.1 and §5 know no veto, no guard and no trial.
+// §4.1 and §5 have no veto, no guard and no trial.
 #[test]
 fn steal_and_a_quota_end_nothing_and_nothing_is_tried() {
     let mut paper = fresh(2);

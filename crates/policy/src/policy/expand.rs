@@ -1,20 +1,21 @@
-//! Expanding in milliseconds: more threads queue up than the smaller set was proven with, so that all vCPUs come back
-//! at once (beyond the paper, which waits for the next utilisation reading). The smaller set resumes when that load is over.
+//! Expanding the active set within milliseconds: when more threads queue up than the smaller set was proven
+//! with, all vCPUs come back at once (the paper waits for the next utilisation reading). The smaller set is
+//! resumed when that load is over.
 
 use super::{CpuSet, Duration, Event, MEMORY, Observation, Policy, Watch};
 use crate::Overload;
 use crate::overload::Persistence;
 
-/// On more vCPUs a load can be this much larger than on fewer: waking each other takes CPU time, too.
+/// On more vCPUs the same load can measure this much larger than on fewer: wake-ups take CPU time, too.
 const WAKE_UP_SHARE: f64 = 1.1;
-/// Between samples of the number of runnable threads, on a smaller set.
+/// Sampling interval of the number of runnable threads, on a smaller set.
 const SAMPLE: Duration = Duration::from_millis(5);
-/// Between samples on a full set, for vCPUs that fall idle.
+/// Sampling interval on a full set, for vCPUs that become idle.
 const SAMPLE_FOR_IDLE: Duration = Duration::from_millis(10);
-/// Samples would disturb a trial's blocks; there only the kernel's report counts.
+/// Samples would disturb a trial's blocks, so there only the kernel's reports count.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// A smaller set that was proven, and is not in force while more threads want to run than it can take.
+/// A smaller set that was proven and is suspended while more threads are runnable than it can take.
 #[derive(Debug)]
 pub(super) struct Suspended {
     deactivated: Vec<CpuSet>,
@@ -22,12 +23,11 @@ pub(super) struct Suspended {
     expanded_at: Duration,
 }
 
-/// What is known of overload on the smaller set.
 #[derive(Debug)]
 pub(super) struct KnownOverload {
-    /// So many runnable threads are more than the proven, smaller set can take.
+    /// The number of runnable threads that is too much for the proven, smaller set.
     pub(super) pressure: u32,
-    /// The smaller set that such an overload ended.
+    /// The smaller set that an overload suspended.
     pub(super) suspended: Option<Suspended>,
     persistence: Persistence,
 }
@@ -37,13 +37,13 @@ impl KnownOverload {
         Self { pressure: u32::MAX, suspended: None, persistence: Persistence::new() }
     }
 
-    /// The workload is another one now.
+    /// The workload changed.
     pub(super) fn reset(&mut self) {
         self.pressure = u32::MAX;
         self.suspended = None;
     }
 
-    /// The set of `active` vCPUs was proven with at most `runnable` threads that wanted to run.
+    /// The set of `active` vCPUs was proven with at most `runnable` runnable threads.
     pub(super) fn proven_with(&mut self, runnable: u32, active: &CpuSet) {
         let active = u32::try_from(active.len()).unwrap_or(u32::MAX);
         self.pressure = (active + 2).max(runnable.saturating_mul(2));
@@ -51,9 +51,9 @@ impl KnownOverload {
 }
 
 impl Policy {
-    /// Whether more threads queue up on the smaller set in force than it was proven with. A signal says over which time
-    /// it was so; without one it is judged by the moment's runnable threads and the whole interval's run delay. During
-    /// a trial the blocks judge, and the moments at their ends say nothing.
+    /// Whether more threads queue up on the smaller set in force than it was proven with. A reported overload
+    /// was measured over its own time; otherwise the runnable threads at this moment and the run delay of the
+    /// whole interval decide. During a trial only reports count: the moments at the ends of blocks say nothing.
     fn pressed(&self, o: &Observation, active: &CpuSet) -> bool {
         let (runnable, waiting) = match (o.overload, &self.trial) {
             (Some(Overload { runnable, waiting, .. }), _) => (runnable, waiting),
@@ -67,13 +67,13 @@ impl Policy {
             && waiting > 0.5 * active.len() as f64
     }
 
-    /// Whether `active` is a smaller set that is proven, or lies between it and all vCPUs.
+    /// Whether `active` is smaller than the full set and contains the proven one.
     fn is_consolidated(&self, active: &CpuSet) -> bool {
         active.len() < self.allowed.len() && self.active().is_subset(active)
     }
 
-    /// All vCPUs back at once, and any trial ended, if more threads queue up on the vCPUs that were `active` than these
-    /// can take.
+    /// Activates all vCPUs and ends any trial if more threads queue up on the vCPUs that were `active` than
+    /// these can take.
     pub(super) fn expand_under_overload(
         &mut self,
         o: &Observation,
@@ -96,7 +96,7 @@ impl Policy {
         true
     }
 
-    /// The load that expanded the set is over: the set is in force again at once, to be proven again soon.
+    /// Resumes the suspended set once the load that expanded it is over; the set is proven again soon.
     pub(super) fn resume_set(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
         let Some(suspended) = &self.overload.suspended else { return false };
         let expanded_for = o.at.saturating_sub(suspended.expanded_at);
@@ -123,8 +123,8 @@ impl Policy {
         true
     }
 
-    /// Between the observations: on a smaller set, that threads queue up; on a saturated full set that may be
-    /// retained or consolidated then, that vCPUs fall idle.
+    /// What to watch between observations: on a smaller set, threads queueing up; on a saturated full set that
+    /// could then be retained or consolidated, vCPUs becoming idle.
     pub(super) fn watch(&self, o: &Observation) -> Option<Watch> {
         let n = u32::try_from(self.allowed.len()).unwrap_or(u32::MAX);
         let (every, at_least, at_most) = if self.is_consolidated(&self.setting().active) {

@@ -5,17 +5,19 @@ use super::{
     ReleaseReason, Retention, Setting, Why, choose_limit,
 };
 use crate::memory::Recalled;
+use crate::objective::MOSTLY_IDLE;
 use crate::{Advice, Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
 
-/// Something is tried when wake-ups cost this share of one vCPU's time...
+/// A trial starts when wake-ups cost this share of one vCPU's time; for retention, this share of the workload's
+/// is enough...
 const WORTH_TRYING: f64 = 0.05;
-/// ...and given up when they would cost less than this...
+/// ...and retention ends when they would cost less than this...
 const NOT_WORTH_KEEPING: f64 = 0.005;
-/// ...while this share of the vCPUs' time is idle. On vCPUs that are never idle retention costs nothing.
+/// ...while this share of the vCPUs' time is idle. On vCPUs that are never idle, retention costs nothing.
 const IDLE_ENOUGH: f64 = 0.2;
-/// The limit shrinks where polling in vain takes this share of a vCPU's time.
+/// The limit shrinks only if polling in vain takes this share of a vCPU's time.
 const WORTH_SAVING: f64 = 0.02;
-/// Where less than this share of the time is idle there is nothing to prove retention with.
+/// With less idle time than this, retention has no effect to prove.
 const HARDLY_IDLE: f64 = 0.02;
 impl Policy {
     pub(super) fn hold(&mut self, o: &Observation, events: &mut Vec<Event>) {
@@ -27,10 +29,10 @@ impl Policy {
             self.hold_retention(o, events);
         }
         if self.memory.has_hesitated() != hesitated {
-            // One more sample says what the load is, before anything is tried under it.
+            // One more sample shows the load before anything is tried under it.
             return;
         }
-        // What rests on an earlier run alone is proven first: it may do harm today.
+        // What rests on an earlier run alone is proven first: it could do harm today.
         if self.trial.is_none() && self.memory.is_unproven() && self.proof.is_over(o.at) {
             self.prove_again(o, events);
         }
@@ -48,8 +50,8 @@ impl Policy {
         self.lost_to_wake_ups(&o.measurement(&self.allowed), o) > WORTH_TRYING
     }
 
-    /// Whether a search for a set is under way: its next step comes before retention, which would have to be proven again
-    /// on each set, and costs less on the one that is found.
+    /// Whether a search for a set is under way. Its next step comes before retention, which would have to be
+    /// proven again on each set, and is cheaper on the final one.
     fn searches(&self, o: &Observation) -> bool {
         let may = self.may_consolidate(o) && self.retry_consolidation.is_over(o.at);
         if !may || !self.consolidation.is_searching() {
@@ -59,7 +61,7 @@ impl Policy {
         self.consolidation.next_size(&m, self.without_wake_ups(&m).as_ref()).is_some()
     }
 
-    /// Whether vCPUs may be taken away, and this interval says enough for it.
+    /// Whether consolidation is allowed, and this interval is long enough to decide on it.
     fn may_consolidate(&self, o: &Observation) -> bool {
         let movable = self.config.consolidate && o.workload.threads <= self.config.most_threads;
         movable && self.allowed.len() >= 2 && o.is_average()
@@ -73,7 +75,7 @@ impl Policy {
     pub(super) fn restore_all(&mut self, now: Duration) {
         self.deactivated.clear();
         self.start_over(now);
-        // The vCPUs that come back fall idle until the load has spread.
+        // The returning vCPUs are idle until the load has spread.
         if !self.retention.is_on()
             && let Some(retention) = self.memory.take_latest(now)
         {
@@ -82,18 +84,18 @@ impl Policy {
         }
     }
 
-    /// Puts in force what was proven before; what only an earlier run has proven (by `known`) is proven at once.
+    /// Puts a proven setting in force; if only an earlier run has proven it (by `known`), it is proven at once.
     fn resume(&mut self, setting: Setting, known: Option<Evidence>, now: Duration, events: &mut Vec<Event>) {
         self.retention = setting.retention;
         self.prove_soon(now);
         if known.is_some() {
-            // After one observation with it in force.
+            // After one observation of it.
             self.proof.set_until(now + FASTEST);
         }
         events.push(Event::Resumed { setting, known });
     }
 
-    /// As many vCPUs as an earlier run found to pay.
+    /// Resumes the number of vCPUs that paid in an earlier run.
     fn resume_vcpus(&mut self, known: KnownVcpus, o: &Observation, events: &mut Vec<Event>) {
         let fewer = self.fewer(&self.allowed, known.active, o);
         self.deactivated.push(self.allowed.difference(&fewer));
@@ -102,7 +104,7 @@ impl Policy {
         self.resume(setting, Some(known.evidence), o.at, events);
     }
 
-    /// Whether new retention may be tried now: not before what refuted it, in this run or an earlier one, is long ago.
+    /// Whether new retention may be tried now: long enough after this run or an earlier one refuted it.
     fn may_try_retention(&mut self, now: Duration) -> bool {
         if !self.retry_retention.is_over(now) || self.memory.hesitates() {
             return false;
@@ -127,11 +129,11 @@ impl Policy {
             } else {
                 self.follow_idle_lengths(o, &active, events);
             }
-        } else if lost > WORTH_TRYING && self.may_retain(o.at) {
+        } else if lost > WORTH_TRYING * o.load().clamp(MOSTLY_IDLE, 1.0) && self.may_retain(o.at) {
             if let Some(Recalled { retention, known }) = self.memory.recall(o) {
                 self.resume(Setting { active, retention }, known, o.at, events);
             } else if self.may_try_retention(o.at) {
-                let candidate = Setting { active, retention: self.break_even() };
+                let candidate = Setting { active, retention: self.break_even(o.load()) };
                 let halts_per_s = lost / self.config.wake_cost.as_secs_f64().max(1e-9);
                 let why = Why::WakeUps { halts_per_s, wake_cost: self.config.wake_cost, lost };
                 self.begin(candidate, why, o, events);
@@ -143,9 +145,9 @@ impl Policy {
         self.config.method != Method::Halt && !self.veto.is_closed() && self.after_veto.is_over(now)
     }
 
-    /// What wake-ups from the idle periods in `m` cost the workload if each of them halts: a share of one vCPU's
-    /// time. Each of its threads is woken at most once for each time that it left a vCPU; other idle periods belong
-    /// to other programs.
+    /// What wake-ups would cost the workload if each idle period in `m` were a halt, as a share of one vCPU's
+    /// time. A thread is woken at most once per time that it left a vCPU; other idle periods belong to other
+    /// programs.
     fn lost_to_wake_ups(&self, m: &Measurement, o: &Observation) -> f64 {
         m.s_idle.min(m.s_work) as f64 * self.config.wake_cost.as_secs_f64() / o.period.as_secs_f64().max(1e-6)
     }
@@ -156,7 +158,8 @@ impl Policy {
         events.push(Event::Released { why });
     }
 
-    /// The limit with the least expected cost on the idle lengths seen lately; zero means halting is cheaper.
+    /// Adapts the limit to the recent idle lengths, at the least expected cost; zero means that halting is
+    /// cheaper.
     fn follow_idle_lengths(&mut self, o: &Observation, active: &CpuSet, events: &mut Vec<Event>) {
         if matches!(self.retention.method, Method::QosPoll | Method::Halt) {
             return;
@@ -164,8 +167,8 @@ impl Policy {
         let seen: Vec<_> =
             self.idle.iter().filter(|(cpu, _)| active.contains(**cpu)).map(|(_, h)| h.clone()).collect();
         let from = self.retention.limit;
-        let wanted = choose_limit(&seen, &self.costs());
-        // A lower limit saves only the polling that ended in a halt all the same.
+        let wanted = choose_limit(&seen, &self.costs_beside(o.load()));
+        // A lower limit saves only polling that ended in a halt anyway.
         let halts = o.halt_rate(active) / active.len().max(1) as f64;
         let wanted = if halts * from.as_secs_f64() < WORTH_SAVING { wanted.max(from) } else { wanted };
         let to = self.limit.step(o.at, from, wanted);
@@ -203,15 +206,23 @@ impl Policy {
             }
             Advice::RestoreAll(change) => self.major_change(change, o, events),
             Advice::Deactivate { to, conditions } => {
-                if self.retry_consolidation.is_over(o.at) {
+                if self.retry_consolidation.is_over(o.at) && !self.retention_comes_first(o) {
                     self.try_fewer(to, conditions, &active, o, events);
                 }
             }
         }
     }
 
-    /// The measurement without retention and without wake-ups, if one is known: what waking across vCPUs costs in CPU
-    /// time, retained or not, would vanish on the smaller set and must not count against it.
+    /// Whether retention is about to be tried under a load that could be an open loop: what can be improved
+    /// there is its latency, and a smaller set rarely does.
+    fn retention_comes_first(&self, o: &Observation) -> bool {
+        let soon = o.at + RETRY.0;
+        let may = !self.retention.is_on() && self.may_retain(soon) && self.retry_retention.is_over(soon);
+        may && o.load() < MOSTLY_IDLE
+    }
+
+    /// The measurement without retention and without wake-ups, if known: the CPU cost of waking across vCPUs
+    /// would vanish on the smaller set and must not count against it.
     fn without_wake_ups(&self, m: &Measurement) -> Option<Measurement> {
         let halting = self.unretained.or_else(|| (!self.retention.is_on()).then_some(*m))?;
         Some(halting.without_wake_ups(self.config.waker_cost))
@@ -244,7 +255,7 @@ impl Policy {
         self.begin(candidate, why, o, events);
     }
 
-    /// `to` of the `active` vCPUs: those that are missed most.
+    /// The `to` most useful ones of the `active` vCPUs.
     fn fewer(&self, active: &CpuSet, to: usize, o: &Observation) -> CpuSet {
         let mut fewer = active.clone();
         while fewer.len() > to
@@ -255,14 +266,14 @@ impl Policy {
         fewer
     }
 
-    /// The vCPU that the others miss least: the host takes most from it, or its SMT sibling stays active, or
-    /// few active vCPUs share its cache; the highest number if all is equal (interrupts prefer low ones).
+    /// The least useful vCPU: the one with the most steal, or whose SMT sibling stays active, or whose cache
+    /// few active vCPUs share; the highest number in a tie (interrupts prefer low ones).
     fn to_deactivate(&self, active: &CpuSet, o: &Observation) -> Option<CpuId> {
         let place = |cpu: CpuId| self.config.places.iter().find(|p| p.cpu == cpu);
         let others = |cpu: CpuId| active.iter().filter(move |c| *c != cpu);
         let steal = |cpu: CpuId| {
             let stolen = o.vcpus.iter().find(|v| v.cpu == cpu).map_or(Duration::ZERO, |v| v.steal);
-            // Tenths of the interval: less than that is noise.
+            // In tenths of the interval: smaller differences are noise.
             stolen.as_nanos() * 10 / o.period.as_nanos().max(1)
         };
         let sibling_stays = |cpu: CpuId| {
@@ -277,7 +288,7 @@ impl Policy {
             .max_by_key(|&cpu| (steal(cpu), sibling_stays(cpu), std::cmp::Reverse(cache_mates(cpu)), cpu))
     }
 
-    /// Tries what is in force against the system without its last step.
+    /// Puts the setting in force on trial against the one before its last step.
     fn prove_again(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let candidate = self.incumbent();
         let idle = 1.0 - o.measurement(&candidate.active).utilization;

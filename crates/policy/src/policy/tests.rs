@@ -18,12 +18,12 @@ use crate::{AfterRollBack, Event, Method, PolicyConfig, Purpose, Verdict};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The share of the slices whose progress is below `share` of the best.
+/// The share of the slices with progress below `share` of the best.
 fn time_below(w: &World, share: f64) -> f64 {
     w.slices.iter().filter(|s| s.of_best < share).count() as f64 / w.slices.len() as f64
 }
 
-/// When trials of a new candidate for which `of` holds ended, and how.
+/// End and verdict of each trial of a new candidate for which `of` holds.
 fn trials(w: &World, of: impl Fn(&crate::Setting) -> bool) -> Vec<(Duration, Verdict)> {
     w.events
         .iter()
@@ -154,7 +154,8 @@ fn a_fine_grained_pipeline_is_gathered_on_the_best_set_by_bisection() {
             _ => None,
         })
         .collect();
-    // One vCPU is too few for the load that seems to fit there, half the way back pays, and half of that does not.
+    // One vCPU is too few for the load that seems to fit there, half of the set pays, and half of that does
+    // not.
     let sizes: Vec<_> = tried.iter().map(|(_, size, kept)| (*size, *kept)).collect();
     assert_eq!(sizes, [(1, 8), (4, 4), (2, 4), (3, 4)]);
     assert!(tried[3].0 < SECOND, "{tried:?}");
@@ -187,7 +188,8 @@ fn requests_that_gain_only_on_one_vcpu_are_packed_there_although_polling_does_ha
     let mut w = World::new(world::config(), 8, emulated_requests_8);
     w.run(8 * SECOND);
     assert_eq!((w.setting().active.len(), w.setting().retention.is_on()), (1, false), "{:?}", w.events);
-    // The trial of retention that loses nearly all of its time is not repeated soon, and a smaller set not kept waiting.
+    // The trial of retention that loses nearly all of its time is not repeated soon, and does not delay the
+    // smaller set.
     assert!(trials(&w, |s| s.active.len() == 1)[0].0 < SECOND, "{:?}", w.events);
     assert_eq!(trials(&w, |s| s.retention.is_on()).len(), 1, "{:?}", w.events);
 }

@@ -1,4 +1,4 @@
-//! When polling is out of the question: it would take time from somebody who has work.
+//! When polling is out of the question, because it would take time from others that have work.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Veto {
-    /// Other VMs want the pCPUs: polling takes them away and makes the steal worse.
+    /// Other VMs want the pCPUs: polling would take them away and make the steal worse.
     Steal {
-        /// Of the vCPUs' time, the share that the host took beyond what waking halted vCPUs explains, 0..=1.
+        /// Steal as a share of the vCPUs' time, beyond what waking halted vCPUs explains, 0..=1.
         share: f64,
     },
-    /// The workload's cgroup has a CPU quota and used it up: polling spends quota.
+    /// The workload's cgroup has used up its CPU quota, which polling would spend, too.
     Throttled {
-        /// The share of the time in which it was throttled, 0..=1. It may be 0 for a few observations after the
+        /// The share of the time in which it was throttled, 0..=1; 0 in the first few observations after the
         /// throttling, see [`VetoConfig::unthrottled_observations`].
         share: f64,
     },
@@ -36,15 +36,15 @@ impl fmt::Display for Veto {
     }
 }
 
-/// When a veto begins and ends. The gap between both keeps a value near the limit from switching to and fro.
+/// When a veto starts and ends. The gap between the two thresholds prevents flapping.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VetoConfig {
-    /// A steal share of at least this begins a veto.
+    /// A steal share of at least this starts a veto.
     pub steal_enter: f64,
     /// A steal share below this ends it; at most `steal_enter`.
     pub steal_leave: f64,
-    /// Any throttling begins a veto; so many observations in a row without it end the veto.
+    /// Any throttling starts a veto; this many observations in a row without throttling end it.
     pub unthrottled_observations: u32,
 }
 
@@ -59,7 +59,7 @@ impl Default for VetoConfig {
 pub struct VetoGate {
     config: VetoConfig,
     stolen: bool,
-    /// Observations without throttling that are still needed.
+    /// Observations without throttling still needed.
     throttled_for: u32,
 }
 
@@ -69,8 +69,8 @@ impl VetoGate {
         Self { config, ..Self::default() }
     }
 
-    /// Takes one observation's shares (0..=1) and says what forbids retention now, the throttling first: its cure
-    /// is in the guest's own hands.
+    /// Takes the shares (0..=1) of one observation and returns what forbids retention now. Throttling comes
+    /// first: the guest itself can fix it.
     pub fn step(&mut self, steal_share: f64, throttled_share: f64) -> Option<Veto> {
         let threshold = if self.stolen { self.config.steal_leave } else { self.config.steal_enter };
         self.stolen = steal_share >= threshold;

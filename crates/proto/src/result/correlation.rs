@@ -1,4 +1,4 @@
-//! How two measured quantities go together, as in the Gleaner paper's Figures 1 and 2.
+//! How two measured quantities correlate, as in the Gleaner paper's Figures 1 and 2.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,18 +9,18 @@ pub struct Correlation {
     pub r: f64,
     /// The lower end of the interval; −1 with three points.
     pub low: f64,
-    /// The upper end; 1 with three points.
+    /// The upper end of the interval; 1 with three points.
     pub high: f64,
-    /// How many points there were.
+    /// Number of points.
     pub n: usize,
 }
 
-/// 95 % of a standard normal distribution lie between this and its opposite.
+/// 95 % of a standard normal distribution lie between this and its negative.
 const NORMAL_95: f64 = 1.959_963_984_540_054;
 
-/// Correlates the points (x, y). The interval is that of Fisher's z transformation (*On the "probable error" of a
-/// coefficient of correlation deduced from a small sample*, Metron 1, 1921). `None` with fewer than three points, or
-/// if all x or all y are equal.
+/// Correlates the points (x, y). The interval is that of Fisher's z transformation (*On the "probable error" of
+/// a coefficient of correlation deduced from a small sample*, Metron 1, 1921). `None` with fewer than three
+/// points, or if all x or all y are equal.
 pub fn correlation(points: &[(f64, f64)]) -> Option<Correlation> {
     let n = points.len();
     if n < 3 {
@@ -40,7 +40,8 @@ pub fn correlation(points: &[(f64, f64)]) -> Option<Correlation> {
         return None;
     }
     let reach = NORMAL_95 / ((n - 3) as f64).sqrt();
-    // The hyperbolic tangent of ±∞ is ±1; a perfect correlation stays one, unless three points say nothing.
+    // The hyperbolic tangent of ±∞ is ±1: a perfect correlation keeps a perfect interval, except with three
+    // points, which say nothing.
     let end = |z: f64| if n == 3 { z.signum() } else { (r.atanh() + z).tanh() };
     Some(Correlation { r, low: end(-reach), high: end(reach), n })
 }

@@ -1,4 +1,4 @@
-//! Result files on disk: written whole or not at all, read only in the version that is known.
+//! Result files on disk: written completely or not at all, read only in the known version.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
@@ -13,31 +13,31 @@ use super::{BenchResult, SCHEMA};
 /// A result file that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
-    /// The file system refused.
+    /// The file could not be read.
     #[error("cannot read the result file {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// The file that could not be read.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         r#source: io::Error,
     },
-    /// Not written; a file that was there before is as it was.
+    /// The file could not be written; an earlier one is unchanged.
     #[error(
         "cannot write {}: {source}; what was there before is untouched; give another place with -o",
         path.display()
     )]
     Write {
-        /// The file.
+        /// The file that could not be written.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         r#source: io::Error,
     },
     /// Not a result file.
     #[error("{} is not a result file of gleaner bench: {source}", path.display())]
     Malformed {
-        /// The file.
+        /// The file of another format.
         path: PathBuf,
-        /// Where it stops being one.
+        /// The parser's error.
         r#source: serde_json::Error,
     },
     /// Written by another version of Gleaner.
@@ -47,9 +47,9 @@ pub enum ResultError {
         path.display()
     )]
     Schema {
-        /// The file.
+        /// The file of another version.
         path: PathBuf,
-        /// Its version.
+        /// Schema version of the file.
         found: u64,
     },
 }
@@ -58,7 +58,7 @@ impl BenchResult {
     /// Reads the result file at `path`.
     ///
     /// # Errors
-    /// See [`ResultError`]; the version is looked at before anything else.
+    /// See [`ResultError`]; the version is checked first.
     pub fn read(path: &Path) -> Result<Self, ResultError> {
         #[derive(Deserialize)]
         struct Version {
@@ -73,7 +73,7 @@ impl BenchResult {
         serde_json::from_slice(&bytes).map_err(malformed)
     }
 
-    /// Writes the result file at `path`, whole or not at all.
+    /// Writes the result file at `path`, completely or not at all.
     ///
     /// # Errors
     /// As [`write_file`].
@@ -85,16 +85,17 @@ impl BenchResult {
     }
 }
 
-/// Writes `bytes` to `path` so that it holds either them or what it held before: through a temporary file in the same
-/// directory, and a rename. A path that is there and no regular file (a device, a pipe) is written to directly.
+/// Replaces the content of `path` by `bytes`, or leaves it unchanged: through a temporary file in the same
+/// directory, and a rename. An existing path that is not a regular file (a device, a pipe) is written to
+/// directly.
 ///
 /// # Errors
-/// [`ResultError::Write`], e.g. where the disk is full.
+/// [`ResultError::Write`], e.g. if the disk is full.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ResultError> {
     try_write(path, bytes).map_err(|source| ResultError::Write { path: path.to_owned(), source })
 }
 
-/// Checks that [`write_file`] could begin to write to `path`, so that a long measurement need not be made in vain.
+/// Checks that [`write_file`] could start to write to `path`, so that a long measurement is not made in vain.
 ///
 /// # Errors
 /// As [`write_file`].
@@ -107,7 +108,7 @@ fn try_write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Place::Device(mut file) => file.write_all(bytes),
         Place::Beside { mut file, target } => {
             file.write_all(bytes)?;
-            // Without this a full disk may show itself only after the rename.
+            // Otherwise a full disk might only be noticed after the rename.
             file.as_file().sync_all()?;
             file.persist(&target).map_err(|error| error.error)?;
             Ok(())
@@ -115,9 +116,9 @@ fn try_write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Where the bytes go first.
+/// Where the bytes are written first.
 enum Place {
-    /// To where they belong: it is no regular file.
+    /// Directly to the path, which is not a regular file.
     Device(File),
     /// To a temporary file in the target's directory.
     Beside { file: NamedTempFile, target: PathBuf },
@@ -125,7 +126,7 @@ enum Place {
 
 impl Place {
     fn find(path: &Path) -> io::Result<Self> {
-        // A symbolic link stays one; its target is replaced.
+        // A symbolic link is kept; its target is replaced.
         let target = match fs::canonicalize(path) {
             Ok(target) => target,
             Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
@@ -136,7 +137,7 @@ impl Place {
             return File::options().write(true).open(&target).map(Self::Device);
         }
         let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // The mode of a new file is subject to the umask, as that of any other program's output.
+        // A new file's mode is subject to the umask, as for any other program's output.
         let mode = known.map_or(Permissions::from_mode(0o666), |known| known.permissions());
         let file = tempfile::Builder::new().prefix(".gleaner-").permissions(mode).tempfile_in(dir)?;
         Ok(Self::Beside { file, target })

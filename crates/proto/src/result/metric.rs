@@ -1,4 +1,4 @@
-//! What a run is measured by: each metric defined once, with its unit and which way is better.
+//! The metrics of a run, each defined once, with its unit and which direction is better.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,60 +9,61 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// From the start of the command to its end.
+    /// Wall time from the start of the command to its end.
     WallS,
-    /// Units of work per second, as the program itself says.
+    /// Units of work per second, as reported by the program.
     Throughput,
     /// Units of work done.
     Operations,
-    /// Units of work per second of all co-runners together, where they are built-in workloads of one kind.
+    /// Units of work per second of all co-runners together, if they are built-in workloads of one kind.
     CoThroughput,
-    /// How much the command and its co-runners got done together: the mean of the programs' speeds, each as a ratio to
-    /// the median of the first mode (the weighted speedup of Gleaner, ATC'14, §7.2.1).
+    /// Work done by the command and its co-runners together: the mean of the programs' speeds, each as a ratio
+    /// to the median of the first mode (the weighted speedup of Gleaner, ATC'14, §7.2.1).
     SystemThroughput,
-    /// Mean latency, as the program says.
+    /// Mean latency, as reported by the program.
     MeanUs,
-    /// Median latency, as the program says.
+    /// Median latency, as reported by the program.
     P50Us,
-    /// 90th percentile of latency, as the program says.
+    /// 90th percentile of latency, as reported by the program.
     P90Us,
-    /// 95th percentile of latency, as the program says.
+    /// 95th percentile of latency, as reported by the program.
     P95Us,
-    /// 99th percentile of latency, as the program says.
+    /// 99th percentile of latency, as reported by the program.
     P99Us,
-    /// 99.9th percentile of latency, as the program says.
+    /// 99.9th percentile of latency, as reported by the program.
     P999Us,
-    /// The longest latency, as the program says.
+    /// The longest latency, as reported by the program.
     MaxUs,
     /// CPU time of the command and its descendants in user mode (`getrusage`).
     CpuUserS,
-    /// The same in the kernel.
+    /// CPU time of the command and its descendants in kernel mode (`getrusage`).
     CpuSystemS,
-    /// Time of all vCPUs in cpuidle's POLL state: idle for the guest, but the physical CPU is in use.
+    /// Time of all vCPUs in cpuidle's POLL state: idle for the guest, but occupying the physical CPU.
     CpuPollingS,
-    /// CPU time of Gleaner itself: its yield threads, and its own work.
+    /// CPU time of Gleaner: its yield threads, and its own work.
     CpuYieldS,
-    /// What all vCPUs together were busy with, ours and everybody else's, polling excluded (`/proc/stat`).
+    /// Busy time of all vCPUs, for ours and other programs, without polling (`/proc/stat`).
     CpuBusyS,
-    /// User, system, polling and Gleaner's CPU seconds per unit of work; per run where there is no unit.
+    /// User, system, polling and Gleaner's CPU seconds per unit of work, or per run if there is no unit.
     CpuSPerOp,
     /// Entries into any idle state per second, mean over the vCPUs.
     IdlePerS,
-    /// Entries into a halting idle state per second, mean over the vCPUs: each costs a wake-up from the hypervisor.
+    /// Entries into a halting idle state per second, mean over the vCPUs: each costs a wake-up by the
+    /// hypervisor.
     HaltsPerS,
     /// Rescheduling interrupts (`RES`) per second, all vCPUs.
     ResPerS,
-    /// Function-call interrupts (`CAL`) per second, all vCPUs; those of TLB shootdowns are part of them on x86.
+    /// Function-call interrupts (`CAL`) per second, all vCPUs; on x86 these include TLB shootdowns.
     CalPerS,
     /// Context switches per second, all vCPUs.
     SwitchesPerS,
     /// Time in which at least one runnable thread waited for a vCPU (`/proc/pressure/cpu`, `some`).
     RunDelayS,
-    /// Time of all vCPUs that the hypervisor gave to others (`/proc/stat`).
+    /// Steal time of all vCPUs (`/proc/stat`).
     StealS,
 }
 
-/// Which way a metric is better.
+/// Which direction of a metric is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -70,7 +71,7 @@ pub enum Better {
     Higher,
     /// Less is better.
     Lower,
-    /// It explains, and does not judge.
+    /// Explains other metrics, but is not judged.
     Neither,
 }
 
@@ -104,7 +105,7 @@ impl Metric {
         Self::StealS,
     ];
 
-    /// Name in files, unit, better direction, and what it is for people.
+    /// Name in files, unit, better direction, and description.
     const fn definition(self) -> (&'static str, &'static str, Better, &'static str) {
         use Better::{Higher, Lower, Neither};
         match self {
@@ -141,17 +142,17 @@ impl Metric {
         self.definition().0
     }
 
-    /// The unit of its values.
+    /// The unit of the values.
     pub const fn unit(self) -> &'static str {
         self.definition().1
     }
 
-    /// Which way is better.
+    /// Which direction is better.
     pub const fn better(self) -> Better {
         self.definition().2
     }
 
-    /// What it is, in few words, for tables and axes.
+    /// A short description for tables and axes.
     pub const fn about(self) -> &'static str {
         self.definition().3
     }

@@ -1,4 +1,4 @@
-//! What stands against believing a result, typed, each with what to do about it.
+//! The caveats of a result, typed, each with its remedy.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use super::Metric;
 
-/// Something that the reader of a result must know. Its [`fmt::Display`] is a sentence with the remedy.
+/// A caveat. Its [`fmt::Display`] is a sentence with the remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "warning", rename_all = "kebab-case")]
 pub enum Warning {
-    /// The host gave the vCPUs' time to others.
+    /// There was steal time during the measurement.
     Steal {
-        /// The row.
+        /// Name of the row.
         row: String,
-        /// The mode.
+        /// Name of the mode.
         mode: String,
         /// The largest share of all vCPUs' time in one sample, 0..=1.
         share: f64,
@@ -23,82 +23,82 @@ pub enum Warning {
     },
     /// The CPUs' clock frequency changed during the run.
     Frequency {
-        /// The lowest that was seen, in MHz.
+        /// Lowest frequency seen, in MHz.
         min_mhz: f64,
-        /// The highest, in MHz.
+        /// Highest frequency seen, in MHz.
         max_mhz: f64,
     },
     /// Other programs in this VM used CPU time.
     Neighbours {
-        /// The row.
+        /// Name of the row.
         row: String,
-        /// The mode.
+        /// Name of the mode.
         mode: String,
         /// The largest share of all vCPUs' time in one sample, 0..=1.
         share: f64,
         /// The round of that sample, from 0.
         round: usize,
     },
-    /// Too few rounds for an interval that means something.
+    /// Too few rounds for a meaningful interval.
     TooFewRounds {
-        /// The row.
+        /// Name of the row.
         row: String,
-        /// How many there were.
+        /// Number of rounds measured.
         rounds: usize,
-        /// How many are needed.
+        /// Number of rounds needed.
         needed: usize,
     },
-    /// The interval did not become as narrow as was asked for.
+    /// The interval did not become as narrow as requested.
     Imprecise {
-        /// The row.
+        /// Name of the row.
         row: String,
         /// The mode with the widest interval.
         mode: String,
         /// The width of its interval as a share of its median.
         width: f64,
-        /// What was asked for.
+        /// The width requested.
         asked: f64,
-        /// After how many rounds.
+        /// Number of rounds measured.
         rounds: usize,
     },
-    /// The values of a mode rise or fall from round to round.
+    /// A mode's values rise or fall from round to round.
     Drift {
-        /// The row.
+        /// Name of the row.
         row: String,
-        /// The mode.
+        /// Name of the mode.
         mode: String,
-        /// The metric.
+        /// The drifting metric.
         metric: Metric,
-        /// From the first to the last round, as a share of the median; negative if it falls.
+        /// Change from the first to the last round, as a share of the median; negative if it falls.
         change: f64,
     },
-    /// Some values lie far from the others. They stay in every number.
+    /// Some values are far from the others. They are included in every number.
     Outliers {
-        /// The row.
+        /// Name of the row.
         row: String,
-        /// The mode.
+        /// Name of the mode.
         mode: String,
-        /// The metric.
+        /// The metric with outliers.
         metric: Metric,
-        /// The rounds with such values, from 0.
+        /// Rounds with outliers, from 0.
         rounds: Vec<usize>,
     },
     /// Gleaner could not hold a fixed setting.
     NotInForce {
-        /// The row.
+        /// Name of the row.
         row: String,
-        /// The mode.
+        /// Name of the mode.
         mode: String,
         /// The round, from 0.
         round: usize,
-        /// Why, as a sentence part.
+        /// The reason, as part of a sentence.
         why: String,
     },
     /// A metric could not be measured.
     NotMeasured {
-        /// Which one.
+        /// The missing metric.
         metric: Metric,
-        /// Why, as a sentence part.
+        /// The reason, as part of a sentence.
         why: String,
     },
 }

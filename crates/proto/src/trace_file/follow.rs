@@ -1,4 +1,4 @@
-//! Following a trace: what the policy would have been told in each interval, and the whole pattern.
+//! Reconstructs from a trace the policy's observation of each interval, and the whole pattern.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Event, Left, What, Who};
 
-/// A trace's threads and who wakes whom.
+/// A trace's threads and their wake-ups of each other.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Pattern {
     /// The threads, in the order of their first appearance.
@@ -17,52 +17,52 @@ pub struct Pattern {
     pub edges: Vec<PatternEdge>,
 }
 
-/// What one thread did.
+/// The activity of one thread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PatternThread {
-    /// The kernel's number for it.
+    /// The kernel's TID.
     pub tid: u32,
-    /// Its process; 0 where that was lost.
+    /// PID of its process; 0 if lost.
     pub process: u32,
     /// Its latest name.
     pub name: String,
     /// CPU time.
     pub cpu_time: Duration,
-    /// Times that it left a vCPU...
+    /// Number of times that it left a vCPU...
     pub switches: u64,
-    /// ...of these because it had to wait. The CPU time between two such times is one segment of computation.
+    /// ...and of these, because it blocked. The CPU time between two of these is one segment of computation.
     pub waits: u64,
-    /// The time from such a wait to the wake-up that ended it, summed over the waits that ended.
+    /// Time blocked, until the wake-ups that ended it, summed.
     pub wait_time: Duration,
-    /// Wake-ups.
+    /// Number of times woken.
     pub woken: u64,
-    /// The time that it could run and had no vCPU: from a wake-up, or from its preemption, until it ran.
+    /// Time runnable without a vCPU: from a wake-up or preemption until it ran.
     pub run_delay: Duration,
 }
 
-/// Who woke whom.
+/// Wake-ups of one thread by another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PatternEdge {
-    /// The waker's place in [`Pattern::threads`]; `None`: an interrupt, or a thread of others.
+    /// Index of the waker in [`Pattern::threads`]; `None` for an interrupt, or a thread outside the workload.
     pub waker: Option<u32>,
-    /// The wakee's.
+    /// Index of the wakee.
     pub wakee: u32,
-    /// How often.
+    /// Number of wake-ups.
     pub count: u64,
 }
 
-/// Follows a trace from its begin.
+/// Reconstructs a workload from the start of its trace.
 ///
-/// What a trace does not hold is taken as absent: stolen time, CPU quota, bytes moved, the user's counter. Every idle
-/// period is taken as a halt: the recorded pattern stands for the untouched system.
+/// What a trace does not contain counts as absent: steal, CPU quota, bytes moved, the user's counter. Every
+/// idle period counts as a halt: the recorded pattern represents the untouched system.
 #[derive(Debug)]
 pub struct Follow {
     vcpus: BTreeMap<CpuId, Vcpu>,
     threads: Vec<Thread>,
     edges: BTreeMap<(Who, Who), u64>,
-    /// The begin of the present interval.
+    /// Start of the present interval.
     began: Duration,
-    /// What the workload did in it.
+    /// The workload in the present interval.
     work: WorkloadInterval,
     runnable: u32,
     living: u32,
@@ -72,7 +72,7 @@ pub struct Follow {
 struct Vcpu {
     who: Who,
     since: Duration,
-    /// Of the present interval.
+    /// Halts in the present interval.
     halts: u64,
     halt_time: Duration,
 }
@@ -86,7 +86,7 @@ struct Thread {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Life {
-    /// Nothing has been seen of it yet, or the events that said it are lost.
+    /// Nothing seen of it yet, or the events were lost.
     #[default]
     Unknown,
     Runnable,
@@ -96,8 +96,8 @@ enum Life {
 }
 
 impl Follow {
-    /// Follows the trace of a machine with these vCPUs. `first` tells who was on each when the recording began: who
-    /// left it first. A vCPU that nobody ever left was idle.
+    /// For the trace of a machine with these vCPUs. `events` shows the initial task of each vCPU: the first one
+    /// that leaves it, or idle if none ever does.
     pub fn new(vcpus: &CpuSet, events: impl Iterator<Item = Event>) -> Self {
         let mut first: BTreeMap<CpuId, Who> = BTreeMap::new();
         for event in events {
@@ -121,7 +121,7 @@ impl Follow {
         }
     }
 
-    /// Takes the next event.
+    /// Processes the next event.
     pub fn event(&mut self, event: &Event) {
         let at = Duration::from_nanos(event.at_ns);
         match &event.what {
@@ -151,13 +151,13 @@ impl Follow {
         }
     }
 
-    /// Threads that have a vCPU or wait for one, those of others that have one included.
+    /// Number of threads that run or wait for a vCPU, including running threads outside the workload.
     pub fn runnable(&self) -> u32 {
         let others = self.vcpus.values().filter(|vcpu| vcpu.who == Who::Other).count();
         self.runnable.saturating_add(u32::try_from(others).unwrap_or(u32::MAX))
     }
 
-    /// The interval that ends at `at`; the next one begins.
+    /// The observation of the interval that ends at `at`; starts the next one.
     pub fn observe(&mut self, at: Duration) -> Observation {
         let cpus: Vec<CpuId> = self.vcpus.keys().copied().collect();
         for cpu in &cpus {
@@ -195,7 +195,7 @@ impl Follow {
         }
     }
 
-    /// What was seen up to the last call of [`Follow::observe`].
+    /// The pattern up to the last call of [`Follow::observe`].
     pub fn pattern(&self) -> Pattern {
         let number = |who: &Who| match who {
             Who::Thread(thread) => Some(*thread),
@@ -217,7 +217,7 @@ impl Follow {
         self.account_vcpu(cpu, at);
         let was_there = self.vcpus.get(&cpu).is_some_and(|vcpu| vcpu.who == from);
         if !was_there {
-            // The switches between are lost: who had the vCPU since when is not known.
+            // The switches in between are lost: it is not known what ran since when.
             if let Some(Who::Thread(thread)) = self.vcpus.get(&cpu).map(|vcpu| vcpu.who) {
                 self.set(thread, Life::Unknown, at);
             }
@@ -234,7 +234,7 @@ impl Follow {
         }
     }
 
-    /// Gives the time since the last account to whoever has the vCPU.
+    /// Charges the time since the last account to the vCPU's task.
     fn account_vcpu(&mut self, cpu: CpuId, at: Duration) {
         let Some(vcpu) = self.vcpus.get_mut(&cpu) else { return };
         let time = at.saturating_sub(std::mem::replace(&mut vcpu.since, at));

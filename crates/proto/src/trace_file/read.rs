@@ -1,4 +1,4 @@
-//! From blocks to events. Nothing that a file holds can make this panic or run on.
+//! Decodes blocks to events. No input can cause a panic or an endless loop.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::{
     Who, varint,
 };
 
-/// Why a file cannot be read as a trace at all.
+/// Why a file is not readable as a trace at all.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceFileError {
-    /// It is something else.
+    /// It has another format.
     #[error("this is no trace: it does not begin with `GLNTRACE`; `gleaner record` makes one")]
     NotATrace,
     /// It is a trace of another version.
@@ -20,10 +20,10 @@ pub enum TraceFileError {
         "this trace has version {found}, this program reads {VERSION}: record it again, or use the program that made it"
     )]
     Version {
-        /// Its version.
+        /// The version found.
         found: u32,
     },
-    /// Its header is damaged.
+    /// The header is damaged.
     #[error("the trace's header cannot be read: {0}; record it again")]
     Header(Damage),
 }
@@ -34,34 +34,34 @@ impl From<Damage> for TraceFileError {
     }
 }
 
-/// Where a trace cannot be read any further. Everything before it is sound.
+/// Where and why a trace is damaged. Everything before it is sound.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {offset}: {kind}")]
 pub struct Damage {
-    /// Where the damaged block begins.
+    /// Start of the damaged block, in bytes.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The kind of damage.
     pub kind: DamageKind,
 }
 
-/// What is wrong with a block.
+/// The kind of damage to a block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DamageKind {
-    /// The file ends within it.
+    /// The file ends within the block.
     #[error("the file ends in the middle of a block: it is truncated")]
     Truncated,
-    /// The file ends in good order, but too early.
+    /// The last block is complete, but not an end.
     #[error("the file has no end: its recorder was killed, or it is truncated")]
     NoEnd,
-    /// Bits have changed.
+    /// Some bits have changed.
     #[error("the checksum does not fit: the file is corrupt")]
     Checksum,
-    /// The checksum fits, and what it is about makes no sense.
+    /// The checksum fits, but the content is invalid.
     #[error("{0}: it was not written by `gleaner record`")]
     Malformed(&'static str),
 }
 
-/// Whether a file that begins with `bytes` claims to be a trace.
+/// Whether `bytes` start like a trace.
 pub fn is_trace(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
@@ -79,9 +79,9 @@ pub(super) fn checksum(head: &[u8], payload: &[u8]) -> u32 {
 pub struct Reader<'a> {
     bytes: &'a [u8],
     header: Header,
-    /// Where the next block begins.
+    /// Offset of the next block.
     next: usize,
-    /// What is left of the present one, and its events in the order of their decoding.
+    /// Decoded events of the present block that have not been returned.
     ready: std::vec::IntoIter<Event>,
     threads: u32,
     end: Option<End>,
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
     /// Opens the trace in `bytes`.
     ///
     /// # Errors
-    /// It is no trace, or one whose header cannot be read.
+    /// It is not a trace, or its header is not readable.
     pub fn open(bytes: &'a [u8]) -> Result<Self, TraceFileError> {
         let rest = bytes.strip_prefix(&MAGIC).ok_or(TraceFileError::NotATrace)?;
         let truncated = || Damage { offset: MAGIC.len() as u64, kind: DamageKind::Truncated };
@@ -117,17 +117,17 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What was recorded.
+    /// The header of the recording.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// How the recording ended, once everything is read; `None` if it did not end in order.
+    /// How the recording ended, once everything is read; `None` if it did not end normally.
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
 
-    /// Why there is no more to read, once everything is; `None` if the file is sound.
+    /// The damage found, once everything is read; `None` if the file is sound.
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
     }
@@ -191,7 +191,7 @@ fn block(bytes: &[u8]) -> Result<(u8, &[u8]), DamageKind> {
     Ok((kind, payload))
 }
 
-/// The events of a block, and how many threads are known after it.
+/// The events of a block, and the number of threads known after it.
 fn events(mut bytes: &[u8], mut threads: u32) -> Result<(Vec<Event>, u32), DamageKind> {
     let mut events = Vec::new();
     let mut on = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Round trips, truncation at every byte, changed bits; and what a known trace tells.
+//! Round trips, truncation at every byte, changed bits; and the reconstruction of a known trace.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn read(bytes: &[u8]) -> Vec<Event> {
     Reader::open(bytes).unwrap().collect()
 }
 
-/// Events in the order of time, in which threads are introduced before they are spoken of.
+/// Events in order of time; threads are introduced before they occur.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let one = (0..2_000_000_u64, 0..5_u8, 0..4_u32, any::<[u32; 2]>(), "\\PC{0,9}");
     proptest::collection::vec(one, 0..60).prop_map(|parts| {
@@ -212,7 +212,7 @@ fn us(us: u64) -> u64 {
     us * 1000
 }
 
-/// Thread 0 on vCPU 0 wakes thread 1 on vCPU 1 every 100 us, which computes 20 us and goes back to sleep.
+/// Every 100 us thread 0 on vCPU 0 wakes thread 1 on vCPU 1, which computes for 20 us and sleeps again.
 fn tick_tock() -> Vec<Event> {
     let thread = |tid| What::Thread { tid, process: 1, name: format!("t{tid}") };
     let (a, b) = (Who::Thread(0), Who::Thread(1));
@@ -242,7 +242,7 @@ fn an_interval_has_what_happened_in_it() {
     let o = follow.observe(half);
     assert_eq!((o.at, o.period), (half, half));
     assert_eq!((o.vcpus[0].halts, o.vcpus[0].halt_time), (0, Duration::ZERO));
-    // It was idle at the begin, and after each of the 500 rounds.
+    // Idle at the start, and after each of the 500 rounds.
     assert_eq!(o.vcpus[1].halts, 501);
     let of_b = Duration::from_micros(20) * 500;
     assert_eq!(o.vcpus[1].halt_time + of_b, half);

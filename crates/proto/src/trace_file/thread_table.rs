@@ -1,10 +1,10 @@
-//! From the kernel's thread numbers, which are used again, to those of a trace, which are not.
+//! Maps TIDs, which the kernel reuses, to a trace's thread numbers, which are unique.
 
 use std::collections::BTreeMap;
 
 use super::{What, Who};
 
-/// The threads that live, by the kernel's numbers.
+/// Numbers of the living threads, by TID.
 #[derive(Debug, Default)]
 pub struct ThreadTable {
     known: BTreeMap<u32, u32>,
@@ -12,7 +12,7 @@ pub struct ThreadTable {
 }
 
 impl ThreadTable {
-    /// A thread is called `name` from now on: the event that says so.
+    /// The event for a thread that is named `name` from now on.
     pub fn named(&mut self, tid: u32, process: u32, name: String) -> What {
         if let Some(thread) = self.known.get(&tid) {
             return What::Renamed { thread: *thread, name };
@@ -22,8 +22,8 @@ impl ThreadTable {
         What::Thread { tid, process, name }
     }
 
-    /// The thread `tid`. One whose introduction was lost is introduced now, without name and process: its event is
-    /// given to `introduce`.
+    /// The thread `tid`. If its introduction was lost, it is introduced now, without name and process, by an
+    /// event passed to `introduce`.
     pub fn thread(&mut self, tid: u32, introduce: impl FnOnce(What)) -> Who {
         if !self.known.contains_key(&tid) {
             introduce(self.named(tid, 0, String::new()));
@@ -31,7 +31,7 @@ impl ThreadTable {
         Who::Thread(self.known[&tid])
     }
 
-    /// The thread has ended: its number may be another one's from now on.
+    /// The thread has ended: its TID can be reused from now on.
     pub fn ended(&mut self, tid: u32) {
         self.known.remove(&tid);
     }

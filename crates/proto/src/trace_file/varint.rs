@@ -1,4 +1,5 @@
-//! Numbers of one to ten bytes: seven bits each, the lowest first; the highest bit says that more follow (LEB128).
+//! Numbers of one to ten bytes: seven bits each, the lowest first; the highest bit is set if more bytes follow
+//! (LEB128).
 
 /// Appends `value` to `out`.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -9,7 +10,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Takes a number from the front of `bytes`; `None` where there is none that fits 64 bits.
+/// Takes a number from the front of `bytes`; `None` if there is none that fits 64 bits.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..u64::BITS).step_by(7) {

@@ -1,4 +1,4 @@
-//! From events to blocks.
+//! Encodes events to blocks.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,9 +7,9 @@ use gleaner_policy::CpuId;
 
 use super::{BLOCK_HEAD, BlockKind, End, Event, Header, Left, MAGIC, VERSION, What, Who, varint};
 
-/// A block is written when it holds this many bytes. Half a million is far from the reader's limit.
+/// The size at which a block is written; far below the reader's limit.
 const FULL_BLOCK: usize = 64 << 10;
-/// Kept free for the end: it is written into a full file too.
+/// Reserved for the end block, which is written even to a full file.
 const END_RESERVE: u64 = 256;
 
 /// Why a trace cannot be written.
@@ -18,13 +18,13 @@ pub enum WriteError {
     /// The file cannot be written.
     #[error("cannot write the trace: {0}; make room, or name another file")]
     Io(io::Error),
-    /// The header does not fit.
+    /// The size limit is too small for the header.
     #[error("the trace may have {max} bytes, which its header alone exceeds: allow more")]
     NoRoom {
-        /// The largest size allowed.
+        /// The size limit, in bytes.
         max: u64,
     },
-    /// The header cannot be put into words.
+    /// The header cannot be serialised.
     #[error("cannot write the trace's header: {0}")]
     Json(serde_json::Error),
 }
@@ -47,12 +47,12 @@ pub struct Writer<W> {
     out: W,
     max: u64,
     written: u64,
-    /// The block in the making.
+    /// Payload of the present block.
     payload: Vec<u8>,
     in_block: u64,
-    /// The time of its latest event.
+    /// Time of the latest event.
     at_ns: u64,
-    /// Who is on each vCPU, as far as this block tells.
+    /// The task on each vCPU, as known from this block alone.
     on: BTreeMap<CpuId, Who>,
     events: u64,
     lost: u64,
@@ -60,7 +60,7 @@ pub struct Writer<W> {
 }
 
 impl<W: io::Write> Writer<W> {
-    /// Begins a trace of `max` bytes at most.
+    /// Starts a trace of at most `max` bytes.
     ///
     /// # Errors
     /// The header cannot be written, or does not fit.
@@ -87,8 +87,7 @@ impl<W: io::Write> Writer<W> {
         })
     }
 
-    /// Adds an event. Once the file is full nothing is added any more. A time before that of the event before counts as
-    /// that one's.
+    /// Adds an event, unless the file is full. If time goes backwards, the previous event's time is used.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -107,7 +106,7 @@ impl<W: io::Write> Writer<W> {
         if self.payload.len() >= FULL_BLOCK { self.end_block() } else { Ok(()) }
     }
 
-    /// Whether the file has reached its largest size.
+    /// Whether the file has reached its maximum size.
     pub fn is_full(&self) -> bool {
         self.full
     }
@@ -117,7 +116,7 @@ impl<W: io::Write> Writer<W> {
         self.written
     }
 
-    /// Ends the trace after `elapsed_ns`.
+    /// Ends the trace, `elapsed_ns` after its start.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -149,7 +148,7 @@ impl<W: io::Write> Writer<W> {
     }
 }
 
-/// A whole block. Payloads of ours are far below 4 GiB.
+/// A complete block. Our payloads are far below 4 GiB.
 fn block(kind: BlockKind, payload: &[u8]) -> Vec<u8> {
     let mut head = vec![kind as u8];
     head.extend(u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());

@@ -1,10 +1,10 @@
-//! How well tracing agrees with what is known otherwise.
+//! How well tracing agrees with independent measurements.
 
 use std::error::Error;
 use std::time::Duration;
 
-use gleaner_bench::wake::{Case, Plan};
 use gleaner_bench::workload::{Amount, Parameters, Workload};
+use gleaner_calibrate::wake::{Case, Plan};
 use gleaner_kernel::Root;
 use gleaner_kernel::idle::{IdleCounters, IdleSensor};
 use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
@@ -13,13 +13,13 @@ use gleaner_trace::{Budget, Events, Parts, Scope, Snapshot, Tracer};
 
 use crate::{Outcome, verdict};
 
-/// Agreement is that of following all the time.
+/// Counts are compared under full tracing, whatever it costs.
 const UNLIMITED: Budget = Budget { sample_above: 1e9, detach_above: 1e9 };
 
-/// Within 10 % or 0.3 us. The clock of the two threads runs in user mode, from before `FUTEX_WAKE` to after `FUTEX_WAIT`:
-/// it also sees the way into the kernel up to the event `sched_waking`, and the switch itself and the way out after
-/// `sched_switch`. On one vCPU there is little else, so that the difference found there is what is taken off elsewhere.
-/// `tests/latency.rs` takes the three parts of single wake-ups asunder.
+/// Requires agreement within 10 % or 0.3 us. The threads' clock runs in user mode, from before `FUTEX_WAKE` to after
+/// `FUTEX_WAIT`. So it includes entering the kernel up to `sched_waking`, and, after `sched_switch`, the switch itself
+/// and the return to user mode. On one vCPU there is little else, so the difference there is the overhead to subtract
+/// elsewhere. `tests/latency.rs` separates the three parts of single wake-ups.
 pub(crate) fn latencies() -> Outcome {
     println!("  {:<12} {:>9} {:>9} {:>9} {:>9}", "median, us", "own", "traced", "apart", "less way");
     let us = |time: Duration| time.as_secs_f64() * 1e6;
@@ -53,15 +53,15 @@ pub(crate) fn latencies() -> Outcome {
     Ok(kept)
 }
 
-/// Fewer events than this are not compared: 2 % of them are less than one.
+/// Fewer events are not compared: 2 % of them is less than one.
 const FEW: u64 = 50;
 
-/// What is counted at one moment. The kernel's files are read before and after the snapshot, so that the time that
-/// reading takes is known, and what the kernel counts meanwhile.
+/// Counters at one moment. The kernel's files are read before and after the snapshot, which bounds what happens while
+/// they are read.
 struct Look {
     before: Kernel,
     seen: Snapshot,
-    /// Of a tracer that keeps its usual budget.
+    /// From a tracer that keeps its usual budget.
     sampled: Snapshot,
     after: Kernel,
 }
@@ -71,7 +71,7 @@ struct Kernel {
     idle: Vec<IdleCounters>,
 }
 
-/// Its name, and how the tracer and the kernel count it.
+/// Name of an event, and its count by the tracer and by the kernel.
 type Row = (&'static str, fn(&Snapshot) -> u64, fn(&Kernel) -> u64);
 
 const ROWS: [Row; 4] = [
@@ -93,7 +93,7 @@ fn interrupts(kernel: &Kernel, of: fn(&InterruptCounters) -> u64) -> u64 {
     kernel.interrupts.iter().map(|(_, counters)| of(counters)).sum()
 }
 
-/// Within 2 % where all the time is followed. What a tracer that keeps its budget makes of it stands beside.
+/// Requires agreement within 2 % under full tracing. Also prints the estimates of a tracer that keeps its budget.
 pub(crate) fn counters() -> Outcome {
     let root = Root::system();
     let (mut interrupts, mut idle) = (InterruptSensor::new(&root)?, IdleSensor::new(&root)?);

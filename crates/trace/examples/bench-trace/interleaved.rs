@@ -1,4 +1,4 @@
-//! A rate with and without a sensor, block by block.
+//! Compares a rate with and without a sensor, in alternating blocks.
 
 use std::error::Error;
 use std::time::Instant;
@@ -11,11 +11,11 @@ use gleaner_trace::Scope;
 use crate::throughput::Load;
 use crate::{Outcome, verdict};
 
-/// At least this part of the rate stays.
+/// Lowest accepted ratio of the rates.
 const PROMISE: f64 = 0.99;
 
-/// Measures `rate` with (`true`) and without, in the order B C C B, so that a drift hits both alike. Whether the promise is
-/// kept.
+/// Measures `rate` with the sensor (`true`) and without, in the order B C C B, so that drift affects both alike.
+/// Returns whether the promise is kept.
 pub(crate) fn compare(
     what: &str,
     pairs: usize,
@@ -44,14 +44,13 @@ pub(crate) fn compare(
     Ok(good)
 }
 
-/// How long it takes, in seconds.
+/// Elapsed time, in seconds.
 pub(crate) fn timed(what: impl FnOnce()) -> f64 {
     let begin = Instant::now();
     what();
     begin.elapsed().as_secs_f64()
 }
 
-/// The server and its client.
 pub(crate) fn scope(load: &Load) -> Result<Scope, Box<dyn Error>> {
     let root = Root::system();
     let group = WorkloadGroup::new(&root, &CgroupSetup::detect(&root)?, load.id())?;

@@ -1,6 +1,6 @@
-//! `make bench-trace`: what tracing costs real servers, how well it agrees with what is known otherwise, and how fast the
-//! fast expansion is. Prints a table; ends with status 1 where a promise is not kept. As root, on an otherwise idle machine,
-//! with `gleaner` and `gleaner-bench` built beside it. Arguments: only these parts.
+//! `make bench-trace`: what tracing costs real servers, how well it agrees with independent measurements, and how fast
+//! fast expansion is. Prints a table; exits with status 1 if a promise is not kept. Run it as root on an otherwise idle
+//! machine, with `gleaner` and `gleaner-bench` built. Arguments select parts.
 
 #![allow(
     clippy::print_stdout,

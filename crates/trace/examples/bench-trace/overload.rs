@@ -1,4 +1,4 @@
-//! How fast the fast expansion is.
+//! Measures the delay of fast expansion.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -14,14 +14,15 @@ use nix::unistd::Pid;
 
 use crate::{Outcome, verdict};
 
-/// Median at most 2 ms and 99 % within 10 ms, over 200 steps. A step: one thread spins on the vCPU, a second one joins.
+/// Promises a median of 2 ms and a 99th percentile of 10 ms, over 200 steps. In each, a second spinning thread joins
+/// the first on its vCPU.
 pub(crate) fn overload() -> Outcome {
     const STEPS: usize = 200;
     let mut sensor = OverloadSensor::load()?;
     let patience = Duration::from_millis(1);
     let stop = AtomicBool::new(false);
     let (mut delays, mut arming, mut disturbed) = (Vec::new(), Vec::new(), 0);
-    // The one who measures must not be the one who waits.
+    // Measure from another vCPU, which is not overloaded.
     pin(1)?;
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         let _stop = Stop(&stop);
@@ -30,10 +31,10 @@ pub(crate) fn overload() -> Outcome {
             let begin = Instant::now();
             sensor.arm(&CpuSet::first(1), 2, patience)?;
             arming.push(begin.elapsed());
-            // At another moment of the tick each time.
+            // Vary the phase relative to the tick.
             thread::sleep(Duration::from_micros(3000 + 137 * (delays.len() as u64 % 29)));
             if sensor.read().is_some() {
-                // Some other program had to wait meanwhile.
+                // Another program was waiting in the meantime.
                 disturbed += 1;
                 continue;
             }
@@ -60,7 +61,7 @@ pub(crate) fn overload() -> Outcome {
     Ok(good)
 }
 
-/// From the moment at which a second thread goes to the vCPU to the event.
+/// Delay from the second thread's arrival on the vCPU to the event.
 fn step(sensor: &OverloadSensor) -> Result<Duration, Box<dyn Error>> {
     let (over, joined, zero) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
     thread::scope(|scope| -> Result<Duration, Box<dyn Error>> {
@@ -82,7 +83,7 @@ fn elapsed_ns(zero: &Instant) -> u64 {
     u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Ends a spinning thread also where a step fails.
+/// Ends a spinning thread, even if a step fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -98,7 +99,7 @@ fn pin(cpu: usize) -> nix::Result<()> {
 }
 
 fn spin_on_first(stop: &AtomicBool) {
-    // Where vCPU 0 may not be used the step ends without an event.
+    // If vCPU 0 is not allowed, the step ends without an event.
     let _ = pin(0);
     let mut n = 1_u64;
     while !stop.load(Ordering::Acquire) {

@@ -1,5 +1,5 @@
-//! What counting the traffic through sockets costs a real server, and what goes through them for each answer: a signal
-//! is a measure of answers where that stays the same under every setting.
+//! What counting socket traffic costs a real server, and how much traffic there is per answer. Traffic measures
+//! progress if that ratio is the same under every setting.
 
 use std::error::Error;
 use std::io::{Read as _, Write as _};
@@ -16,21 +16,21 @@ use crate::interleaved::{compare, scope, timed};
 use crate::throughput::Load;
 
 const PAIRS: usize = 8;
-/// Of short blocks, with so many messages in each.
+/// Pairs of short blocks, each of so many messages.
 const SHORT_PAIRS: usize = 40;
 const ROUNDS: u32 = 20_000;
-/// Seconds that a block is measured, and that pass before it.
+/// Measured seconds per block, and seconds before them.
 const MEASURED: usize = 3;
 const SETTLING: usize = 1;
 
-/// The cost, where redis is asked over one connection.
+/// The cost to redis with one connection.
 pub(crate) fn cost() -> Outcome {
     let polling = server("redis-1, haltpoll", "haltpoll:200us")?;
     let packed = server("redis-1, one vCPU", "pack:1")?;
     Ok(polling && packed)
 }
 
-/// For information: what each part of it takes.
+/// Prints the cost of each direction; nothing is promised.
 pub(crate) fn messages() -> Outcome {
     let begin = Instant::now();
     let mut sensor = SocketSensor::start(&Scope::Tree(std::process::id()), Directions::Sent)?;
@@ -57,13 +57,13 @@ pub(crate) fn messages() -> Outcome {
     Ok(true)
 }
 
-/// What goes through sockets for each answer. The client is in the scope, too: both ends are counted.
+/// Prints the traffic per answer. The client is in the scope, so both ends are counted.
 pub(crate) fn answers() -> Outcome {
     for row in ["redis-1", "redis-8", "point-select-1", "point-select-16"] {
         for setting in ["halt", "haltpoll:200us"] {
             let mut load = Load::start(row, setting)?;
             let mut sensor = SocketSensor::start(&scope(&load)?, Directions::Both)?;
-            // A second ends with its line: what is read then belongs to it.
+            // A second ends with its line of output, so whatever is read then belongs to it.
             load.seconds(1)?;
             sensor.read();
             let rate = load.seconds(2 * MEASURED)?;
@@ -84,7 +84,7 @@ fn per_answer(seen: &SocketTraffic, answers: f64) -> String {
     )
 }
 
-/// What counting adds to a message that is sent and received at once, with its way through the kernel.
+/// What counting adds to a message that is sent and received at once, system calls included.
 fn message(scope: &Scope) -> Result<String, Box<dyn Error>> {
     let (mut near, mut far) = UnixStream::pair()?;
     let mut rounds = || -> Result<f64, Box<dyn Error>> {

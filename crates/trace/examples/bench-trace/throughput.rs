@@ -1,6 +1,6 @@
-//! What tracing costs real servers. One load runs all the time under `gleaner run`, which holds one setting: its search
-//! for a better one would move the rate by more than tracing does. Blocks with and without tracing alternate beside it, in
-//! the order B T T B, so that a drift of the load or of the machine meets both alike.
+//! What tracing costs real servers. One load runs throughout under `gleaner run` with a fixed setting: a search for a
+//! better one would change the rate by more than tracing does. Blocks with and without tracing alternate in the order B
+//! T T B, so that drift affects both alike.
 
 use std::error::Error;
 use std::fs::{self, Permissions};
@@ -15,17 +15,16 @@ use tempfile::TempDir;
 
 use crate::{Outcome, verdict};
 
-/// Pairs of blocks.
 const PAIRS: usize = 16;
-/// Seconds that a block is measured.
+/// Measured seconds per block.
 const MEASURED: usize = 3;
-/// Seconds before: the server warms up; what the block before left is over; tracing measures itself and settles.
+/// Seconds before each block: for the server to warm up, and for tracing to measure itself and settle.
 const WARM_UP: usize = 5;
 const PLAIN_SETTLING: usize = 1;
 const TRACED_SETTLING: usize = 3;
 
-/// At most 3 % for one chain of wake-ups, the worst case: on one vCPU each of them is a switch, and none waits for
-/// another vCPU.
+/// Promises at most 3 % for a single chain of wake-ups, the worst case: on one vCPU each is a context switch, and no
+/// time is spent waiting for another vCPU.
 pub(crate) fn redis() -> Outcome {
     let mut load = Load::start("redis-1", "pack:1")?;
     let all = compare(&mut load, "as gleaner diagnose", &Parts::all(), 0.97)?;
@@ -33,7 +32,7 @@ pub(crate) fn redis() -> Outcome {
     Ok(all && top)
 }
 
-/// At most 1 %.
+/// Promises at most 1 %.
 pub(crate) fn mariadb() -> Outcome {
     let mut load = Load::start("point-select-16", "haltpoll:200us")?;
     compare(&mut load, "as gleaner diagnose", &Parts::all(), 0.99)
@@ -71,7 +70,7 @@ fn compare(load: &mut Load, what: &str, parts: &Parts, promised: f64) -> Outcome
     Ok(good)
 }
 
-/// What tracing itself says about its cost.
+/// Prints what tracing reports about its own cost.
 fn told(seen: &Snapshot) {
     println!(
         "    tracing itself tells {:.2} % ({:.2} % for windows); it followed threads for 1/{} of the time; {:.0} runs a \
@@ -94,7 +93,7 @@ fn told(seen: &Snapshot) {
     }
 }
 
-/// A server with its client under `gleaner run`, until it is dropped.
+/// A server and its client under `gleaner run`, until dropped.
 pub(crate) struct Load {
     child: Child,
     rates: Lines<BufReader<ChildStdout>>,
@@ -104,10 +103,10 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn start(row: &str, setting: &str) -> Result<Self, Box<dyn Error>> {
         let state = tempfile::tempdir()?;
-        // Servers run as their own users and have to get to their directories below.
+        // Servers run as their own users and need access to their directories below this one.
         fs::set_permissions(state.path(), Permissions::from_mode(0o755))?;
         let mut child = Command::new(beside("gleaner")?)
-            // Gleaner's own sensors would be in both kinds of blocks.
+            // Without Gleaner's own sensors, which would be in both kinds of blocks.
             .args(["run", "--quiet", "--no-bpf", "--fixed", setting, "--"])
             .arg(beside("gleaner-bench")?)
             .args(["rate", row, "--state"])
@@ -120,12 +119,12 @@ impl Load {
         Ok(load)
     }
 
-    /// The process of `gleaner run`.
+    /// PID of `gleaner run`.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The mean rate over the next seconds.
+    /// Mean rate over the next `seconds` seconds.
     pub(crate) fn seconds(&mut self, seconds: usize) -> Result<f64, Box<dyn Error>> {
         let mut sum = 0.0;
         for _ in 0..seconds {
@@ -138,14 +137,14 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // Gleaner passes it on to the load, waits for its end and puts back what it changed.
+        // Gleaner passes the signal on to the load, waits for its end and restores the machine.
         let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
         let _ = self.child.wait();
     }
 }
 
-/// A program of this build: examples lie one directory below.
+/// A program of this build; examples are one directory further down.
 fn beside(name: &str) -> Result<PathBuf, Box<dyn Error>> {
     let own = std::env::current_exe()?;
     let path =

@@ -1,5 +1,5 @@
-//! What measuring wake-up latencies costs: a chain of requests that is packed on one vCPU, where each wake-up is a switch,
-//! and a real server.
+//! What measuring wake-up latencies costs: a chain of requests consolidated on one vCPU, where each wake-up is a
+//! context switch, and a real server.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use crate::interleaved::{compare, scope, timed};
 use crate::throughput::Load;
 
 const PAIRS: usize = 8;
-/// Short blocks: what else goes on changes from one to the next.
+/// Short blocks, since other load varies over time.
 const SHORT_PAIRS: usize = 40;
 const BLOCK: Duration = Duration::from_millis(200);
 const SETTLING: Duration = Duration::from_millis(30);
 
-/// What is compared with programs that are not attached.
+/// Compared with programs that are not attached.
 #[derive(Clone, Copy)]
 enum Arm {
     Armed,
-    /// Attached, but not armed.
+    /// Attached but not armed.
     Idle,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn waiting() -> Outcome {
     Ok(halting && polling && packed)
 }
 
-/// For information: what an event costs shows best where there is little else.
+/// Prints the cost per event, which shows best where there is little else; nothing is promised.
 fn packed(sensor: &mut LatencySensor) -> Result<(), Box<dyn Error>> {
     let before = sched_getaffinity(Pid::from_raw(0))?;
     let mut one = CpuSet::new();
@@ -78,10 +78,10 @@ fn server(what: &str, setting: &str) -> Outcome {
     with_sensor(what, PAIRS, &mut sensor, Arm::Armed, &mut rate)
 }
 
-/// What a rate is asked for.
+/// What a block is run for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Block {
-    /// What is left of the block before goes by, and the sensor finds how many wake-ups there are.
+    /// Lets the effects of the previous block pass, and the sensor learn the rate of wake-ups.
     Settling,
     Measured,
 }

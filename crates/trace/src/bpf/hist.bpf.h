@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* In which bucket of a struct hist a length lies. */
+/* The bucket of a struct hist for a length of time. */
 #ifndef GLEANER_HIST_H
 #define GLEANER_HIST_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel types that the programs use, with the fields that they use. Where
- * a field really lies is taken from the running kernel's BTF when a program is
- * loaded (CO-RE), so neither order nor size matters here.
+ * The kernel types and fields that the programs use. When a program is loaded,
+ * CO-RE takes each field's offset from the running kernel's BTF, so neither
+ * order nor size matters here.
  */
 #ifndef GLEANER_KERNEL_TYPES_H
 #define GLEANER_KERNEL_TYPES_H
@@ -122,7 +122,10 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
-	/* Unsigned, so that a load is fitted to their size: bytes since Linux 7.3 at the latest. */
+	/*
+	 * Unsigned, so that CO-RE adapts loads to their size: bytes since Linux
+	 * 7.3 at the latest.
+	 */
 	unsigned int on_cpu;
 	unsigned int on_rq;
 	struct sched_entity se;

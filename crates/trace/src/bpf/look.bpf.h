@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Looks at threads that no wake-up shows: at each tick, when they are born, and at the start. */
+/* Samples threads that no wake-up shows: at each tick, when they are created, and at the start. */
 #ifndef GLEANER_LOOK_H
 #define GLEANER_LOOK_H
 
 /*
- * Where threads are in user mode, and the code there: user space looks for
- * loops that only wait. Places that are hot stay, whatever else comes by.
+ * Samples the program counter in user mode and the code around it, in which
+ * user space finds loops that only wait. The map keeps hot spots and evicts
+ * others.
  */
 static __always_inline void look_at_code(struct task_state *t, struct pt_regs *regs)
 {
@@ -27,14 +28,14 @@ static __always_inline void look_at_code(struct task_state *t, struct pt_regs *r
 static __always_inline bool interrupted_user(struct pt_regs *regs)
 {
 #if defined(__TARGET_ARCH_x86)
-	/* An interrupt of user mode leaves no system call number: see arch/x86/entry/calling.h. */
+	/* Interrupts in user mode leave no system call number: see arch/x86/entry/calling.h. */
 	return (long)regs->orig_ax < 0 || regs->orig_ax > MAX_SYSCALL;
 #else
 	return false;
 #endif
 }
 
-/* How long since this vCPU's last tick, if it ran all the time. */
+/* Time since this vCPU's last tick, if it was not idle in between. */
 static __always_inline u64 tick_length(u64 now)
 {
 	struct vcpu *v = this_vcpu();
@@ -47,7 +48,7 @@ static __always_inline u64 tick_length(u64 now)
 	return length <= TICK_MAX_NS ? length : 0;
 }
 
-/* Each tick looks at what the thread is doing; one that is never switched out is accounted here. */
+/* Each tick samples the running thread, and accounts one that is never switched out. */
 SEC("tp_btf/local_timer_entry")
 int BPF_PROG(on_tick)
 {
@@ -83,7 +84,7 @@ int BPF_PROG(on_tick)
 	return 0;
 }
 
-/* A new thread belongs to where its parent belongs, and has been woken by nobody. */
+/* A new thread inherits its parent's scope. No other thread has woken it. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -100,7 +101,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-/* Run once, at the start: the threads that are there already. */
+/* Run once at the start, for threads that exist already. */
 SEC("iter/task")
 int first_look(struct bpf_iter__task *ctx)
 {

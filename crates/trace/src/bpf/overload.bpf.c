@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fast expansion: while a workload is packed on few vCPUs, say at once when more
- * threads queue up there than the vCPUs can take.
+ * Fast expansion: while a workload is consolidated on few vCPUs, report at once
+ * when more threads queue up there than those vCPUs can run.
  *
- * A timer looks at the active vCPUs' run queues. A look is two memory reads per
- * vCPU as long as the queues are short; only on long ones are the threads looked
- * at one by one, since not all of them count. Nothing hangs on the scheduler's
+ * A timer samples the active vCPUs' run queues. While they are short, a sample
+ * is two memory reads per vCPU. Only on long queues are threads examined one by
+ * one, since not all of them count. Nothing is attached to the scheduler's
  * events: at half a million switches a second even an empty program there costs
- * a few per cent. The timer is on another vCPU: a thousand interrupts a second
- * take a packed chain of requests 3 % of its speed.
+ * a few per cent. The timer runs on another vCPU: a thousand interrupts a
+ * second slow down a chain of requests on one vCPU by 3 %.
  *
- * An overload must last: closed loops have a thread or two waiting as a matter of
- * course. After one event nothing more is said until it is armed anew.
+ * An overload must last, since even closed loops have a thread or two waiting.
+ * After one event nothing is reported until the program is armed again.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
@@ -25,7 +25,7 @@ struct list_head {
 	struct list_head *next;
 };
 
-/* The name behind ___ is for this file only: kernel_types.h has other fields of the same structure. */
+/* The suffix after ___ is local: kernel_types.h has other fields of the same structure. */
 struct sched_entity___queued {
 	struct list_head group_node;
 	struct cfs_rq *cfs_rq;
@@ -38,26 +38,26 @@ struct cfs_rq {
 struct rq {
 	int cpu;
 	unsigned int nr_running;
-	/* Fair threads, the running one included. */
+	/* Fair threads, including the running one. */
 	struct list_head cfs_tasks;
 };
 
 #pragma clang attribute pop
 
-/* User space writes these while nothing is armed. */
+/* User space writes these while disarmed. */
 volatile u64 active[OVERLOAD_CPU_WORDS];
-/* One more than the highest of them. */
+/* The highest active vCPU + 1. */
 volatile u32 active_end;
-/* So many threads are an overload, if there are at least so many for this long. */
+/* Overload: at least this many runnable threads, for at least patience_ns. */
 volatile u32 at_least;
 volatile u64 patience_ns;
-/* Between two looks. */
+/* Sampling interval. */
 volatile u64 period_ns;
-/* The number of the arming; 0: not armed, or an event was raised since. */
+/* Number of the current arming; 0: disarmed, or an event was reported since. */
 volatile u32 armed;
-/* Whether the timer runs. It goes on for a while after the last arming, so that arming again costs nothing. */
+/* Whether the timer runs. It goes on for a while after disarming, so that arming again is cheap. */
 volatile u32 ticking;
-/* Where the run queues are, by vCPU; 0: not known. Most kernels do not tell the address of such a variable. */
+/* Run queue addresses by vCPU; 0: unknown. Most kernels do not export per-CPU variables. */
 volatile u64 queues[OVERLOAD_CPUS];
 
 struct {
@@ -67,14 +67,14 @@ struct {
 
 struct clock {
 	struct bpf_timer timer;
-	/* The arming that the rest is about. */
+	/* The arming that the fields below belong to. */
 	u32 of;
-	/* Looks that found nothing armed, and looks that found nobody on the vCPUs. */
+	/* Consecutive samples while disarmed, and consecutive samples that found no thread. */
 	u32 unarmed;
 	u32 idle;
 	u32 looks;
 	u64 waiting;
-	/* When the overload was there first; 0: there is none. */
+	/* Start of the overload; 0: none. */
 	u64 since_ns;
 };
 
@@ -87,19 +87,22 @@ struct {
 
 #define PF_KTHREAD 0x00200000
 #define SCHED_IDLE 5
-/* The static priority of nice 19. */
+/* Static priority of nice 19. */
 #define LEAST_PRIO 139
 
-/* A longer queue is not read to its end, which a list that changes meanwhile may not have. */
+/*
+ * Longer queues are not walked to their end, which a list that changes in the
+ * meantime might not reach.
+ */
 #define LONGEST_QUEUE 256
-/* While nobody runs the looks are up to 1 << this times as far apart: they would only wake a vCPU. */
+/* While nothing runs, the interval grows up to 1 << this times: samples would only wake a vCPU. */
 #define MOST_IDLE 2
-/* The timer stops after so many looks with nothing armed. */
+/* The timer stops after this many samples while disarmed. */
 #define LINGER 256
-/* An overload is sampled so many times more before it is reported. */
+/* How many more samples must confirm an overload before it is reported. */
 #define MORE_LOOKS 3
 
-/* Wants to run, and is no kernel thread and none that takes only what is left over (as yield threads do). */
+/* Runnable, and neither a kernel thread nor one of the lowest priority (such as a yield thread). */
 static __always_inline bool counts(struct task_struct *p)
 {
 	return !BPF_CORE_READ(p, __state) && !(BPF_CORE_READ(p, flags) & PF_KTHREAD) &&
@@ -128,15 +131,16 @@ static long step(u32 i, struct walk *walk)
 		walk->found++;
 	if (bpf_probe_read_kernel(&next, sizeof(next), (void *)walk->at))
 		return 1;
-	/* A thread that left the queue just now points to itself. */
+	/* A thread that has just left the queue points to itself. */
 	walk->at = next == walk->at ? 0 : next;
 	return 0;
 }
 
 /*
- * The threads that count in the queue at this address. No lock is held: a change meanwhile can at worst make one look
- * wrong. Neither this nor look() is static, so that the verifier looks at each of them once instead of along every path
- * to it, which takes a fifth of a second.
+ * Counts the threads that matter in the run queue at this address. No lock is
+ * held: a concurrent change can at worst falsify one sample. Like look(), not
+ * static, so that the verifier checks it once rather than along every path to
+ * it, which takes a fifth of a second.
  */
 __noinline u32 overload_of(u64 rq, u32 running)
 {
@@ -150,7 +154,7 @@ __noinline u32 overload_of(u64 rq, u32 running)
 }
 
 struct look {
-	/* Looks one by one. */
+	/* Examine threads one by one. */
 	u32 closely;
 	u32 runnable;
 	u32 waiting;
@@ -175,7 +179,7 @@ static long look_at(u32 cpu, struct look *look)
 	return 0;
 }
 
-/* Threads that want to run on the active vCPUs, and in the upper half how many of them wait. */
+/* Runnable threads on the active vCPUs; in the upper half how many of them wait. */
 __noinline u64 look(u32 closely)
 {
 	struct look look = { .closely = closely };
@@ -200,7 +204,7 @@ static __always_inline void raise(struct clock *clock, u32 arming, u32 runnable,
 	bpf_ringbuf_output(&events, &overload, sizeof(overload), 0);
 }
 
-/* Looks once; the time until the next look. */
+/* Takes one sample. Returns the time until the next. */
 static __always_inline u64 watch(struct clock *clock, u32 arming)
 {
 	u32 runnable;
@@ -233,7 +237,7 @@ static __always_inline long start(struct clock *clock, u64 in_ns)
 {
 	long err = bpf_timer_start(&clock->timer, in_ns, BPF_F_TIMER_CPU_PIN);
 
-	/* Before Linux 6.7 there is no such flag. */
+	/* Linux before 6.7 has no such flag. */
 	return err == -EINVAL ? bpf_timer_start(&clock->timer, in_ns, 0) : err;
 }
 
@@ -247,7 +251,7 @@ static int on_timer(void *map, int *key, struct clock *clock)
 		next = watch(clock, arming);
 	} else if (++clock->unarmed > LINGER) {
 		__sync_lock_test_and_set(&ticking, 0);
-		/* Armed just now: whoever did may have seen the timer running. */
+		/* It could have been armed just now, by user space that saw the timer running. */
 		if (!__sync_fetch_and_add(&armed, 0))
 			return 0;
 		ticking = 1;
@@ -256,7 +260,10 @@ static int on_timer(void *map, int *key, struct clock *clock)
 	return 0;
 }
 
-/* User space reads this to its end before the first arming: each vCPU has a thread of its own, which knows its queue. */
+/*
+ * User space reads this to its end before first arming. Each vCPU has a kernel
+ * thread of its own, which leads to its run queue.
+ */
 SEC("iter/task")
 int find_queues(struct bpf_iter__task *ctx)
 {
@@ -275,7 +282,7 @@ int find_queues(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* User space runs this on the vCPU where the timer is to be. */
+/* User space runs this on the vCPU where the timer should run. */
 SEC("syscall")
 int start_clock(void *ctx)
 {

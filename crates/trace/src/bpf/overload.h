@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the fast expansion program and user space share; src/overload.rs has the same. */
+/* Shared by the fast expansion program and user space; src/overload.rs has the same. */
 #ifndef GLEANER_OVERLOAD_H
 #define GLEANER_OVERLOAD_H
 
@@ -10,17 +10,17 @@
 #define EBUSY 16
 #define EINVAL 22
 
-/* Threads queue up on the active vCPUs. */
+/* More threads queue up on the active vCPUs than they can run. */
 struct overload {
-	/* CLOCK_MONOTONIC. */
+	/* On CLOCK_MONOTONIC. */
 	u64 at_ns;
-	/* For how long they have, from the first look to the last. */
+	/* Time from the first sample to the last. */
 	u64 lasted_ns;
-	/* How often they were looked at meanwhile. */
+	/* Number of samples. */
 	u32 looks;
-	/* At the last look. */
+	/* In the last sample. */
 	u32 runnable;
-	/* The sum over the looks of the threads that had to wait. */
+	/* Waiting threads, summed over the samples. */
 	u64 waiting;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The pattern of a workload, event by event: who runs where, who leaves in
- * which way, who wakes whom. And which vCPU is idle, whoever left it.
+ * Records the pattern of a workload, event by event: which thread runs where,
+ * how it leaves the vCPU, which thread wakes which, and which vCPUs are idle.
  *
  * Switches between two threads outside the scope are left out: to the reader
- * both are "somebody else". Events go to user space through a ring buffer that
- * wakes nobody, since a wake-up per event would be a pattern of its own; what
- * finds no room in it is counted.
+ * both are "other". Events go to user space through a ring buffer without
+ * wake-ups, since a wake-up per event would be a pattern of its own. Events
+ * that do not fit are counted.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
@@ -17,7 +17,7 @@
 #include "record.h"
 #include "task.bpf.h"
 
-/* Events that found no room; user space reads it. */
+/* Number of events that did not fit; user space reads it. */
 volatile u64 lost;
 
 struct {
@@ -25,11 +25,11 @@ struct {
 	__uint(max_entries, RECORD_RING_BYTES);
 } events SEC(".maps");
 
-/* Ends with the thread, so that a TID that is used again finds nothing old. */
+/* Freed with the thread, so that a reused TID starts afresh. */
 struct recorded {
 	/* The name that user space knows. */
 	u64 comm[2];
-	/* Part of the scope, where that is a process tree. */
+	/* Whether the thread is in the scope, if that is a process tree. */
 	u32 member;
 	u32 pad;
 };
@@ -66,7 +66,7 @@ static __always_inline void send(void *event, u64 size)
 		__sync_fetch_and_add(&lost, 1);
 }
 
-/* Says the name of a thread where user space does not know it: it is new, or has another one now. */
+/* Sends the thread's name if user space does not know it: the thread is new or was renamed. */
 static __always_inline void introduce(struct task_struct *p, u64 now)
 {
 	struct record_name name = { .record = { .at_ns = now, .kind = RECORD_NAME } };
@@ -84,7 +84,7 @@ static __always_inline void introduce(struct task_struct *p, u64 now)
 	send(&name, sizeof(name));
 }
 
-/* The number under which user space knows the thread. */
+/* The thread's TID, once user space knows its name. */
 static __always_inline u32 number_of(struct task_struct *p, bool in_scope, u64 now)
 {
 	if (!p->pid)
@@ -142,14 +142,14 @@ int BPF_PROG(on_waking, struct task_struct *p)
 	return never_left(p) ? 0 : wake(p);
 }
 
-/* A thread begins with a wake-up by its creator. */
+/* A thread starts with a wake-up by its creator. */
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct *p)
 {
 	return wake(p);
 }
 
-/* A new thread belongs to where its parent belongs. */
+/* A new thread inherits its parent's scope. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -169,7 +169,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-/* Run once, at the start: the threads that are there already. */
+/* Run once at the start, for threads that exist already. */
 SEC("iter/task")
 int first_look(struct bpf_iter__task *ctx)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the recording program and user space share; src/record/raw.rs has the same. */
+/* Shared by the recording program and user space; src/record/raw.rs has the same. */
 #ifndef GLEANER_RECORD_H
 #define GLEANER_RECORD_H
 
-/* A quarter of a million events: user space comes by every few milliseconds. */
+/* A quarter of a million events; user space reads them every few milliseconds. */
 #define RECORD_RING_BYTES (8 << 20)
 #define COMM_BYTES 16
 
@@ -21,17 +21,20 @@ enum record_left {
 	LEFT_FOR_GOOD,
 };
 
-/* In place of a thread: nobody (an idle vCPU, an interrupt), and whoever is not in the scope. */
+/* In place of a TID: no thread (an idle vCPU, an interrupt), or one outside the scope. */
 #define TID_NOBODY 0
 #define TID_OTHER 0xffffffff
 
 struct record {
-	/* CLOCK_MONOTONIC. */
+	/* On CLOCK_MONOTONIC. */
 	u64 at_ns;
 	u16 kind;
 	u16 left;
 	u32 cpu;
-	/* A switch: who left and who came. A wake-up: waker and wakee. A name: thread and process. */
+	/*
+	 * A switch: previous and next thread. A wake-up: waker and wakee. A
+	 * name: thread and process.
+	 */
 	u32 from;
 	u32 to;
 };

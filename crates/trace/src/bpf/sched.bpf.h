@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who wakes whom, how long the wakee takes to run, how long it then computes
- * and in what it waits.
+ * Who wakes whom, how long the wakee takes to run, how long it then computes,
+ * and what it waits in.
  *
- * A stretch is what lies between a wake-up and the next time the thread blocks.
- * Only what begins and ends in one window is counted, CPU time excepted, of
- * which the part within is. Nothing is sent to user space.
+ * A stretch lasts from a wake-up until the thread blocks again. Only lengths
+ * that start and end in the same window are counted; CPU time is counted for
+ * the part inside. Nothing is sent to user space.
  */
 #ifndef GLEANER_SCHED_H
 #define GLEANER_SCHED_H
@@ -67,7 +67,7 @@ static __always_inline u32 wait_of(struct task_struct *task)
 	}
 }
 
-/* enum of include/uapi/linux/futex.h */
+/* Operations of include/uapi/linux/futex.h. */
 static __always_inline u32 futex_kind(long op)
 {
 	switch (op & 127) {
@@ -88,7 +88,7 @@ static __always_inline void begin_stretch(struct task_state *t, u64 now)
 	t->segment_ns = 0;
 }
 
-/* Who wakes: the number of its name, and what its system call does. */
+/* The waker's name, as a number. Also counts the futex operation that wakes. */
 static __always_inline u32 waker_of(struct task_struct *waker, u64 weight)
 {
 	struct task_state *w;
@@ -137,10 +137,10 @@ int BPF_PROG(on_waking, struct task_struct *p)
 	return 0;
 }
 
-/* Whether idle periods are followed; user space writes it. */
+/* Whether idle periods are traced; user space writes it. */
 const volatile bool idle_followed = false;
 
-/* What the vCPU that the wakee runs on was doing when the waker called; HISTS: that was not seen. */
+/* What the wakee's vCPU was doing when the waker called; HISTS: unknown. */
 static __always_inline u32 wake_kind(struct task_state *t, bool was_idle)
 {
 	struct vcpu *v;
@@ -188,22 +188,22 @@ static __always_inline struct thread *thread_of(struct task_state *t)
 	return bpf_map_lookup_elem(&threads, &name);
 }
 
-/* Ticks further apart than this lie on both sides of an idle period. */
+/* Two ticks further apart than this have an idle period between them. */
 #define TICK_MAX_NS 10000000
 
-/* What the thread, which runs, has computed up to now; it goes on. */
+/* Accounts what the running thread has computed so far. */
 static __always_inline void account_run(struct task_state *t, struct thread *thread, u64 now, u64 weight)
 {
 	u64 since = t->running_ns, ran;
 	struct vcpu *v;
 
 	if (!within(since)) {
-		/* It ran when the last window ended. */
+		/* It was running when the last window ended ... */
 		if (since >= window.last_begin_ns && since < window.last_end_ns)
 			thread->cpu_ns += (window.last_end_ns - since) * window.last_weight;
 		/*
-		 * And when this one began, or its switch would have been seen.
-		 * A few are missed: ticks have accounted what ran for longer.
+		 * ... and when this one began, or its switch would have been
+		 * seen. Threads that ran for longer were accounted by ticks.
 		 */
 		since = window.begin_ns;
 		if (now - since > TICK_MAX_NS)
@@ -213,7 +213,10 @@ static __always_inline void account_run(struct task_state *t, struct thread *thr
 	t->running_ns = now;
 	t->segment_ns += ran;
 	thread->cpu_ns += ran * weight;
-	/* A window's weight would put all it stands for in one place: then ticks tell it. */
+	/*
+	 * In windows, ticks account the vCPU's time: a window's weight would
+	 * put all of it in one place.
+	 */
 	v = weight == 1 ? this_vcpu() : NULL;
 	if (v)
 		v->scope_ns += ran;

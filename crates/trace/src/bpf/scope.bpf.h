@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Whose threads are watched. */
+/* Whose threads are traced. */
 #ifndef GLEANER_SCOPE_H
 #define GLEANER_SCOPE_H
 
@@ -14,7 +14,10 @@ static __always_inline bool in_scope(struct task_struct *p, struct task_state *t
 	return t && t->member;
 }
 
-/* Whether the thread's state is kept; asked again at each wake-up, since a process can be moved. */
+/*
+ * Whether the thread's state is kept. Checked again at each wake-up, since a
+ * process can be moved.
+ */
 static __always_inline bool is_followed(struct task_struct *p, struct task_state *t)
 {
 	if (t->followed == FOLLOWED_UNKNOWN)
@@ -22,7 +25,7 @@ static __always_inline bool is_followed(struct task_struct *p, struct task_state
 	return t->followed == FOLLOWED_YES;
 }
 
-/* For events that the running thread causes; n of them at once. */
+/* Counts n events caused by the running thread. */
 static __always_inline void count(u32 what, u64 n)
 {
 	struct counts *counts = these_counts();

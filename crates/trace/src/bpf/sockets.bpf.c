@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What threads send and receive through sockets. Servers pass here at each
- * request, so that there is nothing but the question whose thread it is, and
- * two additions.
+ * Counts what threads send and receive through sockets. Servers get here at
+ * each request, so the program only checks the scope and adds two numbers.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
@@ -22,7 +21,7 @@ struct member {
 	u8 unused;
 };
 
-/* Of a process tree, each member has one; it ends with the thread. */
+/* Each member of a process tree has one. Freed with the thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -37,7 +36,7 @@ struct {
 	__type(value, struct traffic);
 } traffic SEC(".maps");
 
-/* The counters of this vCPU, if the running thread is in the scope. */
+/* This vCPU's counters, if the running thread is in the scope. */
 static __always_inline struct traffic *counted(void)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
@@ -73,7 +72,7 @@ int BPF_PROG(on_receive, struct sock *sk, int ret, int flags)
 {
 	struct traffic *sums;
 
-	/* What was only peeked at will be received again. */
+	/* Peeked data will be received again. */
 	if (ret <= 0 || (flags & MSG_PEEK))
 		return 0;
 	sums = counted();
@@ -84,7 +83,7 @@ int BPF_PROG(on_receive, struct sock *sk, int ret, int flags)
 	return 0;
 }
 
-/* A new thread belongs to where its parent belongs. Attached only where the scope is a process tree. */
+/* A new thread inherits its parent's scope. Attached only if the scope is a process tree. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -94,7 +93,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-/* Run once, at the start, where the scope is a process tree: the threads that are there already. */
+/* Run once at the start if the scope is a process tree, for threads that exist already. */
 SEC("iter/task")
 int first_look(struct bpf_iter__task *ctx)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the programs that count socket traffic and user space share; src/sockets.rs has the same. */
+/* Shared by the programs that count socket traffic and user space; src/sockets.rs has the same. */
 #ifndef GLEANER_SOCKETS_H
 #define GLEANER_SOCKETS_H
 

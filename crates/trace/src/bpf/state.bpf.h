@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Maps and state that the programs share, and how they count. */
+/* Maps and state shared by the programs, and how to count. */
 #ifndef GLEANER_STATE_H
 #define GLEANER_STATE_H
 
 #include "hist.bpf.h"
 
 /*
- * When threads and vCPUs are followed: all the time, or in windows. User space
- * opens and closes them, and attaches and detaches the programs that only run
- * within. What began before the window began may have gone on unseen.
+ * Threads and vCPUs are traced all the time, or in windows. User space opens
+ * and closes windows, and attaches the programs that only run inside them. What
+ * started before a window could have ended unseen.
  */
 struct window {
 	u64 begin_ns;
-	/* For how many times its own length the window stands; 0: it is closed. */
+	/* The window stands for this many times its own length; 0: closed. */
 	u64 weight;
-	/* The window before. */
+	/* The previous window. */
 	u64 last_begin_ns;
 	u64 last_end_ns;
 	u64 last_weight;
@@ -79,32 +79,35 @@ struct {
 } names SEC(".maps");
 
 /*
- * A thread's state lives in the kernel's own record of it and ends with it: a
- * PID that is used again finds nothing old, and exits need no program.
+ * Per-thread state, in task storage: it is freed with the thread, so a reused
+ * PID starts afresh and exits need no program.
  */
 struct task_state {
 	/* The name under which the thread is counted, and its number. */
 	struct name comm;
 	u32 name;
-	/* Part of the scope, where that is a process tree. */
+	/* Whether the thread is in the scope, if that is a process tree. */
 	u32 member;
 	/* An enum followed. */
 	u32 followed;
 	u32 waker;
 	u32 waker_cpu;
-	/* In which kind of wait it blocked: an enum hist_id. */
+	/* The kind of wait it blocked in: an enum hist_id. */
 	u32 wait;
-	/* Times; 0: not in this state. What lies before the window is no longer known to be so. */
+	/*
+	 * Start times of states; 0: not in this state. Times before the window
+	 * are no longer valid.
+	 */
 	u64 woken_ns;
 	u64 preempted_ns;
 	u64 running_ns;
 	u64 blocked_ns;
-	/* When the stretch from a wake-up until it blocks began, and what it has computed since. */
+	/* Start of the stretch from a wake-up until it blocks, and CPU time since then. */
 	u64 stretch_ns;
 	u64 segment_ns;
 };
 
-/* Whether a thread was in the scope when that was last asked. */
+/* Whether the thread was in the scope when last checked. */
 enum followed {
 	FOLLOWED_UNKNOWN,
 	FOLLOWED_YES,
@@ -120,17 +123,17 @@ struct {
 
 /* What a vCPU does and did. User space reads it up to idle_state: see layout.rs. */
 struct vcpu {
-	/* When it became idle, and when it was no longer: 0 before the first time. */
+	/* When it last became idle, and stopped being idle: 0 before the first time. */
 	u64 idle_since;
 	u64 idle_until;
-	/* For how long in all, in windows or not. */
+	/* Total idle time, in windows or not. */
 	u64 idle_ns[IDLES];
-	/* For how long it ran the scope's threads; in windows an estimate. */
+	/* Time spent on the scope's threads; an estimate in windows. */
 	u64 scope_ns;
 	u64 spin_since;
 	u64 shootdown_since;
 	u32 idle_state;
-	/* The last tick. */
+	/* Time of the last tick. */
 	u64 tick_ns;
 };
 
@@ -148,7 +151,7 @@ static __always_inline struct vcpu *this_vcpu(void)
 	return bpf_map_lookup_elem(&vcpus, &zero);
 }
 
-/* Whether something was so at a moment within the present window. */
+/* Whether the time lies within the current window. */
 static __always_inline bool within(u64 ns)
 {
 	return ns && ns >= window.begin_ns;
@@ -201,7 +204,7 @@ static __always_inline u32 number_of(struct name *name)
 
 	if (known)
 		return *known;
-	/* Checked first, so that the counter cannot run over. */
+	/* Checked first, so that the counter cannot overflow. */
 	if (next_name >= MAX_NAMES)
 		goto full;
 	number = __sync_fetch_and_add(&next_name, 1);
@@ -217,7 +220,7 @@ full:
 	return NAME_OTHER;
 }
 
-/* Brings the name up to date: a thread may change it. */
+/* Updates the name, which a thread can change. */
 static __always_inline void look_at_name(struct task_struct *p, struct task_state *t)
 {
 	struct name now;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* System call numbers, from include/uapi and arch/x86/entry/syscalls/syscall_64.tbl; below -1: not there. */
+/*
+ * System call numbers, from include/uapi and
+ * arch/x86/entry/syscalls/syscall_64.tbl; less than -1: does not exist.
+ */
 #ifndef GLEANER_SYSCALLS_H
 #define GLEANER_SYSCALLS_H
 
@@ -46,7 +49,7 @@
 #define NR_EPOLL_PWAIT 22
 #define NR_ACCEPT4 242
 #endif
-/* Beyond this there is none yet. */
+/* Above every system call number. */
 #define MAX_SYSCALL 1000
 #define NR_EPOLL_PWAIT2 441
 #define NR_FUTEX_WAITV 449

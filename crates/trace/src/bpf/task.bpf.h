@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What every program asks of a thread: whose it is, and whether it sleeps. */
+/*
+ * What every program needs to know about a thread: whether it is in the scope,
+ * and whether it sleeps.
+ */
 #ifndef GLEANER_TASK_H
 #define GLEANER_TASK_H
 
@@ -8,9 +11,9 @@
 #define PF_KTHREAD 0x00200000
 
 const volatile u32 scope_kind = SCOPE_SYSTEM;
-/* SCOPE_TREE: this process and what descends from it. SCOPE_CHILDREN: what it starts from now on, without itself. */
+/* SCOPE_TREE: this process and its descendants. SCOPE_CHILDREN: only its future descendants. */
 const volatile u32 scope_pid = 0;
-/* SCOPE_CGROUP: a group's inode number, in this hierarchy. */
+/* SCOPE_CGROUP: the group's inode number, in this hierarchy. */
 const volatile u64 scope_cgroup = 0;
 const volatile u32 scope_hierarchy = HIERARCHY_V2;
 
@@ -30,7 +33,7 @@ static __always_inline struct cgroup *group_of(struct task_struct *p)
 	return sets->dfl_cgrp;
 }
 
-/* A process can be moved at any time, so this is asked anew at each event. */
+/* Checked at each event, since a process can be moved at any time. */
 static __always_inline bool in_group(struct task_struct *p)
 {
 	struct cgroup *group = group_of(p);
@@ -63,9 +66,9 @@ static __always_inline bool descends(struct task_struct *p)
 }
 
 /*
- * Whether the thread has not yet begun to leave its vCPU: it then goes on as if
- * it had never meant to sleep, and nobody waits. One that is leaving, or whose
- * dequeueing is delayed, will be switched to again.
+ * Whether the thread has not started to leave its vCPU: it then goes on as if
+ * it had never meant to sleep, and nothing waits. A thread that is leaving, or
+ * whose dequeueing is delayed, will be switched to again.
  */
 static __always_inline bool never_left(struct task_struct *p)
 {

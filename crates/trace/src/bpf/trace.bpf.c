@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What only the kernel's events can tell about waiting: who waits for whom,
- * what each wake-up costs, which cause dominates.
+ * What only the kernel's events show about waiting: who waits for whom, what
+ * each wake-up costs, which cause dominates.
  *
- * Every program stands on its own: user space leaves out what this kernel does
- * not have. Raw tracepoints with BTF, and fentry where there is no tracepoint.
+ * The programs are independent: user space leaves out those that this kernel
+ * does not support. Raw tracepoints with BTF, and fentry where there is no
+ * tracepoint.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
@@ -20,8 +21,9 @@
 #include "vcpu.bpf.h"
 
 /*
- * What the kernel counts as the run time of this is what looking at the clock
- * takes, and what the event takes longer with it is the way in and out.
+ * An empty program, to measure overhead: the run time that the kernel reports
+ * for it is the cost of reading the clock; what it adds to the event beyond
+ * that is the entry and exit overhead.
  */
 SEC("tp_btf/task_rename")
 int nothing(void *ctx)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the programs count, and where. Everything that user space reads is made
- * of u64 counters, which are summed over the vCPUs. src/layout.rs has the same
+ * What the programs count, and where. Everything that user space reads consists
+ * of u64 counters, to be summed over the vCPUs. src/layout.rs has the same
  * numbers; a test compares them with this object's BTF.
  */
 #ifndef GLEANER_TRACE_H
 #define GLEANER_TRACE_H
 
 /*
- * A histogram over nanoseconds: eight buckets for each power of two, so that a
- * bucket is at most an eighth of its value wide. The last one, from 16 s on,
- * is open.
+ * A histogram of nanoseconds with eight buckets per power of two, so that a
+ * bucket's width is at most an eighth of its value. The last one, from 16 s on,
+ * is open-ended.
  */
 #define HIST_SUB_BITS 3
 #define HIST_BUCKETS 256
@@ -21,23 +21,23 @@ struct hist {
 	u64 buckets[HIST_BUCKETS];
 };
 
-/* Over which lengths there are histograms. */
+/* Lengths of time that have a histogram. */
 enum hist_id {
-	/* From the waker's sched_waking until the wakee runs, by what its vCPU did meanwhile. */
+	/* From the waker's sched_waking until the wakee runs, by what its vCPU was doing. */
 	HIST_WAKE_SAME,
 	HIST_WAKE_AWAKE,
 	HIST_WAKE_POLLING,
 	HIST_WAKE_HALTED,
-	/* A runnable thread that was taken off its vCPU, until it runs again. */
+	/* From preemption of a runnable thread until it runs again. */
 	HIST_PREEMPTED,
-	/* Blocked, until somebody wakes it, by what it waits in. */
+	/* Blocked until woken, by what the thread waits in. */
 	HIST_WAIT_FUTEX,
 	HIST_WAIT_SOCKET,
 	HIST_WAIT_POLL,
 	HIST_WAIT_SLEEP,
 	HIST_WAIT_IO,
 	HIST_WAIT_OTHER,
-	/* Spinning for a lock in the kernel. */
+	/* Spinning on a lock in the kernel. */
 	HIST_SPIN,
 	/* Waiting for other vCPUs to flush their TLBs. */
 	HIST_SHOOTDOWN,
@@ -72,11 +72,11 @@ enum count_id {
 
 struct counts {
 	u64 all[COUNTS];
-	/* What the scope's threads caused. */
+	/* Events caused by the scope's threads. */
 	u64 scope[COUNTS];
 };
 
-/* Threads are told apart by their name. The first two names are not in the map. */
+/* Threads are distinguished by name. The first two names are not in the map. */
 #define MAX_NAMES 1024
 #define MAX_EDGES 4096
 #define NAME_OTHER 0
@@ -94,7 +94,7 @@ struct thread {
 	/* Calls of sched_yield, and those that found another thread to run. */
 	u64 yields;
 	u64 yielded;
-	/* Timer interrupts that met the thread: in all, in user mode, and in sched_yield. */
+	/* Timer interrupts while the thread ran: in total, in user mode, and in sched_yield. */
 	u64 ticks;
 	u64 user_ticks;
 	u64 yield_ticks;
@@ -103,7 +103,7 @@ struct thread {
 	u64 runs[RUN_BUCKETS];
 };
 
-/* A waker and the wakee: (waker << 16) | wakee. */
+/* A waker and a wakee: (waker << 16) | wakee. */
 struct edge {
 	u64 count;
 	u64 total_ns;
@@ -111,7 +111,7 @@ struct edge {
 	u64 polling;
 };
 
-/* Code around a program counter, which lies CODE_BEFORE bytes from the begin. */
+/* Code around a program counter, which is CODE_BEFORE bytes after the start. */
 #define CODE_BYTES 64
 #define CODE_BEFORE 32
 #define MAX_SPOTS 1024

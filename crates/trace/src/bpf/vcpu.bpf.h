@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the vCPUs do: idle periods, interrupts sent, timers, locks. The kernel itself counts what is received. */
+/*
+ * What the vCPUs do: idle periods, interrupts sent, timers, locks. The kernel
+ * itself counts interrupts received.
+ */
 #ifndef GLEANER_VCPU_H
 #define GLEANER_VCPU_H
 
 #define PWR_EVENT_EXIT ((u32)-1)
 
-/* State 0 is polling, wherever there is polling (drivers/cpuidle/poll_state.c, kernel/sched/idle.c). */
+/*
+ * State 0 is polling, if there is any polling (drivers/cpuidle/poll_state.c,
+ * kernel/sched/idle.c).
+ */
 SEC("tp_btf/cpu_idle")
 int BPF_PROG(on_idle, unsigned int state)
 {
@@ -21,7 +27,7 @@ int BPF_PROG(on_idle, unsigned int state)
 		return 0;
 	}
 	v->idle_until = now;
-	/* Idle since before anybody looked. */
+	/* Idle since before tracing started. */
 	if (!v->idle_since)
 		return 0;
 	id = v->idle_state == 0 ? IDLE_POLL : IDLE_HALT;
@@ -37,7 +43,7 @@ int BPF_PROG(on_wake_without_ipi)
 	return 0;
 }
 
-/* The callback is the function that the receiver calls; a reschedule interrupt has none. */
+/* The callback is the function that the receiver runs; a reschedule interrupt has none. */
 SEC("tp_btf/ipi_send_cpu")
 int BPF_PROG(on_ipi, unsigned int cpu, unsigned long callsite, void *callback)
 {
@@ -55,7 +61,7 @@ static __always_inline u32 ones(u64 v)
 	return (v * 0x0101010101010101ULL) >> 56;
 }
 
-/* How many 64-bit words the kernel's CPU masks have; user space writes it. */
+/* Number of 64-bit words in the kernel's CPU masks; user space writes it. */
 const volatile u32 cpu_words = 1;
 
 static __always_inline u32 cpus_in(const struct cpumask *mask)
@@ -91,7 +97,7 @@ int BPF_PROG(on_call_queued, unsigned int cpu, unsigned long callsite, void *fun
 	return 0;
 }
 
-/* In a VM each of these is a write to TSC_DEADLINE, and an exit (TPDS'21 section 6.2.1). */
+/* In a VM each of these writes TSC_DEADLINE, which is an exit (TPDS'21 section 6.2.1). */
 SEC("fentry/clockevents_program_event")
 int BPF_PROG(on_timer_programmed)
 {
@@ -102,7 +108,7 @@ int BPF_PROG(on_timer_programmed)
 /* enum tlb_flush_reason, include/linux/mm_types.h */
 #define TLB_REMOTE_SEND_IPI 4
 
-/* Each switch to another address space is such an event, too. */
+/* Switches to another address space are such events, too. */
 SEC("tp_btf/tlb_flush")
 int BPF_PROG(on_tlb_flush, int reason)
 {
@@ -111,13 +117,13 @@ int BPF_PROG(on_tlb_flush, int reason)
 	return 0;
 }
 
-/* Since when a vCPU spins or waits for the others, where that is not known to be over. */
+/* Notes when a vCPU starts to spin or to wait for others. */
 static __always_inline void begin_on_vcpu(u64 *since)
 {
 	*since = bpf_ktime_get_ns();
 }
 
-/* What the running thread lost until now. */
+/* Accounts what the running thread has lost. */
 static __always_inline void end_on_vcpu(u64 *since, u32 hist, u64 weight)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
@@ -159,7 +165,7 @@ int BPF_PROG(on_tick_stop, int success)
 
 #define MSR_IA32_TSC_DEADLINE 0x6e0
 
-/* The same where fentry is not allowed, on x86. */
+/* The same on x86 if fentry is not allowed. */
 SEC("tp_btf/write_msr")
 int BPF_PROG(on_write_msr, unsigned int msr)
 {
@@ -196,7 +202,7 @@ int BPF_PROG(on_contention, void *lock, unsigned int flags)
 {
 	struct vcpu *v = this_vcpu();
 
-	/* Only what spins all the time: mutexes, too, spin a while before they sleep. */
+	/* Pure spinning only: mutexes spin for a while before they sleep. */
 	if (v && flags == LCB_F_SPIN)
 		begin_on_vcpu(&v->spin_since);
 	return 0;

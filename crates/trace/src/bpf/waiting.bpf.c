@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long threads wait from their wake-up until they run: the time is noted at
- * sched_waking and taken off again at sched_switch. As little as possible is
- * done at either, since there are many of them.
+ * Measures how long threads wait from wake-up to running, between sched_waking
+ * and sched_switch. Both are frequent, so the programs do as little as
+ * possible.
  *
  * The scheduler's own note of when a thread came to run (sched_info) would make
  * the second program unnecessary, but is too early: a wake-up that preempts,
- * the idle task included, lets the next switch keep the run queue's clock
- * (rq_clock_skip_update), and what leaving an idle state takes after its
- * interrupt would be missing.
+ * even the idle task, lets the next switch keep the run queue's clock
+ * (rq_clock_skip_update), so leaving an idle state after its interrupt would
+ * not be included.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
@@ -22,20 +22,23 @@
 
 /* Whether anything is measured; user space writes it. */
 volatile u32 enabled;
-/* Since when, on CLOCK_MONOTONIC: who was woken before may have run unseen. User space writes it. */
+/* Start on CLOCK_MONOTONIC; user space writes it. Threads woken earlier could have run unseen. */
 volatile u64 armed_ns;
-/* Of 1 << burst_bits runs of BURST wake-ups one is sampled; user space writes it. */
+/* One in 1 << burst_bits bursts of wake-ups is sampled; user space writes it. */
 volatile u32 burst_bits;
 
-/* Wake-ups in a row that are sampled or not. */
+/* log2 of the consecutive wake-ups in a burst, which are all sampled or not. */
 #define BURST_SHIFT 8
 
 struct wait {
-	/* When the thread was woken; 0: it ran since, or that was not sampled. */
+	/* When the thread was woken; 0: it has run since, or the wake-up was not sampled. */
 	u64 woken_ns;
 };
 
-/* Ends with the thread, so that a TID that is used again finds nothing old. Of a process tree, each member has one. */
+/*
+ * Freed with the thread, so that a reused TID starts afresh. Each member of a
+ * process tree has one.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -114,7 +117,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
-/* A new thread belongs to where its parent belongs. Attached only where the scope is a process tree. */
+/* A new thread inherits its parent's scope. Attached only if the scope is a process tree. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -124,7 +127,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-/* Run once, at the start, where the scope is a process tree: the threads that are there already. */
+/* Run once at the start if the scope is a process tree, for threads that exist already. */
 SEC("iter/task")
 int first_look(struct bpf_iter__task *ctx)
 {

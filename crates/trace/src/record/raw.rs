@@ -1,55 +1,55 @@
-//! The events as the program of `src/bpf/record.bpf.c` sends them.
+//! The events sent by `src/bpf/record.bpf.c`.
 
 use std::time::Duration;
 
 use gleaner_policy::CpuId;
 use gleaner_proto::trace_file::Left;
 
-/// `struct record` and `struct record_name` of `src/bpf/record.h`.
+/// Sizes of `struct record` and `struct record_name` in `src/bpf/record.h`.
 const RECORD_BYTES: usize = 24;
 const COMM_BYTES: usize = 16;
 const TID_NOBODY: u32 = 0;
 const TID_OTHER: u32 = u32::MAX;
 
-/// Something that was seen.
+/// A recorded event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// When, since the recording began.
+    /// Time since the start of the recording.
     pub at: Duration,
-    /// What.
+    /// What happened.
     pub what: SeenWhat,
 }
 
-/// What was seen.
+/// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SeenWhat {
-    /// A vCPU went from one thread to another.
+    /// A context switch.
     Switch {
-        /// The vCPU.
+        /// The vCPU that switched.
         cpu: CpuId,
-        /// Who had it until now; nobody: it was idle.
+        /// The previous thread; none: it was idle.
         from: Someone,
-        /// How that one left.
+        /// How the previous thread left.
         left: Left,
-        /// Who has it from now on.
+        /// The next thread.
         to: Someone,
     },
-    /// A thread was woken, or created.
+    /// A thread was woken or created.
     Wake {
-        /// On which vCPU the waker was.
+        /// The waker's vCPU.
         cpu: CpuId,
-        /// Who did it; nobody: an interrupt of an idle vCPU.
+        /// The waker; none: an interrupt of an idle vCPU.
         waker: Someone,
-        /// Who can run now.
+        /// The wakee.
         wakee: Someone,
     },
-    /// A thread is new, or has a new name.
+    /// A thread is new or was renamed.
     Name {
-        /// The thread.
+        /// The thread's TID.
         tid: u32,
-        /// Its process.
+        /// The process's PID.
         process: u32,
-        /// Its name, at most 16 bytes; what is not UTF-8 is replaced.
+        /// The name, at most 16 bytes; what is not UTF-8 is replaced.
         name: String,
     },
 }
@@ -61,11 +61,11 @@ pub enum Someone {
     Nobody,
     /// A thread outside the scope.
     Other,
-    /// This thread.
+    /// A thread in the scope, by TID.
     Thread(u32),
 }
 
-/// One event; `None` if it is none.
+/// Parses one event; `None` if it is malformed.
 pub(super) fn parse(bytes: &[u8]) -> Option<Seen> {
     let (head, name) = bytes.split_first_chunk::<RECORD_BYTES>()?;
     let word = |at: usize| head[at..].first_chunk().map(|b| u32::from_ne_bytes(*b));

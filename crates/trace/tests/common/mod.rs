@@ -1,4 +1,4 @@
-//! What the tests of the programs share: turns, vCPUs, and threads that wake each other.
+//! Shared by the tests of the programs: turns, vCPUs, and threads that wake each other.
 
 #![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(dead_code, clippy::unwrap_used, reason = "each test takes what it needs, and may fail here")]
@@ -15,10 +15,10 @@ use nix::unistd::{Pid, geteuid};
 
 pub(crate) const ROUNDS: u64 = 2000;
 
-/// One test at a time: they compare counts of the whole process, and of the machine.
+/// One test at a time: they compare counts of the whole process and machine.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// This test's turn; `None`, and a loud word, where it cannot run.
+/// This test's turn; `None`, with a message, if it cannot run.
 pub(crate) fn turn() -> Option<MutexGuard<'static, ()>> {
     if geteuid().is_root() {
         return Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
@@ -42,9 +42,9 @@ pub(crate) fn online() -> usize {
     thread::available_parallelism().unwrap().get()
 }
 
-/// Two threads, `name` each with a number, hand a word to and fro over channels until each has slept `ROUNDS` times. How
-/// often the two slept by the kernel's own count: each sleep ended with a wake-up, and a hand-off to one that is not
-/// asleep yet needs none.
+/// Two threads, called `name` and a number, pass a word back and forth over channels until each has slept `ROUNDS`
+/// times. Returns how often both slept by the kernel's count: each sleep ends with a wake-up, while a hand-off to a
+/// thread that is still awake needs none.
 pub(crate) fn ping_pong(name: &str, cpus: [usize; 2]) -> u64 {
     let (to_a, from_b) = channel();
     let (to_b, from_a) = channel();
@@ -80,24 +80,24 @@ pub(crate) fn slept() -> u64 {
     getrusage(UsageWho::RUSAGE_THREAD).unwrap().voluntary_context_switches().unsigned_abs()
 }
 
-/// The threads whose name begins with `name` must have been woken as often as they slept. One that is woken on the way to
-/// sleep has not slept.
+/// Asserts that the threads whose names start with `name` were woken as often as they slept. A thread that is woken
+/// just before it sleeps has not slept.
 pub(crate) fn assert_woken(seen: &Snapshot, name: &str, slept: u64) {
     let woken = woken(seen, name);
     assert!(woken.abs_diff(slept) <= slept / 20, "{name}: woken {woken} times, slept {slept} times");
 }
 
-/// How often threads were woken whose name begins with `name`.
+/// How often threads whose names start with `name` were woken.
 pub(crate) fn woken(snapshot: &Snapshot, name: &str) -> u64 {
     snapshot.threads.iter().filter(|t| t.name.starts_with(name)).map(|t| t.woken).sum()
 }
 
-/// Whatever it costs, everything is followed.
+/// Never samples or detaches, whatever tracing costs.
 pub(crate) fn unlimited() -> Budget {
     Budget { sample_above: 1e9, detach_above: 1e9 }
 }
 
-/// Waits until a `sleep` that was just started has nothing to do any more.
+/// Waits until a newly started `sleep` is asleep.
 pub(crate) fn until_asleep(pid: u32) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains("(sleep) S") {

@@ -1,4 +1,4 @@
-//! What the account of a run says of settings that were refused, and of polling that was not Gleaner's.
+//! What the account says of refused settings, and of polling that Gleaner did not cause.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ const STEP: Duration = Duration::from_millis(100);
 #[error("not permitted to change the limit; run as root")]
 struct Refused;
 
-/// Two vCPUs that poll for a tenth of the time, with or without a limit of ours.
+/// Two vCPUs that poll for a tenth of the time, with our limit or without.
 struct Fake {
     now: Duration,
     refuses: bool,
@@ -100,7 +100,7 @@ const POLL: Retention = Retention { method: Method::Haltpoll, limit: Duration::f
 #[test]
 fn the_administrators_own_polling_does_not_count_as_retained() {
     let mut machine = Fake::new(10);
-    // The first two intervals still poll by a limit that was ours.
+    // The first two intervals still poll by our old limit.
     machine.settled = [false, false].into();
     let summary = run(&mut machine, &mut fixed(Retention::NONE), &mut Journal::nowhere());
     assert_eq!((summary.retained, summary.polled_otherwise), (STEP / 5 * 2, STEP / 5 * 8));
@@ -118,7 +118,8 @@ fn a_setting_that_is_refused_is_told_at_once_and_in_the_account() {
         assert!(told.starts_with("not permitted to change the limit; run as root; "), "{told}");
         assert_eq!(machine.warned, [told]);
         assert_eq!(summary.fixed.as_ref(), policy.fixed());
-        // Who waits for the command through Gleaner still does; nobody does where Gleaner attached.
+        // A command's caller still waits for it through Gleaner; a workload that Gleaner attached to has no
+        // such caller.
         assert_eq!(summary.elapsed.is_zero(), !stands_by);
         assert!(summary.settings.iter().all(|s| !s.setting.retention.is_on()));
     }

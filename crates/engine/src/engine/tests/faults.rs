@@ -1,4 +1,5 @@
-//! A machine on which any one call fails, once or from then on: the run must release its setting, say why, and go on to its end.
+//! A machine on which any one call fails, once or persistently: the run must release its setting, say why, and
+//! go on to its end.
 
 use gleaner_policy::{
     CpuId, CpuSet, Method, Mode, Observation, PolicyConfig, VcpuInterval, Watch, WorkloadInterval,
@@ -6,17 +7,17 @@ use gleaner_policy::{
 
 use super::super::*;
 
-/// How long the workload runs.
+/// When the workload ends.
 const END: Duration = Duration::from_millis(400);
 
-/// A call that the machine refused.
+/// The call that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} failed")]
 struct Fault {
     what: &'static str,
 }
 
-/// Which calls fail: the one with this number, or all from it on.
+/// Which calls fail: only number `from`, or all from it on.
 #[derive(Debug, Clone, Copy)]
 struct Faults {
     from: usize,
@@ -31,9 +32,9 @@ struct Server {
     in_force: Setting,
     faults: Faults,
     calls: usize,
-    /// What failed first.
+    /// The first call that failed.
     failed: Option<&'static str>,
-    /// Whether the latest attempt to put a setting in force failed.
+    /// Whether the latest attempt to apply a setting failed.
     apply_failed: bool,
     warned: Vec<String>,
 }
@@ -161,14 +162,14 @@ fn whatever_call_fails_the_setting_is_released_and_the_reason_is_said() {
             met.insert(what);
             let untouched = machine.in_force == Setting::untouched(&machine.allowed());
             assert!(untouched || machine.apply_failed, "{context}");
-            // The last look and the last release come when there is nothing to be controlled any more.
+            // The last observation and release come when nothing is controlled any more.
             if machine.now < END || (!lasting && !machine.warned.is_empty()) {
                 let told = summary.not_in_force.as_ref().unwrap_or_else(|| panic!("{context}"));
                 assert!(told.starts_with(&format!("{what} failed; ")), "{context}");
                 assert_eq!(machine.warned, std::slice::from_ref(told), "{context}");
             }
             assert!(lasting || machine.now >= END, "the workload is stood by to its end: {context}");
-            // What the very last release cannot put back, the leases do.
+            // If the very last release fails, the leases restore the setting.
             assert!(lasting || untouched || from == sound.calls, "{context}");
         }
     }

@@ -1,4 +1,5 @@
-//! A machine by script, on which one program gains by retention: what a run tries, proves and hands to the next run.
+//! A scripted machine on which one program gains by retention: what a run tries, proves and passes on to the
+//! next run.
 
 use gleaner_policy::{
     CpuId, CpuSet, KnownLoad, Method, Mode, Observation, PolicyConfig, VcpuInterval, Watch, WorkloadInterval,
@@ -8,11 +9,11 @@ use gleaner_proto::memory::{LoadMemory, MachineIdentity, ProgramMemory};
 use super::super::*;
 use crate::MemoryDir;
 
-/// What the two threads do in a second, halting and retained.
+/// Hand-offs of the two threads per second, halting and retained.
 const HAND_OFFS: [f64; 2] = [40e3, 150e3];
 const LOADS: [f64; 2] = [0.8, 1.2];
 
-/// Two vCPUs, and two threads on them that hand each other work.
+/// Two vCPUs, and two threads that hand each other work.
 struct PingPong {
     now: Duration,
     observed: Duration,
@@ -107,7 +108,6 @@ fn config(mode: Mode, known: Vec<KnownLoad>) -> PolicyConfig {
     PolicyConfig { mode, method, consolidate: false, known, ..PolicyConfig::default() }
 }
 
-/// A run of so many seconds.
 fn run_for(seconds: u64, config: PolicyConfig) -> (Policy, Summary) {
     let mut policy = Policy::new(config, CpuSet::first(2)).unwrap();
     let summary = run(&mut PingPong::new(seconds), &mut policy, &mut Journal::nowhere());
@@ -141,7 +141,7 @@ fn what_a_run_proves_is_kept_and_in_force_from_the_first_look_of_the_next_run() 
     let known: Vec<_> = kept.loads.iter().map(|load| load.known).collect();
 
     let (_, summary) = run_for(5, config(Mode::Adaptive, known));
-    // The settings are in the order of their first use: untouched until the first look, and never tried anew.
+    // Settings are listed by first use: untouched until the first observation, and no new trial of it.
     let [untouched, retained] = &summary.settings[..] else { panic!("{summary:?}") };
     assert!(retained.setting.retention.is_on() && untouched.time < Duration::from_secs(1), "{summary:?}");
 }

@@ -1,4 +1,4 @@
-//! Asking a shell command for a number: within limits of time and output, and only while nothing is more urgent.
+//! Runs a shell command for a number: bounded in time and output, and only while nothing is more urgent.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,7 +18,7 @@ use crate::live::wait::{self, ProcessFd};
 pub(super) struct Shell {
     mask: SigSet,
     pub(super) time_limit: Duration,
-    /// Killed, and perhaps not dead yet: what waits for a disk dies later.
+    /// Killed, but possibly not dead yet: a process that waits for a disk dies later.
     killed: Vec<Child>,
 }
 
@@ -27,7 +27,7 @@ impl Shell {
         Self { mask, time_limit, killed: Vec::new() }
     }
 
-    /// What `command` prints. Nothing of it runs any more afterwards.
+    /// The output of `command`. None of its processes is left running.
     pub(super) fn ask(&mut self, command: &str, urgent: &[BorrowedFd<'_>]) -> Result<Vec<u8>, Failure> {
         self.killed.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let is_urgent = wait::ready(urgent, Duration::ZERO).is_ok_and(|ready| ready.contains(&true));
@@ -36,7 +36,7 @@ impl Shell {
         }
         let mut child = self.start(command).map_err(|e| Failure::Passing(e.to_string()))?;
         let answer = listen(&mut child, self.time_limit, urgent);
-        // It leads its group and has not been waited for, so the number is still its own.
+        // It leads its group and has not been waited for, so the PID is still its own.
         let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
         let answer = match answer {
             Ok(answer) => answer,
@@ -54,7 +54,7 @@ impl Shell {
         Err(Failure::Passing(format!("{status}{why}")))
     }
 
-    /// A group of its own: it ends as a whole, and keys on the terminal do not reach it.
+    /// Starts a process group of its own, which ends as a whole and does not get the terminal's keys.
     fn start(&self, command: &str) -> std::io::Result<Child> {
         let mask = self.mask;
         let mut shell = Command::new("sh");
@@ -66,14 +66,13 @@ impl Shell {
     }
 }
 
-/// What a command wrote.
 #[derive(Debug, Default)]
 struct Answer {
     text: Vec<u8>,
     complaint: Vec<u8>,
 }
 
-/// Collects what `child` writes until it has ended.
+/// Collects the output of `child` until it has ended.
 fn listen(child: &mut Child, limit: Duration, urgent: &[BorrowedFd<'_>]) -> Result<Answer, Failure> {
     let passing = |error: &dyn std::fmt::Display| Failure::Passing(error.to_string());
     let end = Instant::now() + limit;
@@ -109,7 +108,7 @@ fn listen(child: &mut Child, limit: Duration, urgent: &[BorrowedFd<'_>]) -> Resu
     }
 }
 
-/// Reads what is there, a little beyond the limit at most; `None` once the pipe is at its end.
+/// Reads the available data, up to slightly more than the limit; `None` at the end of the pipe.
 fn drain(pipe: &mut Option<impl Read>, into: &mut Vec<u8>) -> std::io::Result<()> {
     let mut chunk = [0; 4096];
     while let Some(open) = pipe

@@ -6,18 +6,18 @@ use nix::unistd::mkfifo;
 
 use super::*;
 
-/// Far longer than anything here takes, on a busy machine too.
+/// Far longer than any test takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 fn reader(counter: &str) -> CounterReader {
     let mut reader = CounterReader::new(counter.parse().unwrap(), SigSet::empty());
     reader.first_pause = Duration::from_micros(1);
-    // A shell may take a second on a busy machine; what the limit does has a test of its own.
+    // A shell can take a second on a busy machine; the limit has its own test.
     reader.shell.time_limit = LONG;
     reader
 }
 
-/// Reads until the counter is dropped, and returns what the journal has of it.
+/// Reads until the counter is dropped; returns the sentences for the journal.
 fn until_dropped(mut reader: CounterReader) -> Vec<String> {
     let end = Instant::now() + LONG;
     while !reader.is_dropped() {
@@ -97,11 +97,11 @@ fn what_is_urgent_ends_the_reading_and_is_no_failure() {
     hangs.slow = Duration::ZERO;
     let begin = Instant::now();
     assert_eq!(hangs.read(&[bell.as_fd()]), None);
-    // Nothing is even started while it is still urgent.
+    // Nothing is even started while something is urgent.
     assert_eq!(hangs.read(&[bell.as_fd()]), None);
     assert!(begin.elapsed() < LONG);
     assert_eq!((hangs.failures, hangs.take_notes()), (0, Vec::new()));
-    // Nobody has had a number from it, which its user should know.
+    // It was never read, which the user should know.
     assert_eq!(hangs.read_at_the_end(), None);
     assert!(hangs.take_notes()[0].contains("no answer before the end"));
 }
@@ -112,7 +112,7 @@ fn a_counter_answers_when_its_shell_ends_and_leaves_nothing_behind() {
     let pid = leaves.read(&[]).unwrap();
     let stat = format!("/proc/{pid}/stat");
     let end = Instant::now() + LONG;
-    // The orphan may stay as a zombie for as long as its new parent likes.
+    // The orphan can stay a zombie until its new parent reaps it.
     while fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z ") && !text.contains(") X ")) {
         assert!(Instant::now() < end, "process {pid} lives on");
         thread::yield_now();
@@ -132,7 +132,7 @@ fn one_that_never_worked_is_reported_at_the_end_and_one_that_did_is_not() {
     let mut worked = reader(&format!("file:{}", path.display()));
     assert_eq!(worked.read(&[]), Some(1.0));
     fs::remove_file(&path).unwrap();
-    // The program took it along when it ended.
+    // The program removed it at its end.
     assert_eq!((worked.read_at_the_end(), worked.take_notes()), (None, Vec::new()));
 }
 

@@ -10,7 +10,7 @@ use crate::live::wait::{self, Signals};
 
 const PERSISTENCE: Duration = Duration::from_micros(750);
 
-/// What a fake watch was asked, and how it is made to tell.
+/// What a fake watch was asked for, and what it reports.
 #[derive(Debug, Default)]
 struct Log {
     armed: Vec<OverloadQuery>,
@@ -111,7 +111,7 @@ fn an_overload_ends_the_wait_and_is_reported_once() {
     let overload = Overload { runnable: 16, waiting: 2.0, source: OverloadSource::RunQueues };
     assert_eq!(sentry.reported(), Some(overload));
     assert_eq!(sentry.reported(), None);
-    // The policy left the set as it is: looking takes over for a while, elsewhere it is reported again.
+    // The policy left the set alone: sampling takes over for a while, while other sets are still reported.
     assert!(!sentry.stand(asked, &one, Duration::ZERO));
     assert!(sentry.fd().is_none());
     assert!(sentry.stand(asked, &CpuSet::first(2), Duration::ZERO));
@@ -132,7 +132,7 @@ fn what_cannot_be_had_is_said_once_and_not_asked_again() {
     assert!(!Sentry::new(None).stand(Some(watch(Some(3), None)), &one, Duration::ZERO));
 }
 
-/// The run delay at each look that asked for it.
+/// The outcome of each sample; run delay grows by an hour per reading.
 fn delays(looks: &mut Looks, runnable: &[u32], mut delay: Duration) -> Vec<(bool, Option<Overload>)> {
     let mut outcomes = Vec::new();
     for n in runnable {

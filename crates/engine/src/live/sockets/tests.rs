@@ -6,7 +6,7 @@ use super::*;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a fake sensor was asked, and what it answers.
+/// What a fake sensor was asked for, and what it returns.
 #[derive(Debug, Default)]
 struct Log {
     started: u32,
@@ -46,7 +46,7 @@ fn second(switches: u64, moved: u64) -> WorkloadInterval {
     WorkloadInterval { switches, moved_bytes: Some(moved), ..WorkloadInterval::default() }
 }
 
-/// A fiftieth of that.
+/// A fiftieth of a second.
 fn part(switches: u64, moved: u64) -> WorkloadInterval {
     second(switches / 50, moved / 50)
 }
@@ -89,7 +89,7 @@ fn a_convoy_without_sockets_is_asked_more_and_more_seldom_and_never_counted() {
     }
     assert!((5..=10).contains(&asked), "{asked}");
     assert_eq!(log.borrow().started, 0);
-    // It may open one later.
+    // It could open one later.
     traffic.of(60 * SECOND, &second(60 * 40_000, 0), || true);
     assert_eq!(log.borrow().started, 1);
 }
@@ -100,7 +100,7 @@ fn counting_ends_where_read_and_write_show_plenty() {
     traffic.of(SECOND, &second(40_000, 0), || true);
     log.borrow_mut().ready = true;
     traffic.of(SECOND, &second(40_000, 0), || true);
-    // Four times as fast by retention is no other program.
+    // Four times as fast by retention is still the same program.
     assert!(traffic.of(SECOND, &second(160_000, 1_500_000), || true).is_some());
     assert_eq!(log.borrow().stopped, 0);
     assert!(traffic.of(SECOND, &second(160_000, 50_000_000), || true).is_some());

@@ -49,7 +49,7 @@ fn absurd_counters_give_an_absurd_estimate_and_no_panic() {
     assert_eq!(estimate(&workload(1, Duration::MAX), &vcpus([1, 0]), WAKE_COST).total, Duration::MAX);
 }
 
-/// What a fake sensor was asked.
+/// What a fake sensor was asked for.
 #[derive(Debug, Default)]
 struct Log {
     armed: u32,

@@ -14,7 +14,7 @@ const COSTS: Costs = Costs {
     measured: true,
 };
 
-/// `count` lengths of `us` microseconds each; all in one bucket near there.
+/// `count` lengths of `us` microseconds each; all fall into one bucket.
 fn lengths(count: u64, us: u64) -> Histogram {
     let ns = us * 1000;
     let power = ns.ilog2();
@@ -83,7 +83,7 @@ fn waking_vcpus_that_are_awake_is_the_interrupts_loss() {
     let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
     assert_eq!(found[0].kind, Kind::Ipi);
     assert!((found[0].lost_us_per_second - 250_000.0).abs() < 1.0, "{}", found[0].lost_us_per_second);
-    // The interrupts of shootdowns are no second cause.
+    // Interrupts for shootdowns are not a second cause.
     seen.wakes.awake = Histogram::default();
     seen.threads = vec![thread("tlb", 900, 225)];
     seen.events = Events { sent_call: 10_000, sent_tlb: 10_000, ..Events::default() };
@@ -94,12 +94,12 @@ fn waking_vcpus_that_are_awake_is_the_interrupts_loss() {
 fn the_kernels_count_says_which_calls_were_shootdowns() {
     let mut seen = seen();
     seen.threads = vec![thread("tlb", 900, 225)];
-    // The windows met a tenth of them, and counted for all the time.
+    // The windows caught a tenth of them, which the kernel counted all the time.
     seen.events = Events { sent_call: 40_000, sent_tlb: 4000, ..Events::default() };
     assert_eq!(rank(&seen), [Kind::Ipi, Kind::TlbShootdown]);
     seen.vcpus[0].received = InterruptCounters { call: 50_000, tlb: 50_000, ..InterruptCounters::default() };
     assert_eq!(rank(&seen), [Kind::TlbShootdown]);
-    // Those of others do not count where the workload sent none.
+    // Shootdowns by other programs do not count if the workload sent none.
     seen.events.sent_tlb = 0;
     assert_eq!(rank(&seen), [Kind::Ipi]);
 }
@@ -123,7 +123,7 @@ fn shootdowns_cost_at_most_what_the_threads_used() {
     seen.events.sent_tlb = 200_000;
     let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
     assert!((found[0].lost_us_per_second - 900_000.0).abs() < 1.0);
-    // Where it can be measured it is.
+    // Measured, if possible.
     seen.shootdown = lengths(200_000, 1);
     let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
     assert!((found[0].lost_us_per_second - 200_000.0).abs() < 1.0);
@@ -143,7 +143,7 @@ fn yields_are_spinning_only_without_wake_ups() {
     let yields = ThreadStats { yield_ticks: 200, user_ticks: 50, ..thread("yields", 1000, 250) };
     seen.threads = vec![yields.clone()];
     assert_eq!(top(&seen), Some(Kind::UserSpinning));
-    // As in a convoy, where the threads block all the time.
+    // As in a convoy, whose threads block all the time.
     seen.threads = vec![ThreadStats { woken: 20_000, ..yields }];
     assert_eq!(top(&seen), None);
 }
@@ -192,12 +192,12 @@ fn only_the_dearest_cause_is_the_verdict_and_only_where_it_matters() {
     assert_eq!((rank(&seen), top(&seen)), (vec![Kind::Hlt], None));
     seen.wakes.halted = lengths(2000, 25);
     assert_eq!(top(&seen), Some(Kind::Hlt));
-    // On a host with other guests, and on vCPUs with other programs, the same wake-ups are not what matters most.
+    // With steal, and on vCPUs shared with other programs, the same wake-ups are not the verdict.
     let of = |seen: &Snapshot, stolen| verdict(&Evidence { seen, costs: COSTS, stolen, vcpus: 2 });
     assert_eq!((of(&seen, 0.04), of(&seen, 0.3)), (Some(Kind::Hlt), Some(Kind::Steal)));
     seen.preempted = lengths(100, 4000);
     assert_eq!((of(&seen, 0.04), of(&seen, 0.5)), (Some(Kind::RunQueueDelay), Some(Kind::Steal)));
-    // Threads that spin at a barrier take the vCPUs from each other all the time.
+    // Threads that spin at a barrier preempt each other all the time.
     seen.threads = vec![ThreadStats { spin_ticks: 380, ..thread("barrier", 1900, 475) }];
     assert_eq!(of(&seen, 0.5), Some(Kind::UserSpinning));
 }

@@ -1,25 +1,26 @@
-//! When a yield thread goes on yielding and when it sleeps: the arithmetic of the paper's §6, without a clock.
+//! Decides when a yield thread yields again and when it sleeps: the arithmetic of the paper's §6, without a
+//! clock.
 
 use std::time::Duration;
 
-/// The first sleep after a time-out: about as long as it takes to halt a vCPU and to wake it again.
+/// The first sleep after a time-out: about the time to halt a vCPU and wake it again.
 pub(super) const FIRST_SLEEP: Duration = Duration::from_micros(50);
 
-/// The longest sleep: on a vCPU that stays idle, polling up to the limit once in this time is little.
+/// The longest sleep. Polling up to the limit once in this time costs little on a vCPU that stays idle.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_millis(8);
 
-/// A yield that took more than this many times the fastest one did not return immediately: two context switches and
-/// the work of another thread lie in between, while a yield to nobody always takes the same path.
+/// A yield that took more than this many times the fastest one did not return immediately: it included two
+/// context switches and another thread's work, while a yield to nothing always takes the same path.
 const IMMEDIATE_FACTOR: u32 = 3;
 
-/// What the duration of a yield means.
+/// The meaning of a yield's duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nobody else was there to run.
+    /// Nothing else was runnable.
     Immediate,
-    /// Another thread ran: this is the beginning of an idle period.
+    /// Another thread ran: an idle period starts.
     Switched,
-    /// Nobody else was there, and the limit is reached: sleep that long.
+    /// Nothing else was runnable, and the limit is reached: sleep this long.
     Sleep(Duration),
 }
 
@@ -32,19 +33,19 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// `fastest` is the shortest of a few yields; faster ones that come later replace it, since all of the first may
-    /// have been long on a busy vCPU.
+    /// `fastest` is the shortest of a few yields. Faster ones replace it later, since on a busy vCPU all of the
+    /// first can be long.
     pub(super) fn new(fastest: Duration) -> Self {
         Self { fastest, idle: Duration::ZERO, next_sleep: FIRST_SLEEP }
     }
 
-    /// A new idle period begins.
+    /// Starts a new idle period.
     pub(super) fn reset(&mut self) {
         self.idle = Duration::ZERO;
         self.next_sleep = FIRST_SLEEP;
     }
 
-    /// Judges a yield that took `took`, with `limit` as the time-out of an idle period.
+    /// Judges a yield that took `took`; `limit` is the time-out of an idle period.
     pub(super) fn after(&mut self, took: Duration, limit: Duration) -> Step {
         self.fastest = self.fastest.min(took);
         if took > self.fastest * IMMEDIATE_FACTOR {

@@ -1,4 +1,4 @@
-//! What is kept of each thread or process between two samples, and the files that stay open for it.
+//! State of each thread or process between two samples, and the files that stay open for it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::file::KernelFile;
 use crate::stat::user_tick;
 use crate::{KernelError, Root};
 
-/// How many more files may be kept open.
+/// How many more files can be kept open.
 #[derive(Debug)]
 pub(in crate::workload) struct FileBudget {
     left: usize,
 }
 
 impl FileBudget {
-    /// At most `limit`, and no more than half of what the process may open: the rest is for the program around.
+    /// At most `limit`, and at most half of the process's limit: the rest is for the program around it.
     pub(in crate::workload) fn new(limit: usize) -> Self {
         let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
         Self { left: limit.min(usize::try_from(soft / 2).unwrap_or(limit)) }
@@ -49,7 +49,7 @@ impl FileBudget {
 #[derive(Debug)]
 pub(super) enum Source {
     Open(KernelFile),
-    /// Beyond the budget.
+    /// Opened for each read, beyond the budget.
     ByPath(String),
 }
 
@@ -66,13 +66,14 @@ impl Source {
     }
 }
 
-/// A thread or process, as it is kept.
+/// A thread or process in a [`Cache`].
 pub(super) trait Task: Sized {
-    /// It has ended or left the workload: gives back its files, and leaves to others what the kernel leaves them.
+    /// Called when it has ended or left the workload: releases its files, and accounts for what the kernel adds
+    /// to others.
     fn end(self, cache: &mut Cache<Self>);
 }
 
-/// The tasks of one kind that are there.
+/// The present tasks of one kind.
 #[derive(Debug)]
 pub(super) struct Cache<T> {
     pub(super) root: Root,
@@ -86,8 +87,8 @@ impl<T: Task> Cache<T> {
         Self { root: root.clone(), budget, known: HashMap::new(), last_sample: LastSample::default() }
     }
 
-    /// Has `sample` read each of the `listed` tasks, which must be ascending. Those that are not listed any more, or
-    /// are gone when they are read, are forgotten.
+    /// Calls `sample` for each of the `listed` tasks, which must be ascending. Drops tasks that are not listed
+    /// any more, or that ended before they were read.
     pub(super) fn sample_each(
         &mut self,
         listed: &[u32],
@@ -115,8 +116,7 @@ impl<T: Task> Cache<T> {
         }
     }
 
-    /// Whether the task whose `stat` file is at `path` started since the last sample. A start in the same tick counts
-    /// as since.
+    /// Whether the task with the `stat` file `path` started since the last sample; true for the same tick.
     pub(super) fn is_newer(&self, path: &str) -> Result<bool, KernelError> {
         match self.last_sample.0 {
             None => Ok(false),
@@ -125,14 +125,14 @@ impl<T: Task> Cache<T> {
     }
 }
 
-/// When the last sample began, in ticks: what started since then counts from its start, what is older (it was
-/// moved into the cgroup) from its first sample. `None` before the first sample, which is everyone's baseline.
+/// Start of the last sample, in ticks. Tasks started since then count from their start, older ones (moved into
+/// the cgroup) from their first sample. `None` before the first sample, which is the baseline of all.
 #[derive(Debug, Default)]
 struct LastSample(Option<u64>);
 
 /// The time since boot in the unit of [`ProcessStat::start_ticks`].
 fn now_ticks() -> u64 {
-    // The clock exists on every kernel since 2.6.39. Zero would count a newcomer's whole past: never less.
+    // The clock exists since Linux 2.6.39. Zero would count a new task's whole past, never less.
     let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from);
     u64::try_from(now.as_nanos() / user_tick().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The counters of each process: CPU time, and the bytes that its read and write calls moved.
+//! The counters of each process: CPU time, and the bytes moved by its read and write calls.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::cache::{Cache, FileBudget, Source, Task};
 use crate::stat::{ticks, user_tick};
 use crate::{KernelError, Root};
 
-/// The sums over processes since the first sample.
+/// Sums over processes since the first sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::workload) struct ProcessTotals {
     pub(in crate::workload) user: Duration,
@@ -26,8 +26,8 @@ struct Process {
 }
 
 impl Task for Process {
-    /// A process that its parent has waited for leaves its byte counts to the parent (kernel:
-    /// `wait_task_zombie`): they are taken into the parent's past, or they would count a second time.
+    /// When a parent waits for a process, the kernel adds the child's byte counts to the parent's
+    /// (`wait_task_zombie`): subtract them there, or they would count twice.
     fn end(self, cache: &mut Cache<Self>) {
         cache.budget.release(&self.stat);
         if let Some(io) = &self.io {
@@ -64,8 +64,8 @@ impl Processes {
         self.cache.known.len()
     }
 
-    /// The sums since the first call. `listed` must be ascending. Without `cpu_times` they are not read: to sum
-    /// them the kernel walks through all threads.
+    /// The sums since the first call. `listed` must be ascending. CPU times are read only with `cpu_times`,
+    /// since the kernel walks all threads to sum them.
     pub(in crate::workload) fn sample(
         &mut self,
         listed: &[u32],
@@ -73,7 +73,7 @@ impl Processes {
     ) -> Result<ProcessTotals, KernelError> {
         let mut io_complete = self.has_io;
         let (sums, has_io) = (&mut self.sums, self.has_io);
-        // Ascending, so parents come first: see `Process::end`.
+        // In ascending order, so parents come first: see `Process::end`.
         self.cache.sample_each(listed, |cache, pid| {
             if !cache.known.contains_key(&pid) {
                 let process = meet(cache, pid, has_io)?;
@@ -93,7 +93,7 @@ impl Processes {
 }
 
 impl Sums {
-    /// Adds what `process` did since it was last read. Whether it let its bytes be read.
+    /// Adds what `process` did since it was last read; returns whether its bytes were readable.
     fn add(
         &mut self,
         root: &Root,
@@ -101,7 +101,7 @@ impl Sums {
         process: &mut Process,
         cpu_times: bool,
     ) -> Result<bool, KernelError> {
-        // Read it for nothing where there is no other sign that the process has ended.
+        // Without other files, read this one just to notice that the process has ended.
         if cpu_times || process.io.is_none() {
             let now = read_ticks(root, pid, &process.stat)?;
             self.ticks.0 += now.0.saturating_sub(process.last_ticks.0);

@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::Root;
 
-/// Whether one of the processes has a socket open, or more than `most` descriptors were looked at. What has ended, or
-/// does not let us look, has none.
+/// Whether one of the processes has an open socket, or there are more than `most` descriptors. Processes that
+/// have ended or are not readable count as having none.
 pub(in crate::workload) fn have_sockets(root: &Root, processes: &[u32], most: usize) -> bool {
     let mut left = most;
     for pid in processes {

@@ -18,7 +18,7 @@ impl SchedStat {
         Some(Self { run_ns: next()?, delay_ns: next()?, switches: next()? })
     }
 
-    /// Adds what was counted between `from` and `to`. Less than before means a TID used again.
+    /// Adds the difference from `from` to `to`. A decrease means a reused TID.
     fn add(&mut self, from: Self, to: Self) {
         let from = if to.run_ns < from.run_ns { Self::default() } else { from };
         self.run_ns += to.run_ns - from.run_ns;
@@ -76,7 +76,7 @@ fn sample_thread(cache: &mut Cache<Thread>, tid: u32, total: &mut SchedStat) -> 
         thread.last = now;
         return Ok(());
     }
-    // The thread's own file: that of the process would sum over all threads.
+    // The thread's own file: that of the process sums over all threads.
     let is_newer = cache.is_newer(&format!("/proc/{tid}/task/{tid}/stat"))?;
     let source = cache.budget.open(&cache.root, &format!("/proc/{tid}/schedstat"))?;
     match read_schedstat(&cache.root, tid, &source, &mut buffer) {

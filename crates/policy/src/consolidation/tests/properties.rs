@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One period as a workload might show it: work, granularity, idle length, the busiest vCPU and what the guard does.
+/// One period of any workload: work, granularity, idle length, the busiest vCPU and the guard's finding.
 fn any_period() -> impl Strategy<Value = (f64, u64, u64, f64, u8)> {
     (0.0f64..=1.0, 1u64..10_000, 1u64..100_000, 0.0f64..=1.0, 0u8..8)
 }
@@ -59,7 +59,7 @@ proptest! {
     #[test]
     fn a_roll_back_forbids_what_justified_it(
         all in 2usize..9,
-        // Neither the load nor a piece is so small that the shrunk factor would meet its floor.
+        // Load and pieces are large enough to keep the shrunk factor above its floor.
         busy in 0.02f64..0.5,
         g_us in 10u64..1_000,
         longer in 1u64..200,

@@ -18,7 +18,7 @@ fn a_set_that_was_found_is_maintained_without_much_variation() {
     assert_eq!((pass_with(&mut paper, base, 0.89), active(&paper)), (None, 2));
 }
 
-// §5: each of three indicators is a major change, and then every deactivated vCPU is active again.
+// §5: each of three indicators is a major change, and then every vCPU is active again.
 fn restores_all(load: impl Fn(Load) -> Load, busy: Option<f64>) -> MajorChange {
     let (mut paper, base) = settled();
     let event = match busy {
@@ -66,7 +66,7 @@ fn after_a_major_change_the_consolidation_starts_again() {
     }
 }
 
-// §5 has no other way out for a closed loop, which is busy because it is fast on one vCPU.
+// §5 offers no alternative for a closed loop, which is busy because it is fast on one vCPU.
 #[test]
 fn a_load_that_fills_the_smaller_set_goes_back_and_forth() {
     let mut paper = fresh(2);

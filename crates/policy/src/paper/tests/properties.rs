@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One period as a machine might show it, right or wrong: by vCPU idle, polled and stolen time with their counts.
+/// One period of any machine, plausible or not: idle, polled and stolen time by vCPU, with counts.
 fn any_period() -> impl Strategy<Value = Observation> {
     let ms = || (0u64..300).prop_map(Duration::from_millis);
     let vcpu = (ms(), ms(), ms(), 0u64..10_000, 0u64..10_000);

@@ -3,14 +3,14 @@
 use super::*;
 use crate::Factor;
 
-// §5: a decrease of utilisation stops the consolidation and restores the vCPU that was deactivated last.
+// §5: a decrease of utilisation stops the consolidation and restores the vCPU that was removed last.
 #[test]
 fn a_decrease_of_utilisation_restores_the_last_vcpu_and_stops() {
     let mut paper = fresh(4);
     pass(&mut paper, light(1.2));
     pass(&mut paper, light(1.2));
     assert_eq!(active(&paper), 2);
-    // The mean went up, 0.4 to 0.5: only the total shows that the work slowed down.
+    // The mean rose from 0.4 to 0.5: only the total shows that the work slowed down.
     let event = pass(&mut paper, light(1.0));
     let Some(Event::RolledBack { active: now, refutation: Refutation::Slower { from, to }, .. }) = event
     else {
@@ -18,7 +18,7 @@ fn a_decrease_of_utilisation_restores_the_last_vcpu_and_stops() {
     };
     assert_eq!(now.to_string(), "0-2");
     assert!((from - 1.2).abs() < 1e-6 && (to - 1.0).abs() < 1e-6);
-    // Not even a load that is half as heavy, but no major change, begins again.
+    // Even half the load does not start it again as long as it is no major change.
     for _ in 0..3 {
         assert_eq!((pass(&mut paper, light(0.7)), active(&paper)), (None, 3));
     }
@@ -55,7 +55,7 @@ fn a_roll_back_without_overload_shrinks_the_load_factor() {
     assert!((paper.factors.eta() - 1.0).abs() < 1e-9);
 }
 
-// §5: if the deactivation brought a vCPU to 100 %, η shrinks to 0.9 times the smaller of itself and g_comp/l_idle.
+// §5: if the step brought a vCPU to 100 %, η shrinks to 0.9 times the smaller of itself and g_comp/l_idle.
 #[test]
 fn a_roll_back_with_a_vcpu_overloaded_by_it_shrinks_the_granularity_factor() {
     let mut paper = fresh(3);
@@ -74,13 +74,13 @@ fn a_roll_back_with_a_vcpu_overloaded_by_it_shrinks_the_granularity_factor() {
 // §5: it is the consolidation that must have *increased* the utilisation of that vCPU.
 #[test]
 fn the_shrunk_factor_is_chosen_by_the_overload_after_the_cut_not_before() {
-    // Overloaded before and after: not by the cut.
+    // Overloaded before and after: not by the step.
     let mut paper = fresh(3);
     pass_with(&mut paper, light(1.2), 1.0);
     assert_eq!(active(&paper), 2);
     pass_with(&mut paper, light(1.0), 1.0);
     assert!(paper.factors.rho() < 1.0 && (paper.factors.eta() - 1.0).abs() < 1e-9);
-    // Before, but no more after it.
+    // Overloaded before, but no longer after it.
     let mut paper = fresh(3);
     pass_with(&mut paper, light(1.2), 1.0);
     pass(&mut paper, light(1.0));
@@ -96,7 +96,7 @@ fn what_was_rolled_back_is_not_done_again_not_even_after_a_major_change() {
     assert_eq!(active(&paper), 2);
     let shrunk = paper.factors;
     assert!(shrunk.rho() < 1.0);
-    // The baseline, a major change, and the load of before.
+    // The baseline, a major change, and the earlier load again.
     pass(&mut paper, light(0.8));
     pass(&mut paper, light(1.6));
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! When the machine or the workload changes.
+//! Changes of the machine or the workload.
 
 use super::workloads::{
     Workload, compute_1, compute_4, compute_16, convoy, mariadb, pipe, pipeline_8, redis_1, redis_8,
@@ -7,7 +7,7 @@ use super::world::{MS, World, config};
 use super::{SECOND, trials};
 use crate::{CpuId, CpuSet, Event, Overload, OverloadSource, Purpose, ReleaseReason, Veto};
 
-/// Two vCPUs with `workload` for `seconds`, with the outcome that the test starts from.
+/// Two vCPUs after `seconds` of `workload`, having settled on `vcpus` as the test expects.
 fn settled(workload: Workload, seconds: u32, vcpus: usize) -> World {
     let mut w = World::pair(workload);
     w.run(SECOND * seconds);
@@ -61,7 +61,7 @@ fn an_overload_ends_a_proof_of_the_packed_set() {
         let last = w.events.last();
         matches!(last, Some((_, Event::TrialStarted { purpose: Purpose::Reprove, .. })))
     };
-    // Told only: looking would disturb the blocks.
+    // Reports only: sampling would disturb the blocks.
     let packed_block = |w: &World| in_proof(w) && w.setting().active.len() == 1;
     w.run_until(20 * SECOND, packed_block).unwrap();
     let watch = w.decision.watch.unwrap();
@@ -69,7 +69,7 @@ fn an_overload_ends_a_proof_of_the_packed_set() {
     w.tell(OVERLOAD);
     assert_eq!(w.setting().active, w.allowed);
     assert!(matches!(w.events.last(), Some((_, Event::Expanded { .. }))), "{:?}", w.events.last());
-    // The proof does not go on behind it.
+    // The overload ends the proof.
     w.workload = compute_16;
     w.run(SECOND);
     assert!(w.since(w.now.saturating_sub(SECOND)).iter().all(|s| s.setting.active == w.allowed));
@@ -139,7 +139,7 @@ fn another_workload_after_the_load_does_not_inherit_the_packed_set() {
         w.run(5 * SECOND);
         assert!(w.since(changed).iter().all(|s| s.setting.active == w.allowed), "{:?}", w.events);
     }
-    // One that looks the same until it is tried.
+    // A load that shows no difference until it is tried.
     let mut w = settled(pipe, 5, 1);
     w.workload = compute_16;
     w.run(2 * SECOND);
@@ -158,11 +158,11 @@ fn steal_that_polling_vcpus_meet_ends_retention_within_two_windows_until_it_fall
     let released = |w: &World| {
         matches!(w.events.last(), Some((_, Event::Released { why: ReleaseReason::Veto(Veto::Steal { .. }) })))
     };
-    // The observation in the making may be half a second long and began before.
+    // The observation in progress can be half a second long, most of it from before.
     assert!(w.run_until(SECOND, released).is_some());
     assert!(!w.setting().retention.is_on());
     let off = w.now;
-    // Halting vCPUs do not show whether the contention is over, so it is tried now and then.
+    // Halting vCPUs do not show whether contention is over, so polling is tried now and then.
     w.run(30 * SECOND);
     let retained = w.since(off).iter().filter(|s| s.setting.retention.is_on()).count();
     assert!(retained < w.since(off).len() / 10, "{retained} ms");
@@ -176,7 +176,7 @@ fn steal_that_polling_vcpus_meet_ends_retention_within_two_windows_until_it_fall
 
 #[test]
 fn steal_from_waking_halted_vcpus_gives_no_retention_away() {
-    // A ping-pong over pipes on an idle host, 24 us of steal for each vCPU that halted and was woken.
+    // A ping-pong over pipes on an idle host: 24 us of steal per wake-up of a halted vCPU.
     let mut w = World::pair(pipe);
     w.steal_per_halt = 24e-6;
     w.run(3 * SECOND);
@@ -259,7 +259,7 @@ fn a_ping_pong_that_becomes_a_convoy_is_let_go_within_the_trust() {
 
 #[test]
 fn a_vcpu_that_goes_away_is_never_asked_for() {
-    // The one that is deactivated, the one that is active, and back again.
+    // First the inactive vCPU goes away and returns, then the active one.
     for gone in [1, 0] {
         let mut w = settled(pipe, 3, 1);
         let all = w.allowed.clone();

@@ -1,4 +1,4 @@
-//! What is known from earlier runs, and what is learned for later ones.
+//! Knowledge from earlier runs, and for later ones.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn a_program_that_is_idle_at_first_gets_its_known_setting_when_it_is_busy() {
     assert_eq!(w.events, []);
     w.workload = redis_1;
     w.run_until(SECOND, |w| w.setting().retention.is_on()).unwrap();
-    // The sample in which the work began holds idle time; the next one is the program's own.
+    // The sample in which the work started contains idle time; the next one shows the program's load.
     assert!(resumed(&w).len() == 1, "{:?}", w.events);
 }
 
@@ -67,7 +67,7 @@ fn nothing_known_is_in_force_where_there_is_nothing_to_win() {
     assert_eq!(w.events, []);
 }
 
-/// Retained it moves a third of the bytes.
+/// With retention it moves a third of the bytes.
 fn harmed(s: &Setting) -> Rates {
     let rates = redis_1(s);
     let moved = if s.retention.is_on() { 3e6 } else { 9e6 };
@@ -76,7 +76,7 @@ fn harmed(s: &Setting) -> Rates {
 
 #[test]
 fn a_known_setting_that_harms_is_gone_within_150_ms_and_forgotten_for_that_load() {
-    // A lock convoy shows its harm in few signals: it takes as long as without memory.
+    // A lock convoy shows its harm in few signals: that takes as long as without memory.
     for (workload, within) in [(harmed as Workload, 150 * MS), (convoy, 600 * MS)] {
         let load = workload(&Setting::untouched(&CpuSet::first(2))).load / 2.0;
         let mut w = World::new(knowing(&[retained(load)]), 2, workload);
@@ -102,7 +102,7 @@ fn under_another_load_nothing_known_is_in_force_unproven() {
         let mut w = World::new(knowing(&[retained(load)]), 2, redis_1);
         w.run(5 * SECOND);
         assert_eq!(resumed(&w), [], "{load}");
-        // It is found out by a trial, as without memory.
+        // A trial finds out, as without memory.
         assert!(matches!(trials(&w, |s| s.retention.is_on())[..], [(_, Verdict::Proven(_)), ..]), "{load}");
     }
 }
@@ -142,7 +142,7 @@ fn contention_comes_before_what_is_known() {
     w.throttled = 0.2;
     w.run(2 * SECOND);
     assert!(w.slices.iter().all(|s| !s.setting.retention.is_on()), "{:?}", w.events);
-    // And ends it; afterwards it must prove itself first.
+    // A veto ends it; afterwards it must be proven before it is resumed.
     let mut w = World::new(knowing(&[retained(REDIS_1)]), 2, redis_1);
     w.finish_step();
     w.throttled = 0.2;
@@ -203,7 +203,7 @@ fn a_second_run_starts_with_what_the_first_one_learned() {
         second.run(200 * MS);
         assert_eq!(second.setting().active.len(), active, "{known:?} {:?}", second.events);
         second.run(5 * SECOND);
-        // It is the same knowledge afterwards.
+        // The knowledge is the same afterwards.
         let again: Vec<_> = second.policy.learned().iter().map(|l| l.known).collect();
         assert!(again.iter().any(|k| k.retention.is_some()), "{again:?}");
     }
@@ -231,7 +231,7 @@ fn what_one_load_refutes_stays_known_for_another() {
 
 #[test]
 fn a_start_that_is_not_yet_the_load_is_followed_by_one_more_sample_before_anything_is_tried() {
-    // Half of the load, and fine-grained enough for a smaller set to be tried.
+    // Half of the load, and fine-grained enough for a trial of a smaller set.
     let starts: Workload = |s| Rates { load: 0.35, ..pipe(s) };
     let mut w = World::new(knowing(&[retained(0.36)]), 2, starts);
     w.finish_step();

@@ -24,7 +24,7 @@ fn vcpu(cpu: u32, period: u64) -> impl Strategy<Value = VcpuInterval> {
             halt_time,
             polls,
             poll_time,
-            // Most machines steal nothing most of the time.
+            // Most machines have no steal most of the time.
             steal: if steal.as_micros() % 4 == 0 { steal } else { Duration::ZERO },
         },
     )
@@ -80,7 +80,7 @@ fn observation() -> impl Strategy<Value = Observation> {
     })
 }
 
-/// Observations one after the other. Each is repeated, since it takes a steady load to start a trial.
+/// Observations in sequence. Each is repeated, since a trial starts only under a steady load.
 fn sequence() -> impl Strategy<Value = Vec<Observation>> {
     proptest::collection::vec((observation(), 1..12usize), 1..25).prop_map(|runs| {
         let mut at = Duration::ZERO;
@@ -93,7 +93,7 @@ fn sequence() -> impl Strategy<Value = Vec<Observation>> {
     })
 }
 
-/// What a memory file may hold, sensible or not.
+/// Anything that a memory file can hold, plausible or not.
 fn known() -> impl Strategy<Value = KnownLoad> {
     let load = prop_oneof![4 => 0.0..2.0f64, 1 => any::<f64>()];
     let evidence = Evidence { signal: Signal::Moved, ratio: 2.0, low: 1.9, high: 2.1, pairs: 2 };
@@ -128,7 +128,7 @@ proptest! {
         let mut twin = Policy::new(config.clone(), CpuSet::first(4)).unwrap();
         let mut allowed = CpuSet::first(4);
         for o in &seen {
-            // An observation without vCPUs says nothing about the allowed ones.
+            // An observation without vCPUs does not change the allowed ones.
             if !o.vcpus.is_empty() {
                 allowed = o.allowed();
             }

@@ -1,4 +1,5 @@
-//! A machine made of arithmetic: it carries out the policy's settings and yields the observations it asks for.
+//! An arithmetic model of a machine: it carries out the policy's settings and yields the observations it asks
+//! for.
 
 use std::time::Duration;
 
@@ -9,20 +10,19 @@ use crate::{
 };
 
 pub(super) const MS: Duration = Duration::from_millis(1);
-/// The resolution of the model.
+/// Time resolution of the model.
 const SLICE: Duration = MS;
-/// Deactivated vCPUs wake up now and then.
+/// Inactive vCPUs still wake up now and then.
 const STRAY_IDLE_PERIODS_PER_S: f64 = 5.0;
 
-/// One slice of modelled time.
 #[derive(Debug, Clone)]
 pub(super) struct Slice {
-    /// When it ended.
+    /// End of the slice.
     pub(super) at: Duration,
     pub(super) setting: Setting,
-    /// The progress in it, relative to the best setting's.
+    /// Progress relative to the best setting's.
     pub(super) of_best: f64,
-    /// The progress in it, relative to the untouched system's.
+    /// Progress relative to the untouched system's.
     pub(super) of_untouched: f64,
 }
 
@@ -35,14 +35,14 @@ struct Sums {
     switches: f64,
     run_delay: f64,
     moved: Option<f64>,
-    /// Of each active vCPU.
+    /// Per active vCPU.
     polls: f64,
     halts: f64,
     poll_time: f64,
     halt_time: f64,
 }
 
-/// The plant, and the policy that controls it.
+/// The controlled machine, and the policy.
 pub(super) struct World {
     pub(super) policy: Policy,
     pub(super) workload: Workload,
@@ -51,9 +51,9 @@ pub(super) struct World {
     pub(super) steal: f64,
     /// Seconds of steal that waking a halted vCPU adds.
     pub(super) steal_per_halt: f64,
-    /// Share of the time that the quota holds the workload back.
+    /// Share of the time for which the quota throttles the workload.
     pub(super) throttled: f64,
-    /// The workload's bytes go through sockets by send and recv, which `moved_bytes` does not count.
+    /// The workload uses send and recv on sockets, which `moved_bytes` does not count.
     pub(super) by_sockets: bool,
     pub(super) now: Duration,
     pub(super) slices: Vec<Slice>,
@@ -66,7 +66,7 @@ pub(super) struct World {
     overload: Option<Overload>,
 }
 
-/// A policy configuration with haltpoll, tried as a yield thread, as on the machine that the numbers are from.
+/// A policy configuration with haltpoll, as on the machine that the numbers come from.
 pub(super) fn config() -> PolicyConfig {
     PolicyConfig { method: Method::Haltpoll, ..PolicyConfig::default() }
 }
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until `done` or for at most `limit`; says how long it took.
+    /// Lets time pass until `done`, for at most `limit`; returns the time that it took.
     pub(super) fn run_until(&mut self, limit: Duration, done: impl Fn(&Self) -> bool) -> Option<Duration> {
         let start = self.now;
         while self.now < start + limit {
@@ -124,7 +124,7 @@ impl World {
         None
     }
 
-    /// Lets time pass until the policy has just decided.
+    /// Lets time pass until the policy's next decision.
     pub(super) fn finish_step(&mut self) {
         self.run(SLICE);
         while !self.sums.period.is_zero() {
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// An overload is reported to the policy within the next slice.
+    /// Reports an overload to the policy within the next slice.
     pub(super) fn tell(&mut self, overload: Overload) {
         self.overload = Some(overload);
         let runnable = self.slice();
@@ -147,7 +147,7 @@ impl World {
         Setting::untouched(&self.allowed)
     }
 
-    /// How much time the policy has not seen yet.
+    /// Time that the policy has not observed yet.
     pub(super) fn unseen(&self) -> Duration {
         self.sums.period
     }
@@ -157,7 +157,7 @@ impl World {
         &self.slices[self.slices.partition_point(|s| s.at <= from)..]
     }
 
-    /// The greatest progress under any setting.
+    /// The best progress under any setting.
     fn best(&self) -> f64 {
         let on = Retention { method: Method::Haltpoll, limit: MS };
         let len = u32::try_from(self.allowed.len()).unwrap();
@@ -169,7 +169,7 @@ impl World {
             .fold(0.0, f64::max)
     }
 
-    /// What the kernel does with the setting: an absent vCPU is not used, an impossible set is ignored.
+    /// The setting as the kernel applies it: absent vCPUs are not used, an impossible set is ignored.
     fn effective(&self) -> Setting {
         let s = self.decision.setting.clone();
         let present = s.active.intersection(&self.allowed);
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// `amount` within 1.5 %, by a fixed sequence (xorshift64).
+    /// `amount` varied by up to 1.5 %, by a fixed sequence (xorshift64).
     fn noisy(&mut self, amount: f64) -> f64 {
         self.noise ^= self.noise << 13;
         self.noise ^= self.noise >> 7;
@@ -270,7 +270,7 @@ impl World {
 }
 
 impl Sums {
-    /// One more slice. Idle lengths are exponentially distributed, so a limit cuts off a known share of them.
+    /// Adds a slice. Idle lengths are exponentially distributed, so a limit cuts off a known share of them.
     fn add(&mut self, r: &Rates, s: &Setting) {
         let (slice, n) = (SLICE.as_secs_f64(), s.active.len() as f64);
         self.period += SLICE;
@@ -301,7 +301,7 @@ fn seconds(s: f64) -> Duration {
     Duration::from_secs_f64(s.max(0.0))
 }
 
-/// The whole number nearest to `x`.
+/// `x` rounded to the nearest integer.
 fn whole(x: f64) -> u64 {
     seconds(x + 0.5).as_secs()
 }

@@ -1,0 +1,79 @@
+use super::*;
+
+#[test]
+fn one_pair_suffices_for_a_quick_look_and_one_vcpu_has_none() {
+    let root = Root::system();
+    let one: CpuSet = [CpuId(0)].into_iter().collect();
+    for how in [Depth::Quick, Depth::Full] {
+        let plans = plans(&root, &one, &Method::ALL, how).unwrap();
+        assert_eq!((plans.len(), &plans[0].cases[..]), (1, &[Case::SameVcpu][..]));
+    }
+    assert!(plans(&root, &CpuSet::new(), &Method::ALL, Depth::Quick).is_err());
+    let vcpus = measurable(&root).unwrap();
+    if vcpus.len() > 1 {
+        let plans = plans(&root, &vcpus, &Method::ALL, Depth::Quick).unwrap();
+        let time: Duration = plans
+            .iter()
+            .map(|p| p.block_time() * u32::try_from(p.methods.len() * p.pairs.len() * p.cases.len()).unwrap())
+            .sum();
+        assert!(time <= Duration::from_millis(200), "{time:?}");
+    }
+}
+
+#[test]
+fn a_calibration_of_another_boot_version_or_user_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (state, root) = (StateDir::at(dir.path()).unwrap(), Root::system());
+    let calibration = assumed(&root).unwrap();
+    save(&state, &calibration).unwrap();
+    assert_eq!(load(&state, &root).as_ref(), Some(&calibration));
+    let other_boot = Calibration { boot_id: "another".to_owned(), ..calibration.clone() };
+    let older = Calibration { version: VERSION - 1, ..calibration.clone() };
+    let other_methods = Calibration { available: Vec::new(), ..calibration };
+    for other in [other_boot, older, other_methods] {
+        save(&state, &other).unwrap();
+        assert_eq!(load(&state, &root), None, "{other:?}");
+    }
+}
+
+#[test]
+fn a_busy_machine_does_not_seem_to_halt_for_nothing() {
+    let cost = |us| {
+        let median = Duration::from_micros(us);
+        gleaner_policy::WakeCost { min: median, median, p99: median, n: 100 }
+    };
+    let mut costs = WakeCosts::default();
+    costs.insert(Method::Halt, Placement::AcrossHalting, cost(5));
+    costs.insert(Method::Haltpoll, Placement::AcrossHalting, cost(4));
+    let measured = Duration::from_micros(6);
+    let disturbed = Confidence::of(0.9);
+    let (method, _, halt_cost) = choose(&costs, &Method::ALL, measured, Confidence::Good);
+    assert_eq!((method, halt_cost), (Method::Halt, measured));
+    let (method, reason, halt_cost) = choose(&costs, &Method::ALL, measured, disturbed);
+    assert_eq!((method, halt_cost), (Method::Haltpoll, ASSUMED_HALT_COST));
+    assert!(reason.contains("only assumed"), "{reason}");
+    // A method that pays beside other programs pays without them, too.
+    costs.insert(Method::Halt, Placement::AcrossHalting, cost(50));
+    let (method, _, halt_cost) = choose(&costs, &Method::ALL, measured, disturbed);
+    assert_eq!((method, halt_cost), (Method::Haltpoll, measured));
+}
+
+#[test]
+fn only_a_doubtful_calibration_says_so() {
+    let good = assumed(&Root::system()).unwrap();
+    assert_eq!(good.doubt(), None);
+    let doubt = Calibration { disturbed: 0.571, ..good }.doubt().unwrap();
+    assert!(doubt.contains("doubtful") && doubt.contains("57 %"), "{doubt}");
+    assert!(doubt.contains("`gleaner doctor --quick`"), "{doubt}");
+}
+
+#[test]
+fn while_another_gleaner_is_at_work_the_cost_is_assumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (state, root) = (StateDir::at(dir.path()).unwrap(), Root::system());
+    let _holder = state.lock().unwrap();
+    let quick = calibrate(&state, &root, Depth::Quick).unwrap();
+    assert_eq!(quick.halt_cost, ASSUMED_HALT_COST);
+    assert!(quick.reason.contains("another gleaner"), "{}", quick.reason);
+    assert!(calibrate(&state, &root, Depth::Full).unwrap_err().to_string().contains("already controls"));
+}

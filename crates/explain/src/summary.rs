@@ -1,0 +1,203 @@
+//! A run's summary, as a few lines of text.
+
+use std::fmt::Write as _;
+
+use gleaner_policy::{Setting, Strategy};
+use gleaner_proto::journal::Summary;
+
+/// Printed for a run in which nothing could be tried.
+const NOTHING_RAN: &str = "nothing of the workload was seen to run, so there was nothing to try";
+
+/// Counts of what was done, in the strategy's own terms.
+pub fn deeds(summary: &Summary) -> String {
+    match summary.strategy {
+        Strategy::Adaptive => {
+            let proven = count(summary.proven, "change");
+            format!("{proven} proven, {} not, {} expanded", summary.refuted, summary.expanded)
+        }
+        Strategy::Fixed => "one setting held".to_owned(),
+        Strategy::Paper => format!(
+            "by the paper's rules {} and {}, {} of the workload",
+            count(summary.deactivated, "deactivation"),
+            count(summary.rolled_back, "roll-back"),
+            count(summary.expanded, "major change"),
+        ),
+    }
+}
+
+fn count(n: u32, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// What was done and what it gained; for a dry run, what would have been tried.
+pub fn text(summary: &Summary, dry_run: bool) -> String {
+    let mut out = if dry_run { dry(summary) } else { real(summary) };
+    for left in &summary.left_behind {
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(out, "gleaner: could not be put back: {left}");
+    }
+    out
+}
+
+fn dry(summary: &Summary) -> String {
+    let mut out = format!(
+        "gleaner: {:.1} s watched in a dry run, which changes nothing; own CPU {} ms\n",
+        summary.elapsed.as_secs_f64(),
+        summary.engine_cpu.as_millis(),
+    );
+    for would in &summary.would_try {
+        let times = if would.times == 1 { String::new() } else { format!(" ({} times)", would.times) };
+        let _ = writeln!(out, "gleaner: would have tried {}{times}, because {}", would.setting, would.why);
+    }
+    if summary.would_try.is_empty() {
+        out += "gleaner: nothing would have been tried: no change promised to help\n";
+    }
+    out
+}
+
+fn real(summary: &Summary) -> String {
+    let mut out = String::new();
+    let seconds = summary.elapsed.as_secs_f64();
+    let share = |time: f64| if seconds > 0.0 { time / seconds * 100.0 } else { 0.0 };
+    let otherwise = polled_otherwise(summary).map_or_else(String::new, |text| format!(" ({text})"));
+    let _ = writeln!(
+        out,
+        "gleaner: {seconds:.1} s, {}; own CPU {} ms, retained {:.2} s of vCPU time{otherwise}",
+        deeds(summary),
+        summary.engine_cpu.as_millis(),
+        summary.retained.as_secs_f64(),
+    );
+    let mut settings: Vec<_> = summary.settings.iter().collect();
+    settings.sort_by_key(|s| std::cmp::Reverse(s.time));
+    for s in settings.iter().filter(|s| share(s.time.as_secs_f64()) >= 1.0) {
+        let _ = writeln!(out, "gleaner: {:5.1} % of the time {}", share(s.time.as_secs_f64()), s.setting);
+    }
+    let _ = writeln!(out, "gleaner: {}", outcome(summary));
+    out
+}
+
+/// What a run gained, as a sentence without its full stop.
+pub fn outcome(summary: &Summary) -> String {
+    match (&summary.fixed, &summary.not_in_force, &summary.evidence) {
+        (Some(setting), Some(why), _) => {
+            format!("{setting}, as asked for, was {}: {why}", held(summary, setting))
+        }
+        (Some(setting), None, _) => format!("held as asked, not proven: {setting}"),
+        (None, why, Some(evidence)) => {
+            let until = why.as_ref().map_or_else(String::new, |why| format!("; it ended early: {why}"));
+            format!("proven by alternating blocks: {evidence}{until}")
+        }
+        (None, Some(why), None) => format!("nothing was kept: {why}"),
+        (None, None, None) if summary.workload_cpu.is_zero() => NOTHING_RAN.to_owned(),
+        (None, None, None) if summary.strategy == Strategy::Paper => {
+            "the paper's rules compare no progress: whether they pay is not known".to_owned()
+        }
+        (None, None, None) => "no change proved itself, so the machine was left as it is".to_owned(),
+    }
+}
+
+fn held(summary: &Summary, setting: &Setting) -> String {
+    match summary.settings.iter().find(|s| s.setting == *setting) {
+        Some(s) => {
+            format!("in force for {:.1} s of {:.1} s", s.time.as_secs_f64(), summary.elapsed.as_secs_f64())
+        }
+        None => "not in force".to_owned(),
+    }
+}
+
+/// How long the kernel polled by its own settings, if worth mentioning.
+pub fn polled_otherwise(summary: &Summary) -> Option<String> {
+    let seconds = summary.polled_otherwise.as_secs_f64();
+    (seconds >= 0.01).then(|| format!("and the kernel polled {seconds:.2} s by its own settings"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gleaner_policy::{CpuSet, Fixed, Method, Retention, Setting, Why};
+
+    use super::*;
+
+    #[test]
+    fn a_dry_run_ends_with_what_would_have_been_tried() {
+        let all = CpuSet::first(2);
+        let mut summary = Summary::default();
+        summary.count(&Setting::untouched(&all), Duration::from_secs(3));
+        let nothing = text(&summary, true);
+        assert!(nothing.contains("3.0 s watched in a dry run"), "{nothing}");
+        assert!(nothing.contains("nothing would have been tried"), "{nothing}");
+        for limit in ["haltpoll:50us", "haltpoll:60us", "pack:1"] {
+            summary.would_try(&limit.parse::<Fixed>().unwrap().on(&all).unwrap(), Why::TrustExpired);
+        }
+        let told = text(&summary, true);
+        let lines: Vec<_> = told.lines().filter(|line| line.contains("would have tried")).collect();
+        assert_eq!(lines.len(), 2, "{told}");
+        assert!(lines[0].contains("vCPUs 0-1 with haltpoll:50us (2 times), because"), "{told}");
+        assert!(lines[1].contains("vCPUs 0 with halt, because"), "{told}");
+        assert!(!told.contains("proven") && !told.contains("proved itself"), "{told}");
+    }
+
+    /// The summary of one second on `vcpus` in which nothing proved itself.
+    fn account(vcpus: &CpuSet, workload_cpu: Duration) -> String {
+        let mut summary = Summary { workload_cpu, ..Summary::default() };
+        summary.count(&Setting::untouched(vcpus), Duration::from_secs(1));
+        text(&summary, false)
+    }
+
+    #[test]
+    fn an_empty_group_is_said_to_have_run_nothing() {
+        let told = account(&CpuSet::new(), Duration::ZERO);
+        assert!(told.contains("100.0 % of the time no vCPU with halt\n"), "{told}");
+        assert!(told.contains("nothing of the workload was seen to run"), "{told}");
+        assert!(told.lines().all(|line| line.starts_with("gleaner: ")), "{told}");
+        assert!(!told.contains("no change proved itself"), "{told}");
+        let told = account(&CpuSet::first(2), Duration::from_millis(1));
+        assert!(told.contains("vCPUs 0-1 with halt\n") && told.contains("no change proved itself"), "{told}");
+    }
+
+    fn busy() -> Summary {
+        Summary { workload_cpu: Duration::from_secs(1), ..Summary::default() }
+    }
+
+    fn fixed() -> (Summary, Setting) {
+        let retention = Retention { method: Method::Haltpoll, limit: Duration::from_micros(200) };
+        let setting = Setting { active: CpuSet::first(2), retention };
+        let mut summary = Summary { strategy: Strategy::Fixed, fixed: Some(setting.clone()), ..busy() };
+        summary.count(&setting, Duration::from_secs(2));
+        (summary, setting)
+    }
+
+    #[test]
+    fn a_fixed_setting_is_held_as_asked_and_never_called_unproven() {
+        let (summary, _) = fixed();
+        let told = text(&summary, false);
+        assert!(told.contains("held as asked, not proven: vCPUs 0-1 with haltpoll:200us"), "{told}");
+        assert!(!told.contains("proved itself") && !told.contains("changes proven"), "{told}");
+    }
+
+    #[test]
+    fn a_setting_that_was_refused_is_told_with_the_reason() {
+        let (mut summary, setting) = fixed();
+        summary.not_in_force = Some("/sys is mounted read-only".to_owned());
+        let told = text(&summary, false);
+        assert!(told.contains("as asked for, was in force for 2.0 s of 2.0 s: /sys is mounted"), "{told}");
+        summary.settings.clear();
+        summary.count(&Setting::untouched(&setting.active), Duration::from_secs(2));
+        let told = text(&summary, false);
+        assert!(told.contains("haltpoll:200us, as asked for, was not in force: /sys is mounted"), "{told}");
+        (summary.fixed, summary.strategy) = (None, Strategy::Adaptive);
+        assert!(text(&summary, false).contains("nothing was kept: /sys is mounted"));
+    }
+
+    #[test]
+    fn polling_of_the_administrators_is_told_apart() {
+        let (mut summary, _) = fixed();
+        assert!(!text(&summary, false).contains("by its own settings"));
+        summary.polled_otherwise = Duration::from_millis(1250);
+        let told = text(&summary, false);
+        assert!(
+            told.contains("retained 0.00 s of vCPU time (and the kernel polled 1.25 s by its own settings)")
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! The other programs of Gleaner: they are installed in one directory.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A program of Gleaner that this one needs cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum SiblingError {
+    /// The kernel does not say where this program is.
+    #[error("cannot find this program: {0}")]
+    This(io::Error),
+    /// There is none.
+    #[error("this needs {name} beside it, at {}: `make build` builds all programs, `make install` installs them", path.display())]
+    Missing {
+        /// Its name.
+        name: String,
+        /// Where it was expected.
+        path: PathBuf,
+    },
+    /// It is there and cannot be started.
+    #[error("cannot run {}: {cause}", path.display())]
+    Failed {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+}
+
+/// The program `name` beside this one.
+///
+/// # Errors
+/// There is none.
+pub fn sibling(name: &str) -> Result<PathBuf, SiblingError> {
+    let path = std::env::current_exe().map_err(SiblingError::This)?.with_file_name(name);
+    if path.exists() { Ok(path) } else { Err(SiblingError::Missing { name: name.to_owned(), path }) }
+}
+
+/// Becomes the program `name` beside this one. Returns only where that fails.
+pub fn become_sibling(name: &str, arguments: impl IntoIterator<Item = OsString>) -> SiblingError {
+    match sibling(name) {
+        Ok(path) => {
+            let cause = Command::new(&path).args(arguments).exec();
+            SiblingError::Failed { path, cause }
+        }
+        Err(error) => error,
+    }
+}

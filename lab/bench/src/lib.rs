@@ -1,0 +1,15 @@
+//! Measurements: the cost of a wake-up on this machine, workloads whose threads wait for each other, and the
+//! interleaved runner that compares ways to run them.
+
+pub mod workload;
+
+pub mod adapters;
+pub mod client;
+pub mod compare;
+pub mod experiment;
+pub mod runner;
+pub mod scenario;
+pub mod servers;
+pub mod signals;
+pub mod stats;
+pub mod steps;

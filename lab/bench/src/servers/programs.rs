@@ -1,0 +1,99 @@
+//! Rows without a server: `perf bench sched pipe` and sysbench's own tests.
+
+use std::time::Duration;
+
+use gleaner_kernel::Root;
+
+use super::cell::{Measured, Sample};
+use super::launch::Launch;
+use super::machine::Meter;
+use super::window::number_after;
+use super::{Error, Result, Window};
+
+/// Assumed speed for the pipe's first run, in round trips per second. Real ones are 10,000-1,000,000.
+const FIRST_GUESS: f64 = 20_000.0;
+
+/// Round trips of the pipe over some time.
+struct Piped {
+    round_trips: u64,
+    time: Duration,
+    command: String,
+}
+
+impl Piped {
+    fn speed(&self) -> f64 {
+        self.round_trips as f64 / self.time.as_secs_f64()
+    }
+}
+
+pub(super) fn pipe(window: Window) -> Result<Measured> {
+    let warm = fill(window.warmup, FIRST_GUESS)?;
+    let meter = Meter::start(&Root::system())?;
+    let began_unix_ms = meter.began_unix_ms();
+    let piped = fill(window.length, warm.speed())?;
+    let (_, cpu) = meter.stop()?;
+    let sample = Sample { rate: piped.speed(), began_unix_ms, window: piped.time, cpu, latency: None };
+    Ok(Measured { sample, commands: vec![piped.command] })
+}
+
+/// Runs the pipe for about `length`, assuming the given `speed`. perf takes a number of round trips, not a
+/// time, so if it turns out faster and most of the time is left, another run at the last observed speed fills
+/// the rest.
+fn fill(length: Duration, mut speed: f64) -> Result<Piped> {
+    let mut all = Piped { round_trips: 0, time: Duration::ZERO, command: String::new() };
+    loop {
+        let left = length.saturating_sub(all.time);
+        if all.round_trips > 0 && left <= length / 10 {
+            return Ok(all);
+        }
+        let rounds = whole(left.as_secs_f64() * speed).max(1_000);
+        let launch = Launch::new("perf")
+            .args(["bench", "--format=simple", "sched", "pipe", "--loop"])
+            .args([rounds.to_string()]);
+        let output = launch.output()?;
+        let time = output.trim().parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+        let time = time.filter(|t| !t.is_zero()).ok_or(Error::Answer { program: "perf", answer: output })?;
+        speed = rounds as f64 / time.as_secs_f64();
+        all.round_trips += rounds;
+        all.time += time;
+        all.command = launch.line();
+    }
+}
+
+/// A count from the product of a time and a rate.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, which is right here"
+)]
+fn whole(count: f64) -> u64 {
+    count as u64
+}
+
+pub(super) fn sysbench(test: &str, args: &[&str], window: Window) -> Result<Measured> {
+    let args = [args, &["--time=0", "--report-interval=1", "run"]].concat();
+    let client = Launch::new("sysbench").args([test]).args(args);
+    let sample = window.of_lines(&client, |line| number_after(line, "eps: "))?;
+    Ok(Measured { sample, commands: vec![client.line()] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::servers::launch::find_program;
+
+    #[test]
+    fn the_pipe_fills_its_window_even_without_a_warmup() {
+        if find_program("perf").is_none() {
+            assert!(std::env::var_os("CI").is_none(), "CI needs linux-perf");
+            eprintln!("NOT TESTED: perf is not installed");
+            return;
+        }
+        let window = Window { warmup: Duration::ZERO, length: Duration::from_millis(200) };
+        let Measured { sample, commands } = pipe(window).unwrap();
+        assert!(sample.window >= Duration::from_millis(180), "{sample:?}");
+        // The speed depends on the machine, but a run has at least 1,000 round trips.
+        assert!(sample.rate * sample.window.as_secs_f64() > 999.5, "{sample:?}");
+        assert!(commands[0].contains("bench --format=simple sched pipe --loop"), "{commands:?}");
+    }
+}

@@ -1,0 +1,234 @@
+//! A running program. Waiting through a pidfd costs nothing and can be interrupted by a signal.
+
+use std::fs;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use super::launch::tail;
+use super::{Error, Result};
+use crate::runner::interrupted;
+
+/// Timeout for a server to start or stop. `MariaDB` takes longest, after a crash of the machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A started program. Dropping it stops it and waits for its end.
+pub(crate) struct Running {
+    child: Child,
+    ended: OwnedFd,
+    identity: Identity,
+}
+
+/// Name of a running program, where its output is, and how to end it.
+pub(crate) struct Identity {
+    pub(crate) program: String,
+    pub(crate) log: Option<PathBuf>,
+    pub(crate) pid_file: Option<PathBuf>,
+    pub(crate) stop: Signal,
+    pub(crate) group: bool,
+}
+
+impl Running {
+    /// Takes over a child that has not been waited for.
+    pub(crate) fn new(mut child: Child, identity: Identity) -> Result<Self> {
+        match pidfd(&child) {
+            Ok(ended) => Ok(Self { child, ended, identity }),
+            Err(errno) => {
+                // Nobody else knows of the child, so kill it here. It might already have ended.
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(Error::system("open a pidfd")(errno))
+            }
+        }
+    }
+
+    /// Polls `ready` until it returns true.
+    pub(crate) fn wait_ready(&mut self, mut ready: impl FnMut() -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !ready() {
+            if Instant::now() > deadline {
+                return Err(self.timed_out("become ready", PATIENCE));
+            }
+            // Returns at once if the server ends instead.
+            if let Some(status) = self.wait(Duration::from_millis(5))? {
+                return Err(self.ended(status));
+            }
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits at most `limit` for its end. `None` if it is still running, or if a signal arrived.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        self.wait_unreaped(limit)?;
+        self.child.try_wait().map_err(Error::system(format!("wait for {}", self.identity.program)))
+    }
+
+    /// Like [`Running::wait`], but leaves the ended process in `/proc`. Returns whether it has ended.
+    pub(crate) fn wait_unreaped(&self, limit: Duration) -> Result<bool> {
+        let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
+        match nix::poll::poll(&mut fds, timeout) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::EINTR) => Ok(false),
+            Err(errno) => Err(Error::system(format!("wait for {}", self.identity.program))(errno)),
+        }
+    }
+
+    /// Waits at most `limit` for it to end successfully.
+    pub(crate) fn wait_for_success(mut self, limit: Duration) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        let status = loop {
+            if let Some(status) = self.wait(deadline.saturating_duration_since(Instant::now()))? {
+                break status;
+            }
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
+            if Instant::now() >= deadline {
+                return Err(self.timed_out("end", limit));
+            }
+        };
+        if status.success() { Ok(()) } else { Err(self.ended(status)) }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        pid(&self.child)
+    }
+
+    /// The error for a program that ended by itself.
+    pub(crate) fn ended(&self, status: ExitStatus) -> Error {
+        if interrupted() {
+            return Error::Interrupted;
+        }
+        Error::Ended {
+            program: self.identity.program.clone(),
+            status: status.to_string(),
+            log: self.log_tail(),
+        }
+    }
+
+    /// The error for a program that timed out.
+    pub(crate) fn timed_out(&self, what: &'static str, limit: Duration) -> Error {
+        Error::TimedOut { program: self.identity.program.clone(), what, limit, log: self.log_tail() }
+    }
+
+    /// Waits for the end of a program that has closed its output; returns the error for it.
+    pub(crate) fn failed<T>(mut self, output: &str) -> Result<T> {
+        let Some(status) = self.wait(PATIENCE)? else {
+            return Err(self.timed_out("end", PATIENCE));
+        };
+        match self.ended(status) {
+            Error::Ended { program, status, .. } => Err(Error::Ended { program, status, log: tail(output) }),
+            other => Err(other),
+        }
+    }
+
+    fn log_tail(&self) -> String {
+        self.identity
+            .log
+            .as_ref()
+            .and_then(|log| fs::read(log).ok())
+            .map_or_else(String::new, |bytes| tail(&String::from_utf8_lossy(&bytes)))
+    }
+
+    /// Stops it by its pid and waits for its end; kills it if it does not end in time.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if self.wait(Duration::ZERO)?.is_some() {
+            return Ok(());
+        }
+        self.signal(self.identity.stop);
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if self.wait(deadline.saturating_duration_since(Instant::now()))?.is_some() {
+                return Ok(());
+            }
+        }
+        self.signal(Signal::SIGKILL);
+        self.child.kill().map_err(Error::system(format!("kill {}", self.identity.program)))?;
+        self.child.wait().map_err(Error::system(format!("wait for {}", self.identity.program)))?;
+        Err(self.timed_out("stop", PATIENCE))
+    }
+
+    /// If the process has just ended, there is nothing to signal; the caller's wait notices its end.
+    fn signal(&self, signal: Signal) {
+        let child = pid(&self.child);
+        if self.identity.group {
+            let _ = killpg(child, signal);
+        } else {
+            let _ = kill(self.server_pid().unwrap_or(child), signal);
+        }
+    }
+
+    fn server_pid(&self) -> Option<Pid> {
+        let text = fs::read_to_string(self.identity.pid_file.as_ref()?).ok()?;
+        let pid: i32 = text.lines().next()?.trim().parse().ok()?;
+        (pid > 1).then(|| Pid::from_raw(pid))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // If unwinding stops a server, another error is already being reported.
+        let _ = self.end();
+    }
+}
+
+fn pidfd(child: &Child) -> nix::Result<OwnedFd> {
+    // SAFETY: pidfd_open(2) takes two integers; the child has not been waited for, so it still has its pid.
+    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid(child).as_raw(), 0) })?;
+    let fd = i32::try_from(fd).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn pid(child: &Child) -> Pid {
+    // A pid fits: the kernel's limit is 2²².
+    Pid::from_raw(child.id().cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::servers::launch::Launch;
+
+    #[test]
+    fn a_program_that_ends_before_it_is_ready_is_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let launch = Launch::new("sh").args(["-c", "echo address in use >&2; exit 1"]);
+        let mut running = launch.start(&dir.path().join("log")).unwrap();
+        let error = running.wait_ready(|| false).unwrap_err().to_string();
+        assert!(error.contains("exit status: 1") && error.contains("address in use"), "{error}");
+    }
+
+    #[test]
+    fn dropping_a_group_ends_all_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let script = format!("sleep 600 & echo $! > {}; wait", pid.display());
+        let mut running =
+            Launch::new("sh").args(["-c", &script]).group().start(&dir.path().join("log")).unwrap();
+        let child = || fs::read_to_string(&pid).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
+        running.wait_ready(|| child().is_some()).unwrap();
+        let stat = PathBuf::from(format!("/proc/{}/stat", child().unwrap()));
+        drop(running);
+        // init has to reap the orphan; until then it is a zombie.
+        let ended = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !ended() {
+            assert!(Instant::now() < deadline, "still there");
+            std::thread::yield_now();
+        }
+    }
+}

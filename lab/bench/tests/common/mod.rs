@@ -1,0 +1,20 @@
+//! Shared by the tests with real servers.
+
+use std::path::PathBuf;
+
+/// Whether these programs are installed; a missing one is a failure where everything must be tested.
+pub(crate) fn installed(programs: &[&str]) -> bool {
+    let missing = missing(programs);
+    assert!(missing.is_empty() || std::env::var_os("CI").is_none(), "CI needs {missing:?}");
+    if !missing.is_empty() {
+        gleaner_print::say!("NOT TESTED: {missing:?} are not installed");
+    }
+    missing.is_empty()
+}
+
+/// The programs that are not installed.
+pub(crate) fn missing<'a>(programs: &[&'a str]) -> Vec<&'a str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs: Vec<PathBuf> = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]).collect();
+    programs.iter().filter(|p| !dirs.iter().any(|dir| dir.join(p).is_file())).copied().collect()
+}

@@ -1,0 +1,1 @@
+//! Empty: this crate exists for the features in its `Cargo.toml`.

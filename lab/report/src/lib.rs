@@ -1,0 +1,20 @@
+//! Reports: turns a result or a diagnosis into plots (SVG) and one self-contained page (HTML).
+//!
+//! Everything here is pure: data in, text out. [`plot`] draws generic plots at a given width; [`bench`]
+//! applies them to a result file, [`diagnosis`] to what a program loses, [`reproduction`] to simulated
+//! papers. A plot looks the same on a page and in its own file, respects the reader's light or dark scheme,
+//! and needs neither network nor fonts.
+
+pub mod axis;
+pub mod bench;
+pub mod diagnosis;
+pub mod drawing;
+mod facts;
+pub mod number;
+pub mod page;
+pub mod place;
+pub mod plot;
+pub mod reproduction;
+pub mod scale;
+pub mod text;
+pub mod theme;

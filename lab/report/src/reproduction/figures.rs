@@ -1,0 +1,144 @@
+//! A paper's figures as plots.
+
+use super::data::{self, Basis, Chart, Quantity, Reproduction};
+use gleaner_proto::result::correlation;
+
+use crate::axis::Axis;
+use crate::number::{Unit, show};
+use crate::page::Figure;
+use crate::plot::{Bar, BarGroup, Bars, Curve, Curves, Interval, Plot, Point, Scatter};
+use crate::scale::Kind;
+
+/// The deviation of the numbers, then the paper's figures.
+pub(super) fn of(paper: &Reproduction) -> Vec<Figure> {
+    let own = paper.figures.iter().map(|figure| drawn(paper, figure));
+    errors(paper).into_iter().chain(own).collect()
+}
+
+/// Each simulated number against the paper's.
+fn errors(paper: &Reproduction) -> Option<Figure> {
+    let bar = |n: &data::Number| {
+        let ratio = n.simulated.map(|s| s / n.paper);
+        Bar {
+            label: format!("{}: {}", n.place, n.what),
+            series: usize::from(n.basis == Basis::HeldOut),
+            interval: ratio.map(exact),
+            unsure: n.basis == Basis::Fitted,
+            note: format!("paper {}, simulated {}", n.paper, n.simulated.unwrap_or(f64::NAN)),
+        }
+    };
+    let group = |(basis, label): (Basis, &str)| BarGroup {
+        label: label.to_owned(),
+        bars: paper.numbers.iter().filter(|n| n.basis == basis).map(bar).collect(),
+    };
+    let groups = [(Basis::HeldOut, "held out"), (Basis::Fitted, "fitted")].map(group);
+    let title = "Simulated numbers by the paper's".to_owned();
+    let plot = Bars {
+        title: title.clone(),
+        about: "Bars: each simulated number as a ratio to the paper's.".to_owned(),
+        axis: Axis::new("simulated / paper", Unit::Ratio, Kind::Log),
+        reference: 1.0,
+        reference_label: "as in the paper".to_owned(),
+        groups: groups.into_iter().filter(|g| !g.bars.is_empty()).collect(),
+    };
+    (!paper.numbers.is_empty()).then(|| Figure {
+        name: format!("{}-numbers", paper.name),
+        title,
+        caption: "Logarithmic. A number counts as reproduced between 0.75× and 1.25×.".to_owned(),
+        half: false,
+        plot: Box::new(plot),
+    })
+}
+
+const fn exact(value: f64) -> Interval {
+    Interval { value, low: value, high: value }
+}
+
+const fn unit(quantity: Quantity) -> Unit {
+    match quantity {
+        Quantity::Plain => Unit::Plain,
+        Quantity::Factor => Unit::Ratio,
+        Quantity::Share => Unit::Share,
+    }
+}
+
+fn drawn(paper: &Reproduction, figure: &data::Figure) -> Figure {
+    let slug: String =
+        figure.place.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let plot: Box<dyn Plot> = match &figure.chart {
+        Chart::Bars { reference, groups } => Box::new(bars(figure, *reference, groups)),
+        Chart::Lines { across, series } => Box::new(lines(figure, across, series)),
+        Chart::Points { across, points } => Box::new(scatter(figure, across, points)),
+    };
+    Figure {
+        name: format!("{}-{slug}", paper.name),
+        title: format!("{}: {}", figure.place, figure.title),
+        caption: figure.caption.clone(),
+        half: !matches!(figure.chart, Chart::Bars { .. }),
+        plot,
+    }
+}
+
+fn about(figure: &data::Figure, kind: &str) -> String {
+    format!("{kind} of {} in the simulation of the paper's {}.", figure.value, figure.place)
+}
+
+fn bars(figure: &data::Figure, reference: f64, groups: &[data::Group]) -> Bars {
+    let unit = unit(figure.quantity);
+    let bar = |b: &data::Bar| Bar {
+        label: b.label.clone(),
+        series: b.series,
+        interval: b.value.map(|value| {
+            let (low, high) = b.range.unwrap_or((value, value));
+            Interval { value, low, high }
+        }),
+        unsure: false,
+        note: b.value.map_or_else(String::new, |value| format!("{}: {}", b.label, show(unit, value))),
+    };
+    let groups = groups
+        .iter()
+        .map(|g| BarGroup { label: g.label.clone(), bars: g.bars.iter().map(bar).collect() })
+        .collect();
+    let kind = if figure.quantity == Quantity::Factor { Kind::Log } else { Kind::Linear };
+    Bars {
+        title: figure.title.clone(),
+        about: about(figure, "Bars"),
+        axis: Axis::new(figure.value, unit, kind),
+        reference,
+        reference_label: show(unit, reference),
+        groups,
+    }
+}
+
+fn lines(figure: &data::Figure, across: &str, series: &[data::Series]) -> Curves {
+    let curve = |(series, s): (usize, &data::Series)| Curve {
+        label: s.label.clone(),
+        series,
+        points: s.points.clone(),
+        marks: true,
+    };
+    // vCPU counts double from point to point.
+    let doubling = |s: &data::Series| s.points.windows(2).all(|p| p[1].0 > 1.5 * p[0].0);
+    let kind = if series.iter().all(doubling) { Kind::Log } else { Kind::Linear };
+    Curves {
+        title: figure.title.clone(),
+        about: about(figure, "Lines"),
+        x: Axis::new(across, Unit::Plain, kind),
+        y: Axis::new(figure.value, unit(figure.quantity), Kind::Linear),
+        curves: (1..).zip(series).map(curve).collect(),
+    }
+}
+
+fn scatter(figure: &data::Figure, across: &str, points: &[data::Point]) -> Scatter {
+    let point = |p: &data::Point| Point { label: p.label.clone(), x: p.x, y: p.y };
+    let r = correlation(&points.iter().map(|p| (p.x, p.y)).collect::<Vec<_>>());
+    Scatter {
+        title: figure.title.clone(),
+        about: about(figure, "Points"),
+        x: Axis::new(across, Unit::Plain, Kind::Linear),
+        y: Axis::new(figure.value, unit(figure.quantity), Kind::Linear),
+        points: points.iter().map(point).collect(),
+        note: r.map_or_else(String::new, |c| format!("r = {:.2}", c.r)),
+        fit: true,
+    }
+}

@@ -1,0 +1,88 @@
+//! `gleaner-sim reproduce`.
+
+mod text;
+
+use std::fs;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use gleaner_print::{out, outln, say};
+use gleaner_proto::result::{check_place, write_file};
+use gleaner_sim::reproduce::{Paper, Report, SEED};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Which paper [default: all of them]
+    #[arg(long, value_enum)]
+    paper: Option<PaperName>,
+    /// Print the numbers as JSON
+    #[arg(long)]
+    json: bool,
+    /// Also write the figures (SVG), a page with everything (index.html) and the values (reproduction.json) there
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum PaperName {
+    /// Gleaner (USENIX ATC 2014)
+    Atc14,
+    /// Demand-based coordinated scheduling (ASPLOS 2013)
+    Asplos13,
+    /// Idle polling and halt polling on SMT processors (HP3C 2020)
+    Hp3c20,
+    /// Virtualization overhead of multithreading (IEEE TPDS 2021)
+    Tpds21,
+}
+
+impl From<PaperName> for Paper {
+    fn from(name: PaperName) -> Self {
+        match name {
+            PaperName::Atc14 => Self::Atc14,
+            PaperName::Asplos13 => Self::Asplos13,
+            PaperName::Hp3c20 => Self::Hp3c20,
+            PaperName::Tpds21 => Self::Tpds21,
+        }
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(dir) = &args.output {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
+        // Check now: minutes of simulation must not be lost to a directory that cannot be written.
+        check_place(&dir.join("index.html"))?;
+    }
+    let papers: Vec<Paper> = args.paper.map_or(Paper::ALL.to_vec(), |name| vec![name.into()]);
+    let shown = std::io::stderr().is_terminal();
+    let start = Instant::now();
+    let reproduce = |paper: Paper| {
+        paper.reproduce(args.output.is_some(), &mut |what| {
+            if shown {
+                say!("{:5.1} s  {}: {what}", start.elapsed().as_secs_f64(), paper.name());
+            }
+        })
+    };
+    let papers = papers.into_iter().map(reproduce).collect();
+    let report = Report { version: env!("CARGO_PKG_VERSION").to_owned(), seed: SEED, papers };
+    if let Some(dir) = &args.output {
+        write(&report, dir)?;
+    }
+    if args.json {
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
+    } else {
+        out!("{}", text::text(&report))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(report: &Report, dir: &Path) -> anyhow::Result<()> {
+    for figure in gleaner_report::reproduction::figures(report) {
+        write_file(&dir.join(format!("{}.svg", figure.name)), figure.file().as_bytes())?;
+    }
+    write_file(&dir.join("reproduction.json"), &serde_json::to_vec(report)?)?;
+    write_file(&dir.join("index.html"), gleaner_report::reproduction::html(report)?.as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! A discrete-event simulation of a host with its scheduler, KVM, guests with their schedulers, and the
+//! threads of programs. Deterministic: the same scenario and seed produce the same events, byte for byte.
+//!
+//! The guest policy of `gleaner run` controls it unchanged, through [`gleaner_engine::Machine`].
+//! `docs/sim.md` describes what is modelled, with which numbers, and what is not.
+
+mod cost;
+mod driver;
+mod ids;
+pub mod library;
+pub mod parallel;
+pub mod predict;
+mod program;
+mod random;
+pub mod recorded;
+pub mod reproduce;
+pub mod scenario;
+mod sched;
+mod spec;
+pub mod sweep;
+mod timers;
+mod trace;
+pub mod tune;
+mod tuning;
+mod world;
+
+pub use cost::{Costs, NAMES as COST_TABLES};
+pub use driver::{Governor, govern, govern_all};
+pub use ids::{Ns, Vm};
+pub use program::{BarrierKind, ChannelKind, MAX_LOOPS, ObjectKind, Op, Program, ProgramError, Role};
+pub use random::{Dist, Generator, Seeds};
+pub use sched::{Entity, Fair, NICE_0, Rule};
+pub use spec::{HostSpec, IdleMode, PauseLoops, Spec, SpecError, TaskSpec, VmSpec};
+pub use timers::Timers;
+pub use trace::Trace;
+pub use tuning::{KNOBS, Knob, Tuning};
+pub use world::{
+    Blocked, CATEGORIES, Category, End, PcpuReport, Report, TaskReport, TaskTotals, VcpuCounts, VcpuReport,
+    VmReport, World,
+};

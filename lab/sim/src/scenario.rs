@@ -1,0 +1,94 @@
+//! Scenarios: a machine, its VMs, their programs and policies, as a TOML file.
+
+mod error;
+mod file;
+mod program;
+mod run;
+#[cfg(test)]
+mod tests;
+mod units;
+
+pub(crate) use error::At;
+pub use error::ScenarioError;
+pub use run::Outcome;
+
+use std::path::Path;
+use std::str::FromStr;
+
+use gleaner_policy::{Fixed, Mode};
+use gleaner_proto::written::Written;
+
+use crate::spec::Spec;
+use crate::tuning::Tuning;
+
+/// What decides how vCPUs idle and which are active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// The policy of `gleaner run`.
+    Gleaner,
+    /// That of `gleaner run --strategy paper`.
+    Paper,
+    /// One setting for the whole run.
+    Fixed(Fixed),
+}
+
+impl Control {
+    /// The untouched system: idle vCPUs halt, and all are active.
+    pub const HALT: Self = Self::Fixed(Fixed::UNTOUCHED);
+
+    /// How the policy decides; `None` without a policy.
+    pub fn mode(self) -> Option<Mode> {
+        match self {
+            Self::Gleaner => Some(Mode::Adaptive),
+            Self::Paper => Some(Mode::Paper),
+            Self::Fixed(_) => None,
+        }
+    }
+}
+
+impl FromStr for Control {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "gleaner" => Ok(Self::Gleaner),
+            "paper" => Ok(Self::Paper),
+            setting => setting.parse().map(Self::Fixed),
+        }
+    }
+}
+
+/// A scenario that can be run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// One-line description.
+    pub title: String,
+    /// The paper and figure that it reproduces, if any.
+    pub source: Option<String>,
+    /// The machine, its VMs and their programs.
+    pub spec: Spec,
+    /// What controls each VM, in the order of the VMs.
+    pub control: Vec<Control>,
+    /// Policy parameters that replace the defaults, for all controlled VMs.
+    pub tuning: Tuning,
+}
+
+impl Scenario {
+    /// Reads a scenario file.
+    ///
+    /// # Errors
+    /// The file cannot be read or is invalid; errors name file, line and the nearest valid name.
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ScenarioError::Read { path: path.to_owned(), source })?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// Parses `text`; `name` is for error messages.
+    ///
+    /// # Errors
+    /// The scenario is invalid.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ScenarioError> {
+        file::parse(&Written { name, text })
+    }
+}

@@ -1,0 +1,5 @@
+//! Scenario files: valid ones, and error messages.
+
+mod files;
+mod limits;
+mod programs;

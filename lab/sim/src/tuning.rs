@@ -1,0 +1,176 @@
+//! Policy parameters that a scenario can set, a sweep can vary and a search can optimise.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use gleaner_policy::PolicyConfig;
+
+/// A policy parameter.
+#[derive(Debug)]
+pub struct Knob {
+    /// Key in scenario files.
+    pub key: &'static str,
+    /// Smallest sensible value.
+    pub low: f64,
+    /// Largest sensible value.
+    pub high: f64,
+    /// Whether to search it on a logarithmic scale.
+    pub logarithmic: bool,
+    get: fn(&PolicyConfig) -> f64,
+    set: fn(&mut PolicyConfig, f64),
+}
+
+impl Knob {
+    /// Its value in `config`.
+    pub fn get(&self, config: &PolicyConfig) -> f64 {
+        (self.get)(config)
+    }
+
+    /// The value at position `share` (0..=1) of the range.
+    pub fn at(&self, share: f64) -> f64 {
+        let share = share.clamp(0.0, 1.0);
+        if self.logarithmic {
+            self.low * (self.high / self.low).powf(share)
+        } else {
+            self.low + (self.high - self.low) * share
+        }
+    }
+
+    /// Position (0..=1) of `value` in the range.
+    pub fn share(&self, value: f64) -> f64 {
+        let share = if self.logarithmic {
+            (value / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        share.clamp(0.0, 1.0)
+    }
+}
+
+const fn linear(
+    key: &'static str,
+    (low, high): (f64, f64),
+    get: fn(&PolicyConfig) -> f64,
+    set: fn(&mut PolicyConfig, f64),
+) -> Knob {
+    Knob { key, low, high, logarithmic: false, get, set }
+}
+
+const fn logarithmic(
+    key: &'static str,
+    range: (f64, f64),
+    get: fn(&PolicyConfig) -> f64,
+    set: fn(&mut PolicyConfig, f64),
+) -> Knob {
+    Knob { logarithmic: true, ..linear(key, range, get, set) }
+}
+
+/// All parameters; [`PolicyConfig`] and [`gleaner_policy::ConsolidationConfig`] explain them.
+pub const KNOBS: [Knob; 9] = [
+    logarithmic("poll_price", (0.01, 2.0), |c| c.poll_price, |c, v| c.poll_price = v),
+    linear("rho", (0.1, 1.0), |c| c.consolidation.rho, |c, v| c.consolidation.rho = v),
+    linear("eta", (0.1, 1.0), |c| c.consolidation.eta, |c, v| c.consolidation.eta = v),
+    logarithmic(
+        "min_time_slice_ms",
+        (0.1, 30.0),
+        |c| c.consolidation.min_time_slice.as_secs_f64() * 1e3,
+        |c, v| c.consolidation.min_time_slice = Duration::from_secs_f64(v / 1e3),
+    ),
+    linear(
+        "utilization_change",
+        (0.05, 0.5),
+        |c| c.consolidation.utilization_change,
+        |c, v| c.consolidation.utilization_change = v,
+    ),
+    linear(
+        "utilization_ceiling",
+        (0.7, 1.0),
+        |c| c.consolidation.utilization_ceiling,
+        |c, v| c.consolidation.utilization_ceiling = v,
+    ),
+    logarithmic(
+        "granularity_growth",
+        (1.2, 8.0),
+        |c| c.consolidation.granularity_growth,
+        |c, v| c.consolidation.granularity_growth = v,
+    ),
+    linear(
+        "granularity_drop",
+        (0.05, 0.9),
+        |c| c.consolidation.granularity_drop,
+        |c, v| c.consolidation.granularity_drop = v,
+    ),
+    linear(
+        "drop_tolerance",
+        (0.0, 0.3),
+        |c| c.consolidation.drop_tolerance,
+        |c, v| c.consolidation.drop_tolerance = v,
+    ),
+];
+
+/// Values of some parameters; the others keep the policy's defaults.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tuning(BTreeMap<&'static str, f64>);
+
+impl Tuning {
+    /// Sets a parameter.
+    ///
+    /// # Errors
+    /// The value is outside the parameter's range.
+    pub fn set(&mut self, knob: &'static Knob, value: f64) -> Result<(), String> {
+        if !(knob.low..=knob.high).contains(&value) {
+            return Err(format!(
+                "{} is {value}; it must lie between {} and {}",
+                knob.key, knob.low, knob.high
+            ));
+        }
+        self.0.insert(knob.key, value);
+        Ok(())
+    }
+
+    /// Copies the values to `config`.
+    pub fn apply(&self, config: &mut PolicyConfig) {
+        for knob in &KNOBS {
+            if let Some(value) = self.0.get(knob.key) {
+                (knob.set)(config, *value);
+            }
+        }
+    }
+}
+
+/// Formats it as the section of a scenario file.
+impl fmt::Display for Tuning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[policy]")?;
+        self.0.iter().try_for_each(|(key, value)| write!(f, "\n{key} = {value:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_policy::{CpuSet, Policy};
+
+    use super::*;
+
+    #[test]
+    fn every_parameter_is_set_and_read_back_and_its_default_is_in_range() {
+        for knob in &KNOBS {
+            let default = knob.get(&PolicyConfig::default());
+            assert!((knob.low..=knob.high).contains(&default), "{}: {default}", knob.key);
+            for share in [0.0, 0.3, 1.0] {
+                let mut tuning = Tuning::default();
+                let value = knob.at(share).clamp(knob.low, knob.high);
+                tuning.set(knob, value).unwrap();
+                let mut config = PolicyConfig::default();
+                tuning.apply(&mut config);
+                assert!((knob.get(&config) - value).abs() < 1e-6, "{}", knob.key);
+                assert!((knob.share(value) - share).abs() < 1e-9, "{}", knob.key);
+                let policy = Policy::new(config, CpuSet::first(4));
+                assert!(policy.is_ok(), "{}: {value}", knob.key);
+                assert_eq!(tuning.to_string(), format!("[policy]\n{} = {value:?}", knob.key));
+            }
+            assert!(Tuning::default().set(knob, knob.high * 2.0).is_err());
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Demand-based coordination: interrupts make vCPUs urgent, and vCPUs that spin in vain yield their pCPU.
+
+use gleaner_policy::host::{DirectedYield, Spinner, yield_target};
+
+use super::World;
+use super::entity::{HostState, PcpuState, Phase};
+use crate::ids::{FOREVER, Ns, Pcpu, Vcpu};
+use crate::spec::PauseLoops;
+
+/// The hardware's pause-loop window: 4096 cycles (ASPLOS'13 §4.3) at about 2.4 GHz.
+pub(super) const PAUSE_WINDOW: Ns = 1_700;
+/// The largest window that exits grow it to (KVM: `ple_window_max`, 2^30 cycles).
+const PAUSE_WINDOW_MAX: Ns = 400_000_000;
+
+impl World {
+    /// `from`, which holds a spinlock, will send a reschedule interrupt: even its wakee must not preempt it.
+    pub(super) fn sends_resched(&mut self, from: Vcpu) {
+        let (now, ns) = (self.now, self.host.urgent.resched_dp_ns);
+        if ns > 0 {
+            self.v_mut(from).urgency.for_time(now, ns);
+        }
+    }
+
+    /// A reschedule interrupt was sent to `to`.
+    pub(super) fn resched_sent(&mut self, to: Vcpu) {
+        let (now, ns) = (self.now, self.host.urgent.resched_co_ns);
+        if ns > 0 {
+            self.v_mut(to).urgency.for_time(now, ns);
+            self.become_urgent(to);
+        }
+    }
+
+    /// The interrupt of a TLB shootdown was sent to `to`.
+    pub(super) fn flush_sent(&mut self, to: Vcpu) {
+        if self.host.urgent.tlb_co {
+            self.v_mut(to).urgency.for_event();
+            self.become_urgent(to);
+        }
+    }
+
+    /// The vCPU has acknowledged every shootdown.
+    pub(super) fn flush_acknowledged(&mut self, v: Vcpu) {
+        self.v_mut(v).urgency.acknowledge();
+    }
+
+    /// A waiting vCPU that became urgent runs first, if fairness allows.
+    fn become_urgent(&mut self, v: Vcpu) {
+        if self.v(v).host != HostState::Waiting {
+            return;
+        }
+        let p = self.v(v).pcpu;
+        let pcpu = self.p_mut(p);
+        if !pcpu.queue.contains(&v) {
+            return;
+        }
+        if !pcpu.urgent.contains(&v) {
+            pcpu.urgent.push_back(v);
+        }
+        self.charge(p);
+        if let PcpuState::Running(current) = self.p(p).state
+            && self.overrides(v, current)
+            && self.protection(current) == 0
+        {
+            self.preempt(p);
+        }
+    }
+
+    /// Whether `v` is urgent enough to run before `current` against the fair scheduler's order.
+    pub(super) fn overrides(&self, v: Vcpu, current: Vcpu) -> bool {
+        let own = self.v(v);
+        let (urgent, runs) = self.rivals(own.pcpu, v, current);
+        own.urgency.is_urgent(self.now) && self.host.urgent.may_preempt(urgent.vruntime, runs.vruntime)
+    }
+
+    /// The next urgent vCPU of the pCPU that is allowed to run now.
+    pub(super) fn next_urgent(&mut self, p: Pcpu) -> Option<Vcpu> {
+        let floor = self.p(p).floor;
+        while let Some(v) = self.p_mut(p).urgent.pop_front() {
+            let own = self.v(v);
+            let still = own.urgency.is_urgent(self.now) && self.p(p).queue.contains(&v);
+            if still && self.host.urgent.may_preempt(self.vruntime_of(p, v), floor) {
+                return Some(v);
+            }
+        }
+        None
+    }
+
+    /// How long the running vCPU is protected from preemption. Zero once it is ahead of the waiting ones by
+    /// more than the allowance: otherwise a vCPU that keeps sending interrupts would never be preempted.
+    pub(super) fn protection(&self, v: Vcpu) -> Ns {
+        let vcpu = self.v(v);
+        let pcpu = self.p(vcpu.pcpu);
+        let too_far = |o: &Vcpu| {
+            let (own, other) = self.rivals(vcpu.pcpu, v, *o);
+            !self.host.urgent.may_preempt(own.vruntime, other.vruntime)
+        };
+        if pcpu.queue.iter().any(too_far) {
+            return 0;
+        }
+        let from = pcpu.slice_from;
+        vcpu.urgency.protected_for(self.now, from, self.host.urgent.slice_ns)
+    }
+
+    /// Arms pause-loop detection for a vCPU spinning in the kernel, if another vCPU waits.
+    pub(super) fn watch_spin(&mut self, v: Vcpu) {
+        if self.host.yielding == DirectedYield::Off || self.waiting == 0 || !self.vm(v).ple {
+            return;
+        }
+        let window = self.v(v).pause_window;
+        self.nudge(v, window);
+    }
+
+    /// A vCPU waits for a pCPU: its siblings might be spinning for it.
+    pub(super) fn watch_spins_of(&mut self, v: Vcpu) {
+        let vm = self.vm(v);
+        if self.host.yielding == DirectedYield::Off || vm.spinning == 0 {
+            return;
+        }
+        for other in (vm.first..vm.first + vm.vcpus).map(Vcpu) {
+            let vcpu = self.v(other);
+            let unwatched = vcpu.left == FOREVER || vcpu.phase == Phase::IdlePoll && vcpu.queue.is_empty();
+            if vcpu.phase.spins() && self.running(other) && unwatched {
+                self.watch_spin(other);
+            }
+        }
+    }
+
+    /// The hardware detected that the vCPU spins: it can yield to another one.
+    pub(super) fn pause_exit(&mut self, v: Vcpu) {
+        let (now, exit) = (self.now, self.vm(v).costs.pause_exit);
+        let target = self.choose_yield_target(v);
+        let grows = self.host.pause_loops >= PauseLoops::Late;
+        let vcpu = self.v_mut(v);
+        vcpu.counts.pause_exits += 1;
+        vcpu.urgency.cancel();
+        let polls = vcpu.phase == Phase::IdlePoll;
+        vcpu.left =
+            if polls && vcpu.poll_ends != FOREVER { vcpu.poll_ends.saturating_sub(now) } else { FOREVER };
+        if grows {
+            vcpu.pause_window = (vcpu.pause_window * 2).min(PAUSE_WINDOW_MAX);
+        }
+        let window = vcpu.pause_window;
+        match target {
+            Choice::Vcpu(target) => {
+                self.nudge(v, window + exit);
+                self.yield_to(v, target);
+            }
+            Choice::NotNow => self.nudge(v, window + exit),
+            Choice::Nobody if grows => self.nudge(v, window + exit),
+            Choice::Nobody => {
+                // Nothing changes until a sibling waits, so these exits need no events; time counts them.
+                vcpu.in_vain = true;
+                self.arm(v);
+            }
+        }
+    }
+
+    /// Number of the vCPU's pause-loop exits.
+    pub(super) fn pause_exits(&self, v: Vcpu) -> u64 {
+        let vcpu = self.v(v);
+        vcpu.counts.pause_exits + vcpu.spun_in_vain / (PAUSE_WINDOW + self.vm(v).costs.pause_exit)
+    }
+
+    /// Chooses the vCPU to yield to. One that itself yielded in a pause-loop exit is skipped every other
+    /// time, since it would only spin again (kernel: `kvm_vcpu_eligible_for_directed_yield`). One that was
+    /// preempted while spinning is not skipped: it might have the lock by now.
+    fn choose_yield_target(&mut self, v: Vcpu) -> Choice {
+        if self.waiting == 0 {
+            return Choice::Nobody;
+        }
+        let vm = self.vm(v);
+        let (first, count, from) = (vm.first, vm.vcpus, vm.yield_from);
+        let mut passed_over = false;
+        let version = self.host.pause_loops;
+        let spinner = |o: Vcpu| {
+            let vcpu = self.v_mut(o);
+            let may = match version {
+                PauseLoops::Blind | PauseLoops::Early => true,
+                PauseLoops::Preempted => vcpu.preempted,
+                PauseLoops::Late => vcpu.preempted && vcpu.phase.in_kernel(),
+            };
+            let preempted = vcpu.host == HostState::Waiting && o != v && may;
+            let spins = version > PauseLoops::Blind && vcpu.gave_up && !vcpu.next_time;
+            vcpu.next_time = spins;
+            passed_over |= preempted && spins;
+            Spinner { preempted, interrupted: vcpu.pending != 0, spins }
+        };
+        let vcpus: Vec<Spinner> = (first..first + count).map(Vcpu).map(spinner).collect();
+        let Some(chosen) = yield_target(self.host.yielding, &vcpus, from as usize) else {
+            return if passed_over { Choice::NotNow } else { Choice::Nobody };
+        };
+        let chosen = Vcpu::at(chosen).0;
+        self.vm_mut(v).yield_from = (chosen + 1) % count;
+        Choice::Vcpu(Vcpu(first + chosen))
+    }
+
+    /// Runs `target` next where it waits, and the next vCPU in place of `v` on its own pCPU, as far as the
+    /// fair scheduler allows (kernel: `yield_to`, which sets the next buddy and the skip buddy).
+    fn yield_to(&mut self, v: Vcpu, target: Vcpu) {
+        let p = self.v(target).pcpu;
+        if !self.p(p).queue.contains(&target) || self.must_wait(target) {
+            return;
+        }
+        self.p_mut(p).buddy = Some(target);
+        if let PcpuState::Running(current) = self.p(p).state
+            && (current == v || self.protection(current) == 0)
+        {
+            self.charge(p);
+            if self.may_run_before(p, target, current) {
+                self.preempt(p);
+            }
+        }
+        let own = self.v(v).pcpu;
+        if own != p && self.p(own).state == PcpuState::Running(v) {
+            self.charge(own);
+            if let Some(second) = self.fairest(own)
+                && self.may_run_before(own, second, v)
+            {
+                self.v_mut(v).gave_up = true;
+                self.p_mut(own).buddy = Some(second);
+                self.preempt(own);
+            }
+        }
+    }
+
+    /// Whether the fair scheduler lets `v` run although it would pick `first`: if `v` is ahead by less than
+    /// the wake-up granularity (kernel: `wakeup_preempt_entity`).
+    pub(super) fn may_run_before(&self, p: Pcpu, v: Vcpu, first: Vcpu) -> bool {
+        let (first, own) = self.rivals(p, first, v);
+        !self.host.fair.preempts(&first, &own)
+    }
+}
+
+/// Result of searching for a vCPU to yield to.
+enum Choice {
+    /// A vCPU that is runnable but not running.
+    Vcpu(Vcpu),
+    /// Only vCPUs that yielded themselves; they are eligible next time.
+    NotNow,
+    /// None.
+    Nobody,
+}

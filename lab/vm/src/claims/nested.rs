@@ -1,0 +1,61 @@
+//! The nested KVM host, in which this program proves claims that need real KVM guests.
+
+use std::time::Duration;
+
+use crate::claims::{Check, Checks, Claim, Place, Target};
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::kernel::Kernel;
+use crate::vm::{Cpus, Lab, Step, VmSpec};
+
+/// Timeout of a claim in the host.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+pub(super) const BOOT: Claim = Claim {
+    name: "nested-host",
+    group: 0,
+    says: "a nested KVM host boots a guest within 20 s; the guest knows KVM",
+    // Judged by boot times, which a test on a busy machine should not be.
+    quick: false,
+    place: Place::NestedHost,
+    prove: boot,
+};
+
+/// Proves a claim in a nested host with 4 vCPUs, and adds its checks to `checks`.
+pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()> {
+    let mut spec = VmSpec::new("host", Image::Host, Kernel::V7, Cpus::flat(4));
+    spec.guests = vec![Kernel::V6_12, Kernel::V7];
+    let host = lab.boot(spec)?;
+    let step = Step::new(&["gleaner-lab", "claims", "--json", "--only", claim.name]).timeout(PATIENCE);
+    let output = host.run(step)?;
+    // Fails if a check does not hold; the outcomes say more.
+    let outcomes: Vec<super::Outcome> =
+        serde_json::from_slice(&output.stdout).map_err(|error| Error::Step {
+            vm: "host".to_owned(),
+            step: format!("gleaner-lab claims --only {}", claim.name),
+            exit: output.exit.to_string(),
+            output: format!("{error}: {}{}", output.text(), output.errors()),
+        })?;
+    for outcome in outcomes {
+        outcome.checks.into_iter().for_each(|check: Check| checks.add(check));
+        if let Some(error) = outcome.error {
+            host.keep_console()?;
+            return Err(Error::Guest { vm: "host".to_owned(), error });
+        }
+    }
+    host.power_off()
+}
+
+fn boot(lab: &Lab, checks: &mut Checks) -> Result<()> {
+    for kernel in [Kernel::V6_12, Kernel::V7] {
+        let guest = lab.boot(VmSpec::new("inner", Image::Tiny, kernel, Cpus::flat(2)))?;
+        let seconds = guest.boot_time().as_secs_f64();
+        let what = format!("nested guest, Linux {kernel}: boots");
+        checks.values(what, &[seconds], "s", Target::AtMost(20.0));
+        let report: gleaner_proto::doctor::Report = super::doctor::report(&guest)?;
+        let what = format!("nested guest, Linux {kernel}: the hypervisor is KVM");
+        checks.that(what, report.machine.hypervisor.contains("KVM"), report.machine.hypervisor);
+        guest.power_off()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! Machines: described, run under QEMU, controlled, and never left behind.
+
+mod channel;
+mod console;
+mod guest;
+mod lab;
+mod process;
+mod qemu;
+mod qmp;
+mod spec;
+mod step;
+
+pub use guest::{Guest, Job};
+pub use lab::Lab;
+pub use spec::{Cpus, VmSpec};
+pub use step::{Output, Step};
