@@ -13,8 +13,8 @@ pub(crate) fn method() -> impl TypedValueParser<Value = Method> {
 pub(crate) fn objective() -> impl TypedValueParser<Value = Objective> {
     let help = |objective| match objective {
         Objective::Latency => "short wake-ups, also where much is polled for them",
-        Objective::Balanced => "polling must save at least a hundredth of its time",
-        Objective::Efficiency => "polling must save at least a tenth of its time",
+        Objective::Balanced => "on an idle machine polling must save at least a hundredth of its time",
+        Objective::Efficiency => "on an idle machine polling must save at least a tenth of its time",
     };
     named(Objective::ALL.map(|objective| PossibleValue::new(objective.name()).help(help(objective))))
 }

@@ -1,7 +1,7 @@
 //! Runs `gleaner attach` on this machine.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
-#![allow(clippy::print_stderr, reason = "a test says what it skips and what it leaves behind")]
+#![allow(clippy::print_stderr, reason = "a test says what it leaves behind")]
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::journal::{known_at_start, observations};
 use common::levers::{Machine, limit_is};
 use common::process::{GLEANER, Running, command, text, until};
-use common::{memory, skipped, threads};
+use common::{memory, threads};
 use gleaner_engine::MemoryDir;
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
@@ -21,6 +21,7 @@ use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::lever::{GroupState, Target, Value};
 use gleaner_policy::{CpuSet, Method, Observation};
 use gleaner_proto::journal::{self, Record};
+use gleaner_testing::skipped;
 use nix::sys::signal::Signal;
 
 /// A workload that gleaner attaches to.
@@ -212,7 +213,7 @@ impl Group {
                 Some(Self(group))
             }
             Err(reason) => {
-                skipped(&format!("{setup}: {reason}"));
+                skipped(format_args!("{setup}: {reason}"));
                 None
             }
         }

@@ -11,6 +11,7 @@ use std::process::Output;
 use common::levers::Machine;
 use common::process::{Running, command, gleaner, text, until};
 use gleaner_proto::result::{BenchResult, Ending, Metric, Verdict, Warning};
+use gleaner_testing::is_root;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
@@ -376,8 +377,7 @@ struct SmallDisk {
 
 impl SmallDisk {
     fn mount() -> Option<Self> {
-        if !nix::unistd::geteuid().is_root() {
-            common::skipped("mounting needs root");
+        if !is_root() {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use common::levers::Machine;
 use common::process::{GLEANER, Running, command, gleaner, text, until};
-use common::skipped;
+use gleaner_testing::skipped;
 
 /// Length of each observation, in seconds.
 const LOOK: &str = "2";
@@ -105,7 +105,7 @@ fn built_in(workload: &[&str]) -> Option<Value> {
 fn has(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
-        skipped(&format!("there is no {program}: run scripts/setup test"));
+        skipped(format_args!("there is no {program}: run scripts/setup test"));
     }
     there
 }

@@ -1,6 +1,6 @@
 //! Runs `gleaner doctor` and `gleaner restore` on this machine.
 
-#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
+#![allow(clippy::print_stderr, reason = "a test says what it measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 mod common;
@@ -16,6 +16,7 @@ use common::process::{Running, command, until};
 use gleaner_policy::{Method, Placement};
 use gleaner_proto::doctor::{Cell, Finding, Report};
 use gleaner_proto::journal::{self, Record};
+use gleaner_testing::is_root;
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
 
@@ -57,16 +58,6 @@ fn gleaner(args: &[&str]) -> (Output, Vec<Option<String>>) {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Whether the test runs as root, as changing the machine requires. If not, says so, and fails on CI.
-fn is_root() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("SKIPPED: this test must run as root");
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must run this test as root");
-    }
-    root
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! When the load of a consolidated workload rises, it gets its vCPUs back, and the journal names the sensor that
 //! reported the overload. Uses this machine's real levers; needs root.
 
-#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
+#![allow(clippy::print_stderr, reason = "a test says what it measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 mod common;
@@ -11,11 +11,12 @@ use std::path::Path;
 
 use common::journal::{costly, observations};
 use common::levers::Machine;
+use common::memory;
 use common::process::{GLEANER, Running, command, text, until};
-use common::{memory, skipped};
 use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_policy::{Event, Method, OverloadSource};
 use gleaner_proto::journal::{self, Record};
+use gleaner_testing::skipped;
 use gleaner_trace::OverloadSensor;
 
 /// Enough samples to recognise the load; half a minute if nothing happens.

@@ -1,7 +1,7 @@
 //! What can go wrong around `gleaner run`: the command must go on, and nothing that is not Gleaner's may be touched.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
-#![allow(clippy::print_stderr, reason = "a test says what it skips and what it leaves behind")]
+#![allow(clippy::print_stderr, reason = "a test says what it leaves behind")]
 
 mod common;
 
@@ -17,6 +17,7 @@ use gleaner_kernel::lever::{GroupState, Target, Value};
 use gleaner_kernel::topology::Topology;
 use gleaner_proto::journal::{self, Record};
 use gleaner_proto::lease::{self, LeaseRecord};
+use gleaner_testing::left_out;
 use nix::sys::signal::Signal;
 
 /// A limit that only these tests set.
@@ -186,7 +187,7 @@ impl Offline {
             Ok(()) => Some(Self { file, sets }),
             Err(error) => {
                 // The kernel's choice, even on a CI machine.
-                eprintln!("SKIPPED: {} cannot be written: {error}", file.display());
+                left_out(format_args!("{} cannot be written: {error}", file.display()));
                 None
             }
         }
@@ -213,10 +214,7 @@ impl Drop for Offline {
 fn the_command_survives_a_vcpu_that_goes_and_comes_back() {
     // The kernel moves device interrupts off the vCPU for good, so this needs a machine that may be changed.
     if std::env::var_os("GLEANER_TEST_HOTPLUG").is_none() {
-        eprintln!(
-            "SKIPPED: takes a vCPU offline; set GLEANER_TEST_HOTPLUG=1 on a machine that may be changed"
-        );
-        return;
+        return left_out("takes a vCPU offline; set GLEANER_TEST_HOTPLUG=1 on a machine that may be changed");
     }
     let Some(machine) = Machine::take() else { return };
     let args = ["run", "--quiet", "--", GLEANER, "workload", "request-response", "--seconds", "2"];

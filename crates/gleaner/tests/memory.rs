@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use common::journal::{costly, known_at_start, observations};
 use common::levers::Machine;
+use common::memory;
 use common::process::{GLEANER, Running, command, text, until};
-use common::{memory, skipped};
 use gleaner_engine::MemoryDir;
 use gleaner_policy::{Event, Method, Observation};
 use gleaner_proto::journal::{self, Record};
 use gleaner_proto::memory::ProgramMemory;
+use gleaner_testing::skipped;
 use nix::sys::signal::Signal;
 
 /// Enough samples to recognise the load; half a minute if nothing happens.

@@ -4,11 +4,10 @@
 
 mod common;
 
+use gleaner_testing::is_root;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-use common::skipped;
 
 fn gleaner(args: &[&str], dir: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gleaner")).args(args).current_dir(dir).output().unwrap()
@@ -91,8 +90,7 @@ fn a_full_or_forbidden_disk_is_told_and_the_earlier_page_stays() {
     assert!(!dir.path().join("r.html").exists(), "nothing is half done");
 
     // A file system that is really full.
-    if !nix::unistd::geteuid().is_root() {
-        skipped("only root may mount a small file system");
+    if !is_root() {
         return;
     }
     let full = Mounted::new(&dir.path().join("small"));

@@ -17,6 +17,7 @@ use common::process::{GLEANER, Running, command, gleaner, text, until, until_run
 use common::threads;
 use gleaner_policy::{Event, Method, Mode as How, Strategy};
 use gleaner_proto::journal::{self, Record};
+use gleaner_testing::is_root;
 use nix::sys::signal::Signal;
 
 /// The user and group `nobody`.
@@ -162,8 +163,8 @@ fn an_unusable_state_directory_leaves_the_command_without_help() {
 
 #[test]
 fn a_missing_sys_leaves_the_command_without_help() {
-    if !nix::unistd::geteuid().is_root() {
-        return common::skipped("needs root");
+    if !is_root() {
+        return;
     }
     let Some(machine) = Machine::take() else { return };
     for (option, status) in [("--quiet", 7), ("--require", 125)] {

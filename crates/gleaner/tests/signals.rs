@@ -11,9 +11,9 @@ use std::process::Command;
 
 use common::levers::Machine;
 use common::process::{GLEANER, Running, text, until};
-use common::skipped;
 use gleaner_bench::signals::{Report, Side, Verdict};
 use gleaner_policy::{Difference, Signal};
+use gleaner_testing::skipped;
 use nix::sys::signal::Signal::SIGTERM;
 
 /// `gleaner-bench signals`; `None`, with a message, if that binary is not built beside this package's.

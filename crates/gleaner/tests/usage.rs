@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::levers::Machine;
 use common::process::{GLEANER, gleaner, text};
-use common::skipped;
+use gleaner_testing::skipped;
 
 fn source(path: &str) -> String {
     format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))

@@ -11,9 +11,10 @@ use std::process::Command;
 
 use common::levers::{Levers, Machine};
 use common::process::{GLEANER, Running, command, text, until, until_runs};
-use common::{skipped, threads};
+use common::threads;
 use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_policy::CpuSet;
+use gleaner_testing::skipped;
 use nix::fcntl::{Flock, FlockArg};
 
 /// The user and group `nobody`.

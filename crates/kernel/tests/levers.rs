@@ -17,6 +17,7 @@ use gleaner_kernel::lever::{
     LeverError, SchedAttr, SchedPolicy, Target, ThreadKey, ThreadPlan, Value, Walked, walk,
 };
 use gleaner_policy::{CpuId, CpuSet};
+use gleaner_testing::has_two_vcpus;
 
 fn gettid() -> u32 {
     // SAFETY: takes no argument.
@@ -68,12 +69,7 @@ fn apply(plan: &ThreadPlan) {
 /// This machine's vCPUs, or `None` if there is only one.
 fn several_cpus() -> Option<CpuSet> {
     let cpus = Affinity::of_caller().unwrap();
-    if cpus.len() < 2 {
-        println!("SKIPPED: needs two vCPUs");
-        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI machines have two vCPUs");
-        return None;
-    }
-    Some(cpus)
+    has_two_vcpus().then_some(cpus)
 }
 
 fn one(cpu: CpuId) -> CpuSet {

@@ -1,6 +1,6 @@
 //! Levers that need root and change the machine. Each test restores its changes, even if it panics.
 
-#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
+#![allow(clippy::print_stderr, reason = "a test says what it measures")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -14,21 +14,7 @@ use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::dma_latency::DmaLatency;
 use gleaner_kernel::lever::{GroupState, Target, Value, Write, affinity::Affinity, cpuset, haltpoll, pm_qos};
 use gleaner_policy::{CpuId, CpuSet};
-
-/// Reports why a test cannot run here; in CI, where it must run, that is a failure.
-fn skipped(reason: &str) {
-    // Not by a macro: the harness would hide what those print.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
-    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must run this test: {reason}");
-}
-
-fn is_root() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        skipped("needs root");
-    }
-    root
-}
+use gleaner_testing::{is_root, skipped};
 
 /// The changed targets with their old values; dropping restores them, the last one first.
 #[derive(Default)]
@@ -83,7 +69,7 @@ impl Drop for Sleeper {
 fn group(pid: u32) -> Option<WorkloadGroup> {
     let root = Root::system();
     let setup = CgroupSetup::detect(&root).unwrap();
-    let refused = |reason| skipped(&format!("{setup}: {reason}"));
+    let refused = |reason| skipped(format_args!("{setup}: {reason}"));
     WorkloadGroup::new(&root, &setup, pid).map_err(refused).ok()
 }
 
@@ -157,7 +143,7 @@ fn haltpoll_limits_are_taken_and_put_back() {
     }
     let root = Root::system();
     if let Err(reason) = haltpoll::available(&root) {
-        return skipped(&reason.to_string());
+        return skipped(reason);
     }
     let dump = || {
         let names = root.list(haltpoll::PARAMETERS).unwrap();
@@ -181,7 +167,7 @@ fn a_latency_request_for_one_vcpu_reads_back_and_is_withdrawn() {
     }
     let root = Root::system();
     if let Err(reason) = pm_qos::available(&root) {
-        return skipped(&reason.to_string());
+        return skipped(reason);
     }
     let cpu = CpuId(0);
     let before = root.read(pm_qos::file(cpu)).unwrap();

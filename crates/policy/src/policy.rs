@@ -36,7 +36,8 @@ const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_
 /// First and longest time without polling after a veto; doubles in between: halting vCPUs cannot show that the
 /// pCPUs are free again, and finding out takes up to half a second of polling.
 const AFTER_VETO: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-/// The share of a setting's gain that its proofs may cost: the baseline is in force for half of each.
+/// The share of the time until the next proof that a proof may lose: the baseline, which does without the gain, is in
+/// force for half of it.
 const PROOF_SHARE: f64 = 0.2;
 /// A smaller set with at least this share of the baseline's progress did no harm.
 const NO_HARM: f64 = 0.95;
@@ -377,7 +378,7 @@ impl Policy {
         self.retry_consolidation.until()
     }
 
-    /// Postpones the next proof until the gain has paid for this one.
+    /// Postpones the next proof by what this one has lost, see [`PROOF_SHARE`].
     fn trust(&mut self, trial: &Trial, verdict: &Verdict, now: Duration) {
         self.proof.extend(now);
         if trial.purpose() == Purpose::Reprove

@@ -42,11 +42,23 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// Anything else.
 pub fn seconds(text: &str) -> Result<Duration, String> {
+    seconds_from(0.01, text)
+}
+
+/// The value of an option: a time in seconds, from none at all to an hour.
+///
+/// # Errors
+/// Anything else.
+pub fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    seconds_from(0.0, text)
+}
+
+fn seconds_from(least: f64, text: &str) -> Result<Duration, String> {
     text.parse::<f64>()
         .ok()
-        .filter(|s| (0.01..=3600.0).contains(s))
+        .filter(|s| (least..=3600.0).contains(s))
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("`{text}` is not a time between 0.01 and 3600 seconds"))
+        .ok_or_else(|| format!("`{text}` is not a time between {least} and 3600 seconds"))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use std::{fs, ptr, thread};
 
 use common::{assert_woken, online, own_tree, pin, ping_pong, turn, unlimited, until_asleep};
+use gleaner_testing::left_out;
 use gleaner_trace::{Lost, NotAvailable, OverloadSensor, Parts, Recorder, Scope, TraceError, Tracer, Why};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
@@ -133,10 +134,7 @@ fn without_the_right_to_load_programs_each_of_them_says_so() {
 #[test]
 fn a_vcpu_that_goes_and_comes_back_does_not_disturb() {
     if std::env::var_os("GLEANER_TEST_HOTPLUG").is_none() {
-        eprintln!(
-            "SKIPPED: takes a vCPU offline; set GLEANER_TEST_HOTPLUG=1 on a machine that may be changed"
-        );
-        return;
+        return left_out("takes a vCPU offline; set GLEANER_TEST_HOTPLUG=1 on a machine that may be changed");
     }
     let Some(_turn) = turn() else { return };
     let last = online() - 1;

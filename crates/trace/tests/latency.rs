@@ -5,7 +5,7 @@
 //! `sched_switch`; and the wakee's return to user mode. The recorder's times of these events separate them.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
-#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
+#![allow(clippy::print_stderr, reason = "a test says what it measures")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
 #![allow(clippy::similar_names, reason = "waker and wakee are the words for them")]
 
@@ -16,7 +16,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{online, own_tree, pin, slept, turn, unlimited};
+use common::{own_tree, pin, slept, turn, unlimited};
+use gleaner_testing::has_two_vcpus;
 use gleaner_trace::{
     Histogram, LatencySensor, Part, Parts, Recorder, Seen, SeenWhat, Someone, Tracer, Wakes,
 };
@@ -166,8 +167,7 @@ fn on_the_wakers_vcpu() {
 #[test]
 fn on_an_idle_vcpu() {
     let Some(_turn) = turn() else { return };
-    if online() < 2 {
-        eprintln!("SKIPPED: needs two vCPUs");
+    if !has_two_vcpus() {
         return;
     }
     agrees(0, 1, |wakes| wakes.halted.plus(&wakes.polling));
@@ -176,8 +176,7 @@ fn on_an_idle_vcpu() {
 #[test]
 fn on_a_vcpu_that_is_awake() {
     let Some(_turn) = turn() else { return };
-    if online() < 2 {
-        eprintln!("SKIPPED: needs two vCPUs");
+    if !has_two_vcpus() {
         return;
     }
     let over = Arc::new(AtomicBool::new(false));

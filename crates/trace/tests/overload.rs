@@ -1,6 +1,5 @@
 //! The fast expansion programs on this machine's kernel. Needs root.
 
-#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 use std::collections::BTreeSet;
@@ -11,28 +10,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gleaner_policy::{CpuId, CpuSet};
+use gleaner_testing::is_root;
 use gleaner_trace::{OverloadError, OverloadSensor};
 use libbpf_rs::query::{ProgInfoIter, ProgramInfo};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::sched_setaffinity;
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::Pid;
 
 static TURN: Mutex<()> = Mutex::new(());
 /// More runnable threads than other programs on the machine have at once.
 const MANY: u32 = 16;
 
-fn root() -> bool {
-    if geteuid().is_root() {
-        return true;
-    }
-    eprintln!("SKIPPED: needs root");
-    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must run this test: needs root");
-    false
-}
-
 /// The sensor, while it is this test's turn; `None`, with a message, without root.
 fn loaded_sensor() -> Option<(MutexGuard<'static, ()>, OverloadSensor)> {
-    root().then(|| (TURN.lock().unwrap(), OverloadSensor::load().unwrap()))
+    is_root().then(|| (TURN.lock().unwrap(), OverloadSensor::load().unwrap()))
 }
 
 fn pin(cpu: usize) {

@@ -1,7 +1,6 @@
 //! Compares the socket sensor with what the test itself sends and receives. Needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
-#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 
 mod common;
 

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use common::{ROUNDS, assert_woken, online, own_tree, pin, ping_pong, slept, turn, unlimited, woken};
 use gleaner_kernel::Root;
 use gleaner_kernel::stat::StatSensor;
+use gleaner_testing::has_two_vcpus;
 use gleaner_trace::{Budget, Part, Parts, Scope, Snapshot, ThreadStats, TraceError, Tracer, Why};
 use nix::time::{ClockId, clock_gettime};
 
@@ -33,8 +34,7 @@ fn wake_ups_on_one_vcpu_are_counted_as_such() {
 #[test]
 fn wake_ups_across_vcpus_are_counted_and_make_edges() {
     let Some(_turn) = turn() else { return };
-    if online() < 2 {
-        eprintln!("SKIPPED: needs two vCPUs");
+    if !has_two_vcpus() {
         return;
     }
     let tracer = Tracer::start_within(unlimited(), &own_tree(), &Parts::all()).unwrap();

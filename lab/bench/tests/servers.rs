@@ -1,7 +1,5 @@
 //! One real cell, and the whole suite.
 
-#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

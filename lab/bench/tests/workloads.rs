@@ -1,7 +1,7 @@
 //! Every built-in workload and kind, run for a short time. Whether the self-checks detect wrong results is
 //! tested next to each.
 
-#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
+#![allow(clippy::print_stderr, reason = "a test says what it measures")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::num::NonZeroU64;

@@ -68,7 +68,7 @@ const fn logarithmic(
 
 /// All parameters; [`PolicyConfig`] and [`gleaner_policy::ConsolidationConfig`] explain them.
 pub const KNOBS: [Knob; 9] = [
-    logarithmic("poll_price", (0.01, 2.0), |c| c.poll_price, |c, v| c.poll_price = v),
+    logarithmic("poll_price", (0.001, 2.0), |c| c.poll_price, |c, v| c.poll_price = v),
     linear("rho", (0.1, 1.0), |c| c.consolidation.rho, |c, v| c.consolidation.rho = v),
     linear("eta", (0.1, 1.0), |c| c.consolidation.eta, |c, v| c.consolidation.eta = v),
     logarithmic(

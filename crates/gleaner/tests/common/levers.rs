@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::CgroupSetup;
 use gleaner_kernel::lever::haltpoll;
+use gleaner_testing::{is_root, skipped};
 use nix::fcntl::{Flock, FlockArg};
 
 use super::process::gleaner;
-use super::skipped;
 
 /// Poll limit of the haltpoll governor, in nanoseconds.
 pub(crate) const LIMIT: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
@@ -70,8 +70,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// Waits for this test's turn. `None`, with a message, unless run by root.
     pub(crate) fn take() -> Option<Self> {
-        if !nix::unistd::geteuid().is_root() {
-            skipped("needs root");
+        if !is_root() {
             return None;
         }
         let turn = File::create(std::env::temp_dir().join("gleaner-tests.lock")).unwrap();
@@ -92,7 +91,7 @@ impl Machine {
         match haltpoll::available(&Root::system()) {
             Ok(()) => Some(machine),
             Err(reason) => {
-                skipped(&reason.to_string());
+                skipped(reason);
                 None
             }
         }

@@ -1,6 +1,5 @@
 //! Shared by the tests of the programs: turns, vCPUs, and threads that wake each other.
 
-#![allow(clippy::print_stderr, reason = "a test says what it skips and measures")]
 #![allow(dead_code, clippy::unwrap_used, reason = "each test takes what it needs, and may fail here")]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,10 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use gleaner_testing::is_root;
 use gleaner_trace::{Budget, Scope, Snapshot};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::Pid;
 
 pub(crate) const ROUNDS: u64 = 2000;
 
@@ -20,12 +20,7 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// This test's turn; `None`, with a message, if it cannot run.
 pub(crate) fn turn() -> Option<MutexGuard<'static, ()>> {
-    if geteuid().is_root() {
-        return Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-    eprintln!("SKIPPED: needs root");
-    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must run this test: needs root");
-    None
+    is_root().then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 pub(crate) fn own_tree() -> Scope {

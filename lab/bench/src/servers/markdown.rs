@@ -21,16 +21,16 @@ impl Report {
         let window = range(self.rows.iter().map(|row| row.window_s));
         writeln!(
             out,
-            "# Benchmarks\n\nReal servers from Debian's packages, untouched and under Gleaner. Repeat with:\n"
+            "# Benchmarks\n\nReal servers from Debian's packages, untouched and under Gleaner. `make bench` measures \
+             them all, `make bench BENCH_ARGS='--rows redis-1,pipe --rounds 9 --update'` some of them anew.\n"
         )?;
-        writeln!(out, "    {}\n", self.repeat_with)?;
         let parts = self.parts();
         for part in &parts {
             let which = if parts.len() == 1 { String::new() } else { format!("{}: ", part.rows.join(", ")) };
             let e = &part.environment;
             writeln!(
                 out,
-                "{which}{}, Linux {} ({}), preemption {}, {}, {} vCPUs, hypervisor {}, cpuidle {}/{}, steal {:.3} vCPUs.\n",
+                "{which}{}, Linux {} ({}), preemption {}, {}, {} vCPUs, hypervisor {}, cpuidle {}/{}, steal {:.3} vCPUs:\n",
                 self.dates(&part.rows),
                 e.kernel,
                 e.kernel_version,
@@ -42,6 +42,7 @@ impl Report {
                 e.cpuidle_governor,
                 part.steal,
             )?;
+            writeln!(out, "    {}\n", part.repeat_with)?;
         }
         writeln!(
             out,

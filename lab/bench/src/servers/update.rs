@@ -7,6 +7,8 @@ use super::{Environment, Error, Mode, ROWS, Report, Result};
 /// The rows of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
+    /// The command that repeats the run.
+    pub repeat_with: String,
     /// The machine they were measured on.
     pub environment: Environment,
     /// Steal during the run, in vCPUs (1.0: one vCPU all the time).
@@ -46,6 +48,7 @@ impl Report {
         let is_earlier = |name: &String| self.earlier.iter().any(|part| part.rows.contains(name));
         let names = self.rows.iter().map(|row| row.name.clone());
         let latest = Part {
+            repeat_with: self.repeat_with.clone(),
             environment: self.environment.clone(),
             steal: self.steal,
             rows: names.filter(|name| !is_earlier(name)).collect(),

@@ -1,0 +1,135 @@
+//! `servers` measures rows of real servers; `cell` and `rate` are its parts in a process of their own.
+
+use std::ffi::OsString;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use gleaner_bench::runner;
+use gleaner_bench::servers::{self, Mode, Options, Report, Window};
+use gleaner_print::times::{seconds, seconds_or_none};
+use gleaner_print::{Usage, outln};
+
+use crate::output::{Binary, ReportFiles, bench, repeat_with, status, write};
+
+/// Measures servers from Debian's packages in every mode and reports ratios with their intervals
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How often each mode is measured per row
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Measured time per cell, in seconds [default: 2; open loops 3]
+    #[arg(long, value_parser = seconds)]
+    window: Option<Duration>,
+    /// Time before it in which the load runs unmeasured, in seconds [default: 1; open loops and unseen programs 2]
+    #[arg(long, value_parser = seconds_or_none)]
+    warmup: Option<Duration>,
+    /// Only these rows: names or parts of names, separated by commas
+    #[arg(long, default_value = "")]
+    rows: String,
+    /// Modes: default, gleaner, or what `gleaner run --fixed` takes
+    #[arg(long, value_delimiter = ',', default_value = "default,gleaner,haltpoll:200us,qos-poll,pack:1")]
+    modes: Vec<Mode>,
+    /// Seed of the order of modes
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keep the rows that the output file has and that are not measured now
+    #[arg(long, requires = "output")]
+    update: bool,
+    #[command(flatten)]
+    report: ReportFiles,
+    #[command(flatten)]
+    binary: Binary,
+}
+
+/// Measures one row once, in this process
+#[derive(Debug, clap::Args)]
+pub(crate) struct Cell {
+    /// The row
+    row: String,
+    /// Measured time
+    #[arg(long, value_parser = seconds)]
+    seconds: Duration,
+    /// Time before it
+    #[arg(long, default_value = "1", value_parser = seconds_or_none)]
+    warmup: Duration,
+    /// Where prepared data, sockets and logs are
+    #[arg(long)]
+    state: PathBuf,
+    /// Where the measurement is written, as JSON
+    #[arg(long)]
+    out: PathBuf,
+    /// What the server alone is started behind
+    #[arg(last = true)]
+    wrapper: Vec<OsString>,
+}
+
+/// Runs one row's load in this process and prints its rate each second, until the output is closed
+#[derive(Debug, clap::Args)]
+pub(crate) struct Rate {
+    /// The row
+    row: String,
+    /// Where prepared data, sockets and logs are
+    #[arg(long)]
+    state: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    args.report.check()?;
+    let rows = servers::find(&args.rows).map_err(|error| Usage(error.to_string()))?;
+    let earlier = args.report.output.as_deref().filter(|_| args.update).map(read_report).transpose()?;
+    if let Some(earlier) = &earlier {
+        earlier.fits(&args.modes)?;
+    }
+    runner::watch()?;
+    let bench = bench()?;
+    let gleaner = args.binary.path()?;
+    let mut report = servers::run(&Options {
+        rows,
+        modes: args.modes.clone(),
+        rounds: args.rounds.into(),
+        warmup: args.warmup,
+        length: args.window,
+        seed: args.seed,
+        gleaner,
+        bench,
+        repeat_with: repeat_with(),
+    })?;
+    if let Some(earlier) = earlier {
+        report.keep_rows_of(earlier);
+    }
+    args.report.write(&report, &report.markdown())?;
+    Ok(status(!report.failures.is_empty(), report.interrupted))
+}
+
+fn read_report(file: &Path) -> Result<Report> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not a report of this version", file.display()))
+}
+
+pub(crate) fn cell(args: &Cell) -> Result<ExitCode> {
+    runner::watch()?;
+    let window = Window { warmup: args.warmup, length: args.seconds };
+    let measured = servers::measure(&one_row(&args.row)?, &args.state, window, &args.wrapper)?;
+    write(&args.out, &serde_json::to_string(&measured)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn rate(args: &Rate) -> Result<ExitCode> {
+    runner::watch()?;
+    let print = |rate: f64| {
+        let told = outln!("{rate}");
+        if told.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    servers::watch(&one_row(&args.row)?, &args.state, print)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one_row(name: &str) -> Result<servers::Row> {
+    let mut rows = servers::find(name)?;
+    anyhow::ensure!(rows.len() == 1, "`{name}` is not one row");
+    Ok(rows.remove(0))
+}
