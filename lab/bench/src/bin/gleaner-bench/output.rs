@@ -74,13 +74,6 @@ pub(crate) fn status(failed: bool, interrupted: bool) -> ExitCode {
     }
 }
 
-pub(crate) fn write(&self, report: &impl serde::Serialize, page: &str) -> Result<()> {
-        if let Some(file) = &self.output {
-            write(file, &serde_json::to_string_pretty(report)?)?;
-        }
-        match &self.markdown {
-            Some(file) => write(file, page),
-            None => Ok(out!("{page}")?),
-        }
-    }
+pub(crate) fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
