@@ -26,7 +26,7 @@ use nix::sys::signal::Signal;
 
 /// A workload that gleaner attaches to.
 fn workload(seconds: &str) -> Running {
-    Running::start(&mut command(&["workload", "request-response", "--seconds", seconds]))
+    Running::start_workload(&["request-response", "--seconds", seconds])
 }
 
 fn attach(pid: u32, options: &[&str]) -> Running {

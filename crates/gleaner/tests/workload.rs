@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use common::process::{Running, command, until};
+use common::process::Running;
 use gleaner_bench::workload::{Outcome, Workload};
 use nix::sys::signal::Signal;
 
@@ -29,18 +29,10 @@ fn runs_for_a_time_or_a_number_of_operations() {
     assert_eq!(outcome(&["compute", "--operations", "7", "--threads", "2"]).operations, 7);
 }
 
-/// A started workload whose threads are at work.
-fn started(args: &[&str]) -> Running {
-    let running = Running::start(&mut command(&[&["workload", "--json"], args].concat()));
-    let tasks = format!("/proc/{}/task", running.pid());
-    until("its threads are there", || std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() > 1));
-    running
-}
-
 #[test]
 fn a_signal_ends_every_workload_before_its_time_and_it_says_what_it_did() {
     for workload in Workload::ALL {
-        let running = started(&[workload.name(), "--seconds", "60"]);
+        let running = Running::start_workload(&["--json", workload.name(), "--seconds", "60"]);
         running.signal(Signal::SIGTERM);
         let output = running.finish();
         let error = String::from_utf8_lossy(&output.stderr);
@@ -52,7 +44,7 @@ fn a_signal_ends_every_workload_before_its_time_and_it_says_what_it_did() {
 
 #[test]
 fn a_signal_leaves_no_half_of_a_number_of_operations() {
-    let running = started(&["compute", "--operations", "1000000000000"]);
+    let running = Running::start_workload(&["--json", "compute", "--operations", "1000000000000"]);
     running.signal(Signal::SIGTERM);
     let output = running.finish();
     assert_eq!(output.status.signal(), Some(Signal::SIGTERM as i32));

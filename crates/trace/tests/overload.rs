@@ -157,7 +157,7 @@ fn loaded() -> BTreeSet<u32> {
 
 #[test]
 fn what_is_dropped_leaves_no_program_behind_even_while_armed() {
-    if !root() {
+    if !is_root() {
         return;
     }
     let _turn = TURN.lock().unwrap();

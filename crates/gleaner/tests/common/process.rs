@@ -91,6 +91,15 @@ impl Running {
         Self { child, stdin, stdout: BufReader::new(stdout) }
     }
 
+    /// Starts `gleaner workload` with these arguments, and waits until its threads are at work: from then on a signal
+    /// ends it as it should.
+    pub(crate) fn start_workload(args: &[&str]) -> Self {
+        let running = Self::start(command(&["workload"]).args(args));
+        let tasks = format!("/proc/{}/task", running.pid());
+        until("its threads are there", || fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() > 1));
+        running
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

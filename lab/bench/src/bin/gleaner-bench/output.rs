@@ -16,7 +16,7 @@ const REPEAT: &str = "make build && target/release/gleaner-bench";
 pub(crate) struct ReportFiles {
     /// Write everything that was measured as JSON
     #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
     /// Write the tables as Markdown; without this they are printed
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
