@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_or_two_that_found_somebody_are_no_disturbance() {
+    fn a_sample_or_two_that_found_another_program_are_no_disturbance() {
         assert_eq!(Confidence::of(0.0), Confidence::Good);
         assert_eq!(Confidence::of(DISTURBED), Confidence::Good);
         assert_eq!(Confidence::of(0.5), Confidence::Doubtful { disturbed: 0.5 });

@@ -91,8 +91,8 @@ impl Calibration {
     pub fn doubt(&self) -> Option<String> {
         let Confidence::Doubtful { disturbed } = self.confidence() else { return None };
         Some(format!(
-            "a reliable calibration: the one in use is doubtful, as other programs ran at {:.0} % of the looks while it \
-             was measured; the next run that starts on a quiet machine measures again, and so does `gleaner doctor \
+            "a reliable calibration: the one in use is doubtful, as other programs ran in {:.0} % of the samples while \
+             it was measured; the next run that starts on a quiet machine measures again, and so does `gleaner doctor \
              --quick`",
             disturbed * 100.0
         ))
@@ -133,14 +133,14 @@ pub fn in_use(state: &StateDir, root: &Root) -> anyhow::Result<Calibration> {
 
 /// Whether next to nothing else runs, sampled over 20 ms.
 fn is_quiet(root: &Root) -> bool {
-    const LOOKS: u32 = 10;
+    const SAMPLES: u32 = 10;
     const EVERY: Duration = Duration::from_millis(2);
     let Ok(stat) = StatSensor::new(root) else { return false };
-    let busy = (0..LOOKS).filter(|_| {
+    let busy = (0..SAMPLES).filter(|_| {
         thread::sleep(EVERY);
         stat.runnable().map_or(true, |running| running > 1)
     });
-    Confidence::of(busy.count() as f64 / f64::from(LOOKS)) == Confidence::Good
+    Confidence::of(busy.count() as f64 / f64::from(SAMPLES)) == Confidence::Good
 }
 
 /// Measures and returns what a wake-up costs here. Saves the result unless a better one is already saved. Restores the

@@ -29,7 +29,7 @@ pub(super) struct Switch {
     polls: Option<Duration>,
     yields: Option<YieldThreads>,
     stat: StatSensor,
-    looks: u32,
+    samples: u32,
     /// Samples that found other programs running.
     disturbed: u32,
 }
@@ -42,12 +42,12 @@ impl Switch {
         caller: ThreadKey,
     ) -> anyhow::Result<Self> {
         let stat = StatSensor::new(book.root())?;
-        Ok(Self { book, vcpus, available, caller, polls: None, yields: None, stat, looks: 0, disturbed: 0 })
+        Ok(Self { book, vcpus, available, caller, polls: None, yields: None, stat, samples: 0, disturbed: 0 })
     }
 
     /// Share of the switches (0..=1) at which other programs were running.
     pub(super) fn disturbed(&self) -> f64 {
-        f64::from(self.disturbed) / f64::from(self.looks.max(1))
+        f64::from(self.disturbed) / f64::from(self.samples.max(1))
     }
 
     /// Applies `method` in place of the previous one. False if it is not available.
@@ -56,7 +56,7 @@ impl Switch {
             return Ok(false);
         }
         self.yields = None;
-        self.looks += 1;
+        self.samples += 1;
         self.disturbed += u32::from(!self.alone()?);
         self.book.rest(&Target::Scheduling(self.caller))?;
         self.poll_on_request(method == Method::QosPoll)?;

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn one_pair_suffices_for_a_quick_look_and_one_vcpu_has_none() {
+fn one_pair_suffices_for_a_quick_calibration_and_one_vcpu_has_none() {
     let root = Root::system();
     let one: CpuSet = [CpuId(0)].into_iter().collect();
     for how in [Depth::Quick, Depth::Full] {

@@ -29,7 +29,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn plan() -> Plan {
     let (waker, wakee) = pair();
-    Plan { budget: BUDGET, patience: LONG, ..Plan::new(waker, wakee) }
+    Plan { budget: BUDGET, timeout: LONG, ..Plan::new(waker, wakee) }
 }
 
 fn assert_consistent(samples: &WakeSamples) {
@@ -97,7 +97,7 @@ fn the_matrix_interleaves_methods_and_leaves_out_what_is_not_there() {
         blocks: 2,
         block: LONG,
         rounds: 50,
-        patience: LONG,
+        timeout: LONG,
         ..MatrixPlan::new(vec![pair()], methods)
     };
     let mut asked = Vec::new();

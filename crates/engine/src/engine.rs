@@ -12,7 +12,7 @@ use crate::journal::Journal;
 use crate::machine::{Machine, Wait, Wake};
 
 /// Time until the first observation: long enough for the program to be running.
-pub const FIRST_LOOK: Duration = Duration::from_millis(10);
+pub const FIRST_SAMPLE: Duration = Duration::from_millis(10);
 /// Time between observations once nothing is controlled any more.
 const STANDING_BY: Duration = Duration::from_millis(500);
 
@@ -63,7 +63,7 @@ impl<'a> Run<'a> {
 
     /// Puts the first setting in force. `None`, here and below, means that the run is over: call [`Run::end`].
     pub fn start<M: Machine>(&mut self, machine: &mut M) -> Option<Pause> {
-        let first = Decision { setting: self.policy.setting(), next: FIRST_LOOK, ..Decision::default() };
+        let first = Decision { setting: self.policy.setting(), next: FIRST_SAMPLE, ..Decision::default() };
         let pause = self.carry_out(machine, first);
         self.unless_failed(machine, pause.map(Some))
     }

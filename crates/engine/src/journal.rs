@@ -174,9 +174,9 @@ mod tests {
             journal.flush();
         }
         assert!(journal.out.is_none());
-        let mut begun = [0; 18];
-        reader.read_exact(&mut begun).unwrap();
-        assert_eq!(&begun, b"{\"record\":\"note\",\"");
+        let mut start = [0; 18];
+        reader.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"{\"record\":\"note\",\"");
     }
 
     #[test]

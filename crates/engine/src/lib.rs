@@ -10,7 +10,7 @@ mod memory;
 mod say;
 mod state;
 
-pub use engine::{FIRST_LOOK, Pause, Run, run};
+pub use engine::{FIRST_SAMPLE, Pause, Run, run};
 pub use journal::Journal;
 pub use lease::{LeaseBook, LeaseError, Outcome, Undone, restore};
 pub use machine::{Machine, Wait, Wake};

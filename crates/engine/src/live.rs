@@ -34,7 +34,7 @@ use crate::lease::{LeaseBook, LeaseError, Outcome};
 use crate::machine::{Machine, Wait, Wake};
 use counter::CounterReader;
 use levers::Levers;
-use overload::{Looks, Sentry};
+use overload::{Samples, Sentry};
 use sensors::Sensors;
 use sockets::Traffic;
 use wait::Sender;
@@ -242,7 +242,7 @@ impl LiveMachine {
         let Retention { method, limit } = self.in_force.retention;
         let polled = if method == Method::Haltpoll { limit } else { Duration::ZERO };
         let reported = self.sentry.stand(watch, &self.in_force.active, polled);
-        let mut looks = watch.filter(|_| !reported).map(Looks::new);
+        let mut samples = watch.filter(|_| !reported).map(Samples::new);
         loop {
             if self.has_ended() {
                 return Ok(Wake::Ended);
@@ -251,7 +251,7 @@ impl LiveMachine {
             if now >= end {
                 return Ok(Wake::Observe);
             }
-            let until = looks.as_ref().map_or(end, |looks| end.min(now + looks.every()));
+            let until = samples.as_ref().map_or(end, |samples| end.min(now + samples.every()));
             let process = self.process.as_ref().map(|(_, process)| process);
             if wait::wait(&self.signals, process, self.sentry.fd(), until)? {
                 if let Some(wake) = self.handle_signals()? {
@@ -263,9 +263,9 @@ impl LiveMachine {
                 }
                 continue;
             }
-            if let Some(looks) = &mut looks {
+            if let Some(samples) = &mut samples {
                 let sensors = &mut self.sensors;
-                let (enough, overload) = looks.look(sensors.runnable()?, || sensors.run_delay())?;
+                let (enough, overload) = samples.take(sensors.runnable()?, || sensors.run_delay())?;
                 if enough {
                     self.overload = overload;
                     return Ok(Wake::Observe);
@@ -335,7 +335,7 @@ impl Machine for LiveMachine {
             self.await_halts(half)?;
         }
         let sensors = &mut self.sensors;
-        self.levers.gather_again(|| sensors.threads())
+        self.levers.reoccupy(|| sensors.threads())
     }
 
     fn apply(&mut self, setting: &Setting) -> Result<Vec<String>, LiveError> {

@@ -175,8 +175,8 @@ fn decision(event: &Event) -> String {
         Event::TrialEnded { candidate, purpose, verdict, kept, again_at } => {
             outcome(candidate, *purpose, verdict, kept, *again_at)
         }
-        Event::Deactivated { cpu, active, conditions } => {
-            format!("deactivated vCPU {cpu}, now vCPUs {active}: {conditions}")
+        Event::Consolidated { cpu, active, conditions } => {
+            format!("vCPU {cpu} made inactive, active now: {active}; {conditions}")
         }
         Event::RolledBack { active, refutation, then } => {
             format!("rolled back to vCPUs {active}: {refutation}; {then}")
@@ -196,7 +196,7 @@ fn decision(event: &Event) -> String {
             source.map_or_else(String::new, |source| format!(", {source}"))
         ),
         Event::AllowedChanged { from, to } => {
-            format!("the workload may use vCPUs {to} now, instead of {from}")
+            format!("the workload is now allowed to use vCPUs {to}, instead of {from}")
         }
         Event::WouldTry { candidate, why } => format!("would try {candidate}, because {why}"),
     }
@@ -221,7 +221,7 @@ fn outcome(
         }
         (Verdict::Undecided(e), _, _) => {
             let why = e.as_ref().map_or_else(
-                || "no signal of progress was telling enough".to_owned(),
+                || "no signal of progress was clear enough".to_owned(),
                 |e| format!("no clear difference, {}", measured(e)),
             );
             let what = if taken { format!("kept {candidate}") } else { format!("undid {candidate}") };
@@ -229,7 +229,7 @@ fn outcome(
             format!("{what}: {why}{now}")
         }
     };
-    format!("{start}; to be asked again at {:.1} s", again_at.as_secs_f64())
+    format!("{start}; next trial at {:.1} s", again_at.as_secs_f64())
 }
 
 fn measured(e: &Evidence) -> String {

@@ -18,7 +18,7 @@ pub fn deeds(summary: &Summary) -> String {
         Strategy::Fixed => "one setting held".to_owned(),
         Strategy::Paper => format!(
             "by the paper's rules {} and {}, {} of the workload",
-            count(summary.deactivated, "deactivation"),
+            count(summary.consolidated, "consolidation step"),
             count(summary.rolled_back, "roll-back"),
             count(summary.expanded, "major change"),
         ),
@@ -127,15 +127,15 @@ mod tests {
         let nothing = text(&summary, true);
         assert!(nothing.contains("3.0 s watched in a dry run"), "{nothing}");
         assert!(nothing.contains("nothing would have been tried"), "{nothing}");
-        for limit in ["haltpoll:50us", "haltpoll:60us", "pack:1"] {
+        for limit in ["haltpoll:50us", "haltpoll:60us", "consolidate:1"] {
             summary.would_try(&limit.parse::<Fixed>().unwrap().on(&all).unwrap(), Why::TrustExpired);
         }
-        let told = text(&summary, true);
-        let lines: Vec<_> = told.lines().filter(|line| line.contains("would have tried")).collect();
-        assert_eq!(lines.len(), 2, "{told}");
-        assert!(lines[0].contains("vCPUs 0-1 with haltpoll:50us (2 times), because"), "{told}");
-        assert!(lines[1].contains("vCPUs 0 with halt, because"), "{told}");
-        assert!(!told.contains("proven") && !told.contains("proved itself"), "{told}");
+        let printed = text(&summary, true);
+        let lines: Vec<_> = printed.lines().filter(|line| line.contains("would have tried")).collect();
+        assert_eq!(lines.len(), 2, "{printed}");
+        assert!(lines[0].contains("vCPUs 0-1 with haltpoll:50us (2 times), because"), "{printed}");
+        assert!(lines[1].contains("vCPUs 0 with halt, because"), "{printed}");
+        assert!(!printed.contains("proven") && !printed.contains("proved itself"), "{printed}");
     }
 
     /// The summary of one second on `vcpus` in which nothing proved itself.
@@ -147,13 +147,16 @@ mod tests {
 
     #[test]
     fn an_empty_group_is_said_to_have_run_nothing() {
-        let told = account(&CpuSet::new(), Duration::ZERO);
-        assert!(told.contains("100.0 % of the time no vCPU with halt\n"), "{told}");
-        assert!(told.contains("nothing of the workload was seen to run"), "{told}");
-        assert!(told.lines().all(|line| line.starts_with("gleaner: ")), "{told}");
-        assert!(!told.contains("no change proved itself"), "{told}");
-        let told = account(&CpuSet::first(2), Duration::from_millis(1));
-        assert!(told.contains("vCPUs 0-1 with halt\n") && told.contains("no change proved itself"), "{told}");
+        let printed = account(&CpuSet::new(), Duration::ZERO);
+        assert!(printed.contains("100.0 % of the time no vCPU with halt\n"), "{printed}");
+        assert!(printed.contains("nothing of the workload was seen to run"), "{printed}");
+        assert!(printed.lines().all(|line| line.starts_with("gleaner: ")), "{printed}");
+        assert!(!printed.contains("no change proved itself"), "{printed}");
+        let printed = account(&CpuSet::first(2), Duration::from_millis(1));
+        assert!(
+            printed.contains("vCPUs 0-1 with halt\n") && printed.contains("no change proved itself"),
+            "{printed}"
+        );
     }
 
     fn busy() -> Summary {
@@ -171,33 +174,40 @@ mod tests {
     #[test]
     fn a_fixed_setting_is_held_as_asked_and_never_called_unproven() {
         let (summary, _) = fixed();
-        let told = text(&summary, false);
-        assert!(told.contains("held as asked, not proven: vCPUs 0-1 with haltpoll:200us"), "{told}");
-        assert!(!told.contains("proved itself") && !told.contains("changes proven"), "{told}");
+        let printed = text(&summary, false);
+        assert!(printed.contains("held as asked, not proven: vCPUs 0-1 with haltpoll:200us"), "{printed}");
+        assert!(!printed.contains("proved itself") && !printed.contains("changes proven"), "{printed}");
     }
 
     #[test]
-    fn a_setting_that_was_refused_is_told_with_the_reason() {
+    fn a_setting_that_was_refused_is_reported_with_the_reason() {
         let (mut summary, setting) = fixed();
         summary.not_in_force = Some("/sys is mounted read-only".to_owned());
-        let told = text(&summary, false);
-        assert!(told.contains("as asked for, was in force for 2.0 s of 2.0 s: /sys is mounted"), "{told}");
+        let printed = text(&summary, false);
+        assert!(
+            printed.contains("as asked for, was in force for 2.0 s of 2.0 s: /sys is mounted"),
+            "{printed}"
+        );
         summary.settings.clear();
         summary.count(&Setting::untouched(&setting.active), Duration::from_secs(2));
-        let told = text(&summary, false);
-        assert!(told.contains("haltpoll:200us, as asked for, was not in force: /sys is mounted"), "{told}");
+        let printed = text(&summary, false);
+        assert!(
+            printed.contains("haltpoll:200us, as asked for, was not in force: /sys is mounted"),
+            "{printed}"
+        );
         (summary.fixed, summary.strategy) = (None, Strategy::Adaptive);
         assert!(text(&summary, false).contains("nothing was kept: /sys is mounted"));
     }
 
     #[test]
-    fn polling_of_the_administrators_is_told_apart() {
+    fn polling_of_the_administrators_is_counted_apart() {
         let (mut summary, _) = fixed();
         assert!(!text(&summary, false).contains("by its own settings"));
         summary.polled_otherwise = Duration::from_millis(1250);
-        let told = text(&summary, false);
+        let printed = text(&summary, false);
         assert!(
-            told.contains("retained 0.00 s of vCPU time (and the kernel polled 1.25 s by its own settings)")
+            printed
+                .contains("retained 0.00 s of vCPU time (and the kernel polled 1.25 s by its own settings)")
         );
     }
 }

@@ -116,7 +116,7 @@ fn by_group(root: &Root, path: &Path) -> anyhow::Result<Attached> {
     let effective = ["cpuset.cpus.effective", "cpuset.effective_cpus"]
         .iter()
         .find_map(|name| root.read_opt(dir.join(name)).ok().flatten())
-        .with_context(|| format!("{} does not tell its CPUs", dir.display()))?;
+        .with_context(|| format!("{} does not show its CPUs", dir.display()))?;
     let allowed: CpuSet = effective.parse().with_context(|| format!("the CPUs of {}", dir.display()))?;
     let sensor = group_sensor(root, &group)?;
     // In cgroup v1 quotas are in another hierarchy, which can only be found through a member process.

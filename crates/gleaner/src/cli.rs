@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// Measure what a wake-up costs in this VM, and say what can be won
     Doctor(doctor::Args),
-    /// Tell a journal as sentences with numbers
+    /// Explain a journal in sentences with numbers
     Why(why::Args),
     /// Say what a program loses to virtualisation, by cause
     Diagnose(diagnose::Args),
@@ -106,7 +106,8 @@ pub(crate) struct ControlArgs {
     /// Start without what earlier runs of the program showed, and keep nothing of this one
     #[arg(long)]
     pub(crate) no_memory: bool,
-    /// Hold one setting without proving it, e.g. haltpoll:200us, qos-poll, pack:1, pack:1+haltpoll:50us, halt
+    /// Hold one setting without proving it, e.g. haltpoll:200us, qos-poll, consolidate:1,
+    /// consolidate:1+haltpoll:50us, halt
     #[arg(long, value_name = "SETTING")]
     pub(crate) fixed: Option<Fixed>,
 }

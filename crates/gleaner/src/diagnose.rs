@@ -28,11 +28,11 @@ use report::{Report, VERSION};
 /// Say what a program loses to virtualisation, by cause
 ///
 /// The kernel's events are counted while the program runs: who wakes whom and how long that takes, interrupts, TLB
-/// shootdowns, spinning, waits. Each cause is told with its rate, the time that it costs per second (an estimate: a guest
-/// cannot see what the hypervisor does), the threads behind it, and what to do. Needs root, and a kernel with BTF.
+/// shootdowns, spinning, waits. Each cause is reported with its rate, the time that it costs per second (an estimate: a
+/// guest cannot see what the hypervisor does), the threads behind it, and what to do. Needs root and a kernel with BTF.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long to look; a command that runs longer is then ended. Without it: 5 s, or to the command's end
+    /// How long to observe; a command that runs longer is then ended. Without it: 5 s, or to the command's end
     #[arg(long, value_name = "S", value_parser = gleaner_print::times::seconds)]
     seconds: Option<Duration>,
     /// Print the report as JSON, with everything that was counted

@@ -130,7 +130,7 @@ fn gain(calibration: &Calibration, vcpus: usize) -> String {
         None => match own.filter(|own| ratio(halt, *own) >= 1.5) {
             Some(own) => format!(
                 "Keeping idle vCPUs awake does not pay here, but a wake-up takes {} across vCPUs and {} within one: \
-                 programs whose threads hand work to each other can gain when Gleaner gathers them on fewer vCPUs",
+                 programs whose threads hand work to each other can gain when Gleaner consolidates them on fewer vCPUs",
                 us(halt),
                 us(own)
             ),

@@ -100,12 +100,12 @@ fn load_line(load: &LoadMemory) -> String {
         (None, Some(known)) => {
             format!("on {}, {}", count(known.active as u64, "vCPU"), gain(&known.evidence))
         }
-        (Some(retained), Some(packed)) => format!(
+        (Some(retained), Some(fewer)) => format!(
             "{}, {}; on {} once more {}",
             retained.setting,
             gain(&retained.evidence),
-            count(packed.active as u64, "vCPU"),
-            gain(&packed.evidence)
+            count(fewer.active as u64, "vCPU"),
+            gain(&fewer.evidence)
         ),
         (None, None) => {
             let tried = count(refuted.into(), "run");

@@ -29,7 +29,7 @@ use translate::Translator;
 /// How long to record something that already runs, by default.
 const USUAL: Duration = Duration::from_secs(5);
 /// Sampling interval: far shorter than the events' buffer takes to fill.
-const LOOK: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Record who runs, waits and wakes whom, as a compact trace
 ///
@@ -114,7 +114,7 @@ struct Recording {
 
 impl Recording {
     /// Writes the events since the last call. Stops recording once the file is full.
-    fn look(&mut self) -> anyhow::Result<()> {
+    fn sample(&mut self) -> anyhow::Result<()> {
         if self.ended.is_none() {
             self.translator.write(self.recorder.take()?)?;
             if self.translator.is_full() {
@@ -149,11 +149,11 @@ fn record(
     let started = Instant::now();
     let limit = time.or_else(|| child.is_none().then_some(USUAL));
     while limit.is_none_or(|limit| started.elapsed() < limit) {
-        let left = limit.map_or(LOOK, |limit| limit.saturating_sub(started.elapsed()).min(LOOK));
+        let left = limit.map_or(INTERVAL, |limit| limit.saturating_sub(started.elapsed()).min(INTERVAL));
         if signals.wait(left)?.is_some_and(|signal| signal != Signal::SIGCHLD) {
             break;
         }
-        recording.look()?;
+        recording.sample()?;
         match child {
             Some(child) => {
                 if let Some(status) = child.try_wait().context("cannot wait for the command")? {

@@ -98,7 +98,7 @@ impl Started {
     /// Controls the command as far as possible, and returns its exit status.
     fn accompany(self, args: &RunArgs) -> ExitCode {
         let Self { mut child, workload, book, signals, state, choice, limits } = self;
-        let told = limits.clone();
+        let reported = limits.clone();
         let name = args.command.iter().map(|s| s.to_string_lossy()).collect::<Vec<_>>().join(" ");
         let journal = open_journal(&args.control, &state).unwrap_or_else(|error| {
             say!("gleaner: no journal is kept: {error:#}");
@@ -115,7 +115,7 @@ impl Started {
         }
         let status = live::stand_by(&mut child);
         if let Ok(summary) = result {
-            say_summary(&summary, args, &told);
+            say_summary(&summary, args, &reported);
         }
         match status {
             Ok(status) => exit_code(status),

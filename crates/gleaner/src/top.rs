@@ -30,17 +30,17 @@ use watch::Watch;
 /// Show the machine and the Gleaner at work on it, live
 ///
 /// What `gleaner run` or `gleaner attach` has in force and has decided, what each vCPU does, and how long wake-ups take,
-/// on one screen that is told anew every second. It only looks: it takes no lock and changes nothing. Wake-up latencies
-/// need root and a kernel with BTF. Keys: q quits, p pauses, space looks now, up and down go through the decisions.
+/// on one screen that is refreshed every second. It only reads: it takes no lock and changes nothing. Wake-up latencies
+/// need root and a kernel with BTF. Keys: q quits, p pauses, space refreshes, up and down scroll through the decisions.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Look twice, print what happened meanwhile as text, and end
+    /// Sample twice, print what happened in between as text, and exit
     #[arg(long)]
     once: bool,
     /// Print it as JSON
     #[arg(long, requires = "once")]
     json: bool,
-    /// From look to look
+    /// Sampling interval
     #[arg(long, value_name = "S", value_parser = gleaner_print::times::seconds, default_value = "1")]
     interval: Duration,
     /// Follow this journal [default: that of the run that did not name its own]
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return screen::show(&mut watch, args.interval, Palette { colours });
     }
     thread::sleep(args.interval);
-    let view = watch.look();
+    let view = watch.sample();
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&view)?)?;
     } else {

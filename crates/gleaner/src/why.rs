@@ -10,7 +10,7 @@ use gleaner_print::outln;
 use gleaner_proto::journal::{self, Record, Summary};
 use serde::Serialize;
 
-/// Tell what the latest run did, when and why, from its journal
+/// Say what the latest run did, when and why, from its journal
 ///
 /// Each change was a hypothesis: it was tried in blocks that alternated with blocks without it, and kept only if it
 /// proved itself. Under `--fixed` and `--strategy paper` nothing is proven, and the story says so. Times count from the
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct Report<'a> {
     version: u32,
     journal: PathBuf,
     story: Vec<Sentence>,
@@ -47,8 +47,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Record::End { summary, .. } => Some(summary),
             _ => None,
         });
-        let told = Told { version: VERSION, journal: path, story, summary };
-        outln!("{}", serde_json::to_string_pretty(&told)?)?;
+        let report = Report { version: VERSION, journal: path, story, summary };
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
         for sentence in story {
             outln!("{sentence}")?;

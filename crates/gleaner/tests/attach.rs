@@ -35,7 +35,7 @@ fn attach(pid: u32, options: &[&str]) -> Running {
 }
 
 #[test]
-fn interrupted_it_lets_go_and_the_workload_goes_on() {
+fn interrupted_it_releases_everything_and_the_workload_goes_on() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
     let mut workload = workload("600");
     let attached = attach(workload.pid(), &["--fixed", "haltpoll:200us"]);
@@ -126,8 +126,8 @@ fn a_process_or_group_that_does_not_exist_is_named() {
     for (args, name) in [(["--pid", &pid], pid.as_str()), (["--cgroup", "no/such/group"], "no/such/group")] {
         let output = common::process::gleaner(&["attach", args[0], args[1]]);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
-        let told = text(&output.stderr);
-        assert!(told.starts_with("gleaner: ") && told.contains(name), "{told}");
+        let printed = text(&output.stderr);
+        assert!(printed.starts_with("gleaner: ") && printed.contains(name), "{printed}");
     }
     let output = common::process::gleaner(&["attach", "--pid", "0"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
@@ -155,22 +155,22 @@ fn the_root_group_is_refused_by_every_name() {
         names.extend(below.map(|below| (below, "..".to_owned())));
         for (here, name) in names {
             let output = command(&["attach", "--cgroup", &name]).current_dir(&here).output().unwrap();
-            let told = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "`{name}` from {}: {told}", here.display());
-            assert!(told.contains("is the root group"), "`{name}` from {}: {told}", here.display());
+            let printed = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "`{name}` from {}: {printed}", here.display());
+            assert!(printed.contains("is the root group"), "`{name}` from {}: {printed}", here.display());
         }
     }
 }
 
 #[test]
-fn every_command_tells_of_a_missing_group_where_it_was_looked_for() {
+fn every_command_says_where_it_searched_for_a_missing_group() {
     let Some(machine) = Machine::take() else { return };
     for command in [&["attach"][..], &["diagnose"], &["record", "-o", "/dev/null"], &["top", "--once"]] {
         let args = [command, &["--cgroup", "/no/such.slice"]].concat();
         let output = common::process::gleaner(&args);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
-        let told = text(&output.stderr);
-        assert!(told.contains("no control group `/no/such.slice`: tried /no/such.slice, /"), "{told}");
+        let printed = text(&output.stderr);
+        assert!(printed.contains("no control group `/no/such.slice`: tried /no/such.slice, /"), "{printed}");
     }
     machine.assert_untouched();
 }
@@ -180,11 +180,11 @@ fn a_kernel_thread_is_refused_with_the_reason() {
     const KTHREADD: &str = "2";
     if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
         let output = common::process::gleaner(&["attach", "--pid", KTHREADD]);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{told}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{printed}");
         assert!(
-            told.contains("process 2 (kthreadd) is a kernel thread: it has no user-space threads"),
-            "{told}"
+            printed.contains("process 2 (kthreadd) is a kernel thread: it has no user-space threads"),
+            "{printed}"
         );
     } else {
         skipped("the kernel's threads cannot be seen");
@@ -192,12 +192,12 @@ fn a_kernel_thread_is_refused_with_the_reason() {
 }
 
 #[test]
-fn packing_on_more_vcpus_than_there_are_is_wrong_usage() {
+fn consolidating_on_more_vcpus_than_there_are_is_wrong_usage() {
     let own = std::process::id().to_string();
-    let output = common::process::gleaner(&["attach", "--fixed", "pack:999", "--pid", &own]);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("`pack:999` needs 999 vCPUs, but there "), "{told}");
+    let output = common::process::gleaner(&["attach", "--fixed", "consolidate:999", "--pid", &own]);
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("`consolidate:999` needs 999 vCPUs, but there "), "{printed}");
 }
 
 /// A control group for this test. Dropping it moves its processes out and removes it.
@@ -253,7 +253,7 @@ fn a_group_of_ones_own_is_controlled_and_given_back() {
     let before = group.cpus();
     let dir = group.0.cpuset_dir().to_str().unwrap().to_owned();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let args = ["attach", "--quiet", "--fixed", "pack:1", "--cgroup", &dir];
+        let args = ["attach", "--quiet", "--fixed", "consolidate:1", "--cgroup", &dir];
         let attached = Running::start(&mut command(&args));
         until("the group is on one vCPU", || group.cpus() == one);
         attached.signal(signal);
@@ -290,7 +290,7 @@ fn what_is_known_of_the_group_or_the_executable_is_used_and_kept() {
         let file = dir.path().join(target);
         let args = ["--method", "haltpoll", "--quiet", target, value, "--journal", file.to_str().unwrap()];
         let attached = Running::start(command(&["attach"]).args(args).env("GLEANER_MEMORY", &place));
-        until("it has begun", || known_at_start(&file).is_some());
+        until("it has started", || known_at_start(&file).is_some());
         attached.signal(Signal::SIGINT);
         let output = attached.finish();
         assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
@@ -312,7 +312,7 @@ fn it_ends_when_its_group_is_removed() {
     let workload = workload("600");
     group.take_in(workload.pid());
     let dir = group.0.cpuset_dir().to_str().unwrap().to_owned();
-    let args = ["attach", "--quiet", "--fixed", "pack:1", "--cgroup", &dir];
+    let args = ["attach", "--quiet", "--fixed", "consolidate:1", "--cgroup", &dir];
     let attached = Running::start(&mut command(&args));
     until("the group is on one vCPU", || group.cpus() == one);
     // Gleaner must find the group gone rather than empty.
@@ -343,7 +343,7 @@ fn thousands_of_threads_are_moved_and_given_back_but_not_one_that_chose_for_itse
     assert_eq!(before.values().filter(|mask| **mask == only(last)).count(), 1);
     assert!(before.len() > THREADS);
 
-    let options = ["--quiet", "--fixed", "pack:1", "--journal", file.to_str().unwrap()];
+    let options = ["--quiet", "--fixed", "consolidate:1", "--journal", file.to_str().unwrap()];
     let attached = attach(process.pid(), &options);
     until("every other thread is on the first vCPU", || {
         let masks = threads::masks(process.pid());
@@ -351,7 +351,7 @@ fn thousands_of_threads_are_moved_and_given_back_but_not_one_that_chose_for_itse
     });
     let during = threads::masks(process.pid());
     assert_eq!(during.values().filter(|mask| **mask == only(last)).count(), 1);
-    process.tell("once more");
+    process.send("once more");
     threads::wait_for(&mut process, "round");
     attached.signal(Signal::SIGINT);
     let output = attached.finish();
@@ -393,24 +393,24 @@ fn attached_to_an_idle_process_it_costs_next_to_nothing() {
     let attached = attach(idle.pid(), &["--quiet", "--journal", file.to_str().unwrap()]);
     until("it is attached", || Path::new(&file).exists());
     // Starting costs more than sampling. It is over once the journal exists.
-    let begin = ticks(attached.pid());
+    let start = ticks(attached.pid());
     // The sampling interval doubles from 20 ms up to half a second.
     let rare = |o: &Observation| o.period >= Duration::from_millis(500);
-    until("it looks twice a second", || observations(&file).iter().filter(|(o, _)| rare(o)).count() >= 4);
+    until("it samples twice a second", || observations(&file).iter().filter(|(o, _)| rare(o)).count() >= 4);
     // A tick is 10 ms (USER_HZ is 100) for every program on Linux.
-    let used = Duration::from_millis((ticks(attached.pid()) - begin) * 10);
-    let looks: Vec<_> = observations(&file).into_iter().map(|(o, _)| o).collect();
+    let used = Duration::from_millis((ticks(attached.pid()) - start) * 10);
+    let samples: Vec<_> = observations(&file).into_iter().map(|(o, _)| o).collect();
     let resident = resident_kib(attached.pid());
-    let cost: Duration = looks.iter().map(|o| o.cost).sum();
+    let cost: Duration = samples.iter().map(|o| o.cost).sum();
     eprintln!(
-        "attached to an idle process: {used:?} CPU in {} looks of {cost:?}, {resident} KiB",
-        looks.len()
+        "attached to an idle process: {used:?} CPU in {} samples of {cost:?}, {resident} KiB",
+        samples.len()
     );
     // Little happens after a sample, and nothing between samples.
-    let most = cost + Duration::from_millis(10) * (1 + u32::try_from(looks.len()).unwrap());
-    assert!(used <= most, "{used:?} in {} looks of {cost:?}", looks.len());
+    let most = cost + Duration::from_millis(10) * (1 + u32::try_from(samples.len()).unwrap());
+    assert!(used <= most, "{used:?} in {} samples of {cost:?}", samples.len());
     // Costlier samples are rarer: the cheaper of two in a row costs at most 1/170 of the time to the next.
-    for three in looks.windows(3) {
+    for three in samples.windows(3) {
         let least = three[0].cost.min(three[1].cost) * 170;
         assert!(three[2].period >= least.min(Duration::from_secs(10)), "{three:?}");
     }

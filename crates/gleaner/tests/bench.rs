@@ -63,7 +63,7 @@ fn a_scenario_is_measured_in_every_mode() {
     let bench = Bench::new(
         r#"
         title = "A small one"
-        modes = ["default", "gleaner", "pack:1"]
+        modes = ["default", "gleaner", "consolidate:1"]
         rounds = 2
         warmup_rounds = 1
         window_s = 0.2
@@ -85,7 +85,7 @@ fn a_scenario_is_measured_in_every_mode() {
     machine.assert_untouched();
     let table = text(&output.stdout);
     for expected in
-        ["A small one", "request-response: requests per second", "pack:1", "too few rounds", "17.50"]
+        ["A small one", "request-response: requests per second", "consolidate:1", "too few rounds", "17.50"]
     {
         assert!(table.contains(expected), "{expected} is not in\n{table}");
     }
@@ -112,13 +112,13 @@ fn a_scenario_is_measured_in_every_mode() {
         places.sort_unstable();
         assert_eq!(places, [0, 1, 2], "each mode once in each round");
     }
-    let packed = row.cell("pack:1").unwrap();
+    let consolidated = row.cell("consolidate:1").unwrap();
     assert!(
-        packed.command.starts_with("gleaner run --quiet --require --fixed pack:1 "),
+        consolidated.command.starts_with("gleaner run --quiet --require --fixed consolidate:1 "),
         "{}",
-        packed.command
+        consolidated.command
     );
-    assert!(packed.samples.iter().all(|s| s.timeline.iter().any(|moment| moment.active_vcpus == 1)));
+    assert!(consolidated.samples.iter().all(|s| s.timeline.iter().any(|moment| moment.active_vcpus == 1)));
     assert_eq!(row.comparison("gleaner", Metric::Throughput).unwrap().verdict, Verdict::TooFew);
     let row = result.row("beside another").unwrap();
     assert!(row.co_runners[0].starts_with("gleaner workload compute"), "{:?}", row.co_runners);
@@ -138,7 +138,7 @@ fn a_command_that_fails_in_round_three_ends_the_run_in_order() {
     let bench = Bench::new(
         r#"
         title = "Fails"
-        modes = ["user:marked", "pack:1"]
+        modes = ["user:marked", "consolidate:1"]
         rounds = 5
         [user.marked]
         set = ["touch $DIR/in-force"]
@@ -168,7 +168,7 @@ fn ctrl_c_ends_with_what_is_there() {
     let bench = Bench::new(
         r#"
         title = "Long"
-        modes = ["pack:1", "default"]
+        modes = ["consolidate:1", "default"]
         rounds = 100
         [[row]]
         name = "first quick, then slow"
@@ -190,11 +190,11 @@ fn ctrl_c_ends_with_what_is_there() {
 #[test]
 fn sigterm_ends_a_measurement_with_143() {
     let dir = tempfile::tempdir().unwrap();
-    let (result, began) = (dir.path().join("r.json"), dir.path().join("began"));
+    let (result, started) = (dir.path().join("r.json"), dir.path().join("started"));
     let run = ["bench", "run", "--mode", "default", "--rounds", "2", "-o", result.to_str().unwrap(), "--"];
-    let shell = format!("touch {}; exec sleep 600", began.display());
+    let shell = format!("touch {}; exec sleep 600", started.display());
     let mut running = Running::start(&mut command(&[&run[..], &["sh", "-c", &shell]].concat()));
-    until("the command runs", || began.exists() || running.has_ended());
+    until("the command runs", || started.exists() || running.has_ended());
     running.signal(Signal::SIGTERM);
     let output = running.finish();
     assert_eq!(output.status.code(), Some(143), "{}", text(&output.stderr));
@@ -273,7 +273,7 @@ fn precision_ends_a_row_before_its_time() {
 }
 
 #[test]
-fn names_that_do_not_exist_are_told_with_file_line_and_the_nearest() {
+fn names_that_do_not_exist_are_reported_with_file_line_and_the_nearest() {
     let head = "title = 'T'\nmodes = ['default']\n";
     for (scenario, expected) in [
         (format!("{head}roundz = 3\n"), ["scenario.toml:3: ", "did you mean `rounds`?"]),
@@ -395,10 +395,10 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_mode_that_packs_on_more_vcpus_than_there_are_is_wrong_usage() {
-    let args = ["bench", "run", "--mode", "default,pack:999", "--", "true"];
+fn a_mode_that_consolidates_on_more_vcpus_than_there_are_is_wrong_usage() {
+    let args = ["bench", "run", "--mode", "default,consolidate:999", "--", "true"];
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_gleaner")).args(args).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("`pack:999` needs 999 vCPUs, but there "), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("`consolidate:999` needs 999 vCPUs, but there "), "{printed}");
 }

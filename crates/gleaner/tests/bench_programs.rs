@@ -74,11 +74,11 @@ fn a_program_that_is_not_there_is_named_with_its_remedy() {
         assert!(!output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
-    let told = bench(&scenario);
-    assert!(told.contains("splash-3: `/no/FFT` is not found: build SPLASH-3"), "{told}");
+    let printed = bench(&scenario);
+    assert!(printed.contains("splash-3: `/no/FFT` is not found: build SPLASH-3"), "{printed}");
     fs::write(&scenario, text.replace("splash-3", "splash3")).unwrap();
-    let told = bench(&scenario);
-    assert!(told.contains(".toml:4: ") && told.contains("did you mean `splash-3`?"), "{told}");
+    let printed = bench(&scenario);
+    assert!(printed.contains(".toml:4: ") && printed.contains("did you mean `splash-3`?"), "{printed}");
 }
 
 /// Runs a hundred measurements of two identical modes. At least 95 must find no difference.

@@ -53,7 +53,7 @@ fn the_first_run_of_the_readme_works_on_a_fresh_machine() {
     let mut commands = section.lines().filter_map(|line| line.strip_prefix("    "));
     assert!(commands.next().unwrap().starts_with("make demo"), "{section}");
     assert!(commands.next().unwrap().starts_with("make test"), "{section}");
-    // There may be no release build here, but this one.
+    // There might be no release build here, but this one.
     let line = commands.next().unwrap().replace("target/release/gleaner", GLEANER);
     // No programs but those of the build and the base system.
     let mut shell = Command::new("/bin/sh");
@@ -65,7 +65,7 @@ fn the_first_run_of_the_readme_works_on_a_fresh_machine() {
 }
 
 #[test]
-fn wrong_usage_is_told() {
+fn wrong_usage_is_reported() {
     for args in [["demo", "--rounds", "0"], ["demo", "--only", "nothing"], ["demo", "--seconds", "0"]] {
         let output = gleaner(&args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");

@@ -21,7 +21,7 @@ use common::process::{GLEANER, Running, command, gleaner, text, until};
 use gleaner_testing::skipped;
 
 /// Length of each observation, in seconds.
-const LOOK: &str = "2";
+const LENGTH: &str = "2";
 
 /// Microseconds lost per second below which a cause is not the verdict; below NEGLIGIBLE it is not listed.
 const SIGNIFICANT: f64 = 30_000.0;
@@ -32,7 +32,7 @@ const NOT_ITS_OWN: [&str; 3] = ["run-queue-delay", "steal", "tick"];
 /// The report on a command that outlasts the observation. Which cause costs most depends on the host, so the ranking is
 /// tested elsewhere, on made-up counts; here it must follow from what was counted.
 fn diagnose(machine: &Machine, words: &[impl AsRef<OsStr>]) -> Value {
-    let output = command(&["diagnose", "--json", "--seconds", LOOK, "--"]).args(words).output().unwrap();
+    let output = command(&["diagnose", "--json", "--seconds", LENGTH, "--"]).args(words).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     machine.assert_untouched();
     let report = serde_json::from_slice(&output.stdout).unwrap();
@@ -60,11 +60,11 @@ fn seconds(duration: &Value) -> f64 {
 /// verdict if it is significant.
 #[track_caller]
 fn assert_follows(report: &Value) {
-    let told = told(report);
+    let details = described(report);
     let losses: Vec<f64> = causes(report).map(lost).collect();
-    assert!(losses.is_sorted_by(|a, b| a >= b) && losses.iter().all(|lost| *lost >= NEGLIGIBLE), "{told}");
+    assert!(losses.is_sorted_by(|a, b| a >= b) && losses.iter().all(|lost| *lost >= NEGLIGIBLE), "{details}");
     let first = causes(report).next().filter(|first| lost(first) >= SIGNIFICANT);
-    assert_eq!(report["verdict"], first.map_or(Value::Null, |first| first["kind"].clone()), "{told}");
+    assert_eq!(report["verdict"], first.map_or(Value::Null, |first| first["kind"].clone()), "{details}");
 
     let (counted, ready) = (&report["counted"], seconds(&report["costs"]["ready"]));
     let elapsed = seconds(&counted["elapsed"]);
@@ -81,12 +81,12 @@ fn assert_follows(report: &Value) {
     ] {
         let expected = loss * 1e6 / elapsed;
         let Some(cause) = cause(report, kind) else {
-            assert!(expected < NEGLIGIBLE + 1.0, "{kind} is missing, {expected} us/s:\n{told}");
+            assert!(expected < NEGLIGIBLE + 1.0, "{kind} is missing, {expected} us/s:\n{details}");
             continue;
         };
-        assert!((lost(cause) - expected).abs() < 1.0, "{kind} costs {expected} us/s:\n{told}");
+        assert!((lost(cause) - expected).abs() < 1.0, "{kind} costs {expected} us/s:\n{details}");
         let times = number(&cause["per_second"]) * elapsed;
-        assert!((times - number(count)).abs() < 0.5, "{kind}, {times} times of {count}:\n{told}");
+        assert!((times - number(count)).abs() < 0.5, "{kind}, {times} times of {count}:\n{details}");
     }
 }
 
@@ -133,11 +133,11 @@ fn assert_blocking(report: &Value, by: &str, whom: &str) {
 #[track_caller]
 fn assert_no_cause(report: &Value) {
     let own = causes(report).filter(|cause| !NOT_ITS_OWN.contains(&cause["kind"].as_str().unwrap()));
-    assert!(own.map(lost).all(|lost| lost < SIGNIFICANT), "{}", told(report));
+    assert!(own.map(lost).all(|lost| lost < SIGNIFICANT), "{}", described(report));
 }
 
 /// Every cause with its cost, for the message of a failure.
-fn told(report: &Value) -> String {
+fn described(report: &Value) -> String {
     let causes = report["causes"].as_array().unwrap().iter();
     let lines = causes.map(|c| format!("{} {} us/s: {}", c["kind"], c["lost_us_per_second"], c["estimate"]));
     lines.collect::<Vec<_>>().join("\n")
@@ -201,7 +201,7 @@ fn computation_has_no_cause() {
 #[test]
 fn changes_of_an_address_space_are_tlb_shootdowns() {
     let Some(report) = built_in(&["tlb"]) else { return };
-    let Some(tlb) = cause(&report, "tlb-shootdown") else { panic!("{}", told(&report)) };
+    let Some(tlb) = cause(&report, "tlb-shootdown") else { panic!("{}", described(&report)) };
     let counted = &report["counted"];
     let sent = tlb["per_second"].as_f64().unwrap() * seconds(&counted["elapsed"]);
     let events = &counted["events"];
@@ -217,7 +217,7 @@ fn changes_of_an_address_space_are_tlb_shootdowns() {
 fn a_barrier_in_user_mode_is_user_level_spinning() {
     let threads = (2 * std::thread::available_parallelism().unwrap().get()).to_string();
     let Some(report) = built_in(&["user-spin-barrier", "--threads", &threads]) else { return };
-    let Some(spinning) = cause(&report, "user-spinning") else { panic!("{}", told(&report)) };
+    let Some(spinning) = cause(&report, "user-spinning") else { panic!("{}", described(&report)) };
     let met = spinning["per_second"].as_f64().unwrap() * seconds(&report["counted"]["elapsed"]);
     let threads = report["counted"]["threads"].as_array().unwrap();
     let ticks: u64 = threads.iter().map(|thread| thread["ticks"].as_u64().unwrap()).sum();
@@ -268,7 +268,7 @@ impl Drop for Group {
 }
 
 /// The report on a running program.
-fn look_at(target: &[&str]) -> Value {
+fn observe(target: &[&str]) -> Value {
     let output = gleaner(&[&["diagnose", "--json", "--seconds", "1"], target].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -280,20 +280,20 @@ fn threads(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_runs_already_is_looked_at_by_process_by_group_and_as_a_whole() {
+fn what_runs_already_is_observed_by_process_by_group_and_as_a_whole() {
     let Some(machine) = Machine::take() else { return };
     let group = Group::new();
     let inside = group.start("request-response");
     let outside = Running::start(&mut command(&["workload", "compute", "--threads", "1", "--seconds", "60"]));
-    let by_group = look_at(&["--cgroup", group.0.to_str().unwrap()]);
-    let by_pid = look_at(&["--pid", &inside.pid().to_string()]);
+    let by_group = observe(&["--cgroup", group.0.to_str().unwrap()]);
+    let by_pid = observe(&["--pid", &inside.pid().to_string()]);
     for report in [&by_group, &by_pid] {
         let threads = threads(report);
         assert!(threads.iter().any(|name| name.starts_with("request")), "{threads:?}");
         assert!(!threads.iter().any(|name| name.starts_with("compute")), "{threads:?}");
         assert!(wakes(report, "request", "request") > 0, "{}", report["counted"]["edges"]);
     }
-    let whole = look_at(&["--system"]);
+    let whole = observe(&["--system"]);
     for name in ["request", "compute"] {
         assert!(
             threads(&whole).iter().any(|thread| thread.starts_with(name)),
@@ -306,21 +306,21 @@ fn what_runs_already_is_looked_at_by_process_by_group_and_as_a_whole() {
 }
 
 #[test]
-fn what_vanishes_meanwhile_is_told() {
+fn what_vanishes_meanwhile_is_reported() {
     let Some(_machine) = Machine::take() else { return };
     let mut brief = Running::start(Command::new("cat").arg("-"));
     let pid = brief.pid().to_string();
-    let looking = Running::start(&mut command(&["diagnose", "--seconds", "2", "--pid", &pid]));
-    until("it looks", || {
-        let fds = fs::read_dir(format!("/proc/{}/fd", looking.pid())).unwrap().flatten();
+    let observing = Running::start(&mut command(&["diagnose", "--seconds", "2", "--pid", &pid]));
+    until("it observes", || {
+        let fds = fs::read_dir(format!("/proc/{}/fd", observing.pid())).unwrap().flatten();
         fds.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|to| to.to_string_lossy().contains("bpf-prog"))
     });
     drop(brief.take_stdin());
     assert!(brief.wait().success());
-    let output = looking.finish();
+    let output = observing.finish();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
-    assert!(shown.contains(&format!("Process {pid} ended while it was looked at.")), "{shown}");
+    assert!(shown.contains(&format!("Process {pid} ended while it was observed.")), "{shown}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn the_numbers_of_the_readme_are_those_of_the_benchmarks() {
     let measured: Vec<Vec<&str>> = page.lines().filter(|line| line.starts_with("| ")).map(cells).collect();
     let head = &measured[0];
     let column = |name: &str| head.iter().position(|cell| *cell == name).unwrap();
-    let columns = ["gleaner", "haltpoll:200us", "pack:1"].map(column);
+    let columns = ["gleaner", "haltpoll:200us", "consolidate:1"].map(column);
     let mut rows = 0;
     for row in readme.lines().filter(|line| line.starts_with("| ") && line.contains("(`")).map(cells) {
         let Some((_, name)) = row[0].split_once("(`") else { continue };

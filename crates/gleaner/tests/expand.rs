@@ -20,7 +20,7 @@ use gleaner_testing::skipped;
 use gleaner_trace::OverloadSensor;
 
 /// Enough samples to recognise the load; half a minute if nothing happens.
-const LOOKS: usize = 60;
+const SAMPLES: usize = 60;
 
 /// A script that runs the pair in its arguments until the first line of input, then also eight computing threads until
 /// the end of its input. Those are started before, and stopped, so that the load rises at the line.
@@ -79,24 +79,24 @@ fn rise(options: &[&str]) -> Option<Rise> {
     let file = dir.path().join("journal");
     let place = dir.path().join("memory");
     let shell = fs::canonicalize("/bin/sh").unwrap();
-    memory::seed(&place, shell.to_str().unwrap(), Method::Halt, memory::packing());
+    memory::seed(&place, shell.to_str().unwrap(), Method::Halt, memory::consolidated());
     let mut gleaner = command(&["run", "--quiet", "--no-retain", "--journal", file.to_str().unwrap()]);
     let gleaner = gleaner.env("GLEANER_MEMORY", &place).args(options).arg("--");
     let mut run = Running::start(gleaner.arg(shell).args(["-c", &load(), "sh"]).args(&pair));
-    let (mut seen, mut packed) = (0, false);
-    until("the pair is packed", || {
+    let (mut seen, mut consolidated) = (0, false);
+    until("the pair is consolidated", || {
         let decisions = decisions(&file);
         seen = decisions.len();
-        packed = decisions.iter().rev().find_map(|event| active_after(event, all)) == Some(1);
-        packed || observations(&file).len() >= LOOKS
+        consolidated = decisions.iter().rev().find_map(|event| active_after(event, all)) == Some(1);
+        consolidated || observations(&file).len() >= SAMPLES
     });
-    if !packed {
-        eprintln!("others keep every vCPU busy: there is nothing to pack");
+    if !consolidated {
+        eprintln!("others keep every vCPU busy: there is nothing to consolidate");
         let costly = costly(&file);
         assert!(costly.is_empty(), "{costly:?}");
         return None;
     }
-    run.tell("more");
+    run.send("more");
     let mut whole = None;
     until("every vCPU is active", || {
         let mut later = decisions(&file).into_iter().skip(seen);
@@ -139,7 +139,7 @@ fn the_sensor_that_reported_it_is_in_the_story_and_a_kernel_without_bpf_is_noted
 }
 
 #[test]
-fn without_bpf_the_same_is_found_by_looking() {
+fn without_bpf_the_same_is_found_by_sampling() {
     let Some(Rise { source: reported, notes, story }) = rise(&["--no-bpf"]) else { return };
     assert!(reported != Some(OverloadSource::RunQueues) && notes.is_empty(), "{reported:?} {notes:?}");
     if let Some(source) = reported {

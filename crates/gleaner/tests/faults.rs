@@ -110,8 +110,8 @@ fn a_malformed_lease_file_is_refused_and_nothing_is_touched() {
     ] {
         let output = gleaner(args);
         assert_eq!(output.status.code(), Some(status), "{args:?}: {}", text(&output.stderr));
-        let told = text(&output.stderr);
-        assert!(told.contains(&format!("{LEASES}: line 3 is not a lease record")), "{told}");
+        let printed = text(&output.stderr);
+        assert!(printed.contains(&format!("{LEASES}: line 3 is not a lease record")), "{printed}");
         assert!(!ran.exists(), "the command ran");
         assert_eq!(fs::read_to_string(&knob).unwrap(), "1\n");
         assert_eq!(fs::read_to_string(LEASES).unwrap(), malformed);
@@ -133,8 +133,8 @@ fn a_malformed_journal_is_refused_with_its_line() {
         .unwrap();
     let output = gleaner(&["why", path(&file)]);
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
-    assert!(told.contains(&format!("{}: line 2 is not a journal record", file.display())), "{told}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains(&format!("{}: line 2 is not a journal record", file.display())), "{printed}");
     assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
 }
 
@@ -155,19 +155,19 @@ fn what_a_dead_holder_left_is_put_back_by_restore_and_by_the_next_run() {
     leave_a_stale_lease(&machine);
     let output = gleaner(&["restore"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told = format!("{LIMIT}: 200000 back to {}", machine.limit_before().trim());
-    assert!(text(&output.stdout).contains(&told), "{}", text(&output.stdout));
+    let restored = format!("{LIMIT}: 200000 back to {}", machine.limit_before().trim());
+    assert!(text(&output.stdout).contains(&restored), "{}", text(&output.stdout));
     machine.assert_untouched();
 
     leave_a_stale_lease(&machine);
     let output = gleaner(&["run", "--", "sh", "-c", "exit 7"]);
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
-    let told = format!("put back what a dead holder left: {told}");
-    assert!(text(&output.stderr).contains(&told), "{}", text(&output.stderr));
+    let restored = format!("put back what a dead holder left: {restored}");
+    assert!(text(&output.stderr).contains(&restored), "{}", text(&output.stderr));
     machine.assert_untouched();
 }
 
-/// A vCPU that is offline until dropped. On cgroup v1 every cpuset loses it for good (kernel:
+/// A vCPU that is offline until dropped. On cgroup v1 every cpuset loses it permanently (kernel:
 /// kernel/cgroup/cpuset-v1.c), so the cpusets are restored, too. Device interrupts stay where the kernel moved them:
 /// most cannot be moved back from user space.
 struct Offline {
@@ -212,7 +212,7 @@ impl Drop for Offline {
 
 #[test]
 fn the_command_survives_a_vcpu_that_goes_and_comes_back() {
-    // The kernel moves device interrupts off the vCPU for good, so this needs a machine that may be changed.
+    // The kernel moves device interrupts off the vCPU permanently, so this needs a machine that may be changed.
     if std::env::var_os("GLEANER_TEST_HOTPLUG").is_none() {
         return left_out("takes a vCPU offline; set GLEANER_TEST_HOTPLUG=1 on a machine that may be changed");
     }

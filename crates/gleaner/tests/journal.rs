@@ -28,7 +28,7 @@ fn path(path: &Path) -> &str {
 }
 
 #[test]
-fn a_named_journal_is_written_and_told() {
+fn a_named_journal_is_written_and_explained() {
     let Some(_machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
@@ -36,9 +36,9 @@ fn a_named_journal_is_written_and_told() {
         ["run", "--quiet", "--objective", "efficiency", "--journal", path(&file), "--", "sleep", "0.2"];
     assert!(gleaner(&args).status.success());
     assert!(matches!(journal(&file).last(), Some(Record::End { .. })));
-    let told = gleaner(&["why", path(&file)]);
-    assert!(told.status.success(), "{}", text(&told.stderr));
-    let story = text(&told.stdout);
+    let why = gleaner(&["why", path(&file)]);
+    assert!(why.status.success(), "{}", text(&why.stderr));
+    let story = text(&why.stdout);
     assert!(story.contains("`sleep 0.2` on vCPUs") && !story.contains("no end"), "{story}");
     assert!(story.contains("the objective is efficiency"), "{story}");
 }
@@ -68,7 +68,7 @@ fn the_users_own_counter_is_read() {
 }
 
 #[test]
-fn a_counter_or_journal_that_cannot_be_used_is_told_once_and_the_command_is_helped() {
+fn a_counter_or_journal_that_cannot_be_used_is_reported_once_and_the_command_is_helped() {
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
@@ -86,13 +86,13 @@ fn a_counter_or_journal_that_cannot_be_used_is_told_once_and_the_command_is_help
         let log = dir.path().join("stderr");
         let script = format!("exec {GLEANER} run \"$@\" -- sh -c 'cat; exit 7' 2>{}", path(&log));
         let run = Running::start(Command::new("sh").args(["-c", &script, "sh", option[0], option[1]]));
-        let told = || fs::read_to_string(&log).unwrap_or_default();
-        until(hint, || told().contains(hint));
-        assert_eq!(run.finish().status.code(), Some(7), "{option:?}: {}", told());
-        let told = told();
-        assert_eq!(told.matches(hint).count(), 1, "{option:?}: {told}");
-        assert!(told.contains("own CPU"), "{option:?}: {told}");
-        assert!(!told.lines().any(|line| !line.starts_with("gleaner: ")), "{option:?}: {told}");
+        let printed = || fs::read_to_string(&log).unwrap_or_default();
+        until(hint, || printed().contains(hint));
+        assert_eq!(run.finish().status.code(), Some(7), "{option:?}: {}", printed());
+        let printed = printed();
+        assert_eq!(printed.matches(hint).count(), 1, "{option:?}: {printed}");
+        assert!(printed.contains("own CPU"), "{option:?}: {printed}");
+        assert!(!printed.lines().any(|line| !line.starts_with("gleaner: ")), "{option:?}: {printed}");
         machine.assert_untouched();
     }
 }
@@ -124,7 +124,7 @@ fn a_counter_that_hangs_does_not_hold_up_signals_or_the_end() {
 }
 
 #[test]
-fn a_journal_whose_reader_goes_away_is_told_once() {
+fn a_journal_whose_reader_goes_away_is_reported_once() {
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
@@ -190,9 +190,12 @@ fn the_journal_of_a_real_run_replays_byte_for_byte() {
         of_this_machine(&file, options);
         let decisions = journal(&file).iter().filter(|r| matches!(r, Record::Decision { .. })).count();
         let output = replay(&file, &[]);
-        let told = text(&output.stdout);
-        assert!(output.status.success(), "{options:?}: {told}");
-        assert!(told.contains(&format!("{decisions} decisions, each the same again")), "{options:?}: {told}");
+        let printed = text(&output.stdout);
+        assert!(output.status.success(), "{options:?}: {printed}");
+        assert!(
+            printed.contains(&format!("{decisions} decisions, each the same again")),
+            "{options:?}: {printed}"
+        );
     }
 }
 
@@ -224,10 +227,10 @@ fn another_policy_or_another_number_shows_where_the_decisions_part() {
     fs::write(&altered, lines.lines().enumerate().map(alter).collect::<String>()).unwrap();
     let output = replay(&altered, &[]);
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stdout);
+    let printed = text(&output.stdout);
     assert!(
-        told.contains("the journal has") && told.contains("this version of Gleaner now decides"),
-        "{told}"
+        printed.contains("the journal has") && printed.contains("this version of Gleaner now decides"),
+        "{printed}"
     );
 }
 

@@ -21,7 +21,7 @@ use gleaner_testing::skipped;
 use nix::sys::signal::Signal;
 
 /// Enough samples to recognise the load; half a minute if nothing happens.
-const LOOKS: usize = 60;
+const SAMPLES: usize = 60;
 
 /// A directory for one test's memory and journals.
 struct Place {
@@ -110,18 +110,18 @@ fn missed(file: &Path) -> Vec<Observation> {
 }
 
 #[test]
-fn a_known_program_has_its_setting_at_the_first_look_that_shows_its_load() {
+fn a_known_program_has_its_setting_at_the_first_sample_that_shows_its_load() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
     let Some(pair) = memory::pair() else { return skipped("needs two vCPUs") };
     let place = Place::new();
     let seeded = memory::seed(&place.memory(), &pair[0], Method::Haltpoll, memory::polling());
     let file = place.journal();
-    // Looking for a smaller active set would come before retention.
+    // The search for a smaller active set would come before retention.
     let args = ["run", "--quiet", "--method", "haltpoll", "--no-consolidate", "--journal"];
     let run = Running::start(place.gleaner(&args).arg(&file).arg("--").args(&pair));
     // If other programs keep every vCPU busy, there is nothing to retain.
-    let looks = || observations(&file).len();
-    until("the known setting is in force", || resumed(&file).is_some() || looks() >= LOOKS);
+    let samples = || observations(&file).len();
+    until("the known setting is in force", || resumed(&file).is_some() || samples() >= SAMPLES);
     run.signal(Signal::SIGTERM);
     let output = run.finish();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -129,8 +129,8 @@ fn a_known_program_has_its_setting_at_the_first_look_that_shows_its_load() {
     let missed = missed(&file);
     assert!(missed.is_empty(), "{missed:?}\n{:?}", events(&file));
     let story = text(&command(&["why", file.to_str().unwrap()]).output().unwrap().stdout);
-    let told = story.contains("known from an earlier run of the program");
-    assert_eq!(told, resumed(&file).is_some(), "{story}");
+    let explained = story.contains("known from an earlier run of the program");
+    assert_eq!(explained, resumed(&file).is_some(), "{story}");
     let [program] = &place.known()[..] else { panic!("{:?}", place.known()) };
     assert_eq!((&program.program, program.runs), (&seeded.program, 2));
     machine.assert_untouched();
@@ -155,8 +155,11 @@ fn a_program_is_known_until_it_is_forgotten() {
     let list = text(&place.forget(&["--list"]).stdout);
     assert!(list.contains(GLEANER) && list.contains("2 runs") && list.contains("% load"), "{list}");
     let unknown = place.forget(&["redis"]);
-    let told = text(&unknown.stderr);
-    assert!(unknown.status.code() == Some(1) && told.contains("`redis` is not known; what is: /"), "{told}");
+    let printed = text(&unknown.stderr);
+    assert!(
+        unknown.status.code() == Some(1) && printed.contains("`redis` is not known; what is: /"),
+        "{printed}"
+    );
     let forgotten = place.forget(&["gleaner"]);
     assert!(forgotten.status.success(), "{}", text(&forgotten.stderr));
     assert_eq!(text(&forgotten.stdout), "forgetting 1 program\n");
@@ -174,7 +177,7 @@ fn what_proves_nothing_keeps_nothing() {
     let Some(machine) = Machine::take() else { return };
     let place = Place::new();
     for options in
-        [&["--no-memory"] as &[&str], &["--fixed", "pack:1"], &["--dry-run"], &["--strategy", "paper"]]
+        [&["--no-memory"] as &[&str], &["--fixed", "consolidate:1"], &["--dry-run"], &["--strategy", "paper"]]
     {
         let output = place.run("0.5", options).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -196,8 +199,12 @@ fn a_damaged_memory_is_said_once_and_learned_anew() {
         let load = ["request-response", "--seconds", "0.3"];
         let output = place.gleaner(&run).args(load).output().unwrap();
         assert!(output.status.success());
-        let told = text(&output.stderr);
-        assert_eq!(told.lines().filter(|line| line.contains("is set aside as")).count(), said, "{told}");
+        let printed = text(&output.stderr);
+        assert_eq!(
+            printed.lines().filter(|line| line.contains("is set aside as")).count(),
+            said,
+            "{printed}"
+        );
         let noted = notes(Path::new(journal)).iter().filter(|note| note.contains("is set aside as")).count();
         assert_eq!(noted, said);
     }

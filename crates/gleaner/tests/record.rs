@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use gleaner_policy::{CpuId, CpuSet, PolicyConfig};
-use gleaner_proto::trace_file::{Event, Header, Left, What, Who, Writer};
+use gleaner_proto::trace_file::{Event, Header, Left, Task, What, Writer};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -101,16 +101,16 @@ fn ping_pong(file: &Path) {
     let left = Left::Blocked;
     for turn in 0..1_000_000_000 / TURN {
         let (at, runs) = (turn * TURN, u32::from(turn % 2 == 1));
-        let (cpu, own, next) = (CpuId(runs), Who::Thread(runs), Who::Thread(1 - runs));
-        event(at, What::Switch { cpu, from: Who::Nobody, left: Left::Runnable, to: own });
+        let (cpu, own, next) = (CpuId(runs), Task::Thread(runs), Task::Thread(1 - runs));
+        event(at, What::Switch { cpu, from: Task::Nobody, left: Left::Runnable, to: own });
         event(at + 4000, What::Wake { cpu, waker: own, wakee: next });
-        event(at + 5000, What::Switch { cpu, from: own, left, to: Who::Nobody });
+        event(at + 5000, What::Switch { cpu, from: own, left, to: Task::Nobody });
     }
     writer.finish(1_000_000_000).unwrap();
 }
 
 #[test]
-fn what_lives_on_wake_ups_would_be_retained_where_they_are_dear() {
+fn what_lives_on_wake_ups_would_be_retained_where_they_are_expensive() {
     let dir = tempfile::tempdir().unwrap();
     ping_pong(&path(&dir));
     let replayed = |args: &[&str]| -> Value {

@@ -68,7 +68,7 @@ fn bad_results_are_refused_by_name_and_reason() {
 }
 
 #[test]
-fn a_full_or_forbidden_disk_is_told_and_the_earlier_page_stays() {
+fn a_full_or_forbidden_disk_is_reported_and_the_earlier_page_stays() {
     let dir = tempfile::tempdir().unwrap();
     measured(dir.path());
     let output = gleaner(&["report", "r.json", "-o", "/dev/full"], dir.path());

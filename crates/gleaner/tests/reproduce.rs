@@ -89,9 +89,10 @@ fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more()
     let rows = ["ATC'14", "ASPLOS'13", "HP3C'20", "TPDS'21"].into_iter().zip(&papers);
     let rows = rows.map(|(name, paper)| (name, scores(&[*paper])));
     for (name, found) in rows.chain([("all", scores(&papers))]) {
-        let told = documented(&docs, name);
-        let kept = told.iter().zip(&found).all(|(told, found)| told.1 == found.1 && told.0 <= found.0);
-        assert!(kept, "docs/sim.md says {told:?} of {name}, it is {found:?}");
+        let claimed = documented(&docs, name);
+        let kept =
+            claimed.iter().zip(&found).all(|(claimed, found)| claimed.1 == found.1 && claimed.0 <= found.0);
+        assert!(kept, "docs/sim.md says {claimed:?} of {name}, it is {found:?}");
     }
 
     let figures = items(&papers, "figures").len() + papers.len();
@@ -106,7 +107,7 @@ fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more()
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told_before_anything_is_simulated() {
+fn a_folder_that_cannot_be_made_is_reported_before_anything_is_simulated() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_gleaner"))
         .args(["sim", "reproduce", "-o", file.path().join("below").to_str().unwrap()])

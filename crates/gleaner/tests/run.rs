@@ -44,7 +44,7 @@ fn the_status_of_the_command_is_passed_on() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told_as_env_does() {
+fn what_cannot_be_run_is_reported_as_env_does() {
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let plain = dir.path().join("plain");
@@ -122,7 +122,7 @@ fn the_status_of_the_command_survives_a_broken_stderr() {
 }
 
 #[test]
-fn too_few_descriptors_are_not_told_as_the_commands_failure() {
+fn too_few_descriptors_are_not_reported_as_the_commands_failure() {
     let Some(machine) = Machine::take() else { return };
     // The first run measures this boot's wake-up costs, for which it opens descriptors.
     assert!(gleaner(&["run", "--quiet", "--", "true"]).status.success());
@@ -131,9 +131,9 @@ fn too_few_descriptors_are_not_told_as_the_commands_failure() {
         let output = Command::new("sh").args(["-c", &script, "--quiet"]).output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{limit}: {}", text(&output.stderr));
         let required = Command::new("sh").args(["-c", &script, "--require"]).output().unwrap();
-        let (status, told) = (required.status.code(), text(&required.stderr));
-        assert!(status == Some(7) || status == Some(125), "{limit}: {status:?} {told}");
-        assert!(status == Some(7) || told.contains("Too many open files"), "{limit}: {told}");
+        let (status, printed) = (required.status.code(), text(&required.stderr));
+        assert!(status == Some(7) || status == Some(125), "{limit}: {status:?} {printed}");
+        assert!(status == Some(7) || printed.contains("Too many open files"), "{limit}: {printed}");
         machine.assert_untouched();
     }
 }
@@ -231,9 +231,9 @@ fn the_summary_goes_to_stderr_unless_quiet() {
     let Some(_machine) = Machine::take() else { return };
     let quiet = gleaner(&["run", "--quiet", "--", "echo", "out"]);
     assert_eq!((text(&quiet.stdout), text(&quiet.stderr)), ("out\n".to_owned(), String::new()));
-    let told = gleaner(&["run", "--", "echo", "out"]);
-    let summary = text(&told.stderr);
-    assert_eq!(text(&told.stdout), "out\n");
+    let loud = gleaner(&["run", "--", "echo", "out"]);
+    let summary = text(&loud.stderr);
+    assert_eq!(text(&loud.stdout), "out\n");
     assert!(summary.contains("own CPU"), "{summary}");
     assert!(summary.lines().all(|line| line.starts_with("gleaner: ")), "{summary}");
 }
@@ -264,13 +264,13 @@ fn signals_that_end_a_process_end_the_command_and_leave_no_lever() {
 }
 
 #[test]
-fn wrong_usage_is_told_with_a_hint() {
+fn wrong_usage_is_reported_with_a_hint() {
     for (args, hint) in [
         (&["--method", "warp"][..], "possible values: halt, haltpoll"),
         (&["--progress", " "], "name a command that prints a number"),
         (&["--progress", "file:"], "needs a path"),
-        (&["--fixed", "pack:0"], "1 or more"),
-        (&["--fixed", "pack:999"], "`pack:999` needs 999 vCPUs"),
+        (&["--fixed", "consolidate:0"], "1 or more"),
+        (&["--fixed", "consolidate:999"], "`consolidate:999` needs 999 vCPUs"),
         (&["--fixed", "haltpoll"], "needs a limit"),
         (&["--fixed", "haltpoll:200ms"], "not a limit such as 200us"),
         (&["--dry-run", "--fixed", "halt"], "cannot be used with"),
@@ -298,19 +298,19 @@ fn a_dry_run_changes_nothing_and_says_what_it_would_try() {
     let args = [&["run", "--dry-run", "--journal", path(&file), "--"][..], &workload].concat();
     let run = Running::start(&mut command(&args));
     let mut samples = 0;
-    until("it has been looked at often enough", || {
+    until("it has been sampled often enough", || {
         assert_eq!(Levers::read(), machine.before);
         samples += 1;
         samples > 20 && observations(&file).len() > 10
     });
     run.signal(Signal::SIGTERM);
     let output = run.finish();
-    let told = text(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("watched in a dry run") && !told.contains("proven"), "{told}");
+    let printed = text(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("watched in a dry run") && !printed.contains("proven"), "{printed}");
     // Whether anything is worth trying depends on the machine; the engine's tests have a scripted case.
     let would = |record: &Record| matches!(record, Record::Decision { event: Event::WouldTry { .. }, .. });
-    assert_eq!(journal(&file).iter().any(would), told.contains("would have tried vCPUs"), "{told}");
+    assert_eq!(journal(&file).iter().any(would), printed.contains("would have tried vCPUs"), "{printed}");
     machine.assert_untouched();
 }
 
@@ -328,14 +328,14 @@ fn a_fixed_setting_is_in_force_during_the_run_only() {
 fn a_fixed_setting_is_held_as_asked_and_not_called_unproven() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
     let output = gleaner(&["run", "--fixed", "haltpoll:200us", "--", "sleep", "0.2"]);
-    let told = text(&output.stderr);
-    assert!(output.status.success() && told.contains("held as asked, not proven: vCPUs"), "{told}");
-    assert!(!told.contains("proved itself"), "{told}");
+    let printed = text(&output.stderr);
+    assert!(output.status.success() && printed.contains("held as asked, not proven: vCPUs"), "{printed}");
+    assert!(!printed.contains("proved itself"), "{printed}");
     machine.assert_untouched();
 }
 
 #[test]
-fn a_fixed_setting_that_read_only_sysfs_refuses_is_told_at_once() {
+fn a_fixed_setting_that_read_only_sysfs_refuses_is_reported_at_once() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
@@ -343,19 +343,19 @@ fn a_fixed_setting_that_read_only_sysfs_refuses_is_told_at_once() {
                   sh -c 'cat; exit 7'";
     let mut run =
         Running::start(Command::new("unshare").args(["-m", "sh", "-c", script, GLEANER, path(&file)]));
-    until("the journal tells that it was refused", || {
+    until("the journal says that it was refused", || {
         run.has_ended()
             || fs::read_to_string(&file).is_ok_and(|journal| journal.contains("is mounted read-only"))
     });
     assert!(!run.has_ended(), "the command did not run on");
     let output = run.finish();
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(7), "{told}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{printed}");
     assert!(
-        told.lines().next().unwrap().contains("is mounted read-only; run on the machine itself"),
-        "{told}"
+        printed.lines().next().unwrap().contains("is mounted read-only; run on the machine itself"),
+        "{printed}"
     );
-    assert!(told.contains("haltpoll:200us, as asked for, was not in force: "), "{told}");
+    assert!(printed.contains("haltpoll:200us, as asked for, was not in force: "), "{printed}");
     let Some(Record::End { summary, .. }) = journal(&file).pop() else { panic!("the journal has no end") };
     assert!(summary.not_in_force.unwrap().contains("read-only"));
     machine.assert_untouched();
@@ -375,9 +375,9 @@ fn the_papers_strategy_retains_with_yield_threads_tries_nothing_and_is_undone() 
     });
     run.signal(Signal::SIGTERM);
     let output = run.finish();
-    let told = text(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("by the paper's rules") && !told.contains("proven"), "{told}");
+    let printed = text(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("by the paper's rules") && !printed.contains("proven"), "{printed}");
     machine.assert_untouched();
     let records = journal(&file);
     let Record::Start { config, .. } = &records[0] else { panic!("{:?}", records[0]) };
@@ -392,7 +392,7 @@ fn the_papers_strategy_retains_with_yield_threads_tries_nothing_and_is_undone() 
             Record::Decision { event, .. } => assert!(
                 matches!(
                     event,
-                    Event::Deactivated { .. } | Event::RolledBack { .. } | Event::MajorChange { .. }
+                    Event::Consolidated { .. } | Event::RolledBack { .. } | Event::MajorChange { .. }
                 ),
                 "{event:?}"
             ),
@@ -406,7 +406,7 @@ fn the_papers_strategy_retains_with_yield_threads_tries_nothing_and_is_undone() 
 }
 
 #[test]
-fn commands_that_end_before_the_first_look_leave_nothing() {
+fn commands_that_end_before_the_first_sample_leave_nothing() {
     let Some(machine) = Machine::take() else { return };
     for _ in 0..20 {
         let output = gleaner(&["run", "--quiet", "--", "true"]);
@@ -434,10 +434,10 @@ fn five_thousand_threads_run_and_end_as_without_gleaner() {
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
-    let gleaner = [GLEANER, "run", "--quiet", "--journal", path(&file), "--fixed", "pack:1", "--"];
+    let gleaner = [GLEANER, "run", "--quiet", "--journal", path(&file), "--fixed", "consolidate:1", "--"];
     let mut run = Running::start(&mut threads::command(&gleaner, 5000, None));
     threads::wait_for(&mut run, "ready");
-    run.tell("once more");
+    run.send("once more");
     threads::wait_for(&mut run, "round");
     let output = run.finish();
     assert_eq!(output.status.code(), Some(threads::STATUS), "{}", text(&output.stderr));
@@ -456,7 +456,7 @@ fn five_thousand_threads_run_and_end_as_without_gleaner() {
 }
 
 #[test]
-fn without_root_the_command_runs_and_what_is_missing_is_told() {
+fn without_root_the_command_runs_and_what_is_missing_is_reported() {
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     let (state, own) = (dir.path().join("state"), dir.path().join("gleaner"));
@@ -482,7 +482,7 @@ fn without_root_the_command_runs_and_what_is_missing_is_told() {
         "run",
         "--quiet",
         "--fixed",
-        "pack:1",
+        "consolidate:1",
         "--",
         bench.to_str().unwrap(),
         "workload",

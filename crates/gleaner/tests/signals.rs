@@ -56,21 +56,21 @@ fn two_cases_are_measured_and_judged() {
     let report = report(&json);
     assert!(!report.interrupted && report.failures.is_empty() && report.absent.is_empty(), "{report:?}");
     let pairs: Vec<_> = report.pairs.iter().map(|p| (p.case.as_str(), p.setting.as_str())).collect();
-    let settings = ["haltpoll:200us", "yield:200us", "pack:1"];
+    let settings = ["haltpoll:200us", "yield:200us", "consolidate:1"];
     let of_case = |case| settings.map(|setting| (case, setting));
     assert_eq!(pairs, [of_case("request-response"), of_case("compute threads=1")].concat());
     for pair in &report.pairs {
-        let packed = pair.setting == "pack:1";
-        assert_eq!(pair.difference == Difference::ActiveSet, packed, "{}", pair.name());
+        let consolidated = pair.setting == "consolidate:1";
+        assert_eq!(pair.difference == Difference::ActiveSet, consolidated, "{}", pair.name());
         assert!(pair.rounds.iter().all(|(b, c)| b.rate > 0.0 && c.rate > 0.0), "{pair:?}");
         let handoffs = pair.signals.iter().find(|said| said.signal == Signal::Handoffs).unwrap();
-        assert!(packed || handoffs.verdict == Some(Verdict::Silent), "{pair:?}");
+        assert!(consolidated || handoffs.verdict == Some(Verdict::Silent), "{pair:?}");
     }
     // The gain from consolidation depends on the host. The verdict must follow from the rates and the bytes.
-    let packed = &report.pairs[2];
-    let moved = packed.signals.iter().find(|said| said.signal == Signal::Moved).unwrap();
+    let consolidated = &report.pairs[2];
+    let moved = consolidated.signals.iter().find(|said| said.signal == Signal::Moved).unwrap();
     assert!(moved.decides, "{moved:?}");
-    let [(untouched, one)] = &packed.rounds[..] else { panic!("{packed:?}") };
+    let [(untouched, one)] = &consolidated.rounds[..] else { panic!("{consolidated:?}") };
     let progress = one.rate / untouched.rate;
     let bytes = Signal::Moved.log_ratio(&untouched.interval.seen, &one.interval.seen).unwrap();
     // Rates that differ by less than this count as the same.
@@ -85,14 +85,14 @@ fn two_cases_are_measured_and_judged() {
         (Side::Lower, Side::Same) if bytes.exp() >= progress => Verdict::Unclear,
         _ => Verdict::Wrong,
     };
-    assert_eq!((packed.progress.side, moved.verdict), (truth, Some(verdict)), "{packed:?}");
+    assert_eq!((consolidated.progress.side, moved.verdict), (truth, Some(verdict)), "{consolidated:?}");
     let size_error = (bytes - progress.ln()).abs();
     assert!((moved.size_error.unwrap() - size_error).abs() < 1e-9, "{size_error}: {moved:?}");
     let page = fs::read_to_string(&markdown).unwrap();
     for columns in [
         "| signal | difference | right | wrong | missed | unclear | silent | decides |",
         "| case | setting | progress | is | speed of answers | bytes sent through sockets | bytes read and written |",
-        "| compute threads=1 | pack:1 |",
+        "| compute threads=1 | consolidate:1 |",
     ] {
         assert!(page.contains(columns), "{columns} is not in:\n{page}");
     }

@@ -60,20 +60,20 @@ fn a_vm_under_the_strategy_paper_loses_one_vcpu_at_a_time_and_nothing_is_called_
     std::fs::write(&file, scenario).unwrap();
     let output = gleaner(&["run", file.to_str().unwrap(), "--journal", journal.to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told = text(&output.stdout);
-    assert!(told.contains("Gleaner in vm: by the paper's rules") && !told.contains("proven"), "{told}");
+    let report = text(&output.stdout);
+    assert!(report.contains("Gleaner in vm: by the paper's rules") && !report.contains("proven"), "{report}");
     let records = gleaner_proto::journal::read(&journal).unwrap();
     let Record::Start { config, .. } = &records[0] else { panic!("{:?}", records[0]) };
     assert_eq!((&config.mode, config.method), (&Mode::Paper, Method::Yield));
-    let cut = |record: &Record| match record {
-        Record::Decision { event: Event::Deactivated { active, .. }, .. } => Some(active.len()),
+    let smaller = |record: &Record| match record {
+        Record::Decision { event: Event::Consolidated { active, .. }, .. } => Some(active.len()),
         _ => None,
     };
-    let first: Vec<usize> = records.iter().filter_map(cut).take(2).collect();
+    let first: Vec<usize> = records.iter().filter_map(smaller).take(2).collect();
     assert_eq!(first, [3, 2]);
     let Some(Record::End { summary, .. }) = records.last() else { panic!("{:?}", records.last()) };
     assert_eq!((summary.strategy, summary.proven, summary.refuted), (Strategy::Paper, 0, 0));
-    assert!(summary.deactivated >= 2, "{summary:?}");
+    assert!(summary.consolidated >= 2, "{summary:?}");
 }
 
 #[test]

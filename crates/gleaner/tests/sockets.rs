@@ -23,32 +23,32 @@ close A; wait; print 2 * ($n - 1), qq(\\n)";
 
 /// The contents of a run's journal.
 #[derive(Debug, Default)]
-struct Told {
+struct Contents {
     observations: Vec<Observation>,
     verdicts: Vec<(Duration, Evidence)>,
     notes: Vec<String>,
 }
 
-impl Told {
+impl Contents {
     fn sockets(&self) -> impl Iterator<Item = (Duration, Sockets)> {
         self.observations.iter().filter_map(|o| Some((o.at, o.workload.sockets?)))
     }
 }
 
 /// The journal so far; empty if it does not exist yet.
-fn told(file: &Path) -> Told {
-    let mut told = Told::default();
+fn contents(file: &Path) -> Contents {
+    let mut seen = Contents::default();
     for record in journal::read(file).unwrap_or_default() {
         match record {
-            Record::Observation { observation, .. } => told.observations.push(*observation),
+            Record::Observation { observation, .. } => seen.observations.push(*observation),
             Record::Decision { at, event: Event::TrialEnded { verdict, .. } } => {
-                told.verdicts.extend(verdict.evidence().map(|evidence| (at, evidence)));
+                seen.verdicts.extend(verdict.evidence().map(|evidence| (at, evidence)));
             }
-            Record::Note { text, .. } => told.notes.push(text),
+            Record::Note { text, .. } => seen.notes.push(text),
             _ => {}
         }
     }
-    told
+    seen
 }
 
 /// Runs `command` until the journal has `enough`, and ends it with a line of input. Returns its output and the journal.
@@ -56,18 +56,18 @@ fn run(
     machine: &Machine,
     options: &[&str],
     command: &[&str],
-    enough: impl Fn(&Told) -> bool,
-) -> (String, Told) {
+    enough: impl Fn(&Contents) -> bool,
+) -> (String, Contents) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal");
     let args = [&["run", "--quiet", "--journal", file.to_str().unwrap()], options, &["--"], command].concat();
     let mut run = Running::start(&mut process::command(&args));
-    until("the journal has enough", || enough(&told(&file)));
-    run.tell("enough");
+    until("the journal has enough", || enough(&contents(&file)));
+    run.send("enough");
     let output = run.finish();
     assert!(output.status.success(), "{}", text(&output.stderr));
     machine.assert_untouched();
-    (text(&output.stdout), told(&file))
+    (text(&output.stdout), contents(&file))
 }
 
 fn is_missing(note: &str) -> bool {
@@ -77,18 +77,19 @@ fn is_missing(note: &str) -> bool {
 #[test]
 fn what_only_sends_and_receives_is_counted_by_its_sockets() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
-    let enough = |told: &Told| told.notes.iter().any(|note| is_missing(note)) || told.sockets().count() > 5;
-    let (printed, told) = run(&machine, &["--method", "haltpoll"], &["perl", "-e", PAIR], enough);
-    if told.notes.iter().any(|note| is_missing(note)) {
+    let enough =
+        |seen: &Contents| seen.notes.iter().any(|note| is_missing(note)) || seen.sockets().count() > 5;
+    let (printed, seen) = run(&machine, &["--method", "haltpoll"], &["perl", "-e", PAIR], enough);
+    if seen.notes.iter().any(|note| is_missing(note)) {
         // Without BPF the reason is in the journal, and nothing is counted.
-        assert_eq!(told.sockets().count(), 0, "{:?}", told.notes);
+        assert_eq!(seen.sockets().count(), 0, "{:?}", seen.notes);
         return;
     }
-    let sum = |of: fn(Sockets) -> u64| told.sockets().map(|(_, sockets)| of(sockets)).sum::<u64>();
+    let sum = |of: fn(Sockets) -> u64| seen.sockets().map(|(_, sockets)| of(sockets)).sum::<u64>();
     let (messages, bytes) = (sum(|sockets| sockets.messages), sum(|sockets| sockets.bytes));
     // At most what the programs counted themselves; messages from before the sensor started are missing.
     let sent: u64 = printed.trim().parse().unwrap();
-    assert!(messages > 0 && messages <= sent, "{messages} of {sent}: {told:?}");
+    assert!(messages > 0 && messages <= sent, "{messages} of {sent}: {seen:?}");
     // Each message has a hundred bytes. At the start and the end of counting, each program can have one that is counted
     // in part.
     assert!(bytes.abs_diff(100 * messages) <= 400, "{messages} messages of {bytes} bytes");
@@ -100,16 +101,16 @@ fn what_has_no_sockets_and_what_reads_and_writes_is_not_counted() {
     let Some(machine) = Machine::take() else { return };
     for command in [&["convoy"], &["request-response"]] {
         let workload = [&[GLEANER, "workload"], &command[..], &["--seconds", "1"]].concat();
-        let (_, told) = run(&machine, &[], &workload, |told| !told.observations.is_empty());
-        assert_eq!((told.sockets().count(), told.notes.len()), (0, 0), "{command:?}: {told:?}");
-        assert!(told.verdicts.iter().all(|(_, e)| e.signal != Signal::Sockets), "{told:?}");
+        let (_, seen) = run(&machine, &[], &workload, |seen| !seen.observations.is_empty());
+        assert_eq!((seen.sockets().count(), seen.notes.len()), (0, 0), "{command:?}: {seen:?}");
+        assert!(seen.verdicts.iter().all(|(_, e)| e.signal != Signal::Sockets), "{seen:?}");
     }
 }
 
 #[test]
 fn without_bpf_nothing_is_counted_and_nothing_is_said() {
     let Some(machine) = Machine::take() else { return };
-    let enough = |told: &Told| told.observations.len() > 20;
-    let (_, told) = run(&machine, &["--no-bpf"], &["perl", "-e", PAIR], enough);
-    assert_eq!((told.sockets().count(), told.notes.len()), (0, 0), "{told:?}");
+    let enough = |seen: &Contents| seen.observations.len() > 20;
+    let (_, seen) = run(&machine, &["--no-bpf"], &["perl", "-e", PAIR], enough);
+    assert_eq!((seen.sockets().count(), seen.notes.len()), (0, 0), "{seen:?}");
 }

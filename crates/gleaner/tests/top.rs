@@ -25,14 +25,14 @@ fn once(more: &[&str]) -> Value {
 
 /// A run that holds one setting, with one active vCPU, until its input ends.
 fn held(more: &[&str]) -> Running {
-    let args = [&["run", "--quiet", "--fixed", "pack:1"], more, &["--", "cat"]].concat();
+    let args = [&["run", "--quiet", "--fixed", "consolidate:1"], more, &["--", "cat"]].concat();
     Running::start(&mut command(&args))
 }
 
 /// Waits until the run's command answers.
 #[track_caller]
 fn await_answer(run: &mut Running) {
-    run.tell("ready");
+    run.send("ready");
     assert_eq!(run.line(), "ready");
 }
 
@@ -119,27 +119,27 @@ fn names_the_workload_and_its_setting_beside_a_run() {
     let follow = ["--journal", journal.to_str().unwrap()];
     let mut run = held(&follow);
     await_answer(&mut run);
-    until("the journal tells of the run", || {
-        let told = once(&follow);
-        told["workloads"][0]["status"] == "running" && told["vcpus"][0]["active"] == true
+    until("the journal shows the run", || {
+        let report = once(&follow);
+        report["workloads"][0]["status"] == "running" && report["vcpus"][0]["active"] == true
     });
-    let told = once(&follow);
-    let workload = &told["workloads"][0];
+    let report = once(&follow);
+    let workload = &report["workloads"][0];
     assert_eq!(workload["name"], "cat");
     assert_eq!(workload["gleaner_pid"], run.pid());
     assert_eq!((&workload["active"], &workload["method"]), (&Value::from("0"), &Value::from("halt")));
     assert_eq!(workload["setting"], "vCPUs 0 with halt");
-    let vcpus = told["vcpus"].as_array().unwrap();
-    assert!(vcpus.iter().skip(1).all(|vcpu| vcpu["active"] == false), "{told:#}");
-    assert_eq!(told["journal"], Value::Null);
+    let vcpus = report["vcpus"].as_array().unwrap();
+    assert!(vcpus.iter().skip(1).all(|vcpu| vcpu["active"] == false), "{report:#}");
+    assert_eq!(report["journal"], Value::Null);
     // Tests and this program wake each other.
-    assert_eq!(told["wakes"]["state"], "traced", "{told:#}");
-    let kinds = told["wakes"]["kinds"].as_array().unwrap();
-    assert!(kinds.iter().any(|kind| kind["p50_us"].as_f64().is_some_and(|us| us > 0.0)), "{told:#}");
+    assert_eq!(report["wakes"]["state"], "traced", "{report:#}");
+    let kinds = report["wakes"]["kinds"].as_array().unwrap();
+    assert!(kinds.iter().any(|kind| kind["p50_us"].as_f64().is_some_and(|us| us > 0.0)), "{report:#}");
 
     let mut top = Terminal::start(&[&PLAIN[..], &follow].concat(), &[], SIZE);
     top.until_shows("running, gleaner is pid");
-    top.until_shows("active vCPUs 0, deactivated");
+    top.until_shows("active vCPUs 0, inactive");
     end_both(run, top, &machine);
 }
 
@@ -159,9 +159,9 @@ fn follows_the_run_that_names_no_journal_and_takes_no_lock() {
 fn is_text_without_a_terminal() {
     let output = gleaner(&["top", "--once", "--no-trace", "--interval", "0.05"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told = text(&output.stdout);
-    assert!(told.starts_with("gleaner top: ") && told.contains("\nall "), "{told}");
-    assert!(!told.contains('\x1b') && !told.contains("q quit"), "{told}");
+    let report = text(&output.stdout);
+    assert!(report.starts_with("gleaner top: ") && report.contains("\nall "), "{report}");
+    assert!(!report.contains('\x1b') && !report.contains("q quit"), "{report}");
 }
 
 #[test]
@@ -178,11 +178,11 @@ fn wrong_use_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_understood_is_told_on_the_screen() {
+fn a_journal_that_cannot_be_understood_is_reported_on_the_screen() {
     let dir = tempfile::tempdir().unwrap();
     let journal = dir.path().join("journal");
     std::fs::write(&journal, "nonsense\n").unwrap();
-    let told = once(&["--no-trace", "--journal", journal.to_str().unwrap()]);
-    assert!(told["journal"].as_str().unwrap().contains("line 1 is not a journal record"), "{told:#}");
-    assert!(told["vcpus"][0]["busy"].is_number(), "the rest is told all the same: {told:#}");
+    let report = once(&["--no-trace", "--journal", journal.to_str().unwrap()]);
+    assert!(report["journal"].as_str().unwrap().contains("line 1 is not a journal record"), "{report:#}");
+    assert!(report["vcpus"][0]["busy"].is_number(), "the rest is reported all the same: {report:#}");
 }

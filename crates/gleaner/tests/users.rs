@@ -72,31 +72,31 @@ fn attach_to_another_users_process_is_refused_with_the_user_and_the_remedy() {
     let nobody = Nobody::new();
     let own = std::process::id().to_string();
     let output = nobody.gleaner(&["attach", "--pid", &own]).output().unwrap();
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(
-        told.contains("belongs to user 0, and user 65534 may not place its threads: run as root"),
-        "{told}"
+        printed.contains("belongs to user 0, and user 65534 may not place its threads: run as root"),
+        "{printed}"
     );
     machine.assert_untouched();
 }
 
 #[test]
-fn a_fixed_setting_without_rights_is_told_at_once_and_attach_fails() {
+fn a_fixed_setting_without_rights_is_reported_at_once_and_attach_fails() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
     let nobody = Nobody::new();
     let args = ["run", "--quiet", "--fixed", "haltpoll:200us", "--", "sh", "-c", "exit 7"];
     let output = nobody.gleaner(&args).output().unwrap();
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(7), "{told}");
-    assert!(told.contains("not permitted to change /sys/module/haltpoll/parameters/"), "{told}");
-    assert!(told.contains("run as root"), "{told}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{printed}");
+    assert!(printed.contains("not permitted to change /sys/module/haltpoll/parameters/"), "{printed}");
+    assert!(printed.contains("run as root"), "{printed}");
     let sleep = nobody.sleep();
     let args = ["attach", "--fixed", "haltpoll:200us", "--pid", &sleep.pid().to_string()];
     let output = nobody.gleaner(&args).output().unwrap();
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("haltpoll:200us, as asked for, was not in force: not permitted"), "{told}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("haltpoll:200us, as asked for, was not in force: not permitted"), "{printed}");
     machine.assert_untouched();
 }
 
@@ -108,11 +108,14 @@ fn an_ordinary_user_is_refused_while_roots_gleaner_holds_the_machine() {
     let root = Running::start(&mut command(&["run", "--quiet", "--", "cat"]));
     until("root's holds the machine", || Levers::read() != machine.before);
     let before = masks(sleep.pid());
-    let args = ["attach", "--fixed", "pack:1", "--pid", &sleep.pid().to_string()];
+    let args = ["attach", "--fixed", "consolidate:1", "--pid", &sleep.pid().to_string()];
     let output = nobody.gleaner(&args).output().unwrap();
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains(&format!("root's gleaner (pid {}) controls this machine", root.pid())), "{told}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(
+        printed.contains(&format!("root's gleaner (pid {}) controls this machine", root.pid())),
+        "{printed}"
+    );
     assert_eq!(masks(sleep.pid()), before);
     assert!(root.finish().status.success());
     machine.assert_untouched();
@@ -127,17 +130,20 @@ fn an_ordinary_users_gleaner_gives_way_to_roots() {
     }
     let nobody = Nobody::new();
     let sleep = nobody.sleep();
-    let args = ["attach", "--fixed", "pack:1", "--pid", &sleep.pid().to_string()];
+    let args = ["attach", "--fixed", "consolidate:1", "--pid", &sleep.pid().to_string()];
     let users = Running::start(&mut nobody.gleaner(&args));
     until("the user's process is on one vCPU", || masks(sleep.pid()).len() == 1);
     let root = Running::start(&mut command(&["run", "--quiet", "--", "cat"]));
     until("the user's process is as it was", || masks(sleep.pid()) == all);
     until("root's holds the machine", || Levers::read() != machine.before);
     let output = users.finish();
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains(&format!("root's gleaner (pid {}) controls this machine", root.pid())), "{told}");
-    assert!(told.contains("releases its setting"), "{told}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(
+        printed.contains(&format!("root's gleaner (pid {}) controls this machine", root.pid())),
+        "{printed}"
+    );
+    assert!(printed.contains("releases its setting"), "{printed}");
     let output = root.finish();
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     machine.assert_untouched();

@@ -114,14 +114,14 @@ fn a_recording_runs_as_a_program_of_a_scenario() {
 #[test]
 fn predictions_name_what_is_wrong() {
     let _turn = turn();
-    for (args, told) in [
+    for (args, expected) in [
         (&["predict", "--trace", "/no/trace"][..], "cannot read the trace /no/trace"),
         (&["predict", "--trace", "t", "--neighbours", "3:matmull"], "did you mean `matmul`?"),
         (&["predict", "--trace", "t", "--policy", "warp"], "or gleaner"),
         (&["predict", "--trace", "t", "--vary", "9"], "from 0 to 2"),
     ] {
         let message = refused(args);
-        assert!(message.contains(told), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 
@@ -169,14 +169,14 @@ fn sweeps_name_what_is_wrong() {
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
     let file = swept(dir.path());
-    for (args, told) in [
+    for (args, expected) in [
         (&["--set", "vm.a.vcpu=1,2"][..], "no value at `vm.a.vcpu` (`vcpu`); did you mean `vcpus`?"),
         (&["--set", "vm.a.vcpus"], "KEY=VALUE"),
         (&["--set", "vm.a.vcpus=0"], "with seed = 1, vm.a.vcpus = 0: "),
         (&["-o", "results.xlsx"], "use .csv or .parquet"),
     ] {
         let message = refused(&[&["sweep", &file], args].concat());
-        assert!(message.contains(told), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 
@@ -204,13 +204,13 @@ fn tuning_is_bounded_repeatable_and_changes_no_file() {
     for (name, program) in [("a", "ping-pong"), ("b", "request-response"), ("c", "barrier")] {
         assert_eq!(fs::read_to_string(path(name)).unwrap(), scenario(program));
     }
-    for (args, told) in [
+    for (args, expected) in [
         (&["tune", &a, &b, "--hold-out", &c, "--budget", "3"][..], "--budget 3 is too small"),
         (&["tune", &a], "--hold-out"),
         (&["tune", "--only", "poll_prise"], "did you mean `poll_price`?"),
     ] {
         let message = refused(args);
-        assert!(message.contains(told), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
     fs::write(path("d"), scenario("ping-pong").replace("policy = 'gleaner'\n", "")).unwrap();
     let message = refused(&["tune", &path("d"), "--hold-out", &c]);

@@ -134,7 +134,7 @@ fn write(path: &Path, records: &[Record]) {
 }
 
 #[test]
-fn a_journal_is_told_as_sentences() {
+fn a_journal_is_printed_as_sentences() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
     write(&path, &records());
@@ -147,7 +147,7 @@ not available: PSI is off
 at 0.112 s: tried vCPUs 0-1 with haltpoll:50us against vCPUs 0-1 with halt, because idle vCPUs halted 9000 times a \
 second; at 48.0 us per wake-up that is 43 % of a vCPU's time
 at 0.300 s: kept vCPUs 0-1 with haltpoll:50us: 1.93 times the bytes read and written (1.80 to 2.10, 4 pairs of \
-blocks); to be asked again at 10.3 s
+blocks); next trial at 10.3 s
 at 0.400 s: the idle lengths moved the limit from 50.0 us to 40.0 us, in 3 steps until 0.700 s
 at 0.800 s: released: only 12 idle periods a second, so there is nothing to win
 at 0.900 s: the idle lengths moved the limit from 40.0 us to 45.0 us
@@ -155,7 +155,7 @@ at 0.950 s: every vCPU active again: 3 threads wanted to run, but only 1 vCPU wa
 at 0.960 s: thread 7 keeps its own affinity
 at 1.100 s: rolled back to vCPUs 0-1: the guard measured no more progress; load factor 1.000 -> 0.450
 at 1.200 s: gave up vCPUs 0-1 with haltpoll:50us, it no longer pays: 0.90 times the bytes read and written (0.85 to \
-0.95, 1 pair of blocks); now vCPUs 0-1 with halt; to be asked again at 2.0 s
+0.95, 1 pair of blocks); now vCPUs 0-1 with halt; next trial at 2.0 s
 at 2.000 s: the run ended: 1 change proven, 1 not, 1 expanded; Gleaner itself took 0.50 % of a vCPU, and 25 % of a \
 vCPU was spent on keeping vCPUs awake
    75.0 % of the time: vCPUs 0-1 with haltpoll:50us
@@ -173,7 +173,7 @@ fn start_by(mode: Mode) -> Record {
 }
 
 #[test]
-fn a_run_by_the_papers_rules_is_told_without_proofs() {
+fn a_run_by_the_papers_rules_is_printed_without_proofs() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
     let measured = Measurement {
@@ -191,7 +191,7 @@ fn a_run_by_the_papers_rules_is_told_without_proofs() {
     let one = Setting { active: CpuSet::first(1), retention };
     let records = [
         start_by(Mode::Paper),
-        at(110, Event::Deactivated { cpu: CpuId(1), active: CpuSet::first(1), conditions }),
+        at(110, Event::Consolidated { cpu: CpuId(1), active: CpuSet::first(1), conditions }),
         at(
             210,
             Event::RolledBack {
@@ -208,7 +208,7 @@ fn a_run_by_the_papers_rules_is_told_without_proofs() {
                 elapsed: ms(500),
                 workload_cpu: ms(100),
                 settings: vec![SettingTime { setting: one, time: ms(500) }],
-                deactivated: 1,
+                consolidated: 1,
                 rolled_back: 1,
                 expanded: 1,
                 ..Summary::default()
@@ -219,11 +219,11 @@ fn a_run_by_the_papers_rules_is_told_without_proofs() {
     let expected = "\
 `make -j2` on vCPUs 0-1, started 2024-12-31 23:59:59 UTC; by the paper's rules, unproven; retention by yield, a \
 wake-up costs 48.0 us
-at 0.110 s: deactivated vCPU 1, now vCPUs 0: the load fits the other vCPUs' idle time (20.0µs <= 80.0µs) and its \
+at 0.110 s: vCPU 1 made inactive, active now: 0; the load fits the other vCPUs' idle time (20.0µs <= 80.0µs) and its \
 granularity fits their idle periods (20.0µs <= 80.0µs)
 at 0.210 s: rolled back to vCPUs 0-1: utilisation fell from 0.40 to 0.30 vCPUs; granularity factor 1.000 -> 0.225
 at 0.410 s: every vCPU active again, the workload changed: a vCPU is 96 % busy
-at 0.500 s: the run ended: by the paper's rules 1 deactivation and 1 roll-back, 1 major change of the workload; \
+at 0.500 s: the run ended: by the paper's rules 1 consolidation step and 1 roll-back, 1 major change of the workload; \
 Gleaner itself took 0.00 % of a vCPU, and 0 % of a vCPU was spent on keeping vCPUs awake
   100.0 % of the time: vCPUs 0 with yield:48us
 the paper's rules compare no progress: whether they pay is not known
@@ -237,9 +237,9 @@ fn the_story_is_json_too() {
     let path = dir.path().join("journal");
     write(&path, &records());
     let output = gleaner(&["why", "--json", path.to_str().unwrap()]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["story"][2]["at_s"], 0.112);
-    assert_eq!(told["summary"]["proven"], 1);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["story"][2]["at_s"], 0.112);
+    assert_eq!(report["summary"]["proven"], 1);
 }
 
 #[test]
@@ -258,8 +258,8 @@ fn what_is_not_a_journal_is_an_error_that_names_file_and_line() {
     let good = serde_json::to_string(&start()).unwrap();
     for (content, part) in [
         (format!("{good}\nnonsense\n"), "line 2 is not a journal record"),
-        (String::new(), "not a journal file of version 2"),
-        (good.replace("\"version\":2", "\"version\":99") + "\n", "not a journal file of version 2"),
+        (String::new(), "not a journal file of version 3"),
+        (good.replace("\"version\":3", "\"version\":99") + "\n", "not a journal file of version 3"),
     ] {
         std::fs::write(&path, content).unwrap();
         let output = gleaner(&["why", path.to_str().unwrap()]);

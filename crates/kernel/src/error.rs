@@ -31,7 +31,7 @@ pub enum KernelError {
         path: PathBuf,
         /// The expected content, e.g. `a CPU list`.
         what: &'static str,
-        /// The text found, cut to [`KernelError::TEXT_LIMIT`] characters.
+        /// The text found, shortened to [`KernelError::TEXT_LIMIT`] characters.
         text: String,
     },
 }
@@ -50,7 +50,7 @@ impl KernelError {
         Self::Write { path: path.into(), value: value.into(), source }
     }
 
-    /// Creates a [`KernelError::Parse`]; `text` is cut to [`KernelError::TEXT_LIMIT`] characters.
+    /// Creates a [`KernelError::Parse`]; `text` is shortened to [`KernelError::TEXT_LIMIT`] characters.
     pub fn parse(path: impl Into<PathBuf>, what: &'static str, text: &str) -> Self {
         let text = text.trim().chars().take(Self::TEXT_LIMIT).collect();
         Self::Parse { path: path.into(), what, text }

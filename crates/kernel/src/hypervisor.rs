@@ -135,7 +135,7 @@ fn signature([_, ebx, ecx, edx]: [u32; 4]) -> String {
 fn from_files(root: &Root) -> Hypervisor {
     let vendor = root.read("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
     let kind = match vendor.as_str() {
-        // These vendors sell bare metal under the same name; the flag below tells it apart.
+        // These vendors sell bare metal under the same name; the flag below distinguishes it.
         "Amazon EC2" | "Google" => HypervisorKind::Kvm,
         "Xen" => HypervisorKind::Xen,
         "Microsoft Corporation" => HypervisorKind::HyperV,

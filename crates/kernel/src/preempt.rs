@@ -83,7 +83,7 @@ impl Preemption {
         let why = if dynamic {
             "it was chosen at boot (PREEMPT_DYNAMIC)"
         } else {
-            "the kernel's build flags do not tell it"
+            "the kernel's build flags do not show it"
         };
         Self {
             mode: PreemptMode::Unknown,

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_trimmed_and_tells_missing_from_unreadable() {
+    fn reads_trimmed_and_distinguishes_missing_from_unreadable() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         fs::write(root.path("/a"), " 7\n").unwrap();

@@ -125,7 +125,7 @@ impl WorkloadSensor {
     /// The cgroup no longer exists, or a file is malformed. Threads and processes that end meanwhile are
     /// skipped.
     pub fn sample(&mut self) -> Result<WorkloadCounters, KernelError> {
-        let begin = Instant::now();
+        let start = Instant::now();
         let listing = self.lister.list()?;
         let cpu_times = self.accounting.is_none();
         let processes = self.processes.sample(&listing.processes, cpu_times)?;
@@ -143,7 +143,7 @@ impl WorkloadSensor {
             moved_bytes: processes.moved_bytes,
             threads: count(self.threads.len()),
             processes: count(self.processes.len()),
-            sample_cost: begin.elapsed(),
+            sample_cost: start.elapsed(),
         })
     }
 

@@ -251,7 +251,7 @@ fn yield_threads_are_pinned_poll_sleep_and_end() {
         assert!(stats.immediate > 10 && stats.yields >= stats.immediate + stats.switches, "{stats:?}");
         assert!(stats.cpu_time > Duration::from_micros(10), "{stats:?}");
 
-        // Asleep for good: its CPU time and counters stay the same.
+        // Asleep until it is activated again: its CPU time and counters stay the same.
         threads.set_active(&CpuSet::new());
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut before = threads.stats();
@@ -308,12 +308,12 @@ fn on_a_busy_vcpu_yield_threads_end() {
         threads.set_limit(Duration::from_millis(1));
         threads.set_active(&one(cpu));
         until(&threads, "yield", |stats| stats.cpu_time > before + Duration::from_micros(20));
-        let (stopped, told) = mpsc::channel();
+        let (stopped, notified) = mpsc::channel();
         scope.spawn(move || {
             threads.stop();
             stopped.send(()).unwrap();
         });
-        let ends = told.recv_timeout(Duration::from_secs(30));
+        let ends = notified.recv_timeout(Duration::from_secs(30));
         done.store(true, Ordering::Relaxed);
         assert_eq!(ends, Ok(()), "it does not end while others compute");
     });

@@ -35,7 +35,7 @@ impl Cadence {
 
     /// Records the cost of a sample if it was taken under the incumbent. Under a candidate it can cost a
     /// hundred times more because of polling threads, which says nothing about the next one without them.
-    pub(crate) fn looked(&mut self, o: &Observation, incumbent: bool) {
+    pub(crate) fn sampled(&mut self, o: &Observation, incumbent: bool) {
         if incumbent {
             self.costs = Some([self.costs.map_or(o.cost, |[_, before]| before), o.cost]);
         }
@@ -63,9 +63,9 @@ mod tests {
     use crate::WorkloadInterval;
 
     #[test]
-    fn a_look_beside_polling_threads_does_not_delay_the_next() {
+    fn a_sample_beside_polling_threads_does_not_delay_the_next() {
         const MS: Duration = Duration::from_millis(1);
-        let look = |cost| Observation {
+        let sample = |cost| Observation {
             at: 20 * MS,
             period: 20 * MS,
             vcpus: Vec::new(),
@@ -77,14 +77,14 @@ mod tests {
             cost,
         };
         let mut cadence = Cadence::new();
-        cadence.looked(&look(2 * MS), true);
+        cadence.sampled(&sample(2 * MS), true);
         for costly in [50 * MS, 30 * MS] {
-            cadence.looked(&look(costly), false);
+            cadence.sampled(&sample(costly), false);
         }
-        assert_eq!(cadence.next(&look(30 * MS), true), 2 * MS * BUDGET);
+        assert_eq!(cadence.next(&sample(30 * MS), true), 2 * MS * BUDGET);
         // Expensive without polling, too: here the budget applies.
-        cadence.looked(&look(30 * MS), true);
-        cadence.looked(&look(30 * MS), true);
-        assert_eq!(cadence.next(&look(30 * MS), true), 30 * MS * BUDGET);
+        cadence.sampled(&sample(30 * MS), true);
+        cadence.sampled(&sample(30 * MS), true);
+        assert_eq!(cadence.next(&sample(30 * MS), true), 30 * MS * BUDGET);
     }
 }

@@ -48,7 +48,7 @@ pub enum Advice {
     /// Keep it.
     Keep(KeepReason),
     /// Reduce the set to `to` vCPUs: both conditions hold for that, or an earlier reduction paid.
-    Deactivate {
+    Consolidate {
         /// The size of the reduced set.
         to: usize,
         /// The conditions' numbers.
@@ -117,9 +117,11 @@ impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keep(reason) => write!(f, "keep the active vCPUs: {reason}"),
-            Self::Deactivate { to, conditions } => write!(f, "deactivate all vCPUs but {to}: {conditions}"),
+            Self::Consolidate { to, conditions } => {
+                write!(f, "make all vCPUs but {to} inactive: {conditions}")
+            }
             Self::RestoreLast { refutation, then } => {
-                write!(f, "restore what was deactivated last: {refutation}; {then}")
+                write!(f, "undo the last reduction: {refutation}; {then}")
             }
             Self::RestoreAll(change) => write!(f, "restore all vCPUs: {change}"),
         }
@@ -133,7 +135,7 @@ impl fmt::Display for KeepReason {
             Self::LastVcpu => f.write_str("one vCPU is left"),
             Self::Recorded => f.write_str("this period is the new baseline"),
             Self::Stable => f.write_str("no major change"),
-            Self::NothingToRestore => f.write_str("no vCPU is deactivated"),
+            Self::NothingToRestore => f.write_str("no vCPU is inactive"),
         }
     }
 }
@@ -161,7 +163,7 @@ impl fmt::Display for Refutation {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
     /// Reducing the set while the conditions hold.
-    Gathering,
+    Consolidating,
     /// After a roll-back or an approval: the next period becomes the baseline.
     Stopped,
     /// Keeping the set until a major change against `baseline`.
@@ -170,7 +172,7 @@ enum Phase {
 
 /// A step to a smaller set.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Deactivation {
+struct Removal {
     /// The measurement that justified it.
     by: Measurement,
     /// The number of vCPUs left active.
@@ -188,7 +190,7 @@ pub struct Consolidation {
     factors: Factors,
     phase: Phase,
     /// The reductions in force, oldest first.
-    justified: Vec<Deactivation>,
+    justified: Vec<Removal>,
     /// How many of them, from the oldest, the guard measured to be better.
     proven: usize,
     search: Search,
@@ -197,14 +199,14 @@ pub struct Consolidation {
 }
 
 impl Consolidation {
-    /// For a workload that may use `all` vCPUs; fails if a setting is out of range.
+    /// For a workload that is allowed to use `all` vCPUs; fails if a setting is out of range.
     pub fn new(config: ConsolidationConfig, all: usize) -> Result<Self, ConfigError> {
         let factors = config.factors()?;
         Ok(Self {
             config,
             all,
             factors,
-            phase: Phase::Gathering,
+            phase: Phase::Consolidating,
             justified: Vec::new(),
             search: Search::new(),
             overloaded: false,
@@ -226,7 +228,7 @@ impl Consolidation {
         self.proven = self.proven.min(self.justified.len());
         self.overloaded = m.max_utilization >= OVERLOADED;
         match self.phase {
-            Phase::Gathering => self.gather(m, lighter),
+            Phase::Consolidating => self.consolidate(m, lighter),
             Phase::Stopped => {
                 self.phase = Phase::Settled { baseline: *m };
                 Advice::Keep(KeepReason::Recorded)
@@ -248,7 +250,7 @@ impl Consolidation {
     pub fn approve(&mut self) {
         self.proven = self.justified.len();
         self.search.proven();
-        if self.phase != Phase::Gathering {
+        if self.phase != Phase::Consolidating {
             self.phase = Phase::Stopped;
         }
     }
@@ -256,7 +258,7 @@ impl Consolidation {
     /// The guard did not find the last step better: undo it. A new step narrows the search; if nothing is left
     /// to try, or the step had been proven before, the consolidation stops as after a utilisation decrease.
     pub fn reject(&mut self, finding: Finding) -> Advice {
-        let new = self.phase == Phase::Gathering && !self.is_proven();
+        let new = self.phase == Phase::Consolidating && !self.is_proven();
         let Some(last) = self.justified.pop() else { return Advice::Keep(KeepReason::NothingToRestore) };
         if new {
             self.search.refuted(last.to, finding);
@@ -271,14 +273,14 @@ impl Consolidation {
 
     /// Whether a search has started and has not ended.
     pub fn is_searching(&self) -> bool {
-        self.phase == Phase::Gathering && (self.proven > 0 || self.search != Search::new())
+        self.phase == Phase::Consolidating && (self.proven > 0 || self.search != Search::new())
     }
 
     /// The size that [`Consolidation::step`] would advise now, without taking the step; `None` to keep the
     /// present one.
     pub fn next_size(&self, m: &Measurement, lighter: Option<&Measurement>) -> Option<usize> {
-        let gathering = self.phase == Phase::Gathering;
-        gathering.then(|| self.deactivation(m, lighter)).flatten().map(|step| step.to)
+        let consolidating = self.phase == Phase::Consolidating;
+        consolidating.then(|| self.removal(m, lighter)).flatten().map(|step| step.to)
     }
 
     /// Resets everything, the factors included. For a new workload and after a major change, since the factors
@@ -289,11 +291,11 @@ impl Consolidation {
         self.factors = self.config.factors().unwrap_or_default();
     }
 
-    fn gather(&mut self, m: &Measurement, lighter: Option<&Measurement>) -> Advice {
-        if let Some(step) = self.deactivation(m, lighter) {
+    fn consolidate(&mut self, m: &Measurement, lighter: Option<&Measurement>) -> Advice {
+        if let Some(step) = self.removal(m, lighter) {
             self.justified.push(step);
             let conditions = conditions_for(step.to, &step.by, &self.factors, &self.config);
-            return Advice::Deactivate { to: step.to, conditions };
+            return Advice::Consolidate { to: step.to, conditions };
         }
         if m.active < self.all {
             self.phase = Phase::Settled { baseline: *m };
@@ -312,7 +314,7 @@ impl Consolidation {
     ///
     /// Where a reduction paid, the wake-ups that it avoided had cost CPU time, and much of the remaining load
     /// can be wake-ups, too: half of the set is worth a trial even if the measured load does not fit there.
-    fn deactivation(&self, m: &Measurement, lighter: Option<&Measurement>) -> Option<Deactivation> {
+    fn removal(&self, m: &Measurement, lighter: Option<&Measurement>) -> Option<Removal> {
         let lighter = lighter.filter(|lighter| lighter.active == m.active);
         let fewest = |by: &Measurement| fewest(by, &self.factors, &self.config);
         let (present, light) = (fewest(m), lighter.and_then(fewest));
@@ -322,7 +324,7 @@ impl Consolidation {
         let least = [present, light, half].into_iter().flatten().min()?;
         let to = self.search.next(m.active, least)?;
         let lightest = light.is_some_and(|fewest| fewest <= to) && present.is_none_or(|fewest| fewest > to);
-        Some(Deactivation { by: lighter.filter(|_| lightest).copied().unwrap_or(*m), to, least })
+        Some(Removal { by: lighter.filter(|_| lightest).copied().unwrap_or(*m), to, least })
     }
 
     fn roll_back(&mut self, justified: &Measurement, refutation: Refutation) -> Advice {
@@ -339,7 +341,7 @@ impl Consolidation {
     }
 
     fn start_over(&mut self) {
-        self.phase = Phase::Gathering;
+        self.phase = Phase::Consolidating;
         self.justified.clear();
         self.search = Search::new();
         self.overloaded = false;

@@ -29,14 +29,20 @@ pub(crate) struct Contention {
     /// vCPU seconds in which steal can be separated from wake-up latency.
     time: f64,
     /// How long it has not been separable. Sums from before a whole window of that are out of date.
-    untold: Duration,
+    inseparable: Duration,
     share: Option<f64>,
 }
 
 impl Contention {
     /// For a machine on which waking a halted vCPU takes `wake_cost`.
     pub(crate) fn new(wake_cost: Duration) -> Self {
-        Self { per_halt: wake_cost * BUSY_HOST, stolen: 0.0, time: 0.0, untold: Duration::ZERO, share: None }
+        Self {
+            per_halt: wake_cost * BUSY_HOST,
+            stolen: 0.0,
+            time: 0.0,
+            inseparable: Duration::ZERO,
+            share: None,
+        }
     }
 
     /// The share (0..=1) in the last whole window, `o` included; `None` while vCPUs halt so often that steal
@@ -48,10 +54,10 @@ impl Contention {
         let time = o.period.as_secs_f64() * o.vcpus.len() as f64;
         if waking > MOST_WAKING * time {
             self.share = None;
-            self.untold += o.period;
+            self.inseparable += o.period;
             return self.share;
         }
-        if std::mem::take(&mut self.untold) >= WINDOW {
+        if std::mem::take(&mut self.inseparable) >= WINDOW {
             (self.stolen, self.time) = (0.0, 0.0);
         }
         self.stolen += stolen.as_secs_f64() - waking;

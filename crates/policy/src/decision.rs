@@ -73,14 +73,14 @@ pub enum Why {
         /// The vCPU to make inactive; if several, the least useful one.
         cpu: CpuId,
         /// How many vCPUs the candidate makes inactive.
-        spared: usize,
+        inactive: usize,
     },
     /// A smaller set paid, so half of it might pay more, although §5's conditions do not both hold.
-    CutPaid {
+    SmallerSetPaid {
         /// The conditions' numbers.
         conditions: Conditions,
         /// How many vCPUs the candidate makes inactive.
-        spared: usize,
+        inactive: usize,
     },
     /// What was proven is due to be proven again.
     TrustExpired,
@@ -111,11 +111,11 @@ pub enum Event {
         verdict: Verdict,
         /// The setting in force from now on.
         kept: Setting,
-        /// When the same may be tried again, since the start.
+        /// When the same can be tried again at the earliest, since the start.
         again_at: Duration,
     },
-    /// The strategy `paper` took one vCPU out of the active set: both conditions of §5 hold.
-    Deactivated {
+    /// The strategy `paper` removed one vCPU from the active set: both conditions of §5 hold.
+    Consolidated {
         /// The vCPU that is inactive now.
         cpu: CpuId,
         /// The active vCPUs from now on.
@@ -207,14 +207,14 @@ impl fmt::Display for Why {
                 wake_cost.as_secs_f64() * 1e6,
                 lost * 100.0
             ),
-            Self::Conditions { conditions, cpu, spared: 1 } => {
-                write!(f, "vCPU {cpu} can be spared: {conditions}")
+            Self::Conditions { conditions, cpu, inactive: 1 } => {
+                write!(f, "vCPU {cpu} can be made inactive: {conditions}")
             }
-            Self::Conditions { conditions, spared, .. } => {
-                write!(f, "{spared} vCPUs can be spared: {conditions}")
+            Self::Conditions { conditions, inactive, .. } => {
+                write!(f, "{inactive} vCPUs can be made inactive: {conditions}")
             }
-            Self::CutPaid { conditions, .. } => {
-                write!(f, "fewer vCPUs paid, so still fewer may, although {conditions}")
+            Self::SmallerSetPaid { conditions, .. } => {
+                write!(f, "fewer vCPUs paid, so still fewer might, although {conditions}")
             }
             Self::TrustExpired => f.write_str("it was time to prove it again"),
         }

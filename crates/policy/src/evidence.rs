@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::progress::Signal;
 
-/// The share of trials in which the true ratio may leave the confidence sequence.
+/// The share of trials in which the true ratio is allowed to leave the confidence sequence.
 const ERROR: f64 = 0.02;
 /// The boundary is tightest near this many pairs: large gains show within a few.
 const TIGHTEST: f64 = 4.0;
@@ -75,7 +75,7 @@ impl Evidence {
     }
 
     /// Whether the estimate is better by half of the signal's margin, be it significant or not.
-    pub(crate) fn looks_better(&self) -> bool {
+    pub(crate) fn seems_better(&self) -> bool {
         self.ratio > 1.0 + self.signal.margin() / 2.0
     }
 
@@ -87,11 +87,11 @@ impl Evidence {
     /// Whether the estimate is better by more than its standard error, which is about an eighth of the
     /// sequence's width.
     pub(crate) fn is_beyond_chance(&self) -> bool {
-        self.looks_better() && self.ratio.powi(5) > self.high
+        self.seems_better() && self.ratio.powi(5) > self.high
     }
 
     /// Whether the estimate is no worse than half of the signal's margin, and the spread is known.
-    pub(crate) fn looks_unchanged(&self) -> bool {
+    pub(crate) fn seems_unchanged(&self) -> bool {
         self.is_known() && self.ratio > 1.0 - self.signal.margin() / 2.0
     }
 
@@ -162,7 +162,7 @@ mod tests {
 
     /// Checking after every pair must not raise the error: the promise of a confidence sequence.
     #[test]
-    fn looking_after_every_pair_is_wrong_in_a_fiftieth_of_trials_at_most() {
+    fn checking_after_every_pair_is_wrong_in_a_fiftieth_of_trials_at_most() {
         let (mut state, trials) = (0x2545_F491_4F6C_DD1D_u64, 2000);
         let mut normal = || {
             // Sums of twelve uniform numbers, from a fixed sequence (xorshift64).

@@ -5,29 +5,29 @@ use std::time::Duration;
 
 use crate::{CpuSet, Method, Retention, Setting};
 
-/// A setting relative to the vCPUs that the workload is allowed to use: `METHOD[:LIMITus]` and `pack:N`, joined
-/// by `+`.
+/// A setting relative to the vCPUs that the workload is allowed to use: `METHOD[:LIMITus]` and
+/// `consolidate:N`, joined by `+`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fixed {
     /// The number of active vCPUs; `None` for all.
-    pack: Option<usize>,
+    consolidate: Option<usize>,
     retention: Retention,
 }
 
 impl Fixed {
     /// All vCPUs active, and idle ones halt.
-    pub const UNTOUCHED: Self = Self { pack: None, retention: Retention::NONE };
+    pub const UNTOUCHED: Self = Self { consolidate: None, retention: Retention::NONE };
 
     /// Whether `vcpus` vCPUs are enough for it.
     ///
     /// # Errors
     /// A sentence that names both numbers.
     pub fn fits(self, vcpus: usize) -> Result<(), String> {
-        match self.pack {
+        match self.consolidate {
             Some(n) if n > vcpus => Err(format!(
-                "`pack:{n}` needs {n} vCPUs, but there {} only {vcpus}; use pack:1{}",
+                "`consolidate:{n}` needs {n} vCPUs, but there {} only {vcpus}; use consolidate:1{}",
                 if vcpus == 1 { "is" } else { "are" },
-                if vcpus == 1 { String::new() } else { format!(" to pack:{vcpus}") },
+                if vcpus == 1 { String::new() } else { format!(" to consolidate:{vcpus}") },
             )),
             _ => Ok(()),
         }
@@ -39,7 +39,7 @@ impl Fixed {
     /// It needs more vCPUs than there are, see [`Fixed::fits`].
     pub fn on(self, allowed: &CpuSet) -> Result<Setting, String> {
         self.fits(allowed.len())?;
-        let n = self.pack.unwrap_or(allowed.len());
+        let n = self.consolidate.unwrap_or(allowed.len());
         Ok(Setting { active: allowed.iter().take(n).collect(), retention: self.retention })
     }
 }
@@ -48,14 +48,14 @@ impl FromStr for Fixed {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut fixed = Self { pack: None, retention: Retention::NONE };
+        let mut fixed = Self { consolidate: None, retention: Retention::NONE };
         for part in text.split('+') {
             match part.split_once(':') {
-                Some(("pack", n)) => {
+                Some(("consolidate", n)) => {
                     let n = n.parse().ok().filter(|n| *n > 0);
-                    fixed.pack = Some(
-                        n.ok_or_else(|| format!("`{part}`: pack:N needs a number of vCPUs, 1 or more"))?,
-                    );
+                    fixed.consolidate = Some(n.ok_or_else(|| {
+                        format!("`{part}`: consolidate:N needs a number of vCPUs, 1 or more")
+                    })?);
                 }
                 Some((method, limit)) => {
                     fixed.retention = Retention { method: method.parse()?, limit: micros(limit)? }
@@ -93,12 +93,12 @@ mod tests {
         let all = CpuSet::first(4);
         let on = |text: &str| text.parse::<Fixed>().unwrap().on(&all).unwrap().to_string();
         assert_eq!(on("haltpoll:200us"), "vCPUs 0-3 with haltpoll:200us");
-        assert_eq!(on("pack:1"), "vCPUs 0 with halt");
-        assert_eq!(on("pack:2+qos-poll"), "vCPUs 0-1 with qos-poll");
-        assert_eq!(on("pack:4"), "vCPUs 0-3 with halt");
+        assert_eq!(on("consolidate:1"), "vCPUs 0 with halt");
+        assert_eq!(on("consolidate:2+qos-poll"), "vCPUs 0-1 with qos-poll");
+        assert_eq!(on("consolidate:4"), "vCPUs 0-3 with halt");
         for (text, hint) in [
             ("haltpoll", "needs a limit"),
-            ("pack:0", "1 or more"),
+            ("consolidate:0", "1 or more"),
             ("warp", "is not a retention method"),
             ("haltpoll:x", "not a limit"),
             ("haltpoll:0us", "between"),
@@ -112,9 +112,9 @@ mod tests {
     fn more_vcpus_than_there_are_is_an_error_that_names_both() {
         let on = |text: &str, vcpus| text.parse::<Fixed>().unwrap().on(&CpuSet::first(vcpus)).unwrap_err();
         assert_eq!(
-            on("pack:999", 2),
-            "`pack:999` needs 999 vCPUs, but there are only 2; use pack:1 to pack:2"
+            on("consolidate:999", 2),
+            "`consolidate:999` needs 999 vCPUs, but there are only 2; use consolidate:1 to consolidate:2"
         );
-        assert!(on("haltpoll:50us+pack:2", 1).contains("there is only 1"));
+        assert!(on("haltpoll:50us+consolidate:2", 1).contains("there is only 1"));
     }
 }

@@ -3,8 +3,8 @@
 //! A [`Trial`] runs baseline and candidate in the order B C C B B C C B …, so that a drift affects both alike,
 //! and stops as soon as the evidence decides: after two pairs if the effect is large, after seconds if it is
 //! small or a neighbour is noisy. A trial of new retention starts with its baseline, B B B C C C, since vCPUs
-//! that have begun to poll stop only when they halt. Later proofs do not wait for that at first: what beats a
-//! baseline that still polls here and there beats one that does not.
+//! that have started to poll stop only when they halt. Later proofs do not wait for that at first: what beats
+//! a baseline that still polls here and there beats one that does not.
 //!
 //! The workload adapts to a change more slowly than the machine: threads that queue for a lock still queue for
 //! a while after wake-ups have become cheap. So retention whose blocks still improve, or have not recovered
@@ -30,7 +30,7 @@ use crate::{Observation, Setting};
 const SETTLE: Duration = Duration::from_millis(2);
 /// How long a trial waits for the new setting to take effect by itself. Then the vCPUs' poll limits are reset:
 /// where some vCPUs have halted and others have not, wake-ups of the former are slow already.
-const PATIENCE: Duration = Duration::from_millis(4);
+const RESET_TIMEOUT: Duration = Duration::from_millis(4);
 /// If the reset does not help (others run there, too), a trial waits for halts to happen, but no longer than
 /// this.
 const GIVE_UP: Duration = Duration::from_millis(300);
@@ -55,7 +55,7 @@ const LONGEST_TRIAL: Duration = Duration::from_secs(8);
 /// convoy, shows a gain.
 const HIDDEN_LOSS: f64 = 0.25;
 /// How often retention whose effect is still growing gets more blocks.
-const LINGERS: u32 = 2;
+const SETTLING_ROUNDS: u32 = 2;
 /// The ratio of two blocks that counts as growth, or as a shortfall against the time before the trial, and not
 /// as noise.
 const STILL_GROWING: f64 = 1.5;
@@ -108,9 +108,9 @@ enum Side {
     Candidate,
 }
 
-/// Whether a block may start before the setting is in effect; such a block can prove, but not refute.
+/// Whether a block may start before its setting has settled; such a block can prove, but not refute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Haste {
+enum Unsettled {
     Forbidden,
     Allowed,
     Used,
@@ -151,7 +151,7 @@ pub struct Trial {
     /// Whether all baseline blocks come before the candidate's.
     sequential: bool,
     settling: bool,
-    haste: Haste,
+    unsettled: Unsettled,
     /// Time since the side changed, while it is settling.
     settled_for: Duration,
     /// Poll limit resets since the side changed.
@@ -161,7 +161,7 @@ pub struct Trial {
     pairs: Vec<(Block, Block)>,
     /// The workload before the trial.
     before: Block,
-    lingers: u32,
+    settling_rounds: u32,
     /// Time since the trial started.
     elapsed: Duration,
     /// The evidence so far.
@@ -196,13 +196,13 @@ impl Trial {
             sequential,
             // A sequential trial starts with the setting in force.
             settling: !sequential,
-            haste: if purpose == Purpose::Reprove { Haste::Allowed } else { Haste::Forbidden },
+            unsettled: if purpose == Purpose::Reprove { Unsettled::Allowed } else { Unsettled::Forbidden },
             settled_for: Duration::ZERO,
             resets: 0,
             ahead: VecDeque::new(),
             pairs: Vec::new(),
             before,
-            lingers: 0,
+            settling_rounds: 0,
             elapsed: Duration::ZERO,
             evidence: None,
             waker_cost: Duration::ZERO,
@@ -305,9 +305,9 @@ impl Trial {
             self.settled_for += o.period;
             if o.settled {
                 self.settling = false;
-            } else if self.haste != Haste::Forbidden {
+            } else if self.unsettled != Unsettled::Forbidden {
                 self.settling = false;
-                self.haste = Haste::Used;
+                self.unsettled = Unsettled::Used;
             } else if self.settled_for > GIVE_UP {
                 return Some(Verdict::Undecided(self.evidence));
             }
@@ -340,9 +340,9 @@ impl Trial {
         let all_paired = self.sequential && self.ahead.is_empty();
         match verdict {
             Some(proven @ Verdict::Proven(_)) => return Some(proven),
-            _ if self.haste == Haste::Used => self.begin_settled(),
-            Some(_) if self.workload_still_follows() => self.linger(),
-            None if all_paired && self.workload_still_follows() => self.linger(),
+            _ if self.unsettled == Unsettled::Used => self.restart_settled(),
+            Some(_) if self.workload_still_settles() => self.let_workload_settle(),
+            None if all_paired && self.workload_still_settles() => self.let_workload_settle(),
             None if all_paired => self.sequential = false,
             verdict => return verdict,
         }
@@ -356,13 +356,13 @@ impl Trial {
 
     /// Whether a new candidate could lose more than the signal shows.
     fn hides_loss(&self, e: &Evidence) -> bool {
-        self.purpose == Purpose::Adopt && e.signal == Signal::WorkTime && !e.looks_better()
+        self.purpose == Purpose::Adopt && e.signal == Signal::WorkTime && !e.seems_better()
     }
 
     /// Whether the effect of retention is still growing, so that any verdict but a proof would come too early.
-    fn workload_still_follows(&self) -> bool {
+    fn workload_still_settles(&self) -> bool {
         let Some(Evidence { signal, .. }) = self.evidence else { return false };
-        if self.difference() != Difference::Retention || self.lingers == LINGERS {
+        if self.difference() != Difference::Retention || self.settling_rounds == SETTLING_ROUNDS {
             return false;
         }
         let rate = |b: &Block| signal.per_second(b).unwrap_or(0.0);
@@ -377,8 +377,8 @@ impl Trial {
     }
 
     /// Measures the candidate again, without leaving it, against the latest blocks of the baseline.
-    fn linger(&mut self) {
-        self.lingers += 1;
+    fn let_workload_settle(&mut self) {
+        self.settling_rounds += 1;
         self.sequential = true;
         let latest = self.pairs.len().saturating_sub(SEQUENTIAL_PAIRS);
         let measured = self.pairs.drain(..).skip(latest).map(|(baseline, _)| baseline);
@@ -390,8 +390,8 @@ impl Trial {
     }
 
     /// Starts over, from now on only with blocks of settled settings.
-    fn begin_settled(&mut self) {
-        self.haste = Haste::Forbidden;
+    fn restart_settled(&mut self) {
+        self.unsettled = Unsettled::Forbidden;
         self.pairs.clear();
         self.evidence = None;
         if self.side == Side::Candidate {
@@ -414,7 +414,7 @@ impl Trial {
     /// Whether the machine must reset its poll limits now, because the present side is settling for too long.
     /// To be called once per step; true at most twice per side.
     pub fn wants_reset(&mut self) -> bool {
-        let wants = self.settling && self.resets < 2 && self.settled_for > PATIENCE * (self.resets + 1);
+        let wants = self.settling && self.resets < 2 && self.settled_for > RESET_TIMEOUT * (self.resets + 1);
         self.resets += u32::from(wants);
         wants
     }

@@ -218,7 +218,7 @@ impl Memory {
 
     /// Takes a sample under `in_force`, in a proof or not. Without retention it shows the kind of load.
     pub(crate) fn observe(&mut self, o: &Observation, in_force: &Setting, proof: bool) {
-        if in_force.retention.is_on() || !is_telling(o) {
+        if in_force.retention.is_on() || !is_representative(o) {
             return;
         }
         let active = in_force.active.len();
@@ -242,13 +242,13 @@ impl Memory {
     }
 
     /// The set of allowed vCPUs changed: the load on them is not known yet.
-    pub(crate) fn forget_kind(&mut self) {
+    pub(crate) fn clear_kind(&mut self) {
         (self.kind, self.full, self.probed, self.unproven) = (None, None, None, None);
     }
 
     /// Retention worth resuming after the sample `o`, which was taken without retention.
     pub(crate) fn recall(&mut self, o: &Observation) -> Option<Recalled> {
-        let kind = self.kind.filter(|_| is_telling(o));
+        let kind = self.kind.filter(|_| is_representative(o));
         if let Some(entry) = kind.and_then(|kind| self.find(kind)) {
             let KnownRetention { setting, evidence } = entry.retention.filter(|_| entry.trusted)?;
             let known = entry.outcome.is_none().then_some(evidence);
@@ -365,8 +365,8 @@ impl Memory {
     pub(crate) fn learned(&self, retention: Retention) -> Vec<Learned> {
         let mut memory = Self { entries: self.entries.clone(), ..*self };
         memory.follow_limit(retention);
-        let telling = memory.entries.iter().filter(|e| e.kind.active == self.vcpus && !e.says_nothing());
-        let learned = telling.map(|e| Learned {
+        let informative = memory.entries.iter().filter(|e| e.kind.active == self.vcpus && !e.says_nothing());
+        let learned = informative.map(|e| Learned {
             known: KnownLoad {
                 load: e.kind.load,
                 retention: e.retention,
@@ -420,6 +420,6 @@ fn is_finite(evidence: &Evidence) -> bool {
 }
 
 /// Whether a sample represents the load.
-fn is_telling(o: &Observation) -> bool {
+fn is_representative(o: &Observation) -> bool {
     o.settled && o.is_average()
 }

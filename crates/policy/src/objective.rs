@@ -113,7 +113,7 @@ impl Comparison {
         let exact = progress.filter(|e| e.signal.is_exact());
         let load_decides = exact.is_some_and(|e| load_decides(&e, pairs, noise));
         let is_unhurt =
-            |e: &Evidence| load_decides && e.looks_unchanged() && takes_no_longer(e.signal, pairs);
+            |e: &Evidence| load_decides && e.seems_unchanged() && takes_no_longer(e.signal, pairs);
         let not_lower = exact.is_some_and(|e| e.is_not_lower() || is_unhurt(&e));
         let may_count = exact.is_some_and(|e| !e.is_lower());
         let price = price_beside(work(pairs).0, poll_price);
@@ -132,8 +132,8 @@ impl Comparison {
             Purpose::Reprove => e.confirms(),
         };
         // What was proven before needs only no sign of the opposite.
-        let looks_lower = |e: Evidence| e.pairs < ENOUGH_PAIRS || e.ratio < 1.0 - e.signal.margin();
-        let still = purpose == Purpose::Reprove && !self.progress.is_some_and(looks_lower);
+        let seems_lower = |e: Evidence| e.pairs < ENOUGH_PAIRS || e.ratio < 1.0 - e.signal.margin();
+        let still = purpose == Purpose::Reprove && !self.progress.is_some_and(seems_lower);
         let enough = |e: &Evidence| self.not_lower || (still && e.pairs >= ENOUGH_PAIRS);
         let waiting = self.waiting.filter(enough);
         [self.progress, waiting].into_iter().flatten().find(proves)
@@ -150,7 +150,7 @@ impl Comparison {
     /// The evidence so far, conclusive or not. Where the load decides, fewer requests by chance are no loss
     /// while the estimated waiting is shorter.
     pub(crate) fn evidence(&self) -> Option<Evidence> {
-        self.waiting.filter(|e| self.load_decides && e.looks_better()).or(self.progress).or(self.waiting)
+        self.waiting.filter(|e| self.load_decides && e.seems_better()).or(self.progress).or(self.waiting)
     }
 
     /// Whether more pairs are unlikely to prove the candidate: where the load decides, progress will stay the
@@ -296,7 +296,7 @@ mod tests {
         let (same, noise) = (block(200, 3, 20, 2000, 9000), Noise::new());
         assert_eq!(of(same, 6, &noise), Some(Signal::Waiting));
         assert_eq!(of(same, 5, &noise), None, "one lucky block");
-        assert_eq!(of(block(190, 3, 20, 1900, 9000), 6, &noise), None, "it looks lower");
+        assert_eq!(of(block(190, 3, 20, 1900, 9000), 6, &noise), None, "it seems lower");
         assert_eq!(of(block(200, 3, 20, 2200, 9000), 6, &noise), None, "each piece of work takes longer");
         // If CPU time could limit progress, or a loss would show soon, the loss has to be ruled out.
         let busy = vec![(block(200, 40, 90, 6000, 0), block(200, 3, 20, 6000, 9000)); 6];
@@ -324,7 +324,7 @@ mod tests {
         assert!(is_vain(2000, 40, 6));
         assert!(!is_vain(2000, 40, 5), "chance");
         assert!(!is_vain(2000, 20, 6), "waiting is shorter");
-        assert!(!is_vain(6000, 40, 6), "a closed loop may show more");
+        assert!(!is_vain(6000, 40, 6), "a closed loop can show more");
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_repeated_by_few_pairs_unless_progress_looks_lower() {
+    fn a_proof_is_repeated_by_few_pairs_unless_progress_seems_lower() {
         let before = block(200, 40, 90, 5000, 0);
         let of = |cpu_us, switches| {
             let pair = (before, block(switches, 3, 20, cpu_us, 9000));

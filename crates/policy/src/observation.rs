@@ -43,7 +43,7 @@ pub struct VcpuInterval {
     pub halts: u64,
     /// Time spent halted.
     pub halt_time: Duration,
-    /// Idle periods that began with retention (polling or a yield thread), halted afterwards or not.
+    /// Idle periods that started with retention (polling or a yield thread), halted afterwards or not.
     pub polls: u64,
     /// Time spent retained: polling or in a yield thread.
     pub poll_time: Duration,

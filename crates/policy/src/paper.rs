@@ -61,20 +61,20 @@ pub struct Paper {
     /// ρ and η as adjusted so far.
     factors: Factors,
     /// The steps in force, oldest first.
-    deactivated: Vec<Deactivation>,
+    removals: Vec<Removal>,
     phase: Phase,
 }
 
 /// An inactive vCPU, and the measurement before that step.
 #[derive(Debug, Clone)]
-struct Deactivation {
+struct Removal {
     cpu: CpuId,
     before: Sample,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    /// Taking vCPUs out of the active set while the conditions hold.
+    /// Removing vCPUs from the active set while the conditions hold.
     Consolidating,
     /// After a roll-back: the next period is the baseline.
     Stopped,
@@ -89,7 +89,7 @@ impl Paper {
     /// The settings of the consolidation are out of range.
     pub fn new(config: PolicyConfig, allowed: CpuSet) -> Result<Self, ConfigError> {
         let factors = config.consolidation.factors()?;
-        Ok(Self { config, allowed, factors, deactivated: Vec::new(), phase: Phase::Consolidating })
+        Ok(Self { config, allowed, factors, removals: Vec::new(), phase: Phase::Consolidating })
     }
 
     /// The setting in force now.
@@ -119,7 +119,7 @@ impl Paper {
     }
 
     fn active(&self) -> CpuSet {
-        let inactive: CpuSet = self.deactivated.iter().map(|d| d.cpu).collect();
+        let inactive: CpuSet = self.removals.iter().map(|removal| removal.cpu).collect();
         self.allowed.difference(&inactive)
     }
 
@@ -136,7 +136,7 @@ impl Paper {
     }
 
     fn start_over(&mut self) {
-        self.deactivated.clear();
+        self.removals.clear();
         self.phase = Phase::Consolidating;
     }
 
@@ -150,10 +150,10 @@ impl Paper {
         let active = self.active();
         let last = active.iter().next_back().filter(|_| may && active.len() > 1 && conditions.hold());
         if let Some(cpu) = last {
-            self.deactivated.push(Deactivation { cpu, before: sample });
-            return Some(Event::Deactivated { cpu, active: self.active(), conditions });
+            self.removals.push(Removal { cpu, before: sample });
+            return Some(Event::Consolidated { cpu, active: self.active(), conditions });
         }
-        if !self.deactivated.is_empty() {
+        if !self.removals.is_empty() {
             self.phase = Phase::Settled { baseline: sample.measured };
         }
         None
@@ -161,14 +161,14 @@ impl Paper {
 
     /// Rolls the last step back if it slowed the workload down: its total utilisation fell.
     fn judge_last(&mut self, after: &Sample) -> Option<Event> {
-        let before = &self.deactivated.last()?.before;
+        let before = &self.removals.last()?.before;
         let (from, to) = (before.measured.total_utilization(), after.measured.total_utilization());
         if to >= from * (1.0 - self.config.consolidation.drop_tolerance) {
             return None;
         }
         let overloaded = after.reached(OVERLOADED, before);
         let factor = self.factors.shrink(&before.measured, overloaded);
-        self.deactivated.pop();
+        self.removals.pop();
         self.phase = Phase::Stopped;
         Some(Event::RolledBack {
             active: self.active(),
@@ -180,7 +180,7 @@ impl Paper {
     /// Keeps the set unless the workload changed: then every vCPU is active, and the search starts over.
     fn maintain(&mut self, baseline: &Measurement, now: &Measurement) -> Option<Event> {
         let config = &self.config.consolidation;
-        let some_inactive = !self.deactivated.is_empty();
+        let some_inactive = !self.removals.is_empty();
         let change = MajorChange::utilization(baseline, now, config)
             .or_else(|| some_inactive.then(|| MajorChange::saturated(now, config)).flatten())
             .or_else(|| MajorChange::granularity(baseline, now, config))?;

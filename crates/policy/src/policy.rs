@@ -55,7 +55,7 @@ pub struct Policy {
     /// The vCPUs that the workload is allowed to use.
     allowed: CpuSet,
     /// The inactive vCPUs, step by step: each step was proven against the set before it.
-    deactivated: Vec<CpuSet>,
+    inactive: Vec<CpuSet>,
     /// The retention in force outside trials.
     retention: Retention,
     trial: Option<Trial>,
@@ -108,7 +108,7 @@ impl Policy {
             consolidation: Consolidation::new(config.consolidation, allowed.len())?,
             memory: memory(&config, allowed.len()),
             allowed,
-            deactivated: Vec::new(),
+            inactive: Vec::new(),
             retention: Retention::NONE,
             trial: None,
             idle: BTreeMap::new(),
@@ -171,7 +171,7 @@ impl Policy {
         self.memory.observe(o, &in_force, proof);
         let hesitated = self.memory.has_hesitated();
         self.budget.earn(o.period);
-        self.cadence.looked(o, in_force == self.incumbent());
+        self.cadence.sampled(o, in_force == self.incumbent());
         self.follow_allowed(o, &mut events);
         self.follow_veto(o, &mut events);
         if !self.expand_under_overload(o, in_force.active.clone(), &mut events) {
@@ -197,7 +197,7 @@ impl Policy {
     }
 
     fn active(&self) -> CpuSet {
-        self.deactivated.iter().fold(self.allowed.clone(), |active, step| active.difference(step))
+        self.inactive.iter().fold(self.allowed.clone(), |active, step| active.difference(step))
     }
 
     fn incumbent(&self) -> Setting {
@@ -235,8 +235,8 @@ impl Policy {
         let from = std::mem::replace(&mut self.allowed, now);
         events.push(Event::AllowedChanged { from, to: self.allowed.clone() });
         self.trial = None;
-        self.deactivated.clear();
-        self.memory.forget_kind();
+        self.inactive.clear();
+        self.memory.clear_kind();
         // The configuration was validated by `new`.
         if let Ok(consolidation) = Consolidation::new(self.config.consolidation, self.allowed.len()) {
             self.consolidation = consolidation;
@@ -262,7 +262,7 @@ impl Policy {
         }
     }
 
-    /// The workload changed: what was refuted may be tried again, what was proven must be proven again soon.
+    /// The workload changed: what was refuted can be tried again, what was proven must be proven again soon.
     fn start_over(&mut self, now: Duration) {
         self.consolidation.reset();
         let waiting =
@@ -301,7 +301,7 @@ impl Policy {
         });
     }
 
-    /// Keeps or drops the retention tried; returns when the same may be tried again.
+    /// Keeps or drops the retention tried; returns when the same can be tried again.
     fn conclude_retention(
         &mut self,
         trial: &Trial,
@@ -330,7 +330,7 @@ impl Policy {
         self.retry_retention.until()
     }
 
-    /// Keeps or drops the consolidation step tried; returns when the same may be tried again.
+    /// Keeps or drops the consolidation step tried; returns when the same can be tried again.
     fn conclude_active_set(
         &mut self,
         trial: &Trial,
@@ -342,7 +342,7 @@ impl Policy {
         let tried = trial.baseline().active.difference(&trial.candidate().active);
         if keep {
             if trial.purpose() == Purpose::Adopt {
-                self.deactivated.push(tried);
+                self.inactive.push(tried);
                 self.consolidation.approve();
                 let active = self.active();
                 self.overload.proven_with(trial.candidate_runnable(), &active);
@@ -355,7 +355,7 @@ impl Policy {
             self.retry_consolidation.shorten(o.at);
             return self.proof.until();
         }
-        self.deactivated.retain(|step| *step != tried);
+        self.inactive.retain(|step| *step != tried);
         if trial.purpose() == Purpose::Reprove {
             self.memory.dropped_vcpus(self.active().len());
         }
@@ -410,12 +410,12 @@ impl Policy {
     fn begin(&mut self, candidate: Setting, why: Why, o: &Observation, events: &mut Vec<Event>) {
         let baseline = self.incumbent();
         if self.config.mode == Mode::DryRun {
-            let asked = if candidate.active == baseline.active {
+            let retry = if candidate.active == baseline.active {
                 &mut self.retry_retention
             } else {
                 &mut self.retry_consolidation
             };
-            asked.extend(o.at);
+            retry.extend(o.at);
             events.push(Event::WouldTry { candidate, why });
             return;
         }

@@ -1,5 +1,5 @@
 //! For how long a verdict of the guard counts: when what was proven must be proven again, and what was refuted
-//! may be tried again.
+//! is tried again.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(trust.until(), now + 2 * MS);
     }
     #[test]
-    fn a_promising_outcome_is_asked_again_sooner_but_not_for_ever() {
+    fn a_promising_outcome_is_tried_again_sooner_but_not_for_ever() {
         let mut trust = Trust::new(5 * MS, 40 * MS);
         for expected in [1, 2, 4, 8, 8] {
             trust.extend_briefly(Duration::ZERO);

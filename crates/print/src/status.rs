@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[derive(Debug, thiserror::Error)]
-    #[error("cannot begin")]
+    #[error("cannot start")]
     struct Context(#[source] Own);
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(text(&own()), "cannot read the file: No such file or directory (os error 2)");
         assert_eq!(
             text(&Context(own())),
-            "cannot begin: cannot read the file: No such file or directory (os error 2)"
+            "cannot start: cannot read the file: No such file or directory (os error 2)"
         );
     }
 

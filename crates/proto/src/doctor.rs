@@ -171,7 +171,7 @@ impl fmt::Display for Finding {
                  known by measurement"
             ),
             Self::PreemptionLazy => f.write_str(
-                "the kernel preempts lazily: a woken thread may wait for the next tick behind a yield thread of \
+                "the kernel preempts lazily: a woken thread might wait for the next tick behind a yield thread of \
                  normal priority, so `yield-ipi-free` can be slow; believe the table",
             ),
             Self::Steal { share } => write!(
@@ -182,8 +182,8 @@ impl fmt::Display for Finding {
             ),
             Self::Disturbed { share } => write!(
                 f,
-                "other programs were running at {:.0} % of the looks during the measurement, so vCPUs did not always \
-                 halt: the calibration is doubtful, its costs may be too low; run `gleaner doctor --quick` when the \
+                "other programs were running in {:.0} % of the samples during the measurement, so vCPUs did not always \
+                 halt: the calibration is doubtful, its costs might be too low; run `gleaner doctor --quick` when the \
                  machine is idle",
                 share * 100.0
             ),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_pair_stands_for_a_method() {
+    fn the_most_expensive_pair_stands_for_a_method() {
         let cells =
             [cell(Method::Halt, 1, 20_000), cell(Method::Halt, 2, 50_000), cell(Method::Halt, 3, 30_000)];
         assert_eq!(costs(&cells).halt_cost(), std::time::Duration::from_micros(50));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::lines::{LineError, read_lines};
 
 /// The version of the format that this crate reads and writes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// One line of a journal. Durations named `at` count from the start record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ pub struct Summary {
     /// Number of times that all vCPUs were activated because threads queued up or the workload changed.
     pub expanded: u32,
     /// Number of steps by which the strategy `paper` shrank the active set.
-    pub deactivated: u32,
+    pub consolidated: u32,
     /// Number of times that vCPUs were activated again because the smaller set proved worse.
     pub rolled_back: u32,
     /// The setting requested to be held without proof.

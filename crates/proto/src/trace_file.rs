@@ -88,20 +88,20 @@ pub enum What {
         /// The vCPU that switched.
         cpu: CpuId,
         /// The previous task.
-        from: Who,
+        from: Task,
         /// How the previous task left.
         left: Left,
         /// The next task.
-        to: Who,
+        to: Task,
     },
     /// A thread was woken, or created.
     Wake {
         /// The vCPU on which the wake-up was made.
         cpu: CpuId,
-        /// The waker; [`Who::Nobody`] for an interrupt of an idle vCPU.
-        waker: Who,
+        /// The waker; [`Task::Nobody`] for an interrupt of an idle vCPU.
+        waker: Task,
         /// The woken thread.
-        wakee: Who,
+        wakee: Task,
     },
     /// Introduces a thread; its number is the count of earlier such events.
     Thread {
@@ -128,7 +128,7 @@ pub enum What {
 
 /// A task: what runs on a vCPU, or wakes another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum Task {
     /// No thread: the vCPU is idle.
     Nobody,
     /// A thread outside the workload.
@@ -147,5 +147,5 @@ pub enum Left {
     /// Blocked on I/O.
     BlockedIo,
     /// Exited.
-    ForGood,
+    Exited,
 }

@@ -35,7 +35,7 @@ pub fn proposal(nearest: Option<&str>) -> String {
 /// A message of `serde` about an unknown name, ``unknown field `a`, expected one of `b`, `c` ``, with the most
 /// similar name suggested. Returns other messages as they are.
 pub fn with_nearest(message: &str) -> String {
-    let unknown = ["unknown field", "unknown variant"].iter().any(|begin| message.starts_with(begin));
+    let unknown = ["unknown field", "unknown variant"].iter().any(|start| message.starts_with(start));
     let mut quoted = message.split('`').skip(1).step_by(2);
     let (true, Some(name)) = (unknown, quoted.next()) else { return message.to_owned() };
     match nearest(name, quoted) {
@@ -67,10 +67,10 @@ mod tests {
 
     #[test]
     fn sentences_of_serde_get_the_nearest_name() {
-        let told = with_nearest("unknown field `coers`, expected one of `cores`, `smt`");
-        assert_eq!(told, "unknown field `coers`; did you mean `cores`? Expected one of `cores`, `smt`");
-        let told = with_nearest("unknown variant `lokc`, expected `lock` or `unlock`");
-        assert_eq!(told, "unknown variant `lokc`; did you mean `lock`? Expected `lock` or `unlock`");
+        let message = with_nearest("unknown field `coers`, expected one of `cores`, `smt`");
+        assert_eq!(message, "unknown field `coers`; did you mean `cores`? Expected one of `cores`, `smt`");
+        let message = with_nearest("unknown variant `lokc`, expected `lock` or `unlock`");
+        assert_eq!(message, "unknown variant `lokc`; did you mean `lock`? Expected `lock` or `unlock`");
         for same in ["unknown field `zzz`, expected `a`", "invalid type: string \"four\", expected u64"] {
             assert_eq!(with_nearest(same), same);
         }

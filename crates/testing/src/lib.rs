@@ -43,6 +43,6 @@ pub fn has_two_vcpus() -> bool {
 }
 
 fn say(what: &str, reason: &dyn Display) {
-    // Not by a macro: the harness hides what those print. It has begun a line with the name of the test.
+    // Not by a macro: the harness hides what those print. It has started a line with the name of the test.
     let _ = writeln!(std::io::stderr(), "\n{what}: {reason}");
 }

@@ -21,20 +21,20 @@ const BLOCK: Duration = Duration::from_secs(1);
 const PROMISE: f64 = 0.99;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let begin = Instant::now();
+    let start = Instant::now();
     let mut sensor = OverloadSensor::load()?;
-    let loaded = begin.elapsed();
+    let loaded = start.elapsed();
     let one = CpuSet::first(1);
     let mut there = nix::sched::CpuSet::new();
     there.set(0)?;
     sched_setaffinity(Pid::from_raw(0), &there)?;
-    let begin = Instant::now();
+    let start = Instant::now();
     arm(&mut sensor, &one)?;
-    let first = begin.elapsed();
-    let begin = Instant::now();
+    let first = start.elapsed();
+    let start = Instant::now();
     arm(&mut sensor, &one)?;
-    let again = begin.elapsed();
-    println!("\nFast expansion beside one packed chain of requests, interleaved");
+    let again = start.elapsed();
+    println!("\nFast expansion beside a chain of requests on one vCPU, interleaved");
     println!("  loading takes {loaded:.2?}, arming {first:.2?}, arming again {again:.2?}");
     let mut ratios = Vec::new();
     let mut plain = Vec::new();
@@ -51,7 +51,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         ratios.push(rates[1] / rates[0]);
         plain.push(rates[0]);
     }
-    let told = sensor.read().is_some();
+    let reported = sensor.read().is_some();
     let Some(ratio) = estimate(&ratios) else { return Err("no blocks".into()) };
     let kept = ratio.median >= PROMISE;
     println!(
@@ -62,7 +62,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         median(&plain).unwrap_or_default(),
         if kept { "kept" } else { "NOT KEPT" }
     );
-    if told {
+    if reported {
         println!("  disturbed: other programs queued up on the vCPU, and the watch ended");
     }
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })

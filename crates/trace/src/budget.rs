@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_as_seldom_as_needed_with_their_own_cost_in() {
+    fn windows_are_as_rare_as_needed_with_their_own_cost_in() {
         let budget = Budget::default();
         let (plain, costly) = (measured(0.08, 0.0, 0.0), measured(0.08, 0.002, 0.12));
         assert_eq!(budget.judge(&plain, 1), Verdict::Windows(10));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn patching_is_dear_where_others_run() {
+    fn patching_is_expensive_where_others_run() {
         let own = Duration::from_millis(4);
         assert!((switching(own, 1.0) - 0.016).abs() < 1e-9);
         assert!((switching(own, 2.0) - 0.028).abs() < 1e-9);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_taken_off_and_the_way_in_put_on() {
+    fn the_clock_is_subtracted_and_the_entry_overhead_added() {
         let per_run = PerRun { clock: Duration::from_nanos(50), entry: Duration::from_nanos(30) };
         let ran = RunTime { time: Duration::from_nanos(1500), runs: 10 };
         assert_eq!(per_run.correct(ran), Duration::from_nanos(1300));

@@ -172,9 +172,9 @@ impl Work {
 
     /// Measures while everything is attached.
     fn always(&mut self) -> ControlFlow<(), Option<Measured>> {
-        let begun = Meter::begin(&self.probes);
+        let started = Meter::start(&self.probes);
         self.shared.wait(MEASURE)?;
-        let measured = begun.map(|begun| self.meter.end(&begun, &self.probes, None));
+        let measured = started.map(|started| self.meter.end(&started, &self.probes, None));
         if measured.as_ref().is_none_or(|m| m.cost(1).share <= self.budget.sample_above) {
             self.shared.wait(self.pause())?;
         }
@@ -191,8 +191,8 @@ impl Work {
         let rest = WINDOW * (one_in - 1);
         let before = rest.mul_f64(self.fraction());
         self.shared.wait(before)?;
-        let begun_at = own_time();
-        let begun = (self.measured.elapsed() >= self.pause()).then(|| Meter::begin(&self.probes)).flatten();
+        let started_at = own_time();
+        let started = (self.measured.elapsed() >= self.pause()).then(|| Meter::start(&self.probes)).flatten();
         for probe in &mut self.probes {
             if probe.program.windowed {
                 // It was attached before. If it cannot be now, it is missing in this window.
@@ -200,19 +200,19 @@ impl Work {
             }
         }
         let opened = self.shared.status().window.open(one_in);
-        let opening = own_time().saturating_sub(begun_at);
+        let opening = own_time().saturating_sub(started_at);
         self.shared.wait(WINDOW)?;
-        let begun_at = own_time();
+        let started_at = own_time();
         let length = self.shared.status().window.close();
         let (Ok(()), Ok(length)) = (opened, length) else { return Break(()) };
-        let measured = begun.map(|begun| {
+        let measured = started.map(|started| {
             let opened = OpenFor { length, switching: self.switching };
             self.measured = Instant::now();
-            self.meter.end(&begun, &self.probes, Some(opened))
+            self.meter.end(&started, &self.probes, Some(opened))
         });
         self.detach_windowed();
         if measured.is_none() {
-            self.switching = opening + (own_time().saturating_sub(begun_at));
+            self.switching = opening + (own_time().saturating_sub(started_at));
         }
         // A window that was open for longer stands for more.
         self.shared.wait((length * one_in).saturating_sub(before + length))?;
@@ -235,7 +235,7 @@ impl Work {
         match verdict {
             Verdict::Always if one_in == 1 => Continue(()),
             Verdict::Always => self.follow_all(),
-            Verdict::Windows(_) if one_in == 1 => self.begin_windows(measured),
+            Verdict::Windows(_) if one_in == 1 => self.start_windows(measured),
             Verdict::Windows(next) => self.follow_windows(measured, next),
             Verdict::Shed => {
                 self.shed(measured, one_in);
@@ -262,14 +262,14 @@ impl Work {
     }
 
     /// The first detaching shows what windows cost, and so how rare they must be.
-    fn begin_windows(&mut self, measured: &Measured) -> ControlFlow<()> {
+    fn start_windows(&mut self, measured: &Measured) -> ControlFlow<()> {
         if self.shared.status().window.close().is_err() {
             return Break(());
         }
-        let begun_at = own_time();
+        let started_at = own_time();
         self.detach_windowed();
         // Attaching takes as long as detaching.
-        self.switching = (own_time().saturating_sub(begun_at)) * 2;
+        self.switching = (own_time().saturating_sub(started_at)) * 2;
         let measured = measured.clone().switched(self.switching);
         let next = match self.budget.judge(&measured, 1) {
             Verdict::Windows(next) => next,
@@ -302,7 +302,7 @@ impl Work {
         let what = probe.program.what();
         drop(probe);
         let detail = format!(
-            "it cost {:.2} % of the CPU time in use and was given up, since tracing may cost {:.1} % in all",
+            "it cost {:.2} % of the CPU time in use and was given up, since tracing is allowed to cost {:.1} % in all",
             100.0 * share,
             100.0 * self.budget.sample_above
         );

@@ -32,7 +32,7 @@ pub use budget::{Budget, Cost};
 pub use histogram::{Histogram, RunLengths};
 pub use overload::{Overload, OverloadError, OverloadSensor};
 pub use part::{Part, Parts};
-pub use record::{Batch, Recorder, Seen, SeenWhat, Someone};
+pub use record::{Batch, EventKind, Recorder, Seen, Someone};
 pub use scope::{Scope, ScopeError};
 pub use snapshot::{Edge, Events, Futexes, Lost, Snapshot, ThreadStats, Vcpu, Waits, Wakes};
 pub use sockets::{Directions, SocketSensor, SocketTraffic};

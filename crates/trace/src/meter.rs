@@ -22,7 +22,7 @@ pub(crate) struct Meter {
 
 /// A measurement in progress. The kernel keeps statistics until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct Started {
     _statistics: OwnedFd,
     since: Instant,
     before: Vec<(&'static str, RunTime)>,
@@ -48,15 +48,15 @@ impl Meter {
     }
 
     /// Starts a measurement; `None` if the kernel has no statistics (before Linux 5.8).
-    pub(crate) fn begin(probes: &[Probe]) -> Option<Begun> {
+    pub(crate) fn start(probes: &[Probe]) -> Option<Started> {
         let statistics = enable_statistics()?;
         let before = probes.iter().map(|probe| (probe.program.name, probe.run_time())).collect();
-        Some(Begun { _statistics: statistics, since: Instant::now(), before })
+        Some(Started { _statistics: statistics, since: Instant::now(), before })
     }
 
-    /// The measurement since `begun`, made in a window or without any.
-    pub(crate) fn end(&mut self, begun: &Begun, probes: &[Probe], window: Option<OpenFor>) -> Measured {
-        let elapsed = begun.since.elapsed();
+    /// The measurement since `started`, made in a window or without any.
+    pub(crate) fn end(&mut self, started: &Started, probes: &[Probe], window: Option<OpenFor>) -> Measured {
+        let elapsed = started.since.elapsed();
         let in_use = self.in_use();
         // Programs attached for the window also run while it opens and closes.
         let share = |windowed: bool, seconds: f64| {
@@ -67,7 +67,7 @@ impl Meter {
             .iter()
             .filter_map(|probe| {
                 let name = probe.program.name;
-                let before = begun.before.iter().find(|(known, _)| *known == name)?.1;
+                let before = started.before.iter().find(|(known, _)| *known == name)?.1;
                 let ran = probe.run_time().since(before);
                 let windowed = probe.program.windowed;
                 let share = share(windowed, self.per_run.correct(ran).as_secs_f64());
@@ -127,12 +127,12 @@ pub(crate) fn per_run(empty: &mut Probe) -> PerRun {
 fn rename() -> Duration {
     let Ok(name) = prctl::get_name() else { return Duration::ZERO };
     let batch = || {
-        let begin = Instant::now();
+        let start = Instant::now();
         for _ in 0..EVENTS {
             // The current name is valid, so this cannot fail.
             let _ = prctl::set_name(black_box(&name));
         }
-        begin.elapsed() / EVENTS
+        start.elapsed() / EVENTS
     };
     (0..TRIES).map(|_| batch()).min().unwrap_or_default()
 }

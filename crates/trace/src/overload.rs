@@ -149,7 +149,7 @@ impl OverloadSensor {
             }
             data.active_end = end;
             data.at_least = at_least;
-            data.patience_ns = ns(persistence.max(SHORTEST));
+            data.persistence_ns = ns(persistence.max(SHORTEST));
             data.period_ns = ns(period(self.polled));
         }
         // 0 stands for disarmed.
@@ -250,13 +250,13 @@ fn parse(bytes: &[u8]) -> Option<Overload> {
     let (words, _) = bytes.as_chunks::<8>();
     let [at, lasted, counts, waiting] = words else { return None };
     let (counts, _) = counts.as_chunks::<4>();
-    let [looks, runnable] = counts else { return None };
-    let looks = u32::from_ne_bytes(*looks).max(1);
+    let [samples, runnable] = counts else { return None };
+    let samples = u32::from_ne_bytes(*samples).max(1);
     Some(Overload {
         at: Duration::from_nanos(u64::from_ne_bytes(*at)),
         lasted: Duration::from_nanos(u64::from_ne_bytes(*lasted)),
         runnable: u32::from_ne_bytes(*runnable),
-        waiting: u64::from_ne_bytes(*waiting) as f64 / f64::from(looks),
+        waiting: u64::from_ne_bytes(*waiting) as f64 / f64::from(samples),
     })
 }
 
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn between_two_looks_a_vcpu_halts_for_longer_than_it_polls() {
+    fn between_two_samples_a_vcpu_halts_for_longer_than_it_polls() {
         assert_eq!(period(Duration::ZERO), PERIOD);
         for polled in [50, 200, 422, 2000].map(Duration::from_micros) {
             let interrupt = Duration::from_micros(30);

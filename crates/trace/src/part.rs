@@ -158,15 +158,15 @@ pub(crate) const PROGRAMS: [Program; 20] = {
         Program::new(Wakes, "on_waking", Tracepoint("sched_waking")).windowed(),
         Program::new(Wakes, "on_switch", Tracepoint("sched_switch")).windowed(),
         Program::new(Wakes, "on_fork", Tracepoint("sched_process_fork")),
-        Program::new(Wakes, "first_look", Iterator),
-        Program::new(Wakes, "nothing", Call("task_rename")).gives("what the way into a program costs"),
+        Program::new(Wakes, "first_pass", Iterator),
+        Program::new(Wakes, "nothing", Call("task_rename")).gives("the entry overhead of a program"),
         Program::new(Wakes, "on_tick", Tracepoint("local_timer_entry")).gives("what running threads do at each tick"),
         Program::new(Idle, "on_idle", Tracepoint("cpu_idle")),
         Program::new(Interrupts, "on_ipi", Tracepoint("ipi_send_cpu")).gives("interrupts sent to one vCPU"),
         Program::new(Interrupts, "on_ipi_mask", Tracepoint("ipi_send_cpumask"))
             .gives("interrupts sent to several vCPUs"),
         Program::new(Interrupts, "on_call_queued", Tracepoint("csd_queue_cpu"))
-            .gives("wake-ups handed over by interrupt"),
+            .gives("wake-ups passed on by interrupt"),
         Program::new(Interrupts, "on_wake_without_ipi", Tracepoint("sched_wake_idle_without_ipi"))
             .gives("wake-ups without interrupt").windowed(),
         Program::new(Tlb, "on_tlb_flush", Tracepoint("tlb_flush")).windowed(),

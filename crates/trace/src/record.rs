@@ -18,7 +18,7 @@ use crate::tracer::TraceError;
 use crate::unavailable::{NotAvailable, Rights, Why, text};
 use crate::window::programs_clock;
 
-pub use raw::{Seen, SeenWhat, Someone};
+pub use raw::{EventKind, Seen, Someone};
 
 /// The events since the last call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -74,8 +74,8 @@ impl Recorder {
         let progs = &skel.progs;
         // New threads must be recognised before existing ones are listed, and all threads before the first event.
         let fork = progs.on_fork.attach_trace().map_err(refused)?;
-        look_at_all(&skel).map_err(|detail| {
-            let why = Why::Rejected { program: "first_look".to_owned(), detail };
+        visit_all(&skel).map_err(|detail| {
+            let why = Why::Rejected { program: "first_pass".to_owned(), detail };
             NotAvailable::new("the threads that run already", why)
         })?;
         let wanted = [&progs.on_waking, &progs.on_wakeup_new, &progs.on_switch];
@@ -128,9 +128,9 @@ fn load(scope: &Resolved) -> libbpf_rs::Result<RecordSkel<'static>> {
     open.load()
 }
 
-/// Runs `first_look` on every existing thread.
-fn look_at_all(skel: &RecordSkel<'static>) -> Result<(), String> {
-    let link = skel.progs.first_look.attach_iter_with_opts(IterOpts::None).map_err(|e| text(&e))?;
-    let mut looks = Iter::new(&link).map_err(|e| text(&e))?;
-    io::copy(&mut looks.by_ref(), &mut io::sink()).map(drop).map_err(|e| e.to_string())
+/// Runs `first_pass` on every existing thread.
+fn visit_all(skel: &RecordSkel<'static>) -> Result<(), String> {
+    let link = skel.progs.first_pass.attach_iter_with_opts(IterOpts::None).map_err(|e| text(&e))?;
+    let mut visits = Iter::new(&link).map_err(|e| text(&e))?;
+    io::copy(&mut visits.by_ref(), &mut io::sink()).map(drop).map_err(|e| e.to_string())
 }

@@ -34,7 +34,7 @@ pub enum ScopeError {
         pid: u32,
     },
     /// There is no such control group.
-    #[error("cannot look at control group {}: {source}", path.display())]
+    #[error("cannot read control group {}: {source}", path.display())]
     NoGroup {
         /// The group's directory.
         path: PathBuf,

@@ -110,14 +110,14 @@ fn attach(scope: &Resolved, directions: Directions) -> libbpf_rs::Result<SocketS
     let mut open = open(scope, &mut place)?;
     open.progs.on_receive.set_autoload(directions == Directions::Both);
     open.progs.on_fork.set_autoload(is_tree);
-    open.progs.first_look.set_autoload(is_tree);
+    open.progs.first_pass.set_autoload(is_tree);
     let skel = open.load()?;
     let progs = &skel.progs;
     let mut links = Vec::new();
     if is_tree {
         // New threads must be recognised before existing ones are listed.
         links.push(progs.on_fork.attach_trace()?);
-        run_through(&progs.first_look.attach_iter_with_opts(IterOpts::None)?)?;
+        run_through(&progs.first_pass.attach_iter_with_opts(IterOpts::None)?)?;
     }
     links.push(progs.on_send.attach_trace()?);
     if directions == Directions::Both {

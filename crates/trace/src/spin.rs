@@ -3,7 +3,7 @@
 //! Such a loop ends only when another thread writes what it reads, so a program counter inside it is evidence of
 //! spinning at user level. Loops with a PAUSE can also count their rounds.
 
-/// How far after the program counter to look for the end of the loop.
+/// How far after the program counter to search for the end of the loop.
 const REACH: usize = 24;
 
 /// Whether `code[at]` lies in such a loop.
@@ -14,8 +14,8 @@ pub(crate) fn waits_at(code: &[u8], at: usize) -> bool {
         if !(matches!(opcode, 0x70..=0x7f | 0xeb) && distance < 0) {
             return false;
         }
-        let begin = (jump + 2).checked_add_signed(isize::from(distance));
-        begin.is_some_and(|begin| begin <= at && only_waits(&code[begin..jump], opcode))
+        let start = (jump + 2).checked_add_signed(isize::from(distance));
+        start.is_some_and(|start| start <= at && only_waits(&code[start..jump], opcode))
     })
 }
 
@@ -179,10 +179,10 @@ mod tests {
     /// Whether each byte of the code, with other instructions around it, lies in a loop that waits.
     fn waits(loop_code: &[u8]) -> bool {
         let mut code = vec![0x48, 0x01, 0xd8, 0xc3, 0x50];
-        let begin = code.len();
+        let start = code.len();
         code.extend(loop_code);
         code.extend([0x5d, 0xc3, 0x31, 0xc0]);
-        waits_at(&code, begin)
+        waits_at(&code, start)
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_nothing() {
+    fn what_is_truncated_is_nothing() {
         for length in 0..8 {
             let code = &[0x48, 0x8b, 0x07, 0x48, 0x85, 0xc0, 0x75, 0xf8][..length];
             assert!(!waits_at(code, 0), "{length}");

@@ -75,8 +75,8 @@ impl Tracer {
         let root = Root::system();
         let scope = scope.resolve(&root)?;
         let Loaded { skel, probes, empty, missing } = load::load(&root, parts, &scope)?;
-        look_at_all(&skel).map_err(|error| {
-            let why = Why::Rejected { program: "first_look".to_owned(), detail: error };
+        visit_all(&skel).map_err(|error| {
+            let why = Why::Rejected { program: "first_pass".to_owned(), detail: error };
             NotAvailable::new("the threads that run already", why)
         })?;
         times::visit(topology::online(&root)?.iter());
@@ -151,14 +151,14 @@ impl Tracer {
     }
 }
 
-/// Runs `first_look` on every existing thread.
-fn look_at_all(skel: &TraceSkel<'static>) -> Result<(), String> {
-    let looker = program(skel.object(), "first_look").ok_or("it is not loaded")?;
-    let link = looker.attach_iter_with_opts(IterOpts::None).map_err(|e| text(&e))?;
-    let mut looks = Iter::new(&link).map_err(|e| text(&e))?;
+/// Runs `first_pass` on every existing thread.
+fn visit_all(skel: &TraceSkel<'static>) -> Result<(), String> {
+    let first_pass = program(skel.object(), "first_pass").ok_or("it is not loaded")?;
+    let link = first_pass.attach_iter_with_opts(IterOpts::None).map_err(|e| text(&e))?;
+    let mut visits = Iter::new(&link).map_err(|e| text(&e))?;
     let mut nothing = [0; 256];
     loop {
-        match looks.read(&mut nothing) {
+        match visits.read(&mut nothing) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -33,14 +33,14 @@ pub enum Why {
     /// The kernel is locked down.
     #[error(
         "the kernel is locked down ({mode}), and refuses BPF programs that read it to root too: boot without \
-             lockdown={mode}, which Secure Boot may bring with it"
+             lockdown={mode}, which Secure Boot can bring with it"
     )]
     LockedDown {
         /// `integrity` or `confidentiality`.
         mode: String,
     },
     /// The kernel refuses although the user has the rights.
-    #[error("the kernel refuses it ({detail}) although the rights are there: it may be built without it")]
+    #[error("the kernel refuses it ({detail}) although the rights are there: it might be built without it")]
     Forbidden {
         /// The kernel's error.
         detail: String,
@@ -52,7 +52,7 @@ pub enum Why {
         event: String,
     },
     /// The verifier does not accept the program, as can happen on kernels that were never tested.
-    #[error("the kernel does not accept the program {program} ({detail}): a newer kernel may")]
+    #[error("the kernel does not accept the program {program} ({detail}): a newer kernel might")]
     Rejected {
         /// The program's name.
         program: String,

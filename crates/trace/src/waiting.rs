@@ -137,9 +137,9 @@ impl LatencySensor {
         if self.is_tree {
             // New threads must be recognised before existing ones are listed.
             self.links.push(progs.on_fork.attach_trace().map_err(|error| refused(&error))?);
-            let looks =
-                progs.first_look.attach_iter_with_opts(IterOpts::None).map_err(|error| refused(&error))?;
-            run_through(&looks).map_err(|error| refused(&error))?;
+            let first_pass =
+                progs.first_pass.attach_iter_with_opts(IterOpts::None).map_err(|error| refused(&error))?;
+            run_through(&first_pass).map_err(|error| refused(&error))?;
         }
         for program in [&progs.on_switch, &progs.on_waking] {
             self.links.push(program.attach_trace().map_err(|error| refused(&error))?);
@@ -181,8 +181,8 @@ fn load(scope: &Resolved) -> libbpf_rs::Result<WaitingSkel<'static>> {
 }
 
 /// Runs an iterator over every thread. It prints nothing.
-pub(crate) fn run_through(looks: &Link) -> libbpf_rs::Result<()> {
-    io::copy(&mut Iter::new(looks)?, &mut io::sink()).map(drop).map_err(libbpf_rs::Error::from)
+pub(crate) fn run_through(iterator: &Link) -> libbpf_rs::Result<()> {
+    io::copy(&mut Iter::new(iterator)?, &mut io::sink()).map(drop).map_err(libbpf_rs::Error::from)
 }
 
 fn refused(error: &libbpf_rs::Error) -> NotAvailable {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn more_wake_ups_are_sampled_more_seldom() {
+    fn more_wake_ups_are_sampled_more_rarely() {
         let bits = [0.0, 19_000.0, 21_000.0, 39_000.0, 70_000.0, 1e12].map(burst_bits);
         assert_eq!(bits, [0, 0, 1, 1, 2, MOST_BURST_BITS]);
     }

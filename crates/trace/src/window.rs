@@ -9,7 +9,7 @@ use nix::time::{ClockId, clock_gettime};
 #[derive(Debug)]
 pub(crate) struct Window {
     map: MapHandle,
-    begin_ns: u64,
+    start_ns: u64,
     last: [u64; 3],
     open: Option<Open>,
     covered: Duration,
@@ -24,7 +24,7 @@ struct Open {
 impl Window {
     /// A closed window in `map`.
     pub(crate) fn new(map: MapHandle) -> Self {
-        Self { map, begin_ns: 0, last: [0; 3], open: None, covered: Duration::ZERO }
+        Self { map, start_ns: 0, last: [0; 3], open: None, covered: Duration::ZERO }
     }
 
     /// Opens the window, in which everything counts `weight` times. Attach the programs that run inside it before.
@@ -33,7 +33,7 @@ impl Window {
     /// The map cannot be written.
     pub(crate) fn open(&mut self, weight: u32) -> libbpf_rs::Result<()> {
         // The start goes first, then the weight that opens it: programs read both without a lock.
-        self.begin_ns = clock_ns();
+        self.start_ns = clock_ns();
         self.write(0)?;
         self.write(weight)?;
         self.open = Some(Open { since: Instant::now(), weight });
@@ -47,7 +47,7 @@ impl Window {
     pub(crate) fn close(&mut self) -> libbpf_rs::Result<Duration> {
         let Some(open) = self.open.take() else { return Ok(Duration::ZERO) };
         let length = open.since.elapsed();
-        self.last = [self.begin_ns, clock_ns(), open.weight.into()];
+        self.last = [self.start_ns, clock_ns(), open.weight.into()];
         self.covered += length * open.weight;
         self.write(0)?;
         Ok(length)
@@ -59,8 +59,8 @@ impl Window {
     }
 
     fn write(&self, weight: u32) -> libbpf_rs::Result<()> {
-        let [last_begin, last_end, last_weight] = self.last;
-        let words = [self.begin_ns, weight.into(), last_begin, last_end, last_weight];
+        let [last_start, last_end, last_weight] = self.last;
+        let words = [self.start_ns, weight.into(), last_start, last_end, last_weight];
         let bytes: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
         self.map.update(&0_u32.to_ne_bytes(), &bytes, MapFlags::ANY)
     }

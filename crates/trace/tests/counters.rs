@@ -40,7 +40,7 @@ impl Sensors {
 }
 
 /// A snapshot, with the kernel's counters before and after.
-struct Look {
+struct Sample {
     before: Kernel,
     seen: Snapshot,
     after: Kernel,
@@ -113,18 +113,18 @@ fn each_event_is_counted_as_the_kernel_counts_it() {
     let mut sensors =
         Sensors { interrupts: InterruptSensor::new(&root).unwrap(), idle: IdleSensor::new(&root).unwrap() };
     let following = Tracer::start_within(unlimited(), &Scope::System, &Parts::all()).unwrap();
-    let mut look =
-        || Look { before: sensors.read(), seen: following.snapshot().unwrap(), after: sensors.read() };
-    let first = look();
+    let mut sample =
+        || Sample { before: sensors.read(), seen: following.snapshot().unwrap(), after: sensors.read() };
+    let first = sample();
     for _ in 0..3 {
         ping_pong("irq", [0, online() - 1]);
     }
     let rescheduled = |kernel: &Kernel| interrupts(kernel, |c| c.reschedule);
-    let (patience, mut last) = (Instant::now() + Duration::from_secs(60), look());
+    let (deadline, mut last) = (Instant::now() + Duration::from_secs(60), sample());
     while rescheduled(&last.before) - rescheduled(&first.after) < ENOUGH {
-        assert!(Instant::now() < patience, "too few reschedule interrupts");
+        assert!(Instant::now() < deadline, "too few reschedule interrupts");
         thread::spawn(push_aside).join().unwrap();
-        last = look();
+        last = sample();
     }
     let without_driver = first.before.idle.iter().any(|cpu| cpu.source != IdleSource::Cpuidle);
     for (name, seen, counted) in ROWS {

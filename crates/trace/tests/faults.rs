@@ -79,7 +79,7 @@ fn a_number_that_is_used_again_is_somebody_else() {
     let before = tracer.snapshot().unwrap();
     // The PID was free just now; it is unlikely that another process takes it.
     let second = sleep_as(pid).unwrap();
-    assert_eq!(second, pid, "the kernel was told which number to give");
+    assert_eq!(second, pid, "the kernel was asked for this number");
     until_asleep(second.as_raw().unsigned_abs());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     waitpid(pid, None).unwrap();

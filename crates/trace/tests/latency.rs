@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use common::{own_tree, pin, slept, turn, unlimited};
 use gleaner_testing::has_two_vcpus;
 use gleaner_trace::{
-    Histogram, LatencySensor, Part, Parts, Recorder, Seen, SeenWhat, Someone, Tracer, Wakes,
+    EventKind, Histogram, LatencySensor, Part, Parts, Recorder, Seen, Someone, Tracer, Wakes,
 };
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
@@ -59,9 +59,9 @@ fn game(waker: usize, wakee: usize) -> (u32, Vec<(Duration, Duration)>) {
                 called.store(0, Ordering::Release);
                 thread::park();
                 let end = now();
-                let begin = Duration::from_nanos(called.load(Ordering::Acquire));
-                if !begin.is_zero() {
-                    seen.push((begin, end));
+                let start = Duration::from_nanos(called.load(Ordering::Acquire));
+                if !start.is_zero() {
+                    seen.push((start, end));
                 }
             }
             done.store(true, Ordering::Release);
@@ -95,23 +95,23 @@ fn parts(tid: u32, own: &[(Duration, Duration)], events: &[Seen], zero: Duration
     let at = |event: &Seen| zero + event.at;
     let woken: Vec<Duration> = events
         .iter()
-        .filter(|e| matches!(e.what, SeenWhat::Wake { wakee, .. } if of(wakee, tid)))
+        .filter(|e| matches!(e.what, EventKind::Wake { wakee, .. } if of(wakee, tid)))
         .map(at)
         .collect();
     let ran: Vec<Duration> = events
         .iter()
-        .filter(|e| matches!(e.what, SeenWhat::Switch { to, .. } if of(to, tid)))
+        .filter(|e| matches!(e.what, EventKind::Switch { to, .. } if of(to, tid)))
         .map(at)
         .collect();
-    let first_in = |times: &[Duration], begin: Duration, end: Duration| {
-        let index = times.partition_point(|time| *time < begin);
+    let first_in = |times: &[Duration], start: Duration, end: Duration| {
+        let index = times.partition_point(|time| *time < start);
         times.get(index).copied().filter(|time| *time <= end)
     };
     own.iter()
-        .filter_map(|&(begin, end)| {
-            let woken = first_in(&woken, begin, end)?;
+        .filter_map(|&(start, end)| {
+            let woken = first_in(&woken, start, end)?;
             let ran = first_in(&ran, woken, end)?;
-            Some([woken.saturating_sub(begin), ran.saturating_sub(woken), end.saturating_sub(ran)])
+            Some([woken.saturating_sub(start), ran.saturating_sub(woken), end.saturating_sub(ran)])
         })
         .collect()
 }
@@ -137,7 +137,7 @@ fn agrees(waker: usize, wakee: usize, of: impl Fn(&Wakes) -> Histogram) {
         times.sort_unstable();
         times
     };
-    let (ways_in, between, ways_out) = (sorted(0), sorted(1), sorted(2));
+    let (entry, between, exit) = (sorted(0), sorted(1), sorted(2));
     let n = between.len();
     // Wake-ups that only one side has can all lie on the same side of the median. The sensor's latencies are a sample,
     // whose median is rarely off by four standard deviations.
@@ -145,16 +145,19 @@ fn agrees(waker: usize, wakee: usize, of: impl Fn(&Wakes) -> Histogram) {
     let sampled = (2.0 * n as f64 / (sensed.count as f64).sqrt()).ceil() as usize;
     for (what, histogram, apart) in [("tracer", &seen, missing(&seen)), ("sensor", &sensed, sampled)] {
         let (lowest, highest) = (between[(n / 2).saturating_sub(apart)], between[(n / 2 + apart).min(n - 1)]);
-        let told = histogram.median().unwrap();
+        let reported = histogram.median().unwrap();
         let text = format!(
-            "{what}: {told:?} of {}, {lowest:?} to {highest:?} between {n} pairs of events; in {:?}, out {:?}",
+            "{what}: {reported:?} of {}, {lowest:?} to {highest:?} between {n} pairs of events; entry {:?}, exit {:?}",
             histogram.count,
-            ways_in[n / 2],
-            ways_out[n / 2]
+            entry[n / 2],
+            exit[n / 2]
         );
         eprintln!("{text}");
         let near = Duration::from_nanos(300);
-        assert!(told + near.max(lowest / 10) >= lowest && told <= highest + near.max(highest / 10), "{text}");
+        assert!(
+            reported + near.max(lowest / 10) >= lowest && reported <= highest + near.max(highest / 10),
+            "{text}"
+        );
     }
 }
 
@@ -180,10 +183,10 @@ fn on_a_vcpu_that_is_awake() {
         return;
     }
     let over = Arc::new(AtomicBool::new(false));
-    let told = over.clone();
+    let stop = over.clone();
     let busy = thread::spawn(move || {
         pin(1);
-        while !told.load(Ordering::Acquire) {
+        while !stop.load(Ordering::Acquire) {
             thread::yield_now();
         }
     });

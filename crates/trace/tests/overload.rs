@@ -39,8 +39,8 @@ fn spin(stop: &AtomicBool) {
     }
 }
 
-fn readable(sensor: &OverloadSensor, patience: Duration) -> bool {
-    let timeout = PollTimeout::try_from(patience).unwrap();
+fn readable(sensor: &OverloadSensor, timeout: Duration) -> bool {
+    let timeout = PollTimeout::try_from(timeout).unwrap();
     poll(&mut [PollFd::new(sensor.fd(), PollFlags::POLLIN)], timeout).unwrap() > 0
 }
 
@@ -80,13 +80,13 @@ fn as_nice_19() {
 #[test]
 fn an_overload_raises_one_event_until_it_is_armed_again() {
     let Some((_turn, mut sensor)) = loaded_sensor() else { return };
-    let (active, patience) = (CpuSet::first(1), Duration::from_millis(1));
+    let (active, persistence) = (CpuSet::first(1), Duration::from_millis(1));
     overloaded(3, as_it_is, || {
         for _ in 0..3 {
-            sensor.arm(&active, 3, patience).unwrap();
+            sensor.arm(&active, 3, persistence).unwrap();
             assert!(readable(&sensor, Duration::from_secs(10)), "no event");
             let event = sensor.read().unwrap();
-            assert!(event.lasted >= patience, "{event:?}");
+            assert!(event.lasted >= persistence, "{event:?}");
             assert!(event.runnable >= 3 && event.waiting >= 2.0, "{event:?}");
             // A second event would come within a few milliseconds.
             assert!(!readable(&sensor, Duration::from_millis(30)));
@@ -94,10 +94,10 @@ fn an_overload_raises_one_event_until_it_is_armed_again() {
         }
         // In the meantime the timer stops; arming starts it again.
         assert!(!readable(&sensor, Duration::from_millis(500)));
-        sensor.arm(&active, 3, patience).unwrap();
+        sensor.arm(&active, 3, persistence).unwrap();
         assert!(readable(&sensor, Duration::from_secs(10)), "no event after a pause");
         sensor.read().unwrap();
-        sensor.arm(&active, 3, patience).unwrap();
+        sensor.arm(&active, 3, persistence).unwrap();
         sensor.disarm();
         // An event could have come before disarming.
         sensor.read();

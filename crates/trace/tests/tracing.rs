@@ -62,13 +62,13 @@ fn watch(
 ) -> ThreadStats {
     let tracer = Tracer::start_within(unlimited(), &own_tree(), &Parts::of([])).unwrap();
     let over = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&over);
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(move || body(&told)).unwrap();
-    let patience = Instant::now() + Duration::from_secs(20);
+    let stop = Arc::clone(&over);
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(move || body(&stop)).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
     let found = loop {
         let seen = tracer.snapshot().unwrap().threads.into_iter().find(|t| t.name == name);
         let found = seen.filter(&enough);
-        if found.is_some() || Instant::now() > patience {
+        if found.is_some() || Instant::now() > deadline {
             break found;
         }
         thread::yield_now();
@@ -111,13 +111,13 @@ fn where_the_time_of_a_vcpu_goes_agrees_with_the_kernels_own_account() {
     // In seconds: idle time of all vCPUs by the kernel's account and by the tracer's, and time of the last vCPU spent
     // on this process.
     let last = online() - 1;
-    let mut look = || {
+    let mut sample = || {
         let counted: Duration = stat.read().unwrap().cpus.iter().map(|(_, times)| times.not_busy()).sum();
         let times = tracer.vcpu_times().unwrap();
         let idle: Duration = times.iter().map(|time| time.polling + time.halted).sum();
         [counted, idle, times[last].scope].map(|time| time.as_secs_f64())
     };
-    let (before, started) = (look(), Instant::now());
+    let (before, started) = (sample(), Instant::now());
     let computed = thread::spawn(move || {
         pin(last);
         let clock = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
@@ -128,7 +128,7 @@ fn where_the_time_of_a_vcpu_goes_agrees_with_the_kernels_own_account() {
     });
     let computed = computed.join().unwrap();
     thread::sleep(Duration::from_millis(200));
-    let (after, elapsed) = (look(), started.elapsed().as_secs_f64());
+    let (after, elapsed) = (sample(), started.elapsed().as_secs_f64());
     let [counted, idle, seen] = [0, 1, 2].map(|index| after[index] - before[index]);
     assert!(seen >= computed * 0.9 && seen <= elapsed, "{seen} of {computed} in {elapsed}");
     // The kernel rounds each vCPU's account to 10 ms at both ends, and its idle time includes the entry and exit
@@ -154,7 +154,7 @@ fn the_scope_of_children_holds_them_and_not_their_parent() {
 fn more_names_than_there_is_room_for_are_counted() {
     let Some(_turn) = turn() else { return };
     let tracer = Tracer::start(&own_tree(), &Parts::of([])).unwrap();
-    let patience = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(30);
     let mut born = 0..;
     // Threads that live between two windows are not seen.
     let seen = loop {
@@ -167,7 +167,7 @@ fn more_names_than_there_is_room_for_are_counted() {
         if seen.lost.names > 0 {
             break seen;
         }
-        assert!(Instant::now() < patience, "{:?}", seen.lost);
+        assert!(Instant::now() < deadline, "{:?}", seen.lost);
     };
     assert_eq!(seen.lost.tasks, 0);
     assert!(seen.threads.iter().any(|t| t.name == "(other)"));
@@ -175,13 +175,13 @@ fn more_names_than_there_is_room_for_are_counted() {
 }
 
 /// Timeout: decisions take several windows, and each can stand for more than five seconds.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Keeps threads waking each other until `over` holds.
 fn busy_until(tracer: &Tracer, over: impl Fn(&Tracer) -> bool) {
-    let patience = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !over(tracer) {
-        assert!(Instant::now() < patience, "{:?}", tracer.cost());
+        assert!(Instant::now() < deadline, "{:?}", tracer.cost());
         ping_pong("busy", [0, 0]);
     }
 }
@@ -197,16 +197,16 @@ fn paced(body: impl FnOnce(&AtomicU64)) {
     let (sleeps, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let (call, called) = channel();
     let (answer, answered) = channel();
-    let begin = || {
+    let prepare = || {
         pin(0);
         let own = nix::unistd::gettid().to_string();
         assert!(Command::new("chrt").args(["--fifo", "--pid", "1", &own]).status().unwrap().success());
     };
-    let (told, counted) = (&over, &sleeps);
+    let (stop, counted) = (&over, &sleeps);
     let calls = move || {
-        begin();
+        prepare();
         let before = slept();
-        while !told.load(Ordering::Acquire) {
+        while !stop.load(Ordering::Acquire) {
             for _ in 0..500 {
                 call.send(()).unwrap();
                 answered.recv().unwrap();
@@ -216,7 +216,7 @@ fn paced(body: impl FnOnce(&AtomicU64)) {
         }
     };
     let answers = move || {
-        begin();
+        prepare();
         while called.recv().is_ok() {
             answer.send(()).unwrap();
         }
@@ -248,13 +248,13 @@ fn windows_stand_for_the_time_around_them() {
     let tracer = Tracer::start_within(budget, &own_tree(), &Parts::of([])).unwrap();
     paced(|sleeps| {
         let until = |enough: &dyn Fn(&Snapshot) -> bool| {
-            let patience = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TIMEOUT;
             loop {
                 let seen = tracer.snapshot().unwrap();
                 if enough(&seen) {
                     return (seen, sleeps.load(Ordering::Acquire));
                 }
-                assert!(Instant::now() < patience, "{:?}", tracer.cost());
+                assert!(Instant::now() < deadline, "{:?}", tracer.cost());
                 thread::sleep(Duration::from_millis(100));
             }
         };

@@ -6,7 +6,7 @@ use gleaner_policy::{CpuId, Method};
 /// Why wake-ups could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum WakeError {
-    /// The thread may not run on the vCPU: it is offline, or outside the caller's cpuset.
+    /// The thread is not allowed to run on the vCPU: it is offline, or outside the caller's cpuset.
     #[error("sched_setaffinity: cannot run a thread on vCPU {cpu}: {source}")]
     Affinity {
         /// The requested vCPU.
@@ -22,7 +22,7 @@ pub enum WakeError {
         /// The operating system's error.
         r#source: io::Error,
     },
-    /// The vCPUs that this process may use could not be determined.
+    /// The vCPUs that this process is allowed to use could not be determined.
     #[error("sched_getaffinity: cannot read the vCPUs of this process: {0}")]
     Allowed(io::Error),
     /// A thread could not be started.

@@ -160,7 +160,7 @@ fn cpu_ns_since(before: Duration) -> u64 {
 ///
 /// # Errors
 /// If the process may not use a vCPU, there is no sample at all, or threads get no CPU time: then the call
-/// returns `max(budget, patience)` after the budget and leaves the threads to end by themselves.
+/// returns `max(budget, timeout)` after the budget and leaves the threads to end by themselves.
 pub fn measure(plan: &Plan) -> Result<WakeSamples, WakeError> {
     let table = Arc::new(Table {
         turn: AtomicU32::new(0),
@@ -187,7 +187,7 @@ pub fn measure(plan: &Plan) -> Result<WakeSamples, WakeError> {
     drop(sender);
 
     let (mut latency_ns, mut waker_cpu_ns, mut misses) = (Vec::new(), Vec::new(), 0);
-    let grace = plan.budget.max(plan.patience);
+    let grace = plan.budget.max(plan.timeout);
     let mut deadline = table.start + plan.budget;
     let mut over = false;
     loop {

@@ -27,27 +27,27 @@ pub(super) enum Helper {
 /// Timeout for one spinner to start, or for all of them to end. On a vCPU that is kept busy, a `SCHED_IDLE`
 /// thread can take seconds for either. That does no harm: such a vCPU does not idle anyway, and a spinner
 /// that ends late disturbs nobody at its priority.
-const SPINNER_PATIENCE: Duration = Duration::from_millis(20);
+const SPINNER_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Running helpers; dropping it ends them.
 #[derive(Debug)]
 pub(super) struct Crew {
     /// Timeout for one helper to start, or for all of them to end.
-    patience: Duration,
+    timeout: Duration,
     stop: Arc<AtomicBool>,
     /// Each helper holds a sender: once all senders are gone, so are the helpers.
     events: Receiver<Result<(), WakeError>>,
 }
 
 impl Crew {
-    /// Starts one helper on each of `cpus` and returns once all of them run. `patience` is for co-runners.
-    pub(super) fn start(helper: Helper, cpus: &CpuSet, patience: Duration) -> Result<Self, WakeError> {
-        let patience = match helper {
-            Helper::Spin => SPINNER_PATIENCE,
-            Helper::Compute => patience,
+    /// Starts one helper on each of `cpus` and returns once all of them run. `timeout` is for co-runners.
+    pub(super) fn start(helper: Helper, cpus: &CpuSet, timeout: Duration) -> Result<Self, WakeError> {
+        let timeout = match helper {
+            Helper::Spin => SPINNER_TIMEOUT,
+            Helper::Compute => timeout,
         };
         let (sender, events) = mpsc::channel();
-        let crew = Self { patience, stop: Arc::new(AtomicBool::new(false)), events };
+        let crew = Self { timeout, stop: Arc::new(AtomicBool::new(false)), events };
         for cpu in cpus.iter() {
             let (stop, sender) = (Arc::clone(&crew.stop), sender.clone());
             spawn(cpu, move || {
@@ -63,11 +63,11 @@ impl Crew {
         }
         drop(sender);
         for cpu in cpus.iter() {
-            match crew.events.recv_timeout(patience) {
+            match crew.events.recv_timeout(timeout) {
                 Ok(ready) => ready?,
                 Err(RecvTimeoutError::Timeout) if helper == Helper::Spin => {}
                 Err(_) => {
-                    return Err(WakeError::Starved { waker: cpu, wakee: cpu, waited: patience });
+                    return Err(WakeError::Starved { waker: cpu, wakee: cpu, waited: timeout });
                 }
             }
         }
@@ -79,7 +79,7 @@ impl Drop for Crew {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // Ends with the last sender or, if a helper gets no CPU time, with the timeout.
-        while self.events.recv_timeout(self.patience).is_ok() {}
+        while self.events.recv_timeout(self.timeout).is_ok() {}
     }
 }
 

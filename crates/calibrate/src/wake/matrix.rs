@@ -31,8 +31,8 @@ pub struct MatrixPlan {
     pub gap: Duration,
     /// Maximum rounds of one block, as in [`Plan::rounds`].
     pub rounds: u32,
-    /// As in [`Plan::patience`].
-    pub patience: Duration,
+    /// As in [`Plan::timeout`].
+    pub timeout: Duration,
 }
 
 impl MatrixPlan {
@@ -47,7 +47,7 @@ impl MatrixPlan {
             budget: Duration::from_secs(7),
             gap: Plan::DEFAULT_GAP,
             rounds: Plan::MAX_ROUNDS,
-            patience: Plan::DEFAULT_PATIENCE,
+            timeout: Plan::DEFAULT_TIMEOUT,
         }
     }
 
@@ -107,8 +107,8 @@ where
                     if measuring + started.elapsed() > plan.budget {
                         break;
                     }
-                    let MatrixPlan { gap, rounds, patience, .. } = *plan;
-                    let block = Plan { waker, wakee, rounds, budget: block, gap, patience };
+                    let MatrixPlan { gap, rounds, timeout, .. } = *plan;
+                    let block = Plan { waker, wakee, rounds, budget: block, gap, timeout };
                     match case.measure(&block) {
                         Ok(samples) => match cells.get_mut(&(c, m, p)) {
                             Some(cell) => cell.merge(samples),

@@ -43,7 +43,7 @@ pub struct Plan {
     pub gap: Duration,
     /// Timeout for threads that get no CPU time: for each co-runner of [`Case::Contended`] at the start, and
     /// for the threads to stop, which get as long as the budget if that is longer.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Plan {
@@ -51,7 +51,7 @@ impl Plan {
     pub const DEFAULT_GAP: Duration = Duration::from_micros(15);
 
     /// Enough unless something of higher priority occupies a vCPU, or the machine stalls.
-    pub const DEFAULT_PATIENCE: Duration = Duration::from_millis(200);
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(200);
 
     /// Maximum rounds of one measurement; hand-offs are counted in 32 bits.
     pub const MAX_ROUNDS: u32 = u32::MAX / 4;
@@ -59,8 +59,8 @@ impl Plan {
     /// 100 ms of wake-ups between two vCPUs.
     pub fn new(waker: CpuId, wakee: CpuId) -> Self {
         let budget = Duration::from_millis(100);
-        let (gap, patience) = (Self::DEFAULT_GAP, Self::DEFAULT_PATIENCE);
-        Self { waker, wakee, rounds: Self::MAX_ROUNDS, budget, gap, patience }
+        let (gap, timeout) = (Self::DEFAULT_GAP, Self::DEFAULT_TIMEOUT);
+        Self { waker, wakee, rounds: Self::MAX_ROUNDS, budget, gap, timeout }
     }
 }
 
@@ -140,8 +140,7 @@ pub fn same_vcpu(plan: &Plan) -> Result<WakeSamples, WakeError> {
 
 /// Setting B: `SCHED_IDLE` threads on both vCPUs call `sched_yield` all the time.
 pub fn awake(plan: &Plan) -> Result<WakeSamples, WakeError> {
-    let _spinners =
-        Crew::start(Helper::Spin, &[plan.waker, plan.wakee].into_iter().collect(), plan.patience)?;
+    let _spinners = Crew::start(Helper::Spin, &[plan.waker, plan.wakee].into_iter().collect(), plan.timeout)?;
     measure(plan)
 }
 
@@ -152,6 +151,6 @@ pub fn halting(plan: &Plan) -> Result<WakeSamples, WakeError> {
 
 /// Setting D: a compute thread on every vCPU that the calling thread may use.
 pub fn contended(plan: &Plan) -> Result<WakeSamples, WakeError> {
-    let _co_runners = Crew::start(Helper::Compute, &helpers::allowed()?, plan.patience)?;
+    let _co_runners = Crew::start(Helper::Compute, &helpers::allowed()?, plan.timeout)?;
     measure(plan)
 }

@@ -127,7 +127,7 @@ impl CounterReader {
         if self.is_dropped() || self.again.is_some_and(|again| Instant::now() < again) {
             return None;
         }
-        let begin = Instant::now();
+        let start = Instant::now();
         let read = match &self.counter {
             Counter::File(path) => in_file(path),
             Counter::Command(command) => self.shell.ask(command, urgent).and_then(|text| number_in(&text)),
@@ -138,7 +138,7 @@ impl CounterReader {
                 return Some(number);
             }
             Err(Failure::Interrupted) => {
-                if !self.has_been_read && begin.elapsed() >= self.slow {
+                if !self.has_been_read && start.elapsed() >= self.slow {
                     self.never_read = Some("no answer before the end".to_owned());
                 }
             }
@@ -208,7 +208,7 @@ fn in_file(path: &Path) -> Result<f64, Failure> {
 /// The first number in `text`.
 fn number_in(text: &[u8]) -> Result<f64, Failure> {
     let text = String::from_utf8_lossy(text);
-    first_number(&text).ok_or_else(|| Failure::Passing(format!("no number in `{}`", beginning(&text))))
+    first_number(&text).ok_or_else(|| Failure::Passing(format!("no number in `{}`", first_line(&text))))
 }
 
 fn first_number(text: &str) -> Option<f64> {
@@ -216,8 +216,8 @@ fn first_number(text: &str) -> Option<f64> {
         .find_map(|word| word.parse().ok().filter(|n: &f64| n.is_finite()))
 }
 
-/// The first line of `text`, cut to a length for messages, without control characters.
-fn beginning(text: &str) -> String {
+/// The first line of `text`, shortened for messages, without control characters.
+fn first_line(text: &str) -> String {
     const LENGTH: usize = 100;
     let line = text.trim().lines().next().unwrap_or_default();
     line.chars().filter(|c| !c.is_control()).take(LENGTH).collect()

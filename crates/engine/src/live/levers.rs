@@ -31,7 +31,7 @@ pub(super) struct Levers {
     active: CpuSet,
     retention: Retention,
     /// Whether some vCPUs were inactive when haltpoll was last set.
-    spared: bool,
+    some_inactive: bool,
     yields: Option<(YieldKind, YieldThreads)>,
     batch: Batch,
     /// Threads whose own affinity or policy was kept, so that each is reported only once.
@@ -68,7 +68,7 @@ impl Levers {
             active: all.clone(),
             all,
             retention: Retention::NONE,
-            spared: false,
+            some_inactive: false,
             yields: None,
             batch: Batch::new(),
             respected: BTreeSet::new(),
@@ -139,7 +139,7 @@ impl Levers {
                 walk(&root, threads, |new| {
                     let plan = affinity.plan(&root, new)?;
                     carry_out(book, &plan)?;
-                    tell(&plan, respected, "its own CPU affinity", notes);
+                    note_respected(&plan, respected, "its own CPU affinity", notes);
                     Ok::<_, LiveError>(())
                 })?;
             }
@@ -163,8 +163,8 @@ impl Levers {
         notes: &mut Vec<String>,
     ) -> Result<(), LiveError> {
         let Retention { method, limit } = setting.retention;
-        let spared = setting.active != self.all;
-        self.haltpoll(if method == Method::Haltpoll { limit } else { Duration::ZERO }, spared)?;
+        let some_inactive = setting.active != self.all;
+        self.haltpoll(if method == Method::Haltpoll { limit } else { Duration::ZERO }, some_inactive)?;
         let none = CpuSet::new();
         self.qos_poll(if method == Method::QosPoll { &setting.active } else { &none })?;
         let kind = match method {
@@ -176,12 +176,12 @@ impl Levers {
         self.batch(kind == Some(YieldKind::IpiFree), threads, notes)
     }
 
-    /// `spared`: some vCPUs are inactive.
-    fn haltpoll(&mut self, limit: Duration, spared: bool) -> Result<(), LiveError> {
+    /// Sets the haltpoll limit, which is allowed to shrink while `some_inactive` vCPUs are inactive.
+    fn haltpoll(&mut self, limit: Duration, some_inactive: bool) -> Result<(), LiveError> {
         let before =
             if self.retention.method == Method::Haltpoll { self.retention.limit } else { Duration::ZERO };
-        if limit != before || (!limit.is_zero() && spared != self.spared) {
-            let writes = haltpoll::writes(limit, before, spared);
+        if limit != before || (!limit.is_zero() && some_inactive != self.some_inactive) {
+            let writes = haltpoll::writes(limit, before, some_inactive);
             // The parameters are writable even if no driver reads them. Those that are leased were checked
             // before.
             if !limit.is_zero() && !writes.iter().any(|write| self.book.holds(&write.target)) {
@@ -191,7 +191,7 @@ impl Levers {
                 self.book.set(&write)?;
             }
         }
-        self.spared = spared;
+        self.some_inactive = some_inactive;
         Ok(())
     }
 
@@ -218,7 +218,7 @@ impl Levers {
         Ok(())
     }
 
-    /// Moves the workload off the vCPUs of `idle` until [`Levers::gather_again`].
+    /// Moves the workload off the vCPUs of `idle` until [`Levers::reoccupy`].
     pub(super) fn vacate(
         &mut self,
         idle: &CpuSet,
@@ -231,7 +231,7 @@ impl Levers {
     }
 
     /// Ends [`Levers::vacate`].
-    pub(super) fn gather_again(
+    pub(super) fn reoccupy(
         &mut self,
         mut threads: impl FnMut() -> Result<Vec<u32>, LiveError>,
     ) -> Result<(), LiveError> {
@@ -271,7 +271,7 @@ impl Levers {
             walk(&root, threads, |new| {
                 let plan = batch.plan(&root, new)?;
                 carry_out(book, &plan)?;
-                tell(&plan, respected, "its own scheduling policy", notes);
+                note_respected(&plan, respected, "its own scheduling policy", notes);
                 Ok::<_, LiveError>(())
             })?;
         } else if self.retention.method == Method::YieldIpiFree {
@@ -298,7 +298,12 @@ fn carry_out(book: &mut LeaseBook, plan: &ThreadPlan) -> Result<(), LiveError> {
     Ok(())
 }
 
-fn tell(plan: &ThreadPlan, respected: &mut BTreeSet<ThreadKey>, what: &str, notes: &mut Vec<String>) {
+fn note_respected(
+    plan: &ThreadPlan,
+    respected: &mut BTreeSet<ThreadKey>,
+    what: &str,
+    notes: &mut Vec<String>,
+) {
     for key in &plan.respected {
         if respected.insert(*key) {
             notes.push(format!("thread {} chose {what}, which is respected", key.tid));

@@ -122,14 +122,14 @@ impl Sentry {
 
 /// Consecutive samples that match a watch.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct Samples {
     watch: Watch,
     /// Their number; the time of the first, and the workload's run delay then.
     matched: u32,
     first: Option<(Instant, Duration)>,
 }
 
-impl Looks {
+impl Samples {
     pub(super) fn new(watch: Watch) -> Self {
         Self { watch, matched: 0, first: None }
     }
@@ -143,7 +143,7 @@ impl Looks {
     ///
     /// # Errors
     /// `run_delay` failed.
-    pub(super) fn look<E>(
+    pub(super) fn take<E>(
         &mut self,
         runnable: u32,
         run_delay: impl FnOnce() -> Result<Duration, E>,

@@ -10,7 +10,7 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
         if costs.measured { "measured on this machine" } else { "assumed; `gleaner doctor` measures them" };
     let mut notes: Vec<String> = report.vanished.iter().cloned().collect();
     if seen.threads.is_empty() {
-        notes.push("No thread of it was seen to run: there may be none, or all of them slept.".to_owned());
+        notes.push("No thread of it was seen to run: there might be none, or all of them slept.".to_owned());
     }
     notes.extend([
         format!(
@@ -31,8 +31,8 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
     let Lost { tasks, names, edges } = seen.lost;
     if seen.lost != Lost::default() {
         notes.push(format!(
-            "No room for everything: {tasks} wake-ups of threads that could not be followed, {names} looks at threads \
-             without a name of their own, {edges} wake-ups without an edge."
+            "No room for everything: {tasks} wake-ups of threads that could not be followed, {names} samples of \
+             threads without a name of their own, {edges} wake-ups without an edge."
         ));
     }
     notes.extend(seen.missing.iter().map(|missing| format!("Not available: {missing}")));

@@ -23,7 +23,7 @@ use super::timeline::Readings;
 /// How long to observe something that already runs, by default; also how long a command has to end after SIGTERM.
 const USUAL: Duration = Duration::from_secs(5);
 /// Sampling interval.
-const LOOK: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// What the observation found.
 pub(super) struct Observed {
@@ -58,7 +58,7 @@ pub(super) fn observe(
     let limit = time.or_else(|| child.is_none().then_some(USUAL));
     let mut ended: Option<ExitStatus> = None;
     while ended.is_none() && limit.is_none_or(|limit| started.elapsed() < limit) {
-        let left = limit.map_or(LOOK, |limit| limit.saturating_sub(started.elapsed()).min(LOOK));
+        let left = limit.map_or(INTERVAL, |limit| limit.saturating_sub(started.elapsed()).min(INTERVAL));
         if signals.wait(left)?.is_some_and(|signal| signal != Signal::SIGCHLD) {
             break;
         }
@@ -89,10 +89,10 @@ pub(super) fn observe(
 fn vanished(scope: &Scope) -> Option<String> {
     match scope {
         Scope::Tree(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
-            Some(format!("Process {pid} ended while it was looked at."))
+            Some(format!("Process {pid} ended while it was observed."))
         }
         Scope::Cgroup(path) if !path.exists() => {
-            Some(format!("The group {} was removed while it was looked at.", path.display()))
+            Some(format!("The group {} was removed while it was observed.", path.display()))
         }
         _ => None,
     }

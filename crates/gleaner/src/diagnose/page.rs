@@ -129,7 +129,7 @@ fn thread(stats: &ThreadStats, seconds: f64) -> page::Thread {
 
 fn timeline_note(report: &Report) -> String {
     let estimate = if report.counted.one_in > 1 {
-        " Threads were followed in windows only: what ran is told by ticks, idle time is exact."
+        " Threads were followed in windows only: what ran is estimated from ticks, idle time is exact."
     } else {
         ""
     };

@@ -20,9 +20,9 @@ pub(super) fn text(report: &Report) -> String {
 
 fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     let seen = &report.counted;
-    let looked =
+    let observed =
         format!("{}, {:.1} s on {} vCPUs", report.target, seen.elapsed.as_secs_f64(), seen.vcpus.len());
-    fold(out, "", &looked);
+    fold(out, "", &observed);
     writeln!(out)?;
     match report.causes.first().filter(|_| report.verdict.is_some()) {
         Some(first) => fold(out, "Top cause: ", &format!("{}, about {} lost", first.name, lost(first))),

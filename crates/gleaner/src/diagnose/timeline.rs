@@ -124,7 +124,7 @@ mod tests {
         let ms = Duration::from_millis;
         readings.add(ms(0), &[time(0, [5, 0, 100])], &stat(10));
         readings.add(ms(50), &[time(0, [25, 5, 115]), time(1, [0, 0, 9])], &stat(20));
-        // More time than has passed: the workload's share is cut, being the least certain.
+        // More time than has passed: the workload's share is reduced, being the least certain.
         readings.add(ms(100), &[time(0, [85, 5, 155]), time(1, [0, 50, 9])], &stat(20));
         let timeline = readings.timeline();
         assert_eq!(timeline.edges_s, [0.0, 0.05, 0.1]);
@@ -142,24 +142,24 @@ mod tests {
     #[test]
     fn a_long_run_has_longer_buckets() {
         let mut readings = Readings::new();
-        let (mut at, mut looks) = (Duration::ZERO, 0_u32);
+        let (mut at, mut samples) = (Duration::ZERO, 0_u32);
         while at < Duration::from_secs(3600) {
             if readings.wants(at) {
                 let busy = u64::try_from(at.as_millis()).unwrap() / 2;
                 readings.add(at, &[time(0, [busy, 0, busy])], &[]);
-                looks += 1;
+                samples += 1;
             }
             at += Duration::from_millis(50);
         }
         let timeline = readings.timeline();
         let buckets = &timeline.lanes[0].buckets;
         assert!(buckets.len() > MOST / 4 && buckets.len() <= MOST, "{}", buckets.len());
-        assert!(looks < 5000, "{looks} readings in an hour");
+        assert!(samples < 5000, "{samples} readings in an hour");
         assert!(buckets.iter().all(|spent| close(spent.workload, 0.5)), "nothing is lost between them");
     }
 
     #[test]
-    fn nothing_is_told_where_nothing_was_traced() {
+    fn nothing_is_shown_where_nothing_was_traced() {
         let mut readings = Readings::new();
         readings.add(Duration::ZERO, &[], &[]);
         assert_eq!(readings.timeline(), Timeline::default());

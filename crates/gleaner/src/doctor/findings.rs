@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_requests_without_a_driver_are_told() {
+    fn latency_requests_without_a_driver_are_reported() {
         let (_dir, root, state) = machine("none", "menu");
         assert_eq!(standing(&root, &state), []);
         put(&root, "/dev/cpu_dma_latency", 2_000_000_000_i32.to_ne_bytes());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn haltpoll_that_is_off_and_states_that_it_ignores_are_told() {
+    fn haltpoll_that_is_off_and_states_that_it_ignores_are_reported() {
         let (_dir, root, state) = machine("haltpoll", "haltpoll");
         put(&root, "/sys/module/haltpoll/parameters/guest_halt_poll_ns", "0\n");
         for (file, text) in [("name", "haltpoll idle"), ("latency", "1"), ("disable", "1")] {
@@ -185,7 +185,7 @@ mod tests {
         let state_1 = Finding::DisabledStateIgnored { state: "haltpoll idle".into(), cpu: CpuId(1) };
         assert_eq!(standing(&root, &state), [Finding::HaltpollOff, state_1]);
         put(&root, "/sys/devices/system/cpu/cpuidle/current_governor", "menu");
-        assert_eq!(standing(&root, &state), [], "menu looks at both");
+        assert_eq!(standing(&root, &state), [], "menu reads both");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use gleaner_proto::trace_file::{End, Event, Header, Left, ThreadTable, What, Who, WriteError, Writer};
-use gleaner_trace::{Batch, Seen, SeenWhat, Someone};
+use gleaner_proto::trace_file::{End, Event, Header, Left, Task, ThreadTable, What, WriteError, Writer};
+use gleaner_trace::{Batch, EventKind, Seen, Someone};
 
 pub(super) struct Translator<W> {
     writer: Writer<W>,
@@ -42,18 +42,18 @@ impl<W: io::Write> Translator<W> {
     fn seen(&mut self, seen: Seen) -> Result<(), WriteError> {
         self.at_ns = ns(seen.at);
         match seen.what {
-            SeenWhat::Name { tid, process, name } => {
+            EventKind::Name { tid, process, name } => {
                 let what = self.table.named(tid, process, name);
                 self.put(what)
             }
-            SeenWhat::Wake { cpu, waker, wakee } => {
-                let (by, whom) = (self.who(waker)?, self.who(wakee)?);
+            EventKind::Wake { cpu, waker, wakee } => {
+                let (by, whom) = (self.task(waker)?, self.task(wakee)?);
                 self.put(What::Wake { cpu, waker: by, wakee: whom })
             }
-            SeenWhat::Switch { cpu, from, left, to } => {
-                let (before, after) = (self.who(from)?, self.who(to)?);
+            EventKind::Switch { cpu, from, left, to } => {
+                let (before, after) = (self.task(from)?, self.task(to)?);
                 self.put(What::Switch { cpu, from: before, left, to: after })?;
-                if let (Someone::Thread(tid), Left::ForGood) = (from, left) {
+                if let (Someone::Thread(tid), Left::Exited) = (from, left) {
                     self.table.ended(tid);
                 }
                 Ok(())
@@ -61,16 +61,16 @@ impl<W: io::Write> Translator<W> {
         }
     }
 
-    fn who(&mut self, someone: Someone) -> Result<Who, WriteError> {
+    fn task(&mut self, someone: Someone) -> Result<Task, WriteError> {
         let tid = match someone {
-            Someone::Nobody => return Ok(Who::Nobody),
-            Someone::Other => return Ok(Who::Other),
+            Someone::Nobody => return Ok(Task::Nobody),
+            Someone::Other => return Ok(Task::Other),
             Someone::Thread(tid) => tid,
         };
         let mut introduction = None;
-        let who = self.table.thread(tid, |what| introduction = Some(what));
+        let task = self.table.thread(tid, |what| introduction = Some(what));
         introduction.map_or(Ok(()), |what| self.put(what))?;
-        Ok(who)
+        Ok(task)
     }
 
     fn put(&mut self, what: What) -> Result<(), WriteError> {

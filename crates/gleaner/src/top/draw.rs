@@ -129,13 +129,13 @@ fn workloads(page: &mut Page<'_>, view: &View) {
 }
 
 fn in_force(page: &mut Page<'_>, workload: &Workload) {
-    let deactivated = match workload.deactivated.to_string() {
+    let inactive = match workload.inactive.to_string() {
         none if none.is_empty() => "none".to_owned(),
         some => some,
     };
     let limit = workload.limit_us.map_or_else(String::new, |us| format!(", limit {:.0} us", us.trunc()));
     page.line(format!(
-        "  active vCPUs {}, deactivated {deactivated}; retention {}{limit}",
+        "  active vCPUs {}, inactive {inactive}; retention {}{limit}",
         workload.active, workload.method
     ));
     page.line(match &workload.trial {
@@ -179,7 +179,7 @@ fn row(vcpu: &Vcpu, wide: bool) -> String {
     let name = vcpu.cpu.map_or_else(|| "all".to_owned(), |cpu| cpu.to_string());
     let state = match vcpu.active {
         Some(true) => "active",
-        Some(false) => "deactivated",
+        Some(false) => "inactive",
         None => "",
     };
     let percent = |share: Option<f64>| or_dash(share, |share| format!("{:.1} %", 100.0 * share));

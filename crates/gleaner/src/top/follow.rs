@@ -42,7 +42,7 @@ impl Follower {
     }
 
     /// Reads new records. Stops at a line that is not a record, until another journal replaces the file.
-    pub(super) fn look(&mut self) {
+    pub(super) fn update(&mut self) {
         match self.read() {
             Ok(()) if self.failed => {}
             Ok(()) => self.problem = None,
@@ -157,16 +157,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
         let mut follower = Follower::new(path.clone());
-        follower.look();
+        follower.update();
         assert!(follower.run().is_none(), "there is no journal yet");
         let whole = note(2);
         let (first, second) = whole.split_at(10);
         fs::write(&path, start(1) + &note(1) + first).unwrap();
-        follower.look();
+        follower.update();
         assert_eq!(decisions(&follower), 1);
         OpenOptions::new().append(true).open(&path).unwrap().write_all(second.as_bytes()).unwrap();
-        follower.look();
-        follower.look();
+        follower.update();
+        follower.update();
         assert_eq!(decisions(&follower), 2);
     }
 
@@ -176,17 +176,17 @@ mod tests {
         let path = dir.path().join("journal");
         let mut follower = Follower::new(path.clone());
         fs::write(&path, start(1) + &note(1)).unwrap();
-        follower.look();
+        follower.update();
         // Longer than the first, as if it had grown.
         fs::write(&path, start(2) + &note(1) + &note(2) + &note(3)).unwrap();
-        follower.look();
+        follower.update();
         assert_eq!(follower.run().unwrap().workload, "run 2");
         assert_eq!(decisions(&follower), 3);
         fs::write(&path, start(3)).unwrap();
-        follower.look();
+        follower.update();
         assert_eq!((follower.run().unwrap().workload.as_str(), decisions(&follower)), ("run 3", 0));
         fs::remove_file(&path).unwrap();
-        follower.look();
+        follower.update();
         assert!(follower.run().is_none());
     }
 
@@ -197,16 +197,16 @@ mod tests {
         let mut follower = Follower::new(path.clone());
         fs::write(&path, start(1) + "nonsense\n" + &note(1)).unwrap();
         for _ in 0..2 {
-            follower.look();
+            follower.update();
             let problem = follower.problem().unwrap();
             assert!(problem.contains("line 2 is not a journal record"), "{problem}");
         }
         assert_eq!(decisions(&follower), 0);
         fs::write(&path, start(2) + &note(1)).unwrap();
-        follower.look();
+        follower.update();
         assert_eq!((decisions(&follower), follower.problem()), (1, None));
-        fs::write(&path, start(3).replace("\"version\":2", "\"version\":9")).unwrap();
-        follower.look();
-        assert!(follower.problem().unwrap().contains("not a journal file of version 2"));
+        fs::write(&path, start(3).replace("\"version\":3", "\"version\":9")).unwrap();
+        follower.update();
+        assert!(follower.problem().unwrap().contains("not a journal file of version 3"));
     }
 }

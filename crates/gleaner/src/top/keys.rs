@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-pub(super) const HELP: &str = "q quit   p pause/go on   space look now   down/up older/newer   home newest";
+pub(super) const HELP: &str = "q quit   p pause/go on   space refresh   down/up older/newer   home newest";
 
 /// What the user chose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) struct Choices {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish {
     Nothing,
-    Look,
+    Refresh,
     Quit,
 }
 
@@ -31,7 +31,7 @@ impl Choices {
         match key.code {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Wish::Quit,
             KeyCode::Char('q') | KeyCode::Esc => return Wish::Quit,
-            KeyCode::Char(' ') => return Wish::Look,
+            KeyCode::Char(' ') => return Wish::Refresh,
             KeyCode::Char('p') => self.paused = !self.paused,
             KeyCode::Down | KeyCode::Char('j') => self.skipped = (self.skipped + 1).min(oldest),
             KeyCode::Up | KeyCode::Char('k') => self.skipped = self.skipped.saturating_sub(1),
@@ -54,7 +54,7 @@ mod tests {
             (wish, choices)
         };
         assert_eq!(press(KeyCode::Char('q')).0, Wish::Quit);
-        assert_eq!(press(KeyCode::Char(' ')).0, Wish::Look);
+        assert_eq!(press(KeyCode::Char(' ')).0, Wish::Refresh);
         assert!(press(KeyCode::Char('p')).1.paused);
         assert!(!press(KeyCode::Char('p')).1.paused);
         // Down to the oldest of three, and no further.

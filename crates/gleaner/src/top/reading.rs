@@ -65,9 +65,9 @@ impl Sensors {
 
     pub(super) fn read(&mut self) -> Reading {
         let mut missing = Vec::new();
-        let idle = look("idle periods", &mut self.idle, IdleSensor::read, &mut missing);
-        let interrupts = look("interrupts", &mut self.interrupts, InterruptSensor::read, &mut missing);
-        let stat = look("CPU times", &mut self.stat, StatSensor::read, &mut missing);
+        let idle = sample("idle periods", &mut self.idle, IdleSensor::read, &mut missing);
+        let interrupts = sample("interrupts", &mut self.interrupts, InterruptSensor::read, &mut missing);
+        let stat = sample("CPU times", &mut self.stat, StatSensor::read, &mut missing);
         let trace = match &self.tracer {
             Ok(tracer) => tracer.snapshot().map_err(|error| error.to_string()),
             Err(why) => Err(why.clone()),
@@ -78,15 +78,15 @@ impl Sensors {
 }
 
 /// Reads a sensor; on failure adds the reason to `missing`.
-fn look<S, T>(
+fn sample<S, T>(
     what: &str,
     sensor: &mut Result<S, KernelError>,
     read: impl FnOnce(&mut S) -> Result<T, KernelError>,
     missing: &mut Vec<String>,
 ) -> Option<T> {
-    let told = match sensor {
+    let result = match sensor {
         Ok(sensor) => read(sensor).map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    told.map_err(|error| missing.push(format!("{what}: {error}"))).ok()
+    result.map_err(|error| missing.push(format!("{what}: {error}"))).ok()
 }

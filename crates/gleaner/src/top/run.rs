@@ -85,9 +85,9 @@ impl Run {
     /// The latest decisions, newest first.
     pub(super) fn decisions(&self) -> Vec<Sentence> {
         let records: Vec<Record> = self.decided.iter().cloned().collect();
-        let mut told = sentences(&records);
-        told.reverse();
-        told
+        let mut newest_first = sentences(&records);
+        newest_first.reverse();
+        newest_first
     }
 
     fn keep(&mut self, record: Record) {
@@ -106,7 +106,7 @@ impl Run {
                 self.trial = None;
                 self.setting = kept.clone();
             }
-            Event::RolledBack { active, .. } | Event::Deactivated { active, .. } => {
+            Event::RolledBack { active, .. } | Event::Consolidated { active, .. } => {
                 self.setting.active = active.clone();
             }
             Event::Resumed { setting, .. } => self.setting = setting.clone(),
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn follows_trials_expanding_and_the_end() {
         let untouched = Setting::untouched(&CpuSet::first(2));
-        let packed = Setting {
+        let smaller = Setting {
             active: CpuSet::first(1),
             retention: Retention { method: Method::Haltpoll, limit: Duration::from_micros(50) },
         };
@@ -163,34 +163,38 @@ mod tests {
             10,
             Event::TrialStarted {
                 baseline: untouched.clone(),
-                candidate: packed.clone(),
+                candidate: smaller.clone(),
                 purpose: Purpose::Adopt,
                 why: Why::TrustExpired,
             },
         ));
-        assert_eq!(run.trial, Some((packed.clone(), untouched.clone())));
+        assert_eq!(run.trial, Some((smaller.clone(), untouched.clone())));
         run.go_on(decision(
             20,
             Event::TrialEnded {
-                candidate: packed.clone(),
+                candidate: smaller.clone(),
                 purpose: Purpose::Adopt,
                 verdict: Verdict::Undecided(None),
-                kept: packed.clone(),
+                kept: smaller.clone(),
                 again_at: Duration::from_secs(1),
             },
         ));
-        assert_eq!((&run.setting, &run.trial), (&packed, &None));
+        assert_eq!((&run.setting, &run.trial), (&smaller, &None));
         run.go_on(decision(30, Event::Expanded { runnable: 3, active: CpuSet::first(1), source: None }));
-        assert_eq!(run.setting, Setting { active: CpuSet::first(2), ..packed });
+        assert_eq!(run.setting, Setting { active: CpuSet::first(2), ..smaller });
         run.go_on(Record::End {
             at: Duration::from_millis(40),
             summary: gleaner_proto::journal::Summary::default(),
         });
         assert!(run.ended && run.setting == untouched);
         assert_eq!(run.at, Duration::from_millis(40));
-        let told = run.decisions();
-        assert_eq!(told.len(), 3);
-        assert!(told[0].to_string().starts_with("at 0.030 s: every vCPU active again"), "{}", told[0]);
+        let decisions = run.decisions();
+        assert_eq!(decisions.len(), 3);
+        assert!(
+            decisions[0].to_string().starts_with("at 0.030 s: every vCPU active again"),
+            "{}",
+            decisions[0]
+        );
     }
 
     #[test]
@@ -199,9 +203,9 @@ mod tests {
         for ms in 0..KEPT as u64 + 50 {
             run.go_on(Record::Note { at: Duration::from_millis(ms), text: format!("note {ms}") });
         }
-        let told = run.decisions();
-        assert_eq!(told.len(), KEPT);
-        assert!(told[0].to_string().ends_with("note 249"), "{}", told[0]);
+        let decisions = run.decisions();
+        assert_eq!(decisions.len(), KEPT);
+        assert!(decisions[0].to_string().ends_with("note 249"), "{}", decisions[0]);
     }
 
     #[test]

@@ -60,18 +60,18 @@ fn live(
     signals: &Signals,
 ) -> anyhow::Result<ExitCode> {
     let mut choices = Choices::default();
-    let mut view = watch.look();
+    let mut view = watch.sample();
     let mut due = Instant::now() + FIRST.min(interval);
     loop {
         terminal
             .draw(|frame| draw(&view, Some(&choices), palette, frame.area(), frame.buffer_mut()))
             .context("cannot draw on the terminal")?;
-        let mut look = false;
+        let mut refresh = false;
         match signals.wait(due)? {
             Woken::Time => {
                 due = Instant::now() + interval;
                 // Read the counters even if paused, so that the next view covers one interval.
-                let seen = watch.look();
+                let seen = watch.sample();
                 if !choices.paused {
                     view = seen;
                 }
@@ -81,7 +81,7 @@ fn live(
                     let Event::Key(key) = event::read().context("cannot read the keys")? else { continue };
                     match choices.key(key, view.decisions.len()) {
                         Wish::Nothing => {}
-                        Wish::Look => look = true,
+                        Wish::Refresh => refresh = true,
                         Wish::Quit => return Ok(ExitCode::SUCCESS),
                     }
                 }
@@ -89,9 +89,9 @@ fn live(
             Woken::Size => {}
             Woken::End(status) => return Ok(ExitCode::from(status)),
         }
-        if look {
+        if refresh {
             due = Instant::now() + interval;
-            view = watch.look();
+            view = watch.sample();
         }
     }
 }

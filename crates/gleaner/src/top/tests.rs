@@ -143,7 +143,7 @@ fn the_state_of_a_run_follows_from_its_journal_and_the_lock() {
     let workload = &running.workloads[0];
     assert_eq!((workload.status, workload.gleaner_pid), (Status::Running, Some(77)));
     assert_eq!(
-        (&workload.active, &workload.deactivated),
+        (&workload.active, &workload.inactive),
         (&CpuSet::first(1), &[CpuId(1)].into_iter().collect())
     );
     assert_eq!((workload.method, workload.limit_us), (Method::Haltpoll, Some(50.0)));
@@ -167,11 +167,11 @@ fn everything_fits_on_eighty_columns_and_twenty_four_lines() {
 gleaner top: 2 vCPUs, idle ones poll up to 200 us (haltpoll), in 2.0 s
 Workload, 9.0 s: running, gleaner is pid 77
   redis-server --port 0
-  active vCPUs 0, deactivated 1; retention haltpoll, limit 50 us
+  active vCPUs 0, inactive 1; retention haltpoll, limit 50 us
   nothing is on trial
 vCPU state         busy  steal  polling    idle/s   halts/s   IPIs/s
 0    active      60.0 % 10.0 %   20.0 %      3000      1000      150
-1    deactivated 60.0 % 10.0 %   20.0 %      3000      1000      150
+1    inactive    60.0 % 10.0 %   20.0 %      3000      1000      150
 all              60.0 % 10.0 %   20.0 %      6000      2000      300
 Wake-up until run, us        per s    median       p90       p99
 same vCPU                        0         -         -         -
@@ -187,7 +187,7 @@ at 7.000 s: note 7
 at 6.000 s: note 6
 at 5.000 s: note 5
 at 4.000 s: note 4
-q quit   p pause/go on   space look now   down/up older/newer   home newest";
+q quit   p pause/go on   space refresh   down/up older/newer   home newest";
     assert_eq!(lines(&buffer).join("\n"), expected);
 }
 

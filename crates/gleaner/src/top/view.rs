@@ -63,8 +63,8 @@ pub(super) struct Workload {
     pub(super) seconds: f64,
     /// The vCPUs that it runs on.
     pub(super) active: CpuSet,
-    /// The allowed vCPUs that it is kept off.
-    pub(super) deactivated: CpuSet,
+    /// The allowed vCPUs that it does not run on.
+    pub(super) inactive: CpuSet,
     /// The retention method in effect.
     pub(super) method: Method,
     /// The poll limit in us; absent without retention, and for methods without a limit.
@@ -208,7 +208,7 @@ fn workload(run: &Run, holder: Option<u32>) -> Workload {
         status,
         gleaner_pid: holder.filter(|_| status == Status::Running),
         seconds: run.at.as_secs_f64(),
-        deactivated: run.allowed.difference(active),
+        inactive: run.allowed.difference(active),
         active: active.clone(),
         method: retention.method,
         limit_us: limited.then(|| us(retention.limit)),
@@ -238,7 +238,7 @@ fn vcpus(before: &Reading, now: &Reading, period: Duration, workload: Option<&Wo
     }
     let place = |cpu| {
         let w = running?;
-        if w.active.contains(cpu) { Some(true) } else { w.deactivated.contains(cpu).then_some(false) }
+        if w.active.contains(cpu) { Some(true) } else { w.inactive.contains(cpu).then_some(false) }
     };
     let of = |cpu| Vcpu { cpu: Some(cpu), active: place(cpu), ..vcpu(cpu, before, now, period) };
     online.iter().map(of).collect()

@@ -41,9 +41,9 @@ impl Watch {
     }
 
     /// Takes a sample. Returns what happened since the last one.
-    pub(super) fn look(&mut self) -> View {
+    pub(super) fn sample(&mut self) -> View {
         let now = self.sensors.read();
-        self.follower.look();
+        self.follower.update();
         let work = Work {
             run: self.follower.run(),
             holder: self.state.holder(&self.root),

@@ -37,7 +37,7 @@ pub(crate) fn polling() -> KnownLoad {
 }
 
 /// A single active vCPU pays, without retention.
-pub(crate) fn packing() -> KnownLoad {
+pub(crate) fn consolidated() -> KnownLoad {
     let vcpus = Some(KnownVcpus { active: 1, runnable: 1, evidence: EVIDENCE });
     KnownLoad { load: 0.0, retention: None, vcpus, refuted: 0 }
 }

@@ -15,8 +15,8 @@ use nix::unistd::Pid;
 pub(crate) const GLEANER: &str = env!("CARGO_BIN_EXE_gleaner");
 
 /// Timeout: far longer than anything takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(2);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_millis(2);
 
 pub(crate) fn gleaner(args: &[&str]) -> Output {
     Command::new(GLEANER).args(args).output().unwrap()
@@ -38,13 +38,13 @@ pub(crate) fn until(what: &str, condition: impl FnMut() -> bool) {
     until_or(what, String::new, condition);
 }
 
-/// Like [`until`]; `else_tell` adds details to the panic message.
+/// Like [`until`]; `details` are added to the panic message.
 #[track_caller]
-fn until_or(what: &str, else_tell: impl Fn() -> String, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+fn until_or(what: &str, details: impl Fn() -> String, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < end, "waited in vain until {what}\n{}", else_tell());
-        thread::sleep(LOOK);
+        assert!(Instant::now() < end, "waited in vain until {what}\n{}", details());
+        thread::sleep(INTERVAL);
     }
 }
 
@@ -116,7 +116,7 @@ impl Running {
     }
 
     /// Writes `line` to the standard input.
-    pub(crate) fn tell(&mut self, line: &str) {
+    pub(crate) fn send(&mut self, line: &str) {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use super::process::GLEANER;
 
 /// Timeout: far longer than anything takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Gleaner on a pseudo-terminal. Dropping it kills Gleaner.
 pub(crate) struct Terminal {
@@ -49,7 +49,7 @@ impl Terminal {
     /// Waits until the screen satisfies `condition`.
     #[track_caller]
     pub(crate) fn until(&mut self, what: &str, condition: impl Fn(&vt100::Screen) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !condition(self.screen()) {
             assert!(Instant::now() < end, "waited in vain until {what}:\n{}", self.screen().contents());
             self.take();
@@ -82,7 +82,7 @@ impl Terminal {
     /// Waits for the program to end, and checks that the terminal is as before.
     #[track_caller]
     pub(crate) fn ends_and_restores(&mut self) -> ExitStatus {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let status = loop {
             self.take();
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -88,7 +88,7 @@ fn reasons_say_what_is_missing() {
 }
 
 #[test]
-fn the_kernels_refusals_are_told_apart() {
+fn the_kernels_refusals_are_distinguished() {
     let refusal =
         |errno| Absence::from(&KernelError::write("/sys/x", "1", std::io::Error::from_raw_os_error(errno)));
     assert!(refusal(libc::EACCES).to_string().contains("run as root"));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_ambiguous_is_told_with_what_was_tried() {
+    fn what_is_missing_or_ambiguous_is_reported_with_what_was_tried() {
         let (_dir, root, setup) = hybrid();
         let error = |here: &str, name: &str| {
             setup.find_from(&root, Path::new(here), Path::new(name)).unwrap_err().to_string()
@@ -204,7 +204,7 @@ mod tests {
         assert!(error("/home", "/cg").contains("no control group `/cg`"), "of no hierarchy");
         assert!(error("/home", "../../..").contains("no control group"), "above every hierarchy");
         assert!(error("/home", "/a/cpuset.cpus").contains("no control group"), "a file");
-        let told = error("/cg/cpuset/a", "b");
-        assert!(told.contains("`b` is /cg/cpuset/a/b or /cg/cpuset/b"), "{told}");
+        let message = error("/cg/cpuset/a", "b");
+        assert!(message.contains("`b` is /cg/cpuset/a/b or /cg/cpuset/b"), "{message}");
     }
 }

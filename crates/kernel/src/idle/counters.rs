@@ -187,7 +187,7 @@ mod tests {
     use crate::testing::{fake, put};
 
     #[test]
-    fn polling_and_halting_states_are_told_apart() {
+    fn polling_and_halting_states_are_distinguished() {
         let (_dir, root) = fake();
         put_haltpoll(&root);
         // A second halting state is added to the first.

@@ -13,7 +13,7 @@ use crate::{KernelError, Root};
 /// How long to try to move processes out of a group before it counts as busy. A process that forks faster than
 /// it is moved leaves its child behind for the next pass. An exiting process cannot be moved
 /// (`cgroup_migrate_add_task`), and freeing its memory can take a while.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// The time between two passes.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -50,7 +50,7 @@ fn fill_from_parent(root: &Root, path: &Path, name: &str) -> Result<(), crate::K
 
 /// Moves the group's processes to `home` and removes it.
 pub(super) fn remove(root: &Root, target: &Target, path: &Path, home: &Path) -> Result<(), LeverError> {
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         move_processes(root, target, path, home)?;
         match fs::remove_dir(root.path(path)) {
@@ -59,7 +59,7 @@ pub(super) fn remove(root: &Root, target: &Target, path: &Path, home: &Path) -> 
             Err(error) if error.raw_os_error() != Some(libc::EBUSY) => {
                 return Err(LeverError::io(target, "remove", error));
             }
-            Err(error) if begun.elapsed() > PATIENCE => {
+            Err(error) if start.elapsed() > TIMEOUT => {
                 let reason = format!(
                     "it still has processes or groups of its own ({error}); end them and restore again"
                 );

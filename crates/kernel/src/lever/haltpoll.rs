@@ -83,12 +83,12 @@ pub fn limit(root: &Root) -> Result<Duration, LeverError> {
 
 /// The writes that make idle vCPUs poll for `limit` before they halt. Zero turns polling off.
 ///
-/// `spared`: some vCPUs are inactive. `in_force` is the limit that Gleaner set last (initially
-/// [`Duration::ZERO`]); limits of 2^32 ns (4.29 s) or more are cut. Undoing reverses the order, so that
+/// `some_inactive`: some vCPUs are inactive. `in_force` is the limit that Gleaner set last (initially
+/// [`Duration::ZERO`]); limits of 2^32 ns (4.29 s) or more are capped. Undoing reverses the order, so that
 /// `allow_shrink` is restored last.
-pub fn writes(limit: Duration, in_force: Duration, spared: bool) -> Vec<Write> {
+pub fn writes(limit: Duration, in_force: Duration, some_inactive: bool) -> Vec<Write> {
     let ns = u32::try_from(limit.as_nanos()).unwrap_or(u32::MAX).to_string();
-    let hold = !limit.is_zero() && limit >= in_force && !spared;
+    let hold = !limit.is_zero() && limit >= in_force && !some_inactive;
     let mut writes = vec![Write::text(parameter("allow_shrink"), if hold { "N" } else { "Y" })];
     if !hold {
         writes.push(Write::text(parameter("shrink"), SHRINK));
@@ -112,10 +112,10 @@ mod tests {
     use std::fs;
 
     fn lines(limit_us: u64, in_force_us: u64) -> Vec<String> {
-        told(&writes(Duration::from_micros(limit_us), Duration::from_micros(in_force_us), false))
+        texts(&writes(Duration::from_micros(limit_us), Duration::from_micros(in_force_us), false))
     }
 
-    fn told(writes: &[Write]) -> Vec<String> {
+    fn texts(writes: &[Write]) -> Vec<String> {
         writes
             .iter()
             .map(|write| write.to_string().replace("/sys/module/haltpoll/parameters/guest_halt_poll_", ""))
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn vcpus_with_nothing_to_do_may_forget_the_limit() {
+    fn while_vcpus_are_inactive_the_limit_is_allowed_to_shrink() {
         let limit = Duration::from_micros(200);
-        let spared = told(&writes(limit, limit, true));
-        assert_eq!(spared, ["allow_shrink = Y", "shrink = 0", "grow_start = 200000", "ns = 200000"]);
+        let lines = texts(&writes(limit, limit, true));
+        assert_eq!(lines, ["allow_shrink = Y", "shrink = 0", "grow_start = 200000", "ns = 200000"]);
     }
 
     #[test]
-    fn limits_beyond_the_kernels_type_are_cut() {
+    fn limits_beyond_the_kernels_type_are_capped() {
         assert!(lines(10_000_000, 0).contains(&"ns = 4294967295".to_owned()));
     }
 

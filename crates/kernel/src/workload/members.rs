@@ -269,7 +269,7 @@ mod tests {
         let mut watch = ForkWatch::default();
         assert!(!watch.is_current(Some(7), at(0)), "never listed");
         watch.listed = Some(at(0));
-        assert!(!watch.is_current(Some(7), at(49)), "7 may not have been visible yet");
+        assert!(!watch.is_current(Some(7), at(49)), "7 might not have been visible yet");
         watch.listed = Some(at(50));
         assert!(watch.is_current(Some(7), at(51)) && watch.is_current(Some(7), at(1049)));
         assert!(!watch.is_current(Some(7), at(1050)), "too old to be believed");

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_threads_and_other_users_processes_are_told_apart() {
+    fn kernel_threads_and_other_users_processes_are_distinguished() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         let write = |path: &str, text: &str| {
@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(Owner::of(&root, 2).unwrap(), Owner::Kernel);
         let owner = Owner::of(&root, 7).unwrap();
         assert_eq!(owner, Owner::User { uid: 1001, real: 1000 });
-        for (caller, may) in [(1000, true), (1001, true), (1002, false), (0, false)] {
-            assert_eq!(owner.lets(&root, caller), may, "{caller}");
+        for (caller, allowed) in [(1000, true), (1001, true), (1002, false), (0, false)] {
+            assert_eq!(owner.lets(&root, caller), allowed, "{caller}");
         }
         write("/proc/thread-self/status", "CapEff:\t0000000000800000\n");
         assert!(owner.lets(&root, 0) && !Owner::Kernel.lets(&root, 0));

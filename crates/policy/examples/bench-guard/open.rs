@@ -102,7 +102,7 @@ impl Server {
 
     /// Steps the policy until `end`; returns the share of the time spent retained.
     fn run(&mut self, end: Duration) -> f64 {
-        let (begun, before) = (self.now, self.retained);
+        let (start, before) = (self.now, self.retained);
         while self.now < end {
             let period = self.decision.next;
             self.now += period;
@@ -122,7 +122,7 @@ impl Server {
                 self.kept = keeps;
             }
         }
-        self.retained.saturating_sub(before).as_secs_f64() / self.now.saturating_sub(begun).as_secs_f64()
+        self.retained.saturating_sub(before).as_secs_f64() / self.now.saturating_sub(start).as_secs_f64()
     }
 }
 

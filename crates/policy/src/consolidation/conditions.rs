@@ -281,8 +281,8 @@ pub(super) fn conditions_for(
     factors: &Factors,
     config: &ConsolidationConfig,
 ) -> Conditions {
-    let spared = m.active.saturating_sub(to) as f64;
-    let load = m.l_comp().map(|comp| scale(comp, spared));
+    let inactive = m.active.saturating_sub(to) as f64;
+    let load = m.l_comp().map(|comp| scale(comp, inactive));
     let room = m.l_idle().map(|idle| scale(idle, factors.rho * to as f64));
     let piece = m.l_idle().map(|idle| scale(idle, factors.eta).min(config.min_time_slice));
     Conditions { load: Check::new(load, room), granularity: Check::new(m.g_comp(), piece) }

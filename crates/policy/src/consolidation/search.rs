@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_that_was_too_large_goes_half_the_way_back() {
+    fn a_step_that_was_too_large_goes_half_the_way_back() {
         const PROGRESS: [f64; 8] = [0.6, 0.7, 1.2, 2.0, 1.8, 1.6, 1.3, 1.0];
         assert_eq!(search(8, 1, |n| PROGRESS[n - 1]), (vec![1, 4, 2, 3], 4));
     }

@@ -52,7 +52,7 @@ fn settled(left: usize) -> (Consolidation, Measurement) {
 /// The number of vCPUs that the advice leaves active.
 fn size(advice: Advice) -> Option<usize> {
     match advice {
-        Advice::Deactivate { to, .. } => Some(to),
+        Advice::Consolidate { to, .. } => Some(to),
         _ => None,
     }
 }
@@ -103,7 +103,7 @@ fn both_factors_tighten_their_condition() {
 }
 
 #[test]
-fn pieces_longer_than_the_minimum_time_slice_are_never_gathered() {
+fn pieces_longer_than_the_minimum_time_slice_are_never_consolidated() {
     let m = measured(4, 0.1, Duration::from_millis(4), Duration::from_millis(400));
     let c = conditions(&m, &Factors::default(), &ConsolidationConfig::default());
     assert!(c.load.holds && !c.granularity.holds);
@@ -111,18 +111,20 @@ fn pieces_longer_than_the_minimum_time_slice_are_never_gathered() {
 }
 
 #[test]
-fn without_idle_periods_nothing_is_known_and_nothing_is_deactivated() {
+fn without_idle_periods_nothing_is_known_and_every_vcpu_stays_active() {
     let m = Measurement { s_idle: 0, ..light(4, 0.5) };
     assert_eq!((m.l_comp(), m.l_idle()), (None, None));
     assert!(matches!(fresh(4).step(&m, None), Advice::Keep(KeepReason::NotWorthIt(c)) if !c.hold()));
 }
 
 #[test]
-fn the_first_cut_is_to_the_fewest_vcpus_that_the_load_fits_on() {
+fn the_first_step_is_to_the_fewest_vcpus_that_the_load_fits_on() {
     for (all, load, least) in [(2, 0.9, 1), (4, 0.2, 1), (4, 1.2, 2), (8, 2.9, 3), (96, 0.5, 1), (8, 6.9, 7)]
     {
         let m = light(all, load);
-        let Advice::Deactivate { to, conditions } = fresh(all).step(&m, None) else { panic!("{all} {load}") };
+        let Advice::Consolidate { to, conditions } = fresh(all).step(&m, None) else {
+            panic!("{all} {load}")
+        };
         assert!(to == least && conditions.hold(), "{all} {load}: {to}");
     }
     let full = measured(4, 0.8, Duration::from_micros(1), T);
@@ -134,7 +136,7 @@ fn the_first_cut_is_to_the_fewest_vcpus_that_the_load_fits_on() {
 }
 
 #[test]
-fn with_nothing_to_spare_the_conditions_are_those_of_section_5() {
+fn for_one_vcpu_fewer_the_conditions_are_those_of_section_5() {
     for m in [light(5, 0.7), light(2, 0.9), figure_4(6), figure_4(3)] {
         let (factors, config) = (Factors::new(0.7, 0.8).unwrap(), ConsolidationConfig::default());
         assert_eq!(
@@ -150,7 +152,7 @@ fn with_nothing_to_spare_the_conditions_are_those_of_section_5() {
 }
 
 #[test]
-fn a_cut_that_failed_goes_half_the_way_back_and_the_factors_wait_for_the_end() {
+fn a_step_that_failed_goes_half_the_way_back_and_the_factors_wait_for_the_end() {
     let mut c = fresh(8);
     for (to, next) in [(1, Some(4)), (4, Some(6)), (6, Some(7)), (7, None)] {
         assert_eq!(size(c.step(&light(8, 0.6), None)), Some(to));
@@ -169,7 +171,7 @@ fn a_cut_that_failed_goes_half_the_way_back_and_the_factors_wait_for_the_end() {
 }
 
 #[test]
-fn a_cut_that_paid_is_followed_by_half_of_it_until_one_does_not() {
+fn a_smaller_set_that_paid_is_halved_until_one_does_not() {
     let mut c = fresh(8);
     // Wake-ups make it seem to need three vCPUs; then two of them are full.
     assert_eq!(size(c.step(&light(8, 2.9), None)), Some(3));
@@ -194,7 +196,7 @@ fn a_cut_that_paid_is_followed_by_half_of_it_until_one_does_not() {
 fn what_waking_costs_does_not_count_against_a_smaller_set() {
     let (heavy, lighter) = (light(4, 1.9), light(4, 0.9));
     assert_eq!(size(fresh(4).step(&heavy, None)), Some(2));
-    let Advice::Deactivate { to: 1, conditions } = fresh(4).step(&heavy, Some(&lighter)) else { panic!() };
+    let Advice::Consolidate { to: 1, conditions } = fresh(4).step(&heavy, Some(&lighter)) else { panic!() };
     assert!(conditions.hold(), "those of the lighter measurement");
     let (full, of_others) = (light(4, 3.5), light(3, 0.9));
     assert_eq!(size(fresh(4).step(&full, None)), None);
@@ -229,7 +231,7 @@ fn a_vcpu_above_90_percent_restores_all() {
 }
 
 #[test]
-fn a_busy_vcpu_is_no_change_while_none_is_deactivated() {
+fn a_busy_vcpu_is_no_change_while_none_is_inactive() {
     let mut c = fresh(3);
     c.step(&light(3, 1.2), None);
     c.reject(Finding::Harm);
@@ -267,13 +269,13 @@ fn a_granularity_of_a_few_switches_is_none() {
 }
 
 #[test]
-fn after_a_major_change_the_gathering_starts_again() {
+fn after_a_major_change_the_consolidation_starts_again() {
     let (mut c, base) = settled(2);
     assert!(matches!(c.step(&Measurement { utilization: 0.9, ..base }, None), Advice::RestoreAll(_)));
     assert_eq!(c.reject(Finding::Harm), Advice::Keep(KeepReason::NothingToRestore));
     c.reset();
     // The first measurement of the new load has no baseline.
-    assert!(matches!(c.step(&light(4, 0.1), None), Advice::Deactivate { .. }));
+    assert!(matches!(c.step(&light(4, 0.1), None), Advice::Consolidate { .. }));
 }
 
 #[test]
@@ -290,7 +292,7 @@ fn an_approved_set_may_be_saturated() {
 }
 
 #[test]
-fn an_approved_step_is_not_rolled_back_and_the_gathering_goes_on() {
+fn an_approved_step_is_not_rolled_back_and_the_consolidation_goes_on() {
     let mut c = fresh(3);
     c.step(&light(3, 1.2), None);
     c.approve();
@@ -302,7 +304,7 @@ fn an_approved_set_stays_approved_when_a_further_step_is_rejected() {
     let mut c = fresh(3);
     c.step(&light(3, 1.2), None);
     c.approve();
-    assert!(matches!(c.step(&light(2, 0.6), None), Advice::Deactivate { .. }));
+    assert!(matches!(c.step(&light(2, 0.6), None), Advice::Consolidate { .. }));
     assert!(matches!(c.reject(Finding::Harm), Advice::RestoreLast { .. }));
     let busy = Measurement { max_utilization: 0.95, ..light(2, 0.6) };
     assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Recorded));
@@ -332,11 +334,11 @@ fn a_rejected_step_with_an_overloaded_vcpu_shrinks_the_granularity_factor() {
 fn an_advice_that_was_not_carried_out_is_not_rolled_back() {
     let mut c = fresh(2);
     c.step(&light(2, 0.6), None);
-    assert!(matches!(c.step(&light(2, 0.2), None), Advice::Deactivate { .. }));
+    assert!(matches!(c.step(&light(2, 0.2), None), Advice::Consolidate { .. }));
 }
 
 #[test]
-fn only_a_reset_forgets_the_factors() {
+fn only_a_reset_restores_the_factors() {
     let (mut c, base) = settled(2);
     c.reject(Finding::Harm);
     c.step(&base, None);

@@ -14,7 +14,7 @@ fn settings() -> (Setting, Setting) {
     (untouched, retained)
 }
 
-fn packed(from: &Setting) -> Setting {
+fn consolidated(from: &Setting) -> Setting {
     Setting { active: CpuSet::first(1), ..from.clone() }
 }
 
@@ -116,7 +116,7 @@ fn a_difference_within_the_margin_is_not_adopted() {
 #[test]
 fn without_an_exact_signal_the_blocks_grow_and_user_time_decides() {
     let (untouched, _) = settings();
-    let candidate = packed(&untouched);
+    let candidate = consolidated(&untouched);
     let mut trial = Trial::new(untouched.clone(), candidate.clone(), Purpose::Adopt, &busy());
     // The granularity changes by a factor of three, so hand-offs are not comparable.
     let (verdict, ..) =
@@ -127,7 +127,7 @@ fn without_an_exact_signal_the_blocks_grow_and_user_time_decides() {
 #[test]
 fn a_candidate_that_takes_much_of_the_cpu_time_away_gets_no_long_blocks() {
     let (untouched, _) = settings();
-    let candidate = packed(&untouched);
+    let candidate = consolidated(&untouched);
     let mut trial = Trial::new(untouched.clone(), candidate.clone(), Purpose::Adopt, &busy());
     let (verdict, took, _) =
         drive(&mut trial, |s| if *s == candidate { (0.9, 600_000.0) } else { (1.3, 54_000.0) });
@@ -136,7 +136,7 @@ fn a_candidate_that_takes_much_of_the_cpu_time_away_gets_no_long_blocks() {
 }
 
 #[test]
-fn a_reproof_begins_without_the_change_and_needs_one_pair() {
+fn a_reproof_starts_without_the_change_and_needs_one_pair() {
     let (untouched, retained) = settings();
     let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &busy());
     assert_eq!(trial.setting(), &untouched);
@@ -175,7 +175,7 @@ fn what_was_proven_is_not_refuted_by_one_lucky_block() {
 }
 
 #[test]
-fn rare_hand_offs_get_longer_blocks_and_costly_looks_too() {
+fn rare_hand_offs_get_longer_blocks_and_costly_samples_too() {
     let (untouched, retained) = settings();
     let mut rare = busy();
     rare.workload.switches = 100;
@@ -188,7 +188,7 @@ fn rare_hand_offs_get_longer_blocks_and_costly_looks_too() {
 #[test]
 fn consolidation_alternates() {
     let (untouched, _) = settings();
-    let candidate = packed(&untouched);
+    let candidate = consolidated(&untouched);
     let mut trial = Trial::new(untouched.clone(), candidate.clone(), Purpose::Adopt, &busy());
     let (verdict, _, changes) =
         drive(&mut trial, |s| if *s == candidate { (1.0, 60_000.0) } else { (0.8, 42_000.0) });
@@ -217,7 +217,7 @@ fn vcpus_that_do_not_settle_have_their_limits_reset_and_end_the_trial_in_the_end
 fn a_load_that_comes_in_the_last_block_is_not_what_the_candidate_was_proven_with() {
     let (untouched, _) = settings();
     let runnable_at_the_end = |last: u32| {
-        let mut trial = Trial::new(untouched.clone(), packed(&untouched), Purpose::Adopt, &busy());
+        let mut trial = Trial::new(untouched.clone(), consolidated(&untouched), Purpose::Adopt, &busy());
         let mut blocks = 0;
         while blocks < 4 {
             let workload = WorkloadInterval { switches: 1000, ..WorkloadInterval::default() };

@@ -134,7 +134,7 @@ fn long_computation_is_retained_and_not_consolidated() {
     }
     assert!(active(&paper) == 4 && paper.setting().retention.is_on());
     let shorter = Load { g_comp: US * 2500, ..coarse };
-    assert!(matches!(pass(&mut paper, shorter), Some(Event::Deactivated { .. })));
+    assert!(matches!(pass(&mut paper, shorter), Some(Event::Consolidated { .. })));
 }
 
 // §4.2: imbalanced scheduling needs several vCPUs.
@@ -177,7 +177,7 @@ fn stolen_time_and_other_programs_are_no_utilisation_of_the_workload() {
 
 // §5: the active vCPUs are reduced one at a time, while both conditions hold.
 #[test]
-fn vcpus_are_deactivated_one_at_a_time_while_both_conditions_hold() {
+fn vcpus_become_inactive_one_at_a_time_while_both_conditions_hold() {
     let mut paper = fresh(4);
     let mut sets = Vec::new();
     for _ in 0..5 {
@@ -193,7 +193,7 @@ fn vcpus_are_deactivated_one_at_a_time_while_both_conditions_hold() {
 fn condition_1_wants_idle_time_for_one_vcpus_computation_on_the_others() {
     // On 4 vCPUs, 3 others with 10 % idle each have room for 30 % of one: 90 % do not fit.
     assert_eq!(pass(&mut fresh(4), light(3.6)), None);
-    assert!(matches!(pass(&mut fresh(4), light(2.9)), Some(Event::Deactivated { .. })));
+    assert!(matches!(pass(&mut fresh(4), light(2.9)), Some(Event::Consolidated { .. })));
     let mut strict = config();
     strict.consolidation.rho = 0.5;
     let mut paper = Paper::new(strict, CpuSet::first(4)).unwrap();
@@ -205,7 +205,7 @@ fn condition_1_wants_idle_time_for_one_vcpus_computation_on_the_others() {
 fn condition_2_wants_pieces_that_fit_into_an_idle_period() {
     let load = |g_us: u32| Load { total: 0.8, g_comp: US * g_us, l_idle: US * 100 };
     assert_eq!(pass(&mut fresh(4), load(101)), None);
-    assert!(matches!(pass(&mut fresh(4), load(99)), Some(Event::Deactivated { .. })));
+    assert!(matches!(pass(&mut fresh(4), load(99)), Some(Event::Consolidated { .. })));
     let mut strict = config();
     strict.consolidation.eta = 0.5;
     let mut paper = Paper::new(strict, CpuSet::first(4)).unwrap();
@@ -237,7 +237,7 @@ fn steal_and_a_quota_end_nothing_and_nothing_is_tried() {
     assert!(matches!(VetoGate::default().step(0.0, o.throttled), Some(Veto::Throttled { .. })));
     let decision = paper.step(&o);
     assert!(decision.setting.retention.is_on() && decision.watch.is_none() && !decision.reset_poll_limits);
-    assert!(matches!(decision.events[..], [Event::Deactivated { .. }]), "{:?}", decision.events);
+    assert!(matches!(decision.events[..], [Event::Consolidated { .. }]), "{:?}", decision.events);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn what_the_user_forbids_is_not_done() {
         assert_eq!((pass(&mut paper, light(0.2)), active(&paper)), (None, 2));
     }
     let mut paper = Paper::new(PolicyConfig { method: Method::Halt, ..config() }, CpuSet::first(2)).unwrap();
-    assert!(matches!(pass(&mut paper, light(0.2)), Some(Event::Deactivated { .. })));
+    assert!(matches!(pass(&mut paper, light(0.2)), Some(Event::Consolidated { .. })));
     assert_eq!(paper.setting().retention, Retention::NONE);
 }
 
@@ -281,6 +281,8 @@ fn the_conditions_of_the_event_are_those_that_held() {
     let mut paper = fresh(4);
     let measured = Sample::of(&period(&paper, 4, light(0.8)), &CpuSet::first(4)).measured;
     let expected = conditions(&measured, &Factors::default(), &ConsolidationConfig::default());
-    let Some(Event::Deactivated { cpu, active, conditions }) = pass(&mut paper, light(0.8)) else { panic!() };
+    let Some(Event::Consolidated { cpu, active, conditions }) = pass(&mut paper, light(0.8)) else {
+        panic!()
+    };
     assert_eq!((cpu, active, conditions), (CpuId(3), CpuSet::first(3), expected));
 }

@@ -18,7 +18,7 @@ const NEVER: Duration = Duration::from_secs(3600);
 /// A smaller set that was proven and is suspended while more threads are runnable than it can take.
 #[derive(Debug)]
 pub(super) struct Suspended {
-    deactivated: Vec<CpuSet>,
+    inactive: Vec<CpuSet>,
     pressure: u32,
     expanded_at: Duration,
 }
@@ -87,7 +87,7 @@ impl Policy {
         let runnable = o.overload.map_or(o.runnable, |overload| overload.runnable);
         events.push(Event::Expanded { runnable, active, source: o.overload.map(|overload| overload.source) });
         let suspended = Suspended {
-            deactivated: self.deactivated.clone(),
+            inactive: self.inactive.clone(),
             pressure: self.overload.pressure,
             expanded_at: o.at,
         };
@@ -104,7 +104,7 @@ impl Policy {
             self.overload.suspended = None;
             return false;
         }
-        let away: usize = suspended.deactivated.iter().map(CpuSet::len).sum();
+        let away: usize = suspended.inactive.iter().map(CpuSet::len).sum();
         let room = (self.allowed.len() - away) as f64;
         let fits = o.is_average()
             && o.runnable < suspended.pressure
@@ -114,7 +114,7 @@ impl Policy {
             return false;
         }
         if let Some(suspended) = self.overload.suspended.take() {
-            self.deactivated = suspended.deactivated;
+            self.inactive = suspended.inactive;
             self.overload.pressure = suspended.pressure;
         }
         self.overload.persistence.resumed(expanded_for);

@@ -73,7 +73,7 @@ impl Policy {
     }
 
     pub(super) fn restore_all(&mut self, now: Duration) {
-        self.deactivated.clear();
+        self.inactive.clear();
         self.start_over(now);
         // The returning vCPUs are idle until the load has spread.
         if !self.retention.is_on()
@@ -98,7 +98,7 @@ impl Policy {
     /// Resumes the number of vCPUs that paid in an earlier run.
     fn resume_vcpus(&mut self, known: KnownVcpus, o: &Observation, events: &mut Vec<Event>) {
         let fewer = self.fewer(&self.allowed, known.active, o);
-        self.deactivated.push(self.allowed.difference(&fewer));
+        self.inactive.push(self.allowed.difference(&fewer));
         self.overload.proven_with(known.runnable, &fewer);
         let setting = Setting { active: fewer, retention: self.retention };
         self.resume(setting, Some(known.evidence), o.at, events);
@@ -186,7 +186,7 @@ impl Policy {
         }
         let active = self.active();
         let m = o.measurement(&active);
-        if self.deactivated.is_empty() {
+        if self.inactive.is_empty() {
             if self.lost_to_wake_ups(&m, o) < WORTH_TRYING {
                 self.unretained = None;
                 return;
@@ -201,11 +201,11 @@ impl Policy {
         match self.consolidation.step(&m, lighter.as_ref()) {
             Advice::Keep(_) => {}
             Advice::RestoreLast { refutation, then } => {
-                self.deactivated.pop();
+                self.inactive.pop();
                 events.push(Event::RolledBack { active: self.active(), refutation, then });
             }
             Advice::RestoreAll(change) => self.major_change(change, o, events),
-            Advice::Deactivate { to, conditions } => {
+            Advice::Consolidate { to, conditions } => {
                 if self.retry_consolidation.is_over(o.at) && !self.retention_comes_first(o) {
                     self.try_fewer(to, conditions, &active, o, events);
                 }
@@ -229,7 +229,7 @@ impl Policy {
     }
 
     fn major_change(&mut self, change: MajorChange, o: &Observation, events: &mut Vec<Event>) {
-        if !self.deactivated.is_empty() {
+        if !self.inactive.is_empty() {
             events.push(Event::MajorChange { change });
         }
         self.restore_all(o.at);
@@ -243,14 +243,14 @@ impl Policy {
         o: &Observation,
         events: &mut Vec<Event>,
     ) {
-        let Some(cpu) = self.to_deactivate(active, o) else { return };
+        let Some(cpu) = self.least_useful(active, o) else { return };
         let fewer = self.fewer(active, to, o);
-        let spared = active.len() - fewer.len();
+        let inactive = active.len() - fewer.len();
         let candidate = Setting { active: fewer, retention: self.retention };
         let why = if conditions.hold() {
-            Why::Conditions { conditions, cpu, spared }
+            Why::Conditions { conditions, cpu, inactive }
         } else {
-            Why::CutPaid { conditions, spared }
+            Why::SmallerSetPaid { conditions, inactive }
         };
         self.begin(candidate, why, o, events);
     }
@@ -259,7 +259,7 @@ impl Policy {
     fn fewer(&self, active: &CpuSet, to: usize, o: &Observation) -> CpuSet {
         let mut fewer = active.clone();
         while fewer.len() > to
-            && let Some(next) = self.to_deactivate(&fewer, o)
+            && let Some(next) = self.least_useful(&fewer, o)
         {
             fewer.remove(next);
         }
@@ -268,7 +268,7 @@ impl Policy {
 
     /// The least useful vCPU: the one with the most steal, or whose SMT sibling stays active, or whose cache
     /// few active vCPUs share; the highest number in a tie (interrupts prefer low ones).
-    fn to_deactivate(&self, active: &CpuSet, o: &Observation) -> Option<CpuId> {
+    fn least_useful(&self, active: &CpuSet, o: &Observation) -> Option<CpuId> {
         let place = |cpu: CpuId| self.config.places.iter().find(|p| p.cpu == cpu);
         let others = |cpu: CpuId| active.iter().filter(move |c| *c != cpu);
         let steal = |cpu: CpuId| {
@@ -292,7 +292,7 @@ impl Policy {
     fn prove_again(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let candidate = self.incumbent();
         let idle = 1.0 - o.measurement(&candidate.active).utilization;
-        let baseline = if let Some(last) = self.deactivated.last() {
+        let baseline = if let Some(last) = self.inactive.last() {
             let active = candidate.active.iter().chain(last.iter()).collect();
             Setting { active, retention: candidate.retention }
         } else if candidate.retention.is_on() && idle > HARDLY_IDLE {

@@ -37,13 +37,13 @@ fn trials(w: &World, of: impl Fn(&crate::Setting) -> bool) -> Vec<(Duration, Ver
 }
 
 #[test]
-fn one_redis_connection_is_retained_in_100_ms_and_not_packed() {
+fn one_redis_connection_is_retained_in_100_ms_and_not_consolidated() {
     let mut w = World::pair(redis_1);
     w.run(100 * MS);
     assert!(w.setting().retention.is_on());
     w.run(9900 * MS);
-    let packed = trials(&w, |s| s.active.len() == 1);
-    assert!(matches!(packed[..], [(_, Verdict::Refuted(_)), ..]), "{packed:?}");
+    let consolidated = trials(&w, |s| s.active.len() == 1);
+    assert!(matches!(consolidated[..], [(_, Verdict::Refuted(_)), ..]), "{consolidated:?}");
     assert_eq!(w.setting().active, w.allowed);
     assert!(w.setting().retention.is_on());
     let worse = time_below(&w, 0.97);
@@ -63,7 +63,7 @@ fn waiting_is_measured_in_trials_alone() {
 }
 
 #[test]
-fn mariadb_is_retained_and_not_packed() {
+fn mariadb_is_retained_and_not_consolidated() {
     let mut w = World::pair(mariadb);
     w.run(250 * MS);
     assert!(w.setting().retention.is_on());
@@ -74,14 +74,14 @@ fn mariadb_is_retained_and_not_packed() {
 }
 
 #[test]
-fn a_pipe_is_packed() {
+fn a_pipe_is_consolidated() {
     let mut w = World::pair(pipe);
     w.run(150 * MS);
     assert!(w.setting().retention.is_on());
     w.run(9900 * MS);
-    let packed = trials(&w, |s| s.active.len() == 1);
-    assert!(matches!(packed[..], [(_, Verdict::Proven(_))]), "{packed:?}");
-    assert!(packed[0].0 < 200 * MS, "{packed:?}");
+    let consolidated = trials(&w, |s| s.active.len() == 1);
+    assert!(matches!(consolidated[..], [(_, Verdict::Proven(_))]), "{consolidated:?}");
+    assert!(consolidated[0].0 < 200 * MS, "{consolidated:?}");
     assert_eq!(w.setting().active.len(), 1);
     let worse = time_below(&w, 0.97);
     assert!(worse < 0.02, "{worse}");
@@ -126,7 +126,7 @@ fn busier_but_slower_is_refuted_by_what_goes_through_sockets() {
 }
 
 #[test]
-fn what_cannot_gain_is_left_alone_and_looked_at_rarely() {
+fn what_cannot_gain_is_left_alone_and_sampled_rarely() {
     for workload in [compute_1, compute_16, idle_daemon, idle_daemon_among_others] {
         let mut w = World::pair(workload);
         w.run(10 * SECOND);
@@ -138,7 +138,7 @@ fn what_cannot_gain_is_left_alone_and_looked_at_rarely() {
 }
 
 #[test]
-fn a_fine_grained_pipeline_is_gathered_on_the_best_set_by_bisection() {
+fn a_fine_grained_pipeline_is_consolidated_on_the_best_set_by_bisection() {
     let mut w = World::new(world::config(), 8, pipeline_8);
     w.run(10 * SECOND);
     assert_eq!(w.setting().active.len(), 4, "{:?}", w.events);
@@ -184,7 +184,7 @@ fn a_fine_grained_pipeline_is_gathered_on_the_best_set_by_bisection() {
 }
 
 #[test]
-fn requests_that_gain_only_on_one_vcpu_are_packed_there_although_polling_does_harm() {
+fn requests_that_gain_only_on_one_vcpu_are_consolidated_there_although_polling_does_harm() {
     let mut w = World::new(world::config(), 8, emulated_requests_8);
     w.run(8 * SECOND);
     assert_eq!((w.setting().active.len(), w.setting().retention.is_on()), (1, false), "{:?}", w.events);
@@ -195,7 +195,7 @@ fn requests_that_gain_only_on_one_vcpu_are_packed_there_although_polling_does_ha
 }
 
 #[test]
-fn phases_too_long_to_gather_keep_every_vcpu_and_lose_nothing() {
+fn phases_too_long_to_consolidate_keep_every_vcpu_and_lose_nothing() {
     let mut w = World::new(PolicyConfig { method: Method::Halt, ..world::config() }, 8, phases_8);
     w.run(10 * SECOND);
     assert!(w.slices.iter().all(|s| s.setting == w.untouched()), "{:?}", w.events);

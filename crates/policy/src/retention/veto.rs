@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steal_begins_a_veto_at_10_percent_and_ends_it_below_5() {
+    fn steal_starts_a_veto_at_10_percent_and_ends_it_below_5() {
         let mut gate = VetoGate::default();
         let vetoes = [0.0, 0.09, 0.10, 0.07, 0.05, 0.04, 0.09, 0.2]
             .map(|steal| matches!(gate.step(steal, 0.0), Some(Veto::Steal { .. })));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn any_throttling_begins_a_veto_that_outlasts_it_by_three_observations() {
+    fn any_throttling_starts_a_veto_that_outlasts_it_by_three_observations() {
         let mut gate = VetoGate::default();
         let vetoes = [0.0, 0.001, 0.0, 0.0, 0.0, 0.0]
             .map(|throttled| matches!(gate.step(0.0, throttled), Some(Veto::Throttled { .. })));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn throttling_is_named_before_steal_and_steal_is_not_forgotten() {
+    fn throttling_is_named_before_steal_and_steal_is_not_lost() {
         let mut gate = VetoGate::default();
         assert_eq!(gate.step(0.5, 0.2), Some(Veto::Throttled { share: 0.2 }));
         let after: Vec<_> = (0..3).map(|_| gate.step(0.06, 0.0)).collect();

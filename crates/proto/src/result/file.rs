@@ -228,7 +228,7 @@ mod tests {
         assert!(result().write(&missing).is_err());
         assert!(check_place(&missing).is_err());
         check_place(&dir.path().join("new.json")).unwrap();
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "looking leaves nothing");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "checking leaves nothing");
     }
 
     #[test]

@@ -149,8 +149,8 @@ impl fmt::Display for Warning {
                 let rounds: Vec<String> = rounds.iter().map(|round| (round + 1).to_string()).collect();
                 write!(
                     f,
-                    "{row}, {mode}: {} lies far from the others in round {}; they are kept in every number; look \
-                     what else happened then, or run more rounds",
+                    "{row}, {mode}: {} lies far from the others in round {}; they are kept in every number; find \
+                     out what else happened then, or run more rounds",
                     metric.about(),
                     rounds.join(", ")
                 )

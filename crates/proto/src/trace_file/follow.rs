@@ -6,7 +6,7 @@ use std::time::Duration;
 use gleaner_policy::{CpuId, CpuSet, Observation, VcpuInterval, WorkloadInterval};
 use serde::Serialize;
 
-use super::{Event, Left, What, Who};
+use super::{Event, Left, Task, What};
 
 /// A trace's threads and their wake-ups of each other.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -59,9 +59,9 @@ pub struct PatternEdge {
 pub struct Follow {
     vcpus: BTreeMap<CpuId, Vcpu>,
     threads: Vec<Thread>,
-    edges: BTreeMap<(Who, Who), u64>,
+    edges: BTreeMap<(Task, Task), u64>,
     /// Start of the present interval.
-    began: Duration,
+    start: Duration,
     /// The workload in the present interval.
     work: WorkloadInterval,
     runnable: u32,
@@ -70,7 +70,7 @@ pub struct Follow {
 
 #[derive(Debug)]
 struct Vcpu {
-    who: Who,
+    task: Task,
     since: Duration,
     /// Halts in the present interval.
     halts: u64,
@@ -79,7 +79,7 @@ struct Vcpu {
 
 #[derive(Debug, Default)]
 struct Thread {
-    told: PatternThread,
+    pattern: PatternThread,
     life: Life,
     since: Duration,
 }
@@ -99,22 +99,22 @@ impl Follow {
     /// For the trace of a machine with these vCPUs. `events` shows the initial task of each vCPU: the first one
     /// that leaves it, or idle if none ever does.
     pub fn new(vcpus: &CpuSet, events: impl Iterator<Item = Event>) -> Self {
-        let mut first: BTreeMap<CpuId, Who> = BTreeMap::new();
+        let mut first: BTreeMap<CpuId, Task> = BTreeMap::new();
         for event in events {
             if let What::Switch { cpu, from, .. } = event.what {
                 first.entry(cpu).or_insert(from);
             }
         }
         let vcpu = |cpu: CpuId| {
-            let who = first.get(&cpu).copied().unwrap_or(Who::Nobody);
-            let halts = u64::from(who == Who::Nobody);
-            (cpu, Vcpu { who, since: Duration::ZERO, halts, halt_time: Duration::ZERO })
+            let task = first.get(&cpu).copied().unwrap_or(Task::Nobody);
+            let halts = u64::from(task == Task::Nobody);
+            (cpu, Vcpu { task, since: Duration::ZERO, halts, halt_time: Duration::ZERO })
         };
         Self {
             vcpus: vcpus.iter().map(vcpu).collect(),
             threads: Vec::new(),
             edges: BTreeMap::new(),
-            began: Duration::ZERO,
+            start: Duration::ZERO,
             work: WorkloadInterval::default(),
             runnable: 0,
             living: 0,
@@ -128,23 +128,23 @@ impl Follow {
             What::Switch { cpu, from, left, to } => self.switch(at, *cpu, *from, *left, *to),
             What::Wake { waker, wakee, .. } => {
                 *self.edges.entry((*waker, *wakee)).or_default() += 1;
-                if let Who::Thread(thread) = wakee {
+                if let Task::Thread(thread) = wakee {
                     self.wake(at, *thread);
                 }
             }
             What::Thread { tid, process, name } => {
-                let told = PatternThread {
+                let pattern = PatternThread {
                     tid: *tid,
                     process: *process,
                     name: name.clone(),
                     ..PatternThread::default()
                 };
-                self.threads.push(Thread { told, ..Thread::default() });
+                self.threads.push(Thread { pattern, ..Thread::default() });
                 self.living += 1;
             }
             What::Renamed { thread, name } => {
                 if let Some(thread) = self.threads.get_mut(*thread as usize) {
-                    thread.told.name.clone_from(name);
+                    thread.pattern.name.clone_from(name);
                 }
             }
             What::Lost { .. } => {}
@@ -153,7 +153,7 @@ impl Follow {
 
     /// Number of threads that run or wait for a vCPU, including running threads outside the workload.
     pub fn runnable(&self) -> u32 {
-        let others = self.vcpus.values().filter(|vcpu| vcpu.who == Who::Other).count();
+        let others = self.vcpus.values().filter(|vcpu| vcpu.task == Task::Other).count();
         self.runnable.saturating_add(u32::try_from(others).unwrap_or(u32::MAX))
     }
 
@@ -167,7 +167,7 @@ impl Follow {
             if thread.life == Life::Runnable {
                 let waited = at.saturating_sub(thread.since);
                 thread.since = at;
-                thread.told.run_delay += waited;
+                thread.pattern.run_delay += waited;
                 self.work.run_delay += waited;
             }
         }
@@ -179,7 +179,7 @@ impl Follow {
             poll_time: Duration::ZERO,
             steal: Duration::ZERO,
         });
-        let period = at.saturating_sub(std::mem::replace(&mut self.began, at));
+        let period = at.saturating_sub(std::mem::replace(&mut self.start, at));
         let vcpus = vcpus.collect();
         let work = std::mem::take(&mut self.work);
         Observation {
@@ -197,9 +197,9 @@ impl Follow {
 
     /// The pattern up to the last call of [`Follow::observe`].
     pub fn pattern(&self) -> Pattern {
-        let number = |who: &Who| match who {
-            Who::Thread(thread) => Some(*thread),
-            Who::Nobody | Who::Other => None,
+        let number = |task: &Task| match task {
+            Task::Thread(thread) => Some(*thread),
+            Task::Nobody | Task::Other => None,
         };
         let mut counts: BTreeMap<(Option<u32>, u32), u64> = BTreeMap::new();
         for ((waker, wakee), count) in &self.edges {
@@ -210,27 +210,27 @@ impl Follow {
         let edge = |((waker, wakee), count)| PatternEdge { waker, wakee, count };
         let mut edges: Vec<PatternEdge> = counts.into_iter().map(edge).collect();
         edges.sort_by_key(|edge| std::cmp::Reverse(edge.count));
-        Pattern { threads: self.threads.iter().map(|thread| thread.told.clone()).collect(), edges }
+        Pattern { threads: self.threads.iter().map(|thread| thread.pattern.clone()).collect(), edges }
     }
 
-    fn switch(&mut self, at: Duration, cpu: CpuId, from: Who, left: Left, to: Who) {
+    fn switch(&mut self, at: Duration, cpu: CpuId, from: Task, left: Left, to: Task) {
         self.account_vcpu(cpu, at);
-        let was_there = self.vcpus.get(&cpu).is_some_and(|vcpu| vcpu.who == from);
+        let was_there = self.vcpus.get(&cpu).is_some_and(|vcpu| vcpu.task == from);
         if !was_there {
             // The switches in between are lost: it is not known what ran since when.
-            if let Some(Who::Thread(thread)) = self.vcpus.get(&cpu).map(|vcpu| vcpu.who) {
+            if let Some(Task::Thread(thread)) = self.vcpus.get(&cpu).map(|vcpu| vcpu.task) {
                 self.set(thread, Life::Unknown, at);
             }
         }
-        if let Who::Thread(thread) = from {
+        if let Task::Thread(thread) = from {
             self.leave(at, thread, left);
         }
-        if let Who::Thread(thread) = to {
+        if let Task::Thread(thread) = to {
             self.enter(at, thread);
         }
         if let Some(vcpu) = self.vcpus.get_mut(&cpu) {
-            vcpu.who = to;
-            vcpu.halts += u64::from(to == Who::Nobody);
+            vcpu.task = to;
+            vcpu.halts += u64::from(to == Task::Nobody);
         }
     }
 
@@ -238,13 +238,13 @@ impl Follow {
     fn account_vcpu(&mut self, cpu: CpuId, at: Duration) {
         let Some(vcpu) = self.vcpus.get_mut(&cpu) else { return };
         let time = at.saturating_sub(std::mem::replace(&mut vcpu.since, at));
-        match vcpu.who {
-            Who::Nobody => vcpu.halt_time += time,
-            Who::Other => {}
-            Who::Thread(thread) => {
+        match vcpu.task {
+            Task::Nobody => vcpu.halt_time += time,
+            Task::Other => {}
+            Task::Thread(thread) => {
                 self.work.cpu_time += time;
                 if let Some(thread) = self.threads.get_mut(thread as usize) {
-                    thread.told.cpu_time += time;
+                    thread.pattern.cpu_time += time;
                 }
             }
         }
@@ -253,15 +253,15 @@ impl Follow {
     fn leave(&mut self, at: Duration, thread: u32, left: Left) {
         self.work.switches += 1;
         let Some(known) = self.threads.get_mut(thread as usize) else { return };
-        known.told.switches += 1;
-        known.told.waits += u64::from(matches!(left, Left::Blocked | Left::BlockedIo));
+        known.pattern.switches += 1;
+        known.pattern.waits += u64::from(matches!(left, Left::Blocked | Left::BlockedIo));
         // Woken while it was leaving.
         let awake = known.life == Life::Runnable;
         let life = match left {
             Left::Runnable => Life::Runnable,
             Left::Blocked | Left::BlockedIo if awake => Life::Runnable,
             Left::Blocked | Left::BlockedIo => Life::Blocked,
-            Left::ForGood => Life::Ended,
+            Left::Exited => Life::Ended,
         };
         if life == Life::Ended && known.life != Life::Ended {
             self.living = self.living.saturating_sub(1);
@@ -272,7 +272,7 @@ impl Follow {
     fn enter(&mut self, at: Duration, thread: u32) {
         if let Some(known) = self.threads.get_mut(thread as usize).filter(|t| t.life == Life::Runnable) {
             let waited = at.saturating_sub(known.since);
-            known.told.run_delay += waited;
+            known.pattern.run_delay += waited;
             self.work.run_delay += waited;
         }
         self.set(thread, Life::Running, at);
@@ -280,9 +280,9 @@ impl Follow {
 
     fn wake(&mut self, at: Duration, thread: u32) {
         let Some(known) = self.threads.get_mut(thread as usize) else { return };
-        known.told.woken += 1;
+        known.pattern.woken += 1;
         if known.life == Life::Blocked {
-            known.told.wait_time += at.saturating_sub(known.since);
+            known.pattern.wait_time += at.saturating_sub(known.since);
         }
         if known.life != Life::Runnable {
             self.set(thread, Life::Runnable, at);

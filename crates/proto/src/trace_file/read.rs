@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use gleaner_policy::CpuId;
 
 use super::{
-    BLOCK_HEAD, BlockKind, End, Event, Header, Left, MAGIC, MAX_AT_NS, MAX_CPUS, MAX_PAYLOAD, VERSION, What,
-    Who, varint,
+    BLOCK_HEAD, BlockKind, End, Event, Header, Left, MAGIC, MAX_AT_NS, MAX_CPUS, MAX_PAYLOAD, Task, VERSION,
+    What, varint,
 };
 
 /// Why a file is not readable as a trace at all.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceFileError {
     /// It has another format.
-    #[error("this is no trace: it does not begin with `GLNTRACE`; `gleaner record` makes one")]
+    #[error("this is no trace: it does not start with `GLNTRACE`; `gleaner record` makes one")]
     NotATrace,
     /// It is a trace of another version.
     #[error(
@@ -209,7 +209,7 @@ fn events(mut bytes: &[u8], mut threads: u32) -> Result<(Vec<Event>, u32), Damag
     Ok((events, threads))
 }
 
-fn what(bytes: &mut &[u8], threads: u32, on: &mut BTreeMap<CpuId, Who>) -> Option<What> {
+fn what(bytes: &mut &[u8], threads: u32, on: &mut BTreeMap<CpuId, Task>) -> Option<What> {
     let (tag, rest) = bytes.split_first()?;
     *bytes = rest;
     let (kind, flags) = (tag & 0x07, tag >> 3);
@@ -219,15 +219,15 @@ fn what(bytes: &mut &[u8], threads: u32, on: &mut BTreeMap<CpuId, Who>) -> Optio
     Some(match kind {
         0 => {
             let cpu = take_cpu(bytes)?;
-            let from = if flags & 0x04 == 0 { *on.get(&cpu)? } else { take_who(bytes, threads)? };
-            let to = take_who(bytes, threads)?;
+            let from = if flags & 0x04 == 0 { *on.get(&cpu)? } else { take_task(bytes, threads)? };
+            let to = take_task(bytes, threads)?;
             on.insert(cpu, to);
             What::Switch { cpu, from, left: left(flags & 0x03), to }
         }
         1 => What::Wake {
             cpu: take_cpu(bytes)?,
-            waker: take_who(bytes, threads)?,
-            wakee: take_who(bytes, threads)?,
+            waker: take_task(bytes, threads)?,
+            wakee: take_task(bytes, threads)?,
         },
         2 => What::Thread { tid: take_u32(bytes)?, process: take_u32(bytes)?, name: take_name(bytes)? },
         3 => {
@@ -247,11 +247,11 @@ fn take_cpu(bytes: &mut &[u8]) -> Option<CpuId> {
     take_u32(bytes).filter(|cpu| *cpu < MAX_CPUS).map(CpuId)
 }
 
-fn take_who(bytes: &mut &[u8], threads: u32) -> Option<Who> {
+fn take_task(bytes: &mut &[u8], threads: u32) -> Option<Task> {
     match take_u32(bytes)? {
-        0 => Some(Who::Nobody),
-        1 => Some(Who::Other),
-        code => (code - 2 < threads).then_some(Who::Thread(code - 2)),
+        0 => Some(Task::Nobody),
+        1 => Some(Task::Other),
+        code => (code - 2 < threads).then_some(Task::Thread(code - 2)),
     }
 }
 
@@ -267,6 +267,6 @@ fn left(bits: u8) -> Left {
         0 => Left::Runnable,
         1 => Left::Blocked,
         2 => Left::BlockedIo,
-        _ => Left::ForGood,
+        _ => Left::Exited,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gleaner_policy::{CpuId, CpuSet, PolicyConfig};
 use proptest::prelude::*;
 
-use super::{DamageKind, End, Event, Follow, Header, Left, Reader, TraceFileError, What, Who, Writer};
+use super::{DamageKind, End, Event, Follow, Header, Left, Reader, Task, TraceFileError, What, Writer};
 
 fn header() -> Header {
     Header {
@@ -44,19 +44,18 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         for (later, kind, cpu, [a, b], name) in parts {
             at_ns += later;
             let cpu = CpuId(cpu);
-            let who = |n: u32| match n % 4 {
-                0 => Who::Nobody,
-                1 => Who::Other,
-                _ if threads == 0 => Who::Nobody,
-                _ => Who::Thread(n % threads),
+            let task = |n: u32| match n % 4 {
+                0 => Task::Nobody,
+                1 => Task::Other,
+                _ if threads == 0 => Task::Nobody,
+                _ => Task::Thread(n % threads),
             };
             let what = match kind {
                 0 => {
-                    let left =
-                        [Left::Runnable, Left::Blocked, Left::BlockedIo, Left::ForGood][a as usize % 4];
-                    What::Switch { cpu, from: who(a), left, to: who(b) }
+                    let left = [Left::Runnable, Left::Blocked, Left::BlockedIo, Left::Exited][a as usize % 4];
+                    What::Switch { cpu, from: task(a), left, to: task(b) }
                 }
-                1 => What::Wake { cpu, waker: who(a), wakee: who(b) },
+                1 => What::Wake { cpu, waker: task(a), wakee: task(b) },
                 2 if threads > 0 => What::Renamed { thread: a % threads, name },
                 3 => What::Lost { events: u64::from(a) },
                 _ => {
@@ -75,7 +74,7 @@ fn long() -> Vec<Event> {
     let thread = |tid| What::Thread { tid, process: 9, name: format!("t{tid}") };
     let mut events = vec![Event { at_ns: 5, what: thread(10) }, Event { at_ns: 5, what: thread(11) }];
     for round in 0..20_000_u64 {
-        let (a, b) = (Who::Thread(u32::from(round % 2 == 0)), Who::Thread(u32::from(round % 2 == 1)));
+        let (a, b) = (Task::Thread(u32::from(round % 2 == 0)), Task::Thread(u32::from(round % 2 == 1)));
         let cpu = CpuId(0);
         let at_ns = 1000 * (round + 1);
         events.push(Event { at_ns, what: What::Wake { cpu, waker: a, wakee: b } });
@@ -86,20 +85,20 @@ fn long() -> Vec<Event> {
 }
 
 #[test]
-fn what_is_lost_at_the_end_is_told_and_the_rest_is_read() {
+fn what_is_lost_at_the_end_is_reported_and_the_rest_is_read() {
     let events = long();
     let (bytes, end) = write(&events, u64::MAX);
     assert_eq!(end.events, events.len() as u64);
     assert_eq!(read(&bytes), events);
     assert!(bytes.len() < 6 * events.len(), "{} bytes for {} events", bytes.len(), events.len());
-    // Cut between the blocks, in each of them, and in the end.
-    for cut in (0..bytes.len()).step_by(997).chain(bytes.len() - 300..bytes.len()) {
-        let Ok(mut reader) = Reader::open(&bytes[..cut]) else { continue };
+    // Truncated between the blocks, in each of them, and in the end.
+    for length in (0..bytes.len()).step_by(997).chain(bytes.len() - 300..bytes.len()) {
+        let Ok(mut reader) = Reader::open(&bytes[..length]) else { continue };
         let found: Vec<Event> = reader.by_ref().collect();
-        assert!(events.starts_with(&found), "cut at {cut}");
-        assert!(cut < bytes.len() / 2 || !found.is_empty(), "cut at {cut}");
+        assert!(events.starts_with(&found), "truncated at {length}");
+        assert!(length < bytes.len() / 2 || !found.is_empty(), "truncated at {length}");
         let damage = reader.damage().unwrap();
-        assert!(damage.offset <= cut as u64);
+        assert!(damage.offset <= length as u64);
         assert!(matches!(damage.kind, DamageKind::Truncated | DamageKind::NoEnd), "{damage}");
         assert_eq!(reader.end(), None);
     }
@@ -131,7 +130,7 @@ fn other_files_and_versions_are_refused() {
 }
 
 #[test]
-fn an_end_that_is_not_at_the_end_is_told() {
+fn an_end_that_is_not_at_the_end_is_reported() {
     let (mut bytes, _) = write(&[], u64::MAX);
     let end = bytes.len();
     bytes.push(0);
@@ -152,10 +151,10 @@ proptest! {
     }
 
     #[test]
-    fn a_trace_cut_anywhere_is_read_up_to_there(events in events(), cut: prop::sample::Index) {
+    fn a_trace_truncated_anywhere_is_read_up_to_there(events in events(), length: prop::sample::Index) {
         let (bytes, _) = write(&events, u64::MAX);
-        let cut = cut.index(bytes.len());
-        if let Ok(mut reader) = Reader::open(&bytes[..cut]) {
+        let length = length.index(bytes.len());
+        if let Ok(mut reader) = Reader::open(&bytes[..length]) {
             let found: Vec<Event> = reader.by_ref().collect();
             prop_assert!(events.starts_with(&found));
             prop_assert!(reader.damage().is_some());
@@ -215,19 +214,19 @@ fn us(us: u64) -> u64 {
 /// Every 100 us thread 0 on vCPU 0 wakes thread 1 on vCPU 1, which computes for 20 us and sleeps again.
 fn tick_tock() -> Vec<Event> {
     let thread = |tid| What::Thread { tid, process: 1, name: format!("t{tid}") };
-    let (a, b) = (Who::Thread(0), Who::Thread(1));
+    let (a, b) = (Task::Thread(0), Task::Thread(1));
     let mut events = vec![Event { at_ns: 0, what: thread(1) }, Event { at_ns: 0, what: thread(2) }];
     let zero = Event {
         at_ns: 0,
-        what: What::Switch { cpu: CpuId(0), from: Who::Other, left: Left::Runnable, to: a },
+        what: What::Switch { cpu: CpuId(0), from: Task::Other, left: Left::Runnable, to: a },
     };
     events.push(zero);
     for round in 0..1000 {
         let at = us(100 * round);
         let on_1 = |from, left, to| What::Switch { cpu: CpuId(1), from, left, to };
         events.push(Event { at_ns: at + us(10), what: What::Wake { cpu: CpuId(0), waker: a, wakee: b } });
-        events.push(Event { at_ns: at + us(15), what: on_1(Who::Nobody, Left::Runnable, b) });
-        events.push(Event { at_ns: at + us(35), what: on_1(b, Left::Blocked, Who::Nobody) });
+        events.push(Event { at_ns: at + us(15), what: on_1(Task::Nobody, Left::Runnable, b) });
+        events.push(Event { at_ns: at + us(35), what: on_1(b, Left::Blocked, Task::Nobody) });
     }
     events
 }

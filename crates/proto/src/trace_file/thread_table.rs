@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{What, Who};
+use super::{Task, What};
 
 /// Numbers of the living threads, by TID.
 #[derive(Debug, Default)]
@@ -24,11 +24,11 @@ impl ThreadTable {
 
     /// The thread `tid`. If its introduction was lost, it is introduced now, without name and process, by an
     /// event passed to `introduce`.
-    pub fn thread(&mut self, tid: u32, introduce: impl FnOnce(What)) -> Who {
+    pub fn thread(&mut self, tid: u32, introduce: impl FnOnce(What)) -> Task {
         if !self.known.contains_key(&tid) {
             introduce(self.named(tid, 0, String::new()));
         }
-        Who::Thread(self.known[&tid])
+        Task::Thread(self.known[&tid])
     }
 
     /// The thread has ended: its TID can be reused from now on.
@@ -49,9 +49,9 @@ mod tests {
         assert_eq!(table.named(7, 7, name("b")), What::Renamed { thread: 0, name: name("b") });
         table.ended(7);
         let mut introduced = Vec::new();
-        assert_eq!(table.thread(7, |what| introduced.push(what)), Who::Thread(1));
+        assert_eq!(table.thread(7, |what| introduced.push(what)), Task::Thread(1));
         assert_eq!(introduced, [What::Thread { tid: 7, process: 0, name: String::new() }]);
-        assert_eq!(table.thread(7, |what| introduced.push(what)), Who::Thread(1));
+        assert_eq!(table.thread(7, |what| introduced.push(what)), Task::Thread(1));
         assert_eq!(introduced.len(), 1);
     }
 }

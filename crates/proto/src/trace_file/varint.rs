@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_or_too_long_is_no_number() {
+    fn what_is_truncated_or_too_long_is_no_number() {
         assert_eq!(take(&mut [].as_slice()), None);
         assert_eq!(take(&mut [0x80].as_slice()), None);
         assert_eq!(take(&mut [0xff; 10].as_slice()), None);

@@ -5,7 +5,7 @@ use std::io;
 
 use gleaner_policy::CpuId;
 
-use super::{BLOCK_HEAD, BlockKind, End, Event, Header, Left, MAGIC, VERSION, What, Who, varint};
+use super::{BLOCK_HEAD, BlockKind, End, Event, Header, Left, MAGIC, Task, VERSION, What, varint};
 
 /// The size at which a block is written; far below the reader's limit.
 const FULL_BLOCK: usize = 64 << 10;
@@ -19,7 +19,7 @@ pub enum WriteError {
     #[error("cannot write the trace: {0}; make room, or name another file")]
     Io(io::Error),
     /// The size limit is too small for the header.
-    #[error("the trace may have {max} bytes, which its header alone exceeds: allow more")]
+    #[error("the trace is limited to {max} bytes, which its header alone exceeds: allow more")]
     NoRoom {
         /// The size limit, in bytes.
         max: u64,
@@ -53,7 +53,7 @@ pub struct Writer<W> {
     /// Time of the latest event.
     at_ns: u64,
     /// The task on each vCPU, as known from this block alone.
-    on: BTreeMap<CpuId, Who>,
+    on: BTreeMap<CpuId, Task>,
     events: u64,
     lost: u64,
     full: bool,
@@ -160,22 +160,22 @@ fn block(kind: BlockKind, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn encode(out: &mut Vec<u8>, what: &What, on: &mut BTreeMap<CpuId, Who>) {
+fn encode(out: &mut Vec<u8>, what: &What, on: &mut BTreeMap<CpuId, Task>) {
     match what {
         What::Switch { cpu, from, left, to } => {
             let expected = on.insert(*cpu, *to) == Some(*from);
             out.push(left_code(*left) << 3 | u8::from(!expected) << 5);
             varint::put(out, u64::from(cpu.0));
             if !expected {
-                varint::put(out, who_code(*from));
+                varint::put(out, task_code(*from));
             }
-            varint::put(out, who_code(*to));
+            varint::put(out, task_code(*to));
         }
         What::Wake { cpu, waker, wakee } => {
             out.push(1);
             varint::put(out, u64::from(cpu.0));
-            varint::put(out, who_code(*waker));
-            varint::put(out, who_code(*wakee));
+            varint::put(out, task_code(*waker));
+            varint::put(out, task_code(*wakee));
         }
         What::Thread { tid, process, name } => {
             out.push(2);
@@ -200,11 +200,11 @@ fn put_name(out: &mut Vec<u8>, name: &str) {
     out.extend(name.as_bytes());
 }
 
-fn who_code(who: Who) -> u64 {
-    match who {
-        Who::Nobody => 0,
-        Who::Other => 1,
-        Who::Thread(number) => u64::from(number) + 2,
+fn task_code(task: Task) -> u64 {
+    match task {
+        Task::Nobody => 0,
+        Task::Other => 1,
+        Task::Thread(number) => u64::from(number) + 2,
     }
 }
 
@@ -213,6 +213,6 @@ fn left_code(left: Left) -> u8 {
         Left::Runnable => 0,
         Left::Blocked => 1,
         Left::BlockedIo => 2,
-        Left::ForGood => 3,
+        Left::Exited => 3,
     }
 }

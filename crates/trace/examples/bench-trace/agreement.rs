@@ -58,7 +58,7 @@ const FEW: u64 = 50;
 
 /// Counters at one moment. The kernel's files are read before and after the snapshot, which bounds what happens while
 /// they are read.
-struct Look {
+struct Sample {
     before: Kernel,
     seen: Snapshot,
     /// From a tracer that keeps its usual budget.
@@ -101,17 +101,17 @@ pub(crate) fn counters() -> Outcome {
     let sampling = Tracer::start(&Scope::System, &Parts::all())?;
     let mut kernel =
         || -> Result<_, Box<dyn Error>> { Ok(Kernel { interrupts: interrupts.read()?, idle: idle.read()? }) };
-    let mut look = || -> Result<_, Box<dyn Error>> {
-        Ok(Look {
+    let mut sample = || -> Result<_, Box<dyn Error>> {
+        Ok(Sample {
             sampled: sampling.snapshot()?,
             before: kernel()?,
             seen: following.snapshot()?,
             after: kernel()?,
         })
     };
-    let first = look()?;
+    let first = sample()?;
     Workload::RequestResponse.run(Amount::Time(Duration::from_secs(10)), &Parameters::default())?;
-    let last = look()?;
+    let last = sample()?;
     println!("  {:<8} {:>10} {:>21} {:>12}", "", "traced", "kernel", "in budget");
     let mut kept = true;
     for (name, seen, counted) in ROWS {
@@ -127,7 +127,7 @@ pub(crate) fn counters() -> Outcome {
         println!("  {name:<8} {traced:>10} {:>21} {sampled:>12}  {verdict}", format!("{fewest} to {most}"));
     }
     println!(
-        "  in budget: threads and idle periods followed for 1/{} of the time, told cost {:.2} %",
+        "  in budget: threads and idle periods followed for 1/{} of the time, reported cost {:.2} %",
         last.sampled.one_in,
         100.0 * last.sampled.cost.share
     );

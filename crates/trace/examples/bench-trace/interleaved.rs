@@ -46,9 +46,9 @@ pub(crate) fn compare(
 
 /// Elapsed time, in seconds.
 pub(crate) fn timed(what: impl FnOnce()) -> f64 {
-    let begin = Instant::now();
+    let start = Instant::now();
     what();
-    begin.elapsed().as_secs_f64()
+    start.elapsed().as_secs_f64()
 }
 
 pub(crate) fn scope(load: &Load) -> Result<Scope, Box<dyn Error>> {

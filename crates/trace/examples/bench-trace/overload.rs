@@ -19,7 +19,7 @@ use crate::{Outcome, verdict};
 pub(crate) fn overload() -> Outcome {
     const STEPS: usize = 200;
     let mut sensor = OverloadSensor::load()?;
-    let patience = Duration::from_millis(1);
+    let persistence = Duration::from_millis(1);
     let stop = AtomicBool::new(false);
     let (mut delays, mut arming, mut disturbed) = (Vec::new(), Vec::new(), 0);
     // Measure from another vCPU, which is not overloaded.
@@ -28,9 +28,9 @@ pub(crate) fn overload() -> Outcome {
         let _stop = Stop(&stop);
         scope.spawn(|| spin_on_first(&stop));
         while delays.len() < STEPS {
-            let begin = Instant::now();
-            sensor.arm(&CpuSet::first(1), 2, patience)?;
-            arming.push(begin.elapsed());
+            let start = Instant::now();
+            sensor.arm(&CpuSet::first(1), 2, persistence)?;
+            arming.push(start.elapsed());
             // Vary the phase relative to the tick.
             thread::sleep(Duration::from_micros(3000 + 137 * (delays.len() as u64 % 29)));
             if sensor.read().is_some() {
@@ -48,8 +48,8 @@ pub(crate) fn overload() -> Outcome {
     let (median, p99) = (delays[STEPS / 2], delays[STEPS * 99 / 100]);
     let good = median <= Duration::from_millis(2) && p99 <= Duration::from_millis(10);
     println!(
-        "  patience {patience:?}: median {median:.2?}, p99 {p99:.2?}, longest {:.2?} over {STEPS} steps, {disturbed} more \
-         were disturbed  {}",
+        "  persistence {persistence:?}: median {median:.2?}, p99 {p99:.2?}, longest {:.2?} over {STEPS} steps, \
+         {disturbed} more were disturbed  {}",
         delays[STEPS - 1],
         verdict(good)
     );

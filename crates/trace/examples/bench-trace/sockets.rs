@@ -26,15 +26,15 @@ const SETTLING: usize = 1;
 /// The cost to redis with one connection.
 pub(crate) fn cost() -> Outcome {
     let polling = server("redis-1, haltpoll", "haltpoll:200us")?;
-    let packed = server("redis-1, one vCPU", "pack:1")?;
-    Ok(polling && packed)
+    let consolidated = server("redis-1, one vCPU", "consolidate:1")?;
+    Ok(polling && consolidated)
 }
 
 /// Prints the cost of each direction; nothing is promised.
 pub(crate) fn messages() -> Outcome {
-    let begin = Instant::now();
+    let start = Instant::now();
     let mut sensor = SocketSensor::start(&Scope::Tree(std::process::id()), Directions::Sent)?;
-    let started = begin.elapsed();
+    let started = start.elapsed();
     let reading = |_| {
         timed(|| {
             sensor.read();
@@ -53,7 +53,7 @@ pub(crate) fn messages() -> Outcome {
         let place = hierarchy.own.display().to_string();
         println!("  of group {place}: {}", message(&Scope::Cgroup(hierarchy.own.clone()))?);
     }
-    println!("  of nobody who is watched: {}", message(&Scope::Children)?);
+    println!("  of an unwatched process: {}", message(&Scope::Children)?);
     Ok(true)
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn answers() -> Outcome {
             load.seconds(1)?;
             sensor.read();
             let rate = load.seconds(2 * MEASURED)?;
-            let seen = sensor.read().ok_or("the kernel does not tell")?;
+            let seen = sensor.read().ok_or("the kernel reports no traffic")?;
             println!("  {row}, {setting}: {}", per_answer(&seen, rate * (2 * MEASURED) as f64));
         }
     }
@@ -88,12 +88,12 @@ fn per_answer(seen: &SocketTraffic, answers: f64) -> String {
 fn message(scope: &Scope) -> Result<String, Box<dyn Error>> {
     let (mut near, mut far) = UnixStream::pair()?;
     let mut rounds = || -> Result<f64, Box<dyn Error>> {
-        let begin = Instant::now();
+        let start = Instant::now();
         for _ in 0..ROUNDS {
             near.write_all(&[7; 32])?;
             far.read_exact(&mut [0; 32])?;
         }
-        Ok(begin.elapsed().as_secs_f64() / f64::from(ROUNDS))
+        Ok(start.elapsed().as_secs_f64() / f64::from(ROUNDS))
     };
     let (mut plain, mut added) = (Vec::new(), Vec::new());
     for pair in 0..SHORT_PAIRS {

@@ -26,7 +26,7 @@ const TRACED_SETTLING: usize = 3;
 /// Promises at most 3 % for a single chain of wake-ups, the worst case: on one vCPU each is a context switch, and no
 /// time is spent waiting for another vCPU.
 pub(crate) fn redis() -> Outcome {
-    let mut load = Load::start("redis-1", "pack:1")?;
+    let mut load = Load::start("redis-1", "consolidate:1")?;
     let all = compare(&mut load, "as gleaner diagnose", &Parts::all(), 0.97)?;
     let top = compare(&mut load, "as gleaner top", &Parts::of([Part::Idle]), 0.97)?;
     Ok(all && top)
@@ -65,16 +65,16 @@ fn compare(load: &mut Load, what: &str, parts: &Parts, promised: f64) -> Outcome
         verdict(good)
     );
     if let Some(last) = last {
-        told(&last);
+        print_cost(&last);
     }
     Ok(good)
 }
 
 /// Prints what tracing reports about its own cost.
-fn told(seen: &Snapshot) {
+fn print_cost(seen: &Snapshot) {
     println!(
-        "    tracing itself tells {:.2} % ({:.2} % for windows); it followed threads for 1/{} of the time; {:.0} runs a \
-         second while it did",
+        "    tracing itself reports {:.2} % ({:.2} % for windows); it followed threads for 1/{} of the time; {:.0} \
+         runs a second while it did",
         100.0 * seen.cost.share,
         100.0 * seen.cost.windows,
         seen.one_in,

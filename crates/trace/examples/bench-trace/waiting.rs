@@ -29,12 +29,12 @@ enum Arm {
 }
 
 pub(crate) fn waiting() -> Outcome {
-    let begin = Instant::now();
+    let start = Instant::now();
     let mut sensor = LatencySensor::load(&Scope::Tree(std::process::id()))?;
-    let loaded = begin.elapsed();
-    let begin = Instant::now();
+    let loaded = start.elapsed();
+    let start = Instant::now();
     sensor.arm()?;
-    let first = begin.elapsed();
+    let first = start.elapsed();
     let reads: Vec<f64> = (0..200).map(|_| timed(|| drop(sensor.read()))).collect();
     let again: Vec<f64> = (0..200)
         .map(|_| {
@@ -47,16 +47,16 @@ pub(crate) fn waiting() -> Outcome {
         1e6 * median(&again).unwrap_or_default(),
         1e6 * median(&reads).unwrap_or_default()
     );
-    packed(&mut sensor)?;
+    consolidated(&mut sensor)?;
     drop(sensor);
     let halting = server("redis-1, vCPUs halt", "halt")?;
     let polling = server("redis-1, haltpoll", "haltpoll:200us")?;
-    let packed = server("redis-1, one vCPU", "pack:1")?;
-    Ok(halting && polling && packed)
+    let consolidated = server("redis-1, one vCPU", "consolidate:1")?;
+    Ok(halting && polling && consolidated)
 }
 
 /// Prints the cost per event, which shows best where there is little else; nothing is promised.
-fn packed(sensor: &mut LatencySensor) -> Result<(), Box<dyn Error>> {
+fn consolidated(sensor: &mut LatencySensor) -> Result<(), Box<dyn Error>> {
     let before = sched_getaffinity(Pid::from_raw(0))?;
     let mut one = CpuSet::new();
     one.set(0)?;
@@ -65,8 +65,8 @@ fn packed(sensor: &mut LatencySensor) -> Result<(), Box<dyn Error>> {
         let amount = Amount::Time(if block == Block::Settling { SETTLING } else { BLOCK });
         Ok(Workload::RequestResponse.run(amount, &Parameters::default())?.throughput())
     };
-    with_sensor("packed chain of requests, armed", SHORT_PAIRS, sensor, Arm::Armed, &mut rate)?;
-    with_sensor("packed chain of requests, attached only", SHORT_PAIRS, sensor, Arm::Idle, &mut rate)?;
+    with_sensor("chain of requests on one vCPU, armed", SHORT_PAIRS, sensor, Arm::Armed, &mut rate)?;
+    with_sensor("chain of requests on one vCPU, attached only", SHORT_PAIRS, sensor, Arm::Idle, &mut rate)?;
     sched_setaffinity(Pid::from_raw(0), &before)?;
     Ok(())
 }

@@ -48,9 +48,9 @@ struct rq {
 volatile u64 active[OVERLOAD_CPU_WORDS];
 /* The highest active vCPU + 1. */
 volatile u32 active_end;
-/* Overload: at least this many runnable threads, for at least patience_ns. */
+/* Overload: at least this many runnable threads, for at least persistence_ns. */
 volatile u32 at_least;
-volatile u64 patience_ns;
+volatile u64 persistence_ns;
 /* Sampling interval. */
 volatile u64 period_ns;
 /* Number of the current arming; 0: disarmed, or an event was reported since. */
@@ -72,7 +72,7 @@ struct clock {
 	/* Consecutive samples while disarmed, and consecutive samples that found no thread. */
 	u32 unarmed;
 	u32 idle;
-	u32 looks;
+	u32 samples;
 	u64 waiting;
 	/* Start of the overload; 0: none. */
 	u64 since_ns;
@@ -98,9 +98,9 @@ struct {
 /* While nothing runs, the interval grows up to 1 << this times: samples would only wake a vCPU. */
 #define MOST_IDLE 2
 /* The timer stops after this many samples while disarmed. */
-#define LINGER 256
+#define MOST_UNARMED 256
 /* How many more samples must confirm an overload before it is reported. */
-#define MORE_LOOKS 3
+#define MORE_SAMPLES 3
 
 /* Runnable, and neither a kernel thread nor one of the lowest priority (such as a yield thread). */
 static __always_inline bool counts(struct task_struct *p)
@@ -138,7 +138,7 @@ static long step(u32 i, struct walk *walk)
 
 /*
  * Counts the threads that matter in the run queue at this address. No lock is
- * held: a concurrent change can at worst falsify one sample. Like look(), not
+ * held: a concurrent change can at worst falsify one sample. Like sample(), not
  * static, so that the verifier checks it once rather than along every path to
  * it, which takes a fifth of a second.
  */
@@ -153,14 +153,14 @@ __noinline u32 overload_of(u64 rq, u32 running)
 	return walk.found < running ? walk.found : running;
 }
 
-struct look {
+struct sample {
 	/* Examine threads one by one. */
 	u32 closely;
 	u32 runnable;
 	u32 waiting;
 };
 
-static long look_at(u32 cpu, struct look *look)
+static long sample_cpu(u32 cpu, struct sample *sample)
 {
 	struct rq *rq;
 	u32 n;
@@ -171,21 +171,21 @@ static long look_at(u32 cpu, struct look *look)
 	if (!rq)
 		return 0;
 	n = BPF_CORE_READ(rq, nr_running);
-	if (look->closely)
+	if (sample->closely)
 		n = overload_of((u64)rq, n);
-	look->runnable += n;
+	sample->runnable += n;
 	if (n > 1)
-		look->waiting += n - 1;
+		sample->waiting += n - 1;
 	return 0;
 }
 
 /* Runnable threads on the active vCPUs; in the upper half how many of them wait. */
-__noinline u64 look(u32 closely)
+__noinline u64 sample(u32 closely)
 {
-	struct look look = { .closely = closely };
+	struct sample sample = { .closely = closely };
 
-	bpf_loop(active_end, look_at, &look, 0);
-	return look.runnable | (u64)look.waiting << 32;
+	bpf_loop(active_end, sample_cpu, &sample, 0);
+	return sample.runnable | (u64)sample.waiting << 32;
 }
 
 static __always_inline void raise(struct clock *clock, u32 arming, u32 runnable, u64 now)
@@ -193,7 +193,7 @@ static __always_inline void raise(struct clock *clock, u32 arming, u32 runnable,
 	struct overload overload = {
 		.at_ns = now,
 		.lasted_ns = now - clock->since_ns,
-		.looks = clock->looks,
+		.samples = clock->samples,
 		.runnable = runnable,
 		.waiting = clock->waiting,
 	};
@@ -214,23 +214,23 @@ static __always_inline u64 watch(struct clock *clock, u32 arming)
 		clock->of = arming;
 		clock->since_ns = 0;
 	}
-	runnable = look(0);
+	runnable = sample(0);
 	clock->idle = runnable ? 0 : clock->idle < MOST_IDLE ? clock->idle + 1 : MOST_IDLE;
-	if (runnable < at_least || (u32)(seen = look(1)) < at_least) {
+	if (runnable < at_least || (u32)(seen = sample(1)) < at_least) {
 		clock->since_ns = 0;
 		return period_ns << clock->idle;
 	}
 	now = bpf_ktime_get_ns();
 	if (!clock->since_ns) {
 		clock->since_ns = now;
-		clock->looks = 0;
+		clock->samples = 0;
 		clock->waiting = 0;
 	}
-	clock->looks++;
+	clock->samples++;
 	clock->waiting += seen >> 32;
-	if (clock->looks > MORE_LOOKS && now - clock->since_ns >= patience_ns)
+	if (clock->samples > MORE_SAMPLES && now - clock->since_ns >= persistence_ns)
 		raise(clock, arming, seen, now);
-	return patience_ns / MORE_LOOKS;
+	return persistence_ns / MORE_SAMPLES;
 }
 
 static __always_inline long start(struct clock *clock, u64 in_ns)
@@ -249,7 +249,7 @@ static int on_timer(void *map, int *key, struct clock *clock)
 	if (arming) {
 		clock->unarmed = 0;
 		next = watch(clock, arming);
-	} else if (++clock->unarmed > LINGER) {
+	} else if (++clock->unarmed > MOST_UNARMED) {
 		__sync_lock_test_and_set(&ticking, 0);
 		/* It could have been armed just now, by user space that saw the timer running. */
 		if (!__sync_fetch_and_add(&armed, 0))

@@ -17,7 +17,7 @@ struct overload {
 	/* Time from the first sample to the last. */
 	u64 lasted_ns;
 	/* Number of samples. */
-	u32 looks;
+	u32 samples;
 	/* In the last sample. */
 	u32 runnable;
 	/* Waiting threads, summed over the samples. */

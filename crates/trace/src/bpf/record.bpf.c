@@ -100,7 +100,7 @@ static __always_inline u16 how_it_left(struct task_struct *task, bool preempt)
 	if (preempt || task->__state == TASK_RUNNING)
 		return LEFT_RUNNABLE;
 	if (task->__state & TASK_DEAD)
-		return LEFT_FOR_GOOD;
+		return LEFT_EXITED;
 	return BPF_CORE_READ_BITFIELD(task, in_iowait) ? LEFT_BLOCKED_IO : LEFT_BLOCKED;
 }
 
@@ -171,7 +171,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 
 /* Run once at the start, for threads that exist already. */
 SEC("iter/task")
-int first_look(struct bpf_iter__task *ctx)
+int first_pass(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
 	struct recorded *r;

@@ -18,7 +18,7 @@ enum record_left {
 	LEFT_RUNNABLE,
 	LEFT_BLOCKED,
 	LEFT_BLOCKED_IO,
-	LEFT_FOR_GOOD,
+	LEFT_EXITED,
 };
 
 /* In place of a TID: no thread (an idle vCPU, an interrupt), or one outside the scope. */

@@ -82,7 +82,7 @@ static __always_inline u32 futex_kind(long op)
 	}
 }
 
-static __always_inline void begin_stretch(struct task_state *t, u64 now)
+static __always_inline void start_stretch(struct task_state *t, u64 now)
 {
 	t->stretch_ns = now;
 	t->segment_ns = 0;
@@ -99,7 +99,7 @@ static __always_inline u32 waker_of(struct task_struct *waker, u64 weight)
 	w = new_state_of(waker);
 	if (!w)
 		return NAME_OTHER;
-	look_at_name(waker, w);
+	update_name(waker, w);
 	if (waker->flags & PF_KTHREAD)
 		return w->name;
 	call = syscall_of(waker);
@@ -199,13 +199,13 @@ static __always_inline void account_run(struct task_state *t, struct thread *thr
 
 	if (!within(since)) {
 		/* It was running when the last window ended ... */
-		if (since >= window.last_begin_ns && since < window.last_end_ns)
+		if (since >= window.last_start_ns && since < window.last_end_ns)
 			thread->cpu_ns += (window.last_end_ns - since) * window.last_weight;
 		/*
-		 * ... and when this one began, or its switch would have been
+		 * ... and when this one started, or its switch would have been
 		 * seen. Threads that ran for longer were accounted by ticks.
 		 */
-		since = window.begin_ns;
+		since = window.start_ns;
 		if (now - since > TICK_MAX_NS)
 			since = now - TICK_MAX_NS;
 	}
@@ -231,7 +231,7 @@ static __always_inline void leave(struct task_struct *p, struct task_state *t, b
 	struct thread *thread;
 	u32 bucket;
 
-	look_at_name(p, t);
+	update_name(p, t);
 	if (t->woken_ns && now - t->woken_ns > LEAVING_NS)
 		t->woken_ns = 0;
 	if (blocks && !t->woken_ns) {
@@ -266,9 +266,9 @@ static __always_inline void enter(struct task_struct *p, struct task_state *t, b
 	u32 kind;
 	u64 ns;
 
-	look_at_name(p, t);
+	update_name(p, t);
 	if (within(t->woken_ns)) {
-		begin_stretch(t, now);
+		start_stretch(t, now);
 		ns = now - t->woken_ns;
 		kind = wake_kind(t, was_idle);
 		if (kind < HISTS) {

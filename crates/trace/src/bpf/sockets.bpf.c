@@ -95,7 +95,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 
 /* Run once at the start if the scope is a process tree, for threads that exist already. */
 SEC("iter/task")
-int first_look(struct bpf_iter__task *ctx)
+int first_pass(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
 

@@ -11,11 +11,11 @@
  * started before a window could have ended unseen.
  */
 struct window {
-	u64 begin_ns;
+	u64 start_ns;
 	/* The window stands for this many times its own length; 0: closed. */
 	u64 weight;
 	/* The previous window. */
-	u64 last_begin_ns;
+	u64 last_start_ns;
 	u64 last_end_ns;
 	u64 last_weight;
 };
@@ -154,7 +154,7 @@ static __always_inline struct vcpu *this_vcpu(void)
 /* Whether the time lies within the current window. */
 static __always_inline bool within(u64 ns)
 {
-	return ns && ns >= window.begin_ns;
+	return ns && ns >= window.start_ns;
 }
 
 static __always_inline void add_to(void *map, u32 id, u64 ns, u64 weight)
@@ -221,7 +221,7 @@ full:
 }
 
 /* Updates the name, which a thread can change. */
-static __always_inline void look_at_name(struct task_struct *p, struct task_state *t)
+static __always_inline void update_name(struct task_struct *p, struct task_state *t)
 {
 	struct name now;
 

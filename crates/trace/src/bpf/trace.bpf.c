@@ -17,7 +17,7 @@
 #include "state.bpf.h"
 #include "scope.bpf.h"
 #include "sched.bpf.h"
-#include "look.bpf.h"
+#include "sample.bpf.h"
 #include "vcpu.bpf.h"
 
 /*

@@ -118,7 +118,7 @@ int BPF_PROG(on_tlb_flush, int reason)
 }
 
 /* Notes when a vCPU starts to spin or to wait for others. */
-static __always_inline void begin_on_vcpu(u64 *since)
+static __always_inline void start_on_vcpu(u64 *since)
 {
 	*since = bpf_ktime_get_ns();
 }
@@ -127,11 +127,11 @@ static __always_inline void begin_on_vcpu(u64 *since)
 static __always_inline void end_on_vcpu(u64 *since, u32 hist, u64 weight)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
-	u64 begin = *since;
+	u64 start = *since;
 
 	*since = 0;
-	if (begin && in_scope(p, state_of(p)))
-		add_length(hist, bpf_ktime_get_ns() - begin, weight);
+	if (start && in_scope(p, state_of(p)))
+		add_length(hist, bpf_ktime_get_ns() - start, weight);
 }
 
 /* How long a shootdown takes its sender. User space chooses the function that this kernel has. */
@@ -141,7 +141,7 @@ int BPF_PROG(on_shootdown)
 	struct vcpu *v = this_vcpu();
 
 	if (v)
-		begin_on_vcpu(&v->shootdown_since);
+		start_on_vcpu(&v->shootdown_since);
 	return 0;
 }
 
@@ -187,7 +187,7 @@ int BPF_PROG(on_yield)
 	if (!t || !in_scope(p, t))
 		return 0;
 	count_scope(COUNT_YIELD, weight);
-	look_at_name(p, t);
+	update_name(p, t);
 	thread = thread_of(t);
 	if (thread)
 		thread->yields += weight;
@@ -204,7 +204,7 @@ int BPF_PROG(on_contention, void *lock, unsigned int flags)
 
 	/* Pure spinning only: mutexes spin for a while before they sleep. */
 	if (v && flags == LCB_F_SPIN)
-		begin_on_vcpu(&v->spin_since);
+		start_on_vcpu(&v->spin_since);
 	return 0;
 }
 

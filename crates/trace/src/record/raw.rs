@@ -17,12 +17,12 @@ pub struct Seen {
     /// Time since the start of the recording.
     pub at: Duration,
     /// What happened.
-    pub what: SeenWhat,
+    pub what: EventKind,
 }
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SeenWhat {
+pub enum EventKind {
     /// A context switch.
     Switch {
         /// The vCPU that switched.
@@ -74,9 +74,9 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Seen> {
     let (kind, left, cpu) = (half(8)?, half(10)?, CpuId(word(12)?));
     let (from, to) = (word(16)?, word(20)?);
     let what = match kind {
-        0 => SeenWhat::Switch { cpu, from: someone(from), left: left_as(left)?, to: someone(to) },
-        1 => SeenWhat::Wake { cpu, waker: someone(from), wakee: someone(to) },
-        2 => SeenWhat::Name { tid: from, process: to, name: text(name.first_chunk::<COMM_BYTES>()?) },
+        0 => EventKind::Switch { cpu, from: someone(from), left: left_as(left)?, to: someone(to) },
+        1 => EventKind::Wake { cpu, waker: someone(from), wakee: someone(to) },
+        2 => EventKind::Name { tid: from, process: to, name: text(name.first_chunk::<COMM_BYTES>()?) },
         _ => return None,
     };
     Some(Seen { at, what })
@@ -95,7 +95,7 @@ fn left_as(number: u16) -> Option<Left> {
         0 => Left::Runnable,
         1 => Left::Blocked,
         2 => Left::BlockedIo,
-        3 => Left::ForGood,
+        3 => Left::Exited,
         _ => return None,
     })
 }
@@ -121,15 +121,15 @@ mod tests {
         let switch = parse(&record(0, 2, [3, 70, 0])).unwrap();
         assert_eq!(switch.at, Duration::from_nanos(9));
         let (from, to) = (Someone::Thread(70), Someone::Nobody);
-        assert_eq!(switch.what, SeenWhat::Switch { cpu: CpuId(3), from, left: Left::BlockedIo, to });
+        assert_eq!(switch.what, EventKind::Switch { cpu: CpuId(3), from, left: Left::BlockedIo, to });
         let wake = parse(&record(1, 0, [1, u32::MAX, 8])).unwrap();
         let (by, whom) = (Someone::Other, Someone::Thread(8));
-        assert_eq!(wake.what, SeenWhat::Wake { cpu: CpuId(1), waker: by, wakee: whom });
+        assert_eq!(wake.what, EventKind::Wake { cpu: CpuId(1), waker: by, wakee: whom });
         let mut name = record(2, 0, [0, 8, 7]);
         assert_eq!(parse(&name), None);
         name.extend(b"worker\0 old text");
         let name = parse(&name).unwrap().what;
-        assert_eq!(name, SeenWhat::Name { tid: 8, process: 7, name: "worker".to_owned() });
+        assert_eq!(name, EventKind::Name { tid: 8, process: 7, name: "worker".to_owned() });
         assert_eq!(parse(&record(0, 9, [0; 3])), None);
         assert_eq!(parse(&[0; 23]), None);
     }

@@ -20,14 +20,14 @@ struct Fake {
     refuses: bool,
     stands_by: bool,
     settled: VecDeque<bool>,
-    looks: usize,
+    samples: usize,
     warned: Vec<String>,
 }
 
 impl Fake {
-    fn new(looks: usize) -> Self {
+    fn new(samples: usize) -> Self {
         let settled = VecDeque::new();
-        Self { now: Duration::ZERO, refuses: false, stands_by: true, settled, looks, warned: Vec::new() }
+        Self { now: Duration::ZERO, refuses: false, stands_by: true, settled, samples, warned: Vec::new() }
     }
 }
 
@@ -84,8 +84,8 @@ impl Machine for Fake {
 impl Wait for Fake {
     fn wait(&mut self, _next: Duration, _watch: Option<Watch>) -> Result<Wake, Refused> {
         self.now += STEP;
-        self.looks = self.looks.saturating_sub(1);
-        Ok(if self.looks == 0 { Wake::Ended } else { Wake::Observe })
+        self.samples = self.samples.saturating_sub(1);
+        Ok(if self.samples == 0 { Wake::Ended } else { Wake::Observe })
     }
 }
 
@@ -109,14 +109,14 @@ fn the_administrators_own_polling_does_not_count_as_retained() {
 }
 
 #[test]
-fn a_setting_that_is_refused_is_told_at_once_and_in_the_account() {
+fn a_setting_that_is_refused_is_reported_at_once_and_in_the_account() {
     for stands_by in [true, false] {
         let mut machine = Fake { refuses: true, stands_by, ..Fake::new(10) };
         let mut policy = fixed(POLL);
         let summary = run(&mut machine, &mut policy, &mut Journal::nowhere());
-        let told = summary.not_in_force.unwrap();
-        assert!(told.starts_with("not permitted to change the limit; run as root; "), "{told}");
-        assert_eq!(machine.warned, [told]);
+        let sentence = summary.not_in_force.unwrap();
+        assert!(sentence.starts_with("not permitted to change the limit; run as root; "), "{sentence}");
+        assert_eq!(machine.warned, [sentence]);
         assert_eq!(summary.fixed.as_ref(), policy.fixed());
         // A command's caller still waits for it through Gleaner; a workload that Gleaner attached to has no
         // such caller.

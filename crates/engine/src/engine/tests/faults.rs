@@ -24,7 +24,7 @@ struct Faults {
     lasting: bool,
 }
 
-/// A server that answers three times as much while its two vCPUs are kept awake.
+/// A server that answers three times as fast while its two vCPUs are kept awake.
 #[derive(Debug)]
 struct Server {
     now: Duration,
@@ -164,9 +164,9 @@ fn whatever_call_fails_the_setting_is_released_and_the_reason_is_said() {
             assert!(untouched || machine.apply_failed, "{context}");
             // The last observation and release come when nothing is controlled any more.
             if machine.now < END || (!lasting && !machine.warned.is_empty()) {
-                let told = summary.not_in_force.as_ref().unwrap_or_else(|| panic!("{context}"));
-                assert!(told.starts_with(&format!("{what} failed; ")), "{context}");
-                assert_eq!(machine.warned, std::slice::from_ref(told), "{context}");
+                let sentence = summary.not_in_force.as_ref().unwrap_or_else(|| panic!("{context}"));
+                assert!(sentence.starts_with(&format!("{what} failed; ")), "{context}");
+                assert_eq!(machine.warned, std::slice::from_ref(sentence), "{context}");
             }
             assert!(lasting || machine.now >= END, "the workload is stood by to its end: {context}");
             // If the very last release fails, the leases restore the setting.

@@ -115,7 +115,7 @@ fn run_for(seconds: u64, config: PolicyConfig) -> (Policy, Summary) {
 }
 
 #[test]
-fn what_a_run_proves_is_kept_and_in_force_from_the_first_look_of_the_next_run() {
+fn what_a_run_proves_is_kept_and_in_force_from_the_first_sample_of_the_next_run() {
     let (policy, summary) = run_for(5, config(Mode::Adaptive, Vec::new()));
     assert!(summary.proven > 0 && summary.evidence.is_some(), "{summary:?}");
     let learned = policy.learned();

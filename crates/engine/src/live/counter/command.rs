@@ -10,7 +10,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::unistd::Pid;
 
-use super::{Failure, OUTPUT_LIMIT, beginning};
+use super::{Failure, OUTPUT_LIMIT, first_line};
 use crate::live::wait::{self, ProcessFd};
 
 /// Runs commands, one at a time.
@@ -49,7 +49,7 @@ impl Shell {
         if status.success() {
             return Ok(answer.text);
         }
-        let complaint = beginning(&String::from_utf8_lossy(&answer.complaint));
+        let complaint = first_line(&String::from_utf8_lossy(&answer.complaint));
         let why = if complaint.is_empty() { String::new() } else { format!(" ({complaint})") };
         Err(Failure::Passing(format!("{status}{why}")))
     }

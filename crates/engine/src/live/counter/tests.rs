@@ -95,11 +95,11 @@ fn what_is_urgent_ends_the_reading_and_is_no_failure() {
     let mut hangs = reader(&format!("exec 3>{}; echo >&3; sleep 1000", path.display()));
     hangs.shell.time_limit = Duration::from_secs(1000);
     hangs.slow = Duration::ZERO;
-    let begin = Instant::now();
+    let start = Instant::now();
     assert_eq!(hangs.read(&[bell.as_fd()]), None);
     // Nothing is even started while something is urgent.
     assert_eq!(hangs.read(&[bell.as_fd()]), None);
-    assert!(begin.elapsed() < LONG);
+    assert!(start.elapsed() < LONG);
     assert_eq!((hangs.failures, hangs.take_notes()), (0, Vec::new()));
     // It was never read, which the user should know.
     assert_eq!(hangs.read_at_the_end(), None);
@@ -122,7 +122,7 @@ fn a_counter_answers_when_its_shell_ends_and_leaves_nothing_behind() {
 #[test]
 fn one_that_never_worked_is_reported_at_the_end_and_one_that_did_is_not() {
     let mut never = reader("exit 3");
-    assert_eq!((never.read(&[]), never.take_notes()), (None, Vec::new()), "it may only be late");
+    assert_eq!((never.read(&[]), never.take_notes()), (None, Vec::new()), "it might only be late");
     never.read_at_the_end();
     assert!(never.take_notes()[0].contains("exit status: 3"));
 

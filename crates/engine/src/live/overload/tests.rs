@@ -16,13 +16,13 @@ struct Log {
     armed: Vec<OverloadQuery>,
     disarmed: u32,
     refuses: bool,
-    teller: Option<UnixStream>,
+    reporter: Option<UnixStream>,
 }
 
 #[derive(Debug)]
 struct Fake {
     log: Rc<RefCell<Log>>,
-    ear: UnixStream,
+    receiver: UnixStream,
 }
 
 impl OverloadWatch for Fake {
@@ -40,25 +40,25 @@ impl OverloadWatch for Fake {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.ear.as_fd())
+        Some(self.receiver.as_fd())
     }
 
     fn read(&mut self) -> Option<Overload> {
         let mut byte = [0];
-        self.ear.read_exact(&mut byte).ok()?;
+        self.receiver.read_exact(&mut byte).ok()?;
         Some(Overload { runnable: byte[0].into(), waiting: 2.0, source: OverloadSource::RunQueues })
     }
 }
 
 fn sentry() -> (Sentry, Rc<RefCell<Log>>) {
-    let (teller, ear) = UnixStream::pair().unwrap();
-    ear.set_nonblocking(true).unwrap();
-    let log = Rc::new(RefCell::new(Log { teller: Some(teller), ..Log::default() }));
-    (Sentry::new(Some(Box::new(Fake { log: Rc::clone(&log), ear }))), log)
+    let (reporter, receiver) = UnixStream::pair().unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    let log = Rc::new(RefCell::new(Log { reporter: Some(reporter), ..Log::default() }));
+    (Sentry::new(Some(Box::new(Fake { log: Rc::clone(&log), receiver }))), log)
 }
 
-fn tell(log: &Rc<RefCell<Log>>, runnable: u8) {
-    log.borrow_mut().teller.as_mut().unwrap().write_all(&[runnable]).unwrap();
+fn report(log: &Rc<RefCell<Log>>, runnable: u8) {
+    log.borrow_mut().reporter.as_mut().unwrap().write_all(&[runnable]).unwrap();
 }
 
 fn watch(at_least: Option<u32>, at_most: Option<u32>) -> Watch {
@@ -105,7 +105,7 @@ fn an_overload_ends_the_wait_and_is_reported_once() {
     let asked = Some(watch(Some(3), None));
     assert!(sentry.stand(asked, &one, Duration::ZERO));
     assert_eq!(sentry.reported(), None);
-    tell(&log, 16);
+    report(&log, 16);
     let far = Instant::now() + Duration::from_secs(3600);
     assert!(wait::wait(&signals, None, sentry.fd(), far).unwrap());
     let overload = Overload { runnable: 16, waiting: 2.0, source: OverloadSource::RunQueues };
@@ -119,7 +119,7 @@ fn an_overload_ends_the_wait_and_is_reported_once() {
 }
 
 #[test]
-fn what_cannot_be_had_is_said_once_and_not_asked_again() {
+fn what_is_not_available_is_reported_once_and_not_asked_again() {
     let (mut sentry, log) = sentry();
     log.borrow_mut().refuses = true;
     let one = CpuSet::first(1);
@@ -133,10 +133,10 @@ fn what_cannot_be_had_is_said_once_and_not_asked_again() {
 }
 
 /// The outcome of each sample; run delay grows by an hour per reading.
-fn delays(looks: &mut Looks, runnable: &[u32], mut delay: Duration) -> Vec<(bool, Option<Overload>)> {
+fn delays(samples: &mut Samples, runnable: &[u32], mut delay: Duration) -> Vec<(bool, Option<Overload>)> {
     let mut outcomes = Vec::new();
     for n in runnable {
-        let outcome = looks.look(*n, || {
+        let outcome = samples.take(*n, || {
             delay += Duration::from_secs(3600);
             Ok::<_, Infallible>(delay)
         });
@@ -146,9 +146,9 @@ fn delays(looks: &mut Looks, runnable: &[u32], mut delay: Duration) -> Vec<(bool
 }
 
 #[test]
-fn looking_tells_the_same_overload_after_three_looks_in_a_row() {
-    let mut looks = Looks::new(watch(Some(3), None));
-    let mut found = delays(&mut looks, &[3, 2, 3, 4, 5], Duration::ZERO);
+fn sampling_reports_the_same_overload_after_three_samples_in_a_row() {
+    let mut samples = Samples::new(watch(Some(3), None));
+    let mut found = delays(&mut samples, &[3, 2, 3, 4, 5], Duration::ZERO);
     let (enough, overload) = found.pop().unwrap();
     assert!(found.iter().all(|(enough, overload)| !enough && overload.is_none()), "{found:?}");
     let overload = overload.unwrap();
@@ -159,9 +159,9 @@ fn looking_tells_the_same_overload_after_three_looks_in_a_row() {
 
 #[test]
 fn vcpus_that_fall_idle_are_no_overload() {
-    let mut looks = Looks::new(watch(None, Some(1)));
+    let mut samples = Samples::new(watch(None, Some(1)));
     let never = || -> Result<Duration, Infallible> { panic!("nobody needs the run delay") };
-    assert_eq!(looks.look(1, never).unwrap(), (false, None));
-    assert_eq!(looks.look(0, never).unwrap(), (false, None));
-    assert_eq!(looks.look(1, never).unwrap(), (true, None));
+    assert_eq!(samples.take(1, never).unwrap(), (false, None));
+    assert_eq!(samples.take(0, never).unwrap(), (false, None));
+    assert_eq!(samples.take(1, never).unwrap(), (true, None));
 }

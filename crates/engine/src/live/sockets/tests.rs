@@ -78,7 +78,7 @@ fn programs_that_read_and_write_or_hardly_run_do_not_pay() {
 }
 
 #[test]
-fn a_convoy_without_sockets_is_asked_more_and_more_seldom_and_never_counted() {
+fn a_convoy_without_sockets_is_asked_more_and_more_rarely_and_never_counted() {
     let (mut traffic, log) = traffic();
     let mut asked = 0;
     for _ in 0..50 * 60 {

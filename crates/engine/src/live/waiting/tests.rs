@@ -111,7 +111,7 @@ fn what_cannot_be_had_is_said_once_and_estimated() {
     for _ in 0..3 {
         assert_eq!(waits.of(&workload(10, US), &vcpus([1, 1])).source, WaitingSource::Estimated);
     }
-    assert_eq!(log.borrow().armed, 1, "it is not asked again");
+    assert_eq!(log.borrow().armed, 1, "it is not armed again");
     assert!(waits.take_note().unwrap().contains("no BPF here"));
     assert_eq!(waits.take_note(), None);
 }

@@ -186,7 +186,7 @@ fn the_edges_behind_it_are_named_with_their_rates() {
 }
 
 #[test]
-fn only_the_dearest_cause_is_the_verdict_and_only_where_it_matters() {
+fn only_the_most_expensive_cause_is_the_verdict_and_only_where_it_matters() {
     let mut seen = seen();
     seen.wakes.halted = lengths(1000, 25);
     assert_eq!((rank(&seen), top(&seen)), (vec![Kind::Hlt], None));

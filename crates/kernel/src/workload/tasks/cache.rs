@@ -98,11 +98,11 @@ impl<T: Task> Cache<T> {
         let left: Vec<u32> =
             self.known.keys().copied().filter(|id| listed.binary_search(id).is_err()).collect();
         for id in left {
-            self.forget(id);
+            self.drop_task(id);
         }
         for &id in listed {
             match sample(self, id) {
-                Err(error) if error.is_gone() => self.forget(id),
+                Err(error) if error.is_gone() => self.drop_task(id),
                 result => result?,
             }
         }
@@ -110,7 +110,7 @@ impl<T: Task> Cache<T> {
         Ok(())
     }
 
-    fn forget(&mut self, id: u32) {
+    fn drop_task(&mut self, id: u32) {
         if let Some(task) = self.known.remove(&id) {
             task.end(self);
         }

@@ -41,7 +41,7 @@ mod tests {
         }
         // Process 30 has ended.
         assert!(!have_sockets(&root, &[10, 30], 500));
-        assert!(have_sockets(&root, &[10, 30], 2), "not all were looked at");
+        assert!(have_sockets(&root, &[10, 30], 2), "not all were checked");
         fd(20, 3, "socket:[4711]");
         assert!(have_sockets(&root, &[10, 20, 30], 500));
     }

@@ -33,7 +33,7 @@ proptest! {
             };
             match advice {
                 Advice::Keep(_) => {}
-                Advice::Deactivate { to, .. } => {
+                Advice::Consolidate { to, .. } => {
                     prop_assert!(to > 0 && to < active);
                     steps.push(active);
                     active = to;

@@ -61,7 +61,7 @@ fn after_a_major_change_the_consolidation_starts_again() {
     pass(&mut paper, Load { total: base.total + 0.5, ..base });
     assert_eq!(active(&paper), 4);
     for left in [3, 2, 1] {
-        assert!(matches!(pass(&mut paper, light(0.4)), Some(Event::Deactivated { .. })));
+        assert!(matches!(pass(&mut paper, light(0.4)), Some(Event::Consolidated { .. })));
         assert_eq!(active(&paper), left);
     }
 }

@@ -49,7 +49,7 @@ proptest! {
             prop_assert!(Factors::new(paper.factors.rho(), paper.factors.eta()).is_ok());
             match &decision.events[..] {
                 [] => prop_assert_eq!(now, before),
-                [Event::Deactivated { active, .. }] => {
+                [Event::Consolidated { active, .. }] => {
                     prop_assert_eq!(&now.active, active);
                     prop_assert_eq!(now.active.len() + 1, before.active.len());
                 }

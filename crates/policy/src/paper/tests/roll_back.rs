@@ -73,7 +73,7 @@ fn a_roll_back_with_a_vcpu_overloaded_by_it_shrinks_the_granularity_factor() {
 
 // §5: it is the consolidation that must have *increased* the utilisation of that vCPU.
 #[test]
-fn the_shrunk_factor_is_chosen_by_the_overload_after_the_cut_not_before() {
+fn the_shrunk_factor_is_chosen_by_the_overload_after_the_step_not_before() {
     // Overloaded before and after: not by the step.
     let mut paper = fresh(3);
     pass_with(&mut paper, light(1.2), 1.0);

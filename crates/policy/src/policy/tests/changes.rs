@@ -17,7 +17,7 @@ fn settled(workload: Workload, seconds: u32, vcpus: usize) -> World {
 }
 
 #[test]
-fn a_packed_set_expands_within_30_ms_whenever_the_load_comes() {
+fn a_consolidated_set_expands_within_30_ms_whenever_the_load_comes() {
     for (workload, threads) in [(compute_16 as Workload, 16), (compute_4, 4)] {
         for into_the_period in [0, 7, 100, 250, 400, 470, 490] {
             let mut w = settled(pipe, 5, 1);
@@ -38,11 +38,11 @@ fn a_packed_set_expands_within_30_ms_whenever_the_load_comes() {
 const OVERLOAD: Overload = Overload { runnable: 16, waiting: 15.0, source: OverloadSource::RunQueues };
 
 #[test]
-fn an_overload_expands_at_once_whoever_tells_it() {
+fn an_overload_expands_at_once_whoever_reports_it() {
     let decide = |source| {
         let mut w = settled(pipe, 5, 1);
         w.run_until(5 * SECOND, |w| w.decision.next >= 500 * MS && w.unseen() == 200 * MS).unwrap();
-        w.tell(Overload { source, ..OVERLOAD });
+        w.report(Overload { source, ..OVERLOAD });
         assert_eq!(w.setting().active, w.allowed);
         let Some((_, Event::Expanded { runnable, active, source: reported })) = w.events.pop() else {
             panic!("{:?}", w.events)
@@ -55,18 +55,18 @@ fn an_overload_expands_at_once_whoever_tells_it() {
 }
 
 #[test]
-fn an_overload_ends_a_proof_of_the_packed_set() {
+fn an_overload_ends_a_proof_of_the_smaller_set() {
     let mut w = settled(pipe, 5, 1);
     let in_proof = |w: &World| {
         let last = w.events.last();
         matches!(last, Some((_, Event::TrialStarted { purpose: Purpose::Reprove, .. })))
     };
     // Reports only: sampling would disturb the blocks.
-    let packed_block = |w: &World| in_proof(w) && w.setting().active.len() == 1;
-    w.run_until(20 * SECOND, packed_block).unwrap();
+    let consolidated_block = |w: &World| in_proof(w) && w.setting().active.len() == 1;
+    w.run_until(20 * SECOND, consolidated_block).unwrap();
     let watch = w.decision.watch.unwrap();
     assert!(watch.at_least.is_some() && watch.every > SECOND, "{watch:?}");
-    w.tell(OVERLOAD);
+    w.report(OVERLOAD);
     assert_eq!(w.setting().active, w.allowed);
     assert!(matches!(w.events.last(), Some((_, Event::Expanded { .. }))), "{:?}", w.events.last());
     // The overload ends the proof.
@@ -76,42 +76,42 @@ fn an_overload_ends_a_proof_of_the_packed_set() {
 }
 
 #[test]
-fn what_the_packed_set_was_proven_with_is_no_overload() {
+fn what_the_smaller_set_was_proven_with_is_no_overload() {
     let mut w = settled(pipe, 5, 1);
     w.run_until(5 * SECOND, |w| w.decision.next >= 500 * MS && w.unseen() == 200 * MS).unwrap();
     let least = w.decision.watch.unwrap().at_least.unwrap();
     for overload in
         [Overload { runnable: least - 1, ..OVERLOAD }, Overload { runnable: least, waiting: 0.4, ..OVERLOAD }]
     {
-        w.tell(overload);
+        w.report(overload);
         assert_eq!(w.setting().active.len(), 1, "{overload:?}");
     }
-    w.tell(Overload { runnable: least, waiting: 0.6, ..OVERLOAD });
+    w.report(Overload { runnable: least, waiting: 0.6, ..OVERLOAD });
     assert_eq!(w.setting().active, w.allowed);
 }
 
 #[test]
-fn passing_overloads_make_the_watch_patient() {
+fn passing_overloads_make_the_watch_wait_longer() {
     let mut w = settled(pipe, 5, 1);
     let persistence = |w: &World| w.decision.watch.map(|watch| watch.persistence);
-    let packed = |w: &World| w.setting().active.len() == 1 && w.decision.next >= 20 * MS;
+    let consolidated = |w: &World| w.setting().active.len() == 1 && w.decision.next >= 20 * MS;
     let mut seen = Vec::new();
     for _ in 0..3 {
-        w.run_until(5 * SECOND, packed).unwrap();
+        w.run_until(5 * SECOND, consolidated).unwrap();
         seen.push(persistence(&w).unwrap());
-        w.tell(OVERLOAD);
+        w.report(OVERLOAD);
         assert_eq!(w.setting().active, w.allowed);
     }
     assert!(seen.windows(2).all(|two| two[1] >= two[0] * 2), "{seen:?}");
     w.workload = compute_16;
     w.run(SECOND);
     w.workload = pipe;
-    w.run_until(SECOND, packed).unwrap();
+    w.run_until(SECOND, consolidated).unwrap();
     assert_eq!(persistence(&w), Some(seen[0]));
 }
 
 #[test]
-fn after_the_load_a_packed_workload_is_packed_again_within_100_ms() {
+fn after_the_load_a_consolidated_workload_is_consolidated_again_within_100_ms() {
     let mut w = settled(pipe, 5, 1);
     for load_ms in [130, 300, 450, 700, 2000, 2260] {
         w.workload = compute_16;
@@ -129,7 +129,7 @@ fn after_the_load_a_packed_workload_is_packed_again_within_100_ms() {
 }
 
 #[test]
-fn another_workload_after_the_load_does_not_inherit_the_packed_set() {
+fn another_workload_after_the_load_does_not_inherit_the_smaller_set() {
     for workload in [convoy as Workload, compute_1] {
         let mut w = settled(pipe, 5, 1);
         w.workload = compute_16;
@@ -146,8 +146,8 @@ fn another_workload_after_the_load_does_not_inherit_the_packed_set() {
     w.workload = mariadb;
     let changed = w.now;
     w.run(5 * SECOND);
-    let packed = w.since(changed).iter().filter(|s| s.setting.active.len() == 1).count();
-    assert!(packed < 250, "{packed} ms");
+    let consolidated = w.since(changed).iter().filter(|s| s.setting.active.len() == 1).count();
+    assert!(consolidated < 250, "{consolidated} ms");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn retention_that_is_proven_on_a_smaller_set_keeps_the_set() {
 }
 
 #[test]
-fn a_ping_pong_that_becomes_a_convoy_is_let_go_within_the_trust() {
+fn a_ping_pong_that_becomes_a_convoy_is_released_within_the_trust() {
     let mut w = settled(redis_1, 4, 2);
     let trusted_until = w
         .events
@@ -265,21 +265,21 @@ fn a_vcpu_that_goes_away_is_never_asked_for() {
         let all = w.allowed.clone();
         for allowed in [all.iter().filter(|c| *c != CpuId(gone)).collect::<CpuSet>(), all] {
             w.allowed = allowed;
-            let told = |w: &World| {
+            let reported = |w: &World| {
                 let last = w.events.iter().rev().find_map(|(_, e)| match e {
                     Event::AllowedChanged { to, .. } => Some(to),
                     _ => None,
                 });
                 last == Some(&w.allowed)
             };
-            w.run_until(SECOND, told).unwrap();
+            w.run_until(SECOND, reported).unwrap();
             for _ in 0..3000 {
                 w.run(MS);
                 assert!(!w.setting().active.is_empty());
                 assert!(w.setting().active.is_subset(&w.allowed));
             }
         }
-        assert_eq!(w.setting().active.len(), 1, "packed again");
+        assert_eq!(w.setting().active.len(), 1, "consolidated again");
     }
 }
 

@@ -40,7 +40,7 @@ fn without_a_method_nothing_is_retained() {
 }
 
 #[test]
-fn without_consolidation_no_vcpu_is_deactivated() {
+fn without_consolidation_every_vcpu_stays_active() {
     for workload in [pipe, redis_1, mariadb] {
         let mut w = World::new(PolicyConfig { consolidate: false, ..config() }, 2, workload);
         w.run(5 * SECOND);

@@ -75,7 +75,7 @@ fn harmed(s: &Setting) -> Rates {
 }
 
 #[test]
-fn a_known_setting_that_harms_is_gone_within_150_ms_and_forgotten_for_that_load() {
+fn a_known_setting_that_harms_is_gone_within_150_ms_and_no_longer_known_for_that_load() {
     // A lock convoy shows its harm in few signals: that takes as long as without memory.
     for (workload, within) in [(harmed as Workload, 150 * MS), (convoy, 600 * MS)] {
         let load = workload(&Setting::untouched(&CpuSet::first(2))).load / 2.0;

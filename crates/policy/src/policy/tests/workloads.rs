@@ -25,13 +25,13 @@ pub(super) type Workload = fn(&Setting) -> Rates;
 
 /// Threads that hand work to each other: on one vCPU there are no idle periods, else each switch leaves one.
 fn hand_offs(s: &Setting, load: f64, user_share: f64, switches: f64) -> Rates {
-    let packed = s.active.len() == 1;
+    let consolidated = s.active.len() == 1;
     Rates {
         load,
         user_share,
         switches,
-        idle_periods: if packed { 100.0 } else { switches },
-        run_delay: if packed { 0.1 } else { 0.05 },
+        idle_periods: if consolidated { 100.0 } else { switches },
+        run_delay: if consolidated { 0.1 } else { 0.05 },
         runnable: 1,
         moved_bytes: None,
         progress: switches,
@@ -39,9 +39,9 @@ fn hand_offs(s: &Setting, load: f64, user_share: f64, switches: f64) -> Rates {
 }
 
 /// Picks by whether the workload runs on one vCPU, is retained, or is untouched.
-fn by<T>(s: &Setting, untouched: T, retained: T, packed: T) -> T {
+fn by<T>(s: &Setting, untouched: T, retained: T, consolidated: T) -> T {
     match (s.active.len(), s.retention.is_on()) {
-        (1, _) => packed,
+        (1, _) => consolidated,
         (_, true) => retained,
         (_, false) => untouched,
     }

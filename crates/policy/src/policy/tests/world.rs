@@ -133,7 +133,7 @@ impl World {
     }
 
     /// Reports an overload to the policy within the next slice.
-    pub(super) fn tell(&mut self, overload: Overload) {
+    pub(super) fn report(&mut self, overload: Overload) {
         self.overload = Some(overload);
         let runnable = self.slice();
         self.step(runnable);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Samples threads that no wake-up shows: at each tick, when they are created, and at the start. */
-#ifndef GLEANER_LOOK_H
-#define GLEANER_LOOK_H
+#ifndef GLEANER_SAMPLE_H
+#define GLEANER_SAMPLE_H
 
 /*
  * Samples the program counter in user mode and the code around it, in which
  * user space finds loops that only wait. The map keeps hot spots and evicts
  * others.
  */
-static __always_inline void look_at_code(struct task_state *t, struct pt_regs *regs)
+static __always_inline void sample_code(struct task_state *t, struct pt_regs *regs)
 {
 #if defined(__TARGET_ARCH_x86)
 	struct spot spot = { .ip = regs->ip, .name = t->name };
@@ -64,7 +64,7 @@ int BPF_PROG(on_tick)
 	t = state_of(p);
 	if (!t || !in_scope(p, t))
 		return 0;
-	look_at_name(p, t);
+	update_name(p, t);
 	thread = thread_of(t);
 	if (!thread)
 		return 0;
@@ -77,7 +77,7 @@ int BPF_PROG(on_tick)
 	thread->ticks++;
 	if (interrupted_user(regs)) {
 		thread->user_ticks++;
-		look_at_code(t, regs);
+		sample_code(t, regs);
 	} else if (syscall_of(p) == NR_SCHED_YIELD) {
 		thread->yield_ticks++;
 	}
@@ -97,13 +97,13 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		c->member = 1;
 	else if (scope_kind == SCOPE_CHILDREN && parent->tgid == scope_pid && child->tgid != scope_pid)
 		c->member = 1;
-	begin_stretch(c, bpf_ktime_get_ns());
+	start_stretch(c, bpf_ktime_get_ns());
 	return 0;
 }
 
 /* Run once at the start, for threads that exist already. */
 SEC("iter/task")
-int first_look(struct bpf_iter__task *ctx)
+int first_pass(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
 	struct task_state *t;
