@@ -1,4 +1,4 @@
-"""Two processes that hand one message to and fro over a pair of pipes. Prints round trips per second."""
+"""Two processes that pass one message back and forth over a pair of pipes. Prints round trips per second."""
 
 import multiprocessing
 import time

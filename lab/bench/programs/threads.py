@@ -1,4 +1,4 @@
-"""Pairs of threads that hand an item to and fro through two queues. Prints round trips per second of all pairs."""
+"""Pairs of threads that pass an item back and forth through two queues. Prints round trips per second of all pairs."""
 
 import queue
 import sys

@@ -35,7 +35,7 @@ pub use latencies::Summary;
 pub use protocol::Protocol;
 
 /// Timeout for the last answers after the last request; long enough for a machine that stalls for a while.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Upper limit of a sleep, so that a signal arriving just before it is noticed soon.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Minimal timer slack in ns; 0 would mean the default of 50 us, which would delay every request.
@@ -79,8 +79,8 @@ pub struct Options {
     pub window: Duration,
     /// Seed of the arrivals; the same seed gives the same arrivals.
     pub seed: u64,
-    /// Timeout for the last answers after the last request; [`PATIENCE`] unless some are known to be missing.
-    pub patience: Duration,
+    /// Timeout for the last answers after the last request; [`TIMEOUT`] unless some are known to be missing.
+    pub timeout: Duration,
 }
 
 impl Options {
@@ -169,14 +169,14 @@ pub enum Error {
         found: String,
     },
     /// Some answers did not arrive in time.
-    #[error("{missing} of {requests} requests were not answered within {patience:?} after the last one")]
+    #[error("{missing} of {requests} requests were not answered within {timeout:?} after the last one")]
     Unanswered {
         /// Number of missing answers.
         missing: u64,
         /// Number of requests.
         requests: u64,
         /// The timeout after the last request.
-        patience: Duration,
+        timeout: Duration,
     },
     /// A signal ended the load.
     #[error("interrupted")]
@@ -209,8 +209,8 @@ impl Outcome {
         match self.requests.saturating_sub(self.answered) {
             0 => Ok(()),
             missing => {
-                let (requests, patience) = (self.requests, options.patience);
-                Err(Error::Unanswered { missing, requests, patience })
+                let (requests, timeout) = (self.requests, options.timeout);
+                Err(Error::Unanswered { missing, requests, timeout })
             }
         }
     }
@@ -283,7 +283,7 @@ impl<'a> Load<'a> {
             arrivals,
             random,
             window: options.due(),
-            give_up: nanos(options.warmup + options.window + options.patience),
+            give_up: nanos(options.warmup + options.window + options.timeout),
             requests: 0,
             arrived: 0,
             from_due: Latencies::default(),
@@ -404,7 +404,7 @@ mod tests {
             warmup: Duration::from_millis(20),
             window: Duration::from_millis(200),
             seed: 1,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
         }
     }
 
@@ -454,7 +454,7 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let (options, sockets) = (options(Pace::Closed), [Socket::Unix(ours)]);
         // A missing request fails the test instead of blocking it.
-        theirs.set_read_timeout(Some(PATIENCE)).unwrap();
+        theirs.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut load = Load::new(&options, &sockets);
         let mut request = vec![0; options.protocol.request().len()];
         load.send(0).unwrap();
@@ -475,8 +475,8 @@ mod tests {
 
     #[test]
     fn answers_that_never_come_are_counted() {
-        let patience = Duration::from_millis(100);
-        let options = Options { patience, ..options(Pace::Poisson { rate: 500.0 }) };
+        let timeout = Duration::from_millis(100);
+        let options = Options { timeout, ..options(Pace::Poisson { rate: 500.0 }) };
         let (outcome, _) = run_against(&options, 20, Duration::ZERO);
         assert!(outcome.answered < outcome.requests, "{outcome:?}");
         let error = outcome.check(&options).unwrap_err().to_string();

@@ -180,7 +180,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, Er
     let outcome = plan.run(
         |cell| {
             if cell.position == 0 {
-                frequencies.look(&Root::system());
+                frequencies.sample(&Root::system());
             }
             let (row, mode) = (&experiment.rows[cell.row], &experiment.modes[cell.mode]);
             let measured = sampler.measure(row, mode);

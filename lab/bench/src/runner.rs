@@ -118,12 +118,12 @@ impl Plan {
                 if outcome.interrupted {
                     break;
                 }
-                let begins_round = cell.position == 0 && cell.round.is_some_and(|round| round > 0);
-                if begins_round && enough(row, &samples) {
+                let starts_round = cell.position == 0 && cell.round.is_some_and(|round| round > 0);
+                if starts_round && enough(row, &samples) {
                     progress.skip(self.cells_per_row() - index);
                     break;
                 }
-                progress.begin(name, &self.modes[cell.mode], cell.round);
+                progress.start(name, &self.modes[cell.mode], cell.round);
                 match (measure(cell), cell.round) {
                     (Ok(sample), Some(round)) => samples.samples[cell.mode][round] = Some(sample),
                     (Ok(_), None) => {}
@@ -181,7 +181,7 @@ impl Progress {
         Self(style.map_or(bar.clone(), |style| bar.with_style(style)))
     }
 
-    fn begin(&self, row: &str, mode: &str, round: Option<usize>) {
+    fn start(&self, row: &str, mode: &str, round: Option<usize>) {
         self.0.set_message(format!("{row}, {mode}, {}", round_name(round)));
     }
 

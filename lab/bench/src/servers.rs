@@ -115,7 +115,7 @@ pub enum Error {
     },
     /// A kernel setting has changed since the run started.
     #[error(
-        "{path} is `{is}`, not `{was}` as when the run began; `gleaner restore` undoes what Gleaner left"
+        "{path} is `{is}`, not `{was}` as when the run started; `gleaner restore` undoes what Gleaner left"
     )]
     Touched {
         /// File of the setting.

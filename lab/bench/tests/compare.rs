@@ -125,7 +125,7 @@ fn a_native_and_a_virtualised_result_give_the_overhead_in_all_three_scenarios() 
 }
 
 #[test]
-fn the_native_side_is_its_first_mode_and_the_virtualised_ones_are_all_told() {
+fn the_native_side_is_its_first_mode_and_all_virtualised_ones_are_reported() {
     let native = result(false, &["default"], vec![row("w", &[], vec![cell("default", 10.0, 36.0)])]);
     let cells = vec![cell("default", 30.0, 40.0), cell("gleaner", 15.0, 40.0)];
     let virtualised = result(true, &["default", "gleaner"], vec![row("other name", &[], cells)]);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-use gleaner_bench::client::{Address, Options, Outcome, PATIENCE, Pace, Protocol};
+use gleaner_bench::client::{Address, Options, Outcome, Pace, Protocol, TIMEOUT};
 use gleaner_bench::servers::{Latency, Window, find, measure};
 
 mod common;
@@ -49,7 +49,7 @@ fn due(rate: f64, window: Duration) -> u64 {
         warmup: Duration::ZERO,
         window,
         seed: 273,
-        patience: PATIENCE,
+        timeout: TIMEOUT,
     };
     options.requests().unwrap()
 }

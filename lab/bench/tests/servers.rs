@@ -121,7 +121,7 @@ fn the_suite_interleaves_modes_and_reports() {
     let (json, markdown) = (dir.path().join("b.json"), dir.path().join("b.md"));
     let output = bench()
         .args(["servers", "--rounds", "1", "--window", "0.2", "--warmup", "0", "--rows", "redis-1"])
-        .args(["--modes", "default,gleaner,pack:1"])
+        .args(["--modes", "default,gleaner,consolidate:1"])
         .arg("--gleaner")
         .arg(&gleaner)
         .arg("--output")
@@ -136,7 +136,7 @@ fn the_suite_interleaves_modes_and_reports() {
     let report: Report = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert!(report.failures.is_empty() && !report.interrupted);
     let row = &report.rows[0];
-    assert_eq!(row.best_static.as_deref(), Some("pack:1"));
+    assert_eq!(row.best_static.as_deref(), Some("consolidate:1"));
     assert!(row.modes.iter().all(|mode| mode.rate.is_some_and(|rate| rate.median > 0.0)), "{row:?}");
     assert!(row.commands["gleaner"][0].starts_with("[inside `"), "{:?}", row.commands);
     assert!(
@@ -160,7 +160,7 @@ fn the_suite_interleaves_modes_and_reports() {
             .output()
             .unwrap()
     };
-    assert!(more("default,gleaner,pack:1").status.success());
+    assert!(more("default,gleaner,consolidate:1").status.success());
     let both: Report = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     let rows: Vec<_> = both.rows.iter().map(|row| (row.name.as_str(), row.rounds())).collect();
     assert_eq!(rows, [("redis-1", 1), ("redis-8", 2)]);

@@ -160,7 +160,7 @@ fn machines() -> impl Iterator<Item = Machine> {
 }
 
 #[test]
-fn equal_modes_are_told_to_be_equal_in_95_of_100_runs() {
+fn equal_modes_are_found_equal_in_95_of_100_runs() {
     for machine in machines() {
         for rounds in [5, 10] {
             let equal = machine.share(Verdict::NoDifference, 1.0, rounds, 500);

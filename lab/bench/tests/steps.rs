@@ -17,14 +17,14 @@ fn bench() -> Command {
 
 /// The requests between the first sample and the last one of each phase.
 fn requests(recording: &Recording) -> Vec<u64> {
-    let begins = recording.phases.iter().map(|phase| phase.at_ns);
-    let ends = begins.clone().skip(1).chain([recording.end_ns]);
+    let starts = recording.phases.iter().map(|phase| phase.at_ns);
+    let ends = starts.clone().skip(1).chain([recording.end_ns]);
     let done_in = |(from, to): (u64, u64)| {
         let mut inside = recording.samples.iter().filter(|s| (from..=to).contains(&s.at_ns));
         let (first, last) = (inside.next().unwrap(), inside.next_back().unwrap());
         last.requests - first.requests
     };
-    begins.zip(ends).map(done_in).collect()
+    starts.zip(ends).map(done_in).collect()
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn no_time_is_hardly_any_work() {
 }
 
 #[test]
-fn what_a_workload_cannot_be_told_is_refused_by_name() {
+fn a_parameter_that_a_workload_cannot_use_is_refused_by_name() {
     for (workload, parameters) in variants() {
         let spec = workload.spec();
         let variant = spec.variants.iter().find(|variant| variant.kind == parameters.kind).unwrap();

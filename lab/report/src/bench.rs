@@ -82,7 +82,7 @@ fn warnings(result: &BenchResult) -> Markup {
     html! {
         @if !result.warnings.is_empty() {
             section {
-                h2 { "Before you believe it" }
+                h2 { "Caveats" }
                 @let (first, more) = result.warnings.split_at(result.warnings.len().min(SHOWN_WARNINGS));
                 ul class="warnings" { @for warning in first { li { (warning) } } }
                 @if !more.is_empty() {

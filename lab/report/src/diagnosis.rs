@@ -36,14 +36,14 @@ pub fn html(diagnosis: &Diagnosis, environment: &Environment, json: &str) -> Str
         section {
             h2 { "Causes" }
             p {
-                "Times are estimates: a guest cannot see what its hypervisor does. Causes may overlap in time, and several \
+                "Times are estimates: a guest cannot see what its hypervisor does. Causes can overlap in time, and several \
                  threads can lose time at once, so the times are no parts of a whole."
             }
             (shown(&figures::causes(diagnosis)))
             @for (index, cause) in diagnosis.causes.iter().enumerate() { (tables::cause(index + 1, cause)) }
         }
         section {
-            h2 { "Who wakes whom" }
+            h2 { "Wake-ups between threads" }
             (shown(&wakes::figure(diagnosis)))
             (tables::edges(diagnosis))
         }
@@ -83,7 +83,7 @@ fn head(diagnosis: &Diagnosis, environment: &Environment) -> Markup {
     html! {
         header {
             h1 { (diagnosis.target) }
-            p class="by" { "Diagnosis by Gleaner: " (summary::looked(diagnosis)) }
+            p class="by" { "Diagnosis by Gleaner: " (summary::sampled(diagnosis)) }
             p class="by" { (crate::facts::line(environment)) }
             p class="lead" { (summary::verdict(diagnosis)) }
         }

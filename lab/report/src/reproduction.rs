@@ -27,7 +27,7 @@ pub fn html(report: &Report) -> serde_json::Result<String> {
             p class="lead" {
                 "Of the numbers that nothing was fitted to, " (near(&report.papers, Basis::HeldOut)) " come within 25 % of \
                  the papers'; of those that the model was fitted to, " (near(&report.papers, Basis::Fitted)) ". Of the \
-                 papers' statements about who wins, grows or shrinks, " (right(&report.papers)) " come out."
+                 papers' statements about what wins, grows or shrinks, " (right(&report.papers)) " come out."
             }
             (overview(report))
         }

@@ -5,12 +5,12 @@
 //! is encoded by colour alone: a label, dash pattern or shape repeats it.
 
 /// Number of distinct styles; series beyond it reuse the coloured ones.
-const LOOKS: usize = 6;
+const STYLES: usize = 6;
 
 /// CSS class for the colour and dashes of series `index`. Series 0, the baseline, is grey.
 pub const fn series_class(index: usize) -> &'static str {
-    const CLASSES: [&str; LOOKS + 1] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6"];
-    if index == 0 { CLASSES[0] } else { CLASSES[1 + (index - 1) % LOOKS] }
+    const CLASSES: [&str; STYLES + 1] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6"];
+    if index == 0 { CLASSES[0] } else { CLASSES[1 + (index - 1) % STYLES] }
 }
 
 /// Colours for light and dark schemes. On paper it is always light.
@@ -81,7 +81,7 @@ mod tests {
                     assert!(contrast(colour(text), colour(back)) >= 4.5, "{text} on {back}: {scheme}");
                 }
             }
-            for series in 0..=LOOKS {
+            for series in 0..=STYLES {
                 let name = series_class(series);
                 assert!(contrast(colour(name), colour("bg")) >= 3.0, "{name}: {scheme}");
             }

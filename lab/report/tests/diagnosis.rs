@@ -74,7 +74,7 @@ fn the_page_says_in_words_and_numbers_what_the_plots_show() {
 }
 
 #[test]
-fn what_was_not_seen_is_told_as_such() {
+fn what_was_not_seen_is_reported_as_such() {
     let mut nothing = diagnosis();
     nothing.matters = false;
     nothing.causes.clear();

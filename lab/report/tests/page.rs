@@ -179,7 +179,7 @@ fn a_run_that_ended_early_says_so_and_shows_what_it_has() {
     let mut result = result();
     result.ending = Ending::Failed {
         row: "barrier".to_owned(),
-        mode: "pack:1".to_owned(),
+        mode: "consolidate:1".to_owned(),
         round: Some(2),
         message: "exit status 3.".to_owned(),
     };
@@ -188,7 +188,7 @@ fn a_run_that_ended_early_says_so_and_shows_what_it_has() {
         row.cells.iter_mut().for_each(|cell| cell.samples.truncate(2));
     }
     let page = html(&result).unwrap();
-    assert!(page.contains("barrier in mode pack:1 failed in round 3: exit status 3."));
+    assert!(page.contains("barrier in mode consolidate:1 failed in round 3: exit status 3."));
     assert!(page.contains("The samples are too few to judge"));
     assert!(!page.contains("better than"), "nothing was judged, so nothing is counted");
 
@@ -200,7 +200,7 @@ fn a_run_that_ended_early_says_so_and_shows_what_it_has() {
 }
 
 #[test]
-fn the_reproduction_page_tells_each_number_with_its_place_and_what_it_owes() {
+fn the_reproduction_page_shows_each_number_with_its_place_and_what_it_owes() {
     let report = reproduction();
     let page = gleaner_report::reproduction::html(&report).unwrap();
     assert!(page.contains("0 of 3 come within 25 %"), "no held-out number is near");

@@ -97,9 +97,9 @@ pub fn govern_all(
         let pause = seat.run.start(&mut SimMachine::new(&mut world, seat.governor, &mut seat.last));
         seat.paused = pause.map(|pause| Paused::new(&world, pause, None));
     }
-    while let Some((next, seat)) = first_to_look(&mut seats) {
+    while let Some((next, seat)) = first_to_check(&mut seats) {
         world.run_until(next);
-        seat.look(&mut world);
+        seat.check(&mut world);
     }
     let summary = |seat: Seat<'_>| {
         let Seat { governor, mut last, run, .. } = seat;
@@ -112,16 +112,16 @@ pub fn govern_all(
 }
 
 /// The VM whose pause is the first to be checked, and when.
-fn first_to_look<'a, 'b>(seats: &'a mut [Seat<'b>]) -> Option<(Ns, &'a mut Seat<'b>)> {
+fn first_to_check<'a, 'b>(seats: &'a mut [Seat<'b>]) -> Option<(Ns, &'a mut Seat<'b>)> {
     let paused = seats.iter_mut().filter_map(|seat| Some((seat.paused.as_ref()?.next(), seat)));
     paused.min_by_key(|(next, _)| *next)
 }
 
 impl Seat<'_> {
     /// Checks whether the pause is over, and continues the run if so.
-    fn look(&mut self, world: &mut World) {
+    fn check(&mut self, world: &mut World) {
         let Some(paused) = &mut self.paused else { return };
-        let (wake, overload) = match paused.look(world, self.governor.vm) {
+        let (wake, overload) = match paused.check(world, self.governor.vm) {
             _ if world.end().is_some() => (Wake::Ended, None),
             Some(End::Due) => (Wake::Observe, None),
             Some(End::Overload(overload)) => (Wake::Observe, Some(overload)),

@@ -20,7 +20,7 @@ use crate::world::{End, Report};
 
 const TRACED: &str = "trace";
 /// A run is aborted when it takes this many times the recorded length.
-const PATIENCE: Ns = 200;
+const LIMIT_FACTOR: Ns = 200;
 
 /// Identical co-located VMs: `COUNT:PROGRAM`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -157,7 +157,7 @@ impl Question<'_> {
         let control = vec![halt().control; vms.len()];
         let mut spec = Spec::new(host, vms);
         let recorded = self.recorded.elapsed.saturating_mul(self.replay.times.max(1));
-        spec.time_limit = spec.time_limit.min(recorded.saturating_mul(PATIENCE).max(1_000_000_000));
+        spec.time_limit = spec.time_limit.min(recorded.saturating_mul(LIMIT_FACTOR).max(1_000_000_000));
         spec.check().map_err(|source| ScenarioError::Spec { file: title.clone(), source })?;
         Ok(Scenario { title, source: None, spec, control, tuning: Tuning::default() })
     }
@@ -197,13 +197,13 @@ mod tests {
     fn neighbours_and_policies_are_read_and_mistakes_named() {
         let three: Neighbours = "3:matmul".parse().unwrap();
         assert_eq!((three.count, three.program.as_str()), (3, "matmul"));
-        for (text, told) in [
+        for (text, expected) in [
             ("matmul", "COUNT:PROGRAM"),
             ("0:matmul", "between 1 and 1000"),
             ("2:matmull", "did you mean `matmul`?"),
         ] {
             let error = text.parse::<Neighbours>().unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         assert_eq!("gleaner".parse::<NamedPolicy>().unwrap().control, Control::Gleaner);
         assert_eq!("halt".parse::<NamedPolicy>().unwrap(), halt());

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn who_yields_comes_after_the_others_by_either_rule() {
+    fn a_yielding_task_comes_after_the_others_by_either_rule() {
         for fair in [Fair::CFS, Fair::EEVDF] {
             let mut own = Entity::default();
             fair.place(&mut own, 10_000_000);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tick_ends_a_slice_that_is_over_or_hurts_who_waits_but_not_below_the_granularity() {
+    fn the_tick_ends_a_slice_that_is_over_or_delays_a_waiting_task_but_not_below_the_granularity() {
         let fair = Fair::CFS;
         let at = |vruntime| Entity { vruntime, ..Entity::default() };
         let ms = 1_000_000;
@@ -184,7 +184,7 @@ mod tests {
         };
         assert!(ended(13, 0), "its slice is over");
         assert!(!ended(12, 12));
-        assert!(ended(4, 13), "who waits is behind by more than a slice");
+        assert!(ended(4, 13), "the waiting task is behind by more than a slice");
         assert!(!ended(2, 13), "below the granularity");
         assert_eq!((fair.period(2), fair.period(10)), (24 * ms, 30 * ms));
     }

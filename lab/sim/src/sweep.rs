@@ -227,8 +227,8 @@ impl Sweep {
         for (place, value) in edits {
             text.replace_range(place.clone(), &value.to_string());
         }
-        let told = |value: (&Axis, &Value)| format!("{} = {}", value.0.key, value.1);
-        let point: Vec<String> = self.axes.iter().zip(&values).map(told).collect();
+        let setting = |value: (&Axis, &Value)| format!("{} = {}", value.0.key, value.1);
+        let point: Vec<String> = self.axes.iter().zip(&values).map(setting).collect();
         Scenario::parse(&self.name, &text)
             .map_err(|source| ScenarioError::Point { point: point.join(", "), source: Box::new(source) })
     }

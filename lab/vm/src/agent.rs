@@ -159,7 +159,7 @@ impl Limit {
     fn wait<T>(&self, end: &mpsc::Receiver<T>) -> Option<T> {
         if let Some(file) = &self.counts_from {
             let began = Instant::now();
-            while !Path::new(file).exists() && began.elapsed() < Step::PATIENCE {
+            while !Path::new(file).exists() && began.elapsed() < Step::TIMEOUT {
                 if let Ok(ended) = end.recv_timeout(Duration::from_millis(10)) {
                     return Some(ended);
                 }
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_is_told_and_a_missing_program_too() {
+    fn a_signal_is_reported_and_a_missing_program_too() {
         let (answer, _) = run(&["sh", "-c", "kill -9 $$"], b"");
         assert!(matches!(answer, Answer::Ran { exit: Exit::Signal(9), .. }));
         let (answer, _) = run(&["/no/such"], b"");

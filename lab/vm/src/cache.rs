@@ -87,7 +87,7 @@ impl Cache {
     }
 
     /// Removes an artefact, so that it is rebuilt from the newest packages when next needed.
-    pub fn forget(&self, name: &str) -> Result<()> {
+    pub fn remove(&self, name: &str) -> Result<()> {
         let _turn = self.turn()?;
         let path = self.root.join(name);
         match fs::remove_dir_all(&path) {
@@ -115,8 +115,8 @@ fn clean(parent: &Path) -> Result<()> {
 }
 
 fn free_mib(path: &Path) -> Result<u64> {
-    let stat =
-        nix::sys::statvfs::statvfs(path).map_err(Error::system(format!("look at {}", path.display())))?;
+    let stat = nix::sys::statvfs::statvfs(path)
+        .map_err(Error::system(format!("get the free space of {}", path.display())))?;
     Ok(stat.blocks_available() * stat.fragment_size() / (1024 * 1024))
 }
 
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(content(&path), "old");
         cache.artefact("images/a", "1", never).unwrap();
         assert_eq!(content(&cache.artefact("images/a", "2", write("new")).unwrap()), "new");
-        cache.forget("images/a").unwrap();
+        cache.remove("images/a").unwrap();
         assert_eq!(content(&cache.artefact("images/a", "2", write("newest")).unwrap()), "newest");
     }
 
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_room_is_told_with_what_is_needed() {
+    fn too_little_room_is_reported_with_what_is_needed() {
         enough(Path::new("/c"), NEEDED_MIB, NEEDED_MIB).unwrap();
         let said = enough(Path::new("/c"), 100, NEEDED_MIB).unwrap_err().to_string();
         assert!(said.starts_with("/c has 100 MiB free; building images needs 4096"), "{said}");

@@ -85,7 +85,7 @@ struct Run {
 
 #[derive(Debug, Args)]
 struct Claims {
-    /// Only this claim; may be given several times
+    /// Only this claim; can be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Only the claims of the five minutes in `make test`
@@ -164,7 +164,7 @@ fn images(args: &Images) -> anyhow::Result<ExitCode> {
     let images = args.image.map_or(vec![Image::Tiny, Image::Systemd, Image::Host], |image| vec![image]);
     if args.refresh {
         for name in image::artefacts(&images, &kernels) {
-            cache.forget(&name)?;
+            cache.remove(&name)?;
         }
     }
     for image in &images {
@@ -186,7 +186,7 @@ fn command(args: &Run) -> anyhow::Result<ExitCode> {
     let words: Vec<&str> = args.command.iter().map(String::as_str).collect();
     let output = guest.run(Step::new(&words).timeout(Duration::from_secs(args.timeout)))?;
     let printed = write_bytes(&output.stdout);
-    // The command's stderr, which need not be text. That ours may be closed is not an error.
+    // The command's stderr, which need not be text. If ours is closed, that is not an error.
     let _ = std::io::stderr().write_all(&output.stderr);
     let code = match output.exit {
         Exit::Code(code) => u8::try_from(code).unwrap_or(1),

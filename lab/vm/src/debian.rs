@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreachable_archive_is_told_with_the_remedy() {
+    fn an_unreachable_archive_is_reported_with_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let apt = Apt {
             suite: Suite::Trixie,

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_with_what_was_found() {
+    fn a_failure_is_reported_with_what_was_found() {
         let text = text(&outcomes());
         assert!(text.contains("FAIL  mixed"), "{text}");
         assert!(text.contains("FAIL faster: 1.20 × [1.20, 1.20], n = 1 (target ≥ 1.5)"), "{text}");

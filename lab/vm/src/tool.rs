@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_is_told_with_the_remedy() {
+    fn a_missing_program_is_reported_with_the_remedy() {
         let error = run(&mut Command::new("no-such-program-of-the-lab")).unwrap_err();
         let said = error.to_string();
         assert!(
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_with_the_command_and_its_words() {
+    fn a_failure_is_reported_with_the_command_and_its_output() {
         let error = output(Command::new("sh").args(["-c", "echo broken >&2; exit 3"])).unwrap_err();
         assert_eq!(error.to_string(), "`sh -c echo broken >&2; exit 3` failed (exit status: 3): broken");
     }

@@ -57,7 +57,7 @@ impl std::fmt::Display for Exit {
         match self {
             Self::Code(code) => write!(f, "status {code}"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
-            Self::TimedOut => f.write_str("a time-out"),
+            Self::TimedOut => f.write_str("a timeout"),
         }
     }
 }

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 
 /// No server listens there.
 const NO_MIRROR: &str = "http://127.0.0.1:9/debian";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn lab(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gleaner-lab"));
@@ -53,7 +53,7 @@ fn a_closed_or_full_standard_output_is_no_panic() {
 
 #[test]
 #[ignore = "boots machines, needs images: make test-lab"]
-fn without_network_a_cold_cache_is_told() {
+fn without_network_a_cold_cache_is_reported() {
     let cache = tempfile::tempdir().unwrap();
     let output = lab(&["images", "--image", "tiny", "--kernel", "6.12"])
         .env("GLEANER_LAB_CACHE", cache.path())
@@ -68,7 +68,7 @@ fn without_network_a_cold_cache_is_told() {
 
 #[test]
 #[ignore = "boots machines, needs images: make test-lab"]
-fn without_a_program_the_command_that_installs_it_is_told() {
+fn without_a_program_the_command_that_installs_it_is_printed() {
     let path = tempfile::tempdir().unwrap();
     symlink(which("ldd"), path.path().join("ldd")).unwrap();
     let output = lab(&["run", "--", "true"]).env("PATH", path.path()).env_remove("CARGO").output().unwrap();
@@ -90,7 +90,7 @@ fn no_qemu_of_the_machine_is_needed() {
 
 #[test]
 #[ignore = "boots machines, needs images: make test-lab"]
-fn a_full_disk_is_told_before_anything_is_fetched() {
+fn a_full_disk_is_reported_before_anything_is_fetched() {
     if !is_root() {
         return;
     }
@@ -187,7 +187,7 @@ fn child_with(parent: u32, word: &str) -> Option<u32> {
 
 #[track_caller]
 fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = condition() {
             return found;

@@ -12,7 +12,7 @@ use nix::poll::PollFlags;
 use super::{Address, Error, Protocol};
 
 /// Timeout for the server to store the value.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes per read.
 const BUFFER: usize = 16 * 1024;
 
@@ -47,12 +47,12 @@ impl Socket {
         match address {
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 Ok(Self::Unix(stream))
             }
             Address::Port(port) => {
                 let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, *port))?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 // Send each request as soon as it is due, even while others are outstanding.
                 stream.set_nodelay(true)?;
                 Ok(Self::Tcp(stream))

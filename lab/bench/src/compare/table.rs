@@ -19,7 +19,7 @@ impl fmt::Display for Compared {
             self.overheads(f)?;
         }
         if !self.notes.is_empty() {
-            writeln!(f, "\nMind:")?;
+            writeln!(f, "\nCaveats:")?;
             self.notes.iter().try_for_each(|note| writeln!(f, "  - {note}"))?;
         }
         Ok(())

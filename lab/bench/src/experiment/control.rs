@@ -145,8 +145,9 @@ mod tests {
 
     #[test]
     fn changes_become_moments() {
-        let packed = "pack:1+haltpoll:50us".parse::<Fixed>().unwrap().on(&CpuSet::first(2)).unwrap();
-        let file = journal(Mode::Adaptive, &packed);
+        let consolidated =
+            "consolidate:1+haltpoll:50us".parse::<Fixed>().unwrap().on(&CpuSet::first(2)).unwrap();
+        let file = journal(Mode::Adaptive, &consolidated);
         let control = Control::read(file.path()).unwrap();
         let moment = |at_s, active_vcpus, retention: &str, limit_us| Moment {
             at_s,
@@ -163,8 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_setting_that_was_not_held_is_told() {
-        let fixed = "pack:1".parse::<Fixed>().unwrap().on(&CpuSet::first(2)).unwrap();
+    fn a_fixed_setting_that_was_not_held_is_reported() {
+        let fixed = "consolidate:1".parse::<Fixed>().unwrap().on(&CpuSet::first(2)).unwrap();
         let held = journal(Mode::Fixed(fixed.clone()), &fixed);
         assert_eq!(Control::read(held.path()).unwrap().not_in_force, None);
         let lost = journal(Mode::Fixed(fixed), &Setting::untouched(&CpuSet::first(2)));

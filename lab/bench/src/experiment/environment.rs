@@ -51,7 +51,7 @@ pub(super) struct Frequencies {
 
 impl Frequencies {
     /// Reads every CPU's current frequency. Machines that do not report it count as steady.
-    pub(super) fn look(&mut self, root: &Root) {
+    pub(super) fn sample(&mut self, root: &Root) {
         let text = root.read("/proc/cpuinfo").unwrap_or_default();
         let lines = text.lines().filter(|line| line.starts_with("cpu MHz"));
         for mhz in lines.filter_map(|line| line.split_once(':')?.1.trim().parse::<f64>().ok()) {
@@ -73,16 +73,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_moves_is_told() {
+    fn a_clock_that_moves_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         fs::create_dir(root.path("/proc")).unwrap();
         let mut seen = Frequencies::default();
-        seen.look(&root);
+        seen.sample(&root);
         assert_eq!(seen.warning(), None, "nothing is known");
         for (mhz, moved) in [("2600.0", false), ("2630.5", false), ("1200.0", true)] {
             fs::write(root.path("/proc/cpuinfo"), format!("processor : 0\ncpu MHz\t\t: {mhz}\n")).unwrap();
-            seen.look(&root);
+            seen.sample(&root);
             assert_eq!(seen.warning().is_some(), moved, "{mhz}");
         }
     }

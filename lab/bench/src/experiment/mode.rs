@@ -69,7 +69,7 @@ impl Mode {
             (Self::DEFAULT.to_owned(), "the command as it is"),
             (Self::GLEANER.to_owned(), "under `gleaner run`, which decides by itself"),
             (Self::IDLEPOLL.to_owned(), "idle vCPUs poll without bound, by a latency request of 0"),
-            ("pack:N".to_owned(), "on the lowest N vCPUs only; joined with others by +"),
+            ("consolidate:N".to_owned(), "on the lowest N vCPUs only; joined with others by +"),
         ];
         let user =
             (format!("{USER}NAME"), "between the set and unset commands of the scenario's [user.NAME]");
@@ -174,7 +174,7 @@ const fn about_method(method: Method) -> &'static str {
         Method::Haltpoll => "idle vCPUs poll up to so many µs (guest_halt_poll_ns)",
         Method::QosPoll => "the same as idlepoll",
         Method::Yield => "a yield thread of SCHED_IDLE per vCPU, up to so many µs",
-        Method::YieldIpiFree => "a yield thread of nice 19 per vCPU, which spares the IPI",
+        Method::YieldIpiFree => "a yield thread of nice 19 per vCPU, which needs no IPI",
     }
 }
 
@@ -189,7 +189,9 @@ mod tests {
 
     #[test]
     fn every_kind_of_mode_is_understood() {
-        for name in ["default", "gleaner", "idlepoll", "pack:1", "haltpoll:200", "pack:2+haltpoll:50us"] {
+        for name in
+            ["default", "gleaner", "idlepoll", "consolidate:1", "haltpoll:200", "consolidate:2+haltpoll:50us"]
+        {
             assert_eq!(parse(name).unwrap().name(), name);
         }
         assert_eq!(parse("user:tuned").unwrap().user().unwrap().set, ["true"]);
@@ -199,18 +201,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_mode_is_told() {
+    fn what_is_wrong_with_a_mode_is_reported() {
         assert_eq!(parse("gleanr"), Err(ModeError::Unknown("gleanr".into())));
         assert_eq!(parse("user:other"), Err(ModeError::Unknown("user:other".into())));
-        assert!(matches!(parse("pack:0"), Err(ModeError::Value(text)) if text.contains("1 or more")));
+        assert!(matches!(parse("consolidate:0"), Err(ModeError::Value(text)) if text.contains("1 or more")));
         assert!(matches!(parse("haltpoll"), Err(ModeError::Value(text)) if text.contains("needs a limit")));
     }
 
     #[test]
-    fn a_mode_that_packs_on_more_vcpus_than_there_are_does_not_fit() {
-        let told = parse("pack:9").unwrap().fits(2).unwrap_err().to_string();
-        assert!(told.contains("`pack:9` needs 9 vCPUs") && told.contains("only 2"), "{told}");
-        for name in ["pack:2", "gleaner", "default", "haltpoll:50us+pack:1"] {
+    fn a_mode_that_needs_more_vcpus_than_there_are_does_not_fit() {
+        let message = parse("consolidate:9").unwrap().fits(2).unwrap_err().to_string();
+        assert!(message.contains("`consolidate:9` needs 9 vCPUs") && message.contains("only 2"), "{message}");
+        for name in ["consolidate:2", "gleaner", "default", "haltpoll:50us+consolidate:1"] {
             assert_eq!(parse(name).unwrap().fits(2), Ok(()), "{name}");
         }
     }

@@ -34,11 +34,11 @@ pub enum ExpressionError {
 
 /// An expression found nothing in an output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{expression}` {what}; the output begins: {begin}")]
+#[error("`{expression}` {what}; the output starts with: {start}")]
 pub struct NoMatch {
     expression: String,
     what: String,
-    begin: String,
+    start: String,
 }
 
 impl Expression {
@@ -70,7 +70,7 @@ impl Expression {
     /// [`NoMatch`] with the first lines of the output.
     pub fn find(&self, output: &str) -> Result<BTreeMap<Metric, f64>, NoMatch> {
         let no_match =
-            |what: String| NoMatch { expression: self.regex.as_str().to_owned(), what, begin: begin(output) };
+            |what: String| NoMatch { expression: self.regex.as_str().to_owned(), what, start: start(output) };
         let found = self.regex.captures_iter(output).last();
         let found = found.ok_or_else(|| no_match("never matches".to_owned()))?;
         let mut metrics = BTreeMap::new();
@@ -92,7 +92,7 @@ pub(crate) fn workload_outcome(output: &str) -> Result<Outcome, NoMatch> {
     outcome.ok_or_else(|| NoMatch {
         expression: "the outcome of a workload".to_owned(),
         what: "is not in the last line".to_owned(),
-        begin: begin(output),
+        start: start(output),
     })
 }
 
@@ -119,7 +119,7 @@ fn metric(name: &str) -> Option<(Metric, f64)> {
 }
 
 /// The first lines of an output, joined into one.
-fn begin(output: &str) -> String {
+fn start(output: &str) -> String {
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {
         return "(nothing)".to_owned();

@@ -47,7 +47,7 @@ pub(super) struct Sampler {
     knobs: Knobs,
     prepared: BTreeSet<String>,
     /// Whether an earlier sample might have left vCPUs polling.
-    may_poll: bool,
+    could_poll: bool,
 }
 
 impl Sampler {
@@ -65,7 +65,7 @@ impl Sampler {
             state,
             root,
             prepared: BTreeSet::new(),
-            may_poll: false,
+            could_poll: false,
         })
     }
 
@@ -101,10 +101,10 @@ impl Sampler {
         self.prepare(row)?;
         knobs::wait_for(&self.root, &self.knobs)?;
         // For every sample after the first such mode, so that none has an advantage.
-        if self.may_poll {
+        if self.could_poll {
             reset_polling()?;
         }
-        self.may_poll |= !mode.is_untouched();
+        self.could_poll |= !mode.is_untouched();
         let setting = mode.user().map(InForce::set).transpose()?;
         let co_runners = self.start_co_runners(row)?;
         let measured = self.run(row, mode);

@@ -84,16 +84,16 @@ impl Sensors {
     /// What cannot be measured here, and why.
     pub(super) fn missing(&mut self) -> Vec<Warning> {
         let mut missing = Vec::new();
-        let mut tell = |metric, why: String| missing.push(Warning::NotMeasured { metric, why });
+        let mut report = |metric, why: String| missing.push(Warning::NotMeasured { metric, why });
         if self.idle.source() == gleaner_kernel::idle::IdleSource::Estimate {
             let why = "there is no cpuidle driver that counts it; halts are estimated from context switches";
-            tell(Metric::CpuPollingS, why.to_owned());
+            report(Metric::CpuPollingS, why.to_owned());
         }
         if let Err(error) = run_delay(&self.root) {
-            tell(Metric::RunDelayS, format!("{error}; booting with `psi=1` turns it on"));
+            report(Metric::RunDelayS, format!("{error}; booting with `psi=1` turns it on"));
         }
         if self.interrupts.as_mut().is_none_or(|sensor| sensor.read().is_err()) {
-            tell(Metric::ResPerS, "/proc/interrupts cannot be read or is not understood".to_owned());
+            report(Metric::ResPerS, "/proc/interrupts cannot be read or is not understood".to_owned());
         }
         missing
     }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_lacks_is_told_and_left_out() {
+    fn what_a_machine_lacks_is_reported_and_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         set(&root, 1);

@@ -291,7 +291,7 @@ mod tests {
         row
     }
 
-    fn told(row: result::Row, precision: Option<f64>) -> Vec<String> {
+    fn warned(row: result::Row, precision: Option<f64>) -> Vec<String> {
         let asked = Rounds { least: 5, most: 10, precision };
         warnings(&[row], 2, asked).iter().map(Warning::to_string).collect()
     }
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(verdict(comparison), "faster");
         let wall = row.comparison("x", Metric::WallS).unwrap();
         assert_eq!(wall.verdict, result::Verdict::NoDifference);
-        assert!(told(row, None).is_empty());
+        assert!(warned(row, None).is_empty());
     }
 
     #[test]
@@ -340,26 +340,26 @@ mod tests {
         let mut disturbed = cell("default", &STEADY, &quiet);
         disturbed.samples[3].metrics.insert(Metric::StealS, 0.5);
         disturbed.samples[4].metrics.insert(Metric::CpuBusyS, 0.9);
-        let told_ = told(row_of(vec![disturbed.clone()]), None);
-        assert_eq!(told_.len(), 2, "{told_:?}");
-        assert!(told_[0].contains("round 4") && told_[0].contains("25.0 %"), "{told_:?}");
-        assert!(told_[1].contains("round 5") && told_[1].contains("20.0 %"), "{told_:?}");
+        let sentences = warned(row_of(vec![disturbed.clone()]), None);
+        assert_eq!(sentences.len(), 2, "{sentences:?}");
+        assert!(sentences[0].contains("round 4") && sentences[0].contains("25.0 %"), "{sentences:?}");
+        assert!(sentences[1].contains("round 5") && sentences[1].contains("20.0 %"), "{sentences:?}");
         let mut row = row_of(vec![disturbed]);
         row.co_runners.push("matmul".into());
-        assert_eq!(told(row, None).len(), 1, "a co-runner is meant to be there");
+        assert_eq!(warned(row, None).len(), 1, "a co-runner is meant to be there");
     }
 
     #[test]
-    fn outliers_drift_and_width_are_told() {
+    fn outliers_drift_and_width_are_reported() {
         let mut values = STEADY;
         values[6] = 10.0;
-        let told_ = told(row_of(vec![cell("default", &values, &[])]), None);
-        assert!(told_.len() == 1 && told_[0].contains("in round 7"), "{told_:?}");
+        let sentences = warned(row_of(vec![cell("default", &values, &[])]), None);
+        assert!(sentences.len() == 1 && sentences[0].contains("in round 7"), "{sentences:?}");
         let rising: Vec<f64> = (0..8).map(|round| 100.0 + 5.0 * f64::from(round)).collect();
-        let told_ = told(row_of(vec![cell("default", &rising, &[])]), Some(0.02));
-        assert!(told_.iter().any(|w| w.contains("drifts by +")), "{told_:?}");
-        assert!(told_.iter().any(|w| w.contains("% wide, not 2.0 %")), "{told_:?}");
-        let told_ = told(row_of(vec![cell("default", &[100.0, 10.0, 100.5], &[])]), None);
-        assert!(told_.len() == 1 && told_[0].contains("3 rounds are too few"), "{told_:?}");
+        let sentences = warned(row_of(vec![cell("default", &rising, &[])]), Some(0.02));
+        assert!(sentences.iter().any(|w| w.contains("drifts by +")), "{sentences:?}");
+        assert!(sentences.iter().any(|w| w.contains("% wide, not 2.0 %")), "{sentences:?}");
+        let sentences = warned(row_of(vec![cell("default", &[100.0, 10.0, 100.5], &[])]), None);
+        assert!(sentences.len() == 1 && sentences[0].contains("3 rounds are too few"), "{sentences:?}");
     }
 }

@@ -40,7 +40,7 @@ fn write(out: &mut String, result: &BenchResult) -> std::fmt::Result {
     }
     let warnings = warnings::sentences(&result.warnings, result.rows.len());
     if !warnings.is_empty() {
-        writeln!(out, "\nMind:")?;
+        writeln!(out, "\nCaveats:")?;
         warnings.iter().try_for_each(|warning| writeln!(out, "  - {warning}"))?;
     }
     match &result.ending {

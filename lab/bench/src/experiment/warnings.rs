@@ -5,7 +5,7 @@ use gleaner_proto::result::Warning;
 /// The warnings for a result with this number of `rows`.
 pub(super) fn sentences(warnings: &[Warning], rows: usize) -> Vec<String> {
     let mut sentences: Vec<String> =
-        warnings.iter().filter(|warning| !is_folded(warning)).map(Warning::to_string).collect();
+        warnings.iter().filter(|warning| !is_merged(warning)).map(Warning::to_string).collect();
     sentences.extend(too_few_rounds(warnings, rows));
     sentences.extend(worst(warnings, |warning| match warning {
         Warning::Steal { share, .. } => Some(*share),
@@ -19,7 +19,7 @@ pub(super) fn sentences(warnings: &[Warning], rows: usize) -> Vec<String> {
     sentences
 }
 
-const fn is_folded(warning: &Warning) -> bool {
+const fn is_merged(warning: &Warning) -> bool {
     matches!(
         warning,
         Warning::TooFewRounds { .. }
@@ -69,7 +69,7 @@ fn outliers(warnings: &[Warning]) -> Option<String> {
     let places: Vec<String> = warnings.iter().filter_map(place).collect();
     (!places.is_empty()).then(|| {
         format!(
-            "some values lie far from the others of their mode; they are kept in every number; look what else happened \
+            "some values lie far from the others of their mode; they are kept in every number; check what else happened \
              in these rounds, or run more of them: {}",
             places.join("; ")
         )
@@ -94,17 +94,17 @@ mod tests {
             metric: Metric::Throughput,
             rounds: rounds.to_vec(),
         };
-        let told = sentences(&[outliers("a", &[0, 3]), few("a", 2), outliers("b", &[1])], 2);
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[1].ends_with("a, default: 1, 4; b, default: 2"), "{told:?}");
+        let found = sentences(&[outliers("a", &[0, 3]), few("a", 2), outliers("b", &[1])], 2);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[1].ends_with("a, default: 1, 4; b, default: 2"), "{found:?}");
     }
 
     #[test]
-    fn few_rounds_of_every_row_are_told_once() {
-        let told = sentences(&[few("a", 1), few("b", 1)], 2);
-        assert!(told.len() == 1 && told[0].starts_with("every row: 1 round is too few"), "{told:?}");
-        let told = sentences(&[few("a", 1), few("b", 1)], 3);
-        assert!(told.len() == 2 && told[1].starts_with("b: 1 round"), "{told:?}");
+    fn few_rounds_of_every_row_are_reported_once() {
+        let found = sentences(&[few("a", 1), few("b", 1)], 2);
+        assert!(found.len() == 1 && found[0].starts_with("every row: 1 round is too few"), "{found:?}");
+        let found = sentences(&[few("a", 1), few("b", 1)], 3);
+        assert!(found.len() == 2 && found[1].starts_with("b: 1 round"), "{found:?}");
         assert_eq!(sentences(&[few("a", 5), few("b", 4)], 2).len(), 2, "an interrupted run");
     }
 
@@ -116,9 +116,9 @@ mod tests {
             share,
             round: 0,
         };
-        let told = sentences(&[neighbours("a", 0.1), neighbours("b", 0.3), neighbours("c", 0.2)], 3);
-        assert_eq!(told.len(), 1);
-        assert!(told[0].starts_with("b, default: ") && told[0].ends_with("(the worst of 3 such cells)"));
+        let found = sentences(&[neighbours("a", 0.1), neighbours("b", 0.3), neighbours("c", 0.2)], 3);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("b, default: ") && found[0].ends_with("(the worst of 3 such cells)"));
         assert!(sentences(&[neighbours("a", 0.1)], 1)[0].ends_with("stop them and repeat"));
     }
 }

@@ -3,7 +3,7 @@ use super::*;
 const GOOD: &str = r#"
 title = "T"
 source = "P, Table 1"
-modes = ["default", "gleaner", "pack:1", "user:tuned"]
+modes = ["default", "gleaner", "consolidate:1", "user:tuned"]
 rounds = 4
 precision = 0.05
 max_rounds = 12
@@ -20,7 +20,7 @@ unset = ["echo 0 > /x"]
 workload = "barrier"
 parameters = { threads = 4 }
 co_runners = [{ workload = "compute" }, { shell = "while :; do :; done" }]
-paper = { default = 1.0, "pack:1" = 2.5 }
+paper = { default = 1.0, "consolidate:1" = 2.5 }
 
 [[row]]
 name = "oltp"
@@ -55,7 +55,7 @@ fn a_scenario_is_understood() {
     assert_eq!(experiment.rounds, Rounds { least: 4, most: 12, precision: Some(0.05) });
     assert_eq!((experiment.warmup_rounds, experiment.seed), (1, 7));
     let modes: Vec<&str> = experiment.modes.iter().map(Mode::name).collect();
-    assert_eq!(modes, ["default", "gleaner", "pack:1", "user:tuned"]);
+    assert_eq!(modes, ["default", "gleaner", "consolidate:1", "user:tuned"]);
     assert_eq!(experiment.modes[3].user().unwrap().unset, ["echo 0 > /x"]);
 
     let [barrier, oltp, fixed] = &experiment.rows[..] else { panic!("three rows") };
@@ -64,7 +64,7 @@ fn a_scenario_is_understood() {
     assert_eq!((*workload, *amount), (Workload::Barrier, Amount::Time(Duration::from_millis(500))));
     assert_eq!(parameters["threads"], "4");
     assert_eq!(barrier.co_runners.len(), 2);
-    assert!((barrier.paper["pack:1"] - 2.5).abs() < 1e-9);
+    assert!((barrier.paper["consolidate:1"] - 2.5).abs() < 1e-9);
 
     assert_eq!((oltp.primary, oltp.unit.as_str()), (Metric::P95Us, "transactions"));
     assert_eq!((oltp.expressions.len(), oltp.timeout), (2, Duration::from_secs(5)));
@@ -93,13 +93,13 @@ fn unknown_names_have_a_line_and_the_nearest_one() {
 }
 
 #[test]
-fn values_that_make_no_sense_are_told() {
+fn values_that_make_no_sense_are_reported() {
     for (old, new, line, hint) in [
         ("rounds = 4", "rounds = 0", 5, "at least one round"),
         ("precision = 0.05", "precision = 5", 6, "between 0 and 1"),
         ("precision = 0.05", "", 7, "only with a `precision`"),
         ("window_s = 0.5", "window_s = 0", 9, "not a time"),
-        ("pack:1", "pack:0", 4, "1 or more"),
+        ("consolidate:1", "consolidate:0", 4, "1 or more"),
         ("workload = \"barrier\"", "", 17, "exactly one of"),
         ("shell = \"while", "command = [\"x\"], shell = \"while", 20, "exactly one of"),
         ("threads = 4", "threads = 0", 17, "threads"),

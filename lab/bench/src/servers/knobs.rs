@@ -13,7 +13,7 @@ use crate::runner::interrupted;
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// How long to wait for settings changed by another process before aborting the run.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Paths and their values.
 pub type Knobs = BTreeMap<String, String>;
@@ -41,7 +41,7 @@ pub(crate) fn read(root: &Root) -> Result<Knobs> {
 /// # Errors
 /// [`Error::Touched`] with the first setting that did not return to its old value.
 pub(crate) fn wait_for(root: &Root, then: &Knobs) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match check(root, then) {
             Err(Error::Touched { .. }) if Instant::now() < deadline && !interrupted() => {

@@ -8,7 +8,7 @@ use super::Result;
 use super::cell::{Place, Server};
 use super::launch::{Launch, free_address};
 /// Timeout of an answer; long enough for a machine that stalls for a while.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts a server; returns it and its port.
 pub(super) fn server(place: &Place) -> Result<(Server, u16)> {
@@ -23,7 +23,7 @@ pub(super) fn server(place: &Place) -> Result<(Server, u16)> {
 
 fn answers(address: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(b"version\r\n")?;
     let mut answer = [0; 8];
     stream.read_exact(&mut answer)?;

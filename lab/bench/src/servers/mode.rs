@@ -23,7 +23,7 @@ pub enum Mode {
 impl Mode {
     /// The modes that are compared by default.
     pub fn standard() -> Vec<Self> {
-        let fixed = ["haltpoll:200us", "qos-poll", "pack:1"].map(|s| Self::Fixed(s.to_owned()));
+        let fixed = ["haltpoll:200us", "qos-poll", "consolidate:1"].map(|s| Self::Fixed(s.to_owned()));
         [Self::Default, Self::Gleaner].into_iter().chain(fixed).collect()
     }
 
@@ -69,10 +69,10 @@ impl FromStr for Mode {
             _ => {}
         }
         let kind = name.split_once(':').map_or(name, |(kind, _)| kind);
-        if kind == "pack" || kind.parse::<Method>().is_ok() {
+        if kind == "consolidate" || kind.parse::<Method>().is_ok() {
             return Ok(Self::Fixed(name.to_owned()));
         }
-        let known = ["default", "gleaner", "pack:N"].into_iter().chain(Method::ALL.map(Method::name));
+        let known = ["default", "gleaner", "consolidate:N"].into_iter().chain(Method::ALL.map(Method::name));
         Err(Error::Unknown {
             what: "mode",
             name: name.to_owned(),
@@ -103,6 +103,9 @@ mod tests {
         };
         assert_eq!(words(Mode::Default), "");
         assert_eq!(words(Mode::Gleaner), "/x/gleaner run --quiet --require --no-memory --");
-        assert_eq!(words(Mode::Fixed("pack:1".into())), "/x/gleaner run --quiet --require --fixed pack:1 --");
+        assert_eq!(
+            words(Mode::Fixed("consolidate:1".into())),
+            "/x/gleaner run --quiet --require --fixed consolidate:1 --"
+        );
     }
 }

@@ -15,7 +15,7 @@ use super::{Error, Result, Window};
 /// Size of the file in bytes: fits into one segment.
 const FILE_SIZE: usize = 612;
 /// Timeout of an answer; long enough for a machine that stalls for a while.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result<Measured> {
     let (server, address) = file_server(place)?;
@@ -95,7 +95,7 @@ fn configuration(dir: &Path, address: SocketAddr, in_http: &str, in_server: &str
 fn requests(address: SocketAddr) -> Result<u64> {
     let talk = || -> io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(b"GET /status HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

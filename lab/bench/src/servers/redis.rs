@@ -13,7 +13,7 @@ use super::{Error, Result, Window};
 /// The key that redis-benchmark reads by default.
 const SET_KEY: &str = "SET key:__rand_int__ xxx\r\n";
 /// Timeout of an answer; long enough for a machine that stalls for a while.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result<Measured> {
     let mut load = start(place, connections)?;
@@ -75,7 +75,7 @@ fn commands(socket: &Path) -> Result<u64> {
 fn ask(socket: &Path, command: &str) -> Result<String> {
     let talk = || -> io::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(command.as_bytes())?;
         stream.write_all(b"QUIT\r\n")?;
         let mut answer = String::new();

@@ -285,7 +285,7 @@ mod tests {
             |number: &f64| Some(Measured { sample: sample(*number), commands: vec![String::from("server")] });
         let samples = numbers.iter().map(|mode| mode.iter().map(measured).collect()).collect();
         let modes: Vec<Mode> =
-            ["default", "gleaner", "qos-poll", "pack:1"].iter().map(|m| m.parse().unwrap()).collect();
+            ["default", "gleaner", "qos-poll", "consolidate:1"].iter().map(|m| m.parse().unwrap()).collect();
         let row = find(name).unwrap()[0];
         RowReport::new(&row, row.window(None, None), &modes, &RowSamples { samples })
     }
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn gleaner_is_held_against_the_best_static_setting() {
         let report = row(&[[10.0; 3], [60.0; 3], [50.0; 3], [80.0; 3]]);
-        assert_eq!(report.best_static.as_deref(), Some("pack:1"));
+        assert_eq!(report.best_static.as_deref(), Some("consolidate:1"));
         assert_eq!(report.gleaner_of_best_static.map(|e| e.median), Some(0.75));
         assert_eq!(report.missed.unwrap(), ["0.75 of best static, not 0.95"]);
     }

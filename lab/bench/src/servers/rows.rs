@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_programs_are_told_with_their_packages() {
+    fn missing_programs_are_reported_with_their_packages() {
         let need = |program, package| Needs { program, package };
         assert!(missing([need("sh", "dash")].into()).is_ok());
         let needed = [need("no-such-server", "one"), need("no-such-tool", "one"), need("sh", "dash")];

@@ -16,7 +16,7 @@ use super::{Error, Result};
 use crate::runner::interrupted;
 
 /// Timeout for a server to start or stop. `MariaDB` takes longest, after a crash of the machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A started program. Dropping it stops it and waits for its end.
 pub(crate) struct Running {
@@ -49,10 +49,10 @@ impl Running {
 
     /// Polls `ready` until it returns true.
     pub(crate) fn wait_ready(&mut self, mut ready: impl FnMut() -> bool) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !ready() {
             if Instant::now() > deadline {
-                return Err(self.timed_out("become ready", PATIENCE));
+                return Err(self.timed_out("become ready", TIMEOUT));
             }
             // Returns at once if the server ends instead.
             if let Some(status) = self.wait(Duration::from_millis(5))? {
@@ -122,8 +122,8 @@ impl Running {
 
     /// Waits for the end of a program that has closed its output; returns the error for it.
     pub(crate) fn failed<T>(mut self, output: &str) -> Result<T> {
-        let Some(status) = self.wait(PATIENCE)? else {
-            return Err(self.timed_out("end", PATIENCE));
+        let Some(status) = self.wait(TIMEOUT)? else {
+            return Err(self.timed_out("end", TIMEOUT));
         };
         match self.ended(status) {
             Error::Ended { program, status, .. } => Err(Error::Ended { program, status, log: tail(output) }),
@@ -149,7 +149,7 @@ impl Running {
             return Ok(());
         }
         self.signal(self.identity.stop);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             if self.wait(deadline.saturating_duration_since(Instant::now()))?.is_some() {
                 return Ok(());
@@ -158,7 +158,7 @@ impl Running {
         self.signal(Signal::SIGKILL);
         self.child.kill().map_err(Error::system(format!("kill {}", self.identity.program)))?;
         self.child.wait().map_err(Error::system(format!("wait for {}", self.identity.program)))?;
-        Err(self.timed_out("stop", PATIENCE))
+        Err(self.timed_out("stop", TIMEOUT))
     }
 
     /// If the process has just ended, there is nothing to signal; the caller's wait notices its end.

@@ -18,7 +18,7 @@ use super::{
 use crate::runner::{Plan, Problem, RowSamples};
 
 /// Timeout of a cell beyond its warm-up and window, for starting and stopping its server.
-const CELL_PATIENCE: Duration = Duration::from_secs(90);
+const CELL_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// What to run, and how.
 #[derive(Debug, Clone)]
@@ -151,7 +151,7 @@ pub(crate) fn measure_apart(
         Placement::ServerOnly => launch = launch.arg("--").args(wrapper),
     }
     let cell = launch.start(&state.join("cell.log"))?;
-    cell.wait_for_success(window.warmup + window.length + CELL_PATIENCE)?;
+    cell.wait_for_success(window.warmup + window.length + CELL_TIMEOUT)?;
     let text = fs::read_to_string(&out).map_err(Error::file("read", &out))?;
     // Otherwise, a later cell that writes nothing would get this result.
     fs::remove_file(&out).map_err(Error::file("remove", &out))?;

@@ -41,10 +41,10 @@ impl Window {
         client: &mut Running,
         mut counter: impl FnMut() -> Result<u64>,
     ) -> Result<Sample> {
-        let (idle, mut looks) = (counter()?, 0);
+        let (idle, mut readings) = (counter()?, 0);
         client.wait_ready(|| {
-            looks += 1;
-            counter().is_ok_and(|now| now > idle + looks * OWN)
+            readings += 1;
+            counter().is_ok_and(|now| now > idle + readings * OWN)
         })?;
         sleep(self.warmup)?;
         let (meter, before) = (Meter::start(&Root::system())?, counter()?);
@@ -81,7 +81,7 @@ impl Window {
             warmup: self.warmup,
             window: self.length,
             seed: ARRIVALS,
-            patience: client::PATIENCE,
+            timeout: client::TIMEOUT,
         };
         let (outcome, began_unix_ms, window, cpu) = thread::scope(|scope| {
             let client = scope.spawn(|| client::run(&options));

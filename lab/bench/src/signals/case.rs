@@ -14,8 +14,8 @@ const LENGTH: Duration = Duration::from_millis(1500);
 /// The untouched system, in the same machinery.
 pub(super) const UNTOUCHED: &str = "halt";
 /// Settings to compare. Yield threads only affect the workload, so servers' cells would show nothing more.
-const BUILT_IN: &[&str] = &[UNTOUCHED, "haltpoll:200us", "yield:200us", "pack:1"];
-const OTHERS: &[&str] = &[UNTOUCHED, "haltpoll:200us", "pack:1"];
+const BUILT_IN: &[&str] = &[UNTOUCHED, "haltpoll:200us", "yield:200us", "consolidate:1"];
+const OTHERS: &[&str] = &[UNTOUCHED, "haltpoll:200us", "consolidate:1"];
 
 /// Built-in workloads in configurations that differ in how often and what their threads wait for.
 const WORKLOADS: &[(Workload, &[&str])] = &[

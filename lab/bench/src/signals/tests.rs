@@ -69,8 +69,8 @@ fn a_signal_that_rises_while_progress_falls_is_wrong_and_decides() {
 #[test]
 fn on_another_active_set_long_blocks_make_user_time_valid() {
     let baseline = sample("halt", 100.0, seen(1900, 600, 20_000, None));
-    let candidate = sample("pack:1", 50.0, seen(950, 300, 200, None));
-    let slower = pair("barrier", "pack:1", &baseline, &candidate);
+    let candidate = sample("consolidate:1", 50.0, seen(950, 300, 200, None));
+    let slower = pair("barrier", "consolidate:1", &baseline, &candidate);
     assert_eq!((slower.difference, slower.progress.side), (Difference::ActiveSet, Side::Lower));
     // 60 ms of 100 ms under the baseline: enough on one side suffices.
     let user = said(&slower, Signal::UserTime);

@@ -151,19 +151,19 @@ impl ExpandReport {
     }
 
     /// The rises that found the workload on fewer vCPUs.
-    pub fn packed(&self) -> impl Iterator<Item = &Rise> {
+    pub fn consolidated(&self) -> impl Iterator<Item = &Rise> {
         self.rises.iter().filter(|rise| rise.allowed_before < self.vcpus)
     }
 
     /// The time within which this share of the consolidated rises had all vCPUs, in milliseconds; `None` if
     /// they never had.
     pub fn expanded_ms(&self, share: f64) -> Option<f64> {
-        quantile(self.packed().map(|rise| rise.expanded_ms), share)
+        quantile(self.consolidated().map(|rise| rise.expanded_ms), share)
     }
 
     /// The same for 90 % of the best speed.
     pub fn reached_ms(&self, share: f64) -> Option<f64> {
-        quantile(self.packed().map(|rise| rise.reached_ms), share)
+        quantile(self.consolidated().map(|rise| rise.reached_ms), share)
     }
 
     /// Whether all promises were kept.
@@ -191,11 +191,11 @@ fn quantile(times: impl Iterator<Item = Option<f64>>, share: f64) -> Option<f64>
 
 impl fmt::Display for ExpandReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (packed, all) = (self.packed().count(), self.rises.len());
+        let (consolidated, all) = (self.consolidated().count(), self.rises.len());
         let how = if self.bpf { "with BPF" } else { "without BPF" };
         writeln!(
             f,
-            "from the rise of the load (1 -> 16 pairs), {how}; {packed} of {all} rises found it packed"
+            "from the rise of the load (1 -> 16 pairs), {how}; {consolidated} of {all} rises found it consolidated"
         )?;
         let ms = |time: Option<f64>| time.map_or_else(|| "never".to_owned(), |ms| format!("{ms:.2} ms"));
         let verdict = |kept| if kept { "kept" } else { "NOT KEPT" };
@@ -209,10 +209,11 @@ impl fmt::Display for ExpandReport {
             ms(self.expanded_ms(1.0)),
             verdict(self.expands_in_time())
         )?;
-        let soon = self.packed().filter(|rise| rise.reached_ms.is_some_and(|ms| ms <= SPEED_MS)).count();
+        let soon =
+            self.consolidated().filter(|rise| rise.reached_ms.is_some_and(|ms| ms <= SPEED_MS)).count();
         writeln!(
             f,
-            "  90 % of the best speed ({:.0}/s): median {}, 90 % {}; {soon} of {packed} within {SPEED_MS} ms  (promised: \
+            "  90 % of the best speed ({:.0}/s): median {}, 90 % {}; {soon} of {consolidated} within {SPEED_MS} ms  (promised: \
              {SPEED_MS} ms)  {}",
             self.best_per_s,
             ms(self.reached_ms(0.5)),
@@ -241,10 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn only_rises_that_found_the_load_packed_count() {
+    fn only_rises_that_found_the_load_consolidated_count() {
         let spread = Rise { allowed_before: 2, ..rise(Some(0.1), Some(5.0)) };
         let report = report(vec![spread, rise(Some(1.5), Some(12.0)), spread]);
-        assert_eq!((report.packed().count(), report.expanded_ms(0.5)), (1, Some(1.5)));
+        assert_eq!((report.consolidated().count(), report.expanded_ms(0.5)), (1, Some(1.5)));
         assert!(report.is_kept() && report.to_string().contains("1 of 3 rises"), "{report}");
     }
 

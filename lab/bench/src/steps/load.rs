@@ -1,5 +1,5 @@
 //! The load: pairs of a client and a server over UNIX stream sockets, of which a controller runs either one
-//! or all. A client that may not run blocks, and its server with it; nothing spins.
+//! or all. A client that is not allowed to run blocks, and its server with it; nothing spins.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -23,7 +23,7 @@ const ROUNDS: u32 = 3000;
 /// ...or about 0.3 us, if hand-offs are to be most of the work.
 const FEW_ROUNDS: u32 = 200;
 /// Timeout for the minimum work of a phase.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Number of different requests; the client knows all replies.
 const KEYS: u64 = 64;
 
@@ -119,7 +119,7 @@ pub fn run(plan: &Plan) -> Result<Recording, Error> {
     let samples = Mutex::new(vec![Sample { at_ns: 0, requests: 0 }]);
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(2 * PAIRS);
-        let mut begin = || {
+        let mut spawn_all = || {
             for (index, counter) in counters.iter().enumerate() {
                 let pair = UnixStream::pair().map_err(failed("make a socket pair"))?;
                 let [client, server] = [pair.0, pair.1].map(|end| End::new(end, plan.light));
@@ -134,7 +134,7 @@ pub fn run(plan: &Plan) -> Result<Recording, Error> {
                 sample(&gate, &counters, start, plan.sample, &samples);
             })
         };
-        let sampling = begin();
+        let sampling = spawn_all();
         let phases = if sampling.is_ok() { control(&gate, &places, &samples, plan) } else { Vec::new() };
         let end_ns = since(start);
         gate.set(OVER);
@@ -195,11 +195,11 @@ impl Gate {
         self.running() == OVER
     }
 
-    /// Checks `done` at this interval and blocks until it holds, [`PATIENCE`] has passed, or the run is over.
+    /// Checks `done` at this interval and blocks until it holds, [`TIMEOUT`] has passed, or the run is over.
     /// Returns whether the run is over.
     fn over_before(&self, done: impl Fn() -> bool, interval: Duration) -> bool {
         let begun = Instant::now();
-        while !done() && begun.elapsed() < PATIENCE {
+        while !done() && begun.elapsed() < TIMEOUT {
             if self.over_within(interval) {
                 return true;
             }
@@ -224,7 +224,7 @@ impl Places {
     }
 
     /// Threads that record a time afterwards also read the clock afterwards, so recorded times need no reset.
-    fn begin_phase(&self) -> u64 {
+    fn start_phase(&self) -> u64 {
         let now = since(self.start).max(1);
         self.begun_ns.store(now, Ordering::Release);
         now
@@ -268,7 +268,7 @@ fn control(gate: &Gate, places: &Places, samples: &Mutex<Vec<Sample>>, plan: &Pl
     for (number, length) in plan.lengths().enumerate() {
         let pairs = if number % 2 == 0 { 1 } else { PAIRS };
         let allowed_before = allowed().len();
-        let at_ns = places.begin_phase();
+        let at_ns = places.start_phase();
         phases.push(Phase { at_ns, pairs, allowed_before, all_ran_ns: None });
         gate.set(pairs);
         // Measured from its own start: a phase is not shorter because this thread was late.

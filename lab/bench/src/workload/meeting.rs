@@ -9,7 +9,7 @@ use super::Kind;
 
 /// How long a waiter spins before it sleeps: streamcluster's order of magnitude, and several times a
 /// wake-up's latency.
-const PATIENCE: Duration = Duration::from_micros(100);
+const SPIN_TIME: Duration = Duration::from_micros(100);
 
 /// The clock is read once per this many pause instructions, which take some 40 ns each.
 const PAUSES_PER_CLOCK: u32 = 64;
@@ -103,7 +103,7 @@ impl Generations {
 
     fn spin_then_sleep(&self, generation: u32) {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < SPIN_TIME {
             if self.spin(generation) {
                 return;
             }

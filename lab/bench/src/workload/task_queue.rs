@@ -103,11 +103,11 @@ impl Progress {
             trees: 0,
             over: false,
         };
-        progress.begin_tree(tasks);
+        progress.start_tree(tasks);
         progress
     }
 
-    fn begin_tree(&mut self, tasks: &Tasks) {
+    fn start_tree(&mut self, tasks: &Tasks) {
         self.done_below.fill(0);
         tasks.leaves().for_each(|leaf| self.ready[tasks.owner(leaf)].push(leaf));
     }
@@ -175,7 +175,7 @@ impl Queues {
                 checks += 1;
                 let mut progress = self.lock();
                 progress.trees += 1;
-                progress.begin_tree(&self.tasks);
+                progress.start_tree(&self.tasks);
                 drop(progress);
                 self.wake_all();
                 continue;

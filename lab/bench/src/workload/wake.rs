@@ -17,8 +17,8 @@ use gleaner_calibrate::wake::{Case, Plan, WakeError, allowed};
 
 pub(super) const SPEC: Spec = Spec {
     name: "wake",
-    about: "two threads hand a turn to and fro through a futex, on the first and the last vCPU; one operation is \
-            one hand-off",
+    about: "two threads pass a turn back and forth through a futex, on the first and the last vCPU; one \
+            operation is one hand-off",
     variants: &[variant(Kind::Halting), variant(Kind::Same), variant(Kind::Awake), variant(Kind::Busy)],
 };
 
@@ -39,7 +39,7 @@ const MOST_ROUNDS: u64 = 500_000;
 /// Timeout for threads without CPU time. A machine can stall for a while; only something of higher priority
 /// that occupies a vCPU permanently is an error. Also the maximum length of a piece if the amount is a number
 /// of hand-offs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let case = match settings.kind {
@@ -55,8 +55,8 @@ pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, Worklo
     let start = Instant::now();
     let (mut operations, mut checks) = (0, 0);
     while let Some((rounds, budget)) = next_piece(amount.whole(), start.elapsed(), operations) {
-        let (gap, patience) = (settings.granularity, PATIENCE);
-        let plan = Plan { waker: first, wakee: last, rounds, budget, gap, patience };
+        let (gap, timeout) = (settings.granularity, TIMEOUT);
+        let plan = Plan { waker: first, wakee: last, rounds, budget, gap, timeout };
         let began = Instant::now();
         let (hand_offs, latencies) = match case.measure(&plan) {
             Ok(samples) => (samples.n() as u64 + samples.misses(), samples.latencies().sum()),
@@ -82,7 +82,7 @@ fn next_piece(share: Share, elapsed: Duration, done: u64) -> Option<(u32, Durati
             let left = n.saturating_sub(done);
             // One extra round, since nobody waits for the very first and the very last hand-off.
             let rounds = u32::try_from(left.div_ceil(2).min(MOST_ROUNDS) + 1).unwrap_or(Plan::MAX_ROUNDS);
-            (left > 0).then_some((rounds, PATIENCE))
+            (left > 0).then_some((rounds, TIMEOUT))
         }
     }
 }

@@ -52,9 +52,9 @@ fn speed(result: &BenchResult) -> Option<Figure> {
     let plot = Bars {
         title: title.clone(),
         about: format!(
-            "Bars: how many times as good as {base} each mode is, by the primary metric of each row, with intervals."
+            "Bars: the speed-up of each mode over {base}, by the primary metric of each row, with intervals."
         ),
-        axis: Axis::new("times as good (further right is better)", Unit::Ratio, Kind::Log),
+        axis: Axis::new("times as fast (further right is better)", Unit::Ratio, Kind::Log),
         reference: 1.0,
         reference_label: format!("{base} = 1"),
         groups: bars?,
@@ -243,7 +243,7 @@ fn timeline(row: &Row, cell: &Cell, sample: &Sample) -> Timeline {
             row.name,
             cell.mode
         ),
-        time: "time since the command began".to_owned(),
+        time: "time since the command started".to_owned(),
         end_s,
         lanes,
     }

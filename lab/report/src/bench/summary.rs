@@ -86,10 +86,10 @@ pub(super) fn outcome(result: &BenchResult) -> String {
     }
     let start = |text| if rows == 1 { "" } else { text };
     if let Some(found) = extreme(&better, mode, true) {
-        sentences.push(told(start("Most in "), mode, base, found));
+        sentences.push(sentence(start("Most in "), mode, base, found));
     }
     if let Some(found) = extreme(&worse, mode, false) {
-        sentences.push(told(start("It lost most in "), mode, base, found));
+        sentences.push(sentence(start("It lost most in "), mode, base, found));
     }
     if !same.is_empty() && same.len() < rows {
         sentences.push(format!("No difference was found in {}.", names(&same)));
@@ -100,7 +100,7 @@ pub(super) fn outcome(result: &BenchResult) -> String {
     sentences.join(" ")
 }
 
-fn told(
+fn sentence(
     start: &str,
     mode: &str,
     base: &str,

@@ -4,7 +4,7 @@ use super::{Cause, Diagnosis};
 use crate::number::{Unit, show};
 
 /// How long was observed, on how many vCPUs.
-pub(super) fn looked(diagnosis: &Diagnosis) -> String {
+pub(super) fn sampled(diagnosis: &Diagnosis) -> String {
     let vcpus = diagnosis.vcpus.len();
     format!(
         "{} on {vcpus} {}",

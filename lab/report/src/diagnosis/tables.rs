@@ -43,14 +43,14 @@ pub(super) fn edges(diagnosis: &Diagnosis) -> Markup {
         }
     };
     let heads = html! {
-        th scope="col" { "who wakes" }
-        th scope="col" { "who is woken" }
+        th scope="col" { "waker" }
+        th scope="col" { "wakee" }
         th scope="col" class="n" { "a second" }
         th scope="col" class="n" { "until run, mean" }
         th scope="col" class="n" { "vCPU had halted" }
         th scope="col" class="n" { "vCPU polled" }
     };
-    folded("Wake-ups by who wakes and who is woken", "wake-up", &heads, &diagnosis.edges, row)
+    expandable("Wake-ups by waker and wakee", "wake-up", &heads, &diagnosis.edges, row)
 }
 
 /// Statistics of durations, one line per kind.
@@ -60,7 +60,7 @@ pub(super) fn lengths(label: &str, what: &str, all: &[Lengths]) -> Markup {
         (length_heads())
     };
     let row = |lengths: &Lengths| html! { tr { th scope="row" { (lengths.label) } (length_cells(lengths)) } };
-    folded(label, what, &heads, all, row)
+    expandable(label, what, &heads, all, row)
 }
 
 /// Headings for [`length_cells`].
@@ -107,11 +107,11 @@ pub(super) fn threads(diagnosis: &Diagnosis) -> Markup {
         th scope="col" class="n" { "woken a second" }
         th scope="col" class="n" { "until run, mean" }
     };
-    folded("Threads by name", "name", &heads, &diagnosis.threads, row)
+    expandable("Threads by name", "name", &heads, &diagnosis.threads, row)
 }
 
 /// A table that can be expanded beyond its first lines; a sentence if it would be empty.
-pub(super) fn folded<T>(
+pub(super) fn expandable<T>(
     label: &str,
     what: &str,
     heads: &Markup,

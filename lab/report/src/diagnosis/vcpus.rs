@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::figures::{histogram, reach};
-use super::tables::{folded, length_cells, length_heads, share};
+use super::tables::{expandable, length_cells, length_heads, share};
 use super::{Diagnosis, Lane, Lengths, Spent, Timeline, Vcpu};
 use crate::number::{Unit, show};
 use crate::page::Figure;
@@ -24,7 +24,7 @@ const HALTED: Part = Part { label: "idle, halted", series: 0, pale: true, of: |s
 
 /// The parts, bottom to top.
 const PARTS: [Part; 4] = [
-    Part { label: "running what was looked at", series: 1, pale: false, of: |spent| spent.workload },
+    Part { label: "running the diagnosed program", series: 1, pale: false, of: |spent| spent.workload },
     Part { label: "anything else", series: 2, pale: false, of: |spent| spent.others },
     Part { label: "idle, polling", series: 3, pale: false, of: |spent| spent.polling },
     HALTED,
@@ -110,7 +110,7 @@ pub(super) fn spent(diagnosis: &Diagnosis) -> Markup {
             }
         }
     };
-    folded("Means of the vCPUs' time", "account of the vCPUs' time", &heads, &timeline.lanes, row)
+    expandable("Means of the vCPUs' time", "account of the vCPUs' time", &heads, &timeline.lanes, row)
 }
 
 /// What is measured per vCPU: heading, name in file names, what is counted, and the accessor.
@@ -155,8 +155,8 @@ pub(super) fn lengths(diagnosis: &Diagnosis) -> Markup {
     html! {
         p {
             "Run-queue delay: from being woken on a vCPU that was awake, or taken off it, until the thread ran there. Idle \
-             periods are those of the vCPU, whoever runs on it."
+             periods are those of the vCPU, whatever runs on it."
         }
-        (folded("Run-queue delay and idle periods by vCPU", "vCPU", &heads, &rows, row))
+        (expandable("Run-queue delay and idle periods by vCPU", "vCPU", &heads, &rows, row))
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn figure(diagnosis: &Diagnosis) -> Vec<Figure> {
     let title = "Wake-ups from thread to thread";
     let graph = Graph {
         title: title.to_owned(),
-        about: "Graph: an arrow from who wakes to who is woken, by thread name; the table below has the same numbers."
+        about: "Graph: arrows from waker to wakee, by thread name; the table below has the same numbers."
             .to_owned(),
         nodes: names.iter().map(|name| Node { label: name.clone(), note: note(name) }).collect(),
         links: links.iter().map(|(from, to, wake)| link(*from, *to, wake)).collect(),
@@ -58,9 +58,9 @@ pub(super) fn figure(diagnosis: &Diagnosis) -> Vec<Figure> {
         name: "wake-graph".to_owned(),
         title: title.to_owned(),
         caption: format!(
-            "Arrows go from who wakes to who is woken; the more often in a second, the wider. Beside them: how often, and how \
-             long it takes in the mean until the woken thread runs. Threads of the same name are one box; those outside of what \
-             was looked at only wake.{left_out}"
+            "Arrows go from waker to wakee; the more often in a second, the wider. Beside them: how often, and the mean time \
+             until the woken thread runs. Threads of the same name are one box; those outside the diagnosed program appear \
+             only as wakers.{left_out}"
         ),
         half: false,
         plot: Box::new(graph),

@@ -16,7 +16,7 @@ const MODES: [(&str, &str); 5] = [
     ("default", "the untouched system"),
     ("gleaner", "under Gleaner, which decides by itself"),
     ("haltpoll:200us", "idle vCPUs poll for up to 200 µs before they halt"),
-    ("pack:1", "on one vCPU only"),
+    ("consolidate:1", "on one vCPU only"),
     ("idlepoll", "idle vCPUs never halt"),
 ];
 
@@ -191,7 +191,7 @@ pub(crate) fn result() -> BenchResult {
             Warning::Steal { row: "pipeline".to_owned(), mode: "default".to_owned(), share: 0.062, round: 3 },
             Warning::Drift {
                 row: "convoy".to_owned(),
-                mode: "pack:1".to_owned(),
+                mode: "consolidate:1".to_owned(),
                 metric: Metric::Throughput,
                 change: -0.071,
             },

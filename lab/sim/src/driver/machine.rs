@@ -11,7 +11,7 @@ use crate::ids::{Ns, Vm};
 use crate::world::{Category, TaskTotals, VcpuReport, World};
 
 /// CPU time of an observation in a guest with few threads (measured with `gleaner run` on a 2-vCPU guest).
-const LOOK: Duration = Duration::from_micros(100);
+const SAMPLE_COST: Duration = Duration::from_micros(100);
 
 /// A VM during one step of its run.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Machine for SimMachine<'_> {
     fn observe(&mut self) -> Result<Observation, Self::Error> {
         let vm = self.governor.vm;
         let runnable = self.world.runnable(vm);
-        self.world.disturb(vm, super::ns(LOOK));
+        self.world.disturb(vm, super::ns(SAMPLE_COST));
         let now = Snapshot::of(self.world, vm);
         let before = std::mem::replace(self.last, now);
         let vcpus = self.last.vcpus.iter().zip(&before.vcpus).zip(0..);
@@ -86,7 +86,7 @@ impl Machine for SimMachine<'_> {
             overload: self.overload.take(),
             throttled: 0.0,
             settled: self.world.settled(vm),
-            cost: LOOK,
+            cost: SAMPLE_COST,
         })
     }
 

@@ -45,9 +45,9 @@ impl Paused {
         let rests = reported.is_some_and(|at| now < at + ns(REST));
         let (source, every, times) = match pause.watch {
             Some(watch) if watch.at_least.is_some() && !rests => {
-                let looks = watch.persistence.div_duration_f64(RUN_QUEUES).ceil();
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few looks")]
-                let times = looks as u32 + 1;
+                let samples = watch.persistence.div_duration_f64(RUN_QUEUES).ceil();
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few samples")]
+                let times = samples as u32 + 1;
                 (OverloadSource::RunQueues, RUN_QUEUES, times)
             }
             Some(watch) => (OverloadSource::Counts, watch.every, watch.times),
@@ -63,7 +63,7 @@ impl Paused {
             waiting: 0,
             next: now,
         };
-        paused.look_later(now);
+        paused.schedule_check(now);
         paused
     }
 
@@ -73,9 +73,9 @@ impl Paused {
     }
 
     /// Checks now; returns how the pause ended, if it did.
-    pub(super) fn look(&mut self, world: &World, vm: Vm) -> Option<End> {
+    pub(super) fn check(&mut self, world: &World, vm: Vm) -> Option<End> {
         let now = world.now();
-        self.look_later(now);
+        self.schedule_check(now);
         let due = (now >= self.until).then_some(End::Due);
         let Some(watch) = self.pause.watch else { return due };
         let runnable = world.runnable(vm);
@@ -97,7 +97,7 @@ impl Paused {
         })
     }
 
-    fn look_later(&mut self, now: Ns) {
+    fn schedule_check(&mut self, now: Ns) {
         self.next = now.saturating_add(self.every).min(self.until);
     }
 }

@@ -84,7 +84,7 @@ fn overloaded(after_a_report: bool) -> (End, Ns) {
     let mut paused = Paused::new(&world, pause, after_a_report.then_some(start));
     loop {
         world.run_until(paused.next());
-        if let Some(end) = paused.look(&world, vm) {
+        if let Some(end) = paused.check(&world, vm) {
             return (end, world.now() - start);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gleaner_policy::CpuId;
-use gleaner_proto::trace_file::{Event, Left, What, Who};
+use gleaner_proto::trace_file::{Event, Left, Task, What};
 
 use super::{Kernel, Replayed};
 use crate::ids::Ns;
@@ -26,7 +26,7 @@ pub(super) struct Threads {
     known: Vec<Thread>,
     pairs: BTreeMap<(u32, u32), u32>,
     /// What occupies each vCPU, and since when.
-    vcpus: BTreeMap<CpuId, (Who, Ns)>,
+    vcpus: BTreeMap<CpuId, (Task, Ns)>,
     last: Ns,
 }
 
@@ -93,15 +93,15 @@ impl Threads {
         match &event.what {
             What::Switch { cpu, from, left, to } => {
                 let (before, since) = self.vcpus.insert(*cpu, (*to, at)).unwrap_or((*from, 0));
-                if let Who::Thread(thread) = from {
+                if let Task::Thread(thread) = from {
                     // A thread on its vCPU at the start of the recording, or after a gap, ran since then.
                     self.leave(*thread, *left, at, since);
                 }
-                if let Who::Thread(thread) = to {
-                    self.enter(*thread, *cpu, at, before == Who::Nobody && *from == Who::Nobody);
+                if let Task::Thread(thread) = to {
+                    self.enter(*thread, *cpu, at, before == Task::Nobody && *from == Task::Nobody);
                 }
             }
-            What::Wake { cpu, waker, wakee: Who::Thread(wakee) } => self.wake(*cpu, *waker, *wakee, at),
+            What::Wake { cpu, waker, wakee: Task::Thread(wakee) } => self.wake(*cpu, *waker, *wakee, at),
             What::Thread { name, .. } => self.known.push(Thread {
                 name: name.clone(),
                 steps: Vec::new(),
@@ -133,7 +133,7 @@ impl Threads {
                 let early = thread.early.take();
                 Life::Waits { since: at, device: left == Left::BlockedIo, early }
             }
-            Left::ForGood => {
+            Left::Exited => {
                 thread.flush();
                 Life::Ended
             }
@@ -157,14 +157,14 @@ impl Threads {
         }
     }
 
-    fn wake(&mut self, cpu: CpuId, waker: Who, number: u32, at: Ns) {
+    fn wake(&mut self, cpu: CpuId, waker: Task, number: u32, at: Ns) {
         let Some(thread) = self.known.get(number as usize) else { return };
         let life = thread.life;
         if matches!(life, Life::Runnable | Life::Ended) {
             return;
         }
         let by = match waker {
-            Who::Thread(waker) if waker != number => self.note_wake(waker, number, cpu, at),
+            Task::Thread(waker) if waker != number => self.note_wake(waker, number, cpu, at),
             _ => None,
         };
         match life {

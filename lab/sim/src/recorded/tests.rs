@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use gleaner_policy::{CpuId, CpuSet, PolicyConfig};
-use gleaner_proto::trace_file::{Event, Header, Left, What, Who, Writer};
+use gleaner_proto::trace_file::{Event, Header, Left, Task, What, Writer};
 
 use super::{Recorded, RecordedError, Replay};
 use crate::{Costs, HostSpec, Ns, Spec, VmSpec, World};
 
 const US: Ns = 1_000;
-const A: Who = Who::Thread(0);
-const B: Who = Who::Thread(1);
+const A: Task = Task::Thread(0);
+const B: Task = Task::Thread(1);
 
 /// A trace of two vCPUs with these events, timed in microseconds.
 fn trace(events: &[(u64, What)]) -> Vec<u8> {
@@ -37,12 +37,12 @@ fn trace(events: &[(u64, What)]) -> Vec<u8> {
     writer.finish(elapsed_ns).unwrap().0
 }
 
-fn switch(cpu: u32, from: Who, left: Left, to: Who) -> What {
+fn switch(cpu: u32, from: Task, left: Left, to: Task) -> What {
     What::Switch { cpu: CpuId(cpu), from, left, to }
 }
 
-fn wake(cpu: u32, by: Who, whom: Who) -> What {
-    What::Wake { cpu: CpuId(cpu), waker: by, wakee: whom }
+fn wake(cpu: u32, waker: Task, wakee: Task) -> What {
+    What::Wake { cpu: CpuId(cpu), waker, wakee }
 }
 
 fn parse(events: &[(u64, What)]) -> Recorded {
@@ -52,14 +52,14 @@ fn parse(events: &[(u64, What)]) -> Recorded {
 /// `a` computes for 500 us, wakes `b`, which computes for 300 us and wakes `a`, which computes for 200 us.
 fn hand_offs() -> Vec<(u64, What)> {
     vec![
-        (0, switch(0, Who::Nobody, Left::Runnable, A)),
+        (0, switch(0, Task::Nobody, Left::Runnable, A)),
         (500, wake(0, A, B)),
-        (510, switch(0, A, Left::Blocked, Who::Nobody)),
-        (530, switch(1, Who::Nobody, Left::Runnable, B)),
+        (510, switch(0, A, Left::Blocked, Task::Nobody)),
+        (530, switch(1, Task::Nobody, Left::Runnable, B)),
         (830, wake(1, B, A)),
-        (860, switch(0, Who::Nobody, Left::Runnable, A)),
-        (870, switch(1, B, Left::ForGood, Who::Nobody)),
-        (1060, switch(0, A, Left::ForGood, Who::Nobody)),
+        (860, switch(0, Task::Nobody, Left::Runnable, A)),
+        (870, switch(1, B, Left::Exited, Task::Nobody)),
+        (1060, switch(0, A, Left::Exited, Task::Nobody)),
     ]
 }
 
@@ -103,18 +103,18 @@ fn the_kernels_share_is_taken_out_once() {
 #[test]
 fn other_waits_last_as_long_as_recorded() {
     let events = [
-        (0, switch(0, Who::Nobody, Left::Runnable, A)),
-        (100, switch(0, A, Left::Blocked, Who::Nobody)),
+        (0, switch(0, Task::Nobody, Left::Runnable, A)),
+        (100, switch(0, A, Left::Blocked, Task::Nobody)),
         // A timer, a device, and a client outside the workload.
-        (1100, wake(0, Who::Nobody, A)),
-        (1110, switch(0, Who::Nobody, Left::Runnable, A)),
-        (1200, switch(0, A, Left::BlockedIo, Who::Nobody)),
-        (1700, wake(0, Who::Nobody, A)),
-        (1705, switch(0, Who::Nobody, Left::Runnable, A)),
-        (1800, switch(0, A, Left::Blocked, Who::Nobody)),
-        (2000, wake(1, Who::Other, A)),
-        (2005, switch(0, Who::Nobody, Left::Runnable, A)),
-        (2100, switch(0, A, Left::ForGood, Who::Nobody)),
+        (1100, wake(0, Task::Nobody, A)),
+        (1110, switch(0, Task::Nobody, Left::Runnable, A)),
+        (1200, switch(0, A, Left::BlockedIo, Task::Nobody)),
+        (1700, wake(0, Task::Nobody, A)),
+        (1705, switch(0, Task::Nobody, Left::Runnable, A)),
+        (1800, switch(0, A, Left::Blocked, Task::Nobody)),
+        (2000, wake(1, Task::Other, A)),
+        (2005, switch(0, Task::Nobody, Left::Runnable, A)),
+        (2100, switch(0, A, Left::Exited, Task::Nobody)),
     ];
     let recorded = parse(&events);
     assert_eq!((recorded.hand_offs, recorded.timed), (0, 3));
@@ -125,15 +125,15 @@ fn other_waits_last_as_long_as_recorded() {
 #[test]
 fn a_wake_up_while_leaving_ends_that_wait_and_one_in_vain_ends_none() {
     let events = [
-        (0, switch(0, Who::Nobody, Left::Runnable, A)),
-        (0, switch(1, Who::Nobody, Left::Runnable, B)),
+        (0, switch(0, Task::Nobody, Left::Runnable, A)),
+        (0, switch(1, Task::Nobody, Left::Runnable, B)),
         // In vain: `b` continues, and only waits for the next one.
         (50, wake(0, A, B)),
         (99, wake(0, A, B)),
-        (100, switch(1, B, Left::Blocked, Who::Nobody)),
-        (101, switch(1, Who::Nobody, Left::Runnable, B)),
-        (300, switch(1, B, Left::ForGood, Who::Nobody)),
-        (400, switch(0, A, Left::ForGood, Who::Nobody)),
+        (100, switch(1, B, Left::Blocked, Task::Nobody)),
+        (101, switch(1, Task::Nobody, Left::Runnable, B)),
+        (300, switch(1, B, Left::Exited, Task::Nobody)),
+        (400, switch(0, A, Left::Exited, Task::Nobody)),
     ];
     let recorded = parse(&events);
     assert_eq!(recorded.hand_offs, 1);
@@ -143,7 +143,7 @@ fn a_wake_up_while_leaving_ends_that_wait_and_one_in_vain_ends_none() {
 }
 
 #[test]
-fn damaged_and_foreign_files_are_told_apart() {
+fn damaged_and_foreign_files_are_distinguished() {
     let sound = trace(&hand_offs());
     let parse = |bytes: &[u8]| Recorded::parse(Path::new("t"), bytes).unwrap_err();
     let mut other = sound.clone();
@@ -155,7 +155,7 @@ fn damaged_and_foreign_files_are_told_apart() {
         assert!(matches!(error, RecordedError::Damaged { .. }), "{error}");
         assert!(error.to_string().starts_with("t: at byte "), "{error}");
     }
-    let idle = trace(&[(5, switch(0, Who::Other, Left::Runnable, Who::Nobody))]);
+    let idle = trace(&[(5, switch(0, Task::Other, Left::Runnable, Task::Nobody))]);
     assert!(matches!(parse(&idle), RecordedError::Empty { .. }));
     assert!(matches!(Recorded::read(Path::new("/no/trace")), Err(RecordedError::Read { .. })));
 }

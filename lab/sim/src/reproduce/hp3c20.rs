@@ -173,7 +173,7 @@ pub(super) fn reproduce(progress: &mut dyn FnMut(&str)) -> Reproduction {
         "Tables 1 and 2, Figure 4: the 14 applications and their context switches are not stated in numbers; five programs of \
          the library stand for those that synchronise, matmul for those that compute",
         "§4.2: that MediaTomb, DBT1 and MongoDB suffer most: their mix of I/O and computation is not stated",
-        "Figure 5: kernbench, Exim and Metis; the power model's watts are assumed, so that only who saves is compared",
+        "Figure 5: kernbench, Exim and Metis; the power model's watts are assumed, so that only the sign of the saving is compared",
         "Figure 1: a diagram",
         "The paper's costs: those of the ATC'14 paper's machine stand for them; HaltPoll's longest poll is assumed (200 us)",
     ];

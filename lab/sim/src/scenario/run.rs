@@ -68,7 +68,7 @@ impl Scenario {
         for (vm, mode) in self.governed_by() {
             let config = self.policy_config(vm, mode);
             if let Some(journal) = journals.get_mut(governors.len()) {
-                begin(journal, vm, &config);
+                write_start(journal, vm, &config);
             }
             governors.extend(world.vm_named(&vm.name).map(|id| Governor { vm: id, config, counter: false }));
         }
@@ -121,7 +121,7 @@ impl Scenario {
     }
 }
 
-fn begin(journal: &mut Journal, vm: &VmSpec, config: &PolicyConfig) {
+fn write_start(journal: &mut Journal, vm: &VmSpec, config: &PolicyConfig) {
     let programs: Vec<&str> = vm.tasks.iter().map(|t| t.program.name.as_str()).collect();
     journal.write(&Record::Start {
         version: VERSION,

@@ -68,7 +68,7 @@ mod tests {
         ] {
             assert_eq!(dist(text), Ok(expected));
         }
-        for (text, told) in [
+        for (text, expected) in [
             ("exponental(1us)", "did you mean `exponential`?"),
             ("uniform(2us, 1us)", "the first is larger"),
             ("uniform(2us)", "uniform(LOW, HIGH)"),
@@ -77,7 +77,7 @@ mod tests {
             ("exponential(1us", "use exponential(MEAN)"),
         ] {
             let error = dist(text).unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 

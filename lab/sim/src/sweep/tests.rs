@@ -80,8 +80,8 @@ fn the_rows_are_the_same_on_any_number_of_cores() {
 #[test]
 fn values_are_read_as_the_file_has_them() {
     let axis: Axis = "x=4,0.5,true,halt,1..3,nan".parse().unwrap();
-    let told: Vec<String> = axis.values.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["4", "0.5", "true", "\"halt\"", "1", "2", "3", "\"nan\""]);
+    let values: Vec<String> = axis.values.iter().map(ToString::to_string).collect();
+    assert_eq!(values, ["4", "0.5", "true", "\"halt\"", "1", "2", "3", "\"nan\""]);
     for (text, part) in [("x", "KEY=VALUE"), ("=3", "KEY=VALUE"), ("x=", "KEY=VALUE"), ("x=3..1", "larger")] {
         assert!(text.parse::<Axis>().unwrap_err().contains(part), "{text}");
     }
@@ -89,7 +89,7 @@ fn values_are_read_as_the_file_has_them() {
 
 #[test]
 fn mistakes_name_the_key_and_the_nearest_one() {
-    for (from, to, more, told) in [
+    for (from, to, more, expected) in [
         (
             "\"vm.a.policy\"",
             "\"vm.a.polcy\"",
@@ -116,7 +116,7 @@ fn mistakes_name_the_key_and_the_nearest_one() {
         ("cores = 2", "cores = 2", &["vm.a.policy=poll"], "x.toml:11: "),
     ] {
         let error = error(from, to, more);
-        assert!(error.contains(told), "{told}: {error}");
+        assert!(error.contains(expected), "{expected}: {error}");
     }
     let none = &FILE[..FILE.find("[sweep]").unwrap()];
     let error = Sweep::parse("x.toml", none.to_owned(), Vec::new()).unwrap_err().to_string();

@@ -34,7 +34,7 @@ fn the_field_is_split_with_every_program_on_both_sides() {
 fn a_search_keeps_to_its_budget_and_does_not_depend_on_the_cores() {
     let (search, held_out) = field(300 * MS);
     let scenarios = some(&search, &["ping-pong on 2 vCPUs", "matmul on 4 vCPUs"]);
-    let look = Search {
+    let limited = Search {
         scenarios: &scenarios,
         knobs: KNOBS.iter().collect(),
         budget: 10 * scenarios.len(),
@@ -45,10 +45,10 @@ fn a_search_keeps_to_its_budget_and_does_not_depend_on_the_cores() {
     let count = || {
         runs.fetch_add(1, Ordering::Relaxed);
     };
-    let one = look.run(NonZeroUsize::MIN, count).unwrap();
-    assert_eq!(runs.load(Ordering::Relaxed), look.budget);
-    assert_eq!((one.runs, one.candidates), (look.budget, 9));
-    let many = look.run(NonZeroUsize::new(3).unwrap(), || ()).unwrap();
+    let one = limited.run(NonZeroUsize::MIN, count).unwrap();
+    assert_eq!(runs.load(Ordering::Relaxed), limited.budget);
+    assert_eq!((one.runs, one.candidates), (limited.budget, 9));
+    let many = limited.run(NonZeroUsize::new(3).unwrap(), || ()).unwrap();
     assert!(one == many);
     assert!(one.score >= 0.0);
     // Without a result nothing changes.

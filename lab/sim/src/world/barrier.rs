@@ -22,10 +22,10 @@ mod step {
     pub(super) const DONE: u8 = 16;
 
     // Steps of each wait, relative to its first one.
-    pub(super) const LOOK: u8 = 0;
+    pub(super) const CHECK: u8 = 0;
     pub(super) const SPIN: u8 = 1;
     pub(super) const RELOCK: u8 = 2;
-    pub(super) const LOOK_AGAIN: u8 = 3;
+    pub(super) const RECHECK: u8 = 3;
     pub(super) const SLEEP: u8 = 4;
     pub(super) const WOKEN: u8 = 5;
 }
@@ -53,7 +53,7 @@ impl World {
                     return self.goto(t, step::TO_LEAVE);
                 }
                 *leaving = true;
-                self.let_all_go_on(v, t, parts, step::LEAVE)
+                self.release_all(v, t, parts, step::LEAVE)
             }
             step::LEAVE => {
                 let Kind::Barrier { arrived, leaving, .. } = &mut self.o_mut(barrier).kind else {
@@ -64,7 +64,7 @@ impl World {
                     return self.goto(t, step::UNLOCK);
                 }
                 *leaving = false;
-                self.let_all_go_on(v, t, parts, step::UNLOCK)
+                self.release_all(v, t, parts, step::UNLOCK)
             }
             step::UNLOCK => self.unlock(v, t, parts.mutex, step::DONE),
             step::DONE => Flow::Next,
@@ -80,12 +80,12 @@ impl World {
         let over = leaving == (first == step::TO_LEAVE);
         let now = self.t(t).step - first;
         match now {
-            step::LOOK | step::LOOK_AGAIN if over => self.goto(t, next),
-            step::LOOK if spin > 0 => {
+            step::CHECK | step::RECHECK if over => self.goto(t, next),
+            step::CHECK if spin > 0 => {
                 self.t_mut(t).spin_left = spin;
                 self.unlock(v, t, parts.mutex, first + step::SPIN)
             }
-            step::LOOK | step::LOOK_AGAIN => {
+            step::CHECK | step::RECHECK => {
                 self.t_mut(t).condition = self.o(parts.condition).queue.sequence;
                 self.unlock(v, t, parts.mutex, first + step::SLEEP)
             }
@@ -97,7 +97,7 @@ impl World {
             // PARSEC's barrier retries endlessly here.
             step::RELOCK => self
                 .acquire_with(v, t, parts.mutex, FOREVER)
-                .unwrap_or_else(|| self.goto(t, first + step::LOOK_AGAIN)),
+                .unwrap_or_else(|| self.goto(t, first + step::RECHECK)),
             step::SLEEP => {
                 let seen = self.t(t).condition;
                 self.t_mut(t).step = first + step::WOKEN;
@@ -107,15 +107,14 @@ impl World {
             _ => {
                 // Others might be in the mutex's queue, too (glibc: `__pthread_mutex_cond_lock`).
                 self.t_mut(t).slept = true;
-                self.acquire_with(v, t, parts.mutex, 0)
-                    .unwrap_or_else(|| self.goto(t, first + step::LOOK_AGAIN))
+                self.acquire_with(v, t, parts.mutex, 0).unwrap_or_else(|| self.goto(t, first + step::RECHECK))
             }
         }
     }
 
     /// Ends a phase: spinners notice. Of the sleepers, one is woken and the others wait for the mutex;
     /// without requeueing, all are woken.
-    fn let_all_go_on(&mut self, v: Vcpu, t: Thread, parts: Parts, next: u8) -> Flow {
+    fn release_all(&mut self, v: Vcpu, t: Thread, parts: Parts, next: u8) -> Flow {
         self.t_mut(t).step = next;
         self.changed(parts.barrier);
         self.changed(parts.condition);

@@ -65,8 +65,8 @@ impl World {
             let nth = nth % host.pcpus();
             Pcpu(nth % cores * host.smt + nth / cores)
         };
-        let begins = |cpu| if spec.pinned { Pcpu(cpu % host.pcpus()) } else { spread(first + cpu) };
-        self.vcpus.extend((0..spec.vcpus).map(|cpu| vcpu(vm, cpu, begins(cpu))));
+        let first_pcpu = |cpu| if spec.pinned { Pcpu(cpu % host.pcpus()) } else { spread(first + cpu) };
+        self.vcpus.extend((0..spec.vcpus).map(|cpu| vcpu(vm, cpu, first_pcpu(cpu))));
         self.vms.push(VmData {
             name: spec.name.clone(),
             first,

@@ -1,4 +1,4 @@
-//! How simulations end, and who waits for whom in a deadlock.
+//! How simulations end, and which threads wait for each other in a deadlock.
 
 use std::fmt;
 

@@ -2,7 +2,7 @@
 //! as in the kernel's CFS (`kernel/sched/fair.c`, `CONFIG_FAIR_GROUP_SCHED`; a cgroup or autogroup per VM).
 //! Scheduling compares the groups' entities between VMs, and the vCPUs' entities within a VM. A group's
 //! weight on a pCPU is proportional to the part of the VM that runs there, so a VM with many busy vCPUs has
-//! little weight on each: that decides who can preempt whom on wake-up.
+//! little weight on each: that decides which vCPU can preempt which on wake-up.
 
 use super::World;
 use super::entity::{PcpuState, VmData};

@@ -101,7 +101,7 @@ impl World {
             self.vm_mut(target).ready += 1;
         }
         self.put(target, t);
-        self.tell(target, t, waker)
+        self.notify_vcpu(target, t, waker)
     }
 
     pub(super) fn queue_thread(&mut self, v: Vcpu, t: Thread) {
@@ -142,7 +142,7 @@ impl World {
     }
 
     /// Notifies `target` of `t` on its runqueue. Returns whether that takes an interrupt.
-    fn tell(&mut self, target: Vcpu, t: Thread, waker: Vcpu) -> bool {
+    fn notify_vcpu(&mut self, target: Vcpu, t: Thread, waker: Vcpu) -> bool {
         let vcpu = self.v(target);
         match vcpu.phase {
             // The idle loop polls the flag: no interrupt needed.
@@ -294,7 +294,7 @@ impl World {
         let Some(busiest) = self.busiest(idle, 1) else { return };
         self.migrate(busiest, idle);
         let Some(t) = self.v(idle).queue.last().copied() else { return };
-        if self.tell(idle, t, busiest) {
+        if self.notify_vcpu(idle, t, busiest) {
             self.send(busiest, idle, super::entity::irq::RESCHED);
         }
     }

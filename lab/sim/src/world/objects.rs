@@ -233,7 +233,7 @@ impl World {
     }
 
     /// Signals a condition of the program to one waiter or to `all`.
-    pub(super) fn let_go_on(&mut self, v: Vcpu, t: Thread, condition: Obj, all: bool) -> Flow {
+    pub(super) fn release_waiters(&mut self, v: Vcpu, t: Thread, condition: Obj, all: bool) -> Flow {
         if self.t(t).step > 0 {
             return Flow::Next;
         }

@@ -13,14 +13,14 @@ const WORTH_PULLING: Ns = 500_000;
 impl World {
     /// The pCPU is free: runs the next vCPU, or pulls one, or idles.
     pub(super) fn dispatch(&mut self, p: Pcpu) {
-        let looks = self.p(p).average_idle >= WORTH_PULLING;
-        self.dispatch_from(p, looks);
+        let pulls = self.p(p).average_idle >= WORTH_PULLING;
+        self.dispatch_from(p, pulls);
     }
 
-    /// The same; `looks`: whether it can pull a vCPU from elsewhere.
-    fn dispatch_from(&mut self, p: Pcpu, looks: bool) {
+    /// The same; `pulls`: whether it can pull a vCPU from elsewhere.
+    fn dispatch_from(&mut self, p: Pcpu, pulls: bool) {
         let from_idle = matches!(self.p(p).state, PcpuState::Idle | PcpuState::Polling(_));
-        let Some(v) = self.take_next(p).or_else(|| if looks { self.steal(p) } else { None }) else {
+        let Some(v) = self.take_next(p).or_else(|| if pulls { self.steal(p) } else { None }) else {
             self.idle_pcpu(p);
             return;
         };
@@ -105,13 +105,13 @@ impl World {
         if let ([only], true) = (queue.as_slice(), free) {
             return Some(*only);
         }
-        let may = |v: &&Vcpu| free || !self.must_wait(**v);
+        let eligible = |v: &&Vcpu| free || !self.must_wait(**v);
         // Relaxed coscheduling never leaves a pCPU idle while a vCPU waits for it.
         let relaxed = matches!(self.host.cosched, Coscheduling::Relaxed { .. });
         let key = |v: &&Vcpu| self.key(p, **v);
         queue
             .iter()
-            .filter(may)
+            .filter(eligible)
             .min_by_key(key)
             .or_else(|| queue.iter().filter(|_| relaxed).min_by_key(key))
             .copied()

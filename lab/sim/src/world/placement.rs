@@ -23,8 +23,8 @@ impl World {
             return self.idle_sibling(target, last);
         }
         let loads: Vec<PcpuLoad> = (0..self.pcpus.len()).map(|p| self.load_of(Pcpu::at(p), v)).collect();
-        let may = affinity(self.host.placement, &loads);
-        self.least_loaded(last, &|p: Pcpu| may(p.index()))
+        let eligible = affinity(self.host.placement, &loads);
+        self.least_loaded(last, &|p: Pcpu| eligible(p.index()))
     }
 
     /// Whether the woken vCPU goes to its waker's pCPU instead of its last one: if, including it, that pCPU's
@@ -54,12 +54,12 @@ impl World {
     }
 
     /// Its last pCPU if idle, else an idle one nearby, else the least loaded one.
-    fn least_loaded(&self, last: Pcpu, may: &dyn Fn(Pcpu) -> bool) -> Pcpu {
-        if may(last) && self.free(last) {
+    fn least_loaded(&self, last: Pcpu, eligible: &dyn Fn(Pcpu) -> bool) -> Pcpu {
+        if eligible(last) && self.free(last) {
             return last;
         }
         let socket = self.p(last).socket;
-        let allowed = || (0..self.pcpus.len()).map(Pcpu::at).filter(|p| may(*p));
+        let allowed = || (0..self.pcpus.len()).map(Pcpu::at).filter(|p| eligible(*p));
         let idle = allowed().filter(|p| self.free(*p));
         idle.min_by_key(|p| (self.p(*p).socket != socket, self.half_busy(*p), p.0))
             .or_else(|| allowed().min_by_key(|p| (self.load(*p), *p != last, p.0)))

@@ -95,7 +95,7 @@ fn waking_on_a_taken_pcpu_costs_what_table_2_says_for_d() {
     let other = pinned("matmul").repeating(hog(2));
     let (d, end) = run(HostSpec { cores: 2, ..HostSpec::default() }, vec![vm, other]);
     assert_eq!(end, End::Finished);
-    assert!(wake_us(&d) > 96.0, "at least 96 us, since the host may make it wait longer: {}", wake_us(&d));
+    assert!(wake_us(&d) > 96.0, "at least 96 us, since the host can make it wait longer: {}", wake_us(&d));
     assert!(d.vms[0].time(Category::Steal) > 0);
     assert!(d.vms[1].count(|v| v.preempted) > 50, "the other VM is preempted by wake-ups");
 }
@@ -165,8 +165,11 @@ fn barriers_wait_in_their_own_way() {
     let condition = with(BarrierKind::Condition(0));
     assert_eq!(spinning(&condition), 0);
     assert!(condition.elapsed > block.elapsed, "each is woken by the one before it");
-    let patient = with(BarrierKind::Condition(5 * MS));
-    assert!(halts(&patient) < halts(&condition) / 4, "who spins long enough finds the others there");
+    let spinning = with(BarrierKind::Condition(5 * MS));
+    assert!(
+        halts(&spinning) < halts(&condition) / 4,
+        "a thread that spins long enough sees the others arrive"
+    );
 }
 
 #[test]
@@ -194,7 +197,7 @@ fn a_barrier_of_a_condition_lets_nobody_in_before_all_have_left() {
 }
 
 #[test]
-fn who_wakes_a_thread_on_its_own_pcpu_is_not_preempted_by_it_where_that_is_urgent() {
+fn a_waker_is_not_preempted_by_a_wakee_on_its_own_pcpu_with_urgent_scheduling() {
     // One pCPU: each woken vCPU goes to the pCPU of its waker, which holds the wait queue's spinlock and has
     // run for longer than the wake-up granularity.
     let preempted = |urgent| {
@@ -380,7 +383,7 @@ fn pause_loop_exits_grow_rarer_where_the_window_grows() {
 }
 
 #[test]
-fn shootdowns_leave_out_who_does_not_run_where_the_guest_knows() {
+fn shootdowns_leave_out_vcpus_that_do_not_run_where_the_guest_knows() {
     // One thread causes shootdowns; its sibling is preempted half of the time, or has halted.
     let waits = |pv_tlb| {
         let mut program = Program::new("shoots");
@@ -445,7 +448,7 @@ fn idle_vcpus_that_poll_give_way_where_the_hardware_notices_them() {
 }
 
 #[test]
-fn vcpus_begin_on_cores_of_their_own() {
+fn vcpus_start_on_cores_of_their_own() {
     let vm = VmSpec::new("vm", 2, Costs::ATC14_VM).running(hog(2));
     let mut spec = Spec::new(HostSpec { cores: 2, smt: 2, ..HostSpec::default() }, vec![vm]);
     spec.time_limit = 10 * MS;

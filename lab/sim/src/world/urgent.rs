@@ -174,12 +174,12 @@ impl World {
         let version = self.host.pause_loops;
         let spinner = |o: Vcpu| {
             let vcpu = self.v_mut(o);
-            let may = match version {
+            let eligible = match version {
                 PauseLoops::Blind | PauseLoops::Early => true,
                 PauseLoops::Preempted => vcpu.preempted,
                 PauseLoops::Late => vcpu.preempted && vcpu.phase.in_kernel(),
             };
-            let preempted = vcpu.host == HostState::Waiting && o != v && may;
+            let preempted = vcpu.host == HostState::Waiting && o != v && eligible;
             let spins = version > PauseLoops::Blind && vcpu.gave_up && !vcpu.next_time;
             vcpu.next_time = spins;
             passed_over |= preempted && spins;

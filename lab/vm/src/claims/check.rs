@@ -28,7 +28,7 @@ pub enum Target {
     /// The median is at most this.
     AtMost(f64),
     /// No target: reported only.
-    Told,
+    Reported,
 }
 
 impl Target {
@@ -36,7 +36,7 @@ impl Target {
         match self {
             Self::AtLeast(bound) => value >= bound,
             Self::AtMost(bound) => value <= bound,
-            Self::Told => true,
+            Self::Reported => true,
         }
     }
 }
@@ -46,7 +46,7 @@ impl std::fmt::Display for Target {
         match self {
             Self::AtLeast(bound) => write!(f, "≥ {bound}"),
             Self::AtMost(bound) => write!(f, "≤ {bound}"),
-            Self::Told => f.write_str("told"),
+            Self::Reported => f.write_str("reported"),
         }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
         let ratios = [1.4, 1.5, 1.6, 1.5, 1.7, 1.5];
         checks.ratios("faster", &ratios, "×", Target::AtLeast(1.5));
         checks.ratios("much faster", &ratios, "×", Target::AtLeast(2.0));
-        checks.ratios("not measured", &[], "×", Target::Told);
+        checks.ratios("not measured", &[], "×", Target::Reported);
         checks.equal("same", &1, &2);
         let all = checks.into_inner();
         assert_eq!(all.iter().map(|check| check.holds).collect::<Vec<_>>(), [true, false, false, false]);

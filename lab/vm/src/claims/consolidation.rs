@@ -52,7 +52,7 @@ pub(super) const PHASES: Claim = Claim {
     name: "consolidation-phases",
     group: 2,
     says: "with 8 vCPUs and without retention, a program that turns from fine to coarse work has all of them again; what did not prove itself \
-           is rolled back and a factor of §5 adjusted, and the journal tells all of it",
+           is rolled back and a factor of §5 adjusted, and the journal records all of it",
     quick: false,
     place: Place::Emulated,
     prove: |lab, checks| {
@@ -60,9 +60,9 @@ pub(super) const PHASES: Claim = Claim {
         let fine = format!("gleaner workload pipeline --for {}s", FINE_FOR.as_secs());
         let program = format!("{fine}; gleaner workload matmul --for 8s");
         let words = [SETS_ONLY.prefix, &["sh", "-c", &program]].concat();
-        guest.succeed(Step::new(&words).timeout(PATIENCE))?;
+        guest.succeed(Step::new(&words).timeout(TIMEOUT))?;
         phases(&journal::records(&guest)?, checks);
-        guest.succeed(Step::new(&[SETS_ONLY.prefix, &EVEN].concat()).timeout(PATIENCE))?;
+        guest.succeed(Step::new(&[SETS_ONLY.prefix, &EVEN].concat()).timeout(TIMEOUT))?;
         roll_backs(&journal::records(&guest)?, checks);
         guest.power_off()
     },
@@ -75,7 +75,7 @@ const FINE_FOR: Duration = Duration::from_secs(20);
 const EVEN: [&str; 9] =
     ["gleaner", "workload", "barrier", "--threads", "2", "--set", "granularity=500us", "--for", "12s"];
 /// Timeout of a run: under emulation it can take many times as long as its clock says.
-const PATIENCE: Duration = Duration::from_secs(160);
+const TIMEOUT: Duration = Duration::from_secs(160);
 
 /// Consolidation only: trials of retention would take most of the time.
 const SETS_ONLY: Mode = Mode {
@@ -83,9 +83,10 @@ const SETS_ONLY: Mode = Mode {
     prefix: &["gleaner", "run", "-q", "--no-memory", "--no-retain", "--journal", journal::PATH, "--"],
 };
 /// The best that a smaller active set can gain.
-const PACKED: Mode = Mode { name: "packed", prefix: &["gleaner", "run", "-q", "--fixed", "pack:2", "--"] };
+const CONSOLIDATED: Mode =
+    Mode { name: "consolidated", prefix: &["gleaner", "run", "-q", "--fixed", "consolidate:2", "--"] };
 /// A fixed setting needs no time for a search.
-const PACKED_TIME: Duration = Duration::from_secs(4);
+const CONSOLIDATED_TIME: Duration = Duration::from_secs(4);
 
 /// How to compare a workload, and the targets.
 #[derive(Clone, Copy)]
@@ -102,7 +103,7 @@ const FINE_PLAN: Plan =
     Plan { rounds: 3, time: Duration::from_secs(12), faster: 1.2, cost: Target::AtMost(1.0), by_hand: true };
 /// Enough to see a loss of 3 % although rounds differ by 5 %.
 const COARSE_PLAN: Plan =
-    Plan { rounds: 5, time: Duration::from_secs(8), faster: 0.97, cost: Target::Told, by_hand: false };
+    Plan { rounds: 5, time: Duration::from_secs(8), faster: 0.97, cost: Target::Reported, by_hand: false };
 
 fn boot(lab: &Lab) -> Result<Guest> {
     lab.boot(VmSpec::new("consolidation", Image::Tiny, Kernel::V6_12, Cpus::flat(8)))
@@ -111,7 +112,7 @@ fn boot(lab: &Lab) -> Result<Guest> {
 /// Measures a workload untouched and under Gleaner. Returns the number of vCPUs active for most of each run.
 fn measure(guest: &Guest, checks: &mut Checks, workload: &[&str], plan: Plan) -> Result<Vec<f64>> {
     let name = workload[0];
-    let (mut untouched, mut gleaner, mut packed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut untouched, mut gleaner, mut consolidated) = (Vec::new(), Vec::new(), Vec::new());
     let mut settled = Vec::new();
     for round in 0..plan.rounds {
         // The order alternates, so that drift affects both alike.
@@ -124,7 +125,7 @@ fn measure(guest: &Guest, checks: &mut Checks, workload: &[&str], plan: Plan) ->
         }
         settled.push(journal::active_mostly(&journal::summary(&journal::records(guest)?)?));
         if plan.by_hand {
-            packed.push(sample(guest, PACKED, workload, PACKED_TIME)?);
+            consolidated.push(sample(guest, CONSOLIDATED, workload, CONSOLIDATED_TIME)?);
         }
     }
     let faster = ratios(&gleaner, &untouched, |sample| sample.throughput);
@@ -132,9 +133,9 @@ fn measure(guest: &Guest, checks: &mut Checks, workload: &[&str], plan: Plan) ->
     let cost = ratios(&gleaner, &untouched, |sample| sample.busy_per_operation);
     checks.ratios(format!("{name}: CPU time of an operation, to untouched"), &cost, "×", plan.cost);
     if plan.by_hand {
-        let by_hand = ratios(&packed, &untouched, |sample| sample.throughput);
+        let by_hand = ratios(&consolidated, &untouched, |sample| sample.throughput);
         let what = format!("{name}: throughput on 2 vCPUs by hand, to untouched");
-        checks.ratios(what, &by_hand, "×", Target::Told);
+        checks.ratios(what, &by_hand, "×", Target::Reported);
     }
     Ok(settled)
 }
@@ -163,7 +164,7 @@ fn roll_backs(records: &[Record], checks: &mut Checks) {
         let found: Vec<_> = rolled_back.iter().filter(|(_, then)| of(then)).collect();
         (
             !found.is_empty(),
-            format!("{}, first {}", found.len(), found.first().map_or("none", |(told, _)| told)),
+            format!("{}, first {}", found.len(), found.first().map_or("none", |(message, _)| message)),
         )
     };
     let (any, found) = first(&|_| true);
@@ -180,7 +181,7 @@ fn roll_backs(records: &[Record], checks: &mut Checks) {
 fn phases(records: &[Record], checks: &mut Checks) {
     let events = decisions(records);
     let smaller = |setting: &Setting| setting.active.len() < 8;
-    let gathered = events.iter().find_map(|(at, event)| match event {
+    let consolidated = events.iter().find_map(|(at, event)| match event {
         Event::TrialEnded { kept, verdict: Verdict::Proven(_), .. } if smaller(kept) => {
             Some((*at, kept.active.len()))
         }
@@ -190,8 +191,8 @@ fn phases(records: &[Record], checks: &mut Checks) {
         let first = events.iter().take(3).map(|(at, event)| format!("at {at:.1?} {event:?}"));
         format!("never; what was decided first: {}", first.collect::<Vec<_>>().join(", "))
     };
-    let found = gathered.map_or_else(instead, |(at, n)| format!("{n} vCPUs after {at:.1?}"));
-    checks.that("fine work is gathered on fewer vCPUs, proven", gathered.is_some(), found);
+    let found = consolidated.map_or_else(instead, |(at, n)| format!("{n} vCPUs after {at:.1?}"));
+    checks.that("fine work is consolidated on fewer vCPUs, proven", consolidated.is_some(), found);
     // The work changes after 20 s: check the setting then, and what ends it.
     let (mut smaller_set, mut back) = (false, None);
     for (at, event) in &events {

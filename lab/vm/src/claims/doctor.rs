@@ -95,10 +95,11 @@ fn facts(guest: &Guest, checks: &mut Checks, name: &str, words: &[&str]) -> Resu
         .iter()
         .filter_map(|lever| report.capabilities.iter().find(|c| c.name == **lever)?.absent.as_deref())
         .collect();
-    let told = reasons.len() == IDLE_LEVERS.len() && reasons.iter().all(|reason| reason.contains("cpuidle"));
+    let explained =
+        reasons.len() == IDLE_LEVERS.len() && reasons.iter().all(|reason| reason.contains("cpuidle"));
     checks.that(
         format!("{name}: doctor says that nothing heeds latency requests here"),
-        told,
+        explained,
         reasons.first().copied().unwrap_or_default(),
     );
     let count = guest.spec().cpus.count();
@@ -148,7 +149,7 @@ fn run(guest: &Guest, checks: &mut Checks, name: &str) -> Result<()> {
     checks.equal(format!("{name}: the command's status passes through"), &status.exit, &crate::Exit::Code(7));
     let why = guest.run(Step::new(&["gleaner", "why"]))?;
     checks.that(
-        format!("{name}: why tells of the run"),
+        format!("{name}: why reports the run"),
         why.success() && !why.stdout.is_empty(),
         why.errors(),
     );

@@ -96,7 +96,7 @@ fn veto(guest: &Guest, neighbour: &Guest, checks: &mut Checks) -> Result<()> {
     let beside = Seen::of(&run()?);
     hog.signal(nix::sys::signal::Signal::SIGKILL)?;
     hog.wait()?;
-    checks.values("alone: stolen time", &[alone.stolen * 100.0], "%", Target::Told);
+    checks.values("alone: stolen time", &[alone.stolen * 100.0], "%", Target::Reported);
     checks.that("alone: retention is tried", alone.tried > 0, format!("{} trials", alone.tried));
     checks.values("beside a neighbour: stolen time", &[beside.stolen * 100.0], "%", Target::AtLeast(10.0));
     let found = format!(

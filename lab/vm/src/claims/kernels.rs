@@ -12,7 +12,7 @@ use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
 pub(super) const BPF: Claim = Claim {
     name: "bpf",
     group: 5,
-    says: "the BPF programs load and count, or it is told why not, on each kernel",
+    says: "on each kernel the BPF programs load and count, or the reason is reported",
     quick: true,
     place: Place::Emulated,
     prove: |lab, checks| Kernel::ALL.iter().try_for_each(|&kernel| on_kernel(lab, checks, kernel)),
@@ -34,7 +34,11 @@ fn on_kernel(lab: &Lab, checks: &mut Checks, kernel: Kernel) -> Result<()> {
     checks.that(format!("{name}: halts are counted"), halts > 0, format!("{halts} halts"));
     let missing = counted.missing.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     let found = if missing.is_empty() { "everything loads".to_owned() } else { missing };
-    checks.that(format!("{name}: what cannot be traced is told with its reason"), !found.is_empty(), found);
+    checks.that(
+        format!("{name}: what cannot be traced is reported with its reason"),
+        !found.is_empty(),
+        found,
+    );
     guest.power_off()
 }
 

@@ -22,7 +22,7 @@ pub(super) const BOOT: Claim = Claim {
 pub(super) const FAULTS: Claim = Claim {
     name: "faults",
     group: 0,
-    says: "a panic, a hang and a time-out in a guest are told, and no machine is left",
+    says: "a panic, a hang and a timeout in a guest are reported, and no machine is left",
     quick: true,
     place: Place::Emulated,
     prove: faults,
@@ -78,13 +78,13 @@ fn faults(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let guest = lab.boot(tiny("panic"))?;
     let pid = guest.pid();
     let panicked = guest.run(Step::shell("echo c > /proc/sysrq-trigger"));
-    let told = matches!(&panicked, Err(Error::Panic { console, .. }) if console.contains("sysrq"));
+    let reported = matches!(&panicked, Err(Error::Panic { console, .. }) if console.contains("sysrq"));
     let said = panicked.map_or_else(|error| error.to_string(), |output| format!("{output:?}"));
-    checks.that("a kernel panic is told with its last lines", told, first_line(&said));
+    checks.that("a kernel panic is reported with its last lines", reported, first_line(&said));
     drop(guest);
     checks.that("no QEMU is left of it", !is_alive(pid), format!("process {pid}"));
 
-    let guest = lab.boot(tiny("time-out"))?;
+    let guest = lab.boot(tiny("timeout"))?;
     let output = guest.run(
         Step::shell("echo begun; : > /begun; sleep 1000").timeout_from("/begun", Duration::from_secs(1)),
     )?;
@@ -92,15 +92,15 @@ fn faults(lab: &Lab, checks: &mut Checks) -> Result<()> {
     checks.that("a step that takes too long is killed, its output kept", exact, output.exit.to_string());
     let failed = guest.succeed(Step::shell("echo why >&2; exit 3"));
     let said = failed.err().map(|error| error.to_string()).unwrap_or_default();
-    checks.that("a step's failure is told with its words", said.contains("status 3: why"), said);
+    checks.that("a step's failure is reported with its error output", said.contains("status 3: why"), said);
     let pid = guest.pid();
     drop(guest);
     checks.that("a dropped machine is gone", !is_alive(pid), format!("process {pid}"));
 
     let hung = lab.boot_within(tiny("hang").cmdline(&["rdinit=/bin/sh"]), Duration::from_secs(8));
-    let told = matches!(hung, Err(Error::Hung { .. } | Error::Panic { .. }));
+    let reported = matches!(hung, Err(Error::Hung { .. } | Error::Panic { .. }));
     let said = hung.err().map(|error| error.to_string()).unwrap_or_default();
-    checks.that("a machine that does not boot is killed and told", told, first_line(&said));
+    checks.that("a machine that does not boot is killed and reported", reported, first_line(&said));
     Ok(())
 }
 

@@ -42,7 +42,7 @@ pub fn sample(guest: &Guest, mode: Mode, workload: &[&str], time: Duration) -> R
     let words = [mode.prefix, &own, workload].concat();
     let before = busy(guest)?;
     // Under emulation a machine can be many times slower than its clock.
-    let text = guest.succeed(Step::new(&words).timeout(time * 5 + Step::PATIENCE))?;
+    let text = guest.succeed(Step::new(&words).timeout(time * 5 + Step::TIMEOUT))?;
     let busy = busy(guest)? - before;
     let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
     let outcome: Outcome = serde_json::from_str(line).map_err(|error| Error::Protocol {

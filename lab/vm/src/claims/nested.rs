@@ -9,7 +9,7 @@ use crate::kernel::Kernel;
 use crate::vm::{Cpus, Lab, Step, VmSpec};
 
 /// Timeout of a claim in the host.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(super) const BOOT: Claim = Claim {
     name: "nested-host",
@@ -26,7 +26,7 @@ pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()
     let mut spec = VmSpec::new("host", Image::Host, Kernel::V7, Cpus::flat(4));
     spec.guests = vec![Kernel::V6_12, Kernel::V7];
     let host = lab.boot(spec)?;
-    let step = Step::new(&["gleaner-lab", "claims", "--json", "--only", claim.name]).timeout(PATIENCE);
+    let step = Step::new(&["gleaner-lab", "claims", "--json", "--only", claim.name]).timeout(TIMEOUT);
     let output = host.run(step)?;
     // Fails if a check does not hold; the outcomes say more.
     let outcomes: Vec<super::Outcome> =

@@ -29,8 +29,9 @@ const SETS_ONLY: Mode = Mode {
     prefix: &["gleaner", "run", "-q", "--no-memory", "--no-retain", "--journal", journal::PATH, "--"],
 };
 /// The best that a smaller active set can gain.
-const PACKED: Mode = Mode { name: "packed", prefix: &["gleaner", "run", "-q", "--fixed", "pack:1", "--"] };
-const MODES: [Mode; 3] = [Mode::UNTOUCHED, SETS_ONLY, PACKED];
+const CONSOLIDATED: Mode =
+    Mode { name: "consolidated", prefix: &["gleaner", "run", "-q", "--fixed", "consolidate:1", "--"] };
+const MODES: [Mode; 3] = [Mode::UNTOUCHED, SETS_ONLY, CONSOLIDATED];
 
 fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let boot =
@@ -72,9 +73,14 @@ fn pair(first: &Guest, second: &Guest, checks: &mut Checks, workload: &[&str], n
     let faster = ratios(&ours[1], &ours[0], throughput);
     let share = ratios(&theirs[1], &theirs[0], throughput);
     checks.ratios(format!("{name}: throughput, to untouched"), &faster, "×", Target::AtLeast(1.5));
-    checks.ratios(format!("matmul beside {name}: throughput, to untouched"), &share, "×", Target::Told);
+    checks.ratios(format!("matmul beside {name}: throughput, to untouched"), &share, "×", Target::Reported);
     let by_hand = ratios(&ours[2], &ours[0], throughput);
-    checks.ratios(format!("{name}: throughput on 1 vCPU by hand, to untouched"), &by_hand, "×", Target::Told);
+    checks.ratios(
+        format!("{name}: throughput on 1 vCPU by hand, to untouched"),
+        &by_hand,
+        "×",
+        Target::Reported,
+    );
     // §7.2.1: the mean of both machines' speed-ups.
     let both: Vec<f64> = faster.iter().zip(&share).map(|(a, b)| f64::midpoint(*a, *b)).collect();
     checks.ratios(format!("{name} and matmul: weighted speed-up"), &both, "×", Target::AtLeast(0.97));
@@ -82,7 +88,7 @@ fn pair(first: &Guest, second: &Guest, checks: &mut Checks, workload: &[&str], n
         format!("{name}: active vCPUs for most of the time, of 4"),
         &settled,
         "vCPUs",
-        Target::Told,
+        Target::Reported,
     );
     Ok(())
 }

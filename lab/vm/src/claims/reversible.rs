@@ -55,8 +55,19 @@ fn as_before(guest: &Guest, checks: &mut Checks, what: &str, before: &str) -> Re
 
 fn hotplug(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let before = doctor::levers(guest)?;
-    let run =
-        ["gleaner", "run", "-q", "--fixed", "pack:2", "--", "gleaner", "workload", "pipeline", "--for", "6s"];
+    let run = [
+        "gleaner",
+        "run",
+        "-q",
+        "--fixed",
+        "consolidate:2",
+        "--",
+        "gleaner",
+        "workload",
+        "pipeline",
+        "--for",
+        "6s",
+    ];
     let job = guest.start(Step::new(&run).timeout(LONG))?;
     consolidated(guest)?;
     // One of the active vCPUs, and one of the inactive ones.
@@ -74,7 +85,17 @@ fn hotplug(guest: &Guest, checks: &mut Checks) -> Result<()> {
 fn sigkill(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let before = doctor::levers(guest)?;
     let run = [
-        "gleaner", "run", "-q", "--fixed", "pack:1", "--", "gleaner", "workload", "pipeline", "--for", "30s",
+        "gleaner",
+        "run",
+        "-q",
+        "--fixed",
+        "consolidate:1",
+        "--",
+        "gleaner",
+        "workload",
+        "pipeline",
+        "--for",
+        "30s",
     ];
     let job = guest.start(Step::new(&run).timeout(LONG))?;
     consolidated(guest)?;
@@ -108,7 +129,7 @@ fn unit(guest: &Guest, name: &str) -> Result<String> {
 /// Attaches Gleaner to a unit that goes on afterwards, and checks that its processes are left as before.
 fn attachment(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let group = unit(guest, "attached")?;
-    let attach = ["gleaner", "attach", "-q", "--fixed", "pack:1", "--cgroup", &group];
+    let attach = ["gleaner", "attach", "-q", "--fixed", "consolidate:1", "--cgroup", &group];
     let job = guest.start(Step::new(&attach).timeout(LONG))?;
     consolidated(guest)?;
     job.signal(Signal::SIGINT)?;
@@ -121,7 +142,7 @@ fn attachment(guest: &Guest, checks: &mut Checks) -> Result<()> {
 
 fn allowed_cpus(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let group = unit(guest, "governed")?;
-    let attach = ["gleaner", "attach", "-q", "--fixed", "pack:1", "--cgroup", &group];
+    let attach = ["gleaner", "attach", "-q", "--fixed", "consolidate:1", "--cgroup", &group];
     let job = guest.start(Step::new(&attach).timeout(LONG))?;
     consolidated(guest)?;
     guest.succeed(Step::new(&[
@@ -144,7 +165,7 @@ fn allowed_cpus(guest: &Guest, checks: &mut Checks) -> Result<()> {
 fn deletion(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let before = doctor::levers(guest)?;
     let group = unit(guest, "doomed")?;
-    let attach = ["gleaner", "attach", "-q", "--fixed", "pack:1", "--cgroup", &group];
+    let attach = ["gleaner", "attach", "-q", "--fixed", "consolidate:1", "--cgroup", &group];
     let job = guest.start(Step::new(&attach).timeout(LONG))?;
     consolidated(guest)?;
     guest.succeed(Step::new(&["systemctl", "kill", "--signal=KILL", "doomed.service"]))?;

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_are_chosen_by_name_and_an_unknown_one_is_told() {
+    fn claims_are_chosen_by_name_and_an_unknown_one_is_reported() {
         assert_eq!(only(&[], false).unwrap().len(), ALL.len());
         assert!(only(&[], true).unwrap().iter().all(|claim| claim.quick));
         let one = ALL[0].name.to_owned();

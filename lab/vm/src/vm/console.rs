@@ -10,7 +10,7 @@ use crate::tool;
 /// Bytes kept from its end.
 const KEPT: usize = 256 << 10;
 /// Lines in an error message.
-const TOLD: usize = 25;
+const REPORTED: usize = 25;
 const PANIC: &str = "Kernel panic";
 const OOPS: &str = "Oops: ";
 
@@ -53,7 +53,7 @@ impl Console {
 
 /// The last lines, for an error message.
 pub(crate) fn end(text: &str) -> String {
-    tool::tail(text, TOLD)
+    tool::tail(text, REPORTED)
 }
 
 /// From the start of the oops that led to a panic, or from the panic on; `None` without a panic.
@@ -61,7 +61,7 @@ pub(crate) fn panic(text: &str) -> Option<String> {
     let line_of = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
     let panic = line_of(text.rfind(PANIC)?);
     let oops = text[..panic].rfind(OOPS).map_or("", |oops| &text[line_of(oops)..panic]);
-    let lines: Vec<&str> = oops.lines().take(TOLD).chain(text[panic..].lines().take(TOLD)).collect();
+    let lines: Vec<&str> = oops.lines().take(REPORTED).chain(text[panic..].lines().take(REPORTED)).collect();
     Some(lines.join("\n"))
 }
 

@@ -58,10 +58,10 @@ impl Guest {
         mut self,
         greeting: &mpsc::Receiver<Reply>,
         started: Instant,
-        patience: Duration,
+        timeout: Duration,
         monitor: UnixStream,
     ) -> Result<Self> {
-        let Answer::Hello { release } = self.reply(greeting, "boot", patience)?.0 else {
+        let Answer::Hello { release } = self.reply(greeting, "boot", timeout)?.0 else {
             return Err(self.misunderstood("boot"));
         };
         self.release = release;
@@ -149,7 +149,7 @@ impl Guest {
     pub fn start(&self, step: impl Into<Step>) -> Result<Job<'_>> {
         let step = step.into();
         let timeout = step.timeout;
-        let first = step.counts_from.as_ref().map_or(Duration::ZERO, |_| Step::PATIENCE);
+        let first = step.counts_from.as_ref().map_or(Duration::ZERO, |_| Step::TIMEOUT);
         let line = step.line();
         let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let request =
@@ -202,9 +202,9 @@ impl Guest {
         Ok(path)
     }
 
-    fn reply(&self, answer: &mpsc::Receiver<Reply>, what: &str, patience: Duration) -> Result<Reply> {
-        answer.recv_timeout(patience).map_err(|error| match error {
-            mpsc::RecvTimeoutError::Timeout => self.hung(what, patience),
+    fn reply(&self, answer: &mpsc::Receiver<Reply>, what: &str, timeout: Duration) -> Result<Reply> {
+        answer.recv_timeout(timeout).map_err(|error| match error {
+            mpsc::RecvTimeoutError::Timeout => self.hung(what, timeout),
             mpsc::RecvTimeoutError::Disconnected => self.ended(),
         })
     }
@@ -258,7 +258,7 @@ impl Drop for Guest {
 
 /// A running step.
 #[derive(Debug)]
-#[must_use = "a step that nobody waits for may have failed"]
+#[must_use = "a step that nobody waits for might have failed"]
 pub struct Job<'a> {
     guest: &'a Guest,
     id: u64,
@@ -276,8 +276,8 @@ impl Job<'_> {
 
     /// Waits for the step to end.
     pub fn wait(self) -> Result<Output> {
-        let patience = self.deadline.saturating_duration_since(Instant::now());
-        match self.guest.reply(&self.answer, &self.line, patience)? {
+        let timeout = self.deadline.saturating_duration_since(Instant::now());
+        match self.guest.reply(&self.answer, &self.line, timeout)? {
             (Answer::Ran { exit, stdout, truncated }, mut body) => {
                 let at = usize::try_from(stdout).unwrap_or(usize::MAX).min(body.len());
                 let stderr = body.split_off(at);

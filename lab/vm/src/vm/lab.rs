@@ -23,7 +23,7 @@ use crate::vm::qemu::{self, Accelerator, Files};
 use crate::vm::spec::VmSpec;
 
 /// Longest time from QEMU's start to the agent's greeting: three times that of the slowest boot.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Boots images of the cache under emulation, or, in a nested host, its guests' files under KVM.
 #[derive(Debug, Clone)]
@@ -75,17 +75,17 @@ impl Lab {
     /// emulation, about one in several dozen boots of Linux 7 hangs before its first console output, for unknown
     /// reasons.
     pub fn boot(&self, spec: VmSpec) -> Result<Guest> {
-        self.boot_within(spec.clone(), PATIENCE).or_else(|error| match error {
+        self.boot_within(spec.clone(), TIMEOUT).or_else(|error| match error {
             Error::Hung { .. } => {
                 say!("lab: {error}\nlab: it is booted once more");
-                self.boot_within(spec, PATIENCE)
+                self.boot_within(spec, TIMEOUT)
             }
             other => Err(other),
         })
     }
 
     /// Boots without a retry, within this time from QEMU's start to the agent's greeting.
-    pub fn boot_within(&self, spec: VmSpec, patience: Duration) -> Result<Guest> {
+    pub fn boot_within(&self, spec: VmSpec, timeout: Duration) -> Result<Guest> {
         let (console, console_end) = pair()?;
         let (agent, agent_end) = pair()?;
         let (monitor, monitor_end) = pair()?;
@@ -96,7 +96,7 @@ impl Lab {
         let console = Console::read(console);
         let (channel, greeting) = Channel::open(agent).map_err(Error::system("speak to QEMU"))?;
         let guest = Guest::new(spec, process, console, channel, self.failures());
-        guest.greeted(&greeting, started, patience, monitor)
+        guest.greeted(&greeting, started, timeout, monitor)
     }
 
     /// Boots a machine with a shell on this program's terminal, and waits for its end.

@@ -65,8 +65,8 @@ impl Process {
     }
 
     /// The exit status, if it exits within this time.
-    pub(crate) fn wait(&self, patience: Duration) -> Result<Option<ExitStatus>> {
-        let end = Instant::now() + patience;
+    pub(crate) fn wait(&self, timeout: Duration) -> Result<Option<ExitStatus>> {
+        let end = Instant::now() + timeout;
         loop {
             let ended = self.child().try_wait().map_err(Error::system("wait for QEMU"))?;
             if ended.is_some() || Instant::now() >= end {

@@ -16,12 +16,12 @@ pub struct Step {
 
 impl Step {
     /// The default timeout of a step.
-    pub const PATIENCE: Duration = Duration::from_secs(60);
+    pub const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// A program with its arguments, found in the guest's PATH, which starts with the binaries under test.
     pub fn new(argv: &[&str]) -> Self {
         let argv = argv.iter().map(|&word| word.to_owned()).collect();
-        Self { argv, env: Vec::new(), input: Vec::new(), timeout: Self::PATIENCE, counts_from: None }
+        Self { argv, env: Vec::new(), input: Vec::new(), timeout: Self::TIMEOUT, counts_from: None }
     }
 
     /// A shell script.
@@ -36,7 +36,7 @@ impl Step {
         self
     }
 
-    /// Sets a timeout that counts from the moment at which the step creates this file; [`Step::PATIENCE`] limits the
+    /// Sets a timeout that counts from the moment at which the step creates this file; [`Step::TIMEOUT`] limits the
     /// time until then.
     #[must_use]
     pub fn timeout_from(mut self, file: &str, timeout: Duration) -> Self {

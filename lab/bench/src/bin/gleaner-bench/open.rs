@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         warmup: args.warmup,
         window: args.seconds,
         seed: args.seed,
-        patience: client::PATIENCE,
+        timeout: client::TIMEOUT,
     };
     let outcome = client::run(&options)?;
     if args.json {

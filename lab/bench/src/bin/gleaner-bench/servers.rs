@@ -31,7 +31,11 @@ pub(crate) struct Args {
     #[arg(long, default_value = "")]
     rows: String,
     /// Modes: default, gleaner, or what `gleaner run --fixed` takes
-    #[arg(long, value_delimiter = ',', default_value = "default,gleaner,haltpoll:200us,qos-poll,pack:1")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "default,gleaner,haltpoll:200us,qos-poll,consolidate:1"
+    )]
     modes: Vec<Mode>,
     /// Seed of the order of modes
     #[arg(long, default_value_t = 1)]
@@ -121,8 +125,8 @@ pub(crate) fn cell(args: &Cell) -> Result<ExitCode> {
 pub(crate) fn rate(args: &Rate) -> Result<ExitCode> {
     runner::watch()?;
     let print = |rate: f64| {
-        let told = outln!("{rate}");
-        if told.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        let printed = outln!("{rate}");
+        if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
     servers::watch(&one_row(&args.row)?, &args.state, print)?;
     Ok(ExitCode::SUCCESS)

@@ -9,9 +9,9 @@ use gleaner_print::{out, outln};
 
 use crate::output::{Binary, bench, write};
 
-/// Measures how fast the speed follows the load when it steps from 1 to 16 busy clients and back
+/// Measures how fast the speed adapts when the load steps from 1 to 16 busy clients and back
 #[derive(Debug, clap::Args)]
-pub(crate) struct FollowLoad {
+pub(crate) struct Steps {
     /// How often the load rises, and how often it falls
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     steps: u16,
@@ -22,10 +22,10 @@ pub(crate) struct FollowLoad {
     binary: Binary,
 }
 
-/// Measures how fast a packed workload gets all vCPUs back when its load rises
+/// Measures how fast a consolidated workload gets all vCPUs back when its load rises
 #[derive(Debug, clap::Args)]
 pub(crate) struct Expand {
-    /// How many rises are wanted that find the workload packed; an eighth more are made
+    /// How many rises to find the workload consolidated; an eighth more are made
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=1000))]
     steps: u16,
     /// Without BPF: runnable threads are counted every 5 ms
@@ -55,7 +55,7 @@ pub(crate) struct Load {
     out: Option<PathBuf>,
 }
 
-pub(crate) fn follow_load(args: &FollowLoad) -> Result<ExitCode> {
+pub(crate) fn steps(args: &Steps) -> Result<ExitCode> {
     let bench = bench()?;
     let gleaner = args.binary.path()?;
     let report = steps::run(&steps::Options { steps: args.steps, gleaner, bench })?;

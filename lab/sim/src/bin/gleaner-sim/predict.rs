@@ -31,7 +31,7 @@ pub(super) struct Args {
     /// VMs of the same size beside it: COUNT:PROGRAM, a program of `gleaner sim list`; as often as needed
     #[arg(long, value_name = "COUNT:PROGRAM")]
     neighbours: Vec<Neighbours>,
-    /// What decides in the VM: gleaner, paper (`gleaner run --strategy paper`), or a setting such as halt, haltpoll:200us, pack:4; as often as needed
+    /// What decides in the VM: gleaner, paper (`gleaner run --strategy paper`), or a setting such as halt, haltpoll:200us, consolidate:4; as often as needed
     #[arg(long, value_name = "POLICY", default_value = "gleaner")]
     policy: Vec<NamedPolicy>,
     /// What operations cost: `recorded` (the trace's machine), a table of `gleaner sim list`, or a report of

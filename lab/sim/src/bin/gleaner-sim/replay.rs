@@ -24,7 +24,7 @@ use change::Change;
 /// Show what Gleaner would have tried on a recorded pattern, when and why, or decide on a journal again
 ///
 /// The trace is turned into the observations that `gleaner run --dry-run` would have made, and given to the same policy.
-/// Whether a trial would have succeeded only the running program could tell: none is replayed. A journal holds what was seen
+/// Only the running program could show whether a trial would have succeeded: none is replayed. A journal holds what was seen
 /// in its trials: the policy must decide the same again, byte for byte; with --policy it is shown where it decides
 /// otherwise.
 #[derive(Debug, clap::Args)]

@@ -47,7 +47,7 @@ const DISTURBED: f64 = 0.01;
 /// Most runs for one sample; the least disturbed one counts.
 const TRIES: usize = 4;
 
-const SETTINGS: [&str; 4] = ["halt", "haltpoll:200us", "yield-ipi-free:200us", "pack:1"];
+const SETTINGS: [&str; 4] = ["halt", "haltpoll:200us", "yield-ipi-free:200us", "consolidate:1"];
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -122,7 +122,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// `wake` pins its threads to two vCPUs, so it cannot be consolidated.
 fn possible(row: &Row) -> bool {
-    row.program != "ping-pong" || !row.setting.starts_with("pack")
+    row.program != "ping-pong" || !row.setting.starts_with("consolidate")
 }
 
 fn costs(args: &Args, root: &Root) -> anyhow::Result<Costs> {
@@ -265,7 +265,7 @@ fn text(rows: &[Row], costs: Costs) -> String {
     let _ = writeln!(
         out,
         "median relative error {:.0} %; {right} of {pairs} pairs of settings ranked right (pairs that the measurement \
-         itself tells apart)",
+         itself distinguishes)",
         median(&errors).unwrap_or(f64::NAN) * 100.0
     );
     out

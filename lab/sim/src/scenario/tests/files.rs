@@ -50,7 +50,7 @@ fn a_good_one_runs() {
 }
 
 #[test]
-fn mistakes_are_told_with_file_line_and_nearest_name() {
+fn mistakes_are_reported_with_file_line_and_nearest_name() {
     for (from, to, expected) in [
         ("cores = 2", "coers = 2", "x.toml:6: unknown field `coers`"),
         ("cores = 2", "coers = 2", "did you mean `cores`?"),

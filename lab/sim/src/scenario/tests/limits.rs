@@ -64,9 +64,9 @@ fn refused(from: &str, to: &str) -> String {
     let file = file(1000);
     assert!(file.contains(from), "{from}");
     let file = file.replacen(from, to, 1);
-    let (told, parsed) = mpsc::channel();
+    let (sender, parsed) = mpsc::channel();
     thread::spawn(move || {
-        told.send(Scenario::parse("x.toml", &file).map(drop).map_err(|error| error.to_string()))
+        sender.send(Scenario::parse("x.toml", &file).map(drop).map_err(|error| error.to_string()))
     });
     // A parser that panics closes the channel.
     let parsed = parsed.recv_timeout(FOR_EVER).unwrap_or_else(|error| panic!("{to}: {error}"));
@@ -77,63 +77,67 @@ fn refused(from: &str, to: &str) -> String {
 fn a_thousand_million_threads_are_refused_at_once() {
     Scenario::parse("x.toml", &file(1000)).unwrap();
     for threads in ["65537", "1000000000", "4294967295"] {
-        let told = refused("threads = 3", &format!("threads = {threads}"));
-        assert!(told.starts_with(&format!("x.toml:16: {threads} threads are too many")), "{told}");
+        let message = refused("threads = 3", &format!("threads = {threads}"));
+        assert!(message.starts_with(&format!("x.toml:16: {threads} threads are too many")), "{message}");
     }
-    let told = refused("threads = 3", "threads = 5000000000");
-    assert!(told.starts_with("x.toml:16: "), "{told}");
+    let message = refused("threads = 3", "threads = 5000000000");
+    assert!(message.starts_with("x.toml:16: "), "{message}");
     // Each program alone is valid, but not all of them together.
-    let told = refused("name = \"pipeline\"\nthreads = 3", "name = \"matmul\"\nthreads = 65535");
-    assert!(told.contains("65537 threads together; 65536 are possible"), "{told}");
+    let message = refused("name = \"pipeline\"\nthreads = 3", "name = \"matmul\"\nthreads = 65535");
+    assert!(message.contains("65537 threads together; 65536 are possible"), "{message}");
 }
 
 #[test]
 fn a_product_of_sizes_that_overflows_is_refused() {
-    let told = refused("sockets = 1\ncores = 2", "sockets = 2147483649\ncores = 2");
-    assert!(told.contains("the host cannot be built: it has 4294967298 pCPUs"), "{told}");
-    let told = refused("sockets = 1\ncores = 2\nsmt = 1", "sockets = 65536\ncores = 65536\nsmt = 4294967295");
-    assert!(told.contains("pCPUs; give it between 1 and 65536"), "{told}");
+    let message = refused("sockets = 1\ncores = 2", "sockets = 2147483649\ncores = 2");
+    assert!(message.contains("the host cannot be built: it has 4294967298 pCPUs"), "{message}");
+    let message =
+        refused("sockets = 1\ncores = 2\nsmt = 1", "sockets = 65536\ncores = 65536\nsmt = 4294967295");
+    assert!(message.contains("pCPUs; give it between 1 and 65536"), "{message}");
     for smt in ["2147483648", "3"] {
-        let told = refused("smt = 1", &format!("smt = {smt}"));
-        assert!(told.contains("the host cannot be built"), "{told}");
+        let message = refused("smt = 1", &format!("smt = {smt}"));
+        assert!(message.contains("the host cannot be built"), "{message}");
     }
 }
 
 #[test]
 fn sizes_of_a_program_of_ones_own_are_summed_without_overflow() {
     for count in ["65536", "4294967295"] {
-        let told = refused("count = 1", &format!("count = {count}"));
-        assert!(told.contains("threads together; 65536 are possible"), "{told}");
+        let message = refused("count = 1", &format!("count = {count}"));
+        assert!(message.contains("threads together; 65536 are possible"), "{message}");
     }
     let both = file(1000).replace("count = 1", "count = 4294967295").replace(", parties = 1", "");
-    let told = Scenario::parse("x.toml", &both).unwrap_err().to_string();
-    assert!(told.contains("threads together"), "{told}");
+    let message = Scenario::parse("x.toml", &both).unwrap_err().to_string();
+    assert!(message.contains("threads together"), "{message}");
 }
 
 #[test]
 fn more_objects_than_can_be_numbered_are_refused() {
-    let told = refused("name = \"pipeline\"\nthreads = 3", "name = \"request-response\"\nthreads = 32768");
-    assert!(told.contains("program `request-response` shares 65536 objects"), "{told}");
+    let message = refused("name = \"pipeline\"\nthreads = 3", "name = \"request-response\"\nthreads = 32768");
+    assert!(message.contains("program `request-response` shares 65536 objects"), "{message}");
 }
 
 #[test]
 fn vcpus_shares_and_costs_have_limits() {
     for vcpus in ["65537", "4000000000"] {
-        let told = refused("vcpus = 2", &format!("vcpus = {vcpus}"));
-        assert!(told.contains(&format!("VM `a` cannot be built: it has {vcpus} vCPUs")), "{told}");
+        let message = refused("vcpus = 2", &format!("vcpus = {vcpus}"));
+        assert!(message.contains(&format!("VM `a` cannot be built: it has {vcpus} vCPUs")), "{message}");
     }
-    let told = refused("vcpus = 2", "vcpus = 65536");
-    assert!(told.contains("its VMs have 65537 vCPUs together"), "{told}");
-    let told = refused("shares = 1024", "shares = 9223372036854775807");
-    assert!(told.contains("9223372036854775807 shares; 1024 is the normal weight"), "{told}");
-    let told = refused("irq = 1000", "irq = 9223372036854775807");
-    assert!(told.contains("VM `a` cannot be built: irq costs 9223372036854775807 ns"), "{told}");
+    let message = refused("vcpus = 2", "vcpus = 65536");
+    assert!(message.contains("its VMs have 65537 vCPUs together"), "{message}");
+    let message = refused("shares = 1024", "shares = 9223372036854775807");
+    assert!(message.contains("9223372036854775807 shares; 1024 is the normal weight"), "{message}");
+    let message = refused("irq = 1000", "irq = 9223372036854775807");
+    assert!(message.contains("VM `a` cannot be built: irq costs 9223372036854775807 ns"), "{message}");
 }
 
 #[test]
-fn a_policy_that_packs_on_more_vcpus_than_the_vm_has_is_refused() {
-    let told = refused("policy = \"halt\"", "policy = \"pack:9\"");
-    assert!(told.starts_with("x.toml:21: `pack:9` needs 9 vCPUs, but there is only 1"), "{told}");
+fn a_policy_that_needs_more_vcpus_than_the_vm_has_is_refused() {
+    let message = refused("policy = \"halt\"", "policy = \"consolidate:9\"");
+    assert!(
+        message.starts_with("x.toml:21: `consolidate:9` needs 9 vCPUs, but there is only 1"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -142,11 +146,11 @@ fn a_sweep_refuses_sizes_as_the_file_does() {
         ("vm.a.program.pipeline.threads=1000000000", "1000000000 threads are too many"),
         ("host.sockets=2147483649", "4294967298 pCPUs"),
         ("vm.a.vcpus=4000000000", "4000000000 vCPUs"),
-        ("vm.b.policy=pack:9", "needs 9 vCPUs"),
+        ("vm.b.policy=consolidate:9", "needs 9 vCPUs"),
     ] {
         let axes: Vec<Axis> = vec![axis.parse().unwrap()];
         let sweep = Sweep::parse("x.toml", file(1000), axes).unwrap();
-        let told = sweep.run(NonZeroUsize::MIN, || ()).unwrap_err().to_string();
-        assert!(told.contains(expected), "{axis}: {told}");
+        let message = sweep.run(NonZeroUsize::MIN, || ()).unwrap_err().to_string();
+        assert!(message.contains(expected), "{axis}: {message}");
     }
 }

@@ -95,7 +95,7 @@ fn thread(name: &str, code: &str) -> String {
 }
 
 #[test]
-fn a_signal_is_remembered_and_each_lets_one_waiter_go_on() {
+fn a_signal_is_kept_and_each_releases_one_waiter() {
     let objects = "door = { kind = 'mutex' }\nmore = { kind = 'condition' }";
     let late = "{ sleep = '1ms' }, { lock = 'door' }, { wait = { condition = 'more', mutex = 'door' } }, \
                 { unlock = 'door' }, { done = 1 }";
@@ -107,13 +107,15 @@ fn a_signal_is_remembered_and_each_lets_one_waiter_go_on() {
     let (end, report) = run(&file(objects, &(two + &thread("early", early))));
     let End::Deadlock(blocked) = end else { panic!("{end}") };
     assert_eq!(report.vms[0].tasks[0].totals.operations, 2);
-    let told: Vec<String> = blocked.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 1);
-    assert!(told[0].starts_with("own/late.") && told[0].ends_with("waits at condition `more` for a signal"));
+    let waits: Vec<String> = blocked.iter().map(ToString::to_string).collect();
+    assert_eq!(waits.len(), 1);
+    assert!(
+        waits[0].starts_with("own/late.") && waits[0].ends_with("waits at condition `more` for a signal")
+    );
 }
 
 #[test]
-fn waiters_let_go_together_all_go_on() {
+fn a_broadcast_releases_all_waiters() {
     let objects = "door = { kind = 'mutex' }\nmore = { kind = 'condition' }";
     let wait = "{ lock = 'door' }, { wait = { condition = 'more', mutex = 'door' } }, { unlock = 'door' }, { done = 1 }";
     let waiters = thread("waiter", wait).replace("code", "count = 7\ncode");
@@ -125,7 +127,7 @@ fn waiters_let_go_together_all_go_on() {
 
 #[test]
 fn deadlocks_of_every_kind_name_thread_object_and_partner() {
-    for (objects, code, told) in [
+    for (objects, code, expected) in [
         (
             "q = { kind = 'queue', capacity = 1 }",
             "{ take = 'q' }",
@@ -149,7 +151,7 @@ fn deadlocks_of_every_kind_name_thread_object_and_partner() {
             .replace("cores = 2", "cores = 1")
             .replace("vcpus = 2", "vcpus = 1");
         let (end, _) = run(&text);
-        assert!(end.to_string().contains(told), "{code}: {end}");
+        assert!(end.to_string().contains(expected), "{code}: {end}");
     }
     let (end, _) = run(&file("", &thread("t", "{ repeat = { code = [{ done = 1 }] } }")));
     assert!(matches!(end, End::NoProgress(ref t) if t == "own/t.0"), "{end}");
@@ -167,7 +169,7 @@ fn a_spinning_thread_takes_user_time_until_the_flag() {
 }
 
 #[test]
-fn mistakes_are_told_with_file_line_and_nearest_name() {
+fn mistakes_are_reported_with_file_line_and_nearest_name() {
     for (from, to, expected) in [
         ("{ put = \"jobs\" }", "{ put = \"jbos\" }", "there is no object `jbos`; did you mean `jobs`?"),
         ("{ put = \"jobs\" }", "{ putt = \"jobs\" }", "unknown variant `putt`; did you mean `put`?"),

@@ -172,7 +172,7 @@ impl Stream {
 /// Reads the outputs of the child `pid`, which has not been waited for, until both are closed.
 fn read(pid: Pid, mut streams: [Stream; 2]) -> io::Result<[Vec<u8>; 2]> {
     /// Milliseconds until a signal is noticed that comes just before the wait.
-    const LOOK: u8 = 100;
+    const CHECK_EVERY_MS: u8 = 100;
     let mut passed_on = false;
     while streams.iter().any(|stream| stream.pipe.is_some()) {
         if let Some(signal) = interrupted_by().filter(|_| !passed_on) {
@@ -183,7 +183,7 @@ fn read(pid: Pid, mut streams: [Stream; 2]) -> io::Result<[Vec<u8>; 2]> {
         let open: Vec<_> = streams.iter_mut().filter(|stream| stream.pipe.is_some()).collect();
         let pipes = open.iter().filter_map(|stream| stream.pipe.as_ref());
         let mut polled: Vec<_> = pipes.map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN)).collect();
-        match poll(&mut polled, PollTimeout::from(LOOK)) {
+        match poll(&mut polled, PollTimeout::from(CHECK_EVERY_MS)) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }

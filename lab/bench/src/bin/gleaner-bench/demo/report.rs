@@ -268,8 +268,8 @@ mod tests {
         let expanded = |text: String| text.replace('\n', " ");
         let mut disturbed = row(&[1.0], &[1.0]);
         disturbed.plain[0].as_mut().unwrap().others = Some(0.5);
-        let told = expanded(text(disturbed));
-        assert!(told.contains("25 % of its vCPUs' time, in one run 50 %"), "{told}");
+        let message = expanded(text(disturbed));
+        assert!(message.contains("25 % of its vCPUs' time, in one run 50 %"), "{message}");
         let mut short = row(&[1.0], &[1.0]);
         short.plain[0].as_mut().unwrap().others = None;
         assert!(!text(short).contains("busy"));

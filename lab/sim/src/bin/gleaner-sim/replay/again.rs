@@ -148,7 +148,7 @@ fn steps<'a>(path: &Path, records: &'a [Record], text: &'a str) -> anyhow::Resul
 
 fn incomplete(path: &Path) -> String {
     format!(
-        "{} keeps only the observations that explain its decisions: too few to decide again. `gleaner why` tells it; \
+        "{} keeps only the observations that explain its decisions: too few to decide again. `gleaner why` explains it; \
          one that `gleaner run --journal FILE` writes holds them all",
         path.display()
     )

@@ -3,7 +3,7 @@
 use std::iter::Peekable;
 use std::time::Duration;
 
-use gleaner_engine::FIRST_LOOK;
+use gleaner_engine::FIRST_SAMPLE;
 use gleaner_policy::{CpuSet, Decision, Policy, PolicyConfig};
 use gleaner_proto::trace_file::{Event, Follow, Reader};
 
@@ -19,7 +19,7 @@ pub(super) fn decide(
 ) -> anyhow::Result<Vec<Decided>> {
     let mut policy = Policy::new(config.clone(), vcpus.clone())?;
     let mut recorded = Recorded { events: reader.peekable(), follow, now: Duration::ZERO };
-    let mut decision = Decision { next: FIRST_LOOK, ..Decision::default() };
+    let mut decision = Decision { next: FIRST_SAMPLE, ..Decision::default() };
     let mut decided = Vec::new();
     loop {
         recorded.wait(&decision, elapsed);

@@ -34,7 +34,7 @@ fn of_paper(r: &Reproduction) -> String {
     for number in &r.numbers {
         out += &line(number, strategies);
     }
-    out += "\nDirections (who wins, grows, shrinks)\n";
+    out += "\nDirections (what wins, grows or shrinks)\n";
     let word = |holds| if holds { "yes" } else { "NO" };
     for direction in &r.directions {
         let other = direction.strategy_paper.filter(|other| *other != direction.holds);
