@@ -1,5 +1,7 @@
 //! Traces written event by event, and their replay.
 
+#![allow(clippy::similar_names, reason = "waker and wakee are the words for them")]
+
 use std::path::Path;
 
 use gleaner_policy::{CpuId, CpuSet, PolicyConfig};

@@ -13,14 +13,14 @@ const WORTH_PULLING: Ns = 500_000;
 impl World {
     /// The pCPU is free: runs the next vCPU, or pulls one, or idles.
     pub(super) fn dispatch(&mut self, p: Pcpu) {
-        let pulls = self.p(p).average_idle >= WORTH_PULLING;
-        self.dispatch_from(p, pulls);
+        let can_pull = self.p(p).average_idle >= WORTH_PULLING;
+        self.dispatch_from(p, can_pull);
     }
 
-    /// The same; `pulls`: whether it can pull a vCPU from elsewhere.
-    fn dispatch_from(&mut self, p: Pcpu, pulls: bool) {
+    /// The same; `can_pull`: whether it may pull a vCPU from elsewhere.
+    fn dispatch_from(&mut self, p: Pcpu, can_pull: bool) {
         let from_idle = matches!(self.p(p).state, PcpuState::Idle | PcpuState::Polling(_));
-        let Some(v) = self.take_next(p).or_else(|| if pulls { self.steal(p) } else { None }) else {
+        let Some(v) = self.take_next(p).or_else(|| if can_pull { self.steal(p) } else { None }) else {
             self.idle_pcpu(p);
             return;
         };

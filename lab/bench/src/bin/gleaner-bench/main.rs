@@ -52,7 +52,7 @@ enum Command {
     Servers(servers::Args),
     Signals(signals::Args),
     Open(open::Args),
-    Steps(steps::Steps),
+    Steps(steps::FollowLoad),
     ExpandSteps(steps::Expand),
     Overhead(overhead::Args),
     #[command(hide = true)]
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         Command::Servers(args) => servers::run(&args),
         Command::Signals(args) => signals::run(&args),
         Command::Open(args) => open::run(&args),
-        Command::Steps(args) => steps::steps(&args),
+        Command::Steps(args) => steps::follow_load(&args),
         Command::ExpandSteps(args) => steps::expand(&args),
         Command::Overhead(args) => overhead::run(&args),
         Command::StepLoad(args) => steps::load(&args),

@@ -11,7 +11,7 @@ use crate::output::{Binary, bench, write};
 
 /// Measures how fast the speed adapts when the load steps from 1 to 16 busy clients and back
 #[derive(Debug, clap::Args)]
-pub(crate) struct Steps {
+pub(crate) struct FollowLoad {
     /// How often the load rises, and how often it falls
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     steps: u16,
@@ -55,7 +55,7 @@ pub(crate) struct Load {
     out: Option<PathBuf>,
 }
 
-pub(crate) fn steps(args: &Steps) -> Result<ExitCode> {
+pub(crate) fn follow_load(args: &FollowLoad) -> Result<ExitCode> {
     let bench = bench()?;
     let gleaner = args.binary.path()?;
     let report = steps::run(&steps::Options { steps: args.steps, gleaner, bench })?;
