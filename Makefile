@@ -14,7 +14,7 @@ zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 programs = gleaner gleaner-bench gleaner-sim
 
-.PHONY: help build docs install uninstall demo test test-long test-lab lab bench bench-guard bench-signals bench-sim bench-trace lint
+.PHONY: help build docs install uninstall demo test test-long test-lab lab bench bench-guard bench-signals bench-sim bench-trace promises lint
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,12 @@ bench-trace: ## Measure what tracing costs and how well it agrees, on this machi
 	cargo run --release -q -p gleaner-trace --locked --example overload-cost || status=1; \
 	target/release/gleaner-bench expand-steps || status=1; \
 	exit $$status
+
+# PROMISES='--only redis-1,demo' chooses; `--page` writes the page anew and checks nothing.
+promises: ## Check every number that Gleaner promises; writes SPECIFICATION.md; about 40 minutes
+	for what in bench bench-sim lab test; do scripts/setup $$what; done
+	cargo build --release --workspace --locked
+	target/release/gleaner-bench promises $(PROMISES)
 
 lint: ## Check format, lints, scripts, licences and dependencies
 	scripts/setup lint

@@ -1,5 +1,6 @@
 //! The machine of a run.
 
+use std::fmt;
 use std::time::SystemTime;
 
 use gleaner_kernel::Root;
@@ -64,7 +65,14 @@ impl Environment {
     }
 }
 
-/// A time as a UTC date (Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`).
+impl fmt::Display for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, cpu_model, vcpus, hypervisor, .. } = self;
+        write!(f, "Linux {kernel}, {cpu_model}, {vcpus} vCPUs, hypervisor {hypervisor}")
+    }
+}
+
+/// A time as a UTC date.
 pub(super) fn iso8601(time: SystemTime) -> String {
     let at = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

@@ -10,6 +10,7 @@ mod names;
 mod open;
 mod output;
 mod overhead;
+mod promises;
 mod report;
 mod run;
 mod servers;
@@ -55,6 +56,7 @@ enum Command {
     Steps(steps::FollowLoad),
     ExpandSteps(steps::Expand),
     Overhead(overhead::Args),
+    Promises(promises::Args),
     #[command(hide = true)]
     StepLoad(steps::Load),
     #[command(hide = true)]
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Steps(args) => steps::follow_load(&args),
         Command::ExpandSteps(args) => steps::expand(&args),
         Command::Overhead(args) => overhead::run(&args),
+        Command::Promises(args) => promises::run(&args),
         Command::StepLoad(args) => steps::load(&args),
         Command::Cell(args) => servers::cell(&args),
         Command::Rate(args) => servers::rate(&args),

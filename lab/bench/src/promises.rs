@@ -1,0 +1,304 @@
+//! What SPECIFICATION.md promises, and whether it is kept.
+//!
+//! The promises are data, `lab/bench/promises.toml`: what is promised, the script that checks it, and how the number is
+//! found in what the script prints.
+
+mod page;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::process::{Command, Stdio};
+
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+
+/// The promises, and the scripts that check them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promises {
+    /// The first paragraph of the page, as Markdown.
+    about: String,
+    /// Scripts for bash, by name.
+    checks: BTreeMap<String, String>,
+    section: Vec<Section>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    title: String,
+    #[serde(default)]
+    about: String,
+    promise: Vec<Promise>,
+}
+
+/// One promise.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "PromiseFile")]
+pub struct Promise {
+    /// Its short name.
+    pub name: String,
+    /// What is promised, as Markdown.
+    pub says: String,
+    /// The name of its check.
+    pub check: String,
+    wanted: Wanted,
+}
+
+/// The keys of a promise in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PromiseFile {
+    name: String,
+    says: String,
+    check: String,
+    find: Option<String>,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+    #[serde(default)]
+    unit: String,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    /// That the check succeeds.
+    Success,
+    /// That the worst number that `find` finds in its output is on this side of the limit.
+    Number { find: Regex, limit: Limit, unit: String },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(limit) => write!(f, "≥ {limit}"),
+            Self::AtMost(limit) => write!(f, "≤ {limit}"),
+        }
+    }
+}
+
+impl Limit {
+    fn holds(self, number: f64) -> bool {
+        match self {
+            Self::AtLeast(limit) => number >= limit,
+            Self::AtMost(limit) => number <= limit,
+        }
+    }
+
+    /// The sort key of a number: the worst has the lowest. What is not a number, such as `never`, is worse than any.
+    fn quality(self, text: &str) -> f64 {
+        match (self, text.parse::<f64>()) {
+            (Self::AtLeast(_), Ok(number)) => number,
+            (Self::AtMost(_), Ok(number)) => -number,
+            (_, Err(_)) => f64::NEG_INFINITY,
+        }
+    }
+}
+
+impl TryFrom<PromiseFile> for Promise {
+    type Error = String;
+
+    fn try_from(file: PromiseFile) -> Result<Self, String> {
+        let PromiseFile { name, says, check, find, at_least, at_most, unit } = file;
+        let wanted = match (find, at_least, at_most) {
+            (None, None, None) => Wanted::Success,
+            (Some(find), Some(limit), None) => number(&find, Limit::AtLeast(limit), unit)?,
+            (Some(find), None, Some(limit)) => number(&find, Limit::AtMost(limit), unit)?,
+            _ => {
+                return Err(format!(
+                    "the promise `{name}` needs `find` and one of `at_least` and `at_most`, or none of the three"
+                ));
+            }
+        };
+        Ok(Self { name, says, check, wanted })
+    }
+}
+
+fn number(find: &str, limit: Limit, unit: String) -> Result<Wanted, String> {
+    let find = Regex::new(&format!("(?m){find}")).map_err(|error| error.to_string())?;
+    if find.captures_len() != 2 {
+        return Err(format!("`{find}` needs one group, the number"));
+    }
+    Ok(Wanted::Number { find, limit, unit })
+}
+
+/// Whether a promise is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It is.
+    Kept,
+    /// It is not.
+    Missed,
+    /// The check did not print the number.
+    Unknown,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kept => "kept",
+            Self::Missed => "missed",
+            Self::Unknown => "no number",
+        })
+    }
+}
+
+/// What the latest check of a promise found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Start of the check, UTC, ISO 8601.
+    pub date: String,
+    /// The machine, in a few words.
+    pub machine: String,
+    /// Whether the promise is kept.
+    pub verdict: Verdict,
+    /// The number, as it was printed.
+    pub found: Option<String>,
+    /// How many checks in a row, this one included, did not find the promise kept.
+    pub misses: u32,
+}
+
+/// The latest outcome of each promise, by its name.
+pub type Outcomes = BTreeMap<String, Outcome>;
+
+/// A check that ran.
+#[derive(Debug)]
+pub struct Ran {
+    /// Its output and its messages.
+    pub output: String,
+    /// Whether it succeeded.
+    pub success: bool,
+}
+
+/// A file of promises that makes no sense, or a name that it does not have.
+#[derive(Debug, thiserror::Error)]
+pub enum PromiseError {
+    /// It cannot be parsed.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// Two promises have one name.
+    #[error("there are two promises `{0}`")]
+    Twice(String),
+    /// A promise names a check that is not there.
+    #[error("the promise `{promise}` names the check `{check}`, which is not in [checks]")]
+    NoCheck {
+        /// Its name.
+        promise: String,
+        /// The check that it names.
+        check: String,
+    },
+    /// There is no such promise.
+    #[error("there is no promise `{name}`; there are: {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+}
+
+impl Promises {
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// Wrong syntax, a name that stands twice, or a check that is missing.
+    pub fn parse(text: &str) -> Result<Self, PromiseError> {
+        let promises: Self = toml::from_str(text)?;
+        let mut names: Vec<&str> = promises.all().map(|promise| promise.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(PromiseError::Twice(pair[0].to_owned()));
+        }
+        if let Some(lost) = promises.all().find(|promise| !promises.checks.contains_key(&promise.check)) {
+            return Err(PromiseError::NoCheck { promise: lost.name.clone(), check: lost.check.clone() });
+        }
+        Ok(promises)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Promise> {
+        self.section.iter().flat_map(|section| &section.promise)
+    }
+
+    /// The checks of the promises with these names, or with these names themselves: each once, in the order of the page;
+    /// all of them if there are no names.
+    ///
+    /// # Errors
+    /// [`PromiseError::Unknown`].
+    pub fn checks(&self, names: &[String]) -> Result<Vec<&str>, PromiseError> {
+        let is_called = |promise: &Promise, name: &String| promise.name == *name || promise.check == *name;
+        if let Some(name) = names.iter().find(|name| !self.all().any(|promise| is_called(promise, name))) {
+            let known: Vec<&str> = self.all().map(|promise| promise.name.as_str()).collect();
+            return Err(PromiseError::Unknown { name: name.clone(), known: known.join(", ") });
+        }
+        let mut checks = Vec::new();
+        for promise in self.all() {
+            let chosen = names.is_empty() || names.iter().any(|name| is_called(promise, name));
+            if chosen && !checks.contains(&promise.check.as_str()) {
+                checks.push(promise.check.as_str());
+            }
+        }
+        Ok(checks)
+    }
+
+    /// Runs the check with this name. Its output is kept, not shown.
+    ///
+    /// # Errors
+    /// There is no bash.
+    pub fn run(&self, check: &str) -> io::Result<Ran> {
+        let script = self.checks.get(check).map_or("", String::as_str);
+        let output = Command::new("bash")
+            .args(["-c", &format!("exec 2>&1\n{script}")])
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()?;
+        let success = output.status.success();
+        Ok(Ran { output: String::from_utf8_lossy(&output.stdout).into_owned(), success })
+    }
+
+    /// Judges every promise with this check by what it printed, and replaces the outcomes. Returns the names.
+    pub fn judge(
+        &self,
+        check: &str,
+        ran: &Ran,
+        date: &str,
+        machine: &str,
+        outcomes: &mut Outcomes,
+    ) -> Vec<&str> {
+        let judged = self.all().filter(|promise| promise.check == check);
+        let mut names = Vec::new();
+        for promise in judged {
+            let (verdict, found) = promise.judge(ran);
+            let before = outcomes.get(&promise.name).map_or(0, |outcome| outcome.misses);
+            let misses = if verdict == Verdict::Kept { 0 } else { before + 1 };
+            let (date, machine) = (date.to_owned(), machine.to_owned());
+            outcomes.insert(promise.name.clone(), Outcome { date, machine, verdict, found, misses });
+            names.push(promise.name.as_str());
+        }
+        names
+    }
+}
+
+impl Promise {
+    fn judge(&self, ran: &Ran) -> (Verdict, Option<String>) {
+        let verdict = |kept| if kept { Verdict::Kept } else { Verdict::Missed };
+        let Wanted::Number { find, limit, .. } = &self.wanted else { return (verdict(ran.success), None) };
+        let found = find.captures_iter(&ran.output).filter_map(|found| Some(found.get(1)?.as_str()));
+        let worst = found.min_by(|a, b| limit.quality(a).total_cmp(&limit.quality(b)));
+        match worst {
+            None => (Verdict::Unknown, None),
+            Some(text) => {
+                let kept = text.parse().is_ok_and(|number| limit.holds(number));
+                (verdict(kept), Some(text.to_owned()))
+            }
+        }
+    }
+}
