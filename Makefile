@@ -1,4 +1,4 @@
-# The front door. `make` alone says what there is.
+# The front door. `make` alone lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -16,7 +16,7 @@ programs = gleaner gleaner-bench gleaner-sim
 
 .PHONY: help build docs install uninstall demo test test-long test-lab lab bench bench-guard bench-signals bench-sim bench-trace promises lint
 
-help: ## Say what there is
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the release binaries: target/release/gleaner, gleaner-bench and gleaner-sim
@@ -111,6 +111,7 @@ bench-trace: ## Measure what tracing costs and how well it agrees, on this machi
 promises: ## Check every number that Gleaner promises; writes SPECIFICATION.md; about 40 minutes
 	for what in bench bench-sim lab test; do scripts/setup $$what; done
 	cargo build --release --workspace --locked
+	cargo build --workspace --locked
 	target/release/gleaner-bench promises $(PROMISES)
 
 lint: ## Check format, lints, scripts, licences and dependencies

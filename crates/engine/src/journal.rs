@@ -10,8 +10,6 @@ use gleaner_policy::{Event, Observation, Setting};
 use gleaner_proto::journal::Record;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use crate::say::say;
-
 /// A bounded journal keeps observations that decided nothing at least this far apart...
 const QUIET: Duration = Duration::from_millis(100);
 /// ...and at most this many bytes of observations, since `/run` is memory.
@@ -27,17 +25,20 @@ pub struct Journal {
     last_observation: Option<Duration>,
     /// Observations not written since then.
     skipped: u32,
+    /// Says to the user that the journal ends here, and why.
+    warn: fn(&str),
 }
 
 impl Journal {
     /// Creates or replaces the journal at `path`. It is complete, so that it can be replayed, or `bounded` if
-    /// the user did not ask for it. Writing never blocks: a FIFO whose reader is too slow ends the journal.
+    /// the user did not ask for it. Writing never blocks: a FIFO whose reader is too slow ends the journal, and `warn`
+    /// prints a sentence about that.
     ///
     /// # Errors
     /// The file cannot be created, or is a FIFO without a reader.
-    pub fn create(path: &Path, bounded: bool) -> io::Result<Self> {
+    pub fn create(path: &Path, bounded: bool, warn: fn(&str)) -> io::Result<Self> {
         let out = Some(BufWriter::new(open(path)?));
-        Ok(Self { out, bound: bounded.then_some(BOUND), ..Self::nowhere() })
+        Ok(Self { out, bound: bounded.then_some(BOUND), warn, ..Self::nowhere() })
     }
 
     /// Creates or replaces the journal at `path` of a run whose clock stands still meanwhile: writing waits for
@@ -45,8 +46,8 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::create`].
-    pub fn create_at_leisure(path: &Path) -> io::Result<Self> {
-        let journal = Self::create(path, false)?;
+    pub fn create_at_leisure(path: &Path, warn: fn(&str)) -> io::Result<Self> {
+        let journal = Self::create(path, false, warn)?;
         if let Some(out) = &journal.out {
             fcntl(out.get_ref(), FcntlArg::F_SETFL(OFlag::empty()))?;
         }
@@ -55,7 +56,7 @@ impl Journal {
 
     /// A journal that discards everything.
     pub fn nowhere() -> Self {
-        Self { out: None, bound: None, written: 0, last_observation: None, skipped: 0 }
+        Self { out: None, bound: None, written: 0, last_observation: None, skipped: 0, warn: |_| () }
     }
 
     /// Records one step: the decisions and the observation, which a bounded journal keeps only if it led to a
@@ -117,9 +118,9 @@ impl Journal {
     fn keep(&mut self, result: io::Result<()>) {
         let Err(error) = result else { return };
         if error.kind() == ErrorKind::WouldBlock {
-            say("the journal ends here: its reader is too slow");
+            (self.warn)("the journal ends here: its reader is too slow");
         } else {
-            say(&format!("the journal ends here: {error}"));
+            (self.warn)(&format!("the journal ends here: {error}"));
         }
         // Flushing the rest would fail again.
         let _ = self.out.take().map(BufWriter::into_parts);
@@ -142,6 +143,7 @@ fn open(path: &Path) -> io::Result<File> {
 mod tests {
     use std::io::Read as _;
     use std::os::unix::fs::OpenOptionsExt as _;
+    use std::sync::Mutex;
 
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn a_fifo_without_a_reader_is_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Journal::create(&fifo(dir.path()), false).unwrap_err().to_string();
+        let error = Journal::create(&fifo(dir.path()), false, |_| ()).unwrap_err().to_string();
         assert!(error.contains("nobody reads it"), "{error}");
     }
 
@@ -166,7 +168,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = fifo(dir.path());
         let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
-        let mut journal = Journal::create(&path, false).unwrap();
+        let mut journal = Journal::create(&path, false, |_| ()).unwrap();
         let text = "x".repeat(1000);
         // A pipe holds 64 KiB.
         for _ in 0..1000 {
@@ -181,10 +183,19 @@ mod tests {
 
     #[test]
     fn a_full_disk_ends_the_journal_even_if_it_is_short() {
-        let mut journal = Journal::create(Path::new("/dev/full"), false).unwrap();
+        static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let warn = |sentence: &str| WARNED.lock().unwrap().push(sentence.to_owned());
+        let mut journal = Journal::create(Path::new("/dev/full"), false, warn).unwrap();
         journal.note(Duration::ZERO, "short");
         assert!(journal.out.is_some());
         journal.flush();
         assert!(journal.out.is_none());
+        journal.note(Duration::ZERO, "lost");
+        journal.flush();
+        let warned = WARNED.lock().unwrap();
+        assert!(
+            warned.len() == 1 && warned[0].contains("the journal ends here: No space left"),
+            "{warned:?}"
+        );
     }
 }

@@ -7,7 +7,6 @@ mod lease;
 pub mod live;
 mod machine;
 mod memory;
-mod say;
 mod state;
 
 pub use engine::{FIRST_SAMPLE, Pause, Run, run};

@@ -152,7 +152,7 @@ impl LiveMachine {
         let (overloads, warn) = (parts.overloads, parts.warn);
         let (waits, traffic) = (Waits::new(parts.waiting, parts.wake_cost), Traffic::new(parts.traffic));
         let root: Root = book.root().clone();
-        let counter = counter.map(|counter| CounterReader::new(counter, signals.before()));
+        let counter = counter.map(|counter| CounterReader::new(counter, signals.before(), warn));
         Ok(Self {
             sensors: Sensors::new(&root, workload, counter, (waits, traffic), allowed.clone())?,
             levers: Levers::new(book, place, allowed.clone()),

@@ -115,7 +115,7 @@ impl StateDir {
         self.path.join("leases")
     }
 
-    /// The journal of the latest run that did not name its own.
+    /// The journal of the latest run without `--journal`.
     pub fn journal(&self) -> PathBuf {
         self.path.join("journal")
     }

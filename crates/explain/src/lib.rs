@@ -170,7 +170,7 @@ fn decision(event: &Event) -> String {
             format!("tried {candidate} against {baseline}, because {why}")
         }
         Event::TrialStarted { baseline, candidate, purpose: Purpose::Reprove, why } => {
-            format!("put {candidate} to the test again, against {baseline}: {why}")
+            format!("tested {candidate} again, against {baseline}: {why}")
         }
         Event::TrialEnded { candidate, purpose, verdict, kept, again_at } => {
             outcome(candidate, *purpose, verdict, kept, *again_at)

@@ -6,7 +6,7 @@ use gleaner_policy::{Setting, Strategy};
 use gleaner_proto::journal::Summary;
 
 /// Printed for a run in which nothing could be tried.
-const NOTHING_RAN: &str = "nothing of the workload was seen to run, so there was nothing to try";
+const NOTHING_RAN: &str = "the workload used no CPU time, so there was nothing to try";
 
 /// Counts of what was done, in the strategy's own terms.
 pub fn deeds(summary: &Summary) -> String {
@@ -50,7 +50,7 @@ fn dry(summary: &Summary) -> String {
         let _ = writeln!(out, "gleaner: would have tried {}{times}, because {}", would.setting, would.why);
     }
     if summary.would_try.is_empty() {
-        out += "gleaner: nothing would have been tried: no change promised to help\n";
+        out += "gleaner: nothing would have been tried: no change looked worth trying\n";
     }
     out
 }
@@ -149,7 +149,7 @@ mod tests {
     fn an_empty_group_is_said_to_have_run_nothing() {
         let printed = account(&CpuSet::new(), Duration::ZERO);
         assert!(printed.contains("100.0 % of the time no vCPU with halt\n"), "{printed}");
-        assert!(printed.contains("nothing of the workload was seen to run"), "{printed}");
+        assert!(printed.contains("the workload used no CPU time"), "{printed}");
         assert!(printed.lines().all(|line| line.starts_with("gleaner: ")), "{printed}");
         assert!(!printed.contains("no change proved itself"), "{printed}");
         let printed = account(&CpuSet::first(2), Duration::from_millis(1));

@@ -34,15 +34,15 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Make the wake-ups of a running program fast, until it ends or Ctrl-C
     Attach(AttachArgs),
-    /// Measure what a wake-up costs in this VM, and say what can be won
+    /// Measure what a wake-up costs in this VM, and report the possible gain
     Doctor(doctor::Args),
     /// Explain a journal in sentences with numbers
     Why(why::Args),
     /// Say what a program loses to virtualisation, by cause
     Diagnose(diagnose::Args),
-    /// Show the machine and the Gleaner at work on it, live
+    /// Show the machine and the running Gleaner, live
     Top(top::Args),
-    /// Record who runs, waits and wakes whom, as a compact trace
+    /// Record which threads run, wait and wake each other, as a compact trace
     Record(record::Args),
     /// Put back what a killed Gleaner left changed
     Restore(restore::Args),
@@ -54,7 +54,7 @@ pub(crate) enum Command {
     Generate(Generate),
 }
 
-/// By whose rules settings are chosen.
+/// How settings are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum StrategyName {
     /// Try changes, and keep what proves itself
@@ -94,7 +94,7 @@ pub(crate) struct ControlArgs {
     /// halts: more exact, and costs some percent of a program that lives on wake-ups
     #[arg(long, conflicts_with = "no_bpf")]
     pub(crate) trace_waiting: bool,
-    /// By whose rules settings are chosen
+    /// How settings are chosen
     #[arg(long, default_value = "adaptive", conflicts_with_all = ["fixed", "dry_run"])]
     pub(crate) strategy: StrategyName,
     /// What keeping idle vCPUs awake may cost in CPU time of the host

@@ -25,7 +25,7 @@ pub(crate) fn check_fixed(args: &ControlArgs, allowed: &CpuSet) -> Result<(), Us
     fits.map_err(|message| Usage(format!("--fixed: {message}")))
 }
 
-/// Reports at once that the workload is no longer controlled, and why.
+/// Reports at once what the user must know now: that the workload is no longer controlled, or the journal ends.
 pub(crate) fn warn(sentence: &str) {
     say!("gleaner: {sentence}");
 }
@@ -82,9 +82,9 @@ fn places(root: &Root) -> Vec<VcpuPlace> {
 pub(crate) fn open_journal(args: &ControlArgs, state: &StateDir) -> anyhow::Result<Journal> {
     match &args.journal {
         Some(path) => {
-            Journal::create(path, false).with_context(|| format!("cannot write {}", path.display()))
+            Journal::create(path, false, warn).with_context(|| format!("cannot write {}", path.display()))
         }
-        None => Ok(Journal::create(&state.journal(), true).unwrap_or_else(|_| Journal::nowhere())),
+        None => Ok(Journal::create(&state.journal(), true, warn).unwrap_or_else(|_| Journal::nowhere())),
     }
 }
 

@@ -64,9 +64,9 @@ fn select<'a>(known: &'a [ProgramMemory], names: &[String]) -> anyhow::Result<Ve
         }
         let programs = programs(&all);
         if programs.is_empty() {
-            bail!("`{name}` is not known: nothing is");
+            bail!("`{name}` has no stored results: nothing is stored");
         }
-        bail!("`{name}` is not known; what is: {}", programs.join(", "));
+        bail!("`{name}` has no stored results; stored are: {}", programs.join(", "));
     }
     let meant = |program: &&ProgramMemory| names.is_empty() || names.iter().any(|n| program.is_called(n));
     Ok(all.into_iter().filter(meant).collect())

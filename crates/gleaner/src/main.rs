@@ -32,6 +32,9 @@ use cli::{Cli, Command};
 const NAME: &str = "gleaner";
 
 fn main() -> ExitCode {
+    if let Some(error) = laboratory::help() {
+        return gleaner_print::failure(NAME, &error);
+    }
     let done = match gleaner_print::parse::<Cli>(NAME).command {
         Command::Run(args) => return run::run(&args),
         Command::Attach(args) => attach::run(&args),

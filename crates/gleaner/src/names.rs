@@ -12,7 +12,7 @@ pub(crate) fn method() -> impl TypedValueParser<Value = Method> {
 
 pub(crate) fn objective() -> impl TypedValueParser<Value = Objective> {
     let help = |objective| match objective {
-        Objective::Latency => "short wake-ups, also where much is polled for them",
+        Objective::Latency => "short wake-ups, even if polling costs much CPU time",
         Objective::Balanced => "on an idle machine polling must save at least a hundredth of its time",
         Objective::Efficiency => "on an idle machine polling must save at least a tenth of its time",
     };

@@ -31,7 +31,7 @@ const USUAL: Duration = Duration::from_secs(5);
 /// Sampling interval: far shorter than the events' buffer takes to fill.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Record who runs, waits and wakes whom, as a compact trace
+/// Record which threads run, wait and wake each other, as a compact trace
 ///
 /// Each switch and wake-up of a program's threads and each idle period of a vCPU goes into a file, which `gleaner replay`
 /// shows to the policy. docs/trace-format.md describes the file, so that other programs can read it. Events that come

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
         say!("gleaner: {error:#}");
         return ExitCode::from(of_command.unwrap_or(FAILED));
     }
-    say!("gleaner: the command runs without help: {error:#}");
+    say!("gleaner: the command runs without Gleaner: {error:#}");
     let error = live::become_command(&mask, &args.command);
     say!("gleaner: {error}");
     ExitCode::from(error.exit_code())
@@ -110,7 +110,7 @@ impl Started {
             control(parts, config, journal, program, &args.control, name, limits)
         });
         if let Err(error) = &result {
-            say!("gleaner: the command runs on without help: {error:#}");
+            say!("gleaner: the command runs on without Gleaner: {error:#}");
             put_back(&state, &Root::system());
         }
         let status = live::stand_by(&mut child);
@@ -143,7 +143,7 @@ fn say_summary(summary: &Summary, args: &RunArgs, limits: &[String]) {
 /// Restores what a dead holder left behind, which calibration would otherwise measure, and reports it.
 pub(crate) fn put_back_stale(state: &StateDir, root: &Root) -> Result<(), LeaseError> {
     for outcome in gleaner_engine::restore(state, root)? {
-        say!("gleaner: put back what a dead holder left: {}", outcome.detail);
+        say!("gleaner: restored what a killed Gleaner left: {}", outcome.detail);
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ use crate::group;
 use draw::Palette;
 use watch::Watch;
 
-/// Show the machine and the Gleaner at work on it, live
+/// Show the machine and the running Gleaner, live
 ///
 /// What `gleaner run` or `gleaner attach` has in force and has decided, what each vCPU does, and how long wake-ups take,
 /// on one screen that is refreshed every second. It only reads: it takes no lock and changes nothing. Wake-up latencies
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Sampling interval
     #[arg(long, value_name = "S", value_parser = gleaner_print::times::seconds, default_value = "1")]
     interval: Duration,
-    /// Follow this journal [default: that of the run that did not name its own]
+    /// Follow this journal [default: that of the run without `--journal`]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
     #[command(flatten)]

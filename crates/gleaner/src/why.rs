@@ -17,7 +17,7 @@ use serde::Serialize;
 /// start of the run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The journal [default: that of the latest run that did not name its own]
+    /// The journal [default: that of the latest run without `--journal`]
     file: Option<PathBuf>,
     /// Print the story as JSON
     #[arg(long)]

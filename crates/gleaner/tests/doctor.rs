@@ -6,70 +6,28 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use common::levers::Machine;
-use common::process::{Running, command, until};
+use common::process::{Running, command, gleaner, text, until};
 use gleaner_policy::{Method, Placement};
 use gleaner_proto::doctor::{Cell, Finding, Report};
 use gleaner_proto::journal::{self, Record};
-use gleaner_testing::is_root;
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
 
-/// Settings that doctor changes and must restore.
-const KNOBS: [&str; 6] = [
-    "/sys/module/haltpoll/parameters/guest_halt_poll_ns",
-    "/sys/module/haltpoll/parameters/guest_halt_poll_grow_start",
-    "/sys/module/haltpoll/parameters/guest_halt_poll_shrink",
-    "/sys/module/haltpoll/parameters/guest_halt_poll_allow_shrink",
-    "/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us",
-    "/sys/devices/system/cpu/cpu1/power/pm_qos_resume_latency_us",
-];
-/// Retries if another Gleaner takes the machine first.
-const ATTEMPTS: usize = 20;
-
-/// One test at a time: each needs the machine's lock.
-static MACHINE: Mutex<()> = Mutex::new(());
-
-fn knobs() -> Vec<Option<String>> {
-    KNOBS.iter().map(|path| std::fs::read_to_string(path).ok()).collect()
-}
-
-/// Runs Gleaner while no other one controls the machine. Also returns the settings from just before.
-fn gleaner(args: &[&str]) -> (Output, Vec<Option<String>>) {
-    for _ in 0..ATTEMPTS {
-        let lock = Path::new("/run/gleaner/lock");
-        let free =
-            std::fs::File::open(lock).ok().map(|file| Flock::lock(file, FlockArg::LockExclusive).unwrap());
-        let before = knobs();
-        drop(free);
-        let output = Command::new(env!("CARGO_BIN_EXE_gleaner")).args(args).output().unwrap();
-        let busy = "another gleaner";
-        if !text(&output.stderr).contains(busy) && !text(&output.stdout).contains(busy) {
-            return (output, before);
-        }
-    }
-    panic!("another gleaner is always at work");
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// What `gleaner doctor` reports, which leaves the machine as it was.
+fn examined(machine: &Machine, args: &[&str]) -> Report {
+    let output = gleaner(&[&["doctor", "--json"], args].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    machine.assert_untouched();
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
 fn doctor_measures_every_method_and_puts_the_machine_back() {
-    if !is_root() {
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (output, before) = gleaner(&["doctor", "--quick", "--json"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(knobs(), before);
-    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    let Some(machine) = Machine::take() else { return };
+    let report = examined(&machine, &["--quick"]);
     assert!(!report.machine.kernel.is_empty() && !report.machine.vcpus.is_empty());
     let same = report.cells.iter().find(|c| c.placement == Placement::SameVcpu).unwrap();
     assert!(same.n > 0 && same.min_ns <= same.median_ns && same.median_ns <= same.p99_ns, "{same:?}");
@@ -85,24 +43,21 @@ fn doctor_measures_every_method_and_puts_the_machine_back() {
 
 #[test]
 fn restore_without_leases_has_nothing_to_do() {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (output, _) = gleaner(&["restore"]);
+    let Some(_machine) = Machine::take() else { return };
+    let output = gleaner(&["restore"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "nothing to put back\n");
 }
 
 #[test]
 fn restore_names_the_holder_that_lives() {
-    if !is_root() {
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    std::fs::create_dir_all("/run/gleaner").unwrap();
-    let mut options = std::fs::File::options();
+    let Some(_machine) = Machine::take() else { return };
+    fs::create_dir_all("/run/gleaner").unwrap();
+    let mut options = fs::File::options();
     let file = options.write(true).create(true).truncate(false).open("/run/gleaner/lock").unwrap();
     let _lock = Flock::lock(file, FlockArg::LockExclusive).unwrap();
-    std::fs::write("/run/gleaner/holder", "4242\n").unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_gleaner")).arg("restore").output().unwrap();
+    fs::write("/run/gleaner/holder", "4242\n").unwrap();
+    let output = gleaner(&["restore"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("pid 4242"), "{}", text(&output.stderr));
 }
@@ -144,29 +99,21 @@ fn busy() -> Running {
     computing
 }
 
-fn examined(args: &[&str]) -> Report {
-    let (output, before) = gleaner(&[&["doctor", "--json"], args].concat());
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(knobs(), before);
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 #[test]
 fn a_busy_machines_doctor_does_not_switch_retention_off() {
-    let _lock = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(machine) = Machine::take() else { return };
     let _saved = Saved::take();
     let _busy = busy();
     let _ = fs::remove_file(CALIBRATION);
 
     // A doubtful calibration is better than none, but does not say that nothing pays.
-    let report = examined(&["--quick"]);
+    let report = examined(&machine, &["--quick"]);
     assert_ne!(report.method, Method::Halt, "{}", report.reason);
     let doubtful = Saved::read();
     assert!(doubtful["disturbed"].as_f64().unwrap() > 0.9, "{doubtful}");
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
-    let (output, _) = gleaner(&["run", "--journal", path, "--", "true"]);
+    let output = gleaner(&["run", "--journal", path, "--", "true"]);
     assert!(output.status.success() && text(&output.stderr).contains("doubtful"), "{}", text(&output.stderr));
     let records = journal::read(file.path()).unwrap();
     let Some(Record::Start { limits, config, .. }) = records.first() else { panic!("{records:?}") };
@@ -180,14 +127,14 @@ fn a_busy_machines_doctor_does_not_switch_retention_off() {
     good["depth"] = "quick".into();
     fs::write(CALIBRATION, serde_json::to_vec(&good).unwrap()).unwrap();
     for args in [&["--quick"][..], &[]] {
-        let report = examined(args);
+        let report = examined(&machine, args);
         assert_eq!(Saved::read(), good, "{args:?}");
         let found = |wanted: fn(&Finding) -> bool| report.findings.iter().any(wanted);
         assert!(found(|f| matches!(f, Finding::Disturbed { .. })), "{:?}", report.findings);
         assert!(found(|f| matches!(f, Finding::EarlierKept { .. })), "{:?}", report.findings);
         assert!(report.gain.contains("doubtful"), "{}", report.gain);
     }
-    let (output, _) = gleaner(&["run", "--", "true"]);
+    let output = gleaner(&["run", "--", "true"]);
     assert!(!text(&output.stderr).contains("doubtful"), "{}", text(&output.stderr));
     machine.assert_untouched();
 }

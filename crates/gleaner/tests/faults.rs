@@ -162,7 +162,7 @@ fn what_a_dead_holder_left_is_put_back_by_restore_and_by_the_next_run() {
     leave_a_stale_lease(&machine);
     let output = gleaner(&["run", "--", "sh", "-c", "exit 7"]);
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
-    let restored = format!("put back what a dead holder left: {restored}");
+    let restored = format!("restored what a killed Gleaner left: {restored}");
     assert!(text(&output.stderr).contains(&restored), "{}", text(&output.stderr));
     machine.assert_untouched();
 }

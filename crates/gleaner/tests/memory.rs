@@ -1,6 +1,7 @@
 //! What one run learns about a program takes effect early in the next. Uses this machine's real levers; needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
+#![allow(clippy::print_stderr, reason = "a test says what it measures")]
 
 mod common;
 
@@ -128,6 +129,11 @@ fn a_known_program_has_its_setting_at_the_first_sample_that_shows_its_load() {
     assert_eq!(known_at_start(&file), Some(memory::loads(&seeded)));
     let missed = missed(&file);
     assert!(missed.is_empty(), "{missed:?}\n{:?}", events(&file));
+    let begun = costly(&file).first().map(|o| o.at.saturating_sub(o.period));
+    if let (Some(begun), Some(resumed)) = (begun, resumed(&file)) {
+        let ms = resumed.saturating_sub(begun).as_secs_f64() * 1e3;
+        eprintln!("the known setting is in force {ms:.1} ms after the start of the hand-offs");
+    }
     let story = text(&command(&["why", file.to_str().unwrap()]).output().unwrap().stdout);
     let explained = story.contains("known from an earlier run of the program");
     assert_eq!(explained, resumed(&file).is_some(), "{story}");
@@ -157,7 +163,7 @@ fn a_program_is_known_until_it_is_forgotten() {
     let unknown = place.forget(&["redis"]);
     let printed = text(&unknown.stderr);
     assert!(
-        unknown.status.code() == Some(1) && printed.contains("`redis` is not known; what is: /"),
+        unknown.status.code() == Some(1) && printed.contains("`redis` has no stored results; stored are: /"),
         "{printed}"
     );
     let forgotten = place.forget(&["gleaner"]);

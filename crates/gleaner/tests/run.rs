@@ -83,7 +83,7 @@ fn where_another_gleaner_holds_the_machine_the_command_runs_without_help_unless_
         assert_eq!(output.status.code(), Some(status), "{args:?}: {}", text(&output.stderr));
         assert!(text(&output.stderr).contains(&holder), "{args:?}: {}", text(&output.stderr));
         assert_eq!(
-            text(&output.stderr).contains("runs without help"),
+            text(&output.stderr).contains("runs without Gleaner"),
             status > 1 && status != 125,
             "{args:?}"
         );
@@ -156,7 +156,7 @@ fn an_unusable_state_directory_leaves_the_command_without_help() {
     };
     let output = as_user(&["run", "--", "sh", "-c", "exit 7"]);
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("runs without help: cannot use"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("runs without Gleaner: cannot use"), "{}", text(&output.stderr));
     let refused = as_user(&["run", "--require", "--", "sh", "-c", "exit 7"]);
     assert_eq!(refused.status.code(), Some(125), "{}", text(&refused.stderr));
 }

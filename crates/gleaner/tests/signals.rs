@@ -122,5 +122,5 @@ fn an_unknown_case_is_wrong_usage() {
     let output = command.output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("there is no case `mongo`; there are: request-response, "), "{stderr}");
+    assert!(stderr.contains("unknown case `mongo`; choose from: request-response, "), "{stderr}");
 }

@@ -109,7 +109,7 @@ fn top_once_says_that_the_journal_is_missing() {
 fn completions_offer_no_hidden_command_and_the_methods_names() {
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&gleaner(&["completions", shell]).stdout);
-        for hidden in ["gleaner,load", "gleaner,wake", "'load:", "'wake:", "-a \"wake\""] {
+        for hidden in ["gleaner,reference", "'reference:", "-a \"reference\""] {
             assert!(!script.contains(hidden), "{shell}: {hidden}");
         }
         assert!(script.contains("haltpoll") && script.contains("yield-ipi-free"), "{shell}");
@@ -125,7 +125,35 @@ fn completions_offer_no_hidden_command_and_the_methods_names() {
     assert_eq!(complete("gleaner run --method").trim(), "halt haltpoll qos-poll yield-ipi-free yield");
     let commands = complete("gleaner");
     let offers = |name: &str| commands.split_whitespace().any(|command| command == name);
-    assert!(offers("restore") && offers("workload") && !offers("load") && !offers("wake"), "{commands}");
+    assert!(offers("restore") && offers("workload") && !offers("reference"), "{commands}");
+}
+
+#[test]
+fn the_laboratorys_commands_are_described_by_the_program_that_has_them() {
+    for (words, usage) in [
+        (&["help", "bench"][..], "Usage: gleaner-bench <COMMAND>"),
+        (&["help", "bench", "run"], "Usage: gleaner-bench run "),
+        (&["help", "replay"], "Usage: gleaner-sim replay "),
+        (&["help", "run"], "Usage: gleaner run "),
+    ] {
+        let output = gleaner(words);
+        let said = text(&output.stdout);
+        assert!(output.status.success() && said.contains(usage), "{words:?}: {said}{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn without_the_laboratorys_programs_its_commands_say_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let alone = dir.path().join("gleaner");
+    fs::copy(GLEANER, &alone).unwrap();
+    for words in [&["bench", "list"][..], &["help", "bench"], &["sim", "--help"], &["demo"]] {
+        let output = Command::new(&alone).args(words).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.starts_with("gleaner: this needs gleaner-") && said.contains("`make build`"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
 }
 
 #[test]

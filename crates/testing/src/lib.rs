@@ -2,8 +2,11 @@
 //!
 //! A test that cannot run returns after [`skipped`]; `scripts/run-tests` counts these lines in its summary.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Write as _;
+
+use serde_json::Value;
 
 /// Says that a test, or a part of one, cannot run on this machine.
 ///
@@ -40,6 +43,33 @@ pub fn has_two_vcpus() -> bool {
         skipped("needs two vCPUs");
     }
     several
+}
+
+/// The format of a JSON document without its values: a line for each place and the types that stand there, such as
+/// `rows[].name: string`. A place that is only ever null has no line.
+pub fn shape(document: &Value) -> String {
+    let mut lines = BTreeSet::new();
+    collect("", document, &mut lines);
+    lines.into_iter().collect()
+}
+
+fn collect(place: &str, value: &Value, lines: &mut BTreeSet<String>) {
+    let kind = match value {
+        Value::Null => return,
+        Value::Array(items) => {
+            return items.iter().for_each(|item| collect(&format!("{place}[]"), item, lines));
+        }
+        Value::Object(fields) => {
+            let dot = if place.is_empty() { "" } else { "." };
+            return fields
+                .iter()
+                .for_each(|(name, value)| collect(&format!("{place}{dot}{name}"), value, lines));
+        }
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+    };
+    lines.insert(format!("{place}: {kind}\n"));
 }
 
 fn say(what: &str, reason: &dyn Display) {

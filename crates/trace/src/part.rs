@@ -159,7 +159,7 @@ pub(crate) const PROGRAMS: [Program; 20] = {
         Program::new(Wakes, "on_switch", Tracepoint("sched_switch")).windowed(),
         Program::new(Wakes, "on_fork", Tracepoint("sched_process_fork")),
         Program::new(Wakes, "first_pass", Iterator),
-        Program::new(Wakes, "nothing", Call("task_rename")).gives("the entry overhead of a program"),
+        Program::new(Wakes, "empty_program", Call("task_rename")).gives("the entry overhead of a program"),
         Program::new(Wakes, "on_tick", Tracepoint("local_timer_entry")).gives("what running threads do at each tick"),
         Program::new(Idle, "on_idle", Tracepoint("cpu_idle")),
         Program::new(Interrupts, "on_ipi", Tracepoint("ipi_send_cpu")).gives("interrupts sent to one vCPU"),

@@ -3,7 +3,7 @@
 //! An [`Adapter`] names the program that it needs and its package, how to make an input of a known size, the
 //! command line, and where the program prints its metric. [`Adapter::expand`] fills in the parameters of a
 //! scenario; the result is an ordinary shell command that the runner treats like the user's own. Servers are
-//! started by the launchers of [`crate::servers`], through the hidden `gleaner load`.
+//! started by the launchers of [`crate::servers`], through the hidden `gleaner-bench load`.
 
 mod known;
 
@@ -26,7 +26,7 @@ pub struct Adapter {
     /// Parameters that a scenario can set.
     pub parameters: &'static [Parameter],
     /// A shell command that makes the input, once. `{name}` stands for a parameter, `$STATE` for the run's
-    /// directory, `$GLEANER` for the `gleaner` binary.
+    /// directory, `$BENCH` for the `gleaner-bench` binary.
     prepare: Option<&'static str>,
     /// The shell command that is measured, with the same placeholders.
     command: &'static str,

@@ -237,7 +237,7 @@ impl Experiment {
             warmup_rounds: self.warmup_rounds,
             window_s: self.window.as_secs_f64(),
             seed: self.seed,
-            order: "row by row; each round measures every mode once, in an order drawn by lot".to_owned(),
+            order: "row by row; each round measures every mode once, in random order".to_owned(),
         }
     }
 

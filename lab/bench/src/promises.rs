@@ -45,7 +45,7 @@ pub struct Promise {
     pub says: String,
     /// The name of its check.
     pub check: String,
-    wanted: Wanted,
+    criterion: Criterion,
 }
 
 /// The keys of a promise in the file.
@@ -56,18 +56,24 @@ struct PromiseFile {
     says: String,
     check: String,
     find: Option<String>,
+    #[serde(default = "one")]
+    count: usize,
     at_least: Option<f64>,
     at_most: Option<f64>,
     #[serde(default)]
     unit: String,
 }
 
+fn one() -> usize {
+    1
+}
+
 #[derive(Debug)]
-enum Wanted {
-    /// That the check succeeds.
+enum Criterion {
+    /// The check succeeds.
     Success,
-    /// That the worst number that `find` finds in its output is on this side of the limit.
-    Number { find: Regex, limit: Limit, unit: String },
+    /// `find` finds at least `count` numbers in its output, and the worst is on this side of the limit.
+    Number { find: Regex, count: usize, limit: Limit, unit: String },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -107,27 +113,34 @@ impl TryFrom<PromiseFile> for Promise {
     type Error = String;
 
     fn try_from(file: PromiseFile) -> Result<Self, String> {
-        let PromiseFile { name, says, check, find, at_least, at_most, unit } = file;
-        let wanted = match (find, at_least, at_most) {
-            (None, None, None) => Wanted::Success,
-            (Some(find), Some(limit), None) => number(&find, Limit::AtLeast(limit), unit)?,
-            (Some(find), None, Some(limit)) => number(&find, Limit::AtMost(limit), unit)?,
+        let PromiseFile { name, says, check, find, count, at_least, at_most, unit } = file;
+        let criterion = match (find, at_least, at_most) {
+            (None, None, None) => Criterion::Success,
+            (Some(find), Some(limit), None) => {
+                Criterion::Number { find: pattern(&name, &find)?, count, limit: Limit::AtLeast(limit), unit }
+            }
+            (Some(find), None, Some(limit)) => {
+                Criterion::Number { find: pattern(&name, &find)?, count, limit: Limit::AtMost(limit), unit }
+            }
             _ => {
                 return Err(format!(
                     "the promise `{name}` needs `find` and one of `at_least` and `at_most`, or none of the three"
                 ));
             }
         };
-        Ok(Self { name, says, check, wanted })
+        Ok(Self { name, says, check, criterion })
     }
 }
 
-fn number(find: &str, limit: Limit, unit: String) -> Result<Wanted, String> {
-    let find = Regex::new(&format!("(?m){find}")).map_err(|error| error.to_string())?;
-    if find.captures_len() != 2 {
-        return Err(format!("`{find}` needs one group, the number"));
+/// The regular expression of the promise `name`, in which `^` and `$` match at lines.
+fn pattern(name: &str, find: &str) -> Result<Regex, String> {
+    let pattern =
+        Regex::new(&format!("(?m){find}")).map_err(|error| format!("the promise `{name}`: {error}"))?;
+    if pattern.captures_len() == 2 {
+        Ok(pattern)
+    } else {
+        Err(format!("the promise `{name}`: `{find}` needs one group, the number"))
     }
-    Ok(Wanted::Number { find, limit, unit })
 }
 
 /// Whether a promise is kept.
@@ -138,7 +151,7 @@ pub enum Verdict {
     Kept,
     /// It is not.
     Missed,
-    /// The check did not print the number.
+    /// The check did not print the number, or not as often as it should.
     Unknown,
 }
 
@@ -170,11 +183,11 @@ pub struct Outcome {
 /// The latest outcome of each promise, by its name.
 pub type Outcomes = BTreeMap<String, Outcome>;
 
-/// A check that ran.
+/// What a check printed, and how it ended.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CheckOutput {
     /// Its output and its messages.
-    pub output: String,
+    pub text: String,
     /// Whether it succeeded.
     pub success: bool,
 }
@@ -183,7 +196,7 @@ pub struct Ran {
 #[derive(Debug, thiserror::Error)]
 pub enum PromiseError {
     /// It cannot be parsed.
-    #[error("{0}")]
+    #[error(transparent)]
     Syntax(#[from] toml::de::Error),
     /// Two promises have one name.
     #[error("there are two promises `{0}`")]
@@ -197,7 +210,7 @@ pub enum PromiseError {
         check: String,
     },
     /// There is no such promise.
-    #[error("there is no promise `{name}`; there are: {known}")]
+    #[error("unknown promise `{name}`; choose from: {known}")]
     Unknown {
         /// What was asked for.
         name: String,
@@ -249,26 +262,27 @@ impl Promises {
         Ok(checks)
     }
 
-    /// Runs the check with this name. Its output is kept, not shown.
+    /// Runs the check with this name, in which no test may be skipped. Its output is kept, not shown.
     ///
     /// # Errors
     /// There is no bash.
-    pub fn run(&self, check: &str) -> io::Result<Ran> {
+    pub fn run(&self, check: &str) -> io::Result<CheckOutput> {
         let script = self.checks.get(check).map_or("", String::as_str);
         let output = Command::new("bash")
             .args(["-c", &format!("exec 2>&1\n{script}")])
+            .env("CI", "true")
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()?;
         let success = output.status.success();
-        Ok(Ran { output: String::from_utf8_lossy(&output.stdout).into_owned(), success })
+        Ok(CheckOutput { text: String::from_utf8_lossy(&output.stdout).into_owned(), success })
     }
 
     /// Judges every promise with this check by what it printed, and replaces the outcomes. Returns the names.
     pub fn judge(
         &self,
         check: &str,
-        ran: &Ran,
+        output: &CheckOutput,
         date: &str,
         machine: &str,
         outcomes: &mut Outcomes,
@@ -276,7 +290,7 @@ impl Promises {
         let judged = self.all().filter(|promise| promise.check == check);
         let mut names = Vec::new();
         for promise in judged {
-            let (verdict, found) = promise.judge(ran);
+            let (verdict, found) = promise.judge(output);
             let before = outcomes.get(&promise.name).map_or(0, |outcome| outcome.misses);
             let misses = if verdict == Verdict::Kept { 0 } else { before + 1 };
             let (date, machine) = (date.to_owned(), machine.to_owned());
@@ -288,11 +302,17 @@ impl Promises {
 }
 
 impl Promise {
-    fn judge(&self, ran: &Ran) -> (Verdict, Option<String>) {
+    fn judge(&self, output: &CheckOutput) -> (Verdict, Option<String>) {
         let verdict = |kept| if kept { Verdict::Kept } else { Verdict::Missed };
-        let Wanted::Number { find, limit, .. } = &self.wanted else { return (verdict(ran.success), None) };
-        let found = find.captures_iter(&ran.output).filter_map(|found| Some(found.get(1)?.as_str()));
-        let worst = found.min_by(|a, b| limit.quality(a).total_cmp(&limit.quality(b)));
+        let Criterion::Number { find, count, limit, .. } = &self.criterion else {
+            return (verdict(output.success), None);
+        };
+        let found = find.captures_iter(&output.text).filter_map(|found| Some(found.get(1)?.as_str()));
+        let found: Vec<&str> = found.collect();
+        if found.len() < *count {
+            return (Verdict::Unknown, None);
+        }
+        let worst = found.into_iter().min_by(|a, b| limit.quality(a).total_cmp(&limit.quality(b)));
         match worst {
             None => (Verdict::Unknown, None),
             Some(text) => {

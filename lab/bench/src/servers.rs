@@ -104,7 +104,7 @@ pub enum Error {
         answer: String,
     },
     /// An unknown row or mode.
-    #[error("there is no {what} `{name}`; there are: {known}")]
+    #[error("unknown {what} `{name}`; choose from: {known}")]
     Unknown {
         /// `row` or `mode`.
         what: &'static str,

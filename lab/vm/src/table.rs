@@ -36,12 +36,8 @@ pub fn markdown(outcomes: &[Outcome]) -> String {
     let mut out = String::from(HEAD);
     let took: f64 = outcomes.iter().map(|outcome| outcome.took.as_secs_f64()).sum();
     let held = outcomes.iter().filter(|outcome| outcome.holds()).count();
-    let _ = writeln!(
-        out,
-        "{held} of {} claims hold; to prove them took {:.0} minutes.\n",
-        outcomes.len(),
-        took / 60.0
-    );
+    let _ =
+        writeln!(out, "{held} of {} claims hold; the run took {:.0} minutes.\n", outcomes.len(), took / 60.0);
     let is_missing = |name: &&str| outcomes.iter().all(|outcome| outcome.name != *name);
     let missing: Vec<&str> = ALL.iter().map(|claim| claim.name).filter(is_missing).collect();
     if !missing.is_empty() {

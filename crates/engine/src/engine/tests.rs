@@ -75,7 +75,7 @@ fn notes(failures: u32) -> Vec<String> {
     let config = PolicyConfig { mode: Mode::Fixed(fixed), ..PolicyConfig::default() };
     let mut machine = Broken { now: Duration::ZERO, failures };
     let mut policy = Policy::new(config.clone(), machine.allowed()).unwrap();
-    let mut journal = Journal::create(file.path(), false).unwrap();
+    let mut journal = Journal::create(file.path(), false, |_| ()).unwrap();
     journal.write(&Record::Start {
         version: journal::VERSION,
         unix_ms: 0,

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
 
-use crate::say::say;
 use command::Shell;
 
 /// How the counter is read.
@@ -103,11 +102,13 @@ pub(super) struct CounterReader {
     reported: bool,
     /// Sentences for the journal.
     notes: Vec<String>,
+    /// Prints a sentence for the user at once.
+    warn: fn(&str),
 }
 
 impl CounterReader {
     /// `mask` is the signal mask of commands.
-    pub(super) fn new(counter: Counter, mask: SigSet) -> Self {
+    pub(super) fn new(counter: Counter, mask: SigSet, warn: fn(&str)) -> Self {
         Self {
             counter,
             shell: Shell::new(mask, TIME_LIMIT),
@@ -119,6 +120,7 @@ impl CounterReader {
             has_been_read: false,
             reported: false,
             notes: Vec::new(),
+            warn,
         }
     }
 
@@ -186,7 +188,7 @@ impl CounterReader {
     /// Reports to the user and the journal, once.
     fn report(&mut self, text: String) {
         if !std::mem::replace(&mut self.reported, true) {
-            say(&text);
+            (self.warn)(&text);
             self.notes.push(text);
         }
     }

@@ -215,7 +215,8 @@ fn any_size_can_be_drawn_on() {
     let run = run(2, 9);
     for width in [1, 7, 79, 300] {
         for height in [1, 2, 9, 100] {
-            screen(&view(2, Some(&run), Some(77)), Choices::default(), true, (width, height));
+            let shown = screen(&view(2, Some(&run), Some(77)), Choices::default(), true, (width, height));
+            assert_eq!(lines(&shown).len(), usize::from(height), "{width}x{height}");
         }
     }
 }

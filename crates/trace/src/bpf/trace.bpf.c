@@ -26,7 +26,7 @@
  * that is the entry and exit overhead.
  */
 SEC("tp_btf/task_rename")
-int nothing(void *ctx)
+int empty_program(void *ctx)
 {
 	return 0;
 }

@@ -65,8 +65,8 @@ pub const ADAPTERS: &[Adapter] = &[
         about: "MariaDB under sysbench's read-write transactions over a socket (paper 7.2.2)",
         needs: &[MARIADB, SYSBENCH],
         parameters: &[connections(16), SECONDS],
-        prepare: Some("$GLEANER load read-write-{connections} --state $STATE --prepare"),
-        command: "$GLEANER load read-write-{connections} --state $STATE --seconds {seconds}",
+        prepare: Some("$BENCH load read-write-{connections} --state $STATE --prepare"),
+        command: "$BENCH load read-write-{connections} --state $STATE --seconds {seconds}",
         expressions: &[RATE],
         unit: "transactions",
     },
@@ -75,8 +75,8 @@ pub const ADAPTERS: &[Adapter] = &[
         about: "PostgreSQL under pgbench's select-only transactions over a socket",
         needs: &[POSTGRES],
         parameters: &[connections(8), SECONDS],
-        prepare: Some("$GLEANER load pgbench-{connections} --state $STATE --prepare"),
-        command: "$GLEANER load pgbench-{connections} --state $STATE --seconds {seconds}",
+        prepare: Some("$BENCH load pgbench-{connections} --state $STATE --prepare"),
+        command: "$BENCH load pgbench-{connections} --state $STATE --seconds {seconds}",
         expressions: &[RATE],
         unit: "transactions",
     },
@@ -86,7 +86,7 @@ pub const ADAPTERS: &[Adapter] = &[
         needs: &[REDIS, REDIS_BENCHMARK],
         parameters: &[connections(1), SECONDS],
         prepare: None,
-        command: "$GLEANER load redis-{connections} --state $STATE --seconds {seconds}",
+        command: "$BENCH load redis-{connections} --state $STATE --seconds {seconds}",
         expressions: &[RATE],
         unit: "requests",
     },
@@ -96,7 +96,7 @@ pub const ADAPTERS: &[Adapter] = &[
         needs: &[NGINX, WRK],
         parameters: &[connections(16), SECONDS],
         prepare: None,
-        command: "$GLEANER load nginx-{connections} --state $STATE --seconds {seconds}",
+        command: "$BENCH load nginx-{connections} --state $STATE --seconds {seconds}",
         expressions: &[RATE],
         unit: "requests",
     },
@@ -140,7 +140,7 @@ pub const ADAPTERS: &[Adapter] = &[
     },
 ];
 
-/// Output of `gleaner load`.
+/// Output of `gleaner-bench load`.
 const RATE: &str = r"(?<throughput>[0-9.]+) [a-z ]+ per second";
 
 const SECONDS: Parameter = Parameter {

@@ -11,12 +11,14 @@ use crate::workload::{Amount, ParameterError, Parameters, Workload};
 const STATE: &str = "$STATE";
 /// In a command, stands for the `gleaner` binary.
 const GLEANER: &str = "$GLEANER";
+/// In a command, stands for the `gleaner-bench` binary beside it.
+const BENCH: &str = "$BENCH";
 
 /// A program to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
     /// A command and its arguments, in which `$STATE` stands for a directory that is removed after the run,
-    /// and `$GLEANER` for the `gleaner` binary.
+    /// `$GLEANER` for the `gleaner` binary, and `$BENCH` for the `gleaner-bench` binary beside it.
     Command(Vec<OsString>),
     /// A built-in workload.
     Workload {
@@ -91,11 +93,14 @@ impl Program {
                 words
             }
         };
-        let (state, gleaner) = (state.to_string_lossy(), gleaner.to_string_lossy());
+        let bench = gleaner.with_file_name("gleaner-bench");
+        let (state, gleaner, bench) =
+            (state.to_string_lossy(), gleaner.to_string_lossy(), bench.to_string_lossy());
         // Words that are not UTF-8 cannot contain a placeholder.
         let replaced = words.into_iter().map(|word| match word.to_str() {
             Some(text) if text.contains('$') => {
-                OsString::from(text.replace(STATE, &state).replace(GLEANER, &gleaner))
+                let text = text.replace(STATE, &state).replace(GLEANER, &gleaner);
+                OsString::from(text.replace(BENCH, &bench))
             }
             _ => word,
         });
@@ -127,7 +132,10 @@ mod tests {
         let program = Program::Command(["/bin/echo", "a b", "$STATE/in"].map(OsString::from).to_vec());
         assert_eq!(line(&program), "/bin/echo 'a b' $STATE/in");
         assert_eq!(program.name(), "echo");
-        assert!(line(&Program::shell("$GLEANER load x")).ends_with("/sh -c 'gleaner load x'"));
+        assert!(
+            line(&Program::shell("$BENCH load x; $GLEANER why"))
+                .ends_with("/sh -c 'gleaner-bench load x; gleaner why'")
+        );
         assert!(line(&Program::shell("sleep 1; true")).ends_with("/sh -c 'sleep 1; true'"));
     }
 

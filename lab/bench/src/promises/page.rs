@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Outcome, Outcomes, Promise, Promises, Section, Verdict, Wanted};
+use super::{Criterion, Outcome, Outcomes, Promise, Promises, Section, Verdict};
 
 impl Promises {
     /// The page, as Markdown.
@@ -31,7 +31,7 @@ impl Promises {
         machines.sort_unstable();
         machines.dedup();
         if !machines.is_empty() {
-            writeln!(out, "\nMeasured on: {}.", machines.join("; "))?;
+            writeln!(out, "\nChecked on: {}.", machines.join("; "))?;
         }
         Ok(())
     }
@@ -43,7 +43,7 @@ impl Section {
         if !self.about.is_empty() {
             writeln!(out, "{}", self.about)?;
         }
-        writeln!(out, "| promise | target | measured | on | | check |\n|---|--:|--:|---|---|---|")?;
+        writeln!(out, "| promise | target | measured | checked | | check |\n|---|--:|--:|---|---|---|")?;
         for promise in &self.promise {
             promise.write(out, outcomes.get(&promise.name))?;
         }
@@ -53,9 +53,9 @@ impl Section {
 
 impl Promise {
     fn write(&self, out: &mut String, outcome: Option<&Outcome>) -> fmt::Result {
-        let target = match &self.wanted {
-            Wanted::Success => String::new(),
-            Wanted::Number { limit, unit, .. } => format!("{limit} {unit}"),
+        let target = match &self.criterion {
+            Criterion::Success => String::new(),
+            Criterion::Number { limit, unit, .. } => format!("{limit} {unit}"),
         };
         let Some(Outcome { date, verdict, found, misses, .. }) = outcome else {
             return writeln!(out, "| {} | {target} | | | not checked | {} |", self.says, self.check);

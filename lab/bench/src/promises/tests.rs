@@ -7,7 +7,7 @@ about = "Numbers."
 
 [checks]
 two = "printf 'slow 3.5 s\nslow 4.5 s\n'; echo 'rate 2.0' >&2; exit 1"
-none = "true"
+none = "[ $CI = true ]"
 never = "echo slow never"
 
 [[section]]
@@ -51,8 +51,8 @@ find = 'slow ([0-9.]+|never)'
 
 fn checked(promises: &Promises, outcomes: &mut Outcomes) {
     for check in promises.checks(&[]).unwrap() {
-        let ran = promises.run(check).unwrap();
-        promises.judge(check, &ran, "2026-01-02T03:04:05Z", "a machine", outcomes);
+        let output = promises.run(check).unwrap();
+        promises.judge(check, &output, "2026-01-02T03:04:05Z", "a machine", outcomes);
     }
 }
 
@@ -70,6 +70,14 @@ fn the_worst_number_counts_and_a_check_without_one_says_so() {
 }
 
 #[test]
+fn too_few_numbers_are_no_number() {
+    let mut outcomes = Outcomes::new();
+    let three = FILE.replace("at_most = 4.0", "count = 3\nat_most = 4.0");
+    checked(&Promises::parse(&three).unwrap(), &mut outcomes);
+    assert_eq!((outcomes["slow"].verdict, &outcomes["slow"].found), (Verdict::Unknown, &None));
+}
+
+#[test]
 fn misses_in_a_row_are_counted_and_are_on_the_page() {
     let promises = Promises::parse(FILE).unwrap();
     let mut outcomes = Outcomes::new();
@@ -81,7 +89,7 @@ fn misses_in_a_row_are_counted_and_are_on_the_page() {
     let page = promises.page(&outcomes);
     let missed = "| it is not slow | ≤ 4 s | 4.5 | 2026-01-02 | **missed**, 2 times in a row | two |";
     assert!(page.contains(missed) && page.contains("| it ends |  |  | 2026-01-02 | kept | none |"), "{page}");
-    assert!(page.ends_with("Measured on: a machine.\n"), "{page}");
+    assert!(page.ends_with("Checked on: a machine.\n"), "{page}");
 }
 
 #[test]
@@ -90,7 +98,7 @@ fn a_file_that_makes_no_sense_is_refused_with_the_reason() {
         (FILE.replace("name = \"rate\"", "name = \"slow\""), "two promises `slow`"),
         (FILE.replace("check = \"never\"", "check = \"nothing\""), "the check `nothing`"),
         (FILE.replace("at_most = 1.0\n", ""), "`never` needs `find` and one of"),
-        (FILE.replace("([0-9.]+|never)", "[0-9.]+"), "needs one group"),
+        (FILE.replace("([0-9.]+|never)", "[0-9.]+"), "`never`: `slow [0-9.]+` needs one group"),
         (FILE.replace("unit = \"s\"", "units = \"s\""), "unknown field `units`"),
     ];
     for (text, reason) in wrong {
@@ -98,7 +106,7 @@ fn a_file_that_makes_no_sense_is_refused_with_the_reason() {
         assert!(error.contains(reason), "{error}");
     }
     let unknown = Promises::parse(FILE).unwrap().checks(&["fast".to_owned()]).unwrap_err().to_string();
-    assert!(unknown.contains("no promise `fast`") && unknown.contains("slow, rate"), "{unknown}");
+    assert!(unknown.contains("unknown promise `fast`") && unknown.contains("slow, rate"), "{unknown}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ mod tests {
             assert_eq!(mode.to_string().parse::<Mode>().unwrap(), mode);
         }
         let error = "gleanr".parse::<Mode>().unwrap_err().to_string();
-        assert!(error.contains("no mode `gleanr`") && error.contains("qos-poll"), "{error}");
+        assert!(error.contains("unknown mode `gleanr`") && error.contains("qos-poll"), "{error}");
     }
 
     #[test]

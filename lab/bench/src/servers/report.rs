@@ -263,7 +263,7 @@ fn missed_rates(row: &Row, of_default: f64, rates: &Numbers) -> Vec<String> {
     ];
     let miss = |(ratio, target, base): (Option<f64>, Option<f64>, &str)| {
         let (ratio, target) = (ratio?, target?);
-        (ratio < target).then(|| format!("{ratio:.2} of {base}, not {target:.2}"))
+        (ratio < target).then(|| format!("{ratio:.3} of {base}, not {target:.2}"))
     };
     checks.into_iter().filter_map(miss).collect()
 }
@@ -345,7 +345,7 @@ mod tests {
     fn one_bad_round_of_an_unseen_program_is_missed() {
         let numbers = [[10.0; 3], [80.0, 80.0, 50.0], [80.0; 3], [9.0; 3]];
         let bad = report("python-pipe", &numbers, of_rate).missed.unwrap();
-        assert!(bad.contains(&String::from("0.62 of best static in one round, not 0.70")), "{bad:?}");
+        assert!(bad.contains(&String::from("0.625 of best static in one round, not 0.70")), "{bad:?}");
         assert!(!row(&numbers).missed.unwrap().iter().any(|missed| missed.contains("one round")));
     }
 
@@ -354,13 +354,13 @@ mod tests {
         let report = row(&[[10.0; 3], [60.0; 3], [50.0; 3], [80.0; 3]]);
         assert_eq!(report.best_static.as_deref(), Some("consolidate:1"));
         assert_eq!(report.gleaner_of_best_static.map(|e| e.median), Some(0.75));
-        assert_eq!(report.missed.unwrap(), ["0.75 of best static, not 0.95"]);
+        assert_eq!(report.missed.unwrap(), ["0.750 of best static, not 0.95"]);
     }
 
     #[test]
     fn every_missed_target_is_named() {
         let report = row(&[[10.0; 3], [9.0; 3], [9.0; 3], [8.0; 3]]);
-        assert_eq!(report.missed.unwrap(), ["0.90 of default, not 5.00", "0.90 of default, not 0.97"]);
+        assert_eq!(report.missed.unwrap(), ["0.900 of default, not 5.00", "0.900 of default, not 0.97"]);
         let report = row(&[[10.0; 3], [70.0; 3], [50.0; 3], [70.0; 3]]);
         assert_eq!(report.missed.as_deref(), Some(&[][..]));
     }

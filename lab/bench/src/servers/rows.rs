@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn an_unknown_row_is_named() {
         let error = find("redis-1,mongo").unwrap_err().to_string();
-        assert!(error.contains("no row `mongo`") && error.contains("threads-2"), "{error}");
+        assert!(error.contains("unknown row `mongo`") && error.contains("threads-2"), "{error}");
     }
 
     #[test]
@@ -355,7 +355,10 @@ mod tests {
         assert_eq!(load("redis-1").unwrap().load, find("redis-1").unwrap()[0].load);
         for wrong in ["redis", "redis-0", "redis-x", "mongo-1", "-1", ""] {
             let error = load(wrong).unwrap_err().to_string();
-            assert!(error.contains(&format!("no load `{wrong}`")) && error.contains("nginx-N"), "{error}");
+            assert!(
+                error.contains(&format!("unknown load `{wrong}`")) && error.contains("nginx-N"),
+                "{error}"
+            );
         }
     }
 

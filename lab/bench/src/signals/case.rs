@@ -105,7 +105,7 @@ pub(super) enum Rate {
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
     /// No case has this name.
-    #[error("there is no case `{name}`; there are: {known}")]
+    #[error("unknown case `{name}`; choose from: {known}")]
     Unknown {
         /// The given name.
         name: String,
@@ -237,6 +237,6 @@ mod tests {
         assert_eq!(names("convoy threads"), ["convoy threads=4"]);
         assert_eq!(names("redis-1, pbzip2"), ["redis-1", "pbzip2"]);
         let error = find("convoy,mongo").unwrap_err().to_string();
-        assert!(error.contains("no case `mongo`") && error.contains("barrier kind=spin"), "{error}");
+        assert!(error.contains("unknown case `mongo`") && error.contains("barrier kind=spin"), "{error}");
     }
 }

@@ -118,7 +118,7 @@ impl fmt::Display for Report {
             for run in [&self.default, &self.gleaner] {
                 let times = of(run);
                 let [median, p90, max] = [times.median_ms, times.p90_ms, times.max_ms]
-                    .map(|time| time.map_or_else(|| String::from("never"), |ms| format!("{ms:.0}")));
+                    .map(|time| time.map_or_else(|| String::from("never"), |ms| format!("{ms:.1}")));
                 let plateau = times.plateau_per_s.unwrap_or_default();
                 writeln!(f, "{name:<6} {:<8} {median:>6} {p90:>7} {max:>7} {plateau:>9.0}", run.mode)?;
             }

@@ -10,7 +10,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(60);
 
 fn reader(counter: &str) -> CounterReader {
-    let mut reader = CounterReader::new(counter.parse().unwrap(), SigSet::empty());
+    let mut reader = CounterReader::new(counter.parse().unwrap(), SigSet::empty(), |_| ());
     reader.first_pause = Duration::from_micros(1);
     // A shell can take a second on a busy machine; the limit has its own test.
     reader.shell.time_limit = LONG;

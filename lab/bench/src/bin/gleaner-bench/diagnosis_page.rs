@@ -19,7 +19,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let page: Page = serde_json::from_reader(io::stdin().lock()).context("this is no diagnosis")?;
+    let page: Page =
+        serde_json::from_reader(io::stdin().lock()).context("standard input is not a diagnosis")?;
     let environment = experiment::environment(&Root::system())?;
     let html = diagnosis::html(&page.diagnosis, &environment, &page.counted);
     write_file(&args.file, html.as_bytes())?;

@@ -1,4 +1,4 @@
-//! `gleaner load` (hidden): runs a real server under load once, for the adapters of `gleaner bench`.
+//! `gleaner-bench load` (hidden): runs a real server under load once, for the adapters of `gleaner bench`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -10,7 +10,7 @@ use gleaner_bench::runner;
 use gleaner_print::times::{seconds, seconds_or_none};
 use gleaner_print::{out, outln};
 
-/// Sends requests to a running server at a rate of their own and reports their latency
+/// Send requests to a running server at a given average rate, and report their latency
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What the server speaks: redis or memcached

@@ -1,12 +1,12 @@
 //! What the measuring commands share: the files they write, the programs they run, and how they end.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use gleaner_bench::runner;
 use gleaner_print::{files, out, sibling};
+use gleaner_proto::result::write_file;
 
 /// What goes before the arguments to repeat a run from the source tree.
 const REPEAT: &str = "make build && target/release/gleaner-bench";
@@ -74,6 +74,7 @@ pub(crate) fn status(failed: bool, interrupted: bool) -> ExitCode {
     }
 }
 
+/// Writes or replaces the file whole.
 pub(crate) fn write(file: &Path, text: &str) -> Result<()> {
-    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    Ok(write_file(file, text.as_bytes())?)
 }

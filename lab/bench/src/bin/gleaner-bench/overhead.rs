@@ -10,7 +10,7 @@ use gleaner_print::{out, sibling};
 
 use crate::output::write;
 
-/// Measures what the harness costs beyond an empty command
+/// Measure what the harness costs beyond an empty command
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How often the command runs each way

@@ -12,7 +12,7 @@ use gleaner_print::{Usage, outln, say};
 
 use crate::output::write;
 
-/// Check what Gleaner promises, by the scripts of a file, and write the page with the outcomes
+/// Run the checks of lab/bench/promises.toml and update SPECIFICATION.md, in the source tree
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only these promises or checks, separated by commas; the outcomes of the others stay
@@ -46,14 +46,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for check in checks {
         say!("checking: {check}");
         let machine = Environment::read(&Root::system())?;
-        let ran = promises.run(check).context("cannot run bash")?;
-        let names = promises.judge(check, &ran, &machine.date, &machine.to_string(), &mut outcomes);
+        let output = promises.run(check).context("cannot run bash")?;
+        let names = promises.judge(check, &output, &machine.date, &machine.to_string(), &mut outcomes);
         for name in names {
             let outcome = &outcomes[name];
             all_kept &= outcome.verdict == Verdict::Kept;
             outln!("{name}: {} {}", outcome.verdict, outcome.found.as_deref().unwrap_or_default())?;
             if outcome.verdict == Verdict::Unknown {
-                say!("{}", end(&ran.output));
+                say!("{}", end(&output.text));
             }
         }
         // What was checked is kept, whatever becomes of the next one.

@@ -18,7 +18,7 @@ use gleaner_print::times::seconds;
 
 /// Measure a scenario, a built-in workload or a command in several modes
 ///
-/// Each round measures every mode once, in an order drawn by lot. The table shows medians, and ratios to the first
+/// Each round measures every mode once, in random order. The table shows medians, and ratios to the first
 /// mode with their 95 % intervals; raw samples, the environment and the exact commands are in the result file. A
 /// scenario's result is written to NAME.json and NAME.html, in the current directory unless -o and --html say otherwise.
 #[derive(Debug, clap::Args)]

@@ -15,7 +15,7 @@ use gleaner_print::{Usage, outln};
 
 use crate::output::{Binary, ReportFiles, bench, repeat_with, status, write};
 
-/// Measures servers from Debian's packages in every mode and reports ratios with their intervals
+/// Measure servers from Debian's packages in every mode, and report ratios with their intervals
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How often each mode is measured per row
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     binary: Binary,
 }
 
-/// Measures one row once, in this process
+/// Measure one row once, in this process
 #[derive(Debug, clap::Args)]
 pub(crate) struct Cell {
     /// The row
@@ -71,7 +71,7 @@ pub(crate) struct Cell {
     wrapper: Vec<OsString>,
 }
 
-/// Runs one row's load in this process and prints its rate each second, until the output is closed
+/// Run one row's load in this process and print its rate each second, until the output is closed
 #[derive(Debug, clap::Args)]
 pub(crate) struct Rate {
     /// The row

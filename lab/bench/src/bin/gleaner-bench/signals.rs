@@ -8,7 +8,7 @@ use gleaner_print::Usage;
 
 use crate::output::{Binary, ReportFiles, bench, repeat_with, status};
 
-/// Holds Gleaner's signals of progress against what programs say of themselves
+/// Compare Gleaner's signals of progress with the rates that programs report
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How often each setting is measured per case

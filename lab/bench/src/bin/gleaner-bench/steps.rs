@@ -9,7 +9,7 @@ use gleaner_print::{out, outln};
 
 use crate::output::{Binary, bench, write};
 
-/// Measures how fast the speed adapts when the load steps from 1 to 16 busy clients and back
+/// Measure how fast the speed adapts when the load steps from 1 to 16 busy clients and back
 #[derive(Debug, clap::Args)]
 pub(crate) struct FollowLoad {
     /// How often the load rises, and how often it falls
@@ -22,7 +22,7 @@ pub(crate) struct FollowLoad {
     binary: Binary,
 }
 
-/// Measures how fast a consolidated workload gets all vCPUs back when its load rises
+/// Measure how fast a consolidated workload gets all vCPUs back when its load rises
 #[derive(Debug, clap::Args)]
 pub(crate) struct Expand {
     /// How many rises to find the workload consolidated; an eighth more are made
@@ -41,7 +41,7 @@ pub(crate) struct Expand {
     binary: Binary,
 }
 
-/// Runs the stepping load once, in this process
+/// Run the stepping load once, in this process
 #[derive(Debug, clap::Args)]
 pub(crate) struct Load {
     /// How often the load rises, and how often it falls

@@ -1,4 +1,4 @@
-//! `gleaner wake` (hidden): measures one case of the paper's Table 2 once, for the scenario of that name.
+//! `gleaner-bench wake` (hidden): measures one case of the paper's Table 2 once, for the scenario of that name.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -74,7 +74,8 @@ fn journal_path(path: &Path, vm: &str, count: usize) -> PathBuf {
 }
 
 fn journal(path: &Path) -> anyhow::Result<Journal> {
-    Journal::create_at_leisure(path).with_context(|| format!("cannot write {}", path.display()))
+    let warn = |sentence: &str| say!("gleaner-sim: {sentence}");
+    Journal::create_at_leisure(path, warn).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn text(scenario: &Scenario, outcome: &Outcome) -> String {
