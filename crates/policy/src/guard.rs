@@ -10,6 +10,7 @@
 //! a while after wake-ups have become cheap. So retention whose blocks still improve, or have not recovered
 //! from the disturbance of a proof, stays in force for a few more blocks before the verdict.
 
+mod block;
 #[cfg(test)]
 mod tests;
 
@@ -24,13 +25,18 @@ use crate::evidence::Evidence;
 use crate::noise::Noise;
 use crate::objective::Comparison;
 use crate::progress::{Block, Difference, Signal};
-use crate::{Observation, Setting};
+use crate::{CpuSet, Observation, Setting};
+pub use block::block_lengths;
+use block::{LONG_BLOCK, block_length};
 
 /// The first moments after a change are not measured: threads migrate, poll limits grow.
 const SETTLE: Duration = Duration::from_millis(2);
 /// How long a trial waits for the new setting to take effect by itself. Then the vCPUs' poll limits are reset:
 /// where some vCPUs have halted and others have not, wake-ups of the former are slow already.
 const RESET_TIMEOUT: Duration = Duration::from_millis(4);
+/// A reset leaves the workload half of the vCPUs for a while. One that uses more than this share of them would lose too much
+/// of its time to the resets of a trial; its vCPUs halt by themselves, later.
+const ROOM: f64 = 0.75;
 /// If the reset does not help (others run there, too), a trial waits for halts to happen, but no longer than
 /// this.
 const GIVE_UP: Duration = Duration::from_millis(300);
@@ -39,16 +45,6 @@ const SEQUENTIAL_PAIRS: usize = 3;
 /// Fewer pairs do not refute what was proven: in a single lucky block of ten milliseconds waker and wakee can
 /// share a vCPU.
 const PAIRS_AGAINST_PROVEN: usize = 3;
-/// Hand-offs per block below which counts are not worth comparing.
-const SWITCHES_PER_BLOCK: f64 = 200.0;
-/// The shortest block: well above the time for one observation.
-const SHORTEST_BLOCK: Duration = Duration::from_millis(10);
-/// Blocks are made longer to give an exact signal enough to count, but not longer than this.
-const LONG_ENOUGH: Duration = Duration::from_millis(40);
-/// The longest block: it bounds what a bad candidate costs in one go.
-const LONGEST_BLOCK: Duration = Duration::from_millis(120);
-/// Block length for the coarse user-time signal: 25 to 120 ticks.
-const LONG_BLOCK: Duration = Duration::from_millis(100);
 /// A change whose effect has not shown after this time is not worth having.
 const LONGEST_TRIAL: Duration = Duration::from_secs(8);
 /// The share of progress that a candidate is assumed to lose until CPU time, which hides the losses of a lock
@@ -116,28 +112,9 @@ enum Unsettled {
     Used,
 }
 
-/// The block length for a workload last seen doing `seen`, where one observation takes `cost` of CPU time.
-fn block_length(seen: &Block, cost: Duration) -> Duration {
-    let of = |amount: f64, per_s: f64| Duration::from_secs_f64((amount / per_s.max(1e-9)).min(1.0));
-    let wanted = of(SWITCHES_PER_BLOCK, seen.workload.switches as f64 / seen.period.as_secs_f64().max(1e-3));
-    // A signal that suffices in only some of the blocks would leave the decision to a weaker one.
-    let exact = Signal::ALL.into_iter().filter(|signal| signal.is_exact());
-    let enough = exact.filter_map(|signal| {
-        let length = of(2.0 * signal.floor(), signal.rate(seen)?);
-        (length <= LONG_ENOUGH).then_some(length)
-    });
-    let wanted = wanted.max(enough.min().unwrap_or_default());
-    // Reading a thousand threads takes milliseconds: a block must be thirty times longer than its sample.
-    let shortest = SHORTEST_BLOCK.max(cost * 30).min(LONGEST_BLOCK);
-    wanted.clamp(shortest, LONGEST_BLOCK)
-}
-
-/// The block lengths of a trial of a workload last seen doing `seen`, where one observation takes `cost` of CPU
-/// time. The second is used if no signal is valid with the first.
-pub fn block_lengths(seen: &Block, cost: Duration, difference: Difference) -> Vec<Duration> {
-    let first = block_length(seen, cost);
-    let longer = (difference == Difference::ActiveSet && first < LONG_BLOCK).then_some(LONG_BLOCK);
-    [first].into_iter().chain(longer).collect()
+/// Whether a workload as in `seen` can do with half of the `active` vCPUs while their poll limits are reset.
+pub(crate) fn has_room(seen: &Observation, active: &CpuSet) -> bool {
+    seen.load() <= ROOM * active.len() as f64
 }
 
 /// One hypothesis under test.
@@ -154,6 +131,8 @@ pub struct Trial {
     unsettled: Unsettled,
     /// Time since the side changed, while it is settling.
     settled_for: Duration,
+    /// Whether the workload has room for resets of the poll limits.
+    has_room: bool,
     /// Poll limit resets since the side changed.
     resets: u32,
     /// Blocks of the side that is ahead, oldest first, waiting for their partners.
@@ -188,6 +167,7 @@ impl Trial {
         };
         let sequential = purpose == Purpose::Adopt && baseline.active == candidate.active;
         Self {
+            has_room: has_room(seen, &baseline.active),
             baseline,
             candidate,
             purpose,
@@ -414,7 +394,10 @@ impl Trial {
     /// Whether the machine must reset its poll limits now, because the present side is settling for too long.
     /// To be called once per step; true at most twice per side.
     pub fn wants_reset(&mut self) -> bool {
-        let wants = self.settling && self.resets < 2 && self.settled_for > RESET_TIMEOUT * (self.resets + 1);
+        let wants = self.settling
+            && self.has_room
+            && self.resets < 2
+            && self.settled_for > RESET_TIMEOUT * (self.resets + 1);
         self.resets += u32::from(wants);
         wants
     }

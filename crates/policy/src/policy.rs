@@ -16,7 +16,7 @@ use crate::budget::Budget;
 use crate::cadence::{Cadence, FASTEST};
 use crate::contention::Contention;
 use crate::decision::{Decision, Event, ReleaseReason, Watch, Why};
-use crate::guard::{Purpose, Trial, Verdict};
+use crate::guard::{Purpose, Trial, Verdict, has_room};
 use crate::memory::{MEMORY, Memory};
 use crate::noise::Noise;
 use crate::objective::price_beside;
@@ -190,8 +190,8 @@ impl Policy {
         let setting = self.setting();
         // What was refuted must not stay in effect.
         let refuted = had_trial && self.trial.is_none() && !setting.retention.is_on();
-        let reset_poll_limits =
-            refuted && in_force.retention.is_on() || self.trial.as_mut().is_some_and(Trial::wants_reset);
+        let reset_poll_limits = refuted && in_force.retention.is_on() && has_room(o, &setting.active)
+            || self.trial.as_mut().is_some_and(Trial::wants_reset);
         let sense_waiting = self.trial.is_some();
         Decision { setting, reset_poll_limits, next, watch: self.watch(o), sense_waiting, events }
     }

@@ -214,6 +214,24 @@ fn vcpus_that_do_not_settle_have_their_limits_reset_and_end_the_trial_in_the_end
 }
 
 #[test]
+fn a_workload_that_needs_its_vcpus_has_no_poll_limits_reset() {
+    let (untouched, retained) = settings();
+    let resets_at = |load: f64| {
+        let workload =
+            WorkloadInterval { switches: 1000, cpu_time: (20 * MS).mul_f64(load), ..busy().workload };
+        let seen = observed(20 * MS, workload);
+        let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &seen);
+        let stuck = Observation { settled: false, ..observed(10 * MS, WorkloadInterval::default()) };
+        let mut resets = 0;
+        while trial.observe(&stuck, &Noise::quiet()).is_none() {
+            resets += u32::from(trial.wants_reset());
+        }
+        resets
+    };
+    assert_eq!((resets_at(1.4), resets_at(1.8)), (2, 0), "of two vCPUs");
+}
+
+#[test]
 fn a_load_that_comes_in_the_last_block_is_not_what_the_candidate_was_proven_with() {
     let (untouched, _) = settings();
     let runnable_at_the_end = |last: u32| {
