@@ -114,13 +114,11 @@ impl TryFrom<PromiseFile> for Promise {
 
     fn try_from(file: PromiseFile) -> Result<Self, String> {
         let PromiseFile { name, says, check, find, count, at_least, at_most, unit } = file;
-        let criterion = match (find, at_least, at_most) {
-            (None, None, None) => Criterion::Success,
-            (Some(find), Some(limit), None) => {
-                Criterion::Number { find: pattern(&name, &find)?, count, limit: Limit::AtLeast(limit), unit }
-            }
-            (Some(find), None, Some(limit)) => {
-                Criterion::Number { find: pattern(&name, &find)?, count, limit: Limit::AtMost(limit), unit }
+        let limits = [at_least.map(Limit::AtLeast), at_most.map(Limit::AtMost)];
+        let criterion = match (find, limits) {
+            (None, [None, None]) => Criterion::Success,
+            (Some(find), [Some(limit), None] | [None, Some(limit)]) => {
+                Criterion::Number { find: pattern(&name, &find)?, count, limit, unit }
             }
             _ => {
                 return Err(format!(
