@@ -34,8 +34,8 @@ const SETTLE: Duration = Duration::from_millis(2);
 /// How long a trial waits for the new setting to take effect by itself. Then the vCPUs' poll limits are reset:
 /// where some vCPUs have halted and others have not, wake-ups of the former are slow already.
 const RESET_TIMEOUT: Duration = Duration::from_millis(4);
-/// A reset leaves the workload half of the vCPUs for a while. One that uses more than this share of them would lose too much
-/// of its time to the resets of a trial; its vCPUs halt by themselves, later.
+/// A reset leaves the workload half of the vCPUs for a while. One that uses more than this share of them needs the other
+/// half; its vCPUs halt by themselves, later.
 const ROOM: f64 = 0.75;
 /// If the reset does not help (others run there, too), a trial waits for halts to happen, but no longer than
 /// this.
