@@ -201,16 +201,16 @@ pub fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Result<Ca
 }
 
 /// The method that `costs` suggest, the reason, and the cost of a halt to assume. A doubtful measurement cannot show
-/// that nothing pays: a vCPU that other programs keep busy does not halt.
+/// which method pays: a vCPU that other programs keep busy does not halt, as if yield threads kept it awake.
 fn choose(
     costs: &WakeCosts,
     available: &[Method],
     halt_cost: Duration,
     confidence: Confidence,
 ) -> (Method, String, Duration) {
-    let (method, reason) = choose_method(costs, available);
-    if confidence == Confidence::Good || method != Method::Halt {
-        return (method, reason, halt_cost);
+    let (measured, reason) = choose_method(costs, available);
+    if confidence == Confidence::Good {
+        return (measured, reason, halt_cost);
     }
     let method = untested(available);
     let reason = format!("other programs ran during the measurement, so {method} is only assumed ({reason})");

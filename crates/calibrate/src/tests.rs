@@ -52,10 +52,13 @@ fn a_busy_machine_does_not_seem_to_halt_for_nothing() {
     let (method, reason, halt_cost) = choose(&costs, &Method::ALL, measured, disturbed);
     assert_eq!((method, halt_cost), (Method::Haltpoll, ASSUMED_HALT_COST));
     assert!(reason.contains("only assumed"), "{reason}");
-    // A method that pays beside other programs pays without them, too.
+    // Yield threads that beat it beside other programs need not do so without them.
+    let costly = 7 * ASSUMED_HALT_COST;
     costs.insert(Method::Halt, Placement::AcrossHalting, cost(50));
-    let (method, _, halt_cost) = choose(&costs, &Method::ALL, measured, disturbed);
-    assert_eq!((method, halt_cost), (Method::Haltpoll, measured));
+    costs.insert(Method::YieldIpiFree, Placement::AcrossHalting, cost(1));
+    let (method, _, halt_cost) = choose(&costs, &Method::ALL, costly, disturbed);
+    assert_eq!((method, halt_cost), (Method::Haltpoll, costly));
+    assert_eq!(choose(&costs, &Method::ALL, costly, Confidence::Good).0, Method::YieldIpiFree);
 }
 
 #[test]

@@ -10,7 +10,8 @@ use crate::progress::is_same_granularity;
 pub(crate) const FASTEST: Duration = Duration::from_millis(20);
 /// The sampling interval while nothing changes.
 const SLOWEST: Duration = Duration::from_millis(500);
-/// The CPU time budget: a sample may cost at most 1/170 of the interval that follows it.
+/// The CPU time budget: a sample may cost at most 1/170 of the interval that follows it, and the samples of a
+/// trial as much of the time until the next trial.
 const BUDGET: u32 = 170;
 /// However expensive a sample is, no change goes unseen for longer than this.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -31,6 +32,12 @@ pub(crate) struct Cadence {
 impl Cadence {
     pub(crate) fn new() -> Self {
         Self { period: FASTEST, costs: None, last: None }
+    }
+
+    /// How long no other trial may start after one that took this long and sampled for this much CPU time, so that
+    /// trials stay within the budget, too.
+    pub(crate) fn pause_after(elapsed: Duration, sampled: Duration) -> Duration {
+        (sampled * BUDGET).saturating_sub(elapsed)
     }
 
     /// Records the cost of a sample if it was taken under the incumbent. Under a candidate it can cost a
@@ -86,5 +93,12 @@ mod tests {
         cadence.sampled(&sample(30 * MS), true);
         cadence.sampled(&sample(30 * MS), true);
         assert_eq!(cadence.next(&sample(30 * MS), true), 30 * MS * BUDGET);
+    }
+
+    #[test]
+    fn trials_whose_samples_cost_much_are_rarer() {
+        const MS: Duration = Duration::from_millis(1);
+        assert_eq!(Cadence::pause_after(600 * MS, MS), Duration::ZERO);
+        assert_eq!(Cadence::pause_after(600 * MS, 24 * MS), 24 * MS * BUDGET - 600 * MS);
     }
 }

@@ -112,9 +112,9 @@ enum Unsettled {
     Used,
 }
 
-/// Whether a workload as in `seen` can do with half of the `active` vCPUs while their poll limits are reset.
-pub(crate) fn has_room(seen: &Observation, active: &CpuSet) -> bool {
-    seen.load() <= ROOM * active.len() as f64
+/// Whether a workload of this `load` can do with half of the `active` vCPUs while their poll limits are reset.
+pub(crate) fn has_room(load: f64, active: &CpuSet) -> bool {
+    load <= ROOM * active.len() as f64
 }
 
 /// One hypothesis under test.
@@ -131,8 +131,8 @@ pub struct Trial {
     unsettled: Unsettled,
     /// Time since the side changed, while it is settling.
     settled_for: Duration,
-    /// Whether the workload has room for resets of the poll limits.
-    has_room: bool,
+    /// CPU time of the workload in that time.
+    settled_work: Duration,
     /// Poll limit resets since the side changed.
     resets: u32,
     /// Blocks of the side that is ahead, oldest first, waiting for their partners.
@@ -149,6 +149,8 @@ pub struct Trial {
     waker_cost: Duration,
     /// What a microsecond of polling costs in microseconds of waiting.
     poll_price: f64,
+    /// CPU time of the trial's observations.
+    sampled: Duration,
     /// Time for which the candidate has been in force.
     candidate_for: Duration,
     /// Sum and number of the logarithms of the runnable threads at the ends of the candidate's blocks.
@@ -167,17 +169,17 @@ impl Trial {
         };
         let sequential = purpose == Purpose::Adopt && baseline.active == candidate.active;
         Self {
-            has_room: has_room(seen, &baseline.active),
             baseline,
             candidate,
             purpose,
             block: block_length(&before, seen.cost),
             side: if purpose == Purpose::Adopt && !sequential { Side::Candidate } else { Side::Baseline },
             sequential,
-            // A sequential trial starts with the setting in force.
-            settling: !sequential,
+            // A sequential trial starts with the setting in force, from which an earlier one may still linger.
+            settling: !sequential || !seen.settled,
             unsettled: if purpose == Purpose::Reprove { Unsettled::Allowed } else { Unsettled::Forbidden },
             settled_for: Duration::ZERO,
+            settled_work: Duration::ZERO,
             resets: 0,
             ahead: VecDeque::new(),
             pairs: Vec::new(),
@@ -187,6 +189,7 @@ impl Trial {
             evidence: None,
             waker_cost: Duration::ZERO,
             poll_price: 0.0,
+            sampled: Duration::ZERO,
             candidate_for: Duration::ZERO,
             runnable: (0.0, 0),
         }
@@ -227,6 +230,11 @@ impl Trial {
         self.elapsed
     }
 
+    /// CPU time that the trial's observations took.
+    pub(crate) fn sampled(&self) -> Duration {
+        self.sampled
+    }
+
     /// The pairs measured so far, (baseline, candidate).
     pub fn pairs(&self) -> &[(Block, Block)] {
         &self.pairs
@@ -261,9 +269,9 @@ impl Trial {
         }
     }
 
-    /// Time until the next observation.
+    /// Time until the next observation; while a setting takes long to settle, ever longer.
     pub fn next(&self) -> Duration {
-        if self.settling { SETTLE } else { self.block }
+        if self.settling { SETTLE.max(self.settled_for / 2) } else { self.block }
     }
 
     /// What the two settings differ in.
@@ -278,11 +286,13 @@ impl Trial {
     /// Takes the observation that [`Trial::next`] scheduled. A verdict ends the trial.
     pub(crate) fn observe(&mut self, o: &Observation, noise: &Noise) -> Option<Verdict> {
         self.elapsed += o.period;
+        self.sampled += o.cost;
         if self.side == Side::Candidate {
             self.candidate_for += o.period;
         }
         if self.settling {
             self.settled_for += o.period;
+            self.settled_work += o.workload.cpu_time;
             if o.settled {
                 self.settling = false;
             } else if self.unsettled != Unsettled::Forbidden {
@@ -387,17 +397,16 @@ impl Trial {
     fn change_side(&mut self) {
         self.side = self.side.other();
         self.settling = true;
-        self.settled_for = Duration::ZERO;
+        (self.settled_for, self.settled_work) = (Duration::ZERO, Duration::ZERO);
         self.resets = 0;
     }
 
     /// Whether the machine must reset its poll limits now, because the present side is settling for too long.
     /// To be called once per step; true at most twice per side.
     pub fn wants_reset(&mut self) -> bool {
-        let wants = self.settling
-            && self.has_room
-            && self.resets < 2
-            && self.settled_for > RESET_TIMEOUT * (self.resets + 1);
+        let waited = self.settled_for > RESET_TIMEOUT * (self.resets + 1);
+        let load = || self.settled_work.as_secs_f64() / self.settled_for.as_secs_f64();
+        let wants = self.settling && self.resets < 2 && waited && has_room(load(), &self.setting().active);
         self.resets += u32::from(wants);
         wants
     }

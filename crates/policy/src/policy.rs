@@ -184,13 +184,14 @@ impl Policy {
             Some(trial) => trial.next(),
             // A few observations at any cost: a search continues, or knowledge of the load is about to be used.
             None if searches_on(&events) || self.memory.has_hesitated() != hesitated => FASTEST,
+            None if self.overload.is_ending() => FASTEST,
             None if self.memory.is_unproven() && !self.proof.is_over(o.at) => FASTEST,
             None => self.cadence.next(o, !events.is_empty()),
         };
         let setting = self.setting();
         // What was refuted must not stay in effect.
         let refuted = had_trial && self.trial.is_none() && !setting.retention.is_on();
-        let reset_poll_limits = refuted && in_force.retention.is_on() && has_room(o, &setting.active)
+        let reset_poll_limits = refuted && in_force.retention.is_on() && has_room(o.load(), &setting.active)
             || self.trial.as_mut().is_some_and(Trial::wants_reset);
         let sense_waiting = self.trial.is_some();
         Decision { setting, reset_poll_limits, next, watch: self.watch(o), sense_waiting, events }
@@ -326,6 +327,7 @@ impl Policy {
             _ => self.retry_retention.extend(now),
         }
         self.retry_retention.not_before(self.budget.spend(trial.time_lost(), now));
+        self.retry_retention.not_before(now + Cadence::pause_after(trial.elapsed(), trial.sampled()));
         self.lose_trust(trial.purpose(), now);
         self.retry_retention.until()
     }
@@ -372,6 +374,8 @@ impl Policy {
         };
         if !searching {
             self.retry_consolidation.extend(o.at);
+            let pause = Cadence::pause_after(trial.elapsed(), trial.sampled());
+            self.retry_consolidation.not_before(o.at + pause);
         }
         self.retry_consolidation.not_before(self.budget.spend(trial.time_lost(), o.at));
         self.lose_trust(trial.purpose(), o.at);
@@ -381,6 +385,7 @@ impl Policy {
     /// Postpones the next proof by what this one has lost, see [`PROOF_SHARE`].
     fn trust(&mut self, trial: &Trial, verdict: &Verdict, now: Duration) {
         self.proof.extend(now);
+        self.proof.not_before(now + Cadence::pause_after(trial.elapsed(), trial.sampled()));
         if trial.purpose() == Purpose::Reprove
             && let Some(e) = verdict.evidence()
         {

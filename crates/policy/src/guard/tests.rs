@@ -216,19 +216,42 @@ fn vcpus_that_do_not_settle_have_their_limits_reset_and_end_the_trial_in_the_end
 #[test]
 fn a_workload_that_needs_its_vcpus_has_no_poll_limits_reset() {
     let (untouched, retained) = settings();
-    let resets_at = |load: f64| {
-        let workload =
-            WorkloadInterval { switches: 1000, cpu_time: (20 * MS).mul_f64(load), ..busy().workload };
-        let seen = observed(20 * MS, workload);
-        let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &seen);
-        let stuck = Observation { settled: false, ..observed(10 * MS, WorkloadInterval::default()) };
+    let working = |period: Duration, load: f64| {
+        observed(period, WorkloadInterval { cpu_time: period.mul_f64(load), ..busy().workload })
+    };
+    let resets_at = |load_before: f64, load: f64| {
+        let mut trial =
+            Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &working(20 * MS, load_before));
+        let stuck = Observation { settled: false, ..working(10 * MS, load) };
         let mut resets = 0;
         while trial.observe(&stuck, &Noise::quiet()).is_none() {
             resets += u32::from(trial.wants_reset());
         }
         resets
     };
-    assert_eq!((resets_at(1.4), resets_at(1.8)), (2, 0), "of two vCPUs");
+    assert_eq!((resets_at(1.4, 1.4), resets_at(1.8, 1.8)), (2, 0), "of two vCPUs");
+    assert_eq!((resets_at(1.8, 0.8), resets_at(0.8, 1.8)), (2, 0), "what counts is the load now");
+}
+
+#[test]
+fn a_trial_does_not_begin_while_an_earlier_setting_lingers_and_waits_ever_longer() {
+    let (untouched, retained) = settings();
+    let lingering = Observation { settled: false, ..busy() };
+    let mut trial = Trial::new(untouched, retained, Purpose::Adopt, &lingering);
+    let (mut waits, mut waited) = (Vec::new(), Duration::ZERO);
+    let verdict = loop {
+        let period = trial.next();
+        waits.push(period);
+        waited += period;
+        let stuck = Observation { settled: false, ..observed(period, busy().workload) };
+        if let Some(verdict) = trial.observe(&stuck, &Noise::quiet()) {
+            break verdict;
+        }
+    };
+    assert_eq!(verdict, Verdict::Undecided(None));
+    assert!(waits.is_sorted() && waits.len() < 20 && waited < 500 * MS, "{waits:?}");
+    assert!(trial.pairs().is_empty());
+    assert_eq!(trial.sampled(), busy().cost * waits.len() as u32);
 }
 
 #[test]

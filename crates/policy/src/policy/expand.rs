@@ -21,6 +21,8 @@ pub(super) struct Suspended {
     inactive: Vec<CpuSet>,
     pressure: u32,
     expanded_at: Duration,
+    /// Whether the load was falling at the latest observation: few threads were runnable at its end, but more before.
+    falling: bool,
 }
 
 #[derive(Debug)]
@@ -37,14 +39,22 @@ impl KnownOverload {
         Self { pressure: u32::MAX, suspended: None, persistence: Persistence::new() }
     }
 
+    /// Whether the load that suspended the smaller set is just ending: the next observation tells if the set can be
+    /// resumed.
+    pub(super) fn is_ending(&self) -> bool {
+        self.suspended.as_ref().is_some_and(|suspended| suspended.falling)
+    }
+
     /// The workload changed.
     pub(super) fn reset(&mut self) {
         self.pressure = u32::MAX;
         self.suspended = None;
     }
 
-    /// The set of `active` vCPUs was proven with at most `runnable` runnable threads.
+    /// The set of `active` vCPUs was proven with at most `runnable` runnable threads. It replaces one that was
+    /// suspended.
     pub(super) fn proven_with(&mut self, runnable: u32, active: &CpuSet) {
+        self.suspended = None;
         let active = u32::try_from(active.len()).unwrap_or(u32::MAX);
         self.pressure = (active + 2).max(runnable.saturating_mul(2));
     }
@@ -90,6 +100,7 @@ impl Policy {
             inactive: self.inactive.clone(),
             pressure: self.overload.pressure,
             expanded_at: o.at,
+            falling: false,
         };
         self.restore_all(o.at);
         self.overload.suspended = Some(suspended);
@@ -98,7 +109,7 @@ impl Policy {
 
     /// Resumes the suspended set once the load that expanded it is over; the set is proven again soon.
     pub(super) fn resume_set(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
-        let Some(suspended) = &self.overload.suspended else { return false };
+        let Some(suspended) = &mut self.overload.suspended else { return false };
         let expanded_for = o.at.saturating_sub(suspended.expanded_at);
         if expanded_for > MEMORY {
             self.overload.suspended = None;
@@ -106,11 +117,10 @@ impl Policy {
         }
         let away: usize = suspended.inactive.iter().map(CpuSet::len).sum();
         let room = (self.allowed.len() - away) as f64;
-        let fits = o.is_average()
-            && o.runnable < suspended.pressure
-            && o.load() < room * WAKE_UP_SHARE
-            && self.is_worth_trying(o);
-        if !fits {
+        let few = o.runnable < suspended.pressure;
+        let light = o.load() < room * WAKE_UP_SHARE;
+        suspended.falling = few && !light && !suspended.falling;
+        if !(o.is_average() && few && light && self.is_worth_trying(o)) {
             return false;
         }
         if let Some(suspended) = self.overload.suspended.take() {
@@ -123,8 +133,8 @@ impl Policy {
         true
     }
 
-    /// What to watch between observations: on a smaller set, threads queueing up; on a saturated full set that
-    /// could then be retained or consolidated, vCPUs becoming idle.
+    /// What to watch between observations: on a smaller set, threads queueing up; on a saturated full set, the end of
+    /// that load, after which the set could be retained or the smaller one resumed.
     pub(super) fn watch(&self, o: &Observation) -> Option<Watch> {
         let n = u32::try_from(self.allowed.len()).unwrap_or(u32::MAX);
         let (every, at_least, at_most) = if self.is_consolidated(&self.setting().active) {
@@ -132,9 +142,11 @@ impl Policy {
             (every, Some(self.overload.pressure), None)
         } else if self.trial.is_some() {
             return None;
-        } else if (!self.retention.is_on() || self.overload.suspended.is_some())
-            && o.load() > 0.9 * f64::from(n)
-        {
+        } else if o.load() <= 0.9 * f64::from(n) {
+            return None;
+        } else if let Some(suspended) = &self.overload.suspended {
+            (SAMPLE_FOR_IDLE, None, Some(suspended.pressure.max(n).saturating_sub(1)))
+        } else if !self.retention.is_on() {
             (SAMPLE_FOR_IDLE, None, Some(n.saturating_sub(1)))
         } else {
             return None;

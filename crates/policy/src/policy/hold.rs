@@ -19,9 +19,10 @@ const IDLE_ENOUGH: f64 = 0.2;
 const WORTH_SAVING: f64 = 0.02;
 /// With less idle time than this, retention has no effect to prove.
 const HARDLY_IDLE: f64 = 0.02;
+
 impl Policy {
     pub(super) fn hold(&mut self, o: &Observation, events: &mut Vec<Event>) {
-        if self.resume_set(o, events) {
+        if self.resume_set(o, events) || self.overload.is_ending() {
             return;
         }
         let hesitated = self.memory.has_hesitated();
