@@ -175,7 +175,7 @@ impl Trial {
             block: block_length(&before, seen.cost),
             side: if purpose == Purpose::Adopt && !sequential { Side::Candidate } else { Side::Baseline },
             sequential,
-            // A sequential trial starts with the setting in force, from which an earlier one may still linger.
+            // A sequential trial starts with the setting in force, once that has settled after an earlier trial.
             settling: !sequential || !seen.settled,
             unsettled: if purpose == Purpose::Reprove { Unsettled::Allowed } else { Unsettled::Forbidden },
             settled_for: Duration::ZERO,

@@ -85,8 +85,7 @@ impl PerRun {
 }
 
 /// What patching the kernel's code costs each vCPU in use, as a multiple of the patching thread's CPU time: it is
-/// interrupted three times, waits for the others, and reschedules. No statistics show it; `docs/trace.md` has
-/// measurements.
+/// interrupted three times, waits for the others, and reschedules. No statistics show it.
 const PATCHED: f64 = 3.0;
 
 /// CPU time for opening and closing a window, in seconds: `own` of the thread that does it, plus what it costs the

@@ -69,7 +69,7 @@ pub enum OverloadError {
 ///
 /// While armed it costs two timer interrupts per millisecond on another online vCPU, if there is one, so that the
 /// watched threads are not slowed down. It is fewer if idle vCPUs poll for long, and a quarter while nothing runs on
-/// the watched vCPUs. Nothing is attached to the scheduler's events. A quarter of a second after disarming it costs
+/// the watched vCPUs. Nothing is attached to the scheduler's events. After 256 more samples while disarmed it costs
 /// nothing. Dropping it, or the end of the process, frees everything.
 pub struct OverloadSensor {
     skel: OverloadSkel<'static>,

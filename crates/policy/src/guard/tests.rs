@@ -234,10 +234,10 @@ fn a_workload_that_needs_its_vcpus_has_no_poll_limits_reset() {
 }
 
 #[test]
-fn a_trial_does_not_begin_while_an_earlier_setting_lingers_and_waits_ever_longer() {
+fn a_trial_starts_only_when_the_setting_in_force_has_settled_and_waits_ever_longer() {
     let (untouched, retained) = settings();
-    let lingering = Observation { settled: false, ..busy() };
-    let mut trial = Trial::new(untouched, retained, Purpose::Adopt, &lingering);
+    let unsettled = Observation { settled: false, ..busy() };
+    let mut trial = Trial::new(untouched, retained, Purpose::Adopt, &unsettled);
     let (mut waits, mut waited) = (Vec::new(), Duration::ZERO);
     let verdict = loop {
         let period = trial.next();

@@ -39,7 +39,7 @@ impl KnownOverload {
         Self { pressure: u32::MAX, suspended: None, persistence: Persistence::new() }
     }
 
-    /// Whether the load that suspended the smaller set is just ending: the next observation tells if the set can be
+    /// Whether the load that suspended the smaller set is just ending: the next observation shows if the set can be
     /// resumed.
     pub(super) fn is_ending(&self) -> bool {
         self.suspended.as_ref().is_some_and(|suspended| suspended.falling)
