@@ -15,9 +15,9 @@ use gleaner_policy::CpuSet;
 use nix::unistd::{Pid, geteuid};
 
 use crate::choice;
-use crate::cli::AttachArgs;
 use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::memory;
+use crate::options::AttachArgs;
 use crate::overload;
 use crate::run::{group_sensor, put_back, put_back_stale, quotas};
 use crate::sockets;

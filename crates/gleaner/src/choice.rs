@@ -7,7 +7,7 @@ use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll;
 use gleaner_policy::{ASSUMED_HALT_COST, Method, Strategy};
 
-use crate::cli::ControlArgs;
+use crate::options::ControlArgs;
 use gleaner_calibrate as calibrate;
 
 #[derive(Debug, Clone)]

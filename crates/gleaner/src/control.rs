@@ -1,7 +1,5 @@
 //! What `run` and `attach` share: the policy's configuration, the journal and the engine's loop.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use anyhow::Context as _;
 use gleaner_engine::live::{LiveMachine, Parts};
 use gleaner_engine::{Journal, Machine as _, StateDir, Undone};
@@ -13,8 +11,9 @@ use gleaner_proto::journal::{self, Record, Summary};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::choice::Choice;
-use crate::cli::ControlArgs;
+use crate::clock::unix_ms;
 use crate::memory::Memory;
+use crate::options::ControlArgs;
 
 /// Checks that there are enough vCPUs for `--fixed`. Call it before anything is started or changed.
 ///
@@ -131,9 +130,4 @@ pub(crate) fn control(
     journal.write(&Record::End { at: end, summary: summary.clone() });
     journal.flush();
     Ok(summary)
-}
-
-pub(crate) fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

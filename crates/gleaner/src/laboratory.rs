@@ -2,10 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::Parser as _;
 use gleaner_print::{SiblingError, become_sibling};
-
-use crate::cli;
 
 const BENCH: &str = "gleaner-bench";
 const SIM: &str = "gleaner-sim";
@@ -33,22 +30,6 @@ pub(crate) enum Command {
     Sim(Args),
     /// Show what Gleaner would have tried on a recorded pattern, or decide on a journal again (gleaner-sim)
     Replay(Args),
-}
-
-/// Becomes the program that describes the command of `gleaner help COMMAND`. Returns `None` if this program does, and
-/// an error if the other one cannot be run.
-pub(crate) fn help() -> Option<SiblingError> {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    let [program, help, command @ ..] = &words[..] else { return None };
-    if help != "help" {
-        return None;
-    }
-    // These commands pass --help on; for any other this is no command line, but a request for help.
-    let asked = [program].into_iter().chain(command).cloned().chain(["--help".into()]);
-    match cli::Cli::try_parse_from(asked).ok()?.command {
-        cli::Command::Laboratory(command) => Some(command.run()),
-        _ => None,
-    }
 }
 
 impl Command {

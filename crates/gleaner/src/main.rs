@@ -4,6 +4,7 @@
 mod attach;
 mod choice;
 mod cli;
+mod clock;
 mod control;
 mod diagnose;
 mod doctor;
@@ -12,6 +13,7 @@ mod group;
 mod laboratory;
 mod memory;
 mod names;
+mod options;
 mod overload;
 mod record;
 mod restore;
@@ -32,7 +34,7 @@ use cli::{Cli, Command};
 const NAME: &str = "gleaner";
 
 fn main() -> ExitCode {
-    if let Some(error) = laboratory::help() {
+    if let Some(error) = cli::laboratory_help() {
         return gleaner_print::failure(NAME, &error);
     }
     let done = match gleaner_print::parse::<Cli>(NAME).command {

@@ -13,8 +13,8 @@ use gleaner_policy::{KnownLoad, Learned, Mode, Outcome, PolicyConfig, alike};
 use gleaner_print::say;
 use gleaner_proto::memory::{LoadMemory, MachineIdentity, ProgramMemory};
 
-use crate::cli::ControlArgs;
-use crate::control::unix_ms;
+use crate::clock::unix_ms;
+use crate::options::ControlArgs;
 
 /// A refutation expires after a week: programs, data and hosts change while names stay.
 const REFUTED_FOR_MS: u64 = 7 * 24 * 3600 * 1000;

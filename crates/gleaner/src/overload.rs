@@ -7,7 +7,7 @@ use gleaner_engine::live::{OverloadQuery, OverloadWatch};
 use gleaner_policy::{Overload, OverloadSource};
 use gleaner_trace::OverloadSensor;
 
-use crate::cli::ControlArgs;
+use crate::options::ControlArgs;
 
 /// The sensor, unless the user wants no BPF.
 pub(crate) fn watch(args: &ControlArgs) -> Option<Box<dyn OverloadWatch>> {

@@ -19,10 +19,11 @@ use gleaner_trace::Recorder;
 use nix::sys::signal::Signal;
 
 use crate::choice;
-use crate::cli::{ControlArgs, StrategyName};
-use crate::control::{configure, unix_ms};
+use crate::clock::unix_ms;
+use crate::control::configure;
 use crate::diagnose::Target;
 use crate::diagnose::observe::{Signals, end, exit_code, spawn};
+use crate::options::{ControlArgs, StrategyName};
 
 use translate::Translator;
 

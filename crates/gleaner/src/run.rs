@@ -21,9 +21,9 @@ use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
 use crate::choice::{self, Choice};
-use crate::cli::RunArgs;
 use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::memory;
+use crate::options::RunArgs;
 use crate::overload;
 use crate::sockets;
 use crate::waiting;

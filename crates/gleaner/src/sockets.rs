@@ -11,7 +11,7 @@ use gleaner_policy::{Sockets, Strategy};
 use gleaner_trace::{Directions, Scope, SocketSensor, SocketTraffic, TraceError};
 use nix::unistd::Pid;
 
-use crate::cli::ControlArgs;
+use crate::options::ControlArgs;
 use crate::waiting::scope;
 
 /// The sensor of socket traffic for the workload that `place` controls, if decisions depend on it. `process` is the

@@ -7,7 +7,7 @@ use gleaner_policy::{Waiting, WaitingSource};
 use gleaner_trace::{Latencies, LatencySensor, Scope};
 use nix::unistd::Pid;
 
-use crate::cli::ControlArgs;
+use crate::options::ControlArgs;
 
 /// The sensor for the workload that `place` controls, if the user wants it. `process` is the workload's first one.
 pub(crate) fn sensor(

@@ -10,7 +10,7 @@ use std::process::Output;
 
 use common::levers::Machine;
 use common::process::{Running, command, gleaner, text, until};
-use gleaner_proto::result::{BenchResult, Ending, Metric, Verdict, Warning};
+use gleaner_proto::result::{BenchResult, Ending, Metric, Row, Verdict, Warning};
 use gleaner_testing::is_root;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
@@ -57,29 +57,29 @@ fn lines(path: &Path) -> usize {
     fs::read_to_string(path).unwrap_or_default().lines().count()
 }
 
+const SMALL: &str = r#"
+    title = "A small one"
+    modes = ["default", "gleaner", "consolidate:1"]
+    rounds = 2
+    warmup_rounds = 1
+    window_s = 0.2
+
+    [[row]]
+    workload = "request-response"
+    unit = "requests"
+    paper = { default = 17.5 }
+
+    [[row]]
+    name = "beside another"
+    shell = "$GLEANER workload compute --operations 200; echo rate 12.5 p99 3ms"
+    metrics = ['rate (?<throughput>[0-9.]+) p99 (?<p99_ms>[0-9.]+)ms']
+    co_runners = [{ workload = "compute" }]
+"#;
+
 #[test]
 fn a_scenario_is_measured_in_every_mode() {
     let Some(machine) = Machine::take() else { return };
-    let bench = Bench::new(
-        r#"
-        title = "A small one"
-        modes = ["default", "gleaner", "consolidate:1"]
-        rounds = 2
-        warmup_rounds = 1
-        window_s = 0.2
-
-        [[row]]
-        workload = "request-response"
-        unit = "requests"
-        paper = { default = 17.5 }
-
-        [[row]]
-        name = "beside another"
-        shell = "$GLEANER workload compute --operations 200; echo rate 12.5 p99 3ms"
-        metrics = ['rate (?<throughput>[0-9.]+) p99 (?<p99_ms>[0-9.]+)ms']
-        co_runners = [{ workload = "compute" }]
-        "#,
-    );
+    let bench = Bench::new(SMALL);
     let output = bench.run();
     assert_success(&output);
     machine.assert_untouched();
@@ -94,7 +94,15 @@ fn a_scenario_is_measured_in_every_mode() {
     let result = bench.result();
     assert_eq!(result.ending, Ending::Complete);
     assert_eq!((result.plan.rounds, result.plan.warmup_rounds), (2, 1));
-    let row = result.row("request-response").unwrap();
+    assert_interleaved(result.row("request-response").unwrap());
+    assert_measured_beside(result.row("beside another").unwrap());
+    let few = |w: &Warning| matches!(w, Warning::TooFewRounds { rounds: 2, .. });
+    assert!(result.warnings.iter().any(few), "{:?}", result.warnings);
+}
+
+/// Of the row with a built-in workload: each round has a sample of every mode, and each sample all metrics.
+#[track_caller]
+fn assert_interleaved(row: &Row) {
     assert_eq!(row.workload.as_deref(), Some("request-response"));
     for cell in &row.cells {
         assert_eq!(cell.samples.iter().map(|s| s.round).collect::<Vec<_>>(), [0, 1], "{}", cell.mode);
@@ -120,7 +128,11 @@ fn a_scenario_is_measured_in_every_mode() {
     );
     assert!(consolidated.samples.iter().all(|s| s.timeline.iter().any(|moment| moment.active_vcpus == 1)));
     assert_eq!(row.comparison("gleaner", Metric::Throughput).unwrap().verdict, Verdict::TooFew);
-    let row = result.row("beside another").unwrap();
+}
+
+/// Of the row with a co-runner and a command that prints its own metrics.
+#[track_caller]
+fn assert_measured_beside(row: &Row) {
     assert!(row.co_runners[0].starts_with("gleaner workload compute"), "{:?}", row.co_runners);
     let said = &row.cell("default").unwrap().samples[0].metrics;
     assert_eq!((said[&Metric::Throughput], said[&Metric::P99Us]), (12.5, 3000.0));
@@ -128,8 +140,6 @@ fn a_scenario_is_measured_in_every_mode() {
     let together = &row.cell("default").unwrap().summaries[&Metric::SystemThroughput];
     assert!((together.median - 1.0).abs() < 1e-9, "of two samples the median is their mean: {together:?}");
     assert!(row.comparison("gleaner", Metric::SystemThroughput).is_some());
-    let few = |w: &Warning| matches!(w, Warning::TooFewRounds { rounds: 2, .. });
-    assert!(result.warnings.iter().any(few), "{:?}", result.warnings);
 }
 
 #[test]

@@ -43,6 +43,22 @@ fn documented(docs: &str, name: &str) -> [(usize, usize); 3] {
     cells.try_into().unwrap()
 }
 
+/// A number says where the paper states it, and whether the model was fitted to it.
+#[track_caller]
+fn assert_has_place_and_split(number: &Value) {
+    let place = number["place"].as_str().unwrap();
+    assert!(["Table ", "Figure ", "§"].iter().any(|start| place.starts_with(start)), "{number}");
+    assert!(["held-out", "fitted"].contains(&number["basis"].as_str().unwrap()), "{number}");
+    assert!(number["paper"].as_f64().unwrap() > 0.0, "{number}");
+    // If something never happened in the simulation, its ratio is null, which counts as missed.
+    let simulated = &number["simulated"];
+    assert!(
+        simulated.is_number()
+            || (simulated.is_null() && number.as_object().unwrap().contains_key("simulated")),
+        "{number}"
+    );
+}
+
 #[test]
 fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more() {
     let dir = tempfile::tempdir().unwrap();
@@ -60,19 +76,7 @@ fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more()
 
     let numbers = items(&papers, "numbers");
     assert!(numbers.len() >= 60, "{} numbers", numbers.len());
-    for number in numbers {
-        let place = number["place"].as_str().unwrap();
-        assert!(["Table ", "Figure ", "§"].iter().any(|start| place.starts_with(start)), "{number}");
-        assert!(["held-out", "fitted"].contains(&number["basis"].as_str().unwrap()), "{number}");
-        assert!(number["paper"].as_f64().unwrap() > 0.0, "{number}");
-        // If something never happened in the simulation, its ratio is null, which counts as missed.
-        let simulated = &number["simulated"];
-        assert!(
-            simulated.is_number()
-                || (simulated.is_null() && number.as_object().unwrap().contains_key("simulated")),
-            "{number}"
-        );
-    }
+    numbers.into_iter().for_each(assert_has_place_and_split);
     assert!(papers.iter().all(|p| !p["not_modelled"].as_array().unwrap().is_empty()));
 
     // Claims about Gleaner are made for both strategies; all others are not.

@@ -51,80 +51,85 @@ fn settings() -> (Setting, Setting) {
     (untouched.clone(), Setting { retention, ..untouched })
 }
 
+fn evidence() -> Evidence {
+    Evidence { signal: Signal::Moved, ratio: 1.934, low: 1.8, high: 2.1, pairs: 4 }
+}
+
+fn decision(at_ms: u64, event: Event) -> Record {
+    Record::Decision { at: ms(at_ms), event }
+}
+
+/// A trial that proves its candidate.
+fn proven_trial() -> [Record; 2] {
+    let (baseline, candidate) = settings();
+    let why = Why::WakeUps { halts_per_s: 9000.0, wake_cost: us(48), lost: 0.43 };
+    let purpose = Purpose::Adopt;
+    let started = Event::TrialStarted { baseline, candidate: candidate.clone(), purpose, why };
+    let ended = Event::TrialEnded {
+        candidate: candidate.clone(),
+        purpose,
+        verdict: Verdict::Proven(evidence()),
+        kept: candidate,
+        again_at: ms(10_300),
+    };
+    [decision(112, started), decision(300, ended)]
+}
+
+/// A proof that no longer holds when it is repeated.
+fn refuted_trial() -> Record {
+    let (baseline, candidate) = settings();
+    let ended = Event::TrialEnded {
+        candidate,
+        purpose: Purpose::Reprove,
+        verdict: Verdict::Refuted(Evidence { ratio: 0.9, low: 0.85, high: 0.95, pairs: 1, ..evidence() }),
+        kept: baseline,
+        again_at: ms(2000),
+    };
+    decision(1200, ended)
+}
+
+fn end() -> Record {
+    let (baseline, candidate) = settings();
+    let time = |setting: Setting, time| SettingTime { setting, time };
+    Record::End {
+        at: ms(2000),
+        summary: Summary {
+            elapsed: ms(2000),
+            engine_cpu: ms(10),
+            retained: ms(500),
+            settings: vec![time(baseline, ms(500)), time(candidate, ms(1500))],
+            proven: 1,
+            refuted: 1,
+            expanded: 1,
+            evidence: Some("twice the bytes".to_owned()),
+            ..Summary::default()
+        },
+    }
+}
+
 /// A run with every kind of sentence.
 fn records() -> Vec<Record> {
-    let (baseline, candidate) = settings();
-    let evidence = Evidence { signal: Signal::Moved, ratio: 1.934, low: 1.8, high: 2.1, pairs: 4 };
-    let at = |ms_at, event| Record::Decision { at: ms(ms_at), event };
-    let why = Why::WakeUps { halts_per_s: 9000.0, wake_cost: us(48), lost: 0.43 };
-    let limit = |ms_at, from, to| at(ms_at, Event::LimitChanged { from: us(from), to: us(to) });
-    let time = |setting: &Setting, time| SettingTime { setting: setting.clone(), time };
+    let [trial_started, trial_ended] = proven_trial();
+    let limit = |at_ms, from, to| decision(at_ms, Event::LimitChanged { from: us(from), to: us(to) });
+    let rolled_back = Event::RolledBack {
+        active: CpuSet::first(2),
+        refutation: Refutation::Guard,
+        then: AfterRollBack::Adjusted(Factor::Rho { from: 1.0, to: 0.45 }),
+    };
     vec![
         start(),
-        at(
-            112,
-            Event::TrialStarted {
-                baseline: baseline.clone(),
-                candidate: candidate.clone(),
-                purpose: Purpose::Adopt,
-                why,
-            },
-        ),
-        at(
-            300,
-            Event::TrialEnded {
-                candidate: candidate.clone(),
-                purpose: Purpose::Adopt,
-                verdict: Verdict::Proven(evidence),
-                kept: candidate.clone(),
-                again_at: ms(10_300),
-            },
-        ),
+        trial_started,
+        trial_ended,
         limit(400, 50, 60),
         limit(500, 60, 80),
         limit(700, 80, 40),
-        at(800, Event::Released { why: ReleaseReason::Rare { per_s: 12.0 } }),
+        decision(800, Event::Released { why: ReleaseReason::Rare { per_s: 12.0 } }),
         limit(900, 40, 45),
-        at(950, Event::Expanded { runnable: 3, active: CpuSet::first(1), source: None }),
+        decision(950, Event::Expanded { runnable: 3, active: CpuSet::first(1), source: None }),
         Record::Note { at: ms(960), text: "thread 7 keeps its own affinity".to_owned() },
-        at(
-            1100,
-            Event::RolledBack {
-                active: CpuSet::first(2),
-                refutation: Refutation::Guard,
-                then: AfterRollBack::Adjusted(Factor::Rho { from: 1.0, to: 0.45 }),
-            },
-        ),
-        at(
-            1200,
-            Event::TrialEnded {
-                candidate: candidate.clone(),
-                purpose: Purpose::Reprove,
-                verdict: Verdict::Refuted(Evidence {
-                    ratio: 0.9,
-                    low: 0.85,
-                    high: 0.95,
-                    pairs: 1,
-                    ..evidence
-                }),
-                kept: baseline.clone(),
-                again_at: ms(2000),
-            },
-        ),
-        Record::End {
-            at: ms(2000),
-            summary: Summary {
-                elapsed: ms(2000),
-                engine_cpu: ms(10),
-                retained: ms(500),
-                settings: vec![time(&baseline, ms(500)), time(&candidate, ms(1500))],
-                proven: 1,
-                refuted: 1,
-                expanded: 1,
-                evidence: Some("twice the bytes".to_owned()),
-                ..Summary::default()
-            },
-        },
+        decision(1100, rolled_back),
+        refuted_trial(),
+        end(),
     ]
 }
 

@@ -12,7 +12,8 @@ use std::thread::available_parallelism;
 
 pub use known::ADAPTERS;
 
-use crate::servers::launch::{find_program, quoted};
+use crate::servers::launch::find_program;
+use crate::shell::quoted;
 
 /// A program that can be measured where it is installed.
 #[derive(Debug, PartialEq, Eq)]

@@ -148,7 +148,7 @@ pub struct Outcome {
 
 /// Why a load could not be run.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ClientError {
     /// A socket operation failed.
     #[error("cannot {operation}: {source}")]
     Socket {
@@ -204,13 +204,13 @@ impl Outcome {
     /// Checks that no answer is missing.
     ///
     /// # Errors
-    /// [`Error::Unanswered`].
-    pub fn check(&self, options: &Options) -> Result<(), Error> {
+    /// [`ClientError::Unanswered`].
+    pub fn check(&self, options: &Options) -> Result<(), ClientError> {
         match self.requests.saturating_sub(self.answered) {
             0 => Ok(()),
             missing => {
                 let (requests, timeout) = (self.requests, options.timeout);
-                Err(Error::Unanswered { missing, requests, timeout })
+                Err(ClientError::Unanswered { missing, requests, timeout })
             }
         }
     }
@@ -221,12 +221,12 @@ impl Outcome {
 /// # Errors
 /// If a connection fails, an answer is wrong, or a signal arrives. Missing answers are not an error; the
 /// outcome counts them.
-pub fn run(options: &Options) -> Result<Outcome, Error> {
-    let failed = |operation| move |errno: nix::Error| Error::Socket { operation, source: errno.into() };
+pub fn run(options: &Options) -> Result<Outcome, ClientError> {
+    let failed = |operation| move |errno: nix::Error| ClientError::Socket { operation, source: errno.into() };
     nix::sys::prctl::set_timerslack(TIMER_SLACK_NS).map_err(failed("set the timer slack"))?;
     let sockets = (0..options.connections.max(1))
         .map(|_| Socket::open(&options.address, options.protocol))
-        .collect::<Result<Vec<Socket>, Error>>()?;
+        .collect::<Result<Vec<Socket>, ClientError>>()?;
     let mut load = Load::new(options, &sockets);
     let mut fds: Vec<PollFd> =
         sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
@@ -252,7 +252,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
             Err(errno) => return Err(failed("wait for answers")(errno)),
         }
         if interrupted() {
-            return Err(Error::Interrupted);
+            return Err(ClientError::Interrupted);
         }
     }
     let (cpu, time) = (thread_cpu().saturating_sub(before), start.elapsed());
@@ -296,7 +296,7 @@ impl<'a> Load<'a> {
     }
 
     /// Sends the requests that are due.
-    fn send(&mut self, now: u64) -> Result<(), Error> {
+    fn send(&mut self, now: u64) -> Result<(), ClientError> {
         while let Some(due) = self.arrivals.as_mut().and_then(|arrivals| arrivals.take_due(now)) {
             let index = self.random.below(self.connections.len());
             self.request(index, due, now);
@@ -317,7 +317,7 @@ impl<'a> Load<'a> {
     }
 
     /// Receives the answers available on a connection.
-    fn receive(&mut self, index: usize, now: impl Fn() -> u64) -> Result<(), Error> {
+    fn receive(&mut self, index: usize, now: impl Fn() -> u64) -> Result<(), ClientError> {
         let (answers, at) = self.connections[index].receive(now)?;
         self.arrived += if self.window.contains(&at) { answers.len() as u64 } else { 0 };
         for request in &answers {

@@ -43,7 +43,7 @@ pub use table::table;
 
 use crate::adapters::{AdapterError, Expanded};
 use crate::runner::{Cell, Outcome, Plan, Problem, interrupted};
-use crate::servers;
+use crate::servers::ServersError;
 use environment::Frequencies;
 use sample::{Measured, Sampler};
 use summary::Summary;
@@ -120,10 +120,10 @@ pub struct Options {
 
 /// Why an experiment could not be run, or a sample not be taken.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ExperimentError {
     /// A program did not start, failed or timed out, or a kernel setting has changed.
     #[error(transparent)]
-    Run(#[from] servers::Error),
+    Run(#[from] ServersError),
     /// A kernel file could not be read.
     #[error(transparent)]
     Kernel(#[from] gleaner_kernel::KernelError),
@@ -166,7 +166,7 @@ pub enum Error {
 ///
 /// # Errors
 /// If nothing can be measured at all. A failed sample is not an error: it ends the run and is in the result.
-pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, Error> {
+pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, ExperimentError> {
     experiment.rows.iter().filter_map(|row| row.adapter.as_ref()).try_for_each(Expanded::check)?;
     let environment = environment::read(&Root::system())?;
     let mut sampler = Sampler::new(&options.gleaner)?;

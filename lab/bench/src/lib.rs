@@ -11,6 +11,7 @@ pub mod promises;
 pub mod runner;
 pub mod scenario;
 pub mod servers;
+pub mod shell;
 pub mod signals;
 pub mod stats;
 pub mod steps;

@@ -11,7 +11,6 @@ use crate::stats::Rng;
 
 mod interrupt;
 
-pub use crate::servers::launch::quoted;
 pub use interrupt::{interrupted, interrupted_by, status, watch};
 
 /// What to measure: every mode of every row, at most `rounds` times.

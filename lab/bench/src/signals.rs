@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use gleaner_kernel::Root;
 
-use crate::experiment::Error;
+use crate::experiment::ExperimentError;
 use crate::runner::{Outcome, Plan, Problem, interrupted};
-use crate::servers::{self, Environment};
+use crate::servers::{Environment, ServersError};
 
 mod case;
 mod cell;
@@ -42,7 +42,7 @@ pub struct Options {
     pub rounds: usize,
     /// The `gleaner` binary.
     pub gleaner: PathBuf,
-    /// The binary with the subcommand `cell`, see [`servers::Options::bench`].
+    /// The binary with the subcommand `cell`, see [`crate::servers::Options::bench`].
     pub bench: PathBuf,
     /// The command line that repeats this run, for the report.
     pub repeat_with: String,
@@ -54,8 +54,8 @@ pub struct Options {
 /// # Errors
 /// If the `gleaner` binary does not work, or nothing can be measured at all. A failed cell is not an error;
 /// it is in the report.
-pub fn run(options: &Options) -> Result<Report, Error> {
-    std::fs::metadata(&options.gleaner).map_err(servers::Error::file("find", &options.gleaner))?;
+pub fn run(options: &Options) -> Result<Report, ExperimentError> {
+    std::fs::metadata(&options.gleaner).map_err(ServersError::file("find", &options.gleaner))?;
     let environment = Environment::read(&Root::system())?;
     let began = Instant::now();
     let mut meter = cell::Meter::new(options)?;
@@ -103,7 +103,7 @@ fn measure(cases: &[Case], rounds: usize, meter: &mut cell::Meter, report: &mut 
             measured.map_err(|error| Problem {
                 message: meter.portable(&error.to_string()),
                 // Another process changes the kernel's settings.
-                ends_run: matches!(error, Error::Run(servers::Error::Touched { .. })),
+                ends_run: matches!(error, ExperimentError::Run(ServersError::Touched { .. })),
             })
         },
         |_, _| false,

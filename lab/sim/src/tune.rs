@@ -40,7 +40,8 @@ pub struct Weights {
 }
 
 impl Default for Weights {
-    /// The policy's own price of polling.
+    /// With an eighth, 9 % more speed justify twice the CPU time per operation. The policy's `poll_price` is
+    /// another price: that of polling alone, in waiting rather than speed.
     fn default() -> Self {
         Self { cpu: 0.125 }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::poll::PollFlags;
 
-use super::{Address, Error, Protocol};
+use super::{Address, ClientError, Protocol};
 
 /// Timeout for the server to store the value.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,8 +25,8 @@ pub(super) enum Socket {
 
 impl Socket {
     /// Connects and stores the value.
-    pub(super) fn open(address: &Address, protocol: Protocol) -> Result<Self, Error> {
-        let failed = |operation| move |source| Error::Socket { operation, source };
+    pub(super) fn open(address: &Address, protocol: Protocol) -> Result<Self, ClientError> {
+        let failed = |operation| move |source| ClientError::Socket { operation, source };
         let socket = Self::connect(address).map_err(failed("connect"))?;
         let mut stored = vec![0; protocol.stored().len()];
         let mut stream = &socket;
@@ -145,26 +145,26 @@ where
     }
 
     /// Writes as much as the kernel accepts.
-    pub(super) fn flush(&mut self) -> Result<(), Error> {
+    pub(super) fn flush(&mut self) -> Result<(), ClientError> {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
-                Ok(0) => return Err(Error::Closed),
+                Ok(0) => return Err(ClientError::Closed),
                 Ok(n) => drop(self.unsent.drain(..n)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(Error::Socket { operation: "send a request", source }),
+                Err(source) => return Err(ClientError::Socket { operation: "send a request", source }),
             }
         }
         Ok(())
     }
 
     /// Reads once; returns the requests that are now answered, and when.
-    pub(super) fn receive(&mut self, now: impl Fn() -> u64) -> Result<(Vec<Request>, u64), Error> {
+    pub(super) fn receive(&mut self, now: impl Fn() -> u64) -> Result<(Vec<Request>, u64), ClientError> {
         let n = match self.stream.read(&mut self.buffer) {
-            Ok(0) => return Err(Error::Closed),
+            Ok(0) => return Err(ClientError::Closed),
             Ok(n) => n,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
-            Err(source) => return Err(Error::Socket { operation: "receive an answer", source }),
+            Err(source) => return Err(ClientError::Socket { operation: "receive an answer", source }),
         };
         let (at, expected) = (now(), self.protocol.answer());
         let mut answered = Vec::new();
@@ -186,9 +186,9 @@ where
     }
 }
 
-fn wrong(expected: &[u8], found: &[u8]) -> Error {
+fn wrong(expected: &[u8], found: &[u8]) -> ClientError {
     let text = |bytes: &[u8]| bytes[..bytes.len().min(80)].escape_ascii().to_string();
-    Error::Wrong { expected: text(expected), found: text(found) }
+    ClientError::Wrong { expected: text(expected), found: text(found) }
 }
 
 #[cfg(test)]
@@ -230,7 +230,7 @@ mod tests {
         // An answer without a request.
         let (ours, mut theirs) = pair();
         theirs.write_all(REDIS.answer()).unwrap();
-        assert!(matches!(Connection::new(&ours, REDIS).receive(|| 2), Err(Error::Wrong { .. })));
+        assert!(matches!(Connection::new(&ours, REDIS).receive(|| 2), Err(ClientError::Wrong { .. })));
     }
 
     #[test]
@@ -255,6 +255,6 @@ mod tests {
     fn an_ended_server_is_noticed() {
         let (ours, theirs) = pair();
         drop(theirs);
-        assert!(matches!(Connection::new(&ours, REDIS).receive(|| 1), Err(Error::Closed)));
+        assert!(matches!(Connection::new(&ours, REDIS).receive(|| 1), Err(ClientError::Closed)));
     }
 }

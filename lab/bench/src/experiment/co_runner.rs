@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gleaner_proto::result::Metric;
 
-use super::sample::read;
-use super::{Error, output};
+use super::{ExperimentError, output};
+use crate::servers::log::read;
 use crate::servers::running::Running;
 use crate::workload::Workload;
 
@@ -31,12 +31,13 @@ impl CoRunners {
     ///
     /// # Errors
     /// If one ended by itself, and so did not run beside the command all the time, or does not stop cleanly.
-    pub(super) fn stop(self) -> Result<Option<f64>, Error> {
+    pub(super) fn stop(self) -> Result<Option<f64>, ExperimentError> {
         let all_alike = self.0.windows(2).all(|pair| pair[0].line == pair[1].line);
         let (count, mut work) = (self.0.len(), Vec::with_capacity(self.0.len()));
         for mut co_runner in self.0 {
             if let Some(status) = co_runner.running.wait(Duration::ZERO)? {
-                return Err(Error::CoRunnerEnded { line: co_runner.line, status: status.to_string() });
+                let (line, status) = (co_runner.line, status.to_string());
+                return Err(ExperimentError::CoRunnerEnded { line, status });
             }
             co_runner.running.stop()?;
             if co_runner.workload.is_some() {

@@ -4,7 +4,7 @@ use gleaner_kernel::hypervisor::{Hypervisor, HypervisorKind};
 use gleaner_kernel::{KernelError, Root};
 use gleaner_proto::result::{Environment, Warning};
 
-use super::Error;
+use super::ExperimentError;
 use crate::servers;
 
 /// Relative difference from which the clock frequency counts as changed.
@@ -14,7 +14,7 @@ const MOVED: f64 = 0.02;
 ///
 /// # Errors
 /// One of its files cannot be read or has unexpected content.
-pub fn read(root: &Root) -> Result<Environment, Error> {
+pub fn read(root: &Root) -> Result<Environment, ExperimentError> {
     let known = servers::Environment::read(root)?;
     Ok(Environment {
         date: known.date,

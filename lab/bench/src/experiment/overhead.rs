@@ -11,9 +11,9 @@ use gleaner_proto::result::{Estimate, Metric};
 use serde::Serialize;
 
 use super::sample::Sampler;
-use super::{Error, Mode, Program, Row};
+use super::{ExperimentError, Mode, Program, Row};
 use crate::runner::interrupted;
-use crate::servers;
+use crate::servers::ServersError;
 use crate::stats::{self, Rng};
 
 /// Upper limit of a sample's overhead.
@@ -41,14 +41,14 @@ impl Overhead {
 ///
 /// # Errors
 /// If a sample cannot be taken, or a signal arrived.
-pub fn measure(gleaner: &Path, pairs: u16) -> Result<Overhead, Error> {
+pub fn measure(gleaner: &Path, pairs: u16) -> Result<Overhead, ExperimentError> {
     let mut sampler = Sampler::new(gleaner)?;
     let (row, mode) = (empty(), Mode::untouched());
     let mut rng = Rng::new(1);
     let (mut harness, mut shell) = (Vec::new(), Vec::new());
     for _ in 0..pairs.max(1) {
         if interrupted() {
-            return Err(servers::Error::Interrupted.into());
+            return Err(ServersError::Interrupted.into());
         }
         let mut ways = [true, false];
         rng.shuffle(&mut ways);
@@ -60,13 +60,13 @@ pub fn measure(gleaner: &Path, pairs: u16) -> Result<Overhead, Error> {
             } else {
                 let mut command = Command::new("sh");
                 let command = command.args(["-c", "true"]).stdin(Stdio::null()).stdout(Stdio::null());
-                command.status().map_err(servers::Error::system("start sh"))?;
+                command.status().map_err(ServersError::system("start sh"))?;
                 shell.push(began.elapsed().as_secs_f64());
             }
         }
     }
     let differences: Vec<f64> = harness.iter().zip(&shell).map(|(harness, shell)| harness - shell).collect();
-    let estimate = |values: &[f64]| stats::estimate(values).ok_or(servers::Error::Interrupted);
+    let estimate = |values: &[f64]| stats::estimate(values).ok_or(ServersError::Interrupted);
     Ok(Overhead {
         harness_s: estimate(&harness)?,
         shell_s: estimate(&shell)?,

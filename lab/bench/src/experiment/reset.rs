@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use gleaner_policy::CpuId;
 
-use super::Error;
-use crate::servers;
+use super::ExperimentError;
+use crate::servers::ServersError;
 use gleaner_calibrate::wake::{allowed, pin};
 
 /// Longer than a sixteenth of the longest tick (10 ms), so that the vCPU polls in vain and halts.
@@ -25,8 +25,8 @@ const HALTS: u32 = 20;
 ///
 /// # Errors
 /// If a thread cannot be started, or not be pinned to its vCPU.
-pub(crate) fn reset_polling() -> Result<(), Error> {
-    let failed = |what: &str| servers::Error::system(format!("reset the poll limits of idle vCPUs: {what}"));
+pub(crate) fn reset_polling() -> Result<(), ExperimentError> {
+    let failed = |what: &str| ServersError::system(format!("reset the poll limits of idle vCPUs: {what}"));
     let vcpus = allowed().map_err(|error| failed("find them")(std::io::Error::other(error)))?;
     thread::scope(|scope| {
         let rest = |vcpu: CpuId| {

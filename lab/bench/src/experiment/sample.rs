@@ -18,10 +18,11 @@ use super::program::portable;
 use super::reset::reset_polling;
 use super::sensors::{CpuTime, Sensors};
 use super::user::InForce;
-use super::{Error, Mode, Program, Row};
+use super::{ExperimentError, Mode, Program, Row};
 use crate::runner::interrupted;
+use crate::servers::ServersError;
 use crate::servers::knobs::{self, Knobs};
-use crate::servers::launch::tail;
+use crate::servers::log::{read, tail};
 use crate::servers::running::Running;
 
 /// Timeout of a row's preparation.
@@ -52,12 +53,12 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Prepares a temporary directory; `gleaner` is the path of the `gleaner` binary.
-    pub(super) fn new(gleaner: &Path) -> Result<Self, Error> {
+    pub(super) fn new(gleaner: &Path) -> Result<Self, ExperimentError> {
         let (root, dir) = (Root::system(), std::env::temp_dir());
         // Servers run as their own users and must be able to reach their directories in here.
         let open = Permissions::from_mode(0o755);
         let state = tempfile::Builder::new().prefix("gleaner-bench.").permissions(open).tempdir();
-        let state = state.map_err(crate::servers::Error::file("make a directory in", &dir))?;
+        let state = state.map_err(ServersError::file("make a directory in", &dir))?;
         Ok(Self {
             sensors: Sensors::new(&root)?,
             knobs: knobs::read(&root)?,
@@ -85,7 +86,7 @@ impl Sampler {
     /// # Errors
     /// If `gleaner run` does not work at all.
     /// Where `gleaner run` cannot be run at all.
-    pub(super) fn calibrate(&self, modes: &[Mode]) -> Result<(), Error> {
+    pub(super) fn calibrate(&self, modes: &[Mode]) -> Result<(), ExperimentError> {
         let Some(mode) = modes.iter().find(|mode| mode.is_adaptive()) else { return Ok(()) };
         let wrapper = mode.wrapper(&self.gleaner, &self.state.path().join("journal"));
         let nothing = Program::Command(vec!["true".into()]);
@@ -96,8 +97,8 @@ impl Sampler {
     /// Runs `row` once in `mode`. In any case, the mode is undone and nothing keeps running.
     ///
     /// # Errors
-    /// See [`Error`].
-    pub(super) fn measure(&mut self, row: &Row, mode: &Mode) -> Result<Measured, Error> {
+    /// See [`ExperimentError`].
+    pub(super) fn measure(&mut self, row: &Row, mode: &Mode) -> Result<Measured, ExperimentError> {
         self.prepare(row)?;
         knobs::wait_for(&self.root, &self.knobs)?;
         // For every sample after the first such mode, so that none has an advantage.
@@ -118,7 +119,7 @@ impl Sampler {
     }
 
     /// Runs the row's preparation before its first sample.
-    fn prepare(&mut self, row: &Row) -> Result<(), Error> {
+    fn prepare(&mut self, row: &Row) -> Result<(), ExperimentError> {
         if let Some(line) = row.prepare.as_ref().filter(|_| !self.prepared.contains(&row.name)) {
             let launch = Program::shell(line).launch(&self.gleaner, self.state.path());
             let mut running = launch.start(&self.state.path().join("prepare"))?;
@@ -131,17 +132,17 @@ impl Sampler {
         Ok(())
     }
 
-    fn start_co_runners(&self, row: &Row) -> Result<CoRunners, Error> {
+    fn start_co_runners(&self, row: &Row) -> Result<CoRunners, ExperimentError> {
         let start = |(index, program): (usize, &Program)| {
             let log = self.state.path().join(format!("co-runner-{index}"));
             let running = program.launch(&self.gleaner, self.state.path()).start(&log)?;
             let workload = program.workload();
             Ok(CoRunner { running, line: self.line(program), log, workload })
         };
-        row.co_runners.iter().enumerate().map(start).collect::<Result<_, Error>>().map(CoRunners)
+        row.co_runners.iter().enumerate().map(start).collect::<Result<_, ExperimentError>>().map(CoRunners)
     }
 
-    fn run(&mut self, row: &Row, mode: &Mode) -> Result<Measured, Error> {
+    fn run(&mut self, row: &Row, mode: &Mode) -> Result<Measured, ExperimentError> {
         let state = self.state.path();
         let (journal, log) = (state.join("journal"), state.join("output"));
         let wrapper = mode.wrapper(&self.gleaner, &journal);
@@ -150,7 +151,7 @@ impl Sampler {
         // If Gleaner writes no journal, an earlier sample's must not be read.
         match fs::remove_file(&journal) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(crate::servers::Error::file("remove", &journal)(error).into());
+                return Err(ServersError::file("remove", &journal)(error).into());
             }
             _ => {}
         }
@@ -169,7 +170,7 @@ impl Sampler {
         let control = if wrapper.is_empty() {
             Control::default()
         } else {
-            Control::read(&journal).map_err(|why| Error::NotControlled { why, log: tail(&output) })?
+            Control::read(&journal).map_err(|why| ExperimentError::NotControlled { why, log: tail(&output) })?
         };
         let mut metrics = after.since(&before);
         metrics.insert(Metric::WallS, wall.as_secs_f64());
@@ -179,7 +180,7 @@ impl Sampler {
     }
 
     /// CPU time of Gleaner itself, which is the started process; the command is its child.
-    fn own_time(&self, running: &Running) -> Result<CpuTime, Error> {
+    fn own_time(&self, running: &Running) -> Result<CpuTime, ExperimentError> {
         let pid = running.pid().as_raw().unsigned_abs();
         let (user, system) = process_times(&self.root, pid)?;
         Ok(CpuTime { user, system })
@@ -187,7 +188,7 @@ impl Sampler {
 }
 
 /// Waits for the program's end and leaves it unreaped, so that `/proc` still has it.
-fn wait(running: &Running, limit: Duration) -> Result<(), Error> {
+fn wait(running: &Running, limit: Duration) -> Result<(), ExperimentError> {
     let deadline = Instant::now() + limit;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -195,7 +196,7 @@ fn wait(running: &Running, limit: Duration) -> Result<(), Error> {
             return Ok(());
         }
         if interrupted() {
-            return Err(crate::servers::Error::Interrupted.into());
+            return Err(ServersError::Interrupted.into());
         }
         if left.is_zero() {
             return Err(running.timed_out("end", limit).into());
@@ -204,7 +205,7 @@ fn wait(running: &Running, limit: Duration) -> Result<(), Error> {
 }
 
 /// Metrics from the program's output.
-fn said(row: &Row, output: &str) -> Result<BTreeMap<Metric, f64>, Error> {
+fn said(row: &Row, output: &str) -> Result<BTreeMap<Metric, f64>, ExperimentError> {
     let mut metrics = BTreeMap::new();
     if row.program.workload().is_some() {
         metrics.extend(output::outcome(output)?);
@@ -228,11 +229,6 @@ fn add_cpu(metrics: &mut BTreeMap<Metric, f64>, all: CpuTime, own: CpuTime) {
         .unwrap_or(1.0);
     let polling = get(Metric::CpuPollingS).unwrap_or_default();
     metrics.insert(Metric::CpuSPerOp, (all.total().as_secs_f64() + polling) / units);
-}
-
-pub(super) fn read(log: &Path) -> Result<String, Error> {
-    let bytes = fs::read(log).map_err(crate::servers::Error::file("read", log))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

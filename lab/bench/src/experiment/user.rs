@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use gleaner_print::say;
 
-use super::{Error, UserMode};
-use crate::servers;
-use crate::servers::launch::tail;
+use super::{ExperimentError, UserMode};
+use crate::servers::ServersError;
+use crate::servers::log::tail;
 
 /// A user's setting, undone when dropped.
 pub(super) struct InForce<'m> {
@@ -18,7 +18,7 @@ pub(super) struct InForce<'m> {
 
 impl<'m> InForce<'m> {
     /// Runs the commands that apply the setting.
-    pub(super) fn set(mode: &'m UserMode) -> Result<Self, Error> {
+    pub(super) fn set(mode: &'m UserMode) -> Result<Self, ExperimentError> {
         // From here on it is undone, even if only partly applied.
         let setting = Self { mode, done: false };
         mode.set.iter().try_for_each(|line| shell(line))?;
@@ -26,12 +26,12 @@ impl<'m> InForce<'m> {
     }
 
     /// Runs the commands that undo the setting.
-    pub(super) fn unset(mut self) -> Result<(), Error> {
+    pub(super) fn unset(mut self) -> Result<(), ExperimentError> {
         self.undo()
     }
 
     /// Runs every command, even if others fail.
-    fn undo(&mut self) -> Result<(), Error> {
+    fn undo(&mut self) -> Result<(), ExperimentError> {
         self.done = true;
         let results: Vec<_> = self.mode.unset.iter().map(|line| shell(line)).collect();
         results.into_iter().collect()
@@ -49,20 +49,20 @@ impl Drop for InForce<'_> {
 }
 
 /// Runs a user's command in its own process group, which Ctrl-C on the terminal does not reach.
-fn shell(line: &str) -> Result<(), Error> {
+fn shell(line: &str) -> Result<(), ExperimentError> {
     // A file rather than a pipe: processes left behind by the command would keep a pipe open.
-    let mut said = tempfile::tempfile().map_err(servers::Error::system("make a temporary file"))?;
-    let errors = said.try_clone().map_err(servers::Error::system("duplicate a temporary file"))?;
+    let mut said = tempfile::tempfile().map_err(ServersError::system("make a temporary file"))?;
+    let errors = said.try_clone().map_err(ServersError::system("duplicate a temporary file"))?;
     let mut command = Command::new("sh");
     command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).process_group(0);
-    let status = command.status().map_err(servers::Error::system("start sh"))?;
+    let status = command.status().map_err(ServersError::system("start sh"))?;
     if status.success() {
         return Ok(());
     }
     let mut text = String::new();
     let read = said.rewind().and_then(|()| said.read_to_string(&mut text));
-    read.map_err(servers::Error::system("read what a command said"))?;
-    Err(Error::UserCommand { line: line.to_owned(), status: status.to_string(), said: tail(&text) })
+    read.map_err(ServersError::system("read what a command said"))?;
+    Err(ExperimentError::UserCommand { line: line.to_owned(), status: status.to_string(), said: tail(&text) })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use gleaner_kernel::preempt::Preemption;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Result;
+use super::error::Result;
 use super::knobs::{self, Knobs};
 
 /// Properties of the machine that affect wake-up costs.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll::PARAMETERS;
 
-use super::{Error, Result};
+use super::error::{Result, ServersError};
 use crate::runner::interrupted;
 
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -39,12 +39,12 @@ pub(crate) fn read(root: &Root) -> Result<Knobs> {
 /// Waits a while until every setting has its old value again, in case of another experiment.
 ///
 /// # Errors
-/// [`Error::Touched`] with the first setting that did not return to its old value.
+/// [`ServersError::Touched`] with the first setting that did not return to its old value.
 pub(crate) fn wait_for(root: &Root, then: &Knobs) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         match check(root, then) {
-            Err(Error::Touched { .. }) if Instant::now() < deadline && !interrupted() => {
+            Err(ServersError::Touched { .. }) if Instant::now() < deadline && !interrupted() => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             result => return result,
@@ -58,7 +58,7 @@ fn check(root: &Root, then: &Knobs) -> Result<()> {
     let changed = then.iter().find(|(path, value)| now.get(*path) != Some(*value));
     match changed {
         None => Ok(()),
-        Some((path, was)) => Err(Error::Touched {
+        Some((path, was)) => Err(ServersError::Touched {
             path: path.clone(),
             was: was.clone(),
             is: now.get(path).cloned().unwrap_or_default(),

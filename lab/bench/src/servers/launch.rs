@@ -11,9 +11,11 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 use nix::unistd::{Uid, User, chown};
 
+use super::error::{Result, ServersError};
+use super::log::tail;
 use super::running::{Identity, Running};
-use super::{Error, Result};
 use crate::runner::interrupted;
+use crate::shell::quoted;
 
 /// A program to start.
 pub(crate) struct Launch {
@@ -121,10 +123,10 @@ impl Launch {
     pub(crate) fn start(&self, log: &Path) -> Result<Running> {
         if let Some(file) = self.pid_file.as_ref().filter(|f| f.exists()) {
             // Left by a killed server; another process could have its pid by now.
-            fs::remove_file(file).map_err(Error::file("remove", file))?;
+            fs::remove_file(file).map_err(ServersError::file("remove", file))?;
         }
-        let file = File::create(log).map_err(Error::file("create", log))?;
-        let second = file.try_clone().map_err(Error::file("duplicate", log))?;
+        let file = File::create(log).map_err(ServersError::file("create", log))?;
+        let second = file.try_clone().map_err(ServersError::file("duplicate", log))?;
         let mut command = self.command();
         command.stdout(file).stderr(second);
         self.spawn(command, Some(log.to_owned()))
@@ -132,8 +134,8 @@ impl Launch {
 
     /// Starts it with all output going to a pipe.
     pub(crate) fn start_piped(&self) -> Result<(Running, io::PipeReader)> {
-        let (reader, writer) = io::pipe().map_err(Error::system("make a pipe"))?;
-        let second = writer.try_clone().map_err(Error::system("duplicate a pipe"))?;
+        let (reader, writer) = io::pipe().map_err(ServersError::system("make a pipe"))?;
+        let second = writer.try_clone().map_err(ServersError::system("duplicate a pipe"))?;
         let mut command = self.command();
         command.stdout(writer).stderr(second);
         Ok((self.spawn(command, None)?, reader))
@@ -142,21 +144,21 @@ impl Launch {
     /// Runs it to its end; returns its standard output if it succeeds.
     pub(crate) fn output(&self) -> Result<String> {
         let program = name(&self.program);
-        let output = self.command().output().map_err(Error::system(format!("start {}", self.line())))?;
+        let output = self.command().output().map_err(ServersError::system(format!("start {}", self.line())))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if interrupted() {
-            return Err(Error::Interrupted);
+            return Err(ServersError::Interrupted);
         }
         if output.status.success() {
             return Ok(text(&output.stdout));
         }
         let log = tail(&text(&[output.stdout, output.stderr].concat()));
-        Err(Error::Ended { program, status: output.status.to_string(), log })
+        Err(ServersError::Ended { program, status: output.status.to_string(), log })
     }
 
     fn spawn(&self, mut command: Command, log: Option<PathBuf>) -> Result<Running> {
         let program = name(&self.program);
-        let child = command.spawn().map_err(Error::system(format!("start {}", self.line())))?;
+        let child = command.spawn().map_err(ServersError::system(format!("start {}", self.line())))?;
         let (pid_file, stop, group) = (self.pid_file.clone(), self.stop, self.group);
         Running::new(child, Identity { program, log, pid_file, stop, group })
     }
@@ -183,47 +185,34 @@ pub(crate) fn find_program(program: &str) -> Option<PathBuf> {
 
 /// Creates `dir` if necessary, owned by `user` if we are root.
 pub(crate) fn make_dir(dir: &Path, user: Option<&str>) -> Result<()> {
-    fs::create_dir_all(dir).map_err(Error::file("create", dir))?;
+    fs::create_dir_all(dir).map_err(ServersError::file("create", dir))?;
     let Some(name) = user.filter(|_| Uid::effective().is_root()) else { return Ok(()) };
-    let found = User::from_name(name).map_err(Error::system(format!("look up the user {name}")))?;
+    let found = User::from_name(name).map_err(ServersError::system(format!("look up the user {name}")))?;
     let Some(user) = found else {
-        return Err(Error::Unknown {
+        return Err(ServersError::Unknown {
             what: "user",
             name: name.to_owned(),
             known: String::from("see passwd(5)"),
         });
     };
-    chown(dir, Some(user.uid), Some(user.gid)).map_err(|errno| Error::file("chown", dir)(errno.into()))
+    chown(dir, Some(user.uid), Some(user.gid)).map_err(|errno| ServersError::file("chown", dir)(errno.into()))
 }
 
 /// A free loopback port. If another process takes it first, the server reports that and ends.
 pub(super) fn free_address() -> Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
-        .map_err(Error::system("find a free port"))
+        .map_err(ServersError::system("find a free port"))
 }
 
 fn name(program: &Path) -> String {
     program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Quotes a word for a shell if necessary.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-/// The last lines of a log, joined into one.
-pub(crate) fn tail(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    lines[lines.len().saturating_sub(5)..].join(" / ")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -231,5 +220,34 @@ mod tests {
         let launch = Launch::new("sh").args(["--save", "", "it's", "a=/b"]).wrapped(&["env".into()]);
         let line = launch.line();
         assert!(line.starts_with("env /") && line.ends_with("/sh --save '' 'it'\\''s' a=/b"), "{line}");
+    }
+
+    #[test]
+    fn a_program_that_ends_before_it_is_ready_is_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let launch = Launch::new("sh").args(["-c", "echo address in use >&2; exit 1"]);
+        let mut running = launch.start(&dir.path().join("log")).unwrap();
+        let error = running.wait_ready(|| false).unwrap_err().to_string();
+        assert!(error.contains("exit status: 1") && error.contains("address in use"), "{error}");
+    }
+
+    #[test]
+    fn dropping_a_group_ends_all_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let script = format!("sleep 600 & echo $! > {}; wait", pid.display());
+        let mut running =
+            Launch::new("sh").args(["-c", &script]).group().start(&dir.path().join("log")).unwrap();
+        let child = || fs::read_to_string(&pid).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
+        running.wait_ready(|| child().is_some()).unwrap();
+        let stat = PathBuf::from(format!("/proc/{}/stat", child().unwrap()));
+        drop(running);
+        // init has to reap the orphan; until then it is a zombie.
+        let ended = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !ended() {
+            assert!(Instant::now() < deadline, "still there");
+            std::thread::yield_now();
+        }
     }
 }

@@ -7,7 +7,7 @@ use gleaner_kernel::idle::IdleSensor;
 use gleaner_kernel::stat::{CpuTimes, StatSensor};
 use serde::{Deserialize, Serialize};
 
-use super::Result;
+use super::error::Result;
 
 /// CPU time per wall-clock time, summed over all vCPUs: 1.0 is one vCPU all the time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]

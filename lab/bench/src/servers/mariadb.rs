@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use gleaner_kernel::Root;
 
-use super::cell::{Latency, Measured, Place, Sample, Server};
-use super::launch::{Launch, tail};
+use super::error::{Result, ServersError};
+use super::launch::Launch;
+use super::log::tail;
 use super::machine::Meter;
-use super::window::{number_after, sleep};
-use super::{Error, Result, Window};
+use super::place::{Place, Server};
+use super::sample::{Latency, Measured, Sample};
+use super::window::{Window, number_after, sleep};
 
 const USER: &str = "mysql";
 const TABLE_ROWS: u32 = 100_000;
@@ -76,9 +78,9 @@ pub(super) fn measure_at_rate(place: &Place, rate: u32, threads: u32, window: Wi
         None => return Err(running.timed_out("end", END)),
     }
     server.running.stop()?;
-    let report = fs::read_to_string(&log).map_err(Error::file("read", &log))?;
+    let report = fs::read_to_string(&log).map_err(ServersError::file("read", &log))?;
     let (events, latency) =
-        summary(&report).ok_or_else(|| Error::Answer { program: "sysbench", answer: tail(&report) })?;
+        summary(&report).ok_or_else(|| ServersError::Answer { program: "sysbench", answer: tail(&report) })?;
     let sample = Sample { rate: events / length as f64, began_unix_ms, window, cpu, latency: Some(latency) };
     Ok(Measured { sample, commands: vec![server.command, client.line()] })
 }

@@ -2,8 +2,9 @@
 
 use std::fmt::{self, Write};
 
+use super::mode::Mode;
 use super::report::{ModeReport, Report, RowReport};
-use super::{Class, Mode};
+use super::rows::Class;
 use crate::stats::Estimate;
 
 impl Report {
@@ -16,14 +17,30 @@ impl Report {
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        let rounds = range(self.rows.iter().map(|row| row.rounds() as f64));
-        let warmup = range(self.rows.iter().map(|row| row.warmup_s));
-        let window = range(self.rows.iter().map(|row| row.window_s));
         writeln!(
             out,
             "# Benchmarks\n\nReal servers from Debian's packages, untouched and under Gleaner. `make bench` measures \
              them all, `make bench BENCH_ARGS='--rows redis-1,pipe --rounds 9 --update'` some of them anew.\n"
         )?;
+        self.write_machines(out)?;
+        self.write_method(out)?;
+        if self.interrupted {
+            writeln!(out, "**The run was interrupted; rows and rounds are missing.**\n")?;
+        }
+        let (latencies, rates): (Vec<&RowReport>, _) =
+            self.rows.iter().partition(|row| row.class == Class::Latency);
+        if !rates.is_empty() {
+            table(out, &rates)?;
+        }
+        if !latencies.is_empty() {
+            latency_table(out, &latencies)?;
+        }
+        self.write_commands(out)?;
+        self.write_failures(out)
+    }
+
+    /// The machine and the command line of each run that the rows are from.
+    fn write_machines(&self, out: &mut String) -> fmt::Result {
         let parts = self.parts();
         for part in &parts {
             let which = if parts.len() == 1 { String::new() } else { format!("{}: ", part.rows.join(", ")) };
@@ -44,33 +61,25 @@ impl Report {
             )?;
             writeln!(out, "    {}\n", part.repeat_with)?;
         }
+        Ok(())
+    }
+
+    /// How the cells were measured.
+    fn write_method(&self, out: &mut String) -> fmt::Result {
+        let rounds = range(self.rows.iter().map(|row| row.rounds() as f64));
+        let warmup = range(self.rows.iter().map(|row| row.warmup_s));
+        let window = range(self.rows.iter().map(|row| row.window_s));
         writeln!(
             out,
             "Rounds: {rounds}. Every round measures every mode once, in shuffled order (seed {}). A cell starts server \
              and client anew, lets them warm up for {warmup} s and measures {window} s, in every mode alike; Gleaner \
              starts with the cell and learns within it, and what it tries out inside the window is in its numbers.\n",
             self.seed,
-        )?;
-        if self.interrupted {
-            writeln!(out, "**The run was interrupted; rows and rounds are missing.**\n")?;
-        }
-        let (latencies, rates): (Vec<&RowReport>, _) =
-            self.rows.iter().partition(|row| row.class == Class::Latency);
-        if !rates.is_empty() {
-            table(out, &rates)?;
-            writeln!(
-                out,
-                "\nThe default column is the median rate per second. The others are ratios to it: the \
-             pseudo-median of the per-round ratios with its 95 % interval; with five rounds or fewer that is their \
-             range. *Best static* is the fixed setting that turned out fastest for the row. CPU is CPU seconds per \
-             second of the whole machine: busy + polling in the idle loop (a physical CPU that is in use although the guest calls \
-             it idle). Rows named *-server-only* have only the server under Gleaner; all others have server and \
-             client in it. *Worst* is the lowest ratio of Gleaner to the best static setting in a single round."
-            )?;
-        }
-        if !latencies.is_empty() {
-            latency_table(out, &latencies)?;
-        }
+        )
+    }
+
+    /// The commands of each row in the default mode.
+    fn write_commands(&self, out: &mut String) -> fmt::Result {
         writeln!(
             out,
             "\n## Commands\n\n`$STATE` is a temporary directory. The modes put their words before them.\n"
@@ -80,17 +89,22 @@ impl Report {
                 writeln!(out, "- {}: `{command}`", row.name)?;
             }
         }
-        if !self.failures.is_empty() {
-            writeln!(out, "\n## Not measured\n")?;
-            for f in &self.failures {
-                writeln!(out, "- {f}")?;
-            }
+        Ok(())
+    }
+
+    fn write_failures(&self, out: &mut String) -> fmt::Result {
+        if self.failures.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\n## Not measured\n")?;
+        for f in &self.failures {
+            writeln!(out, "- {f}")?;
         }
         Ok(())
     }
 }
 
-/// The rows that are judged by their rate.
+/// The rows that are judged by their rate, and how to read them.
 fn table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
     let modes = others(rows);
     write!(out, "| row | default |")?;
@@ -120,7 +134,15 @@ fn table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
             verdict(row.missed.as_deref()),
         )?;
     }
-    Ok(())
+    writeln!(
+        out,
+        "\nThe default column is the median rate per second. The others are ratios to it: the \
+         pseudo-median of the per-round ratios with its 95 % interval; with five rounds or fewer that is their \
+         range. *Best static* is the fixed setting that turned out fastest for the row. CPU is CPU seconds per \
+         second of the whole machine: busy + polling in the idle loop (a physical CPU that is in use although the guest calls \
+         it idle). Rows named *-server-only* have only the server under Gleaner; all others have server and \
+         client in it. *Worst* is the lowest ratio of Gleaner to the best static setting in a single round."
+    )
 }
 
 /// The open loops, each with a line for the mean and one for the tail.

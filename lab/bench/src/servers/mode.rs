@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use gleaner_policy::Method;
 
-use super::Error;
+use super::error::ServersError;
 
 /// A way to start a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,11 +58,11 @@ impl fmt::Display for Mode {
 }
 
 impl FromStr for Mode {
-    type Err = Error;
+    type Err = ServersError;
 
     /// Parses `default`, `gleaner`, or a setting for `gleaner run --fixed`. Checks only the kind of setting;
     /// its value is up to Gleaner.
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, ServersError> {
         match name {
             "default" => return Ok(Self::Default),
             "gleaner" => return Ok(Self::Gleaner),
@@ -73,7 +73,7 @@ impl FromStr for Mode {
             return Ok(Self::Fixed(name.to_owned()));
         }
         let known = ["default", "gleaner", "consolidate:N"].into_iter().chain(Method::ALL.map(Method::name));
-        Err(Error::Unknown {
+        Err(ServersError::Unknown {
             what: "mode",
             name: name.to_owned(),
             known: known.collect::<Vec<_>>().join(", "),

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use nix::unistd::Uid;
 
-use super::cell::{Measured, Place, Sample, Server};
+use super::error::{Result, ServersError};
 use super::launch::{Launch, free_address, make_dir};
-use super::{Error, Result, Window};
+use super::place::{Place, Server};
+use super::sample::{Measured, Sample};
+use super::window::Window;
 
 /// Size of the file in bytes: fits into one segment.
 const FILE_SIZE: usize = 612;
@@ -66,7 +68,7 @@ fn load(place: &Place, address: SocketAddr, connections: u32, window: Window) ->
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(Error::file("write", path))
+    fs::write(path, text).map_err(ServersError::file("write", path))
 }
 
 /// Lines for `http` and `server` that forward requests to `back`.
@@ -101,8 +103,8 @@ fn requests(address: SocketAddr) -> Result<u64> {
         stream.read_to_string(&mut answer)?;
         Ok(answer)
     };
-    let answer = talk().map_err(Error::system(format!("ask nginx at {address}")))?;
-    count(&answer).ok_or(Error::Answer { program: "nginx", answer })
+    let answer = talk().map_err(ServersError::system(format!("ask nginx at {address}")))?;
+    count(&answer).ok_or(ServersError::Answer { program: "nginx", answer })
 }
 
 fn count(answer: &str) -> Option<u64> {

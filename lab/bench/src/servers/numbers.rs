@@ -1,6 +1,7 @@
 //! Compares the modes of a row by one number, paired by round.
 
-use super::{Mode, Sample};
+use super::mode::Mode;
+use super::sample::Sample;
 use crate::stats::{Estimate, estimate, paired_ratio, ratios, spread};
 
 /// Which direction is better.

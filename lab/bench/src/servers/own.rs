@@ -3,10 +3,11 @@
 
 use std::fs;
 
-use super::cell::{Measured, Place};
+use super::error::{Result, ServersError};
 use super::launch::Launch;
-use super::window::number_after;
-use super::{Error, Result, Window};
+use super::place::Place;
+use super::sample::Measured;
+use super::window::{Window, number_after};
 
 /// One of these programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl Program {
         if done.exists() {
             return Ok(());
         }
-        fs::write(&file, text).map_err(Error::file("write", &file))?;
+        fs::write(&file, text).map_err(ServersError::file("write", &file))?;
         match self {
             Self::PythonPipe | Self::PythonThreads => {}
             Self::JavaQueue => {
@@ -66,7 +67,7 @@ impl Program {
                 Launch::new("go").args(["build", "-o"]).arg(place.path("http")).arg(&file).output()?;
             }
         }
-        fs::write(&done, "").map_err(Error::file("write", &done))
+        fs::write(&done, "").map_err(ServersError::file("write", &done))
     }
 
     pub(super) fn measure(self, place: &Place, pairs: u32, window: Window) -> Result<Measured> {

@@ -4,9 +4,11 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use super::cell::{Measured, Place, Server};
+use super::error::Result;
 use super::launch::Launch;
-use super::{Result, Window};
+use super::place::{Place, Server};
+use super::sample::Measured;
+use super::window::Window;
 
 const USER: &str = "postgres";
 const DATABASE: &str = "bench";

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use gleaner_kernel::Root;
 
-use super::cell::{Measured, Sample};
+use super::error::{Result, ServersError};
 use super::launch::Launch;
 use super::machine::Meter;
-use super::window::number_after;
-use super::{Error, Result, Window};
+use super::sample::{Measured, Sample};
+use super::window::{Window, number_after};
 
 /// Assumed speed for the pipe's first run, in round trips per second. Real ones are 10,000-1,000,000.
 const FIRST_GUESS: f64 = 20_000.0;
@@ -52,7 +52,8 @@ fn fill(length: Duration, mut speed: f64) -> Result<Piped> {
             .args([rounds.to_string()]);
         let output = launch.output()?;
         let time = output.trim().parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-        let time = time.filter(|t| !t.is_zero()).ok_or(Error::Answer { program: "perf", answer: output })?;
+        let time =
+            time.filter(|t| !t.is_zero()).ok_or(ServersError::Answer { program: "perf", answer: output })?;
         speed = rounds as f64 / time.as_secs_f64();
         all.round_trips += rounds;
         all.time += time;

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::cell::{place, prepare};
+use super::error::{Result, ServersError};
+use super::launch::Launch;
 use super::rows::{Load, Row};
 use super::window::sleep;
-use super::{Error, Result, mariadb, redis};
+use super::{mariadb, redis};
 use crate::runner::interrupted;
 
 /// Runs the load of `row` and passes each second's rate to `each` until that breaks. Only Redis and `MariaDB`
@@ -25,7 +27,7 @@ pub fn watch(row: &Row, state: &Path, each: impl FnMut(f64) -> ControlFlow<()>) 
             let _server = mariadb::start(&place)?;
             by_lines(&mariadb::endless(&place, script, threads), each)
         }
-        _ => Err(Error::Unknown {
+        _ => Err(ServersError::Unknown {
             what: "load with a rate for each second",
             name: row.name.to_owned(),
             known: "redis-*, point-select-*, read-write-*".to_owned(),
@@ -49,15 +51,15 @@ fn by_counter(load: &mut redis::Started, mut each: impl FnMut(f64) -> ControlFlo
     }
 }
 
-fn by_lines(client: &super::launch::Launch, mut each: impl FnMut(f64) -> ControlFlow<()>) -> Result<()> {
+fn by_lines(client: &Launch, mut each: impl FnMut(f64) -> ControlFlow<()>) -> Result<()> {
     let (running, output) = client.start_piped()?;
     let mut log = String::new();
     for line in BufReader::new(output).lines() {
-        let line = line.map_err(Error::system("read a client's output"))?;
+        let line = line.map_err(ServersError::system("read a client's output"))?;
         // Reading resumes by itself after a signal.
         if interrupted() {
             running.stop()?;
-            return Err(Error::Interrupted);
+            return Err(ServersError::Interrupted);
         }
         match mariadb::rate(&line) {
             Some(rate) if each(rate).is_break() => return running.stop(),

@@ -5,10 +5,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::cell::{Measured, Place, Server};
+use super::error::{Result, ServersError};
 use super::launch::Launch;
+use super::place::{Place, Server};
 use super::running::Running;
-use super::{Error, Result, Window};
+use super::sample::Measured;
+use super::window::Window;
 
 /// The key that redis-benchmark reads by default.
 const SET_KEY: &str = "SET key:__rand_int__ xxx\r\n";
@@ -68,7 +70,7 @@ fn commands(socket: &Path) -> Result<u64> {
     let info = ask(socket, "INFO stats\r\n")?;
     let count = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
     let count = count.and_then(|count| count.trim().parse().ok());
-    count.ok_or(Error::Answer { program: "redis-server", answer: info })
+    count.ok_or(ServersError::Answer { program: "redis-server", answer: info })
 }
 
 /// Sends an inline command (Redis protocol specification, "Inline commands"); returns the unframed answer.
@@ -82,7 +84,7 @@ fn ask(socket: &Path, command: &str) -> Result<String> {
         stream.read_to_string(&mut answer)?;
         Ok(answer)
     };
-    let answer = talk().map_err(Error::file("talk to", socket))?;
+    let answer = talk().map_err(ServersError::file("talk to", socket))?;
     let answer = answer.strip_suffix("+OK\r\n").unwrap_or(&answer);
     Ok(answer.trim_end().to_owned())
 }

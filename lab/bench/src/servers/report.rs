@@ -5,11 +5,16 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::cell::{CpuUse, Latency, Measured};
-use super::environment::iso8601;
+use super::environment::{Environment, iso8601};
+use super::machine::CpuUse;
+use super::mode::Mode;
 use super::numbers::{Better, Numbers};
-use super::rows::{MEAN_LATENCY, OF_BEST_STATIC, OF_DEFAULT, P99_LATENCY, WORST_OF_BEST_STATIC};
-use super::{Class, Environment, Mode, Part, Placement, Row, Sample, Window};
+use super::part::Part;
+use super::rows::{
+    Class, MEAN_LATENCY, OF_BEST_STATIC, OF_DEFAULT, P99_LATENCY, Placement, Row, WORST_OF_BEST_STATIC,
+};
+use super::sample::{Latency, Measured, Sample};
+use super::window::Window;
 use crate::runner::{Failure, RowSamples};
 use crate::stats::{Estimate, median};
 
@@ -278,7 +283,7 @@ fn cpu(samples: &[Option<Sample>]) -> Option<CpuUse> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::find;
+    use crate::servers::rows::find;
 
     fn report(name: &str, numbers: &[[f64; 3]], sample: impl Fn(f64) -> Sample) -> RowReport {
         let measured =

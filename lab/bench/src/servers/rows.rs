@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::error::{Result, ServersError};
 use super::launch::find_program;
 use super::own::Program;
-use super::{Error, Result, Window};
+use super::window::Window;
 use crate::client::Protocol;
 
 /// Required ratio to the best fixed setting for every row: adaptivity may cost at most 5 %.
@@ -184,7 +185,7 @@ pub const ROWS: &[Row] = &[
 /// only that row.
 ///
 /// # Errors
-/// [`Error::Unknown`] for the first part that matches no row.
+/// [`ServersError::Unknown`] for the first part that matches no row.
 pub fn find(filter: &str) -> Result<Vec<Row>> {
     let parts: Vec<&str> = filter.split(',').map(str::trim).filter(|p| !p.is_empty()).collect();
     let matches = |row: &Row, part: &str| {
@@ -192,7 +193,7 @@ pub fn find(filter: &str) -> Result<Vec<Row>> {
         if exact { row.name == part } else { row.name.contains(part) }
     };
     if let Some(unknown) = parts.iter().find(|part| !ROWS.iter().any(|row| matches(row, part))) {
-        return Err(Error::Unknown {
+        return Err(ServersError::Unknown {
             what: "row",
             name: (*unknown).to_owned(),
             known: ROWS.iter().map(|r| r.name).collect::<Vec<_>>().join(", "),
@@ -206,9 +207,9 @@ pub fn find(filter: &str) -> Result<Vec<Row>> {
 /// `nginx-N`.
 ///
 /// # Errors
-/// [`Error::Unknown`].
+/// [`ServersError::Unknown`].
 pub fn load(name: &str) -> Result<Row> {
-    let unknown = || Error::Unknown {
+    let unknown = || ServersError::Unknown {
         what: "load",
         name: name.to_owned(),
         known: "redis-N, point-select-N, read-write-N, pgbench-N, nginx-N (N connections)".to_owned(),
@@ -228,7 +229,7 @@ pub fn load(name: &str) -> Result<Row> {
 /// Checks that every program required by `rows` is installed.
 ///
 /// # Errors
-/// [`Error::Missing`] with all missing programs.
+/// [`ServersError::Missing`] with all missing programs.
 pub(super) fn check_programs(rows: &[Row]) -> Result<()> {
     missing(rows.iter().flat_map(Row::needs).collect())
 }
@@ -239,7 +240,7 @@ fn missing(needed: BTreeSet<Needs>) -> Result<()> {
         return Ok(());
     }
     let packages: BTreeSet<&str> = missing.iter().map(|n| n.package).collect();
-    Err(Error::Missing {
+    Err(ServersError::Missing {
         list: missing.iter().map(|n| n.program).collect::<Vec<_>>().join(", "),
         packages: packages.into_iter().collect::<Vec<_>>().join(" "),
     })
@@ -263,7 +264,7 @@ impl Row {
     /// Checks that the required programs are installed.
     ///
     /// # Errors
-    /// [`Error::Missing`] with all missing programs.
+    /// [`ServersError::Missing`] with all missing programs.
     pub fn available(&self) -> Result<()> {
         check_programs(std::slice::from_ref(self))
     }

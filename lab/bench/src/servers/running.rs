@@ -11,8 +11,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use super::launch::tail;
-use super::{Error, Result};
+use super::error::{Result, ServersError};
+use super::log::tail;
 use crate::runner::interrupted;
 
 /// Timeout for a server to start or stop. `MariaDB` takes longest, after a crash of the machine.
@@ -42,7 +42,7 @@ impl Running {
             Err(errno) => {
                 // Nobody else knows of the child, so kill it here. It might already have ended.
                 let _ = child.kill().and_then(|()| child.wait());
-                Err(Error::system("open a pidfd")(errno))
+                Err(ServersError::system("open a pidfd")(errno))
             }
         }
     }
@@ -59,7 +59,7 @@ impl Running {
                 return Err(self.ended(status));
             }
             if interrupted() {
-                return Err(Error::Interrupted);
+                return Err(ServersError::Interrupted);
             }
         }
         Ok(())
@@ -68,7 +68,7 @@ impl Running {
     /// Waits at most `limit` for its end. `None` if it is still running, or if a signal arrived.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         self.wait_unreaped(limit)?;
-        self.child.try_wait().map_err(Error::system(format!("wait for {}", self.identity.program)))
+        self.child.try_wait().map_err(ServersError::system(format!("wait for {}", self.identity.program)))
     }
 
     /// Like [`Running::wait`], but leaves the ended process in `/proc`. Returns whether it has ended.
@@ -78,7 +78,7 @@ impl Running {
         match nix::poll::poll(&mut fds, timeout) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::EINTR) => Ok(false),
-            Err(errno) => Err(Error::system(format!("wait for {}", self.identity.program))(errno)),
+            Err(errno) => Err(ServersError::system(format!("wait for {}", self.identity.program))(errno)),
         }
     }
 
@@ -90,7 +90,7 @@ impl Running {
                 break status;
             }
             if interrupted() {
-                return Err(Error::Interrupted);
+                return Err(ServersError::Interrupted);
             }
             if Instant::now() >= deadline {
                 return Err(self.timed_out("end", limit));
@@ -104,11 +104,11 @@ impl Running {
     }
 
     /// The error for a program that ended by itself.
-    pub(crate) fn ended(&self, status: ExitStatus) -> Error {
+    pub(crate) fn ended(&self, status: ExitStatus) -> ServersError {
         if interrupted() {
-            return Error::Interrupted;
+            return ServersError::Interrupted;
         }
-        Error::Ended {
+        ServersError::Ended {
             program: self.identity.program.clone(),
             status: status.to_string(),
             log: self.log_tail(),
@@ -116,8 +116,8 @@ impl Running {
     }
 
     /// The error for a program that timed out.
-    pub(crate) fn timed_out(&self, what: &'static str, limit: Duration) -> Error {
-        Error::TimedOut { program: self.identity.program.clone(), what, limit, log: self.log_tail() }
+    pub(crate) fn timed_out(&self, what: &'static str, limit: Duration) -> ServersError {
+        ServersError::TimedOut { program: self.identity.program.clone(), what, limit, log: self.log_tail() }
     }
 
     /// Waits for the end of a program that has closed its output; returns the error for it.
@@ -126,7 +126,9 @@ impl Running {
             return Err(self.timed_out("end", TIMEOUT));
         };
         match self.ended(status) {
-            Error::Ended { program, status, .. } => Err(Error::Ended { program, status, log: tail(output) }),
+            ServersError::Ended { program, status, .. } => {
+                Err(ServersError::Ended { program, status, log: tail(output) })
+            }
             other => Err(other),
         }
     }
@@ -156,8 +158,8 @@ impl Running {
             }
         }
         self.signal(Signal::SIGKILL);
-        self.child.kill().map_err(Error::system(format!("kill {}", self.identity.program)))?;
-        self.child.wait().map_err(Error::system(format!("wait for {}", self.identity.program)))?;
+        self.child.kill().map_err(ServersError::system(format!("kill {}", self.identity.program)))?;
+        self.child.wait().map_err(ServersError::system(format!("wait for {}", self.identity.program)))?;
         Err(self.timed_out("stop", TIMEOUT))
     }
 
@@ -196,39 +198,4 @@ fn pidfd(child: &Child) -> nix::Result<OwnedFd> {
 fn pid(child: &Child) -> Pid {
     // A pid fits: the kernel's limit is 2²².
     Pid::from_raw(child.id().cast_signed())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::servers::launch::Launch;
-
-    #[test]
-    fn a_program_that_ends_before_it_is_ready_is_quoted() {
-        let dir = tempfile::tempdir().unwrap();
-        let launch = Launch::new("sh").args(["-c", "echo address in use >&2; exit 1"]);
-        let mut running = launch.start(&dir.path().join("log")).unwrap();
-        let error = running.wait_ready(|| false).unwrap_err().to_string();
-        assert!(error.contains("exit status: 1") && error.contains("address in use"), "{error}");
-    }
-
-    #[test]
-    fn dropping_a_group_ends_all_of_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let pid = dir.path().join("pid");
-        let script = format!("sleep 600 & echo $! > {}; wait", pid.display());
-        let mut running =
-            Launch::new("sh").args(["-c", &script]).group().start(&dir.path().join("log")).unwrap();
-        let child = || fs::read_to_string(&pid).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
-        running.wait_ready(|| child().is_some()).unwrap();
-        let stat = PathBuf::from(format!("/proc/{}/stat", child().unwrap()));
-        drop(running);
-        // init has to reap the orphan; until then it is a zombie.
-        let ended = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !ended() {
-            assert!(Instant::now() < deadline, "still there");
-            std::thread::yield_now();
-        }
-    }
 }

@@ -9,12 +9,17 @@ use std::time::Duration;
 use gleaner_kernel::Root;
 use gleaner_print::say;
 
+use super::cell::prepare;
+use super::environment::Environment;
+use super::error::{Result, ServersError};
+use super::knobs;
 use super::launch::Launch;
 use super::machine::Meter;
-use super::rows::check_programs;
-use super::{
-    Environment, Error, Measured, Mode, Placement, Report, Result, Row, RowReport, Window, knobs, prepare,
-};
+use super::mode::Mode;
+use super::report::{Report, RowReport};
+use super::rows::{Placement, Row, check_programs};
+use super::sample::Measured;
+use super::window::Window;
 use crate::runner::{Plan, Problem, RowSamples};
 
 /// Timeout of a cell beyond its warm-up and window, for starting and stopping its server.
@@ -69,7 +74,7 @@ pub fn run(options: &Options) -> Result<Report> {
         |cell| {
             let problem = |ends_run| {
                 let state = &state.0;
-                move |e: Error| Problem { message: options.portable(&e.to_string(), state), ends_run }
+                move |e: ServersError| Problem { message: options.portable(&e.to_string(), state), ends_run }
             };
             knobs::wait_for(&Root::system(), &environment.knobs).map_err(problem(true))?;
             run_cell(options, &options.rows[cell.row], &options.modes[cell.mode], &state.0)
@@ -103,7 +108,7 @@ pub fn run(options: &Options) -> Result<Report> {
 fn check(options: &Options) -> Result<()> {
     check_programs(&options.rows)?;
     if options.modes.iter().any(|mode| *mode != Mode::Default) {
-        fs::metadata(&options.gleaner).map_err(Error::file("find", &options.gleaner))?;
+        fs::metadata(&options.gleaner).map_err(ServersError::file("find", &options.gleaner))?;
     }
     Ok(())
 }
@@ -152,10 +157,11 @@ pub(crate) fn measure_apart(
     }
     let cell = launch.start(&state.join("cell.log"))?;
     cell.wait_for_success(window.warmup + window.length + CELL_TIMEOUT)?;
-    let text = fs::read_to_string(&out).map_err(Error::file("read", &out))?;
+    let text = fs::read_to_string(&out).map_err(ServersError::file("read", &out))?;
     // Otherwise, a later cell that writes nothing would get this result.
-    fs::remove_file(&out).map_err(Error::file("remove", &out))?;
-    serde_json::from_str(&text).map_err(|_| Error::Answer { program: "gleaner-bench cell", answer: text })
+    fs::remove_file(&out).map_err(ServersError::file("remove", &out))?;
+    serde_json::from_str(&text)
+        .map_err(|_| ServersError::Answer { program: "gleaner-bench cell", answer: text })
 }
 
 impl Options {
@@ -178,11 +184,11 @@ impl State {
     fn new() -> Result<Self> {
         let template = std::env::temp_dir().join("gleaner-bench.XXXXXX");
         let made = nix::unistd::mkdtemp(&template);
-        let dir = made.map_err(|errno| Error::file("make a directory", &template)(errno.into()))?;
+        let dir = made.map_err(|errno| ServersError::file("make a directory", &template)(errno.into()))?;
         let state = Self(dir);
         // Servers run as their own users and must be able to reach their directories in here.
         let open = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(&state.0, open).map_err(Error::file("open", &state.0))?;
+        fs::set_permissions(&state.0, open).map_err(ServersError::file("open", &state.0))?;
         Ok(state)
     }
 }

@@ -1,31 +1,20 @@
 //! Combines several runs: measuring all rows of a page takes hours.
 
-use serde::{Deserialize, Serialize};
-
-use super::{Environment, Error, Mode, ROWS, Report, Result};
-
-/// The rows of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Part {
-    /// The command that repeats the run.
-    pub repeat_with: String,
-    /// The machine they were measured on.
-    pub environment: Environment,
-    /// Steal during the run, in vCPUs (1.0: one vCPU all the time).
-    pub steal: f64,
-    /// Their names.
-    pub rows: Vec<String>,
-}
+use super::error::{Result, ServersError};
+use super::mode::Mode;
+use super::part::Part;
+use super::report::Report;
+use super::rows::ROWS;
 
 impl Report {
     /// Checks that rows measured in `modes` can stand in one table with these.
     ///
     /// # Errors
-    /// [`Error::Differs`] if these were measured in other modes.
+    /// [`ServersError::Differs`] if these were measured in other modes.
     pub fn fits(&self, modes: &[Mode]) -> Result<()> {
         let names: Vec<String> = modes.iter().map(Mode::to_string).collect();
         let same = self.rows.iter().all(|row| row.modes.iter().map(|mode| &mode.name).eq(&names));
-        if same { Ok(()) } else { Err(Error::Differs { date: self.environment.date.clone() }) }
+        if same { Ok(()) } else { Err(ServersError::Differs { date: self.environment.date.clone() }) }
     }
 
     /// Adopts the rows of `earlier` that were not measured now.

@@ -8,11 +8,11 @@ use gleaner_kernel::Root;
 use nix::errno::Errno;
 use nix::poll::PollTimeout;
 
-use super::cell::{Latency, Sample};
+use super::error::{Result, ServersError};
 use super::launch::Launch;
 use super::machine::Meter;
 use super::running::Running;
-use super::{Error, Result};
+use super::sample::{Latency, Sample};
 use crate::client::{self, Address, Pace, Protocol};
 use crate::runner::interrupted;
 
@@ -91,7 +91,7 @@ impl Window {
             sleep(self.length)?;
             let (window, cpu) = meter.stop()?;
             let outcome = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            Ok::<_, Error>((outcome, began_unix_ms, window, cpu))
+            Ok::<_, ServersError>((outcome, began_unix_ms, window, cpu))
         })?;
         outcome.check(&options)?;
         let latency = |send: client::Summary| Latency {
@@ -121,9 +121,9 @@ impl Window {
         let (running, output) = client.start_piped()?;
         let (mut log, mut rates, mut meter) = (String::new(), Vec::new(), None::<Meter>);
         for line in BufReader::new(output).lines() {
-            let line = line.map_err(Error::system("read a client's output"))?;
+            let line = line.map_err(ServersError::system("read a client's output"))?;
             if interrupted() {
-                return Err(Error::Interrupted);
+                return Err(ServersError::Interrupted);
             }
             if let Some(value) = rate(&line) {
                 rates.push(value);
@@ -151,7 +151,7 @@ pub(super) fn sleep(time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     loop {
         if interrupted() {
-            return Err(Error::Interrupted);
+            return Err(ServersError::Interrupted);
         }
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -162,7 +162,7 @@ pub(super) fn sleep(time: Duration) -> Result<()> {
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
         match nix::poll::poll(&mut [], timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(Error::system("sleep")(errno)),
+            Err(errno) => return Err(ServersError::system("sleep")(errno)),
         }
     }
 }

@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 use super::Options;
 use super::case::{Case, Load, Rate};
 use super::interval::{self, Interval, Part};
-use crate::experiment::{Error, Program, portable, reset_polling, workload_outcome};
-use crate::servers::launch::{Launch, tail};
-use crate::servers::{self, Knobs, Mode, Window, knobs, measure_apart};
+use crate::experiment::{ExperimentError, Program, portable, reset_polling, workload_outcome};
+use crate::servers::launch::Launch;
+use crate::servers::log::tail;
+use crate::servers::{self, Knobs, Mode, ServersError, Window, knobs, measure_apart};
 
 /// Window of a server's cell. Clients that print a line per second round both times up to whole seconds.
 const WINDOW: Window = Window { warmup: Duration::from_millis(500), length: Duration::from_millis(1500) };
@@ -47,18 +48,18 @@ pub(super) struct Meter<'a> {
 
 impl<'a> Meter<'a> {
     /// Makes Gleaner calibrate wake-up costs if it has not.
-    pub(super) fn new(options: &'a Options) -> Result<Self, Error> {
+    pub(super) fn new(options: &'a Options) -> Result<Self, ExperimentError> {
         let (root, dir) = (Root::system(), std::env::temp_dir());
         // Servers run as their own users and must be able to reach their directories in here.
         let open = Permissions::from_mode(0o755);
         let state = tempfile::Builder::new().prefix("gleaner-bench.").permissions(open).tempdir();
-        let state = state.map_err(servers::Error::file("make a directory in", &dir))?;
+        let state = state.map_err(ServersError::file("make a directory in", &dir))?;
         Launch::new(&options.gleaner.to_string_lossy()).args(["run", "--quiet", "--", "true"]).output()?;
         Ok(Self { options, knobs: knobs::read(&root)?, root, state, prepared: BTreeSet::new() })
     }
 
     /// Measures a case under a setting. In any case, nothing keeps running.
-    pub(super) fn measure(&mut self, case: &Case, setting: &str) -> Result<Sample, Error> {
+    pub(super) fn measure(&mut self, case: &Case, setting: &str) -> Result<Sample, ExperimentError> {
         self.prepare(case)?;
         knobs::wait_for(&self.root, &self.knobs)?;
         reset_polling()?;
@@ -66,7 +67,7 @@ impl<'a> Meter<'a> {
         // If Gleaner writes no journal, an earlier cell's must not be read.
         match fs::remove_file(&journal) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(servers::Error::file("remove", &journal)(error).into());
+                return Err(ServersError::file("remove", &journal)(error).into());
             }
             _ => {}
         }
@@ -91,7 +92,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Runs the case's preparation before its first cell.
-    fn prepare(&mut self, case: &Case) -> Result<(), Error> {
+    fn prepare(&mut self, case: &Case) -> Result<(), ExperimentError> {
         if self.prepared.contains(&case.name) {
             return Ok(());
         }
@@ -113,11 +114,11 @@ impl<'a> Meter<'a> {
         rate: &Rate,
         wrapper: &[OsString],
         journal: &Path,
-    ) -> Result<Sample, Error> {
+    ) -> Result<Sample, ExperimentError> {
         let log = self.state.path().join("output");
         let launch = program.launch(&self.options.gleaner, self.state.path()).wrapped(wrapper);
         launch.start(&log)?.wait_for_success(LIMIT)?;
-        let output = fs::read(&log).map_err(servers::Error::file("read", &log))?;
+        let output = fs::read(&log).map_err(ServersError::file("read", &log))?;
         let output = String::from_utf8_lossy(&output);
         let sample = |rate, interval| Sample { rate, latency_us: None, interval };
         Ok(match rate {
@@ -138,6 +139,6 @@ impl<'a> Meter<'a> {
     }
 }
 
-fn read(journal: &Path, part: Part, output: &str) -> Result<Interval, Error> {
-    interval::read(journal, part).map_err(|why| Error::NotControlled { why, log: tail(output) })
+fn read(journal: &Path, part: Part, output: &str) -> Result<Interval, ExperimentError> {
+    interval::read(journal, part).map_err(|why| ExperimentError::NotControlled { why, log: tail(output) })
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::analysis::{self, Lens};
 use super::load::{Plan, Recording};
-use super::{Error, Options, Step, record};
+use super::{Options, Step, StepsError, record};
 use crate::servers::Mode;
 use crate::stats;
 
@@ -94,9 +94,9 @@ pub struct ExpandReport {
 ///
 /// # Errors
 /// If a program cannot be started, a load fails, or a journal cannot be read.
-pub fn run(options: &Options, bpf: bool, retain: bool) -> Result<ExpandReport, Error> {
+pub fn run(options: &Options, bpf: bool, retain: bool) -> Result<ExpandReport, StepsError> {
     let untouched = record(&Mode::Default, &[], &load(UNTOUCHED_STEPS), options)?;
-    let dir = tempfile::tempdir().map_err(|source| Error::Journal { source })?;
+    let dir = tempfile::tempdir().map_err(|source| StepsError::Journal { source })?;
     let file = dir.path().join("journal");
     let mut words = vec!["--journal".into(), file.clone().into()];
     for (allowed, option) in [(bpf, "--no-bpf"), (retain, "--no-retain")] {
@@ -113,8 +113,9 @@ fn load(steps: u16) -> [String; 3] {
     ["--steps".to_owned(), steps.to_string(), "--expand".to_owned()]
 }
 
-fn reports(file: &Path) -> Result<Reports, Error> {
-    let records = journal::read(file).map_err(|error| Error::Journal { source: io::Error::other(error) })?;
+fn reports(file: &Path) -> Result<Reports, StepsError> {
+    let records =
+        journal::read(file).map_err(|error| StepsError::Journal { source: io::Error::other(error) })?;
     let mut reports = Reports::default();
     for record in records {
         let Record::Decision { event, .. } = record else { continue };

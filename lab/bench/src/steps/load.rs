@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::Error;
+use super::StepsError;
 use crate::stats::Rng;
 
 /// Pairs running at high load; at low load it is one.
@@ -109,7 +109,7 @@ pub struct Recording {
 ///
 /// # Errors
 /// If a thread or socket cannot be created, or a reply is wrong.
-pub fn run(plan: &Plan) -> Result<Recording, Error> {
+pub fn run(plan: &Plan) -> Result<Recording, StepsError> {
     let gate = Gate { running: AtomicUsize::new(0), lock: Mutex::new(()), changed: Condvar::new() };
     let counters: Vec<Counter> = (0..PAIRS).map(|_| Counter::default()).collect();
     let rounds = if plan.light { FEW_ROUNDS } else { ROUNDS };
@@ -139,9 +139,9 @@ pub fn run(plan: &Plan) -> Result<Recording, Error> {
         let end_ns = since(start);
         gate.set(OVER);
         for thread in threads {
-            thread.join().map_err(|_| Error::Panicked)??;
+            thread.join().map_err(|_| StepsError::Panicked)??;
         }
-        sampling?.join().map_err(|_| Error::Panicked)?;
+        sampling?.join().map_err(|_| StepsError::Panicked)?;
         let samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(Recording { phases, end_ns, samples })
     })
@@ -359,7 +359,7 @@ fn ask(
     index: usize,
     replies: &[u64],
     completed: &AtomicU64,
-) -> Result<(), Error> {
+) -> Result<(), StepsError> {
     let requests = (0..KEYS).zip(replies).cycle().skip(index);
     for (key, &expected) in requests {
         if !gate.enter(index) {
@@ -370,7 +370,7 @@ fn ask(
         socket.read_exact(&mut reply).map_err(failed("receive a reply"))?;
         let found = u64::from_le_bytes(reply);
         if found != expected {
-            return Err(Error::Wrong { key, expected, found });
+            return Err(StepsError::Wrong { key, expected, found });
         }
         completed.fetch_add(1, Ordering::Relaxed);
     }
@@ -378,7 +378,7 @@ fn ask(
 }
 
 /// The server: answers until the client disconnects.
-fn serve(mut socket: End, rounds: u32, places: &Places) -> Result<(), Error> {
+fn serve(mut socket: End, rounds: u32, places: &Places) -> Result<(), StepsError> {
     let mut key = [0; 8];
     loop {
         match socket.read_exact(&mut key) {
@@ -401,17 +401,17 @@ fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: String,
     body: impl FnOnce() -> T + Send + 'scope,
-) -> Result<ScopedJoinHandle<'scope, T>, Error> {
+) -> Result<ScopedJoinHandle<'scope, T>, StepsError> {
     let builder = thread::Builder::new().name(name.clone());
-    builder.spawn_scoped(scope, body).map_err(|source| Error::Spawn { name, source })
+    builder.spawn_scoped(scope, body).map_err(|source| StepsError::Spawn { name, source })
 }
 
 fn since(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn failed(operation: &'static str) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::Socket { operation, source }
+fn failed(operation: &'static str) -> impl FnOnce(io::Error) -> StepsError {
+    move |source| StepsError::Socket { operation, source }
 }
 
 #[cfg(test)]
@@ -427,7 +427,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| serve(server, ROUNDS, &Places::new(Instant::now())));
             let error = ask(client, &gate, 0, &[work(0, ROUNDS), 7], &completed).unwrap_err();
-            assert!(matches!(error, Error::Wrong { key: 1, expected: 7, .. }), "{error}");
+            assert!(matches!(error, StepsError::Wrong { key: 1, expected: 7, .. }), "{error}");
         });
         assert_eq!(completed.into_inner(), 1);
     }

@@ -29,7 +29,7 @@ pub const PHASE: Duration = Duration::from_millis(1500);
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum StepsError {
     /// A thread could not be started.
     #[error("step load: cannot start thread {name}: {source}")]
     Spawn {
@@ -106,10 +106,10 @@ pub struct Options {
 ///
 /// # Errors
 /// If a program cannot be started, or a load fails.
-pub fn run(options: &Options) -> Result<Report, Error> {
+pub fn run(options: &Options) -> Result<Report, StepsError> {
     if let Err(source) = options.gleaner.metadata() {
         // Better reported before half a minute of measuring than after it.
-        return Err(Error::Start { program: options.gleaner.clone(), source });
+        return Err(StepsError::Start { program: options.gleaner.clone(), source });
     }
     let load = ["--steps".to_owned(), options.steps.to_string()];
     let measure =
@@ -118,7 +118,12 @@ pub fn run(options: &Options) -> Result<Report, Error> {
 }
 
 /// Runs the load once in its own process, with these additional options of `gleaner run` and of the load.
-fn record(mode: &Mode, control: &[OsString], load: &[String], options: &Options) -> Result<Recording, Error> {
+fn record(
+    mode: &Mode,
+    control: &[OsString],
+    load: &[String],
+    options: &Options,
+) -> Result<Recording, StepsError> {
     let mut words = mode.wrapper_with(&options.gleaner, control);
     words.extend([options.bench.clone().into(), "step-load".into()]);
     words.extend(load.iter().map(OsString::from));
@@ -128,12 +133,12 @@ fn record(mode: &Mode, control: &[OsString], load: &[String], options: &Options)
     let output = command
         .spawn()
         .and_then(Child::wait_with_output)
-        .map_err(|source| Error::Start { program: words[0].clone().into(), source })?;
+        .map_err(|source| StepsError::Start { program: words[0].clone().into(), source })?;
     if !output.status.success() {
-        return Err(Error::Ended { mode: mode.to_string(), status: output.status });
+        return Err(StepsError::Ended { mode: mode.to_string(), status: output.status });
     }
     serde_json::from_slice(&output.stdout)
-        .map_err(|source| Error::Recording { mode: mode.to_string(), source })
+        .map_err(|source| StepsError::Recording { mode: mode.to_string(), source })
 }
 
 /// If this process is killed, Gleaner must end cleanly and restore what it changed.

@@ -5,10 +5,10 @@ mod route;
 
 use maud::{Markup, html};
 
-use super::legend::{self, GAP, SAMPLE};
+use super::legend::{self, Entry, GAP, SAMPLE};
 use super::{MARGIN, Plot};
 use crate::drawing::{Drawing, Px, line, text};
-use crate::place::{Labelled, labels};
+use crate::place::{Labelled, Placed, labels};
 use crate::scale::Kind;
 use crate::text::{Anchor, Rect, Style, clean, shorten, widest, width};
 use crate::theme::series_class;
@@ -143,30 +143,42 @@ impl Plot for Graph {
         let bounds = Rect { x: MARGIN, y: top, w: total - 2.0 * MARGIN, h: bottom - top };
         let spots = labels(&labelled, &boxes, bounds);
         let body = html! {
-            @for (entry, middle) in legend::entries(&legend) {
-                g class=(series_class(entry.item.0)) {
-                    line x1=(Px(entry.x)) x2=(Px(entry.x + SAMPLE)) y1=(Px(middle)) y2=(Px(middle)) class="link"
-                        stroke-width="3" {}
-                }
-                (text(&entry.label, entry.x + SAMPLE + GAP, middle + 4.0, Anchor::Start, Style::Body))
-            }
+            (key(&legend))
             @for (link, way) in links.iter().zip(&ways) { (Self::link(link, way, thick(link))) }
             @for (index, place) in places.iter().enumerate() { (self.node(index, place, wide)) }
             g class="over" {
-                @for ((way, name), spot) in ways.iter().zip(&names).zip(spots) {
-                    @if let Some(spot) = spot {
-                        @let label = spot.label;
-                        @if spot.far {
-                            @let (x, y) = way.middle();
-                            @let end = (x.clamp(label.x, label.x + label.w), y.clamp(label.y, label.y + label.h));
-                            (line((x, y), end, "leader"))
-                        }
-                        // The baseline is a quarter of the font size above the lower edge of the box.
-                        (text(name, label.x, label.y + label.h - 2.8, Anchor::Start, Style::Small))
-                    }
+                @for ((way, name), spot) in ways.iter().zip(&names).zip(&spots) {
+                    @if let Some(spot) = spot { (name_of_link(name, way, spot)) }
                 }
             }
         };
         Drawing::new(&self.title, &self.about, (total, bottom), body)
+    }
+}
+
+/// The legend: a short link before each name.
+fn key(legend: &[Vec<Entry<'_, (usize, String)>>]) -> Markup {
+    html! {
+        @for (entry, middle) in legend::entries(legend) {
+            g class=(series_class(entry.item.0)) {
+                line x1=(Px(entry.x)) x2=(Px(entry.x + SAMPLE)) y1=(Px(middle)) y2=(Px(middle)) class="link"
+                    stroke-width="3" {}
+            }
+            (text(&entry.label, entry.x + SAMPLE + GAP, middle + 4.0, Anchor::Start, Style::Body))
+        }
+    }
+}
+
+/// The name of a link at its spot, with a line to the link where that is far.
+fn name_of_link(name: &str, way: &Way, spot: &Placed) -> Markup {
+    let label = spot.label;
+    html! {
+        @if spot.far {
+            @let (x, y) = way.middle();
+            @let end = (x.clamp(label.x, label.x + label.w), y.clamp(label.y, label.y + label.h));
+            (line((x, y), end, "leader"))
+        }
+        // The baseline is a quarter of the font size above the lower edge of the box.
+        (text(name, label.x, label.y + label.h - 2.8, Anchor::Start, Style::Small))
     }
 }

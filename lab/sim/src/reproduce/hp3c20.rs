@@ -219,8 +219,24 @@ fn figure_3(mixed: &Compared, out: &mut Reproduction) {
 }
 
 fn pairs_of_programs(pairs: &[Compared], out: &mut Reproduction) {
-    // Per unit of work, since a faster program halts more often in the same time.
-    let halts = |c: &Compared, mode| c.mode(mode).map(|o| o.halts[0] * f64::from(VCPUS) / o.rates[0]);
+    switches_of_pairs(pairs, out);
+    throughputs_of_pairs(pairs, out);
+    energies_of_pairs(pairs, out);
+    out.figures.extend([
+        by_mode(
+            "Table 2",
+            "Switches to the hypervisor for idling",
+            "halts per operation",
+            Quantity::Plain,
+            pairs,
+            halts,
+        ),
+        normalised("Figure 4", "Programs that synchronise beside matmul", pairs, &[0, 1]),
+        by_mode("Figure 5", "Energy for the same work", "of vanilla's", Quantity::Factor, pairs, energy),
+    ]);
+}
+
+fn switches_of_pairs(pairs: &[Compared], out: &mut Reproduction) {
     for compared in pairs {
         let name = compared.mix[0];
         let [vanilla, halt_poll, idle_poll] = Mode::VIRTUAL.map(|mode| halts(compared, mode));
@@ -233,11 +249,10 @@ fn pairs_of_programs(pairs: &[Compared], out: &mut Reproduction) {
             halt_poll.zip(vanilla).map(|(h, v)| h < v),
         );
     }
-    let mean = |of: &dyn Fn(&Compared) -> Option<f64>| -> Option<f64> {
-        let all: Option<Vec<f64>> = pairs.iter().map(of).collect();
-        all.map(|a| a.iter().sum::<f64>() / a.len() as f64)
-    };
-    let to_vanilla = |vm, mode| mean(&|c| c.ratio(vm, mode, Mode::Vanilla));
+}
+
+fn throughputs_of_pairs(pairs: &[Compared], out: &mut Reproduction) {
+    let to_vanilla = |vm, mode| mean(pairs, |c| c.ratio(vm, mode, Mode::Vanilla));
     let [halt, idle] = [Mode::HaltPoll, Mode::IdlePoll].map(|mode| [0, 1].map(|vm| to_vanilla(vm, mode)));
     out.direction(
         "§4.2, §6: HaltPoll raises the throughput of programs that synchronise",
@@ -254,41 +269,55 @@ fn pairs_of_programs(pairs: &[Compared], out: &mut Reproduction) {
     );
     out.direction(
         "§4.2: HaltPoll still incurs context switches",
-        mean(&|c| halts(c, Mode::HaltPoll)).map(|h| h > 0.0),
+        mean(pairs, |c| halts(c, Mode::HaltPoll)).map(|h| h > 0.0),
     );
-    let joules = |mode| mean(&|c| Some(c.mode(mode)?.joules / c.mode(Mode::Vanilla)?.joules));
-    let (halt, idle) = (joules(Mode::HaltPoll), joules(Mode::IdlePoll));
+}
+
+fn energies_of_pairs(pairs: &[Compared], out: &mut Reproduction) {
+    let [halt, idle] = [Mode::HaltPoll, Mode::IdlePoll].map(|mode| mean(pairs, |c| energy(c, mode)));
     out.direction("§4.3: IdlePoll takes less energy for the same work", idle.map(|i| i < 1.0));
     out.direction("§4.3: HaltPoll takes less energy for the same work", halt.map(|h| h < 1.0));
     out.direction("§4.3: HaltPoll does not save more than IdlePoll", halt.zip(idle).map(|(h, i)| h >= i));
-    let of_modes = |place, title: &str, value, quantity, of: &dyn Fn(&Compared, Mode) -> Option<f64>| {
-        let bar = |c: &Compared, (series, mode): (usize, Mode)| Bar {
-            label: mode.name().to_owned(),
-            series,
-            value: of(c, mode),
-            range: None,
-        };
-        let group = |c: &Compared| Group {
-            label: c.mix[0].to_owned(),
-            bars: (1..).zip(Mode::VIRTUAL).map(|m| bar(c, m)).collect(),
-        };
-        let reference = if quantity == Quantity::Factor { 1.0 } else { 0.0 };
-        let chart = Chart::Bars { reference, groups: pairs.iter().map(group).collect() };
-        Figure { place, title: title.to_owned(), caption: String::new(), value, quantity, chart }
+}
+
+/// Halts of the first VM per unit of work, since a faster program halts more often in the same time.
+fn halts(compared: &Compared, mode: Mode) -> Option<f64> {
+    compared.mode(mode).map(|o| o.halts[0] * f64::from(VCPUS) / o.rates[0])
+}
+
+/// Energy per unit of work, relative to vanilla's.
+fn energy(compared: &Compared, mode: Mode) -> Option<f64> {
+    Some(compared.mode(mode)?.joules / compared.mode(Mode::Vanilla)?.joules)
+}
+
+/// The mean of a value over all pairs; `None` if one of them has none.
+fn mean(pairs: &[Compared], of: impl Fn(&Compared) -> Option<f64>) -> Option<f64> {
+    let all: Option<Vec<f64>> = pairs.iter().map(of).collect();
+    all.map(|a| a.iter().sum::<f64>() / a.len() as f64)
+}
+
+/// A value of each pair under each mode.
+fn by_mode(
+    place: &'static str,
+    title: &str,
+    value: &'static str,
+    quantity: Quantity,
+    pairs: &[Compared],
+    of: impl Fn(&Compared, Mode) -> Option<f64>,
+) -> Figure {
+    let bar = |c: &Compared, (series, mode): (usize, Mode)| Bar {
+        label: mode.name().to_owned(),
+        series,
+        value: of(c, mode),
+        range: None,
     };
-    out.figures.extend([
-        of_modes(
-            "Table 2",
-            "Switches to the hypervisor for idling",
-            "halts per operation",
-            Quantity::Plain,
-            &halts,
-        ),
-        normalised("Figure 4", "Programs that synchronise beside matmul", pairs, &[0, 1]),
-        of_modes("Figure 5", "Energy for the same work", "of vanilla's", Quantity::Factor, &|c, mode| {
-            Some(c.mode(mode)?.joules / c.mode(Mode::Vanilla)?.joules)
-        }),
-    ]);
+    let group = |c: &Compared| Group {
+        label: c.mix[0].to_owned(),
+        bars: (1..).zip(Mode::VIRTUAL).map(|m| bar(c, m)).collect(),
+    };
+    let reference = if quantity == Quantity::Factor { 1.0 } else { 0.0 };
+    let chart = Chart::Bars { reference, groups: pairs.iter().map(group).collect() };
+    Figure { place, title: title.to_owned(), caption: String::new(), value, quantity, chart }
 }
 
 /// Throughputs relative to bare metal.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gleaner_bench::experiment::{self, Experiment, Expression, Mode, Options, Rounds};
 use gleaner_bench::workload::Workload;
-use gleaner_bench::{runner, scenario};
+use gleaner_bench::{runner, scenario, shell};
 use gleaner_print::files::distinct;
 use gleaner_print::{Usage, out, outln, say, sibling};
 use gleaner_proto::result::{BenchResult, Ending, check_place, write_file};
@@ -146,7 +146,7 @@ impl Files {
 
 /// This process's command line, quoted for a shell.
 fn command_line() -> String {
-    let arguments = std::env::args_os().skip(1).map(|word| runner::quoted(&word.to_string_lossy()));
+    let arguments = std::env::args_os().skip(1).map(|word| shell::quoted(&word.to_string_lossy()));
     std::iter::once(NAME.to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 

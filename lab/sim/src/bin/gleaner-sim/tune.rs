@@ -138,7 +138,7 @@ fn text(search: &Search, found: &Found, verdicts: &[Verdict], seeds: usize) -> S
         found.runs,
         search.weights.cpu
     );
-    // Writing to a string cannot fail, here and below.
+    // Writing to a string cannot fail, here and in the next two functions.
     let _ = writeln!(
         out,
         "There, the best is better by {:+.1} %, all counted.\n",
@@ -148,6 +148,15 @@ fn text(search: &Search, found: &Found, verdicts: &[Verdict], seeds: usize) -> S
         out += "No candidate is better than the defaults.\n";
         return out;
     }
+    out += &by_scenario(verdicts, seeds);
+    out += &over_all(verdicts, seeds, search.weights);
+    let _ = writeln!(out, "# For a scenario file; nothing was changed.\n{}", found.tuning);
+    out
+}
+
+/// A line for each held-out scenario.
+fn by_scenario(verdicts: &[Verdict], seeds: usize) -> String {
+    let mut out = String::new();
     let _ = writeln!(
         out,
         "On {} held-out scenarios with {seeds} seeds each, found against defaults:\n\n{:<40}{:>8} {:<13}{:>10}{:>9}",
@@ -173,6 +182,12 @@ fn text(search: &Search, found: &Found, verdicts: &[Verdict], seeds: usize) -> S
             beside.map_or_else(|| "-".to_owned(), |b| format!("{b:.3}"))
         );
     }
+    out
+}
+
+/// The same over all held-out scenarios.
+fn over_all(verdicts: &[Verdict], seeds: usize, weights: Weights) -> String {
+    let mut out = String::new();
     // One number per seed: the geometric mean over the scenarios.
     let by_seed = |value: &dyn Fn(&Gain) -> f64| -> Vec<f64> {
         let mean = |seed: usize| {
@@ -184,14 +199,13 @@ fn text(search: &Search, found: &Found, verdicts: &[Verdict], seeds: usize) -> S
     for (what, values) in [
         ("all: speed", by_seed(&|g: &Gain| g.speed.ln())),
         ("all: CPU time per operation", by_seed(&|g: &Gain| g.cpu.ln())),
-        ("all: everything counted", by_seed(&|g: &Gain| g.score(search.weights))),
+        ("all: everything counted", by_seed(&|g: &Gain| g.score(weights))),
     ] {
         let _ = writeln!(out, "{what:<40}{:>8.3} {}", median(&values).unwrap_or(f64::NAN), spread(&values));
     }
     let all = || verdicts.iter().flat_map(|v| &v.gains);
     let worse = all().filter(|g| g.speed < 0.97).count();
     let _ = writeln!(out, "{worse} of {} runs more than 3 % slower\n", all().count());
-    let _ = writeln!(out, "# For a scenario file; nothing was changed.\n{}", found.tuning);
     out
 }
 

@@ -148,9 +148,14 @@ fn categories(study: &Study, out: &mut Reproduction) {
 }
 
 fn high_host(study: &Study, out: &mut Reproduction) {
-    let group = |c, s, of: &dyn Fn(&Measured) -> f64| {
-        mean(&HIGH_HOST.into_iter().filter_map(|p| study.vm(p, c, s)).map(of).collect::<Vec<_>>())
-    };
+    growth_with_vcpus(study, out);
+    scheduling(study, out);
+    halt_polling(study, out);
+    shootdowns(study, out);
+    pause_loops(study, out);
+}
+
+fn growth_with_vcpus(study: &Study, out: &mut Reproduction) {
     let overhead = |c, of: fn(Overhead) -> f64| {
         mean(
             &HIGH_HOST
@@ -168,6 +173,12 @@ fn high_host(study: &Study, out: &mut Reproduction) {
         let rises = times.len() == SIZES.len() && times[4] > times[0];
         out.direction(format!("§6.2: δη_t of {program} rises with the number of vCPUs"), Some(rises));
     }
+}
+
+fn scheduling(study: &Study, out: &mut Reproduction) {
+    let group = |c, s, of: &dyn Fn(&Measured) -> f64| {
+        mean(&HIGH_HOST.into_iter().filter_map(|p| study.vm(p, c, s)).map(of).collect::<Vec<_>>())
+    };
     let parts = |of: fn(&Measured) -> f64| {
         mean(&SIZES.into_iter().filter_map(|c| group(c, Undercommitted, &of)).collect::<Vec<_>>())
     };
@@ -185,6 +196,9 @@ fn high_host(study: &Study, out: &mut Reproduction) {
         "§6.2.1: the host polls less when it is overcommitted",
         polling(Overcommitted).zip(polling(Undercommitted)).map(|(oc, uc)| oc < uc),
     );
+}
+
+fn halt_polling(study: &Study, out: &mut Reproduction) {
     let gains = |pair| -> Option<(f64, f64)> {
         let gain = |p| mean_gain(study, p, pair);
         let gains: Vec<Overhead> = HIGH_HOST.into_iter().filter_map(gain).collect();
@@ -195,6 +209,9 @@ fn high_host(study: &Study, out: &mut Reproduction) {
     out.direction("§6.2.1, Figure 12: halt polling lowers δη_t, UC", uc.map(|(time, _)| time > 0.0));
     out.direction("§6.2.1, Figure 12: and raises δη_r, UC", uc.map(|(_, cycles)| cycles > 0.0));
     out.direction("§7.1.1: it is less effective overcommitted", uc.zip(oc).map(|(uc, oc)| oc.0 < uc.0));
+}
+
+fn shootdowns(study: &Study, out: &mut Reproduction) {
     let spent = |of: fn(&Measured) -> f64| move |p| study.vm(p, 16, Undercommitted).map(of);
     let shootdown = spent(|m| m.shootdown);
     let others = largest(["bodytrack", "facesim", "volrend"].into_iter().filter_map(shootdown));
@@ -204,6 +221,9 @@ fn high_host(study: &Study, out: &mut Reproduction) {
             shootdown(program).zip(others).map(|(own, others)| own > others),
         );
     }
+}
+
+fn pause_loops(study: &Study, out: &mut Reproduction) {
     let exits = |p, s| Some(SIZES.into_iter().filter_map(|c| study.vm(p, c, s)).map(|m| m.pause_exits).sum());
     let vips: Option<f64> = exits("vips", Overcommitted);
     let rest = benchmarks().into_iter().filter(|p| *p != "vips").filter_map(|p| exits(p, Overcommitted));
