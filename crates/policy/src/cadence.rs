@@ -34,8 +34,8 @@ impl Cadence {
         Self { period: FASTEST, costs: None, last: None }
     }
 
-    /// How long no other trial may start after one that took this long and sampled for this much CPU time, so that
-    /// trials stay within the budget, too.
+    /// How long the next trial of the same kind must wait after one that took `elapsed` and spent `sampled` of CPU time on
+    /// its samples, so that trials stay within the budget, too.
     pub(crate) fn pause_after(elapsed: Duration, sampled: Duration) -> Duration {
         (sampled * BUDGET).saturating_sub(elapsed)
     }

@@ -42,7 +42,8 @@ pub enum Signal {
     /// convoy switch more and work less at nearly the same granularity.
     Handoffs,
     /// CPU time of the workload (`T_work`). With retention it grows if wake-ups had held the workload back, and
-    /// stays if not (a lock convoy). Valid only for equal active sets.
+    /// stays if not (a lock convoy). Between active sets only a rise counts: on fewer vCPUs there is less of it to
+    /// have, and what wake-ups took of it is saved, so that a fall says nothing.
     WorkTime,
     /// User-mode CPU time, sampled by the kernel's tick: generic, but coarse.
     UserTime,
@@ -179,7 +180,7 @@ impl Signal {
         self.is_comparable(pairs)
             && match self {
                 Self::Handoffs => difference == Difference::ActiveSet && same_granularity(pairs),
-                Self::WorkTime => difference == Difference::Retention,
+                Self::WorkTime => difference == Difference::Retention || does_more_on_fewer(pairs),
                 Self::Counter | Self::Sockets | Self::Moved | Self::UserTime => true,
                 Self::Waiting => false,
             }
@@ -214,6 +215,18 @@ pub(crate) fn compare(pairs: &[(Block, Block)], difference: Difference, noise: &
     let signal = Signal::of_comparison(pairs, difference)?;
     let ratios: Vec<_> = pairs.iter().filter_map(|(b, c)| signal.log_ratio(b, c)).collect();
     Evidence::of(signal, &ratios, noise.spread(signal))
+}
+
+/// Whether the candidate, a smaller set, makes the workload hand over more often and yet compute for longer: it had
+/// waited for wake-ups.
+fn does_more_on_fewer(pairs: &[(Block, Block)]) -> bool {
+    let more = |signal: Signal| {
+        let total = |side: fn(&(Block, Block)) -> &Block| {
+            pairs.iter().map(side).filter_map(|b| signal.rate(b)).sum::<f64>()
+        };
+        total(|p| &p.1) > total(|p| &p.0) * (1.0 + signal.margin())
+    };
+    more(Signal::WorkTime) && more(Signal::Handoffs)
 }
 
 /// Whether a hand-off is the same piece of work on both sides, with or without the cost of waking, since on
@@ -333,6 +346,18 @@ mod tests {
         // 3.8 times the switches and a sixth of the work: the granularity shows it.
         let p = pairs(block(13.0, 1.3, 543, None), block(10.0, 1.4, 6170, None));
         assert_eq!(compare(&p, Difference::ActiveSet), None, "no valid signal in so short a block");
+    }
+
+    #[test]
+    fn on_fewer_vcpus_more_hand_offs_and_more_cpu_time_are_progress() {
+        // A Java queue of two threads: sixteen times the hand-offs on one vCPU, each a ninth of the work.
+        let p = pairs(block(7.6, 1.0, 380, Some(0)), block(10.0, 2.7, 5400, Some(0)));
+        let e = compare(&p, Difference::ActiveSet).unwrap();
+        assert_eq!(e.signal, Signal::WorkTime);
+        assert!(e.proves(), "{e:?}");
+        // Its CPU time alone does not rise because more is done: a spinning program's does, too.
+        let p = pairs(block(7.6, 1.0, 380, Some(0)), block(10.0, 2.7, 370, Some(0)));
+        assert!(compare(&p, Difference::ActiveSet).is_none_or(|e| e.signal != Signal::WorkTime));
     }
 
     #[test]
