@@ -283,40 +283,6 @@ fn precision_ends_a_row_before_its_time() {
 }
 
 #[test]
-fn names_that_do_not_exist_are_reported_with_file_line_and_the_nearest() {
-    let head = "title = 'T'\nmodes = ['default']\n";
-    for (scenario, expected) in [
-        (format!("{head}roundz = 3\n"), ["scenario.toml:3: ", "did you mean `rounds`?"]),
-        (
-            format!("{head}[[row]]\nworkload = 'barier'\n"),
-            ["scenario.toml:4: unknown workload `barier`", "did you mean `barrier`?"],
-        ),
-        (
-            "title = 'T'\nmodes = ['gleanr']\n".to_owned(),
-            ["scenario.toml:2: unknown mode `gleanr`", "did you mean `gleaner`?"],
-        ),
-    ] {
-        let bench = Bench::new(&scenario);
-        let output = bench.run();
-        let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{errors}");
-        assert!(expected.iter().all(|part| errors.contains(part)), "{errors}");
-        assert!(!bench.path("result.json").exists());
-    }
-    for (args, expected) in [
-        (["bench", "run", "quik"].as_slice(), "did you mean `quick`?"),
-        (&["bench", "run", "--workload", "convoi"], "a similar value exists: 'convoy'"),
-        (&["bench", "run", "--mode", "user:own", "--", "true"], "only a scenario file"),
-        (&["bench", "run", "--mode", "defualt", "--", "true"], "did you mean `default`?"),
-        (&["bench", "run"], "SCENARIO"),
-    ] {
-        let output = gleaner(args);
-        assert!(!output.status.success());
-        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
-    }
-}
-
-#[test]
 fn a_full_disk_leaves_the_earlier_result() {
     let args = |file: &str| {
         ["bench", "run", "--mode", "default", "--rounds", "1", "-o", file, "--", "true"].map(str::to_owned)
@@ -368,18 +334,6 @@ fn results_are_compared_and_other_schemas_refused() {
     assert!(errors.contains("schema 99") && errors.contains("reads schema 1"), "{errors}");
 }
 
-#[test]
-fn what_exists_is_listed() {
-    let output = gleaner(&["bench", "list", "--json"]);
-    assert_success(&output);
-    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    for (part, name) in [("workloads", "barrier"), ("modes", "idlepoll"), ("scenarios", "quick")] {
-        let entries = list[part].as_array().unwrap();
-        assert!(entries.iter().any(|entry| entry["name"] == name), "{part}: {entries:?}");
-    }
-    assert!(text(&gleaner(&["bench", "list"]).stdout).contains("request-response"));
-}
-
 /// A file system of 64 KiB, unmounted when dropped.
 struct SmallDisk {
     dir: TempDir,
@@ -402,13 +356,4 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg(self.dir.path()).status();
     }
-}
-
-#[test]
-fn a_mode_that_consolidates_on_more_vcpus_than_there_are_is_wrong_usage() {
-    let args = ["bench", "run", "--mode", "default,consolidate:999", "--", "true"];
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_gleaner")).args(args).output().unwrap();
-    let printed = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{printed}");
-    assert!(printed.contains("`consolidate:999` needs 999 vCPUs, but there "), "{printed}");
 }

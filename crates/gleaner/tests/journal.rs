@@ -8,11 +8,10 @@ use std::fs;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use common::levers::{Levers, Machine};
 use common::process::{GLEANER, Running, command, gleaner, text, until};
-use gleaner_policy::Event;
 use gleaner_proto::journal::{self, Record};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -163,22 +162,11 @@ fn a_file_size_limit_ends_the_journal_not_the_run() {
     machine.assert_untouched();
 }
 
-/// Writes the journal of a simulated run in which trials start and end, the same each time.
-fn simulated(file: &Path) {
-    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/sim/scenarios/quick.toml");
-    let output = gleaner(&["sim", "run", path(&scenario), "--journal", path(file)]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-}
-
 /// Writes the journal of a built-in workload that depends on wake-ups. What is tried depends on the machine.
 fn of_this_machine(file: &Path, options: &[&str]) {
     let workload = ["--", GLEANER, "workload", "request-response", "--seconds", "1"];
     let output = gleaner(&[&["run", "--quiet", "--journal", path(file)], options, &workload].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
-}
-
-fn replay(file: &Path, options: &[&str]) -> Output {
-    gleaner(&[&["replay", path(file)], options].concat())
 }
 
 #[test]
@@ -189,7 +177,7 @@ fn the_journal_of_a_real_run_replays_byte_for_byte() {
     for options in [&[][..], &["--strategy", "paper"], &["--dry-run"], &["--fixed", "halt"]] {
         of_this_machine(&file, options);
         let decisions = journal(&file).iter().filter(|r| matches!(r, Record::Decision { .. })).count();
-        let output = replay(&file, &[]);
+        let output = gleaner(&["replay", path(&file)]);
         let printed = text(&output.stdout);
         assert!(output.status.success(), "{options:?}: {printed}");
         assert!(
@@ -197,58 +185,4 @@ fn the_journal_of_a_real_run_replays_byte_for_byte() {
             "{options:?}: {printed}"
         );
     }
-}
-
-#[test]
-fn another_policy_or_another_number_shows_where_the_decisions_part() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("journal");
-    simulated(&file);
-    assert!(replay(&file, &[]).status.success());
-    let output = replay(&file, &["--policy", "wake-cost=1us", "--json"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let again: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let first = journal(&file).iter().position(|r| matches!(r, Record::Decision { .. })).unwrap();
-    // If wake-ups cost nothing, nothing is tried: the first difference is at the observation before the first decision.
-    assert_eq!(again["difference"]["line"], first, "{again}");
-    assert_eq!((&again["same"], &again["changed"]), (&0.into(), &true.into()));
-
-    // The altered evidence of a verdict does not follow from the observations.
-    let altered = dir.path().join("altered");
-    let lines = fs::read_to_string(&file).unwrap();
-    let verdict = journal(&file)
-        .iter()
-        .position(|r| matches!(r, Record::Decision { event: Event::TrialEnded { .. }, .. }))
-        .unwrap();
-    let alter = |(index, line): (usize, &str)| match index {
-        _ if index == verdict => line.replace("\"pairs\":", "\"pairs\":9") + "\n",
-        _ => line.to_owned() + "\n",
-    };
-    fs::write(&altered, lines.lines().enumerate().map(alter).collect::<String>()).unwrap();
-    let output = replay(&altered, &[]);
-    assert_eq!(output.status.code(), Some(1));
-    let printed = text(&output.stdout);
-    assert!(
-        printed.contains("the journal has") && printed.contains("this version of Gleaner now decides"),
-        "{printed}"
-    );
-}
-
-#[test]
-fn a_journal_without_all_observations_is_refused_with_the_remedy() {
-    let dir = tempfile::tempdir().unwrap();
-    let (file, thinned) = (dir.path().join("journal"), dir.path().join("thinned"));
-    simulated(&file);
-    // Like a journal that was not asked for.
-    let thin = |record: Record| match record {
-        Record::Observation { in_force, observation, .. } => {
-            Record::Observation { in_force, observation, skipped: 3, last: false }
-        }
-        other => other,
-    };
-    let lines = journal(&file).into_iter().map(|r| serde_json::to_string(&thin(r)).unwrap() + "\n");
-    fs::write(&thinned, lines.collect::<String>()).unwrap();
-    let output = replay(&thinned, &[]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("gleaner run --journal FILE"), "{}", text(&output.stderr));
 }

@@ -1,11 +1,10 @@
-//! `gleaner sim predict`, `sweep` and `tune`. Recording needs root.
+//! `gleaner sim` on recordings of `gleaner record`, which need root.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
 mod common;
 
 use std::fs;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -109,110 +108,4 @@ fn a_recording_runs_as_a_program_of_a_scenario() {
     fs::write(&file, scenario.replace("'trace'", "'s.toml'")).unwrap();
     let message = refused(&["run", file.to_str().unwrap()]);
     assert!(message.contains("s.toml:9: ") && message.contains("this is no trace"), "{message}");
-}
-
-#[test]
-fn predictions_name_what_is_wrong() {
-    let _turn = turn();
-    for (args, expected) in [
-        (&["predict", "--trace", "/no/trace"][..], "cannot read the trace /no/trace"),
-        (&["predict", "--trace", "t", "--neighbours", "3:matmull"], "did you mean `matmul`?"),
-        (&["predict", "--trace", "t", "--policy", "warp"], "or gleaner"),
-        (&["predict", "--trace", "t", "--vary", "9"], "from 0 to 2"),
-    ] {
-        let message = refused(args);
-        assert!(message.contains(expected), "{message}");
-    }
-}
-
-const SWEPT: &str = "title = 't'\nseed = 1\ntime = '30ms'\n[host]\ncores = 2\n[[vm]]\nname = 'a'\nvcpus = 2\n\
-                     costs = 'this-vm'\npolicy = 'halt'\n[[vm.program]]\nname = 'ping-pong'\n\
-                     [sweep]\nseed = '1..3'\n";
-
-fn swept(dir: &Path) -> String {
-    let file = dir.join("s.toml");
-    fs::write(&file, SWEPT).unwrap();
-    file.to_str().unwrap().to_owned()
-}
-
-#[test]
-fn a_sweep_is_the_same_table_on_any_number_of_cores_and_in_both_formats() {
-    let _turn = turn();
-    let dir = tempfile::tempdir().unwrap();
-    let file = swept(dir.path());
-    let set = ["--set", "vm.a.policy=halt,haltpoll:200us,gleaner", "--set", "host.cores=1..2"];
-    let run = |more: &[&str]| {
-        let output = gleaner(&[&["sim", "sweep", &file], &set[..], more].concat());
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout)
-    };
-    let one = run(&["--jobs", "1"]);
-    assert_eq!(one, run(&["--jobs", "3"]));
-    let lines: Vec<&str> = one.lines().collect();
-    assert_eq!(lines.len(), 1 + 3 * 3 * 2);
-    assert!(lines[0].starts_with("point,seed,vm.a.policy,host.cores,vm,program,end,"), "{}", lines[0]);
-    assert!(lines[4].starts_with("3,1,haltpoll:200us,2,a,ping-pong,"), "{}", lines[4]);
-    // The same rows in either format.
-    let csv = dir.path().join("t.csv");
-    run(&["-o", csv.to_str().unwrap()]);
-    assert_eq!(fs::read_to_string(&csv).unwrap(), one);
-    let parquet = dir.path().join("t.parquet");
-    run(&["-o", parquet.to_str().unwrap()]);
-    let bytes = fs::read(&parquet).unwrap();
-    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
-    run(&["-o", parquet.to_str().unwrap(), "--jobs", "1"]);
-    assert!(bytes == fs::read(&parquet).unwrap(), "the file depends on the number of cores");
-}
-
-#[test]
-fn sweeps_name_what_is_wrong() {
-    let _turn = turn();
-    let dir = tempfile::tempdir().unwrap();
-    let file = swept(dir.path());
-    for (args, expected) in [
-        (&["--set", "vm.a.vcpu=1,2"][..], "no value at `vm.a.vcpu` (`vcpu`); did you mean `vcpus`?"),
-        (&["--set", "vm.a.vcpus"], "KEY=VALUE"),
-        (&["--set", "vm.a.vcpus=0"], "with seed = 1, vm.a.vcpus = 0: "),
-        (&["-o", "results.xlsx"], "use .csv or .parquet"),
-    ] {
-        let message = refused(&[&["sweep", &file], args].concat());
-        assert!(message.contains(expected), "{message}");
-    }
-}
-
-#[test]
-fn tuning_is_bounded_repeatable_and_changes_no_file() {
-    let _turn = turn();
-    let dir = tempfile::tempdir().unwrap();
-    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let scenario = |program: &str| {
-        format!(
-            "title = '{program}'\ntime = '400ms'\n[host]\ncores = 2\n[[vm]]\nname = 'a'\nvcpus = 2\ncosts = 'this-vm'\n\
-             policy = 'gleaner'\n[[vm.program]]\nname = '{program}'\n"
-        )
-    };
-    for (name, program) in [("a", "ping-pong"), ("b", "request-response"), ("c", "barrier")] {
-        fs::write(path(name), scenario(program)).unwrap();
-    }
-    let (a, b, c) = (path("a"), path("b"), path("c"));
-    let args = ["tune", &a, &b, "--hold-out", &c, "--budget", "12", "--seeds", "2", "--json"];
-    let found = sim(&[&args[..], &["--jobs", "1"]].concat());
-    assert_eq!((found["runs"].as_u64(), found["candidates"].as_u64()), (Some(12), Some(5)));
-    assert_eq!(found["held_out"][0]["scenario"], "barrier");
-    assert_eq!(found["held_out"][0]["gains"].as_array().unwrap().len(), 2);
-    assert_eq!(found, sim(&[&args[..], &["--jobs", "3"]].concat()));
-    for (name, program) in [("a", "ping-pong"), ("b", "request-response"), ("c", "barrier")] {
-        assert_eq!(fs::read_to_string(path(name)).unwrap(), scenario(program));
-    }
-    for (args, expected) in [
-        (&["tune", &a, &b, "--hold-out", &c, "--budget", "3"][..], "--budget 3 is too small"),
-        (&["tune", &a], "--hold-out"),
-        (&["tune", "--only", "poll_prise"], "did you mean `poll_price`?"),
-    ] {
-        let message = refused(args);
-        assert!(message.contains(expected), "{message}");
-    }
-    fs::write(path("d"), scenario("ping-pong").replace("policy = 'gleaner'\n", "")).unwrap();
-    let message = refused(&["tune", &path("d"), "--hold-out", &c]);
-    assert!(message.contains("the policy governs no VM"), "{message}");
 }

@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn run(args: &[&str], stdout: impl Into<Stdio>) -> Output {
@@ -40,5 +41,64 @@ fn wrong_usage_is_status_2_before_anything_is_measured() {
     assert!(said(&twice).contains("is named for two outputs"), "{}", said(&twice));
     let unknown = run(&["servers", "--rows", "no-such-row"], Stdio::null());
     assert_eq!(unknown.status.code(), Some(2), "{}", said(&unknown));
-    assert!(!std::path::Path::new(file).exists());
+    assert!(!Path::new(file).exists());
+}
+
+#[test]
+fn names_that_do_not_exist_are_reported_with_file_line_and_the_nearest() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (scenario, json, html) = (file("scenario.toml"), file("result.json"), file("result.html"));
+    let head = "title = 'T'\nmodes = ['default']\n";
+    for (text, expected) in [
+        (format!("{head}roundz = 3\n"), ["scenario.toml:3: ", "did you mean `rounds`?"]),
+        (
+            format!("{head}[[row]]\nworkload = 'barier'\n"),
+            ["scenario.toml:4: unknown workload `barier`", "did you mean `barrier`?"],
+        ),
+        (
+            "title = 'T'\nmodes = ['gleanr']\n".to_owned(),
+            ["scenario.toml:2: unknown mode `gleanr`", "did you mean `gleaner`?"],
+        ),
+    ] {
+        fs::write(&scenario, text).unwrap();
+        let output = run(&["run", &scenario, "-o", &json, "--html", &html], Stdio::piped());
+        let errors = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(expected.iter().all(|part| errors.contains(part)), "{errors}");
+        assert!(!Path::new(&json).exists());
+    }
+    for (args, expected) in [
+        (["run", "quik"].as_slice(), "did you mean `quick`?"),
+        (&["run", "--workload", "convoi"], "a similar value exists: 'convoy'"),
+        (&["run", "--mode", "user:own", "--", "true"], "only a scenario file"),
+        (&["run", "--mode", "defualt", "--", "true"], "did you mean `default`?"),
+        (&["run"], "SCENARIO"),
+    ] {
+        let output = run(args, Stdio::piped());
+        assert!(!output.status.success());
+        assert!(said(&output).contains(expected), "{}", said(&output));
+    }
+}
+
+#[test]
+fn what_exists_is_listed() {
+    let output = run(&["list", "--json"], Stdio::piped());
+    assert!(output.status.success(), "{}", said(&output));
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (part, name) in [("workloads", "barrier"), ("modes", "idlepoll"), ("scenarios", "quick")] {
+        let entries = list[part].as_array().unwrap();
+        assert!(entries.iter().any(|entry| entry["name"] == name), "{part}: {entries:?}");
+    }
+    let list = run(&["list"], Stdio::piped()).stdout;
+    assert!(String::from_utf8_lossy(&list).contains("request-response"));
+}
+
+#[test]
+fn a_mode_that_consolidates_on_more_vcpus_than_there_are_is_wrong_usage() {
+    let args = ["run", "--mode", "default,consolidate:999", "--", "true"];
+    let output = run(&args, Stdio::piped());
+    let printed = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("`consolidate:999` needs 999 vCPUs, but there "), "{printed}");
 }

@@ -1,4 +1,4 @@
-//! Runs `gleaner sim`.
+//! Runs scenarios with `gleaner-sim`.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -8,12 +8,12 @@ use std::process::{Command, Output};
 use gleaner_policy::{Event, Method, Mode, Strategy};
 use gleaner_proto::journal::Record;
 
-fn gleaner(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gleaner")).arg("sim").args(args).output().unwrap()
+fn sim(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gleaner-sim")).args(args).output().unwrap()
 }
 
 fn scenario(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/sim/scenarios").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(name)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -27,10 +27,10 @@ fn a_scenario_runs_the_same_twice_and_its_timeline_is_json() {
     let journal = dir.path().join("journal");
     let file = scenario("quick.toml");
     let args = ["run", file.to_str().unwrap(), "--json", "--timeline", timeline.to_str().unwrap()];
-    let first = gleaner(&args);
+    let first = sim(&args);
     assert!(first.status.success(), "{}", text(&first.stderr));
     let events = std::fs::read(&timeline).unwrap();
-    let second = gleaner(&[&args[..], &["--journal", journal.to_str().unwrap()]].concat());
+    let second = sim(&[&args[..], &["--journal", journal.to_str().unwrap()]].concat());
     assert!(first.stdout == second.stdout, "the reports differ");
     assert!(events == std::fs::read(&timeline).unwrap(), "the timelines differ");
     let trace: serde_json::Value = serde_json::from_slice(&events).unwrap();
@@ -58,7 +58,7 @@ fn a_vm_under_the_strategy_paper_loses_one_vcpu_at_a_time_and_nothing_is_called_
         name = "ping-pong"
     "#;
     std::fs::write(&file, scenario).unwrap();
-    let output = gleaner(&["run", file.to_str().unwrap(), "--journal", journal.to_str().unwrap()]);
+    let output = sim(&["run", file.to_str().unwrap(), "--journal", journal.to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report = text(&output.stdout);
     assert!(report.contains("Gleaner in vm: by the paper's rules") && !report.contains("proven"), "{report}");
@@ -93,11 +93,11 @@ fn mistakes_name_file_line_and_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wrong.toml");
     std::fs::write(&file, "title = \"x\"\n[host]\ncors = 2\n").unwrap();
-    let output = gleaner(&["run", file.to_str().unwrap()]);
+    let output = sim(&["run", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     let message = text(&output.stderr);
     assert!(message.contains("wrong.toml:3: ") && message.contains("did you mean `cores`?"), "{message}");
-    let missing = gleaner(&["run", "/nowhere.toml"]);
+    let missing = sim(&["run", "/nowhere.toml"]);
     assert!(text(&missing.stderr).contains("cannot read the scenario /nowhere.toml"));
 }
 
@@ -107,14 +107,14 @@ fn runaway_scenarios_are_stopped() {
     let file = dir.path().join("short.toml");
     let quick = std::fs::read_to_string(scenario("quick.toml")).unwrap();
     std::fs::write(&file, format!("events = 1000\n{quick}")).unwrap();
-    let output = gleaner(&["run", file.to_str().unwrap()]);
+    let output = sim(&["run", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("the event limit was reached"), "{}", text(&output.stderr));
 }
 
 #[test]
 fn the_library_is_listed_with_its_sources() {
-    let list = text(&gleaner(&["list"]).stdout);
+    let list = text(&sim(&["list"]).stdout);
     for name in ["ping-pong", "dedup", "streamcluster", "volrend", "mysql-oltp", "atc14-vm"] {
         assert!(list.contains(name), "{name}");
     }

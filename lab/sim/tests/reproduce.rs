@@ -1,4 +1,4 @@
-//! Runs `gleaner sim reproduce` once on all papers, and compares everything that is claimed about them.
+//! Runs `gleaner-sim reproduce` once on all papers, and compares everything that is claimed about them.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -63,8 +63,8 @@ fn assert_has_place_and_split(number: &Value) {
 fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("a/new/folder");
-    let output = Command::new(env!("CARGO_BIN_EXE_gleaner"))
-        .args(["sim", "reproduce", "--json", "-o", out.to_str().unwrap()])
+    let output = Command::new(env!("CARGO_BIN_EXE_gleaner-sim"))
+        .args(["reproduce", "--json", "-o", out.to_str().unwrap()])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -113,8 +113,8 @@ fn every_number_has_its_place_and_split_and_the_documentation_promises_no_more()
 #[test]
 fn a_folder_that_cannot_be_made_is_reported_before_anything_is_simulated() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_gleaner"))
-        .args(["sim", "reproduce", "-o", file.path().join("below").to_str().unwrap()])
+    let output = Command::new(env!("CARGO_BIN_EXE_gleaner-sim"))
+        .args(["reproduce", "-o", file.path().join("below").to_str().unwrap()])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
