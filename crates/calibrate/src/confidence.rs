@@ -5,7 +5,7 @@
 ///
 /// Steal does not count. It is a lasting property of a host, under which other methods can pay (the paper's Table 2),
 /// and on KVM it includes the time that waking a halted vCPU takes.
-const DISTURBED: f64 = 0.3;
+const DOUBTFUL_SHARE: f64 = 0.3;
 
 /// How far a calibration can be trusted. Its length does not matter: a long measurement beside a compiler is as wrong
 /// as a short one.
@@ -23,7 +23,7 @@ pub enum Confidence {
 impl Confidence {
     /// Judges a measurement by the share of its samples (0..=1) that found other programs running.
     pub fn of(disturbed: f64) -> Self {
-        if disturbed > DISTURBED { Self::Doubtful { disturbed } } else { Self::Good }
+        if disturbed > DOUBTFUL_SHARE { Self::Doubtful { disturbed } } else { Self::Good }
     }
 
     /// Whether a new calibration replaces the `saved` one (`None`: no valid one is saved).
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_sample_or_two_that_found_another_program_are_no_disturbance() {
         assert_eq!(Confidence::of(0.0), Confidence::Good);
-        assert_eq!(Confidence::of(DISTURBED), Confidence::Good);
+        assert_eq!(Confidence::of(DOUBTFUL_SHARE), Confidence::Good);
         assert_eq!(Confidence::of(0.5), Confidence::Doubtful { disturbed: 0.5 });
     }
 }

@@ -1,8 +1,8 @@
 //! Measures once per boot what a wake-up costs under each retention method, and chooses the method.
 
+mod blocked_signals;
 mod confidence;
 mod switch;
-mod uninterrupted;
 pub mod wake;
 
 use std::fs;
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use gleaner_engine::{LeaseBook, LeaseError, StateDir, StateError, Undone};
+use gleaner_engine::{LeaseBook, LeaseError, StateDir, StateError, UndoResult};
 use gleaner_kernel::Root;
 use gleaner_kernel::capability::{Lever, probe};
 use gleaner_kernel::lever::affinity::Affinity;
@@ -24,9 +24,9 @@ use gleaner_proto::doctor::{self, Cell};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
+use blocked_signals::BlockedSignals;
 pub use confidence::Confidence;
-use switch::Switch;
-use uninterrupted::Uninterrupted;
+use switch::MethodSwitch;
 use wake::{Case, MatrixPlan};
 
 /// Version 1 can hold a method chosen from a disturbed measurement.
@@ -99,7 +99,7 @@ impl Calibration {
     }
 
     /// An earlier calibration, marked as such.
-    fn again(mut self) -> Self {
+    fn marked_as_earlier(mut self) -> Self {
         let why =
             "another gleaner controls this machine: nothing was measured now, the costs are those of before";
         self.absent.insert(0, why.to_owned());
@@ -134,10 +134,10 @@ pub fn in_use(state: &StateDir, root: &Root) -> anyhow::Result<Calibration> {
 /// Whether next to nothing else runs, sampled over 20 ms.
 fn is_quiet(root: &Root) -> bool {
     const SAMPLES: u32 = 10;
-    const EVERY: Duration = Duration::from_millis(2);
+    const INTERVAL: Duration = Duration::from_millis(2);
     let Ok(stat) = StatSensor::new(root) else { return false };
     let busy = (0..SAMPLES).filter(|_| {
-        thread::sleep(EVERY);
+        thread::sleep(INTERVAL);
         stat.runnable().map_or(true, |running| running > 1)
     });
     Confidence::of(busy.count() as f64 / f64::from(SAMPLES)) == Confidence::Good
@@ -152,11 +152,11 @@ fn is_quiet(root: &Root) -> bool {
 /// # Errors
 /// Another Gleaner controls the machine ([`Depth::Full`] only), a lever fails, or a thread cannot be started.
 pub fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Result<Calibration> {
-    let signals = Uninterrupted::begin()?;
+    let signals = BlockedSignals::block()?;
     let book = match LeaseBook::open(state, root.clone()) {
         Ok((book, _)) => book,
         Err(LeaseError::State(StateError::Busy { .. })) if how == Depth::Quick => {
-            return load(state, root).map_or_else(|| assumed(root), |saved| Ok(saved.again()));
+            return load(state, root).map_or_else(|| assumed(root), |saved| Ok(saved.marked_as_earlier()));
         }
         Err(error) => return Err(error.into()),
     };
@@ -168,7 +168,7 @@ pub fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Result<Ca
     let mut stat = StatSensor::new(root)?;
     let cpus = stat.read()?.cpus.len();
     let (before, started) = (stolen(&mut stat)?, Instant::now());
-    let mut switch = Switch::new(book, vcpus, available.clone(), key)?;
+    let mut switch = MethodSwitch::new(book, vcpus, available.clone(), key)?;
     let measured = measure(&plans, how, &mut switch, &signals);
     let disturbed = switch.disturbed();
     let outcomes = switch.close();
@@ -192,7 +192,7 @@ pub fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Result<Ca
         cells,
         steal_share,
         disturbed,
-        left_behind: outcomes.into_iter().filter(|o| o.undone == Undone::Failed).map(|o| o.detail).collect(),
+        left_behind: outcomes.into_iter().filter(|o| o.undone == UndoResult::Failed).map(|o| o.detail).collect(),
     };
     if calibration.confidence().replaces(load(state, root).map(|saved| saved.confidence())) {
         save(state, &calibration)?;
@@ -285,8 +285,8 @@ fn plans(root: &Root, vcpus: &CpuSet, methods: &[Method], how: Depth) -> anyhow:
 fn measure(
     plans: &[MatrixPlan],
     how: Depth,
-    switch: &mut Switch,
-    signals: &Uninterrupted,
+    switch: &mut MethodSwitch,
+    signals: &BlockedSignals,
 ) -> anyhow::Result<Vec<Cell>> {
     let switches = plans.iter().map(|plan| plan.methods.len() as u64 * u64::from(plan.blocks)).sum();
     let bar = progress(switches, how);
@@ -298,13 +298,13 @@ fn measure(
             }
             bar.set_message(method.name());
             bar.inc(1);
-            Ok(switch.to(method)?)
+            Ok(switch.switch_to(method)?)
         })?;
         cells.extend(found.iter().map(cell));
     }
     bar.finish_and_clear();
     // Learned poll limits are invisible, so clear them before the parameters are restored.
-    switch.to(Method::Halt)?;
+    switch.switch_to(Method::Halt)?;
     Ok(cells)
 }
 

@@ -14,12 +14,12 @@ use gleaner_kernel::{KernelError, Root};
 use gleaner_policy::{CpuId, CpuSet, Method};
 
 /// Far longer than the gap between two measured wake-ups, so that no measured idle period outlasts it.
-const LIMIT: Duration = Duration::from_micros(200);
+const POLL_LIMIT: Duration = Duration::from_micros(200);
 /// Halving the poll limit at each halt clears it within 18 halts.
-const DRAIN: Duration = Duration::from_millis(60);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(60);
 
 /// The applied method and what keeps it in effect.
-pub(super) struct Switch {
+pub(super) struct MethodSwitch {
     book: LeaseBook,
     vcpus: CpuSet,
     available: Vec<Method>,
@@ -34,7 +34,7 @@ pub(super) struct Switch {
     disturbed: u32,
 }
 
-impl Switch {
+impl MethodSwitch {
     pub(super) fn new(
         book: LeaseBook,
         vcpus: CpuSet,
@@ -51,16 +51,16 @@ impl Switch {
     }
 
     /// Applies `method` in place of the previous one. False if it is not available.
-    pub(super) fn to(&mut self, method: Method) -> anyhow::Result<bool> {
+    pub(super) fn switch_to(&mut self, method: Method) -> anyhow::Result<bool> {
         if !self.available.contains(&method) {
             return Ok(false);
         }
         self.yields = None;
         self.samples += 1;
-        self.disturbed += u32::from(!self.alone()?);
-        self.book.rest(&Target::Scheduling(self.caller))?;
+        self.disturbed += u32::from(!self.is_alone()?);
+        self.book.reset(&Target::Scheduling(self.caller))?;
         self.poll_on_request(method == Method::QosPoll)?;
-        self.poll_up_to(if method == Method::Haltpoll { LIMIT } else { Duration::ZERO })?;
+        self.poll_up_to(if method == Method::Haltpoll { POLL_LIMIT } else { Duration::ZERO })?;
         match method {
             Method::Yield => self.start(YieldKind::Classic)?,
             Method::YieldIpiFree => {
@@ -76,11 +76,11 @@ impl Switch {
 
     /// Whether nothing but the caller runs. The measuring threads have been joined, but the kernel still counts a
     /// thread for some microseconds after that.
-    fn alone(&self) -> Result<bool, KernelError> {
-        const EXIT: Duration = Duration::from_millis(1);
+    fn is_alone(&self) -> Result<bool, KernelError> {
+        const EXIT_DELAY: Duration = Duration::from_millis(1);
         let started = Instant::now();
         while self.stat.runnable()? > 1 {
-            if started.elapsed() > EXIT {
+            if started.elapsed() > EXIT_DELAY {
                 return Ok(false);
             }
         }
@@ -99,7 +99,7 @@ impl Switch {
 
     fn start(&mut self, kind: YieldKind) -> anyhow::Result<()> {
         let yields = YieldThreads::start(&self.vcpus, kind)?;
-        yields.set_limit(LIMIT);
+        yields.set_limit(POLL_LIMIT);
         yields.set_active(&self.vcpus);
         self.yields = Some(yields);
         Ok(())
@@ -112,14 +112,14 @@ impl Switch {
         let polling = if on { self.vcpus.clone() } else { CpuSet::new() };
         let (requests, free) = pm_qos::writes(&polling, &self.vcpus);
         self.set(&requests)?;
-        free.into_iter().try_for_each(|path| self.book.rest(&Target::File(path)))
+        free.into_iter().try_for_each(|path| self.book.reset(&Target::File(path)))
     }
 
     fn poll_up_to(&mut self, limit: Duration) -> anyhow::Result<()> {
         if !self.available.contains(&Method::Haltpoll) || self.polls == Some(limit) {
             return Ok(());
         }
-        let in_force = if limit.is_zero() { LIMIT } else { Duration::ZERO };
+        let in_force = if limit.is_zero() { POLL_LIMIT } else { Duration::ZERO };
         self.set(&haltpoll::writes(limit, in_force, false))?;
         self.polls = Some(limit);
         if limit.is_zero() { self.drain() } else { Ok(()) }
@@ -139,10 +139,10 @@ impl Switch {
     }
 }
 
-/// Makes short idle periods on `cpu` until it halts without polling first. Gives up after [`DRAIN`]: a busy vCPU has no
-/// idle periods and keeps its limit.
+/// Makes short idle periods on `cpu` until it halts without polling first. Gives up after [`DRAIN_TIMEOUT`]: a busy
+/// vCPU has no idle periods and keeps its limit.
 fn drain(root: &Root, cpu: CpuId) -> Result<(), KernelError> {
-    const IDLE: Duration = Duration::from_millis(1);
+    const IDLE_PERIOD: Duration = Duration::from_millis(1);
     const NO_POLLING: Duration = Duration::from_micros(2);
     let mut sensor = IdleSensor::new(root)?;
     // If this fails, `cpu` loses its limit at its own later idle periods.
@@ -153,8 +153,8 @@ fn drain(root: &Root, cpu: CpuId) -> Result<(), KernelError> {
     };
     let started = Instant::now();
     let mut before = counters()?;
-    while started.elapsed() < DRAIN {
-        thread::sleep(IDLE);
+    while started.elapsed() < DRAIN_TIMEOUT {
+        thread::sleep(IDLE_PERIOD);
         let now = counters()?;
         let (Some(b), Some(n)) = (before, now) else { break };
         let polled = n.poll_time.saturating_sub(b.poll_time);

@@ -14,7 +14,7 @@ use crate::machine::{Machine, Wait, Wake};
 /// Time until the first observation: long enough for the program to be running.
 pub const FIRST_SAMPLE: Duration = Duration::from_millis(10);
 /// Time between observations once nothing is controlled any more.
-const STANDING_BY: Duration = Duration::from_millis(500);
+const UNCONTROLLED_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Drives `policy` on `machine` until the workload ends or the user asks to stop, then restores the machine.
 pub fn run<M: Wait>(machine: &mut M, policy: &mut Policy, journal: &mut Journal) -> Summary {
@@ -22,7 +22,7 @@ pub fn run<M: Wait>(machine: &mut M, policy: &mut Policy, journal: &mut Journal)
     let mut pause = run.start(machine);
     while let Some(Pause { length, watch }) = pause {
         let wake = machine.wait(length, watch);
-        pause = run.go_on(machine, wake);
+        pause = run.resume(machine, wake);
     }
     run.end(machine)
 }
@@ -32,7 +32,7 @@ pub fn run<M: Wait>(machine: &mut M, policy: &mut Policy, journal: &mut Journal)
 ///
 /// When a lever or sensor fails, the untouched setting is put in force and held for the rest of the run: a
 /// setting that cannot be controlled cannot be proven either. Unless a caller waits for the workload through
-/// Gleaner ([`Machine::stands_by`]), the run ends there.
+/// Gleaner ([`Machine::waits_for_workload`]), the run ends there.
 #[derive(Debug)]
 pub struct Run<'a> {
     policy: &'a mut Policy,
@@ -41,7 +41,7 @@ pub struct Run<'a> {
     untouched: Setting,
     in_force: Setting,
     /// After a failure: the workload is observed to its end, but not controlled.
-    stands_by: bool,
+    observes_only: bool,
 }
 
 /// How long a run wants to wait.
@@ -58,24 +58,24 @@ impl<'a> Run<'a> {
     pub fn new<M: Machine>(machine: &M, policy: &'a mut Policy, journal: &'a mut Journal) -> Self {
         let untouched = Setting::untouched(&machine.allowed());
         let account = Account::new(policy.fixed().cloned());
-        Self { policy, journal, account, in_force: untouched.clone(), untouched, stands_by: false }
+        Self { policy, journal, account, in_force: untouched.clone(), untouched, observes_only: false }
     }
 
     /// Puts the first setting in force. `None`, here and below, means that the run is over: call [`Run::end`].
     pub fn start<M: Machine>(&mut self, machine: &mut M) -> Option<Pause> {
         let first = Decision { setting: self.policy.setting(), next: FIRST_SAMPLE, ..Decision::default() };
         let pause = self.carry_out(machine, first);
-        self.unless_failed(machine, pause.map(Some))
+        self.release_on_failure(machine, pause.map(Some))
     }
 
     /// Continues after a pause; `wake` says how it ended.
-    pub fn go_on<M: Machine>(&mut self, machine: &mut M, wake: Result<Wake, M::Error>) -> Option<Pause> {
+    pub fn resume<M: Machine>(&mut self, machine: &mut M, wake: Result<Wake, M::Error>) -> Option<Pause> {
         self.take_notes(machine);
-        if self.stands_by {
-            return matches!(wake, Ok(Wake::Observe)).then(|| self.stand_by(machine));
+        if self.observes_only {
+            return matches!(wake, Ok(Wake::Observe)).then(|| self.observe_only(machine));
         }
         let pause = wake.and_then(|wake| self.step(machine, wake));
-        self.unless_failed(machine, pause)
+        self.release_on_failure(machine, pause)
     }
 
     /// Restores the machine and returns the account of the run.
@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
     }
 
     /// The next pause. A failed step is the last one that controls anything.
-    fn unless_failed<M: Machine>(
+    fn release_on_failure<M: Machine>(
         &mut self,
         machine: &mut M,
         step: Result<Option<Pause>, M::Error>,
@@ -130,22 +130,22 @@ impl<'a> Run<'a> {
             Ok(pause) => return pause,
             Err(error) => error,
         };
-        self.stands_by = machine.stands_by();
-        let rest = if self.stands_by { "and only watches from here on" } else { "and ends" };
+        self.observes_only = machine.waits_for_workload();
+        let rest = if self.observes_only { "and only watches from here on" } else { "and ends" };
         let text = format!("{error}; Gleaner releases its setting {rest}");
         self.journal.note(machine.now(), text.clone());
         self.journal.flush();
         machine.warn(&text);
         self.account.not_in_force(text);
         self.release(machine);
-        self.stands_by.then_some(Pause { length: STANDING_BY, watch: None })
+        self.observes_only.then_some(Pause { length: UNCONTROLLED_INTERVAL, watch: None })
     }
 
-    fn stand_by<M: Machine>(&mut self, machine: &mut M) -> Pause {
+    fn observe_only<M: Machine>(&mut self, machine: &mut M) -> Pause {
         if let Ok(o) = machine.observe() {
             self.account.interval(&self.untouched, &o);
         }
-        Pause { length: STANDING_BY, watch: None }
+        Pause { length: UNCONTROLLED_INTERVAL, watch: None }
     }
 
     /// Puts the untouched setting in force. Failures only go to the journal, since the leases undo what they

@@ -11,9 +11,9 @@ use gleaner_proto::journal::Record;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 /// A bounded journal keeps observations that decided nothing at least this far apart...
-const QUIET: Duration = Duration::from_millis(100);
+const OBSERVATION_GAP: Duration = Duration::from_millis(100);
 /// ...and at most this many bytes of observations, since `/run` is memory.
-const BOUND: u64 = 8 << 20;
+const MAX_OBSERVATION_BYTES: u64 = 8 << 20;
 
 /// The journal of one run.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Journal {
     /// The file cannot be created, or is a FIFO without a reader.
     pub fn create(path: &Path, bounded: bool, warn: fn(&str)) -> io::Result<Self> {
         let out = Some(BufWriter::new(open(path)?));
-        Ok(Self { out, bound: bounded.then_some(BOUND), warn, ..Self::nowhere() })
+        Ok(Self { out, bound: bounded.then_some(MAX_OBSERVATION_BYTES), warn, ..Self::disabled() })
     }
 
     /// Creates or replaces the journal at `path` of a run whose clock stands still meanwhile: writing waits for
@@ -46,7 +46,7 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::create`].
-    pub fn create_at_leisure(path: &Path, warn: fn(&str)) -> io::Result<Self> {
+    pub fn create_blocking(path: &Path, warn: fn(&str)) -> io::Result<Self> {
         let journal = Self::create(path, false, warn)?;
         if let Some(out) = &journal.out {
             fcntl(out.get_ref(), FcntlArg::F_SETFL(OFlag::empty()))?;
@@ -55,7 +55,7 @@ impl Journal {
     }
 
     /// A journal that discards everything.
-    pub fn nowhere() -> Self {
+    pub fn disabled() -> Self {
         Self { out: None, bound: None, written: 0, last_observation: None, skipped: 0, warn: |_| () }
     }
 
@@ -79,7 +79,7 @@ impl Journal {
 
     fn observation(&mut self, in_force: &Setting, o: &Observation, decided: bool, last: bool) {
         if let Some(bound) = self.bound {
-            let due = self.last_observation.is_none_or(|last| o.at.saturating_sub(last) >= QUIET);
+            let due = self.last_observation.is_none_or(|last| o.at.saturating_sub(last) >= OBSERVATION_GAP);
             if self.written >= bound || !(due || decided || last) {
                 self.skipped = self.skipped.saturating_add(1);
                 return;
@@ -103,19 +103,19 @@ impl Journal {
             self.written += line.len() as u64;
             out.write_all(&line)
         });
-        self.keep(result);
+        self.end_on_error(result);
     }
 
     /// Flushes to the kernel, so that `gleaner why` and `gleaner top` can read it now.
     pub fn flush(&mut self) {
         if let Some(out) = &mut self.out {
             let result = out.flush();
-            self.keep(result);
+            self.end_on_error(result);
         }
     }
 
     /// Ends the journal at its first failure, with a message.
-    fn keep(&mut self, result: io::Result<()>) {
+    fn end_on_error(&mut self, result: io::Result<()>) {
         let Err(error) = result else { return };
         if error.kind() == ErrorKind::WouldBlock {
             (self.warn)("the journal ends here: its reader is too slow");

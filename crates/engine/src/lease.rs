@@ -61,7 +61,7 @@ impl LeaseError {
 
 /// The result of undoing one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Undone {
+pub enum UndoResult {
     /// The old value was written back.
     Restored,
     /// The target had the old value: the change had not been made yet, or its owner undid it.
@@ -80,7 +80,7 @@ pub struct Outcome {
     /// The target of the change.
     pub target: Target,
     /// The result.
-    pub undone: Undone,
+    pub undone: UndoResult,
     /// A sentence for the user: the values, or the error.
     pub detail: String,
 }
@@ -178,7 +178,7 @@ impl LeaseBook {
     ///
     /// # Errors
     /// As [`LeaseBook::set`].
-    pub fn rest(&mut self, target: &Target) -> Result<(), LeaseError> {
+    pub fn reset(&mut self, target: &Target) -> Result<(), LeaseError> {
         match self.leases.get(target).map(|lease| lease.old.clone()) {
             Some(value) => self.set(&Write { target: target.clone(), value }),
             None => Ok(()),
@@ -212,7 +212,7 @@ impl LeaseBook {
     pub fn release(&mut self, target: &Target) -> Option<Outcome> {
         let lease = self.leases.remove(target)?;
         let outcome = undo(&self.root, target, &lease);
-        if outcome.undone != Undone::Failed {
+        if outcome.undone != UndoResult::Failed {
             // Without this record `restore` only checks the target again and finds it unchanged.
             let _ = self.record(&LeaseRecord::Released { target: target.clone() });
         }
@@ -222,7 +222,7 @@ impl LeaseBook {
     /// Restores everything, the latest change first, and closes the book.
     pub fn close(mut self) -> Vec<Outcome> {
         let outcomes = undo_all(&self.root, std::mem::take(&mut self.leases));
-        if outcomes.iter().all(|o| o.undone != Undone::Failed) {
+        if outcomes.iter().all(|o| o.undone != UndoResult::Failed) {
             // If the file stays, all its leases are undone: the next holder finds nothing to do.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -268,7 +268,7 @@ fn undo_file(state: &StateDir, root: &Root) -> Result<Vec<Outcome>, LeaseError> 
         }
     }
     let outcomes = undo_all(root, leases);
-    if outcomes.iter().all(|o| o.undone != Undone::Failed) {
+    if outcomes.iter().all(|o| o.undone != UndoResult::Failed) {
         std::fs::remove_file(&path).map_err(|source| StateError::Io { path, source })?;
     }
     Ok(outcomes)
@@ -286,24 +286,24 @@ fn undo_all(root: &Root, leases: BTreeMap<Target, Lease>) -> Vec<Outcome> {
 
 fn undo(root: &Root, target: &Target, lease: &Lease) -> Outcome {
     let failed = |error: &LeverError| {
-        let undone = if error.is_gone() { Undone::Gone } else { Undone::Failed };
+        let undone = if error.is_gone() { UndoResult::Gone } else { UndoResult::Failed };
         (undone, error.to_string())
     };
     let (undone, detail) = match target.read(root) {
         Err(error) => failed(&error),
-        Ok(found) if found == lease.old => (Undone::Unchanged, format!("{target} is {found}, as before")),
+        Ok(found) if found == lease.old => (UndoResult::Unchanged, format!("{target} is {found}, as before")),
         Ok(found) if !lease.ours.contains(&found) => {
-            (Undone::Theirs, format!("{target} is {found}, changed by somebody else: left as it is"))
+            (UndoResult::Theirs, format!("{target} is {found}, changed by somebody else: left as it is"))
         }
         Ok(found) => match target.write(root, &lease.old) {
-            Ok(()) => (Undone::Restored, put_back(root, target, &found, &lease.old)),
+            Ok(()) => (UndoResult::Restored, restore_value(root, target, &found, &lease.old)),
             Err(error) => failed(&error),
         },
     };
     Outcome { target: target.clone(), undone, detail }
 }
 
-fn put_back(root: &Root, target: &Target, found: &Value, old: &Value) -> String {
+fn restore_value(root: &Root, target: &Target, found: &Value, old: &Value) -> String {
     match target.read(root) {
         Ok(now) if now != *old => {
             format!(

@@ -11,7 +11,7 @@ mod state;
 
 pub use engine::{FIRST_SAMPLE, Pause, Run, run};
 pub use journal::Journal;
-pub use lease::{LeaseBook, LeaseError, Outcome, Undone, restore};
+pub use lease::{LeaseBook, LeaseError, Outcome, UndoResult, restore};
 pub use machine::{Machine, Wait, Wake};
 pub use memory::{MemoryDir, MemoryError};
 pub use state::{Holder, StateDir, StateError};

@@ -22,9 +22,9 @@ use gleaner_policy::{CpuId, CpuSet, Method, Observation, Overload, Retention, Se
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
-pub use child::{Child, SpawnError, become_command, spawn, stand_by};
+pub use child::{Child, SpawnError, become_command, spawn, wait_for_exit};
 pub use counter::Counter;
-pub use levers::Place;
+pub use levers::ActiveSetLever;
 pub use overload::{OverloadQuery, OverloadWatch};
 pub use sockets::TrafficSensor;
 pub use wait::{ProcessFd, Signals};
@@ -34,7 +34,7 @@ use crate::lease::{LeaseBook, LeaseError, Outcome};
 use crate::machine::{Machine, Wait, Wake};
 use counter::CounterReader;
 use levers::Levers;
-use overload::{Samples, Sentry};
+use overload::{OverloadMonitor, Samples};
 use sensors::Sensors;
 use sockets::Traffic;
 use wait::Sender;
@@ -85,7 +85,7 @@ pub struct Parts {
     /// The leases; sensors read under the same root.
     pub book: LeaseBook,
     /// How the active set is controlled.
-    pub place: Place,
+    pub place: ActiveSetLever,
     /// The workload's counters.
     pub workload: WorkloadSensor,
     /// The user's progress counter.
@@ -124,7 +124,7 @@ pub struct LiveMachine {
     unsettled: Vec<(CpuId, u64)>,
     /// How long these poll before they halt.
     polled: Duration,
-    sentry: Sentry,
+    overload_monitor: OverloadMonitor,
     /// The overload that ended the latest wait.
     overload: Option<Overload>,
     /// Whether the latest wait was the last one.
@@ -163,7 +163,7 @@ impl LiveMachine {
             allowed,
             unsettled: Vec::new(),
             polled: Duration::ZERO,
-            sentry: Sentry::new(overloads),
+            overload_monitor: OverloadMonitor::new(overloads),
             overload: None,
             over: false,
             warn,
@@ -209,7 +209,7 @@ impl LiveMachine {
     }
 
     /// Removes vCPUs that have halted since their polling was turned off.
-    fn follow_halts(&mut self) -> Result<(), LiveError> {
+    fn remove_halted(&mut self) -> Result<(), LiveError> {
         if !self.unsettled.is_empty() {
             let now = self.sensors.read_halts()?;
             self.unsettled.retain(|known| now.contains(known));
@@ -224,7 +224,7 @@ impl LiveMachine {
         let end = Instant::now() + self.polled.max(Duration::from_micros(750)) + Duration::from_micros(750);
         while self.unsettled.iter().any(|(cpu, _)| of.contains(cpu)) && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(200));
-            self.follow_halts()?;
+            self.remove_halted()?;
         }
         Ok(())
     }
@@ -241,7 +241,7 @@ impl LiveMachine {
         let end = Instant::now() + next;
         let Retention { method, limit } = self.in_force.retention;
         let polled = if method == Method::Haltpoll { limit } else { Duration::ZERO };
-        let reported = self.sentry.stand(watch, &self.in_force.active, polled);
+        let reported = self.overload_monitor.arm(watch, &self.in_force.active, polled);
         let mut samples = watch.filter(|_| !reported).map(Samples::new);
         loop {
             if self.has_ended() {
@@ -253,11 +253,11 @@ impl LiveMachine {
             }
             let until = samples.as_ref().map_or(end, |samples| end.min(now + samples.every()));
             let process = self.process.as_ref().map(|(_, process)| process);
-            if wait::wait(&self.signals, process, self.sentry.fd(), until)? {
+            if wait::wait(&self.signals, process, self.overload_monitor.fd(), until)? {
                 if let Some(wake) = self.handle_signals()? {
                     return Ok(wake);
                 }
-                self.overload = self.sentry.reported();
+                self.overload = self.overload_monitor.reported();
                 if self.overload.is_some() {
                     return Ok(Wake::Observe);
                 }
@@ -288,7 +288,7 @@ impl Machine for LiveMachine {
 
     /// A command's caller waits for it through Gleaner; a workload that Gleaner attached to has a caller of its
     /// own.
-    fn stands_by(&self) -> bool {
+    fn waits_for_workload(&self) -> bool {
         self.forward
     }
 
@@ -297,11 +297,11 @@ impl Machine for LiveMachine {
     }
 
     fn take_notes(&mut self) -> Vec<String> {
-        self.sentry.take_note().into_iter().chain(self.sensors.take_notes()).collect()
+        self.overload_monitor.take_note().into_iter().chain(self.sensors.take_notes()).collect()
     }
 
     fn sense_waiting(&mut self, wanted: bool) {
-        self.sensors.waits().want(wanted);
+        self.sensors.waits().set_wanted(wanted);
     }
 
     fn observe(&mut self) -> Result<Observation, LiveError> {
@@ -311,7 +311,7 @@ impl Machine for LiveMachine {
         urgent.extend(self.process.as_ref().map(|(_, process)| process.as_fd()));
         let urgent = (!self.over).then_some(urgent.as_slice());
         let mut o = self.sensors.observe(self.levers.yield_threads(), urgent)?;
-        self.follow_halts()?;
+        self.remove_halted()?;
         o.settled = self.unsettled.is_empty();
         o.overload = self.overload.take();
         Ok(o)

@@ -37,7 +37,7 @@ pub trait Machine {
 
     /// Whether a caller waits for the workload through this driver: then it goes on until the workload ends,
     /// even if nothing can be controlled any more.
-    fn stands_by(&self) -> bool {
+    fn waits_for_workload(&self) -> bool {
         true
     }
 

@@ -14,15 +14,15 @@ use gleaner_proto::memory::{ProgramMemory, VERSION};
 use serde::Deserialize;
 
 /// Root's folder.
-const MACHINE: &str = "/var/lib/gleaner/memory";
+const ROOT_FOLDER: &str = "/var/lib/gleaner/memory";
 /// Environment variable that overrides the folder; if empty, nothing is stored.
-const VARIABLE: &str = "GLEANER_MEMORY";
+const FOLDER_VARIABLE: &str = "GLEANER_MEMORY";
 /// The most files kept; the least recently used go first.
-const MOST: usize = 256;
+const MAX_FILES: usize = 256;
 /// Upper bound of a file's length in bytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Suffix of files that cannot be used.
-const ASIDE: &str = "unusable";
+const UNUSABLE_SUFFIX: &str = "unusable";
 
 /// Why stored knowledge cannot be read or written. A run continues without it.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum MemoryError {
         reason: String,
     },
     /// The folder belongs to another user, who could thereby choose settings here.
-    #[error("{} belongs to user {owner}: remove it, or name a folder of yours in {VARIABLE}", path.display())]
+    #[error("{} belongs to user {owner}: remove it, or name a folder of yours in {FOLDER_VARIABLE}", path.display())]
     Foreign {
         /// The folder in question.
         path: PathBuf,
@@ -189,7 +189,7 @@ impl MemoryDir {
             .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
             .collect();
         files.sort();
-        let too_many = (files.len() + 1).saturating_sub(MOST);
+        let too_many = (files.len() + 1).saturating_sub(MAX_FILES);
         for (_, path) in files.into_iter().take(too_many) {
             // Best effort: there are others to remove.
             let _ = fs::remove_file(path);
@@ -199,11 +199,11 @@ impl MemoryDir {
 
 /// The folder of root or another user, whose environment is `set`.
 fn place(root: &Root, is_root: bool, set: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    if let Some(path) = set(VARIABLE) {
+    if let Some(path) = set(FOLDER_VARIABLE) {
         return (!path.as_os_str().is_empty()).then_some(path);
     }
     if is_root {
-        return Some(root.path(MACHINE));
+        return Some(root.path(ROOT_FOLDER));
     }
     // XDG Base Directory Specification: a relative path must be ignored.
     let absolute = |name| set(name).filter(|path| path.is_absolute());
@@ -214,7 +214,7 @@ fn place(root: &Root, is_root: bool, set: impl Fn(&str) -> Option<PathBuf>) -> O
 /// Whether Gleaner wrote the file or set it aside; the user might have named a shared folder.
 fn is_ours(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with("p-") && (name.ends_with(".json") || name.ends_with(ASIDE))
+    name.starts_with("p-") && (name.ends_with(".json") || name.ends_with(UNUSABLE_SUFFIX))
 }
 
 fn remove(path: &Path) -> Result<(), MemoryError> {
@@ -232,11 +232,11 @@ fn read(path: &Path) -> Result<Option<ProgramMemory>, MemoryError> {
         Err(error) => return Err(MemoryError::io(path, error)),
     };
     let mut text = Vec::new();
-    file.take(LONGEST).read_to_end(&mut text).map_err(|error| MemoryError::io(path, error))?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut text).map_err(|error| MemoryError::io(path, error))?;
     match parse(&text) {
         Ok(memory) => Ok(Some(memory)),
         Err(reason) => {
-            let aside = path.with_extension(ASIDE);
+            let aside = path.with_extension(UNUSABLE_SUFFIX);
             fs::rename(path, &aside).map_err(|error| MemoryError::io(path, error))?;
             Err(MemoryError::SetAside { path: path.to_owned(), aside, reason })
         }

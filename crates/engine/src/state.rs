@@ -1,8 +1,8 @@
 //! The state directory of a running Gleaner, with one holder at a time.
 //!
-//! Some levers act on the whole machine and need root: the holder of [`MACHINE`] controls the machine. Other
-//! users only place their own threads. They have a state directory and a lock of their own, and leave the
-//! machine to root.
+//! Some levers act on the whole machine and need root: the holder of [`ROOT_STATE_DIR`] controls the
+//! machine. Other users only place their own threads. They have a state directory and a lock of their own, and
+//! leave the machine to root.
 
 mod holder;
 
@@ -14,11 +14,11 @@ use gleaner_kernel::Root;
 use nix::fcntl::{Flock, FlockArg};
 
 /// Root's state directory, readable by everyone, to see who controls the machine.
-const MACHINE: &str = "/run/gleaner";
+const ROOT_STATE_DIR: &str = "/run/gleaner";
 /// The lock file. Only its owner can open it, since anyone who can open a file can lock others out.
-const LOCK: &str = "lock";
+const LOCK_FILE: &str = "lock";
 /// PID of the holder, readable by everyone.
-const HOLDER: &str = "holder";
+const HOLDER_FILE: &str = "holder";
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ impl StateDir {
     pub fn default_place() -> Result<Self, StateError> {
         let uid = nix::unistd::geteuid();
         let path = if uid.is_root() {
-            PathBuf::from(MACHINE)
+            PathBuf::from(ROOT_STATE_DIR)
         } else {
             std::env::var_os("XDG_RUNTIME_DIR").filter(|d| !d.is_empty()).map_or_else(
                 || PathBuf::from(format!("/tmp/gleaner-{uid}")),
@@ -98,7 +98,7 @@ impl StateDir {
         if owner != nix::unistd::geteuid().as_raw() {
             return Err(StateError::Foreign { path, owner });
         }
-        if path == Path::new(MACHINE) {
+        if path == Path::new(ROOT_STATE_DIR) {
             // Independent of the umask: others see here who controls the machine.
             fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(io)?;
         }
@@ -130,7 +130,7 @@ impl StateDir {
     /// # Errors
     /// [`StateError::Busy`] names the present holder.
     pub fn lock(&self) -> Result<Holder, StateError> {
-        let path = self.path.join(LOCK);
+        let path = self.path.join(LOCK_FILE);
         let io = |source| StateError::Io { path: path.clone(), source };
         let file = fs::OpenOptions::new()
             .read(true)
@@ -140,7 +140,7 @@ impl StateDir {
             .mode(0o600)
             .open(&path)
             .map_err(io)?;
-        let written = self.path.join(HOLDER);
+        let written = self.path.join(HOLDER_FILE);
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => {
                 // An older lock file can be accessible to others.
@@ -174,7 +174,7 @@ impl StateDir {
         if nix::unistd::geteuid().is_root() {
             return Ok(());
         }
-        match holder::holder(&Root::system(), Path::new(MACHINE)) {
+        match holder::holder(&Root::system(), Path::new(ROOT_STATE_DIR)) {
             Some(pid) => Err(StateError::Busy { pid: pid.to_string(), roots: true }),
             None => Ok(()),
         }
@@ -208,6 +208,6 @@ mod tests {
         let state = StateDir::at(dir.path().join("gleaner")).unwrap();
         let _held = state.lock().unwrap();
         let mode = |name| fs::metadata(state.path().join(name)).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(LOCK), mode(HOLDER)), (0o600, 0o644));
+        assert_eq!((mode(LOCK_FILE), mode(HOLDER_FILE)), (0o600, 0o644));
     }
 }

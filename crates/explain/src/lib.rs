@@ -1,7 +1,7 @@
 //! A run's journal as sentences with numbers, and its account in a few lines.
 
-mod fold;
 pub mod summary;
+mod wrap;
 
 use std::fmt;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use gleaner_proto::journal::{Record, Summary};
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub use fold::{WIDTH, fold};
-use summary::deeds;
+use summary::action_counts;
+pub use wrap::{WIDTH, wrap};
 
 /// One sentence about a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -68,7 +68,7 @@ impl Limits {
 }
 
 /// The whole journal as sentences.
-pub fn story(records: &[Record]) -> Vec<Sentence> {
+pub fn journal_sentences(records: &[Record]) -> Vec<Sentence> {
     let mut story = sentences(records);
     if !records.iter().any(|record| matches!(record, Record::End { .. })) {
         story.push(Sentence::plain("the journal has no end: the run goes on, or was killed"));
@@ -115,14 +115,14 @@ pub fn sentences(records: &[Record]) -> Vec<Sentence> {
 
 /// What a run did, for a table's footnote.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gist {
+pub struct OneLineSummary {
     /// One sentence.
     pub text: String,
     /// Whether a trial proved a change. Trials compare blocks of a few milliseconds, not whole runs.
     pub proven: bool,
 }
 
-impl Gist {
+impl OneLineSummary {
     /// For a run of which only this is known.
     pub fn of(text: impl Into<String>) -> Self {
         Self { text: text.into(), proven: false }
@@ -130,20 +130,20 @@ impl Gist {
 }
 
 /// What a run did, in one sentence.
-pub fn gist(records: &[Record]) -> Gist {
+pub fn one_line_summary(records: &[Record]) -> OneLineSummary {
     let Some(Record::End { summary, .. }) = records.last() else {
-        return Gist::of("the journal has no end");
+        return OneLineSummary::of("the journal has no end");
     };
     let longest = summary.settings.iter().max_by_key(|s| s.time);
     let held = longest.map_or_else(String::new, |s| {
         format!("{:.0} % of the time {}", share(s.time, summary.elapsed), s.setting)
     });
     match &summary.evidence {
-        Some(evidence) => Gist { text: format!("{held}; best trial: {evidence}"), proven: true },
+        Some(evidence) => OneLineSummary { text: format!("{held}; best trial: {evidence}"), proven: true },
         None if summary.strategy == Strategy::Adaptive => {
-            Gist::of(format!("{held}; no trial proved a change ({} did not)", summary.refuted))
+            OneLineSummary::of(format!("{held}; no trial proved a change ({} did not)", summary.refuted))
         }
-        None => Gist::of(format!("{held}; {}", summary::outcome(summary))),
+        None => OneLineSummary::of(format!("{held}; {}", summary::outcome(summary))),
     }
 }
 
@@ -257,7 +257,7 @@ fn account(at: Duration, summary: &Summary, dry_run: bool) -> Vec<Sentence> {
         format!(
             "the run ended: {}; Gleaner itself took {:.2} % of a vCPU, and {:.0} % of a vCPU was spent on keeping \
              vCPUs awake",
-            deeds(summary),
+            action_counts(summary),
             share(summary.engine_cpu, summary.elapsed),
             share(summary.retained, summary.elapsed),
         ),

@@ -9,7 +9,7 @@ use gleaner_proto::journal::Summary;
 const NOTHING_RAN: &str = "the workload used no CPU time, so there was nothing to try";
 
 /// Counts of what was done, in the strategy's own terms.
-pub fn deeds(summary: &Summary) -> String {
+pub fn action_counts(summary: &Summary) -> String {
     match summary.strategy {
         Strategy::Adaptive => {
             let proven = count(summary.proven, "change");
@@ -31,7 +31,7 @@ fn count(n: u32, what: &str) -> String {
 
 /// What was done and what it gained; for a dry run, what would have been tried.
 pub fn text(summary: &Summary, dry_run: bool) -> String {
-    let mut out = if dry_run { dry(summary) } else { real(summary) };
+    let mut out = if dry_run { dry_run_text(summary) } else { run_text(summary) };
     for left in &summary.left_behind {
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(out, "gleaner: could not be put back: {left}");
@@ -39,7 +39,7 @@ pub fn text(summary: &Summary, dry_run: bool) -> String {
     out
 }
 
-fn dry(summary: &Summary) -> String {
+fn dry_run_text(summary: &Summary) -> String {
     let mut out = format!(
         "gleaner: {:.1} s watched in a dry run, which changes nothing; own CPU {} ms\n",
         summary.elapsed.as_secs_f64(),
@@ -55,7 +55,7 @@ fn dry(summary: &Summary) -> String {
     out
 }
 
-fn real(summary: &Summary) -> String {
+fn run_text(summary: &Summary) -> String {
     let mut out = String::new();
     let seconds = summary.elapsed.as_secs_f64();
     let share = |time: f64| if seconds > 0.0 { time / seconds * 100.0 } else { 0.0 };
@@ -63,7 +63,7 @@ fn real(summary: &Summary) -> String {
     let _ = writeln!(
         out,
         "gleaner: {seconds:.1} s, {}; own CPU {} ms, retained {:.2} s of vCPU time{otherwise}",
-        deeds(summary),
+        action_counts(summary),
         summary.engine_cpu.as_millis(),
         summary.retained.as_secs_f64(),
     );
@@ -115,7 +115,7 @@ pub fn polled_otherwise(summary: &Summary) -> Option<String> {
 mod tests {
     use std::time::Duration;
 
-    use gleaner_policy::{CpuSet, Fixed, Method, Retention, Setting, Why};
+    use gleaner_policy::{CpuSet, Fixed, Method, Retention, Setting, TrialReason};
 
     use super::*;
 
@@ -128,7 +128,7 @@ mod tests {
         assert!(nothing.contains("3.0 s watched in a dry run"), "{nothing}");
         assert!(nothing.contains("nothing would have been tried"), "{nothing}");
         for limit in ["haltpoll:50us", "haltpoll:60us", "consolidate:1"] {
-            summary.would_try(&limit.parse::<Fixed>().unwrap().on(&all).unwrap(), Why::TrustExpired);
+            summary.would_try(&limit.parse::<Fixed>().unwrap().on(&all).unwrap(), TrialReason::TrustExpired);
         }
         let printed = text(&summary, true);
         let lines: Vec<_> = printed.lines().filter(|line| line.contains("would have tried")).collect();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use gleaner_engine::live::{Parts, Place, ProcessFd, Signals};
+use gleaner_engine::live::{ActiveSetLever, Parts, ProcessFd, Signals};
 use gleaner_engine::{LeaseBook, StateDir};
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
@@ -19,7 +19,7 @@ use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::memory;
 use crate::options::AttachArgs;
 use crate::overload;
-use crate::run::{group_sensor, put_back, put_back_stale, quotas};
+use crate::run::{group_sensor, quotas, restore_leases, restore_stale_leases};
 use crate::sockets;
 use crate::waiting;
 use gleaner_explain::summary;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     check_fixed(&args.control, &what.allowed)?;
     // Blocked before anything is changed, so that no signal can end this process halfway.
     let signals = Signals::block()?;
-    put_back_stale(&state, &root)?;
+    restore_stale_leases(&state, &root)?;
     let choice = choice::for_run(&state, &root, &args.control);
     let (book, _) = LeaseBook::open(&state, root.clone())?;
     let config = configure(&root, &args.control, &what.allowed, &choice)?;
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
             let limits = choice.limits.clone();
             control(parts, config, journal, what.program, &args.control, what.name, limits)
         })
-        .inspect_err(|_| put_back(&state, &root))?;
+        .inspect_err(|_| restore_leases(&state, &root))?;
     if !args.control.quiet {
         gleaner_print::write_err(format_args!("{}", summary::text(&summary, args.control.dry_run)));
     }
@@ -72,7 +72,7 @@ struct Attached {
     name: String,
     /// The name under which its memory is stored.
     program: Option<String>,
-    place: Place,
+    place: ActiveSetLever,
     workload: WorkloadSensor,
     allowed: CpuSet,
     process: Option<(Pid, ProcessFd)>,
@@ -101,7 +101,7 @@ fn by_pid(root: &Root, pid: i32, dry_run: bool) -> anyhow::Result<Attached> {
     Ok(Attached {
         name: format!("process {pid} ({command})"),
         program: memory::of_process(root, pid),
-        place: Place::Threads(Affinity::new(allowed.clone())),
+        place: ActiveSetLever::Threads(Affinity::new(allowed.clone())),
         workload: WorkloadSensor::new(root, Members::Tree(number))?
             .with_quotas(quotas(root, Pid::from_raw(pid))),
         allowed,
@@ -129,7 +129,7 @@ fn by_group(root: &Root, path: &Path) -> anyhow::Result<Attached> {
         name: format!("group {}", dir.display()),
         program: setup.find(root, dir).ok().map(|group| format!("/{}", group.relative.display())),
         workload: sensor,
-        place: Place::Group(group),
+        place: ActiveSetLever::Group(group),
         allowed,
         process: None,
     })

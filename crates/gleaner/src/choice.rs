@@ -11,7 +11,7 @@ use crate::options::ControlArgs;
 use gleaner_calibrate as calibrate;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Choice {
+pub(crate) struct MethodChoice {
     pub(crate) method: Method,
     /// Cost of a halt and its wake-up.
     pub(crate) wake_cost: Duration,
@@ -21,7 +21,7 @@ pub(crate) struct Choice {
     pub(crate) limits: Vec<String>,
 }
 
-impl Choice {
+impl MethodChoice {
     /// For when nothing was measured.
     fn assumed(method: Method, limit: Option<String>) -> Self {
         let limits = limit.into_iter().collect();
@@ -30,11 +30,11 @@ impl Choice {
 }
 
 /// This boot's calibration, measured now (in a quarter of a second) if there is none or only a doubtful one.
-pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choice {
+pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> MethodChoice {
     if args.fixed.is_some() {
-        let assumed = Choice::assumed(Method::Halt, None);
+        let assumed = MethodChoice::assumed(Method::Halt, None);
         // `--fixed` decides nothing, but estimates waiting from these costs as any run does.
-        return calibrate::load(state, root).map_or(assumed.clone(), |c| Choice {
+        return calibrate::load(state, root).map_or(assumed.clone(), |c| MethodChoice {
             wake_cost: c.halt_cost,
             waker_cost: c.waker_cost(),
             ..assumed
@@ -48,7 +48,7 @@ pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choi
         calibrate::in_use(state, root)
     };
     match calibration {
-        Ok(c) => Choice {
+        Ok(c) => MethodChoice {
             method: c.method,
             wake_cost: c.halt_cost,
             waker_cost: c.waker_cost(),
@@ -60,18 +60,18 @@ pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Choi
                 _ => "nothing is retained".to_owned(),
             };
             let why = format!("the wake-up cost could not be measured ({error:#}): {then}");
-            Choice::assumed(Method::Halt, Some(why))
+            MethodChoice::assumed(Method::Halt, Some(why))
         }
     }
 }
 
 /// For a dry run without a calibration from this boot.
-fn unmeasured(root: &Root) -> Choice {
+fn unmeasured(root: &Root) -> MethodChoice {
     match haltpoll::available(root) {
         Ok(()) => {
             let why = "the wake-up cost is assumed: `gleaner doctor` measures it".to_owned();
-            Choice::assumed(Method::Haltpoll, Some(why))
+            MethodChoice::assumed(Method::Haltpoll, Some(why))
         }
-        Err(error) => Choice::assumed(Method::Halt, Some(error.to_string())),
+        Err(error) => MethodChoice::assumed(Method::Halt, Some(error.to_string())),
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use gleaner_engine::live::{LiveMachine, Parts};
-use gleaner_engine::{Journal, Machine as _, StateDir, Undone};
+use gleaner_engine::{Journal, Machine as _, StateDir, UndoResult};
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
 use gleaner_policy::{CpuId, CpuSet, Method, Mode, Policy, PolicyConfig, Strategy, VcpuPlace};
@@ -10,7 +10,7 @@ use gleaner_print::{Usage, say};
 use gleaner_proto::journal::{self, Record, Summary};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::choice::Choice;
+use crate::choice::MethodChoice;
 use crate::clock::unix_ms;
 use crate::memory::Memory;
 use crate::options::ControlArgs;
@@ -37,7 +37,7 @@ pub(crate) fn configure(
     root: &Root,
     args: &ControlArgs,
     allowed: &CpuSet,
-    choice: &Choice,
+    choice: &MethodChoice,
 ) -> anyhow::Result<PolicyConfig> {
     let mode = match (args.dry_run, args.fixed, args.strategy()) {
         (true, ..) => Mode::DryRun,
@@ -83,7 +83,7 @@ pub(crate) fn open_journal(args: &ControlArgs, state: &StateDir) -> anyhow::Resu
         Some(path) => {
             Journal::create(path, false, warn).with_context(|| format!("cannot write {}", path.display()))
         }
-        None => Ok(Journal::create(&state.journal(), true, warn).unwrap_or_else(|_| Journal::nowhere())),
+        None => Ok(Journal::create(&state.journal(), true, warn).unwrap_or_else(|_| Journal::disabled())),
     }
 }
 
@@ -119,9 +119,9 @@ pub(crate) fn control(
     let end = machine.now();
     for outcome in machine.close() {
         match outcome.undone {
-            Undone::Failed => summary.left_behind.push(outcome.detail),
-            Undone::Theirs => journal.note(end, outcome.detail),
-            Undone::Restored | Undone::Unchanged | Undone::Gone => {}
+            UndoResult::Failed => summary.left_behind.push(outcome.detail),
+            UndoResult::Theirs => journal.note(end, outcome.detail),
+            UndoResult::Restored | UndoResult::Unchanged | UndoResult::Gone => {}
         }
     }
     memory.keep(&policy.learned()).into_iter().for_each(|note| journal.note(end, note));

@@ -91,12 +91,12 @@ impl Target {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.iter().try_for_each(|file| check_place(file))?;
-    let drawer = args.output.as_ref().map(|_| sibling(page::DRAWER)).transpose()?;
+    let page_program = args.output.as_ref().map(|_| sibling(page::PAGE_PROGRAM)).transpose()?;
     // Before the observation, which would otherwise see the calibration.
     let costs = Costs::known(&StateDir::default_place()?, &Root::system());
     let observed = observe::observe(&args.target.scope()?, args.target.command(), args.seconds)?;
     let evidence =
-        Evidence { seen: &observed.seen, costs, stolen: observed.stolen, vcpus: observed.seen.vcpus.len() };
+        Evidence { snapshot: &observed.snapshot, costs, stolen: observed.stolen, vcpus: observed.snapshot.vcpus.len() };
     let report = Report {
         version: VERSION,
         target: args.target.name(),
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         costs: evidence.costs,
         stolen: evidence.stolen,
         timeline: observed.timeline,
-        counted: observed.seen.clone(),
+        counted: observed.snapshot.clone(),
     };
     let printed = if args.json {
         outln!("{}", serde_json::to_string_pretty(&report)?)
@@ -114,8 +114,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         out!("{}", text::text(&report))
     };
     // A closed output is no reason to lose the page, nor the other way round.
-    if let (Some(file), Some(drawer)) = (&args.output, &drawer) {
-        page::write(&report, file, drawer)?;
+    if let (Some(file), Some(page_program)) = (&args.output, &page_program) {
+        page::write(&report, file, page_program)?;
         say!("gleaner: wrote {}", file.display());
     }
     printed?;

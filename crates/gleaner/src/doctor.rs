@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let state = StateDir::default_place()?;
     // Before the measurement, which restores what a dead holder left behind.
-    let mut findings = findings::standing(&root, &state);
+    let mut findings = findings::without_measurement(&root, &state);
     let calibration = calibrate(&state, &root, if args.quick { Depth::Quick } else { Depth::Full })?;
     let in_use = calibrate::load(&state, &root);
     findings.extend(findings::measured(&calibration, in_use.as_ref()));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use gleaner_engine::{MemoryDir, MemoryError};
 use gleaner_kernel::Root;
 use gleaner_kernel::preempt::KernelVersion;
-use gleaner_policy::{KnownLoad, Learned, Mode, Outcome, PolicyConfig, alike};
+use gleaner_policy::{KnownLoad, Learned, Mode, Outcome, PolicyConfig, is_same_kind};
 use gleaner_print::say;
 use gleaner_proto::memory::{LoadMemory, MachineIdentity, ProgramMemory};
 
@@ -17,9 +17,9 @@ use crate::clock::unix_ms;
 use crate::options::ControlArgs;
 
 /// A refutation expires after a week: programs, data and hosts change while names stay.
-const REFUTED_FOR_MS: u64 = 7 * 24 * 3600 * 1000;
+const REFUTATION_LIFETIME_MS: u64 = 7 * 24 * 3600 * 1000;
 /// More kinds of load than any program has.
-const MOST_LOADS: usize = 16;
+const MAX_LOADS: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
@@ -70,7 +70,7 @@ impl Memory {
         let Some((_, program)) = &self.kept else { return Vec::new() };
         let now = unix_ms();
         let known = program.loads.iter().map(|load| {
-            let long_ago = load.refuted_unix_ms.is_none_or(|at| now.saturating_sub(at) > REFUTED_FOR_MS);
+            let long_ago = load.refuted_unix_ms.is_none_or(|at| now.saturating_sub(at) > REFUTATION_LIFETIME_MS);
             KnownLoad { refuted: if long_ago { 0 } else { load.known.refuted }, ..load.known }
         });
         known.collect()
@@ -102,7 +102,7 @@ fn not_kept(error: &MemoryError) -> String {
 /// What is known after a run that started with `before` and ended at `now` (milliseconds since the Unix epoch).
 fn merge(before: &[LoadMemory], learned: &[Learned], now: u64) -> Vec<LoadMemory> {
     let of_load = |learned: &Learned| {
-        let before = before.iter().find(|b| alike(b.known.load, learned.known.load));
+        let before = before.iter().find(|b| is_same_kind(b.known.load, learned.known.load));
         let said = |outcome, before| if learned.outcome == Some(outcome) { Some(now) } else { before };
         LoadMemory {
             known: learned.known,
@@ -112,7 +112,7 @@ fn merge(before: &[LoadMemory], learned: &[Learned], now: u64) -> Vec<LoadMemory
     };
     let mut loads: Vec<_> = learned.iter().map(of_load).collect();
     loads.sort_by_key(|load| std::cmp::Reverse(load.proven_unix_ms.max(load.refuted_unix_ms)));
-    loads.truncate(MOST_LOADS);
+    loads.truncate(MAX_LOADS);
     loads
 }
 
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(program(Some(now - 1000)), 3);
         // If the clock was set back, the refutation counts as recent.
         assert_eq!(program(Some(now + 1000)), 3);
-        assert_eq!(program(Some(now - REFUTED_FOR_MS - 1000)), 0);
+        assert_eq!(program(Some(now - REFUTATION_LIFETIME_MS - 1000)), 0);
     }
 
     #[test]

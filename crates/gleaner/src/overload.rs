@@ -11,14 +11,14 @@ use crate::options::ControlArgs;
 
 /// The sensor, unless the user wants no BPF.
 pub(crate) fn watch(args: &ControlArgs) -> Option<Box<dyn OverloadWatch>> {
-    (!args.no_bpf).then(|| Box::new(OnDemand(None)) as Box<dyn OverloadWatch>)
+    (!args.no_bpf).then(|| Box::new(LazyOverloadSensor(None)) as Box<dyn OverloadWatch>)
 }
 
 /// Loads the programs when first armed: most workloads are never consolidated.
 #[derive(Debug)]
-struct OnDemand(Option<OverloadSensor>);
+struct LazyOverloadSensor(Option<OverloadSensor>);
 
-impl OverloadWatch for OnDemand {
+impl OverloadWatch for LazyOverloadSensor {
     fn arm(&mut self, asked: &OverloadQuery) -> Result<(), Box<dyn Error + Send + Sync>> {
         let sensor = match &mut self.0 {
             Some(loaded) => loaded,

@@ -28,9 +28,9 @@ use crate::options::{ControlArgs, StrategyName};
 use translate::Translator;
 
 /// How long to record something that already runs, by default.
-const USUAL: Duration = Duration::from_secs(5);
+const DEFAULT_TIME: Duration = Duration::from_secs(5);
 /// Sampling interval: far shorter than the events' buffer takes to fill.
-const INTERVAL: Duration = Duration::from_millis(10);
+const SAMPLING_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Record which threads run, wait and wake each other, as a compact trace
 ///
@@ -148,9 +148,9 @@ fn record(
     time: Option<Duration>,
 ) -> anyhow::Result<Option<ExitStatus>> {
     let started = Instant::now();
-    let limit = time.or_else(|| child.is_none().then_some(USUAL));
+    let limit = time.or_else(|| child.is_none().then_some(DEFAULT_TIME));
     while limit.is_none_or(|limit| started.elapsed() < limit) {
-        let left = limit.map_or(INTERVAL, |limit| limit.saturating_sub(started.elapsed()).min(INTERVAL));
+        let left = limit.map_or(SAMPLING_INTERVAL, |limit| limit.saturating_sub(started.elapsed()).min(SAMPLING_INTERVAL));
         if signals.wait(left)?.is_some_and(|signal| signal != Signal::SIGCHLD) {
             break;
         }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gleaner_engine::{StateDir, Undone};
+use gleaner_engine::{StateDir, UndoResult};
 use gleaner_kernel::Root;
 use gleaner_print::{outln, say};
 
@@ -23,12 +23,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         outln!("nothing to put back")?;
     }
     for outcome in &outcomes {
-        if outcome.undone == Undone::Failed {
+        if outcome.undone == UndoResult::Failed {
             say!("gleaner: could not be put back: {}", outcome.detail);
         } else if !args.quiet {
             outln!("{}", outcome.detail)?;
         }
     }
-    let failed = outcomes.iter().any(|outcome| outcome.undone == Undone::Failed);
+    let failed = outcomes.iter().any(|outcome| outcome.undone == UndoResult::Failed);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

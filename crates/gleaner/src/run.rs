@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context as _;
-use gleaner_engine::live::{self, Child, Parts, Place, ProcessFd, Signals, SpawnError};
-use gleaner_engine::{Journal, LeaseBook, LeaseError, Outcome, StateDir, Undone};
+use gleaner_engine::live::{self, ActiveSetLever, Child, Parts, ProcessFd, Signals, SpawnError};
+use gleaner_engine::{Journal, LeaseBook, LeaseError, Outcome, StateDir, UndoResult};
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::affinity::Affinity;
@@ -20,7 +20,7 @@ use gleaner_proto::journal::Summary;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
-use crate::choice::{self, Choice};
+use crate::choice::{self, MethodChoice};
 use crate::control::{check_fixed, configure, control, open_journal, warn};
 use crate::memory;
 use crate::options::RunArgs;
@@ -30,23 +30,23 @@ use crate::waiting;
 use gleaner_explain::summary;
 
 /// With `--require`, the status if Gleaner cannot help; as for `env`.
-const FAILED: u8 = 125;
+const FAILURE_STATUS: u8 = 125;
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     // Reading the mask cannot fail.
     let mask = SigSet::thread_get_mask().unwrap_or_else(|_| SigSet::empty());
     let error = match start(args) {
-        Ok(started) => return started.accompany(args),
+        Ok(started) => return started.supervise(args),
         Err(error) => error,
     };
     if error.is::<Usage>() {
         return gleaner_print::failure(crate::NAME, error.as_ref());
     }
     let of_command =
-        error.downcast_ref::<SpawnError>().map(SpawnError::exit_code).filter(|code| *code != FAILED);
+        error.downcast_ref::<SpawnError>().map(SpawnError::exit_code).filter(|code| *code != FAILURE_STATUS);
     if of_command.is_some() || args.require {
         say!("gleaner: {error:#}");
-        return ExitCode::from(of_command.unwrap_or(FAILED));
+        return ExitCode::from(of_command.unwrap_or(FAILURE_STATUS));
     }
     say!("gleaner: the command runs without Gleaner: {error:#}");
     let error = live::become_command(&mask, &args.command);
@@ -61,7 +61,7 @@ struct Started {
     book: LeaseBook,
     signals: Signals,
     state: StateDir,
-    choice: Choice,
+    choice: MethodChoice,
     /// What this machine lacks, as sentences.
     limits: Vec<String>,
 }
@@ -75,9 +75,9 @@ fn start(args: &RunArgs) -> anyhow::Result<Started> {
     let allowed = Affinity::of_caller().context("cannot read the CPU affinity")?;
     check_fixed(&args.control, &allowed)?;
     live::check(&root)?;
-    put_back_stale(&state, &root)?;
+    restore_stale_leases(&state, &root)?;
     let choice = choice::for_run(&state, &root, &args.control);
-    signals.let_through()?;
+    signals.deliver_pending()?;
     let (mut book, _) = LeaseBook::open(&state, root.clone())?;
     let mut limits = choice.limits.clone();
     // A dry run makes no group: that would be a change.
@@ -85,7 +85,7 @@ fn start(args: &RunArgs) -> anyhow::Result<Started> {
     let child = match live::spawn(&root, group.as_ref(), &signals, &args.command) {
         Ok(child) => child,
         Err(error) => {
-            say_left_behind(book.close());
+            report_left_behind(book.close());
             return Err(error.into());
         }
     };
@@ -96,13 +96,13 @@ fn start(args: &RunArgs) -> anyhow::Result<Started> {
 
 impl Started {
     /// Controls the command as far as possible, and returns its exit status.
-    fn accompany(self, args: &RunArgs) -> ExitCode {
+    fn supervise(self, args: &RunArgs) -> ExitCode {
         let Self { mut child, workload, book, signals, state, choice, limits } = self;
         let reported = limits.clone();
         let name = args.command.iter().map(|s| s.to_string_lossy()).collect::<Vec<_>>().join(" ");
         let journal = open_journal(&args.control, &state).unwrap_or_else(|error| {
             say!("gleaner: no journal is kept: {error:#}");
-            Journal::nowhere()
+            Journal::disabled()
         });
         let result = workload.parts(book, signals, args, &choice).and_then(|parts| {
             let config = configure(&Root::system(), &args.control, &parts.allowed, &choice)?;
@@ -111,23 +111,23 @@ impl Started {
         });
         if let Err(error) = &result {
             say!("gleaner: the command runs on without Gleaner: {error:#}");
-            put_back(&state, &Root::system());
+            restore_leases(&state, &Root::system());
         }
-        let status = live::stand_by(&mut child);
+        let status = live::wait_for_exit(&mut child);
         if let Ok(summary) = result {
-            say_summary(&summary, args, &reported);
+            print_summary(&summary, args, &reported);
         }
         match status {
             Ok(status) => exit_code(status),
             Err(error) => {
                 say!("gleaner: cannot wait for the command: {error}");
-                ExitCode::from(FAILED)
+                ExitCode::from(FAILURE_STATUS)
             }
         }
     }
 }
 
-fn say_summary(summary: &Summary, args: &RunArgs, limits: &[String]) {
+fn print_summary(summary: &Summary, args: &RunArgs, limits: &[String]) {
     if args.control.quiet {
         for left in &summary.left_behind {
             say!("gleaner: could not be put back: {left}");
@@ -141,7 +141,7 @@ fn say_summary(summary: &Summary, args: &RunArgs, limits: &[String]) {
 }
 
 /// Restores what a dead holder left behind, which calibration would otherwise measure, and reports it.
-pub(crate) fn put_back_stale(state: &StateDir, root: &Root) -> Result<(), LeaseError> {
+pub(crate) fn restore_stale_leases(state: &StateDir, root: &Root) -> Result<(), LeaseError> {
     for outcome in gleaner_engine::restore(state, root)? {
         say!("gleaner: restored what a killed Gleaner left: {}", outcome.detail);
     }
@@ -149,15 +149,15 @@ pub(crate) fn put_back_stale(state: &StateDir, root: &Root) -> Result<(), LeaseE
 }
 
 /// Restores what is left in the lease book of a control that failed to start, as after a dead holder.
-pub(crate) fn put_back(state: &StateDir, root: &Root) {
+pub(crate) fn restore_leases(state: &StateDir, root: &Root) {
     match gleaner_engine::restore(state, root) {
-        Ok(outcomes) => say_left_behind(outcomes),
+        Ok(outcomes) => report_left_behind(outcomes),
         Err(error) => say!("gleaner: could not be put back: {error}"),
     }
 }
 
-fn say_left_behind(outcomes: Vec<Outcome>) {
-    for left in outcomes.into_iter().filter(|o| o.undone == Undone::Failed) {
+fn report_left_behind(outcomes: Vec<Outcome>) {
+    for left in outcomes.into_iter().filter(|o| o.undone == UndoResult::Failed) {
         say!("gleaner: could not be put back: {}", left.detail);
     }
 }
@@ -190,16 +190,16 @@ impl Workload {
         book: LeaseBook,
         signals: Signals,
         args: &RunArgs,
-        choice: &Choice,
+        choice: &MethodChoice,
     ) -> anyhow::Result<Parts> {
         let Self { root, pid, group, allowed } = self;
         let (place, workload) = if let Some(group) = group {
             let sensor = group_sensor(&root, &group)?;
-            (Place::Group(group), sensor.with_quotas(quotas(&root, pid)))
+            (ActiveSetLever::Group(group), sensor.with_quotas(quotas(&root, pid)))
         } else {
             let members = Members::Tree(pid.as_raw().unsigned_abs());
             let sensor = WorkloadSensor::new(&root, members)?.with_quotas(quotas(&root, pid));
-            (Place::Threads(Affinity::new(allowed.clone())), sensor)
+            (ActiveSetLever::Threads(Affinity::new(allowed.clone())), sensor)
         };
         let process = Some((pid, ProcessFd::open(pid)?));
         let counter = args.control.progress.clone();
@@ -238,6 +238,6 @@ pub(crate) fn quotas(root: &Root, pid: Pid) -> Vec<PathBuf> {
 
 /// The command's own status; 128+N if signal N ended it.
 fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| status.signal().map(|n| 128 + n)).unwrap_or(i32::from(FAILED));
-    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(FAILED))
+    let code = status.code().or_else(|| status.signal().map(|n| 128 + n)).unwrap_or(i32::from(FAILURE_STATUS));
+    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(FAILURE_STATUS))
 }

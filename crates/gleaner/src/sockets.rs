@@ -6,7 +6,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 
-use gleaner_engine::live::{Place, TrafficSensor};
+use gleaner_engine::live::{ActiveSetLever, TrafficSensor};
 use gleaner_policy::{Sockets, Strategy};
 use gleaner_trace::{Directions, Scope, SocketSensor, SocketTraffic, TraceError};
 use nix::unistd::Pid;
@@ -18,16 +18,16 @@ use crate::waiting::scope;
 /// workload's first one.
 pub(crate) fn sensor(
     args: &ControlArgs,
-    place: &Place,
+    place: &ActiveSetLever,
     process: Option<Pid>,
 ) -> Option<Box<dyn TrafficSensor>> {
     let judged = args.strategy() == Strategy::Adaptive && !args.dry_run;
     let scope = scope(place, process).filter(|_| judged && !args.no_bpf)?;
-    Some(Box::new(InBackground { scope, state: State::Off }))
+    Some(Box::new(BackgroundSocketSensor { scope, state: State::Off }))
 }
 
 #[derive(Debug)]
-struct InBackground {
+struct BackgroundSocketSensor {
     scope: Scope,
     state: State,
 }
@@ -41,7 +41,7 @@ enum State {
     Counting(SocketSensor),
 }
 
-impl TrafficSensor for InBackground {
+impl TrafficSensor for BackgroundSocketSensor {
     fn start(&mut self) {
         let (sender, receiver) = sync_channel(1);
         let scope = self.scope.clone();

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use gleaner_engine::live::{Place, WaitingSensor};
+use gleaner_engine::live::{ActiveSetLever, WaitingSensor};
 use gleaner_policy::{Waiting, WaitingSource};
 use gleaner_trace::{Latencies, LatencySensor, Scope};
 use nix::unistd::Pid;
@@ -12,29 +12,29 @@ use crate::options::ControlArgs;
 /// The sensor for the workload that `place` controls, if the user wants it. `process` is the workload's first one.
 pub(crate) fn sensor(
     args: &ControlArgs,
-    place: &Place,
+    place: &ActiveSetLever,
     process: Option<Pid>,
 ) -> Option<Box<dyn WaitingSensor>> {
     let scope = scope(place, process)?;
-    args.trace_waiting.then(|| Box::new(OnDemand { scope, loaded: None }) as Box<dyn WaitingSensor>)
+    args.trace_waiting.then(|| Box::new(LazyLatencySensor { scope, loaded: None }) as Box<dyn WaitingSensor>)
 }
 
 /// The threads of the workload that `place` controls.
-pub(crate) fn scope(place: &Place, process: Option<Pid>) -> Option<Scope> {
+pub(crate) fn scope(place: &ActiveSetLever, process: Option<Pid>) -> Option<Scope> {
     match (place, process) {
-        (Place::Group(group), _) => Some(Scope::Cgroup(group.cpuset_dir().to_owned())),
-        (Place::Threads(_), Some(pid)) => Some(Scope::Tree(pid.as_raw().unsigned_abs())),
-        (Place::Threads(_), None) => None,
+        (ActiveSetLever::Group(group), _) => Some(Scope::Cgroup(group.cpuset_dir().to_owned())),
+        (ActiveSetLever::Threads(_), Some(pid)) => Some(Scope::Tree(pid.as_raw().unsigned_abs())),
+        (ActiveSetLever::Threads(_), None) => None,
     }
 }
 
 #[derive(Debug)]
-struct OnDemand {
+struct LazyLatencySensor {
     scope: Scope,
     loaded: Option<LatencySensor>,
 }
 
-impl WaitingSensor for OnDemand {
+impl WaitingSensor for LazyLatencySensor {
     fn arm(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
         let sensor = match &mut self.loaded {
             Some(loaded) => loaded,

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => latest()?,
     };
     let records = journal::read(&path)?;
-    let story = gleaner_explain::story(&records);
+    let story = gleaner_explain::journal_sentences(&records);
     if args.json {
         let summary = records.iter().rev().find_map(|record| match record {
             Record::End { summary, .. } => Some(summary),

@@ -25,11 +25,11 @@ use nix::sys::signal::Signal;
 const SAMPLES: usize = 60;
 
 /// A directory for one test's memory and journals.
-struct Place {
+struct TestDir {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDir {
     fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -114,7 +114,7 @@ fn missed(file: &Path) -> Vec<Observation> {
 fn a_known_program_has_its_setting_at_the_first_sample_that_shows_its_load() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
     let Some(pair) = memory::pair() else { return skipped("needs two vCPUs") };
-    let place = Place::new();
+    let place = TestDir::new();
     let seeded = memory::seed(&place.memory(), &pair[0], Method::Haltpoll, memory::polling());
     let file = place.journal();
     // The search for a smaller active set would come before retention.
@@ -145,7 +145,7 @@ fn a_known_program_has_its_setting_at_the_first_sample_that_shows_its_load() {
 #[test]
 fn a_program_is_known_until_it_is_forgotten() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
-    let place = Place::new();
+    let place = TestDir::new();
     let seeded = place.seed();
     let file = place.journal();
     let output = place.run("0.3", &[]).output().unwrap();
@@ -181,7 +181,7 @@ fn a_program_is_known_until_it_is_forgotten() {
 #[test]
 fn what_proves_nothing_keeps_nothing() {
     let Some(machine) = Machine::take() else { return };
-    let place = Place::new();
+    let place = TestDir::new();
     for options in
         [&["--no-memory"] as &[&str], &["--fixed", "consolidate:1"], &["--dry-run"], &["--strategy", "paper"]]
     {
@@ -195,7 +195,7 @@ fn what_proves_nothing_keeps_nothing() {
 #[test]
 fn a_damaged_memory_is_said_once_and_learned_anew() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
-    let place = Place::new();
+    let place = TestDir::new();
     let file = place.memory().join(place.seed().file_name());
     fs::write(&file, "{").unwrap();
     let journal = place.journal();
@@ -221,7 +221,7 @@ fn a_damaged_memory_is_said_once_and_learned_anew() {
 #[test]
 fn where_nothing_can_be_kept_the_journal_says_so_once_and_the_run_goes_on() {
     let Some(machine) = Machine::take_with_haltpoll() else { return };
-    let place = Place::new();
+    let place = TestDir::new();
     fs::create_dir(place.memory()).unwrap();
     // Each run that knows something writes, since uses are counted. Tested without room for one more file, and on a
     // read-only file system.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use gleaner_policy::{CpuId, CpuSet, PolicyConfig};
-use gleaner_proto::trace_file::{Event, Header, Left, Task, What, Writer};
+use gleaner_proto::trace_file::{Event, EventKind, Header, PrevState, Task, Writer};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -96,15 +96,15 @@ fn ping_pong(file: &Path) {
     let mut writer = Writer::new(fs::File::create(file).unwrap(), &header, u64::MAX).unwrap();
     let mut event = |at_ns, what| writer.event(&Event { at_ns, what }).unwrap();
     for tid in [10, 11] {
-        event(0, What::Thread { tid, process: 10, name: format!("thread-{tid}") });
+        event(0, EventKind::Thread { tid, process: 10, name: format!("thread-{tid}") });
     }
-    let left = Left::Blocked;
+    let prev_state = PrevState::Blocked;
     for turn in 0..1_000_000_000 / TURN {
         let (at, runs) = (turn * TURN, u32::from(turn % 2 == 1));
         let (cpu, own, next) = (CpuId(runs), Task::Thread(runs), Task::Thread(1 - runs));
-        event(at, What::Switch { cpu, from: Task::Nobody, left: Left::Runnable, to: own });
-        event(at + 4000, What::Wake { cpu, waker: own, wakee: next });
-        event(at + 5000, What::Switch { cpu, from: own, left, to: Task::Nobody });
+        event(at, EventKind::Switch { cpu, from: Task::Nobody, prev_state: PrevState::Runnable, to: own });
+        event(at + 4000, EventKind::Wake { cpu, waker: own, wakee: next });
+        event(at + 5000, EventKind::Switch { cpu, from: own, prev_state, to: Task::Nobody });
     }
     writer.finish(1_000_000_000).unwrap();
 }

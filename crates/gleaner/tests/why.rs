@@ -10,7 +10,7 @@ use gleaner_bench::workload::Outcome;
 use gleaner_policy::{
     AfterRollBack, ConsolidationConfig, CpuId, CpuSet, Event, Evidence, Factor, Factors, MajorChange,
     Measurement, Method, Mode, PolicyConfig, Purpose, Refutation, ReleaseReason, Retention, Setting, Signal,
-    Strategy, Verdict, Why, conditions,
+    Strategy, TrialReason, Verdict, conditions,
 };
 use gleaner_proto::journal::{Record, SettingTime, Summary, VERSION};
 
@@ -62,7 +62,7 @@ fn decision(at_ms: u64, event: Event) -> Record {
 /// A trial that proves its candidate.
 fn proven_trial() -> [Record; 2] {
     let (baseline, candidate) = settings();
-    let why = Why::WakeUps { halts_per_s: 9000.0, wake_cost: us(48), lost: 0.43 };
+    let why = TrialReason::WakeUps { halts_per_s: 9000.0, wake_cost: us(48), lost: 0.43 };
     let purpose = Purpose::Adopt;
     let started = Event::TrialStarted { baseline, candidate: candidate.clone(), purpose, why };
     let ended = Event::TrialEnded {

@@ -10,7 +10,7 @@ use nix::unistd::{AccessFlags, access};
 use crate::lever::{GroupState, Target, Value, Write};
 use crate::{KernelError, Root};
 
-pub use find::{NamedGroup, Tried};
+pub use find::{NamedGroup, SearchedDirs};
 pub use setup::{CgroupSetup, Hierarchy, Version};
 
 /// Why no group is available. The engine then falls back to plain affinity.
@@ -37,7 +37,7 @@ pub enum GroupUnavailable {
         /// The name as given.
         name: PathBuf,
         /// The directories that were tried.
-        tried: Tried,
+        tried: SearchedDirs,
     },
     /// The name matches one group as a file system path and another as a path within the hierarchies.
     #[error("`{}` is {} or {}: name the one that is meant by its directory", name.display(), file.display(), group.display())]
@@ -193,7 +193,7 @@ impl WorkloadGroup {
         }
         let cpuset = mount.join(relative);
         if !root.path(&cpuset).is_dir() {
-            return Err(GroupUnavailable::NotFound { name: name.to_owned(), tried: Tried(vec![cpuset]) });
+            return Err(GroupUnavailable::NotFound { name: name.to_owned(), tried: SearchedDirs(vec![cpuset]) });
         }
         if !root.exists(cpuset.join("cpuset.cpus")) {
             return Err(GroupUnavailable::NoCpuset { path: cpuset });

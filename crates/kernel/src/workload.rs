@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{KernelError, Root};
 use accounting::CpuAccounting;
-use members::Lister;
+use members::MemberLister;
 use tasks::{FileBudget, Processes, Threads};
 
 /// What a workload consumed since the sensor's first sample. Never decreases.
@@ -60,7 +60,7 @@ pub struct WorkloadCounters {
 #[derive(Debug)]
 pub struct WorkloadSensor {
     root: Root,
-    lister: Lister,
+    lister: MemberLister,
     threads: Threads,
     processes: Processes,
     accounting: Option<CpuAccounting>,
@@ -92,7 +92,7 @@ impl WorkloadSensor {
         let process_files = files.split(4);
         Ok(Self {
             root: root.clone(),
-            lister: Lister::new(root, members)?,
+            lister: MemberLister::new(root, members)?,
             threads: Threads::new(root, files),
             processes: Processes::new(root, process_files),
             accounting: None,

@@ -14,7 +14,7 @@ use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::lever::sched_policy::Batch;
 use gleaner_kernel::lever::yield_threads::{YieldKind, YieldStats, YieldThreads};
 use gleaner_kernel::lever::{
-    LeverError, SchedAttr, SchedPolicy, Target, ThreadKey, ThreadPlan, Value, Walked, walk,
+    LeverError, SchedAttr, SchedPolicy, Target, ThreadKey, ThreadPlan, Value, WalkOutcome, walk,
 };
 use gleaner_policy::{CpuId, CpuSet};
 use gleaner_testing::has_two_vcpus;
@@ -132,7 +132,7 @@ fn a_walk_reaches_a_child_that_is_born_during_it() {
             Ok(())
         },
     );
-    assert_eq!(walked.unwrap(), Walked { threads: 2, settled: true });
+    assert_eq!(walked.unwrap(), WalkOutcome { threads: 2, settled: true });
     for key in [parent.key, children[0].key] {
         assert_eq!(Target::Affinity(key).read(&root).unwrap(), Value::Cpus(small.clone()));
     }

@@ -2,17 +2,18 @@
 //! and Szepesvári 2016).
 //!
 //! Running time earns credit, and a candidate that turns out to be worse spends it; without credit nothing that
-//! was refuted is tried again. So the loss against the untouched system stays below [`SHARE`] of the time in
-//! the long run, and below [`MOST`] on top of that over any shorter one.
+//! was refuted is tried again. So the loss against the untouched system stays below [`LOSS_SHARE`] of the time
+//! in the long run, and below [`LARGEST_CREDIT`] on top of that over any shorter one.
 
 use std::time::Duration;
 
 /// The share of the workload's time that trials may cost.
-const SHARE: f64 = 0.02;
+const LOSS_SHARE: f64 = 0.02;
 /// The initial credit, and the most that can be saved.
-const MOST: Duration = Duration::from_millis(100);
-/// The most that one trial may cost: an eighth of [`MOST`], so that a trial misled by noise can be repeated.
-pub(crate) const A_TRIAL: Duration = Duration::from_micros(12_500);
+const LARGEST_CREDIT: Duration = Duration::from_millis(100);
+/// The most that one trial may cost: an eighth of [`LARGEST_CREDIT`], so that a trial misled by noise can be
+/// repeated.
+pub(crate) const LARGEST_TRIAL_LOSS: Duration = Duration::from_micros(12_500);
 
 /// The credit for trials, in seconds of lost progress.
 #[derive(Debug, Clone, Copy)]
@@ -22,17 +23,17 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self { credit: MOST.as_secs_f64() }
+        Self { credit: LARGEST_CREDIT.as_secs_f64() }
     }
 
     pub(crate) fn earn(&mut self, time: Duration) {
-        self.credit = (self.credit + SHARE * time.as_secs_f64()).min(MOST.as_secs_f64());
+        self.credit = (self.credit + LOSS_SHARE * time.as_secs_f64()).min(LARGEST_CREDIT.as_secs_f64());
     }
 
     /// Books the progress `lost` in a trial that ended at `now`; returns when there is credit again.
     pub(crate) fn spend(&mut self, lost: Duration, now: Duration) -> Duration {
         self.credit -= lost.as_secs_f64();
-        now + Duration::from_secs_f64((-self.credit / SHARE).max(0.0))
+        now + Duration::from_secs_f64((-self.credit / LOSS_SHARE).max(0.0))
     }
 }
 

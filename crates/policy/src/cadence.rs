@@ -7,17 +7,17 @@ use crate::Observation;
 use crate::progress::is_same_granularity;
 
 /// The sampling interval while something changes.
-pub(crate) const FASTEST: Duration = Duration::from_millis(20);
+pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(20);
 /// The sampling interval while nothing changes.
-const SLOWEST: Duration = Duration::from_millis(500);
+const STEADY_INTERVAL: Duration = Duration::from_millis(500);
 /// The CPU time budget: a sample may cost at most 1/170 of the interval that follows it, and the samples of a
 /// trial as much of the time until the next trial.
-const BUDGET: u32 = 170;
+const INTERVAL_PER_COST: u32 = 170;
 /// However expensive a sample is, no change goes unseen for longer than this.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_INTERVAL: Duration = Duration::from_secs(10);
 /// The load is steady if it changes by less than this (in vCPUs) and its computation granularity stays the
 /// same.
-const CALM_LOAD: f64 = 0.15;
+const STEADY_LOAD_CHANGE: f64 = 0.15;
 
 /// The adaptive sampling interval.
 #[derive(Debug, Clone)]
@@ -31,13 +31,13 @@ pub(crate) struct Cadence {
 
 impl Cadence {
     pub(crate) fn new() -> Self {
-        Self { period: FASTEST, costs: None, last: None }
+        Self { period: MIN_INTERVAL, costs: None, last: None }
     }
 
     /// How long the next trial of the same kind must wait after one that took `elapsed` and spent `sampled` of CPU time on
     /// its samples, so that trials stay within the budget, too.
     pub(crate) fn pause_after(elapsed: Duration, sampled: Duration) -> Duration {
-        (sampled * BUDGET).saturating_sub(elapsed)
+        (sampled * INTERVAL_PER_COST).saturating_sub(elapsed)
     }
 
     /// Records the cost of a sample if it was taken under the incumbent. Under a candidate it can cost a
@@ -52,15 +52,15 @@ impl Cadence {
     pub(crate) fn next(&mut self, o: &Observation, decided: bool) -> Duration {
         let load = o.load();
         let density = o.workload.switches as f64 / o.workload.cpu_time.as_secs_f64().max(1e-6);
-        let calm = self.last.is_some_and(|(l, d)| {
+        let steady = self.last.is_some_and(|(l, d)| {
             let idle = load.max(l) < 0.01;
             let factor = (density + 1.0) / (d + 1.0);
-            (load - l).abs() < CALM_LOAD && (idle || is_same_granularity(factor))
+            (load - l).abs() < STEADY_LOAD_CHANGE && (idle || is_same_granularity(factor))
         });
         self.last = Some((load, density));
-        self.period = if decided || !calm { FASTEST } else { (self.period * 2).min(SLOWEST) };
+        self.period = if decided || !steady { MIN_INTERVAL } else { (self.period * 2).min(STEADY_INTERVAL) };
         let cost = self.costs.map_or(o.cost, |[before, latest]| before.min(latest));
-        self.period.max(cost * BUDGET).min(LONGEST)
+        self.period.max(cost * INTERVAL_PER_COST).min(MAX_INTERVAL)
     }
 }
 
@@ -88,17 +88,17 @@ mod tests {
         for costly in [50 * MS, 30 * MS] {
             cadence.sampled(&sample(costly), false);
         }
-        assert_eq!(cadence.next(&sample(30 * MS), true), 2 * MS * BUDGET);
+        assert_eq!(cadence.next(&sample(30 * MS), true), 2 * MS * INTERVAL_PER_COST);
         // Expensive without polling, too: here the budget applies.
         cadence.sampled(&sample(30 * MS), true);
         cadence.sampled(&sample(30 * MS), true);
-        assert_eq!(cadence.next(&sample(30 * MS), true), 30 * MS * BUDGET);
+        assert_eq!(cadence.next(&sample(30 * MS), true), 30 * MS * INTERVAL_PER_COST);
     }
 
     #[test]
     fn trials_whose_samples_cost_much_are_rarer() {
         const MS: Duration = Duration::from_millis(1);
         assert_eq!(Cadence::pause_after(600 * MS, MS), Duration::ZERO);
-        assert_eq!(Cadence::pause_after(600 * MS, 24 * MS), 24 * MS * BUDGET - 600 * MS);
+        assert_eq!(Cadence::pause_after(600 * MS, 24 * MS), 24 * MS * INTERVAL_PER_COST - 600 * MS);
     }
 }

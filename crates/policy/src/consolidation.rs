@@ -39,7 +39,7 @@ use search::Search;
 
 /// With fewer switches than this in each of two periods there is no granularity to compare: on one vCPU a
 /// program might never have to wait.
-const FEW_SWITCHES: u64 = 10;
+const MIN_SWITCHES: u64 = 10;
 
 /// What to do with the set of active vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -357,7 +357,7 @@ impl Consolidation {
                 busy.then(|| MajorChange::saturated(m, config)).flatten()
             })
             .or_else(|| {
-                let many = base.s_work.max(m.s_work) >= FEW_SWITCHES;
+                let many = base.s_work.max(m.s_work) >= MIN_SWITCHES;
                 many.then(|| MajorChange::granularity(base, m, config)).flatten()
             })
     }

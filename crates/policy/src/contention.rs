@@ -13,11 +13,11 @@ use crate::consolidation::scale;
 /// The kernel counts steal in 10 ms steps: in a shorter window one step would pass for contention.
 const WINDOW: Duration = Duration::from_millis(250);
 /// A busy host takes this many times as long for a wake-up as the idle one that was calibrated.
-const BUSY_HOST: u32 = 2;
+const BUSY_HOST_FACTOR: u32 = 2;
 
 /// If wake-ups of halted vCPUs can explain more than this share of the time, steal says nothing about other
 /// VMs.
-const MOST_WAKING: f64 = 0.25;
+const MAX_WAKING_SHARE: f64 = 0.25;
 
 /// The share of the vCPUs' time that other VMs take, over windows of a quarter of a second.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Contention {
     /// For a machine on which waking a halted vCPU takes `wake_cost`.
     pub(crate) fn new(wake_cost: Duration) -> Self {
         Self {
-            per_halt: wake_cost * BUSY_HOST,
+            per_halt: wake_cost * BUSY_HOST_FACTOR,
             stolen: 0.0,
             time: 0.0,
             inseparable: Duration::ZERO,
@@ -52,7 +52,7 @@ impl Contention {
         let halts: u64 = o.vcpus.iter().map(|v| v.halts).sum();
         let waking = scale(self.per_halt, halts as f64).as_secs_f64();
         let time = o.period.as_secs_f64() * o.vcpus.len() as f64;
-        if waking > MOST_WAKING * time {
+        if waking > MAX_WAKING_SHARE * time {
             self.share = None;
             self.inseparable += o.period;
             return self.share;

@@ -56,7 +56,7 @@ impl Watch {
 /// Why a trial was started.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "because", rename_all = "kebab-case")]
-pub enum Why {
+pub enum TrialReason {
     /// Idle vCPUs halt so often that waking them takes a significant share of the time.
     WakeUps {
         /// Halts per second whose idle period a wake-up of the workload can have ended.
@@ -99,7 +99,7 @@ pub enum Event {
         /// Whether the candidate is new.
         purpose: Purpose,
         /// What made it worth trying.
-        why: Why,
+        why: TrialReason,
     },
     /// The trial ended.
     TrialEnded {
@@ -179,7 +179,7 @@ pub enum Event {
         /// The setting that would have been tried.
         candidate: Setting,
         /// What made it worth trying.
-        why: Why,
+        why: TrialReason,
     },
 }
 
@@ -198,7 +198,7 @@ pub enum ReleaseReason {
     Veto(Veto),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for TrialReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WakeUps { halts_per_s, wake_cost, lost } => write!(

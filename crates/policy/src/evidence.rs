@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use crate::progress::Signal;
 
 /// The share of trials in which the true ratio is allowed to leave the confidence sequence.
-const ERROR: f64 = 0.02;
+const ERROR_RATE: f64 = 0.02;
 /// The boundary is tightest near this many pairs: large gains show within a few.
-const TIGHTEST: f64 = 4.0;
+const TIGHTEST_AT_PAIRS: f64 = 4.0;
 /// Pairs further from the median than this many standard deviations are clipped to it: something else happened
 /// in them.
-const FURTHEST: f64 = 3.0;
+const CLIP_DEVIATIONS: f64 = 3.0;
 /// From this many pairs on, their own spread is used as well.
-const KNOWN_FROM: usize = 6;
+const MIN_PAIRS_FOR_SPREAD: usize = 6;
 /// For a normal distribution, the median absolute deviation divided by the standard deviation.
-pub(crate) const MEDIAN_DISTANCE: f64 = 0.6745;
+pub(crate) const MAD_PER_SIGMA: f64 = 0.6745;
 
 /// The outcome of a comparison: progress under the candidate divided by progress under the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -45,10 +45,10 @@ impl Evidence {
         }
         let n = ratios.len() as f64;
         let center = median(ratios.to_vec());
-        let own = median(ratios.iter().map(|r| (r - center).abs()).collect()) / MEDIAN_DISTANCE;
-        let spread = if ratios.len() < KNOWN_FROM { spread } else { spread.max(own) };
-        let far = FURTHEST * spread;
-        let mean = ratios.iter().map(|r| r.clamp(center - far, center + far)).sum::<f64>() / n;
+        let own = median(ratios.iter().map(|r| (r - center).abs()).collect()) / MAD_PER_SIGMA;
+        let spread = if ratios.len() < MIN_PAIRS_FOR_SPREAD { spread } else { spread.max(own) };
+        let clip = CLIP_DEVIATIONS * spread;
+        let mean = ratios.iter().map(|r| r.clamp(center - clip, center + clip)).sum::<f64>() / n;
         let error = spread * half_width(n);
         Some(Self {
             signal,
@@ -80,8 +80,8 @@ impl Evidence {
     }
 
     /// Whether there are enough pairs for their own spread to be known.
-    pub(crate) fn is_known(&self) -> bool {
-        self.pairs as usize >= KNOWN_FROM
+    pub(crate) fn has_known_spread(&self) -> bool {
+        self.pairs as usize >= MIN_PAIRS_FOR_SPREAD
     }
 
     /// Whether the estimate is better by more than its standard error, which is about an eighth of the
@@ -92,7 +92,7 @@ impl Evidence {
 
     /// Whether the estimate is no worse than half of the signal's margin, and the spread is known.
     pub(crate) fn seems_unchanged(&self) -> bool {
-        self.is_known() && self.ratio > 1.0 - self.signal.margin() / 2.0
+        self.has_known_spread() && self.ratio > 1.0 - self.signal.margin() / 2.0
     }
 
     /// Whether the candidate is shown to be worse.
@@ -109,8 +109,8 @@ impl Evidence {
 
 /// Half the width of the confidence sequence of a mean of `n` values, in standard deviations.
 fn half_width(n: f64) -> f64 {
-    let mixed = n + TIGHTEST;
-    (mixed * ((mixed / TIGHTEST).ln() - 2.0 * ERROR.ln())).sqrt() / n
+    let mixed = n + TIGHTEST_AT_PAIRS;
+    (mixed * ((mixed / TIGHTEST_AT_PAIRS).ln() - 2.0 * ERROR_RATE.ln())).sqrt() / n
 }
 
 /// The median; 0 for no values.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::A_TRIAL;
+use crate::budget::LARGEST_TRIAL_LOSS;
 use crate::consolidation::scale;
 use crate::evidence::Evidence;
 use crate::noise::Noise;
@@ -27,19 +27,19 @@ use crate::objective::Comparison;
 use crate::progress::{Block, Difference, Signal};
 use crate::{CpuSet, Observation, Setting};
 pub use block::block_lengths;
-use block::{LONG_BLOCK, block_length};
+use block::{USER_TIME_BLOCK, block_length};
 
 /// The first moments after a change are not measured: threads migrate, poll limits grow.
-const SETTLE: Duration = Duration::from_millis(2);
+const SETTLING_TIME: Duration = Duration::from_millis(2);
 /// How long a trial waits for the new setting to take effect by itself. Then the vCPUs' poll limits are reset:
 /// where some vCPUs have halted and others have not, wake-ups of the former are slow already.
 const RESET_TIMEOUT: Duration = Duration::from_millis(4);
 /// A reset leaves the workload half of the vCPUs for a while. One that uses more than this share of them needs the other
 /// half; its vCPUs halt by themselves, later.
-const ROOM: f64 = 0.75;
+const MAX_LOAD_FOR_RESET: f64 = 0.75;
 /// If the reset does not help (others run there, too), a trial waits for halts to happen, but no longer than
 /// this.
-const GIVE_UP: Duration = Duration::from_millis(300);
+const SETTLING_TIMEOUT: Duration = Duration::from_millis(300);
 /// The number of blocks of each side with which a trial of new retention starts.
 const SEQUENTIAL_PAIRS: usize = 3;
 /// Fewer pairs do not refute what was proven: in a single lucky block of ten milliseconds waker and wakee can
@@ -54,9 +54,9 @@ const HIDDEN_LOSS: f64 = 0.25;
 const SETTLING_ROUNDS: u32 = 2;
 /// The ratio of two blocks that counts as growth, or as a shortfall against the time before the trial, and not
 /// as noise.
-const STILL_GROWING: f64 = 1.5;
+const GROWTH_RATIO: f64 = 1.5;
 /// If the candidate loses more than this share of the workload's CPU time, longer blocks are too risky.
-const TOO_MUCH_LOST: f64 = 0.2;
+const MAX_WORK_LOST: f64 = 0.2;
 
 /// Why a trial is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +114,7 @@ enum Unsettled {
 
 /// Whether a workload of this `load` can do with half of the `active` vCPUs while their poll limits are reset.
 pub(crate) fn has_room(load: f64, active: &CpuSet) -> bool {
-    load <= ROOM * active.len() as f64
+    load <= MAX_LOAD_FOR_RESET * active.len() as f64
 }
 
 /// One hypothesis under test.
@@ -271,7 +271,7 @@ impl Trial {
 
     /// Time until the next observation; while a setting takes long to settle, ever longer.
     pub fn next(&self) -> Duration {
-        if self.settling { SETTLE.max(self.settled_for / 2) } else { self.block }
+        if self.settling { SETTLING_TIME.max(self.settled_for / 2) } else { self.block }
     }
 
     /// What the two settings differ in.
@@ -298,7 +298,7 @@ impl Trial {
             } else if self.unsettled != Unsettled::Forbidden {
                 self.settling = false;
                 self.unsettled = Unsettled::Used;
-            } else if self.settled_for > GIVE_UP {
+            } else if self.settled_for > SETTLING_TIMEOUT {
                 return Some(Verdict::Undecided(self.evidence));
             }
             return None;
@@ -331,8 +331,8 @@ impl Trial {
         match verdict {
             Some(proven @ Verdict::Proven(_)) => return Some(proven),
             _ if self.unsettled == Unsettled::Used => self.restart_settled(),
-            Some(_) if self.workload_still_settles() => self.let_workload_settle(),
-            None if all_paired && self.workload_still_settles() => self.let_workload_settle(),
+            Some(_) if self.workload_is_settling() => self.let_workload_settle(),
+            None if all_paired && self.workload_is_settling() => self.let_workload_settle(),
             None if all_paired => self.sequential = false,
             verdict => return verdict,
         }
@@ -341,7 +341,7 @@ impl Trial {
 
     /// Whether the trial has used up its budget. A single pair is a matter of luck, however long its blocks.
     fn costs_too_much(&self) -> bool {
-        self.pairs.len() >= 2 && self.time_lost() > A_TRIAL
+        self.pairs.len() >= 2 && self.time_lost() > LARGEST_TRIAL_LOSS
     }
 
     /// Whether a new candidate could lose more than the signal shows.
@@ -350,7 +350,7 @@ impl Trial {
     }
 
     /// Whether the effect of retention is still growing, so that any verdict but a proof would come too early.
-    fn workload_still_settles(&self) -> bool {
+    fn workload_is_settling(&self) -> bool {
         let Some(Evidence { signal, .. }) = self.evidence else { return false };
         if self.difference() != Difference::Retention || self.settling_rounds == SETTLING_ROUNDS {
             return false;
@@ -361,8 +361,8 @@ impl Trial {
         };
         match self.purpose {
             // Worse than the baseline but improving in the last block is noise.
-            Purpose::Adopt => rate(last) > STILL_GROWING * f64::max(rate(first), rate(baseline)),
-            Purpose::Reprove => rate(&self.before) > STILL_GROWING * rate(last),
+            Purpose::Adopt => rate(last) > GROWTH_RATIO * f64::max(rate(first), rate(baseline)),
+            Purpose::Reprove => rate(&self.before) > GROWTH_RATIO * rate(last),
         }
     }
 
@@ -426,15 +426,15 @@ impl Trial {
             return Some(Verdict::Refuted(e));
         }
         match self.evidence {
-            Some(e) if self.elapsed > LONGEST_TRIAL || self.costs_too_much() || comparison.is_vain() => {
+            Some(e) if self.elapsed > LONGEST_TRIAL || self.costs_too_much() || comparison.is_futile() => {
                 Some(Verdict::Undecided(Some(e)))
             }
             // Without an exact signal, a change of the active set needs the coarse signal's longer blocks.
-            None if self.block < LONG_BLOCK && self.difference() == Difference::ActiveSet => {
-                if self.work_lost() > TOO_MUCH_LOST {
+            None if self.block < USER_TIME_BLOCK && self.difference() == Difference::ActiveSet => {
+                if self.work_lost() > MAX_WORK_LOST {
                     return Some(Verdict::Undecided(None));
                 }
-                self.block = LONG_BLOCK;
+                self.block = USER_TIME_BLOCK;
                 self.pairs.clear();
                 None
             }

@@ -3,6 +3,7 @@
 //! A driver (the engine on a real machine, the simulator, the replayer) passes in observations and carries out
 //! the settings that it gets back. Terms are those of the ATC'14 paper, §4 and §5.
 
+mod backoff;
 mod budget;
 mod cadence;
 mod calibration;
@@ -26,8 +27,8 @@ mod policy;
 mod progress;
 mod retention;
 mod setting;
-mod trust;
 
+pub use backoff::Backoff;
 pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts, choose_method};
 pub use config::{Mode, PolicyConfig, Strategy, VcpuPlace};
 pub use consolidation::{
@@ -35,12 +36,12 @@ pub use consolidation::{
     Factors, Finding, KeepReason, MajorChange, Measurement, Refutation, conditions,
 };
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
-pub use decision::{Decision, Event, ReleaseReason, Watch, Why};
+pub use decision::{Decision, Event, ReleaseReason, TrialReason, Watch};
 pub use evidence::Evidence;
 pub use fixed::Fixed;
 pub use guard::{Purpose, Trial, Verdict, block_lengths};
 pub use idle_histogram::IdleHistogram;
-pub use memory::{KnownLoad, KnownRetention, KnownVcpus, Learned, Outcome, alike};
+pub use memory::{KnownLoad, KnownRetention, KnownVcpus, Learned, Outcome, is_same_kind};
 pub use objective::Objective;
 pub use observation::{Observation, Sockets, VcpuInterval, Waiting, WaitingSource, WorkloadInterval};
 pub use overload::{Overload, OverloadSource};
@@ -51,4 +52,3 @@ pub use retention::{
     LimitAdapter, LimitAdapterConfig, RetentionCosts, Veto, VetoConfig, VetoGate, choose_limit,
 };
 pub use setting::{Method, Retention, Setting};
-pub use trust::Trust;

@@ -3,7 +3,7 @@
 //! The kind of load is what the workload does while nothing is retained: how many vCPUs are active, and its CPU
 //! time on each of them. When a known kind of load returns, what was proven under it is in force again at once
 //! and proven again soon; what was refuted is not tried. A load of an unknown kind gets the previous setting if
-//! that was in force within [`MEMORY`].
+//! that was in force within [`RESUME_TIMEOUT`].
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use crate::{Evidence, Method, Observation, Retention, Setting};
 
 /// For how long the previous setting is resumed under a load of an unknown kind.
-pub(crate) const MEMORY: Duration = Duration::from_secs(60);
+pub(crate) const RESUME_TIMEOUT: Duration = Duration::from_secs(60);
 /// Loads within this factor are of the same kind.
-const ALIKE: f64 = std::f64::consts::SQRT_2;
+const SAME_KIND_FACTOR: f64 = std::f64::consts::SQRT_2;
 /// Loads below this share of a vCPU are all of the same kind.
-const LEAST_LOAD: f64 = 1.0 / 64.0;
+const MIN_LOAD: f64 = 1.0 / 64.0;
 /// The weight of the latest sample in an entry's mean load.
-const LATEST: f64 = 0.25;
+const LATEST_WEIGHT: f64 = 0.25;
 
 /// What earlier runs of a program showed under one kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -75,38 +75,38 @@ pub enum Outcome {
 }
 
 /// Whether two loads, in CPU time per second and vCPU, are of the same kind.
-pub fn alike(a: f64, b: f64) -> bool {
-    distance(a, b) <= ALIKE
+pub fn is_same_kind(a: f64, b: f64) -> bool {
+    distance(a, b) <= SAME_KIND_FACTOR
 }
 
 /// The factor between two loads; at least 1.
 fn distance(a: f64, b: f64) -> f64 {
-    let ratio = a.max(LEAST_LOAD) / b.max(LEAST_LOAD);
+    let ratio = a.max(MIN_LOAD) / b.max(MIN_LOAD);
     ratio.max(1.0 / ratio)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Kind {
+struct LoadKind {
     active: usize,
     /// CPU time per second and active vCPU, without retention.
     load: f64,
 }
 
-impl Kind {
+impl LoadKind {
     fn is_like(self, other: Self) -> bool {
-        self.active == other.active && alike(self.load, other.load)
+        self.active == other.active && is_same_kind(self.load, other.load)
     }
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    kind: Kind,
+    kind: LoadKind,
     retention: Option<KnownRetention>,
     /// Whether the retention may be resumed without a trial.
     trusted: bool,
     vcpus: Option<KnownVcpus>,
     /// A smaller set known from an earlier run, until this run has tried it.
-    offer: Option<KnownVcpus>,
+    untried: Option<KnownVcpus>,
     /// See [`KnownLoad::refuted`].
     refuted: u32,
     /// The same, until this run has waited for it once.
@@ -130,32 +130,32 @@ impl Entry {
         };
         let vcpus_known = load.vcpus.filter(smaller);
         Self {
-            kind: Kind { active: vcpus, load: load.load },
+            kind: LoadKind { active: vcpus, load: load.load },
             retention,
             trusted: retention.is_some(),
             vcpus: vcpus_known,
-            offer: vcpus_known,
+            untried: vcpus_known,
             refuted: load.refuted,
             delay: load.refuted,
             outcome: None,
         }
     }
 
-    fn new(kind: Kind) -> Self {
+    fn new(kind: LoadKind) -> Self {
         let (refuted, delay) = (0, 0);
         Self {
             kind,
             retention: None,
             trusted: false,
             vcpus: None,
-            offer: None,
+            untried: None,
             refuted,
             delay,
             outcome: None,
         }
     }
 
-    fn says_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.retention.is_none() && self.vcpus.is_none() && self.refuted == 0
     }
 }
@@ -170,7 +170,7 @@ pub(crate) struct Recalled {
 
 /// The retention that was in force last.
 #[derive(Debug, Clone, Copy)]
-struct Latest {
+struct LatestRetention {
     retention: Retention,
     until: Duration,
     /// Whether a trial ended it: then it does not pay under the load of that trial.
@@ -184,16 +184,16 @@ pub(crate) struct Memory {
     vcpus: usize,
     /// The present kind of load, from the latest samples without retention; those of proofs are left out,
     /// because the workload might still be adapting to the change.
-    kind: Option<Kind>,
+    kind: Option<LoadKind>,
     /// The latest kind with every vCPU active.
-    full: Option<Kind>,
+    full: Option<LoadKind>,
     /// The kind of load in the latest proof's samples without retention.
-    probed: Option<Kind>,
-    latest: Option<Latest>,
+    probed: Option<LoadKind>,
+    latest: Option<LatestRetention>,
     /// The load under which an earlier run proved the setting in force, until a trial of this run has ended.
-    unproven: Option<Kind>,
+    unproven: Option<LoadKind>,
     /// Whether an unknown kind of load has been sampled once.
-    hesitated: bool,
+    deferred_trial: bool,
 }
 
 impl Memory {
@@ -212,7 +212,7 @@ impl Memory {
             probed: None,
             latest: None,
             unproven: None,
-            hesitated: known.is_empty(),
+            deferred_trial: known.is_empty(),
         }
     }
 
@@ -222,12 +222,12 @@ impl Memory {
             return;
         }
         let active = in_force.active.len();
-        let sampled = Kind { active, load: o.load() / active.max(1) as f64 };
+        let sampled = LoadKind { active, load: o.load() / active.max(1) as f64 };
         let known = if proof { &mut self.probed } else { &mut self.kind };
         // Samples as short as a block vary by chance.
         let kind = match *known {
             Some(before) if before.is_like(sampled) => {
-                Kind { load: f64::midpoint(before.load, sampled.load), ..before }
+                LoadKind { load: f64::midpoint(before.load, sampled.load), ..before }
             }
             _ => sampled,
         };
@@ -264,19 +264,19 @@ impl Memory {
     /// The retention in force last, under any load, if that was recent.
     pub(crate) fn take_latest(&mut self, now: Duration) -> Option<Retention> {
         let latest = self.latest.take()?;
-        (now.saturating_sub(latest.until) < MEMORY).then_some(latest.retention)
+        (now.saturating_sub(latest.until) < RESUME_TIMEOUT).then_some(latest.retention)
     }
 
     /// Whether a trial should wait for one more sample: a program that has just started does not show its usual
     /// load yet, and earlier runs might know that load.
-    pub(crate) fn hesitates(&mut self) -> bool {
+    pub(crate) fn defers_trial(&mut self) -> bool {
         let unknown = self.kind.is_none_or(|kind| self.find(kind).is_none());
-        unknown && !std::mem::replace(&mut self.hesitated, true)
+        unknown && !std::mem::replace(&mut self.deferred_trial, true)
     }
 
     /// Whether an unknown kind of load has been sampled.
-    pub(crate) fn has_hesitated(&self) -> bool {
-        self.hesitated
+    pub(crate) fn has_deferred_trial(&self) -> bool {
+        self.deferred_trial
     }
 
     /// The number of earlier runs that refuted retention under the present load; returned only once.
@@ -289,8 +289,8 @@ impl Memory {
     /// only once.
     pub(crate) fn take_vcpus(&mut self, retained: bool) -> Option<KnownVcpus> {
         let entry = self.full.and_then(|full| self.find_mut(full))?;
-        let known = entry.offer.filter(|_| entry.retention.is_some() == retained)?;
-        entry.offer = None;
+        let known = entry.untried.filter(|_| entry.retention.is_some() == retained)?;
+        entry.untried = None;
         self.unproven = self.full;
         Some(known)
     }
@@ -303,8 +303,8 @@ impl Memory {
     /// The retention in force ended at `now` without a trial.
     pub(crate) fn interrupted(&mut self, retention: Retention, now: Duration) {
         self.unproven = None;
-        self.follow_limit(retention);
-        self.latest = Some(Latest { retention, until: now, refuted: false });
+        self.update_limit(retention);
+        self.latest = Some(LatestRetention { retention, until: now, refuted: false });
     }
 
     /// A veto ended retention: it must be proven again before it is resumed.
@@ -318,7 +318,7 @@ impl Memory {
     pub(crate) fn kept(&mut self, retention: Retention, proof: Option<Evidence>) {
         self.unproven = None;
         let (Some(kind), Some(evidence)) = (self.kind, proof.filter(is_finite)) else { return };
-        let entry = self.enter(kind);
+        let entry = self.entry(kind);
         entry.retention = Some(KnownRetention { setting: retention, evidence });
         (entry.trusted, entry.refuted, entry.outcome) = (true, 0, Some(Outcome::Proven));
     }
@@ -326,14 +326,14 @@ impl Memory {
     /// A trial ended `retention` at `now`, which had been `in_force` before, or was `refuted`, or both.
     pub(crate) fn dropped(&mut self, retention: Retention, in_force: bool, refuted: bool, now: Duration) {
         let resumed = self.unproven.take();
-        self.latest = in_force.then_some(Latest { retention, until: now, refuted: true });
+        self.latest = in_force.then_some(LatestRetention { retention, until: now, refuted: true });
         if !in_force && !refuted {
             return;
         }
         for kind in [resumed, self.probed.or(self.kind)].into_iter().flatten() {
-            let entry = self.enter(kind);
+            let entry = self.entry(kind);
             if entry.retention.take().is_some() {
-                (entry.vcpus, entry.offer) = (None, None);
+                (entry.vcpus, entry.untried) = (None, None);
             }
             if entry.outcome != Some(Outcome::Refuted) {
                 entry.refuted = entry.refuted.saturating_add(1);
@@ -346,8 +346,8 @@ impl Memory {
     pub(crate) fn kept_vcpus(&mut self, known: KnownVcpus) {
         self.unproven = None;
         let Some(full) = self.full.filter(|_| is_finite(&known.evidence)) else { return };
-        let entry = self.enter(full);
-        (entry.vcpus, entry.offer, entry.outcome) = (Some(known), None, Some(Outcome::Proven));
+        let entry = self.entry(full);
+        (entry.vcpus, entry.untried, entry.outcome) = (Some(known), None, Some(Outcome::Proven));
     }
 
     /// A trial ended a smaller set that had been in force; `active` vCPUs are active now.
@@ -355,7 +355,7 @@ impl Memory {
         let resumed = self.unproven.take();
         for kind in [resumed, self.full].into_iter().flatten() {
             let smaller = active < kind.active;
-            let entry = self.enter(kind);
+            let entry = self.entry(kind);
             entry.vcpus = entry.vcpus.filter(|_| smaller).map(|known| KnownVcpus { active, ..known });
             entry.outcome = Some(Outcome::Refuted);
         }
@@ -364,8 +364,8 @@ impl Memory {
     /// What the next run should know, with `retention` in force now.
     pub(crate) fn learned(&self, retention: Retention) -> Vec<Learned> {
         let mut memory = Self { entries: self.entries.clone(), ..*self };
-        memory.follow_limit(retention);
-        let informative = memory.entries.iter().filter(|e| e.kind.active == self.vcpus && !e.says_nothing());
+        memory.update_limit(retention);
+        let informative = memory.entries.iter().filter(|e| e.kind.active == self.vcpus && !e.is_empty());
         let learned = informative.map(|e| Learned {
             known: KnownLoad {
                 load: e.kind.load,
@@ -379,7 +379,7 @@ impl Memory {
     }
 
     /// Keeps the limit, which adapts to the idle lengths, up to date for the next run.
-    fn follow_limit(&mut self, retention: Retention) {
+    fn update_limit(&mut self, retention: Retention) {
         let entry = self.full.and_then(|full| self.find_mut(full));
         let same = |known: &&mut KnownRetention| known.setting.method == retention.method;
         if let Some(known) = entry.and_then(|entry| entry.retention.as_mut()).filter(same) {
@@ -387,29 +387,29 @@ impl Memory {
         }
     }
 
-    fn find(&self, kind: Kind) -> Option<&Entry> {
+    fn find(&self, kind: LoadKind) -> Option<&Entry> {
         self.nearest(kind).and_then(|at| self.entries.get(at))
     }
 
-    fn find_mut(&mut self, kind: Kind) -> Option<&mut Entry> {
+    fn find_mut(&mut self, kind: LoadKind) -> Option<&mut Entry> {
         self.nearest(kind).and_then(|at| self.entries.get_mut(at))
     }
 
     /// The index of the entry for loads of this kind.
-    fn nearest(&self, kind: Kind) -> Option<usize> {
-        let alike = self.entries.iter().enumerate().filter(|(_, e)| e.kind.is_like(kind));
+    fn nearest(&self, kind: LoadKind) -> Option<usize> {
+        let candidates = self.entries.iter().enumerate().filter(|(_, e)| e.kind.is_like(kind));
         let far = |e: &Entry| distance(e.kind.load, kind.load);
-        alike.min_by(|(_, a), (_, b)| far(a).total_cmp(&far(b))).map(|(at, _)| at)
+        candidates.min_by(|(_, a), (_, b)| far(a).total_cmp(&far(b))).map(|(at, _)| at)
     }
 
     /// The entry for loads of this kind, created if missing, with its mean load updated.
-    fn enter(&mut self, kind: Kind) -> &mut Entry {
+    fn entry(&mut self, kind: LoadKind) -> &mut Entry {
         let at = self.nearest(kind).unwrap_or_else(|| {
             self.entries.push(Entry::new(kind));
             self.entries.len() - 1
         });
         let entry = &mut self.entries[at];
-        entry.kind.load += LATEST * (kind.load - entry.kind.load);
+        entry.kind.load += LATEST_WEIGHT * (kind.load - entry.kind.load);
         entry
     }
 }

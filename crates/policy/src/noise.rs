@@ -8,20 +8,20 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::evidence::{MEDIAN_DISTANCE, median};
+use crate::evidence::{MAD_PER_SIGMA, median};
 use crate::progress::{Block, Signal};
 use crate::{Observation, Setting};
 
 /// Shorter intervals are not used: their counts are too small to compare.
-const SHORTEST: Duration = Duration::from_millis(5);
+const MIN_PERIOD: Duration = Duration::from_millis(5);
 /// The number of differences kept; older ones do not describe the present.
-const RECENT: usize = 32;
+const MAX_DIFFERENCES: usize = 32;
 /// The prior: this many differences...
-const BELIEVED: usize = 4;
+const PRIOR_COUNT: usize = 4;
 /// ...of this size (log ratio), which is what blocks of ten milliseconds show on a shared host.
-const USUAL: f64 = 0.08;
+const PRIOR_DIFFERENCE: f64 = 0.08;
 /// The least spread assumed (log ratio): nothing on a shared host repeats itself more exactly.
-const LEAST_SPREAD: f64 = 0.015;
+const MIN_SPREAD: f64 = 0.015;
 
 /// The noise of every signal.
 #[derive(Debug)]
@@ -34,8 +34,8 @@ pub(crate) struct Noise {
 impl Noise {
     /// Starts from the prior.
     pub(crate) fn new() -> Self {
-        let usual: VecDeque<_> = std::iter::repeat_n(USUAL, BELIEVED).collect();
-        Self { before: None, distances: std::array::from_fn(|_| usual.clone()) }
+        let prior: VecDeque<_> = std::iter::repeat_n(PRIOR_DIFFERENCE, PRIOR_COUNT).collect();
+        Self { before: None, distances: std::array::from_fn(|_| prior.clone()) }
     }
 
     /// For a machine where nothing else runs.
@@ -45,8 +45,8 @@ impl Noise {
     }
 
     /// Takes an observation and the setting that was in force in it.
-    pub(crate) fn follow(&mut self, in_force: &Setting, o: &Observation) {
-        if o.period < SHORTEST || !o.settled || o.overload.is_some() {
+    pub(crate) fn observe(&mut self, in_force: &Setting, o: &Observation) {
+        if o.period < MIN_PERIOD || !o.settled || o.overload.is_some() {
             self.before = None;
             return;
         }
@@ -58,7 +58,7 @@ impl Noise {
             for (signal, distances) in Signal::ALL.into_iter().zip(&mut self.distances) {
                 let comparable = signal.is_enough(before) && signal.is_enough(&block);
                 if let Some(ratio) = signal.log_ratio(before, &block).filter(|_| comparable) {
-                    if distances.len() == RECENT {
+                    if distances.len() == MAX_DIFFERENCES {
                         distances.pop_front();
                     }
                     distances.push_back(ratio.abs());
@@ -71,7 +71,7 @@ impl Noise {
     /// The standard deviation of the logarithm of the ratio of two blocks of one setting.
     pub(crate) fn spread(&self, signal: Signal) -> f64 {
         let distances = &self.distances[signal as usize];
-        (median(distances.iter().copied().collect()) / MEDIAN_DISTANCE).max(LEAST_SPREAD)
+        (median(distances.iter().copied().collect()) / MAD_PER_SIGMA).max(MIN_SPREAD)
     }
 }
 
@@ -100,12 +100,12 @@ mod tests {
         let mut noise = Noise::new();
         let before = noise.spread(Signal::Moved);
         for i in 0..100 {
-            noise.follow(&setting, &moved(if i % 2 == 0 { 100_000 } else { 101_000 }));
+            noise.observe(&setting, &moved(if i % 2 == 0 { 100_000 } else { 101_000 }));
         }
-        assert!((noise.spread(Signal::Moved) - LEAST_SPREAD).abs() < 1e-3);
+        assert!((noise.spread(Signal::Moved) - MIN_SPREAD).abs() < 1e-3);
         assert!((noise.spread(Signal::Handoffs) - before).abs() < 1e-9, "there were none");
         for i in 0..100 {
-            noise.follow(&setting, &moved(if i % 2 == 0 { 100_000 } else { 150_000 }));
+            noise.observe(&setting, &moved(if i % 2 == 0 { 100_000 } else { 150_000 }));
         }
         assert!(noise.spread(Signal::Moved) > 0.5);
     }
@@ -116,8 +116,8 @@ mod tests {
         let mut noise = Noise::new();
         let before = noise.spread(Signal::Moved);
         for _ in 0..100 {
-            noise.follow(&one, &moved(100_000));
-            noise.follow(&two, &moved(900_000));
+            noise.observe(&one, &moved(100_000));
+            noise.observe(&two, &moved(900_000));
         }
         assert!((noise.spread(Signal::Moved) - before).abs() < 1e-9);
     }

@@ -69,20 +69,20 @@ impl FromStr for Objective {
 
 /// Beside work on every vCPU polling costs this many times more than on an idle machine: it takes shared core,
 /// cache and host time from that work.
-const BESIDE_WORK: f64 = 12.0;
+const BUSY_PRICE_FACTOR: f64 = 12.0;
 
 /// What a microsecond of polling costs in microseconds of waiting beside a workload that uses `load` vCPUs,
 /// given the price on an idle machine.
-pub(crate) fn price_beside(load: f64, poll_price: f64) -> f64 {
-    poll_price * (1.0 + (BESIDE_WORK - 1.0) * load.clamp(0.0, 1.0))
+pub(crate) fn price_at_load(load: f64, poll_price: f64) -> f64 {
+    poll_price * (1.0 + (BUSY_PRICE_FACTOR - 1.0) * load.clamp(0.0, 1.0))
 }
 
 /// From this many pairs on, a single lucky or unlucky block no longer matters.
-const ENOUGH_PAIRS: u32 = 3;
+const MIN_PAIRS: u32 = 3;
 /// If the workload uses less of one vCPU than this, CPU time does not limit its progress.
-pub(crate) const MOSTLY_IDLE: f64 = 0.5;
+pub(crate) const MOSTLY_IDLE_LOAD: f64 = 0.5;
 /// The factor by which the tail of the waiting may grow while its mean shrinks.
-const TAIL: f64 = 1.25;
+const MAX_TAIL_GROWTH: f64 = 1.25;
 
 /// The comparison of pairs of (baseline, candidate) blocks.
 #[derive(Debug, Clone, Copy)]
@@ -92,9 +92,9 @@ pub(crate) struct Comparison {
     /// Evidence from the wake-to-run latency; only if it may count in the candidate's favour.
     waiting: Option<Evidence>,
     /// The load sets the rate, and its chance variations hide small losses for long.
-    load_decides: bool,
-    /// Whether progress is shown not to be lower by more than its margin; where the load decides, a neutral
-    /// estimate is enough.
+    load_sets_rate: bool,
+    /// Whether progress is shown not to be lower by more than its margin; where the load sets the rate,
+    /// a neutral estimate is enough.
     not_lower: bool,
     /// Evidence of longer waiting, where a gain in progress large enough to outweigh it is ruled out.
     delay: Option<Evidence>,
@@ -111,18 +111,18 @@ impl Comparison {
     ) -> Self {
         let progress = compare(pairs, difference, noise);
         let exact = progress.filter(|e| e.signal.is_exact());
-        let load_decides = exact.is_some_and(|e| load_decides(&e, pairs, noise));
+        let load_sets_rate = exact.is_some_and(|e| load_sets_rate(&e, pairs, noise));
         let is_unhurt =
-            |e: &Evidence| load_decides && e.seems_unchanged() && takes_no_longer(e.signal, pairs);
+            |e: &Evidence| load_sets_rate && e.seems_unchanged() && takes_no_longer(e.signal, pairs);
         let not_lower = exact.is_some_and(|e| e.is_not_lower() || is_unhurt(&e));
         let may_count = exact.is_some_and(|e| !e.is_lower());
-        let price = price_beside(work(pairs).0, poll_price);
-        let counts = may_count && waiting_saved(pairs) > price * polled(pairs) && tail_stays(pairs);
+        let price = price_at_load(work(pairs).0, poll_price);
+        let counts = may_count && waiting_saved(pairs) > price * polled(pairs) && tail_is_bounded(pairs);
         let known = evidence(Signal::Waiting, pairs, noise);
-        let outweighed = progress.is_some_and(|e| e.high < TAIL);
-        let delay = known.filter(|e| outweighed && e.high < 1.0 / TAIL);
+        let outweighed = progress.is_some_and(|e| e.high < MAX_TAIL_GROWTH);
+        let delay = known.filter(|e| outweighed && e.high < 1.0 / MAX_TAIL_GROWTH);
         let waiting = known.filter(|_| counts);
-        Self { progress, waiting, load_decides, not_lower, delay }
+        Self { progress, waiting, load_sets_rate, not_lower, delay }
     }
 
     /// Evidence that the candidate is better.
@@ -132,10 +132,10 @@ impl Comparison {
             Purpose::Reprove => e.confirms(),
         };
         // What was proven before needs only no sign of the opposite.
-        let seems_lower = |e: Evidence| e.pairs < ENOUGH_PAIRS || e.ratio < 1.0 - e.signal.margin();
-        let still = purpose == Purpose::Reprove && !self.progress.is_some_and(seems_lower);
-        let enough = |e: &Evidence| self.not_lower || (still && e.pairs >= ENOUGH_PAIRS);
-        let waiting = self.waiting.filter(enough);
+        let seems_lower = |e: Evidence| e.pairs < MIN_PAIRS || e.ratio < 1.0 - e.signal.margin();
+        let unchanged = purpose == Purpose::Reprove && !self.progress.is_some_and(seems_lower);
+        let sufficient = |e: &Evidence| self.not_lower || (unchanged && e.pairs >= MIN_PAIRS);
+        let waiting = self.waiting.filter(sufficient);
         [self.progress, waiting].into_iter().flatten().find(proves)
     }
 
@@ -147,24 +147,24 @@ impl Comparison {
         self.progress.or(self.waiting).filter(Evidence::refutes).or(self.delay)
     }
 
-    /// The evidence so far, conclusive or not. Where the load decides, fewer requests by chance are no loss
-    /// while the estimated waiting is shorter.
+    /// The evidence so far, conclusive or not. Where the load sets the rate, fewer requests by chance are no
+    /// loss while the estimated waiting is shorter.
     pub(crate) fn evidence(&self) -> Option<Evidence> {
-        self.waiting.filter(|e| self.load_decides && e.seems_better()).or(self.progress).or(self.waiting)
+        self.waiting.filter(|e| self.load_sets_rate && e.seems_better()).or(self.progress).or(self.waiting)
     }
 
-    /// Whether more pairs are unlikely to prove the candidate: where the load decides, progress will stay the
-    /// same.
-    pub(crate) fn is_vain(&self) -> bool {
-        let hopes = [self.progress, self.waiting].into_iter().flatten().any(|e| e.is_beyond_chance());
-        self.load_decides && self.progress.is_some_and(|e| e.is_known()) && !hopes
+    /// Whether more pairs are unlikely to prove the candidate: where the load sets the rate, progress will stay
+    /// the same.
+    pub(crate) fn is_futile(&self) -> bool {
+        let promising = [self.progress, self.waiting].into_iter().flatten().any(|e| e.is_beyond_chance());
+        self.load_sets_rate && self.progress.is_some_and(|e| e.has_known_spread()) && !promising
     }
 }
 
 /// Whether the load sets the rate: the workload leaves most of a vCPU idle, and its few requests vary so much
 /// by chance that a loss would stay hidden for longer than a trial.
-fn load_decides(progress: &Evidence, pairs: &[(Block, Block)], noise: &Noise) -> bool {
-    noise.spread(progress.signal) > 2.0 * progress.signal.margin() && work(pairs).0 < MOSTLY_IDLE
+fn load_sets_rate(progress: &Evidence, pairs: &[(Block, Block)], noise: &Noise) -> bool {
+    noise.spread(progress.signal) > 2.0 * progress.signal.margin() && work(pairs).0 < MOSTLY_IDLE_LOAD
 }
 
 /// Whether the CPU time per piece of work did not grow.
@@ -211,13 +211,13 @@ fn waiting_saved(pairs: &[(Block, Block)]) -> f64 {
     wake_ups * (before - after)
 }
 
-fn tail_stays(pairs: &[(Block, Block)]) -> bool {
+fn tail_is_bounded(pairs: &[(Block, Block)]) -> bool {
     let tail = |b: &Block| {
         let seconds = b.workload.waiting.map_or(0.0, |w| w.tail.as_secs_f64());
         f64::max(seconds, 1e-9).ln() * b.period.as_secs_f64()
     };
     let (before, after) = sums(pairs, tail);
-    (after - before).exp() < TAIL
+    (after - before).exp() < MAX_TAIL_GROWTH
 }
 
 #[cfg(test)]
@@ -317,14 +317,14 @@ mod tests {
 
     #[test]
     fn where_the_load_decides_a_change_without_a_hope_ends_early() {
-        let is_vain = |cpu_us, mean_us, n| {
+        let is_futile = |cpu_us, mean_us, n| {
             let pair = (block(200, 40, 90, cpu_us, 0), block(200, mean_us, 90, cpu_us, 0));
-            Comparison::of(&vec![pair; n], Difference::ActiveSet, &Noise::new(), PRICE).is_vain()
+            Comparison::of(&vec![pair; n], Difference::ActiveSet, &Noise::new(), PRICE).is_futile()
         };
-        assert!(is_vain(2000, 40, 6));
-        assert!(!is_vain(2000, 40, 5), "chance");
-        assert!(!is_vain(2000, 20, 6), "waiting is shorter");
-        assert!(!is_vain(6000, 40, 6), "a closed loop can show more");
+        assert!(is_futile(2000, 40, 6));
+        assert!(!is_futile(2000, 40, 5), "chance");
+        assert!(!is_futile(2000, 20, 6), "waiting is shorter");
+        assert!(!is_futile(6000, 40, 6), "a closed loop can show more");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{CpuId, CpuSet, Measurement, Overload};
 
 /// A shorter interval has no meaningful averages: neither of the load nor of §5's quantities.
-const SHORTEST_AVERAGE: Duration = Duration::from_millis(10);
+const MIN_AVERAGE_PERIOD: Duration = Duration::from_millis(10);
 
 /// One interval between two observations. All counts and times are differences over the interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -224,7 +224,7 @@ impl Observation {
 
     /// Whether the interval is long enough for averages.
     pub(crate) fn is_average(&self) -> bool {
-        self.period >= SHORTEST_AVERAGE
+        self.period >= MIN_AVERAGE_PERIOD
     }
 
     /// CPU time of the workload per second of wall time: 1.0 is one vCPU's worth.

@@ -37,11 +37,11 @@ impl fmt::Display for OverloadSource {
 }
 
 /// The initial persistence of an overload that the kernel reports: a fifth of a slice.
-const SHORTEST: Duration = Duration::from_micros(600);
+const INITIAL_PERSISTENCE: Duration = Duration::from_micros(600);
 /// The longest persistence: about what counting every few milliseconds needs to be sure.
-const LONGEST: Duration = Duration::from_millis(12);
+const MAX_PERSISTENCE: Duration = Duration::from_millis(12);
 /// An overload that ended within this time was a burst.
-const PASSING: Duration = Duration::from_millis(100);
+const LONGEST_BURST: Duration = Duration::from_millis(100);
 
 /// How long an overload must last before the set is expanded. It grows with each burst that expanded the set,
 /// since a burst that ends before the vCPUs are back costs more than it gains. The first overload that lasts
@@ -51,7 +51,7 @@ pub(crate) struct Persistence(Duration);
 
 impl Persistence {
     pub(crate) fn new() -> Self {
-        Self(SHORTEST)
+        Self(INITIAL_PERSISTENCE)
     }
 
     pub(crate) fn time(self) -> Duration {
@@ -60,7 +60,7 @@ impl Persistence {
 
     /// The smaller set is in force again, `after` it was expanded.
     pub(crate) fn resumed(&mut self, after: Duration) {
-        self.0 = if after < PASSING { (self.0 * 4).min(LONGEST) } else { SHORTEST };
+        self.0 = if after < LONGEST_BURST { (self.0 * 4).min(MAX_PERSISTENCE) } else { INITIAL_PERSISTENCE };
     }
 }
 
@@ -74,10 +74,10 @@ mod tests {
         let short = persistence.time();
         for factor in [4, 16] {
             persistence.resumed(Duration::from_millis(30));
-            assert_eq!(persistence.time(), (short * factor).min(LONGEST));
+            assert_eq!(persistence.time(), (short * factor).min(MAX_PERSISTENCE));
         }
         persistence.resumed(Duration::from_millis(30));
-        assert_eq!(persistence.time(), LONGEST);
+        assert_eq!(persistence.time(), MAX_PERSISTENCE);
         persistence.resumed(Duration::from_millis(300));
         assert_eq!(persistence.time(), short);
     }

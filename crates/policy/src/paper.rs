@@ -48,7 +48,7 @@ use crate::{
 /// The period of §5's measurements.
 const PERIOD: Duration = Duration::from_millis(100);
 /// The period is at least this many times the cost of a sample.
-const LEAST_PERIODS_PER_COST: u32 = 100;
+const MIN_PERIODS_PER_COST: u32 = 100;
 /// The period's upper bound, however expensive a sample is.
 const LONGEST_PERIOD: Duration = Duration::from_secs(10);
 
@@ -105,16 +105,16 @@ impl Paper {
     /// Takes one observation and decides what to do until the next.
     pub fn step(&mut self, o: &Observation) -> Decision {
         let mut events = Vec::new();
-        if !self.follow_allowed(o, &mut events) && o.period >= PERIOD / 2 {
+        if !self.update_allowed(o, &mut events) && o.period >= PERIOD / 2 {
             let sample = Sample::of(o, &self.active());
-            let may = self.config.consolidate && o.workload.threads <= self.config.most_threads;
+            let can_consolidate = self.config.consolidate && o.workload.threads <= self.config.most_threads;
             match self.phase {
-                Phase::Consolidating => events.extend(self.consolidate(sample, may)),
+                Phase::Consolidating => events.extend(self.consolidate(sample, can_consolidate)),
                 Phase::Stopped => self.phase = Phase::Settled { baseline: sample.measured },
                 Phase::Settled { baseline } => events.extend(self.maintain(&baseline, &sample.measured)),
             }
         }
-        let next = PERIOD.max(o.cost.saturating_mul(LEAST_PERIODS_PER_COST)).min(LONGEST_PERIOD);
+        let next = PERIOD.max(o.cost.saturating_mul(MIN_PERIODS_PER_COST)).min(LONGEST_PERIOD);
         Decision { setting: self.setting(), next, events, ..Decision::default() }
     }
 
@@ -124,7 +124,7 @@ impl Paper {
     }
 
     /// A changed set of allowed vCPUs is another machine: activate all of them. Returns whether it changed.
-    fn follow_allowed(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
+    fn update_allowed(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
         let now = o.allowed();
         if now == self.allowed || now.is_empty() {
             return false;
@@ -140,15 +140,15 @@ impl Paper {
         self.phase = Phase::Consolidating;
     }
 
-    /// Judges the last step, and takes the next one while the conditions hold. `may` says whether this workload
-    /// can be consolidated at all.
-    fn consolidate(&mut self, sample: Sample, may: bool) -> Option<Event> {
+    /// Judges the last step, and takes the next one while the conditions hold. `can_consolidate` says whether
+    /// this workload can be consolidated at all.
+    fn consolidate(&mut self, sample: Sample, can_consolidate: bool) -> Option<Event> {
         if let Some(rolled_back) = self.judge_last(&sample) {
             return Some(rolled_back);
         }
         let conditions = conditions(&sample.measured, &self.factors, &self.config.consolidation);
         let active = self.active();
-        let last = active.iter().next_back().filter(|_| may && active.len() > 1 && conditions.hold());
+        let last = active.iter().next_back().filter(|_| can_consolidate && active.len() > 1 && conditions.hold());
         if let Some(cpu) = last {
             self.removals.push(Removal { cpu, before: sample });
             return Some(Event::Consolidated { cpu, active: self.active(), conditions });

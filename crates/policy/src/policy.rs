@@ -11,17 +11,17 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use self::expand::KnownOverload;
+use self::expand::OverloadState;
+use crate::backoff::Backoff;
 use crate::budget::Budget;
-use crate::cadence::{Cadence, FASTEST};
+use crate::cadence::{Cadence, MIN_INTERVAL};
 use crate::contention::Contention;
-use crate::decision::{Decision, Event, ReleaseReason, Watch, Why};
+use crate::decision::{Decision, Event, ReleaseReason, TrialReason, Watch};
 use crate::guard::{Purpose, Trial, Verdict, has_room};
-use crate::memory::{MEMORY, Memory};
+use crate::memory::{Memory, RESUME_TIMEOUT};
 use crate::noise::Noise;
-use crate::objective::price_beside;
+use crate::objective::price_at_load;
 use crate::progress::Difference;
-use crate::trust::Trust;
 use crate::{
     Advice, AfterRollBack, ConfigError, Consolidation, CpuId, CpuSet, Finding, IdleHistogram, KnownVcpus,
     Learned, LimitAdapter, Measurement, Method, Mode, Observation, Paper, PolicyConfig, Retention,
@@ -29,22 +29,22 @@ use crate::{
 };
 
 /// First and longest time until a refuted hypothesis is tried again; doubles in between.
-const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
+const RETRY_DELAY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 /// First and longest time until a proven change is proven again; doubles in between. The longest is also how
 /// late the guard notices a change of the workload that shows in no other way. A proof costs a block or two.
-const PROOF: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(10));
+const PROOF_DELAY: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(10));
 /// First and longest time without polling after a veto; doubles in between: halting vCPUs cannot show that the
 /// pCPUs are free again, and finding out takes up to half a second of polling.
-const AFTER_VETO: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+const VETO_DELAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// The share of the time until the next proof that a proof may lose: the baseline, which does without the gain, is in
 /// force for half of it.
-const PROOF_SHARE: f64 = 0.2;
+const PROOF_LOSS_SHARE: f64 = 0.2;
 /// A smaller set with at least this share of the baseline's progress did no harm.
-const NO_HARM: f64 = 0.95;
+const HARMLESS_RATIO: f64 = 0.95;
 /// An unproven candidate with at least this ratio is tried again sooner.
-const PROMISING: f64 = 1.1;
+const RETRY_RATIO: f64 = 1.1;
 /// What is resumed is proven again after this long.
-const RESUMED_PROOF: Duration = Duration::from_millis(100);
+const RESUMED_PROOF_DELAY: Duration = Duration::from_millis(100);
 
 /// The pure decision logic that the daemon, the simulator and the replayer drive.
 #[derive(Debug)]
@@ -65,15 +65,15 @@ pub struct Policy {
     noise: Noise,
     budget: Budget,
     veto: VetoGate,
-    after_veto: Trust,
+    after_veto: Backoff,
     contention: Contention,
-    proof: Trust,
-    retry_retention: Trust,
-    retry_consolidation: Trust,
+    proof: Backoff,
+    retry_retention: Backoff,
+    retry_consolidation: Backoff,
     memory: Memory,
     /// §5's quantities without retention, from the trial that proved retention.
     unretained: Option<Measurement>,
-    overload: KnownOverload,
+    overload: OverloadState,
     cadence: Cadence,
 }
 
@@ -89,7 +89,7 @@ fn costs(config: &PolicyConfig) -> RetentionCosts {
 }
 
 /// Whether a search for a set has just moved on to its next step.
-fn searches_on(events: &[Event]) -> bool {
+fn continues_search(events: &[Event]) -> bool {
     let goes_on = |e: &Event| matches!(e, Event::RolledBack { then: AfterRollBack::GoesOn { .. }, .. });
     events.iter().any(goes_on)
 }
@@ -116,13 +116,13 @@ impl Policy {
             noise: Noise::new(),
             budget: Budget::new(),
             veto: VetoGate::default(),
-            after_veto: Trust::new(AFTER_VETO.0, AFTER_VETO.1),
+            after_veto: Backoff::new(VETO_DELAY.0, VETO_DELAY.1),
             contention: Contention::new(config.wake_cost),
-            proof: Trust::new(PROOF.0, PROOF.1),
-            retry_retention: Trust::new(RETRY.0, RETRY.1),
-            retry_consolidation: Trust::new(RETRY.0, RETRY.1),
+            proof: Backoff::new(PROOF_DELAY.0, PROOF_DELAY.1),
+            retry_retention: Backoff::new(RETRY_DELAY.0, RETRY_DELAY.1),
+            retry_consolidation: Backoff::new(RETRY_DELAY.0, RETRY_DELAY.1),
             unretained: None,
-            overload: KnownOverload::new(),
+            overload: OverloadState::new(),
             cadence: Cadence::new(),
             config,
         })
@@ -166,14 +166,14 @@ impl Policy {
         let in_force = self.setting();
         let had_trial = self.trial.is_some();
         self.learn(o, &in_force);
-        self.noise.follow(&in_force, o);
+        self.noise.observe(&in_force, o);
         let proof = self.trial.as_ref().is_some_and(|trial| trial.purpose() == Purpose::Reprove);
         self.memory.observe(o, &in_force, proof);
-        let hesitated = self.memory.has_hesitated();
+        let deferred = self.memory.has_deferred_trial();
         self.budget.earn(o.period);
         self.cadence.sampled(o, in_force == self.incumbent());
-        self.follow_allowed(o, &mut events);
-        self.follow_veto(o, &mut events);
+        self.update_allowed(o, &mut events);
+        self.update_veto(o, &mut events);
         if !self.expand_under_overload(o, in_force.active.clone(), &mut events) {
             match self.trial.take() {
                 Some(trial) => self.advance(trial, o, &mut events),
@@ -183,9 +183,9 @@ impl Policy {
         let next = match &self.trial {
             Some(trial) => trial.next(),
             // A few observations at any cost: a search continues, or knowledge of the load is about to be used.
-            None if searches_on(&events) || self.memory.has_hesitated() != hesitated => FASTEST,
-            None if self.overload.is_ending() => FASTEST,
-            None if self.memory.is_unproven() && !self.proof.is_over(o.at) => FASTEST,
+            None if continues_search(&events) || self.memory.has_deferred_trial() != deferred => MIN_INTERVAL,
+            None if self.overload.is_ending() => MIN_INTERVAL,
+            None if self.memory.is_unproven() && !self.proof.is_over(o.at) => MIN_INTERVAL,
             None => self.cadence.next(o, !events.is_empty()),
         };
         let setting = self.setting();
@@ -205,9 +205,9 @@ impl Policy {
         Setting { active: self.active(), retention: self.retention }
     }
 
-    fn costs_beside(&self, load: f64) -> RetentionCosts {
+    fn costs_at_load(&self, load: f64) -> RetentionCosts {
         let RetentionCosts { wake_cost, poll_price } = costs(&self.config);
-        RetentionCosts { wake_cost, poll_price: price_beside(load, poll_price) }
+        RetentionCosts { wake_cost, poll_price: price_at_load(load, poll_price) }
     }
 
     /// Learns idle lengths only while retained, since a halt makes an idle period longer by the wake-up itself.
@@ -228,7 +228,7 @@ impl Policy {
         }
     }
 
-    fn follow_allowed(&mut self, o: &Observation, events: &mut Vec<Event>) {
+    fn update_allowed(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let now = o.allowed();
         if now == self.allowed || now.is_empty() {
             return;
@@ -245,7 +245,7 @@ impl Policy {
         self.start_over(o.at);
     }
 
-    fn follow_veto(&mut self, o: &Observation, events: &mut Vec<Event>) {
+    fn update_veto(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let contended = self.contention.share_after(o);
         let Some(veto) = self.veto.step(contended.unwrap_or(0.0), o.throttled) else {
             if contended.is_some() {
@@ -266,10 +266,10 @@ impl Policy {
     /// The workload changed: what was refuted can be tried again, what was proven must be proven again soon.
     fn start_over(&mut self, now: Duration) {
         self.consolidation.reset();
-        let waiting =
+        let backoffs =
             [&mut self.proof, &mut self.retry_retention, &mut self.retry_consolidation, &mut self.after_veto];
-        for trust in waiting {
-            trust.shorten(now);
+        for backoff in backoffs {
+            backoff.shorten(now);
         }
         self.unretained = None;
         self.overload.reset();
@@ -314,7 +314,7 @@ impl Policy {
         if keep {
             self.retention = trial.candidate().retention;
             self.memory.kept(self.retention, verdict.proof());
-            self.trust(trial, verdict, now);
+            self.postpone_proof(trial, verdict, now);
             self.retry_retention.shorten(now);
             return self.proof.until();
         }
@@ -323,12 +323,12 @@ impl Policy {
         self.memory.dropped(trial.candidate().retention, trial.purpose() == Purpose::Reprove, refuted, now);
         // A program that has just started changes from block to block.
         match verdict {
-            Verdict::Undecided(Some(e)) if e.ratio > PROMISING => self.retry_retention.extend_briefly(now),
+            Verdict::Undecided(Some(e)) if e.ratio > RETRY_RATIO => self.retry_retention.extend_briefly(now),
             _ => self.retry_retention.extend(now),
         }
         self.retry_retention.not_before(self.budget.spend(trial.time_lost(), now));
         self.retry_retention.not_before(now + Cadence::pause_after(trial.elapsed(), trial.sampled()));
-        self.lose_trust(trial.purpose(), now);
+        self.hasten_proof(trial.purpose(), now);
         self.retry_retention.until()
     }
 
@@ -353,7 +353,7 @@ impl Policy {
                 let (active, runnable) = (trial.candidate().active.len(), trial.candidate_runnable());
                 self.memory.kept_vcpus(KnownVcpus { active, runnable, evidence });
             }
-            self.trust(trial, verdict, o.at);
+            self.postpone_proof(trial, verdict, o.at);
             self.retry_consolidation.shorten(o.at);
             return self.proof.until();
         }
@@ -362,7 +362,7 @@ impl Policy {
             self.memory.dropped_vcpus(self.active().len());
         }
         let finding = match verdict.evidence() {
-            Some(e) if e.ratio > NO_HARM => Finding::NoGain,
+            Some(e) if e.ratio > HARMLESS_RATIO => Finding::NoGain,
             _ => Finding::Harm,
         };
         let searching = match self.consolidation.reject(finding) {
@@ -378,25 +378,25 @@ impl Policy {
             self.retry_consolidation.not_before(o.at + pause);
         }
         self.retry_consolidation.not_before(self.budget.spend(trial.time_lost(), o.at));
-        self.lose_trust(trial.purpose(), o.at);
+        self.hasten_proof(trial.purpose(), o.at);
         self.retry_consolidation.until()
     }
 
-    /// Postpones the next proof by what this one has lost, see [`PROOF_SHARE`].
-    fn trust(&mut self, trial: &Trial, verdict: &Verdict, now: Duration) {
+    /// Postpones the next proof by what this one has lost, see [`PROOF_LOSS_SHARE`].
+    fn postpone_proof(&mut self, trial: &Trial, verdict: &Verdict, now: Duration) {
         self.proof.extend(now);
         self.proof.not_before(now + Cadence::pause_after(trial.elapsed(), trial.sampled()));
         if trial.purpose() == Purpose::Reprove
             && let Some(e) = verdict.evidence()
         {
             let gain = 1.0 - 1.0 / e.ratio.max(1.0);
-            self.proof.not_before(now + trial.elapsed().mul_f64(gain / 2.0 / PROOF_SHARE));
+            self.proof.not_before(now + trial.elapsed().mul_f64(gain / 2.0 / PROOF_LOSS_SHARE));
         }
     }
 
     /// A proven setting failed: everything else that was proven must be proven again soon. A new candidate that
     /// fails says nothing about the setting in force.
-    fn lose_trust(&mut self, purpose: Purpose, now: Duration) {
+    fn hasten_proof(&mut self, purpose: Purpose, now: Duration) {
         if purpose == Purpose::Reprove {
             self.proof.shorten(now);
         }
@@ -407,12 +407,12 @@ impl Policy {
         let method = self.config.method;
         let limit = match method {
             Method::Halt | Method::QosPoll => Duration::ZERO,
-            _ => self.costs_beside(load).bound(),
+            _ => self.costs_at_load(load).bound(),
         };
         Retention { method, limit }
     }
 
-    fn begin(&mut self, candidate: Setting, why: Why, o: &Observation, events: &mut Vec<Event>) {
+    fn propose(&mut self, candidate: Setting, why: TrialReason, o: &Observation, events: &mut Vec<Event>) {
         let baseline = self.incumbent();
         if self.config.mode == Mode::DryRun {
             let retry = if candidate.active == baseline.active {
@@ -432,7 +432,7 @@ impl Policy {
         baseline: Setting,
         candidate: Setting,
         purpose: Purpose,
-        why: Why,
+        why: TrialReason,
         o: &Observation,
         events: &mut Vec<Event>,
     ) {

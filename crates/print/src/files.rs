@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::Usage;
 
 /// More links than the kernel follows.
-const LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// The file that a path leads to, through any links.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl File {
     /// later.
     fn at(path: &Path) -> Option<Self> {
         let mut path = path.to_owned();
-        for _ in 0..LINKS {
+        for _ in 0..MAX_LINKS {
             if let Ok(file) = fs::metadata(&path) {
                 return file.is_file().then(|| Self::There(file.dev(), file.ino()));
             }

@@ -8,7 +8,7 @@ use nix::sys::signal::{SigHandler, SigSet, Signal, raise, signal};
 use crate::{OutError, say};
 
 /// The exit status for wrong usage, as clap has it.
-const USAGE: u8 = 2;
+const USAGE_STATUS: u8 = 2;
 
 /// Wrong usage that only the program can detect: it ends with status 2 and this text.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub fn failure(program: &str, error: &(dyn Error + 'static)) -> ExitCode {
         return u8::try_from(end_by_sigpipe()).map_or(ExitCode::FAILURE, ExitCode::from);
     }
     say!("{program}: {}", text(error));
-    if causes(error).any(<dyn Error>::is::<Usage>) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+    if causes(error).any(<dyn Error>::is::<Usage>) { ExitCode::from(USAGE_STATUS) } else { ExitCode::FAILURE }
 }
 
 /// An error as a sentence: what was being done, then why that failed. This project's own messages contain their

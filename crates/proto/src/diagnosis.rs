@@ -69,14 +69,14 @@ pub struct Lengths {
     /// How many per second.
     pub per_second: f64,
     /// Median, mean and 99th percentile in s; `None` if there are no durations.
-    pub typical: Option<Typical>,
+    pub typical: Option<DurationSummary>,
     /// Histogram of the durations, in s.
     pub bins: Vec<Bin>,
 }
 
 /// Summary of a distribution of durations, in s.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Typical {
+pub struct DurationSummary {
     /// Median.
     pub median_s: f64,
     /// Arithmetic mean.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gleaner_policy::{CpuSet, Event, Observation, PolicyConfig, Setting, Strategy, Why};
+use gleaner_policy::{CpuSet, Event, Observation, PolicyConfig, Setting, Strategy, TrialReason};
 use serde::{Deserialize, Serialize};
 
 use crate::lines::{LineError, read_lines};
@@ -121,7 +121,7 @@ pub struct WouldTry {
     /// The setting; settings that differ only in the limit count as the same.
     pub setting: Setting,
     /// What first made it worth trying.
-    pub why: Why,
+    pub why: TrialReason,
     /// How often it was a candidate.
     pub times: u32,
 }
@@ -137,7 +137,7 @@ pub struct SettingTime {
 
 impl Summary {
     /// A dry run would have tried `setting`. Keeps only a few different ones: this is a summary.
-    pub fn would_try(&mut self, setting: &Setting, why: Why) {
+    pub fn would_try(&mut self, setting: &Setting, why: TrialReason) {
         const KEPT: usize = 8;
         let same = |known: &Setting| {
             known.active == setting.active && known.retention.method == setting.retention.method

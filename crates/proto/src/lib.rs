@@ -1,6 +1,6 @@
 //! Formats shared by Gleaner's processes: journal and lease records (one JSON object per line), the report of
 //! `gleaner doctor`, knowledge from earlier runs of programs, the result file of `gleaner bench`, the trace of
-//! `gleaner record`, what `gleaner diagnose` found; and helpers for files that people write ([`written`]).
+//! `gleaner record`, what `gleaner diagnose` found; and helpers for files that people write ([`source_text`]).
 //!
 //! Each format carries a version in its first record; readers reject unknown versions.
 
@@ -11,7 +11,7 @@ pub mod lease;
 mod lines;
 pub mod memory;
 pub mod result;
+pub mod source_text;
 pub mod trace_file;
-pub mod written;
 
 pub use lines::{LineError, read_lines};

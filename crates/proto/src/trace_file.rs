@@ -4,8 +4,8 @@
 //! Reading and writing are pure. A file is a sequence of blocks with checksums: everything before a damaged
 //! block can be read, and the damage is reported with its offset.
 
-mod follow;
 mod read;
+mod reconstruct;
 mod thread_table;
 mod varint;
 mod write;
@@ -16,8 +16,8 @@ mod tests;
 use gleaner_policy::{CpuId, CpuSet, PolicyConfig};
 use serde::{Deserialize, Serialize};
 
-pub use follow::{Follow, Pattern, PatternEdge, PatternThread};
 pub use read::{Damage, DamageKind, Reader, TraceFileError, is_trace};
+pub use reconstruct::{Pattern, PatternEdge, PatternThread, Reconstruction};
 pub use thread_table::ThreadTable;
 pub use write::{WriteError, Writer};
 
@@ -77,20 +77,20 @@ pub struct Event {
     /// Nanoseconds since the start of the recording; never decreases.
     pub at_ns: u64,
     /// The event.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// Kinds of scheduling events.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// A context switch of a vCPU.
     Switch {
         /// The vCPU that switched.
         cpu: CpuId,
         /// The previous task.
         from: Task,
-        /// How the previous task left.
-        left: Left,
+        /// How the previous task left the vCPU.
+        prev_state: PrevState,
         /// The next task.
         to: Task,
     },
@@ -133,13 +133,13 @@ pub enum Task {
     Nobody,
     /// A thread outside the workload.
     Other,
-    /// The thread introduced by the [`What::Thread`] event of this number, from 0.
+    /// The thread introduced by the [`EventKind::Thread`] event of this number, from 0.
     Thread(u32),
 }
 
 /// How a thread left its vCPU. Meaningless for other threads and idle vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum PrevState {
     /// Still runnable: it was preempted, or yielded.
     Runnable,
     /// Blocked, but not on I/O.

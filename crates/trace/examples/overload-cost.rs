@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 const PAIRS: usize = 20;
 const BLOCK: Duration = Duration::from_secs(1);
 /// Lowest accepted ratio of the speeds.
-const PROMISE: f64 = 0.99;
+const MIN_RATIO: f64 = 0.99;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let start = Instant::now();
@@ -53,7 +53,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let reported = sensor.read().is_some();
     let Some(ratio) = estimate(&ratios) else { return Err("no blocks".into()) };
-    let kept = ratio.median >= PROMISE;
+    let kept = ratio.median >= MIN_RATIO;
     println!(
         "  {:.4} of the rate without ({:.4} to {:.4}, {PAIRS} pairs; {:.0} requests/s)  {}",
         ratio.median,

@@ -38,11 +38,11 @@ pub struct Cost {
 }
 
 /// Windows aim at this part of `sample_above`: the measurement is a little old, and the budget need not be used up.
-const AIM: f64 = 0.4;
+const TARGET_SHARE: f64 = 0.4;
 /// Length of a window: opening one costs as much as tracing all of a busy program for tens of milliseconds.
 pub(crate) const WINDOW: Duration = Duration::from_millis(50);
 /// Longest time that a window can stand for, in windows: 5 s.
-pub(crate) const MOST: u32 = 100;
+pub(crate) const MAX_ONE_IN: u32 = 100;
 
 /// One program's cost while attached, as a share of the time in use.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,12 +86,12 @@ impl PerRun {
 
 /// What patching the kernel's code costs each vCPU in use, as a multiple of the patching thread's CPU time: it is
 /// interrupted three times, waits for the others, and reschedules. No statistics show it.
-const PATCHED: f64 = 3.0;
+const PATCHING_FACTOR: f64 = 3.0;
 
 /// CPU time for opening and closing a window, in seconds: `own` of the thread that does it, plus what it costs the
 /// `in_use` vCPUs.
 pub(crate) fn switching(own: Duration, in_use: f64) -> f64 {
-    own.as_secs_f64() * (1.0 + PATCHED * in_use)
+    own.as_secs_f64() * (1.0 + PATCHING_FACTOR * in_use)
 }
 
 /// What to do about the cost.
@@ -144,16 +144,16 @@ impl Budget {
         if all <= enough {
             return Verdict::Always;
         }
-        let aim = self.sample_above * AIM;
+        let aim = self.sample_above * TARGET_SHARE;
         let (windowed, left) = (measured.sum(true) + measured.switching, aim - steady);
         // At least 2: with 1 there are no windows.
-        if let Some(one_in) = (2..=MOST).find(|n| windowed / f64::from(*n) <= left) {
+        if let Some(one_in) = (2..=MAX_ONE_IN).find(|n| windowed / f64::from(*n) <= left) {
             return Verdict::Windows(one_in);
         }
-        let least = measured.cost(MOST).share;
+        let least = measured.cost(MAX_ONE_IN).share;
         match least {
             // Windows come before detaching anything.
-            _ if one_in == 1 || least <= self.sample_above => Verdict::Windows(MOST),
+            _ if one_in == 1 || least <= self.sample_above => Verdict::Windows(MAX_ONE_IN),
             _ if least <= self.detach_above => Verdict::Shed,
             _ => Verdict::Detach,
         }
@@ -195,16 +195,16 @@ mod tests {
     #[test]
     fn gives_up_kinds_of_events_only_where_windows_do_not_help() {
         let budget = Budget::default();
-        assert_eq!(budget.judge(&measured(0.08, 0.03, 0.0), 1), Verdict::Windows(MOST));
+        assert_eq!(budget.judge(&measured(0.08, 0.03, 0.0), 1), Verdict::Windows(MAX_ONE_IN));
         assert_eq!(budget.judge(&measured(0.08, 0.03, 0.1), 8), Verdict::Shed);
-        assert_eq!(budget.judge(&measured(0.08, 0.012, 0.1), 8), Verdict::Windows(MOST));
+        assert_eq!(budget.judge(&measured(0.08, 0.012, 0.1), 8), Verdict::Windows(MAX_ONE_IN));
     }
 
     #[test]
     fn ends_only_when_windows_were_tried() {
         let budget = Budget::default();
-        assert_eq!(budget.judge(&measured(0.08, 0.06, 0.0), 1), Verdict::Windows(MOST));
-        assert_eq!(budget.judge(&measured(0.08, 0.06, 0.1), MOST), Verdict::Detach);
+        assert_eq!(budget.judge(&measured(0.08, 0.06, 0.0), 1), Verdict::Windows(MAX_ONE_IN));
+        assert_eq!(budget.judge(&measured(0.08, 0.06, 0.1), MAX_ONE_IN), Verdict::Detach);
     }
 
     #[test]

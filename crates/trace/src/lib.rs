@@ -8,8 +8,8 @@
 
 mod attach;
 mod budget;
+mod budget_thread;
 mod histogram;
-mod keeper;
 mod layout;
 mod load;
 mod meter;
@@ -32,13 +32,13 @@ pub use budget::{Budget, Cost};
 pub use histogram::{Histogram, RunLengths};
 pub use overload::{Overload, OverloadError, OverloadSensor};
 pub use part::{Part, Parts};
-pub use record::{Batch, EventKind, Recorder, Seen, Someone};
+pub use record::{Batch, RecordedEvent, RecordedKind, RecordedTask, Recorder};
 pub use scope::{Scope, ScopeError};
 pub use snapshot::{Edge, Events, Futexes, Lost, Snapshot, ThreadStats, Vcpu, Waits, Wakes};
 pub use sockets::{Directions, SocketSensor, SocketTraffic};
 pub use times::VcpuTime;
 pub use tracer::{TraceError, Tracer};
-pub use unavailable::{NotAvailable, Why};
+pub use unavailable::{NotAvailable, Reason};
 pub use waiting::{Latencies, LatencySensor};
 
 /// Includes a skeleton generated from `src/bpf/*.bpf.c`.

@@ -13,7 +13,7 @@ use crate::attach::Probe;
 use crate::part::{Event, PROGRAMS, Part, Parts, Program};
 use crate::scope::Resolved;
 use crate::skeleton::{TraceSkel, TraceSkelBuilder};
-use crate::unavailable::{NotAvailable, Rights, Why, text};
+use crate::unavailable::{NotAvailable, Reason, Rights, text};
 
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// CPU masks are compared word by word; longer ones are not supported.
@@ -95,7 +95,7 @@ fn wanted(
 ) -> Result<Vec<&'static Program>, NotAvailable> {
     let path = root.path(BTF);
     let no_btf =
-        |_| NotAvailable::new(Part::Wakes.about(), Why::NoBtf { path: path.to_string_lossy().into_owned() });
+        |_| NotAvailable::new(Part::Wakes.about(), Reason::NoBtf { path: path.to_string_lossy().into_owned() });
     let btf = Btf::from_path(&path).map_err(no_btf)?;
     let mut found = Vec::new();
     for program in PROGRAMS.iter().filter(|program| parts.contains(program.part)) {
@@ -103,7 +103,7 @@ fn wanted(
             found.push(program);
             continue;
         }
-        let absence = NotAvailable::new(program.what(), Why::NoEvent { event: program.event.to_string() });
+        let absence = NotAvailable::new(program.what(), Reason::NoEvent { event: program.event.to_string() });
         if is_essential(program) {
             return Err(absence);
         }
@@ -125,7 +125,7 @@ fn has(btf: &Btf<'_>, event: Event) -> bool {
 }
 
 fn refused(program: &Program, error: &libbpf_rs::Error) -> NotAvailable {
-    let why = Why::from_load(program.name, error.kind(), text(error), Rights::now());
+    let why = Reason::from_load(program.name, error.kind(), text(error), Rights::now());
     NotAvailable::new(program.what(), why)
 }
 
@@ -183,12 +183,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         let absence = wanted(&root, &Parts::all(), &mut Vec::new()).unwrap_err();
-        let Why::NoBtf { path } = &absence.why else { panic!("{absence}") };
+        let Reason::NoBtf { path } = &absence.why else { panic!("{absence}") };
         assert!(path.ends_with(BTF), "{path}");
         // A file that is not BTF counts as missing.
         fs::create_dir_all(root.path("/sys/kernel/btf")).unwrap();
         fs::write(root.path(BTF), "nothing of the kind").unwrap();
         let absence = wanted(&root, &Parts::all(), &mut Vec::new()).unwrap_err();
-        assert!(matches!(absence.why, Why::NoBtf { .. }), "{absence}");
+        assert!(matches!(absence.why, Reason::NoBtf { .. }), "{absence}");
     }
 }

@@ -16,7 +16,7 @@ use libbpf_rs::{Iter, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
 use nix::sched::sched_getcpu;
 
 use crate::overload_skeleton::{OverloadSkel, OverloadSkelBuilder};
-use crate::unavailable::{NotAvailable, Rights, Why, text};
+use crate::unavailable::{NotAvailable, Reason, Rights, text};
 
 /// `OVERLOAD_CPUS` of `src/bpf/overload.h`.
 const MAX_CPUS: u32 = 1024;
@@ -26,7 +26,7 @@ const EVENT_BYTES: usize = 32;
 /// millisecond is the longest interval that expands within 2 ms in the median.
 const PERIOD: Duration = Duration::from_micros(500);
 /// Shortest overload that is reported. Its four samples are a third of it apart.
-const SHORTEST: Duration = Duration::from_micros(300);
+const MIN_PERSISTENCE: Duration = Duration::from_micros(300);
 
 /// As many threads as asked for wanted to run on the vCPUs, for long enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,7 +97,7 @@ impl OverloadSensor {
     pub fn load() -> Result<Self, NotAvailable> {
         libbpf_rs::set_print(None);
         let refused = |error: libbpf_rs::Error| {
-            let why = Why::from_load("overload", error.kind(), text(&error), Rights::now());
+            let why = Reason::from_load("overload", error.kind(), text(&error), Rights::now());
             NotAvailable::new("fast expansion", why)
         };
         // The programs and maps are freed with the skeleton; the few bytes of the box are leaked.
@@ -149,7 +149,7 @@ impl OverloadSensor {
             }
             data.active_end = end;
             data.at_least = at_least;
-            data.persistence_ns = ns(persistence.max(SHORTEST));
+            data.persistence_ns = ns(persistence.max(MIN_PERSISTENCE));
             data.period_ns = ns(period(self.polled));
         }
         // 0 stands for disarmed.
@@ -220,8 +220,8 @@ fn period(polled: Duration) -> Duration {
 
 /// A word that the BPF programs access, too.
 fn shared<'a>(word: Option<*mut u32>) -> &'a AtomicU32 {
-    static NOWHERE: AtomicU32 = AtomicU32::new(0);
-    let Some(word) = word else { return &NOWHERE };
+    static ABSENT_WORD: AtomicU32 = AtomicU32::new(0);
+    let Some(word) = word else { return &ABSENT_WORD };
     // SAFETY: the word is aligned and lies in the mapping of the program's data, which the skeleton keeps while it
     // lives; callers borrow the skeleton, and access the word in no other way.
     unsafe { AtomicU32::from_ptr(word) }

@@ -15,16 +15,16 @@ use libbpf_rs::{Iter, IterOpts, Link, OpenObject, RingBuffer, RingBufferBuilder}
 use crate::record_skeleton::{RecordSkel, RecordSkelBuilder};
 use crate::scope::{Resolved, Scope};
 use crate::tracer::TraceError;
-use crate::unavailable::{NotAvailable, Rights, Why, text};
+use crate::unavailable::{NotAvailable, Reason, Rights, text};
 use crate::window::programs_clock;
 
-pub use raw::{EventKind, Seen, Someone};
+pub use raw::{RecordedEvent, RecordedKind, RecordedTask};
 
 /// The events since the last call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Events, sorted by time.
-    pub events: Vec<Seen>,
+    pub events: Vec<RecordedEvent>,
     /// Number of further events that were lost because the buffer was full.
     pub lost: u64,
 }
@@ -37,7 +37,7 @@ pub struct Recorder {
     skel: RecordSkel<'static>,
     links: Vec<Link>,
     ring: RingBuffer<'static>,
-    seen: Rc<RefCell<Vec<Seen>>>,
+    events: Rc<RefCell<Vec<RecordedEvent>>>,
     started: Duration,
     lost: u64,
 }
@@ -57,13 +57,13 @@ impl Recorder {
         libbpf_rs::set_print(None);
         let scope = scope.resolve(&Root::system())?;
         let refused = |error: libbpf_rs::Error| {
-            let why = Why::from_load("record", error.kind(), text(&error), Rights::now());
+            let why = Reason::from_load("record", error.kind(), text(&error), Rights::now());
             NotAvailable::new("recording", why)
         };
         let skel = load(&scope).map_err(refused)?;
-        let seen = Rc::new(RefCell::new(Vec::new()));
+        let events = Rc::new(RefCell::new(Vec::new()));
         let mut ring = RingBufferBuilder::new();
-        let filled = Rc::clone(&seen);
+        let filled = Rc::clone(&events);
         ring.add(&skel.maps.events, move |bytes| {
             filled.borrow_mut().extend(raw::parse(bytes));
             0
@@ -75,7 +75,7 @@ impl Recorder {
         // New threads must be recognised before existing ones are listed, and all threads before the first event.
         let fork = progs.on_fork.attach_trace().map_err(refused)?;
         visit_all(&skel).map_err(|detail| {
-            let why = Why::Rejected { program: "first_pass".to_owned(), detail };
+            let why = Reason::Rejected { program: "first_pass".to_owned(), detail };
             NotAvailable::new("the threads that run already", why)
         })?;
         let wanted = [&progs.on_waking, &progs.on_wakeup_new, &progs.on_switch];
@@ -83,7 +83,7 @@ impl Recorder {
         for program in wanted {
             links.push(program.attach_trace().map_err(refused)?);
         }
-        Ok(Self { skel, links, ring, seen, started, lost: 0 })
+        Ok(Self { skel, links, ring, events, started, lost: 0 })
     }
 
     /// Time since the start of the recording, from which the events' times count, too.
@@ -104,7 +104,7 @@ impl Recorder {
     pub fn take(&mut self) -> Result<Batch, TraceError> {
         self.ring.consume().map_err(|error| TraceError::Read(text(&error)))?;
         let lost = self.skel.maps.bss_data.as_deref().map_or(0, |data| data.lost);
-        let mut events = self.seen.take();
+        let mut events = self.events.take();
         for event in &mut events {
             event.at = event.at.saturating_sub(self.started);
         }

@@ -15,7 +15,7 @@ use crate::read::{sum, word};
 use crate::scope::{Resolved, Scope};
 use crate::sockets_skeleton::{OpenSocketsSkel, SocketsSkelBuilder};
 use crate::tracer::TraceError;
-use crate::unavailable::{NotAvailable, Rights, Why, text};
+use crate::unavailable::{NotAvailable, Reason, Rights, text};
 use crate::waiting::run_through;
 
 /// Traffic through sockets in a time span.
@@ -143,19 +143,19 @@ fn open<'a>(
 
 fn refused(root: &Root, error: &libbpf_rs::Error) -> NotAvailable {
     let why =
-        missing(root).unwrap_or_else(|| Why::from_load("sockets", error.kind(), text(error), Rights::now()));
+        missing(root).unwrap_or_else(|| Reason::from_load("sockets", error.kind(), text(error), Rights::now()));
     NotAvailable::new("traffic through sockets", why)
 }
 
 /// What the kernel lacks, if that is the reason.
-fn missing(root: &Root) -> Option<Why> {
+fn missing(root: &Root) -> Option<Reason> {
     let path = root.path(BTF);
     let Ok(btf) = Btf::from_path(&path) else {
-        return Some(Why::NoBtf { path: path.to_string_lossy().into_owned() });
+        return Some(Reason::NoBtf { path: path.to_string_lossy().into_owned() });
     };
     let lacks = |name: &&&str| btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}")).is_none();
     let event = ["sock_send_length", "sock_recv_length"].iter().find(lacks)?;
-    Some(Why::NoEvent { event: format!("tracepoint {event} (Linux 6.3)") })
+    Some(Reason::NoEvent { event: format!("tracepoint {event} (Linux 6.3)") })
 }
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_kernel_without_types_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(missing(&Root::at(dir.path())), Some(Why::NoBtf { .. })));
+        assert!(matches!(missing(&Root::at(dir.path())), Some(Reason::NoBtf { .. })));
     }
 
     #[test]

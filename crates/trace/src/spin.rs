@@ -4,11 +4,11 @@
 //! spinning at user level. Loops with a PAUSE can also count their rounds.
 
 /// How far after the program counter to search for the end of the loop.
-const REACH: usize = 24;
+const SEARCH_BYTES: usize = 24;
 
 /// Whether `code[at]` lies in such a loop.
 pub(crate) fn waits_at(code: &[u8], at: usize) -> bool {
-    (at..(at + REACH).min(code.len().saturating_sub(1))).any(|jump| {
+    (at..(at + SEARCH_BYTES).min(code.len().saturating_sub(1))).any(|jump| {
         // A short backward jump, conditional or not, within the code that is known.
         let (opcode, distance) = (code[jump], code[jump + 1].cast_signed());
         if !(matches!(opcode, 0x70..=0x7f | 0xeb) && distance < 0) {

@@ -9,7 +9,7 @@ use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Iter, IterOpts, MapHandle};
 
 use crate::budget::{Budget, Cost};
-use crate::keeper::{Counted, Keeper};
+use crate::budget_thread::{BudgetThread, Counters};
 use crate::load::{self, Loaded, program};
 use crate::meter::per_run;
 use crate::read::Maps;
@@ -17,7 +17,7 @@ use crate::received::Received;
 use crate::scope::{Scope, ScopeError};
 use crate::skeleton::TraceSkel;
 use crate::times;
-use crate::unavailable::{NotAvailable, Why, text};
+use crate::unavailable::{NotAvailable, Reason, text};
 use crate::window::Window;
 use crate::{Parts, Snapshot, VcpuTime};
 
@@ -48,13 +48,13 @@ pub enum TraceError {
 /// If that does not help, fewer kinds of events are counted, and finally tracing ends.
 pub struct Tracer {
     skel: TraceSkel<'static>,
-    keeper: Keeper,
+    budget_thread: BudgetThread,
     started: Instant,
 }
 
 impl std::fmt::Debug for Tracer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tracer").field("status", &self.keeper.status()).finish_non_exhaustive()
+        f.debug_struct("Tracer").field("status", &self.budget_thread.status()).finish_non_exhaustive()
     }
 }
 
@@ -76,7 +76,7 @@ impl Tracer {
         let scope = scope.resolve(&root)?;
         let Loaded { skel, probes, empty, missing } = load::load(&root, parts, &scope)?;
         visit_all(&skel).map_err(|error| {
-            let why = Why::Rejected { program: "first_pass".to_owned(), detail: error };
+            let why = Reason::Rejected { program: "first_pass".to_owned(), detail: error };
             NotAvailable::new("the threads that run already", why)
         })?;
         times::visit(topology::online(&root)?.iter());
@@ -86,24 +86,25 @@ impl Tracer {
         window.open(1).map_err(failed)?;
         let received = Received::start(&root)?;
         let started = Instant::now();
-        let keeper = Keeper::start(budget, probes, Counted { window, received }, per_run, missing)
+        let counters = Counters { window, received };
+        let budget_thread = BudgetThread::start(budget, probes, counters, per_run, missing)
             .map_err(TraceError::Thread)?;
-        Ok(Self { skel, keeper, started })
+        Ok(Self { skel, budget_thread, started })
     }
 
     /// What tracing cost when last measured; zero for the first 200 ms.
     pub fn cost(&self) -> Cost {
-        self.keeper.status().cost.clone()
+        self.budget_thread.status().cost.clone()
     }
 
     /// Whether it still traces; false once that cost too much.
     pub fn is_attached(&self) -> bool {
-        self.keeper.status().detached.is_none()
+        self.budget_thread.status().detached.is_none()
     }
 
     /// What cannot be traced here, or no longer.
     pub fn missing(&self) -> Vec<NotAvailable> {
-        self.keeper.status().missing.clone()
+        self.budget_thread.status().missing.clone()
     }
 
     /// What was counted so far. Takes a millisecond or two, more with many thread names and edges.
@@ -114,7 +115,7 @@ impl Tracer {
         let online = topology::online(&Root::system())?;
         let maps = &self.skel.maps;
         // No window opens or closes while this is held.
-        let mut status = self.keeper.status();
+        let mut status = self.budget_thread.status();
         let maps = Maps {
             hists: &maps.hists,
             idles: &maps.idles,

@@ -11,13 +11,13 @@ pub struct NotAvailable {
     /// What is missing.
     pub what: String,
     /// The reason.
-    pub why: Why,
+    pub why: Reason,
 }
 
 /// Why something cannot be traced here. The message has the remedy, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
-pub enum Why {
+pub enum Reason {
     /// The kernel does not describe its types.
     #[error(
         "the kernel was built without CONFIG_DEBUG_INFO_BTF ({path} is missing): boot one that has it, as \
@@ -68,12 +68,12 @@ pub enum Why {
 }
 
 impl NotAvailable {
-    pub(crate) fn new(what: impl Into<String>, why: Why) -> Self {
+    pub(crate) fn new(what: impl Into<String>, why: Reason) -> Self {
         Self { what: what.into(), why }
     }
 }
 
-impl Why {
+impl Reason {
     /// From the kernel's error on loading or attaching `program`.
     pub(crate) fn from_load(
         program: &str,
@@ -154,20 +154,20 @@ mod tests {
         let why = |errno, status: &str, lockdown: &str| {
             let detail = text(&libbpf_rs::Error::from_raw_os_error(errno));
             let rights = Rights::from_files(status, lockdown);
-            Why::from_load("on_yield", ErrorKind::PermissionDenied, detail, rights)
+            Reason::from_load("on_yield", ErrorKind::PermissionDenied, detail, rights)
         };
         let (all, none) = ("Name:\tx\nCapEff:\t000001ffffffffff\n", "CapEff:\t0000000000000000\n");
         // CAP_BPF needs CAP_PERFMON beside it.
         let (half, both) = ("CapEff:\t0000008000000000\n", "CapEff:\t000000c000000000\n");
         let open = "[none] integrity confidentiality\n";
-        assert_eq!(why(EPERM, none, ""), Why::NotPermitted);
-        assert_eq!(why(EPERM, half, open), Why::NotPermitted);
+        assert_eq!(why(EPERM, none, ""), Reason::NotPermitted);
+        assert_eq!(why(EPERM, half, open), Reason::NotPermitted);
         for allowed in [all, both] {
-            assert!(matches!(why(EPERM, allowed, open), Why::Forbidden { .. }));
-            assert!(matches!(why(EACCES, allowed, open), Why::Rejected { .. }));
+            assert!(matches!(why(EPERM, allowed, open), Reason::Forbidden { .. }));
+            assert!(matches!(why(EACCES, allowed, open), Reason::Rejected { .. }));
         }
         let locked = why(EPERM, all, "none integrity [confidentiality]\n");
-        assert_eq!(locked, Why::LockedDown { mode: "confidentiality".to_owned() });
+        assert_eq!(locked, Reason::LockedDown { mode: "confidentiality".to_owned() });
         assert!(locked.to_string().contains("boot without lockdown=confidentiality"), "{locked}");
     }
 
@@ -191,13 +191,13 @@ mod tests {
         };
         assert!(answer < 0, "the verifier accepted it");
         let error = libbpf_rs::Error::from_raw_os_error(-answer);
-        let why = Why::from_load("broken", error.kind(), text(&error), Rights::now());
-        assert!(matches!(&why, Why::Rejected { program, .. } if program == "broken"), "{why}");
+        let why = Reason::from_load("broken", error.kind(), text(&error), Rights::now());
+        assert!(matches!(&why, Reason::Rejected { program, .. } if program == "broken"), "{why}");
     }
 
     #[test]
     fn an_absence_says_what_and_why() {
-        let absence = NotAvailable::new("timers", Why::NoEvent { event: "tracepoint tick_stop".to_owned() });
+        let absence = NotAvailable::new("timers", Reason::NoEvent { event: "tracepoint tick_stop".to_owned() });
         assert_eq!(
             absence.to_string(),
             "timers: this kernel has no tracepoint tick_stop: it is older, or built without it"

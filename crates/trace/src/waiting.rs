@@ -14,15 +14,15 @@ use crate::layout::ScopeKind;
 use crate::read::sum;
 use crate::scope::{Resolved, Scope};
 use crate::tracer::TraceError;
-use crate::unavailable::{NotAvailable, Rights, Why, text};
+use crate::unavailable::{NotAvailable, Reason, Rights, text};
 use crate::waiting_skeleton::{WaitingSkel, WaitingSkelBuilder};
 use crate::window::programs_clock;
 
 /// Up to this many wake-ups per second, every latency is measured; above it, a sample: 200 in 10 ms are enough, and
 /// each costs some 100 ns.
-const MOST_SAMPLED: f64 = 20_000.0;
+const MAX_SAMPLED_RATE: f64 = 20_000.0;
 /// At least one wake-up in 1 << this is sampled.
-const MOST_BURST_BITS: u32 = 6;
+const MAX_BURST_BITS: u32 = 6;
 
 /// Wake-up latencies in a time span.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl LatencySensor {
 
 /// log2 of the sampling ratio for `rate` wake-ups per second.
 fn burst_bits(rate: f64) -> u32 {
-    (0..MOST_BURST_BITS).find(|bits| rate <= MOST_SAMPLED * f64::from(1 << bits)).unwrap_or(MOST_BURST_BITS)
+    (0..MAX_BURST_BITS).find(|bits| rate <= MAX_SAMPLED_RATE * f64::from(1 << bits)).unwrap_or(MAX_BURST_BITS)
 }
 
 fn load(scope: &Resolved) -> libbpf_rs::Result<WaitingSkel<'static>> {
@@ -186,7 +186,7 @@ pub(crate) fn run_through(iterator: &Link) -> libbpf_rs::Result<()> {
 }
 
 fn refused(error: &libbpf_rs::Error) -> NotAvailable {
-    let why = Why::from_load("waiting", error.kind(), text(error), Rights::now());
+    let why = Reason::from_load("waiting", error.kind(), text(error), Rights::now());
     NotAvailable::new("wake-up latencies", why)
 }
 
@@ -211,6 +211,6 @@ mod tests {
     #[test]
     fn more_wake_ups_are_sampled_more_rarely() {
         let bits = [0.0, 19_000.0, 21_000.0, 39_000.0, 70_000.0, 1e12].map(burst_bits);
-        assert_eq!(bits, [0, 0, 1, 1, 2, MOST_BURST_BITS]);
+        assert_eq!(bits, [0, 0, 1, 1, 2, MAX_BURST_BITS]);
     }
 }

@@ -12,7 +12,9 @@ use std::{fs, ptr, thread};
 
 use common::{assert_woken, online, own_tree, pin, ping_pong, turn, unlimited, until_asleep};
 use gleaner_testing::left_out;
-use gleaner_trace::{Lost, NotAvailable, OverloadSensor, Parts, Recorder, Scope, TraceError, Tracer, Why};
+use gleaner_trace::{
+    Lost, NotAvailable, OverloadSensor, Parts, Reason, Recorder, Scope, TraceError, Tracer,
+};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
@@ -116,7 +118,7 @@ fn without_the_right_to_load_programs_each_of_them_says_so() {
             absence(Recorder::start(&own_tree()).unwrap_err()),
             OverloadSensor::load().unwrap_err(),
         ] {
-            assert!(matches!(absence.why, Why::NotPermitted), "{absence:?}");
+            assert!(matches!(absence.why, Reason::NotPermitted), "{absence:?}");
             assert!(absence.to_string().contains("CAP_BPF and CAP_PERFMON"), "{absence}");
         }
         println!("refused as it should be");

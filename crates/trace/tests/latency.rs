@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use common::{own_tree, pin, slept, turn, unlimited};
 use gleaner_testing::has_two_vcpus;
 use gleaner_trace::{
-    EventKind, Histogram, LatencySensor, Part, Parts, Recorder, Seen, Someone, Tracer, Wakes,
+    Histogram, LatencySensor, Part, Parts, RecordedEvent, RecordedKind, RecordedTask, Recorder, Tracer, Wakes,
 };
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
@@ -86,21 +86,21 @@ fn game(waker: usize, wakee: usize) -> (u32, Vec<(Duration, Duration)>) {
     (tid.load(Ordering::Acquire), waits.join().unwrap())
 }
 
-fn of(someone: Someone, tid: u32) -> bool {
-    matches!(someone, Someone::Thread(found) if found == tid)
+fn of(task: RecordedTask, tid: u32) -> bool {
+    matches!(task, RecordedTask::Thread(found) if found == tid)
 }
 
 /// The three parts of each wake-up of `tid` during which both events were recorded, by the recorder's clock.
-fn parts(tid: u32, own: &[(Duration, Duration)], events: &[Seen], zero: Duration) -> Vec<[Duration; 3]> {
-    let at = |event: &Seen| zero + event.at;
+fn parts(tid: u32, own: &[(Duration, Duration)], events: &[RecordedEvent], zero: Duration) -> Vec<[Duration; 3]> {
+    let at = |event: &RecordedEvent| zero + event.at;
     let woken: Vec<Duration> = events
         .iter()
-        .filter(|e| matches!(e.what, EventKind::Wake { wakee, .. } if of(wakee, tid)))
+        .filter(|e| matches!(e.what, RecordedKind::Wake { wakee, .. } if of(wakee, tid)))
         .map(at)
         .collect();
     let ran: Vec<Duration> = events
         .iter()
-        .filter(|e| matches!(e.what, EventKind::Switch { to, .. } if of(to, tid)))
+        .filter(|e| matches!(e.what, RecordedKind::Switch { to, .. } if of(to, tid)))
         .map(at)
         .collect();
     let first_in = |times: &[Duration], start: Duration, end: Duration| {

@@ -16,7 +16,7 @@ use common::{ROUNDS, assert_woken, online, own_tree, pin, ping_pong, slept, turn
 use gleaner_kernel::Root;
 use gleaner_kernel::stat::StatSensor;
 use gleaner_testing::has_two_vcpus;
-use gleaner_trace::{Budget, Part, Parts, Scope, Snapshot, ThreadStats, TraceError, Tracer, Why};
+use gleaner_trace::{Budget, Part, Parts, Reason, Scope, Snapshot, ThreadStats, TraceError, Tracer};
 use nix::time::{ClockId, clock_gettime};
 
 #[test]
@@ -188,7 +188,7 @@ fn busy_until(tracer: &Tracer, over: impl Fn(&Tracer) -> bool) {
 
 fn too_expensive(tracer: &Tracer) -> Option<String> {
     let missing = tracer.missing();
-    missing.iter().find(|m| matches!(m.why, Why::TooExpensive { .. })).map(ToString::to_string)
+    missing.iter().find(|m| matches!(m.why, Reason::TooExpensive { .. })).map(ToString::to_string)
 }
 
 /// Two threads called `paced` wake each other while `body` runs, which gets the number of their sleeps so far. As

@@ -23,7 +23,7 @@ pub struct Adapter {
     /// What runs and how its threads wait for each other; shown to users.
     pub about: &'static str,
     /// Required programs.
-    pub needs: &'static [Need],
+    pub needs: &'static [RequiredProgram],
     /// Parameters that a scenario can set.
     pub parameters: &'static [Parameter],
     /// A shell command that makes the input, once. `{name}` stands for a parameter, `$STATE` for the run's
@@ -39,7 +39,7 @@ pub struct Adapter {
 
 /// A required program, and where to get it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct RequiredProgram {
     /// Name of the program; `{name}` if a parameter gives it.
     pub program: &'static str,
     /// How to get it, as part of a sentence, such as `apt-get install pbzip2`.

@@ -187,7 +187,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, Ex
             // A failed command is likely to fail again: do not make the user wait for it.
             let measured =
                 measured.map_err(|error| Problem { message: error.to_string(), ends_run: true })?;
-            Ok(Taken { cell, measured })
+            Ok(TakenSample { cell, measured })
         },
         |row, samples| experiment.is_enough(&summary.row(row, samples)),
         |row, samples| (!options.quiet).then(|| table::line(&summary.row(row, samples))),
@@ -212,7 +212,7 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, Ex
 
 /// A sample and its position in the plan.
 #[derive(Debug, Clone)]
-struct Taken {
+struct TakenSample {
     cell: Cell,
     measured: Measured,
 }
@@ -256,7 +256,7 @@ fn mode_info(mode: &Mode) -> ModeInfo {
     ModeInfo { name: mode.to_string(), about: mode.about(), set: user.set, unset: user.unset }
 }
 
-fn ending(outcome: &Outcome<Taken>) -> Ending {
+fn ending(outcome: &Outcome<TakenSample>) -> Ending {
     match outcome.failures.first() {
         _ if interrupted() => Ending::Interrupted,
         Some(failure) => Ending::Failed {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_proto::result::Metric;
-use gleaner_proto::written::{Written, nearest};
+use gleaner_proto::source_text::{SourceText, nearest};
 use toml::Spanned;
 
 pub use built_in::BUILT_IN;
@@ -30,15 +30,15 @@ use error::At as _;
 use file::{File, ProgramFile, RowFile};
 
 /// Default number of rounds without a precision: the fewest with a true 95 % interval.
-const ROUNDS: usize = FULL_ROUNDS;
+const DEFAULT_ROUNDS: usize = FULL_ROUNDS;
 /// Default maximum number of rounds with a precision.
-const MOST_ROUNDS: usize = 30;
+const MAX_ROUNDS: usize = 30;
 /// Default duration of a workload, in seconds.
 const WINDOW_S: f64 = 1.0;
 /// Default timeout of a sample, in seconds.
 const TIMEOUT_S: f64 = 600.0;
 /// How long a co-runner would run if it were not stopped.
-const CO_RUNNER: Duration = Duration::from_secs(3600);
+const CO_RUNNER_TIME: Duration = Duration::from_secs(3600);
 
 /// Reads a scenario: `name` is a path, or the name of one in [`BUILT_IN`].
 ///
@@ -68,7 +68,7 @@ pub fn load(name: &str) -> Result<Experiment, ScenarioError> {
 /// # Errors
 /// [`ScenarioError::Syntax`], [`ScenarioError::Unknown`] and [`ScenarioError::Invalid`].
 pub fn parse(text: &str, name: &str) -> Result<Experiment, ScenarioError> {
-    let text = Written { name, text };
+    let text = SourceText { name, text };
     let file: File = toml::from_str(text.text).map_err(|error| text.syntax(&error))?;
     let window = seconds(&text, file.window_s.as_ref(), WINDOW_S)?;
     let modes = file.modes.iter().map(|mode| mode_of(&text, mode, &file.user));
@@ -149,7 +149,7 @@ fn mode_error(error: &ModeError) -> String {
 }
 
 fn mode_of(
-    text: &Written<'_>,
+    text: &SourceText<'_>,
     name: &Spanned<String>,
     user: &BTreeMap<String, UserMode>,
 ) -> Result<Mode, ScenarioError> {
@@ -165,7 +165,7 @@ fn mode_of(
 }
 
 fn row_of(
-    text: &Written<'_>,
+    text: &SourceText<'_>,
     row: &Spanned<RowFile>,
     window: Duration,
     modes: &[Mode],
@@ -185,7 +185,7 @@ fn row_of(
     let mut expressions: Vec<Expression> = own.collect::<Result<_, _>>()?;
     expressions.extend(adapted.iter().flat_map(|adapted| adapted.expressions.clone()));
     let co_runners = row.co_runners.iter().map(|co_runner| {
-        program_of(text, co_runner.span().start, co_runner.get_ref(), Amount::Time(CO_RUNNER))
+        program_of(text, co_runner.span().start, co_runner.get_ref(), Amount::Time(CO_RUNNER_TIME))
     });
     let says = |metric| expressions.iter().any(|e| e.metrics().any(|m| m == metric));
     let has_throughput = says(Metric::Throughput) || program.workload().is_some();
@@ -234,7 +234,7 @@ fn unit(program: &Program) -> String {
 }
 
 fn program_of(
-    text: &Written<'_>,
+    text: &SourceText<'_>,
     start: usize,
     program: &ProgramFile,
     amount: Amount,
@@ -266,7 +266,7 @@ fn words(parameters: &toml::Table) -> BTreeMap<String, String> {
     parameters.iter().map(|(name, value)| (name.clone(), word(value))).collect()
 }
 
-fn expression(text: &Written<'_>, start: usize, expression: &str) -> Result<Expression, ScenarioError> {
+fn expression(text: &SourceText<'_>, start: usize, expression: &str) -> Result<Expression, ScenarioError> {
     Expression::new(expression).map_err(|error| match &error {
         ExpressionError::UnknownMetric(name) => {
             text.unknown(start, error::unknown("metric", name, Metric::ALL.iter().map(|m| m.name())))
@@ -275,7 +275,7 @@ fn expression(text: &Written<'_>, start: usize, expression: &str) -> Result<Expr
     })
 }
 
-fn metric_of(text: &Written<'_>, name: &Spanned<String>) -> Result<Metric, ScenarioError> {
+fn metric_of(text: &SourceText<'_>, name: &Spanned<String>) -> Result<Metric, ScenarioError> {
     let known = Metric::ALL.iter().map(|metric| metric.name());
     name.get_ref()
         .parse()
@@ -283,7 +283,7 @@ fn metric_of(text: &Written<'_>, name: &Spanned<String>) -> Result<Metric, Scena
 }
 
 fn rounds(
-    text: &Written<'_>,
+    text: &SourceText<'_>,
     rounds: Option<&Spanned<usize>>,
     most: Option<&Spanned<usize>>,
     precision: Option<&Spanned<f64>>,
@@ -293,7 +293,7 @@ fn rounds(
             return Err(text.invalid(number.span().start, "at least one round is needed"));
         }
     }
-    let least = rounds.map_or(ROUNDS, |rounds| *rounds.get_ref());
+    let least = rounds.map_or(DEFAULT_ROUNDS, |rounds| *rounds.get_ref());
     match (precision, most) {
         (None, None) => Ok(Rounds { least, most: least, precision: None }),
         (None, Some(most)) => {
@@ -305,7 +305,7 @@ fn rounds(
                 let start = precision.span().start;
                 return Err(text.invalid(start, "`precision` is a share of the median, between 0 and 1"));
             }
-            let most = most.map_or(MOST_ROUNDS, |most| *most.get_ref()).max(least);
+            let most = most.map_or(MAX_ROUNDS, |most| *most.get_ref()).max(least);
             Ok(Rounds { least, most, precision: Some(value) })
         }
     }
@@ -313,7 +313,7 @@ fn rounds(
 
 /// A time from 10 ms to a day.
 fn seconds(
-    text: &Written<'_>,
+    text: &SourceText<'_>,
     given: Option<&Spanned<f64>>,
     default: f64,
 ) -> Result<Duration, ScenarioError> {

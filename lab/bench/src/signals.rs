@@ -28,7 +28,7 @@ pub use case::{Case, CaseError, find};
 pub use cell::Sample;
 pub use interval::Interval;
 pub use judge::{Ratio, Side, Truth, Verdict};
-pub use report::{Absent, Account, Pair, Report, Said};
+pub use report::{UnmeasuredCase, SignalAccuracy, Pair, Report, SignalFinding};
 
 /// Seed of the order of settings.
 const SEED: u64 = 1;
@@ -72,7 +72,7 @@ pub fn run(options: &Options) -> Result<Report, ExperimentError> {
     let mut cases = Vec::new();
     for case in &options.cases {
         match case.absent() {
-            Some(why) => report.absent.push(Absent { case: case.name.clone(), why }),
+            Some(why) => report.absent.push(UnmeasuredCase { case: case.name.clone(), why }),
             None => cases.push(case.clone()),
         }
     }

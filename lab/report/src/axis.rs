@@ -20,13 +20,13 @@ pub struct Axis {
 }
 
 /// Space below the drawing area for tick labels and axis label, in px.
-pub const BELOW: f64 = 40.0;
+pub const AXIS_HEIGHT: f64 = 40.0;
 
 /// Minimum gap between two tick labels, in px.
 const GAP: f64 = 8.0;
 
 /// How far a label may be shifted away from its tick, in px.
-const LEEWAY: f64 = 8.0;
+const MAX_LABEL_SHIFT: f64 = 8.0;
 
 /// Distance between an axis and its tick labels, in px.
 const OFFSET: f64 = 6.0;
@@ -71,7 +71,7 @@ impl Axis {
         if ticks.unit.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, ticks.unit) }
     }
 
-    /// Draws grid lines, tick labels and axis label below `area`, in [`BELOW`] px; the drawing is `total`
+    /// Draws grid lines, tick labels and axis label below `area`, in [`AXIS_HEIGHT`] px; the drawing is `total`
     /// wide.
     pub fn below(&self, scale: &Scale, area: Area, total: f64) -> Markup {
         let ticks = self.ticks(scale, most_ticks(area.right - area.left, 70.0));
@@ -81,7 +81,7 @@ impl Axis {
         let inside = |middle: f64, label: &str| {
             let half = width(label, Style::Small) / 2.0;
             let moved = middle.max(half).min(total - half);
-            ((moved - middle).abs() <= LEEWAY).then_some((moved, half))
+            ((moved - middle).abs() <= MAX_LABEL_SHIFT).then_some((moved, half))
         };
         let labels: Vec<(&str, f64, f64)> = ticks
             .values

@@ -7,7 +7,7 @@ mod vcpus;
 mod wakes;
 
 pub use gleaner_proto::diagnosis::{
-    Cause, Diagnosis, Lane, Lengths, Spent, Thread, Timeline, Typical, Vcpu, Wake,
+    Cause, Diagnosis, Lane, Lengths, Spent, Thread, Timeline, DurationSummary, Vcpu, Wake,
 };
 use gleaner_proto::result::Environment;
 use maud::{Markup, html};

@@ -26,10 +26,10 @@ pub struct Format {
 }
 
 /// Most decimals before scientific notation is used.
-const MOST_DECIMALS: f64 = 6.0;
+const MAX_DECIMALS: f64 = 6.0;
 
 /// Numbers from here on use scientific notation.
-const LARGEST: f64 = 1e7;
+const SCIENTIFIC_FROM: f64 = 1e7;
 
 impl Format {
     /// For numbers of about the size of `typical`, with steps of `step` still visible.
@@ -50,7 +50,7 @@ impl Format {
         let decimals = -(step * factor).abs().log10();
         // Half a percent of slack: a step of 0.1 must not need two decimals because of its last bit.
         let decimals = if decimals.is_finite() { (decimals - 0.005).ceil().max(0.0) } else { 0.0 };
-        if decimals > MOST_DECIMALS || size * factor >= LARGEST {
+        if decimals > MAX_DECIMALS || size * factor >= SCIENTIFIC_FROM {
             let suffix = if unit == Unit::Seconds { "s" } else { suffix.trim_matches(['k', 'M', 'G']) };
             let factor = if unit == Unit::Share { factor } else { 1.0 };
             return Self { factor, decimals: 2, suffix, scientific: true, named };

@@ -9,11 +9,11 @@ use crate::text::is_hidden;
 use crate::theme;
 
 /// Width of a full-width figure, in px.
-const WIDE: f64 = 960.0;
+const FULL_WIDTH: f64 = 960.0;
 /// Width of one of two figures side by side.
-const HALF: f64 = 460.0;
+const HALF_WIDTH: f64 = 460.0;
 /// Width of any figure on a narrow screen.
-const NARROW: f64 = 360.0;
+const NARROW_WIDTH: f64 = 360.0;
 
 /// A plot with heading and caption; can also be saved as a file.
 pub struct Figure {
@@ -31,7 +31,7 @@ pub struct Figure {
 
 impl Figure {
     const fn width(&self) -> f64 {
-        if self.half { HALF } else { WIDE }
+        if self.half { HALF_WIDTH } else { FULL_WIDTH }
     }
 
     /// The figure as a standalone SVG file.
@@ -47,7 +47,7 @@ impl Figure {
             figure id=(self.name) {
                 h3 { (self.title) }
                 (drawn(self.width(), "wide"))
-                (drawn(NARROW, "narrow"))
+                (drawn(NARROW_WIDTH, "narrow"))
                 @if !self.caption.is_empty() { figcaption { (self.caption) } }
             }
         }

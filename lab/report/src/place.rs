@@ -11,7 +11,7 @@ const DIRECTIONS: [(f64, f64); 8] =
 
 /// A point and the size of its label, in px.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Labelled {
+pub struct LabelledPoint {
     /// Position of the point.
     pub at: (f64, f64),
     /// Radius of its mark.
@@ -20,7 +20,7 @@ pub struct Labelled {
     pub size: (f64, f64),
 }
 
-impl Labelled {
+impl LabelledPoint {
     fn mark(&self) -> Rect {
         let (x, y) = self.at;
         Rect { x: x - self.radius, y: y - self.radius, w: 2.0 * self.radius, h: 2.0 * self.radius }
@@ -42,7 +42,7 @@ impl Labelled {
 
 /// Position of a label.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Placed {
+pub struct LabelPosition {
     /// The label's box.
     pub label: Rect,
     /// Whether it is so far away that it needs a leader line.
@@ -51,10 +51,10 @@ pub struct Placed {
 
 /// Places each label inside `bounds` so that it covers no other label, no mark and none of `taken`; `None` if
 /// there is no such place.
-pub fn labels(points: &[Labelled], taken: &[Rect], bounds: Rect) -> Vec<Option<Placed>> {
-    let marks: Vec<Rect> = points.iter().map(Labelled::mark).collect();
-    let neighbours = |point: &Labelled| {
-        let near = |other: &&Labelled| {
+pub fn labels(points: &[LabelledPoint], taken: &[Rect], bounds: Rect) -> Vec<Option<LabelPosition>> {
+    let marks: Vec<Rect> = points.iter().map(LabelledPoint::mark).collect();
+    let neighbours = |point: &LabelledPoint| {
+        let near = |other: &&LabelledPoint| {
             (other.at.0 - point.at.0).abs() < point.size.0
                 && (other.at.1 - point.at.1).abs() < 2.0 * point.size.1
         };
@@ -71,7 +71,7 @@ pub fn labels(points: &[Labelled], taken: &[Rect], bounds: Rect) -> Vec<Option<P
         };
         if let Some((label, far)) = points[index].candidates().find(free) {
             taken.push(label);
-            placed[index] = Some(Placed { label, far });
+            placed[index] = Some(LabelPosition { label, far });
         }
     }
     placed
@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn a_lonely_label_stands_beside_its_point() {
-        let point = Labelled { at: (100.0, 100.0), radius: 4.0, size: (50.0, 14.0) };
+        let point = LabelledPoint { at: (100.0, 100.0), radius: 4.0, size: (50.0, 14.0) };
         let placed = labels(&[point], &[], BOUNDS)[0].unwrap();
         assert!(!placed.far && placed.label.x > 104.0 && (placed.label.y - 93.0).abs() < 1e-9);
     }
 
     #[test]
     fn at_the_edge_it_goes_to_the_other_side() {
-        let point = Labelled { at: (590.0, 100.0), radius: 4.0, size: (50.0, 14.0) };
+        let point = LabelledPoint { at: (590.0, 100.0), radius: 4.0, size: (50.0, 14.0) };
         assert!(labels(&[point], &[], BOUNDS)[0].unwrap().label.x < 590.0);
     }
 
@@ -126,9 +126,9 @@ mod tests {
         fn labels_cover_neither_each_other_nor_a_mark(
             points in proptest::collection::vec((4.0..596.0f64, 4.0..396.0f64, 10.0..120.0f64), 1..40)
         ) {
-            let points: Vec<Labelled> = points
+            let points: Vec<LabelledPoint> = points
                 .into_iter()
-                .map(|(x, y, w)| Labelled { at: (x, y), radius: 4.0, size: (w, 14.0) })
+                .map(|(x, y, w)| LabelledPoint { at: (x, y), radius: 4.0, size: (w, 14.0) })
                 .collect();
             let placed = labels(&points, &[], BOUNDS);
             let boxes: Vec<Rect> = placed.iter().flatten().map(|placed| placed.label).collect();

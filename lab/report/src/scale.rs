@@ -14,18 +14,18 @@ pub enum Kind {
 
 /// Values beyond this (or, on a logarithmic scale, below its inverse) are taken for errors and not drawn:
 /// with them and the margins, sums and powers would overflow.
-const LARGEST: f64 = 1e200;
+const MAX_MAGNITUDE: f64 = 1e200;
 
 /// Upper end of [`Kind::Nines`]: six nines.
-const MOST_NINES: f64 = 0.999_999;
+const MAX_NINES: f64 = 0.999_999;
 
 impl Kind {
     /// Whether the value can be drawn on such a scale.
     pub fn shows(self, value: f64) -> bool {
         match self {
-            Self::Linear => value.abs() <= LARGEST,
-            Self::Log => (1.0 / LARGEST..=LARGEST).contains(&value),
-            Self::Nines => (0.0..=MOST_NINES).contains(&value),
+            Self::Linear => value.abs() <= MAX_MAGNITUDE,
+            Self::Log => (1.0 / MAX_MAGNITUDE..=MAX_MAGNITUDE).contains(&value),
+            Self::Nines => (0.0..=MAX_NINES).contains(&value),
         }
     }
 
@@ -106,7 +106,7 @@ impl Scale {
             Kind::Linear => linear_ticks(self.low, self.high, most),
             Kind::Log => self.log_ticks(most),
             Kind::Nines => {
-                let nines = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, MOST_NINES];
+                let nines = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, MAX_NINES];
                 let mut ticks: Vec<f64> = nines.into_iter().filter(|share| self.covers(*share)).collect();
                 ticks.truncate(most);
                 ticks

@@ -42,7 +42,7 @@ impl Style {
 }
 
 /// Line height relative to the font size.
-const LINE: f64 = 1.2;
+const LINE_HEIGHT: f64 = 1.2;
 
 /// How far letters extend below the baseline, relative to the font size.
 const DESCENT: f64 = 0.25;
@@ -159,7 +159,7 @@ impl Rect {
             Anchor::Middle => x - w / 2.0,
             Anchor::End => x - w,
         };
-        Self { x, y: y - size * (LINE - DESCENT), w, h: size * LINE }
+        Self { x, y: y - size * (LINE_HEIGHT - DESCENT), w, h: size * LINE_HEIGHT }
     }
 
     /// Whether the interiors overlap.

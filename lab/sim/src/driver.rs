@@ -85,8 +85,8 @@ pub fn govern_all(
     for governor in governors {
         policies.push(Policy::new(governor.config.clone(), CpuSet::first(world.vcpus(governor.vm)))?);
     }
-    let mut nowhere: Vec<_> = governors.iter().skip(journals.len()).map(|_| Journal::nowhere()).collect();
-    let journals = journals.iter_mut().chain(&mut nowhere);
+    let mut disabled: Vec<_> = governors.iter().skip(journals.len()).map(|_| Journal::disabled()).collect();
+    let journals = journals.iter_mut().chain(&mut disabled);
     let mut seats = Vec::with_capacity(governors.len());
     for ((governor, policy), journal) in governors.iter().zip(&mut policies).zip(journals) {
         let mut last = Snapshot::of(&mut world, governor.vm);
@@ -131,7 +131,7 @@ impl Seat<'_> {
             self.reported = Some(world.now());
         }
         let mut machine = SimMachine::new(world, self.governor, &mut self.last).with_overload(overload);
-        let pause = self.run.go_on(&mut machine, Ok(wake));
+        let pause = self.run.resume(&mut machine, Ok(wake));
         self.paused = pause.map(|pause| Paused::new(world, pause, self.reported));
     }
 }

@@ -33,7 +33,7 @@ pub use sched::{Entity, Fair, NICE_0, Rule};
 pub use spec::{HostSpec, IdleMode, PauseLoops, Spec, SpecError, TaskSpec, VmSpec};
 pub use timers::Timers;
 pub use trace::Trace;
-pub use tuning::{KNOBS, Knob, Tuning};
+pub use tuning::{POLICY_PARAMETERS, PolicyParameter, Tuning};
 pub use world::{
     Blocked, CATEGORIES, Category, End, PcpuReport, Report, TaskReport, TaskTotals, VcpuCounts, VcpuReport,
     VmReport, World,

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 use gleaner_engine::Journal;
-use gleaner_proto::written::{nearest, proposal};
+use gleaner_proto::source_text::{nearest, proposal};
 use serde::Serialize;
 
 use crate::cost::Costs;
@@ -129,7 +129,7 @@ impl Question<'_> {
             let mut scenario = base.clone();
             scenario.spec.seed = *seed;
             scenario.control[0] = *control;
-            let outcome = scenario.run(None, &mut Journal::nowhere())?;
+            let outcome = scenario.run(None, &mut Journal::disabled())?;
             Ok(summary(*seed, &outcome.end, &outcome.report))
         };
         let runs: Vec<Run> =

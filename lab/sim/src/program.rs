@@ -7,7 +7,7 @@ use crate::random::Dist;
 pub const MAX_LOOPS: usize = 4;
 
 /// Most objects in a program, including the parts of queues and barriers. Object numbers have 16 bits.
-const MOST_OBJECTS: usize = u16::MAX as usize;
+const MAX_OBJECTS: usize = u16::MAX as usize;
 
 /// One step of a thread. Objects are indices into [`Program::objects`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -154,7 +154,7 @@ pub enum ProgramError {
     /// More objects than can be numbered.
     #[error(
         "program `{program}` shares {objects} objects (a queue counts four times, a barrier with a condition three \
-         times): {MOST_OBJECTS} are possible; give it fewer threads"
+         times): {MAX_OBJECTS} are possible; give it fewer threads"
     )]
     Objects {
         /// Name of the program.
@@ -229,7 +229,7 @@ impl Program {
             return Err(ProgramError::NoThreads { program: self.name.clone() });
         }
         let objects = self.objects.iter().map(ObjectKind::parts).sum();
-        if objects > MOST_OBJECTS {
+        if objects > MAX_OBJECTS {
             return Err(ProgramError::Objects { program: self.name.clone(), objects });
         }
         self.roles.iter().try_for_each(|role| self.check_role(role))
@@ -330,7 +330,7 @@ mod tests {
         let mut program = Program::new("p");
         program.role("r", 1, Vec::new());
         let queue = ObjectKind::Queue { capacity: 1, producers: 1, spin: 0, always_signals: false };
-        program.objects = vec![queue; MOST_OBJECTS / 4 + 1];
+        program.objects = vec![queue; MAX_OBJECTS / 4 + 1];
         assert!(matches!(program.check(), Err(ProgramError::Objects { objects: 65_536, .. })));
     }
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use gleaner_policy::{Fixed, Mode};
-use gleaner_proto::written::Written;
+use gleaner_proto::source_text::SourceText;
 
 use crate::spec::Spec;
 use crate::tuning::Tuning;
@@ -89,6 +89,6 @@ impl Scenario {
     /// # Errors
     /// The scenario is invalid.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScenarioError> {
-        file::parse(&Written { name, text })
+        file::parse(&SourceText { name, text })
     }
 }

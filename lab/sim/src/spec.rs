@@ -173,7 +173,7 @@ impl VmSpec {
     /// # Errors
     /// It has none, or too many.
     pub(crate) fn check_vcpus(&self) -> Result<(), SpecError> {
-        if (1..=MOST_CPUS).contains(&self.vcpus) {
+        if (1..=MAX_CPUS).contains(&self.vcpus) {
             return Ok(());
         }
         let what = format!("it has {} vCPUs", self.vcpus);
@@ -244,13 +244,13 @@ pub enum SpecError {
 }
 
 /// Maximum number of pCPUs, and of vCPUs of all VMs together.
-const MOST_CPUS: u32 = 65_536;
+const MAX_CPUS: u32 = 65_536;
 /// Maximum number of threads of all programs together: twice Linux's default (`kernel.pid_max`).
-pub(crate) const MOST_THREADS: u32 = 65_536;
+pub(crate) const MAX_THREADS: u32 = 65_536;
 /// Maximum shares of a VM: those of a control group (kernel: `MAX_SHARES`).
-const MOST_SHARES: u64 = 1 << 18;
+const MAX_SHARES: u64 = 1 << 18;
 /// Maximum cost of an operation: a second, far beyond any machine.
-const LONGEST_COST: Ns = 1_000_000_000;
+const MAX_COST: Ns = 1_000_000_000;
 
 impl Spec {
     /// Checks that the machine can be built.
@@ -262,7 +262,7 @@ impl Spec {
         let h = &self.host;
         // The product of three 32-bit numbers fits.
         let pcpus = u128::from(h.sockets) * u128::from(h.cores) * u128::from(h.smt);
-        if pcpus == 0 || pcpus > MOST_CPUS.into() {
+        if pcpus == 0 || pcpus > MAX_CPUS.into() {
             return host(format!("it has {pcpus} pCPUs"), "give it between 1 and 65536");
         }
         if h.smt > 2 {
@@ -278,12 +278,12 @@ impl Spec {
         }
         self.vms.iter().try_for_each(|vm| self.check_vm(vm))?;
         let vcpus: u64 = self.vms.iter().map(|vm| u64::from(vm.vcpus)).sum();
-        if vcpus > MOST_CPUS.into() {
+        if vcpus > MAX_CPUS.into() {
             return host(format!("its VMs have {vcpus} vCPUs together"), "65536 are possible");
         }
         let programs = self.vms.iter().flat_map(|vm| &vm.tasks).map(|task| &task.program);
         let threads: u64 = programs.map(|program| u64::from(program.threads())).sum();
-        if threads > MOST_THREADS.into() {
+        if threads > MAX_THREADS.into() {
             return host(format!("its VMs have {threads} threads together"), "65536 are possible");
         }
         Ok(())
@@ -301,13 +301,13 @@ impl Spec {
         if vm.shares == 0 {
             return wrong("it has no shares".to_owned(), "1024 is the normal weight");
         }
-        if vm.shares > MOST_SHARES {
+        if vm.shares > MAX_SHARES {
             return wrong(
                 format!("it has {} shares", vm.shares),
                 "1024 is the normal weight, 262144 the most",
             );
         }
-        if let Some((name, ns)) = vm.costs.longer_than(LONGEST_COST) {
+        if let Some((name, ns)) = vm.costs.longer_than(MAX_COST) {
             return wrong(format!("{name} costs {ns} ns"), "an operation takes a second at most");
         }
         if vm.tasks.is_empty() {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use gleaner_engine::Journal;
-use gleaner_proto::written::Written;
+use gleaner_proto::source_text::SourceText;
 use serde::Serialize;
 
 use crate::parallel;
@@ -18,7 +18,7 @@ use crate::scenario::{Scenario, ScenarioError};
 use crate::world::{Category, Report, TaskTotals, VmReport};
 
 /// More combinations than this are a typo.
-const MOST_POINTS: usize = 1_000_000;
+const MAX_POINTS: usize = 1_000_000;
 
 /// A value of a key, as in the file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -87,7 +87,7 @@ fn values_in(text: &str) -> Result<Vec<Value>, String> {
     for part in text.split(',').map(str::trim) {
         let ends = part.split_once("..").map(|(a, b)| (a.parse::<i64>(), b.parse::<i64>()));
         match ends {
-            Some((Ok(first), Ok(last))) if first <= last && last.abs_diff(first) < MOST_POINTS as u64 => {
+            Some((Ok(first), Ok(last))) if first <= last && last.abs_diff(first) < MAX_POINTS as u64 => {
                 values.extend((first..=last).map(Value::Integer));
             }
             Some((Ok(_), Ok(_))) => {
@@ -168,7 +168,7 @@ impl Sweep {
     /// # Errors
     /// As [`Sweep::read`].
     pub fn parse(name: &str, text: String, more: Vec<Axis>) -> Result<Self, ScenarioError> {
-        let written = Written { name, text: &text };
+        let written = SourceText { name, text: &text };
         // Report errors in the scenario itself first.
         Scenario::parse(name, &text)?;
         let tree = edit::Tree::parse(&written)?;
@@ -185,8 +185,8 @@ impl Sweep {
             let remedy = "add a table [sweep] with keys and lists of values, or --set KEY=VALUE,VALUE";
             return Err(wrong(format!("there is nothing to vary: {remedy}")));
         }
-        if points.is_none_or(|n| n == 0 || n > MOST_POINTS) {
-            return Err(wrong(format!("between 1 and {MOST_POINTS} combinations are possible")));
+        if points.is_none_or(|n| n == 0 || n > MAX_POINTS) {
+            return Err(wrong(format!("between 1 and {MAX_POINTS} combinations are possible")));
         }
         let places = axes.iter().map(|axis| tree.place(&axis.key)).collect::<Result<_, _>>()?;
         Ok(Self { name: name.to_owned(), text, axes, places })

@@ -8,7 +8,7 @@ use gleaner_policy::PolicyConfig;
 
 /// A policy parameter.
 #[derive(Debug)]
-pub struct Knob {
+pub struct PolicyParameter {
     /// Key in scenario files.
     pub key: &'static str,
     /// Smallest sensible value.
@@ -21,7 +21,7 @@ pub struct Knob {
     set: fn(&mut PolicyConfig, f64),
 }
 
-impl Knob {
+impl PolicyParameter {
     /// Its value in `config`.
     pub fn get(&self, config: &PolicyConfig) -> f64 {
         (self.get)(config)
@@ -53,8 +53,8 @@ const fn linear(
     (low, high): (f64, f64),
     get: fn(&PolicyConfig) -> f64,
     set: fn(&mut PolicyConfig, f64),
-) -> Knob {
-    Knob { key, low, high, logarithmic: false, get, set }
+) -> PolicyParameter {
+    PolicyParameter { key, low, high, logarithmic: false, get, set }
 }
 
 const fn logarithmic(
@@ -62,12 +62,12 @@ const fn logarithmic(
     range: (f64, f64),
     get: fn(&PolicyConfig) -> f64,
     set: fn(&mut PolicyConfig, f64),
-) -> Knob {
-    Knob { logarithmic: true, ..linear(key, range, get, set) }
+) -> PolicyParameter {
+    PolicyParameter { logarithmic: true, ..linear(key, range, get, set) }
 }
 
 /// All parameters; [`PolicyConfig`] and [`gleaner_policy::ConsolidationConfig`] explain them.
-pub const KNOBS: [Knob; 9] = [
+pub const POLICY_PARAMETERS: [PolicyParameter; 9] = [
     logarithmic("poll_price", (0.001, 2.0), |c| c.poll_price, |c, v| c.poll_price = v),
     linear("rho", (0.1, 1.0), |c| c.consolidation.rho, |c, v| c.consolidation.rho = v),
     linear("eta", (0.1, 1.0), |c| c.consolidation.eta, |c, v| c.consolidation.eta = v),
@@ -118,22 +118,22 @@ impl Tuning {
     ///
     /// # Errors
     /// The value is outside the parameter's range.
-    pub fn set(&mut self, knob: &'static Knob, value: f64) -> Result<(), String> {
-        if !(knob.low..=knob.high).contains(&value) {
+    pub fn set(&mut self, parameter: &'static PolicyParameter, value: f64) -> Result<(), String> {
+        if !(parameter.low..=parameter.high).contains(&value) {
             return Err(format!(
                 "{} is {value}; it must lie between {} and {}",
-                knob.key, knob.low, knob.high
+                parameter.key, parameter.low, parameter.high
             ));
         }
-        self.0.insert(knob.key, value);
+        self.0.insert(parameter.key, value);
         Ok(())
     }
 
     /// Copies the values to `config`.
     pub fn apply(&self, config: &mut PolicyConfig) {
-        for knob in &KNOBS {
-            if let Some(value) = self.0.get(knob.key) {
-                (knob.set)(config, *value);
+        for parameter in &POLICY_PARAMETERS {
+            if let Some(value) = self.0.get(parameter.key) {
+                (parameter.set)(config, *value);
             }
         }
     }
@@ -155,22 +155,22 @@ mod tests {
 
     #[test]
     fn every_parameter_is_set_and_read_back_and_its_default_is_in_range() {
-        for knob in &KNOBS {
-            let default = knob.get(&PolicyConfig::default());
-            assert!((knob.low..=knob.high).contains(&default), "{}: {default}", knob.key);
+        for parameter in &POLICY_PARAMETERS {
+            let default = parameter.get(&PolicyConfig::default());
+            assert!((parameter.low..=parameter.high).contains(&default), "{}: {default}", parameter.key);
             for share in [0.0, 0.3, 1.0] {
                 let mut tuning = Tuning::default();
-                let value = knob.at(share).clamp(knob.low, knob.high);
-                tuning.set(knob, value).unwrap();
+                let value = parameter.at(share).clamp(parameter.low, parameter.high);
+                tuning.set(parameter, value).unwrap();
                 let mut config = PolicyConfig::default();
                 tuning.apply(&mut config);
-                assert!((knob.get(&config) - value).abs() < 1e-6, "{}", knob.key);
-                assert!((knob.share(value) - share).abs() < 1e-9, "{}", knob.key);
+                assert!((parameter.get(&config) - value).abs() < 1e-6, "{}", parameter.key);
+                assert!((parameter.share(value) - share).abs() < 1e-9, "{}", parameter.key);
                 let policy = Policy::new(config, CpuSet::first(4));
-                assert!(policy.is_ok(), "{}: {value}", knob.key);
-                assert_eq!(tuning.to_string(), format!("[policy]\n{} = {value:?}", knob.key));
+                assert!(policy.is_ok(), "{}: {value}", parameter.key);
+                assert_eq!(tuning.to_string(), format!("[policy]\n{} = {value:?}", parameter.key));
             }
-            assert!(Tuning::default().set(knob, knob.high * 2.0).is_err());
+            assert!(Tuning::default().set(parameter, parameter.high * 2.0).is_err());
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::vm::Lab;
 
 /// Where a claim is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ClaimHost {
     /// In machines that this program emulates.
     Emulated,
     /// In guests of a nested KVM host, in which this program runs and boots them.
@@ -48,7 +48,7 @@ pub struct Claim {
     /// Whether it is part of the five minutes in `make test`.
     pub quick: bool,
     /// Where it is proven.
-    pub place: Place,
+    pub place: ClaimHost,
     /// Proves it.
     pub prove: fn(&Lab, &mut Checks) -> Result<()>,
 }
@@ -100,7 +100,7 @@ impl Claim {
         let started = Instant::now();
         let mut checks = Checks::default();
         let proven = match self.place {
-            Place::NestedHost if !lab.is_nested() => nested::inside(lab, self, &mut checks),
+            ClaimHost::NestedHost if !lab.is_nested() => nested::inside(lab, self, &mut checks),
             _ => (self.prove)(lab, &mut checks),
         };
         Outcome {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Name of the agent's port.
 pub(crate) const PORT: &str = "gleaner.lab";
 /// Larger frames are errors.
-const LONGEST: u32 = 256 << 20;
+const MAX_FRAME_BYTES: u32 = 256 << 20;
 
 /// A request of the harness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<(
 }
 
 fn part(from: &mut impl Read, length: u32) -> io::Result<Vec<u8>> {
-    if length > LONGEST {
+    if length > MAX_FRAME_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
     }
     let mut bytes = vec![0; length as usize];

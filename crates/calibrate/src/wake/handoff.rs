@@ -12,7 +12,7 @@ use gleaner_policy::CpuId;
 use super::helpers::pin;
 use super::{Plan, WakeError, WakeSamples, futex};
 
-/// The value of [`Table::turn`] that ends the game. Turns count from 0, with at most [`Plan::MAX_ROUNDS`] in
+/// The value of [`Shared::turn`] that ends the measurement. Turns count from 0, with at most [`Plan::MAX_ROUNDS`] in
 /// each direction, so they never reach it.
 const STOP: u32 = u32::MAX;
 
@@ -20,7 +20,7 @@ const STOP: u32 = u32::MAX;
 const ROUNDS_PER_COST: u32 = 8;
 
 /// State shared by the two threads. Thread 0 has the even turns, thread 1 the odd ones.
-struct Table {
+struct Shared {
     turn: AtomicU32,
     /// When the current turn was handed off, in ns since `start`.
     handed_ns: AtomicU64,
@@ -32,7 +32,7 @@ struct Table {
 
 /// Measurements of one thread: the latencies of its own wake-ups, and the cost of the wake-ups that it made.
 #[derive(Default)]
-struct Half {
+struct ThreadSamples {
     latency_ns: Vec<u64>,
     waker_cpu_ns: Vec<u64>,
     misses: u64,
@@ -46,7 +46,7 @@ enum Turn {
     Missed,
 }
 
-impl Table {
+impl Shared {
     fn now_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -56,7 +56,7 @@ impl Table {
         futex::wake(&self.turn, i32::MAX);
     }
 
-    /// Sleeps until it is `me`'s turn; `None` at the end of the game.
+    /// Sleeps until it is `me`'s turn; `None` at the end of the measurement.
     fn await_turn(&self, me: usize) -> Option<Turn> {
         self.resting[me].store(true, Ordering::Release);
         let mut slept_until_ns = None;
@@ -78,8 +78,8 @@ impl Table {
         }
     }
 
-    /// Waits until the other thread sleeps, and then for `gap`. Returns false at the end of the game.
-    fn await_rest(&self, other: usize, same_vcpu: bool, gap: Duration) -> bool {
+    /// Waits until the other thread sleeps, and then for `gap`. Returns false at the end of the measurement.
+    fn await_sleep(&self, other: usize, same_vcpu: bool, gap: Duration) -> bool {
         while !self.resting[other].load(Ordering::Acquire) {
             if self.turn.load(Ordering::Acquire) == STOP {
                 return false;
@@ -100,7 +100,7 @@ impl Table {
         true
     }
 
-    /// Hands off the turn and wakes the other thread. Returns false at the end of the game.
+    /// Hands off the turn and wakes the other thread. Returns false at the end of the measurement.
     fn hand_off(&self) -> bool {
         let turn = self.turn.load(Ordering::Acquire);
         if turn == STOP {
@@ -115,9 +115,9 @@ impl Table {
         handed
     }
 
-    /// Plays one thread's part until the end.
-    fn play(&self, me: usize, plan: &Plan) -> Half {
-        let mut half = Half::default();
+    /// Runs one thread's side until the end.
+    fn run_side(&self, me: usize, plan: &Plan) -> ThreadSamples {
+        let mut samples = ThreadSamples::default();
         // Cost of reading the thread's clock, to be subtracted: it is a system call itself.
         let clock_ns = (0..16).map(|_| cpu_ns_since(futex::thread_cpu_time())).min().unwrap_or(0);
         let same_vcpu = plan.waker == plan.wakee;
@@ -125,23 +125,23 @@ impl Table {
         for round in 0..plan.rounds.min(Plan::MAX_ROUNDS) {
             if !mine {
                 match self.await_turn(me) {
-                    None => return half,
-                    Some(Turn::Missed) => half.misses += 1,
-                    Some(Turn::Woken(ns)) => half.latency_ns.push(ns),
+                    None => return samples,
+                    Some(Turn::Missed) => samples.misses += 1,
+                    Some(Turn::Woken(ns)) => samples.latency_ns.push(ns),
                 }
             }
             mine = false;
-            if !self.await_rest(1 - me, same_vcpu, plan.gap) {
-                return half;
+            if !self.await_sleep(1 - me, same_vcpu, plan.gap) {
+                return samples;
             }
             let before = round.is_multiple_of(ROUNDS_PER_COST).then(futex::thread_cpu_time);
             if !self.hand_off() {
-                return half;
+                return samples;
             }
-            half.waker_cpu_ns.extend(before.map(|before| cpu_ns_since(before).saturating_sub(clock_ns)));
+            samples.waker_cpu_ns.extend(before.map(|before| cpu_ns_since(before).saturating_sub(clock_ns)));
         }
         self.stop();
-        half
+        samples
     }
 }
 
@@ -162,25 +162,25 @@ fn cpu_ns_since(before: Duration) -> u64 {
 /// If the process may not use a vCPU, there is no sample at all, or threads get no CPU time: then the call
 /// returns `max(budget, timeout)` after the budget and leaves the threads to end by themselves.
 pub fn measure(plan: &Plan) -> Result<WakeSamples, WakeError> {
-    let table = Arc::new(Table {
+    let shared = Arc::new(Shared {
         turn: AtomicU32::new(0),
         handed_ns: AtomicU64::new(0),
         resting: [AtomicBool::new(false), AtomicBool::new(false)],
         start: Instant::now(),
     });
-    let (sender, halves) = mpsc::channel();
+    let (sender, results) = mpsc::channel();
     for (me, cpu) in [plan.waker, plan.wakee].into_iter().enumerate() {
-        let (game, sender, plan) = (Arc::clone(&table), sender.clone(), *plan);
+        let (state, sender, plan) = (Arc::clone(&shared), sender.clone(), *plan);
         let body = move || {
-            let half = pin(cpu).map(|()| game.play(me, &plan));
-            if half.is_err() {
-                game.stop();
+            let samples = pin(cpu).map(|()| state.run_side(me, &plan));
+            if samples.is_err() {
+                state.stop();
             }
             // If the measurement was abandoned, the receiver is gone and nobody needs the result.
-            let _ = sender.send(half);
+            let _ = sender.send(samples);
         };
         if let Err(source) = spawn(cpu, body) {
-            table.stop();
+            shared.stop();
             return Err(source);
         }
     }
@@ -188,15 +188,15 @@ pub fn measure(plan: &Plan) -> Result<WakeSamples, WakeError> {
 
     let (mut latency_ns, mut waker_cpu_ns, mut misses) = (Vec::new(), Vec::new(), 0);
     let grace = plan.budget.max(plan.timeout);
-    let mut deadline = table.start + plan.budget;
+    let mut deadline = shared.start + plan.budget;
     let mut over = false;
     loop {
-        match halves.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(half) => {
-                let half = half?;
-                latency_ns.extend(half.latency_ns);
-                waker_cpu_ns.extend(half.waker_cpu_ns);
-                misses += half.misses;
+        match results.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(samples) => {
+                let samples = samples?;
+                latency_ns.extend(samples.latency_ns);
+                waker_cpu_ns.extend(samples.waker_cpu_ns);
+                misses += samples.misses;
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) if over => {
@@ -204,7 +204,7 @@ pub fn measure(plan: &Plan) -> Result<WakeSamples, WakeError> {
             }
             Err(RecvTimeoutError::Timeout) => {
                 over = true;
-                table.stop();
+                shared.stop();
                 // From now on, since this thread might also have been delayed beyond the planned end.
                 deadline = Instant::now() + grace;
             }

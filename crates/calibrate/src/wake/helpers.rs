@@ -31,7 +31,7 @@ const SPINNER_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Running helpers; dropping it ends them.
 #[derive(Debug)]
-pub(super) struct Crew {
+pub(super) struct Helpers {
     /// Timeout for one helper to start, or for all of them to end.
     timeout: Duration,
     stop: Arc<AtomicBool>,
@@ -39,7 +39,7 @@ pub(super) struct Crew {
     events: Receiver<Result<(), WakeError>>,
 }
 
-impl Crew {
+impl Helpers {
     /// Starts one helper on each of `cpus` and returns once all of them run. `timeout` is for co-runners.
     pub(super) fn start(helper: Helper, cpus: &CpuSet, timeout: Duration) -> Result<Self, WakeError> {
         let timeout = match helper {
@@ -47,9 +47,9 @@ impl Crew {
             Helper::Compute => timeout,
         };
         let (sender, events) = mpsc::channel();
-        let crew = Self { timeout, stop: Arc::new(AtomicBool::new(false)), events };
+        let helpers = Self { timeout, stop: Arc::new(AtomicBool::new(false)), events };
         for cpu in cpus.iter() {
-            let (stop, sender) = (Arc::clone(&crew.stop), sender.clone());
+            let (stop, sender) = (Arc::clone(&helpers.stop), sender.clone());
             spawn(cpu, move || {
                 let ready = pin(cpu).and_then(|()| match helper {
                     Helper::Spin => set_idle_priority(cpu),
@@ -57,13 +57,13 @@ impl Crew {
                 });
                 let ok = ready.is_ok();
                 if sender.send(ready).is_ok() && ok {
-                    help(helper, &stop);
+                    run_helper(helper, &stop);
                 }
             })?;
         }
         drop(sender);
         for cpu in cpus.iter() {
-            match crew.events.recv_timeout(timeout) {
+            match helpers.events.recv_timeout(timeout) {
                 Ok(ready) => ready?,
                 Err(RecvTimeoutError::Timeout) if helper == Helper::Spin => {}
                 Err(_) => {
@@ -71,11 +71,11 @@ impl Crew {
                 }
             }
         }
-        Ok(crew)
+        Ok(helpers)
     }
 }
 
-impl Drop for Crew {
+impl Drop for Helpers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // Ends with the last sender or, if a helper gets no CPU time, with the timeout.
@@ -83,7 +83,7 @@ impl Drop for Crew {
     }
 }
 
-fn help(helper: Helper, stop: &AtomicBool) {
+fn run_helper(helper: Helper, stop: &AtomicBool) {
     let mut x = 1_u64;
     while !stop.load(Ordering::Relaxed) {
         match helper {

@@ -24,7 +24,7 @@ pub use helpers::{allowed, pin};
 pub use matrix::{Cell, MatrixPlan, matrix, representative_pairs};
 pub use samples::{WakeSamples, WakeSummary};
 
-use helpers::{Crew, Helper};
+use helpers::{Helper, Helpers};
 
 /// One measurement: between which vCPUs, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +140,7 @@ pub fn same_vcpu(plan: &Plan) -> Result<WakeSamples, WakeError> {
 
 /// Setting B: `SCHED_IDLE` threads on both vCPUs call `sched_yield` all the time.
 pub fn awake(plan: &Plan) -> Result<WakeSamples, WakeError> {
-    let _spinners = Crew::start(Helper::Spin, &[plan.waker, plan.wakee].into_iter().collect(), plan.timeout)?;
+    let _spinners = Helpers::start(Helper::Spin, &[plan.waker, plan.wakee].into_iter().collect(), plan.timeout)?;
     measure(plan)
 }
 
@@ -151,6 +151,6 @@ pub fn halting(plan: &Plan) -> Result<WakeSamples, WakeError> {
 
 /// Setting D: a compute thread on every vCPU that the calling thread may use.
 pub fn contended(plan: &Plan) -> Result<WakeSamples, WakeError> {
-    let _co_runners = Crew::start(Helper::Compute, &helpers::allowed()?, plan.timeout)?;
+    let _co_runners = Helpers::start(Helper::Compute, &helpers::allowed()?, plan.timeout)?;
     measure(plan)
 }

@@ -51,7 +51,7 @@ fn closing_restores_in_reverse_order() {
     book.set(&text(&a, "2")).unwrap();
     assert_eq!((world.value("a"), world.value("b")), ("2".into(), "y".into()));
     let order: Vec<_> = book.close().into_iter().map(|o| (o.target, o.undone)).collect();
-    assert_eq!(order, [(b, Undone::Restored), (a, Undone::Restored)]);
+    assert_eq!(order, [(b, UndoResult::Restored), (a, UndoResult::Restored)]);
     assert_eq!((world.value("a"), world.value("b")), ("0".into(), "x".into()));
     assert!(!world.state().leases().exists());
 }
@@ -84,7 +84,7 @@ fn a_dead_holders_leases_are_restored() {
     drop(book); // as SIGKILL does: the lock ends, the file stays
     assert_eq!(world.value("a"), "1");
     let outcomes = restore(&world.state(), &world.root()).unwrap();
-    assert_eq!(outcomes[0].undone, Undone::Restored, "{}", outcomes[0].detail);
+    assert_eq!(outcomes[0].undone, UndoResult::Restored, "{}", outcomes[0].detail);
     assert_eq!(world.value("a"), "0");
     assert!(restore(&world.state(), &world.root()).unwrap().is_empty(), "once is enough");
 }
@@ -107,7 +107,7 @@ fn what_somebody_else_changed_stays_theirs() {
     let mut book = world.open();
     book.set(&text(&a, "1")).unwrap();
     world.knob("a", "theirs");
-    assert_eq!(book.close()[0].undone, Undone::Theirs);
+    assert_eq!(book.close()[0].undone, UndoResult::Theirs);
     assert_eq!(world.value("a"), "theirs");
 }
 
@@ -120,7 +120,7 @@ fn a_kill_between_record_and_write_changes_nothing() {
     drop(book);
     world.knob("a", "0"); // the recorded write did not happen
     let outcomes = restore(&world.state(), &world.root()).unwrap();
-    assert_eq!(outcomes[0].undone, Undone::Unchanged);
+    assert_eq!(outcomes[0].undone, UndoResult::Unchanged);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn releasing_one_target_keeps_the_others() {
     let mut book = world.open();
     book.set(&text(&a, "1")).unwrap();
     book.set(&text(&b, "1")).unwrap();
-    assert_eq!(book.release(&a).unwrap().undone, Undone::Restored);
+    assert_eq!(book.release(&a).unwrap().undone, UndoResult::Restored);
     world.knob("a", "1"); // now somebody else's
     drop(book);
     restore(&world.state(), &world.root()).unwrap();

@@ -123,9 +123,9 @@ pub fn become_command(mask: &SigSet, command: &[OsString]) -> SpawnError {
 ///
 /// # Errors
 /// It was waited for already, or SIGCHLD is ignored, so that there is no status.
-pub fn stand_by(child: &mut Child) -> io::Result<ExitStatus> {
+pub fn wait_for_exit(child: &mut Child) -> io::Result<ExitStatus> {
     // Another thread can consume SIGCHLD.
-    const AT_LEAST: Duration = Duration::from_secs(1);
+    const POLL_INTERVAL: Duration = Duration::from_secs(1);
     let mut signals = wait::handled();
     signals.add(Signal::SIGCHLD);
     // Cannot fail: the signals are valid.
@@ -135,12 +135,12 @@ pub fn stand_by(child: &mut Child) -> io::Result<ExitStatus> {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        let Some(arrived) = wait::next_of(&signals, AT_LEAST) else { continue };
-        if arrived.number == libc::SIGCHLD {
+        let Some(received) = wait::next_of(&signals, POLL_INTERVAL) else { continue };
+        if received.number == libc::SIGCHLD {
             continue;
         }
-        arrived.forward(pid);
-        if arrived.number == libc::SIGTSTP && arrived.sender != Sender::OwnWrite {
+        received.forward(pid);
+        if received.number == libc::SIGTSTP && received.sender != Sender::OwnWrite {
             // The shell must see its job stopped. This signal cannot be blocked.
             let _ = raise(Signal::SIGSTOP);
         }
@@ -164,6 +164,6 @@ mod tests {
     #[test]
     fn the_command_is_waited_for_even_without_descriptors() {
         let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
-        assert_eq!(stand_by(&mut child).unwrap().code(), Some(3));
+        assert_eq!(wait_for_exit(&mut child).unwrap().code(), Some(3));
     }
 }

@@ -62,17 +62,17 @@ impl Counter {
 /// the first start of the program.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
 /// If the run ends before the first answer, that is reported only if the counter had this much time.
-const SLOW: Duration = Duration::from_millis(200);
+const FIRST_ANSWER_TIME: Duration = Duration::from_millis(200);
 /// The most output that is read for one number, in bytes.
 const OUTPUT_LIMIT: usize = 64 << 10;
 /// Pause after the first of several failures in a row; doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Failures in a row after which the user is warned: a server can take a moment before it answers.
-const REPORTED_AT: u32 = 5;
+const REPORT_AFTER_FAILURES: u32 = 5;
 /// Failures in a row, over some 25 seconds, after which the counter is dropped for the rest of the run.
-const DROPPED_AT: u32 = 10;
+const DROP_AFTER_FAILURES: u32 = 10;
 /// A counter that delays the engine counts as this many failures: it is reported at once and tried once more.
-const UNFIT: u32 = 5;
+const UNFIT_WEIGHT: u32 = 5;
 
 /// Why there is no number.
 #[derive(Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub(super) struct CounterReader {
     /// Failures in a row, weighted.
     failures: u32,
     /// No reading until then.
-    again: Option<Instant>,
+    retry_at: Option<Instant>,
     /// The latest failure of a counter that has never been read.
     never_read: Option<String>,
     has_been_read: bool,
@@ -113,9 +113,9 @@ impl CounterReader {
             counter,
             shell: Shell::new(mask, TIME_LIMIT),
             first_pause: FIRST_PAUSE,
-            slow: SLOW,
+            slow: FIRST_ANSWER_TIME,
             failures: 0,
-            again: None,
+            retry_at: None,
             never_read: None,
             has_been_read: false,
             reported: false,
@@ -126,7 +126,7 @@ impl CounterReader {
 
     /// The counter's present value, if it can be read. Gives up as soon as one of `urgent` is readable.
     pub(super) fn read(&mut self, urgent: &[BorrowedFd<'_>]) -> Option<f64> {
-        if self.is_dropped() || self.again.is_some_and(|again| Instant::now() < again) {
+        if self.is_dropped() || self.retry_at.is_some_and(|at| Instant::now() < at) {
             return None;
         }
         let start = Instant::now();
@@ -136,7 +136,7 @@ impl CounterReader {
         };
         match read {
             Ok(number) => {
-                (self.failures, self.again, self.never_read, self.has_been_read) = (0, None, None, true);
+                (self.failures, self.retry_at, self.never_read, self.has_been_read) = (0, None, None, true);
                 return Some(number);
             }
             Err(Failure::Interrupted) => {
@@ -145,7 +145,7 @@ impl CounterReader {
                 }
             }
             Err(Failure::Passing(reason)) => self.failed(&reason, 1),
-            Err(Failure::Unfit(reason)) => self.failed(&reason, UNFIT),
+            Err(Failure::Unfit(reason)) => self.failed(&reason, UNFIT_WEIGHT),
         }
         None
     }
@@ -169,14 +169,14 @@ impl CounterReader {
     }
 
     fn is_dropped(&self) -> bool {
-        self.failures >= DROPPED_AT
+        self.failures >= DROP_AFTER_FAILURES
     }
 
     fn failed(&mut self, reason: &str, weight: u32) {
         self.failures += weight;
-        self.again = Some(Instant::now() + self.first_pause * (1 << (self.failures - 1).min(DROPPED_AT)));
+        self.retry_at = Some(Instant::now() + self.first_pause * (1 << (self.failures - 1).min(DROP_AFTER_FAILURES)));
         let what = format!("cannot read the progress counter `{}`: {reason}", self.counter);
-        if self.failures >= REPORTED_AT {
+        if self.failures >= REPORT_AFTER_FAILURES {
             self.report(format!("{what}; until it can be read, other signals are used"));
         }
         if self.is_dropped() {

@@ -15,7 +15,7 @@ use crate::lease::{LeaseBook, Outcome};
 
 /// How the active set of the workload is controlled.
 #[derive(Debug)]
-pub enum Place {
+pub enum ActiveSetLever {
     /// By the CPU set of its own group.
     Group(WorkloadGroup),
     /// Thread by thread.
@@ -26,7 +26,7 @@ pub enum Place {
 #[derive(Debug)]
 pub(super) struct Levers {
     book: LeaseBook,
-    place: Place,
+    place: ActiveSetLever,
     all: CpuSet,
     active: CpuSet,
     retention: Retention,
@@ -37,15 +37,15 @@ pub(super) struct Levers {
     /// Threads whose own affinity or policy was kept, so that each is reported only once.
     respected: BTreeSet<ThreadKey>,
     /// The engine's own affinity, restored on a full set.
-    own: Option<CpuSet>,
+    own_affinity: Option<CpuSet>,
     /// When the right to control the machine was last checked.
     right_checked: Duration,
 }
 
 /// The longest time for which an unprivileged Gleaner can go on beside root's.
-const CHECK_RIGHT: Duration = Duration::from_millis(500);
+const RIGHT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-impl Place {
+impl ActiveSetLever {
     /// The most threads that can be moved at once: a group costs a single write, threads are moved one by one.
     pub fn most_threads(&self) -> u32 {
         match self {
@@ -56,12 +56,12 @@ impl Place {
 }
 
 impl Levers {
-    /// See [`Place::most_threads`].
+    /// See [`ActiveSetLever::most_threads`].
     pub(super) fn most_threads(&self) -> usize {
         self.place.most_threads() as usize
     }
 
-    pub(super) fn new(book: LeaseBook, place: Place, all: CpuSet) -> Self {
+    pub(super) fn new(book: LeaseBook, place: ActiveSetLever, all: CpuSet) -> Self {
         Self {
             book,
             place,
@@ -72,7 +72,7 @@ impl Levers {
             yields: None,
             batch: Batch::new(),
             respected: BTreeSet::new(),
-            own: Affinity::of_caller().ok(),
+            own_affinity: Affinity::of_caller().ok(),
             right_checked: Duration::ZERO,
         }
     }
@@ -83,7 +83,7 @@ impl Levers {
     /// # Errors
     /// Root's Gleaner controls it.
     pub(super) fn check_right(&mut self, now: Duration) -> Result<(), LiveError> {
-        if now.saturating_sub(self.right_checked) >= CHECK_RIGHT {
+        if now.saturating_sub(self.right_checked) >= RIGHT_CHECK_INTERVAL {
             self.right_checked = now;
             self.book.check_right()?;
         }
@@ -100,7 +100,7 @@ impl Levers {
         if setting.active != self.active {
             self.activate(&setting.active, &mut threads, &mut notes)?;
             self.active.clone_from(&setting.active);
-            self.step_aside();
+            self.avoid_active_vcpus();
         }
         self.retain(setting, &mut threads, &mut notes)?;
         self.retention = setting.retention;
@@ -126,14 +126,14 @@ impl Levers {
     ) -> Result<(), LiveError> {
         let Self { book, place, respected, .. } = self;
         match place {
-            Place::Group(group) => {
+            ActiveSetLever::Group(group) => {
                 // The full set is written out as well: version 2 refuses an empty one while the group has
                 // processes.
                 for write in cpuset::writes(group, active) {
                     book.set(&write)?;
                 }
             }
-            Place::Threads(affinity) => {
+            ActiveSetLever::Threads(affinity) => {
                 affinity.set_active(active);
                 let root = book.root().clone();
                 walk(&root, threads, |new| {
@@ -148,8 +148,8 @@ impl Levers {
     }
 
     /// Moves the engine's own wake-ups away from the workload.
-    fn step_aside(&self) {
-        let Some(own) = &self.own else { return };
+    fn avoid_active_vcpus(&self) {
+        let Some(own) = &self.own_affinity else { return };
         let aside = own.difference(&self.active);
         let mask = if aside.is_empty() { own } else { &aside };
         // Best effort: if refused, the engine runs among the workload.
@@ -207,7 +207,7 @@ impl Levers {
             self.book.set(&write)?;
         }
         for file in off {
-            self.book.rest(&Target::File(file))?;
+            self.book.reset(&Target::File(file))?;
         }
         // The request leaves a poll limit behind, which only the governor's own parameters reset.
         if polling.is_empty() && haltpoll::available(self.book.root()).is_ok() {
@@ -237,7 +237,7 @@ impl Levers {
     ) -> Result<(), LiveError> {
         let active = self.active.clone();
         self.activate(&active, &mut threads, &mut Vec::new())?;
-        self.step_aside();
+        self.avoid_active_vcpus();
         Ok(())
     }
 

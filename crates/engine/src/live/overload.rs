@@ -42,39 +42,39 @@ pub trait OverloadWatch: fmt::Debug {
 
 /// After an overload that changed nothing, it is not armed again for this time: the same one would be reported
 /// at once.
-const REST: Duration = Duration::from_millis(15);
+const REARM_DELAY: Duration = Duration::from_millis(15);
 
 /// The overload watch, if there is one.
 #[derive(Debug)]
-pub(super) struct Sentry {
+pub(super) struct OverloadMonitor {
     watch: Option<Box<dyn OverloadWatch>>,
     armed: Option<OverloadQuery>,
     /// The vCPUs of the latest report, and its time.
     reported: Option<(CpuSet, Instant)>,
-    /// [`REST`], except in tests.
-    rest: Duration,
+    /// [`REARM_DELAY`], except in tests.
+    rearm_delay: Duration,
     /// A sentence for the journal.
     note: Option<String>,
 }
 
-impl Sentry {
+impl OverloadMonitor {
     pub(super) fn new(watch: Option<Box<dyn OverloadWatch>>) -> Self {
-        Self { watch, armed: None, reported: None, rest: REST, note: None }
+        Self { watch, armed: None, reported: None, rearm_delay: REARM_DELAY, note: None }
     }
 
     /// Arms the report of an overload on `active` if `watch` asks for one; idle vCPUs poll for `polled`. If
     /// false, it must be sampled instead.
-    pub(super) fn stand(&mut self, watch: Option<Watch>, active: &CpuSet, polled: Duration) -> bool {
+    pub(super) fn arm(&mut self, watch: Option<Watch>, active: &CpuSet, polled: Duration) -> bool {
         let wanted = watch.and_then(|w| Some((w.at_least?, w.persistence)));
         let Some((at_least, persistence)) = wanted else {
-            self.rest();
+            self.disarm();
             return false;
         };
         let wanted = OverloadQuery { active: active.clone(), at_least, persistence, polled };
         if self.armed.as_ref() == Some(&wanted) {
             return true;
         }
-        let again = |(set, at): &(CpuSet, Instant)| set == active && at.elapsed() < self.rest;
+        let again = |(set, at): &(CpuSet, Instant)| set == active && at.elapsed() < self.rearm_delay;
         if self.reported.as_ref().is_some_and(again) {
             return false;
         }
@@ -111,7 +111,7 @@ impl Sentry {
         self.note.take()
     }
 
-    fn rest(&mut self) {
+    fn disarm(&mut self) {
         if self.armed.take().is_some()
             && let Some(watch) = &mut self.watch
         {

@@ -142,9 +142,9 @@ impl Sensors {
         let vcpus: Vec<VcpuInterval> =
             now.vcpus.iter().map(|(cpu, v)| v.since(last.vcpus.get(cpu), *cpu)).collect();
         let mut workload = workload_interval(&last, now);
-        workload.waiting = Some(self.waits.of(&workload, &vcpus));
+        workload.waiting = Some(self.waits.observe(&workload, &vcpus));
         let has_sockets = || self.workload.has_sockets().unwrap_or(false);
-        workload.sockets = self.traffic.of(period, &workload, has_sockets);
+        workload.sockets = self.traffic.observe(period, &workload, has_sockets);
         Ok(Observation {
             at: now.at,
             period,

@@ -23,17 +23,17 @@ pub trait TrafficSensor: fmt::Debug {
 
 /// Below this rate, in bytes per second, read and write calls show too little in a block of ten milliseconds:
 /// they are not what the workload is there for.
-const LITTLE: f64 = 400e3;
+const LOW_RATE: f64 = 400e3;
 /// Above this rate they show enough. The gap is wider than any change of the rate by a setting.
-const PLENTY: f64 = 8.0 * LITTLE;
+const HIGH_RATE: f64 = 8.0 * LOW_RATE;
 /// Below this rate of context switches there is nothing to judge.
-const SWITCHES: f64 = 500.0;
+const MIN_SWITCH_RATE: f64 = 500.0;
 /// Rates are averaged over this time to start counting...
-const SPAN: Duration = Duration::from_millis(40);
+const START_SPAN: Duration = Duration::from_millis(40);
 /// ...and over this time to end it.
-const LONG_SPAN: Duration = Duration::from_secs(1);
+const STOP_SPAN: Duration = Duration::from_secs(1);
 /// First and longest time until a workload without sockets is checked again; doubles in between.
-const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
+const RECHECK_DELAY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
 /// The state of counting the workload's socket traffic.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ pub(super) struct Traffic {
     /// Totals since the rates were last judged.
     span: Span,
     /// The time from a check without sockets to the next, and what is left of it.
-    pause: Duration,
-    left: Duration,
+    recheck_delay: Duration,
+    until_recheck: Duration,
     note: Option<String>,
 }
 
@@ -82,15 +82,15 @@ impl Traffic {
             sensor,
             state: State::Off,
             span: Span::default(),
-            pause: ASK_AGAIN.0,
-            left: Duration::ZERO,
+            recheck_delay: RECHECK_DELAY.0,
+            until_recheck: Duration::ZERO,
             note: None,
         }
     }
 
     /// The traffic of the interval of length `period` that ends now; `None` unless it was counted for all of
     /// it. `has_sockets` is called only if counting could be worth it.
-    pub(super) fn of(
+    pub(super) fn observe(
         &mut self,
         period: Duration,
         workload: &WorkloadInterval,
@@ -98,8 +98,8 @@ impl Traffic {
     ) -> Option<Sockets> {
         let counted = self.read();
         self.span.add(period, workload);
-        self.left = self.left.saturating_sub(period);
-        let long_enough = if self.state == State::Off { SPAN } else { LONG_SPAN };
+        self.until_recheck = self.until_recheck.saturating_sub(period);
+        let long_enough = if self.state == State::Off { START_SPAN } else { STOP_SPAN };
         if self.sensor.is_some() && self.span.length >= long_enough {
             let span = std::mem::take(&mut self.span);
             self.judge(&span, has_sockets);
@@ -132,21 +132,21 @@ impl Traffic {
         let Some(sensor) = &mut self.sensor else { return };
         let (moved, switches) = (span.per_second(span.moved), span.per_second(span.switches));
         if self.state != State::Off {
-            if moved > PLENTY {
+            if moved > HIGH_RATE {
                 sensor.stop();
                 self.state = State::Off;
             }
             return;
         }
-        if moved >= LITTLE || switches < SWITCHES || !self.left.is_zero() {
+        if moved >= LOW_RATE || switches < MIN_SWITCH_RATE || !self.until_recheck.is_zero() {
             return;
         }
         if has_sockets() {
             sensor.start();
             self.state = State::Starting;
         } else {
-            self.left = self.pause;
-            self.pause = (self.pause * 2).min(ASK_AGAIN.1);
+            self.until_recheck = self.recheck_delay;
+            self.recheck_delay = (self.recheck_delay * 2).min(RECHECK_DELAY.1);
         }
     }
 }

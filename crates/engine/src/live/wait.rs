@@ -14,7 +14,7 @@ use super::LiveError;
 
 /// Signals that are not blocked: their default action ends nothing, or they cannot be caught. A broken pipe
 /// becomes an error of the write, see [`Signals::block`].
-const UNTOUCHED: [i32; 8] = [
+const NOT_BLOCKED: [i32; 8] = [
     libc::SIGKILL,
     libc::SIGSTOP,
     libc::SIGCHLD,
@@ -29,7 +29,7 @@ const UNTOUCHED: [i32; 8] = [
 const SI_KERNEL: i32 = 0x80;
 
 /// Signals that the terminal sends to the whole process group, by a key or on hangup.
-const BY_TERMINAL: [i32; 5] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGHUP, libc::SIGCONT];
+const TERMINAL_SIGNALS: [i32; 5] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGHUP, libc::SIGCONT];
 
 /// Every signal that would end or stop the engine and leave its changes behind, and SIGCONT. Includes faults:
 /// those of the process itself are fatal, blocked or not.
@@ -41,7 +41,7 @@ pub(super) fn handled() -> SigSet {
     // invalid numbers.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        for number in named.chain(real_time).filter(|number| !UNTOUCHED.contains(number)) {
+        for number in named.chain(real_time).filter(|number| !NOT_BLOCKED.contains(number)) {
             libc::sigaddset(set.as_mut_ptr(), number);
         }
         SigSet::from_sigset_t_unchecked(set.assume_init())
@@ -72,18 +72,18 @@ pub(super) enum Sender {
 
 /// A received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Arrived {
+pub(super) struct ReceivedSignal {
     pub(super) number: i32,
     pub(super) sender: Sender,
 }
 
-impl Arrived {
+impl ReceivedSignal {
     fn new(number: i32, code: i32, pid: i32) -> Self {
         let by_kernel = code == SI_KERNEL;
         let sender = match number {
             libc::SIGXFSZ if pid == Pid::this().as_raw() => Sender::OwnWrite,
             libc::SIGXCPU if by_kernel => Sender::OwnCpuTime,
-            _ if by_kernel && BY_TERMINAL.contains(&number) => Sender::Terminal,
+            _ if by_kernel && TERMINAL_SIGNALS.contains(&number) => Sender::Terminal,
             _ => Sender::Other,
         };
         Self { number, sender }
@@ -127,7 +127,7 @@ impl Signals {
     ///
     /// # Errors
     /// The kernel refuses to block them again.
-    pub fn let_through(&self) -> Result<(), LiveError> {
+    pub fn deliver_pending(&self) -> Result<(), LiveError> {
         let blocked = self.before.thread_swap_mask(SigmaskHow::SIG_SETMASK);
         let blocked = blocked.map_err(|e| LiveError::io("unblock signals", e))?;
         blocked.thread_set_mask().map_err(|e| LiveError::io("block signals", e))
@@ -138,10 +138,10 @@ impl Signals {
         self.before
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Arrived>, LiveError> {
+    pub(super) fn next(&mut self) -> Result<Option<ReceivedSignal>, LiveError> {
         let info = self.fd.read_signal().map_err(|e| LiveError::io("read a signal", e))?;
         Ok(info.map(|info| {
-            Arrived::new(info.ssi_signo.cast_signed(), info.ssi_code, info.ssi_pid.cast_signed())
+            ReceivedSignal::new(info.ssi_signo.cast_signed(), info.ssi_code, info.ssi_pid.cast_signed())
         }))
     }
 }
@@ -153,7 +153,7 @@ impl AsFd for Signals {
 }
 
 /// The next of the blocked signals in `set`, if one arrives within `time`. Needs no descriptor.
-pub(super) fn next_of(set: &SigSet, time: Duration) -> Option<Arrived> {
+pub(super) fn next_of(set: &SigSet, time: Duration) -> Option<ReceivedSignal> {
     let time = TimeSpec::from_duration(time);
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: the three pointers are valid for the call, and `info`, all zeroes, is a valid value even if the
@@ -161,7 +161,7 @@ pub(super) fn next_of(set: &SigSet, time: Duration) -> Option<Arrived> {
     unsafe {
         let number = libc::sigtimedwait(set.as_ref(), info.as_mut_ptr(), time.as_ref());
         let info = info.assume_init();
-        (number > 0).then(|| Arrived::new(number, info.si_code, info.si_pid()))
+        (number > 0).then(|| ReceivedSignal::new(number, info.si_code, info.si_pid()))
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
             assert!(has(number), "{number}");
         }
         assert!(has(libc::SIGRTMIN()) && has(libc::SIGRTMAX()) && has(libc::SIGABRT) && has(libc::SIGPWR));
-        assert!(UNTOUCHED.into_iter().all(|number| !has(number)));
+        assert!(NOT_BLOCKED.into_iter().all(|number| !has(number)));
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
             (libc::SIGXFSZ, libc::SI_USER, own, Sender::OwnWrite),
             (libc::SIGXFSZ, libc::SI_USER, own + 1, Sender::Other),
         ] {
-            assert_eq!(Arrived::new(number, code, pid), Arrived { number, sender });
+            assert_eq!(ReceivedSignal::new(number, code, pid), ReceivedSignal { number, sender });
         }
     }
 }

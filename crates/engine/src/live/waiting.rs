@@ -39,15 +39,15 @@ impl Waits {
     }
 
     /// Whether the sensor should measure, from the next interval on. Without it waiting is estimated.
-    pub(super) fn want(&mut self, wanted: bool) {
+    pub(super) fn set_wanted(&mut self, wanted: bool) {
         self.wanted = wanted;
     }
 
     /// The waiting of the interval that ends now. Arms and disarms the sensor, so that it always measures whole
     /// intervals.
-    pub(super) fn of(&mut self, workload: &WorkloadInterval, vcpus: &[VcpuInterval]) -> Waiting {
+    pub(super) fn observe(&mut self, workload: &WorkloadInterval, vcpus: &[VcpuInterval]) -> Waiting {
         let traced = self.sensor.as_mut().filter(|_| self.armed).and_then(|sensor| sensor.read());
-        self.follow_wish();
+        self.update_arming();
         traced.unwrap_or_else(|| estimate(workload, vcpus, self.wake_cost))
     }
 
@@ -55,7 +55,7 @@ impl Waits {
         self.note.take()
     }
 
-    fn follow_wish(&mut self) {
+    fn update_arming(&mut self) {
         let Some(sensor) = &mut self.sensor else { return };
         match (self.wanted, self.armed) {
             (true, false) => match sensor.arm() {

@@ -93,7 +93,7 @@ fn what_cannot_be_used_is_set_aside_once_and_learned_anew() {
         fs::write(&file, text).unwrap();
         let error = place.load(&asked).unwrap_err().to_string();
         assert!(error.contains(reason) && error.contains("set aside as"), "{error}");
-        assert_eq!(fs::read_to_string(file.with_extension(ASIDE)).unwrap(), text);
+        assert_eq!(fs::read_to_string(file.with_extension(UNUSABLE_SUFFIX)).unwrap(), text);
         assert_eq!(place.load(&asked).unwrap(), None, "said once");
         place.save(&asked).unwrap();
         assert_eq!(place.load(&asked).unwrap(), Some(asked));
@@ -118,19 +118,19 @@ fn the_list_names_what_it_cannot_read_and_has_the_rest() {
 fn the_program_that_was_not_used_for_longest_goes_first() {
     let (_dir, place) = folder();
     let name = |i: usize| memory(&format!("/bin/p{i}"));
-    for i in 0..MOST {
+    for i in 0..MAX_FILES {
         place.save(&name(i)).unwrap();
         let file = File::open(place.path().join(name(i).file_name())).unwrap();
         // Ordered by time differently than by name; the second is the most recently used.
         let seconds = if i == 1 { 10_000 } else { 1000 - i as u64 };
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
     }
-    for new in [MOST, MOST + 1] {
+    for new in [MAX_FILES, MAX_FILES + 1] {
         place.save(&name(new)).unwrap();
     }
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), MOST);
-    let gone: Vec<_> = (0..MOST + 2).filter(|i| place.load(&name(*i)).unwrap().is_none()).collect();
-    assert_eq!(gone, [MOST - 2, MOST - 1]);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), MAX_FILES);
+    let gone: Vec<_> = (0..MAX_FILES + 2).filter(|i| place.load(&name(*i)).unwrap().is_none()).collect();
+    assert_eq!(gone, [MAX_FILES - 2, MAX_FILES - 1]);
 }
 
 #[test]

@@ -7,14 +7,14 @@ use std::path::Path;
 
 use gleaner_kernel::Root;
 
-use super::{HOLDER, LOCK};
+use super::{HOLDER_FILE, LOCK_FILE};
 
 /// PID of the process that holds the lock in the state directory `dir`; `None` if there is none or it cannot be
 /// seen.
 pub(super) fn holder(root: &Root, dir: &Path) -> Option<u32> {
     // Works without permission to read the lock file.
-    let inode = fs::metadata(dir.join(LOCK)).ok()?.ino();
-    let written = fs::read_to_string(dir.join(HOLDER)).ok()?.trim().parse().ok()?;
+    let inode = fs::metadata(dir.join(LOCK_FILE)).ok()?.ino();
+    let written = fs::read_to_string(dir.join(HOLDER_FILE)).ok()?.trim().parse().ok()?;
     holds(&root.read("/proc/locks").ok()?, inode, written).then_some(written)
 }
 

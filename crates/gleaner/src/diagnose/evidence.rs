@@ -12,7 +12,7 @@ use gleaner_calibrate::{self as calibrate, Calibration};
 
 #[derive(Debug)]
 pub(super) struct Evidence<'a> {
-    pub(super) seen: &'a Snapshot,
+    pub(super) snapshot: &'a Snapshot,
     pub(super) costs: Costs,
     /// Steal in vCPUs: 0.5 is half of one.
     pub(super) stolen: f64,

@@ -21,13 +21,13 @@ use nix::unistd::Pid;
 use super::timeline::Readings;
 
 /// How long to observe something that already runs, by default; also how long a command has to end after SIGTERM.
-const USUAL: Duration = Duration::from_secs(5);
+const DEFAULT_TIME: Duration = Duration::from_secs(5);
 /// Sampling interval.
-const INTERVAL: Duration = Duration::from_millis(50);
+const SAMPLING_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What the observation found.
 pub(super) struct Observed {
-    pub(super) seen: Snapshot,
+    pub(super) snapshot: Snapshot,
     /// Steal, in vCPUs.
     pub(super) stolen: f64,
     /// Where the vCPUs' time went.
@@ -55,14 +55,14 @@ pub(super) fn observe(
     let mut readings = Readings::new();
     readings.add(Duration::ZERO, &tracer.vcpu_times()?, &stat.read()?.cpus);
     let mut child = spawn(command, &signals)?;
-    let limit = time.or_else(|| child.is_none().then_some(USUAL));
+    let limit = time.or_else(|| child.is_none().then_some(DEFAULT_TIME));
     let mut ended: Option<ExitStatus> = None;
     while ended.is_none() && limit.is_none_or(|limit| started.elapsed() < limit) {
-        let left = limit.map_or(INTERVAL, |limit| limit.saturating_sub(started.elapsed()).min(INTERVAL));
+        let left = limit.map_or(SAMPLING_INTERVAL, |limit| limit.saturating_sub(started.elapsed()).min(SAMPLING_INTERVAL));
         if signals.wait(left)?.is_some_and(|signal| signal != Signal::SIGCHLD) {
             break;
         }
-        if readings.wants(started.elapsed()) {
+        if readings.is_due(started.elapsed()) {
             readings.add(started.elapsed(), &tracer.vcpu_times()?, &stat.read()?.cpus);
         }
         if let Some(child) = &mut child {
@@ -70,14 +70,14 @@ pub(super) fn observe(
         }
     }
     readings.add(started.elapsed(), &tracer.vcpu_times()?, &stat.read()?.cpus);
-    let seen = tracer.snapshot()?;
+    let snapshot = tracer.snapshot()?;
     drop(tracer);
     let stolen = (stolen(&mut stat)?.saturating_sub(before)).as_secs_f64() / started.elapsed().as_secs_f64();
     if let (Some(child), None) = (&mut child, ended) {
         end(child, &signals)?;
     }
     Ok(Observed {
-        seen,
+        snapshot,
         stolen,
         timeline: readings.timeline(),
         vanished: vanished(scope),
@@ -125,7 +125,7 @@ pub(crate) fn spawn(command: &[OsString], signals: &Signals) -> anyhow::Result<O
 pub(crate) fn end(child: &mut Child, signals: &Signals) -> anyhow::Result<()> {
     // Not waited for yet, so the PID is still its own.
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).context("cannot end the command")?;
-    let deadline = Instant::now() + USUAL;
+    let deadline = Instant::now() + DEFAULT_TIME;
     while Instant::now() < deadline {
         if child.try_wait()?.is_some() {
             return Ok(());

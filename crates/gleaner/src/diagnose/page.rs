@@ -14,21 +14,21 @@ use super::rank::spun;
 use super::report::{Cause, Report};
 
 /// The program that draws the page.
-pub(super) const DRAWER: &str = "gleaner-bench";
+pub(super) const PAGE_PROGRAM: &str = "gleaner-bench";
 
-/// Writes the report as a page, drawn by the program `drawer`.
+/// Writes the report as a page, drawn by the program `page_program`.
 ///
 /// # Errors
 /// The program cannot be started, or cannot write the file.
-pub(super) fn write(report: &Report, file: &Path, drawer: &Path) -> anyhow::Result<()> {
+pub(super) fn write(report: &Report, file: &Path, page_program: &Path) -> anyhow::Result<()> {
     let page = page::Page { diagnosis: diagnosis(report), counted: serde_json::to_string(report)? };
-    let mut drawing = Command::new(drawer)
+    let mut drawing = Command::new(page_program)
         .arg("diagnosis-page")
         .arg(file)
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot run {}", drawer.display()))?;
+        .with_context(|| format!("cannot run {}", page_program.display()))?;
     // One that has failed reads no further; its own message says why.
     let written = drawing.stdin.take().map(|mut input| input.write_all(&serde_json::to_vec(&page)?));
     let output = drawing.wait_with_output()?;
@@ -40,19 +40,19 @@ pub(super) fn write(report: &Report, file: &Path, drawer: &Path) -> anyhow::Resu
 
 /// The page's description of a report.
 fn diagnosis(report: &Report) -> page::Diagnosis {
-    let seen = &report.counted;
-    let seconds = seconds(seen);
+    let snapshot = &report.counted;
+    let seconds = seconds(snapshot);
     let lengths = |label: &str, histogram: &Histogram| lengths(label, histogram, seconds);
     page::Diagnosis {
         target: report.target.clone(),
         seconds,
         matters: report.verdict.is_some(),
         causes: report.causes.iter().map(cause).collect(),
-        wakes: seen.wakes.kinds().map(|(name, histogram)| lengths(name, histogram)).into(),
-        waits: seen.waits.kinds().map(|(name, histogram)| lengths(name, histogram)).into(),
-        edges: seen.edges.iter().map(|edge| wake(edge, seconds)).collect(),
-        threads: seen.threads.iter().map(|stats| thread(stats, seconds)).collect(),
-        vcpus: seen
+        wakes: snapshot.wakes.kinds().map(|(name, histogram)| lengths(name, histogram)).into(),
+        waits: snapshot.waits.kinds().map(|(name, histogram)| lengths(name, histogram)).into(),
+        edges: snapshot.edges.iter().map(|edge| wake(edge, seconds)).collect(),
+        threads: snapshot.threads.iter().map(|stats| thread(stats, seconds)).collect(),
+        vcpus: snapshot
             .vcpus
             .iter()
             .map(|vcpu| page::Vcpu {
@@ -68,8 +68,8 @@ fn diagnosis(report: &Report) -> page::Diagnosis {
     }
 }
 
-fn seconds(seen: &Snapshot) -> f64 {
-    seen.elapsed.as_secs_f64().max(1e-9)
+fn seconds(snapshot: &Snapshot) -> f64 {
+    snapshot.elapsed.as_secs_f64().max(1e-9)
 }
 
 fn cause(cause: &Cause) -> page::Cause {
@@ -86,7 +86,7 @@ fn cause(cause: &Cause) -> page::Cause {
 }
 
 fn lengths(label: &str, histogram: &Histogram, seconds: f64) -> page::Lengths {
-    let typical = histogram.median().zip(histogram.quantile(0.99)).map(|(median, p99)| page::Typical {
+    let typical = histogram.median().zip(histogram.quantile(0.99)).map(|(median, p99)| page::DurationSummary {
         median_s: median.as_secs_f64(),
         mean_s: histogram.mean().as_secs_f64(),
         p99_s: p99.as_secs_f64(),

@@ -17,16 +17,16 @@ const NEGLIGIBLE_US_PER_SECOND: f64 = 500.0;
 
 /// An exit that the hypervisor handles at once, such as programming the timer. A guest cannot measure it; on current
 /// processors it takes one to two microseconds.
-const EXIT: Duration = Duration::from_micros(2);
+const VM_EXIT_TIME: Duration = Duration::from_micros(2);
 
 /// A wake-up on a busy vCPU that takes more than this many times an interrupt-driven one was waiting for its turn.
-const TURN: u32 = 2;
+const QUEUED_FACTOR: u32 = 2;
 
 /// A thread that computes longer than this between two wake-ups hardly blocks: its yields are spinning.
-const WAKELESS: Duration = Duration::from_millis(1);
+const SPINNING_TIME: Duration = Duration::from_millis(1);
 
 /// How many threads or edges to name.
-const NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 
 /// The costliest cause, if it is significant.
 pub(super) fn verdict(evidence: &Evidence<'_>) -> Option<Kind> {
@@ -61,8 +61,8 @@ struct Loss {
     behind: Vec<String>,
 }
 
-fn cause(kind: Kind, seen: &Snapshot, loss: Loss) -> Cause {
-    let seconds = seen.elapsed.as_secs_f64().max(1e-9);
+fn cause(kind: Kind, snapshot: &Snapshot, loss: Loss) -> Cause {
+    let seconds = snapshot.elapsed.as_secs_f64().max(1e-9);
     Cause {
         kind,
         name: kind.name(),
@@ -76,33 +76,33 @@ fn cause(kind: Kind, seen: &Snapshot, loss: Loss) -> Cause {
 }
 
 fn hlt(evidence: &Evidence<'_>) -> Cause {
-    let (halted, ready) = (&evidence.seen.wakes.halted, evidence.costs.ready);
+    let (halted, ready) = (&evidence.snapshot.wakes.halted, evidence.costs.ready);
     let lost = halted.total().saturating_sub(times(ready, halted.count));
     let median = halted.median().unwrap_or_default();
     cause(
         Kind::Hlt,
-        evidence.seen,
+        evidence.snapshot,
         Loss {
             count: halted.count,
             lost,
             estimate: format!(
                 "each took {median:.1?} in the median, {ready:.1?} where nothing is in the way"
             ),
-            behind: edges(evidence.seen, |edge| edge.halted),
+            behind: edges(evidence.snapshot, |edge| edge.halted),
         },
     )
 }
 
 fn ipi(evidence: &Evidence<'_>) -> Cause {
-    let (events, awake, costs) = (&evidence.seen.events, &evidence.seen.wakes.awake, &evidence.costs);
+    let (events, awake, costs) = (&evidence.snapshot.events, &evidence.snapshot.wakes.awake, &evidence.costs);
     // Interrupts for TLB shootdowns are counted there.
-    let sent = events.sent_reschedule + events.sent_call.saturating_sub(shootdowns(evidence.seen));
+    let sent = events.sent_reschedule + events.sent_call.saturating_sub(shootdowns(evidence.snapshot));
     // Beyond the usual time the wakee waits for its turn: run-queue delay.
     let under_way = awake.total().saturating_sub(awake.excess_over(usual(evidence)));
     let under_way = under_way.saturating_sub(times(costs.ready, awake.count));
     cause(
         Kind::Ipi,
-        evidence.seen,
+        evidence.snapshot,
         Loss {
             count: sent,
             lost: times(costs.interrupt, sent) + under_way,
@@ -111,29 +111,29 @@ fn ipi(evidence: &Evidence<'_>) -> Cause {
                  were awake",
                 costs.interrupt
             ),
-            behind: edges(evidence.seen, |edge| edge.count - edge.polling.min(edge.count)),
+            behind: edges(evidence.snapshot, |edge| edge.count - edge.polling.min(edge.count)),
         },
     )
 }
 
 /// The longest that an interrupt-driven wake-up on a busy vCPU takes without waiting for a turn.
 fn usual(evidence: &Evidence<'_>) -> Duration {
-    (evidence.costs.halted * TURN).max(Duration::from_micros(50))
+    (evidence.costs.halted * QUEUED_FACTOR).max(Duration::from_micros(50))
 }
 
 fn tick(evidence: &Evidence<'_>) -> Cause {
     let sum = |of: fn(&gleaner_trace::Events) -> u64| -> u64 {
-        evidence.seen.vcpus.iter().map(|vcpu| of(&vcpu.events)).sum()
+        evidence.snapshot.vcpus.iter().map(|vcpu| of(&vcpu.events)).sum()
     };
     // Stopping and restarting the tick each program the timer. Other timers do, too, but not because of blocking.
     let programmed = sum(|e| e.timer_programmed).min(2 * sum(|e| e.tick_stopped));
     cause(
         Kind::Tick,
-        evidence.seen,
+        evidence.snapshot,
         Loss {
             count: programmed,
-            lost: times(EXIT, programmed),
-            estimate: format!("an exit of about {EXIT:?} each; of the whole machine"),
+            lost: times(VM_EXIT_TIME, programmed),
+            estimate: format!("an exit of about {VM_EXIT_TIME:?} each; of the whole machine"),
             behind: Vec::new(),
         },
     )
@@ -141,39 +141,39 @@ fn tick(evidence: &Evidence<'_>) -> Cause {
 
 /// Interrupts sent for TLB shootdowns. The tracer distinguishes them from other calls only in short windows that vary
 /// a lot, so if the kernel has counted both kinds, its ratio is used.
-fn shootdowns(seen: &Snapshot) -> u64 {
-    let sum = |of: fn(&InterruptCounters) -> u64| -> u64 { seen.vcpus.iter().map(|v| of(&v.received)).sum() };
+fn shootdowns(snapshot: &Snapshot) -> u64 {
+    let sum = |of: fn(&InterruptCounters) -> u64| -> u64 { snapshot.vcpus.iter().map(|v| of(&v.received)).sum() };
     let (tlb, calls) = (sum(|r| r.tlb), sum(|r| r.call));
-    if tlb == 0 || calls == 0 || seen.events.sent_tlb == 0 {
-        return seen.events.sent_tlb;
+    if tlb == 0 || calls == 0 || snapshot.events.sent_tlb == 0 {
+        return snapshot.events.sent_tlb;
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a count is one")]
-    let sent = (seen.events.sent_call as f64 * (tlb as f64 / calls as f64).min(1.0)).round() as u64;
+    let sent = (snapshot.events.sent_call as f64 * (tlb as f64 / calls as f64).min(1.0)).round() as u64;
     sent
 }
 
 fn tlb(evidence: &Evidence<'_>) -> Cause {
-    let (sent, measured) = (shootdowns(evidence.seen), &evidence.seen.shootdown);
+    let (sent, measured) = (shootdowns(evidence.snapshot), &evidence.snapshot.shootdown);
     let (lost, estimate) = if measured.count > 0 {
         (measured.total(), format!("{:.1?} each, measured", measured.mean()))
     } else {
         // The sender waits for the others' answers, so a round trip: about the time of a wake-up by interrupt.
         let each = evidence.costs.halted;
         (
-            times(each, sent).min(cpu_time(evidence.seen)),
+            times(each, sent).min(cpu_time(evidence.snapshot)),
             format!("as long as an interrupt and its answer, {each:.1?} each"),
         )
     };
-    let behind = threads(evidence.seen, |thread| thread.cpu_time);
-    cause(Kind::TlbShootdown, evidence.seen, Loss { count: sent, lost, estimate, behind })
+    let behind = threads(evidence.snapshot, |thread| thread.cpu_time);
+    cause(Kind::TlbShootdown, evidence.snapshot, Loss { count: sent, lost, estimate, behind })
 }
 
 fn kernel_spinning(evidence: &Evidence<'_>) -> Cause {
-    let spin = &evidence.seen.kernel_spin;
+    let spin = &evidence.snapshot.kernel_spin;
     let estimate = format!("measured: {:.1?} each", spin.mean());
     cause(
         Kind::KernelSpinning,
-        evidence.seen,
+        evidence.snapshot,
         Loss { count: spin.count, lost: spin.total(), estimate, behind: Vec::new() },
     )
 }
@@ -185,19 +185,19 @@ struct Spinning {
 }
 
 fn user_spinning(evidence: &Evidence<'_>) -> Spinning {
-    let seen = evidence.seen;
-    let wasted: Duration = seen.threads.iter().map(spun).sum();
-    let share = ratio(wasted, cpu_time(seen));
+    let snapshot = evidence.snapshot;
+    let wasted: Duration = snapshot.threads.iter().map(spun).sum();
+    let share = ratio(wasted, cpu_time(snapshot));
     // A thread that waits behind a spinner waits because of the spinning.
-    let behind_spinners = seen.preempted.total().mul_f64(share);
-    let count = seen.threads.iter().map(spin_ticks).sum();
+    let behind_spinners = snapshot.preempted.total().mul_f64(share);
+    let count = snapshot.threads.iter().map(spin_ticks).sum();
     let estimate = format!(
         "{:.0} % of the CPU time, by what ticks met: loops that only wait, or sched_yield without ever blocking; and what \
          waited behind it",
         100.0 * share
     );
-    let loss = Loss { count, lost: wasted + behind_spinners, estimate, behind: threads(seen, spun) };
-    Spinning { cause: cause(Kind::UserSpinning, seen, loss), share }
+    let loss = Loss { count, lost: wasted + behind_spinners, estimate, behind: threads(snapshot, spun) };
+    Spinning { cause: cause(Kind::UserSpinning, snapshot, loss), share }
 }
 
 /// How much of a thread's time was spinning.
@@ -211,17 +211,17 @@ pub(super) fn spun(thread: &ThreadStats) -> Duration {
 
 /// Ticks that found the thread spinning. Yields count only if it hardly ever blocks: otherwise they share a vCPU.
 fn spin_ticks(thread: &ThreadStats) -> u64 {
-    let wakeless = times(WAKELESS, thread.woken) <= thread.cpu_time;
+    let wakeless = times(SPINNING_TIME, thread.woken) <= thread.cpu_time;
     let yields = if wakeless { thread.yield_ticks } else { 0 };
     (thread.spin_ticks + yields).min(thread.ticks)
 }
 
 fn io(evidence: &Evidence<'_>) -> Cause {
-    let (waits, halted) = (&evidence.seen.waits.io, evidence.costs.halted);
+    let (waits, halted) = (&evidence.snapshot.waits.io, evidence.costs.halted);
     let short = waits.below(halted);
     cause(
         Kind::IoWait,
-        evidence.seen,
+        evidence.snapshot,
         Loss {
             count: waits.count,
             lost: times(halted, waits.count).min(waits.total()),
@@ -232,38 +232,38 @@ fn io(evidence: &Evidence<'_>) -> Cause {
 }
 
 fn run_queue(evidence: &Evidence<'_>, spinning: f64) -> Cause {
-    let seen = evidence.seen;
+    let snapshot = evidence.snapshot;
     // Waking on a busy vCPU takes an interrupt and a switch; the rest is waiting for the thread that runs there.
     let usual = usual(evidence);
-    let woken = seen.wakes.awake.excess_over(usual) + seen.wakes.same_vcpu.excess_over(usual);
-    let preempted = seen.preempted.total().mul_f64(1.0 - spinning);
+    let woken = snapshot.wakes.awake.excess_over(usual) + snapshot.wakes.same_vcpu.excess_over(usual);
+    let preempted = snapshot.preempted.total().mul_f64(1.0 - spinning);
     cause(
         Kind::RunQueueDelay,
-        seen,
+        snapshot,
         Loss {
-            count: seen.preempted.count,
+            count: snapshot.preempted.count,
             lost: woken + preempted,
             estimate: format!(
                 "measured: {preempted:.1?} after being taken off a vCPU, {woken:.1?} after wake-ups beyond {usual:.0?} each"
             ),
-            behind: threads(seen, |thread| Duration::from_nanos(thread.preempted)),
+            behind: threads(snapshot, |thread| Duration::from_nanos(thread.preempted)),
         },
     )
 }
 
 fn steal(evidence: &Evidence<'_>) -> Cause {
-    let lost = evidence.seen.elapsed.mul_f64(evidence.stolen.max(0.0));
+    let lost = evidence.snapshot.elapsed.mul_f64(evidence.stolen.max(0.0));
     let share = 100.0 * evidence.stolen / evidence.vcpus.max(1) as f64;
     let estimate = format!("measured by the host: {share:.1} % of the vCPUs' time");
-    cause(Kind::Steal, evidence.seen, Loss { count: 0, lost, estimate, behind: Vec::new() })
+    cause(Kind::Steal, evidence.snapshot, Loss { count: 0, lost, estimate, behind: Vec::new() })
 }
 
 fn times(each: Duration, count: u64) -> Duration {
     Duration::from_secs_f64(each.as_secs_f64() * count as f64)
 }
 
-fn cpu_time(seen: &Snapshot) -> Duration {
-    seen.threads.iter().map(|thread| thread.cpu_time).sum()
+fn cpu_time(snapshot: &Snapshot) -> Duration {
+    snapshot.threads.iter().map(|thread| thread.cpu_time).sum()
 }
 
 fn ratio(part: Duration, whole: Duration) -> f64 {
@@ -271,9 +271,9 @@ fn ratio(part: Duration, whole: Duration) -> f64 {
 }
 
 /// The edges with the highest `weight`.
-fn edges(seen: &Snapshot, weight: impl Fn(&Edge) -> u64) -> Vec<String> {
-    let seconds = seen.elapsed.as_secs_f64().max(1e-9);
-    let mut found: Vec<&Edge> = seen.edges.iter().filter(|edge| weight(edge) > 0).collect();
+fn edges(snapshot: &Snapshot, weight: impl Fn(&Edge) -> u64) -> Vec<String> {
+    let seconds = snapshot.elapsed.as_secs_f64().max(1e-9);
+    let mut found: Vec<&Edge> = snapshot.edges.iter().filter(|edge| weight(edge) > 0).collect();
     found.sort_by_key(|edge| std::cmp::Reverse(weight(edge)));
     let line = |edge: &Edge| {
         let mean = edge.total.div_f64(edge.count.max(1) as f64);
@@ -284,24 +284,24 @@ fn edges(seen: &Snapshot, weight: impl Fn(&Edge) -> u64) -> Vec<String> {
             weight(edge) as f64 / seconds
         )
     };
-    found.into_iter().take(NAMED).map(line).collect()
+    found.into_iter().take(MAX_NAMED).map(line).collect()
 }
 
 /// The threads with the highest `weight`.
-fn threads(seen: &Snapshot, weight: impl Fn(&ThreadStats) -> Duration) -> Vec<String> {
+fn threads(snapshot: &Snapshot, weight: impl Fn(&ThreadStats) -> Duration) -> Vec<String> {
     // A thread that hardly ran is not the cause of anything.
-    let matters = |thread: &&ThreadStats| ratio(thread.cpu_time, seen.elapsed) >= 0.005;
+    let matters = |thread: &&ThreadStats| ratio(thread.cpu_time, snapshot.elapsed) >= 0.005;
     let mut found: Vec<&ThreadStats> =
-        seen.threads.iter().filter(|thread| !weight(thread).is_zero() && matters(thread)).collect();
+        snapshot.threads.iter().filter(|thread| !weight(thread).is_zero() && matters(thread)).collect();
     found.sort_by_key(|thread| std::cmp::Reverse(weight(thread)));
     let line = |thread: &ThreadStats| {
-        let share = 100.0 * ratio(thread.cpu_time, seen.elapsed);
+        let share = 100.0 * ratio(thread.cpu_time, snapshot.elapsed);
         let spinning = 100.0 * ratio(spun(thread), thread.cpu_time);
         let spinning =
             if spinning < 1.0 { String::new() } else { format!(", of that {spinning:.0} % spinning") };
         format!("{}: {share:.0} % of a vCPU{spinning}", thread.name)
     };
-    found.into_iter().take(NAMED).map(line).collect()
+    found.into_iter().take(MAX_NAMED).map(line).collect()
 }
 
 #[cfg(test)]

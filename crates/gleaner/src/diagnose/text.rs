@@ -6,10 +6,10 @@ use gleaner_trace::{Histogram, Snapshot};
 
 use super::notes::notes;
 use super::report::{Cause, Report};
-use gleaner_explain::fold;
+use gleaner_explain::wrap;
 
 /// How many lesser causes are printed in full.
-const IN_FULL: usize = 3;
+const FULL_CAUSES: usize = 3;
 
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
@@ -19,24 +19,24 @@ pub(super) fn text(report: &Report) -> String {
 }
 
 fn write(out: &mut String, report: &Report) -> std::fmt::Result {
-    let seen = &report.counted;
+    let snapshot = &report.counted;
     let observed =
-        format!("{}, {:.1} s on {} vCPUs", report.target, seen.elapsed.as_secs_f64(), seen.vcpus.len());
-    fold(out, "", &observed);
+        format!("{}, {:.1} s on {} vCPUs", report.target, snapshot.elapsed.as_secs_f64(), snapshot.vcpus.len());
+    wrap(out, "", &observed);
     writeln!(out)?;
     match report.causes.first().filter(|_| report.verdict.is_some()) {
-        Some(first) => fold(out, "Top cause: ", &format!("{}, about {} lost", first.name, lost(first))),
+        Some(first) => wrap(out, "Top cause: ", &format!("{}, about {} lost", first.name, lost(first))),
         None => writeln!(out, "No cause: nothing costs 3 % of a vCPU or more.")?,
     }
     for (index, cause) in report.causes.iter().enumerate() {
         writeln!(out)?;
         heading(out, index + 1, cause);
-        if index < IN_FULL {
+        if index < FULL_CAUSES {
             details(out, cause, report.verdict == Some(cause.kind));
         }
     }
     writeln!(out)?;
-    wakes(out, seen)?;
+    wakes(out, snapshot)?;
     footnotes(out, report);
     Ok(())
 }
@@ -47,18 +47,18 @@ fn heading(out: &mut String, number: usize, cause: &Cause) {
     } else {
         format!("; {:.0} {} a second", cause.per_second, cause.kind.unit())
     };
-    fold(out, &format!("{number}. "), &format!("{}: about {}{counted}", cause.name, lost(cause)));
+    wrap(out, &format!("{number}. "), &format!("{}: about {}{counted}", cause.name, lost(cause)));
 }
 
 fn details(out: &mut String, cause: &Cause, top: bool) {
-    fold(out, "   (", &format!("{})", cause.source));
-    fold(out, "   estimate: ", &cause.estimate);
+    wrap(out, "   (", &format!("{})", cause.source));
+    wrap(out, "   estimate: ", &cause.estimate);
     for line in &cause.behind {
-        fold(out, "   - ", line);
+        wrap(out, "   - ", line);
     }
     // One piece of advice is enough for lesser causes.
     for advice in cause.advice.iter().take(if top { usize::MAX } else { 1 }) {
-        fold(out, "   > ", advice);
+        wrap(out, "   > ", advice);
     }
 }
 
@@ -66,17 +66,17 @@ fn lost(cause: &Cause) -> String {
     format!("{:.0} us per second", cause.lost_us_per_second)
 }
 
-fn wakes(out: &mut String, seen: &Snapshot) -> std::fmt::Result {
+fn wakes(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
     writeln!(
         out,
         "{:<24} {:>10} {:>10} {:>10} {:>10}",
         "Wake-up until run, us", "per second", "median", "mean", "p99"
     )?;
-    for (name, histogram) in seen.until_run() {
+    for (name, histogram) in snapshot.until_run() {
         let us = |time: Option<std::time::Duration>| {
             time.map_or_else(|| "-".to_owned(), |time| format!("{:.1}", time.as_secs_f64() * 1e6))
         };
-        let rate = histogram.count as f64 / seen.covered.as_secs_f64().max(1e-9);
+        let rate = histogram.count as f64 / snapshot.covered.as_secs_f64().max(1e-9);
         let mean = some_mean(histogram);
         writeln!(
             out,
@@ -96,6 +96,6 @@ fn some_mean(histogram: &Histogram) -> Option<std::time::Duration> {
 fn footnotes(out: &mut String, report: &Report) {
     out.push('\n');
     for note in notes(report) {
-        fold(out, "", &note);
+        wrap(out, "", &note);
     }
 }

@@ -8,9 +8,9 @@ use gleaner_policy::CpuId;
 use gleaner_proto::diagnosis::{Lane, Spent, Timeline};
 use gleaner_trace::VcpuTime;
 
-const SHORTEST: Duration = Duration::from_millis(50);
+const MIN_BUCKET: Duration = Duration::from_millis(50);
 /// Beyond this many buckets, every other one is dropped and the rest last twice as long.
-const MOST: usize = 400;
+const MAX_BUCKETS: usize = 400;
 
 /// What one vCPU has spent so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,18 +31,18 @@ struct Reading {
 #[derive(Debug)]
 pub(super) struct Readings {
     kept: Vec<Reading>,
-    apart: Duration,
+    interval: Duration,
 }
 
 impl Readings {
     pub(super) fn new() -> Self {
-        Self { kept: Vec::new(), apart: SHORTEST }
+        Self { kept: Vec::new(), interval: MIN_BUCKET }
     }
 
     /// Whether a reading at this time is due.
-    pub(super) fn wants(&self, at: Duration) -> bool {
+    pub(super) fn is_due(&self, at: Duration) -> bool {
         // Samples come a little early or late.
-        self.kept.last().is_none_or(|last| at >= last.at + self.apart * 9 / 10)
+        self.kept.last().is_none_or(|last| at >= last.at + self.interval * 9 / 10)
     }
 
     /// Keeps a reading; `at` counts from the start and must rise.
@@ -56,13 +56,13 @@ impl Readings {
             steal: steal(time.cpu),
         };
         self.kept.push(Reading { at, sums: times.iter().map(|time| (time.cpu, sum(time))).collect() });
-        if self.kept.len() > MOST {
+        if self.kept.len() > MAX_BUCKETS {
             let mut index = 0;
             self.kept.retain(|_| {
                 index += 1;
                 index % 2 == 1
             });
-            self.apart *= 2;
+            self.interval *= 2;
         }
     }
 
@@ -144,7 +144,7 @@ mod tests {
         let mut readings = Readings::new();
         let (mut at, mut samples) = (Duration::ZERO, 0_u32);
         while at < Duration::from_secs(3600) {
-            if readings.wants(at) {
+            if readings.is_due(at) {
                 let busy = u64::try_from(at.as_millis()).unwrap() / 2;
                 readings.add(at, &[time(0, [busy, 0, busy])], &[]);
                 samples += 1;
@@ -153,7 +153,7 @@ mod tests {
         }
         let timeline = readings.timeline();
         let buckets = &timeline.lanes[0].buckets;
-        assert!(buckets.len() > MOST / 4 && buckets.len() <= MOST, "{}", buckets.len());
+        assert!(buckets.len() > MAX_BUCKETS / 4 && buckets.len() <= MAX_BUCKETS, "{}", buckets.len());
         assert!(samples < 5000, "{samples} readings in an hour");
         assert!(buckets.iter().all(|spent| close(spent.workload, 0.5)), "nothing is lost between them");
     }

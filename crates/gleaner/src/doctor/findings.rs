@@ -15,12 +15,12 @@ use gleaner_proto::lease::{self, LeaseRecord};
 use gleaner_calibrate::{Calibration, Confidence};
 
 /// Share of steal above which the measured costs are those of a busy host.
-const STEAL: f64 = 0.05;
+const BUSY_HOST_STEAL: f64 = 0.05;
 /// Value of `/dev/cpu_dma_latency` without a request (kernel: `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
-const NO_REQUEST: Duration = Duration::from_secs(2000);
+const NO_REQUEST_LATENCY: Duration = Duration::from_secs(2000);
 
 /// Findings that need no measurement. Files that cannot be read are skipped.
-pub(super) fn standing(root: &Root, state: &StateDir) -> Vec<Finding> {
+pub(super) fn without_measurement(root: &Root, state: &StateDir) -> Vec<Finding> {
     let idle = CpuIdle::read(root).unwrap_or_default();
     let mut findings = Vec::new();
     if idle.driver.is_none() {
@@ -53,7 +53,7 @@ pub(super) fn measured(calibration: &Calibration, in_use: Option<&Calibration>) 
         halt_cost_ns: u64::try_from(kept.halt_cost.as_nanos()).unwrap_or(u64::MAX),
     });
     let share = calibration.steal_share;
-    let steal = (share > STEAL).then_some(Finding::Steal { share });
+    let steal = (share > BUSY_HOST_STEAL).then_some(Finding::Steal { share });
     let left = calibration.left_behind.iter().map(|detail| Finding::LeftBehind { detail: detail.clone() });
     disturbed.into_iter().chain(kept).chain(steal).chain(left).collect()
 }
@@ -70,7 +70,7 @@ fn requests(root: &Root) -> Vec<String> {
         }
     }
     if let Ok(latency) = dma_latency::DmaLatency::in_force(root)
-        && latency < NO_REQUEST
+        && latency < NO_REQUEST_LATENCY
     {
         let us = latency.as_micros();
         requests.push(format!("a program holds {} open with a request of {us} us", dma_latency::DEVICE));
@@ -159,14 +159,14 @@ mod tests {
     #[test]
     fn latency_requests_without_a_driver_are_reported() {
         let (_dir, root, state) = machine("none", "menu");
-        assert_eq!(standing(&root, &state), []);
+        assert_eq!(without_measurement(&root, &state), []);
         put(&root, "/dev/cpu_dma_latency", 2_000_000_000_i32.to_ne_bytes());
-        assert_eq!(standing(&root, &state), [], "the device without a request");
+        assert_eq!(without_measurement(&root, &state), [], "the device without a request");
         put(&root, "/dev/cpu_dma_latency", 1_i32.to_ne_bytes());
         put(&root, "/sys/devices/system/cpu/cpu1/power/pm_qos_resume_latency_us", "n/a\n");
         put(&root, "/etc/tuned/active_profile", "latency-performance\n");
         put(&root, "/usr/lib/tuned/latency-performance/tuned.conf", "[cpu]\nforce_latency = cstate.id:1|3\n");
-        let texts: Vec<_> = standing(&root, &state).iter().map(ToString::to_string).collect();
+        let texts: Vec<_> = without_measurement(&root, &state).iter().map(ToString::to_string).collect();
         assert_eq!(texts.len(), 3, "{texts:?}");
         for (text, part) in
             texts.iter().zip(["vCPU 1 has", "request of 1 us", "force_latency = cstate.id:1|3"])
@@ -183,9 +183,9 @@ mod tests {
             put(&root, &format!("/sys/devices/system/cpu/cpu1/cpuidle/state0/{file}"), text);
         }
         let state_1 = Finding::DisabledStateIgnored { state: "haltpoll idle".into(), cpu: CpuId(1) };
-        assert_eq!(standing(&root, &state), [Finding::HaltpollOff, state_1]);
+        assert_eq!(without_measurement(&root, &state), [Finding::HaltpollOff, state_1]);
         put(&root, "/sys/devices/system/cpu/cpuidle/current_governor", "menu");
-        assert_eq!(standing(&root, &state), [], "menu reads both");
+        assert_eq!(without_measurement(&root, &state), [], "menu reads both");
     }
 
     #[test]
@@ -197,11 +197,11 @@ mod tests {
         let released = r#"{"record":"released","target":{"file":"/sys/b"}}"#;
         let holder = r#"{"record":"holder","version":1,"pid":77}"#;
         fs::write(state.leases(), format!("{holder}\n{change}\n{change}\n{other}\n{released}\n")).unwrap();
-        assert_eq!(standing(&root, &state), [Finding::LeasesLeft { pid: 77, changes: 1 }]);
+        assert_eq!(without_measurement(&root, &state), [Finding::LeasesLeft { pid: 77, changes: 1 }]);
         let holder = state.lock().unwrap();
-        assert_eq!(standing(&root, &state), []);
+        assert_eq!(without_measurement(&root, &state), []);
         drop(holder);
         fs::write(state.leases(), "garbled\n").unwrap();
-        assert!(matches!(standing(&root, &state)[..], [Finding::LeasesUnreadable { .. }]));
+        assert!(matches!(without_measurement(&root, &state)[..], [Finding::LeasesUnreadable { .. }]));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use gleaner_policy::{CpuId, Method, Placement};
 use gleaner_proto::doctor::{Cell, Report};
 
-use gleaner_explain::fold;
+use gleaner_explain::wrap;
 
 const ROWS: [(Placement, &str); 4] = [
     (Placement::SameVcpu, "A same vCPU"),
@@ -28,7 +28,7 @@ pub(super) fn text(report: &Report) -> String {
         machine.cpuidle_driver.clone().unwrap_or_else(none),
         machine.cpuidle_governor.clone().unwrap_or_else(none)
     );
-    fold(&mut out, "Machine: ", &line);
+    wrap(&mut out, "Machine: ", &line);
     for (waker, wakee) in pairs(&report.cells) {
         let cells: Vec<_> = report.cells.iter().filter(|c| (c.waker, c.wakee) == (waker, wakee)).collect();
         if waker == wakee {
@@ -43,17 +43,17 @@ pub(super) fn text(report: &Report) -> String {
     }
     if !report.not_measured.is_empty() {
         let _ = writeln!(out, "\nNot measured:");
-        report.not_measured.iter().for_each(|why| fold(&mut out, "  - ", why));
+        report.not_measured.iter().for_each(|why| wrap(&mut out, "  - ", why));
     }
     let _ = writeln!(out);
-    fold(&mut out, "Method: ", &format!("{}: {}", report.method, report.reason));
+    wrap(&mut out, "Method: ", &format!("{}: {}", report.method, report.reason));
     capabilities(&mut out, report);
     if !report.findings.is_empty() {
         let _ = writeln!(out, "\nFindings:");
-        report.findings.iter().for_each(|finding| fold(&mut out, "  - ", &finding.to_string()));
+        report.findings.iter().for_each(|finding| wrap(&mut out, "  - ", &finding.to_string()));
     }
     let _ = writeln!(out);
-    fold(&mut out, "", &format!("{}.", report.gain));
+    wrap(&mut out, "", &format!("{}.", report.gain));
     out
 }
 
@@ -98,14 +98,14 @@ fn capabilities(out: &mut String, report: &Report) {
         of_kind.map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ")
     };
     let _ = writeln!(out);
-    fold(out, "Sensors: ", &present("sensor"));
-    fold(out, "Levers: ", &present("lever"));
+    wrap(out, "Sensors: ", &present("sensor"));
+    wrap(out, "Levers: ", &present("lever"));
     let absent: Vec<_> =
         report.capabilities.iter().filter_map(|c| Some((&c.name, c.absent.as_ref()?))).collect();
     if !absent.is_empty() {
         let _ = writeln!(out, "Not available:");
         for (name, why) in absent {
-            fold(out, "  - ", &format!("{name}: {why}"));
+            wrap(out, "  - ", &format!("{name}: {why}"));
         }
     }
 }
@@ -145,9 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_fold_between_words_under_their_head() {
+    fn long_texts_wrap_between_words_under_their_head() {
         let mut out = String::new();
-        fold(&mut out, "  - ", &"word ".repeat(40));
+        wrap(&mut out, "  - ", &"word ".repeat(40));
         assert!(out.lines().all(|line| line.len() <= WIDTH && line.starts_with("  ")), "{out}");
         assert_eq!(out.split_whitespace().filter(|w| *w == "word").count(), 40);
         assert!(out.lines().nth(1).is_some_and(|line| line.starts_with("    word")));

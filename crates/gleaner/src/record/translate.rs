@@ -3,8 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use gleaner_proto::trace_file::{End, Event, Header, Left, Task, ThreadTable, What, WriteError, Writer};
-use gleaner_trace::{Batch, EventKind, Seen, Someone};
+use gleaner_proto::trace_file::{
+    End, Event, EventKind, Header, PrevState, Task, ThreadTable, WriteError, Writer,
+};
+use gleaner_trace::{Batch, RecordedEvent, RecordedKind, RecordedTask};
 
 pub(super) struct Translator<W> {
     writer: Writer<W>,
@@ -28,10 +30,10 @@ impl<W: io::Write> Translator<W> {
     }
 
     pub(super) fn write(&mut self, batch: Batch) -> Result<(), WriteError> {
-        for seen in batch.events {
-            self.seen(seen)?;
+        for event in batch.events {
+            self.event(event)?;
         }
-        if batch.lost > 0 { self.put(What::Lost { events: batch.lost }) } else { Ok(()) }
+        if batch.lost > 0 { self.put(EventKind::Lost { events: batch.lost }) } else { Ok(()) }
     }
 
     pub(super) fn finish(self, elapsed: Duration) -> Result<(End, u32), WriteError> {
@@ -39,21 +41,21 @@ impl<W: io::Write> Translator<W> {
         Ok((end, self.threads))
     }
 
-    fn seen(&mut self, seen: Seen) -> Result<(), WriteError> {
-        self.at_ns = ns(seen.at);
-        match seen.what {
-            EventKind::Name { tid, process, name } => {
+    fn event(&mut self, event: RecordedEvent) -> Result<(), WriteError> {
+        self.at_ns = ns(event.at);
+        match event.what {
+            RecordedKind::Name { tid, process, name } => {
                 let what = self.table.named(tid, process, name);
                 self.put(what)
             }
-            EventKind::Wake { cpu, waker, wakee } => {
+            RecordedKind::Wake { cpu, waker, wakee } => {
                 let (by, whom) = (self.task(waker)?, self.task(wakee)?);
-                self.put(What::Wake { cpu, waker: by, wakee: whom })
+                self.put(EventKind::Wake { cpu, waker: by, wakee: whom })
             }
-            EventKind::Switch { cpu, from, left, to } => {
+            RecordedKind::Switch { cpu, from, prev_state, to } => {
                 let (before, after) = (self.task(from)?, self.task(to)?);
-                self.put(What::Switch { cpu, from: before, left, to: after })?;
-                if let (Someone::Thread(tid), Left::Exited) = (from, left) {
+                self.put(EventKind::Switch { cpu, from: before, prev_state, to: after })?;
+                if let (RecordedTask::Thread(tid), PrevState::Exited) = (from, prev_state) {
                     self.table.ended(tid);
                 }
                 Ok(())
@@ -61,11 +63,11 @@ impl<W: io::Write> Translator<W> {
         }
     }
 
-    fn task(&mut self, someone: Someone) -> Result<Task, WriteError> {
-        let tid = match someone {
-            Someone::Nobody => return Ok(Task::Nobody),
-            Someone::Other => return Ok(Task::Other),
-            Someone::Thread(tid) => tid,
+    fn task(&mut self, recorded: RecordedTask) -> Result<Task, WriteError> {
+        let tid = match recorded {
+            RecordedTask::Nobody => return Ok(Task::Nobody),
+            RecordedTask::Other => return Ok(Task::Other),
+            RecordedTask::Thread(tid) => tid,
         };
         let mut introduction = None;
         let task = self.table.thread(tid, |what| introduction = Some(what));
@@ -73,8 +75,8 @@ impl<W: io::Write> Translator<W> {
         Ok(task)
     }
 
-    fn put(&mut self, what: What) -> Result<(), WriteError> {
-        self.threads += u32::from(matches!(what, What::Thread { .. }));
+    fn put(&mut self, what: EventKind) -> Result<(), WriteError> {
+        self.threads += u32::from(matches!(what, EventKind::Thread { .. }));
         self.writer.event(&Event { at_ns: self.at_ns, what })
     }
 }

@@ -6,13 +6,13 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget as _, Wrap};
 
-use super::keys::{Choices, HELP};
+use super::keys::{Controls, HELP};
 use super::view::{Latency, Status, Vcpu, View, Wakes, Workload};
 
 /// Lines kept for decisions; vCPUs give way.
-const DECISIONS: u16 = 4;
+const MIN_DECISION_LINES: u16 = 4;
 /// A wider screen shows one more column.
-const WIDE: u16 = 100;
+const WIDE_COLUMNS: u16 = 100;
 
 /// Text styles, with or without colour.
 #[derive(Debug, Clone, Copy)]
@@ -31,26 +31,26 @@ impl Palette {
     }
 }
 
-/// Draws `view` into `area`, with the keys at the bottom unless `choices` is `None`.
+/// Draws `view` into `area`, with the keys at the bottom unless `controls` is `None`.
 pub(super) fn draw(
     view: &View,
-    choices: Option<&Choices>,
+    controls: Option<&Controls>,
     palette: Palette,
     area: Rect,
     buffer: &mut Buffer,
 ) {
-    let foot = u16::from(choices.is_some());
+    let foot = u16::from(controls.is_some());
     let body = Rect { height: area.height.saturating_sub(foot), ..area };
     let mut page = Page { left: body, palette, buffer };
-    title(&mut page, view, choices);
+    title(&mut page, view, controls);
     workloads(&mut page, view);
     vcpus(&mut page, view);
     wakes(&mut page, &view.wakes);
     for missing in &view.missing {
         page.paragraph(&format!("not available: {missing}"), 2);
     }
-    decisions(&mut page, view, choices);
-    if choices.is_some() && area.height > 0 {
+    decisions(&mut page, view, controls);
+    if controls.is_some() && area.height > 0 {
         let bottom = Rect { y: area.bottom() - 1, height: 1, ..area };
         Line::styled(HELP, Style::new().add_modifier(Modifier::REVERSED)).render(bottom, buffer);
     }
@@ -88,7 +88,7 @@ impl Page<'_> {
     }
 }
 
-fn title(page: &mut Page<'_>, view: &View, choices: Option<&Choices>) {
+fn title(page: &mut Page<'_>, view: &View, controls: Option<&Controls>) {
     let mut parts = vec![format!("gleaner top: {} vCPUs", view.vcpus.len())];
     if let Some(limit) = view.haltpoll_us {
         parts.push(if limit > 0.0 {
@@ -101,7 +101,7 @@ fn title(page: &mut Page<'_>, view: &View, choices: Option<&Choices>) {
         parts.push(format!("in {:.1} s", view.interval_s));
     }
     let mut line = Line::styled(parts.join(", "), Palette::heading());
-    if choices.is_some_and(|choices| choices.paused) {
+    if controls.is_some_and(|controls| controls.paused) {
         line.push_span(Span::styled("  PAUSED", page.palette.of(Color::Yellow)));
     }
     page.line(line);
@@ -151,7 +151,7 @@ fn in_force(page: &mut Page<'_>, workload: &Workload) {
 }
 
 fn vcpus(page: &mut Page<'_>, view: &View) {
-    let wide = page.left.width >= WIDE;
+    let wide = page.left.width >= WIDE_COLUMNS;
     let halts = if view.idle_estimated { "halts/s<=" } else { "halts/s" };
     let timer = if wide { "   timer/s" } else { "" };
     let head = format!(
@@ -159,7 +159,7 @@ fn vcpus(page: &mut Page<'_>, view: &View) {
         "vCPU", "state", "busy", "steal", "polling", "idle/s", "IPIs/s"
     );
     page.line(Line::styled(head, Palette::heading()));
-    let below = 1 + wakes_height(&view.wakes) + view.missing.len() + 1 + usize::from(DECISIONS);
+    let below = 1 + wakes_height(&view.wakes) + view.missing.len() + 1 + usize::from(MIN_DECISION_LINES);
     let room = usize::from(page.left.height).saturating_sub(below).max(1);
     let shown = if view.vcpus.len() > room { room - 1 } else { view.vcpus.len() };
     for vcpu in &view.vcpus[..shown] {
@@ -241,8 +241,8 @@ fn latency_row(latency: &Latency) -> String {
     )
 }
 
-fn decisions(page: &mut Page<'_>, view: &View, choices: Option<&Choices>) {
-    let skipped = choices.map_or(0, |choices| choices.skipped).min(view.decisions.len());
+fn decisions(page: &mut Page<'_>, view: &View, controls: Option<&Controls>) {
+    let skipped = controls.map_or(0, |controls| controls.skipped).min(view.decisions.len());
     let newer = if skipped > 0 { format!(" ({skipped} newer ones above)") } else { String::new() };
     page.line(Line::styled(format!("Decisions, newest first{newer}"), Palette::heading()));
     if view.decisions.is_empty() {

@@ -10,7 +10,7 @@ use gleaner_proto::journal::{Record, VERSION};
 use super::run::Run;
 
 /// A journal starts with its version and start time in milliseconds, which identify it.
-const HEAD: usize = 80;
+const HEAD_BYTES: usize = 80;
 
 #[derive(Debug)]
 pub(super) struct Follower {
@@ -51,7 +51,7 @@ impl Follower {
     }
 
     fn read(&mut self) -> Result<(), LineError> {
-        match self.news() {
+        match self.read_appended() {
             Ok(Some(bytes)) => self.take(&bytes),
             Ok(None) => {
                 *self = Self::new(std::mem::take(&mut self.path));
@@ -62,14 +62,14 @@ impl Follower {
     }
 
     /// The complete lines since the last call; `None` if there is no file.
-    fn news(&mut self) -> io::Result<Option<Vec<u8>>> {
+    fn read_appended(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         let mut head = Vec::new();
-        (&file).take(HEAD as u64).read_to_end(&mut head)?;
+        (&file).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
         if file.metadata()?.len() < self.offset || !head.starts_with(&self.head) {
             *self = Self::new(std::mem::take(&mut self.path));
         }
@@ -94,7 +94,7 @@ impl Follower {
             let record = serde_json::from_slice::<Record>(line);
             let result = match (record, &mut self.run) {
                 (Ok(record), Some(run)) => {
-                    run.go_on(record);
+                    run.update(record);
                     Ok(())
                 }
                 (Ok(record), None) => {

@@ -57,7 +57,7 @@ impl Sensors {
             interrupts: InterruptSensor::new(&root),
             stat: StatSensor::new(&root),
             // True even while a Gleaner holds the governor's parameters.
-            haltpoll: haltpoll::in_charge(&root).is_ok(),
+            haltpoll: haltpoll::is_in_use(&root).is_ok(),
             tracer,
             root,
         })

@@ -9,7 +9,7 @@ use gleaner_proto::journal::{Record, VERSION};
 use gleaner_explain::{Sentence, sentences};
 
 /// How many decisions can be scrolled back.
-const KEPT: usize = 200;
+const MAX_DECISIONS: usize = 200;
 
 #[derive(Debug, Clone)]
 pub(super) struct Run {
@@ -56,7 +56,7 @@ impl Run {
     }
 
     /// Applies one record.
-    pub(super) fn go_on(&mut self, record: Record) {
+    pub(super) fn update(&mut self, record: Record) {
         match &record {
             Record::Start { .. } => {}
             Record::Observation { in_force, observation, .. } => {
@@ -91,7 +91,7 @@ impl Run {
     }
 
     fn keep(&mut self, record: Record) {
-        if self.decided.len() == KEPT {
+        if self.decided.len() == MAX_DECISIONS {
             self.decided.pop_front();
         }
         self.decided.push_back(record);
@@ -130,7 +130,7 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use gleaner_policy::{PolicyConfig, Purpose, Retention, Verdict, Why};
+    use gleaner_policy::{PolicyConfig, Purpose, Retention, TrialReason, Verdict};
 
     use super::*;
 
@@ -159,17 +159,17 @@ mod tests {
         };
         let mut run = started();
         assert_eq!(run.setting, untouched);
-        run.go_on(decision(
+        run.update(decision(
             10,
             Event::TrialStarted {
                 baseline: untouched.clone(),
                 candidate: smaller.clone(),
                 purpose: Purpose::Adopt,
-                why: Why::TrustExpired,
+                why: TrialReason::TrustExpired,
             },
         ));
         assert_eq!(run.trial, Some((smaller.clone(), untouched.clone())));
-        run.go_on(decision(
+        run.update(decision(
             20,
             Event::TrialEnded {
                 candidate: smaller.clone(),
@@ -180,9 +180,9 @@ mod tests {
             },
         ));
         assert_eq!((&run.setting, &run.trial), (&smaller, &None));
-        run.go_on(decision(30, Event::Expanded { runnable: 3, active: CpuSet::first(1), source: None }));
+        run.update(decision(30, Event::Expanded { runnable: 3, active: CpuSet::first(1), source: None }));
         assert_eq!(run.setting, Setting { active: CpuSet::first(2), ..smaller });
-        run.go_on(Record::End {
+        run.update(Record::End {
             at: Duration::from_millis(40),
             summary: gleaner_proto::journal::Summary::default(),
         });
@@ -200,11 +200,11 @@ mod tests {
     #[test]
     fn keeps_a_bounded_number_of_decisions() {
         let mut run = started();
-        for ms in 0..KEPT as u64 + 50 {
-            run.go_on(Record::Note { at: Duration::from_millis(ms), text: format!("note {ms}") });
+        for ms in 0..MAX_DECISIONS as u64 + 50 {
+            run.update(Record::Note { at: Duration::from_millis(ms), text: format!("note {ms}") });
         }
         let decisions = run.decisions();
-        assert_eq!(decisions.len(), KEPT);
+        assert_eq!(decisions.len(), MAX_DECISIONS);
         assert!(decisions[0].to_string().ends_with("note 249"), "{}", decisions[0]);
     }
 

@@ -14,15 +14,15 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
 use super::draw::{Palette, draw};
-use super::keys::{Choices, Wish};
+use super::keys::{Controls, KeyAction};
 use super::watch::Watch;
 
 /// Show the first numbers soon.
-const FIRST: Duration = Duration::from_millis(250);
+const FIRST_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Why the wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Woken {
+enum WakeReason {
     Time,
     Keys,
     /// The window was resized.
@@ -59,35 +59,35 @@ fn live(
     palette: Palette,
     signals: &Signals,
 ) -> anyhow::Result<ExitCode> {
-    let mut choices = Choices::default();
+    let mut controls = Controls::default();
     let mut view = watch.sample();
-    let mut due = Instant::now() + FIRST.min(interval);
+    let mut due = Instant::now() + FIRST_INTERVAL.min(interval);
     loop {
         terminal
-            .draw(|frame| draw(&view, Some(&choices), palette, frame.area(), frame.buffer_mut()))
+            .draw(|frame| draw(&view, Some(&controls), palette, frame.area(), frame.buffer_mut()))
             .context("cannot draw on the terminal")?;
         let mut refresh = false;
         match signals.wait(due)? {
-            Woken::Time => {
+            WakeReason::Time => {
                 due = Instant::now() + interval;
                 // Read the counters even if paused, so that the next view covers one interval.
                 let seen = watch.sample();
-                if !choices.paused {
+                if !controls.paused {
                     view = seen;
                 }
             }
-            Woken::Keys => {
+            WakeReason::Keys => {
                 while event::poll(Duration::ZERO).context("cannot read the keys")? {
                     let Event::Key(key) = event::read().context("cannot read the keys")? else { continue };
-                    match choices.key(key, view.decisions.len()) {
-                        Wish::Nothing => {}
-                        Wish::Refresh => refresh = true,
-                        Wish::Quit => return Ok(ExitCode::SUCCESS),
+                    match controls.key(key, view.decisions.len()) {
+                        KeyAction::Nothing => {}
+                        KeyAction::Refresh => refresh = true,
+                        KeyAction::Quit => return Ok(ExitCode::SUCCESS),
                     }
                 }
             }
-            Woken::Size => {}
-            Woken::End(status) => return Ok(ExitCode::from(status)),
+            WakeReason::Size => {}
+            WakeReason::End(status) => return Ok(ExitCode::from(status)),
         }
         if refresh {
             due = Instant::now() + interval;
@@ -110,12 +110,12 @@ impl Signals {
     }
 
     /// Waits until `due`, a key or a signal.
-    fn wait(&self, due: Instant) -> anyhow::Result<Woken> {
+    fn wait(&self, due: Instant) -> anyhow::Result<WakeReason> {
         let stdin = io::stdin();
         loop {
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Woken::Time);
+                return Ok(WakeReason::Time);
             }
             // Rounded up to whole milliseconds, so that it does not busy-wait at the end.
             let time = left + Duration::from_millis(1);
@@ -131,15 +131,15 @@ impl Signals {
             if let Some(signal) = self.0.read_signal().context("cannot read a signal")? {
                 let number = u8::try_from(signal.ssi_signo).unwrap_or_default();
                 let size = signal.ssi_signo == Signal::SIGWINCH as u32;
-                return Ok(if size { Woken::Size } else { Woken::End(128 + number) });
+                return Ok(if size { WakeReason::Size } else { WakeReason::End(128 + number) });
             }
             let keys = fds[1].revents().unwrap_or(PollFlags::empty());
             if keys.intersects(PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL) {
                 // The terminal is gone.
-                return Ok(Woken::End(128 + Signal::SIGHUP as u8));
+                return Ok(WakeReason::End(128 + Signal::SIGHUP as u8));
             }
             if keys.contains(PollFlags::POLLIN) {
-                return Ok(Woken::Keys);
+                return Ok(WakeReason::Keys);
             }
         }
     }

@@ -14,11 +14,11 @@ use ratatui::buffer::Buffer;
 use ratatui::style::Color;
 
 use super::draw::{Palette, draw};
-use super::keys::Choices;
+use super::keys::Controls;
 use super::reading::Reading;
 use super::run::Run;
 use super::text::{lines, text};
-use super::view::{Status, View, Wakes, Work};
+use super::view::{GleanerState, Status, View, Wakes};
 
 fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -75,20 +75,20 @@ fn run(vcpus: u32, notes: u64) -> Run {
     })
     .unwrap();
     for n in 1..=notes {
-        run.go_on(Record::Note { at: secs(n), text: format!("note {n}") });
+        run.update(Record::Note { at: secs(n), text: format!("note {n}") });
     }
     run
 }
 
 fn view(vcpus: u32, run: Option<&Run>, holder: Option<u32>) -> View {
-    let work = Work { run, holder, problem: None };
+    let work = GleanerState { run, holder, problem: None };
     View::new(&reading(1, vcpus), &reading(3, vcpus), work, "the whole machine")
 }
 
-fn screen(view: &View, choices: Choices, colours: bool, (width, height): (u16, u16)) -> Buffer {
+fn screen(view: &View, controls: Controls, colours: bool, (width, height): (u16, u16)) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let palette = Palette { colours };
-    terminal.draw(|frame| draw(view, Some(&choices), palette, frame.area(), frame.buffer_mut())).unwrap();
+    terminal.draw(|frame| draw(view, Some(&controls), palette, frame.area(), frame.buffer_mut())).unwrap();
     terminal.backend().buffer().clone()
 }
 
@@ -117,7 +117,7 @@ fn what_cannot_be_read_is_absent_and_said() {
     now.interrupts = None;
     now.trace = Err("there is no BTF".to_owned());
     now.missing = vec!["interrupts: no such file".to_owned()];
-    let work = Work { run: None, holder: None, problem: None };
+    let work = GleanerState { run: None, holder: None, problem: None };
     let view = View::new(&reading(1, 2), &now, work, "the whole machine");
     assert_eq!((view.vcpus[0].ipis_per_s, view.all.ipis_per_s), (None, None));
     assert!(near(view.vcpus[0].polling, 0.2));
@@ -130,7 +130,7 @@ fn what_cannot_be_read_is_absent_and_said() {
 
 #[test]
 fn a_vcpu_that_came_online_has_no_rates_yet() {
-    let work = Work { run: None, holder: None, problem: None };
+    let work = GleanerState { run: None, holder: None, problem: None };
     let view = View::new(&reading(1, 1), &reading(3, 2), work, "");
     assert!(view.vcpus[0].idle_per_s.is_some() && view.vcpus[1].idle_per_s.is_none());
     assert_eq!(view.vcpus.len(), 2);
@@ -152,7 +152,7 @@ fn the_state_of_a_run_follows_from_its_journal_and_the_lock() {
     let killed = view(2, Some(&run), None);
     assert_eq!(killed.workloads[0].status, Status::Killed);
     assert!(text(&killed).contains("`gleaner restore`"));
-    run.go_on(Record::End { at: secs(9), summary: gleaner_proto::journal::Summary::default() });
+    run.update(Record::End { at: secs(9), summary: gleaner_proto::journal::Summary::default() });
     assert_eq!(view(2, Some(&run), None).workloads[0].status, Status::Ended);
     assert!(view(2, Some(&run), Some(78)).journal.unwrap().contains("--journal"));
     assert!(view(2, None, Some(78)).journal.unwrap().contains("(pid 78)"));
@@ -162,7 +162,7 @@ fn the_state_of_a_run_follows_from_its_journal_and_the_lock() {
 #[test]
 fn everything_fits_on_eighty_columns_and_twenty_four_lines() {
     let run = run(2, 9);
-    let buffer = screen(&view(2, Some(&run), Some(77)), Choices::default(), true, (80, 24));
+    let buffer = screen(&view(2, Some(&run), Some(77)), Controls::default(), true, (80, 24));
     let expected = "\
 gleaner top: 2 vCPUs, idle ones poll up to 200 us (haltpoll), in 2.0 s
 Workload, 9.0 s: running, gleaner is pid 77
@@ -194,7 +194,7 @@ q quit   p pause/go on   space refresh   down/up older/newer   home newest";
 #[test]
 fn a_larger_screen_shows_more() {
     let run = run(2, 30);
-    let shown = lines(&screen(&view(2, Some(&run), Some(77)), Choices::default(), true, (120, 40)));
+    let shown = lines(&screen(&view(2, Some(&run), Some(77)), Controls::default(), true, (120, 40)));
     assert_eq!(shown.len(), 40);
     assert!(shown[5].ends_with("timer/s") && shown[6].ends_with(" 250"), "{shown:?}");
     assert_eq!(shown.iter().filter(|line| line.contains(": note ")).count(), 22);
@@ -204,7 +204,7 @@ fn a_larger_screen_shows_more() {
 #[test]
 fn many_vcpus_leave_room_for_decisions() {
     let run = run(64, 9);
-    let shown = lines(&screen(&view(64, Some(&run), Some(77)), Choices::default(), true, (80, 24)));
+    let shown = lines(&screen(&view(64, Some(&run), Some(77)), Controls::default(), true, (80, 24)));
     assert!(shown.iter().any(|line| line.contains("and 61 more")), "{shown:?}");
     assert_eq!(shown.iter().filter(|line| line.contains(": note ")).count(), 4, "{shown:?}");
     assert!(shown.iter().any(|line| line.starts_with("all ")), "{shown:?}");
@@ -215,7 +215,7 @@ fn any_size_can_be_drawn_on() {
     let run = run(2, 9);
     for width in [1, 7, 79, 300] {
         for height in [1, 2, 9, 100] {
-            let shown = screen(&view(2, Some(&run), Some(77)), Choices::default(), true, (width, height));
+            let shown = screen(&view(2, Some(&run), Some(77)), Controls::default(), true, (width, height));
             assert_eq!(lines(&shown).len(), usize::from(height), "{width}x{height}");
         }
     }
@@ -224,8 +224,8 @@ fn any_size_can_be_drawn_on() {
 #[test]
 fn choices_show() {
     let run = run(2, 9);
-    let choices = Choices { paused: true, skipped: 2 };
-    let shown = lines(&screen(&view(2, Some(&run), Some(77)), choices, true, (80, 24)));
+    let controls = Controls { paused: true, skipped: 2 };
+    let shown = lines(&screen(&view(2, Some(&run), Some(77)), controls, true, (80, 24)));
     assert!(shown[0].ends_with("PAUSED"), "{shown:?}");
     let heading =
         shown.iter().position(|line| line == "Decisions, newest first (2 newer ones above)").unwrap();
@@ -237,8 +237,8 @@ fn a_long_sentence_takes_as_many_lines_as_it_needs() {
     let mut run = run(2, 1);
     let long =
         "thread 7 keeps its own affinity, since it chose that itself and not Gleaner, and so does thread 8";
-    run.go_on(Record::Note { at: secs(2), text: long.to_owned() });
-    let shown = lines(&screen(&view(2, Some(&run), Some(77)), Choices::default(), true, (80, 24)));
+    run.update(Record::Note { at: secs(2), text: long.to_owned() });
+    let shown = lines(&screen(&view(2, Some(&run), Some(77)), Controls::default(), true, (80, 24)));
     let first = shown.iter().position(|line| line.starts_with("at 2.000 s")).unwrap();
     assert_eq!(shown[first..first + 2].join(" "), format!("at 2.000 s: {long}"));
     assert_eq!(shown[first + 2], "at 1.000 s: note 1");
@@ -248,9 +248,9 @@ fn a_long_sentence_takes_as_many_lines_as_it_needs() {
 fn without_colours_the_same_is_said() {
     let run = run(2, 9);
     let view = view(2, Some(&run), Some(77));
-    let choices = Choices { paused: true, skipped: 0 };
-    let plain = screen(&view, choices, false, (80, 24));
-    let coloured = screen(&view, choices, true, (80, 24));
+    let controls = Controls { paused: true, skipped: 0 };
+    let plain = screen(&view, controls, false, (80, 24));
+    let coloured = screen(&view, controls, true, (80, 24));
     assert_eq!(lines(&plain), lines(&coloured));
     let used = |buffer: &Buffer| {
         buffer.content().iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)

@@ -76,7 +76,7 @@ pub(super) struct Workload {
     /// The current trial.
     pub(super) trial: Option<Trial>,
     /// Its latest activity.
-    pub(super) doing: Option<Doing>,
+    pub(super) doing: Option<Activity>,
 }
 
 /// A candidate and its baseline.
@@ -88,7 +88,7 @@ pub(super) struct Trial {
 
 /// The workload's activity in the latest interval of its journal.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Doing {
+pub(super) struct Activity {
     /// CPU time per second: 1.0 is one vCPU.
     pub(super) load: f64,
     pub(super) threads: u32,
@@ -148,7 +148,7 @@ pub(super) struct Latency {
 
 /// What is known about the Gleaner at work.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Work<'a> {
+pub(super) struct GleanerState<'a> {
     /// The run in the journal.
     pub(super) run: Option<&'a Run>,
     /// PID of the Gleaner that controls the machine.
@@ -159,7 +159,7 @@ pub(super) struct Work<'a> {
 
 impl View {
     /// What happened between two readings; `scope` says whose wake-ups were traced.
-    pub(super) fn new(before: &Reading, now: &Reading, work: Work<'_>, scope: &str) -> Self {
+    pub(super) fn new(before: &Reading, now: &Reading, work: GleanerState<'_>, scope: &str) -> Self {
         let period = now.at.saturating_sub(before.at);
         let workload = work.run.map(|run| workload(run, work.holder));
         let vcpus = vcpus(before, now, period, workload.as_ref());
@@ -179,7 +179,7 @@ impl View {
     }
 }
 
-fn journal(work: Work<'_>) -> Option<String> {
+fn journal(work: GleanerState<'_>) -> Option<String> {
     if let Some(problem) = work.problem {
         return Some(problem.to_owned());
     }
@@ -218,7 +218,7 @@ fn workload(run: &Run, holder: Option<u32>) -> Workload {
             candidate: candidate.to_string(),
             baseline: baseline.to_string(),
         }),
-        doing: run.observed.as_ref().map(|o| Doing {
+        doing: run.observed.as_ref().map(|o| Activity {
             load: o.load(),
             threads: o.workload.threads,
             switches_per_s: rate(o.workload.switches, o.period).unwrap_or_default(),

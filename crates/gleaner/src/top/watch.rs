@@ -8,7 +8,7 @@ use gleaner_trace::{Scope, ScopeError};
 
 use super::follow::Follower;
 use super::reading::{Reading, Sensors};
-use super::view::{View, Work};
+use super::view::{GleanerState, View};
 
 /// The sensors, and their latest reading.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Watch {
     pub(super) fn sample(&mut self) -> View {
         let now = self.sensors.read();
         self.follower.update();
-        let work = Work {
+        let work = GleanerState {
             run: self.follower.run(),
             holder: self.state.holder(&self.root),
             problem: self.follower.problem(),

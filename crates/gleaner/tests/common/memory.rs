@@ -17,7 +17,7 @@ use super::process::GLEANER;
 
 const EVIDENCE: Evidence = Evidence { signal: Signal::Moved, ratio: 3.5, low: 3.4, high: 3.6, pairs: 2 };
 /// The lowest load that is distinguished from others.
-const LEAST_LOAD: f64 = 1.0 / 64.0;
+const MIN_LOAD: f64 = 1.0 / 64.0;
 
 /// The product's path, as used in its memory.
 pub(crate) fn product() -> String {
@@ -53,7 +53,7 @@ pub(crate) fn seed(dir: &Path, program: &str, method: Method, what: KnownLoad) -
         poll_price: PolicyConfig::default().poll_price,
     };
     // Loads within this factor are of the same kind. The last one exceeds all vCPUs.
-    let steps = (0..14).map(|step| LEAST_LOAD * 2.0_f64.sqrt().powi(step));
+    let steps = (0..14).map(|step| MIN_LOAD * 2.0_f64.sqrt().powi(step));
     let loads = steps.map(|load| LoadMemory {
         known: KnownLoad { load, ..what },
         proven_unix_ms: Some(1),

@@ -65,7 +65,7 @@ impl CgroupSetup {
             (Some(found), _) | (None, Some(found)) => Ok(found),
             (None, None) => Err(GroupUnavailable::NotFound {
                 name: name.to_owned(),
-                tried: Tried(std::iter::once(as_file).chain(as_group).collect()),
+                tried: SearchedDirs(std::iter::once(as_file).chain(as_group).collect()),
             }),
         }
     }
@@ -102,9 +102,9 @@ fn is_of_file_system(name: &Path) -> bool {
 
 /// The directories that were searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tried(pub Vec<PathBuf>);
+pub struct SearchedDirs(pub Vec<PathBuf>);
 
-impl std::fmt::Display for Tried {
+impl std::fmt::Display for SearchedDirs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (index, path) in self.0.iter().enumerate() {
             write!(f, "{}{}", if index == 0 { "" } else { ", " }, path.display())?;

@@ -102,16 +102,16 @@ impl Files {
     fn read(&mut self) -> Result<Vec<IdleCounters>, KernelError> {
         self.follow_online()?;
         let mut counters = Vec::with_capacity(self.cpus.len());
-        let mut gone = Vec::new();
+        let mut missing = Vec::new();
         for (&cpu, states) in &self.cpus {
             match read_cpu(cpu, states) {
                 Ok(read) => counters.push(read),
                 // The CPU went offline after `online` was read, or its driver was replaced: reopened next time.
-                Err(error) if error.is_gone() => gone.push(cpu),
+                Err(error) if error.is_gone() => missing.push(cpu),
                 Err(error) => return Err(error),
             }
         }
-        for cpu in gone {
+        for cpu in missing {
             self.cpus.remove(&cpu);
         }
         Ok(counters)

@@ -15,7 +15,7 @@ use crate::{KernelError, Root};
 /// (`cgroup_migrate_add_task`), and freeing its memory can take a while.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// The time between two passes.
-const PAUSE: Duration = Duration::from_millis(1);
+const PASS_INTERVAL: Duration = Duration::from_millis(1);
 
 pub(super) fn state(root: &Root, path: &Path) -> GroupState {
     if root.path(path).is_dir() { GroupState::Present } else { GroupState::Absent }
@@ -65,7 +65,7 @@ pub(super) fn remove(root: &Root, target: &Target, path: &Path, home: &Path) -> 
                 );
                 return Err(LeverError::Busy { target: target.clone(), reason });
             }
-            Err(_) => thread::sleep(PAUSE),
+            Err(_) => thread::sleep(PASS_INTERVAL),
         }
     }
 }
@@ -83,14 +83,14 @@ fn move_processes(root: &Root, target: &Target, path: &Path, home: &Path) -> Res
             _ => Ok(()),
         };
         if let Err(error) = join(home) {
-            own(root, path).map_or(Err(error), |own| join(&own)).map_err(|e| stuck(target, e))?;
+            own(root, path).map_or(Err(error), |own| join(&own)).map_err(|e| not_removed(target, e))?;
         }
     }
     Ok(())
 }
 
 /// The error if processes cannot be moved. Not [`LeverError::Gone`], since the group itself exists.
-fn stuck(target: &Target, error: KernelError) -> LeverError {
+fn not_removed(target: &Target, error: KernelError) -> LeverError {
     if !error.is_gone() {
         return LeverError::kernel(target, error);
     }

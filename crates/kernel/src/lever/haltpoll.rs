@@ -33,7 +33,7 @@ fn parameter(name: &str) -> PathBuf {
 ///
 /// # Errors
 /// [`LeverError::Unavailable`] with the reason and the remedy.
-pub fn in_charge(root: &Root) -> Result<(), LeverError> {
+pub fn is_in_use(root: &Root) -> Result<(), LeverError> {
     let unavailable = |reason: String| LeverError::Unavailable { lever: "haltpoll", reason };
     if root.read_opt(parameter("ns"))?.is_none() {
         return Err(unavailable("the kernel has no haltpoll governor (CONFIG_HALTPOLL_CPUIDLE)".into()));
@@ -62,7 +62,7 @@ pub fn in_charge(root: &Root) -> Result<(), LeverError> {
 /// # Errors
 /// [`LeverError::Unavailable`] with the reason and the remedy.
 pub fn available(root: &Root) -> Result<(), LeverError> {
-    in_charge(root)?;
+    is_in_use(root)?;
     // The limits per CPU grow and are hidden: unless they can shrink, restoring the parameters would leave them
     // grown.
     let parameter = parameter("allow_shrink");
@@ -165,7 +165,7 @@ mod tests {
         reason("governor in use is `menu`");
         fs::write(cpuidle.join("current_governor"), "haltpoll\n").unwrap();
         fs::write(root.path(parameter("allow_shrink")), "N\n").unwrap();
-        in_charge(&root).unwrap();
+        is_in_use(&root).unwrap();
         reason("could not be undone");
         fs::write(root.path(parameter("allow_shrink")), "Y\n").unwrap();
         available(&root).unwrap();

@@ -28,7 +28,7 @@ use crate::Root;
 pub use error::LeverError;
 pub use thread::{SchedAttr, SchedPolicy, ThreadKey};
 pub use visit::visit;
-pub use walk::{Inherited, MAX_PASSES, ThreadPlan, Walked, walk};
+pub use walk::{Inherited, MAX_PASSES, ThreadPlan, WalkOutcome, walk};
 
 /// Something that can be read, changed and restored. Paths are absolute and without the root's prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -10,17 +10,17 @@ use super::thread::{self, SchedAttr, SchedPolicy};
 /// If the caller is not allowed to run there, `errand` runs where it is; if it is not allowed to be real-time,
 /// it waits its turn.
 pub fn visit<R>(there: &CpuSet, errand: impl FnOnce() -> R) -> R {
-    let _home = Home::leave(there);
+    let _home = CallerState::leave(there);
     errand()
 }
 
 /// The caller's affinity and scheduling, restored on drop.
-struct Home {
+struct CallerState {
     cpus: Option<CpuSet>,
     scheduling: Option<SchedAttr>,
 }
 
-impl Home {
+impl CallerState {
     fn leave(there: &CpuSet) -> Self {
         // Scheduling first: the move itself must not queue behind others.
         let scheduling = thread::scheduling(0).ok().filter(|was| {
@@ -32,7 +32,7 @@ impl Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for CallerState {
     fn drop(&mut self) {
         // In force a moment ago, so it is not refused; and if it is, there is no better value.
         if let Some(cpus) = &self.cpus {

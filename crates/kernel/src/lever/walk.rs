@@ -35,7 +35,7 @@ pub struct Inherited {
 
 /// The outcome of a [`walk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Walked {
+pub struct WalkOutcome {
     /// Number of threads visited.
     pub threads: usize,
     /// Whether the last two passes found no new thread; false if [`MAX_PASSES`] were not enough.
@@ -54,7 +54,7 @@ pub fn walk<E: From<LeverError>>(
     root: &Root,
     mut list: impl FnMut() -> Result<Vec<u32>, E>,
     mut visit: impl FnMut(&[ThreadKey]) -> Result<(), E>,
-) -> Result<Walked, E> {
+) -> Result<WalkOutcome, E> {
     let mut seen = BTreeSet::new();
     let mut clean = 0;
     for _ in 0..MAX_PASSES {
@@ -70,14 +70,14 @@ pub fn walk<E: From<LeverError>>(
         if new.is_empty() {
             clean += 1;
             if clean == 2 {
-                return Ok(Walked { threads: seen.len(), settled: true });
+                return Ok(WalkOutcome { threads: seen.len(), settled: true });
             }
         } else {
             clean = 0;
             visit(&new)?;
         }
     }
-    Ok(Walked { threads: seen.len(), settled: false })
+    Ok(WalkOutcome { threads: seen.len(), settled: false })
 }
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
                 Ok(())
             },
         );
-        assert_eq!(walked.unwrap(), Walked { threads: 4, settled: true });
+        assert_eq!(walked.unwrap(), WalkOutcome { threads: 4, settled: true });
         assert_eq!(visited, [vec![1, 2, 3], vec![4]]);
         assert_eq!(pass, 5);
     }
@@ -123,6 +123,6 @@ mod tests {
         let (_dir, root) = root_with(0..100);
         let mut next = 0..;
         let walked = walk::<LeverError>(&root, || Ok(next.next().into_iter().collect()), |_| Ok(()));
-        assert_eq!(walked.unwrap(), Walked { threads: MAX_PASSES, settled: false });
+        assert_eq!(walked.unwrap(), WalkOutcome { threads: MAX_PASSES, settled: false });
     }
 }

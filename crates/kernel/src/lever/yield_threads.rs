@@ -20,7 +20,7 @@ use super::{SchedAttr, SchedPolicy};
 use pace::{Pace, Step};
 
 /// The policy of a thread that is about to end, whatever it had before.
-const AT_ITS_END: SchedAttr =
+const EXITING_ATTR: SchedAttr =
     SchedAttr { policy: SchedPolicy::Other, nice: 0, rt_priority: 0, reset_on_fork: false };
 
 /// How often a thread yields at its start, to learn how long a yield takes.
@@ -141,7 +141,7 @@ impl Drop for YieldThreads {
             thread.shared.stop.store(true, Relaxed);
             // At its own priority it could take seconds on a busy vCPU to notice. If raising it is not
             // permitted, the thread ends as soon as it runs.
-            let _ = set_scheduling(thread.tid, AT_ITS_END);
+            let _ = set_scheduling(thread.tid, EXITING_ATTR);
             thread.unpark();
         }
         for thread in &mut self.threads {

@@ -20,7 +20,7 @@ pub enum Members {
 
 /// The members at one time; each list is ascending and without duplicates.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Listing {
+pub(super) struct MemberList {
     pub(super) processes: Vec<u32>,
     pub(super) threads: Vec<u32>,
 }
@@ -57,17 +57,17 @@ impl ForkWatch {
 
 /// Lists the members repeatedly.
 #[derive(Debug)]
-pub(super) struct Lister {
+pub(super) struct MemberLister {
     root: Root,
     members: Members,
     /// The processes of a tree with their start times, which expose a reused PID.
     tree: BTreeMap<u32, u64>,
     loadavg: Option<KernelFile>,
     forks: ForkWatch,
-    listing: Listing,
+    listing: MemberList,
 }
 
-impl Lister {
+impl MemberLister {
     /// With more threads than this, scan the parents of all processes in the system instead of every thread's
     /// `children` file: most systems have a few hundred processes.
     const MANY_THREADS: usize = 256;
@@ -85,7 +85,7 @@ impl Lister {
             tree,
             loadavg,
             forks: ForkWatch::default(),
-            listing: Listing::default(),
+            listing: MemberList::default(),
         })
     }
 
@@ -98,10 +98,10 @@ impl Lister {
     }
 
     /// The present members. Those of a tree might have ended since the list was made.
-    pub(super) fn list(&mut self) -> Result<&Listing, KernelError> {
+    pub(super) fn list(&mut self) -> Result<&MemberList, KernelError> {
         match &self.members {
             Members::Cgroup(dir) => {
-                self.listing = Listing::default();
+                self.listing = MemberList::default();
                 list_cgroup(&self.root, dir, &mut self.listing)?;
             }
             Members::Tree(_) => {
@@ -132,7 +132,7 @@ impl Lister {
         if self.listing.threads.len() > Self::MANY_THREADS || !self.add_children()? {
             self.add_by_parent()?;
         }
-        self.listing = Listing::default();
+        self.listing = MemberList::default();
         for pid in self.tree.keys() {
             match list_tasks(&self.root, *pid) {
                 Ok(threads) => {
@@ -209,7 +209,7 @@ fn list_tasks(root: &Root, pid: u32) -> Result<Vec<u32>, KernelError> {
     Ok(root.list(format!("/proc/{pid}/task"))?.iter().filter_map(|tid| tid.parse().ok()).collect())
 }
 
-fn list_cgroup(root: &Root, dir: &Path, listing: &mut Listing) -> Result<(), KernelError> {
+fn list_cgroup(root: &Root, dir: &Path, listing: &mut MemberList) -> Result<(), KernelError> {
     let procs = dir.join("cgroup.procs");
     match root.read(&procs) {
         Ok(text) => listing.processes.extend(numbers(root, &procs, &text)?),

@@ -9,11 +9,11 @@ const SWITCHES_PER_BLOCK: f64 = 200.0;
 /// The shortest block: well above the time for one observation.
 const SHORTEST_BLOCK: Duration = Duration::from_millis(10);
 /// Blocks are made longer to give an exact signal enough to count, but not longer than this.
-const LONG_ENOUGH: Duration = Duration::from_millis(40);
+const LONGEST_EXACT_BLOCK: Duration = Duration::from_millis(40);
 /// The longest block: it bounds what a bad candidate costs in one go.
 const LONGEST_BLOCK: Duration = Duration::from_millis(120);
 /// Block length for the coarse user-time signal: 25 to 120 ticks.
-pub(super) const LONG_BLOCK: Duration = Duration::from_millis(100);
+pub(super) const USER_TIME_BLOCK: Duration = Duration::from_millis(100);
 
 /// The block length for a workload last seen doing `seen`, where one observation takes `cost` of CPU time.
 pub(super) fn block_length(seen: &Block, cost: Duration) -> Duration {
@@ -23,7 +23,7 @@ pub(super) fn block_length(seen: &Block, cost: Duration) -> Duration {
     let exact = Signal::ALL.into_iter().filter(|signal| signal.is_exact());
     let enough = exact.filter_map(|signal| {
         let length = of(2.0 * signal.floor(), signal.rate(seen)?);
-        (length <= LONG_ENOUGH).then_some(length)
+        (length <= LONGEST_EXACT_BLOCK).then_some(length)
     });
     let wanted = wanted.max(enough.min().unwrap_or_default());
     // Reading a thousand threads takes milliseconds: a block must be thirty times longer than its sample.
@@ -35,6 +35,6 @@ pub(super) fn block_length(seen: &Block, cost: Duration) -> Duration {
 /// time. The second is used if no signal is valid with the first.
 pub fn block_lengths(seen: &Block, cost: Duration, difference: Difference) -> Vec<Duration> {
     let first = block_length(seen, cost);
-    let longer = (difference == Difference::ActiveSet && first < LONG_BLOCK).then_some(LONG_BLOCK);
+    let longer = (difference == Difference::ActiveSet && first < USER_TIME_BLOCK).then_some(USER_TIME_BLOCK);
     [first].into_iter().chain(longer).collect()
 }

@@ -2,41 +2,41 @@
 //! with, all vCPUs come back at once (the paper waits for the next utilisation reading). The smaller set is
 //! resumed when that load is over.
 
-use super::{CpuSet, Duration, Event, MEMORY, Observation, Policy, Watch};
+use super::{CpuSet, Duration, Event, Observation, Policy, RESUME_TIMEOUT, Watch};
 use crate::Overload;
 use crate::overload::Persistence;
 
 /// On more vCPUs the same load can measure this much larger than on fewer: wake-ups take CPU time, too.
-const WAKE_UP_SHARE: f64 = 1.1;
+const WAKE_UP_FACTOR: f64 = 1.1;
 /// Sampling interval of the number of runnable threads, on a smaller set.
-const SAMPLE: Duration = Duration::from_millis(5);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 /// Sampling interval on a full set, for vCPUs that become idle.
-const SAMPLE_FOR_IDLE: Duration = Duration::from_millis(10);
+const IDLE_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// Samples would disturb a trial's blocks, so there only the kernel's reports count.
-const NEVER: Duration = Duration::from_secs(3600);
+const NO_SAMPLING: Duration = Duration::from_secs(3600);
 
 /// A smaller set that was proven and is suspended while more threads are runnable than it can take.
 #[derive(Debug)]
 pub(super) struct Suspended {
     inactive: Vec<CpuSet>,
-    pressure: u32,
+    threshold: u32,
     expanded_at: Duration,
     /// Whether the load was falling at the latest observation: few threads were runnable at its end, but more before.
     falling: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct KnownOverload {
+pub(super) struct OverloadState {
     /// The number of runnable threads that is too much for the proven, smaller set.
-    pub(super) pressure: u32,
+    pub(super) threshold: u32,
     /// The smaller set that an overload suspended.
     pub(super) suspended: Option<Suspended>,
     persistence: Persistence,
 }
 
-impl KnownOverload {
+impl OverloadState {
     pub(super) fn new() -> Self {
-        Self { pressure: u32::MAX, suspended: None, persistence: Persistence::new() }
+        Self { threshold: u32::MAX, suspended: None, persistence: Persistence::new() }
     }
 
     /// Whether the load that suspended the smaller set is just ending: the next observation shows if the set can be
@@ -47,7 +47,7 @@ impl KnownOverload {
 
     /// The workload changed.
     pub(super) fn reset(&mut self) {
-        self.pressure = u32::MAX;
+        self.threshold = u32::MAX;
         self.suspended = None;
     }
 
@@ -56,7 +56,7 @@ impl KnownOverload {
     pub(super) fn proven_with(&mut self, runnable: u32, active: &CpuSet) {
         self.suspended = None;
         let active = u32::try_from(active.len()).unwrap_or(u32::MAX);
-        self.pressure = (active + 2).max(runnable.saturating_mul(2));
+        self.threshold = (active + 2).max(runnable.saturating_mul(2));
     }
 }
 
@@ -64,7 +64,7 @@ impl Policy {
     /// Whether more threads queue up on the smaller set in force than it was proven with. A reported overload
     /// was measured over its own time; otherwise the runnable threads at this moment and the run delay of the
     /// whole interval decide. During a trial only reports count: the moments at the ends of blocks say nothing.
-    fn pressed(&self, o: &Observation, active: &CpuSet) -> bool {
+    fn is_overloaded(&self, o: &Observation, active: &CpuSet) -> bool {
         let (runnable, waiting) = match (o.overload, &self.trial) {
             (Some(Overload { runnable, waiting, .. }), _) => (runnable, waiting),
             (None, Some(_)) => return false,
@@ -73,7 +73,7 @@ impl Policy {
             }
         };
         self.is_consolidated(active)
-            && runnable >= self.overload.pressure
+            && runnable >= self.overload.threshold
             && waiting > 0.5 * active.len() as f64
     }
 
@@ -90,7 +90,7 @@ impl Policy {
         active: CpuSet,
         events: &mut Vec<Event>,
     ) -> bool {
-        if !self.pressed(o, &active) {
+        if !self.is_overloaded(o, &active) {
             return false;
         }
         self.trial = None;
@@ -98,7 +98,7 @@ impl Policy {
         events.push(Event::Expanded { runnable, active, source: o.overload.map(|overload| overload.source) });
         let suspended = Suspended {
             inactive: self.inactive.clone(),
-            pressure: self.overload.pressure,
+            threshold: self.overload.threshold,
             expanded_at: o.at,
             falling: false,
         };
@@ -111,21 +111,21 @@ impl Policy {
     pub(super) fn resume_set(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
         let Some(suspended) = &mut self.overload.suspended else { return false };
         let expanded_for = o.at.saturating_sub(suspended.expanded_at);
-        if expanded_for > MEMORY {
+        if expanded_for > RESUME_TIMEOUT {
             self.overload.suspended = None;
             return false;
         }
         let away: usize = suspended.inactive.iter().map(CpuSet::len).sum();
         let room = (self.allowed.len() - away) as f64;
-        let few = o.runnable < suspended.pressure;
-        let light = o.load() < room * WAKE_UP_SHARE;
+        let few = o.runnable < suspended.threshold;
+        let light = o.load() < room * WAKE_UP_FACTOR;
         suspended.falling = few && !light && !suspended.falling;
         if !(o.is_average() && few && light && self.is_worth_trying(o)) {
             return false;
         }
         if let Some(suspended) = self.overload.suspended.take() {
             self.inactive = suspended.inactive;
-            self.overload.pressure = suspended.pressure;
+            self.overload.threshold = suspended.threshold;
         }
         self.overload.persistence.resumed(expanded_for);
         self.prove_soon(o.at);
@@ -138,16 +138,16 @@ impl Policy {
     pub(super) fn watch(&self, o: &Observation) -> Option<Watch> {
         let n = u32::try_from(self.allowed.len()).unwrap_or(u32::MAX);
         let (every, at_least, at_most) = if self.is_consolidated(&self.setting().active) {
-            let every = if self.trial.is_some() { NEVER } else { SAMPLE };
-            (every, Some(self.overload.pressure), None)
+            let every = if self.trial.is_some() { NO_SAMPLING } else { SAMPLE_INTERVAL };
+            (every, Some(self.overload.threshold), None)
         } else if self.trial.is_some() {
             return None;
         } else if o.load() <= 0.9 * f64::from(n) {
             return None;
         } else if let Some(suspended) = &self.overload.suspended {
-            (SAMPLE_FOR_IDLE, None, Some(suspended.pressure.max(n).saturating_sub(1)))
+            (IDLE_SAMPLE_INTERVAL, None, Some(suspended.threshold.max(n).saturating_sub(1)))
         } else if !self.retention.is_on() {
-            (SAMPLE_FOR_IDLE, None, Some(n.saturating_sub(1)))
+            (IDLE_SAMPLE_INTERVAL, None, Some(n.saturating_sub(1)))
         } else {
             return None;
         };

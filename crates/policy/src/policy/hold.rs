@@ -1,35 +1,35 @@
 //! Between trials: keep what is proven, release what cannot pay any more, find the next hypothesis.
 
 use super::{
-    CpuId, CpuSet, Duration, Event, FASTEST, Method, Observation, Policy, Purpose, RESUMED_PROOF, RETRY,
-    ReleaseReason, Retention, Setting, Why, choose_limit,
+    CpuId, CpuSet, Duration, Event, MIN_INTERVAL, Method, Observation, Policy, Purpose, RESUMED_PROOF_DELAY,
+    RETRY_DELAY, ReleaseReason, Retention, Setting, TrialReason, choose_limit,
 };
 use crate::memory::Recalled;
-use crate::objective::MOSTLY_IDLE;
+use crate::objective::MOSTLY_IDLE_LOAD;
 use crate::{Advice, Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
 
 /// A trial starts when wake-ups cost this share of one vCPU's time; for retention, this share of the workload's
 /// is enough...
-const WORTH_TRYING: f64 = 0.05;
+const TRIAL_THRESHOLD: f64 = 0.05;
 /// ...and retention ends when they would cost less than this...
-const NOT_WORTH_KEEPING: f64 = 0.005;
+const RELEASE_THRESHOLD: f64 = 0.005;
 /// ...while this share of the vCPUs' time is idle. On vCPUs that are never idle, retention costs nothing.
-const IDLE_ENOUGH: f64 = 0.2;
+const RELEASE_IDLE_SHARE: f64 = 0.2;
 /// The limit shrinks only if polling in vain takes this share of a vCPU's time.
-const WORTH_SAVING: f64 = 0.02;
+const SHRINK_THRESHOLD: f64 = 0.02;
 /// With less idle time than this, retention has no effect to prove.
-const HARDLY_IDLE: f64 = 0.02;
+const MIN_IDLE_SHARE: f64 = 0.02;
 
 impl Policy {
     pub(super) fn hold(&mut self, o: &Observation, events: &mut Vec<Event>) {
         if self.resume_set(o, events) || self.overload.is_ending() {
             return;
         }
-        let hesitated = self.memory.has_hesitated();
-        if !self.searches(o) {
+        let deferred = self.memory.has_deferred_trial();
+        if !self.is_searching(o) {
             self.hold_retention(o, events);
         }
-        if self.memory.has_hesitated() != hesitated {
+        if self.memory.has_deferred_trial() != deferred {
             // One more sample shows the load before anything is tried under it.
             return;
         }
@@ -48,14 +48,14 @@ impl Policy {
 
     /// Whether waking idle vCPUs costs enough for a change to pay.
     pub(super) fn is_worth_trying(&self, o: &Observation) -> bool {
-        self.lost_to_wake_ups(&o.measurement(&self.allowed), o) > WORTH_TRYING
+        self.lost_to_wake_ups(&o.measurement(&self.allowed), o) > TRIAL_THRESHOLD
     }
 
     /// Whether a search for a set is under way. Its next step comes before retention, which would have to be
     /// proven again on each set, and is cheaper on the final one.
-    fn searches(&self, o: &Observation) -> bool {
-        let may = self.may_consolidate(o) && self.retry_consolidation.is_over(o.at);
-        if !may || !self.consolidation.is_searching() {
+    fn is_searching(&self, o: &Observation) -> bool {
+        let can_try = self.can_consolidate(o) && self.retry_consolidation.is_over(o.at);
+        if !can_try || !self.consolidation.is_searching() {
             return false;
         }
         let m = o.measurement(&self.active());
@@ -63,14 +63,14 @@ impl Policy {
     }
 
     /// Whether consolidation is allowed, and this interval is long enough to decide on it.
-    fn may_consolidate(&self, o: &Observation) -> bool {
+    fn can_consolidate(&self, o: &Observation) -> bool {
         let movable = self.config.consolidate && o.workload.threads <= self.config.most_threads;
         movable && self.allowed.len() >= 2 && o.is_average()
     }
 
     pub(super) fn prove_soon(&mut self, now: Duration) {
         self.proof.shorten(now);
-        self.proof.set_until(now + RESUMED_PROOF);
+        self.proof.set_until(now + RESUMED_PROOF_DELAY);
     }
 
     pub(super) fn restore_all(&mut self, now: Duration) {
@@ -91,14 +91,14 @@ impl Policy {
         self.prove_soon(now);
         if known.is_some() {
             // After one observation of it.
-            self.proof.set_until(now + FASTEST);
+            self.proof.set_until(now + MIN_INTERVAL);
         }
         events.push(Event::Resumed { setting, known });
     }
 
     /// Resumes the number of vCPUs that paid in an earlier run.
     fn resume_vcpus(&mut self, known: KnownVcpus, o: &Observation, events: &mut Vec<Event>) {
-        let fewer = self.fewer(&self.allowed, known.active, o);
+        let fewer = self.most_useful(&self.allowed, known.active, o);
         self.inactive.push(self.allowed.difference(&fewer));
         self.overload.proven_with(known.runnable, &fewer);
         let setting = Setting { active: fewer, retention: self.retention };
@@ -106,13 +106,13 @@ impl Policy {
     }
 
     /// Whether new retention may be tried now: long enough after this run or an earlier one refuted it.
-    fn may_try_retention(&mut self, now: Duration) -> bool {
-        if !self.retry_retention.is_over(now) || self.memory.hesitates() {
+    fn can_try_retention(&mut self, now: Duration) -> bool {
+        if !self.retry_retention.is_over(now) || self.memory.defers_trial() {
             return false;
         }
         let runs = self.memory.take_delay();
         if runs > 0 {
-            let (first, longest) = RETRY;
+            let (first, longest) = RETRY_DELAY;
             let delay = first.saturating_mul(2_u32.saturating_pow(runs)).min(longest);
             self.retry_retention.not_before(now + delay);
         }
@@ -125,24 +125,24 @@ impl Policy {
         let lost = self.lost_to_wake_ups(&m, o);
         let idle_periods_per_s = m.s_idle as f64 / o.period.as_secs_f64().max(1e-6);
         if self.retention.is_on() {
-            if lost < NOT_WORTH_KEEPING && 1.0 - m.utilization > IDLE_ENOUGH {
+            if lost < RELEASE_THRESHOLD && 1.0 - m.utilization > RELEASE_IDLE_SHARE {
                 self.release(o.at, ReleaseReason::Rare { per_s: idle_periods_per_s }, events);
             } else {
-                self.follow_idle_lengths(o, &active, events);
+                self.adapt_limit(o, &active, events);
             }
-        } else if lost > WORTH_TRYING * o.load().clamp(MOSTLY_IDLE, 1.0) && self.may_retain(o.at) {
+        } else if lost > TRIAL_THRESHOLD * o.load().clamp(MOSTLY_IDLE_LOAD, 1.0) && self.can_retain(o.at) {
             if let Some(Recalled { retention, known }) = self.memory.recall(o) {
                 self.resume(Setting { active, retention }, known, o.at, events);
-            } else if self.may_try_retention(o.at) {
+            } else if self.can_try_retention(o.at) {
                 let candidate = Setting { active, retention: self.break_even(o.load()) };
                 let halts_per_s = lost / self.config.wake_cost.as_secs_f64().max(1e-9);
-                let why = Why::WakeUps { halts_per_s, wake_cost: self.config.wake_cost, lost };
-                self.begin(candidate, why, o, events);
+                let why = TrialReason::WakeUps { halts_per_s, wake_cost: self.config.wake_cost, lost };
+                self.propose(candidate, why, o, events);
             }
         }
     }
 
-    fn may_retain(&self, now: Duration) -> bool {
+    fn can_retain(&self, now: Duration) -> bool {
         self.config.method != Method::Halt && !self.veto.is_closed() && self.after_veto.is_over(now)
     }
 
@@ -161,17 +161,17 @@ impl Policy {
 
     /// Adapts the limit to the recent idle lengths, at the least expected cost; zero means that halting is
     /// cheaper.
-    fn follow_idle_lengths(&mut self, o: &Observation, active: &CpuSet, events: &mut Vec<Event>) {
+    fn adapt_limit(&mut self, o: &Observation, active: &CpuSet, events: &mut Vec<Event>) {
         if matches!(self.retention.method, Method::QosPoll | Method::Halt) {
             return;
         }
         let seen: Vec<_> =
             self.idle.iter().filter(|(cpu, _)| active.contains(**cpu)).map(|(_, h)| h.clone()).collect();
         let from = self.retention.limit;
-        let wanted = choose_limit(&seen, &self.costs_beside(o.load()));
+        let wanted = choose_limit(&seen, &self.costs_at_load(o.load()));
         // A lower limit saves only polling that ended in a halt anyway.
         let halts = o.halt_rate(active) / active.len().max(1) as f64;
-        let wanted = if halts * from.as_secs_f64() < WORTH_SAVING { wanted.max(from) } else { wanted };
+        let wanted = if halts * from.as_secs_f64() < SHRINK_THRESHOLD { wanted.max(from) } else { wanted };
         let to = self.limit.step(o.at, from, wanted);
         if to.is_zero() {
             self.release(o.at, ReleaseReason::Long, events);
@@ -182,13 +182,13 @@ impl Policy {
     }
 
     fn hold_active_set(&mut self, o: &Observation, events: &mut Vec<Event>) {
-        if !self.may_consolidate(o) {
+        if !self.can_consolidate(o) {
             return;
         }
         let active = self.active();
         let m = o.measurement(&active);
         if self.inactive.is_empty() {
-            if self.lost_to_wake_ups(&m, o) < WORTH_TRYING {
+            if self.lost_to_wake_ups(&m, o) < TRIAL_THRESHOLD {
                 self.unretained = None;
                 return;
             }
@@ -208,7 +208,7 @@ impl Policy {
             Advice::RestoreAll(change) => self.major_change(change, o, events),
             Advice::Consolidate { to, conditions } => {
                 if self.retry_consolidation.is_over(o.at) && !self.retention_comes_first(o) {
-                    self.try_fewer(to, conditions, &active, o, events);
+                    self.try_smaller_set(to, conditions, &active, o, events);
                 }
             }
         }
@@ -217,9 +217,9 @@ impl Policy {
     /// Whether retention is about to be tried under a load that could be an open loop: what can be improved
     /// there is its latency, and a smaller set rarely does.
     fn retention_comes_first(&self, o: &Observation) -> bool {
-        let soon = o.at + RETRY.0;
-        let may = !self.retention.is_on() && self.may_retain(soon) && self.retry_retention.is_over(soon);
-        may && o.load() < MOSTLY_IDLE
+        let soon = o.at + RETRY_DELAY.0;
+        let can_try = !self.retention.is_on() && self.can_retain(soon) && self.retry_retention.is_over(soon);
+        can_try && o.load() < MOSTLY_IDLE_LOAD
     }
 
     /// The measurement without retention and without wake-ups, if known: the CPU cost of waking across vCPUs
@@ -236,7 +236,7 @@ impl Policy {
         self.restore_all(o.at);
     }
 
-    fn try_fewer(
+    fn try_smaller_set(
         &mut self,
         to: usize,
         conditions: Conditions,
@@ -245,19 +245,19 @@ impl Policy {
         events: &mut Vec<Event>,
     ) {
         let Some(cpu) = self.least_useful(active, o) else { return };
-        let fewer = self.fewer(active, to, o);
+        let fewer = self.most_useful(active, to, o);
         let inactive = active.len() - fewer.len();
         let candidate = Setting { active: fewer, retention: self.retention };
         let why = if conditions.hold() {
-            Why::Conditions { conditions, cpu, inactive }
+            TrialReason::Conditions { conditions, cpu, inactive }
         } else {
-            Why::SmallerSetPaid { conditions, inactive }
+            TrialReason::SmallerSetPaid { conditions, inactive }
         };
-        self.begin(candidate, why, o, events);
+        self.propose(candidate, why, o, events);
     }
 
     /// The `to` most useful ones of the `active` vCPUs.
-    fn fewer(&self, active: &CpuSet, to: usize, o: &Observation) -> CpuSet {
+    fn most_useful(&self, active: &CpuSet, to: usize, o: &Observation) -> CpuSet {
         let mut fewer = active.clone();
         while fewer.len() > to
             && let Some(next) = self.least_useful(&fewer, o)
@@ -296,11 +296,11 @@ impl Policy {
         let baseline = if let Some(last) = self.inactive.last() {
             let active = candidate.active.iter().chain(last.iter()).collect();
             Setting { active, retention: candidate.retention }
-        } else if candidate.retention.is_on() && idle > HARDLY_IDLE {
+        } else if candidate.retention.is_on() && idle > MIN_IDLE_SHARE {
             Setting { active: candidate.active.clone(), retention: Retention::NONE }
         } else {
             return;
         };
-        self.start_trial(baseline, candidate, Purpose::Reprove, Why::TrustExpired, o, events);
+        self.start_trial(baseline, candidate, Purpose::Reprove, TrialReason::TrustExpired, o, events);
     }
 }

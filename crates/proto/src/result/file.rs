@@ -100,13 +100,13 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ResultError> {
 /// # Errors
 /// As [`write_file`].
 pub fn check_place(path: &Path) -> Result<(), ResultError> {
-    Place::find(path).map(drop).map_err(|source| ResultError::Write { path: path.to_owned(), source })
+    Destination::find(path).map(drop).map_err(|source| ResultError::Write { path: path.to_owned(), source })
 }
 
 fn try_write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    match Place::find(path)? {
-        Place::Device(mut file) => file.write_all(bytes),
-        Place::Beside { mut file, target } => {
+    match Destination::find(path)? {
+        Destination::Device(mut file) => file.write_all(bytes),
+        Destination::Beside { mut file, target } => {
             file.write_all(bytes)?;
             // Otherwise a full disk might only be noticed after the rename.
             file.as_file().sync_all()?;
@@ -117,14 +117,14 @@ fn try_write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Where the bytes are written first.
-enum Place {
+enum Destination {
     /// Directly to the path, which is not a regular file.
     Device(File),
     /// To a temporary file in the target's directory.
     Beside { file: NamedTempFile, target: PathBuf },
 }
 
-impl Place {
+impl Destination {
     fn find(path: &Path) -> io::Result<Self> {
         // A symbolic link is kept; its target is replaced.
         let target = match fs::canonicalize(path) {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use gleaner_policy::CpuId;
 
 use super::{
-    BLOCK_HEAD, BlockKind, End, Event, Header, Left, MAGIC, MAX_AT_NS, MAX_CPUS, MAX_PAYLOAD, Task, VERSION,
-    What, varint,
+    BLOCK_HEAD, BlockKind, End, Event, EventKind, Header, MAGIC, MAX_AT_NS, MAX_CPUS, MAX_PAYLOAD, PrevState,
+    Task, VERSION, varint,
 };
 
 /// Why a file is not readable as a trace at all.
@@ -203,13 +203,13 @@ fn events(mut bytes: &[u8], mut threads: u32) -> Result<(Vec<Event>, u32), Damag
             .and_then(|at| Some(Event { at_ns: at, what: what(&mut bytes, threads, &mut on)? }))
             .ok_or(DamageKind::Malformed("an event makes no sense"))?;
         at_ns = event.at_ns;
-        threads += u32::from(matches!(event.what, What::Thread { .. }));
+        threads += u32::from(matches!(event.what, EventKind::Thread { .. }));
         events.push(event);
     }
     Ok((events, threads))
 }
 
-fn what(bytes: &mut &[u8], threads: u32, on: &mut BTreeMap<CpuId, Task>) -> Option<What> {
+fn what(bytes: &mut &[u8], threads: u32, on: &mut BTreeMap<CpuId, Task>) -> Option<EventKind> {
     let (tag, rest) = bytes.split_first()?;
     *bytes = rest;
     let (kind, flags) = (tag & 0x07, tag >> 3);
@@ -222,19 +222,19 @@ fn what(bytes: &mut &[u8], threads: u32, on: &mut BTreeMap<CpuId, Task>) -> Opti
             let from = if flags & 0x04 == 0 { *on.get(&cpu)? } else { take_task(bytes, threads)? };
             let to = take_task(bytes, threads)?;
             on.insert(cpu, to);
-            What::Switch { cpu, from, left: left(flags & 0x03), to }
+            EventKind::Switch { cpu, from, prev_state: prev_state(flags & 0x03), to }
         }
-        1 => What::Wake {
+        1 => EventKind::Wake {
             cpu: take_cpu(bytes)?,
             waker: take_task(bytes, threads)?,
             wakee: take_task(bytes, threads)?,
         },
-        2 => What::Thread { tid: take_u32(bytes)?, process: take_u32(bytes)?, name: take_name(bytes)? },
+        2 => EventKind::Thread { tid: take_u32(bytes)?, process: take_u32(bytes)?, name: take_name(bytes)? },
         3 => {
             let thread = take_u32(bytes).filter(|thread| *thread < threads)?;
-            What::Renamed { thread, name: take_name(bytes)? }
+            EventKind::Renamed { thread, name: take_name(bytes)? }
         }
-        4 => What::Lost { events: varint::take(bytes)? },
+        4 => EventKind::Lost { events: varint::take(bytes)? },
         _ => return None,
     })
 }
@@ -262,11 +262,11 @@ fn take_name(bytes: &mut &[u8]) -> Option<String> {
     String::from_utf8(name.to_vec()).ok()
 }
 
-fn left(bits: u8) -> Left {
+fn prev_state(bits: u8) -> PrevState {
     match bits {
-        0 => Left::Runnable,
-        1 => Left::Blocked,
-        2 => Left::BlockedIo,
-        _ => Left::Exited,
+        0 => PrevState::Runnable,
+        1 => PrevState::Blocked,
+        2 => PrevState::BlockedIo,
+        _ => PrevState::Exited,
     }
 }

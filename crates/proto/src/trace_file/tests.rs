@@ -5,7 +5,9 @@ use std::time::Duration;
 use gleaner_policy::{CpuId, CpuSet, PolicyConfig};
 use proptest::prelude::*;
 
-use super::{DamageKind, End, Event, Follow, Header, Left, Reader, Task, TraceFileError, What, Writer};
+use super::{
+    DamageKind, End, Event, EventKind, Header, PrevState, Reader, Reconstruction, Task, TraceFileError, Writer,
+};
 
 fn header() -> Header {
     Header {
@@ -25,9 +27,9 @@ fn write(events: &[Event], max: u64) -> (Vec<u8>, End) {
     writer.finish(events.last().map_or(0, |event| event.at_ns)).unwrap()
 }
 
-fn follow_all<'a>(follow: &mut Follow, events: impl IntoIterator<Item = &'a Event>) {
+fn process_all<'a>(reconstruction: &mut Reconstruction, events: impl IntoIterator<Item = &'a Event>) {
     for event in events {
-        follow.event(event);
+        reconstruction.event(event);
     }
 }
 
@@ -52,15 +54,15 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             };
             let what = match kind {
                 0 => {
-                    let left = [Left::Runnable, Left::Blocked, Left::BlockedIo, Left::Exited][a as usize % 4];
-                    What::Switch { cpu, from: task(a), left, to: task(b) }
+                    let prev_state = [PrevState::Runnable, PrevState::Blocked, PrevState::BlockedIo, PrevState::Exited][a as usize % 4];
+                    EventKind::Switch { cpu, from: task(a), prev_state, to: task(b) }
                 }
-                1 => What::Wake { cpu, waker: task(a), wakee: task(b) },
-                2 if threads > 0 => What::Renamed { thread: a % threads, name },
-                3 => What::Lost { events: u64::from(a) },
+                1 => EventKind::Wake { cpu, waker: task(a), wakee: task(b) },
+                2 if threads > 0 => EventKind::Renamed { thread: a % threads, name },
+                3 => EventKind::Lost { events: u64::from(a) },
                 _ => {
                     threads += 1;
-                    What::Thread { tid: a, process: b, name }
+                    EventKind::Thread { tid: a, process: b, name }
                 }
             };
             events.push(Event { at_ns, what });
@@ -71,15 +73,15 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 /// A trace of several blocks.
 fn long() -> Vec<Event> {
-    let thread = |tid| What::Thread { tid, process: 9, name: format!("t{tid}") };
+    let thread = |tid| EventKind::Thread { tid, process: 9, name: format!("t{tid}") };
     let mut events = vec![Event { at_ns: 5, what: thread(10) }, Event { at_ns: 5, what: thread(11) }];
     for round in 0..20_000_u64 {
         let (a, b) = (Task::Thread(u32::from(round % 2 == 0)), Task::Thread(u32::from(round % 2 == 1)));
         let cpu = CpuId(0);
         let at_ns = 1000 * (round + 1);
-        events.push(Event { at_ns, what: What::Wake { cpu, waker: a, wakee: b } });
-        let left = Left::Blocked;
-        events.push(Event { at_ns: at_ns + 100, what: What::Switch { cpu, from: a, left, to: b } });
+        events.push(Event { at_ns, what: EventKind::Wake { cpu, waker: a, wakee: b } });
+        let prev_state = PrevState::Blocked;
+        events.push(Event { at_ns: at_ns + 100, what: EventKind::Switch { cpu, from: a, prev_state, to: b } });
     }
     events
 }
@@ -183,20 +185,20 @@ proptest! {
         let checksum = super::read::checksum(&head, &payload);
         bytes.extend(head.iter().copied().chain(checksum.to_le_bytes()).chain(payload));
         let events = read(&bytes);
-        let mut follow = Follow::new(&CpuSet::first(2), events.iter().cloned());
-        follow_all(&mut follow, &events);
-        follow.observe(Duration::from_secs(1));
+        let mut reconstruction = Reconstruction::new(&CpuSet::first(2), events.iter().cloned());
+        process_all(&mut reconstruction, &events);
+        reconstruction.observe(Duration::from_secs(1));
     }
 
     #[test]
     fn no_vcpu_has_more_time_than_there_is(events in events()) {
-        let mut follow = Follow::new(&CpuSet::first(4), events.iter().cloned());
-        follow_all(&mut follow, &events);
+        let mut reconstruction = Reconstruction::new(&CpuSet::first(4), events.iter().cloned());
+        process_all(&mut reconstruction, &events);
         let at = Duration::from_nanos(events.last().map_or(1, |event| event.at_ns + 1));
-        let o = follow.observe(at);
+        let o = reconstruction.observe(at);
         let idle: Duration = o.vcpus.iter().map(|vcpu| vcpu.halt_time).sum();
         prop_assert!(idle + o.workload.cpu_time <= at * 4);
-        let threads = follow.pattern().threads;
+        let threads = reconstruction.pattern().threads;
         prop_assert_eq!(threads.iter().map(|t| t.cpu_time).sum::<Duration>(), o.workload.cpu_time);
     }
 }
@@ -213,20 +215,20 @@ fn us(us: u64) -> u64 {
 
 /// Every 100 us thread 0 on vCPU 0 wakes thread 1 on vCPU 1, which computes for 20 us and sleeps again.
 fn tick_tock() -> Vec<Event> {
-    let thread = |tid| What::Thread { tid, process: 1, name: format!("t{tid}") };
+    let thread = |tid| EventKind::Thread { tid, process: 1, name: format!("t{tid}") };
     let (a, b) = (Task::Thread(0), Task::Thread(1));
     let mut events = vec![Event { at_ns: 0, what: thread(1) }, Event { at_ns: 0, what: thread(2) }];
     let zero = Event {
         at_ns: 0,
-        what: What::Switch { cpu: CpuId(0), from: Task::Other, left: Left::Runnable, to: a },
+        what: EventKind::Switch { cpu: CpuId(0), from: Task::Other, prev_state: PrevState::Runnable, to: a },
     };
     events.push(zero);
     for round in 0..1000 {
         let at = us(100 * round);
-        let on_1 = |from, left, to| What::Switch { cpu: CpuId(1), from, left, to };
-        events.push(Event { at_ns: at + us(10), what: What::Wake { cpu: CpuId(0), waker: a, wakee: b } });
-        events.push(Event { at_ns: at + us(15), what: on_1(Task::Nobody, Left::Runnable, b) });
-        events.push(Event { at_ns: at + us(35), what: on_1(b, Left::Blocked, Task::Nobody) });
+        let on_1 = |from, prev_state, to| EventKind::Switch { cpu: CpuId(1), from, prev_state, to };
+        events.push(Event { at_ns: at + us(10), what: EventKind::Wake { cpu: CpuId(0), waker: a, wakee: b } });
+        events.push(Event { at_ns: at + us(15), what: on_1(Task::Nobody, PrevState::Runnable, b) });
+        events.push(Event { at_ns: at + us(35), what: on_1(b, PrevState::Blocked, Task::Nobody) });
     }
     events
 }
@@ -234,11 +236,11 @@ fn tick_tock() -> Vec<Event> {
 #[test]
 fn an_interval_has_what_happened_in_it() {
     let events = tick_tock();
-    let mut follow = Follow::new(&CpuSet::first(2), events.iter().cloned());
+    let mut reconstruction = Reconstruction::new(&CpuSet::first(2), events.iter().cloned());
     let (first, second): (Vec<&Event>, Vec<&Event>) = events.iter().partition(|e| e.at_ns < us(50_000));
-    follow_all(&mut follow, first);
+    process_all(&mut reconstruction, first);
     let half = Duration::from_millis(50);
-    let o = follow.observe(half);
+    let o = reconstruction.observe(half);
     assert_eq!((o.at, o.period), (half, half));
     assert_eq!((o.vcpus[0].halts, o.vcpus[0].halt_time), (0, Duration::ZERO));
     // Idle at the start, and after each of the 500 rounds.
@@ -248,10 +250,10 @@ fn an_interval_has_what_happened_in_it() {
     assert_eq!(o.workload.cpu_time, half + of_b);
     assert_eq!(o.workload.run_delay, Duration::from_micros(5) * 500);
     assert_eq!((o.workload.switches, o.workload.threads, o.runnable), (500, 2, 1));
-    follow_all(&mut follow, second);
-    let o = follow.observe(half * 2);
+    process_all(&mut reconstruction, second);
+    let o = reconstruction.observe(half * 2);
     assert_eq!((o.period, o.vcpus[1].halts), (half, 500));
-    let pattern = follow.pattern();
+    let pattern = reconstruction.pattern();
     let [a, b] = pattern.threads.as_slice() else { panic!("{pattern:?}") };
     assert_eq!((a.switches, a.cpu_time), (0, half * 2));
     assert_eq!((b.tid, b.name.as_str(), b.switches, b.waits, b.woken), (2, "t2", 1000, 1000, 1000));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Task, What};
+use super::{EventKind, Task};
 
 /// Numbers of the living threads, by TID.
 #[derive(Debug, Default)]
@@ -13,18 +13,18 @@ pub struct ThreadTable {
 
 impl ThreadTable {
     /// The event for a thread that is named `name` from now on.
-    pub fn named(&mut self, tid: u32, process: u32, name: String) -> What {
+    pub fn named(&mut self, tid: u32, process: u32, name: String) -> EventKind {
         if let Some(thread) = self.known.get(&tid) {
-            return What::Renamed { thread: *thread, name };
+            return EventKind::Renamed { thread: *thread, name };
         }
         self.known.insert(tid, self.next);
         self.next += 1;
-        What::Thread { tid, process, name }
+        EventKind::Thread { tid, process, name }
     }
 
     /// The thread `tid`. If its introduction was lost, it is introduced now, without name and process, by an
     /// event passed to `introduce`.
-    pub fn thread(&mut self, tid: u32, introduce: impl FnOnce(What)) -> Task {
+    pub fn thread(&mut self, tid: u32, introduce: impl FnOnce(EventKind)) -> Task {
         if !self.known.contains_key(&tid) {
             introduce(self.named(tid, 0, String::new()));
         }
@@ -45,12 +45,12 @@ mod tests {
     fn a_number_that_is_used_again_is_another_thread() {
         let mut table = ThreadTable::default();
         let name = |name: &str| name.to_owned();
-        assert_eq!(table.named(7, 7, name("a")), What::Thread { tid: 7, process: 7, name: name("a") });
-        assert_eq!(table.named(7, 7, name("b")), What::Renamed { thread: 0, name: name("b") });
+        assert_eq!(table.named(7, 7, name("a")), EventKind::Thread { tid: 7, process: 7, name: name("a") });
+        assert_eq!(table.named(7, 7, name("b")), EventKind::Renamed { thread: 0, name: name("b") });
         table.ended(7);
         let mut introduced = Vec::new();
         assert_eq!(table.thread(7, |what| introduced.push(what)), Task::Thread(1));
-        assert_eq!(introduced, [What::Thread { tid: 7, process: 0, name: String::new() }]);
+        assert_eq!(introduced, [EventKind::Thread { tid: 7, process: 0, name: String::new() }]);
         assert_eq!(table.thread(7, |what| introduced.push(what)), Task::Thread(1));
         assert_eq!(introduced.len(), 1);
     }

@@ -5,7 +5,9 @@ use std::io;
 
 use gleaner_policy::CpuId;
 
-use super::{BLOCK_HEAD, BlockKind, End, Event, Header, Left, MAGIC, Task, VERSION, What, varint};
+use super::{
+    BLOCK_HEAD, BlockKind, End, Event, EventKind, Header, MAGIC, PrevState, Task, VERSION, varint,
+};
 
 /// The size at which a block is written; far below the reader's limit.
 const FULL_BLOCK: usize = 64 << 10;
@@ -95,7 +97,7 @@ impl<W: io::Write> Writer<W> {
         if self.full {
             return Ok(());
         }
-        if let What::Lost { events } = &event.what {
+        if let EventKind::Lost { events } = &event.what {
             self.lost += events;
         }
         let at_ns = event.at_ns.max(self.at_ns);
@@ -160,35 +162,35 @@ fn block(kind: BlockKind, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn encode(out: &mut Vec<u8>, what: &What, on: &mut BTreeMap<CpuId, Task>) {
+fn encode(out: &mut Vec<u8>, what: &EventKind, on: &mut BTreeMap<CpuId, Task>) {
     match what {
-        What::Switch { cpu, from, left, to } => {
+        EventKind::Switch { cpu, from, prev_state, to } => {
             let expected = on.insert(*cpu, *to) == Some(*from);
-            out.push(left_code(*left) << 3 | u8::from(!expected) << 5);
+            out.push(prev_state_code(*prev_state) << 3 | u8::from(!expected) << 5);
             varint::put(out, u64::from(cpu.0));
             if !expected {
                 varint::put(out, task_code(*from));
             }
             varint::put(out, task_code(*to));
         }
-        What::Wake { cpu, waker, wakee } => {
+        EventKind::Wake { cpu, waker, wakee } => {
             out.push(1);
             varint::put(out, u64::from(cpu.0));
             varint::put(out, task_code(*waker));
             varint::put(out, task_code(*wakee));
         }
-        What::Thread { tid, process, name } => {
+        EventKind::Thread { tid, process, name } => {
             out.push(2);
             varint::put(out, u64::from(*tid));
             varint::put(out, u64::from(*process));
             put_name(out, name);
         }
-        What::Renamed { thread, name } => {
+        EventKind::Renamed { thread, name } => {
             out.push(3);
             varint::put(out, u64::from(*thread));
             put_name(out, name);
         }
-        What::Lost { events } => {
+        EventKind::Lost { events } => {
             out.push(4);
             varint::put(out, *events);
         }
@@ -208,11 +210,11 @@ fn task_code(task: Task) -> u64 {
     }
 }
 
-fn left_code(left: Left) -> u8 {
-    match left {
-        Left::Runnable => 0,
-        Left::Blocked => 1,
-        Left::BlockedIo => 2,
-        Left::Exited => 3,
+fn prev_state_code(prev_state: PrevState) -> u8 {
+    match prev_state {
+        PrevState::Runnable => 0,
+        PrevState::Blocked => 1,
+        PrevState::BlockedIo => 2,
+        PrevState::Exited => 3,
     }
 }

@@ -12,7 +12,7 @@ use crate::throughput::Load;
 use crate::{Outcome, verdict};
 
 /// Lowest accepted ratio of the rates.
-const PROMISE: f64 = 0.99;
+const MIN_RATIO: f64 = 0.99;
 
 /// Measures `rate` with the sensor (`true`) and without, in the order B C C B, so that drift affects both alike.
 /// Returns whether the promise is kept.
@@ -31,15 +31,15 @@ pub(crate) fn compare(
         ratios.push(rates[1] / rates[0]);
     }
     let ratio = estimate(&ratios).ok_or("nothing was measured")?;
-    let good = ratio.median >= PROMISE;
+    let good = ratio.median >= MIN_RATIO;
     println!(
-        "  {what}: {:.4} of the rate without ({:.4} to {:.4}, {pairs} pairs; {:.0} a second), promised {PROMISE:.2}  {}{}",
+        "  {what}: {:.4} of the rate without ({:.4} to {:.4}, {pairs} pairs; {:.0} a second), promised {MIN_RATIO:.2}  {}{}",
         ratio.median,
         ratio.low,
         ratio.high,
         median(&plain).unwrap_or_default(),
         verdict(good),
-        if ratio.low < PROMISE && ratio.high > PROMISE { ", within the noise" } else { "" }
+        if ratio.low < MIN_RATIO && ratio.high > MIN_RATIO { ", within the noise" } else { "" }
     );
     Ok(good)
 }

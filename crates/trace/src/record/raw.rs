@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gleaner_policy::CpuId;
-use gleaner_proto::trace_file::Left;
+use gleaner_proto::trace_file::PrevState;
 
 /// Sizes of `struct record` and `struct record_name` in `src/bpf/record.h`.
 const RECORD_BYTES: usize = 24;
@@ -13,35 +13,35 @@ const TID_OTHER: u32 = u32::MAX;
 
 /// A recorded event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct RecordedEvent {
     /// Time since the start of the recording.
     pub at: Duration,
     /// What happened.
-    pub what: EventKind,
+    pub what: RecordedKind,
 }
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EventKind {
+pub enum RecordedKind {
     /// A context switch.
     Switch {
         /// The vCPU that switched.
         cpu: CpuId,
         /// The previous thread; none: it was idle.
-        from: Someone,
+        from: RecordedTask,
         /// How the previous thread left.
-        left: Left,
+        prev_state: PrevState,
         /// The next thread.
-        to: Someone,
+        to: RecordedTask,
     },
     /// A thread was woken or created.
     Wake {
         /// The waker's vCPU.
         cpu: CpuId,
         /// The waker; none: an interrupt of an idle vCPU.
-        waker: Someone,
+        waker: RecordedTask,
         /// The wakee.
-        wakee: Someone,
+        wakee: RecordedTask,
     },
     /// A thread is new or was renamed.
     Name {
@@ -56,7 +56,7 @@ pub enum EventKind {
 
 /// One side of a switch or wake-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Someone {
+pub enum RecordedTask {
     /// No thread.
     Nobody,
     /// A thread outside the scope.
@@ -66,36 +66,36 @@ pub enum Someone {
 }
 
 /// Parses one event; `None` if it is malformed.
-pub(super) fn parse(bytes: &[u8]) -> Option<Seen> {
+pub(super) fn parse(bytes: &[u8]) -> Option<RecordedEvent> {
     let (head, name) = bytes.split_first_chunk::<RECORD_BYTES>()?;
     let word = |at: usize| head[at..].first_chunk().map(|b| u32::from_ne_bytes(*b));
     let half = |at: usize| head[at..].first_chunk().map(|b| u16::from_ne_bytes(*b));
     let at = Duration::from_nanos(u64::from_ne_bytes(*head.first_chunk()?));
-    let (kind, left, cpu) = (half(8)?, half(10)?, CpuId(word(12)?));
+    let (kind, prev_state, cpu) = (half(8)?, half(10)?, CpuId(word(12)?));
     let (from, to) = (word(16)?, word(20)?);
     let what = match kind {
-        0 => EventKind::Switch { cpu, from: someone(from), left: left_as(left)?, to: someone(to) },
-        1 => EventKind::Wake { cpu, waker: someone(from), wakee: someone(to) },
-        2 => EventKind::Name { tid: from, process: to, name: text(name.first_chunk::<COMM_BYTES>()?) },
+        0 => RecordedKind::Switch { cpu, from: task(from), prev_state: parse_prev_state(prev_state)?, to: task(to) },
+        1 => RecordedKind::Wake { cpu, waker: task(from), wakee: task(to) },
+        2 => RecordedKind::Name { tid: from, process: to, name: text(name.first_chunk::<COMM_BYTES>()?) },
         _ => return None,
     };
-    Some(Seen { at, what })
+    Some(RecordedEvent { at, what })
 }
 
-fn someone(tid: u32) -> Someone {
+fn task(tid: u32) -> RecordedTask {
     match tid {
-        TID_NOBODY => Someone::Nobody,
-        TID_OTHER => Someone::Other,
-        tid => Someone::Thread(tid),
+        TID_NOBODY => RecordedTask::Nobody,
+        TID_OTHER => RecordedTask::Other,
+        tid => RecordedTask::Thread(tid),
     }
 }
 
-fn left_as(number: u16) -> Option<Left> {
+fn parse_prev_state(number: u16) -> Option<PrevState> {
     Some(match number {
-        0 => Left::Runnable,
-        1 => Left::Blocked,
-        2 => Left::BlockedIo,
-        3 => Left::Exited,
+        0 => PrevState::Runnable,
+        1 => PrevState::Blocked,
+        2 => PrevState::BlockedIo,
+        3 => PrevState::Exited,
         _ => return None,
     })
 }
@@ -109,9 +109,9 @@ fn text(comm: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn record(kind: u16, left: u16, [cpu, from, to]: [u32; 3]) -> Vec<u8> {
+    fn record(kind: u16, prev_state: u16, [cpu, from, to]: [u32; 3]) -> Vec<u8> {
         let mut bytes = 9_u64.to_ne_bytes().to_vec();
-        bytes.extend([kind, left].iter().flat_map(|n| n.to_ne_bytes()));
+        bytes.extend([kind, prev_state].iter().flat_map(|n| n.to_ne_bytes()));
         bytes.extend([cpu, from, to].iter().flat_map(|n| n.to_ne_bytes()));
         bytes
     }
@@ -120,16 +120,16 @@ mod tests {
     fn an_event_is_read_field_by_field() {
         let switch = parse(&record(0, 2, [3, 70, 0])).unwrap();
         assert_eq!(switch.at, Duration::from_nanos(9));
-        let (from, to) = (Someone::Thread(70), Someone::Nobody);
-        assert_eq!(switch.what, EventKind::Switch { cpu: CpuId(3), from, left: Left::BlockedIo, to });
+        let (from, to) = (RecordedTask::Thread(70), RecordedTask::Nobody);
+        assert_eq!(switch.what, RecordedKind::Switch { cpu: CpuId(3), from, prev_state: PrevState::BlockedIo, to });
         let wake = parse(&record(1, 0, [1, u32::MAX, 8])).unwrap();
-        let (by, whom) = (Someone::Other, Someone::Thread(8));
-        assert_eq!(wake.what, EventKind::Wake { cpu: CpuId(1), waker: by, wakee: whom });
+        let (by, whom) = (RecordedTask::Other, RecordedTask::Thread(8));
+        assert_eq!(wake.what, RecordedKind::Wake { cpu: CpuId(1), waker: by, wakee: whom });
         let mut name = record(2, 0, [0, 8, 7]);
         assert_eq!(parse(&name), None);
         name.extend(b"worker\0 old text");
         let name = parse(&name).unwrap().what;
-        assert_eq!(name, EventKind::Name { tid: 8, process: 7, name: "worker".to_owned() });
+        assert_eq!(name, RecordedKind::Name { tid: 8, process: 7, name: "worker".to_owned() });
         assert_eq!(parse(&record(0, 9, [0; 3])), None);
         assert_eq!(parse(&[0; 23]), None);
     }

@@ -3,17 +3,17 @@
 //! Inputs are generated and the same on every machine: numbers from a multiplicative congruential generator
 //! as text, which compress and encode roughly like real data, or a picture of noise and waves.
 
-use super::{Adapter, Default, Need, Parameter};
+use super::{Adapter, Default, Parameter, RequiredProgram};
 
 const THREADS: Parameter = Parameter { name: "threads", default: Default::Cpus, about: "threads" };
 
-const REDIS: Need = Need { program: "redis-server", remedy: "apt-get install redis-server redis-tools" };
-const REDIS_BENCHMARK: Need = Need { program: "redis-benchmark", remedy: "apt-get install redis-tools" };
-const MARIADB: Need = Need { program: "mariadbd", remedy: "apt-get install mariadb-server mariadb-client" };
-const SYSBENCH: Need = Need { program: "sysbench", remedy: "apt-get install sysbench" };
-const POSTGRES: Need = Need { program: "pgbench", remedy: "apt-get install postgresql" };
-const NGINX: Need = Need { program: "nginx", remedy: "apt-get install nginx-light" };
-const WRK: Need = Need { program: "wrk", remedy: "apt-get install wrk" };
+const REDIS: RequiredProgram = RequiredProgram { program: "redis-server", remedy: "apt-get install redis-server redis-tools" };
+const REDIS_BENCHMARK: RequiredProgram = RequiredProgram { program: "redis-benchmark", remedy: "apt-get install redis-tools" };
+const MARIADB: RequiredProgram = RequiredProgram { program: "mariadbd", remedy: "apt-get install mariadb-server mariadb-client" };
+const SYSBENCH: RequiredProgram = RequiredProgram { program: "sysbench", remedy: "apt-get install sysbench" };
+const POSTGRES: RequiredProgram = RequiredProgram { program: "pgbench", remedy: "apt-get install postgresql" };
+const NGINX: RequiredProgram = RequiredProgram { program: "nginx", remedy: "apt-get install nginx-light" };
+const WRK: RequiredProgram = RequiredProgram { program: "wrk", remedy: "apt-get install wrk" };
 
 /// Prints the first `{megabytes}` million bytes of such numbers.
 const NUMBERS: &str = "seq 1 $(({megabytes} * 100000)) | awk '{printf \"%010.0f\\n\", ($1 * 2654435761) % 4294967296}' | \
@@ -24,7 +24,7 @@ pub const ADAPTERS: &[Adapter] = &[
     Adapter {
         name: "parsec",
         about: "one benchmark of PARSEC 3.0, by its own parsecmgmt",
-        needs: &[Need {
+        needs: &[RequiredProgram {
             program: "parsecmgmt",
             remedy: "install PARSEC 3.0 (https://github.com/cirosantilli/parsec-benchmark), build the benchmark, and \
                      `source env.sh` before gleaner",
@@ -42,7 +42,7 @@ pub const ADAPTERS: &[Adapter] = &[
     Adapter {
         name: "splash-3",
         about: "one program of SPLASH-3, by its path",
-        needs: &[Need {
+        needs: &[RequiredProgram {
             program: "{binary}",
             remedy: "build SPLASH-3 (https://github.com/SakalisC/Splash-3) and give the program's whole path",
         }],
@@ -103,7 +103,7 @@ pub const ADAPTERS: &[Adapter] = &[
     Adapter {
         name: "pbzip2",
         about: "compression in blocks: a producer, threads that compress, a writer, joined by queues",
-        needs: &[Need { program: "pbzip2", remedy: "apt-get install pbzip2" }],
+        needs: &[RequiredProgram { program: "pbzip2", remedy: "apt-get install pbzip2" }],
         parameters: &[THREADS, megabytes(40)],
         prepare: Some(NUMBERS),
         command: "pbzip2 -b1 -p{threads} -k -c $STATE/input >/dev/null",
@@ -113,7 +113,7 @@ pub const ADAPTERS: &[Adapter] = &[
     Adapter {
         name: "vips",
         about: "a picture through a blur and a sharpening, tile by tile in a pool of threads",
-        needs: &[Need { program: "vips", remedy: "apt-get install libvips-tools" }],
+        needs: &[RequiredProgram { program: "vips", remedy: "apt-get install libvips-tools" }],
         parameters: &[
             THREADS,
             Parameter {
@@ -130,7 +130,7 @@ pub const ADAPTERS: &[Adapter] = &[
     Adapter {
         name: "x264",
         about: "video encoding, one thread per frame that waits for the rows of the frame before it",
-        needs: &[Need { program: "x264", remedy: "apt-get install x264" }],
+        needs: &[RequiredProgram { program: "x264", remedy: "apt-get install x264" }],
         parameters: &[THREADS, megabytes(40)],
         prepare: Some(NUMBERS),
         command: "x264 --no-progress --preset medium --threads {threads} --demuxer raw --input-res 640x360 --fps 25 \

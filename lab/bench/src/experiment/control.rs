@@ -8,7 +8,7 @@ use gleaner_proto::journal::{self, Record};
 use gleaner_proto::result::Moment;
 
 /// Share of the time from which a fixed setting counts as having been in force.
-const IN_FORCE: f64 = 0.9;
+const MIN_IN_FORCE_SHARE: f64 = 0.9;
 
 /// What a journal shows about a sample.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -64,7 +64,7 @@ pub(crate) fn not_in_force(records: &[Record]) -> Option<String> {
     });
     let Some(summary) = summary else { return Some("its journal has no end".to_owned()) };
     let held: Duration = summary.settings.iter().filter(|s| s.setting == *fixed).map(|s| s.time).sum();
-    if held.as_secs_f64() >= IN_FORCE * summary.elapsed.as_secs_f64() {
+    if held.as_secs_f64() >= MIN_IN_FORCE_SHARE * summary.elapsed.as_secs_f64() {
         return None;
     }
     let note = records.iter().find_map(|record| match record {

@@ -8,7 +8,7 @@ use super::ExperimentError;
 use crate::servers;
 
 /// Relative difference from which the clock frequency counts as changed.
-const MOVED: f64 = 0.02;
+const FREQUENCY_CHANGE: f64 = 0.02;
 
 /// Describes the machine under `root`.
 ///
@@ -62,7 +62,7 @@ impl Frequencies {
 
     pub(super) fn warning(&self) -> Option<Warning> {
         let (min_mhz, max_mhz) = self.seen?;
-        (max_mhz > min_mhz * (1.0 + MOVED)).then_some(Warning::Frequency { min_mhz, max_mhz })
+        (max_mhz > min_mhz * (1.0 + FREQUENCY_CHANGE)).then_some(Warning::Frequency { min_mhz, max_mhz })
     }
 }
 

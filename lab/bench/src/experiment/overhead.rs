@@ -17,7 +17,7 @@ use crate::servers::ServersError;
 use crate::stats::{self, Rng};
 
 /// Upper limit of a sample's overhead.
-pub const PROMISE: Duration = Duration::from_millis(5);
+pub const MAX_OVERHEAD: Duration = Duration::from_millis(5);
 
 /// The measured overhead, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -31,9 +31,9 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// Whether the whole interval of the difference is within [`PROMISE`].
+    /// Whether the whole interval of the difference is within [`MAX_OVERHEAD`].
     pub fn is_kept(&self) -> bool {
-        self.difference_s.high < PROMISE.as_secs_f64()
+        self.difference_s.high < MAX_OVERHEAD.as_secs_f64()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::servers::ServersError;
 use gleaner_calibrate::wake::{allowed, pin};
 
 /// Longer than a sixteenth of the longest tick (10 ms), so that the vCPU polls in vain and halts.
-const REST: Duration = Duration::from_micros(700);
+const HALT_TIME: Duration = Duration::from_micros(700);
 
 /// Each halt halves the limit (`guest_halt_poll_shrink` is 2): 20 halts reduce 1 ms to less than 1 ns.
 const HALTS: u32 = 20;
@@ -32,7 +32,7 @@ pub(crate) fn reset_polling() -> Result<(), ExperimentError> {
         let rest = |vcpu: CpuId| {
             thread::Builder::new().spawn_scoped(scope, move || {
                 pin(vcpu)?;
-                (0..HALTS).for_each(|_| thread::sleep(REST));
+                (0..HALTS).for_each(|_| thread::sleep(HALT_TIME));
                 Ok::<(), gleaner_calibrate::wake::WakeError>(())
             })
         };

@@ -17,11 +17,11 @@ use super::output;
 use super::program::portable;
 use super::reset::reset_polling;
 use super::sensors::{CpuTime, Sensors};
-use super::user::InForce;
+use super::user::AppliedSetting;
 use super::{ExperimentError, Mode, Program, Row};
 use crate::runner::interrupted;
 use crate::servers::ServersError;
-use crate::servers::knobs::{self, Knobs};
+use crate::servers::kernel_settings::{self, KernelSettings};
 use crate::servers::log::{read, tail};
 use crate::servers::running::Running;
 
@@ -45,7 +45,7 @@ pub(super) struct Sampler {
     gleaner: PathBuf,
     state: tempfile::TempDir,
     sensors: Sensors,
-    knobs: Knobs,
+    kernel_settings: KernelSettings,
     prepared: BTreeSet<String>,
     /// Whether an earlier sample might have left vCPUs polling.
     could_poll: bool,
@@ -61,7 +61,7 @@ impl Sampler {
         let state = state.map_err(ServersError::file("make a directory in", &dir))?;
         Ok(Self {
             sensors: Sensors::new(&root)?,
-            knobs: knobs::read(&root)?,
+            kernel_settings: kernel_settings::read(&root)?,
             gleaner: gleaner.to_owned(),
             state,
             root,
@@ -100,17 +100,17 @@ impl Sampler {
     /// See [`ExperimentError`].
     pub(super) fn measure(&mut self, row: &Row, mode: &Mode) -> Result<Measured, ExperimentError> {
         self.prepare(row)?;
-        knobs::wait_for(&self.root, &self.knobs)?;
+        kernel_settings::wait_for(&self.root, &self.kernel_settings)?;
         // For every sample after the first such mode, so that none has an advantage.
         if self.could_poll {
             reset_polling()?;
         }
         self.could_poll |= !mode.is_untouched();
-        let setting = mode.user().map(InForce::set).transpose()?;
+        let setting = mode.user().map(AppliedSetting::set).transpose()?;
         let co_runners = self.start_co_runners(row)?;
         let measured = self.run(row, mode);
         let beside = co_runners.stop();
-        let undone = setting.map_or(Ok(()), InForce::unset);
+        let undone = setting.map_or(Ok(()), AppliedSetting::unset);
         // The command's own error is the most informative.
         let mut measured = measured?;
         measured.metrics.extend(beside?.map(|throughput| (Metric::CoThroughput, throughput)));
@@ -174,7 +174,7 @@ impl Sampler {
         };
         let mut metrics = after.since(&before);
         metrics.insert(Metric::WallS, wall.as_secs_f64());
-        metrics.extend(said(row, &output)?);
+        metrics.extend(metrics_of(row, &output)?);
         add_cpu(&mut metrics, after.children_since(&before), own);
         Ok(Measured { began, command, metrics, control })
     }
@@ -205,7 +205,7 @@ fn wait(running: &Running, limit: Duration) -> Result<(), ExperimentError> {
 }
 
 /// Metrics from the program's output.
-fn said(row: &Row, output: &str) -> Result<BTreeMap<Metric, f64>, ExperimentError> {
+fn metrics_of(row: &Row, output: &str) -> Result<BTreeMap<Metric, f64>, ExperimentError> {
     let mut metrics = BTreeMap::new();
     if row.program.workload().is_some() {
         metrics.extend(output::outcome(output)?);

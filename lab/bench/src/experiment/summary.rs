@@ -5,18 +5,18 @@ use std::time::Instant;
 
 use gleaner_proto::result::{self, Better, Comparison, Metric, Warning};
 
-use super::{Experiment, Mode, Rounds, Row, Taken};
+use super::{Experiment, Mode, Rounds, Row, TakenSample};
 use crate::runner::RowSamples;
 use crate::stats::{self, FULL_ROUNDS, MIN_ROUNDS, SIGNIFICANCE};
 
 /// Share of the vCPUs' time in a sample from which steal is reported.
-const STEAL: f64 = 0.01;
+const STEAL_SHARE: f64 = 0.01;
 /// The same for other programs, whose time is sampled by the tick: inaccurate for short samples.
-const NEIGHBOURS: f64 = 0.05;
+const NEIGHBOUR_SHARE: f64 = 0.05;
 /// Minimum length in seconds of a sample that is checked for other programs.
-const JUDGED_S: f64 = 0.5;
+const MIN_JUDGED_S: f64 = 0.5;
 /// Change over the run, as a share of the median, from which drift is reported.
-const DRIFT: f64 = 0.05;
+const DRIFT_SHARE: f64 = 0.05;
 
 /// Builds rows of the result from samples.
 pub(super) struct Summary<'e> {
@@ -30,7 +30,7 @@ pub(super) struct Summary<'e> {
 
 impl Summary<'_> {
     /// The row with this index.
-    pub(super) fn row(&self, index: usize, samples: &RowSamples<Taken>) -> result::Row {
+    pub(super) fn row(&self, index: usize, samples: &RowSamples<TakenSample>) -> result::Row {
         let row = &self.experiment.rows[index];
         let cells = self.experiment.modes.iter().zip(&samples.samples);
         let mut cells: Vec<result::Cell> =
@@ -53,15 +53,15 @@ impl Summary<'_> {
     }
 
     /// The rows with at least one sample.
-    pub(super) fn rows(&self, samples: &[RowSamples<Taken>]) -> Vec<result::Row> {
-        let has_any = |row: &RowSamples<Taken>| row.samples.iter().flatten().any(Option::is_some);
+    pub(super) fn rows(&self, samples: &[RowSamples<TakenSample>]) -> Vec<result::Row> {
+        let has_any = |row: &RowSamples<TakenSample>| row.samples.iter().flatten().any(Option::is_some);
         samples.iter().enumerate().filter(|(_, row)| has_any(row)).map(|(i, row)| self.row(i, row)).collect()
     }
 }
 
-fn cell(mode: &Mode, samples: &[Option<Taken>], began: Instant) -> result::Cell {
-    let taken: Vec<&Taken> = samples.iter().flatten().collect();
-    let sample = |taken: &&Taken| result::Sample {
+fn cell(mode: &Mode, samples: &[Option<TakenSample>], began: Instant) -> result::Cell {
+    let taken: Vec<&TakenSample> = samples.iter().flatten().collect();
+    let sample = |taken: &&TakenSample| result::Sample {
         round: taken.cell.round.unwrap_or_default(),
         position: taken.cell.position,
         start_s: taken.measured.began.duration_since(began).as_secs_f64(),
@@ -143,11 +143,11 @@ pub(super) fn width(values: &[f64]) -> Option<f64> {
 }
 
 /// Fixed settings that were not in force, one warning per row and mode.
-pub(super) fn not_in_force(experiment: &Experiment, rows: &[RowSamples<Taken>]) -> Vec<Warning> {
+pub(super) fn not_in_force(experiment: &Experiment, rows: &[RowSamples<TakenSample>]) -> Vec<Warning> {
     let cells = experiment.rows.iter().zip(rows).flat_map(|(row, samples)| {
         experiment.modes.iter().zip(&samples.samples).map(move |(mode, samples)| (row, mode, samples))
     });
-    let warning = |(row, mode, samples): (&Row, &Mode, &Vec<Option<Taken>>)| {
+    let warning = |(row, mode, samples): (&Row, &Mode, &Vec<Option<TakenSample>>)| {
         samples.iter().flatten().find_map(|taken| {
             Some(Warning::NotInForce {
                 row: row.name.clone(),
@@ -189,17 +189,17 @@ fn of_the_machine(row: &result::Row, cell: &result::Cell, vcpus: usize) -> Vec<W
         share(sample, value(sample, Metric::CpuBusyS) - own.iter().sum::<f64>())
     };
     let worst = |of: &dyn Fn(&result::Sample) -> f64, limit: f64| {
-        let judged = cell.samples.iter().filter(|s| value(s, Metric::WallS) >= JUDGED_S);
+        let judged = cell.samples.iter().filter(|s| value(s, Metric::WallS) >= MIN_JUDGED_S);
         let worst = judged.map(|s| (of(s), s.round)).max_by(|a, b| a.0.total_cmp(&b.0));
         worst.filter(|(share, _)| *share > limit)
     };
     let names = || (row.name.clone(), cell.mode.clone());
-    let steal = worst(&steal, STEAL).map(|(share, round)| {
+    let steal = worst(&steal, STEAL_SHARE).map(|(share, round)| {
         let (row, mode) = names();
         Warning::Steal { row, mode, share, round }
     });
     // Co-runners are other programs, but intended.
-    let others = worst(&others, NEIGHBOURS).filter(|_| row.co_runners.is_empty()).map(|(share, round)| {
+    let others = worst(&others, NEIGHBOUR_SHARE).filter(|_| row.co_runners.is_empty()).map(|(share, round)| {
         let (row, mode) = names();
         Warning::Neighbours { row, mode, share, round }
     });
@@ -222,7 +222,7 @@ fn of_the_values(row: &result::Row, cell: &result::Cell) -> Vec<Warning> {
         metric,
         rounds: outlying,
     });
-    let drift = stats::drift(&values).filter(|d| d.p <= SIGNIFICANCE && d.change.abs() >= DRIFT);
+    let drift = stats::drift(&values).filter(|d| d.p <= SIGNIFICANCE && d.change.abs() >= DRIFT_SHARE);
     let drift = drift.map(|d| Warning::Drift { row: name(), mode: mode(), metric, change: d.change });
     outliers.into_iter().chain(drift).collect()
 }

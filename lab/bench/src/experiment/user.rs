@@ -11,12 +11,12 @@ use crate::servers::ServersError;
 use crate::servers::log::tail;
 
 /// A user's setting, undone when dropped.
-pub(super) struct InForce<'m> {
+pub(super) struct AppliedSetting<'m> {
     mode: &'m UserMode,
     done: bool,
 }
 
-impl<'m> InForce<'m> {
+impl<'m> AppliedSetting<'m> {
     /// Runs the commands that apply the setting.
     pub(super) fn set(mode: &'m UserMode) -> Result<Self, ExperimentError> {
         // From here on it is undone, even if only partly applied.
@@ -38,7 +38,7 @@ impl<'m> InForce<'m> {
     }
 }
 
-impl Drop for InForce<'_> {
+impl Drop for AppliedSetting<'_> {
     fn drop(&mut self) {
         if !self.done
             && let Err(error) = self.undo()
@@ -77,11 +77,11 @@ mod tests {
         let unset = vec!["exit 3".to_owned(), format!("rm {}", mark.display())];
         let mode =
             UserMode { set: vec![touch.clone(), "echo no >&2; exit 1".into()], unset, ..Default::default() };
-        let error = InForce::set(&mode).err().unwrap().to_string();
+        let error = AppliedSetting::set(&mode).err().unwrap().to_string();
         assert!(error.contains("exit 1") && error.contains("no"), "{error}");
         assert!(!mark.exists(), "undone although the first undo command failed");
         let mode = UserMode { set: vec![touch], ..mode };
-        let setting = InForce::set(&mode).unwrap();
+        let setting = AppliedSetting::set(&mode).unwrap();
         assert!(mark.exists());
         assert!(setting.unset().unwrap_err().to_string().contains("exit 3"));
         assert!(!mark.exists());

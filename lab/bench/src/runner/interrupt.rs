@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 /// The first signal received; 0 if none.
-static CAME: AtomicI32 = AtomicI32::new(0);
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note(signal: libc::c_int) {
     // The first one counts: others can arrive while the run ends.
-    let _ = CAME.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+    let _ = SIGNAL.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 /// From now on, SIGINT and SIGTERM set the flag and make blocking calls return `EINTR`.
@@ -28,17 +28,17 @@ pub fn watch() -> nix::Result<()> {
 
 /// Whether one of the signals has arrived since [`watch`].
 pub fn interrupted() -> bool {
-    CAME.load(Ordering::Relaxed) != 0
+    SIGNAL.load(Ordering::Relaxed) != 0
 }
 
 /// The first signal since [`watch`], if any.
 pub fn interrupted_by() -> Option<Signal> {
-    Signal::try_from(CAME.load(Ordering::Relaxed)).ok()
+    Signal::try_from(SIGNAL.load(Ordering::Relaxed)).ok()
 }
 
 /// Exit status of a run that ended early, as a shell reports the end by that signal.
 pub fn status() -> u8 {
-    let signal = match CAME.load(Ordering::Relaxed) {
+    let signal = match SIGNAL.load(Ordering::Relaxed) {
         // The measured command got the signal instead of this program, as by Ctrl-C.
         0 => libc::SIGINT,
         signal => signal,

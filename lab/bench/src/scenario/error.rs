@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use gleaner_proto::written::{Written, nearest, proposal, with_nearest};
+use gleaner_proto::source_text::{SourceText, nearest, proposal, with_nearest};
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ pub(super) trait At {
     fn invalid(&self, offset: usize, message: &str) -> ScenarioError;
 }
 
-impl At for Written<'_> {
+impl At for SourceText<'_> {
     fn syntax(&self, error: &toml::de::Error) -> ScenarioError {
         let line = self.line(error.span().map_or(0, |span| span.start));
         ScenarioError::Syntax { file: self.name.to_owned(), line, message: with_nearest(error.message()) }

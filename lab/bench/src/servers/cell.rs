@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::error::Result;
-use super::place::Place;
+use super::context::CellContext;
 use super::rows::{Load, Row, check_programs};
 use super::sample::Measured;
 use super::window::Window;
@@ -65,7 +65,7 @@ pub fn measure(row: &Row, state: &Path, window: Window, wrapper: &[OsString]) ->
 
 /// Measures a server with our own client.
 fn by_client(
-    place: &Place,
+    place: &CellContext,
     protocol: Protocol,
     rhythm: Pace,
     connections: u32,
@@ -93,10 +93,10 @@ pub fn with_mariadb<T>(
     threads: u32,
     run: impl FnOnce(Vec<OsString>) -> T,
 ) -> Result<T> {
-    mariadb::with_client(&Place::new(state, MARIADB, &[])?, script, threads, run)
+    mariadb::with_client(&CellContext::new(state, MARIADB, &[])?, script, threads, run)
 }
 
-pub(super) fn place<'a>(row: &Row, state: &Path, wrapper: &'a [OsString]) -> Result<Place<'a>> {
+pub(super) fn place<'a>(row: &Row, state: &Path, wrapper: &'a [OsString]) -> Result<CellContext<'a>> {
     let name = match row.load {
         Load::Redis { .. } | Load::Open { protocol: Protocol::Redis, .. } => "redis",
         Load::Memcached { .. } | Load::Open { protocol: Protocol::Memcached, .. } => "memcached",
@@ -106,5 +106,5 @@ pub(super) fn place<'a>(row: &Row, state: &Path, wrapper: &'a [OsString]) -> Res
         Load::Proxy { .. } => "proxy",
         Load::Pipe | Load::Sysbench { .. } | Load::Own { .. } => "programs",
     };
-    Place::new(state, name, wrapper)
+    CellContext::new(state, name, wrapper)
 }

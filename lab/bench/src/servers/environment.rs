@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::error::Result;
-use super::knobs::{self, Knobs};
+use super::kernel_settings::{self, KernelSettings};
 
 /// Properties of the machine that affect wake-up costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub struct Environment {
     /// cpuidle governor, or `none`.
     pub cpuidle_governor: String,
     /// The settings that Gleaner changes, as they were before the run and must be before each cell.
-    pub knobs: Knobs,
+    pub knobs: KernelSettings,
 }
 
 impl Environment {
@@ -60,7 +60,7 @@ impl Environment {
             hypervisor: Hypervisor::read(root).kind.to_string(),
             cpuidle_driver: or_none(idle.driver),
             cpuidle_governor: or_none(idle.governor),
-            knobs: knobs::read(root)?,
+            knobs: kernel_settings::read(root)?,
         })
     }
 }

@@ -12,7 +12,7 @@ use super::error::{Result, ServersError};
 use super::launch::Launch;
 use super::log::tail;
 use super::machine::Meter;
-use super::place::{Place, Server};
+use super::context::{CellContext, Server};
 use super::sample::{Latency, Measured, Sample};
 use super::window::{Window, number_after, sleep};
 
@@ -22,11 +22,11 @@ const TABLE_ROWS: u32 = 100_000;
 const END: Duration = Duration::from_secs(30);
 
 /// In the data directory, where the server may write.
-fn socket(place: &Place) -> PathBuf {
+fn socket(place: &CellContext) -> PathBuf {
     place.path("data/mariadb.sock")
 }
 
-pub(super) fn prepare(place: &Place) -> Result<()> {
+pub(super) fn prepare(place: &CellContext) -> Result<()> {
     place.prepare_data(USER, |data| {
         Launch::new("mariadb-install-db")
             .user(USER)
@@ -44,7 +44,7 @@ pub(super) fn prepare(place: &Place) -> Result<()> {
     })
 }
 
-pub(super) fn measure(place: &Place, script: &str, threads: u32, window: Window) -> Result<Measured> {
+pub(super) fn measure(place: &CellContext, script: &str, threads: u32, window: Window) -> Result<Measured> {
     let server = start(place)?;
     let client = endless(place, script, threads);
     let sample = window.of_lines(&client, rate)?;
@@ -54,7 +54,7 @@ pub(super) fn measure(place: &Place, script: &str, threads: u32, window: Window)
 
 /// Point selects in an open loop (Poisson, by sysbench). Latencies count from the arrival and include the
 /// time in sysbench's own queue.
-pub(super) fn measure_at_rate(place: &Place, rate: u32, threads: u32, window: Window) -> Result<Measured> {
+pub(super) fn measure_at_rate(place: &CellContext, rate: u32, threads: u32, window: Window) -> Result<Measured> {
     let server = start(place)?;
     let (warmup, length) = window.whole_seconds();
     let mut client = client(place, "oltp_point_select", threads)
@@ -98,7 +98,7 @@ fn summary(report: &str) -> Option<(f64, Latency)> {
 
 /// Runs the server while `run` uses the client's command line.
 pub(super) fn with_client<T>(
-    place: &Place,
+    place: &CellContext,
     script: &str,
     threads: u32,
     run: impl FnOnce(Vec<OsString>) -> T,
@@ -111,7 +111,7 @@ pub(super) fn with_client<T>(
 }
 
 /// A client that runs until it is stopped, and prints a line with its rate once per second.
-pub(super) fn endless(place: &Place, script: &str, threads: u32) -> Launch {
+pub(super) fn endless(place: &CellContext, script: &str, threads: u32) -> Launch {
     client(place, script, threads).args(["--time=0", "--report-interval=1", "run"])
 }
 
@@ -120,7 +120,7 @@ pub(super) fn rate(line: &str) -> Option<f64> {
     number_after(line, "tps: ")
 }
 
-pub(super) fn start(place: &Place) -> Result<Server> {
+pub(super) fn start(place: &CellContext) -> Result<Server> {
     let (socket, pid_file) = (socket(place), place.path("data/mariadb.pid"));
     let launch = Launch::new("mariadbd")
         .user(USER)
@@ -132,7 +132,7 @@ pub(super) fn start(place: &Place) -> Result<Server> {
     place.server(launch, &pid_file, || UnixStream::connect(&socket).is_ok())
 }
 
-fn client(place: &Place, script: &str, threads: u32) -> Launch {
+fn client(place: &CellContext, script: &str, threads: u32) -> Launch {
     Launch::new("sysbench")
         .args([script, "--db-driver=mysql", "--mysql-user=root", "--mysql-db=sbtest", "--tables=1"])
         .args([format!("--table-size={TABLE_ROWS}"), format!("--threads={threads}")])

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::error::Result;
 use super::launch::{Launch, free_address};
-use super::place::{Place, Server};
+use super::context::{CellContext, Server};
 
 /// Timeout of an answer; long enough for a machine that stalls for a while.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts a server; returns it and its port.
-pub(super) fn server(place: &Place) -> Result<(Server, u16)> {
+pub(super) fn server(place: &CellContext) -> Result<(Server, u16)> {
     let (address, pid_file) = (free_address()?, place.path("memcached.pid"));
     let launch = Launch::new("memcached")
         // By default it refuses to run as root; without root it ignores this.

@@ -10,7 +10,7 @@ use nix::unistd::Uid;
 
 use super::error::{Result, ServersError};
 use super::launch::{Launch, free_address, make_dir};
-use super::place::{Place, Server};
+use super::context::{CellContext, Server};
 use super::sample::{Measured, Sample};
 use super::window::Window;
 
@@ -19,7 +19,7 @@ const FILE_SIZE: usize = 612;
 /// Timeout of an answer; long enough for a machine that stalls for a while.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result<Measured> {
+pub(super) fn measure(place: &CellContext, connections: u32, window: Window) -> Result<Measured> {
     let (server, address) = file_server(place)?;
     let (sample, client) = load(place, address, connections, window)?;
     server.running.stop()?;
@@ -27,7 +27,7 @@ pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result
 }
 
 /// A reverse proxy: a second nginx forwards every request to the file server over keep-alive connections.
-pub(super) fn measure_proxy(place: &Place, connections: u32, window: Window) -> Result<Measured> {
+pub(super) fn measure_proxy(place: &CellContext, connections: u32, window: Window) -> Result<Measured> {
     let (back, back_address) = file_server(&place.below("back")?)?;
     let front_place = place.below("front")?;
     let (upstream, location) = proxy_to(back_address);
@@ -39,14 +39,14 @@ pub(super) fn measure_proxy(place: &Place, connections: u32, window: Window) -> 
 }
 
 /// Starts a server for the file.
-fn file_server(place: &Place) -> Result<(Server, SocketAddr)> {
+fn file_server(place: &CellContext) -> Result<(Server, SocketAddr)> {
     make_dir(&place.path("html"), None)?;
     write(&place.path("html/index.html"), &"x".repeat(FILE_SIZE))?;
     start(place, "", "")
 }
 
 /// Starts a server with these additional lines in the `http` and `server` sections of its configuration.
-fn start(place: &Place, in_http: &str, in_server: &str) -> Result<(Server, SocketAddr)> {
+fn start(place: &CellContext, in_http: &str, in_server: &str) -> Result<(Server, SocketAddr)> {
     let address = free_address()?;
     let (config, pid_file) = (place.path("nginx.conf"), place.path("nginx.pid"));
     write(&config, &configuration(&place.path(""), address, in_http, in_server))?;
@@ -56,7 +56,7 @@ fn start(place: &Place, in_http: &str, in_server: &str) -> Result<(Server, Socke
 }
 
 /// Loads the server with wrk; returns the sample and wrk's command line.
-fn load(place: &Place, address: SocketAddr, connections: u32, window: Window) -> Result<(Sample, String)> {
+fn load(place: &CellContext, address: SocketAddr, connections: u32, window: Window) -> Result<(Sample, String)> {
     let url = format!("http://{address}/index.html");
     // Stopped long before its end: the rate comes from the server's own counter.
     let connections = connections.to_string();

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::error::{Result, ServersError};
 use super::launch::Launch;
-use super::place::Place;
+use super::context::CellContext;
 use super::sample::Measured;
 use super::window::{Window, number_after};
 
@@ -46,7 +46,7 @@ impl Program {
     }
 
     /// Writes and compiles the source, unless that has been done.
-    pub(super) fn prepare(self, place: &Place) -> Result<()> {
+    pub(super) fn prepare(self, place: &CellContext) -> Result<()> {
         let (name, text) = self.source();
         let (file, done) = (place.path(name), place.path(&format!("{name}.prepared")));
         if done.exists() {
@@ -70,7 +70,7 @@ impl Program {
         fs::write(&done, "").map_err(ServersError::file("write", &done))
     }
 
-    pub(super) fn measure(self, place: &Place, pairs: u32, window: Window) -> Result<Measured> {
+    pub(super) fn measure(self, place: &CellContext, pairs: u32, window: Window) -> Result<Measured> {
         let launch = match self {
             Self::PythonPipe | Self::PythonThreads => Launch::new(PYTHON).arg(place.path(self.source().0)),
             Self::JavaQueue => Launch::new("java").arg("-cp").arg(place.path("")).arg("Handoff"),

@@ -6,14 +6,14 @@ use nix::sys::signal::Signal;
 
 use super::error::Result;
 use super::launch::Launch;
-use super::place::{Place, Server};
+use super::context::{CellContext, Server};
 use super::sample::Measured;
 use super::window::Window;
 
 const USER: &str = "postgres";
 const DATABASE: &str = "bench";
 
-pub(super) fn prepare(place: &Place) -> Result<()> {
+pub(super) fn prepare(place: &CellContext) -> Result<()> {
     place.prepare_data(USER, |data| {
         Launch::new("initdb")
             .user(USER)
@@ -27,7 +27,7 @@ pub(super) fn prepare(place: &Place) -> Result<()> {
     })
 }
 
-pub(super) fn measure(place: &Place, clients: u32, window: Window) -> Result<Measured> {
+pub(super) fn measure(place: &CellContext, clients: u32, window: Window) -> Result<Measured> {
     let server = start(place)?;
     let client = client("pgbench", place)
         .args(["--select-only", "--no-vacuum", "--time=86400", "--progress=1"])
@@ -37,7 +37,7 @@ pub(super) fn measure(place: &Place, clients: u32, window: Window) -> Result<Mea
     Ok(Measured { sample, commands: vec![server.command, client.line()] })
 }
 
-fn start(place: &Place) -> Result<Server> {
+fn start(place: &CellContext) -> Result<Server> {
     let data = place.data();
     let pid_file = data.join("postmaster.pid");
     let launch = Launch::new("postgres")
@@ -57,7 +57,7 @@ fn start(place: &Place) -> Result<Server> {
     place.server(launch, &pid_file, ready)
 }
 
-fn client(program: &str, place: &Place) -> Launch {
+fn client(program: &str, place: &CellContext) -> Launch {
     Launch::new(program).args(["--username=postgres", "--host"]).arg(place.data())
 }
 

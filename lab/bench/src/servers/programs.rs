@@ -14,13 +14,13 @@ use super::window::{Window, number_after};
 const FIRST_GUESS: f64 = 20_000.0;
 
 /// Round trips of the pipe over some time.
-struct Piped {
+struct PipeRounds {
     round_trips: u64,
     time: Duration,
     command: String,
 }
 
-impl Piped {
+impl PipeRounds {
     fn speed(&self) -> f64 {
         self.round_trips as f64 / self.time.as_secs_f64()
     }
@@ -39,8 +39,8 @@ pub(super) fn pipe(window: Window) -> Result<Measured> {
 /// Runs the pipe for about `length`, assuming the given `speed`. perf takes a number of round trips, not a
 /// time, so if it turns out faster and most of the time is left, another run at the last observed speed fills
 /// the rest.
-fn fill(length: Duration, mut speed: f64) -> Result<Piped> {
-    let mut all = Piped { round_trips: 0, time: Duration::ZERO, command: String::new() };
+fn fill(length: Duration, mut speed: f64) -> Result<PipeRounds> {
+    let mut all = PipeRounds { round_trips: 0, time: Duration::ZERO, command: String::new() };
     loop {
         let left = length.saturating_sub(all.time);
         if all.round_trips > 0 && left <= length / 10 {

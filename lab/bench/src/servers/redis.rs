@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::error::{Result, ServersError};
 use super::launch::Launch;
-use super::place::{Place, Server};
+use super::context::{CellContext, Server};
 use super::running::Running;
 use super::sample::Measured;
 use super::window::Window;
@@ -17,7 +17,7 @@ const SET_KEY: &str = "SET key:__rand_int__ xxx\r\n";
 /// Timeout of an answer; long enough for a machine that stalls for a while.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-pub(super) fn measure(place: &Place, connections: u32, window: Window) -> Result<Measured> {
+pub(super) fn measure(place: &CellContext, connections: u32, window: Window) -> Result<Measured> {
     let mut load = start(place, connections)?;
     let sample = window.of_counter(&mut load.client, || commands(&load.socket))?;
     load.client.stop()?;
@@ -41,7 +41,7 @@ impl Started {
 }
 
 /// Starts a server without a client; returns it and its socket.
-pub(super) fn server(place: &Place) -> Result<(Server, PathBuf)> {
+pub(super) fn server(place: &CellContext) -> Result<(Server, PathBuf)> {
     let (socket, pid_file) = (place.path("redis.sock"), place.path("redis.pid"));
     let launch = Launch::new("redis-server")
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no", "--unixsocket"])
@@ -54,7 +54,7 @@ pub(super) fn server(place: &Place) -> Result<(Server, PathBuf)> {
     Ok((server, socket))
 }
 
-pub(super) fn start(place: &Place, connections: u32) -> Result<Started> {
+pub(super) fn start(place: &CellContext, connections: u32) -> Result<Started> {
     let (server, socket) = server(place)?;
     ask(&socket, SET_KEY)?;
     // redis-benchmark cannot run for a given duration; it is stopped long before its end.

@@ -11,7 +11,7 @@ use super::mode::Mode;
 use super::numbers::{Better, Numbers};
 use super::part::Part;
 use super::rows::{
-    Class, MEAN_LATENCY, OF_BEST_STATIC, OF_DEFAULT, P99_LATENCY, Placement, Row, WORST_OF_BEST_STATIC,
+    Class, MAX_MEAN_LATENCY, MIN_TO_BEST_STATIC, MIN_TO_DEFAULT, MAX_P99_LATENCY, Placement, Row, MIN_WORST_TO_BEST_STATIC,
 };
 use super::sample::{Latency, Measured, Sample};
 use super::window::Window;
@@ -235,8 +235,8 @@ fn latencies(modes: &[Mode], samples: &[Vec<Option<Sample>>]) -> Vec<LatencyRepo
         }
     };
     let mut reports = vec![
-        report("mean", Some(MEAN_LATENCY), |l| Some(l.mean_us)),
-        report("p99", Some(P99_LATENCY), |l| Some(l.p99_us)),
+        report("mean", Some(MAX_MEAN_LATENCY), |l| Some(l.mean_us)),
+        report("p99", Some(MAX_P99_LATENCY), |l| Some(l.p99_us)),
         report("mean from due", None, |l| l.due_mean_us),
         report("p99 from due", None, |l| l.due_p99_us),
     ];
@@ -262,9 +262,9 @@ fn missed_rates(row: &Row, of_default: f64, rates: &Numbers) -> Vec<String> {
     let worst = rates.worst_of_best_static().filter(|_| row.class == Class::Unseen);
     let checks = [
         (Some(of_default), row.target, "default"),
-        (Some(of_default), Some(OF_DEFAULT), "default"),
-        (of_best, Some(OF_BEST_STATIC), "best static"),
-        (worst, Some(WORST_OF_BEST_STATIC), "best static in one round"),
+        (Some(of_default), Some(MIN_TO_DEFAULT), "default"),
+        (of_best, Some(MIN_TO_BEST_STATIC), "best static"),
+        (worst, Some(MIN_WORST_TO_BEST_STATIC), "best static in one round"),
     ];
     let miss = |(ratio, target, base): (Option<f64>, Option<f64>, &str)| {
         let (ratio, target) = (ratio?, target?);

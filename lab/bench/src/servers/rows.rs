@@ -10,15 +10,15 @@ use super::window::Window;
 use crate::client::Protocol;
 
 /// Required ratio to the best fixed setting for every row: adaptivity may cost at most 5 %.
-pub(super) const OF_BEST_STATIC: f64 = 0.95;
+pub(super) const MIN_TO_BEST_STATIC: f64 = 0.95;
 /// Required ratio to the untouched system for every row: the guard's promise (at most 3 % worse).
-pub(super) const OF_DEFAULT: f64 = 0.97;
+pub(super) const MIN_TO_DEFAULT: f64 = 0.97;
 /// Required ratio to the best fixed setting in every single round of an unseen row.
-pub(super) const WORST_OF_BEST_STATIC: f64 = 0.7;
+pub(super) const MIN_WORST_TO_BEST_STATIC: f64 = 0.7;
 /// Upper limit of the mean latency, relative to the best fixed setting and to the untouched system.
-pub(super) const MEAN_LATENCY: f64 = 1.1;
+pub(super) const MAX_MEAN_LATENCY: f64 = 1.1;
 /// The same for the 99th percentile.
-pub(super) const P99_LATENCY: f64 = 1.2;
+pub(super) const MAX_P99_LATENCY: f64 = 1.2;
 
 /// How a row is judged, and for how long it is measured by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -88,7 +88,7 @@ pub struct Row {
 
 /// A required program, and its Debian package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Needs {
+struct RequiredProgram {
     program: &'static str,
     package: &'static str,
 }
@@ -234,8 +234,8 @@ pub(super) fn check_programs(rows: &[Row]) -> Result<()> {
     missing(rows.iter().flat_map(Row::needs).collect())
 }
 
-fn missing(needed: BTreeSet<Needs>) -> Result<()> {
-    let missing: Vec<Needs> = needed.into_iter().filter(|n| find_program(n.program).is_none()).collect();
+fn missing(needed: BTreeSet<RequiredProgram>) -> Result<()> {
+    let missing: Vec<RequiredProgram> = needed.into_iter().filter(|n| find_program(n.program).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -270,8 +270,8 @@ impl Row {
     }
 
     /// The programs that the row requires.
-    fn needs(&self) -> Vec<Needs> {
-        let need = |program, package| Needs { program, package };
+    fn needs(&self) -> Vec<RequiredProgram> {
+        let need = |program, package| RequiredProgram { program, package };
         let sysbench = need("sysbench", "sysbench");
         match self.load {
             Load::Redis { .. } => {
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn missing_programs_are_reported_with_their_packages() {
-        let need = |program, package| Needs { program, package };
+        let need = |program, package| RequiredProgram { program, package };
         assert!(missing([need("sh", "dash")].into()).is_ok());
         let needed = [need("no-such-server", "one"), need("no-such-tool", "one"), need("sh", "dash")];
         let error = missing(needed.into()).unwrap_err().to_string();

@@ -12,7 +12,7 @@ use gleaner_print::say;
 use super::cell::prepare;
 use super::environment::Environment;
 use super::error::{Result, ServersError};
-use super::knobs;
+use super::kernel_settings;
 use super::launch::Launch;
 use super::machine::Meter;
 use super::mode::Mode;
@@ -76,7 +76,7 @@ pub fn run(options: &Options) -> Result<Report> {
                 let state = &state.0;
                 move |e: ServersError| Problem { message: options.portable(&e.to_string(), state), ends_run }
             };
-            knobs::wait_for(&Root::system(), &environment.knobs).map_err(problem(true))?;
+            kernel_settings::wait_for(&Root::system(), &environment.knobs).map_err(problem(true))?;
             run_cell(options, &options.rows[cell.row], &options.modes[cell.mode], &state.0)
                 .map_err(problem(false))
         },

@@ -22,7 +22,7 @@ use crate::runner::interrupted;
 const ARRIVALS: u64 = 273;
 
 /// Most operations that one reading of a server's counter adds to it: Redis counts the query and `QUIT`.
-const OWN: u64 = 2;
+const OWN_OPERATIONS: u64 = 2;
 
 /// Timing of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Window {
         let (idle, mut readings) = (counter()?, 0);
         client.wait_ready(|| {
             readings += 1;
-            counter().is_ok_and(|now| now > idle + readings * OWN)
+            counter().is_ok_and(|now| now > idle + readings * OWN_OPERATIONS)
         })?;
         sleep(self.warmup)?;
         let (meter, before) = (Meter::start(&Root::system())?, counter()?);

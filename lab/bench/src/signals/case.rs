@@ -9,13 +9,13 @@ use crate::servers::{self, Class, Row};
 use crate::workload::{Amount, Workload};
 
 /// Duration of a built-in workload in a cell.
-const LENGTH: Duration = Duration::from_millis(1500);
+const WORKLOAD_TIME: Duration = Duration::from_millis(1500);
 
 /// The untouched system, in the same machinery.
 pub(super) const UNTOUCHED: &str = "halt";
 /// Settings to compare. Yield threads only affect the workload, so servers' cells would show nothing more.
-const BUILT_IN: &[&str] = &[UNTOUCHED, "haltpoll:200us", "yield:200us", "consolidate:1"];
-const OTHERS: &[&str] = &[UNTOUCHED, "haltpoll:200us", "consolidate:1"];
+const BUILT_IN_SETTINGS: &[&str] = &[UNTOUCHED, "haltpoll:200us", "yield:200us", "consolidate:1"];
+const OTHER_SETTINGS: &[&str] = &[UNTOUCHED, "haltpoll:200us", "consolidate:1"];
 
 /// Built-in workloads in configurations that differ in how often and what their threads wait for.
 const WORKLOADS: &[(Workload, &[&str])] = &[
@@ -96,7 +96,7 @@ pub(super) enum Rate {
     /// The outcome printed by a built-in workload.
     Outcome,
     /// Its output, by this expression.
-    Said(Expression),
+    Reported(Expression),
     /// Its run time: it does one piece of work and ends.
     Completion,
 }
@@ -154,10 +154,10 @@ fn of_workload(workload: Workload, shape: &str) -> Result<Case, CaseError> {
     let name = if shape.is_empty() { workload.to_string() } else { format!("{workload} {shape}") };
     let parameters = shape.split(' ').filter_map(|part| part.split_once('='));
     let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let program = Program::of_workload(workload, parameters, Amount::Time(LENGTH));
+    let program = Program::of_workload(workload, parameters, Amount::Time(WORKLOAD_TIME));
     let program = program.map_err(impossible(&name))?;
     let load = Load::Program { program, prepare: None, rate: Rate::Outcome };
-    Ok(Case { name, unit: "operations".to_owned(), open_loop: false, settings: BUILT_IN, load })
+    Ok(Case { name, unit: "operations".to_owned(), open_loop: false, settings: BUILT_IN_SETTINGS, load })
 }
 
 fn of_row(name: &str) -> Result<Case, CaseError> {
@@ -165,7 +165,7 @@ fn of_row(name: &str) -> Result<Case, CaseError> {
     let row = rows.remove(0);
     let open_loop = row.class == Class::Latency;
     let (name, unit) = (name.to_owned(), row.unit.to_owned());
-    Ok(Case { name, unit, open_loop, settings: OTHERS, load: Load::Row(row) })
+    Ok(Case { name, unit, open_loop, settings: OTHER_SETTINGS, load: Load::Row(row) })
 }
 
 fn of_adapter(name: &str, parameters: &[(&str, &str)]) -> Result<Case, CaseError> {
@@ -174,11 +174,11 @@ fn of_adapter(name: &str, parameters: &[(&str, &str)]) -> Result<Case, CaseError
         parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let expanded = adapter.expand(&parameters).map_err(impossible(name))?;
     let (rate, unit) = match adapter.expressions.first() {
-        Some(text) => (Rate::Said(Expression::new(text).map_err(impossible(name))?), adapter.unit),
+        Some(text) => (Rate::Reported(Expression::new(text).map_err(impossible(name))?), adapter.unit),
         None => (Rate::Completion, "completions"),
     };
     let load = Load::Program { program: Program::shell(&expanded.command), prepare: expanded.prepare, rate };
-    Ok(Case { name: name.to_owned(), unit: unit.to_owned(), open_loop: false, settings: OTHERS, load })
+    Ok(Case { name: name.to_owned(), unit: unit.to_owned(), open_loop: false, settings: OTHER_SETTINGS, load })
 }
 
 fn impossible<E: ToString>(name: &str) -> impl FnOnce(E) -> CaseError {

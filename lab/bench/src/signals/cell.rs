@@ -18,12 +18,12 @@ use super::interval::{self, Interval, Part};
 use crate::experiment::{ExperimentError, Program, portable, reset_polling, workload_outcome};
 use crate::servers::launch::Launch;
 use crate::servers::log::tail;
-use crate::servers::{self, Knobs, Mode, ServersError, Window, knobs, measure_apart};
+use crate::servers::{self, KernelSettings, Mode, ServersError, Window, kernel_settings, measure_apart};
 
 /// Window of a server's cell. Clients that print a line per second round both times up to whole seconds.
 const WINDOW: Window = Window { warmup: Duration::from_millis(500), length: Duration::from_millis(1500) };
 /// Timeout of a program, and of the preparation of its input.
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Result of one cell: what the program reports, and what Gleaner observed in the same time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub(super) struct Meter<'a> {
     options: &'a Options,
     root: Root,
     state: tempfile::TempDir,
-    knobs: Knobs,
+    kernel_settings: KernelSettings,
     prepared: BTreeSet<String>,
 }
 
@@ -55,13 +55,13 @@ impl<'a> Meter<'a> {
         let state = tempfile::Builder::new().prefix("gleaner-bench.").permissions(open).tempdir();
         let state = state.map_err(ServersError::file("make a directory in", &dir))?;
         Launch::new(&options.gleaner.to_string_lossy()).args(["run", "--quiet", "--", "true"]).output()?;
-        Ok(Self { options, knobs: knobs::read(&root)?, root, state, prepared: BTreeSet::new() })
+        Ok(Self { options, kernel_settings: kernel_settings::read(&root)?, root, state, prepared: BTreeSet::new() })
     }
 
     /// Measures a case under a setting. In any case, nothing keeps running.
     pub(super) fn measure(&mut self, case: &Case, setting: &str) -> Result<Sample, ExperimentError> {
         self.prepare(case)?;
-        knobs::wait_for(&self.root, &self.knobs)?;
+        kernel_settings::wait_for(&self.root, &self.kernel_settings)?;
         reset_polling()?;
         let journal = self.state.path().join("journal");
         // If Gleaner writes no journal, an earlier cell's must not be read.
@@ -100,7 +100,7 @@ impl<'a> Meter<'a> {
             Load::Row(row) => servers::prepare(row, self.state.path())?,
             Load::Program { prepare: Some(line), .. } => {
                 let launch = Program::shell(line).launch(&self.options.gleaner, self.state.path());
-                launch.start(&self.state.path().join("prepare"))?.wait_for_success(LIMIT)?;
+                launch.start(&self.state.path().join("prepare"))?.wait_for_success(TIMEOUT)?;
             }
             Load::Program { prepare: None, .. } => {}
         }
@@ -117,7 +117,7 @@ impl<'a> Meter<'a> {
     ) -> Result<Sample, ExperimentError> {
         let log = self.state.path().join("output");
         let launch = program.launch(&self.options.gleaner, self.state.path()).wrapped(wrapper);
-        launch.start(&log)?.wait_for_success(LIMIT)?;
+        launch.start(&log)?.wait_for_success(TIMEOUT)?;
         let output = fs::read(&log).map_err(ServersError::file("read", &log))?;
         let output = String::from_utf8_lossy(&output);
         let sample = |rate, interval| Sample { rate, latency_us: None, interval };
@@ -127,7 +127,7 @@ impl<'a> Meter<'a> {
                 // The program prepares itself first; the journal ends with the program.
                 sample(outcome.throughput(), read(journal, Part::Last(outcome.elapsed), &output)?)
             }
-            Rate::Said(expression) => {
+            Rate::Reported(expression) => {
                 let rate = expression.find(&output)?.get(&Metric::Throughput).copied().unwrap_or_default();
                 sample(rate, read(journal, Part::Whole, &output)?)
             }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::not_in_force;
 
 /// Minimum share of a part that observations must cover for it to be compared.
-const COVERED: f64 = 0.9;
+const MIN_COVERAGE: f64 = 0.9;
 
 /// Part of a journal to evaluate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,7 @@ fn of(records: &[Record], part: Part) -> Result<Interval, String> {
     }
     let to_be_seen = seen_to.saturating_sub(from).as_secs_f64().max(1e-9);
     let covered = sum.map_or(0.0, |sum| sum.period.as_secs_f64() / to_be_seen);
-    let seen = sum.filter(|_| covered >= COVERED).ok_or_else(|| {
+    let seen = sum.filter(|_| covered >= MIN_COVERAGE).ok_or_else(|| {
         format!("{:.0} % of the time in which the program measured itself was observed", 100.0 * covered)
     })?;
     let number = u32::try_from(costs.len()).unwrap_or(u32::MAX).max(1);

@@ -6,7 +6,7 @@ use crate::stats::median;
 
 /// Smaller differences of a program's own rate count as none: a setting that is neutral to within this must
 /// not be retained (docs/objective.md).
-const NEUTRAL: f64 = 0.02;
+const NEUTRAL_CHANGE: f64 = 0.02;
 
 /// Ratio of the candidate's rate to the baseline's, over the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ impl Truth {
         let middle = ratio.median.ln();
         let spread = f64::max(ratio.high.ln() - middle, middle - ratio.low.ln());
         let side = match middle {
-            m if m.abs() <= spread.max(NEUTRAL.ln_1p()) => Side::Same,
+            m if m.abs() <= spread.max(NEUTRAL_CHANGE.ln_1p()) => Side::Same,
             m if m > 0.0 => Side::Higher,
             _ => Side::Lower,
         };

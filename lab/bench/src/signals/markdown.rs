@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use gleaner_policy::{Difference, Signal};
 
 use super::judge::{Side, Truth, Verdict};
-use super::report::{Account, Pair, Report, Said};
+use super::report::{SignalAccuracy, Pair, Report, SignalFinding};
 
 impl Report {
     /// The tables in Markdown.
@@ -113,7 +113,7 @@ fn of(truth: &Truth) -> String {
     format!("{:.2} [{:.2}, {:.2}]", r.median, r.low, r.high)
 }
 
-fn accounts(out: &mut String, accounts: &[Account]) -> fmt::Result {
+fn accounts(out: &mut String, accounts: &[SignalAccuracy]) -> fmt::Result {
     writeln!(
         out,
         "| signal | difference | right | wrong | missed | unclear | silent | decides | wrong there | size error, median | \
@@ -173,7 +173,7 @@ fn side(side: Side) -> &'static str {
 }
 
 /// The signal's ratio: bold if it decides, in parentheses if invalid, followed by its error, if any.
-fn cell(said: &Said) -> String {
+fn cell(said: &SignalFinding) -> String {
     let Some(ratio) = said.ratio else { return "-".to_owned() };
     let number = format!("{:.2}", ratio.median);
     let number = if said.decides { format!("**{number}**") } else { number };

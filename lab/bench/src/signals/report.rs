@@ -11,7 +11,7 @@ use crate::servers::Environment;
 use crate::stats::median;
 
 /// How many of a signal's worst cases are named.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// Results of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Report {
     /// Whether the run ended early.
     pub interrupted: bool,
     /// Cases that could not be measured here.
-    pub absent: Vec<Absent>,
+    pub absent: Vec<UnmeasuredCase>,
     /// All comparisons.
     pub pairs: Vec<Pair>,
     /// Failed cells.
@@ -36,7 +36,7 @@ pub struct Report {
 
 /// A case that could not be measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Absent {
+pub struct UnmeasuredCase {
     /// Name of the case.
     pub case: String,
     /// Reason and remedy.
@@ -61,14 +61,14 @@ pub struct Pair {
     /// Actual change of 1 / mean latency, in an open loop.
     pub latency: Option<Truth>,
     /// Result of each signal.
-    pub signals: Vec<Said>,
+    pub signals: Vec<SignalFinding>,
     /// Untouched and under the setting, by round.
     pub rounds: Vec<(Sample, Sample)>,
 }
 
 /// What one signal shows for a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Said {
+pub struct SignalFinding {
     /// The judged signal.
     pub signal: Signal,
     /// Its ratio, even if invalid; `None` if it cannot be computed.
@@ -83,7 +83,7 @@ pub struct Said {
 
 /// How a signal performed in all pairs of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Account {
+pub struct SignalAccuracy {
     /// The judged signal.
     pub signal: Signal,
     /// The kind of pairs.
@@ -138,7 +138,7 @@ impl Pair {
             let heard = ratio.filter(|_| trial.is_valid(signal));
             let verdict = |truth: Truth| heard.map_or(Verdict::Silent, |r| truth.judge(r, signal.margin()));
             let size_error = truth.zip(heard).map(|(truth, ratio)| truth.size_error(ratio));
-            Said { signal, ratio, verdict: truth.map(verdict), size_error, decides }
+            SignalFinding { signal, ratio, verdict: truth.map(verdict), size_error, decides }
         };
         let signals = Signal::ALL.map(said).to_vec();
         let (case, unit, open_loop) = (case.name.clone(), case.unit.clone(), case.open_loop);
@@ -206,15 +206,15 @@ impl Trial {
 impl Report {
     /// The accounts of all signals that the run can judge. Excludes the user's counter, which is the
     /// program's own report.
-    pub fn accounts(&self) -> Vec<Account> {
+    pub fn accounts(&self) -> Vec<SignalAccuracy> {
         let signals = Signal::ALL.into_iter().filter(|signal| *signal != Signal::Counter);
         let kinds = [Difference::Retention, Difference::ActiveSet];
         signals.flat_map(|signal| kinds.map(|kind| self.account(signal, kind))).collect()
     }
 
-    fn account(&self, signal: Signal, difference: Difference) -> Account {
+    fn account(&self, signal: Signal, difference: Difference) -> SignalAccuracy {
         let of_kind = self.pairs.iter().filter(|pair| pair.difference == difference);
-        let judged: Vec<(&Pair, Said, Verdict)> = of_kind
+        let judged: Vec<(&Pair, SignalFinding, Verdict)> = of_kind
             .filter_map(|pair| {
                 let said = pair.signals.iter().find(|said| said.signal == signal)?;
                 Some((pair, *said, said.verdict?))
@@ -229,7 +229,7 @@ impl Report {
         let sizes: Vec<f64> = errors.iter().map(|(_, error, _)| *error).collect();
         let wrong_decisions =
             judged.iter().filter(|(_, said, verdict)| said.decides && *verdict == Verdict::Wrong);
-        Account {
+        SignalAccuracy {
             signal,
             difference,
             right: count(Verdict::Right),
@@ -240,7 +240,7 @@ impl Report {
             decides: judged.iter().filter(|(_, said, _)| said.decides).count(),
             median_error: median(&sizes),
             worst_error: sizes.iter().copied().reduce(f64::max),
-            worst: errors.iter().take(NAMED).map(|(.., pair)| pair.name()).collect(),
+            worst: errors.iter().take(MAX_NAMED).map(|(.., pair)| pair.name()).collect(),
             wrong_decisions: wrong_decisions.map(|(pair, ..)| pair.name()).collect(),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gleaner_policy::{Block, CpuSet, Difference, Fixed, Signal, Waiting, WaitingSource, WorkloadInterval};
 
 use super::*;
-use crate::servers::Knobs;
+use crate::servers::KernelSettings;
 
 const US: Duration = Duration::from_micros(1);
 
@@ -38,7 +38,7 @@ fn pair(case: &str, setting: &str, baseline: &Sample, candidate: &Sample) -> Pai
     Pair::new(&case, setting, vec![(baseline.clone(), candidate.clone()); 3]).unwrap()
 }
 
-fn said(pair: &Pair, signal: Signal) -> Said {
+fn said(pair: &Pair, signal: Signal) -> SignalFinding {
     *pair.signals.iter().find(|said| said.signal == signal).unwrap()
 }
 
@@ -133,7 +133,7 @@ fn report(pairs: Vec<Pair>) -> Report {
         hypervisor: "KVM".to_owned(),
         cpuidle_driver: "none".to_owned(),
         cpuidle_governor: "none".to_owned(),
-        knobs: Knobs::new(),
+        knobs: KernelSettings::new(),
     };
     Report {
         repeat_with: "again".to_owned(),
@@ -141,7 +141,7 @@ fn report(pairs: Vec<Pair>) -> Report {
         rounds: 3,
         elapsed_s: 60.0,
         interrupted: false,
-        absent: vec![Absent { case: "go-http-1".to_owned(), why: "not installed: go".to_owned() }],
+        absent: vec![UnmeasuredCase { case: "go-http-1".to_owned(), why: "not installed: go".to_owned() }],
         pairs,
         failures: Vec::new(),
     }

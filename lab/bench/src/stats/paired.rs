@@ -13,7 +13,7 @@ use super::{Estimate, rank};
 
 /// Largest number of pairs whose distribution is computed exactly; beyond it, the normal approximation is
 /// good to four digits.
-const EXACT: usize = 100;
+const MAX_EXACT: usize = 100;
 
 /// Result of Wilcoxon's signed-rank test of paired ratios (Wilcoxon, Biometrics Bulletin 1, 1945).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub fn ratio(ratios: &[f64]) -> Option<Estimate> {
 
 /// For `n` values, how many pairs' means lie outside a 95 % interval at each end, and its true coverage.
 fn left_out(n: usize) -> (usize, f64) {
-    if n <= EXACT {
+    if n <= MAX_EXACT {
         return rank::left_out(&rank::sums_of_any(&(1..=n).collect::<Vec<usize>>()));
     }
     let pairs = (n * (n + 1)) as f64;
@@ -79,7 +79,7 @@ pub fn signed_rank(ratios: &[f64]) -> Option<SignedRank> {
     let w = sum as f64 / 2.0;
     match logs.len() {
         0 => None,
-        n if n <= EXACT => {
+        n if n <= MAX_EXACT => {
             Some(SignedRank { w, p: rank::two_sided(&rank::sums_of_any(&ranks), sum), exact: true })
         }
         _ => {

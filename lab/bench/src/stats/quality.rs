@@ -6,10 +6,10 @@ use super::median::median;
 use super::rank;
 
 /// Modified z-score from which a value is an outlier.
-const OUTLYING: f64 = 3.5;
+const OUTLIER_Z: f64 = 3.5;
 
 /// Largest number of values without ties for which the exact distribution is computed.
-const EXACT: usize = 30;
+const MAX_EXACT: usize = 30;
 
 /// A value far from the others.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub fn outliers(values: &[f64]) -> Vec<Outlier> {
     };
     let outlier = |(index, &value): (usize, &f64)| {
         let score = (value - centre) / unit;
-        (score.abs() > OUTLYING).then_some(Outlier { index, value, score })
+        (score.abs() > OUTLIER_Z).then_some(Outlier { index, value, score })
     };
     values.iter().enumerate().filter_map(outlier).collect()
 }
@@ -70,7 +70,7 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
     }
     let (pairs, s) = (slopes.len() as f64, rises as f64 - falls as f64);
     let ties = rank::ties(&rank::doubled(values));
-    let p = if ties.is_empty() && n <= EXACT {
+    let p = if ties.is_empty() && n <= MAX_EXACT {
         rank::two_sided(&inversions(n), falls)
     } else {
         let term = |count: usize| (count * (count - 1) * (2 * count + 5)) as f64;

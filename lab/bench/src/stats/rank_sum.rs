@@ -7,7 +7,7 @@ use super::{Estimate, rank};
 
 /// Largest total number of values for which the exact distribution is computed; beyond it, the normal
 /// approximation is good to three digits.
-const EXACT: usize = 40;
+const MAX_EXACT: usize = 40;
 
 /// Result of the Mann-Whitney test (Mann & Whitney, Annals of Mathematical Statistics 18, 1947).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub fn mann_whitney(values: &[f64], others: &[f64]) -> Option<MannWhitney> {
     let ranks = rank::doubled(&[values, others].concat());
     let sum: usize = ranks[..values.len()].iter().sum();
     let u = (sum - values.len() * (values.len() + 1)) as f64 / 2.0;
-    if ranks.len() <= EXACT {
+    if ranks.len() <= MAX_EXACT {
         let p = rank::two_sided(&rank::sums_of_size(&ranks, values.len()), sum);
         return Some(MannWhitney { u, p, exact: true });
     }
@@ -49,7 +49,7 @@ pub fn unpaired_ratio(values: &[f64], others: &[f64]) -> Option<Estimate> {
     let ratios = sorted(&ratios.filter(|ratio| ratio.is_finite()).collect::<Vec<f64>>());
     let (last, middle) = (ratios.len().checked_sub(1)?, ratios.len() / 2);
     let (pairs, all) = ((values.len() * others.len()) as f64, values.len() + others.len());
-    let (left_out, confidence) = if all <= EXACT {
+    let (left_out, confidence) = if all <= MAX_EXACT {
         // U is the sum of the ranks minus its smallest possible value.
         let smallest = values.len() * (values.len() + 1) / 2;
         let sums = rank::sums_of_size(&(1..=all).collect::<Vec<usize>>(), values.len());

@@ -9,7 +9,7 @@ use crate::stats;
 
 /// Time resolution of the analysis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lens {
+pub(super) struct Resolution {
     /// End of a phase, in which the speed counts as settled.
     pub(super) plateau: Duration,
     /// Time over which a rate is computed; it is attributed to the middle.
@@ -19,15 +19,15 @@ pub(super) struct Lens {
 }
 
 /// For steps that take tens of milliseconds.
-const WIDE: Lens = Lens {
+const COARSE_RESOLUTION: Resolution = Resolution {
     plateau: Duration::from_millis(500),
     window: Duration::from_millis(20),
     grid: Duration::from_millis(5),
 };
 /// The new speed is reached at this part of the plateau, …
-const REACHED: f64 = 0.9;
+const REACHED_SHARE: f64 = 0.9;
 /// … if the rate stays above this part of it …
-const KEPT: f64 = 0.8;
+const KEPT_SHARE: f64 = 0.8;
 /// … for this long.
 const KEPT_FOR: Duration = Duration::from_millis(100);
 
@@ -47,35 +47,35 @@ pub struct Step {
 
 /// All changes of load in `recording`, in order; the start of the first phase is not one.
 pub fn analyse(recording: &Recording) -> Vec<Step> {
-    analyse_through(WIDE, recording)
+    analyse_through(COARSE_RESOLUTION, recording)
 }
 
 /// The same with another time resolution, which the times in [`Step`] then refer to.
-pub(super) fn analyse_through(lens: Lens, recording: &Recording) -> Vec<Step> {
-    steps(lens, recording, |plateau_per_s| plateau_per_s)
+pub(super) fn analyse_through(resolution: Resolution, recording: &Recording) -> Vec<Step> {
+    steps(resolution, recording, |plateau_per_s| plateau_per_s)
 }
 
 /// The same, with the times until 90 % of `best_per_s` instead of each step's own plateau.
-pub(super) fn analyse_against(lens: Lens, recording: &Recording, best_per_s: f64) -> Vec<Step> {
-    steps(lens, recording, |_| best_per_s)
+pub(super) fn analyse_against(resolution: Resolution, recording: &Recording, best_per_s: f64) -> Vec<Step> {
+    steps(resolution, recording, |_| best_per_s)
 }
 
-fn steps(lens: Lens, recording: &Recording, best_per_s: impl Fn(f64) -> f64) -> Vec<Step> {
+fn steps(resolution: Resolution, recording: &Recording, best_per_s: impl Fn(f64) -> f64) -> Vec<Step> {
     let starts: Vec<u64> = recording.phases.iter().map(|phase| phase.at_ns).collect();
     let ends = starts.iter().skip(2).copied().chain([recording.end_ns]);
     let phases = recording.phases.iter().skip(1).zip(ends);
     phases
         .map(|(phase, end_ns)| {
-            let plateau_per_s = plateau(lens, &recording.samples, phase.at_ns, end_ns);
+            let plateau_per_s = plateau(resolution, &recording.samples, phase.at_ns, end_ns);
             let best_per_s = best_per_s(plateau_per_s);
-            let reached_ms = reached_ms(lens, &recording.samples, phase.at_ns, end_ns, best_per_s);
+            let reached_ms = reached_ms(resolution, &recording.samples, phase.at_ns, end_ns, best_per_s);
             Step { pairs: phase.pairs, plateau_per_s, reached_ms }
         })
         .collect()
 }
 
-fn plateau(lens: Lens, samples: &[Sample], start_ns: u64, end_ns: u64) -> f64 {
-    let from_ns = start_ns.max(end_ns.saturating_sub(ns(lens.plateau)));
+fn plateau(resolution: Resolution, samples: &[Sample], start_ns: u64, end_ns: u64) -> f64 {
+    let from_ns = start_ns.max(end_ns.saturating_sub(ns(resolution.plateau)));
     let settled = samples.windows(2).filter(|pair| pair[0].at_ns >= from_ns && pair[1].at_ns <= end_ns);
     let rates: Vec<f64> = settled
         .map(|pair| per_second((pair[1].requests - pair[0].requests) as f64, pair[1].at_ns - pair[0].at_ns))
@@ -83,11 +83,11 @@ fn plateau(lens: Lens, samples: &[Sample], start_ns: u64, end_ns: u64) -> f64 {
     stats::median(&rates).unwrap_or_default()
 }
 
-fn reached_ms(lens: Lens, samples: &[Sample], start_ns: u64, end_ns: u64, best_per_s: f64) -> Option<f64> {
+fn reached_ms(resolution: Resolution, samples: &[Sample], start_ns: u64, end_ns: u64, best_per_s: f64) -> Option<f64> {
     if best_per_s <= 0.0 {
         return None;
     }
-    let (window, grid) = (ns(lens.window), ns(lens.grid));
+    let (window, grid) = (ns(resolution.window), ns(resolution.grid));
     let count = end_ns.saturating_sub(start_ns).checked_sub(window)? / grid + 1;
     let parts: Vec<f64> = (0..count)
         .map(|i| {
@@ -97,9 +97,9 @@ fn reached_ms(lens: Lens, samples: &[Sample], start_ns: u64, end_ns: u64, best_p
         })
         .collect();
     let kept = usize::try_from(ns(KEPT_FOR) / grid).unwrap_or(usize::MAX) + 1;
-    let there = |next: &[f64]| next[0] >= REACHED && next.iter().all(|&part| part >= KEPT);
+    let there = |next: &[f64]| next[0] >= REACHED_SHARE && next.iter().all(|&part| part >= KEPT_SHARE);
     let first = parts.windows(kept).position(there)?;
-    Some((lens.window / 2 + lens.grid * u32::try_from(first).ok()?).as_secs_f64() * 1e3)
+    Some((resolution.window / 2 + resolution.grid * u32::try_from(first).ok()?).as_secs_f64() * 1e3)
 }
 
 /// The requests completed at `at_ns`, interpolated linearly between samples.

@@ -13,7 +13,7 @@ use gleaner_policy::{Event, OverloadSource};
 use gleaner_proto::journal::{self, Record};
 use serde::{Deserialize, Serialize};
 
-use super::analysis::{self, Lens};
+use super::analysis::{self, Resolution};
 use super::load::{Plan, Recording};
 use super::{Options, Step, StepsError, record};
 use crate::servers::Mode;
@@ -26,12 +26,12 @@ const P99_MS: f64 = 10.0;
 /// ...and half of them 90 % of the best speed after this.
 const SPEED_MS: f64 = 20.0;
 /// One more rise per this many requested, since some find the workload not consolidated.
-const MORE: u16 = 8;
+const RISES_PER_SPARE: u16 = 8;
 /// Steps of the untouched run, which determines the best speed on all vCPUs.
 const UNTOUCHED_STEPS: u16 = 10;
 
 /// For steps that take a few milliseconds.
-const NARROW: Lens = Lens {
+const FINE_RESOLUTION: Resolution = Resolution {
     plateau: Duration::from_millis(100),
     window: Duration::from_millis(10),
     grid: Duration::from_millis(1),
@@ -104,7 +104,7 @@ pub fn run(options: &Options, bpf: bool, retain: bool) -> Result<ExpandReport, S
             words.push(option.into());
         }
     }
-    let asked = options.steps + options.steps / MORE;
+    let asked = options.steps + options.steps / RISES_PER_SPARE;
     let recording = record(&Mode::Gleaner, &words, &load(asked), options)?;
     Ok(ExpandReport::new(bpf, &untouched, &recording, reports(&file)?))
 }
@@ -133,13 +133,13 @@ fn reports(file: &Path) -> Result<Reports, StepsError> {
 impl ExpandReport {
     fn new(bpf: bool, untouched: &Recording, recording: &Recording, reports: Reports) -> Self {
         let plateau = |recording: &Recording| {
-            let steps = analysis::analyse_through(NARROW, recording);
+            let steps = analysis::analyse_through(FINE_RESOLUTION, recording);
             let rates: Vec<f64> = steps.iter().filter(|s| s.pairs > 1).map(|s| s.plateau_per_s).collect();
             stats::median(&rates).unwrap_or_default()
         };
         let best_per_s = plateau(untouched).max(plateau(recording));
         let vcpus = untouched.phases.first().map_or(0, |phase| phase.allowed_before);
-        let times: Vec<Step> = analysis::analyse_against(NARROW, recording, best_per_s);
+        let times: Vec<Step> = analysis::analyse_against(FINE_RESOLUTION, recording, best_per_s);
         let phases = recording.phases.iter().skip(1).zip(times).filter(|(phase, _)| phase.pairs > 1);
         let rises = phases
             .map(|(phase, step)| Rise {

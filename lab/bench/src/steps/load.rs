@@ -115,7 +115,7 @@ pub fn run(plan: &Plan) -> Result<Recording, StepsError> {
     let rounds = if plan.light { FEW_ROUNDS } else { ROUNDS };
     let replies: Vec<u64> = (0..KEYS).map(|key| work(key, rounds)).collect();
     let start = Instant::now();
-    let places = Places::new(start);
+    let first_uses = FirstUses::new(start);
     let samples = Mutex::new(vec![Sample { at_ns: 0, requests: 0 }]);
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(2 * PAIRS);
@@ -123,11 +123,11 @@ pub fn run(plan: &Plan) -> Result<Recording, StepsError> {
             for (index, counter) in counters.iter().enumerate() {
                 let pair = UnixStream::pair().map_err(failed("make a socket pair"))?;
                 let [client, server] = [pair.0, pair.1].map(|end| End::new(end, plan.light));
-                let (gate, replies, places) = (&gate, &replies, &places);
-                threads.push(spawn(scope, format!("server/{index}"), move || serve(server, rounds, places))?);
+                let (gate, replies, first_uses) = (&gate, &replies, &first_uses);
+                threads.push(spawn(scope, format!("server/{index}"), move || serve(server, rounds, first_uses))?);
                 threads.push(spawn(scope, format!("client/{index}"), move || {
                     // End the run now rather than report the failure half a minute later.
-                    ask(client, gate, index, replies, &counter.0).inspect_err(|_| gate.set(OVER))
+                    ask(client, gate, index, replies, &counter.0).inspect_err(|_| gate.set(STOP))
                 })?);
             }
             spawn(scope, String::from("sampler"), || {
@@ -135,9 +135,9 @@ pub fn run(plan: &Plan) -> Result<Recording, StepsError> {
             })
         };
         let sampling = spawn_all();
-        let phases = if sampling.is_ok() { control(&gate, &places, &samples, plan) } else { Vec::new() };
+        let phases = if sampling.is_ok() { control(&gate, &first_uses, &samples, plan) } else { Vec::new() };
         let end_ns = since(start);
-        gate.set(OVER);
+        gate.set(STOP);
         for thread in threads {
             thread.join().map_err(|_| StepsError::Panicked)??;
         }
@@ -153,11 +153,11 @@ pub fn run(plan: &Plan) -> Result<Recording, StepsError> {
 struct Counter(AtomicU64);
 
 /// The number of pairs that ends the run.
-const OVER: usize = usize::MAX;
+const STOP: usize = usize::MAX;
 
 /// Lets clients run or block.
 struct Gate {
-    /// Number of pairs that may run, or [`OVER`]. Written under the lock, but read without it.
+    /// Number of pairs that may run, or [`STOP`]. Written under the lock, but read without it.
     running: AtomicUsize,
     lock: Mutex<()>,
     changed: Condvar,
@@ -167,7 +167,7 @@ impl Gate {
     /// Once the run is over, it stays over.
     fn set(&self, running: usize) {
         let _lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.running() != OVER {
+        if self.running() != STOP {
             self.running.store(running, Ordering::Relaxed);
             self.changed.notify_all();
         }
@@ -184,15 +184,15 @@ impl Gate {
             let entered = self.changed.wait_while(lock, |()| index >= self.running());
             drop(entered.unwrap_or_else(PoisonError::into_inner));
         }
-        self.running() != OVER
+        self.running() != STOP
     }
 
     /// Blocks for `time` or until the run is over. Returns whether it is over.
     fn over_within(&self, time: Duration) -> bool {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(lock, time, |()| self.running() != OVER);
+        let waited = self.changed.wait_timeout_while(lock, time, |()| self.running() != STOP);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
-        self.running() == OVER
+        self.running() == STOP
     }
 
     /// Checks `done` at this interval and blocks until it holds, [`TIMEOUT`] has passed, or the run is over.
@@ -209,7 +209,7 @@ impl Gate {
 }
 
 /// When each vCPU was first used in the current phase.
-struct Places {
+struct FirstUses {
     start: Instant,
     /// Start of the phase, in ns since the start of the recording.
     begun_ns: AtomicU64,
@@ -217,7 +217,7 @@ struct Places {
     first_ns: Vec<(usize, AtomicU64)>,
 }
 
-impl Places {
+impl FirstUses {
     fn new(start: Instant) -> Self {
         let first_ns = allowed().into_iter().map(|cpu| (cpu, AtomicU64::new(0))).collect();
         Self { start, begun_ns: AtomicU64::new(1), first_ns }
@@ -263,24 +263,24 @@ fn allowed() -> Vec<usize> {
 }
 
 /// Changes the number of running pairs when due. Returns the phases that were started.
-fn control(gate: &Gate, places: &Places, samples: &Mutex<Vec<Sample>>, plan: &Plan) -> Vec<Phase> {
+fn control(gate: &Gate, first_uses: &FirstUses, samples: &Mutex<Vec<Sample>>, plan: &Plan) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     for (number, length) in plan.lengths().enumerate() {
         let pairs = if number % 2 == 0 { 1 } else { PAIRS };
         let allowed_before = allowed().len();
-        let at_ns = places.start_phase();
+        let at_ns = first_uses.start_phase();
         phases.push(Phase { at_ns, pairs, allowed_before, all_ran_ns: None });
         gate.set(pairs);
         // Measured from its own start: a phase is not shorter because this thread was late.
         let over = gate.over_within(length)
             || plan.least.is_some_and(|least| {
                 let done = || {
-                    requests_since(samples, at_ns) >= least && (pairs == 1 || places.all_ran_ns().is_some())
+                    requests_since(samples, at_ns) >= least && (pairs == 1 || first_uses.all_ran_ns().is_some())
                 };
                 gate.over_before(done, plan.sample)
             });
         if let Some(phase) = phases.last_mut() {
-            phase.all_ran_ns = places.all_ran_ns();
+            phase.all_ran_ns = first_uses.all_ran_ns();
         }
         if over {
             break;
@@ -378,7 +378,7 @@ fn ask(
 }
 
 /// The server: answers until the client disconnects.
-fn serve(mut socket: End, rounds: u32, places: &Places) -> Result<(), StepsError> {
+fn serve(mut socket: End, rounds: u32, first_uses: &FirstUses) -> Result<(), StepsError> {
     let mut key = [0; 8];
     loop {
         match socket.read_exact(&mut key) {
@@ -386,7 +386,7 @@ fn serve(mut socket: End, rounds: u32, places: &Places) -> Result<(), StepsError
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(failed("receive a request")(error)),
         }
-        places.ran();
+        first_uses.ran();
         let reply = work(u64::from_le_bytes(key), rounds);
         socket.write_all(&reply.to_le_bytes()).map_err(failed("send a reply"))?;
     }
@@ -425,7 +425,7 @@ mod tests {
         let gate = Gate { running: AtomicUsize::new(1), lock: Mutex::new(()), changed: Condvar::new() };
         let completed = AtomicU64::new(0);
         thread::scope(|scope| {
-            scope.spawn(|| serve(server, ROUNDS, &Places::new(Instant::now())));
+            scope.spawn(|| serve(server, ROUNDS, &FirstUses::new(Instant::now())));
             let error = ask(client, &gate, 0, &[work(0, ROUNDS), 7], &completed).unwrap_err();
             assert!(matches!(error, StepsError::Wrong { key: 1, expected: 7, .. }), "{error}");
         });

@@ -20,7 +20,7 @@ use nix::sys::signal::Signal;
 pub use analysis::{Step, analyse};
 pub use expand::{ExpandReport, Reports, Rise, plan as expand_plan, run as run_expand};
 pub use load::{PAIRS, Phase, Plan, Recording, Sample, run as run_load};
-pub use report::{Direction, Measured, PROMISE, Report, Times};
+pub use report::{Direction, MAX_MEDIAN_STEP, Measured, Report, Times};
 
 use crate::servers::Mode;
 

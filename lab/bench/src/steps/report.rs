@@ -11,7 +11,7 @@ use crate::servers::Mode;
 use crate::stats::{self, Estimate};
 
 /// Half of the steps must be complete within this time.
-pub const PROMISE: Duration = Duration::from_millis(100);
+pub const MAX_MEDIAN_STEP: Duration = Duration::from_millis(100);
 
 /// Direction of a change of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub struct Report {
     pub up_ratio: Option<Estimate>,
     /// The same after steps down.
     pub down_ratio: Option<Estimate>,
-    /// Whether, under Gleaner, the medians of both directions are within [`PROMISE`].
+    /// Whether, under Gleaner, the medians of both directions are within [`MAX_MEDIAN_STEP`].
     pub promise_met: bool,
 }
 
@@ -102,7 +102,7 @@ impl Report {
             };
             stats::paired_ratio(&plateaus(&gleaner), &plateaus(&default))
         };
-        let limit_ms = PROMISE.as_secs_f64() * 1e3;
+        let limit_ms = MAX_MEDIAN_STEP.as_secs_f64() * 1e3;
         let within = |times: Times| times.median_ms.is_some_and(|median| median <= limit_ms);
         let promise_met = within(gleaner.up) && within(gleaner.down);
         let (up_ratio, down_ratio) = (ratio(Direction::Up), ratio(Direction::Down));
@@ -129,7 +129,7 @@ impl fmt::Display for Report {
         load(f, "1->16", |run| run.up, self.up_ratio)?;
         load(f, "16->1", |run| run.down, self.down_ratio)?;
         let verdict = if self.promise_met { "met" } else { "NOT met" };
-        writeln!(f, "promise, median within {} ms in both directions: {verdict}", PROMISE.as_millis())
+        writeln!(f, "promise, median within {} ms in both directions: {verdict}", MAX_MEDIAN_STEP.as_millis())
     }
 }
 

@@ -48,19 +48,19 @@ impl Share {
     /// Time counts from `start`, which is the same for all threads: one that gets no CPU time at first must
     /// not run for longer. The clock is read once per `operations_per_clock` operations: often enough to end
     /// in time, but rarely enough to cost nothing.
-    pub(super) fn since(self, start: Instant, operations_per_clock: u64) -> Gauge {
-        Gauge { share: self, start, operations_per_clock }
+    pub(super) fn since(self, start: Instant, operations_per_clock: u64) -> WorkMeter {
+        WorkMeter { share: self, start, operations_per_clock }
     }
 }
 
 /// Decides whether a thread continues.
-pub(super) struct Gauge {
+pub(super) struct WorkMeter {
     share: Share,
     start: Instant,
     operations_per_clock: u64,
 }
 
-impl Gauge {
+impl WorkMeter {
     /// Whether there is more to do after `done` operations.
     pub(super) fn more(&self, done: u64) -> bool {
         match self.share {
@@ -98,11 +98,11 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_ends_with_its_operations_or_its_time() {
-        let gauge = Share::Operations(3).since(Instant::now(), 2);
-        assert_eq!([0, 2, 3, 4].map(|done| gauge.more(done)), [true, true, false, false]);
-        let gauge = Share::Time(Duration::ZERO).since(Instant::now(), 4);
-        assert_eq!([0, 1, 4, 5].map(|done| gauge.more(done)), [false, true, false, true]);
+    fn a_meter_ends_with_its_operations_or_its_time() {
+        let meter = Share::Operations(3).since(Instant::now(), 2);
+        assert_eq!([0, 2, 3, 4].map(|done| meter.more(done)), [true, true, false, false]);
+        let meter = Share::Time(Duration::ZERO).since(Instant::now(), 4);
+        assert_eq!([0, 1, 4, 5].map(|done| meter.more(done)), [false, true, false, true]);
         assert!(Share::Time(Duration::from_secs(3600)).since(Instant::now(), 1).more(4));
     }
 

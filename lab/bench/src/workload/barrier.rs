@@ -51,13 +51,13 @@ pub(super) fn phases(
     // that barrier sees it, and one still leaving the previous barrier is not misled.
     let last_phase = AtomicU64::new(u64::MAX);
     let (phases, elapsed) = run_threads(workload, settings.threads, |index, start| {
-        let gauge = amount.whole().since(start, operations_per_clock(settings.granularity));
+        let meter = amount.whole().since(start, operations_per_clock(settings.granularity));
         let mut failed = None;
         let mut phase = 0_u64;
         loop {
             let sum = &sums[usize::from(phase % 2 == 1)];
             sum.fetch_add(contribution(index, settings).wrapping_add(phase), Ordering::Relaxed);
-            if index == 0 && (failed.is_some() || !gauge.more(phase + 1)) {
+            if index == 0 && (failed.is_some() || !meter.more(phase + 1)) {
                 last_phase.store(phase, Ordering::Relaxed);
             }
             wait(phase);

@@ -28,8 +28,8 @@ pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, Worklo
         let mut composite = vec![false; LIMIT];
         let mut sieves = 0_u64;
         // One sieve takes some 100 us, so reading the clock costs nothing in comparison.
-        let gauge = amount.share(index, settings.threads).since(start, 1);
-        while gauge.more(sieves) {
+        let meter = amount.share(index, settings.threads).since(start, 1);
+        while meter.more(sieves) {
             check_count(count_primes(black_box(&mut composite)))?;
             sieves += 1;
         }

@@ -30,9 +30,9 @@ const SECTIONS_PER_CLOCK: u64 = 16;
 pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadError> {
     let counter = PthreadMutex::new(0_u64);
     let (sections, elapsed) = run_threads(SPEC.name, settings.threads, |index, start| {
-        let gauge = amount.share(index, settings.threads).since(start, SECTIONS_PER_CLOCK);
+        let meter = amount.share(index, settings.threads).since(start, SECTIONS_PER_CLOCK);
         let mut sections = 0_u64;
-        while gauge.more(sections) {
+        while meter.more(sections) {
             counter.section(|counter| {
                 // Read and written on either side of the yield: two holders at once would lose counts.
                 let before = *counter;

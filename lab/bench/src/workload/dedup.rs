@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use fastcdc::v2020::FastCDC;
 use sha2::{Digest as _, Sha256};
 
-use super::amount::Gauge;
+use super::amount::WorkMeter;
 use super::queue::Queue;
 use super::spec::{Threads, Variant};
 use super::work::{check, run_threads};
@@ -90,8 +90,8 @@ pub(super) fn run(workload: &'static str, amount: Amount, width: usize) -> Resul
     let (tallies, elapsed) = run_threads(workload, 2 * width + 2, |index, start| {
         let mut closing = Closing { pipeline: &pipeline, armed: true };
         let tally = if index == 0 {
-            let gauge = amount.whole().since(start, CHUNKS_PER_CLOCK);
-            Tally { chunked: pipeline.chunk(&input, &gauge), written: 0 }
+            let meter = amount.whole().since(start, CHUNKS_PER_CLOCK);
+            Tally { chunked: pipeline.chunk(&input, &meter), written: 0 }
         } else if index <= width {
             pipeline.hash();
             Tally::default()
@@ -123,7 +123,7 @@ impl<'i> Pipeline<'i> {
     }
 
     /// The first stage: cuts the input into chunks, over and over. Returns their number.
-    fn chunk(&self, input: &'i [u8], gauge: &Gauge) -> u64 {
+    fn chunk(&self, input: &'i [u8], meter: &WorkMeter) -> u64 {
         let [least, mean, most] = CHUNK_LENGTHS;
         let passes = (0_u64..).flat_map(|pass| {
             FastCDC::new(input, least, mean, most).map(move |cut| (pass, cut.offset, cut.length))
@@ -131,7 +131,7 @@ impl<'i> Pipeline<'i> {
         let mut sequence = 0;
         for (pass, offset, length) in passes {
             let chunk = Chunk { sequence, pass, data: &input[offset..offset + length] };
-            if !gauge.more(sequence) || !self.to_hash.push(chunk) {
+            if !meter.more(sequence) || !self.to_hash.push(chunk) {
                 break;
             }
             sequence += 1;

@@ -33,10 +33,10 @@ pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, Worklo
     let rounds = rounds(settings.granularity);
     let expected: Vec<u64> = (0..SEEDS).map(|seed| mix(seed.into(), rounds)).collect();
     let (sleeps, elapsed) = run_threads(SPEC.name, settings.threads, |index, start| {
-        let gauge = amount.share(index, settings.threads).since(start, 1);
+        let meter = amount.share(index, settings.threads).since(start, 1);
         let mut sleeps = 0;
         for (seed, expected) in (0..).zip(&expected).cycle() {
-            if !gauge.more(sleeps) {
+            if !meter.more(sleeps) {
                 break;
             }
             check_value(*expected, mix(black_box(seed), rounds))?;

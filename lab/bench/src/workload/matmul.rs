@@ -36,9 +36,9 @@ pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, Worklo
         // A copy per thread, like the rows of each thread in the papers.
         let (a, b) = (a.clone(), b.clone());
         let mut product = vec![0.0; N * N];
-        let gauge = amount.share(index, settings.threads).since(start, 1);
+        let meter = amount.share(index, settings.threads).since(start, 1);
         let mut products = 0;
-        while gauge.more(products) {
+        while meter.more(products) {
             multiply(black_box(&a), black_box(&b), &mut product);
             check_product(&reference, &product)?;
             products += 1;

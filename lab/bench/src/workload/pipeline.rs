@@ -6,7 +6,7 @@
 //! Self-check: every stage verifies the item's checksum; at the end, the items must be in order, and for
 //! every 64th the whole computation is repeated and compared.
 
-use super::amount::{Gauge, operations_per_clock};
+use super::amount::{WorkMeter, operations_per_clock};
 use super::dedup;
 use super::queue::Queue;
 use super::spec::{Granularity, Spec, Threads, Variant};
@@ -97,8 +97,8 @@ fn synthetic(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadErr
     let (counts, elapsed) = run_threads(SPEC.name, stages.len(), |stage, start| {
         let _closing = Closing(&queues[stage.saturating_sub(1)..(stage + 1).min(queues.len())]);
         if stage == 0 {
-            let gauge = amount.whole().since(start, operations_per_clock(settings.granularity));
-            feed(&gauge, stages[0], &queues[0])
+            let meter = amount.whole().since(start, operations_per_clock(settings.granularity));
+            feed(&meter, stages[0], &queues[0])
         } else if let Some(next) = queues.get(stage) {
             pass_on(&queues[stage - 1], stages[stage], next)
         } else {
@@ -110,10 +110,10 @@ fn synthetic(amount: Amount, settings: &Settings) -> Result<Outcome, WorkloadErr
     Ok(Outcome { operations: collected, elapsed, checks: collected * stages.len() as u64 })
 }
 
-/// The first stage: makes items until the gauge ends it.
-fn feed(gauge: &Gauge, rounds: u32, next: &Queue<Item>) -> Result<u64, WorkloadError> {
+/// The first stage: makes items until the meter ends it.
+fn feed(meter: &WorkMeter, rounds: u32, next: &Queue<Item>) -> Result<u64, WorkloadError> {
     let mut count = 0;
-    while gauge.more(count) && next.push(Item::new(count).process(rounds)?) {
+    while meter.more(count) && next.push(Item::new(count).process(rounds)?) {
         count += 1;
     }
     Ok(count)

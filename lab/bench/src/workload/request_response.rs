@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 
-use super::amount::{Gauge, operations_per_clock};
+use super::amount::{WorkMeter, operations_per_clock};
 use super::spec::{Granularity, Spec, Threads, Variant};
 use super::work::{check, mix, rounds, run_threads};
 use super::{Amount, Outcome, Settings, WorkloadError};
@@ -52,8 +52,8 @@ pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, Worklo
         let socket = sockets[index].lock().unwrap_or_else(PoisonError::into_inner).take();
         match socket {
             Some(socket) if index % 2 == 0 => {
-                let gauge = amount.share(index / 2, pairs).since(start, per_clock);
-                ask(socket, &gauge, index as u64)
+                let meter = amount.share(index / 2, pairs).since(start, per_clock);
+                ask(socket, &meter, index as u64)
             }
             Some(socket) => serve(socket, &table, rounds(settings.granularity)).map(|()| 0),
             None => Ok(0),
@@ -78,12 +78,12 @@ fn keys(first: u64) -> impl Iterator<Item = u64> {
     (0..KEYS_PER_REQUEST).map(move |i| (first + i * KEY_STEP) % TABLE_SIZE)
 }
 
-/// The client: one request after the other until the gauge ends it. Returns their number.
-fn ask(socket: UnixStream, gauge: &Gauge, client: u64) -> Result<u64, WorkloadError> {
+/// The client: one request after the other until the meter ends it. Returns their number.
+fn ask(socket: UnixStream, meter: &WorkMeter, client: u64) -> Result<u64, WorkloadError> {
     let mut socket = as_file(socket);
     let mut reply = Vec::new();
     let mut requests = 0_u64;
-    while gauge.more(requests) {
+    while meter.more(requests) {
         let key = (client + requests) % TABLE_SIZE;
         socket.write_all(&key.to_le_bytes()).map_err(|source| failed("send a request", source))?;
         let mut length = [0; 4];

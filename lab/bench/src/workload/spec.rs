@@ -53,15 +53,15 @@ pub struct Granularity {
 }
 
 /// More threads than this only measure the scheduler.
-const MOST_THREADS: usize = 1024;
+const MAX_THREADS: usize = 1024;
 
 impl Threads {
     pub(super) const fn per_vcpu(counts: &'static str, least: usize) -> Self {
-        Self { counts, default: None, range: least..=MOST_THREADS }
+        Self { counts, default: None, range: least..=MAX_THREADS }
     }
 
     pub(super) const fn fixed(counts: &'static str, default: usize, least: usize) -> Self {
-        Self { counts, default: Some(default), range: least..=MOST_THREADS }
+        Self { counts, default: Some(default), range: least..=MAX_THREADS }
     }
 
     /// The default on this machine.

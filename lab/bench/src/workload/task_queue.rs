@@ -11,7 +11,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::amount::{Gauge, Share};
+use super::amount::{WorkMeter, Share};
 use super::spec::{Granularity, Spec, Threads, Variant};
 use super::work::{check, mix, rounds, run_threads, uneven};
 use super::{Amount, Outcome, Settings, WorkloadError};
@@ -29,7 +29,7 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 /// The tree has as many leaves as there are threads, but no fewer than this.
-const LEAST_LEAVES: usize = 16;
+const MIN_LEAVES: usize = 16;
 
 /// Nodes are numbered from the root; the children of node n are 2n and 2n + 1; the second half are leaves.
 const ROOT: usize = 1;
@@ -43,7 +43,7 @@ struct Tasks {
 
 impl Tasks {
     fn new(settings: &Settings) -> Self {
-        let nodes = 2 * settings.threads.max(LEAST_LEAVES);
+        let nodes = 2 * settings.threads.max(MIN_LEAVES);
         // Steps of 13 through the nodes, so that neighbours differ.
         let time = |node| uneven(settings.granularity, settings.imbalance, node * 13 % nodes, nodes);
         Self { rounds: (0..nodes).map(|node| rounds(time(node))).collect(), threads: settings.threads }
@@ -148,8 +148,8 @@ impl Queues {
         self.wake_all();
     }
 
-    /// Thread `me`'s work, until the gauge or another thread ends it. Returns the number of checked roots.
-    fn work(&self, me: usize, gauge: &Gauge) -> Result<u64, WorkloadError> {
+    /// Thread `me`'s work, until the meter or another thread ends it. Returns the number of checked roots.
+    fn work(&self, me: usize, meter: &WorkMeter) -> Result<u64, WorkloadError> {
         let mut checks = 0;
         loop {
             let idle = |progress: &mut Progress| progress.ready[me].is_empty() && !progress.over;
@@ -158,7 +158,7 @@ impl Queues {
             if progress.over {
                 return Ok(checks);
             }
-            if !gauge.more(progress.trees) {
+            if !meter.more(progress.trees) {
                 self.close(progress);
                 return Ok(checks);
             }
@@ -222,7 +222,7 @@ mod tests {
     fn a_task_is_ready_when_both_below_it_are_done() {
         let tasks = tasks(FEW);
         let mut progress = Progress::new(&tasks);
-        assert_eq!(progress.ready.concat().len(), LEAST_LEAVES);
+        assert_eq!(progress.ready.concat().len(), MIN_LEAVES);
         let ready = [16, 18, 17].map(|node| progress.finish(&tasks, node, 1));
         assert_eq!(ready, [None, None, Some(8)]);
         assert_eq!(progress.ready[0].last(), Some(&8));
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn every_task_matters() {
         let right = tasks(FEW).root();
-        for node in ROOT..2 * LEAST_LEAVES {
+        for node in ROOT..2 * MIN_LEAVES {
             let mut wrong = tasks(FEW);
             wrong.rounds[node] += 1;
             assert_ne!(wrong.root(), right, "task {node}");

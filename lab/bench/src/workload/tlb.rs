@@ -39,12 +39,12 @@ pub(super) fn run(amount: Amount, settings: &Settings) -> Result<Outcome, Worklo
     let rounds = rounds(settings.granularity);
     let change = if settings.kind == Some(Kind::Munmap) { unmap } else { protect };
     let (changes, elapsed) = run_threads(SPEC.name, settings.threads, |index, start| {
-        let gauge = amount
+        let meter = amount
             .share(index, settings.threads)
             .since(start, operations_per_clock(settings.granularity).min(4));
         let mut mapped = None;
         let mut changes = 0;
-        while gauge.more(changes) {
+        while meter.more(changes) {
             black_box(mix(changes, rounds));
             let pages = mapped.take().map_or_else(fresh, Ok)?;
             mapped = change(pages, mix(index as u64 + changes, 1))?;

@@ -33,9 +33,9 @@ const fn variant(kind: Kind) -> Variant {
 
 /// The hand-offs are measured in pieces of about this time: latencies are stored until their piece ends, and
 /// signals are only checked then.
-const PIECE: Duration = Duration::from_secs(1);
+const PIECE_TIME: Duration = Duration::from_secs(1);
 /// Maximum rounds of a piece, of two hand-offs each, if the amount is a number of hand-offs.
-const MOST_ROUNDS: u64 = 500_000;
+const MAX_PIECE_ROUNDS: u64 = 500_000;
 /// Timeout for threads without CPU time. A machine can stall for a while; only something of higher priority
 /// that occupies a vCPU permanently is an error. Also the maximum length of a piece if the amount is a number
 /// of hand-offs.
@@ -76,12 +76,12 @@ fn next_piece(share: Share, elapsed: Duration, done: u64) -> Option<(u32, Durati
     match share {
         Share::Time(time) => {
             let left = time.saturating_sub(elapsed);
-            (!left.is_zero() && !interrupted()).then_some((Plan::MAX_ROUNDS, left.min(PIECE)))
+            (!left.is_zero() && !interrupted()).then_some((Plan::MAX_ROUNDS, left.min(PIECE_TIME)))
         }
         Share::Operations(n) => {
             let left = n.saturating_sub(done);
             // One extra round, since nobody waits for the very first and the very last hand-off.
-            let rounds = u32::try_from(left.div_ceil(2).min(MOST_ROUNDS) + 1).unwrap_or(Plan::MAX_ROUNDS);
+            let rounds = u32::try_from(left.div_ceil(2).min(MAX_PIECE_ROUNDS) + 1).unwrap_or(Plan::MAX_ROUNDS);
             (left > 0).then_some((rounds, TIMEOUT))
         }
     }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn pieces_end_with_the_time_or_the_hand_offs() {
         let time = |elapsed| next_piece(Share::Time(25 * SECOND), elapsed, 7).map(|(_, budget)| budget);
-        assert_eq!(time(Duration::ZERO), Some(PIECE));
+        assert_eq!(time(Duration::ZERO), Some(PIECE_TIME));
         assert_eq!(time(24 * SECOND + SECOND / 2), Some(SECOND / 2));
         assert_eq!(time(25 * SECOND), None);
         let rounds = |done| next_piece(Share::Operations(10), SECOND, done).map(|(rounds, _)| rounds);

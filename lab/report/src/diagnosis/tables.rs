@@ -8,7 +8,7 @@ use crate::number::{Unit, show};
 use crate::page::scrolling;
 
 /// Lines shown at first; the rest can be expanded.
-const SHOWN: usize = 12;
+const MAX_SHOWN: usize = 12;
 
 /// All details of one cause.
 pub(super) fn cause(number: usize, cause: &Cause) -> Markup {
@@ -121,7 +121,7 @@ pub(super) fn expandable<T>(
     let table = |items: &[T]| {
         html! { table { thead { tr { (heads) } } tbody { @for item in items { (row(item)) } } } }
     };
-    let (first, more) = items.split_at(items.len().min(SHOWN));
+    let (first, more) = items.split_at(items.len().min(MAX_SHOWN));
     html! {
         @if first.is_empty() { p { "There was no " (what) "." } } @else { (scrolling(label, &table(first))) }
         @if !more.is_empty() {

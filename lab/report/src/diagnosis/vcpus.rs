@@ -10,7 +10,7 @@ use crate::page::Figure;
 use crate::plot::{Stack, StackLane, StackPart};
 
 /// Most vCPUs that get a lane or histograms of their own.
-const SHOWN: usize = 8;
+const MAX_SHOWN: usize = 8;
 
 /// One part of a vCPU's time.
 struct Part {
@@ -39,7 +39,7 @@ pub(super) fn timeline(diagnosis: &Diagnosis) -> Vec<Figure> {
     let mut lanes: Vec<&Lane> = timeline.lanes.iter().collect();
     // The busiest ones, by CPU number.
     lanes.sort_by(|a, b| mean(timeline, a, HALTED.of).total_cmp(&mean(timeline, b, HALTED.of)));
-    lanes.truncate(SHOWN);
+    lanes.truncate(MAX_SHOWN);
     lanes.sort_by_key(|lane| lane.vcpu);
     let stolen = lanes.iter().any(|lane| lane.buckets.iter().any(|spent| spent.steal > 0.0));
     let left_out = match timeline.lanes.len() - lanes.len() {
@@ -126,7 +126,7 @@ pub(super) fn histograms(diagnosis: &Diagnosis) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (what, name, counted, of) in KINDS {
         let within = reach(diagnosis.vcpus.iter().map(of));
-        for vcpu in diagnosis.vcpus.iter().take(SHOWN) {
+        for vcpu in diagnosis.vcpus.iter().take(MAX_SHOWN) {
             let lengths = of(vcpu);
             let median = lengths.typical.map_or(0.0, |typical| typical.median_s);
             let title = format!("vCPU {}: {what}, median {}", vcpu.number, show(Unit::Seconds, median));

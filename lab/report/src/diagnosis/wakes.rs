@@ -9,10 +9,10 @@ use crate::page::Figure;
 use crate::plot::{Graph, Link, Node};
 
 /// Most boxes in the graph, including the one for all other names.
-const MOST_NODES: usize = 20;
+const MAX_NODES: usize = 20;
 /// Most links drawn, and the share of wake-ups that they need not cover.
-const MOST_LINKS: usize = 40;
-const RARE: f64 = 0.001;
+const MAX_LINKS: usize = 40;
+const RARE_SHARE: f64 = 0.001;
 
 /// Link series by the state of the wakee's vCPU.
 const AWAKE: usize = 1;
@@ -27,7 +27,7 @@ struct Boxes {
 
 /// The graph; nothing if there were no wake-ups.
 pub(super) fn figure(diagnosis: &Diagnosis) -> Vec<Figure> {
-    let Boxes { mut names, mut links } = boxes(&diagnosis.edges, MOST_NODES);
+    let Boxes { mut names, mut links } = boxes(&diagnosis.edges, MAX_NODES);
     let left_out = thin(&mut names, &mut links);
     if links.is_empty() {
         return Vec::new();
@@ -73,11 +73,11 @@ fn thin(names: &mut Vec<String>, links: &mut Vec<(usize, usize, Wake)>) -> Strin
     let (all, total) = (links.len(), links.iter().map(|link| link.2.per_second).sum::<f64>());
     let mut drawn = 0.0;
     links.retain(|link| {
-        let missing = drawn < total * (1.0 - RARE);
+        let missing = drawn < total * (1.0 - RARE_SHARE);
         drawn += link.2.per_second;
         missing
     });
-    links.truncate(MOST_LINKS);
+    links.truncate(MAX_LINKS);
     let linked: Vec<bool> =
         (0..names.len()).map(|name| links.iter().any(|link| link.0 == name || link.1 == name)).collect();
     let place = |name: usize| linked[..name].iter().filter(|there| **there).count();

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{MARGIN, Plot};
-use crate::axis::{Axis, BELOW};
+use crate::axis::{AXIS_HEIGHT, Axis};
 use crate::drawing::{Area, Drawing, Px, line, text};
 use crate::number::{bare, show};
 use crate::scale::Scale;
@@ -63,15 +63,15 @@ pub struct Bars {
 }
 
 /// Height of a bar's lane, in px.
-const LANE: f64 = 18.0;
-const THICK: f64 = 11.0;
-const HEADING: f64 = 24.0;
+const LANE_HEIGHT: f64 = 18.0;
+const BAR_HEIGHT: f64 = 11.0;
+const HEADING_HEIGHT: f64 = 24.0;
 /// Space between groups, in px.
-const BETWEEN: f64 = 6.0;
+const GROUP_GAP: f64 = 6.0;
 /// Space above the bars for the reference's label, in px.
-const ABOVE: f64 = 24.0;
+const LABEL_SPACE: f64 = 24.0;
 /// Width in px from which the interval is written after the value.
-const ROOMY: f64 = 560.0;
+const WIDE_LAYOUT: f64 = 560.0;
 
 /// One line of the plot.
 enum Item<'a> {
@@ -103,17 +103,17 @@ impl Bars {
     /// The lines with the lower edge of each, and the lower edge of the last one.
     fn layout(&self) -> (Vec<(f64, Item<'_>)>, f64) {
         let mut items = Vec::new();
-        let mut y = ABOVE;
+        let mut y = LABEL_SPACE;
         for group in &self.groups {
             if !group.label.is_empty() {
-                y += HEADING;
+                y += HEADING_HEIGHT;
                 items.push((y, Item::Heading(&group.label)));
             }
             for bar in &group.bars {
-                y += LANE;
+                y += LANE_HEIGHT;
                 items.push((y, Item::Bar(bar)));
             }
-            y += BETWEEN;
+            y += GROUP_GAP;
         }
         (items, y)
     }
@@ -126,8 +126,8 @@ impl Bars {
                 @let (to, low, high) = (scale.at(value), scale.at(low), scale.at(high));
                 g class=(class) {
                     title { (clean(&bar.note)) }
-                    rect x=(Px(from.min(to))) y=(Px(middle - THICK / 2.0)) width=(Px((to - from).abs().max(1.0)))
-                        height=(Px(THICK)) class="bar" {}
+                    rect x=(Px(from.min(to))) y=(Px(middle - BAR_HEIGHT / 2.0)) width=(Px((to - from).abs().max(1.0)))
+                        height=(Px(BAR_HEIGHT)) class="bar" {}
                     // A value known exactly has no whisker.
                     @if low < high {
                         path d=(format!(
@@ -143,13 +143,13 @@ impl Bars {
 
 impl Plot for Bars {
     fn draw(&self, total: f64) -> Drawing {
-        let roomy = total >= ROOMY;
+        let roomy = total >= WIDE_LAYOUT;
         let labels = widest(self.bars().map(|bar| bar.label.as_str()), Style::Body).min(total * 0.34);
         let texts: Vec<String> = self.bars().map(|bar| self.value_text(bar, roomy)).collect();
         let numbers = widest(texts.iter().map(String::as_str), Style::Small).min(total * 0.4);
         let (items, bottom) = self.layout();
         let area =
-            Area { left: MARGIN + labels + 10.0, top: ABOVE, right: total - MARGIN - numbers - 10.0, bottom };
+            Area { left: MARGIN + labels + 10.0, top: LABEL_SPACE, right: total - MARGIN - numbers - 10.0, bottom };
         let ends = self.bars().filter_map(|bar| bar.interval).flat_map(|i| [i.value, i.low, i.high]);
         let scale = Scale::over(self.axis.kind, ends.chain([self.reference]), 0.03, area.left, area.right);
 
@@ -170,13 +170,13 @@ impl Plot for Bars {
                     Item::Bar(bar) => {
                         @let label = shorten(&bar.label, labels, Style::Body);
                         @let value = shorten(&self.value_text(bar, roomy), numbers, Style::Small);
-                        (self.bar(bar, &scale, y - LANE / 2.0))
+                        (self.bar(bar, &scale, y - LANE_HEIGHT / 2.0))
                         (text(&label, area.left - 10.0, y - 5.0, Anchor::End, Style::Body))
                         (text(&value, total - MARGIN, y - 5.0, Anchor::End, Style::Small))
                     }
                 }
             }
         };
-        Drawing::new(&self.title, &self.about, (total, area.bottom + BELOW), body)
+        Drawing::new(&self.title, &self.about, (total, area.bottom + AXIS_HEIGHT), body)
     }
 }

@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::legend::{self, GAP, SAMPLE};
+use super::legend::{self, SWATCH_GAP, SWATCH_WIDTH};
 use super::{MARGIN, Plot};
-use crate::axis::{Axis, BELOW};
+use crate::axis::{AXIS_HEIGHT, Axis};
 use crate::drawing::{Area, Drawing, line, mark, path, text};
 use crate::scale::Scale;
 use crate::text::{Anchor, Style, clean};
@@ -84,16 +84,16 @@ impl Plot for Curves {
             @for (entry, middle) in legend::entries(&legend) {
                 @let (left, curve) = (entry.x, entry.item);
                 g class=(series_class(curve.series)) {
-                    (line((left, middle), (left + SAMPLE, middle), "line"))
-                    @if curve.marks { (mark(curve.series, left + SAMPLE / 2.0, middle, 3.5)) }
-                    (text(&entry.label, left + SAMPLE + GAP, middle + 4.0, Anchor::Start, Style::Body))
+                    (line((left, middle), (left + SWATCH_WIDTH, middle), "line"))
+                    @if curve.marks { (mark(curve.series, left + SWATCH_WIDTH / 2.0, middle, 3.5)) }
+                    (text(&entry.label, left + SWATCH_WIDTH + SWATCH_GAP, middle + 4.0, Anchor::Start, Style::Body))
                 }
             }
             (self.x.below(&x, area, total))
             (self.y.beside(&y, area, (MARGIN, area.right)))
             @for curve in &self.curves { (self.curve(curve, &x, &y)) }
         };
-        Drawing::new(&self.title, &self.about, (total, bottom + BELOW), body)
+        Drawing::new(&self.title, &self.about, (total, bottom + AXIS_HEIGHT), body)
     }
 }
 

@@ -5,15 +5,15 @@ mod route;
 
 use maud::{Markup, html};
 
-use super::legend::{self, Entry, GAP, SAMPLE};
+use super::legend::{self, Entry, SWATCH_GAP, SWATCH_WIDTH};
 use super::{MARGIN, Plot};
 use crate::drawing::{Drawing, Px, line, text};
-use crate::place::{Labelled, Placed, labels};
+use crate::place::{LabelledPoint, LabelPosition, labels};
 use crate::scale::Kind;
 use crate::text::{Anchor, Rect, Style, clean, shorten, widest, width};
 use crate::theme::series_class;
 use layers::{Arc, Layers};
-use route::{Place, Way};
+use route::{BoxPosition, LinkPath};
 
 /// A box in the graph.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,12 +57,12 @@ pub struct Graph {
 }
 
 /// Widths of the thinnest and the widest link, in px.
-const THIN: f64 = 1.2;
-const THICK: f64 = 7.0;
+const MIN_LINK_WIDTH: f64 = 1.2;
+const MAX_LINK_WIDTH: f64 = 7.0;
 /// Padding beside the text of a box, in px.
-const INSET: f64 = 8.0;
+const BOX_PADDING: f64 = 8.0;
 /// Widths of the narrowest and the widest box, in px.
-const BOX: (f64, f64) = (64.0, 156.0);
+const BOX_WIDTHS: (f64, f64) = (64.0, 156.0);
 
 impl Graph {
     fn shown(&self) -> Vec<&Link> {
@@ -74,29 +74,29 @@ impl Graph {
     fn box_width(&self, total: f64) -> f64 {
         let labels = widest(self.nodes.iter().map(|node| node.label.as_str()), Style::Body);
         let notes = widest(self.nodes.iter().map(|node| node.note.as_str()), Style::Small);
-        (labels.max(notes) + 2.0 * INSET).clamp(BOX.0, BOX.1).min(total / 3.0 - route::APART)
+        (labels.max(notes) + 2.0 * BOX_PADDING).clamp(BOX_WIDTHS.0, BOX_WIDTHS.1).min(total / 3.0 - route::BOX_GAP)
     }
 
-    fn node(&self, index: usize, place: &Place, wide: f64) -> Markup {
+    fn node(&self, index: usize, place: &BoxPosition, wide: f64) -> Markup {
         let node = &self.nodes[index];
-        let room = wide - 2.0 * INSET;
+        let room = wide - 2.0 * BOX_PADDING;
         let (x, y) = (place.x, place.top);
         html! {
             g {
                 title { (clean(&format!("{}: {}", node.label, node.note))) }
-                rect x=(Px(x - wide / 2.0)) y=(Px(y)) width=(Px(wide)) height=(Px(route::HIGH)) rx="5" class="node" {}
+                rect x=(Px(x - wide / 2.0)) y=(Px(y)) width=(Px(wide)) height=(Px(route::BOX_HEIGHT)) rx="5" class="node" {}
                 (text(&shorten(&node.label, room, Style::Body), x, y + 16.0, Anchor::Middle, Style::Body))
                 (text(&shorten(&node.note, room, Style::Small), x, y + 31.0, Anchor::Middle, Style::Small))
             }
         }
     }
 
-    fn link(link: &Link, way: &Way, thick: f64) -> Markup {
+    fn link(link: &Link, path: &LinkPath, thick: f64) -> Markup {
         html! {
             g class=(series_class(link.series)) {
                 title { (clean(&link.note)) }
-                path d=(way.line(thick)) class="link" stroke-width=(Px(thick)) {}
-                polygon points=(way.head(thick)) class="head" {}
+                path d=(path.line(thick)) class="link" stroke-width=(Px(thick)) {}
+                polygon points=(path.head(thick)) class="head" {}
             }
         }
     }
@@ -116,26 +116,26 @@ impl Plot for Graph {
         let layers = Layers::new(self.nodes.len(), &arcs, route::most(wide, total));
         let places = route::places(&layers, wide, total, top);
         let pairs: Vec<(usize, usize)> = links.iter().map(|link| (link.from, link.to)).collect();
-        let ways = route::ways(&layers, &pairs, wide, total, top);
-        let bottom = places.iter().map(|place| place.top + route::HIGH).fold(top, f64::max) + 4.0;
+        let link_paths = route::link_paths(&layers, &pairs, wide, total, top);
+        let bottom = places.iter().map(|place| place.top + route::BOX_HEIGHT).fold(top, f64::max) + 4.0;
 
         let heaviest = links.iter().map(|link| link.weight.abs()).fold(0.0, f64::max);
         let thick = |link: &Link| {
             let share = if heaviest > 0.0 { (link.weight.abs() / heaviest).sqrt() } else { 0.0 };
-            THIN + (THICK - THIN) * share
+            MIN_LINK_WIDTH + (MAX_LINK_WIDTH - MIN_LINK_WIDTH) * share
         };
         let boxes: Vec<Rect> = places
             .iter()
-            .map(|place| Rect { x: place.x - wide / 2.0, y: place.top, w: wide, h: route::HIGH })
+            .map(|place| Rect { x: place.x - wide / 2.0, y: place.top, w: wide, h: route::BOX_HEIGHT })
             .collect();
         let names: Vec<String> =
             links.iter().map(|link| shorten(&link.label, total / 3.0, Style::Small)).collect();
-        let labelled: Vec<Labelled> = ways
+        let labelled: Vec<LabelledPoint> = link_paths
             .iter()
             .zip(&names)
             .zip(&links)
-            .map(|((way, name), link)| Labelled {
-                at: way.middle(),
+            .map(|((path, name), link)| LabelledPoint {
+                at: path.middle(),
                 radius: thick(link) / 2.0,
                 size: (width(name, Style::Small) + 2.0, Style::Small.size() * 1.2),
             })
@@ -144,11 +144,11 @@ impl Plot for Graph {
         let spots = labels(&labelled, &boxes, bounds);
         let body = html! {
             (key(&legend))
-            @for (link, way) in links.iter().zip(&ways) { (Self::link(link, way, thick(link))) }
+            @for (link, path) in links.iter().zip(&link_paths) { (Self::link(link, path, thick(link))) }
             @for (index, place) in places.iter().enumerate() { (self.node(index, place, wide)) }
             g class="over" {
-                @for ((way, name), spot) in ways.iter().zip(&names).zip(&spots) {
-                    @if let Some(spot) = spot { (name_of_link(name, way, spot)) }
+                @for ((path, name), spot) in link_paths.iter().zip(&names).zip(&spots) {
+                    @if let Some(spot) = spot { (name_of_link(name, path, spot)) }
                 }
             }
         };
@@ -161,20 +161,20 @@ fn key(legend: &[Vec<Entry<'_, (usize, String)>>]) -> Markup {
     html! {
         @for (entry, middle) in legend::entries(legend) {
             g class=(series_class(entry.item.0)) {
-                line x1=(Px(entry.x)) x2=(Px(entry.x + SAMPLE)) y1=(Px(middle)) y2=(Px(middle)) class="link"
+                line x1=(Px(entry.x)) x2=(Px(entry.x + SWATCH_WIDTH)) y1=(Px(middle)) y2=(Px(middle)) class="link"
                     stroke-width="3" {}
             }
-            (text(&entry.label, entry.x + SAMPLE + GAP, middle + 4.0, Anchor::Start, Style::Body))
+            (text(&entry.label, entry.x + SWATCH_WIDTH + SWATCH_GAP, middle + 4.0, Anchor::Start, Style::Body))
         }
     }
 }
 
 /// The name of a link at its spot, with a line to the link where that is far.
-fn name_of_link(name: &str, way: &Way, spot: &Placed) -> Markup {
+fn name_of_link(name: &str, path: &LinkPath, spot: &LabelPosition) -> Markup {
     let label = spot.label;
     html! {
         @if spot.far {
-            @let (x, y) = way.middle();
+            @let (x, y) = path.middle();
             @let end = (x.clamp(label.x, label.x + label.w), y.clamp(label.y, label.y + label.h));
             (line((x, y), end, "leader"))
         }

@@ -4,7 +4,7 @@ use gleaner_proto::diagnosis::Bin;
 use maud::html;
 
 use super::{MARGIN, Plot};
-use crate::axis::{Axis, BELOW};
+use crate::axis::{AXIS_HEIGHT, Axis};
 use crate::drawing::{Area, Drawing, Px};
 use crate::number::{Unit, show};
 use crate::scale::{Kind, Scale};
@@ -63,6 +63,6 @@ impl Plot for Histogram {
                 }
             }
         };
-        Drawing::new(&self.title, &self.about, (total, bottom + BELOW), body)
+        Drawing::new(&self.title, &self.about, (total, bottom + AXIS_HEIGHT), body)
     }
 }

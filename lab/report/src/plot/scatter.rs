@@ -3,10 +3,10 @@
 use maud::{Markup, html};
 
 use super::{MARGIN, Plot};
-use crate::axis::{Axis, BELOW};
+use crate::axis::{AXIS_HEIGHT, Axis};
 use crate::drawing::{Area, Drawing, line, mark, text};
 use crate::number::show;
-use crate::place::{Labelled, Placed, labels};
+use crate::place::{LabelledPoint, LabelPosition, labels};
 use crate::scale::{Kind, Scale};
 use crate::text::{Anchor, Rect, Style, clean, shorten, width};
 use crate::theme::series_class;
@@ -44,7 +44,7 @@ pub struct Scatter {
 /// Radius of a point, in px.
 const RADIUS: f64 = 4.0;
 /// Space above the plotting area for the label of the vertical axis, in px.
-const ABOVE: f64 = 28.0;
+const LABEL_SPACE: f64 = 28.0;
 
 impl Scatter {
     fn shown(&self) -> Vec<&Point> {
@@ -68,12 +68,12 @@ impl Scatter {
         slope.is_finite().then(|| ends.map(|at| (at, y + slope * (at - x))))
     }
 
-    fn point(&self, point: &Point, at: (f64, f64), label: &str, placed: Option<Placed>) -> Markup {
+    fn point(&self, point: &Point, at: (f64, f64), label: &str, placed: Option<LabelPosition>) -> Markup {
         let note = format!("{}: {}, {}", point.label, show(self.x.unit, point.x), show(self.y.unit, point.y));
         html! {
             g {
                 title { (clean(&note)) }
-                @if let Some(Placed { label: place, far }) = placed {
+                @if let Some(LabelPosition { label: place, far }) = placed {
                     @if far {
                         @let end = (at.0.clamp(place.x, place.x + place.w), at.1.clamp(place.y, place.y + place.h));
                         (line(at, end, "leader"))
@@ -90,7 +90,7 @@ impl Scatter {
 impl Plot for Scatter {
     fn draw(&self, total: f64) -> Drawing {
         let height = (total * 0.56).clamp(260.0, 460.0);
-        let (top, bottom) = (ABOVE + MARGIN, height - BELOW);
+        let (top, bottom) = (LABEL_SPACE + MARGIN, height - AXIS_HEIGHT);
         let points = self.shown();
         let fitted = self.fitted();
         let fit_y = fitted.iter().flatten().map(|end| end.1);
@@ -101,10 +101,10 @@ impl Plot for Scatter {
 
         let places: Vec<(f64, f64)> = points.iter().map(|p| (x.at(p.x), y.at(p.y))).collect();
         let texts: Vec<String> = points.iter().map(|p| shorten(&p.label, total / 3.0, Style::Body)).collect();
-        let labelled: Vec<Labelled> = places
+        let labelled: Vec<LabelledPoint> = places
             .iter()
             .zip(&texts)
-            .map(|(at, text)| Labelled {
+            .map(|(at, text)| LabelledPoint {
                 at: *at,
                 radius: RADIUS,
                 size: (width(text, Style::Body) + 2.0, Style::Body.size() * 1.2),

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use super::legend::{self, GAP, SAMPLE};
+use super::legend::{self, SWATCH_GAP, SWATCH_WIDTH};
 use super::{MARGIN, Plot};
-use crate::axis::{Axis, BELOW};
+use crate::axis::{AXIS_HEIGHT, Axis};
 use crate::drawing::{Area, Drawing, Px, line, path, text};
 use crate::number::Unit;
 use crate::scale::{Kind, Scale};
@@ -55,11 +55,11 @@ pub struct Stack {
 }
 
 /// Height of a lane, in px.
-const LANE: f64 = 64.0;
+const LANE_HEIGHT: f64 = 64.0;
 /// Space between lanes, in px.
-const BETWEEN: f64 = 12.0;
+const LANE_GAP: f64 = 12.0;
 /// Series index of the line over the parts.
-const OVER: usize = 4;
+const LINE_SERIES: usize = 4;
 
 /// An entry of the legend.
 enum Key<'a> {
@@ -79,11 +79,11 @@ impl Key<'_> {
         match self {
             Self::Part(part) => html! {
                 g class=(class(part)) {
-                    rect x=(Px(left)) y=(Px(middle - 6.0)) width=(Px(SAMPLE)) height="12" class="bar" {}
+                    rect x=(Px(left)) y=(Px(middle - 6.0)) width=(Px(SWATCH_WIDTH)) height="12" class="bar" {}
                 }
             },
             Self::Over(_) => html! {
-                g class=(series_class(OVER)) { (line((left, middle), (left + SAMPLE, middle), "edge")) }
+                g class=(series_class(LINE_SERIES)) { (line((left, middle), (left + SWATCH_WIDTH, middle), "edge")) }
             },
         }
     }
@@ -153,7 +153,7 @@ impl Stack {
                     g class=(class(part)) { path d=(self.outline(lane, index, x, y)) class="bar" {} }
                 }
                 @if !self.over.is_empty() && !over.is_empty() {
-                    g class=(series_class(OVER)) { path d=(path(&over, true)) class="edge" {} }
+                    g class=(series_class(LINE_SERIES)) { path d=(path(&over, true)) class="edge" {} }
                 }
             }
         }
@@ -166,7 +166,7 @@ impl Plot for Stack {
         let legend = legend::rows(&keys, Key::label, total);
         let labels = widest(self.lanes.iter().map(|lane| lane.label.as_str()), Style::Body).min(total * 0.3);
         let top = MARGIN + legend::height(&legend) + 10.0;
-        let bottom = top + (LANE + BETWEEN) * self.lanes.len() as f64;
+        let bottom = top + (LANE_HEIGHT + LANE_GAP) * self.lanes.len() as f64;
         let percent = "100 %";
         let left = MARGIN + labels + widest([percent], Style::Small) + 18.0;
         let area = Area { left, top, right: total - MARGIN - 8.0, bottom };
@@ -176,12 +176,12 @@ impl Plot for Stack {
         let body = html! {
             @for (entry, middle) in legend::entries(&legend) {
                 (entry.item.sample(entry.x, middle))
-                (text(&entry.label, entry.x + SAMPLE + GAP, middle + 4.0, Anchor::Start, Style::Body))
+                (text(&entry.label, entry.x + SWATCH_WIDTH + SWATCH_GAP, middle + 4.0, Anchor::Start, Style::Body))
             }
             (time.below(&x, area, total))
             @for (index, lane) in self.lanes.iter().enumerate() {
-                @let upper = top + (LANE + BETWEEN) * index as f64;
-                @let lower = upper + LANE;
+                @let upper = top + (LANE_HEIGHT + LANE_GAP) * index as f64;
+                @let lower = upper + LANE_HEIGHT;
                 @let y = Scale::over(Kind::Linear, [0.0, 1.0], 0.0, lower, upper);
                 @let label = shorten(&lane.label, labels, Style::Body);
                 (text(&label, MARGIN, f64::midpoint(upper, lower) + 4.0, Anchor::Start, Style::Body))
@@ -191,7 +191,7 @@ impl Plot for Stack {
                 (line((area.left, lower), (area.right, lower), "rule"))
             }
         };
-        Drawing::new(&self.title, &self.about, (total, area.bottom + BELOW), body)
+        Drawing::new(&self.title, &self.about, (total, area.bottom + AXIS_HEIGHT), body)
     }
 }
 

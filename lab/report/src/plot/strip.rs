@@ -3,7 +3,7 @@
 use maud::html;
 
 use super::{Interval, MARGIN, Plot};
-use crate::axis::{Axis, BELOW};
+use crate::axis::{AXIS_HEIGHT, Axis};
 use crate::drawing::{Area, Drawing, Px, line, mark, text};
 use crate::number::show;
 use crate::scale::Scale;
@@ -37,9 +37,9 @@ pub struct Strip {
 }
 
 /// Height of a lane, in px.
-const LANE: f64 = 30.0;
+const LANE_HEIGHT: f64 = 30.0;
 /// Height of the part of a lane in which the dots lie, in px.
-const SPREAD: f64 = 18.0;
+const DOT_HEIGHT: f64 = 18.0;
 
 impl Plot for Strip {
     fn draw(&self, total: f64) -> Drawing {
@@ -48,7 +48,7 @@ impl Plot for Strip {
             left: MARGIN + labels + 12.0,
             top: MARGIN,
             right: total - MARGIN - 8.0,
-            bottom: MARGIN + LANE * self.lanes.len() as f64,
+            bottom: MARGIN + LANE_HEIGHT * self.lanes.len() as f64,
         };
         let ends = |lane: &StripLane| lane.middle.map_or(Vec::new(), |i| vec![i.value, i.low, i.high]);
         let values = self.lanes.iter().flat_map(|lane| lane.values.iter().copied().chain(ends(lane)));
@@ -56,27 +56,27 @@ impl Plot for Strip {
         let body = html! {
             (self.axis.below(&scale, area, total))
             @for (index, lane) in self.lanes.iter().enumerate() {
-                @let middle = area.top + LANE * (index as f64 + 0.5);
+                @let middle = area.top + LANE_HEIGHT * (index as f64 + 0.5);
                 (text(&shorten(&lane.label, labels, Style::Body), area.left - 12.0, middle + 4.0, Anchor::End, Style::Body))
                 g class=(series_class(lane.series)) {
                     @if let Some(Interval { low, high, .. }) = lane.middle {
-                        rect x=(Px(scale.at(low))) y=(Px(middle - SPREAD / 2.0 - 3.0)) height=(Px(SPREAD + 6.0))
+                        rect x=(Px(scale.at(low))) y=(Px(middle - DOT_HEIGHT / 2.0 - 3.0)) height=(Px(DOT_HEIGHT + 6.0))
                             width=(Px((scale.at(high) - scale.at(low)).max(1.0))) class="range" {}
                     }
                     @let n = lane.values.len() as f64;
                     @for (order, value) in lane.values.iter().enumerate().filter(|(_, v)| self.axis.kind.shows(**v)) {
                         g {
                             title { (clean(&format!("{}, {}: {}", lane.label, order + 1, show(self.axis.unit, *value)))) }
-                            (mark(lane.series, scale.at(*value), middle + SPREAD * ((order as f64 + 0.5) / n - 0.5), 2.6))
+                            (mark(lane.series, scale.at(*value), middle + DOT_HEIGHT * ((order as f64 + 0.5) / n - 0.5), 2.6))
                         }
                     }
                 }
                 @if let Some(Interval { value, .. }) = lane.middle {
                     @let x = scale.at(value);
-                    (line((x, middle - SPREAD / 2.0 - 4.0), (x, middle + SPREAD / 2.0 + 4.0), "median"))
+                    (line((x, middle - DOT_HEIGHT / 2.0 - 4.0), (x, middle + DOT_HEIGHT / 2.0 + 4.0), "median"))
                 }
             }
         };
-        Drawing::new(&self.title, &self.about, (total, area.bottom + BELOW), body)
+        Drawing::new(&self.title, &self.about, (total, area.bottom + AXIS_HEIGHT), body)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use maud::{Markup, html};
 
 use super::{MARGIN, Plot};
-use crate::axis::{Axis, BELOW};
+use crate::axis::{AXIS_HEIGHT, Axis};
 use crate::drawing::{Area, Drawing, Px, line, path, text};
 use crate::number::{Unit, show};
 use crate::scale::{Kind, Scale};
@@ -62,11 +62,11 @@ pub struct Timeline {
 }
 
 /// Height of a `Steps` lane, in px.
-const STEPS: f64 = 44.0;
+const STEPS_HEIGHT: f64 = 44.0;
 /// Height of a `Spans` lane, in px.
-const SPANS: f64 = 20.0;
+const SPANS_HEIGHT: f64 = 20.0;
 /// Space between lanes, in px.
-const BETWEEN: f64 = 8.0;
+const LANE_GAP: f64 = 8.0;
 
 impl Lane {
     fn label(&self) -> &str {
@@ -83,8 +83,8 @@ impl Lane {
 
     const fn height(&self) -> f64 {
         match self {
-            Self::Steps { .. } => STEPS,
-            Self::Spans { .. } => SPANS,
+            Self::Steps { .. } => STEPS_HEIGHT,
+            Self::Spans { .. } => SPANS_HEIGHT,
         }
     }
 
@@ -157,7 +157,7 @@ impl Plot for Timeline {
             .iter()
             .map(|lane| {
                 let top = bottom;
-                bottom += lane.height() + BETWEEN;
+                bottom += lane.height() + LANE_GAP;
                 (top, top + lane.height())
             })
             .collect();
@@ -185,6 +185,6 @@ impl Plot for Timeline {
                 }
             }
         };
-        Drawing::new(&self.title, &self.about, (total, area.bottom + BELOW), body)
+        Drawing::new(&self.title, &self.about, (total, area.bottom + AXIS_HEIGHT), body)
     }
 }

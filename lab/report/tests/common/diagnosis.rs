@@ -1,7 +1,7 @@
 //! A diagnosis like those of `gleaner diagnose`.
 
 use gleaner_report::diagnosis::{
-    Cause, Diagnosis, Lane, Lengths, Spent, Thread, Timeline, Typical, Vcpu, Wake,
+    Cause, Diagnosis, Lane, Lengths, Spent, Thread, Timeline, DurationSummary, Vcpu, Wake,
 };
 use gleaner_report::plot::Bin;
 
@@ -21,7 +21,7 @@ fn lengths(label: &str, per_second: f64, median_s: f64) -> Lengths {
     Lengths {
         label: label.to_owned(),
         per_second,
-        typical: Some(Typical { median_s, mean_s: median_s * 1.2, p99_s: median_s * 4.0 }),
+        typical: Some(DurationSummary { median_s, mean_s: median_s * 1.2, p99_s: median_s * 4.0 }),
         bins: (-8..14).map(bin).filter(|bin| bin.count > 0.0).collect(),
     }
 }

@@ -10,9 +10,9 @@ use crate::ids::{Ns, Vm};
 use crate::world::World;
 
 /// Sampling interval of the BPF program that reports run-queue overload.
-const RUN_QUEUES: Duration = Duration::from_micros(500);
+const SAMPLING_INTERVAL: Duration = Duration::from_micros(500);
 /// For this long after a report, overload is detected by counting: BPF would report the same one again.
-const REST: Duration = Duration::from_millis(15);
+const REARM_DELAY: Duration = Duration::from_millis(15);
 
 /// A pausing run.
 #[derive(Debug)]
@@ -42,13 +42,13 @@ impl Paused {
     /// Starts `pause` now; `reported` is the time of the latest overload report.
     pub(super) fn new(world: &World, pause: Pause, reported: Option<Ns>) -> Self {
         let now = world.now();
-        let rests = reported.is_some_and(|at| now < at + ns(REST));
+        let rests = reported.is_some_and(|at| now < at + ns(REARM_DELAY));
         let (source, every, times) = match pause.watch {
             Some(watch) if watch.at_least.is_some() && !rests => {
-                let samples = watch.persistence.div_duration_f64(RUN_QUEUES).ceil();
+                let samples = watch.persistence.div_duration_f64(SAMPLING_INTERVAL).ceil();
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few samples")]
                 let times = samples as u32 + 1;
-                (OverloadSource::RunQueues, RUN_QUEUES, times)
+                (OverloadSource::RunQueues, SAMPLING_INTERVAL, times)
             }
             Some(watch) => (OverloadSource::Counts, watch.every, watch.times),
             None => (OverloadSource::Counts, pause.length, 1),

@@ -36,7 +36,7 @@ fn with_and_without(program: &str, vcpus: u32) -> (f64, Summary) {
         wake_cost: Duration::from_nanos(Costs::THIS_VM.wake()[2]),
         ..PolicyConfig::default()
     };
-    let (mut governed, summary) = govern(world, vm, config, false, &mut Journal::nowhere()).unwrap();
+    let (mut governed, summary) = govern(world, vm, config, false, &mut Journal::disabled()).unwrap();
     (operations(&governed.report()) / operations(&plain), summary)
 }
 
@@ -63,7 +63,7 @@ fn a_dry_run_suggests_and_changes_nothing() {
         method: Method::Haltpoll,
         ..PolicyConfig::default()
     };
-    let (_, summary) = govern(world, vm, config, false, &mut Journal::nowhere()).unwrap();
+    let (_, summary) = govern(world, vm, config, false, &mut Journal::disabled()).unwrap();
     assert!(!summary.would_try.is_empty(), "{summary:?}");
     let settings: Vec<_> = summary.settings.iter().map(|s| s.setting.to_string()).collect();
     assert_eq!(settings.len(), 1, "{settings:?}");
@@ -115,7 +115,7 @@ fn two_governed(first: &str, second: &str) -> (Report, Vec<Summary>) {
         },
         counter: false,
     });
-    let mut journals = [Journal::nowhere(), Journal::nowhere()];
+    let mut journals = [Journal::disabled(), Journal::disabled()];
     let (mut world, summaries) = super::govern_all(world, &governors, &mut journals).unwrap();
     (world.report(), summaries)
 }

@@ -72,7 +72,7 @@ pub(super) fn grain(p: Parameters, default: Ns) -> Ns {
     if p.grain == 0 { default } else { p.grain }
 }
 
-fn looped(times: u64, body: &[Op]) -> Vec<Op> {
+fn repeated(times: u64, body: &[Op]) -> Vec<Op> {
     let mut code = vec![Op::Repeat(times)];
     code.extend_from_slice(body);
     code.push(Op::Again);
@@ -86,8 +86,8 @@ fn ping_pong(p: Parameters) -> Program {
     let there = program.object(ObjectKind::Channel(ChannelKind::Futex));
     let back = program.object(ObjectKind::Channel(ChannelKind::Futex));
     let work = Op::Compute(Dist::Constant(g));
-    program.role("ping", 1, looped(n, &[work, Op::Send(there), Op::Receive(back), Op::Done(1)]));
-    program.role("pong", 1, looped(n, &[Op::Receive(there), work, Op::Send(back)]));
+    program.role("ping", 1, repeated(n, &[work, Op::Send(there), Op::Receive(back), Op::Done(1)]));
+    program.role("pong", 1, repeated(n, &[Op::Receive(there), work, Op::Send(back)]));
     program
 }
 
@@ -100,8 +100,8 @@ fn request_response(p: Parameters) -> Program {
         let reply = program.object(ObjectKind::Channel(ChannelKind::Socket));
         let work = Op::Compute(Dist::Constant(g));
         let client = [Op::Send(request), Op::Receive(reply), work, Op::Moved(72), Op::Done(1)];
-        program.role("client", 1, looped(n, &client));
-        program.role("server", 1, looped(n, &[Op::Receive(request), work, Op::Send(reply), Op::Moved(72)]));
+        program.role("client", 1, repeated(n, &client));
+        program.role("server", 1, repeated(n, &[Op::Receive(request), work, Op::Send(reply), Op::Moved(72)]));
     }
     program
 }
@@ -114,7 +114,7 @@ fn pipeline(p: Parameters) -> Program {
     let queue = ObjectKind::Queue { capacity: 2, producers: 1, spin: STD_SPIN, always_signals: true };
     let queues: Vec<u16> = (1..stages).map(|_| program.object(queue)).collect();
     let work = Op::Compute(Dist::Constant(g));
-    let mut feed = looped(n, &[work, Op::Put(queues[0])]);
+    let mut feed = repeated(n, &[work, Op::Put(queues[0])]);
     feed.push(Op::Close(queues[0]));
     program.role("feed", 1, feed);
     for pair in queues.windows(2) {
@@ -135,8 +135,8 @@ fn barrier(p: Parameters) -> Program {
     let meet = program.object(ObjectKind::Barrier { parties: threads, kind: BarrierKind::Block });
     let work = Op::Compute(Dist::Constant(g));
     let n = times(Parameters { threads, ..p }, g);
-    program.role("first", 1, looped(n, &[work, Op::Barrier(meet), Op::Done(1)]));
-    program.role("other", threads - 1, looped(n, &[work, Op::Barrier(meet)]));
+    program.role("first", 1, repeated(n, &[work, Op::Barrier(meet), Op::Done(1)]));
+    program.role("other", threads - 1, repeated(n, &[work, Op::Barrier(meet)]));
     program
 }
 
@@ -146,14 +146,14 @@ fn convoy(p: Parameters) -> Program {
     let mutex = program.object(ObjectKind::Mutex { spin: 0, handoff: false });
     let work = Op::Compute(Dist::Constant(g));
     let body = [Op::Lock(mutex), Op::Yield, work, Op::Unlock(mutex), Op::Done(1)];
-    program.role("thread", p.threads, looped(times(p, g), &body));
+    program.role("thread", p.threads, repeated(times(p, g), &body));
     program
 }
 
 fn matmul(p: Parameters) -> Program {
     let g = grain(p, 1_000 * US);
     let mut program = Program::new("matmul");
-    program.role("matmul", p.threads, looped(times(p, g), &[Op::Compute(Dist::Constant(g)), Op::Done(1)]));
+    program.role("matmul", p.threads, repeated(times(p, g), &[Op::Compute(Dist::Constant(g)), Op::Done(1)]));
     program
 }
 
@@ -161,6 +161,6 @@ fn freqsleep(p: Parameters) -> Program {
     let g = grain(p, 5 * US);
     let mut program = Program::new("freqsleep");
     let body = [Op::Compute(Dist::Constant(g)), Op::Sleep(Dist::Constant(50 * US)), Op::Done(1)];
-    program.role("sleeper", p.threads, looped(times(p, g), &body));
+    program.role("sleeper", p.threads, repeated(times(p, g), &body));
     program
 }

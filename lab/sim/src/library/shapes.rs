@@ -78,7 +78,7 @@ impl Shape {
 
     /// The same shape with locks that a release passes to the first waiter.
     #[must_use]
-    pub fn handed_over(mut self) -> Self {
+    pub fn with_handoff(mut self) -> Self {
         if let Self::Sections { handoff, .. } = &mut self {
             *handoff = true;
         }
@@ -106,7 +106,7 @@ impl Shape {
                     body.push(Op::Shootdown);
                 }
                 body.extend([Op::Unlock(lock), Op::Done(1)]);
-                let code = shooting(tlb, grain, body, rounds(grain + section));
+                let code = with_shootdowns(tlb, grain, body, rounds(grain + section));
                 program.role("worker", p.threads, code);
                 program
             }
@@ -125,7 +125,7 @@ fn phases(name: &str, threads: u32, rounds: u64, grain: Ns, imbalance: f64, kind
 }
 
 /// `body` in a loop; with [`Tlb::Every`], a shootdown after as many rounds as take that long.
-fn shooting(tlb: Tlb, grain: Ns, mut body: Vec<Op>, rounds: u64) -> Vec<Op> {
+fn with_shootdowns(tlb: Tlb, grain: Ns, mut body: Vec<Op>, rounds: u64) -> Vec<Op> {
     let mut code = vec![Op::Repeat(rounds)];
     if let Tlb::Every(every) = tlb {
         let inner = (every / grain.max(1)).max(1);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gleaner_policy::CpuId;
-use gleaner_proto::trace_file::{Event, Left, Task, What};
+use gleaner_proto::trace_file::{Event, EventKind, PrevState, Task};
 
 use super::{Kernel, Replayed};
 use crate::ids::Ns;
@@ -34,7 +34,7 @@ pub(super) struct Threads {
 struct Thread {
     name: String,
     steps: Vec<Step>,
-    life: Life,
+    life: ThreadState,
     /// CPU time since the last step.
     computed: Ns,
     /// A wake-up that arrived while the thread ran. It ends the next wait unless another one does.
@@ -44,7 +44,7 @@ struct Thread {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Life {
+enum ThreadState {
     /// No event yet.
     Unknown,
     Runnable,
@@ -91,63 +91,63 @@ impl Threads {
         let at = event.at_ns;
         self.last = at;
         match &event.what {
-            What::Switch { cpu, from, left, to } => {
+            EventKind::Switch { cpu, from, prev_state, to } => {
                 let (before, since) = self.vcpus.insert(*cpu, (*to, at)).unwrap_or((*from, 0));
                 if let Task::Thread(thread) = from {
                     // A thread on its vCPU at the start of the recording, or after a gap, ran since then.
-                    self.leave(*thread, *left, at, since);
+                    self.leave(*thread, *prev_state, at, since);
                 }
                 if let Task::Thread(thread) = to {
                     self.enter(*thread, *cpu, at, before == Task::Nobody && *from == Task::Nobody);
                 }
             }
-            What::Wake { cpu, waker, wakee: Task::Thread(wakee) } => self.wake(*cpu, *waker, *wakee, at),
-            What::Thread { name, .. } => self.known.push(Thread {
+            EventKind::Wake { cpu, waker, wakee: Task::Thread(wakee) } => self.wake(*cpu, *waker, *wakee, at),
+            EventKind::Thread { name, .. } => self.known.push(Thread {
                 name: name.clone(),
                 steps: Vec::new(),
-                life: Life::Unknown,
+                life: ThreadState::Unknown,
                 computed: 0,
                 early: None,
                 woken: None,
             }),
-            What::Renamed { thread, name } => {
+            EventKind::Renamed { thread, name } => {
                 if let Some(thread) = self.known.get_mut(*thread as usize) {
                     thread.name.clone_from(name);
                 }
             }
-            What::Wake { .. } | What::Lost { .. } => {}
+            EventKind::Wake { .. } | EventKind::Lost { .. } => {}
         }
     }
 
-    fn leave(&mut self, number: u32, left: Left, at: Ns, on_vcpu_since: Ns) {
+    fn leave(&mut self, number: u32, prev_state: PrevState, at: Ns, on_vcpu_since: Ns) {
         let Some(thread) = self.known.get_mut(number as usize) else { return };
         match thread.life {
-            Life::Running { since } => thread.computed += at.saturating_sub(since),
-            Life::Unknown => thread.computed += at.saturating_sub(on_vcpu_since),
+            ThreadState::Running { since } => thread.computed += at.saturating_sub(since),
+            ThreadState::Unknown => thread.computed += at.saturating_sub(on_vcpu_since),
             _ => {}
         }
-        thread.life = match left {
-            Left::Runnable => Life::Runnable,
-            Left::Blocked | Left::BlockedIo => {
+        thread.life = match prev_state {
+            PrevState::Runnable => ThreadState::Runnable,
+            PrevState::Blocked | PrevState::BlockedIo => {
                 thread.flush();
                 let early = thread.early.take();
-                Life::Waits { since: at, device: left == Left::BlockedIo, early }
+                ThreadState::Waits { since: at, device: prev_state == PrevState::BlockedIo, early }
             }
-            Left::Exited => {
+            PrevState::Exited => {
                 thread.flush();
-                Life::Ended
+                ThreadState::Ended
             }
         };
     }
 
     fn enter(&mut self, number: u32, cpu: CpuId, at: Ns, was_idle: bool) {
         let Some(thread) = self.known.get(number as usize) else { return };
-        if let Life::Waits { early, since, device } = thread.life {
+        if let ThreadState::Waits { early, since, device } = thread.life {
             // No wake-up was recorded: it happened while the thread was going to sleep, or the event is lost.
             self.wait_ends(number, early, at.saturating_sub(since), device);
         }
         let Some(thread) = self.known.get_mut(number as usize) else { return };
-        thread.life = Life::Running { since: at };
+        thread.life = ThreadState::Running { since: at };
         thread.early = None;
         if let Some(waker) = thread.woken.take().filter(|w| was_idle && w.cpu != cpu)
             && let Some(by) = self.known.get_mut(waker.thread as usize)
@@ -160,7 +160,7 @@ impl Threads {
     fn wake(&mut self, cpu: CpuId, waker: Task, number: u32, at: Ns) {
         let Some(thread) = self.known.get(number as usize) else { return };
         let life = thread.life;
-        if matches!(life, Life::Runnable | Life::Ended) {
+        if matches!(life, ThreadState::Runnable | ThreadState::Ended) {
             return;
         }
         let by = match waker {
@@ -168,15 +168,15 @@ impl Threads {
             _ => None,
         };
         match life {
-            Life::Running { .. } => self.known[number as usize].early = by,
-            Life::Waits { since, device, .. } => {
+            ThreadState::Running { .. } => self.known[number as usize].early = by,
+            ThreadState::Waits { since, device, .. } => {
                 self.wait_ends(number, by, at.saturating_sub(since), device);
-                self.known[number as usize].life = Life::Runnable;
+                self.known[number as usize].life = ThreadState::Runnable;
             }
             // It was asleep when the recording started, or was created just now.
             _ => {
                 self.wait_ends(number, by, at, false);
-                self.known[number as usize].life = Life::Runnable;
+                self.known[number as usize].life = ThreadState::Runnable;
             }
         }
     }
@@ -185,14 +185,14 @@ impl Threads {
     fn note_wake(&mut self, waker: u32, woken: u32, cpu: CpuId, at: Ns) -> Option<Waker> {
         let thread = self.known.get_mut(waker as usize)?;
         match &mut thread.life {
-            Life::Running { since } => {
+            ThreadState::Running { since } => {
                 thread.computed += at.saturating_sub(*since);
                 *since = at;
             }
-            life @ Life::Unknown => {
+            life @ ThreadState::Unknown => {
                 let since = self.vcpus.get(&cpu).map_or(0, |(_, since)| *since);
                 thread.computed += at.saturating_sub(since);
-                *life = Life::Running { since: at };
+                *life = ThreadState::Running { since: at };
             }
             // Events around it are lost or out of order.
             _ => {}
@@ -230,7 +230,7 @@ impl Threads {
     pub(super) fn finish(mut self, kernel: &Kernel) -> (Vec<Replayed>, Vec<(u32, u32)>) {
         let end = self.last;
         for thread in &mut self.known {
-            if let Life::Running { since } = thread.life {
+            if let ThreadState::Running { since } = thread.life {
                 thread.computed += end.saturating_sub(since);
             }
             thread.flush();

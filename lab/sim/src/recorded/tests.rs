@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use gleaner_policy::{CpuId, CpuSet, PolicyConfig};
-use gleaner_proto::trace_file::{Event, Header, Left, Task, What, Writer};
+use gleaner_proto::trace_file::{Event, EventKind, Header, PrevState, Task, Writer};
 
 use super::{Recorded, RecordedError, Replay};
 use crate::{Costs, HostSpec, Ns, Spec, VmSpec, World};
@@ -15,7 +15,7 @@ const A: Task = Task::Thread(0);
 const B: Task = Task::Thread(1);
 
 /// A trace of two vCPUs with these events, timed in microseconds.
-fn trace(events: &[(u64, What)]) -> Vec<u8> {
+fn trace(events: &[(u64, EventKind)]) -> Vec<u8> {
     let header = Header {
         unix_ms: 0,
         workload: "pair".to_owned(),
@@ -24,7 +24,7 @@ fn trace(events: &[(u64, What)]) -> Vec<u8> {
         limits: Vec::new(),
     };
     let mut writer = Writer::new(Vec::new(), &header, 1 << 20).unwrap();
-    let threads = ["a", "b"].into_iter().zip(1..).map(|(name, tid)| What::Thread {
+    let threads = ["a", "b"].into_iter().zip(1..).map(|(name, tid)| EventKind::Thread {
         tid,
         process: 1,
         name: name.to_owned(),
@@ -39,29 +39,29 @@ fn trace(events: &[(u64, What)]) -> Vec<u8> {
     writer.finish(elapsed_ns).unwrap().0
 }
 
-fn switch(cpu: u32, from: Task, left: Left, to: Task) -> What {
-    What::Switch { cpu: CpuId(cpu), from, left, to }
+fn switch(cpu: u32, from: Task, prev_state: PrevState, to: Task) -> EventKind {
+    EventKind::Switch { cpu: CpuId(cpu), from, prev_state, to }
 }
 
-fn wake(cpu: u32, waker: Task, wakee: Task) -> What {
-    What::Wake { cpu: CpuId(cpu), waker, wakee }
+fn wake(cpu: u32, waker: Task, wakee: Task) -> EventKind {
+    EventKind::Wake { cpu: CpuId(cpu), waker, wakee }
 }
 
-fn parse(events: &[(u64, What)]) -> Recorded {
+fn parse(events: &[(u64, EventKind)]) -> Recorded {
     Recorded::parse(Path::new("t"), &trace(events)).unwrap()
 }
 
 /// `a` computes for 500 us, wakes `b`, which computes for 300 us and wakes `a`, which computes for 200 us.
-fn hand_offs() -> Vec<(u64, What)> {
+fn hand_offs() -> Vec<(u64, EventKind)> {
     vec![
-        (0, switch(0, Task::Nobody, Left::Runnable, A)),
+        (0, switch(0, Task::Nobody, PrevState::Runnable, A)),
         (500, wake(0, A, B)),
-        (510, switch(0, A, Left::Blocked, Task::Nobody)),
-        (530, switch(1, Task::Nobody, Left::Runnable, B)),
+        (510, switch(0, A, PrevState::Blocked, Task::Nobody)),
+        (530, switch(1, Task::Nobody, PrevState::Runnable, B)),
         (830, wake(1, B, A)),
-        (860, switch(0, Task::Nobody, Left::Runnable, A)),
-        (870, switch(1, B, Left::Exited, Task::Nobody)),
-        (1060, switch(0, A, Left::Exited, Task::Nobody)),
+        (860, switch(0, Task::Nobody, PrevState::Runnable, A)),
+        (870, switch(1, B, PrevState::Exited, Task::Nobody)),
+        (1060, switch(0, A, PrevState::Exited, Task::Nobody)),
     ]
 }
 
@@ -105,18 +105,18 @@ fn the_kernels_share_is_taken_out_once() {
 #[test]
 fn other_waits_last_as_long_as_recorded() {
     let events = [
-        (0, switch(0, Task::Nobody, Left::Runnable, A)),
-        (100, switch(0, A, Left::Blocked, Task::Nobody)),
+        (0, switch(0, Task::Nobody, PrevState::Runnable, A)),
+        (100, switch(0, A, PrevState::Blocked, Task::Nobody)),
         // A timer, a device, and a client outside the workload.
         (1100, wake(0, Task::Nobody, A)),
-        (1110, switch(0, Task::Nobody, Left::Runnable, A)),
-        (1200, switch(0, A, Left::BlockedIo, Task::Nobody)),
+        (1110, switch(0, Task::Nobody, PrevState::Runnable, A)),
+        (1200, switch(0, A, PrevState::BlockedIo, Task::Nobody)),
         (1700, wake(0, Task::Nobody, A)),
-        (1705, switch(0, Task::Nobody, Left::Runnable, A)),
-        (1800, switch(0, A, Left::Blocked, Task::Nobody)),
+        (1705, switch(0, Task::Nobody, PrevState::Runnable, A)),
+        (1800, switch(0, A, PrevState::Blocked, Task::Nobody)),
         (2000, wake(1, Task::Other, A)),
-        (2005, switch(0, Task::Nobody, Left::Runnable, A)),
-        (2100, switch(0, A, Left::Exited, Task::Nobody)),
+        (2005, switch(0, Task::Nobody, PrevState::Runnable, A)),
+        (2100, switch(0, A, PrevState::Exited, Task::Nobody)),
     ];
     let recorded = parse(&events);
     assert_eq!((recorded.hand_offs, recorded.timed), (0, 3));
@@ -127,15 +127,15 @@ fn other_waits_last_as_long_as_recorded() {
 #[test]
 fn a_wake_up_while_leaving_ends_that_wait_and_one_in_vain_ends_none() {
     let events = [
-        (0, switch(0, Task::Nobody, Left::Runnable, A)),
-        (0, switch(1, Task::Nobody, Left::Runnable, B)),
+        (0, switch(0, Task::Nobody, PrevState::Runnable, A)),
+        (0, switch(1, Task::Nobody, PrevState::Runnable, B)),
         // In vain: `b` continues, and only waits for the next one.
         (50, wake(0, A, B)),
         (99, wake(0, A, B)),
-        (100, switch(1, B, Left::Blocked, Task::Nobody)),
-        (101, switch(1, Task::Nobody, Left::Runnable, B)),
-        (300, switch(1, B, Left::Exited, Task::Nobody)),
-        (400, switch(0, A, Left::Exited, Task::Nobody)),
+        (100, switch(1, B, PrevState::Blocked, Task::Nobody)),
+        (101, switch(1, Task::Nobody, PrevState::Runnable, B)),
+        (300, switch(1, B, PrevState::Exited, Task::Nobody)),
+        (400, switch(0, A, PrevState::Exited, Task::Nobody)),
     ];
     let recorded = parse(&events);
     assert_eq!(recorded.hand_offs, 1);
@@ -157,7 +157,7 @@ fn damaged_and_foreign_files_are_distinguished() {
         assert!(matches!(error, RecordedError::Damaged { .. }), "{error}");
         assert!(error.to_string().starts_with("t: at byte "), "{error}");
     }
-    let idle = trace(&[(5, switch(0, Task::Other, Left::Runnable, Task::Nobody))]);
+    let idle = trace(&[(5, switch(0, Task::Other, PrevState::Runnable, Task::Nobody))]);
     assert!(matches!(parse(&idle), RecordedError::Empty { .. }));
     assert!(matches!(Recorded::read(Path::new("/no/trace")), Err(RecordedError::Read { .. })));
 }

@@ -57,7 +57,7 @@ fn made(name: &str, threads: u32, work: Ns) -> Option<Program> {
     match library::by_name(name).map(|p| p.shape) {
         // Linux 3.2's rwsem passes to the first waiter on release; lock stealing came with 3.9.
         Some(shape @ Shape::Sections { tlb: Tlb::EachSection, .. }) => {
-            Some(shape.handed_over().program(name, parameters))
+            Some(shape.with_handoff().program(name, parameters))
         }
         _ => library::make(name, parameters, threads),
     }

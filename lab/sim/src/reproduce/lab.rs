@@ -149,7 +149,7 @@ fn governed(world: World, mode: Mode) -> Option<World> {
         wake_cost: Duration::from_nanos(Costs::ATC14_VM.wake()[2]),
         ..PolicyConfig::default()
     };
-    govern(world, vm, config, false, &mut Journal::nowhere()).ok().map(|(world, _)| world)
+    govern(world, vm, config, false, &mut Journal::disabled()).ok().map(|(world, _)| world)
 }
 
 fn timing(report: &Report) -> Option<Timing> {

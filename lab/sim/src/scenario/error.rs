@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use gleaner_proto::written::{Written, nearest, proposal, with_nearest};
+use gleaner_proto::source_text::{SourceText, nearest, proposal, with_nearest};
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +78,7 @@ pub(crate) trait At {
     fn syntax(&self, error: &toml::de::Error) -> ScenarioError;
 }
 
-impl At for Written<'_> {
+impl At for SourceText<'_> {
     fn wrong(&self, at: &Range<usize>, message: impl Into<String>) -> ScenarioError {
         let line = self.line(at.start);
         ScenarioError::At { file: self.name.to_owned(), line, message: message.into() }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gleaner_policy::host::{Coscheduling, DirectedYield, UrgentConfig, VcpuPlacement};
-use gleaner_proto::written::Written;
+use gleaner_proto::source_text::SourceText;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -18,8 +18,8 @@ use crate::library::{self, Parameters};
 use crate::program::Program;
 use crate::recorded::{Recorded, Replay};
 use crate::sched::Fair;
-use crate::spec::{HostSpec, MOST_THREADS, Spec, TaskSpec, VmSpec};
-use crate::tuning::{KNOBS, Tuning};
+use crate::spec::{HostSpec, MAX_THREADS, Spec, TaskSpec, VmSpec};
+use crate::tuning::{POLICY_PARAMETERS, Tuning};
 
 type Words = Option<Spanned<String>>;
 
@@ -145,7 +145,7 @@ struct ProgramFile {
 }
 
 /// Parses a scenario.
-pub(super) fn parse(text: &Written) -> Result<Scenario, ScenarioError> {
+pub(super) fn parse(text: &SourceText) -> Result<Scenario, ScenarioError> {
     let file: File = toml::from_str(text.text).map_err(|e| text.syntax(&e))?;
     let host = host(text, &file.host)?;
     let mut vms = Vec::with_capacity(file.vm.len());
@@ -166,12 +166,12 @@ pub(super) fn parse(text: &Written) -> Result<Scenario, ScenarioError> {
     Ok(Scenario { title: file.title, source: file.source, spec, control, tuning })
 }
 
-pub(super) fn of(text: &Written, words: &Words) -> Result<Option<Ns>, ScenarioError> {
+pub(super) fn of(text: &SourceText, words: &Words) -> Result<Option<Ns>, ScenarioError> {
     let parse = |w: &Spanned<String>| time(w.get_ref()).map_err(|message| text.wrong(&w.span(), message));
     words.as_ref().map(parse).transpose()
 }
 
-fn scheduler(text: &Written, words: &Words) -> Result<Fair, ScenarioError> {
+fn scheduler(text: &SourceText, words: &Words) -> Result<Fair, ScenarioError> {
     let Some(words) = words else { return Ok(Fair::CFS) };
     match words.get_ref().as_str() {
         "cfs" => Ok(Fair::CFS),
@@ -180,7 +180,7 @@ fn scheduler(text: &Written, words: &Words) -> Result<Fair, ScenarioError> {
     }
 }
 
-fn host(text: &Written, file: &Host) -> Result<HostSpec, ScenarioError> {
+fn host(text: &SourceText, file: &Host) -> Result<HostSpec, ScenarioError> {
     let default = HostSpec::default();
     let urgent = match &file.urgent {
         None => UrgentConfig::OFF,
@@ -214,7 +214,7 @@ fn host(text: &Written, file: &Host) -> Result<HostSpec, ScenarioError> {
     })
 }
 
-fn vm_spec(text: &Written, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioError> {
+fn vm_spec(text: &SourceText, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioError> {
     let name = vm.costs.get_ref();
     let known = || NAMES.into_iter().chain(file.costs.keys().map(String::as_str));
     let costs = file.costs.get(name).copied().or_else(|| Costs::named(name)).ok_or_else(|| {
@@ -241,7 +241,7 @@ fn vm_spec(text: &Written, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioE
     Ok(spec)
 }
 
-fn task(text: &Written, file: &ProgramFile, vcpus: u32) -> Result<TaskSpec, ScenarioError> {
+fn task(text: &SourceText, file: &ProgramFile, vcpus: u32) -> Result<TaskSpec, ScenarioError> {
     let program = match &file.trace {
         Some(trace) => {
             of_library_only(text, file, "this one is recorded")?;
@@ -258,7 +258,7 @@ fn task(text: &Written, file: &ProgramFile, vcpus: u32) -> Result<TaskSpec, Scen
 }
 
 /// Fails if `file` has keys that only apply to library programs.
-fn of_library_only(text: &Written, file: &ProgramFile, but: &str) -> Result<(), ScenarioError> {
+fn of_library_only(text: &SourceText, file: &ProgramFile, but: &str) -> Result<(), ScenarioError> {
     let threads = file.threads.as_ref().map(Spanned::span);
     let words = [&file.work, &file.grain].into_iter().filter_map(|w| w.as_ref().map(Spanned::span));
     match words.chain(threads).min_by_key(|span| span.start) {
@@ -271,7 +271,7 @@ fn of_library_only(text: &Written, file: &ProgramFile, but: &str) -> Result<(), 
 }
 
 /// The trace at `path`, relative to the scenario file.
-fn recorded(text: &Written, path: &Spanned<String>) -> Result<Program, ScenarioError> {
+fn recorded(text: &SourceText, path: &Spanned<String>) -> Result<Program, ScenarioError> {
     let beside = Path::new(text.name).parent().unwrap_or(Path::new(""));
     let trace = Recorded::read(&beside.join(path.get_ref())).map_err(|source| ScenarioError::Trace {
         file: text.name.to_owned(),
@@ -281,14 +281,14 @@ fn recorded(text: &Written, path: &Spanned<String>) -> Result<Program, ScenarioE
     Ok(trace.program(Replay::default()))
 }
 
-fn library_program(text: &Written, file: &ProgramFile, vcpus: u32) -> Result<Program, ScenarioError> {
+fn library_program(text: &SourceText, file: &ProgramFile, vcpus: u32) -> Result<Program, ScenarioError> {
     let name = file.name.get_ref();
     if let Some((object, _)) = file.objects.iter().next() {
         let message = "a program with objects needs threads that use them: [[vm.program.thread]]";
         return Err(text.wrong(&object.span(), message));
     }
-    if let Some(threads) = file.threads.as_ref().filter(|threads| *threads.get_ref() > MOST_THREADS) {
-        let message = format!("{} threads are too many: {MOST_THREADS} are possible", threads.get_ref());
+    if let Some(threads) = file.threads.as_ref().filter(|threads| *threads.get_ref() > MAX_THREADS) {
+        let message = format!("{} threads are too many: {MAX_THREADS} are possible", threads.get_ref());
         return Err(text.wrong(&threads.span(), message));
     }
     let parameters = Parameters {
@@ -305,23 +305,23 @@ fn library_program(text: &Written, file: &ProgramFile, vcpus: u32) -> Result<Pro
     })
 }
 
-fn tuning(text: &Written, values: &BTreeMap<Spanned<String>, Spanned<f64>>) -> Result<Tuning, ScenarioError> {
+fn tuning(text: &SourceText, values: &BTreeMap<Spanned<String>, Spanned<f64>>) -> Result<Tuning, ScenarioError> {
     let mut tuning = Tuning::default();
     for (key, value) in values {
-        let Some(knob) = KNOBS.iter().find(|knob| knob.key == key.get_ref()) else {
+        let Some(parameter) = POLICY_PARAMETERS.iter().find(|parameter| parameter.key == key.get_ref()) else {
             let message = format!(
                 "the policy has no `{}`{}",
                 key.get_ref(),
-                hint(key.get_ref(), KNOBS.iter().map(|k| k.key))
+                hint(key.get_ref(), POLICY_PARAMETERS.iter().map(|k| k.key))
             );
             return Err(text.wrong(&key.span(), message));
         };
-        tuning.set(knob, *value.get_ref()).map_err(|message| text.wrong(&value.span(), message))?;
+        tuning.set(parameter, *value.get_ref()).map_err(|message| text.wrong(&value.span(), message))?;
     }
     Ok(tuning)
 }
 
-fn policy(text: &Written, vm: &VmFile) -> Result<Control, ScenarioError> {
+fn policy(text: &SourceText, vm: &VmFile) -> Result<Control, ScenarioError> {
     let Some(words) = &vm.policy else { return Ok(Control::HALT) };
     let wrong = |message: String| {
         text.wrong(

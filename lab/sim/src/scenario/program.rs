@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_proto::written::Written;
+use gleaner_proto::source_text::SourceText;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -16,7 +16,7 @@ type Words = Option<Spanned<String>>;
 type Named = Spanned<String>;
 
 /// Maximum number of steps of a thread.
-const MOST_STEPS: usize = u16::MAX as usize;
+const MAX_STEPS: usize = u16::MAX as usize;
 
 /// An object. Which keys are meaningful depends on its kind.
 #[derive(Debug, Deserialize)]
@@ -96,7 +96,7 @@ const KINDS: [&str; 7] = ["mutex", "barrier", "condition", "queue", "futex", "so
 
 /// Builds the program `name` from `objects` and `threads`.
 pub(super) fn program(
-    text: &Written,
+    text: &SourceText,
     name: &str,
     objects: &BTreeMap<Spanned<String>, ObjectFile>,
     threads: &[ThreadFile],
@@ -145,7 +145,7 @@ impl Users {
     }
 }
 
-fn object(text: &Written, file: &ObjectFile, users: Users) -> Result<ObjectKind, ScenarioError> {
+fn object(text: &SourceText, file: &ObjectFile, users: Users) -> Result<ObjectKind, ScenarioError> {
     let kind = file.kind.get_ref().as_str();
     let own: &[&str] = match kind {
         "mutex" => &["spin", "handoff"],
@@ -204,7 +204,7 @@ fn object(text: &Written, file: &ObjectFile, users: Users) -> Result<ObjectKind,
 
 /// A thread's code under construction.
 struct Code<'a> {
-    text: &'a Written<'a>,
+    text: &'a SourceText<'a>,
     program: &'a Program,
     /// The kind of each object, as named in the file.
     kinds: &'a [&'a str],
@@ -215,8 +215,8 @@ struct Code<'a> {
 impl Code<'_> {
     fn of(mut self, segments: &[Spanned<Segment>]) -> Result<Vec<Op>, ScenarioError> {
         self.segments(segments)?;
-        if let (true, Some(first)) = (self.ops.len() > MOST_STEPS, segments.first()) {
-            let message = format!("the code has {} steps; {MOST_STEPS} are possible", self.ops.len());
+        if let (true, Some(first)) = (self.ops.len() > MAX_STEPS, segments.first()) {
+            let message = format!("the code has {} steps; {MAX_STEPS} are possible", self.ops.len());
             return Err(self.text.wrong(&first.span(), message));
         }
         Ok(self.ops)

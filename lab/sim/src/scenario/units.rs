@@ -1,6 +1,6 @@
 //! Durations and distributions in scenario files.
 
-use gleaner_proto::written::{nearest, proposal};
+use gleaner_proto::source_text::{nearest, proposal};
 
 use crate::ids::Ns;
 use crate::random::Dist;

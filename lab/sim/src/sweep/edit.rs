@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use gleaner_proto::written::{Written, nearest, proposal};
+use gleaner_proto::source_text::{SourceText, nearest, proposal};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -11,12 +11,12 @@ use crate::scenario::{At as _, ScenarioError};
 
 /// A parsed scenario that retains the text ranges of its values.
 pub(super) struct Tree<'a> {
-    text: &'a Written<'a>,
+    text: &'a SourceText<'a>,
     root: Spanned<DeTable<'a>>,
 }
 
 impl<'a> Tree<'a> {
-    pub(super) fn parse(text: &'a Written<'a>) -> Result<Self, ScenarioError> {
+    pub(super) fn parse(text: &'a SourceText<'a>) -> Result<Self, ScenarioError> {
         let root = DeTable::parse(text.text).map_err(|e| text.syntax(&e))?;
         Ok(Self { text, root })
     }

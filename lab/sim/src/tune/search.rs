@@ -9,12 +9,12 @@ use super::{Gain, Measure, Weights};
 use crate::parallel;
 use crate::random::{Generator, Seeds};
 use crate::scenario::{Scenario, ScenarioError};
-use crate::tuning::{Knob, Tuning};
+use crate::tuning::{PolicyParameter, Tuning};
 
 /// Candidates evaluated together. Constant, so that the result does not depend on the number of cores.
 const BATCH: usize = 8;
 /// Share of the budget for candidates from the whole space.
-const ANYWHERE: f64 = 0.4;
+const GLOBAL_SHARE: f64 = 0.4;
 
 /// What to search, on which scenarios, with which budget.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct Search<'a> {
     /// Scenarios on which candidates are scored.
     pub scenarios: &'a [Scenario],
     /// Parameters to vary.
-    pub knobs: Vec<&'static Knob>,
+    pub parameters: Vec<&'static PolicyParameter>,
     /// Maximum number of simulations.
     pub budget: usize,
     /// Seed of the candidates and of the scenarios.
@@ -64,7 +64,7 @@ impl Search<'_> {
         let candidates = (self.budget / self.scenarios.len().max(1)).saturating_sub(1);
         let mut generator = Seeds(self.seed).generator("tune", 0);
         let start = PolicyConfig::default();
-        let mut best = Candidate(self.knobs.iter().map(|k| k.share(k.get(&start))).collect());
+        let mut best = Candidate(self.parameters.iter().map(|k| k.share(k.get(&start))).collect());
         let (mut best_tuning, mut best_score) = (Tuning::default(), 0.0);
         let mut judged = 0;
         while judged < candidates {
@@ -88,11 +88,11 @@ impl Search<'_> {
 
     fn tuning(&self, candidate: &Candidate) -> Tuning {
         let mut tuning = Tuning::default();
-        for (knob, share) in self.knobs.iter().zip(&candidate.0) {
+        for (parameter, share) in self.parameters.iter().zip(&candidate.0) {
             // Three digits: more would suggest false precision.
-            let value = rounded(knob.at(*share)).clamp(knob.low, knob.high);
+            let value = rounded(parameter.at(*share)).clamp(parameter.low, parameter.high);
             // Cannot fail: the value was just clamped to the range.
-            let _ = tuning.set(knob, value);
+            let _ = tuning.set(parameter, value);
         }
         tuning
     }
@@ -121,13 +121,13 @@ impl Search<'_> {
 /// Uniform at first; later around the best candidate, changing some of its parameters by ever smaller steps.
 fn propose(best: &Candidate, progress: f64, generator: &mut Generator) -> Candidate {
     let count = best.0.len();
-    if progress < ANYWHERE {
+    if progress < GLOBAL_SHARE {
         return Candidate((0..count).map(|_| uniform(generator)).collect());
     }
     let mut shares = best.0.clone();
     // At least one of them changes.
     let sure = uniform(generator) * count as f64;
-    let reach = 0.3 * (1.0 - progress) / (1.0 - ANYWHERE) + 0.03;
+    let reach = 0.3 * (1.0 - progress) / (1.0 - GLOBAL_SHARE) + 0.03;
     for (index, share) in shares.iter_mut().enumerate() {
         let (chosen, normal) = (uniform(generator) < 0.3, StandardNormal.sample(generator));
         if chosen || (index as f64..(index + 1) as f64).contains(&sure) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Search, Weights, field, judge};
 use crate::scenario::Scenario;
-use crate::tuning::{KNOBS, Tuning};
+use crate::tuning::{POLICY_PARAMETERS, Tuning};
 
 const MS: u64 = 1_000_000;
 
@@ -36,7 +36,7 @@ fn a_search_keeps_to_its_budget_and_does_not_depend_on_the_cores() {
     let scenarios = some(&search, &["ping-pong on 2 vCPUs", "matmul on 4 vCPUs"]);
     let limited = Search {
         scenarios: &scenarios,
-        knobs: KNOBS.iter().collect(),
+        parameters: POLICY_PARAMETERS.iter().collect(),
         budget: 10 * scenarios.len(),
         seed: 1,
         weights: Weights::default(),

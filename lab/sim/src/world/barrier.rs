@@ -8,7 +8,7 @@ use super::threads::Flow;
 use crate::ids::{FOREVER, Ns, Obj, Thread, Vcpu};
 
 /// Cost of moving a waiter from one wait queue to another.
-const REQUEUE: Ns = 100;
+const REQUEUE_COST: Ns = 100;
 
 /// Steps of a thread at the barrier. It waits twice: on arrival until all threads of the previous phase have
 /// left, and then until all have arrived.
@@ -147,6 +147,6 @@ impl World {
         {
             *contended = true;
         }
-        moved * REQUEUE
+        moved * REQUEUE_COST
     }
 }

@@ -15,7 +15,7 @@ use crate::spec::{HostSpec, Spec, SpecError, TaskSpec, VmSpec};
 use crate::timers::Timers;
 
 /// Initial average idle period of a vCPU: long enough that it searches for work.
-const UNKNOWN_IDLE: Ns = 1_000_000;
+const INITIAL_AVG_IDLE: Ns = 1_000_000;
 
 impl World {
     /// Builds the machine that `spec` describes, at time 0 with every thread ready.
@@ -206,7 +206,7 @@ fn pcpus(host: &HostSpec) -> Vec<PcpuData> {
         buddy: None,
         floor: 0,
         groups: Vec::new(),
-        average_idle: UNKNOWN_IDLE,
+        average_idle: INITIAL_AVG_IDLE,
         idle_from: 0,
         last: None,
         warm: None,
@@ -259,7 +259,7 @@ fn vcpu(vm: Vm, cpu: u32, pcpu: Pcpu) -> VcpuData {
         poll_limit: 0,
         idle_since: 0,
         halted_since: 0,
-        average_idle: UNKNOWN_IDLE,
+        average_idle: INITIAL_AVG_IDLE,
         pause_window: 0,
         in_vain: false,
         spun_in_vain: 0,

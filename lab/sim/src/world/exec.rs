@@ -170,17 +170,17 @@ impl World {
         if vcpu.phase.interruptible() && (vcpu.pending != 0 || vcpu.phase == Phase::Halted) {
             self.interrupt(v);
         } else {
-            self.go_on(v);
+            self.resume_phase(v);
         }
     }
 
     /// Continues the phase after an interruption; what it waits for might have happened meanwhile.
-    pub(super) fn go_on(&mut self, v: Vcpu) {
+    pub(super) fn resume_phase(&mut self, v: Vcpu) {
         match self.v(v).phase {
             Phase::LockSpin => self.spin_for_lock(v),
             Phase::AckSpin => self.spin_for_acks(v),
             Phase::UserSpin => self.nudge(v, 50),
-            Phase::IdlePoll => self.poll_on(v),
+            Phase::IdlePoll => self.continue_polling(v),
             _ => self.arm(v),
         }
     }

@@ -8,9 +8,9 @@ use crate::ids::{Ns, Thread, Vcpu, Vm};
 
 /// A vCPU with a shorter average idle period does not pull work from others (kernel:
 /// `sysctl_sched_migration_cost`).
-const WORTH_PULLING: Ns = 500_000;
+const MIGRATION_COST: Ns = 500_000;
 /// Interval of load balancing in a guest.
-const BALANCE_EVERY: Ns = 4_000_000;
+const BALANCE_INTERVAL: Ns = 4_000_000;
 
 impl World {
     pub(super) fn is_active(&self, v: Vcpu) -> bool {
@@ -253,7 +253,7 @@ impl World {
 
     /// An idle vCPU pulls a thread from the longest runqueue, if its idle periods are long enough.
     fn pull(&mut self, v: Vcpu) -> bool {
-        if self.v(v).average_idle < WORTH_PULLING {
+        if self.v(v).average_idle < MIGRATION_COST {
             return false;
         }
         let Some(busiest) = self.busiest(v, 1) else { return false };
@@ -288,7 +288,7 @@ impl World {
 
     /// Periodic balancing: gives an idle vCPU a thread that waits elsewhere.
     pub(super) fn guest_balance(&mut self, vm: Vm) {
-        self.set(Timer::GuestBalance(vm), self.now + BALANCE_EVERY);
+        self.set(Timer::GuestBalance(vm), self.now + BALANCE_INTERVAL);
         let first = Vcpu(self.vms[vm.index()].first);
         let Some(idle) = self.find_idle(first, |_| true) else { return };
         let Some(busiest) = self.busiest(idle, 1) else { return };

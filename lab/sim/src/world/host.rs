@@ -8,7 +8,7 @@ use crate::ids::{Ns, Pcpu, Vcpu};
 const HALT_POLL_START: Ns = 10_000;
 
 /// Cap for a pCPU's idle periods in their average (kernel: twice `sysctl_sched_migration_cost`).
-const LONG_IDLE: Ns = 1_000_000;
+const MAX_IDLE_SAMPLE: Ns = 1_000_000;
 
 impl World {
     /// Accounts for the pCPU's time until now.
@@ -36,7 +36,7 @@ impl World {
             let period = now - pcpu.idle_from;
             // The kernel's `update_avg`, capped as in `ttwu_do_wakeup`.
             pcpu.average_idle =
-                if period > LONG_IDLE { LONG_IDLE } else { (pcpu.average_idle * 7 + period) / 8 };
+                if period > MAX_IDLE_SAMPLE { MAX_IDLE_SAMPLE } else { (pcpu.average_idle * 7 + period) / 8 };
         }
         pcpu.state = state;
         if was_busy != (state != PcpuState::Idle)

@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Continues to poll after an interruption or preemption; the limit is wall-clock time.
-    pub(super) fn poll_on(&mut self, v: Vcpu) {
+    pub(super) fn continue_polling(&mut self, v: Vcpu) {
         let now = self.now;
         let vcpu = self.v_mut(v);
         let wanted = !vcpu.queue.is_empty();
@@ -115,7 +115,7 @@ impl World {
         } else if self.v(v).phase == Phase::Halted {
             self.go_idle(v);
         } else {
-            self.go_on(v);
+            self.resume_phase(v);
         }
     }
 

@@ -5,7 +5,7 @@ use super::{Timer, World};
 use crate::ids::{FOREVER, Thread, Vcpu};
 
 /// How quickly a spinning vCPU notices that it can continue.
-const NOTICE: u64 = 100;
+const SPIN_LATENCY: u64 = 100;
 
 impl World {
     /// Sends an interrupt from `from` to `to`. It arrives a little later. A halted vCPU is put on a runqueue
@@ -70,7 +70,7 @@ impl World {
                 }
                 self.preempt_current(v);
             }
-            _ => self.go_on(v),
+            _ => self.resume_phase(v),
         }
     }
 
@@ -149,7 +149,7 @@ impl World {
             let vcpu = self.v_mut(caller);
             vcpu.acks -= 1;
             if vcpu.acks == 0 && vcpu.phase == Phase::AckSpin {
-                self.nudge(caller, NOTICE);
+                self.nudge(caller, SPIN_LATENCY);
             }
         }
         let vcpu = self.v_mut(v);
@@ -162,7 +162,7 @@ impl World {
     /// Continues to spin, or stops if all acknowledgements are there.
     pub(super) fn spin_for_acks(&mut self, v: Vcpu) {
         if self.v(v).acks == 0 {
-            self.nudge(v, NOTICE);
+            self.nudge(v, SPIN_LATENCY);
         } else {
             self.watch_spin(v);
         }

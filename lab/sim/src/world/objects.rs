@@ -12,7 +12,7 @@ impl World {
         Flow::Again
     }
 
-    fn owe(&mut self, t: Thread, ns: Ns) {
+    fn add_owed(&mut self, t: Thread, ns: Ns) {
         self.t_mut(t).owed += ns;
     }
 
@@ -78,7 +78,7 @@ impl World {
     /// Releases the mutex, wakes a waiter if there is one, and continues at `step`.
     pub(super) fn unlock(&mut self, v: Vcpu, t: Thread, mutex: Obj, step: u8) -> Flow {
         let costs = self.vm(v).costs;
-        self.owe(t, costs.user_lock);
+        self.add_owed(t, costs.user_lock);
         self.t_mut(t).step = step;
         let object = self.o_mut(mutex);
         let first = object.queue.waiters.head;
@@ -322,7 +322,7 @@ impl World {
             let thread = self.t_mut(t);
             (thread.spun, thread.slept) = (false, false);
             let ns = if socket { self.vm(v).costs.socket } else { 0 };
-            self.owe(t, ns);
+            self.add_owed(t, ns);
             return Flow::Next;
         }
         let spin = if *kind == ChannelKind::Spin { FOREVER } else { 0 };

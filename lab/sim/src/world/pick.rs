@@ -8,12 +8,12 @@ use crate::ids::{Ns, Pcpu, Vcpu};
 
 /// A pCPU with a shorter average idle period does not pull work when it becomes idle (kernel:
 /// `sysctl_sched_migration_cost`, `idle_balance`).
-const WORTH_PULLING: Ns = 500_000;
+const MIGRATION_COST: Ns = 500_000;
 
 impl World {
     /// The pCPU is free: runs the next vCPU, or pulls one, or idles.
     pub(super) fn dispatch(&mut self, p: Pcpu) {
-        let can_pull = self.p(p).average_idle >= WORTH_PULLING;
+        let can_pull = self.p(p).average_idle >= MIGRATION_COST;
         self.dispatch_from(p, can_pull);
     }
 

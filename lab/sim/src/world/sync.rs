@@ -5,9 +5,9 @@ use super::entity::{List, Phase, Step, WakeJob, irq};
 use crate::ids::{FOREVER, Ns, Obj, Thread, Vcpu};
 
 /// How quickly a spinning vCPU notices that it has the spinlock.
-const NOTICE: Ns = 100;
+const LOCK_SPIN_LATENCY: Ns = 100;
 /// How quickly a thread spinning in user mode notices a change.
-const USER_NOTICE: Ns = 60;
+const USER_SPIN_LATENCY: Ns = 60;
 
 impl World {
     /// Kernel work for the current thread: `ns` plus what the thread owes, followed by `step`.
@@ -47,7 +47,7 @@ impl World {
         if let Some(next) = queue.owner
             && self.v(next).phase == Phase::LockSpin
         {
-            self.nudge(next, NOTICE);
+            self.nudge(next, LOCK_SPIN_LATENCY);
         }
     }
 
@@ -65,7 +65,7 @@ impl World {
             queue.contenders.retain(|c| *c != v);
         }
         if self.has_lock(v) {
-            self.nudge(v, NOTICE);
+            self.nudge(v, LOCK_SPIN_LATENCY);
         } else {
             self.watch_spin(v);
         }
@@ -148,7 +148,7 @@ impl World {
         for t in spinners.drain(..) {
             let v = self.t(t).vcpu;
             if self.v(v).current == Some(t) && self.v(v).phase == Phase::UserSpin {
-                self.nudge(v, USER_NOTICE);
+                self.nudge(v, USER_SPIN_LATENCY);
             }
         }
         self.o_mut(object).queue.spinners = spinners;

@@ -7,7 +7,7 @@ use crate::ids::{Obj, Thread, Vcpu};
 use crate::program::Op;
 
 /// No program has this many consecutive operations that take no time.
-const ENDLESS: u32 = 100_000;
+const MAX_INSTANT_OPS: u32 = 100_000;
 
 /// Result of an operation.
 pub(super) enum Flow {
@@ -36,7 +36,7 @@ impl World {
             self.begin(v, Phase::User, left + owed);
             return;
         }
-        for _ in 0..ENDLESS {
+        for _ in 0..MAX_INSTANT_OPS {
             match self.execute(v, t) {
                 Flow::Next => {
                     let thread = self.t_mut(t);

@@ -8,7 +8,7 @@ use gleaner_proto::journal::Record;
 
 use crate::claims::journal;
 use crate::claims::measure::{Mode, ratios, sample};
-use crate::claims::{Checks, Claim, Place, Target};
+use crate::claims::{Checks, Claim, ClaimHost, Target};
 use crate::error::Result;
 use crate::image::Image;
 use crate::kernel::Kernel;
@@ -19,7 +19,7 @@ pub(super) const FINE: Claim = Claim {
     group: 2,
     says: "with 8 vCPUs, fine-grained work settles on fewer of them, faster and for less CPU time",
     quick: false,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove: |lab, checks| {
         let guest = boot(lab)?;
         for workload in [&["pipeline"][..], &["request-response"], &["task-queue"]] {
@@ -36,7 +36,7 @@ pub(super) const COARSE: Claim = Claim {
     group: 2,
     says: "with 8 vCPUs, coarse work keeps all of them and loses nothing",
     quick: false,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove: |lab, checks| {
         let guest = boot(lab)?;
         for workload in [&["matmul"][..], &["barrier", "--set", "granularity=10ms"]] {
@@ -54,7 +54,7 @@ pub(super) const PHASES: Claim = Claim {
     says: "with 8 vCPUs and without retention, a program that turns from fine to coarse work has all of them again; what did not prove itself \
            is rolled back and a factor of §5 adjusted, and the journal records all of it",
     quick: false,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove: |lab, checks| {
         let guest = boot(lab)?;
         let fine = format!("gleaner workload pipeline --for {}s", FINE_FOR.as_secs());
@@ -123,7 +123,7 @@ fn measure(guest: &Guest, checks: &mut Checks, workload: &[&str], plan: Plan) ->
             };
             samples.push(sample(guest, mode, workload, plan.time)?);
         }
-        settled.push(journal::active_mostly(&journal::summary(&journal::records(guest)?)?));
+        settled.push(journal::longest_active(&journal::summary(&journal::records(guest)?)?));
         if plan.by_hand {
             consolidated.push(sample(guest, CONSOLIDATED, workload, CONSOLIDATED_TIME)?);
         }

@@ -3,7 +3,7 @@
 
 use gleaner_proto::doctor::Report;
 
-use crate::claims::{Checks, Claim, Place};
+use crate::claims::{Checks, Claim, ClaimHost};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::kernel::Kernel;
@@ -14,7 +14,7 @@ pub(super) const TINY: Claim = Claim {
     group: 1,
     says: "doctor is right and run works with 1 to 8 vCPUs, with SMT and NUMA, without cpuidle driver",
     quick: true,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove: |lab, checks| {
         for cpus in [Cpus::flat(1), Cpus::smt(2), Cpus::numa(2, 4)] {
             on_machine(lab, checks, Kernel::V6_12, cpus, &[])?;
@@ -28,7 +28,7 @@ pub(super) const TINY_MORE: Claim = Claim {
     group: 1,
     says: "doctor is right and run works on the other kernels, and with lazy preemption and without",
     quick: false,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove: |lab, checks| {
         on_machine(lab, checks, Kernel::V6_1, Cpus::flat(2), &["preempt=none"])?;
         on_machine(lab, checks, Kernel::V6_1, Cpus::smt(4), &[])?;
@@ -42,7 +42,7 @@ pub(super) const SYSTEMD: Claim = Claim {
     group: 1,
     says: "doctor is right and run works under systemd with cgroup v2",
     quick: false,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove: |lab, checks| {
         let spec = VmSpec::new("doctor-systemd", Image::Systemd, Kernel::V6_12, Cpus::numa(2, 2));
         on(lab, checks, spec, "systemd, Linux 6.12, 4 vCPUs, 2 NUMA nodes", &[])

@@ -6,7 +6,7 @@ use gleaner_policy::{Event, ReleaseReason, Veto};
 use gleaner_proto::journal::Record;
 
 use crate::claims::measure::{Mode, sample};
-use crate::claims::{Checks, Claim, Place, Target, doctor, journal};
+use crate::claims::{Checks, Claim, ClaimHost, Target, doctor, journal};
 use crate::error::Result;
 use crate::image::Image;
 use crate::kernel::Kernel;
@@ -18,7 +18,7 @@ pub(super) const CLAIM: Claim = Claim {
     says: "in a KVM guest with cpuidle-haltpoll its limit is in force during a run and as before after it; while vCPUs \
            are stolen nothing is retained",
     quick: false,
-    place: Place::NestedHost,
+    place: ClaimHost::NestedHost,
     prove,
 };
 
@@ -89,11 +89,11 @@ fn veto(guest: &Guest, neighbour: &Guest, checks: &mut Checks) -> Result<()> {
         sample(guest, ADAPTIVE, &["request-response"], TIME)?;
         journal::records(guest)
     };
-    let alone = Seen::of(&run()?);
+    let alone = Observed::of(&run()?);
     let hog = Step::new(&["gleaner", "workload", "matmul", "--for", "120s"]).timeout(TIME * 40);
     let hog = neighbour.start(hog)?;
     // Until the steal is seen, what was proven before can stay in effect.
-    let beside = Seen::of(&run()?);
+    let beside = Observed::of(&run()?);
     hog.signal(nix::sys::signal::Signal::SIGKILL)?;
     hog.wait()?;
     checks.values("alone: stolen time", &[alone.stolen * 100.0], "%", Target::Reported);
@@ -111,7 +111,7 @@ fn veto(guest: &Guest, neighbour: &Guest, checks: &mut Checks) -> Result<()> {
 
 /// Stolen time and retention in a journal.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observed {
     /// Stolen share of the vCPUs' time, 0..=1.
     stolen: f64,
     /// Share of the time after the first second with retention in effect, 0..=1.
@@ -120,36 +120,36 @@ struct Seen {
     vetoed: usize,
 }
 
-impl Seen {
+impl Observed {
     fn of(records: &[Record]) -> Self {
-        let mut seen = Self::default();
+        let mut observed = Self::default();
         let (mut time, mut late) = (0.0, 0.0);
         for record in records {
             match record {
                 Record::Observation { in_force, observation, .. } => {
                     let period = observation.period.as_secs_f64();
                     let stolen: f64 = observation.vcpus.iter().map(|vcpu| vcpu.steal.as_secs_f64()).sum();
-                    seen.stolen += stolen / observation.vcpus.len().max(1) as f64;
+                    observed.stolen += stolen / observation.vcpus.len().max(1) as f64;
                     time += period;
                     if observation.at > Duration::from_secs(1) {
                         late += period;
-                        seen.retained += if in_force.retention.is_on() { period } else { 0.0 };
+                        observed.retained += if in_force.retention.is_on() { period } else { 0.0 };
                     }
                 }
                 Record::Decision { event: Event::TrialStarted { candidate, .. }, .. } => {
-                    seen.tried += usize::from(candidate.retention.is_on());
+                    observed.tried += usize::from(candidate.retention.is_on());
                 }
                 Record::Decision {
                     event: Event::Released { why: ReleaseReason::Veto(Veto::Steal { .. }) },
                     ..
                 } => {
-                    seen.vetoed += 1;
+                    observed.vetoed += 1;
                 }
                 _ => {}
             }
         }
-        seen.stolen /= f64::max(time, f64::MIN_POSITIVE);
-        seen.retained /= f64::max(late, f64::MIN_POSITIVE);
-        seen
+        observed.stolen /= f64::max(time, f64::MIN_POSITIVE);
+        observed.retained /= f64::max(late, f64::MIN_POSITIVE);
+        observed
     }
 }

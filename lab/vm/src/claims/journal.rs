@@ -12,7 +12,7 @@ pub(super) const PATH: &str = "/tmp/journal";
 pub(super) fn records(guest: &Guest) -> Result<Vec<Record>> {
     let local = tempfile::NamedTempFile::new().map_err(Error::system("make a temporary file"))?;
     std::fs::write(local.path(), guest.read(PATH)?).map_err(Error::file("write", local.path()))?;
-    journal::read(local.path()).map_err(|error| misread(error.to_string()))
+    journal::read(local.path()).map_err(|error| malformed(error.to_string()))
 }
 
 /// The summary in the last record.
@@ -21,15 +21,15 @@ pub(super) fn summary(records: &[Record]) -> Result<Summary> {
         Record::End { summary, .. } => Some(summary.clone()),
         _ => None,
     });
-    end.ok_or_else(|| misread("it has no end".to_owned()))
+    end.ok_or_else(|| malformed("it has no end".to_owned()))
 }
 
 /// Number of vCPUs in the setting that was in effect longest.
-pub(super) fn active_mostly(summary: &Summary) -> f64 {
+pub(super) fn longest_active(summary: &Summary) -> f64 {
     let longest = summary.settings.iter().max_by_key(|setting| setting.time);
     longest.map_or(0.0, |longest| longest.setting.active.len() as f64)
 }
 
-fn misread(what: String) -> Error {
+fn malformed(what: String) -> Error {
     Error::Protocol { who: "Gleaner's journal".to_owned(), what }
 }

@@ -3,7 +3,7 @@
 use gleaner_bench::workload::Outcome;
 use gleaner_trace::Snapshot;
 
-use crate::claims::{Checks, Claim, Place};
+use crate::claims::{Checks, Claim, ClaimHost};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::kernel::Kernel;
@@ -14,7 +14,7 @@ pub(super) const BPF: Claim = Claim {
     group: 5,
     says: "on each kernel the BPF programs load and count, or the reason is reported",
     quick: true,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove: |lab, checks| Kernel::ALL.iter().try_for_each(|&kernel| on_kernel(lab, checks, kernel)),
 };
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::claims::{Checks, Claim, Place, Target};
+use crate::claims::{Checks, Claim, ClaimHost, Target};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::kernel::Kernel;
@@ -15,7 +15,7 @@ pub(super) const BOOT: Claim = Claim {
     says: "the tiny image boots within 5 s on each kernel, the systemd image within 60 s; pinned vCPUs stay pinned",
     // Judged by boot times, which a test on a busy machine should not be.
     quick: false,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove: boot,
 };
 
@@ -24,7 +24,7 @@ pub(super) const FAULTS: Claim = Claim {
     group: 0,
     says: "a panic, a hang and a timeout in a guest are reported, and no machine is left",
     quick: true,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove: faults,
 };
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::claims::{Check, Checks, Claim, Place, Target};
+use crate::claims::{Check, Checks, Claim, ClaimHost, Target};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::kernel::Kernel;
@@ -17,7 +17,7 @@ pub(super) const BOOT: Claim = Claim {
     says: "a nested KVM host boots a guest within 20 s; the guest knows KVM",
     // Judged by boot times, which a test on a busy machine should not be.
     quick: false,
-    place: Place::NestedHost,
+    place: ClaimHost::NestedHost,
     prove: boot,
 };
 

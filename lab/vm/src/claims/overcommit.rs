@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::claims::measure::{Mode, Sample, ratios, sample};
-use crate::claims::{Checks, Claim, Place, Target, journal};
+use crate::claims::{Checks, Claim, ClaimHost, Target, journal};
 use crate::error::Result;
 use crate::image::Image;
 use crate::kernel::Kernel;
@@ -15,7 +15,7 @@ pub(super) const CLAIM: Claim = Claim {
     group: 3,
     says: "two VMs with 4 vCPUs each on two CPUs: Gleaner in one makes it faster and takes nothing from the other",
     quick: false,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove,
 };
 
@@ -64,7 +64,7 @@ fn pair(first: &Guest, second: &Guest, checks: &mut Checks, workload: &[&str], n
             let (one, other) = side_by_side(first, MODES[mode], workload, second)?;
             ours[mode].push(one);
             if mode == 1 {
-                settled.push(journal::active_mostly(&journal::summary(&journal::records(first)?)?));
+                settled.push(journal::longest_active(&journal::summary(&journal::records(first)?)?));
             }
             theirs[mode].push(other);
         }

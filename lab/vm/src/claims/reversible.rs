@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::Exit;
-use crate::claims::{Checks, Claim, Place, doctor};
+use crate::claims::{Checks, Claim, ClaimHost, doctor};
 use crate::error::Result;
 use crate::image::Image;
 use crate::kernel::Kernel;
@@ -18,7 +18,7 @@ pub(super) const CLAIM: Claim = Claim {
     says: "hotplug, the end of a control group, SIGKILL and systemd's AllowedCPUs at work: everything is put back, and \
            only what is still Gleaner's",
     quick: false,
-    place: Place::Emulated,
+    place: ClaimHost::Emulated,
     prove,
 };
 
@@ -26,7 +26,7 @@ pub(super) const CLAIM: Claim = Claim {
 const CONSOLIDATED: &str = "until find /sys/fs/cgroup -name cpuset.cpus -exec cat {} + 2>/dev/null \
      | grep -qx -e 0 -e 0-1; do sleep 0.05; done";
 /// Timeout: longer than anything takes here.
-const LONG: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let guest = lab.boot(VmSpec::new("reversible", Image::Systemd, Kernel::V6_12, Cpus::flat(4)))?;
@@ -68,7 +68,7 @@ fn hotplug(guest: &Guest, checks: &mut Checks) -> Result<()> {
         "--for",
         "6s",
     ];
-    let job = guest.start(Step::new(&run).timeout(LONG))?;
+    let job = guest.start(Step::new(&run).timeout(TIMEOUT))?;
     consolidated(guest)?;
     // One of the active vCPUs, and one of the inactive ones.
     for state in ["0", "1"] {
@@ -97,7 +97,7 @@ fn sigkill(guest: &Guest, checks: &mut Checks) -> Result<()> {
         "--for",
         "30s",
     ];
-    let job = guest.start(Step::new(&run).timeout(LONG))?;
+    let job = guest.start(Step::new(&run).timeout(TIMEOUT))?;
     consolidated(guest)?;
     let gleaner = guest.read_text("/run/gleaner/holder")?;
     let home = guest.read_text(&format!("/proc/{gleaner}/cgroup"))?;
@@ -130,7 +130,7 @@ fn unit(guest: &Guest, name: &str) -> Result<String> {
 fn attachment(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let group = unit(guest, "attached")?;
     let attach = ["gleaner", "attach", "-q", "--fixed", "consolidate:1", "--cgroup", &group];
-    let job = guest.start(Step::new(&attach).timeout(LONG))?;
+    let job = guest.start(Step::new(&attach).timeout(TIMEOUT))?;
     consolidated(guest)?;
     job.signal(Signal::SIGINT)?;
     let output = job.wait()?;
@@ -143,7 +143,7 @@ fn attachment(guest: &Guest, checks: &mut Checks) -> Result<()> {
 fn allowed_cpus(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let group = unit(guest, "governed")?;
     let attach = ["gleaner", "attach", "-q", "--fixed", "consolidate:1", "--cgroup", &group];
-    let job = guest.start(Step::new(&attach).timeout(LONG))?;
+    let job = guest.start(Step::new(&attach).timeout(TIMEOUT))?;
     consolidated(guest)?;
     guest.succeed(Step::new(&[
         "systemctl",
@@ -166,7 +166,7 @@ fn deletion(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let before = doctor::levers(guest)?;
     let group = unit(guest, "doomed")?;
     let attach = ["gleaner", "attach", "-q", "--fixed", "consolidate:1", "--cgroup", &group];
-    let job = guest.start(Step::new(&attach).timeout(LONG))?;
+    let job = guest.start(Step::new(&attach).timeout(TIMEOUT))?;
     consolidated(guest)?;
     guest.succeed(Step::new(&["systemctl", "kill", "--signal=KILL", "doomed.service"]))?;
     let output = job.wait()?;

@@ -8,9 +8,9 @@ use std::thread::{self, JoinHandle};
 use crate::tool;
 
 /// Bytes kept from its end.
-const KEPT: usize = 256 << 10;
+const KEPT_BYTES: usize = 256 << 10;
 /// Lines in an error message.
-const REPORTED: usize = 25;
+const REPORTED_LINES: usize = 25;
 const PANIC: &str = "Kernel panic";
 const OOPS: &str = "Oops: ";
 
@@ -30,7 +30,7 @@ impl Console {
             while let Ok(read @ 1..) = from.read(&mut block) {
                 let mut text = into.lock().unwrap_or_else(PoisonError::into_inner);
                 text.extend(&block[..read]);
-                let excess = text.len().saturating_sub(KEPT);
+                let excess = text.len().saturating_sub(KEPT_BYTES);
                 text.drain(..excess);
             }
         });
@@ -53,7 +53,7 @@ impl Console {
 
 /// The last lines, for an error message.
 pub(crate) fn end(text: &str) -> String {
-    tool::tail(text, REPORTED)
+    tool::tail(text, REPORTED_LINES)
 }
 
 /// From the start of the oops that led to a panic, or from the panic on; `None` without a panic.
@@ -61,7 +61,7 @@ pub(crate) fn panic(text: &str) -> Option<String> {
     let line_of = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
     let panic = line_of(text.rfind(PANIC)?);
     let oops = text[..panic].rfind(OOPS).map_or("", |oops| &text[line_of(oops)..panic]);
-    let lines: Vec<&str> = oops.lines().take(REPORTED).chain(text[panic..].lines().take(REPORTED)).collect();
+    let lines: Vec<&str> = oops.lines().take(REPORTED_LINES).chain(text[panic..].lines().take(REPORTED_LINES)).collect();
     Some(lines.join("\n"))
 }
 

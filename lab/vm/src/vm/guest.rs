@@ -34,11 +34,11 @@ pub struct Guest {
 }
 
 /// Timeout of an answer, beyond the step's own.
-const GRACE: Duration = Duration::from_secs(30);
+const ANSWER_GRACE: Duration = Duration::from_secs(30);
 /// Timeout for moving a file, and for turning the machine off.
-const SHORT: Duration = Duration::from_secs(60);
+const FILE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout for QEMU to exit after its guest.
-const END: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Guest {
     pub(super) fn new(
@@ -54,7 +54,7 @@ impl Guest {
     }
 
     /// Waits for the agent's greeting.
-    pub(super) fn greeted(
+    pub(super) fn wait_for_agent(
         mut self,
         greeting: &mpsc::Receiver<Reply>,
         started: Instant,
@@ -62,7 +62,7 @@ impl Guest {
         monitor: UnixStream,
     ) -> Result<Self> {
         let Answer::Hello { release } = self.reply(greeting, "boot", timeout)?.0 else {
-            return Err(self.misunderstood("boot"));
+            return Err(self.unexpected_answer("boot"));
         };
         self.release = release;
         self.boot_time = started.elapsed();
@@ -155,7 +155,7 @@ impl Guest {
         let request =
             Request::Run { argv: step.argv, env: step.env, timeout_ms, counts_from: step.counts_from };
         let (id, answer) = self.channel.ask(&request, &step.input);
-        Ok(Job { guest: self, id, answer, line, deadline: Instant::now() + first + timeout + GRACE })
+        Ok(Job { guest: self, id, answer, line, deadline: Instant::now() + first + timeout + ANSWER_GRACE })
     }
 
     /// Reads a file.
@@ -175,10 +175,10 @@ impl Guest {
 
     fn short(&self, request: &Request, body: &[u8], what: &str) -> Result<Vec<u8>> {
         let (_, answer) = self.channel.ask(request, body);
-        match self.reply(&answer, what, SHORT)? {
+        match self.reply(&answer, what, FILE_TIMEOUT)? {
             (Answer::Done, body) => Ok(body),
             (Answer::Failed { error }, _) => Err(Error::Guest { vm: self.spec.name.clone(), error }),
-            _ => Err(self.misunderstood(what)),
+            _ => Err(self.unexpected_answer(what)),
         }
     }
 
@@ -186,11 +186,11 @@ impl Guest {
     pub fn power_off(self) -> Result<()> {
         let (_, answer) = self.channel.ask(&Request::PowerOff, &[]);
         // An answer means that it could not be turned off.
-        if let Ok((Answer::Failed { error }, _)) = answer.recv_timeout(SHORT) {
+        if let Ok((Answer::Failed { error }, _)) = answer.recv_timeout(FILE_TIMEOUT) {
             return Err(Error::Guest { vm: self.spec.name.clone(), error });
         }
-        if self.process.wait(END)?.is_none() {
-            return Err(self.hung("turn off", SHORT));
+        if self.process.wait(EXIT_TIMEOUT)?.is_none() {
+            return Err(self.hung_error("turn off", FILE_TIMEOUT));
         }
         Ok(())
     }
@@ -204,18 +204,18 @@ impl Guest {
 
     fn reply(&self, answer: &mpsc::Receiver<Reply>, what: &str, timeout: Duration) -> Result<Reply> {
         answer.recv_timeout(timeout).map_err(|error| match error {
-            mpsc::RecvTimeoutError::Timeout => self.hung(what, timeout),
+            mpsc::RecvTimeoutError::Timeout => self.hung_error(what, timeout),
             mpsc::RecvTimeoutError::Disconnected => self.ended(),
         })
     }
 
-    fn misunderstood(&self, what: &str) -> Error {
+    fn unexpected_answer(&self, what: &str) -> Error {
         let who = format!("the agent in VM `{}`", self.spec.name);
         Error::Protocol { who, what: format!("no answer to `{what}`") }
     }
 
     /// Kills the machine, and reports the end of its console.
-    fn hung(&self, what: &str, after: Duration) -> Error {
+    fn hung_error(&self, what: &str, after: Duration) -> Error {
         self.process.kill();
         self.console.wait();
         let vm = self.spec.name.clone();
@@ -224,7 +224,7 @@ impl Guest {
 
     /// After QEMU has hung up: the guest's kernel panicked, or QEMU exited for its own reasons.
     fn ended(&self) -> Error {
-        let status = self.process.wait(END).ok().flatten();
+        let status = self.process.wait(EXIT_TIMEOUT).ok().flatten();
         self.process.kill();
         self.console.wait();
         let text = self.console.text();
@@ -234,7 +234,7 @@ impl Guest {
             return Error::Panic { vm, console };
         }
         let status = status.map_or("it hung up".to_owned(), |status| status.to_string());
-        Error::Ended { vm, how: format!("{status} {}", self.process.complaints()), console }
+        Error::Ended { vm, how: format!("{status} {}", self.process.stderr_text()), console }
     }
 
     /// The end of the console; all of it is kept in a file.
@@ -284,7 +284,7 @@ impl Job<'_> {
                 Ok(Output { exit, stdout: body, stderr, truncated })
             }
             (Answer::Failed { error }, _) => Err(Error::Guest { vm: self.guest.spec.name.clone(), error }),
-            _ => Err(self.guest.misunderstood(&self.line)),
+            _ => Err(self.guest.unexpected_answer(&self.line)),
         }
     }
 }

@@ -96,7 +96,7 @@ impl Lab {
         let console = Console::read(console);
         let (channel, greeting) = Channel::open(agent).map_err(Error::system("speak to QEMU"))?;
         let guest = Guest::new(spec, process, console, channel, self.failures());
-        guest.greeted(&greeting, started, timeout, monitor)
+        guest.wait_for_agent(&greeting, started, timeout, monitor)
     }
 
     /// Boots a machine with a shell on this program's terminal, and waits for its end.

@@ -89,7 +89,7 @@ impl Process {
     }
 
     /// Its stderr. Call it only after it has exited.
-    pub(crate) fn complaints(&self) -> String {
+    pub(crate) fn stderr_text(&self) -> String {
         let mut said = String::new();
         if let Some(mut stderr) = self.child().stderr.take() {
             let _ = stderr.read_to_string(&mut said);
@@ -168,6 +168,6 @@ mod tests {
         command.args(["-c", &format!("grep -q content {path} || {{ echo not there >&2; exit 1; }}")]);
         let process = Process::start(command, &[file.as_raw_fd()]).unwrap();
         let status = process.wait(Duration::from_secs(20)).unwrap().unwrap();
-        assert!(status.success(), "{}", process.complaints());
+        assert!(status.success(), "{}", process.stderr_text());
     }
 }

@@ -36,7 +36,7 @@ impl Monitor {
     pub(crate) fn vcpu_threads(&mut self) -> Result<Vec<VcpuThread>> {
         let answer = self.ask("query-cpus-fast")?;
         let mut threads: Vec<VcpuThread> =
-            serde_json::from_value(answer).map_err(|error| misunderstood(error.to_string()))?;
+            serde_json::from_value(answer).map_err(|error| unexpected_answer(error.to_string()))?;
         threads.sort_by_key(|thread| thread.vcpu);
         Ok(threads)
     }
@@ -51,7 +51,7 @@ impl Monitor {
                 return Ok(value.take());
             }
             if let Some(error) = answer.get("error") {
-                return Err(misunderstood(format!("`{command}`: {error}")));
+                return Err(unexpected_answer(format!("`{command}`: {error}")));
             }
         }
     }
@@ -60,13 +60,13 @@ impl Monitor {
         let mut line = String::new();
         self.lines.read_line(&mut line).map_err(Error::system("listen to QEMU's monitor"))?;
         if line.is_empty() {
-            return Err(misunderstood("it hung up".to_owned()));
+            return Err(unexpected_answer("it hung up".to_owned()));
         }
-        serde_json::from_str(&line).map_err(|error| misunderstood(format!("{error}: {line}")))
+        serde_json::from_str(&line).map_err(|error| unexpected_answer(format!("{error}: {line}")))
     }
 }
 
-fn misunderstood(what: String) -> Error {
+fn unexpected_answer(what: String) -> Error {
     Error::Protocol { who: "QEMU's monitor".to_owned(), what }
 }
 

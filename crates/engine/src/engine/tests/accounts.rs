@@ -18,7 +18,7 @@ struct Refused;
 struct Fake {
     now: Duration,
     refuses: bool,
-    stands_by: bool,
+    waits_for_workload: bool,
     settled: VecDeque<bool>,
     samples: usize,
     warned: Vec<String>,
@@ -27,7 +27,7 @@ struct Fake {
 impl Fake {
     fn new(samples: usize) -> Self {
         let settled = VecDeque::new();
-        Self { now: Duration::ZERO, refuses: false, stands_by: true, settled, samples, warned: Vec::new() }
+        Self { now: Duration::ZERO, refuses: false, waits_for_workload: true, settled, samples, warned: Vec::new() }
     }
 }
 
@@ -42,8 +42,8 @@ impl Machine for Fake {
         CpuSet::first(2)
     }
 
-    fn stands_by(&self) -> bool {
-        self.stands_by
+    fn waits_for_workload(&self) -> bool {
+        self.waits_for_workload
     }
 
     fn warn(&mut self, sentence: &str) {
@@ -102,25 +102,25 @@ fn the_administrators_own_polling_does_not_count_as_retained() {
     let mut machine = Fake::new(10);
     // The first two intervals still poll by our old limit.
     machine.settled = [false, false].into();
-    let summary = run(&mut machine, &mut fixed(Retention::NONE), &mut Journal::nowhere());
+    let summary = run(&mut machine, &mut fixed(Retention::NONE), &mut Journal::disabled());
     assert_eq!((summary.retained, summary.polled_otherwise), (STEP / 5 * 2, STEP / 5 * 8));
-    let summary = run(&mut Fake::new(10), &mut fixed(POLL), &mut Journal::nowhere());
+    let summary = run(&mut Fake::new(10), &mut fixed(POLL), &mut Journal::disabled());
     assert_eq!((summary.retained, summary.polled_otherwise), (STEP / 5 * 10, Duration::ZERO));
 }
 
 #[test]
 fn a_setting_that_is_refused_is_reported_at_once_and_in_the_account() {
-    for stands_by in [true, false] {
-        let mut machine = Fake { refuses: true, stands_by, ..Fake::new(10) };
+    for waits_for_workload in [true, false] {
+        let mut machine = Fake { refuses: true, waits_for_workload, ..Fake::new(10) };
         let mut policy = fixed(POLL);
-        let summary = run(&mut machine, &mut policy, &mut Journal::nowhere());
+        let summary = run(&mut machine, &mut policy, &mut Journal::disabled());
         let sentence = summary.not_in_force.unwrap();
         assert!(sentence.starts_with("not permitted to change the limit; run as root; "), "{sentence}");
         assert_eq!(machine.warned, [sentence]);
         assert_eq!(summary.fixed.as_ref(), policy.fixed());
         // A command's caller still waits for it through Gleaner; a workload that Gleaner attached to has no
         // such caller.
-        assert_eq!(summary.elapsed.is_zero(), !stands_by);
+        assert_eq!(summary.elapsed.is_zero(), !waits_for_workload);
         assert!(summary.settings.iter().all(|s| !s.setting.retention.is_on()));
     }
 }

@@ -50,11 +50,11 @@ impl OverloadWatch for Fake {
     }
 }
 
-fn sentry() -> (Sentry, Rc<RefCell<Log>>) {
+fn monitor() -> (OverloadMonitor, Rc<RefCell<Log>>) {
     let (reporter, receiver) = UnixStream::pair().unwrap();
     receiver.set_nonblocking(true).unwrap();
     let log = Rc::new(RefCell::new(Log { reporter: Some(reporter), ..Log::default() }));
-    (Sentry::new(Some(Box::new(Fake { log: Rc::clone(&log), receiver }))), log)
+    (OverloadMonitor::new(Some(Box::new(Fake { log: Rc::clone(&log), receiver }))), log)
 }
 
 fn report(log: &Rc<RefCell<Log>>, runnable: u8) {
@@ -67,9 +67,9 @@ fn watch(at_least: Option<u32>, at_most: Option<u32>) -> Watch {
 
 #[test]
 fn it_is_armed_once_for_the_same_set_and_anew_for_another() {
-    let (mut sentry, log) = sentry();
+    let (mut monitor, log) = monitor();
     let (one, two) = (CpuSet::first(1), CpuSet::first(2));
-    assert!(sentry.fd().is_none(), "nothing is armed");
+    assert!(monitor.fd().is_none(), "nothing is armed");
     let polled = Duration::from_micros(200);
     let asked = |active: &CpuSet, at_least, polled| OverloadQuery {
         active: active.clone(),
@@ -85,51 +85,51 @@ fn it_is_armed_once_for_the_same_set_and_anew_for_another() {
     ];
     for question in [&armed[0], &armed[0], &armed[1], &armed[2], &armed[3]] {
         let watch = Some(watch(Some(question.at_least), None));
-        assert!(sentry.stand(watch, &question.active, question.polled));
+        assert!(monitor.arm(watch, &question.active, question.polled));
     }
     assert_eq!(log.borrow().armed, armed);
-    assert!(sentry.fd().is_some());
+    assert!(monitor.fd().is_some());
     for other in [None, Some(watch(None, Some(1)))] {
-        assert!(!sentry.stand(other, &one, Duration::ZERO), "what is not about overload is not reported");
+        assert!(!monitor.arm(other, &one, Duration::ZERO), "what is not about overload is not reported");
         assert_eq!(log.borrow().disarmed, 1);
-        assert!(sentry.fd().is_none());
+        assert!(monitor.fd().is_none());
     }
 }
 
 #[test]
 fn an_overload_ends_the_wait_and_is_reported_once() {
-    let (mut sentry, log) = sentry();
-    sentry.rest = Duration::from_secs(3600);
+    let (mut monitor, log) = monitor();
+    monitor.rearm_delay = Duration::from_secs(3600);
     let one = CpuSet::first(1);
     let signals = Signals::block().unwrap();
     let asked = Some(watch(Some(3), None));
-    assert!(sentry.stand(asked, &one, Duration::ZERO));
-    assert_eq!(sentry.reported(), None);
+    assert!(monitor.arm(asked, &one, Duration::ZERO));
+    assert_eq!(monitor.reported(), None);
     report(&log, 16);
     let far = Instant::now() + Duration::from_secs(3600);
-    assert!(wait::wait(&signals, None, sentry.fd(), far).unwrap());
+    assert!(wait::wait(&signals, None, monitor.fd(), far).unwrap());
     let overload = Overload { runnable: 16, waiting: 2.0, source: OverloadSource::RunQueues };
-    assert_eq!(sentry.reported(), Some(overload));
-    assert_eq!(sentry.reported(), None);
+    assert_eq!(monitor.reported(), Some(overload));
+    assert_eq!(monitor.reported(), None);
     // The policy left the set alone: sampling takes over for a while, while other sets are still reported.
-    assert!(!sentry.stand(asked, &one, Duration::ZERO));
-    assert!(sentry.fd().is_none());
-    assert!(sentry.stand(asked, &CpuSet::first(2), Duration::ZERO));
+    assert!(!monitor.arm(asked, &one, Duration::ZERO));
+    assert!(monitor.fd().is_none());
+    assert!(monitor.arm(asked, &CpuSet::first(2), Duration::ZERO));
     assert_eq!(log.borrow().armed.len(), 2);
 }
 
 #[test]
 fn what_is_not_available_is_reported_once_and_not_asked_again() {
-    let (mut sentry, log) = sentry();
+    let (mut monitor, log) = monitor();
     log.borrow_mut().refuses = true;
     let one = CpuSet::first(1);
-    assert!(!sentry.stand(Some(watch(Some(3), None)), &one, Duration::ZERO));
-    let note = sentry.take_note().unwrap();
+    assert!(!monitor.arm(Some(watch(Some(3), None)), &one, Duration::ZERO));
+    let note = monitor.take_note().unwrap();
     assert!(note.contains("no BPF here") && note.contains("counted"), "{note}");
     log.borrow_mut().refuses = false;
-    assert!(!sentry.stand(Some(watch(Some(3), None)), &one, Duration::ZERO));
-    assert_eq!((sentry.take_note(), sentry.fd().is_none()), (None, true));
-    assert!(!Sentry::new(None).stand(Some(watch(Some(3), None)), &one, Duration::ZERO));
+    assert!(!monitor.arm(Some(watch(Some(3), None)), &one, Duration::ZERO));
+    assert_eq!((monitor.take_note(), monitor.fd().is_none()), (None, true));
+    assert!(!OverloadMonitor::new(None).arm(Some(watch(Some(3), None)), &one, Duration::ZERO));
 }
 
 /// The outcome of each sample; run delay grows by an hour per reading.

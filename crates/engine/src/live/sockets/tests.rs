@@ -55,14 +55,14 @@ fn part(switches: u64, moved: u64) -> WorkloadInterval {
 fn what_read_and_write_do_not_show_is_counted_from_the_first_whole_interval_on() {
     let (mut traffic, log) = traffic();
     let server = part(40_000, 2_000);
-    assert_eq!(traffic.of(20 * MS, &server, || true), None);
+    assert_eq!(traffic.observe(20 * MS, &server, || true), None);
     assert_eq!(log.borrow().started, 0, "20 ms say too little");
-    assert_eq!(traffic.of(20 * MS, &server, || true), None);
+    assert_eq!(traffic.observe(20 * MS, &server, || true), None);
     assert_eq!(log.borrow().started, 1);
-    assert_eq!(traffic.of(20 * MS, &server, || true), None, "not ready yet");
+    assert_eq!(traffic.observe(20 * MS, &server, || true), None, "not ready yet");
     log.borrow_mut().ready = true;
-    assert_eq!(traffic.of(20 * MS, &server, || true), None, "ready for a part of it only");
-    assert_eq!(traffic.of(20 * MS, &server, || true).map(|s| s.bytes), Some(7));
+    assert_eq!(traffic.observe(20 * MS, &server, || true), None, "ready for a part of it only");
+    assert_eq!(traffic.observe(20 * MS, &server, || true).map(|s| s.bytes), Some(7));
     assert_eq!(log.borrow().started, 1);
 }
 
@@ -71,7 +71,7 @@ fn programs_that_read_and_write_or_hardly_run_do_not_pay() {
     for workload in [second(40_000, 900_000), second(100, 0)] {
         let (mut traffic, log) = traffic();
         for _ in 0..10 {
-            assert_eq!(traffic.of(SECOND, &workload, || true), None);
+            assert_eq!(traffic.observe(SECOND, &workload, || true), None);
         }
         assert_eq!(log.borrow().started, 0, "{workload:?}");
     }
@@ -82,7 +82,7 @@ fn a_convoy_without_sockets_is_asked_more_and_more_rarely_and_never_counted() {
     let (mut traffic, log) = traffic();
     let mut asked = 0;
     for _ in 0..50 * 60 {
-        traffic.of(20 * MS, &part(40_000, 0), || {
+        traffic.observe(20 * MS, &part(40_000, 0), || {
             asked += 1;
             false
         });
@@ -90,22 +90,22 @@ fn a_convoy_without_sockets_is_asked_more_and_more_rarely_and_never_counted() {
     assert!((5..=10).contains(&asked), "{asked}");
     assert_eq!(log.borrow().started, 0);
     // It could open one later.
-    traffic.of(60 * SECOND, &second(60 * 40_000, 0), || true);
+    traffic.observe(60 * SECOND, &second(60 * 40_000, 0), || true);
     assert_eq!(log.borrow().started, 1);
 }
 
 #[test]
 fn counting_ends_where_read_and_write_show_plenty() {
     let (mut traffic, log) = traffic();
-    traffic.of(SECOND, &second(40_000, 0), || true);
+    traffic.observe(SECOND, &second(40_000, 0), || true);
     log.borrow_mut().ready = true;
-    traffic.of(SECOND, &second(40_000, 0), || true);
+    traffic.observe(SECOND, &second(40_000, 0), || true);
     // Four times as fast by retention is still the same program.
-    assert!(traffic.of(SECOND, &second(160_000, 1_500_000), || true).is_some());
+    assert!(traffic.observe(SECOND, &second(160_000, 1_500_000), || true).is_some());
     assert_eq!(log.borrow().stopped, 0);
-    assert!(traffic.of(SECOND, &second(160_000, 50_000_000), || true).is_some());
+    assert!(traffic.observe(SECOND, &second(160_000, 50_000_000), || true).is_some());
     assert_eq!(log.borrow().stopped, 1);
-    assert_eq!(traffic.of(SECOND, &second(160_000, 50_000_000), || true), None);
+    assert_eq!(traffic.observe(SECOND, &second(160_000, 50_000_000), || true), None);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn what_cannot_be_had_is_said_once() {
     let (mut traffic, log) = traffic();
     log.borrow_mut().refuses = true;
     for _ in 0..5 {
-        assert_eq!(traffic.of(SECOND, &second(40_000, 0), || true), None);
+        assert_eq!(traffic.observe(SECOND, &second(40_000, 0), || true), None);
     }
     assert!(traffic.take_note().unwrap().contains("no BPF here"));
     assert_eq!(traffic.take_note(), None);
@@ -124,7 +124,7 @@ fn what_cannot_be_had_is_said_once() {
 fn without_a_sensor_nobody_is_asked_for_sockets() {
     let mut traffic = Traffic::new(None);
     for _ in 0..3 {
-        let of = traffic.of(SECOND, &second(40_000, 0), || unreachable!("there is nothing to start"));
+        let of = traffic.observe(SECOND, &second(40_000, 0), || unreachable!("there is nothing to start"));
         assert_eq!(of, None);
     }
     assert_eq!(traffic.take_note(), None);

@@ -86,18 +86,18 @@ fn waits() -> (Waits, Rc<RefCell<Log>>) {
 #[test]
 fn only_whole_intervals_are_traced() {
     let (mut waits, log) = waits();
-    assert_eq!(waits.of(&workload(10, US), &vcpus([1, 1])).source, WaitingSource::Estimated);
+    assert_eq!(waits.observe(&workload(10, US), &vcpus([1, 1])).source, WaitingSource::Estimated);
     assert_eq!(log.borrow().armed, 0, "nobody asked for it");
-    waits.want(true);
-    let mut source = || waits.of(&workload(10, US), &vcpus([1, 1])).source;
+    waits.set_wanted(true);
+    let mut source = || waits.observe(&workload(10, US), &vcpus([1, 1])).source;
     assert_eq!(source(), WaitingSource::Estimated, "armed at the end of the first interval");
     assert_eq!(source(), WaitingSource::Traced);
-    waits.want(false);
-    let mut source = || waits.of(&workload(10, US), &vcpus([1, 1])).source;
+    waits.set_wanted(false);
+    let mut source = || waits.observe(&workload(10, US), &vcpus([1, 1])).source;
     assert_eq!(source(), WaitingSource::Traced, "it measured to the end of this one");
     assert_eq!(source(), WaitingSource::Estimated);
-    waits.want(true);
-    let mut source = || waits.of(&workload(10, US), &vcpus([1, 1])).source;
+    waits.set_wanted(true);
+    let mut source = || waits.observe(&workload(10, US), &vcpus([1, 1])).source;
     assert_eq!((source(), source()), (WaitingSource::Estimated, WaitingSource::Traced));
     let log = log.borrow();
     assert_eq!((log.armed, log.disarmed, log.reads), (2, 1, 3));
@@ -107,9 +107,9 @@ fn only_whole_intervals_are_traced() {
 fn what_cannot_be_had_is_said_once_and_estimated() {
     let (mut waits, log) = waits();
     log.borrow_mut().refuses = true;
-    waits.want(true);
+    waits.set_wanted(true);
     for _ in 0..3 {
-        assert_eq!(waits.of(&workload(10, US), &vcpus([1, 1])).source, WaitingSource::Estimated);
+        assert_eq!(waits.observe(&workload(10, US), &vcpus([1, 1])).source, WaitingSource::Estimated);
     }
     assert_eq!(log.borrow().armed, 1, "it is not armed again");
     assert!(waits.take_note().unwrap().contains("no BPF here"));

@@ -23,7 +23,7 @@ fn lengths(count: u64, us: u64) -> Histogram {
     Histogram { count, total_ns: count * ns, buckets }
 }
 
-fn seen() -> Snapshot {
+fn snapshot() -> Snapshot {
     let vcpu = |cpu| Vcpu {
         cpu: CpuId(cpu),
         polls: Histogram::default(),
@@ -45,124 +45,124 @@ fn thread(name: &str, cpu_ms: u64, ticks: u64) -> ThreadStats {
     }
 }
 
-fn rank(seen: &Snapshot) -> Vec<Kind> {
-    causes(&Evidence { seen, costs: COSTS, stolen: 0.0, vcpus: 2 }).iter().map(|c| c.kind).collect()
+fn rank(snapshot: &Snapshot) -> Vec<Kind> {
+    causes(&Evidence { snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 }).iter().map(|c| c.kind).collect()
 }
 
-fn top(seen: &Snapshot) -> Option<Kind> {
-    verdict(&Evidence { seen, costs: COSTS, stolen: 0.0, vcpus: 2 })
+fn top(snapshot: &Snapshot) -> Option<Kind> {
+    verdict(&Evidence { snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 })
 }
 
 #[test]
 fn computation_has_no_cause() {
-    let mut seen = seen();
-    seen.threads = vec![thread("compute", 1900, 475)];
-    seen.preempted = lengths(10, 500);
-    seen.wakes.same_vcpu = lengths(100, 3);
-    assert_eq!(top(&seen), None);
-    assert_eq!(rank(&seen), [Kind::RunQueueDelay]);
+    let mut snapshot = snapshot();
+    snapshot.threads = vec![thread("compute", 1900, 475)];
+    snapshot.preempted = lengths(10, 500);
+    snapshot.wakes.same_vcpu = lengths(100, 3);
+    assert_eq!(top(&snapshot), None);
+    assert_eq!(rank(&snapshot), [Kind::RunQueueDelay]);
 }
 
 #[test]
 fn waking_halted_vcpus_is_blocking_synchronisation() {
-    let mut seen = seen();
-    seen.wakes.halted = lengths(20_000, 25);
-    seen.events.sent_call = 20_000;
-    seen.vcpus[0].events = Events { tick_stopped: 10_000, timer_programmed: 30_000, ..Events::default() };
-    assert_eq!(rank(&seen), [Kind::Hlt, Kind::Ipi, Kind::Tick]);
-    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    let mut snapshot = snapshot();
+    snapshot.wakes.halted = lengths(20_000, 25);
+    snapshot.events.sent_call = 20_000;
+    snapshot.vcpus[0].events = Events { tick_stopped: 10_000, timer_programmed: 30_000, ..Events::default() };
+    assert_eq!(rank(&snapshot), [Kind::Hlt, Kind::Ipi, Kind::Tick]);
+    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
     assert!((found[0].lost_us_per_second - 460_000.0).abs() < 1.0, "{}", found[0].lost_us_per_second);
     assert!((found[2].per_second - 20_000.0).abs() < 1e-6, "only what stopping the tick explains");
 }
 
 #[test]
 fn waking_vcpus_that_are_awake_is_the_interrupts_loss() {
-    let mut seen = seen();
-    seen.wakes.awake = lengths(10_000, 22);
-    seen.events.sent_reschedule = 10_000;
-    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    let mut snapshot = snapshot();
+    snapshot.wakes.awake = lengths(10_000, 22);
+    snapshot.events.sent_reschedule = 10_000;
+    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
     assert_eq!(found[0].kind, Kind::Ipi);
     assert!((found[0].lost_us_per_second - 250_000.0).abs() < 1.0, "{}", found[0].lost_us_per_second);
     // Interrupts for shootdowns are not a second cause.
-    seen.wakes.awake = Histogram::default();
-    seen.threads = vec![thread("tlb", 900, 225)];
-    seen.events = Events { sent_call: 10_000, sent_tlb: 10_000, ..Events::default() };
-    assert_eq!(rank(&seen), [Kind::TlbShootdown]);
+    snapshot.wakes.awake = Histogram::default();
+    snapshot.threads = vec![thread("tlb", 900, 225)];
+    snapshot.events = Events { sent_call: 10_000, sent_tlb: 10_000, ..Events::default() };
+    assert_eq!(rank(&snapshot), [Kind::TlbShootdown]);
 }
 
 #[test]
 fn the_kernels_count_says_which_calls_were_shootdowns() {
-    let mut seen = seen();
-    seen.threads = vec![thread("tlb", 900, 225)];
+    let mut snapshot = snapshot();
+    snapshot.threads = vec![thread("tlb", 900, 225)];
     // The windows caught a tenth of them, which the kernel counted all the time.
-    seen.events = Events { sent_call: 40_000, sent_tlb: 4000, ..Events::default() };
-    assert_eq!(rank(&seen), [Kind::Ipi, Kind::TlbShootdown]);
-    seen.vcpus[0].received = InterruptCounters { call: 50_000, tlb: 50_000, ..InterruptCounters::default() };
-    assert_eq!(rank(&seen), [Kind::TlbShootdown]);
+    snapshot.events = Events { sent_call: 40_000, sent_tlb: 4000, ..Events::default() };
+    assert_eq!(rank(&snapshot), [Kind::Ipi, Kind::TlbShootdown]);
+    snapshot.vcpus[0].received = InterruptCounters { call: 50_000, tlb: 50_000, ..InterruptCounters::default() };
+    assert_eq!(rank(&snapshot), [Kind::TlbShootdown]);
     // Shootdowns by other programs do not count if the workload sent none.
-    seen.events.sent_tlb = 0;
-    assert_eq!(rank(&seen), [Kind::Ipi]);
+    snapshot.events.sent_tlb = 0;
+    assert_eq!(rank(&snapshot), [Kind::Ipi]);
 }
 
 #[test]
 fn rates_are_per_second_of_the_observation() {
-    let mut seen = seen();
-    seen.elapsed = Duration::from_secs(4);
-    seen.wakes.halted = lengths(20_000, 25);
-    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    let mut snapshot = snapshot();
+    snapshot.elapsed = Duration::from_secs(4);
+    snapshot.wakes.halted = lengths(20_000, 25);
+    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
     assert!((found[0].per_second - 5000.0).abs() < 1e-6);
     assert!((found[0].lost_us_per_second - 115_000.0).abs() < 1.0);
 }
 
 #[test]
 fn shootdowns_cost_at_most_what_the_threads_used() {
-    let mut seen = seen();
-    seen.threads = vec![thread("tlb", 900, 225)];
-    seen.events.sent_tlb = 20_000;
-    assert_eq!(top(&seen), Some(Kind::TlbShootdown));
-    seen.events.sent_tlb = 200_000;
-    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    let mut snapshot = snapshot();
+    snapshot.threads = vec![thread("tlb", 900, 225)];
+    snapshot.events.sent_tlb = 20_000;
+    assert_eq!(top(&snapshot), Some(Kind::TlbShootdown));
+    snapshot.events.sent_tlb = 200_000;
+    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
     assert!((found[0].lost_us_per_second - 900_000.0).abs() < 1.0);
     // Measured, if possible.
-    seen.shootdown = lengths(200_000, 1);
-    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    snapshot.shootdown = lengths(200_000, 1);
+    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
     assert!((found[0].lost_us_per_second - 200_000.0).abs() < 1.0);
 }
 
 #[test]
 fn what_waits_behind_spinners_is_theirs() {
-    let mut seen = seen();
-    seen.threads = vec![ThreadStats { spin_ticks: 300, ..thread("spinner", 1900, 475) }];
-    seen.preempted = lengths(400, 4000);
-    assert_eq!(rank(&seen), [Kind::UserSpinning, Kind::RunQueueDelay]);
+    let mut snapshot = snapshot();
+    snapshot.threads = vec![ThreadStats { spin_ticks: 300, ..thread("spinner", 1900, 475) }];
+    snapshot.preempted = lengths(400, 4000);
+    assert_eq!(rank(&snapshot), [Kind::UserSpinning, Kind::RunQueueDelay]);
 }
 
 #[test]
 fn yields_are_spinning_only_without_wake_ups() {
-    let mut seen = seen();
+    let mut snapshot = snapshot();
     let yields = ThreadStats { yield_ticks: 200, user_ticks: 50, ..thread("yields", 1000, 250) };
-    seen.threads = vec![yields.clone()];
-    assert_eq!(top(&seen), Some(Kind::UserSpinning));
+    snapshot.threads = vec![yields.clone()];
+    assert_eq!(top(&snapshot), Some(Kind::UserSpinning));
     // As in a convoy, whose threads block all the time.
-    seen.threads = vec![ThreadStats { woken: 20_000, ..yields }];
-    assert_eq!(top(&seen), None);
+    snapshot.threads = vec![ThreadStats { woken: 20_000, ..yields }];
+    assert_eq!(top(&snapshot), None);
 }
 
 #[test]
 fn too_many_runnable_threads_delay_each_other() {
-    let mut seen = seen();
-    seen.threads = vec![thread("busy", 1990, 497)];
-    seen.preempted = lengths(500, 3500);
-    seen.wakes.same_vcpu = lengths(100, 2000);
-    assert_eq!(top(&seen), Some(Kind::RunQueueDelay));
+    let mut snapshot = snapshot();
+    snapshot.threads = vec![thread("busy", 1990, 497)];
+    snapshot.preempted = lengths(500, 3500);
+    snapshot.wakes.same_vcpu = lengths(100, 2000);
+    assert_eq!(top(&snapshot), Some(Kind::RunQueueDelay));
 }
 
 #[test]
 fn steal_and_io_and_the_kernels_locks_are_causes() {
-    let mut seen = seen();
-    seen.waits.io = lengths(5000, 10);
-    seen.kernel_spin = lengths(10_000, 20);
-    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.5, vcpus: 2 });
+    let mut snapshot = snapshot();
+    snapshot.waits.io = lengths(5000, 10);
+    snapshot.kernel_spin = lengths(10_000, 20);
+    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.5, vcpus: 2 });
     let kinds: Vec<Kind> = found.iter().map(|cause| cause.kind).collect();
     assert_eq!(kinds, [Kind::Steal, Kind::KernelSpinning, Kind::IoWait]);
     assert!(found[2].estimate.contains("5000 waits were shorter"), "{}", found[2].estimate);
@@ -170,7 +170,7 @@ fn steal_and_io_and_the_kernels_locks_are_causes() {
 
 #[test]
 fn the_edges_behind_it_are_named_with_their_rates() {
-    let mut seen = seen();
+    let mut snapshot = snapshot();
     let edge = |waker: &str, count, halted| Edge {
         waker: waker.to_owned(),
         wakee: "server".to_owned(),
@@ -179,25 +179,25 @@ fn the_edges_behind_it_are_named_with_their_rates() {
         total: Duration::from_micros(25 * count),
         polling: 0,
     };
-    seen.edges = vec![edge("timer", 30_000, 0), edge("client", 20_000, 20_000)];
-    seen.wakes.halted = lengths(20_000, 25);
-    let found = causes(&Evidence { seen: &seen, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    snapshot.edges = vec![edge("timer", 30_000, 0), edge("client", 20_000, 20_000)];
+    snapshot.wakes.halted = lengths(20_000, 25);
+    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
     assert_eq!(found[0].behind, ["client wakes server: 20000 a second, 25.0µs each"]);
 }
 
 #[test]
 fn only_the_most_expensive_cause_is_the_verdict_and_only_where_it_matters() {
-    let mut seen = seen();
-    seen.wakes.halted = lengths(1000, 25);
-    assert_eq!((rank(&seen), top(&seen)), (vec![Kind::Hlt], None));
-    seen.wakes.halted = lengths(2000, 25);
-    assert_eq!(top(&seen), Some(Kind::Hlt));
+    let mut snapshot = snapshot();
+    snapshot.wakes.halted = lengths(1000, 25);
+    assert_eq!((rank(&snapshot), top(&snapshot)), (vec![Kind::Hlt], None));
+    snapshot.wakes.halted = lengths(2000, 25);
+    assert_eq!(top(&snapshot), Some(Kind::Hlt));
     // With steal, and on vCPUs shared with other programs, the same wake-ups are not the verdict.
-    let of = |seen: &Snapshot, stolen| verdict(&Evidence { seen, costs: COSTS, stolen, vcpus: 2 });
-    assert_eq!((of(&seen, 0.04), of(&seen, 0.3)), (Some(Kind::Hlt), Some(Kind::Steal)));
-    seen.preempted = lengths(100, 4000);
-    assert_eq!((of(&seen, 0.04), of(&seen, 0.5)), (Some(Kind::RunQueueDelay), Some(Kind::Steal)));
+    let of = |snapshot: &Snapshot, stolen| verdict(&Evidence { snapshot, costs: COSTS, stolen, vcpus: 2 });
+    assert_eq!((of(&snapshot, 0.04), of(&snapshot, 0.3)), (Some(Kind::Hlt), Some(Kind::Steal)));
+    snapshot.preempted = lengths(100, 4000);
+    assert_eq!((of(&snapshot, 0.04), of(&snapshot, 0.5)), (Some(Kind::RunQueueDelay), Some(Kind::Steal)));
     // Threads that spin at a barrier preempt each other all the time.
-    seen.threads = vec![ThreadStats { spin_ticks: 380, ..thread("barrier", 1900, 475) }];
-    assert_eq!(of(&seen, 0.5), Some(Kind::UserSpinning));
+    snapshot.threads = vec![ThreadStats { spin_ticks: 380, ..thread("barrier", 1900, 475) }];
+    assert_eq!(of(&snapshot, 0.5), Some(Kind::UserSpinning));
 }

@@ -76,7 +76,7 @@ impl Processes {
         // In ascending order, so parents come first: see `Process::end`.
         self.cache.sample_each(listed, |cache, pid| {
             if !cache.known.contains_key(&pid) {
-                let process = meet(cache, pid, has_io)?;
+                let process = open_process(cache, pid, has_io)?;
                 cache.known.insert(pid, process);
             }
             if let Some(process) = cache.known.get_mut(&pid) {
@@ -116,7 +116,7 @@ impl Sums {
     }
 }
 
-fn meet(cache: &mut Cache<Process>, pid: u32, has_io: bool) -> Result<Process, KernelError> {
+fn open_process(cache: &mut Cache<Process>, pid: u32, has_io: bool) -> Result<Process, KernelError> {
     let path = format!("/proc/{pid}/stat");
     let is_newer = cache.is_newer(&path)?;
     let (root, budget) = (&cache.root, &mut cache.budget);

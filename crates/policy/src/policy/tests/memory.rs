@@ -224,7 +224,7 @@ fn what_one_load_refutes_stays_known_for_another() {
     w.workload = redis_8;
     w.run(20 * SECOND);
     let learned = w.policy.learned();
-    let at = |load: f64| learned.iter().find(|l| crate::alike(l.known.load, load)).map(|l| l.known);
+    let at = |load: f64| learned.iter().find(|l| crate::is_same_kind(l.known.load, load)).map(|l| l.known);
     assert!(at(REDIS_1).is_some_and(|k| k.retention.is_some()), "{learned:?}");
     assert!(at(0.83).is_some_and(|k| k.retention.is_none() && k.refuted > 0), "{learned:?}");
 }

@@ -19,7 +19,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{NAME, names};
 use child::{Meter, Sample};
-use gleaner_explain::{Gist, gist};
+use gleaner_explain::{OneLineSummary, one_line_summary};
 use gleaner_print::times::seconds;
 use report::{Report, Row};
 
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(runner::status()));
         }
         let did = journal::read(&journal)
-            .map_or_else(|error| Gist::of(error.to_string()), |records| gist(&records));
+            .map_or_else(|error| OneLineSummary::of(error.to_string()), |records| one_line_summary(&records));
         rows.push(Row::new(workload, samples, did, journal));
     }
     bar.finish_and_clear();

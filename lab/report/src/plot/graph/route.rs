@@ -6,19 +6,19 @@ use super::layers::{Layers, Slot};
 use crate::drawing::Px;
 
 /// Height of a box, in px.
-pub(super) const HIGH: f64 = 38.0;
+pub(super) const BOX_HEIGHT: f64 = 38.0;
 /// Minimum gap between neighbouring boxes, in px; a box's link to itself uses it.
-pub(super) const APART: f64 = 34.0;
+pub(super) const BOX_GAP: f64 = 34.0;
 /// Gap between layers in px, in which links turn and are labelled.
-const TURN: f64 = 74.0;
+const LAYER_GAP: f64 = 74.0;
 /// Width in px for a link that only passes through a layer.
-const PASS: f64 = 14.0;
+const PASS_WIDTH: f64 = 14.0;
 /// Maximum extra gap between boxes, in px.
-const FAR: f64 = 120.0;
+const MAX_EXTRA_GAP: f64 = 120.0;
 
 /// Position of a box: its horizontal centre and its upper edge.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Place {
+pub(super) struct BoxPosition {
     pub(super) x: f64,
     pub(super) top: f64,
 }
@@ -26,7 +26,7 @@ pub(super) struct Place {
 /// How many boxes fit into a layer, leaving some space for links that pass through.
 pub(super) fn most(wide: f64, total: f64) -> usize {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
-    let most = (total * 0.94 / (wide + APART)).max(1.0) as usize;
+    let most = (total * 0.94 / (wide + BOX_GAP)).max(1.0) as usize;
     most
 }
 
@@ -34,12 +34,12 @@ pub(super) fn most(wide: f64, total: f64) -> usize {
 fn across(slots: &[Slot], wide: f64, total: f64) -> Vec<f64> {
     let nodes = slots.iter().filter(|slot| matches!(slot, Slot::Node(_))).count() as f64;
     let bends = slots.len() as f64 - nodes;
-    let left = (total - nodes * (wide + APART)).max(0.0);
-    let pass = if bends > 0.0 { (left / bends).min(PASS) } else { 0.0 };
+    let left = (total - nodes * (wide + BOX_GAP)).max(0.0);
+    let pass = if bends > 0.0 { (left / bends).min(PASS_WIDTH) } else { 0.0 };
     // Leftover space spreads the boxes.
-    let spread = ((left - bends * pass) / (nodes + 1.0)).clamp(0.0, FAR);
+    let spread = ((left - bends * pass) / (nodes + 1.0)).clamp(0.0, MAX_EXTRA_GAP);
     let size = |slot: &Slot| match slot {
-        Slot::Node(_) => wide + APART + spread,
+        Slot::Node(_) => wide + BOX_GAP + spread,
         Slot::Bend(_) => pass,
     };
     let mut x = (total - slots.iter().map(size).sum::<f64>()) / 2.0;
@@ -52,16 +52,16 @@ fn across(slots: &[Slot], wide: f64, total: f64) -> Vec<f64> {
 }
 
 fn upper(layer: usize, top: f64) -> f64 {
-    top + (HIGH + TURN) * layer as f64
+    top + (BOX_HEIGHT + LAYER_GAP) * layer as f64
 }
 
 /// The position of each node.
-pub(super) fn places(layers: &Layers, wide: f64, total: f64, top: f64) -> Vec<Place> {
-    let mut places = vec![Place { x: 0.0, top }; layers.of.len()];
+pub(super) fn places(layers: &Layers, wide: f64, total: f64, top: f64) -> Vec<BoxPosition> {
+    let mut places = vec![BoxPosition { x: 0.0, top }; layers.of.len()];
     for (layer, slots) in layers.slots.iter().enumerate() {
         for (slot, x) in slots.iter().zip(across(slots, wide, total)) {
             if let Slot::Node(node) = slot {
-                places[*node] = Place { x, top: upper(layer, top) };
+                places[*node] = BoxPosition { x, top: upper(layer, top) };
             }
         }
     }
@@ -70,7 +70,7 @@ pub(super) fn places(layers: &Layers, wide: f64, total: f64, top: f64) -> Vec<Pl
 
 /// The path of a link.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Way {
+pub(super) enum LinkPath {
     /// Through these points, vertical at each one: straight inside a layer, curved between layers.
     Through(Vec<(f64, f64)>),
     /// From a box's right edge around this point and back.
@@ -78,45 +78,45 @@ pub(super) enum Way {
 }
 
 /// How far a link from a box to itself extends, in px.
-const LOOP: f64 = 18.0;
+const LOOP_EXTENT: f64 = 18.0;
 
 /// The path of each link; `pairs` are its source and target nodes.
-pub(super) fn ways(layers: &Layers, pairs: &[(usize, usize)], wide: f64, total: f64, top: f64) -> Vec<Way> {
+pub(super) fn link_paths(layers: &Layers, pairs: &[(usize, usize)], wide: f64, total: f64, top: f64) -> Vec<LinkPath> {
     let places = places(layers, wide, total, top);
     let lines: Vec<Vec<f64>> = layers.slots.iter().map(|slots| across(slots, wide, total)).collect();
     // Arcs are numbered without the links from nodes to themselves.
     let mut arc = 0;
-    let mut ways: Vec<Way> = Vec::new();
+    let mut link_paths: Vec<LinkPath> = Vec::new();
     for &(from, to) in pairs {
         if from == to {
-            ways.push(Way::Around(places[from].x + wide / 2.0, places[from].top + HIGH / 2.0));
+            link_paths.push(LinkPath::Around(places[from].x + wide / 2.0, places[from].top + BOX_HEIGHT / 2.0));
             continue;
         }
         let (upper_node, lower_node) = if layers.of[from] < layers.of[to] { (from, to) } else { (to, from) };
-        let mut points = vec![(places[upper_node].x, places[upper_node].top + HIGH)];
+        let mut points = vec![(places[upper_node].x, places[upper_node].top + BOX_HEIGHT)];
         let between = layers.of[upper_node] + 1..layers.of[lower_node];
         for (layer, middles) in lines.iter().enumerate().filter(|(layer, _)| between.contains(layer)) {
             let bend = layers.slots[layer].iter().position(|slot| *slot == Slot::Bend(arc));
             let x = bend.map_or(places[upper_node].x, |index| middles[index]);
-            points.extend([(x, upper(layer, top)), (x, upper(layer, top) + HIGH)]);
+            points.extend([(x, upper(layer, top)), (x, upper(layer, top) + BOX_HEIGHT)]);
         }
         points.push((places[lower_node].x, places[lower_node].top));
         if upper_node == to {
             points.reverse();
         }
-        ways.push(Way::Through(points));
+        link_paths.push(LinkPath::Through(points));
         arc += 1;
     }
-    spread(&mut ways, pairs, wide);
-    ways
+    spread(&mut link_paths, pairs, wide);
+    link_paths
 }
 
 /// Spreads the ends of links along the edges of their boxes, by origin, so that none overlap.
-fn spread(ways: &mut [Way], pairs: &[(usize, usize)], wide: f64) {
+fn spread(link_paths: &mut [LinkPath], pairs: &[(usize, usize)], wide: f64) {
     // Each end: node, whether it is on the lower edge, where its link comes from, the link, and which end.
     let mut ends: Vec<(usize, bool, f64, usize, bool)> = Vec::new();
-    for (index, (way, (from, to))) in ways.iter().zip(pairs).enumerate() {
-        let Way::Through(points) = way else { continue };
+    for (index, (path, (from, to))) in link_paths.iter().zip(pairs).enumerate() {
+        let LinkPath::Through(points) = path else { continue };
         let [first, second, .., before, last] = points[..] else {
             let [first, last] = points[..] else { continue };
             ends.push((*from, first.1 < last.1, last.0, index, false));
@@ -130,7 +130,7 @@ fn spread(ways: &mut [Way], pairs: &[(usize, usize)], wide: f64) {
     for edge in ends.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
         for (place, (.., index, is_last)) in edge.iter().enumerate() {
             let share = (place as f64 + 1.0) / (edge.len() as f64 + 1.0) - 0.5;
-            let Way::Through(points) = &mut ways[*index] else { continue };
+            let LinkPath::Through(points) = &mut link_paths[*index] else { continue };
             let point = if *is_last { points.last_mut() } else { points.first_mut() };
             if let Some(point) = point {
                 point.0 += share * wide * 0.8;
@@ -144,7 +144,7 @@ fn head_length(thick: f64) -> f64 {
     5.0 + thick
 }
 
-impl Way {
+impl LinkPath {
     /// The SVG path of a link `thick` px wide, up to its arrowhead.
     pub(super) fn line(&self, thick: f64) -> String {
         let mut d = String::new();
@@ -158,7 +158,7 @@ impl Way {
                     "M{} {1}C{2} {1} {2} {3} {4} {3}",
                     Px(*x),
                     Px(high),
-                    Px(x + LOOP * 1.4 + thick),
+                    Px(x + LOOP_EXTENT * 1.4 + thick),
                     Px(low),
                     Px(end)
                 );
@@ -205,7 +205,7 @@ impl Way {
     /// Position of the label.
     pub(super) fn middle(&self) -> (f64, f64) {
         match self {
-            Self::Around(x, y) => (x + LOOP, *y),
+            Self::Around(x, y) => (x + LOOP_EXTENT, *y),
             Self::Through(points) => {
                 let [(a, b), (c, d), ..] = points[..] else { return (0.0, 0.0) };
                 (f64::midpoint(a, c), f64::midpoint(b, d))
@@ -224,13 +224,13 @@ mod tests {
         let arcs = [Arc { from: 0, to: 1, weight: 2.0 }, Arc { from: 1, to: 0, weight: 1.0 }];
         let layers = Layers::new(2, &arcs, 3);
         let pairs = [(0, 1), (1, 0), (1, 1)];
-        let ways = ways(&layers, &pairs, 100.0, 400.0, 10.0);
-        let Way::Through(down) = &ways[0] else { panic!("{ways:?}") };
-        assert_eq!((down[0].1, down[1].1), (10.0 + HIGH, 10.0 + HIGH + TURN));
-        let Way::Through(up) = &ways[1] else { panic!("{ways:?}") };
+        let link_paths = link_paths(&layers, &pairs, 100.0, 400.0, 10.0);
+        let LinkPath::Through(down) = &link_paths[0] else { panic!("{link_paths:?}") };
+        assert_eq!((down[0].1, down[1].1), (10.0 + BOX_HEIGHT, 10.0 + BOX_HEIGHT + LAYER_GAP));
+        let LinkPath::Through(up) = &link_paths[1] else { panic!("{link_paths:?}") };
         assert_eq!((up[0].1, up[1].1), (down[1].1, down[0].1));
-        assert!((up[0].0 - down[1].0).abs() > 10.0, "{ways:?}");
-        assert!(matches!(ways[2], Way::Around(..)));
+        assert!((up[0].0 - down[1].0).abs() > 10.0, "{link_paths:?}");
+        assert!(matches!(link_paths[2], LinkPath::Around(..)));
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         for total in [360.0, 960.0] {
             let middles = across(&slots, 86.0, total);
             let boxes = &middles[..3];
-            assert!(boxes.windows(2).all(|pair| pair[1] - pair[0] >= 86.0 + APART - 1e-9), "{middles:?}");
+            assert!(boxes.windows(2).all(|pair| pair[1] - pair[0] >= 86.0 + BOX_GAP - 1e-9), "{middles:?}");
             assert!(boxes[0] - 43.0 >= 0.0 && boxes[2] + 43.0 <= total, "{middles:?}");
         }
     }

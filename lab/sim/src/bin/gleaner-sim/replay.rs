@@ -1,8 +1,8 @@
 //! `gleaner replay`: what the policy decides on a recorded pattern or a journal, without the machine or the program.
 
-mod again;
 mod change;
 mod decide;
+mod journal_replay;
 mod text;
 
 use std::fs;
@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use gleaner_policy::{Event, Mode, PolicyConfig};
 use gleaner_print::{out, outln, say};
 use gleaner_proto::journal::{self, Record};
-use gleaner_proto::trace_file::{Follow, Header, Pattern, Reader, What, is_trace};
+use gleaner_proto::trace_file::{EventKind, Header, Pattern, Reader, Reconstruction, is_trace};
 use serde::Serialize;
 
 use gleaner_explain::{Sentence, sentences};
@@ -52,7 +52,7 @@ const UNKNOWN: [&str; 3] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Decided {
+struct DecidedEvent {
     at: Duration,
     event: Event,
 }
@@ -72,7 +72,7 @@ struct Report {
     config: PolicyConfig,
     /// What cannot be known from the trace.
     unknown: Vec<String>,
-    decisions: Vec<Decided>,
+    decisions: Vec<DecidedEvent>,
     story: Vec<Sentence>,
     pattern: Pattern,
 }
@@ -80,7 +80,7 @@ struct Report {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let bytes = fs::read(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     if !is_trace(&bytes) && journal::read(&args.file).is_ok() {
-        return run_again(args);
+        return replay_journal(args);
     }
     let report = report(&args.file, &bytes, &args.policy)?;
     if args.json {
@@ -97,14 +97,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn run_again(args: &Args) -> anyhow::Result<ExitCode> {
-    let again = again::decide_again(&args.file, &args.policy)?;
+fn replay_journal(args: &Args) -> anyhow::Result<ExitCode> {
+    let report = journal_replay::replay(&args.file, &args.policy)?;
     if args.json {
-        outln!("{}", serde_json::to_string_pretty(&again)?)?;
+        outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        out!("{}", again.text())?;
+        out!("{}", report.text())?;
     }
-    Ok(if again.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if report.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn report(path: &Path, bytes: &[u8], changes: &[Change]) -> anyhow::Result<Report> {
@@ -119,11 +119,11 @@ fn report(path: &Path, bytes: &[u8], changes: &[Change]) -> anyhow::Result<Repor
     let seen = scan.by_ref().inspect(|event| {
         events += 1;
         last_ns = event.at_ns;
-        lost += if let What::Lost { events } = event.what { events } else { 0 };
+        lost += if let EventKind::Lost { events } = event.what { events } else { 0 };
     });
-    let mut follow = Follow::new(&header.vcpus, seen);
+    let mut reconstruction = Reconstruction::new(&header.vcpus, seen);
     let elapsed = Duration::from_nanos(scan.end().map_or(last_ns, |end| end.elapsed_ns).max(last_ns));
-    let decisions = decide::decide(reader, &mut follow, &config, &header.vcpus, elapsed)?;
+    let decisions = decide::decide(reader, &mut reconstruction, &config, &header.vcpus, elapsed)?;
     let unknown: Vec<String> = UNKNOWN.map(str::to_owned).to_vec();
     let story = sentences(&records(&header, &config, &unknown, &decisions));
     Ok(Report {
@@ -138,12 +138,12 @@ fn report(path: &Path, bytes: &[u8], changes: &[Change]) -> anyhow::Result<Repor
         unknown,
         decisions,
         story,
-        pattern: follow.pattern(),
+        pattern: reconstruction.pattern(),
     })
 }
 
 /// The journal that a dry run would have written.
-fn records(header: &Header, config: &PolicyConfig, unknown: &[String], decisions: &[Decided]) -> Vec<Record> {
+fn records(header: &Header, config: &PolicyConfig, unknown: &[String], decisions: &[DecidedEvent]) -> Vec<Record> {
     let start = Record::Start {
         version: journal::VERSION,
         unix_ms: header.unix_ms,

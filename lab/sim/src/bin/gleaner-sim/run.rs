@@ -12,10 +12,10 @@ use gleaner_print::{out, outln, say};
 use gleaner_sim::scenario::{Outcome, Scenario};
 use gleaner_sim::{Category, End, Report, VmReport};
 
-use gleaner_explain::summary::{self, deeds};
+use gleaner_explain::summary::{self, action_counts};
 
 /// Most vCPU spans that a timeline holds: about 200 MB of JSON.
-const SPANS: usize = 2_000_000;
+const MAX_SPANS: usize = 2_000_000;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -44,12 +44,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let paths = args.journal.as_ref().map(journal_of).unwrap_or_default();
     distinct(&[&args.file], paths.iter().chain(&args.timeline))?;
     let mut journals: Vec<Journal> = paths.iter().map(|path| journal(path)).collect::<Result<_, _>>()?;
-    let outcome = scenario.run_with(args.timeline.is_some().then_some(SPANS), &mut journals)?;
+    let outcome = scenario.run_with(args.timeline.is_some().then_some(MAX_SPANS), &mut journals)?;
     journals.iter_mut().for_each(Journal::flush);
     if let (Some(path), Some(json)) = (&args.timeline, outcome.world.export()) {
         fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
         if outcome.world.trace().is_some_and(gleaner_sim::Trace::is_full) {
-            say!("gleaner-sim: the timeline ends early: it holds {SPANS} spans; shorten the scenario");
+            say!("gleaner-sim: the timeline ends early: it holds {MAX_SPANS} spans; shorten the scenario");
         }
     }
     if args.json {
@@ -75,7 +75,7 @@ fn journal_path(path: &Path, vm: &str, count: usize) -> PathBuf {
 
 fn journal(path: &Path) -> anyhow::Result<Journal> {
     let warn = |sentence: &str| say!("gleaner-sim: {sentence}");
-    Journal::create_at_leisure(path, warn).with_context(|| format!("cannot write {}", path.display()))
+    Journal::create_blocking(path, warn).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn text(scenario: &Scenario, outcome: &Outcome) -> String {
@@ -91,7 +91,7 @@ fn text(scenario: &Scenario, outcome: &Outcome) -> String {
         out += &vm_text(vm, report);
     }
     for (vm, summary) in &outcome.accounts {
-        let _ = writeln!(out, "\nGleaner in {vm}: {}; {}", deeds(summary), summary::outcome(summary));
+        let _ = writeln!(out, "\nGleaner in {vm}: {}; {}", action_counts(summary), summary::outcome(summary));
     }
     out
 }

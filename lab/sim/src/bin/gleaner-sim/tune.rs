@@ -10,10 +10,10 @@ use anyhow::bail;
 use gleaner_bench::stats::median;
 use gleaner_policy::PolicyConfig;
 use gleaner_print::{Usage, out, outln};
-use gleaner_proto::written::{nearest, proposal};
+use gleaner_proto::source_text::{nearest, proposal};
 use gleaner_sim::scenario::Scenario;
 use gleaner_sim::tune::{Found, Gain, Search, Verdict, Weights, field, judge};
-use gleaner_sim::{KNOBS, Knob, parallel};
+use gleaner_sim::{POLICY_PARAMETERS, PolicyParameter, parallel};
 
 use super::progress;
 
@@ -44,8 +44,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "X", default_value_t = Weights::default().cpu, value_parser = weight)]
     cpu_price: f64,
     /// Search only this parameter; as often as needed; without it, all of them
-    #[arg(long, value_name = "KEY", value_parser = knob)]
-    only: Vec<&'static Knob>,
+    #[arg(long, value_name = "KEY", value_parser = parameter)]
+    only: Vec<&'static PolicyParameter>,
     /// How many simulations run at a time; without it, as many as there are cores
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -59,9 +59,9 @@ fn weight(text: &str) -> Result<f64, String> {
     weight.ok_or_else(|| format!("`{text}` is not a number from 0 to 10"))
 }
 
-fn knob(text: &str) -> Result<&'static Knob, String> {
-    KNOBS.iter().find(|k| k.key == text).ok_or_else(|| {
-        let names: Vec<&str> = KNOBS.iter().map(|k| k.key).collect();
+fn parameter(text: &str) -> Result<&'static PolicyParameter, String> {
+    POLICY_PARAMETERS.iter().find(|k| k.key == text).ok_or_else(|| {
+        let names: Vec<&str> = POLICY_PARAMETERS.iter().map(|k| k.key).collect();
         let meant = proposal(nearest(text, names.iter().copied()));
         format!("the policy has no `{text}`{meant}; there are {}", names.join(", "))
     })
@@ -73,9 +73,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         (read(&args.scenarios)?, read(&args.hold_out)?)
     };
-    let knobs = if args.only.is_empty() { KNOBS.iter().collect() } else { args.only.clone() };
+    let parameters = if args.only.is_empty() { POLICY_PARAMETERS.iter().collect() } else { args.only.clone() };
     let weights = Weights { cpu: args.cpu_price };
-    let search = Search { scenarios: &search, knobs, budget: args.budget, seed: args.seed, weights };
+    let search = Search { scenarios: &search, parameters, budget: args.budget, seed: args.seed, weights };
     if args.budget < search.least_budget() {
         bail!(Usage(format!(
             "--budget {} is too small: the defaults and one candidate on {} scenarios take {}",
@@ -115,8 +115,8 @@ fn json(args: &Args, search: &Search, found: &Found, verdicts: &[Verdict]) -> se
     let defaults = PolicyConfig::default();
     let mut config = defaults.clone();
     found.tuning.apply(&mut config);
-    let knob =
-        |k: &&Knob| serde_json::json!({ "key": k.key, "default": k.get(&defaults), "found": k.get(&config) });
+    let parameter =
+        |k: &&PolicyParameter| serde_json::json!({ "key": k.key, "default": k.get(&defaults), "found": k.get(&config) });
     serde_json::json!({
         "version": VERSION,
         "seed": args.seed,
@@ -125,7 +125,7 @@ fn json(args: &Args, search: &Search, found: &Found, verdicts: &[Verdict]) -> se
         "searched": search.scenarios.iter().map(|s| &s.title).collect::<Vec<_>>(),
         "cpu_price": search.weights.cpu,
         "score": found.score,
-        "parameters": search.knobs.iter().map(knob).collect::<Vec<_>>(),
+        "parameters": search.parameters.iter().map(parameter).collect::<Vec<_>>(),
         "held_out": verdicts,
     })
 }

@@ -43,9 +43,9 @@ const PROGRAMS: [Program; 5] = [
 ];
 
 /// A run is repeated if more than this share of the vCPUs' time was stolen.
-const DISTURBED: f64 = 0.01;
+const MAX_STOLEN_SHARE: f64 = 0.01;
 /// Most runs for one sample; the least disturbed one counts.
-const TRIES: usize = 4;
+const MAX_TRIES: usize = 4;
 
 const SETTINGS: [&str; 4] = ["halt", "haltpoll:200us", "yield-ipi-free:200us", "consolidate:1"];
 
@@ -157,7 +157,7 @@ fn simulate(program: &Program, setting: &'static str, costs: Costs, cpus: u32) -
         control: vec![control],
         tuning: Tuning::default(),
     };
-    let outcome = scenario.run(None, &mut Journal::nowhere())?;
+    let outcome = scenario.run(None, &mut Journal::disabled())?;
     let operations = outcome.report.vms[0].tasks[0].totals.operations as f64;
     // A ping-pong operation is a round in the simulator, and a hand-off here.
     let per_round = if program.there == "ping-pong" { 2.0 } else { 1.0 };
@@ -187,7 +187,7 @@ fn undisturbed(
     mut measure: impl FnMut() -> anyhow::Result<f64>,
 ) -> anyhow::Result<(f64, f64, usize)> {
     let mut best = (f64::NAN, f64::INFINITY);
-    for tries in 1..=TRIES {
+    for tries in 1..=MAX_TRIES {
         let before = clock()?;
         let rate = measure()?;
         let after = clock()?;
@@ -196,11 +196,11 @@ fn undisturbed(
         if stolen < best.1 {
             best = (rate, stolen);
         }
-        if stolen <= DISTURBED {
+        if stolen <= MAX_STOLEN_SHARE {
             return Ok((best.0, best.1, tries));
         }
     }
-    Ok((best.0, best.1, TRIES))
+    Ok((best.0, best.1, MAX_TRIES))
 }
 
 /// The time of all vCPUs since boot, and how much of it was stolen.

@@ -10,7 +10,7 @@ use super::study::{
 use Scenario::{Overcommitted, OvercommittedBase2, Undercommitted};
 
 /// δη up to this is called negligible here; the paper only gives a variance of 5 % between runs (§8).
-const NEGLIGIBLY: f64 = 0.1;
+const NEGLIGIBLE_OVERHEAD: f64 = 0.1;
 
 pub(super) fn numbers(study: &Study, out: &mut Reproduction) {
     let mut number = |place, what: &str, paper, found| out.number(place, what, paper, found, Basis::HeldOut);
@@ -81,7 +81,7 @@ fn sequential(study: &Study, out: &mut Reproduction) {
         let uc = mean(&study.over_benchmarks(1, Undercommitted, of));
         out.direction(
             format!("§5.1: sequential: {what} is negligible on average"),
-            uc.map(|m| m.abs() <= NEGLIGIBLY),
+            uc.map(|m| m.abs() <= NEGLIGIBLE_OVERHEAD),
         );
     }
 }
@@ -138,12 +138,12 @@ fn categories(study: &Study, out: &mut Reproduction) {
         let both = cycles(program, Undercommitted).zip(cycles(program, OvercommittedBase2));
         out.direction(
             format!("§6: {program} has negligible overhead (δη_r, UC and OC2)"),
-            both.map(|(uc, oc)| uc <= NEGLIGIBLY && oc <= NEGLIGIBLY),
+            both.map(|(uc, oc)| uc <= NEGLIGIBLE_OVERHEAD && oc <= NEGLIGIBLE_OVERHEAD),
         );
     }
     for program in HIGH_HOST {
         let uc = cycles(program, Undercommitted);
-        out.direction(format!("§6: {program} has high overhead (δη_r, UC)"), uc.map(|c| c > NEGLIGIBLY));
+        out.direction(format!("§6: {program} has high overhead (δη_r, UC)"), uc.map(|c| c > NEGLIGIBLE_OVERHEAD));
     }
 }
 
@@ -278,14 +278,14 @@ fn high_overcommitted(study: &Study, out: &mut Reproduction) {
     let times = |s| mean(&study.over_sizes("volrend", s, |o| o.cycles));
     out.direction(
         "§6.3.2: volrend's δη_r is high against one native instance, negative against two",
-        times(Overcommitted).zip(times(OvercommittedBase2)).map(|(one, two)| one > NEGLIGIBLY && two < 0.0),
+        times(Overcommitted).zip(times(OvercommittedBase2)).map(|(one, two)| one > NEGLIGIBLE_OVERHEAD && two < 0.0),
     );
     let (before, after) = (study.vm("x264", 64, Overcommitted), study.get(patched("x264")));
     let alone = study.vm("x264", 64, Undercommitted);
     out.direction(
         "§8: when shootdowns leave preempted vCPUs out, overcommitting adds no waiting to x264",
         before.zip(after).zip(alone).map(|((before, after), alone)| {
-            after.tlb_spin - alone.tlb_spin < NEGLIGIBLY * (before.tlb_spin - alone.tlb_spin)
+            after.tlb_spin - alone.tlb_spin < NEGLIGIBLE_OVERHEAD * (before.tlb_spin - alone.tlb_spin)
         }),
     );
 }

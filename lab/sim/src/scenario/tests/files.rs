@@ -39,7 +39,7 @@ fn error(from: &str, to: &str) -> String {
 #[test]
 fn a_good_one_runs() {
     let scenario = Scenario::parse("x.toml", GOOD).unwrap();
-    let outcome = scenario.run(Some(1000), &mut Journal::nowhere()).unwrap();
+    let outcome = scenario.run(Some(1000), &mut Journal::disabled()).unwrap();
     assert_eq!(outcome.end, End::TimeLimit);
     assert!(outcome.report.vms[0].tasks[0].totals.operations > 100);
     assert!(outcome.report.vms[1].tasks[0].totals.finished.is_some());

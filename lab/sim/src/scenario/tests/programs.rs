@@ -55,7 +55,7 @@ code = [
 
 fn run(text: &str) -> (End, Report) {
     let scenario = Scenario::parse("x.toml", text).unwrap();
-    let outcome = scenario.run(None, &mut Journal::nowhere()).unwrap();
+    let outcome = scenario.run(None, &mut Journal::disabled()).unwrap();
     (outcome.end, outcome.report)
 }
 

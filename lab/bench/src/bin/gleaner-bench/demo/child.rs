@@ -23,7 +23,7 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 /// The kernel counts a vCPU's busy time in ticks, so a shorter run says nothing about other programs.
-const JUDGED: Duration = Duration::from_millis(500);
+const MIN_JUDGED_TIME: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Sample {
@@ -83,7 +83,7 @@ impl Spent {
         let busy = self.busy.saturating_sub(before.busy);
         let others = busy.saturating_sub(self.children.saturating_sub(before.children));
         let share = others.as_secs_f64() / (time.as_secs_f64() * self.vcpus as f64);
-        (time >= JUDGED).then_some(share)
+        (time >= MIN_JUDGED_TIME).then_some(share)
     }
 }
 

@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use super::Samples;
 use super::child::Sample;
-use gleaner_explain::Gist;
-use gleaner_explain::fold;
+use gleaner_explain::OneLineSummary;
+use gleaner_explain::wrap;
 
 const VERSION: u32 = 2;
 /// Shares of the vCPUs' time above which other programs are reported: over all runs, and in any one.
-const OTHERS: (f64, f64) = (0.05, 0.2);
+const OTHER_PROGRAMS_SHARE: (f64, f64) = (0.05, 0.2);
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -88,7 +88,7 @@ fn range(ratio: Option<&Ratio>) -> String {
 }
 
 impl Row {
-    pub(super) fn new(workload: Workload, samples: Samples, did: Gist, journal: PathBuf) -> Self {
+    pub(super) fn new(workload: Workload, samples: Samples, did: OneLineSummary, journal: PathBuf) -> Self {
         let of = |samples: &[Option<Sample>], value: fn(&Sample) -> f64| -> Vec<_> {
             samples.iter().map(|sample| sample.as_ref().map(value)).collect()
         };
@@ -152,12 +152,12 @@ impl Report {
         }
         if let Some(others) = self.others() {
             let _ = writeln!(out);
-            fold(&mut out, "", &others);
+            wrap(&mut out, "", &others);
         }
         let _ = writeln!(out, "\nWhat Gleaner did in the last round (all of it: gleaner why FILE):");
         for row in &self.rows {
             let _ = writeln!(out, "  {}", row.workload);
-            fold(&mut out, "    ", &row.last_round());
+            wrap(&mut out, "    ", &row.last_round());
             let _ = writeln!(out, "    {}", row.journal.display());
         }
         out
@@ -177,7 +177,7 @@ impl Report {
         let shares: Vec<f64> = samples.filter_map(|sample| sample.others).collect();
         let most = shares.iter().copied().max_by(f64::total_cmp)?;
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-        (mean > OTHERS.0 || most > OTHERS.1).then(|| {
+        (mean > OTHER_PROGRAMS_SHARE.0 || most > OTHER_PROGRAMS_SHARE.1).then(|| {
             format!(
                 "The machine was busy: other programs took {:.0} % of its vCPUs' time, in one run {:.0} %. Expect other \
                  numbers from `gleaner demo` when it is idle.",
@@ -201,7 +201,7 @@ mod tests {
 
     fn row(plain: &[f64], gleaner: &[f64]) -> Row {
         let samples = Samples { plain: samples(plain), gleaner: samples(gleaner), failures: Vec::new() };
-        Row::new(Workload::RequestResponse, samples, Gist::of("kept"), "/run/j".into())
+        Row::new(Workload::RequestResponse, samples, OneLineSummary::of("kept"), "/run/j".into())
     }
 
     fn text(row: Row) -> String {
@@ -243,7 +243,7 @@ mod tests {
         let mut samples =
             Samples { plain: samples(&[1.0, 100.0]), gleaner: samples(&[50.0, 110.0]), failures: Vec::new() };
         samples.gleaner[0] = None;
-        let row = Row::new(Workload::Compute, samples, Gist::of(""), PathBuf::new());
+        let row = Row::new(Workload::Compute, samples, OneLineSummary::of(""), PathBuf::new());
         assert!(row.line().contains("100          110  1.10 "), "{}", row.line());
     }
 
@@ -279,7 +279,7 @@ mod tests {
     fn what_failed_is_a_dash_and_named() {
         let samples =
             Samples { plain: samples(&[1.0]), gleaner: vec![None], failures: vec!["it broke".into()] };
-        let row = Row::new(Workload::Compute, samples, Gist::of(""), PathBuf::new());
+        let row = Row::new(Workload::Compute, samples, OneLineSummary::of(""), PathBuf::new());
         assert!(row.line().ends_with("-                   -"), "{}", row.line());
         assert_eq!(Report::new(1, Duration::ZERO, vec![row]).failures().collect::<Vec<_>>(), ["it broke"]);
     }

@@ -5,37 +5,37 @@ use std::time::Duration;
 
 use gleaner_engine::FIRST_SAMPLE;
 use gleaner_policy::{CpuSet, Decision, Policy, PolicyConfig};
-use gleaner_proto::trace_file::{Event, Follow, Reader};
+use gleaner_proto::trace_file::{Event, Reader, Reconstruction};
 
-use super::Decided;
+use super::DecidedEvent;
 
 /// What the policy decides on the trace, up to `elapsed`.
 pub(super) fn decide(
     reader: Reader<'_>,
-    follow: &mut Follow,
+    reconstruction: &mut Reconstruction,
     config: &PolicyConfig,
     vcpus: &CpuSet,
     elapsed: Duration,
-) -> anyhow::Result<Vec<Decided>> {
+) -> anyhow::Result<Vec<DecidedEvent>> {
     let mut policy = Policy::new(config.clone(), vcpus.clone())?;
-    let mut recorded = Recorded { events: reader.peekable(), follow, now: Duration::ZERO };
+    let mut recorded = Recorded { events: reader.peekable(), reconstruction, now: Duration::ZERO };
     let mut decision = Decision { next: FIRST_SAMPLE, ..Decision::default() };
     let mut decided = Vec::new();
     loop {
         recorded.wait(&decision, elapsed);
-        let o = recorded.follow.observe(recorded.now);
+        let o = recorded.reconstruction.observe(recorded.now);
         if recorded.now >= elapsed {
             // The workload has ended: there is nothing left to decide.
             return Ok(decided);
         }
         decision = policy.step(&o);
-        decided.extend(decision.events.drain(..).map(|event| Decided { at: o.at, event }));
+        decided.extend(decision.events.drain(..).map(|event| DecidedEvent { at: o.at, event }));
     }
 }
 
 struct Recorded<'a> {
     events: Peekable<Reader<'a>>,
-    follow: &'a mut Follow,
+    reconstruction: &'a mut Reconstruction,
     now: Duration,
 }
 
@@ -49,7 +49,7 @@ impl Recorded<'_> {
                 return self.pass(due);
             };
             self.pass((self.now + watch.every).min(due));
-            matched = if watch.matches(self.follow.runnable()) { matched + 1 } else { 0 };
+            matched = if watch.matches(self.reconstruction.runnable()) { matched + 1 } else { 0 };
             if matched >= watch.times {
                 return;
             }
@@ -58,7 +58,7 @@ impl Recorded<'_> {
 
     fn pass(&mut self, until: Duration) {
         while let Some(event) = self.events.next_if(|e: &Event| Duration::from_nanos(e.at_ns) <= until) {
-            self.follow.event(&event);
+            self.reconstruction.event(&event);
         }
         self.now = until;
     }

@@ -8,7 +8,7 @@ use gleaner_proto::trace_file::{Pattern, PatternThread};
 use super::Report;
 
 /// How many threads and wake-ups are shown; `--json` has all of them.
-const MOST: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 pub(super) fn text(report: &Report) -> String {
     let mut text = String::new();
@@ -45,7 +45,7 @@ fn threads(text: &mut String, report: &Report) {
         "\n{:<16} {:>8} {:>7} {:>10} {:>12} {:>12}",
         "thread", "tid", "CPU", "waits/s", "computes", "then waits"
     );
-    for thread in threads.iter().take(MOST) {
+    for thread in threads.iter().take(MAX_SHOWN) {
         let seconds = report.elapsed.as_secs_f64().max(1e-9);
         let _ = writeln!(
             text,
@@ -66,7 +66,7 @@ fn edges(text: &mut String, pattern: &Pattern) {
     if !pattern.edges.is_empty() {
         text.push('\n');
     }
-    for edge in pattern.edges.iter().take(MOST) {
+    for edge in pattern.edges.iter().take(MAX_SHOWN) {
         let waker = edge.waker.map_or("an interrupt or somebody else", name);
         let _ = writeln!(text, "{waker} wakes {}: {} times", name(edge.wakee), edge.count);
     }
@@ -74,8 +74,8 @@ fn edges(text: &mut String, pattern: &Pattern) {
 }
 
 fn more(text: &mut String, all: usize) {
-    if all > MOST {
-        let _ = writeln!(text, "... and {} more: --json has them", all - MOST);
+    if all > MAX_SHOWN {
+        let _ = writeln!(text, "... and {} more: --json has them", all - MAX_SHOWN);
     }
 }
 

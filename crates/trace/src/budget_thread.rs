@@ -10,21 +10,21 @@ use std::{io, thread};
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::attach::Probe;
-use crate::budget::{Budget, Cost, MOST, Measured, PerRun, Verdict, WINDOW};
+use crate::budget::{Budget, Cost, MAX_ONE_IN, Measured, PerRun, Verdict, WINDOW};
 use crate::meter::{Meter, OpenFor, own_time};
 use crate::received::Received;
-use crate::unavailable::{NotAvailable, Why};
+use crate::unavailable::{NotAvailable, Reason};
 use crate::window::Window;
 
 /// Length of a measurement without windows; `/proc/stat` has a resolution of 10 ms.
-const MEASURE: Duration = Duration::from_millis(200);
+const MEASUREMENT_TIME: Duration = Duration::from_millis(200);
 /// Longest time between two measurements, limited by how long tracing has lasted: a measurement costs two clock
 /// readings per run, and starting and ending it patches the kernel's code.
-const PAUSE: Duration = Duration::from_millis(2800);
+const MAX_PAUSE: Duration = Duration::from_millis(2800);
 
 /// What is counted while tracing goes on.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct Counters {
     pub(crate) window: Window,
     pub(crate) received: Received,
 }
@@ -50,12 +50,12 @@ struct Shared {
 
 /// The budget thread. Dropping it detaches everything.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct BudgetThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl BudgetThread {
     /// Takes over attached programs and their open window.
     ///
     /// # Errors
@@ -63,11 +63,11 @@ impl Keeper {
     pub(crate) fn start(
         budget: Budget,
         probes: Vec<Probe>,
-        counted: Counted,
+        counters: Counters,
         per_run: PerRun,
         missing: Vec<NotAvailable>,
     ) -> io::Result<Self> {
-        let Counted { window, received } = counted;
+        let Counters { window, received } = counters;
         let status = Status {
             window,
             received,
@@ -78,7 +78,7 @@ impl Keeper {
             stop: false,
         };
         let shared = Arc::new(Shared { status: Mutex::new(status), stopped: Condvar::new() });
-        let work = Work {
+        let worker = Worker {
             budget,
             probes,
             meter: Meter::new(per_run),
@@ -91,7 +91,7 @@ impl Keeper {
         };
         // Signals are for other threads; the new one inherits this mask.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        let thread = thread::Builder::new().name("gleaner-budget".to_owned()).spawn(move || work.run());
+        let thread = thread::Builder::new().name("gleaner-budget".to_owned()).spawn(move || worker.run());
         mask.thread_set_mask()?;
         let thread = thread?;
         Ok(Self { shared, thread: Some(thread) })
@@ -102,7 +102,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for BudgetThread {
     fn drop(&mut self) {
         self.shared.status().stop = true;
         self.shared.stopped.notify_all();
@@ -136,7 +136,7 @@ impl Shared {
 }
 
 /// State of the budget thread.
-struct Work {
+struct Worker {
     budget: Budget,
     probes: Vec<Probe>,
     meter: Meter,
@@ -150,14 +150,14 @@ struct Work {
     windows: u64,
 }
 
-impl Work {
+impl Worker {
     fn run(mut self) {
         while let Continue(()) = self.round() {}
         let mut status = self.shared.status();
         if !status.stop && status.detached.is_none() {
             // The programs' window can no longer be changed.
             status.end();
-            let why = Why::Forbidden { detail: "the programs' window cannot be written".to_owned() };
+            let why = Reason::Forbidden { detail: "the programs' window cannot be written".to_owned() };
             status.missing.push(NotAvailable::new("everything from now on", why));
         }
     }
@@ -165,15 +165,15 @@ impl Work {
     /// One measurement, or one window.
     fn round(&mut self) -> ControlFlow<()> {
         let one_in = self.shared.status().one_in;
-        let measured = if one_in == 1 { self.always()? } else { self.window(one_in)? };
+        let measured = if one_in == 1 { self.measure_attached()? } else { self.window(one_in)? };
         let Some(measured) = measured else { return Continue(()) };
         self.decide(&measured, one_in)
     }
 
     /// Measures while everything is attached.
-    fn always(&mut self) -> ControlFlow<(), Option<Measured>> {
+    fn measure_attached(&mut self) -> ControlFlow<(), Option<Measured>> {
         let started = Meter::start(&self.probes);
-        self.shared.wait(MEASURE)?;
+        self.shared.wait(MEASUREMENT_TIME)?;
         let measured = started.map(|started| self.meter.end(&started, &self.probes, None));
         if measured.as_ref().is_none_or(|m| m.cost(1).share <= self.budget.sample_above) {
             self.shared.wait(self.pause())?;
@@ -182,14 +182,14 @@ impl Work {
     }
 
     fn pause(&self) -> Duration {
-        PAUSE.min(self.started.elapsed())
+        MAX_PAUSE.min(self.started.elapsed())
     }
 
     /// Opens a window at a random place in the time that it stands for, so that periodic events are not seen always or
     /// never. Measures the cost now and then.
     fn window(&mut self, one_in: u32) -> ControlFlow<(), Option<Measured>> {
         let rest = WINDOW * (one_in - 1);
-        let before = rest.mul_f64(self.fraction());
+        let before = rest.mul_f64(self.random_fraction());
         self.shared.wait(before)?;
         let started_at = own_time();
         let started = (self.measured.elapsed() >= self.pause()).then(|| Meter::start(&self.probes)).flatten();
@@ -224,7 +224,7 @@ impl Work {
     }
 
     /// A new number between 0 and 1.
-    fn fraction(&mut self) -> f64 {
+    fn random_fraction(&mut self) -> f64 {
         self.windows += 1;
         self.random.hash_one(self.windows) as f64 / u64::MAX as f64
     }
@@ -234,12 +234,12 @@ impl Work {
         self.shared.status().cost = measured.cost(one_in);
         match verdict {
             Verdict::Always if one_in == 1 => Continue(()),
-            Verdict::Always => self.follow_all(),
+            Verdict::Always => self.trace_always(),
             Verdict::Windows(_) if one_in == 1 => self.start_windows(measured),
-            Verdict::Windows(next) => self.follow_windows(measured, next),
+            Verdict::Windows(next) => self.trace_in_windows(measured, next),
             Verdict::Shed => {
                 self.shed(measured, one_in);
-                self.follow_windows(measured, MOST)
+                self.trace_in_windows(measured, MAX_ONE_IN)
             }
             Verdict::Detach => {
                 self.end(measured, one_in);
@@ -248,11 +248,11 @@ impl Work {
         }
     }
 
-    fn follow_all(&mut self) -> ControlFlow<()> {
+    fn trace_always(&mut self) -> ControlFlow<()> {
         for probe in &mut self.probes {
             if let Err(error) = probe.attach() {
                 let what = probe.program.what();
-                let why = Why::Rejected { program: probe.program.name.to_owned(), detail: error.to_string() };
+                let why = Reason::Rejected { program: probe.program.name.to_owned(), detail: error.to_string() };
                 self.shared.status().missing.push(NotAvailable::new(what, why));
             }
         }
@@ -273,12 +273,12 @@ impl Work {
         let measured = measured.clone().switched(self.switching);
         let next = match self.budget.judge(&measured, 1) {
             Verdict::Windows(next) => next,
-            _ => MOST,
+            _ => MAX_ONE_IN,
         };
-        self.follow_windows(&measured, next)
+        self.trace_in_windows(&measured, next)
     }
 
-    fn follow_windows(&mut self, measured: &Measured, next: u32) -> ControlFlow<()> {
+    fn trace_in_windows(&mut self, measured: &Measured, next: u32) -> ControlFlow<()> {
         let mut status = self.shared.status();
         status.one_in = next;
         status.cost = measured.cost(next);
@@ -289,13 +289,13 @@ impl Work {
     /// detaching it would not help.
     fn shed(&mut self, measured: &Measured, one_in: u32) {
         let cost = measured.cost(one_in);
-        let worth_it = (cost.share - cost.windows) / 20.0;
+        let min_share = (cost.share - cost.windows) / 20.0;
         let shares = measured.programs.iter().filter(|share| !share.windowed);
-        let can_go =
+        let detachable =
             |name: &str| self.probes.iter().position(|p| p.program.name == name && p.program.gives.is_some());
         let costliest = shares
-            .filter_map(|share| Some((can_go(share.name)?, share.share)))
-            .filter(|(_, share)| *share > worth_it)
+            .filter_map(|share| Some((detachable(share.name)?, share.share)))
+            .filter(|(_, share)| *share > min_share)
             .max_by(|a, b| a.1.total_cmp(&b.1));
         let Some((index, share)) = costliest else { return };
         let probe = self.probes.swap_remove(index);
@@ -306,7 +306,7 @@ impl Work {
             100.0 * share,
             100.0 * self.budget.sample_above
         );
-        self.shared.status().missing.push(NotAvailable::new(what, Why::TooExpensive { detail }));
+        self.shared.status().missing.push(NotAvailable::new(what, Reason::TooExpensive { detail }));
     }
 
     fn end(&mut self, measured: &Measured, one_in: u32) {
@@ -319,6 +319,6 @@ impl Work {
             100.0 * measured.cost(one_in).share,
             100.0 * self.budget.detach_above,
         );
-        status.missing.push(NotAvailable::new("everything from now on", Why::TooExpensive { detail }));
+        status.missing.push(NotAvailable::new("everything from now on", Reason::TooExpensive { detail }));
     }
 }

@@ -16,10 +16,10 @@ const CPUS: &str = "/sys/devices/system/cpu";
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Paths and their values.
-pub type Knobs = BTreeMap<String, String>;
+pub type KernelSettings = BTreeMap<String, String>;
 
 /// Reads the haltpoll parameters and each CPU's latency request, as far as this kernel has them.
-pub(crate) fn read(root: &Root) -> Result<Knobs> {
+pub(crate) fn read(root: &Root) -> Result<KernelSettings> {
     let names = |dir: &str| if root.exists(dir) { root.list(dir) } else { Ok(Vec::new()) };
     let parameters = names(PARAMETERS)?.into_iter().map(|name| format!("{PARAMETERS}/{name}"));
     let is_cpu = |name: &String| name.strip_prefix("cpu").is_some_and(|number| number.parse::<u32>().is_ok());
@@ -27,20 +27,20 @@ pub(crate) fn read(root: &Root) -> Result<Knobs> {
         .into_iter()
         .filter(is_cpu)
         .map(|cpu| format!("{CPUS}/{cpu}/power/pm_qos_resume_latency_us"));
-    let mut knobs = Knobs::new();
+    let mut settings = KernelSettings::new();
     for path in parameters.chain(latencies) {
         if let Some(value) = root.read_opt(&path)? {
-            knobs.insert(path, value);
+            settings.insert(path, value);
         }
     }
-    Ok(knobs)
+    Ok(settings)
 }
 
 /// Waits a while until every setting has its old value again, in case of another experiment.
 ///
 /// # Errors
 /// [`ServersError::Touched`] with the first setting that did not return to its old value.
-pub(crate) fn wait_for(root: &Root, then: &Knobs) -> Result<()> {
+pub(crate) fn wait_for(root: &Root, then: &KernelSettings) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         match check(root, then) {
@@ -53,7 +53,7 @@ pub(crate) fn wait_for(root: &Root, then: &Knobs) -> Result<()> {
 }
 
 /// Fails with the first setting that has changed.
-fn check(root: &Root, then: &Knobs) -> Result<()> {
+fn check(root: &Root, then: &KernelSettings) -> Result<()> {
     let now = read(root)?;
     let changed = then.iter().find(|(path, value)| now.get(*path) != Some(*value));
     match changed {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_knob_that_was_left_turned_is_named() {
+    fn a_setting_that_was_left_changed_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         assert!(read(&root).unwrap().is_empty(), "a kernel without any of them is fine");
@@ -87,11 +87,11 @@ mod tests {
         }
         // The real directory also contains other files and directories.
         fs::write(root.path(format!("{CPUS}/online")), "0-1\n").unwrap();
-        let knobs = read(&root).unwrap();
-        assert_eq!(knobs.len(), 2);
-        check(&root, &knobs).unwrap();
+        let settings = read(&root).unwrap();
+        assert_eq!(settings.len(), 2);
+        check(&root, &settings).unwrap();
         fs::write(&files[1], "n/a\n").unwrap();
-        let error = check(&root, &knobs).unwrap_err().to_string();
+        let error = check(&root, &settings).unwrap_err().to_string();
         assert!(error.contains("cpu1/power/pm_qos_resume_latency_us is `n/a`, not `0`"), "{error}");
     }
 }

@@ -2,18 +2,18 @@
 //! has its own errors.
 
 /// How similar a name must be to be suggested, 0..=1 (Damerau-Levenshtein distance over length).
-const ALIKE: f64 = 0.5;
+const MIN_SIMILARITY: f64 = 0.5;
 
 /// A file's name and text.
 #[derive(Debug, Clone, Copy)]
-pub struct Written<'a> {
+pub struct SourceText<'a> {
     /// Name of the file in errors.
     pub name: &'a str,
     /// Content of the file.
     pub text: &'a str,
 }
 
-impl Written<'_> {
+impl SourceText<'_> {
     /// The line of the byte at `offset`, from 1.
     pub fn line(&self, offset: usize) -> usize {
         1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
@@ -24,7 +24,7 @@ impl Written<'_> {
 pub fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let alike = known.map(|known| (strsim::normalized_damerau_levenshtein(name, known), known));
     let best = alike.max_by(|a, b| a.0.total_cmp(&b.0));
-    best.filter(|(alike, _)| *alike >= ALIKE).map(|(_, known)| known)
+    best.filter(|(alike, _)| *alike >= MIN_SIMILARITY).map(|(_, known)| known)
 }
 
 /// The clause that suggests a name, or nothing.
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn lines_are_counted_from_one() {
-        let written = Written { name: "x", text: "a\nb\n\nc" };
+        let written = SourceText { name: "x", text: "a\nb\n\nc" };
         assert_eq!([0, 1, 2, 4, 5, 99].map(|at| written.line(at)), [1, 1, 2, 3, 4, 4]);
     }
 

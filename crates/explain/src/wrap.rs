@@ -5,7 +5,7 @@ pub const WIDTH: usize = 80;
 
 /// Appends `text` after `head`, wrapped between words to [`WIDTH`] columns unless a word is longer, and indented by the
 /// width of `head`.
-pub fn fold(out: &mut String, head: &str, text: &str) {
+pub fn wrap(out: &mut String, head: &str, text: &str) {
     let indent = head.chars().count();
     out.push_str(head);
     let mut column = indent;

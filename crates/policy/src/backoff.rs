@@ -5,14 +5,14 @@ use std::time::Duration;
 
 /// A waiting time that doubles with each repetition of an outcome and starts again when things change.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trust {
+pub struct Backoff {
     first: Duration,
     longest: Duration,
     interval: Duration,
     until: Duration,
 }
 
-impl Trust {
+impl Backoff {
     /// Waits `first` after the first outcome and at most `longest` after many.
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, interval: first, until: Duration::ZERO }
@@ -24,7 +24,7 @@ impl Trust {
         self.interval = (self.interval * 2).min(self.longest);
     }
 
-    /// Undecided but promising at `now`: wait a fifth of what [`Trust::extend`] would.
+    /// Undecided but promising at `now`: wait a fifth of what [`Backoff::extend`] would.
     pub fn extend_briefly(&mut self, now: Duration) {
         self.until = now + self.interval / 5;
         self.interval = (self.interval * 2).min(self.longest);
@@ -64,27 +64,27 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn trust_doubles_and_starts_again() {
-        let mut trust = Trust::new(MS, 8 * MS);
-        assert!(trust.is_over(Duration::ZERO));
+    fn backoff_doubles_and_starts_again() {
+        let mut backoff = Backoff::new(MS, 8 * MS);
+        assert!(backoff.is_over(Duration::ZERO));
         let mut now = Duration::ZERO;
         for expected in [1, 2, 4, 8, 8] {
-            trust.extend(now);
-            assert_eq!(trust.until(), now + expected * MS);
-            now = trust.until();
+            backoff.extend(now);
+            assert_eq!(backoff.until(), now + expected * MS);
+            now = backoff.until();
         }
-        trust.extend(now);
-        trust.shorten(now);
-        assert_eq!(trust.until(), now + MS);
-        trust.extend(now + MS);
-        assert_eq!(trust.until(), now + 2 * MS);
+        backoff.extend(now);
+        backoff.shorten(now);
+        assert_eq!(backoff.until(), now + MS);
+        backoff.extend(now + MS);
+        assert_eq!(backoff.until(), now + 2 * MS);
     }
     #[test]
     fn a_promising_outcome_is_tried_again_sooner_but_not_for_ever() {
-        let mut trust = Trust::new(5 * MS, 40 * MS);
+        let mut backoff = Backoff::new(5 * MS, 40 * MS);
         for expected in [1, 2, 4, 8, 8] {
-            trust.extend_briefly(Duration::ZERO);
-            assert_eq!(trust.until(), expected * MS);
+            backoff.extend_briefly(Duration::ZERO);
+            assert_eq!(backoff.until(), expected * MS);
         }
     }
 }

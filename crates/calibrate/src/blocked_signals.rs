@@ -5,12 +5,12 @@ use std::mem::MaybeUninit;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
 /// Blocks the signals that would end the process, until it is dropped.
-pub(super) struct Uninterrupted {
+pub(super) struct BlockedSignals {
     before: SigSet,
 }
 
-impl Uninterrupted {
-    pub(super) fn begin() -> anyhow::Result<Self> {
+impl BlockedSignals {
+    pub(super) fn block() -> anyhow::Result<Self> {
         let mut before = SigSet::empty();
         // Threads started in the meantime inherit the mask.
         pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&fatal()), Some(&mut before))?;
@@ -32,7 +32,7 @@ impl Uninterrupted {
     }
 }
 
-impl Drop for Uninterrupted {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         // Restoring a mask that was in effect before cannot fail.
         let _ = self.before.thread_set_mask();

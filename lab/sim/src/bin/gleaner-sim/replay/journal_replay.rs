@@ -9,11 +9,11 @@ use gleaner_policy::{CpuSet, Event, Observation, Policy, PolicyConfig, Setting};
 use gleaner_proto::journal::{self, Record};
 use serde::Serialize;
 
-use super::{Change, Decided, VERSION};
+use super::{Change, DecidedEvent, VERSION};
 use gleaner_explain::sentences;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Again {
+pub(super) struct JournalReplay {
     version: u32,
     journal: PathBuf,
     workload: String,
@@ -41,10 +41,10 @@ struct Difference {
 struct Side {
     /// The setting after it; unknown after the journal's last observation.
     setting: Option<Setting>,
-    decisions: Vec<Decided>,
+    decisions: Vec<DecidedEvent>,
 }
 
-impl Again {
+impl JournalReplay {
     /// Whether the journal's own policy decides differently: Gleaner's version differs, or the journal was edited.
     pub(super) fn failed(&self) -> bool {
         !self.changed && self.difference.is_some()
@@ -70,7 +70,7 @@ impl Again {
 
 impl std::fmt::Display for Side {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let records: Vec<_> = self.decisions.iter().map(Decided::record).collect();
+        let records: Vec<_> = self.decisions.iter().map(DecidedEvent::record).collect();
         for sentence in sentences(&records) {
             writeln!(f, "    {sentence}")?;
         }
@@ -87,7 +87,7 @@ struct Step<'a> {
     line: usize,
     in_force: &'a Setting,
     observation: &'a Observation,
-    decisions: Vec<Decided>,
+    decisions: Vec<DecidedEvent>,
     /// The decisions' lines as in the file.
     bytes: Vec<&'a str>,
 }
@@ -96,7 +96,7 @@ struct Step<'a> {
 ///
 /// # Errors
 /// The journal cannot be read, or does not hold every observation.
-pub(super) fn decide_again(path: &Path, changes: &[Change]) -> anyhow::Result<Again> {
+pub(super) fn replay(path: &Path, changes: &[Change]) -> anyhow::Result<JournalReplay> {
     let records = journal::read(path)?;
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let Some(Record::Start { workload, vcpus, config, .. }) = records.first() else {
@@ -108,7 +108,7 @@ pub(super) fn decide_again(path: &Path, changes: &[Change]) -> anyhow::Result<Ag
     }
     let steps = steps(path, &records, &text)?;
     let (same, difference) = compare(&steps, config, vcpus.clone())?;
-    Ok(Again {
+    Ok(JournalReplay {
         version: VERSION,
         journal: path.to_owned(),
         workload: workload.clone(),
@@ -134,7 +134,7 @@ fn steps<'a>(path: &Path, records: &'a [Record], text: &'a str) -> anyhow::Resul
             }),
             Record::Decision { at, event } => match steps.last_mut() {
                 Some(step) if step.observation.at == *at => {
-                    step.decisions.push(Decided { at: *at, event: event.clone() });
+                    step.decisions.push(DecidedEvent { at: *at, event: event.clone() });
                     step.bytes.push(bytes);
                 }
                 _ => bail!(incomplete(path)),
@@ -164,7 +164,7 @@ fn compare(
     for (index, step) in steps.iter().enumerate() {
         let decision = policy.step(step.observation);
         let at = step.observation.at;
-        let replayed: Vec<_> = decision.events.into_iter().map(|event| Decided { at, event }).collect();
+        let replayed: Vec<_> = decision.events.into_iter().map(|event| DecidedEvent { at, event }).collect();
         let bytes: Vec<String> = replayed
             .iter()
             .map(|decided| serde_json::to_string(&decided.record()))
@@ -181,7 +181,7 @@ fn compare(
     Ok((same, None))
 }
 
-impl Decided {
+impl DecidedEvent {
     fn record(&self) -> Record {
         let event: Event = self.event.clone();
         Record::Decision { at: self.at, event }

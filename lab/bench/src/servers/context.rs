@@ -15,12 +15,12 @@ pub(super) struct Server {
 }
 
 /// The directory with a cell's prepared data, sockets and logs, and the wrapper of its server's command line.
-pub(super) struct Place<'a> {
+pub(super) struct CellContext<'a> {
     dir: PathBuf,
     wrapper: &'a [OsString],
 }
 
-impl<'a> Place<'a> {
+impl<'a> CellContext<'a> {
     /// Creates the directory `name` in `state`.
     pub(super) fn new(state: &Path, name: &str, wrapper: &'a [OsString]) -> Result<Self> {
         // Servers change their directory, which would invalidate relative paths.
@@ -45,7 +45,7 @@ impl<'a> Place<'a> {
         self.path("data")
     }
 
-    /// Lets `make` fill an empty [`Place::data`] that belongs to `user`, unless that has been done. Removes
+    /// Lets `make` fill an empty [`CellContext::data`] that belongs to `user`, unless that has been done. Removes
     /// the remains of failed attempts.
     pub(super) fn prepare_data(&self, user: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         let (done, data) = (self.path("prepared"), self.data());

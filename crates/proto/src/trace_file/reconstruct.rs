@@ -6,7 +6,7 @@ use std::time::Duration;
 use gleaner_policy::{CpuId, CpuSet, Observation, VcpuInterval, WorkloadInterval};
 use serde::Serialize;
 
-use super::{Event, Left, Task, What};
+use super::{Event, EventKind, PrevState, Task};
 
 /// A trace's threads and their wake-ups of each other.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -56,7 +56,7 @@ pub struct PatternEdge {
 /// What a trace does not contain counts as absent: steal, CPU quota, bytes moved, the user's counter. Every
 /// idle period counts as a halt: the recorded pattern represents the untouched system.
 #[derive(Debug)]
-pub struct Follow {
+pub struct Reconstruction {
     vcpus: BTreeMap<CpuId, Vcpu>,
     threads: Vec<Thread>,
     edges: BTreeMap<(Task, Task), u64>,
@@ -80,12 +80,12 @@ struct Vcpu {
 #[derive(Debug, Default)]
 struct Thread {
     pattern: PatternThread,
-    life: Life,
+    state: ThreadState,
     since: Duration,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Life {
+enum ThreadState {
     /// Nothing seen of it yet, or the events were lost.
     #[default]
     Unknown,
@@ -95,13 +95,13 @@ enum Life {
     Ended,
 }
 
-impl Follow {
+impl Reconstruction {
     /// For the trace of a machine with these vCPUs. `events` shows the initial task of each vCPU: the first one
     /// that leaves it, or idle if none ever does.
     pub fn new(vcpus: &CpuSet, events: impl Iterator<Item = Event>) -> Self {
         let mut first: BTreeMap<CpuId, Task> = BTreeMap::new();
         for event in events {
-            if let What::Switch { cpu, from, .. } = event.what {
+            if let EventKind::Switch { cpu, from, .. } = event.what {
                 first.entry(cpu).or_insert(from);
             }
         }
@@ -125,14 +125,14 @@ impl Follow {
     pub fn event(&mut self, event: &Event) {
         let at = Duration::from_nanos(event.at_ns);
         match &event.what {
-            What::Switch { cpu, from, left, to } => self.switch(at, *cpu, *from, *left, *to),
-            What::Wake { waker, wakee, .. } => {
+            EventKind::Switch { cpu, from, prev_state, to } => self.switch(at, *cpu, *from, *prev_state, *to),
+            EventKind::Wake { waker, wakee, .. } => {
                 *self.edges.entry((*waker, *wakee)).or_default() += 1;
                 if let Task::Thread(thread) = wakee {
                     self.wake(at, *thread);
                 }
             }
-            What::Thread { tid, process, name } => {
+            EventKind::Thread { tid, process, name } => {
                 let pattern = PatternThread {
                     tid: *tid,
                     process: *process,
@@ -142,12 +142,12 @@ impl Follow {
                 self.threads.push(Thread { pattern, ..Thread::default() });
                 self.living += 1;
             }
-            What::Renamed { thread, name } => {
+            EventKind::Renamed { thread, name } => {
                 if let Some(thread) = self.threads.get_mut(*thread as usize) {
                     thread.pattern.name.clone_from(name);
                 }
             }
-            What::Lost { .. } => {}
+            EventKind::Lost { .. } => {}
         }
     }
 
@@ -164,7 +164,7 @@ impl Follow {
             self.account_vcpu(*cpu, at);
         }
         for thread in &mut self.threads {
-            if thread.life == Life::Runnable {
+            if thread.state == ThreadState::Runnable {
                 let waited = at.saturating_sub(thread.since);
                 thread.since = at;
                 thread.pattern.run_delay += waited;
@@ -195,7 +195,7 @@ impl Follow {
         }
     }
 
-    /// The pattern up to the last call of [`Follow::observe`].
+    /// The pattern up to the last call of [`Reconstruction::observe`].
     pub fn pattern(&self) -> Pattern {
         let number = |task: &Task| match task {
             Task::Thread(thread) => Some(*thread),
@@ -213,17 +213,17 @@ impl Follow {
         Pattern { threads: self.threads.iter().map(|thread| thread.pattern.clone()).collect(), edges }
     }
 
-    fn switch(&mut self, at: Duration, cpu: CpuId, from: Task, left: Left, to: Task) {
+    fn switch(&mut self, at: Duration, cpu: CpuId, from: Task, prev_state: PrevState, to: Task) {
         self.account_vcpu(cpu, at);
         let was_there = self.vcpus.get(&cpu).is_some_and(|vcpu| vcpu.task == from);
         if !was_there {
             // The switches in between are lost: it is not known what ran since when.
             if let Some(Task::Thread(thread)) = self.vcpus.get(&cpu).map(|vcpu| vcpu.task) {
-                self.set(thread, Life::Unknown, at);
+                self.set(thread, ThreadState::Unknown, at);
             }
         }
         if let Task::Thread(thread) = from {
-            self.leave(at, thread, left);
+            self.leave(at, thread, prev_state);
         }
         if let Task::Thread(thread) = to {
             self.enter(at, thread);
@@ -250,53 +250,53 @@ impl Follow {
         }
     }
 
-    fn leave(&mut self, at: Duration, thread: u32, left: Left) {
+    fn leave(&mut self, at: Duration, thread: u32, prev_state: PrevState) {
         self.work.switches += 1;
         let Some(known) = self.threads.get_mut(thread as usize) else { return };
         known.pattern.switches += 1;
-        known.pattern.waits += u64::from(matches!(left, Left::Blocked | Left::BlockedIo));
+        known.pattern.waits += u64::from(matches!(prev_state, PrevState::Blocked | PrevState::BlockedIo));
         // Woken while it was leaving.
-        let awake = known.life == Life::Runnable;
-        let life = match left {
-            Left::Runnable => Life::Runnable,
-            Left::Blocked | Left::BlockedIo if awake => Life::Runnable,
-            Left::Blocked | Left::BlockedIo => Life::Blocked,
-            Left::Exited => Life::Ended,
+        let awake = known.state == ThreadState::Runnable;
+        let state = match prev_state {
+            PrevState::Runnable => ThreadState::Runnable,
+            PrevState::Blocked | PrevState::BlockedIo if awake => ThreadState::Runnable,
+            PrevState::Blocked | PrevState::BlockedIo => ThreadState::Blocked,
+            PrevState::Exited => ThreadState::Ended,
         };
-        if life == Life::Ended && known.life != Life::Ended {
+        if state == ThreadState::Ended && known.state != ThreadState::Ended {
             self.living = self.living.saturating_sub(1);
         }
-        self.set(thread, life, at);
+        self.set(thread, state, at);
     }
 
     fn enter(&mut self, at: Duration, thread: u32) {
-        if let Some(known) = self.threads.get_mut(thread as usize).filter(|t| t.life == Life::Runnable) {
+        if let Some(known) = self.threads.get_mut(thread as usize).filter(|t| t.state == ThreadState::Runnable) {
             let waited = at.saturating_sub(known.since);
             known.pattern.run_delay += waited;
             self.work.run_delay += waited;
         }
-        self.set(thread, Life::Running, at);
+        self.set(thread, ThreadState::Running, at);
     }
 
     fn wake(&mut self, at: Duration, thread: u32) {
         let Some(known) = self.threads.get_mut(thread as usize) else { return };
         known.pattern.woken += 1;
-        if known.life == Life::Blocked {
+        if known.state == ThreadState::Blocked {
             known.pattern.wait_time += at.saturating_sub(known.since);
         }
-        if known.life != Life::Runnable {
-            self.set(thread, Life::Runnable, at);
+        if known.state != ThreadState::Runnable {
+            self.set(thread, ThreadState::Runnable, at);
         }
     }
 
-    fn set(&mut self, thread: u32, life: Life, at: Duration) {
+    fn set(&mut self, thread: u32, state: ThreadState, at: Duration) {
         let Some(known) = self.threads.get_mut(thread as usize) else { return };
-        let counts = |life| matches!(life, Life::Runnable | Life::Running);
-        match (counts(known.life), counts(life)) {
+        let counts = |state| matches!(state, ThreadState::Runnable | ThreadState::Running);
+        match (counts(known.state), counts(state)) {
             (false, true) => self.runnable += 1,
             (true, false) => self.runnable = self.runnable.saturating_sub(1),
             _ => {}
         }
-        (known.life, known.since) = (life, at);
+        (known.state, known.since) = (state, at);
     }
 }
