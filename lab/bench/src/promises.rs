@@ -1,7 +1,8 @@
 //! What SPECIFICATION.md promises, and whether it is kept.
 //!
 //! The promises are data, `lab/bench/promises.toml`: what is promised, the script that checks it, and how the number is
-//! found in what the script prints.
+//! found in what the script prints. Only that file has the limits, and only this module judges: a script measures, and
+//! its exit status says whether that worked.
 
 mod page;
 #[cfg(test)]
@@ -10,7 +11,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -147,7 +148,7 @@ fn pattern(name: &str, find: &str) -> Result<Regex, String> {
 pub enum Verdict {
     /// It is.
     Kept,
-    /// It is not.
+    /// It is not, or the check failed.
     Missed,
     /// The check did not print the number, or not as often as it should.
     Unknown,
@@ -174,6 +175,9 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// The number, as it was printed.
     pub found: Option<String>,
+    /// How the check ended, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// How many checks in a row, this one included, did not find the promise kept.
     pub misses: u32,
 }
@@ -186,8 +190,8 @@ pub type Outcomes = BTreeMap<String, Outcome>;
 pub struct CheckOutput {
     /// Its output and its messages.
     pub text: String,
-    /// Whether it succeeded.
-    pub success: bool,
+    /// How it ended: success says that the measurement worked, not what it found.
+    pub status: ExitStatus,
 }
 
 /// A file of promises that makes no sense, or a name that it does not have.
@@ -272,11 +276,12 @@ impl Promises {
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()?;
-        let success = output.status.success();
-        Ok(CheckOutput { text: String::from_utf8_lossy(&output.stdout).into_owned(), success })
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(CheckOutput { text, status: output.status })
     }
 
-    /// Judges every promise with this check by what it printed, and replaces the outcomes. Returns the names.
+    /// Judges every promise with this check by what it printed, and replaces the outcomes. If it failed, all of them are
+    /// missed: what it printed before may be half a measurement. Returns the names.
     pub fn judge(
         &self,
         check: &str,
@@ -285,14 +290,17 @@ impl Promises {
         machine: &str,
         outcomes: &mut Outcomes,
     ) -> Vec<&str> {
+        let failure = (!output.status.success()).then(|| output.status.to_string());
         let judged = self.all().filter(|promise| promise.check == check);
         let mut names = Vec::new();
         for promise in judged {
-            let (verdict, found) = promise.judge(output);
+            let (verdict, found) =
+                if failure.is_some() { (Verdict::Missed, None) } else { promise.judge(&output.text) };
             let before = outcomes.get(&promise.name).map_or(0, |outcome| outcome.misses);
             let misses = if verdict == Verdict::Kept { 0 } else { before + 1 };
-            let (date, machine) = (date.to_owned(), machine.to_owned());
-            outcomes.insert(promise.name.clone(), Outcome { date, machine, verdict, found, misses });
+            let (date, machine, failure) = (date.to_owned(), machine.to_owned(), failure.clone());
+            let outcome = Outcome { date, machine, verdict, found, failure, misses };
+            outcomes.insert(promise.name.clone(), outcome);
             names.push(promise.name.as_str());
         }
         names
@@ -300,12 +308,12 @@ impl Promises {
 }
 
 impl Promise {
-    fn judge(&self, output: &CheckOutput) -> (Verdict, Option<String>) {
-        let verdict = |kept| if kept { Verdict::Kept } else { Verdict::Missed };
+    /// Judges it by what its check printed, which succeeded.
+    fn judge(&self, text: &str) -> (Verdict, Option<String>) {
         let Criterion::Number { find, count, limit, .. } = &self.criterion else {
-            return (verdict(output.success), None);
+            return (Verdict::Kept, None);
         };
-        let found = find.captures_iter(&output.text).filter_map(|found| Some(found.get(1)?.as_str()));
+        let found = find.captures_iter(text).filter_map(|found| Some(found.get(1)?.as_str()));
         let found: Vec<&str> = found.collect();
         if found.len() < *count {
             return (Verdict::Unknown, None);
@@ -313,9 +321,9 @@ impl Promise {
         let worst = found.into_iter().min_by(|a, b| limit.quality(a).total_cmp(&limit.quality(b)));
         match worst {
             None => (Verdict::Unknown, None),
-            Some(text) => {
-                let kept = text.parse().is_ok_and(|number| limit.holds(number));
-                (verdict(kept), Some(text.to_owned()))
+            Some(number) => {
+                let kept = number.parse().is_ok_and(|number| limit.holds(number));
+                (if kept { Verdict::Kept } else { Verdict::Missed }, Some(number.to_owned()))
             }
         }
     }

@@ -57,7 +57,7 @@ impl Promise {
             Criterion::Success => String::new(),
             Criterion::Number { limit, unit, .. } => format!("{limit} {unit}"),
         };
-        let Some(Outcome { date, verdict, found, misses, .. }) = outcome else {
+        let Some(Outcome { date, verdict, found, failure, misses, .. }) = outcome else {
             return writeln!(out, "| {} | {target} | | | not checked | {} |", self.says, self.check);
         };
         let verdict = match (verdict, misses) {
@@ -65,7 +65,8 @@ impl Promise {
             (_, 0 | 1) => format!("**{verdict}**"),
             (_, misses) => format!("**{verdict}**, {misses} times in a row"),
         };
+        let failure = failure.as_ref().map_or_else(String::new, |how| format!(", the check failed: {how}"));
         let (found, day) = (found.as_deref().unwrap_or_default(), date.get(..10).unwrap_or(date));
-        writeln!(out, "| {} | {target} | {found} | {day} | {verdict} | {} |", self.says, self.check)
+        writeln!(out, "| {} | {target} | {found} | {day} | {verdict}{failure} | {} |", self.says, self.check)
     }
 }

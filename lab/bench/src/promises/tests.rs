@@ -6,9 +6,10 @@ const FILE: &str = r#"
 about = "Numbers."
 
 [checks]
-two = "printf 'slow 3.5 s\nslow 4.5 s\n'; echo 'rate 2.0' >&2; exit 1"
+two = "printf 'slow 3.5 s\nslow 4.5 s\n'; echo 'rate 2.0' >&2"
 none = "[ $CI = true ]"
 never = "echo slow never"
+broken = "echo 'speed 9.0'; exit 3"
 
 [[section]]
 title = "Speed"
@@ -47,6 +48,18 @@ says = "it comes"
 at_most = 1.0
 check = "never"
 find = 'slow ([0-9.]+|never)'
+
+[[section.promise]]
+name = "half"
+says = "it is measured"
+at_least = 1.0
+check = "broken"
+find = 'speed ([0-9.]+)'
+
+[[section.promise]]
+name = "works"
+says = "it works"
+check = "broken"
 "#;
 
 fn checked(promises: &Promises, outcomes: &mut Outcomes) {
@@ -63,10 +76,26 @@ fn the_worst_number_counts_and_a_check_without_one_says_so() {
     checked(&promises, &mut outcomes);
     let of = |name: &str| (outcomes[name].verdict, outcomes[name].found.as_deref());
     assert_eq!(of("slow"), (Verdict::Missed, Some("4.5")));
-    assert_eq!(of("rate"), (Verdict::Kept, Some("2.0")), "standard error counts, the exit status does not");
+    assert_eq!(of("rate"), (Verdict::Kept, Some("2.0")), "standard error counts, too");
     assert_eq!(of("ends"), (Verdict::Kept, None));
     assert_eq!(of("lost"), (Verdict::Unknown, None));
     assert_eq!(of("never"), (Verdict::Missed, Some("never")));
+}
+
+#[test]
+fn a_check_that_fails_keeps_no_promise_whatever_it_printed() {
+    let promises = Promises::parse(FILE).unwrap();
+    let mut outcomes = Outcomes::new();
+    checked(&promises, &mut outcomes);
+    for name in ["half", "works"] {
+        let Outcome { verdict, found, failure, .. } = &outcomes[name];
+        assert_eq!((*verdict, found.as_deref()), (Verdict::Missed, None), "{name}");
+        assert_eq!(failure.as_deref(), Some("exit status: 3"), "{name}");
+    }
+    assert_eq!(outcomes["slow"].failure, None, "it is missed by its number");
+    let page = promises.page(&outcomes);
+    let missed = "| it is measured | ≥ 1  |  | 2026-01-02 | **missed**, the check failed: exit status: 3 | broken |";
+    assert!(page.contains(missed), "{page}");
 }
 
 #[test]
@@ -112,7 +141,7 @@ fn a_file_that_makes_no_sense_is_refused_with_the_reason() {
 #[test]
 fn a_check_runs_once_for_all_its_promises() {
     let promises = Promises::parse(FILE).unwrap();
-    assert_eq!(promises.checks(&[]).unwrap(), ["two", "none", "never"]);
+    assert_eq!(promises.checks(&[]).unwrap(), ["two", "none", "never", "broken"]);
     assert_eq!(promises.checks(&["rate".to_owned(), "slow".to_owned()]).unwrap(), ["two"]);
     assert_eq!(promises.checks(&["none".to_owned()]).unwrap(), ["none"], "the name of a check");
 }

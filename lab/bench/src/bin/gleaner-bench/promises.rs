@@ -51,10 +51,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         for name in names {
             let outcome = &outcomes[name];
             all_kept &= outcome.verdict == Verdict::Kept;
-            outln!("{name}: {} {}", outcome.verdict, outcome.found.as_deref().unwrap_or_default())?;
+            let found = outcome.found.as_deref().or(outcome.failure.as_deref());
+            outln!("{name}: {} {}", outcome.verdict, found.unwrap_or_default())?;
             if outcome.verdict == Verdict::Unknown {
                 say!("{}", end(&output.text));
             }
+        }
+        if !output.status.success() {
+            say!("{check} failed:\n{}", end(&output.text));
         }
         // What was checked is kept, whatever becomes of the next one.
         write(&args.outcomes, &format!("{}\n", serde_json::to_string_pretty(&outcomes)?))?;
