@@ -11,19 +11,22 @@ use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
 use gleaner_policy::CpuId;
 use gleaner_trace::{Budget, Events, Parts, Scope, Snapshot, Tracer};
 
-use crate::{Outcome, verdict};
+use crate::Outcome;
 
 /// Counts are compared under full tracing, whatever it costs.
 const UNLIMITED: Budget = Budget { sample_above: 1e9, detach_above: 1e9 };
 
-/// Requires agreement within 10 % or 0.3 us. The threads' clock runs in user mode, from before `FUTEX_WAKE` to after
+/// A shorter difference counts as none: the overhead is measured on one vCPU only, and need not be the same elsewhere.
+const RESOLUTION: Duration = Duration::from_nanos(300);
+
+/// Prints how far the two are apart. The threads' clock runs in user mode, from before `FUTEX_WAKE` to after
 /// `FUTEX_WAIT`. So it includes entering the kernel up to `sched_waking`, and, after `sched_switch`, the switch itself
 /// and the return to user mode. On one vCPU there is little else, so the difference there is the overhead to subtract
 /// elsewhere. `tests/latency.rs` separates the three parts of single wake-ups.
 pub(crate) fn latencies() -> Outcome {
-    println!("  {:<12} {:>9} {:>9} {:>9} {:>9}", "median, us", "own", "traced", "apart", "less way");
+    println!("  {:<12} {:>9} {:>9} {:>9} {:>9}", "median, us", "own", "traced", "apart", "corrected");
     let us = |time: Duration| time.as_secs_f64() * 1e6;
-    let (mut way, mut kept) = (None, true);
+    let mut overhead = None;
     for (case, wakee) in [(Case::SameVcpu, 0), (Case::Awake, 1), (Case::Halting, 1)] {
         let parts = Parts::of([gleaner_trace::Part::Idle]);
         let tracer = Tracer::start_within(UNLIMITED, &Scope::Tree(std::process::id()), &parts)?;
@@ -38,19 +41,17 @@ pub(crate) fn latencies() -> Outcome {
         let seen = seen.median().unwrap_or_default();
         let apart = own.saturating_sub(seen);
         print!("  {case:<12} {:>9.2} {:>9.2} {:>9.2}", us(own), us(seen), us(apart));
-        if let Some(way) = way {
-            let expected = own.saturating_sub(way);
+        if let Some(overhead) = overhead {
+            let expected = own.saturating_sub(overhead);
             let apart = expected.abs_diff(seen);
-            let good =
-                apart <= Duration::from_nanos(300) || apart.as_secs_f64() <= 0.1 * expected.as_secs_f64();
-            kept &= good;
-            println!(" {:>9.2}  {}", us(apart), verdict(good));
+            let share = if apart <= RESOLUTION { 0.0 } else { apart.as_secs_f64() / expected.as_secs_f64() };
+            println!(" {:>9.2}  {:.1} % apart", us(apart), 100.0 * share);
         } else {
-            way = Some(apart);
-            println!("  (the way)");
+            overhead = Some(apart);
+            println!("  (the overhead)");
         }
     }
-    Ok(kept)
+    Ok(())
 }
 
 /// Fewer events are not compared: 2 % of them is less than one.
@@ -93,7 +94,7 @@ fn interrupts(kernel: &Kernel, of: fn(&InterruptCounters) -> u64) -> u64 {
     kernel.interrupts.iter().map(|(_, counters)| of(counters)).sum()
 }
 
-/// Requires agreement within 2 % under full tracing. Also prints the estimates of a tracer that keeps its budget.
+/// Prints how far the two are apart under full tracing, and the estimates of a tracer that keeps its budget.
 pub(crate) fn counters() -> Outcome {
     let root = Root::system();
     let (mut interrupts, mut idle) = (InterruptSensor::new(&root)?, IdleSensor::new(&root)?);
@@ -113,23 +114,20 @@ pub(crate) fn counters() -> Outcome {
     Workload::RequestResponse.run(Amount::Time(Duration::from_secs(10)), &Parameters::default())?;
     let last = sample()?;
     println!("  {:<8} {:>10} {:>21} {:>12}", "", "traced", "kernel", "in budget");
-    let mut kept = true;
     for (name, seen, counted) in ROWS {
         let traced = seen(&last.seen) - seen(&first.seen);
         let sampled = seen(&last.sampled) - seen(&first.sampled);
         let fewest = counted(&last.before) - counted(&first.after);
         let most = counted(&last.after) - counted(&first.before);
         let apart = fewest.saturating_sub(traced).max(traced.saturating_sub(most));
-        let judged = most >= FEW;
-        let good = apart <= most / 50;
-        kept &= good || !judged;
-        let verdict = if judged { verdict(good) } else { "too few" };
-        println!("  {name:<8} {traced:>10} {:>21} {sampled:>12}  {verdict}", format!("{fewest} to {most}"));
+        let share = 100.0 * apart as f64 / most as f64;
+        let agreement = if most < FEW { "too few".to_owned() } else { format!("{share:.2} % apart") };
+        println!("  {name:<8} {traced:>10} {:>21} {sampled:>12}  {agreement}", format!("{fewest} to {most}"));
     }
     println!(
         "  in budget: threads and idle periods followed for 1/{} of the time, reported cost {:.2} %",
         last.sampled.one_in,
         100.0 * last.sampled.cost.share
     );
-    Ok(kept)
+    Ok(())
 }

@@ -12,10 +12,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 
-use crate::{Outcome, verdict};
+use crate::Outcome;
 
-/// Promises a median of 2 ms and a 99th percentile of 10 ms, over 200 steps. In each, a second spinning thread joins
-/// the first on its vCPU.
+/// Prints the delay over 200 steps. In each, a second spinning thread joins the first on its vCPU.
 pub(crate) fn overload() -> Outcome {
     const STEPS: usize = 200;
     let mut sensor = OverloadSensor::load()?;
@@ -46,19 +45,17 @@ pub(crate) fn overload() -> Outcome {
     delays.sort();
     arming.sort();
     let (median, p99) = (delays[STEPS / 2], delays[STEPS * 99 / 100]);
-    let good = median <= Duration::from_millis(2) && p99 <= Duration::from_millis(10);
     println!(
         "  persistence {persistence:?}: median {median:.2?}, p99 {p99:.2?}, longest {:.2?} over {STEPS} steps, \
-         {disturbed} more were disturbed  {}",
-        delays[STEPS - 1],
-        verdict(good)
+         {disturbed} more were disturbed",
+        delays[STEPS - 1]
     );
     println!(
         "  arming takes {:.2?} in the median, {:.2?} at most",
         arming[arming.len() / 2],
         arming[arming.len() - 1]
     );
-    Ok(good)
+    Ok(())
 }
 
 /// Delay from the second thread's arrival on the vCPU to the event.

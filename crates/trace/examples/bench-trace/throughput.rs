@@ -13,7 +13,7 @@ use gleaner_bench::stats;
 use gleaner_trace::{Part, Parts, Scope, Snapshot, Tracer};
 use tempfile::TempDir;
 
-use crate::{Outcome, verdict};
+use crate::Outcome;
 
 const PAIRS: usize = 16;
 /// Measured seconds per block.
@@ -23,22 +23,20 @@ const WARM_UP: usize = 5;
 const PLAIN_SETTLING: usize = 1;
 const TRACED_SETTLING: usize = 3;
 
-/// Promises at most 3 % for a single chain of wake-ups, the worst case: on one vCPU each is a context switch, and no
-/// time is spent waiting for another vCPU.
+/// A single chain of wake-ups is the worst case: on one vCPU each is a context switch, and no time is spent waiting for
+/// another vCPU.
 pub(crate) fn redis() -> Outcome {
     let mut load = Load::start("redis-1", "consolidate:1")?;
-    let all = compare(&mut load, "as gleaner diagnose", &Parts::all(), 0.97)?;
-    let top = compare(&mut load, "as gleaner top", &Parts::of([Part::Idle]), 0.97)?;
-    Ok(all && top)
+    compare(&mut load, "as gleaner diagnose", &Parts::all())?;
+    compare(&mut load, "as gleaner top", &Parts::of([Part::Idle]))
 }
 
-/// Promises at most 1 %.
 pub(crate) fn mariadb() -> Outcome {
     let mut load = Load::start("point-select-16", "haltpoll:200us")?;
-    compare(&mut load, "as gleaner diagnose", &Parts::all(), 0.99)
+    compare(&mut load, "as gleaner diagnose", &Parts::all())
 }
 
-fn compare(load: &mut Load, what: &str, parts: &Parts, promised: f64) -> Outcome {
+fn compare(load: &mut Load, what: &str, parts: &Parts) -> Outcome {
     let (mut ratios, mut rates, mut last) = (Vec::new(), Vec::new(), None);
     for pair in 0..PAIRS {
         let mut rate = [0.0; 2];
@@ -56,18 +54,14 @@ fn compare(load: &mut Load, what: &str, parts: &Parts, promised: f64) -> Outcome
     }
     let ratio = stats::median(&ratios).ok_or("nothing was measured")?;
     let (low, high) = stats::ratio(&ratios).map_or((f64::NAN, f64::NAN), |r| (r.low, r.high));
-    let good = ratio >= promised;
-    let noisy = if low < promised && high > promised { ", within the noise" } else { "" };
     println!(
-        "  {what}: {ratio:.4} of the untraced rate ({low:.4} to {high:.4}, {PAIRS} pairs; {:.0} a second untraced), \
-         promised {promised:.2}  {}{noisy}",
-        stats::median(&rates).unwrap_or_default(),
-        verdict(good)
+        "  {what}: {ratio:.4} of the untraced rate ({low:.4} to {high:.4}, {PAIRS} pairs; {:.0} a second untraced)",
+        stats::median(&rates).unwrap_or_default()
     );
     if let Some(last) = last {
         print_cost(&last);
     }
-    Ok(good)
+    Ok(())
 }
 
 /// Prints what tracing reports about its own cost.

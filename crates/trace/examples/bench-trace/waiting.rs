@@ -49,14 +49,13 @@ pub(crate) fn waiting() -> Outcome {
     );
     consolidated(&mut sensor)?;
     drop(sensor);
-    let halting = server("redis-1, vCPUs halt", "halt")?;
-    let polling = server("redis-1, haltpoll", "haltpoll:200us")?;
-    let consolidated = server("redis-1, one vCPU", "consolidate:1")?;
-    Ok(halting && polling && consolidated)
+    server("redis-1, vCPUs halt", "halt")?;
+    server("redis-1, haltpoll", "haltpoll:200us")?;
+    server("redis-1, one vCPU", "consolidate:1")
 }
 
-/// Prints the cost per event, which shows best where there is little else; nothing is promised.
-fn consolidated(sensor: &mut LatencySensor) -> Result<(), Box<dyn Error>> {
+/// Prints the cost per event, which shows best where there is little else.
+fn consolidated(sensor: &mut LatencySensor) -> Outcome {
     let before = sched_getaffinity(Pid::from_raw(0))?;
     let mut one = CpuSet::new();
     one.set(0)?;
@@ -96,7 +95,7 @@ fn with_sensor(
     rate: &mut Rate<'_>,
 ) -> Outcome {
     let mut seen = None;
-    let good = compare(what, pairs, &mut |with| {
+    compare(what, pairs, &mut |with| {
         sensor.detach();
         if with {
             sensor.arm()?;
@@ -119,5 +118,5 @@ fn with_sensor(
             seen.known.mean()
         );
     }
-    Ok(good)
+    Ok(())
 }

@@ -94,7 +94,8 @@ fn a_check_that_fails_keeps_no_promise_whatever_it_printed() {
     }
     assert_eq!(outcomes["slow"].failure, None, "it is missed by its number");
     let page = promises.page(&outcomes);
-    let missed = "| it is measured | ≥ 1  |  | 2026-01-02 | **missed**, the check failed: exit status: 3 | broken |";
+    let missed =
+        "| it is measured | ≥ 1  |  | 2026-01-02 | **missed**, the check failed: exit status: 3 | broken |";
     assert!(page.contains(missed), "{page}");
 }
 

@@ -1,8 +1,5 @@
 //! How quickly a consolidated workload gets all its vCPUs back when its load rises, with the real engine and
 //! its real controls.
-//!
-//! Promised (SPECIFICATION.md): from the step until servers run on every vCPU, 2 ms in the median and 10 ms
-//! in 99 of 100 steps; 90 % of the new best speed within 20 ms.
 
 use std::fmt;
 use std::io;
@@ -19,12 +16,6 @@ use super::{Options, Step, StepsError, record};
 use crate::servers::Mode;
 use crate::stats;
 
-/// Half of the steps must have all vCPUs after this time...
-const MEDIAN_MS: f64 = 2.0;
-/// ...99 of 100 after this...
-const P99_MS: f64 = 10.0;
-/// ...and half of them 90 % of the best speed after this.
-const SPEED_MS: f64 = 20.0;
 /// One more rise per this many requested, since some find the workload not consolidated.
 const RISES_PER_SPARE: u16 = 8;
 /// Steps of the untouched run, which determines the best speed on all vCPUs.
@@ -166,20 +157,6 @@ impl ExpandReport {
     pub fn reached_ms(&self, share: f64) -> Option<f64> {
         quantile(self.consolidated().map(|rise| rise.reached_ms), share)
     }
-
-    /// Whether all promises were kept.
-    pub fn is_kept(&self) -> bool {
-        self.expands_in_time() && self.is_fast_in_time()
-    }
-
-    fn expands_in_time(&self) -> bool {
-        let within = |share, limit| self.expanded_ms(share).is_some_and(|ms| ms <= limit);
-        within(0.5, MEDIAN_MS) && within(0.99, P99_MS)
-    }
-
-    fn is_fast_in_time(&self) -> bool {
-        self.reached_ms(0.5).is_some_and(|ms| ms <= SPEED_MS)
-    }
 }
 
 /// Nearest rank; what never happened is longer than any time.
@@ -199,27 +176,21 @@ impl fmt::Display for ExpandReport {
             "from the rise of the load (1 -> 16 pairs), {how}; {consolidated} of {all} rises found it consolidated"
         )?;
         let ms = |time: Option<f64>| time.map_or_else(|| "never".to_owned(), |ms| format!("{ms:.2} ms"));
-        let verdict = |kept| if kept { "kept" } else { "NOT KEPT" };
         writeln!(
             f,
-            "  all {} vCPUs run it: median {}, 90 % {}, 99 % {}, all {}  (promised: {MEDIAN_MS} ms, 99 % {P99_MS} ms)  {}",
+            "  all {} vCPUs run it: median {}, 90 % {}, 99 % {}, all {}",
             self.vcpus,
             ms(self.expanded_ms(0.5)),
             ms(self.expanded_ms(0.9)),
             ms(self.expanded_ms(0.99)),
-            ms(self.expanded_ms(1.0)),
-            verdict(self.expands_in_time())
+            ms(self.expanded_ms(1.0))
         )?;
-        let soon =
-            self.consolidated().filter(|rise| rise.reached_ms.is_some_and(|ms| ms <= SPEED_MS)).count();
         writeln!(
             f,
-            "  90 % of the best speed ({:.0}/s): median {}, 90 % {}; {soon} of {consolidated} within {SPEED_MS} ms  (promised: \
-             {SPEED_MS} ms)  {}",
+            "  90 % of the best speed ({:.0}/s): median {}, 90 % {}",
             self.best_per_s,
             ms(self.reached_ms(0.5)),
-            ms(self.reached_ms(0.9)),
-            verdict(self.is_fast_in_time())
+            ms(self.reached_ms(0.9))
         )?;
         let Reports { run_queues, counts, due, major_changes } = self.reports;
         writeln!(
@@ -247,22 +218,23 @@ mod tests {
         let spread = Rise { allowed_before: 2, ..rise(Some(0.1), Some(5.0)) };
         let report = report(vec![spread, rise(Some(1.5), Some(12.0)), spread]);
         assert_eq!((report.consolidated().count(), report.expanded_ms(0.5)), (1, Some(1.5)));
-        assert!(report.is_kept() && report.to_string().contains("1 of 3 rises"), "{report}");
+        let text = report.to_string();
+        assert!(text.contains("1 of 3 rises") && text.contains("vCPUs run it: median 1.50 ms"), "{text}");
     }
 
     #[test]
-    fn each_promise_can_be_missed() {
+    fn late_rises_are_in_the_tail_and_what_never_came_is_named() {
         let of = |expanded: Option<f64>, reached, late: usize| {
             let mut rises = vec![rise(expanded, reached); 200 - late];
             rises.extend(vec![rise(Some(30.0), Some(400.0)); late]);
-            report(rises)
+            report(rises).to_string()
         };
-        assert!(of(Some(2.0), Some(20.0), 2).is_kept());
-        assert!(!of(Some(2.0), Some(20.0), 3).is_kept(), "99 %");
-        assert!(!of(Some(2.1), Some(20.0), 0).is_kept(), "the median");
-        assert!(!of(Some(2.0), Some(20.5), 0).is_kept(), "the speed");
-        let never = of(None, None, 0);
-        assert!(!never.is_kept() && never.to_string().contains("median never"), "{never}");
-        assert!(!report(Vec::new()).is_kept(), "nothing was measured");
+        let (few, more) = (of(Some(2.0), Some(20.5), 2), of(Some(2.0), Some(20.5), 3));
+        assert!(few.contains(": median 2.00 ms, 90 % 2.00 ms, 99 % 2.00 ms, all 30.00 ms\n"), "{few}");
+        assert!(few.contains("90 % of the best speed (1000/s): median 20.50 ms, 90 % 20.50 ms\n"), "{few}");
+        assert!(more.contains(", 99 % 30.00 ms, all 30.00 ms\n"), "{more}");
+        let never = "vCPUs run it: median never, 90 % never, 99 % never, all never\n";
+        assert!(of(None, None, 0).contains(never));
+        assert!(report(Vec::new()).to_string().contains(never), "nothing was measured");
     }
 }

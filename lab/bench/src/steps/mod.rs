@@ -1,7 +1,5 @@
 //! How quickly the speed adapts to the load: the number of busy clients steps from 1 to 16 and back,
 //! untouched and under Gleaner, and each step is timed until the new speed is reached.
-//!
-//! Promised (SPECIFICATION.md): within 100 ms of a step, the rate is at least 90 % of the new best.
 
 mod analysis;
 mod expand;
@@ -20,7 +18,7 @@ use nix::sys::signal::Signal;
 pub use analysis::{Step, analyse};
 pub use expand::{ExpandReport, Reports, Rise, plan as expand_plan, run as run_expand};
 pub use load::{PAIRS, Phase, Plan, Recording, Sample, run as run_load};
-pub use report::{Direction, MAX_MEDIAN_STEP, Measured, Report, Times};
+pub use report::{Direction, Measured, Report, Times};
 
 use crate::servers::Mode;
 
