@@ -108,7 +108,7 @@ bench-trace: ## Measure what tracing costs and how well it agrees, on this machi
 	exit $$status
 
 # PROMISES='--only redis-1,demo' chooses; `--page` writes the page anew and checks nothing.
-promises: ## Check every number that Gleaner promises; writes SPECIFICATION.md; about 40 minutes
+promises: ## Check every number that Gleaner promises; writes SPECIFICATION.md; about 45 minutes
 	for what in bench bench-sim lab test; do scripts/setup $$what; done
 	cargo build --release --workspace --locked
 	cargo build --workspace --locked
