@@ -41,7 +41,7 @@ pub enum ClaimHost {
 pub struct Claim {
     /// The name on the command line: words with hyphens.
     pub name: &'static str,
-    /// The group that it belongs to, 1 to 5; 0 for the lab's own promises.
+    /// The group that it belongs to, 1 to 5; 0 for the lab's own machines.
     pub group: u8,
     /// The claim, as a sentence.
     pub says: &'static str,

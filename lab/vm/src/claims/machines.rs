@@ -1,4 +1,4 @@
-//! The lab's promises about its own machines: how fast they boot, and that failures in them are reported.
+//! The lab's own machines: they boot, how fast, and failures in them are reported.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::wire::Exit;
 pub(super) const BOOT: Claim = Claim {
     name: "boot",
     group: 0,
-    says: "the tiny image boots within 5 s on each kernel, the systemd image within 60 s; pinned vCPUs stay pinned",
-    // Judged by boot times, which a test on a busy machine should not be.
+    says: "the tiny image boots on each kernel, and the systemd image; pinned vCPUs stay pinned",
+    // Its many boots are there for their times, which `make promises` judges; on a busy machine they say nothing.
     quick: false,
     place: ClaimHost::Emulated,
     prove: boot,
@@ -44,7 +44,7 @@ fn boot(lab: &Lab, checks: &mut Checks) -> Result<()> {
         }
         let guest = boot()?;
         seconds.push(guest.boot_time().as_secs_f64());
-        checks.values(format!("tiny, Linux {kernel}: boots"), &seconds, "s", Target::AtMost(5.0));
+        checks.values(format!("tiny, Linux {kernel}: boots"), &seconds, "s", Target::Reported);
         checks.equal(
             format!("tiny, Linux {kernel}: its vCPUs"),
             &guest.read_text("/sys/devices/system/cpu/online")?,
@@ -61,7 +61,7 @@ fn boot(lab: &Lab, checks: &mut Checks) -> Result<()> {
     }
     let guest = lab.boot(VmSpec::new("boot-systemd", Image::Systemd, Kernel::V6_12, Cpus::flat(4)))?;
     let seconds = guest.boot_time().as_secs_f64();
-    checks.values("systemd, Linux 6.12: boots", &[seconds], "s", Target::AtMost(60.0));
+    checks.values("systemd, Linux 6.12: boots", &[seconds], "s", Target::Reported);
     let init = guest.read_text("/proc/1/comm")?;
     checks.equal("systemd, Linux 6.12: process 1", &init, &"systemd".to_owned());
     for program in ["redis-server", "sysbench", "gleaner"] {

@@ -14,8 +14,8 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) const BOOT: Claim = Claim {
     name: "nested-host",
     group: 0,
-    says: "a nested KVM host boots a guest within 20 s; the guest knows KVM",
-    // Judged by boot times, which a test on a busy machine should not be.
+    says: "a nested KVM host boots guests; they know KVM",
+    // Its boots are there for their times, which `make promises` judges; on a busy machine they say nothing.
     quick: false,
     place: ClaimHost::NestedHost,
     prove: boot,
@@ -51,7 +51,7 @@ fn boot(lab: &Lab, checks: &mut Checks) -> Result<()> {
         let guest = lab.boot(VmSpec::new("inner", Image::Tiny, kernel, Cpus::flat(2)))?;
         let seconds = guest.boot_time().as_secs_f64();
         let what = format!("nested guest, Linux {kernel}: boots");
-        checks.values(what, &[seconds], "s", Target::AtMost(20.0));
+        checks.values(what, &[seconds], "s", Target::Reported);
         let report: gleaner_proto::doctor::Report = super::doctor::report(&guest)?;
         let what = format!("nested guest, Linux {kernel}: the hypervisor is KVM");
         checks.that(what, report.machine.hypervisor.contains("KVM"), report.machine.hypervisor);
