@@ -1,6 +1,6 @@
 //! `make bench-trace`: what tracing costs real servers, how well it agrees with independent measurements, and how fast
-//! fast expansion is. Prints a table, whose numbers `make promises` judges; exits with status 1 if a part failed. Run it as
-//! root on an otherwise idle machine, with `gleaner` and `gleaner-bench` built. Arguments select parts.
+//! fast expansion is. Prints a table, whose numbers `make promises` judges; exits with status 1 if a part failed. Run it
+//! as root on an otherwise idle machine, with `gleaner` and `gleaner-bench` built. Arguments select parts.
 
 #![allow(
     clippy::print_stdout,
