@@ -192,7 +192,11 @@ pub fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Result<Ca
         cells,
         steal_share,
         disturbed,
-        left_behind: outcomes.into_iter().filter(|o| o.undone == UndoResult::Failed).map(|o| o.detail).collect(),
+        left_behind: outcomes
+            .into_iter()
+            .filter(|o| o.undone == UndoResult::Failed)
+            .map(|o| o.detail)
+            .collect(),
     };
     if calibration.confidence().replaces(load(state, root).map(|saved| saved.confidence())) {
         save(state, &calibration)?;

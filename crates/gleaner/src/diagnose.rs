@@ -95,8 +95,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before the observation, which would otherwise see the calibration.
     let costs = Costs::known(&StateDir::default_place()?, &Root::system());
     let observed = observe::observe(&args.target.scope()?, args.target.command(), args.seconds)?;
-    let evidence =
-        Evidence { snapshot: &observed.snapshot, costs, stolen: observed.stolen, vcpus: observed.snapshot.vcpus.len() };
+    let evidence = Evidence {
+        snapshot: &observed.snapshot,
+        costs,
+        stolen: observed.stolen,
+        vcpus: observed.snapshot.vcpus.len(),
+    };
     let report = Report {
         version: VERSION,
         target: args.target.name(),

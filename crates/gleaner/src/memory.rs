@@ -70,7 +70,8 @@ impl Memory {
         let Some((_, program)) = &self.kept else { return Vec::new() };
         let now = unix_ms();
         let known = program.loads.iter().map(|load| {
-            let long_ago = load.refuted_unix_ms.is_none_or(|at| now.saturating_sub(at) > REFUTATION_LIFETIME_MS);
+            let long_ago =
+                load.refuted_unix_ms.is_none_or(|at| now.saturating_sub(at) > REFUTATION_LIFETIME_MS);
             KnownLoad { refuted: if long_ago { 0 } else { load.known.refuted }, ..load.known }
         });
         known.collect()

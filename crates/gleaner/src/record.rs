@@ -150,7 +150,9 @@ fn record(
     let started = Instant::now();
     let limit = time.or_else(|| child.is_none().then_some(DEFAULT_TIME));
     while limit.is_none_or(|limit| started.elapsed() < limit) {
-        let left = limit.map_or(SAMPLING_INTERVAL, |limit| limit.saturating_sub(started.elapsed()).min(SAMPLING_INTERVAL));
+        let left = limit.map_or(SAMPLING_INTERVAL, |limit| {
+            limit.saturating_sub(started.elapsed()).min(SAMPLING_INTERVAL)
+        });
         if signals.wait(left)?.is_some_and(|signal| signal != Signal::SIGCHLD) {
             break;
         }

@@ -238,6 +238,7 @@ pub(crate) fn quotas(root: &Root, pid: Pid) -> Vec<PathBuf> {
 
 /// The command's own status; 128+N if signal N ended it.
 fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| status.signal().map(|n| 128 + n)).unwrap_or(i32::from(FAILURE_STATUS));
+    let code =
+        status.code().or_else(|| status.signal().map(|n| 128 + n)).unwrap_or(i32::from(FAILURE_STATUS));
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(FAILURE_STATUS))
 }

@@ -193,7 +193,10 @@ impl WorkloadGroup {
         }
         let cpuset = mount.join(relative);
         if !root.path(&cpuset).is_dir() {
-            return Err(GroupUnavailable::NotFound { name: name.to_owned(), tried: SearchedDirs(vec![cpuset]) });
+            return Err(GroupUnavailable::NotFound {
+                name: name.to_owned(),
+                tried: SearchedDirs(vec![cpuset]),
+            });
         }
         if !root.exists(cpuset.join("cpuset.cpus")) {
             return Err(GroupUnavailable::NoCpuset { path: cpuset });

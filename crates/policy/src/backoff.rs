@@ -10,12 +10,14 @@ pub struct Backoff {
     longest: Duration,
     interval: Duration,
     until: Duration,
+    /// What a trial has cost is paid off by then, however the behaviour changes.
+    paid: Duration,
 }
 
 impl Backoff {
     /// Waits `first` after the first outcome and at most `longest` after many.
     pub fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest, interval: first, until: Duration::ZERO }
+        Self { first, longest, interval: first, until: Duration::ZERO, paid: Duration::ZERO }
     }
 
     /// The same outcome again at `now`: wait twice as long as last time.
@@ -36,24 +38,24 @@ impl Backoff {
         self.until = self.until.min(now + self.first);
     }
 
-    /// Waits until `at` at least.
+    /// Waits until `at` at least, after [`Backoff::shorten`] too.
     pub fn not_before(&mut self, at: Duration) {
-        self.until = self.until.max(at);
+        self.paid = self.paid.max(at);
     }
 
-    /// Ends the waiting time at `until`.
+    /// Ends the waiting time at `until`, whatever was set before.
     pub fn set_until(&mut self, until: Duration) {
-        self.until = until;
+        (self.until, self.paid) = (until, Duration::ZERO);
     }
 
     /// Whether the waiting time is over at `now`.
     pub fn is_over(&self, now: Duration) -> bool {
-        now >= self.until
+        now >= self.until()
     }
 
     /// When the waiting time is over.
     pub fn until(&self) -> Duration {
-        self.until
+        self.until.max(self.paid)
     }
 }
 
@@ -79,6 +81,21 @@ mod tests {
         backoff.extend(now + MS);
         assert_eq!(backoff.until(), now + 2 * MS);
     }
+
+    #[test]
+    fn what_a_trial_cost_is_paid_off_however_things_change() {
+        let mut wait = Backoff::new(MS, 8 * MS);
+        wait.extend(Duration::ZERO);
+        wait.not_before(20 * MS);
+        wait.shorten(2 * MS);
+        assert_eq!(wait.until(), 20 * MS);
+        wait.extend(20 * MS);
+        assert_eq!(wait.until(), 21 * MS);
+        wait.not_before(40 * MS);
+        wait.set_until(25 * MS);
+        assert_eq!(wait.until(), 25 * MS);
+    }
+
     #[test]
     fn a_promising_outcome_is_tried_again_sooner_but_not_for_ever() {
         let mut backoff = Backoff::new(5 * MS, 40 * MS);

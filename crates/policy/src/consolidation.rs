@@ -255,6 +255,20 @@ impl Consolidation {
         }
     }
 
+    /// A step to `to` vCPUs that was proven before is in force again, by a measurement of all vCPUs.
+    pub fn resume(&mut self, m: &Measurement, to: usize) {
+        self.justified.push(Removal { by: *m, to, least: to });
+        self.proven = self.justified.len();
+        self.phase = Phase::Stopped;
+    }
+
+    /// Something other than the workload changes the utilisation: the next measurement is the baseline.
+    pub fn record_again(&mut self) {
+        if matches!(self.phase, Phase::Settled { .. }) {
+            self.phase = Phase::Stopped;
+        }
+    }
+
     /// The guard did not find the last step better: undo it. A new step narrows the search; if nothing is left
     /// to try, or the step had been proven before, the consolidation stops as after a utilisation decrease.
     pub fn reject(&mut self, finding: Finding) -> Advice {

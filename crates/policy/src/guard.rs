@@ -135,6 +135,8 @@ pub struct Trial {
     settled_work: Duration,
     /// Poll limit resets since the side changed.
     resets: u32,
+    /// Whether a workload without room had its poll limits reset, since nothing else ended its polling.
+    forced: bool,
     /// Blocks of the side that is ahead, oldest first, waiting for their partners.
     ahead: VecDeque<Block>,
     pairs: Vec<(Block, Block)>,
@@ -181,6 +183,7 @@ impl Trial {
             settled_for: Duration::ZERO,
             settled_work: Duration::ZERO,
             resets: 0,
+            forced: false,
             ahead: VecDeque::new(),
             pairs: Vec::new(),
             before,
@@ -384,9 +387,8 @@ impl Trial {
         self.unsettled = Unsettled::Forbidden;
         self.pairs.clear();
         self.evidence = None;
-        if self.side == Side::Candidate {
-            self.change_side();
-        }
+        self.side = Side::Candidate;
+        self.change_side();
     }
 
     /// Whether blocks of the present side wait for partners from the other side.
@@ -402,13 +404,22 @@ impl Trial {
     }
 
     /// Whether the machine must reset its poll limits now, because the present side is settling for too long.
-    /// To be called once per step; true at most twice per side.
+    /// To be called once per step; true at most twice per side. Without room for it, once per trial, when nothing else
+    /// ends the polling: what cannot be compared cannot be refuted either.
     pub fn wants_reset(&mut self) -> bool {
         let waited = self.settled_for > RESET_TIMEOUT * (self.resets + 1);
-        let load = || self.settled_work.as_secs_f64() / self.settled_for.as_secs_f64();
-        let wants = self.settling && self.resets < 2 && waited && has_room(load(), &self.setting().active);
-        self.resets += u32::from(wants);
-        wants
+        if !self.settling || self.resets == 2 || !waited {
+            return false;
+        }
+        let load = self.settled_work.as_secs_f64() / self.settled_for.as_secs_f64();
+        if !has_room(load, &self.setting().active) {
+            if self.forced || self.settled_for < SETTLING_TIMEOUT / 2 {
+                return false;
+            }
+            self.forced = true;
+        }
+        self.resets += 1;
+        true
     }
 
     fn verdict(&mut self, noise: &Noise) -> Option<Verdict> {
@@ -431,7 +442,7 @@ impl Trial {
             }
             // Without an exact signal, a change of the active set needs the coarse signal's longer blocks.
             None if self.block < USER_TIME_BLOCK && self.difference() == Difference::ActiveSet => {
-                if self.work_lost() > MAX_WORK_LOST {
+                if self.loses_work() {
                     return Some(Verdict::Undecided(None));
                 }
                 self.block = USER_TIME_BLOCK;
@@ -441,6 +452,12 @@ impl Trial {
             None if n >= 2 => Some(Verdict::Undecided(None)),
             _ => None,
         }
+    }
+
+    /// Whether the candidate, where no signal can judge it, loses so much of the workload's CPU time that it must not
+    /// stay.
+    pub(crate) fn loses_work(&self) -> bool {
+        !self.pairs.is_empty() && self.work_lost() > MAX_WORK_LOST
     }
 
     /// Share of the workload's CPU time that the candidate lost against the baseline.

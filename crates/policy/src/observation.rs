@@ -239,8 +239,9 @@ impl Observation {
 
     /// The quantities of the paper's §5 for the vCPUs in `active`.
     pub fn measurement(&self, active: &CpuSet) -> Measurement {
+        // Of the time that the host gave it: steal is neither work nor room for it.
         let busy = |v: &VcpuInterval| {
-            let idle = rate(v.idle_time().as_secs_f64(), self.period);
+            let idle = rate(v.idle_time().as_secs_f64(), self.period.saturating_sub(v.steal));
             (1.0 - idle).clamp(0.0, 1.0)
         };
         let n = active.len();

@@ -148,7 +148,8 @@ impl Paper {
         }
         let conditions = conditions(&sample.measured, &self.factors, &self.config.consolidation);
         let active = self.active();
-        let last = active.iter().next_back().filter(|_| can_consolidate && active.len() > 1 && conditions.hold());
+        let last =
+            active.iter().next_back().filter(|_| can_consolidate && active.len() > 1 && conditions.hold());
         if let Some(cpu) = last {
             self.removals.push(Removal { cpu, before: sample });
             return Some(Event::Consolidated { cpu, active: self.active(), conditions });

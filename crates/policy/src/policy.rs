@@ -25,7 +25,7 @@ use crate::progress::Difference;
 use crate::{
     Advice, AfterRollBack, ConfigError, Consolidation, CpuId, CpuSet, Finding, IdleHistogram, KnownVcpus,
     Learned, LimitAdapter, Measurement, Method, Mode, Observation, Paper, PolicyConfig, Retention,
-    RetentionCosts, Setting, VetoGate, choose_limit,
+    RetentionCosts, Setting, Veto, VetoGate, choose_limit,
 };
 
 /// First and longest time until a refuted hypothesis is tried again; doubles in between.
@@ -66,8 +66,12 @@ pub struct Policy {
     budget: Budget,
     veto: VetoGate,
     after_veto: Backoff,
+    /// Why polling was forbidden last.
+    vetoed: Option<Veto>,
     contention: Contention,
     proof: Backoff,
+    /// Whether the latest proof was of a smaller set.
+    proved_set: bool,
     retry_retention: Backoff,
     retry_consolidation: Backoff,
     memory: Memory,
@@ -117,8 +121,10 @@ impl Policy {
             budget: Budget::new(),
             veto: VetoGate::default(),
             after_veto: Backoff::new(VETO_DELAY.0, VETO_DELAY.1),
+            vetoed: None,
             contention: Contention::new(config.wake_cost),
             proof: Backoff::new(PROOF_DELAY.0, PROOF_DELAY.1),
+            proved_set: false,
             retry_retention: Backoff::new(RETRY_DELAY.0, RETRY_DELAY.1),
             retry_consolidation: Backoff::new(RETRY_DELAY.0, RETRY_DELAY.1),
             unretained: None,
@@ -164,7 +170,6 @@ impl Policy {
         }
         let mut events = Vec::new();
         let in_force = self.setting();
-        let had_trial = self.trial.is_some();
         self.learn(o, &in_force);
         self.noise.observe(&in_force, o);
         let proof = self.trial.as_ref().is_some_and(|trial| trial.purpose() == Purpose::Reprove);
@@ -189,9 +194,9 @@ impl Policy {
             None => self.cadence.next(o, !events.is_empty()),
         };
         let setting = self.setting();
-        // What was refuted must not stay in effect.
-        let refuted = had_trial && self.trial.is_none() && !setting.retention.is_on();
-        let reset_poll_limits = refuted && in_force.retention.is_on() && has_room(o.load(), &setting.active)
+        // What was refuted or released must not stay in effect.
+        let ended = self.trial.is_none() && in_force.retention.is_on() && !setting.retention.is_on();
+        let reset_poll_limits = ended && has_room(o.load(), &setting.active)
             || self.trial.as_mut().is_some_and(Trial::wants_reset);
         let sense_waiting = self.trial.is_some();
         Decision { setting, reset_poll_limits, next, watch: self.watch(o), sense_waiting, events }
@@ -235,7 +240,7 @@ impl Policy {
         }
         let from = std::mem::replace(&mut self.allowed, now);
         events.push(Event::AllowedChanged { from, to: self.allowed.clone() });
-        self.trial = None;
+        self.abandon_trial(o.at);
         self.inactive.clear();
         self.memory.clear_kind();
         // The configuration was validated by `new`.
@@ -248,18 +253,31 @@ impl Policy {
     fn update_veto(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let contended = self.contention.share_after(o);
         let Some(veto) = self.veto.step(contended.unwrap_or(0.0), o.throttled) else {
-            if contended.is_some() {
+            // Without contention polling can resume; that a quota suffices shows only without it.
+            if contended.is_some() && matches!(self.vetoed, Some(Veto::Steal { .. })) {
                 self.after_veto.set_until(o.at);
             }
             return;
         };
+        self.vetoed = Some(veto);
         let tried = self.trial.as_ref().is_some_and(|t| t.candidate().retention.is_on());
         if self.retention.is_on() || tried {
+            // What such a trial has lost is not known; `after_veto` keeps the next one away.
             self.trial = None;
             self.retention = Retention::NONE;
             self.memory.distrust();
             self.after_veto.extend(o.at);
             events.push(Event::Released { why: ReleaseReason::Veto(veto) });
+        }
+    }
+
+    /// Ends a trial without a verdict. What it has cost is paid for all the same.
+    fn abandon_trial(&mut self, now: Duration) {
+        let Some(trial) = self.trial.take() else { return };
+        let paid = self.budget.spend(trial.time_lost(), now);
+        match trial.difference() {
+            Difference::Retention => self.retry_retention.not_before(paid),
+            Difference::ActiveSet => self.retry_consolidation.not_before(paid),
         }
     }
 
@@ -287,7 +305,7 @@ impl Policy {
             (Verdict::Proven(_), _) => true,
             (Verdict::Refuted(_), _) | (Verdict::Undecided(_), Purpose::Adopt) => false,
             // Nothing contradicts the earlier proof: the setting stays.
-            (Verdict::Undecided(e), Purpose::Reprove) => e.is_none_or(|e| e.ratio >= 1.0),
+            (Verdict::Undecided(e), Purpose::Reprove) => e.map_or(!trial.loses_work(), |e| e.ratio >= 1.0),
         };
         let again_at = match trial.difference() {
             Difference::Retention => self.conclude_retention(&trial, keep, &verdict, o),
@@ -311,6 +329,7 @@ impl Policy {
         o: &Observation,
     ) -> Duration {
         let now = o.at;
+        self.consolidation.record_again();
         if keep {
             self.retention = trial.candidate().retention;
             self.memory.kept(self.retention, verdict.proof());

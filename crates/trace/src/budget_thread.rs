@@ -252,7 +252,8 @@ impl Worker {
         for probe in &mut self.probes {
             if let Err(error) = probe.attach() {
                 let what = probe.program.what();
-                let why = Reason::Rejected { program: probe.program.name.to_owned(), detail: error.to_string() };
+                let why =
+                    Reason::Rejected { program: probe.program.name.to_owned(), detail: error.to_string() };
                 self.shared.status().missing.push(NotAvailable::new(what, why));
             }
         }

@@ -94,8 +94,9 @@ fn wanted(
     missing: &mut Vec<NotAvailable>,
 ) -> Result<Vec<&'static Program>, NotAvailable> {
     let path = root.path(BTF);
-    let no_btf =
-        |_| NotAvailable::new(Part::Wakes.about(), Reason::NoBtf { path: path.to_string_lossy().into_owned() });
+    let no_btf = |_| {
+        NotAvailable::new(Part::Wakes.about(), Reason::NoBtf { path: path.to_string_lossy().into_owned() })
+    };
     let btf = Btf::from_path(&path).map_err(no_btf)?;
     let mut found = Vec::new();
     for program in PROGRAMS.iter().filter(|program| parts.contains(program.part)) {

@@ -142,8 +142,8 @@ fn open<'a>(
 }
 
 fn refused(root: &Root, error: &libbpf_rs::Error) -> NotAvailable {
-    let why =
-        missing(root).unwrap_or_else(|| Reason::from_load("sockets", error.kind(), text(error), Rights::now()));
+    let why = missing(root)
+        .unwrap_or_else(|| Reason::from_load("sockets", error.kind(), text(error), Rights::now()));
     NotAvailable::new("traffic through sockets", why)
 }
 

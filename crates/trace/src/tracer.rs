@@ -87,8 +87,8 @@ impl Tracer {
         let received = Received::start(&root)?;
         let started = Instant::now();
         let counters = Counters { window, received };
-        let budget_thread = BudgetThread::start(budget, probes, counters, per_run, missing)
-            .map_err(TraceError::Thread)?;
+        let budget_thread =
+            BudgetThread::start(budget, probes, counters, per_run, missing).map_err(TraceError::Thread)?;
         Ok(Self { skel, budget_thread, started })
     }
 

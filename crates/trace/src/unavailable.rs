@@ -197,7 +197,8 @@ mod tests {
 
     #[test]
     fn an_absence_says_what_and_why() {
-        let absence = NotAvailable::new("timers", Reason::NoEvent { event: "tracepoint tick_stop".to_owned() });
+        let absence =
+            NotAvailable::new("timers", Reason::NoEvent { event: "tracepoint tick_stop".to_owned() });
         assert_eq!(
             absence.to_string(),
             "timers: this kernel has no tracepoint tick_stop: it is older, or built without it"

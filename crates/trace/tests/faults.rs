@@ -12,9 +12,7 @@ use std::{fs, ptr, thread};
 
 use common::{assert_woken, online, own_tree, pin, ping_pong, turn, unlimited, until_asleep};
 use gleaner_testing::left_out;
-use gleaner_trace::{
-    Lost, NotAvailable, OverloadSensor, Parts, Reason, Recorder, Scope, TraceError, Tracer,
-};
+use gleaner_trace::{Lost, NotAvailable, OverloadSensor, Parts, Reason, Recorder, Scope, TraceError, Tracer};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 

@@ -91,7 +91,12 @@ fn of(task: RecordedTask, tid: u32) -> bool {
 }
 
 /// The three parts of each wake-up of `tid` during which both events were recorded, by the recorder's clock.
-fn parts(tid: u32, own: &[(Duration, Duration)], events: &[RecordedEvent], zero: Duration) -> Vec<[Duration; 3]> {
+fn parts(
+    tid: u32,
+    own: &[(Duration, Duration)],
+    events: &[RecordedEvent],
+    zero: Duration,
+) -> Vec<[Duration; 3]> {
     let at = |event: &RecordedEvent| zero + event.at;
     let woken: Vec<Duration> = events
         .iter()

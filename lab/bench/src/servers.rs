@@ -6,6 +6,7 @@
 //! window ([`measure`]). [`run`] interleaves the cells, and [`Report`] holds the results.
 
 mod cell;
+mod context;
 mod environment;
 mod error;
 pub(crate) mod kernel_settings;
@@ -20,7 +21,6 @@ mod nginx;
 mod numbers;
 mod own;
 mod part;
-mod context;
 mod postgres;
 mod programs;
 mod rate;

@@ -28,7 +28,7 @@ pub use case::{Case, CaseError, find};
 pub use cell::Sample;
 pub use interval::Interval;
 pub use judge::{Ratio, Side, Truth, Verdict};
-pub use report::{UnmeasuredCase, SignalAccuracy, Pair, Report, SignalFinding};
+pub use report::{Pair, Report, SignalAccuracy, SignalFinding, UnmeasuredCase};
 
 /// Seed of the order of settings.
 const SEED: u64 = 1;

@@ -7,7 +7,7 @@ mod vcpus;
 mod wakes;
 
 pub use gleaner_proto::diagnosis::{
-    Cause, Diagnosis, Lane, Lengths, Spent, Thread, Timeline, DurationSummary, Vcpu, Wake,
+    Cause, Diagnosis, DurationSummary, Lane, Lengths, Spent, Thread, Timeline, Vcpu, Wake,
 };
 use gleaner_proto::result::Environment;
 use maud::{Markup, html};

@@ -140,7 +140,8 @@ pub fn same_vcpu(plan: &Plan) -> Result<WakeSamples, WakeError> {
 
 /// Setting B: `SCHED_IDLE` threads on both vCPUs call `sched_yield` all the time.
 pub fn awake(plan: &Plan) -> Result<WakeSamples, WakeError> {
-    let _spinners = Helpers::start(Helper::Spin, &[plan.waker, plan.wakee].into_iter().collect(), plan.timeout)?;
+    let _spinners =
+        Helpers::start(Helper::Spin, &[plan.waker, plan.wakee].into_iter().collect(), plan.timeout)?;
     measure(plan)
 }
 

@@ -174,7 +174,8 @@ impl CounterReader {
 
     fn failed(&mut self, reason: &str, weight: u32) {
         self.failures += weight;
-        self.retry_at = Some(Instant::now() + self.first_pause * (1 << (self.failures - 1).min(DROP_AFTER_FAILURES)));
+        self.retry_at =
+            Some(Instant::now() + self.first_pause * (1 << (self.failures - 1).min(DROP_AFTER_FAILURES)));
         let what = format!("cannot read the progress counter `{}`: {reason}", self.counter);
         if self.failures >= REPORT_AFTER_FAILURES {
             self.report(format!("{what}; until it can be read, other signals are used"));

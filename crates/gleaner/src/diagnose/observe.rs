@@ -58,7 +58,9 @@ pub(super) fn observe(
     let limit = time.or_else(|| child.is_none().then_some(DEFAULT_TIME));
     let mut ended: Option<ExitStatus> = None;
     while ended.is_none() && limit.is_none_or(|limit| started.elapsed() < limit) {
-        let left = limit.map_or(SAMPLING_INTERVAL, |limit| limit.saturating_sub(started.elapsed()).min(SAMPLING_INTERVAL));
+        let left = limit.map_or(SAMPLING_INTERVAL, |limit| {
+            limit.saturating_sub(started.elapsed()).min(SAMPLING_INTERVAL)
+        });
         if signals.wait(left)?.is_some_and(|signal| signal != Signal::SIGCHLD) {
             break;
         }

@@ -86,11 +86,12 @@ fn cause(cause: &Cause) -> page::Cause {
 }
 
 fn lengths(label: &str, histogram: &Histogram, seconds: f64) -> page::Lengths {
-    let typical = histogram.median().zip(histogram.quantile(0.99)).map(|(median, p99)| page::DurationSummary {
-        median_s: median.as_secs_f64(),
-        mean_s: histogram.mean().as_secs_f64(),
-        p99_s: p99.as_secs_f64(),
-    });
+    let typical =
+        histogram.median().zip(histogram.quantile(0.99)).map(|(median, p99)| page::DurationSummary {
+            median_s: median.as_secs_f64(),
+            mean_s: histogram.mean().as_secs_f64(),
+            p99_s: p99.as_secs_f64(),
+        });
     page::Lengths {
         label: label.to_owned(),
         per_second: histogram.count as f64 / seconds,

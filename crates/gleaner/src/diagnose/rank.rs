@@ -142,7 +142,8 @@ fn tick(evidence: &Evidence<'_>) -> Cause {
 /// Interrupts sent for TLB shootdowns. The tracer distinguishes them from other calls only in short windows that vary
 /// a lot, so if the kernel has counted both kinds, its ratio is used.
 fn shootdowns(snapshot: &Snapshot) -> u64 {
-    let sum = |of: fn(&InterruptCounters) -> u64| -> u64 { snapshot.vcpus.iter().map(|v| of(&v.received)).sum() };
+    let sum =
+        |of: fn(&InterruptCounters) -> u64| -> u64 { snapshot.vcpus.iter().map(|v| of(&v.received)).sum() };
     let (tlb, calls) = (sum(|r| r.tlb), sum(|r| r.call));
     if tlb == 0 || calls == 0 || snapshot.events.sent_tlb == 0 {
         return snapshot.events.sent_tlb;

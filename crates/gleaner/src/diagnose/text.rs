@@ -20,8 +20,12 @@ pub(super) fn text(report: &Report) -> String {
 
 fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     let snapshot = &report.counted;
-    let observed =
-        format!("{}, {:.1} s on {} vCPUs", report.target, snapshot.elapsed.as_secs_f64(), snapshot.vcpus.len());
+    let observed = format!(
+        "{}, {:.1} s on {} vCPUs",
+        report.target,
+        snapshot.elapsed.as_secs_f64(),
+        snapshot.vcpus.len()
+    );
     wrap(out, "", &observed);
     writeln!(out)?;
     match report.causes.first().filter(|_| report.verdict.is_some()) {

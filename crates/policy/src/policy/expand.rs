@@ -93,7 +93,7 @@ impl Policy {
         if !self.is_overloaded(o, &active) {
             return false;
         }
-        self.trial = None;
+        self.abandon_trial(o.at);
         let runnable = o.overload.map_or(o.runnable, |overload| overload.runnable);
         events.push(Event::Expanded { runnable, active, source: o.overload.map(|overload| overload.source) });
         let suspended = Suspended {
@@ -102,7 +102,7 @@ impl Policy {
             expanded_at: o.at,
             falling: false,
         };
-        self.restore_all(o.at);
+        self.restore_all(o.at, events);
         self.overload.suspended = Some(suspended);
         true
     }
@@ -124,7 +124,7 @@ impl Policy {
             return false;
         }
         if let Some(suspended) = self.overload.suspended.take() {
-            self.inactive = suspended.inactive;
+            self.deactivate(suspended.inactive, o);
             self.overload.threshold = suspended.threshold;
         }
         self.overload.persistence.resumed(expanded_for);
@@ -144,8 +144,14 @@ impl Policy {
             return None;
         } else if o.load() <= 0.9 * f64::from(n) {
             return None;
-        } else if let Some(suspended) = &self.overload.suspended {
-            (IDLE_SAMPLE_INTERVAL, None, Some(suspended.threshold.max(n).saturating_sub(1)))
+        } else if let Some(Suspended { threshold, .. }) = self.overload.suspended {
+            // Few enough already: what keeps the set suspended is their load, which an observation must show.
+            let at_most = threshold.max(n).saturating_sub(1);
+            (
+                IDLE_SAMPLE_INTERVAL,
+                None,
+                Some(if o.runnable > at_most { at_most } else { n.saturating_sub(1) }),
+            )
         } else if !self.retention.is_on() {
             (IDLE_SAMPLE_INTERVAL, None, Some(n.saturating_sub(1)))
         } else {

@@ -55,11 +55,17 @@ impl Policy {
     /// proven again on each set, and is cheaper on the final one.
     fn is_searching(&self, o: &Observation) -> bool {
         let can_try = self.can_consolidate(o) && self.retry_consolidation.is_over(o.at);
-        if !can_try || !self.consolidation.is_searching() {
+        if !can_try || !self.consolidation.is_searching() || self.retention_comes_first(o) {
             return false;
         }
         let m = o.measurement(&self.active());
-        self.consolidation.next_size(&m, self.without_wake_ups(&m).as_ref()).is_some()
+        self.could_pay(&m, o)
+            && self.consolidation.next_size(&m, self.without_wake_ups(&m).as_ref()).is_some()
+    }
+
+    /// Whether there is something that a smaller set could save, or saves already.
+    fn could_pay(&self, m: &Measurement, o: &Observation) -> bool {
+        !self.inactive.is_empty() || self.lost_to_wake_ups(m, o) >= TRIAL_THRESHOLD
     }
 
     /// Whether consolidation is allowed, and this interval is long enough to decide on it.
@@ -71,17 +77,18 @@ impl Policy {
     pub(super) fn prove_soon(&mut self, now: Duration) {
         self.proof.shorten(now);
         self.proof.set_until(now + RESUMED_PROOF_DELAY);
+        self.proved_set = false;
     }
 
-    pub(super) fn restore_all(&mut self, now: Duration) {
+    pub(super) fn restore_all(&mut self, now: Duration, events: &mut Vec<Event>) {
         self.inactive.clear();
         self.start_over(now);
         // The returning vCPUs are idle until the load has spread.
         if !self.retention.is_on()
+            && self.can_retain(now)
             && let Some(retention) = self.memory.take_latest(now)
         {
-            self.retention = retention;
-            self.prove_soon(now);
+            self.resume(Setting { active: self.active(), retention }, None, now, events);
         }
     }
 
@@ -99,10 +106,19 @@ impl Policy {
     /// Resumes the number of vCPUs that paid in an earlier run.
     fn resume_vcpus(&mut self, known: KnownVcpus, o: &Observation, events: &mut Vec<Event>) {
         let fewer = self.most_useful(&self.allowed, known.active, o);
-        self.inactive.push(self.allowed.difference(&fewer));
+        self.deactivate(vec![self.allowed.difference(&fewer)], o);
         self.overload.proven_with(known.runnable, &fewer);
         let setting = Setting { active: fewer, retention: self.retention };
         self.resume(setting, Some(known.evidence), o.at, events);
+    }
+
+    /// Puts smaller sets in force, step by step, that were proven before.
+    pub(super) fn deactivate(&mut self, steps: Vec<CpuSet>, o: &Observation) {
+        let m = o.measurement(&self.allowed);
+        for step in steps {
+            self.inactive.push(step);
+            self.consolidation.resume(&m, self.active().len());
+        }
     }
 
     /// Whether new retention may be tried now: long enough after this run or an earlier one refuted it.
@@ -187,15 +203,15 @@ impl Policy {
         }
         let active = self.active();
         let m = o.measurement(&active);
-        if self.inactive.is_empty() {
-            if self.lost_to_wake_ups(&m, o) < TRIAL_THRESHOLD {
-                self.unretained = None;
-                return;
-            }
-            if let Some(known) = self.memory.take_vcpus(self.retention.is_on()) {
-                self.resume_vcpus(known, o, events);
-                return;
-            }
+        if !self.could_pay(&m, o) {
+            self.unretained = None;
+            return;
+        }
+        if self.inactive.is_empty()
+            && let Some(known) = self.memory.take_vcpus(self.retention.is_on())
+        {
+            self.resume_vcpus(known, o, events);
+            return;
         }
         let lighter = self.without_wake_ups(&m);
         self.unretained = None;
@@ -233,7 +249,7 @@ impl Policy {
         if !self.inactive.is_empty() {
             events.push(Event::MajorChange { change });
         }
-        self.restore_all(o.at);
+        self.restore_all(o.at, events);
     }
 
     fn try_smaller_set(
@@ -289,18 +305,21 @@ impl Policy {
             .max_by_key(|&cpu| (steal(cpu), sibling_stays(cpu), std::cmp::Reverse(cache_mates(cpu)), cpu))
     }
 
-    /// Puts the setting in force on trial against the one before its last step.
+    /// Puts the setting in force on trial against the one before its last step, or without retention, in turns.
     fn prove_again(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let candidate = self.incumbent();
         let idle = 1.0 - o.measurement(&candidate.active).utilization;
-        let baseline = if let Some(last) = self.inactive.last() {
+        let retains = candidate.retention.is_on() && idle > MIN_IDLE_SHARE;
+        let last = self.inactive.last().filter(|_| !retains || !self.proved_set);
+        let baseline = if let Some(last) = last {
             let active = candidate.active.iter().chain(last.iter()).collect();
             Setting { active, retention: candidate.retention }
-        } else if candidate.retention.is_on() && idle > MIN_IDLE_SHARE {
+        } else if retains {
             Setting { active: candidate.active.clone(), retention: Retention::NONE }
         } else {
             return;
         };
+        self.proved_set = last.is_some();
         self.start_trial(baseline, candidate, Purpose::Reprove, TrialReason::TrustExpired, o, events);
     }
 }

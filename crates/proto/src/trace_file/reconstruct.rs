@@ -270,7 +270,9 @@ impl Reconstruction {
     }
 
     fn enter(&mut self, at: Duration, thread: u32) {
-        if let Some(known) = self.threads.get_mut(thread as usize).filter(|t| t.state == ThreadState::Runnable) {
+        if let Some(known) =
+            self.threads.get_mut(thread as usize).filter(|t| t.state == ThreadState::Runnable)
+        {
             let waited = at.saturating_sub(known.since);
             known.pattern.run_delay += waited;
             self.work.run_delay += waited;

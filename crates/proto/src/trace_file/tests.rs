@@ -6,7 +6,8 @@ use gleaner_policy::{CpuId, CpuSet, PolicyConfig};
 use proptest::prelude::*;
 
 use super::{
-    DamageKind, End, Event, EventKind, Header, PrevState, Reader, Reconstruction, Task, TraceFileError, Writer,
+    DamageKind, End, Event, EventKind, Header, PrevState, Reader, Reconstruction, Task, TraceFileError,
+    Writer,
 };
 
 fn header() -> Header {
@@ -54,7 +55,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             };
             let what = match kind {
                 0 => {
-                    let prev_state = [PrevState::Runnable, PrevState::Blocked, PrevState::BlockedIo, PrevState::Exited][a as usize % 4];
+                    let prev_state =
+                        [PrevState::Runnable, PrevState::Blocked, PrevState::BlockedIo, PrevState::Exited]
+                            [a as usize % 4];
                     EventKind::Switch { cpu, from: task(a), prev_state, to: task(b) }
                 }
                 1 => EventKind::Wake { cpu, waker: task(a), wakee: task(b) },
@@ -81,7 +84,8 @@ fn long() -> Vec<Event> {
         let at_ns = 1000 * (round + 1);
         events.push(Event { at_ns, what: EventKind::Wake { cpu, waker: a, wakee: b } });
         let prev_state = PrevState::Blocked;
-        events.push(Event { at_ns: at_ns + 100, what: EventKind::Switch { cpu, from: a, prev_state, to: b } });
+        events
+            .push(Event { at_ns: at_ns + 100, what: EventKind::Switch { cpu, from: a, prev_state, to: b } });
     }
     events
 }
@@ -226,7 +230,8 @@ fn tick_tock() -> Vec<Event> {
     for round in 0..1000 {
         let at = us(100 * round);
         let on_1 = |from, prev_state, to| EventKind::Switch { cpu: CpuId(1), from, prev_state, to };
-        events.push(Event { at_ns: at + us(10), what: EventKind::Wake { cpu: CpuId(0), waker: a, wakee: b } });
+        events
+            .push(Event { at_ns: at + us(10), what: EventKind::Wake { cpu: CpuId(0), waker: a, wakee: b } });
         events.push(Event { at_ns: at + us(15), what: on_1(Task::Nobody, PrevState::Runnable, b) });
         events.push(Event { at_ns: at + us(35), what: on_1(b, PrevState::Blocked, Task::Nobody) });
     }

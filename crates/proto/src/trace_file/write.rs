@@ -5,9 +5,7 @@ use std::io;
 
 use gleaner_policy::CpuId;
 
-use super::{
-    BLOCK_HEAD, BlockKind, End, Event, EventKind, Header, MAGIC, PrevState, Task, VERSION, varint,
-};
+use super::{BLOCK_HEAD, BlockKind, End, Event, EventKind, Header, MAGIC, PrevState, Task, VERSION, varint};
 
 /// The size at which a block is written; far below the reader's limit.
 const FULL_BLOCK: usize = 64 << 10;

@@ -74,7 +74,12 @@ pub(super) fn parse(bytes: &[u8]) -> Option<RecordedEvent> {
     let (kind, prev_state, cpu) = (half(8)?, half(10)?, CpuId(word(12)?));
     let (from, to) = (word(16)?, word(20)?);
     let what = match kind {
-        0 => RecordedKind::Switch { cpu, from: task(from), prev_state: parse_prev_state(prev_state)?, to: task(to) },
+        0 => RecordedKind::Switch {
+            cpu,
+            from: task(from),
+            prev_state: parse_prev_state(prev_state)?,
+            to: task(to),
+        },
         1 => RecordedKind::Wake { cpu, waker: task(from), wakee: task(to) },
         2 => RecordedKind::Name { tid: from, process: to, name: text(name.first_chunk::<COMM_BYTES>()?) },
         _ => return None,
@@ -121,7 +126,10 @@ mod tests {
         let switch = parse(&record(0, 2, [3, 70, 0])).unwrap();
         assert_eq!(switch.at, Duration::from_nanos(9));
         let (from, to) = (RecordedTask::Thread(70), RecordedTask::Nobody);
-        assert_eq!(switch.what, RecordedKind::Switch { cpu: CpuId(3), from, prev_state: PrevState::BlockedIo, to });
+        assert_eq!(
+            switch.what,
+            RecordedKind::Switch { cpu: CpuId(3), from, prev_state: PrevState::BlockedIo, to }
+        );
         let wake = parse(&record(1, 0, [1, u32::MAX, 8])).unwrap();
         let (by, whom) = (RecordedTask::Other, RecordedTask::Thread(8));
         assert_eq!(wake.what, RecordedKind::Wake { cpu: CpuId(1), waker: by, wakee: whom });

@@ -7,11 +7,15 @@ use super::{Adapter, Default, Parameter, RequiredProgram};
 
 const THREADS: Parameter = Parameter { name: "threads", default: Default::Cpus, about: "threads" };
 
-const REDIS: RequiredProgram = RequiredProgram { program: "redis-server", remedy: "apt-get install redis-server redis-tools" };
-const REDIS_BENCHMARK: RequiredProgram = RequiredProgram { program: "redis-benchmark", remedy: "apt-get install redis-tools" };
-const MARIADB: RequiredProgram = RequiredProgram { program: "mariadbd", remedy: "apt-get install mariadb-server mariadb-client" };
+const REDIS: RequiredProgram =
+    RequiredProgram { program: "redis-server", remedy: "apt-get install redis-server redis-tools" };
+const REDIS_BENCHMARK: RequiredProgram =
+    RequiredProgram { program: "redis-benchmark", remedy: "apt-get install redis-tools" };
+const MARIADB: RequiredProgram =
+    RequiredProgram { program: "mariadbd", remedy: "apt-get install mariadb-server mariadb-client" };
 const SYSBENCH: RequiredProgram = RequiredProgram { program: "sysbench", remedy: "apt-get install sysbench" };
-const POSTGRES: RequiredProgram = RequiredProgram { program: "pgbench", remedy: "apt-get install postgresql" };
+const POSTGRES: RequiredProgram =
+    RequiredProgram { program: "pgbench", remedy: "apt-get install postgresql" };
 const NGINX: RequiredProgram = RequiredProgram { program: "nginx", remedy: "apt-get install nginx-light" };
 const WRK: RequiredProgram = RequiredProgram { program: "wrk", remedy: "apt-get install wrk" };
 

@@ -170,7 +170,8 @@ impl Sampler {
         let control = if wrapper.is_empty() {
             Control::default()
         } else {
-            Control::read(&journal).map_err(|why| ExperimentError::NotControlled { why, log: tail(&output) })?
+            Control::read(&journal)
+                .map_err(|why| ExperimentError::NotControlled { why, log: tail(&output) })?
         };
         let mut metrics = after.since(&before);
         metrics.insert(Metric::WallS, wall.as_secs_f64());

@@ -199,10 +199,11 @@ fn of_the_machine(row: &result::Row, cell: &result::Cell, vcpus: usize) -> Vec<W
         Warning::Steal { row, mode, share, round }
     });
     // Co-runners are other programs, but intended.
-    let others = worst(&others, NEIGHBOUR_SHARE).filter(|_| row.co_runners.is_empty()).map(|(share, round)| {
-        let (row, mode) = names();
-        Warning::Neighbours { row, mode, share, round }
-    });
+    let others =
+        worst(&others, NEIGHBOUR_SHARE).filter(|_| row.co_runners.is_empty()).map(|(share, round)| {
+            let (row, mode) = names();
+            Warning::Neighbours { row, mode, share, round }
+        });
     steal.into_iter().chain(others).collect()
 }
 

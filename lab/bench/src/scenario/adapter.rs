@@ -17,7 +17,11 @@ pub(super) struct RowAdapter {
 }
 
 /// The adapter of `row`, which starts at the byte `start`; `None` if it names none.
-pub(super) fn of(text: &SourceText<'_>, start: usize, row: &RowFile) -> Result<Option<RowAdapter>, ScenarioError> {
+pub(super) fn of(
+    text: &SourceText<'_>,
+    start: usize,
+    row: &RowFile,
+) -> Result<Option<RowAdapter>, ScenarioError> {
     let Some(name) = &row.adapter else { return Ok(None) };
     if row.workload.is_some() || !row.command.is_empty() || row.shell.is_some() || row.prepare.is_some() {
         let message = "an `adapter` says itself what is prepared and run";

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::error::Result;
 use super::context::CellContext;
+use super::error::Result;
 use super::rows::{Load, Row, check_programs};
 use super::sample::Measured;
 use super::window::Window;

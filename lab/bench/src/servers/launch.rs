@@ -144,7 +144,8 @@ impl Launch {
     /// Runs it to its end; returns its standard output if it succeeds.
     pub(crate) fn output(&self) -> Result<String> {
         let program = name(&self.program);
-        let output = self.command().output().map_err(ServersError::system(format!("start {}", self.line())))?;
+        let output =
+            self.command().output().map_err(ServersError::system(format!("start {}", self.line())))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if interrupted() {
             return Err(ServersError::Interrupted);

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use gleaner_kernel::Root;
 
+use super::context::{CellContext, Server};
 use super::error::{Result, ServersError};
 use super::launch::Launch;
 use super::log::tail;
 use super::machine::Meter;
-use super::context::{CellContext, Server};
 use super::sample::{Latency, Measured, Sample};
 use super::window::{Window, number_after, sleep};
 
@@ -54,7 +54,12 @@ pub(super) fn measure(place: &CellContext, script: &str, threads: u32, window: W
 
 /// Point selects in an open loop (Poisson, by sysbench). Latencies count from the arrival and include the
 /// time in sysbench's own queue.
-pub(super) fn measure_at_rate(place: &CellContext, rate: u32, threads: u32, window: Window) -> Result<Measured> {
+pub(super) fn measure_at_rate(
+    place: &CellContext,
+    rate: u32,
+    threads: u32,
+    window: Window,
+) -> Result<Measured> {
     let server = start(place)?;
     let (warmup, length) = window.whole_seconds();
     let mut client = client(place, "oltp_point_select", threads)
@@ -79,8 +84,8 @@ pub(super) fn measure_at_rate(place: &CellContext, rate: u32, threads: u32, wind
     }
     server.running.stop()?;
     let report = fs::read_to_string(&log).map_err(ServersError::file("read", &log))?;
-    let (events, latency) =
-        summary(&report).ok_or_else(|| ServersError::Answer { program: "sysbench", answer: tail(&report) })?;
+    let (events, latency) = summary(&report)
+        .ok_or_else(|| ServersError::Answer { program: "sysbench", answer: tail(&report) })?;
     let sample = Sample { rate: events / length as f64, began_unix_ms, window, cpu, latency: Some(latency) };
     Ok(Measured { sample, commands: vec![server.command, client.line()] })
 }

@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use super::context::{CellContext, Server};
 use super::error::Result;
 use super::launch::{Launch, free_address};
-use super::context::{CellContext, Server};
 
 /// Timeout of an answer; long enough for a machine that stalls for a while.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use nix::unistd::Uid;
 
+use super::context::{CellContext, Server};
 use super::error::{Result, ServersError};
 use super::launch::{Launch, free_address, make_dir};
-use super::context::{CellContext, Server};
 use super::sample::{Measured, Sample};
 use super::window::Window;
 
@@ -56,7 +56,12 @@ fn start(place: &CellContext, in_http: &str, in_server: &str) -> Result<(Server,
 }
 
 /// Loads the server with wrk; returns the sample and wrk's command line.
-fn load(place: &CellContext, address: SocketAddr, connections: u32, window: Window) -> Result<(Sample, String)> {
+fn load(
+    place: &CellContext,
+    address: SocketAddr,
+    connections: u32,
+    window: Window,
+) -> Result<(Sample, String)> {
     let url = format!("http://{address}/index.html");
     // Stopped long before its end: the rate comes from the server's own counter.
     let connections = connections.to_string();

@@ -3,9 +3,9 @@
 
 use std::fs;
 
+use super::context::CellContext;
 use super::error::{Result, ServersError};
 use super::launch::Launch;
-use super::context::CellContext;
 use super::sample::Measured;
 use super::window::{Window, number_after};
 

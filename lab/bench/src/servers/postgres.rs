@@ -4,9 +4,9 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
+use super::context::{CellContext, Server};
 use super::error::Result;
 use super::launch::Launch;
-use super::context::{CellContext, Server};
 use super::sample::Measured;
 use super::window::Window;
 

@@ -5,9 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::context::{CellContext, Server};
 use super::error::{Result, ServersError};
 use super::launch::Launch;
-use super::context::{CellContext, Server};
 use super::running::Running;
 use super::sample::Measured;
 use super::window::Window;

@@ -11,7 +11,8 @@ use super::mode::Mode;
 use super::numbers::{Better, Numbers};
 use super::part::Part;
 use super::rows::{
-    Class, MAX_MEAN_LATENCY, MIN_TO_BEST_STATIC, MIN_TO_DEFAULT, MAX_P99_LATENCY, Placement, Row, MIN_WORST_TO_BEST_STATIC,
+    Class, MAX_MEAN_LATENCY, MAX_P99_LATENCY, MIN_TO_BEST_STATIC, MIN_TO_DEFAULT, MIN_WORST_TO_BEST_STATIC,
+    Placement, Row,
 };
 use super::sample::{Latency, Measured, Sample};
 use super::window::Window;

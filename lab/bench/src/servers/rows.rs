@@ -235,7 +235,8 @@ pub(super) fn check_programs(rows: &[Row]) -> Result<()> {
 }
 
 fn missing(needed: BTreeSet<RequiredProgram>) -> Result<()> {
-    let missing: Vec<RequiredProgram> = needed.into_iter().filter(|n| find_program(n.program).is_none()).collect();
+    let missing: Vec<RequiredProgram> =
+        needed.into_iter().filter(|n| find_program(n.program).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }

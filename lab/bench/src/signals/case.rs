@@ -178,7 +178,13 @@ fn of_adapter(name: &str, parameters: &[(&str, &str)]) -> Result<Case, CaseError
         None => (Rate::Completion, "completions"),
     };
     let load = Load::Program { program: Program::shell(&expanded.command), prepare: expanded.prepare, rate };
-    Ok(Case { name: name.to_owned(), unit: unit.to_owned(), open_loop: false, settings: OTHER_SETTINGS, load })
+    Ok(Case {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        open_loop: false,
+        settings: OTHER_SETTINGS,
+        load,
+    })
 }
 
 fn impossible<E: ToString>(name: &str) -> impl FnOnce(E) -> CaseError {

@@ -55,7 +55,13 @@ impl<'a> Meter<'a> {
         let state = tempfile::Builder::new().prefix("gleaner-bench.").permissions(open).tempdir();
         let state = state.map_err(ServersError::file("make a directory in", &dir))?;
         Launch::new(&options.gleaner.to_string_lossy()).args(["run", "--quiet", "--", "true"]).output()?;
-        Ok(Self { options, kernel_settings: kernel_settings::read(&root)?, root, state, prepared: BTreeSet::new() })
+        Ok(Self {
+            options,
+            kernel_settings: kernel_settings::read(&root)?,
+            root,
+            state,
+            prepared: BTreeSet::new(),
+        })
     }
 
     /// Measures a case under a setting. In any case, nothing keeps running.

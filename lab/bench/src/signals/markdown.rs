@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use gleaner_policy::{Difference, Signal};
 
 use super::judge::{Side, Truth, Verdict};
-use super::report::{SignalAccuracy, Pair, Report, SignalFinding};
+use super::report::{Pair, Report, SignalAccuracy, SignalFinding};
 
 impl Report {
     /// The tables in Markdown.

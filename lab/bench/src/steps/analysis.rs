@@ -83,7 +83,13 @@ fn plateau(resolution: Resolution, samples: &[Sample], start_ns: u64, end_ns: u6
     stats::median(&rates).unwrap_or_default()
 }
 
-fn reached_ms(resolution: Resolution, samples: &[Sample], start_ns: u64, end_ns: u64, best_per_s: f64) -> Option<f64> {
+fn reached_ms(
+    resolution: Resolution,
+    samples: &[Sample],
+    start_ns: u64,
+    end_ns: u64,
+    best_per_s: f64,
+) -> Option<f64> {
     if best_per_s <= 0.0 {
         return None;
     }

@@ -124,7 +124,9 @@ pub fn run(plan: &Plan) -> Result<Recording, StepsError> {
                 let pair = UnixStream::pair().map_err(failed("make a socket pair"))?;
                 let [client, server] = [pair.0, pair.1].map(|end| End::new(end, plan.light));
                 let (gate, replies, first_uses) = (&gate, &replies, &first_uses);
-                threads.push(spawn(scope, format!("server/{index}"), move || serve(server, rounds, first_uses))?);
+                threads.push(spawn(scope, format!("server/{index}"), move || {
+                    serve(server, rounds, first_uses)
+                })?);
                 threads.push(spawn(scope, format!("client/{index}"), move || {
                     // End the run now rather than report the failure half a minute later.
                     ask(client, gate, index, replies, &counter.0).inspect_err(|_| gate.set(STOP))
@@ -275,7 +277,8 @@ fn control(gate: &Gate, first_uses: &FirstUses, samples: &Mutex<Vec<Sample>>, pl
         let over = gate.over_within(length)
             || plan.least.is_some_and(|least| {
                 let done = || {
-                    requests_since(samples, at_ns) >= least && (pairs == 1 || first_uses.all_ran_ns().is_some())
+                    requests_since(samples, at_ns) >= least
+                        && (pairs == 1 || first_uses.all_ran_ns().is_some())
                 };
                 gate.over_before(done, plan.sample)
             });

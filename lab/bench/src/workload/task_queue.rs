@@ -11,7 +11,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::amount::{WorkMeter, Share};
+use super::amount::{Share, WorkMeter};
 use super::spec::{Granularity, Spec, Threads, Variant};
 use super::work::{check, mix, rounds, run_threads, uneven};
 use super::{Amount, Outcome, Settings, WorkloadError};

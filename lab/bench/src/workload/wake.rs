@@ -81,7 +81,8 @@ fn next_piece(share: Share, elapsed: Duration, done: u64) -> Option<(u32, Durati
         Share::Operations(n) => {
             let left = n.saturating_sub(done);
             // One extra round, since nobody waits for the very first and the very last hand-off.
-            let rounds = u32::try_from(left.div_ceil(2).min(MAX_PIECE_ROUNDS) + 1).unwrap_or(Plan::MAX_ROUNDS);
+            let rounds =
+                u32::try_from(left.div_ceil(2).min(MAX_PIECE_ROUNDS) + 1).unwrap_or(Plan::MAX_ROUNDS);
             (left > 0).then_some((rounds, TIMEOUT))
         }
     }

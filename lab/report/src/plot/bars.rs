@@ -148,8 +148,12 @@ impl Plot for Bars {
         let texts: Vec<String> = self.bars().map(|bar| self.value_text(bar, roomy)).collect();
         let numbers = widest(texts.iter().map(String::as_str), Style::Small).min(total * 0.4);
         let (items, bottom) = self.layout();
-        let area =
-            Area { left: MARGIN + labels + 10.0, top: LABEL_SPACE, right: total - MARGIN - numbers - 10.0, bottom };
+        let area = Area {
+            left: MARGIN + labels + 10.0,
+            top: LABEL_SPACE,
+            right: total - MARGIN - numbers - 10.0,
+            bottom,
+        };
         let ends = self.bars().filter_map(|bar| bar.interval).flat_map(|i| [i.value, i.low, i.high]);
         let scale = Scale::over(self.axis.kind, ends.chain([self.reference]), 0.03, area.left, area.right);
 

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::legend::{self, Entry, SWATCH_GAP, SWATCH_WIDTH};
 use super::{MARGIN, Plot};
 use crate::drawing::{Drawing, Px, line, text};
-use crate::place::{LabelledPoint, LabelPosition, labels};
+use crate::place::{LabelPosition, LabelledPoint, labels};
 use crate::scale::Kind;
 use crate::text::{Anchor, Rect, Style, clean, shorten, widest, width};
 use crate::theme::series_class;
@@ -74,7 +74,9 @@ impl Graph {
     fn box_width(&self, total: f64) -> f64 {
         let labels = widest(self.nodes.iter().map(|node| node.label.as_str()), Style::Body);
         let notes = widest(self.nodes.iter().map(|node| node.note.as_str()), Style::Small);
-        (labels.max(notes) + 2.0 * BOX_PADDING).clamp(BOX_WIDTHS.0, BOX_WIDTHS.1).min(total / 3.0 - route::BOX_GAP)
+        (labels.max(notes) + 2.0 * BOX_PADDING)
+            .clamp(BOX_WIDTHS.0, BOX_WIDTHS.1)
+            .min(total / 3.0 - route::BOX_GAP)
     }
 
     fn node(&self, index: usize, place: &BoxPosition, wide: f64) -> Markup {

@@ -6,7 +6,7 @@ use super::{MARGIN, Plot};
 use crate::axis::{AXIS_HEIGHT, Axis};
 use crate::drawing::{Area, Drawing, line, mark, text};
 use crate::number::show;
-use crate::place::{LabelledPoint, LabelPosition, labels};
+use crate::place::{LabelPosition, LabelledPoint, labels};
 use crate::scale::{Kind, Scale};
 use crate::text::{Anchor, Rect, Style, clean, shorten, width};
 use crate::theme::series_class;

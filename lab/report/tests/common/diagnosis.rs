@@ -1,7 +1,7 @@
 //! A diagnosis like those of `gleaner diagnose`.
 
 use gleaner_report::diagnosis::{
-    Cause, Diagnosis, Lane, Lengths, Spent, Thread, Timeline, DurationSummary, Vcpu, Wake,
+    Cause, Diagnosis, DurationSummary, Lane, Lengths, Spent, Thread, Timeline, Vcpu, Wake,
 };
 use gleaner_report::plot::Bin;
 

@@ -305,10 +305,14 @@ fn library_program(text: &SourceText, file: &ProgramFile, vcpus: u32) -> Result<
     })
 }
 
-fn tuning(text: &SourceText, values: &BTreeMap<Spanned<String>, Spanned<f64>>) -> Result<Tuning, ScenarioError> {
+fn tuning(
+    text: &SourceText,
+    values: &BTreeMap<Spanned<String>, Spanned<f64>>,
+) -> Result<Tuning, ScenarioError> {
     let mut tuning = Tuning::default();
     for (key, value) in values {
-        let Some(parameter) = POLICY_PARAMETERS.iter().find(|parameter| parameter.key == key.get_ref()) else {
+        let Some(parameter) = POLICY_PARAMETERS.iter().find(|parameter| parameter.key == key.get_ref())
+        else {
             let message = format!(
                 "the policy has no `{}`{}",
                 key.get_ref(),

@@ -61,7 +61,8 @@ pub(crate) fn panic(text: &str) -> Option<String> {
     let line_of = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
     let panic = line_of(text.rfind(PANIC)?);
     let oops = text[..panic].rfind(OOPS).map_or("", |oops| &text[line_of(oops)..panic]);
-    let lines: Vec<&str> = oops.lines().take(REPORTED_LINES).chain(text[panic..].lines().take(REPORTED_LINES)).collect();
+    let lines: Vec<&str> =
+        oops.lines().take(REPORTED_LINES).chain(text[panic..].lines().take(REPORTED_LINES)).collect();
     Some(lines.join("\n"))
 }
 

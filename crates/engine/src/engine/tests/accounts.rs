@@ -27,7 +27,14 @@ struct Fake {
 impl Fake {
     fn new(samples: usize) -> Self {
         let settled = VecDeque::new();
-        Self { now: Duration::ZERO, refuses: false, waits_for_workload: true, settled, samples, warned: Vec::new() }
+        Self {
+            now: Duration::ZERO,
+            refuses: false,
+            waits_for_workload: true,
+            settled,
+            samples,
+            warned: Vec::new(),
+        }
     }
 }
 

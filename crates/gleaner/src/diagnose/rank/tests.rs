@@ -97,7 +97,8 @@ fn the_kernels_count_says_which_calls_were_shootdowns() {
     // The windows caught a tenth of them, which the kernel counted all the time.
     snapshot.events = Events { sent_call: 40_000, sent_tlb: 4000, ..Events::default() };
     assert_eq!(rank(&snapshot), [Kind::Ipi, Kind::TlbShootdown]);
-    snapshot.vcpus[0].received = InterruptCounters { call: 50_000, tlb: 50_000, ..InterruptCounters::default() };
+    snapshot.vcpus[0].received =
+        InterruptCounters { call: 50_000, tlb: 50_000, ..InterruptCounters::default() };
     assert_eq!(rank(&snapshot), [Kind::TlbShootdown]);
     // Shootdowns by other programs do not count if the workload sent none.
     snapshot.events.sent_tlb = 0;

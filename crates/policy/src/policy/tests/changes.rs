@@ -1,11 +1,12 @@
 //! Changes of the machine or the workload.
 
 use super::workloads::{
-    Workload, compute_1, compute_4, compute_16, convoy, mariadb, pipe, pipeline_8, redis_1, redis_8,
+    Workload, compute_1, compute_4, compute_16, convoy, idle_daemon, mariadb, pipe, pipeline_8, redis_1,
+    redis_8,
 };
 use super::world::{MS, World, config};
 use super::{SECOND, trials};
-use crate::{CpuId, CpuSet, Event, Overload, OverloadSource, Purpose, ReleaseReason, Veto};
+use crate::{CpuId, CpuSet, Event, Overload, OverloadSource, PolicyConfig, Purpose, ReleaseReason, Veto};
 
 /// Two vCPUs after `seconds` of `workload`, having settled on `vcpus` as the test expects.
 fn settled(workload: Workload, seconds: u32, vcpus: usize) -> World {
@@ -13,6 +14,14 @@ fn settled(workload: Workload, seconds: u32, vcpus: usize) -> World {
     w.run(SECOND * seconds);
     assert!(w.setting().retention.is_on());
     assert_eq!(w.setting().active.len(), vcpus);
+    w
+}
+
+/// As after this long with nothing to decide but retention.
+fn retained(workload: Workload, seconds: u32) -> World {
+    let mut w = World::new(PolicyConfig { consolidate: false, ..config() }, 2, workload);
+    w.run(SECOND * seconds);
+    assert!(w.setting().retention.is_on());
     w
 }
 
@@ -152,7 +161,7 @@ fn another_workload_after_the_load_does_not_inherit_the_smaller_set() {
 
 #[test]
 fn steal_that_polling_vcpus_meet_ends_retention_within_two_windows_until_it_falls() {
-    let mut w = settled(redis_1, 3, 2);
+    let mut w = retained(redis_1, 3);
     w.finish_step();
     w.steal = 0.15;
     let released = |w: &World| {
@@ -187,7 +196,7 @@ fn steal_from_waking_halted_vcpus_gives_no_retention_away() {
 
 #[test]
 fn throttling_ends_retention_at_the_next_step_until_it_ends() {
-    let mut w = settled(redis_1, 3, 2);
+    let mut w = retained(redis_1, 3);
     w.throttled = 0.2;
     w.finish_step();
     assert!(!w.setting().retention.is_on());
@@ -198,6 +207,29 @@ fn throttling_ends_retention_at_the_next_step_until_it_ends() {
     assert!(w.since(off).iter().all(|s| !s.setting.retention.is_on()));
     w.throttled = 0.0;
     assert!(w.run_until(3 * SECOND, |w| w.setting().retention.is_on()).is_some());
+}
+
+#[test]
+fn a_quota_that_only_retention_exhausts_is_tried_ever_more_rarely() {
+    let mut w = World::new(PolicyConfig { consolidate: false, ..config() }, 2, redis_1);
+    for _ in 0..60_000 {
+        w.throttled = if w.setting().retention.is_on() { 0.2 } else { 0.0 };
+        w.run(MS);
+    }
+    let tried = |e: &Event| matches!(e, Event::Released { why: ReleaseReason::Veto(Veto::Throttled { .. }) });
+    let times = w.events.iter().filter(|(_, e)| tried(e)).count();
+    assert!((2..=6).contains(&times), "{times}: {:?}", w.events);
+}
+
+#[test]
+fn a_workload_that_falls_asleep_while_a_set_is_searched_is_not_retained() {
+    let mut w = World::new(config(), 8, pipeline_8);
+    let searching =
+        |e: &Event| matches!(e, Event::RolledBack { then: crate::AfterRollBack::GoesOn { .. }, .. });
+    w.run_until(SECOND, |w| w.events.iter().any(|(_, e)| searching(e))).unwrap();
+    assert!(w.policy.incumbent().retention.is_on());
+    w.workload = idle_daemon;
+    w.run_until(5 * SECOND, |w| !w.setting().retention.is_on()).expect("there is nothing to retain");
 }
 
 #[test]

@@ -138,12 +138,12 @@ fn a_known_size_that_harms_is_given_up_by_its_first_proof() {
 
 #[test]
 fn contention_comes_before_what_is_known() {
-    let mut w = World::new(knowing(&[retained(REDIS_1)]), 2, redis_1);
+    let mut w = World::new(PolicyConfig { consolidate: false, ..knowing(&[retained(REDIS_1)]) }, 2, redis_1);
     w.throttled = 0.2;
     w.run(2 * SECOND);
     assert!(w.slices.iter().all(|s| !s.setting.retention.is_on()), "{:?}", w.events);
     // A veto ends it; afterwards it must be proven before it is resumed.
-    let mut w = World::new(knowing(&[retained(REDIS_1)]), 2, redis_1);
+    let mut w = World::new(PolicyConfig { consolidate: false, ..knowing(&[retained(REDIS_1)]) }, 2, redis_1);
     w.finish_step();
     w.throttled = 0.2;
     w.run(500 * MS);
@@ -181,7 +181,7 @@ fn another_method_than_the_known_one_starts_as_without_memory() {
 fn what_earlier_runs_refuted_is_tried_the_later_the_more_runs_there_were() {
     let first_trial = |refuted| {
         let known = KnownLoad { retention: None, refuted, ..retained(REDIS_1) };
-        let mut w = World::new(knowing(&[known]), 2, redis_1);
+        let mut w = World::new(PolicyConfig { consolidate: false, ..knowing(&[known]) }, 2, redis_1);
         w.run(70 * SECOND);
         trials(&w, |s| s.retention.is_on())[0].0
     };

@@ -81,7 +81,13 @@ pub(super) enum LinkPath {
 const LOOP_EXTENT: f64 = 18.0;
 
 /// The path of each link; `pairs` are its source and target nodes.
-pub(super) fn link_paths(layers: &Layers, pairs: &[(usize, usize)], wide: f64, total: f64, top: f64) -> Vec<LinkPath> {
+pub(super) fn link_paths(
+    layers: &Layers,
+    pairs: &[(usize, usize)],
+    wide: f64,
+    total: f64,
+    top: f64,
+) -> Vec<LinkPath> {
     let places = places(layers, wide, total, top);
     let lines: Vec<Vec<f64>> = layers.slots.iter().map(|slots| across(slots, wide, total)).collect();
     // Arcs are numbered without the links from nodes to themselves.
@@ -89,7 +95,8 @@ pub(super) fn link_paths(layers: &Layers, pairs: &[(usize, usize)], wide: f64, t
     let mut link_paths: Vec<LinkPath> = Vec::new();
     for &(from, to) in pairs {
         if from == to {
-            link_paths.push(LinkPath::Around(places[from].x + wide / 2.0, places[from].top + BOX_HEIGHT / 2.0));
+            link_paths
+                .push(LinkPath::Around(places[from].x + wide / 2.0, places[from].top + BOX_HEIGHT / 2.0));
             continue;
         }
         let (upper_node, lower_node) = if layers.of[from] < layers.of[to] { (from, to) } else { (to, from) };

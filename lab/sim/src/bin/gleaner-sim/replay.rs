@@ -143,7 +143,12 @@ fn report(path: &Path, bytes: &[u8], changes: &[Change]) -> anyhow::Result<Repor
 }
 
 /// The journal that a dry run would have written.
-fn records(header: &Header, config: &PolicyConfig, unknown: &[String], decisions: &[DecidedEvent]) -> Vec<Record> {
+fn records(
+    header: &Header,
+    config: &PolicyConfig,
+    unknown: &[String],
+    decisions: &[DecidedEvent],
+) -> Vec<Record> {
     let start = Record::Start {
         version: journal::VERSION,
         unix_ms: header.unix_ms,

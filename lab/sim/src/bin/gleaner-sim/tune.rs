@@ -73,7 +73,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         (read(&args.scenarios)?, read(&args.hold_out)?)
     };
-    let parameters = if args.only.is_empty() { POLICY_PARAMETERS.iter().collect() } else { args.only.clone() };
+    let parameters =
+        if args.only.is_empty() { POLICY_PARAMETERS.iter().collect() } else { args.only.clone() };
     let weights = Weights { cpu: args.cpu_price };
     let search = Search { scenarios: &search, parameters, budget: args.budget, seed: args.seed, weights };
     if args.budget < search.least_budget() {
@@ -115,8 +116,7 @@ fn json(args: &Args, search: &Search, found: &Found, verdicts: &[Verdict]) -> se
     let defaults = PolicyConfig::default();
     let mut config = defaults.clone();
     found.tuning.apply(&mut config);
-    let parameter =
-        |k: &&PolicyParameter| serde_json::json!({ "key": k.key, "default": k.get(&defaults), "found": k.get(&config) });
+    let parameter = |k: &&PolicyParameter| serde_json::json!({ "key": k.key, "default": k.get(&defaults), "found": k.get(&config) });
     serde_json::json!({
         "version": VERSION,
         "seed": args.seed,

@@ -143,7 +143,10 @@ fn categories(study: &Study, out: &mut Reproduction) {
     }
     for program in HIGH_HOST {
         let uc = cycles(program, Undercommitted);
-        out.direction(format!("§6: {program} has high overhead (δη_r, UC)"), uc.map(|c| c > NEGLIGIBLE_OVERHEAD));
+        out.direction(
+            format!("§6: {program} has high overhead (δη_r, UC)"),
+            uc.map(|c| c > NEGLIGIBLE_OVERHEAD),
+        );
     }
 }
 
@@ -278,7 +281,9 @@ fn high_overcommitted(study: &Study, out: &mut Reproduction) {
     let times = |s| mean(&study.over_sizes("volrend", s, |o| o.cycles));
     out.direction(
         "§6.3.2: volrend's δη_r is high against one native instance, negative against two",
-        times(Overcommitted).zip(times(OvercommittedBase2)).map(|(one, two)| one > NEGLIGIBLE_OVERHEAD && two < 0.0),
+        times(Overcommitted)
+            .zip(times(OvercommittedBase2))
+            .map(|(one, two)| one > NEGLIGIBLE_OVERHEAD && two < 0.0),
     );
     let (before, after) = (study.vm("x264", 64, Overcommitted), study.get(patched("x264")));
     let alone = study.vm("x264", 64, Undercommitted);
