@@ -11,8 +11,8 @@ use crate::progress::Signal;
 
 /// The share of trials in which the true ratio is allowed to leave the confidence sequence.
 const ERROR_RATE: f64 = 0.02;
-/// The boundary is tightest near this many pairs: large gains show within a few.
-const TIGHTEST_AT_PAIRS: f64 = 4.0;
+/// How many pairs the mixture's own variance stands for: the boundary is tightest near ten times as many.
+const MIXTURE_PAIRS: f64 = 4.0;
 /// Pairs further from the median than this many standard deviations are clipped to it: something else happened
 /// in them.
 const CLIP_DEVIATIONS: f64 = 3.0;
@@ -109,8 +109,8 @@ impl Evidence {
 
 /// Half the width of the confidence sequence of a mean of `n` values, in standard deviations.
 fn half_width(n: f64) -> f64 {
-    let mixed = n + TIGHTEST_AT_PAIRS;
-    (mixed * ((mixed / TIGHTEST_AT_PAIRS).ln() - 2.0 * ERROR_RATE.ln())).sqrt() / n
+    let mixed = n + MIXTURE_PAIRS;
+    (mixed * ((mixed / MIXTURE_PAIRS).ln() - 2.0 * ERROR_RATE.ln())).sqrt() / n
 }
 
 /// The median; 0 for no values.

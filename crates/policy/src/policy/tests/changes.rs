@@ -1,12 +1,14 @@
 //! Changes of the machine or the workload.
 
 use super::workloads::{
-    Workload, compute_1, compute_4, compute_16, convoy, idle_daemon, mariadb, pipe, pipeline_8, redis_1,
-    redis_8,
+    Rates, Workload, compute_1, compute_4, compute_16, convoy, idle_daemon, mariadb, pipe, pipeline_8,
+    redis_1, redis_8,
 };
 use super::world::{MS, World, config};
 use super::{SECOND, trials};
-use crate::{CpuId, CpuSet, Event, Overload, OverloadSource, PolicyConfig, Purpose, ReleaseReason, Veto};
+use crate::{
+    CpuId, CpuSet, Event, Overload, OverloadSource, PolicyConfig, Purpose, ReleaseReason, Setting, Veto,
+};
 
 /// Two vCPUs after `seconds` of `workload`, having settled on `vcpus` as the test expects.
 fn settled(workload: Workload, seconds: u32, vcpus: usize) -> World {
@@ -211,7 +213,12 @@ fn throttling_ends_retention_at_the_next_step_until_it_ends() {
 
 #[test]
 fn a_quota_that_only_retention_exhausts_is_tried_ever_more_rarely() {
-    let mut w = World::new(PolicyConfig { consolidate: false, ..config() }, 2, redis_1);
+    // So few halts that steal can be told from waking them.
+    let a_tenth = |s: &Setting| {
+        let Rates { switches, idle_periods, .. } = redis_1(s);
+        Rates { switches: switches / 10.0, idle_periods: idle_periods / 10.0, ..redis_1(s) }
+    };
+    let mut w = World::new(PolicyConfig { consolidate: false, ..config() }, 2, a_tenth);
     for _ in 0..60_000 {
         w.throttled = if w.setting().retention.is_on() { 0.2 } else { 0.0 };
         w.run(MS);
