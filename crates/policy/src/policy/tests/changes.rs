@@ -1,8 +1,7 @@
 //! Changes of the machine or the workload.
 
 use super::workloads::{
-    Rates, Workload, compute_1, compute_4, compute_16, convoy, idle_daemon, mariadb, pipe, pipeline_8,
-    redis_1, redis_8,
+    Rates, Workload, compute_1, compute_4, compute_16, convoy, mariadb, pipe, pipeline_8, redis_1, redis_8,
 };
 use super::world::{MS, World, config};
 use super::{SECOND, trials};
@@ -235,7 +234,15 @@ fn a_workload_that_falls_asleep_while_a_set_is_searched_is_not_retained() {
         |e: &Event| matches!(e, Event::RolledBack { then: crate::AfterRollBack::GoesOn { .. }, .. });
     w.run_until(SECOND, |w| w.events.iter().any(|(_, e)| searching(e))).unwrap();
     assert!(w.policy.incumbent().retention.is_on());
-    w.workload = idle_daemon;
+    w.workload = |s| {
+        let Rates { load, switches, idle_periods, .. } = pipeline_8(s);
+        Rates {
+            load: load / 1e3,
+            switches: switches / 1e3,
+            idle_periods: idle_periods / 1e3,
+            ..pipeline_8(s)
+        }
+    };
     w.run_until(5 * SECOND, |w| !w.setting().retention.is_on()).expect("there is nothing to retain");
 }
 
