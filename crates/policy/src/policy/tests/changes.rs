@@ -237,9 +237,9 @@ fn a_workload_that_falls_asleep_while_a_set_is_searched_is_not_retained() {
     w.workload = |s| {
         let Rates { load, switches, idle_periods, .. } = pipeline_8(s);
         Rates {
-            load: load / 1e3,
-            switches: switches / 1e3,
-            idle_periods: idle_periods / 1e3,
+            load: load / 300.0,
+            switches: switches / 300.0,
+            idle_periods: idle_periods / 300.0,
             ..pipeline_8(s)
         }
     };
