@@ -99,6 +99,6 @@ mod tests {
     fn trials_whose_samples_cost_much_are_rarer() {
         const MS: Duration = Duration::from_millis(1);
         assert_eq!(Cadence::pause_after(600 * MS, MS), Duration::ZERO);
-        assert_eq!(Cadence::pause_after(600 * MS, 24 * MS), 24 * MS * INTERVAL_PER_COST - 600 * MS);
+        assert_eq!(Cadence::pause_after(600 * MS, 24 * MS) + 600 * MS, 24 * MS * INTERVAL_PER_COST);
     }
 }

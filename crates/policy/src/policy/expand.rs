@@ -140,9 +140,7 @@ impl Policy {
         let (every, at_least, at_most) = if self.is_consolidated(&self.setting().active) {
             let every = if self.trial.is_some() { NO_SAMPLING } else { SAMPLE_INTERVAL };
             (every, Some(self.overload.threshold), None)
-        } else if self.trial.is_some() {
-            return None;
-        } else if o.load() <= 0.9 * f64::from(n) {
+        } else if self.trial.is_some() || o.load() <= 0.9 * f64::from(n) {
             return None;
         } else if let Some(Suspended { threshold, .. }) = self.overload.suspended {
             // Few enough already: what keeps the set suspended is their load, which an observation must show.
