@@ -124,7 +124,7 @@ impl Policy {
             return false;
         }
         if let Some(suspended) = self.overload.suspended.take() {
-            self.deactivate(suspended.inactive, o);
+            self.leave_out(suspended.inactive, o);
             self.overload.threshold = suspended.threshold;
         }
         self.overload.persistence.resumed(expanded_for);

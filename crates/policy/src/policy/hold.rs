@@ -106,14 +106,14 @@ impl Policy {
     /// Resumes the number of vCPUs that paid in an earlier run.
     fn resume_vcpus(&mut self, known: KnownVcpus, o: &Observation, events: &mut Vec<Event>) {
         let fewer = self.most_useful(&self.allowed, known.active, o);
-        self.deactivate(vec![self.allowed.difference(&fewer)], o);
+        self.leave_out(vec![self.allowed.difference(&fewer)], o);
         self.overload.proven_with(known.runnable, &fewer);
         let setting = Setting { active: fewer, retention: self.retention };
         self.resume(setting, Some(known.evidence), o.at, events);
     }
 
     /// Puts smaller sets in force, step by step, that were proven before.
-    pub(super) fn deactivate(&mut self, steps: Vec<CpuSet>, o: &Observation) {
+    pub(super) fn leave_out(&mut self, steps: Vec<CpuSet>, o: &Observation) {
         let m = o.measurement(&self.allowed);
         for step in steps {
             self.inactive.push(step);

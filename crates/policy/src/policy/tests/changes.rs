@@ -212,7 +212,7 @@ fn throttling_ends_retention_at_the_next_step_until_it_ends() {
 
 #[test]
 fn a_quota_that_only_retention_exhausts_is_tried_ever_more_rarely() {
-    // So few halts that steal can be told from waking them.
+    // So few halts that steal can be separated from waking them.
     let a_tenth = |s: &Setting| {
         let Rates { switches, idle_periods, .. } = redis_1(s);
         Rates { switches: switches / 10.0, idle_periods: idle_periods / 10.0, ..redis_1(s) }
