@@ -1,6 +1,7 @@
 //! Measures once per boot what a wake-up costs under each retention method, and chooses the method.
 
 mod blocked_signals;
+mod choice;
 mod confidence;
 mod switch;
 pub mod wake;
@@ -19,12 +20,13 @@ use gleaner_kernel::lever::{ThreadKey, haltpoll, pm_qos};
 use gleaner_kernel::preempt::KernelVersion;
 use gleaner_kernel::stat::StatSensor;
 use gleaner_kernel::topology::Topology;
-use gleaner_policy::{ASSUMED_HALT_COST, CpuId, CpuSet, Method, Placement, WakeCosts, choose_method};
+use gleaner_policy::{ASSUMED_HALT_COST, CpuId, CpuSet, Method, Placement, WakeCosts};
 use gleaner_proto::doctor::{self, Cell};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
 use blocked_signals::BlockedSignals;
+use choice::choose_method;
 pub use confidence::Confidence;
 use switch::MethodSwitch;
 use wake::{Case, MatrixPlan};

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use gleaner_bench::workload::Outcome;
 use gleaner_policy::{
-    AfterRollBack, ConsolidationConfig, CpuId, CpuSet, Event, Evidence, Factor, Factors, MajorChange,
-    Measurement, Method, Mode, PolicyConfig, Purpose, Refutation, ReleaseReason, Retention, Setting, Signal,
-    Strategy, TrialReason, Verdict, conditions,
+    AfterRollBack, Check, Conditions, CpuId, CpuSet, Event, Evidence, Factor, MajorChange, Method, Mode,
+    PolicyConfig, Purpose, Refutation, ReleaseReason, Retention, Setting, Signal, Strategy, TrialReason,
+    Verdict,
 };
 use gleaner_proto::journal::{Record, SettingTime, Summary, VERSION};
 
@@ -181,16 +181,8 @@ fn start_by(mode: Mode) -> Record {
 fn a_run_by_the_papers_rules_is_printed_without_proofs() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
-    let measured = Measurement {
-        active: 2,
-        t_work: ms(40),
-        s_work: 2000,
-        t_idle: ms(160),
-        s_idle: 2000,
-        utilization: 0.2,
-        max_utilization: 0.2,
-    };
-    let conditions = conditions(&measured, &Factors::default(), &ConsolidationConfig::default());
+    let fits = Check { left: Some(us(20)), right: Some(us(80)), holds: true };
+    let conditions = Conditions { load: fits, granularity: fits };
     let at = |ms_at, event| Record::Decision { at: ms(ms_at), event };
     let retention = Retention { method: Method::Yield, limit: us(48) };
     let one = Setting { active: CpuSet::first(1), retention };

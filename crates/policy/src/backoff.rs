@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A waiting time that doubles with each repetition of an outcome and starts again when things change.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     first: Duration,
     longest: Duration,
     interval: Duration,
@@ -16,45 +16,45 @@ pub struct Backoff {
 
 impl Backoff {
     /// Waits `first` after the first outcome and at most `longest` after many.
-    pub fn new(first: Duration, longest: Duration) -> Self {
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, interval: first, until: Duration::ZERO, paid: Duration::ZERO }
     }
 
     /// The same outcome again at `now`: wait twice as long as last time.
-    pub fn extend(&mut self, now: Duration) {
+    pub(crate) fn extend(&mut self, now: Duration) {
         self.until = now + self.interval;
         self.interval = (self.interval * 2).min(self.longest);
     }
 
     /// Undecided but promising at `now`: wait a fifth of what [`Backoff::extend`] would.
-    pub fn extend_briefly(&mut self, now: Duration) {
+    pub(crate) fn extend_briefly(&mut self, now: Duration) {
         self.until = now + self.interval / 5;
         self.interval = (self.interval * 2).min(self.longest);
     }
 
     /// The behaviour changed: start again with the first interval, waiting until then from `now`.
-    pub fn shorten(&mut self, now: Duration) {
+    pub(crate) fn shorten(&mut self, now: Duration) {
         self.interval = self.first;
         self.until = self.until.min(now + self.first);
     }
 
     /// Waits until `at` at least, after [`Backoff::shorten`] too.
-    pub fn not_before(&mut self, at: Duration) {
+    pub(crate) fn not_before(&mut self, at: Duration) {
         self.paid = self.paid.max(at);
     }
 
     /// Ends the waiting time at `until`, whatever was set before.
-    pub fn set_until(&mut self, until: Duration) {
+    pub(crate) fn set_until(&mut self, until: Duration) {
         (self.until, self.paid) = (until, Duration::ZERO);
     }
 
     /// Whether the waiting time is over at `now`.
-    pub fn is_over(&self, now: Duration) -> bool {
+    pub(crate) fn is_over(&self, now: Duration) -> bool {
         now >= self.until()
     }
 
     /// When the waiting time is over.
-    pub fn until(&self) -> Duration {
+    pub(crate) fn until(&self) -> Duration {
         self.until.max(self.paid)
     }
 }

@@ -27,13 +27,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use conditions::{Check, Conditions, ConfigError, ConsolidationConfig, Factor, Factors, conditions};
+pub use conditions::{Check, Conditions, ConfigError, ConsolidationConfig, Factor};
+pub(crate) use conditions::{Factors, OVERLOADED, conditions};
 pub use major_change::MajorChange;
 pub use measurement::Measurement;
 pub(crate) use measurement::scale;
-pub use search::Finding;
+pub(crate) use search::Finding;
 
-pub(crate) use conditions::OVERLOADED;
 use conditions::{conditions_for, fewest};
 use search::Search;
 
@@ -42,11 +42,10 @@ use search::Search;
 const MIN_SWITCHES: u64 = 10;
 
 /// What to do with the set of active vCPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Advice {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Advice {
     /// Keep it.
-    Keep(KeepReason),
+    Keep,
     /// Reduce the set to `to` vCPUs: both conditions hold for that, or an earlier reduction paid.
     Consolidate {
         /// The size of the reduced set.
@@ -54,33 +53,8 @@ pub enum Advice {
         /// The conditions' numbers.
         conditions: Conditions,
     },
-    /// Undo the last reduction.
-    RestoreLast {
-        /// Evidence against the smaller set.
-        refutation: Refutation,
-        /// Consequence for the search.
-        then: AfterRollBack,
-    },
     /// The workload changed: activate every vCPU and start over.
     RestoreAll(MajorChange),
-}
-
-/// Why the set is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum KeepReason {
-    /// A condition does not hold; every vCPU is active.
-    NotWorthIt(Conditions),
-    /// A condition for a further step does not hold; the smaller set is kept from here on.
-    Settled(Conditions),
-    /// Only one vCPU is active.
-    LastVcpu,
-    /// This period is the baseline, after a roll-back or an approval.
-    Recorded,
-    /// No major change against the baseline.
-    Stable,
-    /// The guard rejected a consolidation, but every vCPU is active.
-    NothingToRestore,
 }
 
 /// The consequence of a roll-back.
@@ -111,33 +85,6 @@ pub enum Refutation {
     },
     /// The guard measured no gain in progress.
     Guard,
-}
-
-impl fmt::Display for Advice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Keep(reason) => write!(f, "keep the active vCPUs: {reason}"),
-            Self::Consolidate { to, conditions } => {
-                write!(f, "make all vCPUs but {to} inactive: {conditions}")
-            }
-            Self::RestoreLast { refutation, then } => {
-                write!(f, "undo the last reduction: {refutation}; {then}")
-            }
-            Self::RestoreAll(change) => write!(f, "restore all vCPUs: {change}"),
-        }
-    }
-}
-
-impl fmt::Display for KeepReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotWorthIt(conditions) | Self::Settled(conditions) => conditions.fmt(f),
-            Self::LastVcpu => f.write_str("one vCPU is left"),
-            Self::Recorded => f.write_str("this period is the new baseline"),
-            Self::Stable => f.write_str("no major change"),
-            Self::NothingToRestore => f.write_str("no vCPU is inactive"),
-        }
-    }
 }
 
 impl fmt::Display for AfterRollBack {
@@ -184,7 +131,7 @@ struct Removal {
 /// The state machine of §5. It only advises: [`Measurement::active`] of the next measurement reports what the
 /// caller really did.
 #[derive(Debug, Clone)]
-pub struct Consolidation {
+pub(crate) struct Consolidation {
     config: ConsolidationConfig,
     all: usize,
     factors: Factors,
@@ -200,7 +147,7 @@ pub struct Consolidation {
 
 impl Consolidation {
     /// For a workload that is allowed to use `all` vCPUs; fails if a setting is out of range.
-    pub fn new(config: ConsolidationConfig, all: usize) -> Result<Self, ConfigError> {
+    pub(crate) fn new(config: ConsolidationConfig, all: usize) -> Result<Self, ConfigError> {
         let factors = config.factors()?;
         Ok(Self {
             config,
@@ -214,15 +161,10 @@ impl Consolidation {
         })
     }
 
-    /// The factors as adjusted so far.
-    pub fn factors(&self) -> Factors {
-        self.factors
-    }
-
     /// Advises on the set after one period's measurement. `lighter`, where known, is this or a recent
     /// measurement less the cost of waking idle vCPUs: during the search a step that only it justifies is also
     /// worth a trial.
-    pub fn step(&mut self, m: &Measurement, lighter: Option<&Measurement>) -> Advice {
+    pub(crate) fn step(&mut self, m: &Measurement, lighter: Option<&Measurement>) -> Advice {
         // A caller that did not carry out a step has nothing to roll back.
         self.justified.retain(|step| step.to >= m.active);
         self.proven = self.proven.min(self.justified.len());
@@ -231,14 +173,14 @@ impl Consolidation {
             Phase::Consolidating => self.consolidate(m, lighter),
             Phase::Stopped => {
                 self.phase = Phase::Settled { baseline: *m };
-                Advice::Keep(KeepReason::Recorded)
+                Advice::Keep
             }
             Phase::Settled { baseline } => match self.major_change(&baseline, m) {
                 Some(change) => {
                     self.start_over();
                     Advice::RestoreAll(change)
                 }
-                None => Advice::Keep(KeepReason::Stable),
+                None => Advice::Keep,
             },
         }
     }
@@ -247,7 +189,7 @@ impl Consolidation {
     /// module's text). Utilisation alone no longer rolls it back, and the consolidation continues from there; a
     /// settled set gets the next measurement as its baseline. A vCPU that is above the ceiling in that baseline
     /// is no major change.
-    pub fn approve(&mut self) {
+    pub(crate) fn approve(&mut self) {
         self.proven = self.justified.len();
         self.search.proven();
         if self.phase != Phase::Consolidating {
@@ -256,50 +198,54 @@ impl Consolidation {
     }
 
     /// A step to `to` vCPUs that was proven before is in force again, by a measurement of all vCPUs.
-    pub fn resume(&mut self, m: &Measurement, to: usize) {
+    pub(crate) fn resume(&mut self, m: &Measurement, to: usize) {
         self.justified.push(Removal { by: *m, to, least: to });
         self.proven = self.justified.len();
         self.phase = Phase::Stopped;
     }
 
     /// Something other than the workload changes the utilisation: the next measurement is the baseline.
-    pub fn record_again(&mut self) {
+    pub(crate) fn record_again(&mut self) {
         if matches!(self.phase, Phase::Settled { .. }) {
             self.phase = Phase::Stopped;
         }
     }
 
-    /// The guard did not find the last step better: undo it. A new step narrows the search; if nothing is left
-    /// to try, or the step had been proven before, the consolidation stops as after a utilisation decrease.
-    pub fn reject(&mut self, finding: Finding) -> Advice {
+    /// The guard did not find the last step better: undo it; `None` if no step is in force. A new step narrows
+    /// the search; if nothing is left to try, or the step had been proven before, the consolidation stops as
+    /// after a utilisation decrease.
+    pub(crate) fn reject(&mut self, finding: Finding) -> Option<AfterRollBack> {
         let new = self.phase == Phase::Consolidating && !self.is_proven();
-        let Some(last) = self.justified.pop() else { return Advice::Keep(KeepReason::NothingToRestore) };
+        let last = self.justified.pop()?;
         if new {
             self.search.refuted(last.to, finding);
             if self.search.next(last.by.active, last.least).is_some() {
                 let (above, below) = self.search.bounds(last.by.active);
-                let then = AfterRollBack::GoesOn { above, below };
-                return Advice::RestoreLast { refutation: Refutation::Guard, then };
+                return Some(AfterRollBack::GoesOn { above, below });
             }
         }
-        self.roll_back(&last.by, Refutation::Guard)
+        let adjusted = self.factors.shrink(&last.by, self.overloaded);
+        self.phase = Phase::Stopped;
+        self.search = Search::new();
+        self.proven = self.proven.min(self.justified.len());
+        Some(AfterRollBack::Adjusted(adjusted))
     }
 
     /// Whether a search has started and has not ended.
-    pub fn is_searching(&self) -> bool {
+    pub(crate) fn is_searching(&self) -> bool {
         self.phase == Phase::Consolidating && (self.proven > 0 || self.search != Search::new())
     }
 
     /// The size that [`Consolidation::step`] would advise now, without taking the step; `None` to keep the
     /// present one.
-    pub fn next_size(&self, m: &Measurement, lighter: Option<&Measurement>) -> Option<usize> {
+    pub(crate) fn next_size(&self, m: &Measurement, lighter: Option<&Measurement>) -> Option<usize> {
         let consolidating = self.phase == Phase::Consolidating;
         consolidating.then(|| self.removal(m, lighter)).flatten().map(|step| step.to)
     }
 
     /// Resets everything, the factors included. For a new workload and after a major change, since the factors
     /// were learned from the old one. Every vCPU must be active again.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.start_over();
         // `new` has validated the configuration, so these are always `Ok`.
         self.factors = self.config.factors().unwrap_or_default();
@@ -314,14 +260,7 @@ impl Consolidation {
         if m.active < self.all {
             self.phase = Phase::Settled { baseline: *m };
         }
-        let conditions = conditions(m, &self.factors, &self.config);
-        Advice::Keep(if m.active <= 1 {
-            KeepReason::LastVcpu
-        } else if m.active < self.all {
-            KeepReason::Settled(conditions)
-        } else {
-            KeepReason::NotWorthIt(conditions)
-        })
+        Advice::Keep
     }
 
     /// The next step of the search, justified by `m` if possible, else by `lighter`.
@@ -339,14 +278,6 @@ impl Consolidation {
         let to = self.search.next(m.active, least)?;
         let lightest = light.is_some_and(|fewest| fewest <= to) && present.is_none_or(|fewest| fewest > to);
         Some(Removal { by: lighter.filter(|_| lightest).copied().unwrap_or(*m), to, least })
-    }
-
-    fn roll_back(&mut self, justified: &Measurement, refutation: Refutation) -> Advice {
-        let adjusted = self.factors.shrink(justified, self.overloaded);
-        self.phase = Phase::Stopped;
-        self.search = Search::new();
-        self.proven = self.proven.min(self.justified.len());
-        Advice::RestoreLast { refutation, then: AfterRollBack::Adjusted(adjusted) }
     }
 
     /// Whether the guard approved the present set.

@@ -31,7 +31,7 @@ pub struct Decision {
 }
 
 /// What to watch for between observations: the machine's number of runnable threads, which is cheap to sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watch {
     /// Sampling interval.
     pub every: Duration,

@@ -119,7 +119,7 @@ pub(crate) fn has_room(load: f64, active: &CpuSet) -> bool {
 
 /// One hypothesis under test.
 #[derive(Debug, Clone)]
-pub struct Trial {
+pub(crate) struct Trial {
     baseline: Setting,
     candidate: Setting,
     purpose: Purpose,
@@ -139,6 +139,7 @@ pub struct Trial {
     forced: bool,
     /// Blocks of the side that is ahead, oldest first, waiting for their partners.
     ahead: VecDeque<Block>,
+    /// The pairs measured so far, (baseline, candidate).
     pairs: Vec<(Block, Block)>,
     /// The workload before the trial.
     before: Block,
@@ -162,7 +163,7 @@ pub struct Trial {
 impl Trial {
     /// A trial of `candidate` against `baseline`. `seen` is the latest observation: the block length depends on
     /// what the workload did in it and on its cost.
-    pub fn new(baseline: Setting, candidate: Setting, purpose: Purpose, seen: &Observation) -> Self {
+    pub(crate) fn new(baseline: Setting, candidate: Setting, purpose: Purpose, seen: &Observation) -> Self {
         let before = Block {
             period: seen.period,
             workload: seen.workload,
@@ -200,7 +201,7 @@ impl Trial {
 
     /// Makes blocks at least `length` long, for a progress counter that is slow to read.
     #[must_use]
-    pub fn with_block(mut self, length: Duration) -> Self {
+    pub(crate) fn with_block(mut self, length: Duration) -> Self {
         self.block = self.block.max(length);
         self
     }
@@ -208,28 +209,28 @@ impl Trial {
     /// Sets the waker's CPU time per wake-up of a halted vCPU, and what a microsecond of polling costs in
     /// microseconds of waiting.
     #[must_use]
-    pub fn with_costs(mut self, waker_cost: Duration, poll_price: f64) -> Self {
+    pub(crate) fn with_costs(mut self, waker_cost: Duration, poll_price: f64) -> Self {
         (self.waker_cost, self.poll_price) = (waker_cost, poll_price);
         self
     }
 
     /// The setting without the change.
-    pub fn baseline(&self) -> &Setting {
+    pub(crate) fn baseline(&self) -> &Setting {
         &self.baseline
     }
 
     /// The setting with the change.
-    pub fn candidate(&self) -> &Setting {
+    pub(crate) fn candidate(&self) -> &Setting {
         &self.candidate
     }
 
     /// Why the trial is run.
-    pub fn purpose(&self) -> Purpose {
+    pub(crate) fn purpose(&self) -> Purpose {
         self.purpose
     }
 
     /// Time since the trial started.
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
@@ -238,14 +239,9 @@ impl Trial {
         self.sampled
     }
 
-    /// The pairs measured so far, (baseline, candidate).
-    pub fn pairs(&self) -> &[(Block, Block)] {
-        &self.pairs
-    }
-
     /// The number of runnable threads under the candidate: the geometric mean over its blocks, so that load
     /// that arrives in the last one counts little; rounded up, 0 before the first.
-    pub fn candidate_runnable(&self) -> u32 {
+    pub(crate) fn candidate_runnable(&self) -> u32 {
         let (logarithms, blocks) = self.runnable;
         // `exp(ln(n))` can be slightly larger than n.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of u32 is one")]
@@ -254,7 +250,7 @@ impl Trial {
 
     /// The progress that the candidate has cost so far, in seconds of work; zero if it lost none or nothing was
     /// measured.
-    pub fn time_lost(&self) -> Duration {
+    pub(crate) fn time_lost(&self) -> Duration {
         let lost = match self.evidence {
             Some(e) if self.hides_loss(&e) => f64::max(1.0 - e.ratio, HIDDEN_LOSS),
             Some(e) => 1.0 - e.ratio,
@@ -265,7 +261,7 @@ impl Trial {
     }
 
     /// The setting for the present block.
-    pub fn setting(&self) -> &Setting {
+    pub(crate) fn setting(&self) -> &Setting {
         match self.side {
             Side::Baseline => &self.baseline,
             Side::Candidate => &self.candidate,
@@ -273,12 +269,12 @@ impl Trial {
     }
 
     /// Time until the next observation; while a setting takes long to settle, ever longer.
-    pub fn next(&self) -> Duration {
+    pub(crate) fn next(&self) -> Duration {
         if self.settling { SETTLING_TIME.max(self.settled_for / 2) } else { self.block }
     }
 
     /// What the two settings differ in.
-    pub fn difference(&self) -> Difference {
+    pub(crate) fn difference(&self) -> Difference {
         if self.baseline.active == self.candidate.active {
             Difference::Retention
         } else {
@@ -406,7 +402,7 @@ impl Trial {
     /// Whether the machine must reset its poll limits now, because the present side is settling for too long.
     /// To be called once per step; true at most twice per side. Without room for it, once per trial, when nothing else
     /// ends the polling: what cannot be compared cannot be refuted either.
-    pub fn wants_reset(&mut self) -> bool {
+    pub(crate) fn wants_reset(&mut self) -> bool {
         let waited = self.settled_for > RESET_TIMEOUT * (self.resets + 1);
         if !self.settling || self.resets == 2 || !waited {
             return false;

@@ -10,6 +10,10 @@ const OCTAVES: usize = 20;
 const BINS: usize = OCTAVES * SUB_BINS + 2;
 /// A quarter of a microsecond: the width of the narrowest sub-bin.
 const UNIT_NS: u64 = 250;
+/// Long enough for thousands of short periods, short enough for a past phase of the workload to fade in seconds.
+const HALF_LIFE: Duration = Duration::from_secs(2);
+/// Weights below this are dropped: a thousandth of one idle period decides nothing.
+const NEGLIGIBLE: f64 = 0.001;
 
 /// The lengths of one vCPU's idle periods, in bins four to the octave from 1 µs to 1 s. A period's weight
 /// halves with every half-life of observed time, so the histogram adapts to the workload.
@@ -18,8 +22,7 @@ const UNIT_NS: u64 = 250;
 /// `usage` and `time` of POLL and of the halting state): a number of periods and their mean length. A summary
 /// goes into the one bin of its mean; only its count and sum are exact.
 #[derive(Debug, Clone, PartialEq)]
-pub struct IdleHistogram {
-    half_life: Duration,
+pub(crate) struct IdleHistogram {
     bins: [Bin; BINS],
 }
 
@@ -37,27 +40,15 @@ impl Bin {
 
 impl Default for IdleHistogram {
     fn default() -> Self {
-        Self::new(Self::DEFAULT_HALF_LIFE)
+        Self { bins: [Bin::default(); BINS] }
     }
 }
 
 impl IdleHistogram {
-    /// Long enough for thousands of short periods, short enough for a past phase of the workload to fade in
-    /// seconds.
-    pub const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(2);
-
-    /// Weights below this are dropped: a thousandth of one idle period decides nothing.
-    const NEGLIGIBLE: f64 = 0.001;
-
-    /// An empty histogram. With a `half_life` of zero any [`decay`](Self::decay) clears it.
-    pub fn new(half_life: Duration) -> Self {
-        Self { half_life, bins: [Bin::default(); BINS] }
-    }
-
     /// Adds `count` idle periods of `mean` length, from becoming idle to having work again. A period that was
     /// polled up to a limit and then halted is *one* period; its length includes the polling. A `count` that is
     /// not positive adds nothing.
-    pub fn add(&mut self, count: f64, mean: Duration) {
+    pub(crate) fn add(&mut self, count: f64, mean: Duration) {
         let count = count.max(0.0);
         let bin = &mut self.bins[bin_of(mean)];
         bin.weight += count;
@@ -65,66 +56,37 @@ impl IdleHistogram {
     }
 
     /// Ages the weights by `elapsed` of observed time.
-    pub fn decay(&mut self, elapsed: Duration) {
-        if elapsed.is_zero() {
-            return;
-        }
-        // A half-life of zero gives an exponent of -infinity and so a factor of 0.
-        let factor = (-elapsed.as_secs_f64() / self.half_life.as_secs_f64()).exp2();
+    pub(crate) fn decay(&mut self, elapsed: Duration) {
+        let factor = (-elapsed.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
         for bin in &mut self.bins {
             bin.weight *= factor;
             bin.sum_ns *= factor;
-            if bin.weight < Self::NEGLIGIBLE {
+            if bin.weight < NEGLIGIBLE {
                 *bin = Bin::default();
             }
         }
     }
 
     /// Adds the weights of `other`, for a limit that all vCPUs share.
-    pub fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         for (bin, other) in self.bins.iter_mut().zip(&other.bins) {
             bin.weight += other.weight;
             bin.sum_ns += other.sum_ns;
         }
     }
 
-    /// The number of idle periods, with decayed weights.
-    pub fn total(&self) -> f64 {
-        self.bins.iter().map(|bin| bin.weight).sum()
-    }
-
     /// Whether all weights have decayed.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bins.iter().all(|bin| bin.weight == 0.0)
     }
 
-    /// The length that a share `q` (clamped to 0..=1) of the idle periods does not exceed, as the mean of its
-    /// bin: exact to a quarter octave. `None` if the histogram is empty.
-    pub fn quantile(&self, q: f64) -> Option<Duration> {
-        let wanted = self.total() * q.clamp(0.0, 1.0);
-        let mut seen = 0.0;
-        let mut length = None;
-        for bin in self.filled() {
-            seen += bin.weight;
-            length = Some(bin.mean_ns());
-            if seen >= wanted {
-                break;
-            }
-        }
-        length.and_then(|ns| Duration::try_from_secs_f64(ns / 1e9).ok())
-    }
-
-    /// The mean cost of an idle period when the vCPU polls up to `limit` and then halts, in time of waiting. A
-    /// period of length x costs x · `poll_price` if x ≤ `limit`, else `limit` · `poll_price` + `wake_cost`;
-    /// `poll_price` is what one µs of polling costs in µs of waiting. Zero if the histogram is empty.
-    pub fn expected_cost(&self, limit: Duration, wake_cost: Duration, poll_price: f64) -> Duration {
-        let ns = self.expected_cost_ns(nanos(limit), nanos(wake_cost), poll_price);
-        Duration::try_from_secs_f64(ns / 1e9).unwrap_or(Duration::MAX)
-    }
-
-    pub(crate) fn expected_cost_ns(&self, limit_ns: f64, wake_cost_ns: f64, poll_price: f64) -> f64 {
+    /// The mean cost of an idle period when the vCPU polls up to `limit` and then halts, in nanoseconds of
+    /// waiting. A period of length x costs x · `poll_price` if x ≤ `limit`, else `limit` · `poll_price` +
+    /// `wake_cost`; `poll_price` is what one µs of polling costs in µs of waiting. Zero if the histogram is empty.
+    pub(crate) fn expected_cost_ns(&self, limit: Duration, wake_cost: Duration, poll_price: f64) -> f64 {
+        let (limit_ns, wake_cost_ns) = (nanos(limit), nanos(wake_cost));
         let (mut cost, mut weight) = (0.0, 0.0);
-        for bin in self.filled() {
+        for bin in self.bins.iter().filter(|bin| bin.weight > 0.0) {
             cost += if bin.mean_ns() <= limit_ns {
                 bin.sum_ns * poll_price
             } else {
@@ -138,10 +100,6 @@ impl IdleHistogram {
     /// The upper edges of the bins in use, ascending: the limits worth considering. The last bin has no edge.
     pub(crate) fn edges(&self) -> impl Iterator<Item = Duration> + '_ {
         (0..BINS - 1).filter(|&i| self.bins[i].weight > 0.0).map(upper_edge)
-    }
-
-    fn filled(&self) -> impl Iterator<Item = Bin> + '_ {
-        self.bins.iter().copied().filter(|bin| bin.weight > 0.0)
     }
 }
 
@@ -176,6 +134,11 @@ mod tests {
     const US: Duration = Duration::from_micros(1);
     const NS: Duration = Duration::from_nanos(1);
 
+    /// The number of idle periods, with decayed weights.
+    fn total(h: &IdleHistogram) -> f64 {
+        h.bins.iter().map(|bin| bin.weight).sum()
+    }
+
     #[test]
     fn bins_are_four_to_the_octave_from_1_us_to_1_s() {
         for (length, bin) in [
@@ -202,23 +165,15 @@ mod tests {
 
     #[test]
     fn a_half_life_halves_the_weights_and_keeps_the_lengths() {
-        let mut h = IdleHistogram::new(Duration::from_secs(2));
+        let mut h = IdleHistogram::default();
         h.add(100.0, US * 30);
+        h.decay(Duration::ZERO);
+        assert!((total(&h) - 100.0).abs() < 1e-9);
         h.decay(Duration::from_secs(2));
-        assert!((h.total() - 50.0).abs() < 1e-9);
-        assert_eq!(h.quantile(0.5), Some(US * 30));
+        assert!((total(&h) - 50.0).abs() < 1e-9);
+        assert!((h.bins[bin_of(US * 30)].mean_ns() - 30_000.0).abs() < 1e-6);
         h.decay(Duration::from_secs(60));
         assert!(h.is_empty());
-        assert_eq!(h.quantile(0.5), None);
-    }
-
-    #[test]
-    fn quantiles_follow_the_counts() {
-        let mut h = IdleHistogram::default();
-        h.add(90.0, US * 10);
-        h.add(10.0, US * 500);
-        let quantiles = [0.0, 0.5, 0.9, 0.91, 1.0].map(|q| h.quantile(q).unwrap().as_micros());
-        assert_eq!(quantiles, [10, 10, 10, 500, 500]);
     }
 
     #[test]
@@ -227,9 +182,9 @@ mod tests {
         h.add(3.0, US * 10);
         h.add(1.0, US * 500);
         // (3 · 10 · 0.5 + 20 · 0.5 + 40) / 4
-        assert_eq!(h.expected_cost(US * 20, US * 40, 0.5).as_nanos(), 16_250);
-        assert_eq!(h.expected_cost(Duration::ZERO, US * 40, 0.5), US * 40);
-        assert_eq!(IdleHistogram::default().expected_cost(US, US, 1.0), Duration::ZERO);
+        assert!((h.expected_cost_ns(US * 20, US * 40, 0.5) - 16_250.0).abs() < 1e-6);
+        assert!((h.expected_cost_ns(Duration::ZERO, US * 40, 0.5) - 40_000.0).abs() < 1e-6);
+        assert!(IdleHistogram::default().expected_cost_ns(US, US, 1.0).abs() < 1e-6);
     }
 
     proptest! {
@@ -248,7 +203,7 @@ mod tests {
             let mut merged = fill(&a);
             merged.merge(&fill(&b));
             let both = fill(&[a, b].concat());
-            prop_assert!((merged.total() - both.total()).abs() < 1e-6);
+            prop_assert!((total(&merged) - total(&both)).abs() < 1e-6);
             prop_assert_eq!(merged.edges().collect::<Vec<_>>(), both.edges().collect::<Vec<_>>());
         }
     }

@@ -28,19 +28,17 @@ mod progress;
 mod retention;
 mod setting;
 
-pub use backoff::Backoff;
-pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts, choose_method};
+pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts};
 pub use config::{Mode, PolicyConfig, Strategy, VcpuPlace};
 pub use consolidation::{
-    Advice, AfterRollBack, Check, Conditions, ConfigError, Consolidation, ConsolidationConfig, Factor,
-    Factors, Finding, KeepReason, MajorChange, Measurement, Refutation, conditions,
+    AfterRollBack, Check, Conditions, ConfigError, ConsolidationConfig, Factor, MajorChange, Measurement,
+    Refutation,
 };
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
 pub use decision::{Decision, Event, ReleaseReason, TrialReason, Watch};
 pub use evidence::Evidence;
 pub use fixed::Fixed;
-pub use guard::{Purpose, Trial, Verdict, block_lengths};
-pub use idle_histogram::IdleHistogram;
+pub use guard::{Purpose, Verdict, block_lengths};
 pub use memory::{KnownLoad, KnownRetention, KnownVcpus, Learned, Outcome, is_same_kind};
 pub use objective::Objective;
 pub use observation::{Observation, Sockets, VcpuInterval, Waiting, WaitingSource, WorkloadInterval};
@@ -48,7 +46,5 @@ pub use overload::{Overload, OverloadSource};
 pub use paper::Paper;
 pub use policy::Policy;
 pub use progress::{Block, Difference, Signal};
-pub use retention::{
-    LimitAdapter, LimitAdapterConfig, RetentionCosts, Veto, VetoConfig, VetoGate, choose_limit,
-};
+pub use retention::Veto;
 pub use setting::{Method, Retention, Setting};

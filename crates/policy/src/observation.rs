@@ -132,90 +132,6 @@ impl Waiting {
     }
 }
 
-impl WorkloadInterval {
-    /// This interval and the next, combined.
-    #[must_use]
-    pub fn and(self, next: Self) -> Self {
-        // Destructured, so that a new field cannot be missed here.
-        let Self {
-            cpu_time,
-            user_time,
-            run_delay,
-            switches,
-            moved_bytes,
-            sockets,
-            counter,
-            threads: _,
-            waiting,
-        } = self;
-        Self {
-            cpu_time: cpu_time + next.cpu_time,
-            user_time: user_time + next.user_time,
-            run_delay: run_delay + next.run_delay,
-            switches: switches + next.switches,
-            moved_bytes: moved_bytes.zip(next.moved_bytes).map(|(a, b)| a + b),
-            sockets: sockets
-                .zip(next.sockets)
-                .map(|(a, b)| Sockets { messages: a.messages + b.messages, bytes: a.bytes + b.bytes }),
-            counter: counter.zip(next.counter).map(|(a, b)| a + b),
-            threads: next.threads,
-            waiting: waiting.zip(next.waiting).and_then(|(a, b)| a.and(b)),
-        }
-    }
-
-    /// A `share` of the interval, as if it were uniform; counts are rounded.
-    #[must_use]
-    pub fn part(self, share: f64) -> Self {
-        let Self {
-            cpu_time,
-            user_time,
-            run_delay,
-            switches,
-            moved_bytes,
-            sockets,
-            counter,
-            threads,
-            waiting,
-        } = self;
-        Self {
-            cpu_time: cpu_time.mul_f64(share),
-            user_time: user_time.mul_f64(share),
-            run_delay: run_delay.mul_f64(share),
-            switches: count(switches, share),
-            moved_bytes: moved_bytes.map(|bytes| count(bytes, share)),
-            sockets: sockets.map(|sockets| Sockets {
-                messages: count(sockets.messages, share),
-                bytes: count(sockets.bytes, share),
-            }),
-            counter: counter.map(|counter| counter * share),
-            threads,
-            waiting: waiting.map(|waiting| Waiting {
-                wake_ups: count(waiting.wake_ups, share),
-                total: waiting.total.mul_f64(share),
-                ..waiting
-            }),
-        }
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a count is one")]
-fn count(count: u64, share: f64) -> u64 {
-    (count as f64 * share).round() as u64
-}
-
-impl Waiting {
-    /// This interval and the next, combined, with the longer of the tails; `None` if one was traced and the
-    /// other estimated.
-    fn and(self, next: Self) -> Option<Self> {
-        (self.source == next.source).then(|| Self {
-            wake_ups: self.wake_ups + next.wake_ups,
-            total: self.total + next.total,
-            tail: self.tail.max(next.tail),
-            source: self.source,
-        })
-    }
-}
-
 impl Observation {
     /// The vCPUs that the workload is allowed to use.
     pub fn allowed(&self) -> CpuSet {
@@ -286,32 +202,6 @@ mod tests {
         let with = WorkloadInterval { sockets: Some(sockets), ..without };
         let text = serde_json::to_string(&with).unwrap();
         assert_eq!(serde_json::from_str::<WorkloadInterval>(&text).unwrap(), with);
-    }
-
-    #[test]
-    fn two_halves_are_the_whole() {
-        let ms = Duration::from_millis;
-        let source = WaitingSource::Traced;
-        let waiting = Waiting { wake_ups: 60, total: ms(4), tail: ms(1), source };
-        let whole = WorkloadInterval {
-            cpu_time: ms(20),
-            user_time: ms(10),
-            run_delay: ms(6),
-            switches: 100,
-            moved_bytes: Some(8192),
-            sockets: Some(Sockets { messages: 20, bytes: 2000 }),
-            counter: Some(5.0),
-            threads: 3,
-            waiting: Some(waiting),
-        };
-        let half = whole.part(0.5);
-        assert_eq!((half.cpu_time, half.switches, half.moved_bytes), (ms(10), 50, Some(4096)));
-        assert_eq!((half.counter, half.waiting.map(|w| w.mean())), (Some(2.5), Some(waiting.mean())));
-        assert_eq!(half.and(half), whole);
-        let unknown = WorkloadInterval { moved_bytes: None, ..half };
-        assert_eq!(half.and(unknown).moved_bytes, None);
-        let estimated = Waiting { source: WaitingSource::Estimated, ..waiting };
-        assert_eq!(half.and(WorkloadInterval { waiting: Some(estimated), ..half }).waiting, None);
     }
 
     #[test]

@@ -15,17 +15,19 @@ use self::expand::OverloadState;
 use crate::backoff::Backoff;
 use crate::budget::Budget;
 use crate::cadence::{Cadence, MIN_INTERVAL};
+use crate::consolidation::{Consolidation, Finding};
 use crate::contention::Contention;
 use crate::decision::{Decision, Event, ReleaseReason, TrialReason, Watch};
 use crate::guard::{Purpose, Trial, Verdict, has_room};
+use crate::idle_histogram::IdleHistogram;
 use crate::memory::{Memory, RESUME_TIMEOUT};
 use crate::noise::Noise;
 use crate::objective::price_at_load;
 use crate::progress::Difference;
+use crate::retention::{LimitAdapter, RetentionCosts, VetoGate};
 use crate::{
-    Advice, AfterRollBack, ConfigError, Consolidation, CpuId, CpuSet, Finding, IdleHistogram, KnownVcpus,
-    Learned, LimitAdapter, Measurement, Method, Mode, Observation, Paper, PolicyConfig, Retention,
-    RetentionCosts, Setting, Veto, VetoGate, choose_limit,
+    AfterRollBack, ConfigError, CpuId, CpuSet, KnownVcpus, Learned, Measurement, Method, Mode, Observation,
+    Paper, PolicyConfig, Refutation, Retention, Setting, Veto,
 };
 
 /// First and longest time until a refuted hypothesis is tried again; doubles in between.
@@ -384,14 +386,11 @@ impl Policy {
             Some(e) if e.ratio > HARMLESS_RATIO => Finding::NoGain,
             _ => Finding::Harm,
         };
-        let searching = match self.consolidation.reject(finding) {
-            Advice::RestoreLast { refutation, then } => {
-                events.push(Event::RolledBack { active: self.active(), refutation, then });
-                matches!(then, AfterRollBack::GoesOn { .. })
-            }
-            _ => false,
-        };
-        if !searching {
+        let then = self.consolidation.reject(finding);
+        if let Some(then) = then {
+            events.push(Event::RolledBack { active: self.active(), refutation: Refutation::Guard, then });
+        }
+        if !matches!(then, Some(AfterRollBack::GoesOn { .. })) {
             self.retry_consolidation.extend(o.at);
             let pause = Cadence::pause_after(trial.elapsed(), trial.sampled());
             self.retry_consolidation.not_before(o.at + pause);

@@ -4,30 +4,29 @@ mod veto;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::consolidation::scale;
 use crate::idle_histogram::IdleHistogram;
 
-pub use veto::{Veto, VetoConfig, VetoGate};
+pub use veto::Veto;
+pub(crate) use veto::VetoGate;
 
 /// What halting and polling cost on this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct RetentionCosts {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RetentionCosts {
     /// The cost of a halt that a wake-up ends: the waker's part and the latency, as calibrated.
-    pub wake_cost: Duration,
+    pub(crate) wake_cost: Duration,
     /// What one µs of polling costs in µs of waiting. Values below [`Self::MIN_PRICE`] count as that.
-    pub poll_price: f64,
+    pub(crate) poll_price: f64,
 }
 
 impl RetentionCosts {
     /// Keeps the bound finite: polling is never free.
-    pub const MIN_PRICE: f64 = 0.001;
+    const MIN_PRICE: f64 = 0.001;
 
     /// The break-even point: polling for this long costs as much as the wake-up it avoids. Halting after
     /// exactly this long is 2-competitive (ski rental; Karlin et al., SOSP 1991): no idle period costs more
     /// than twice what it would have cost had its length been known.
-    pub fn bound(&self) -> Duration {
+    pub(crate) fn bound(&self) -> Duration {
         scale(self.wake_cost, 1.0 / self.price())
     }
 
@@ -39,7 +38,7 @@ impl RetentionCosts {
 /// The limit, at most [`RetentionCosts::bound`], with the least expected cost over the idle periods of all
 /// `histograms`; the shortest one in a tie. Zero if idle periods are so long that halting at once is cheapest.
 /// The bound itself if no idle period is known, since it needs no knowledge.
-pub fn choose_limit(histograms: &[IdleHistogram], costs: &RetentionCosts) -> Duration {
+pub(crate) fn choose_limit(histograms: &[IdleHistogram], costs: &RetentionCosts) -> Duration {
     let mut merged = IdleHistogram::default();
     for histogram in histograms {
         merged.merge(histogram);
@@ -48,9 +47,7 @@ pub fn choose_limit(histograms: &[IdleHistogram], costs: &RetentionCosts) -> Dur
     if merged.is_empty() {
         return bound;
     }
-    let cost_ns = |limit: Duration| {
-        merged.expected_cost_ns(limit.as_secs_f64() * 1e9, costs.wake_cost.as_secs_f64() * 1e9, costs.price())
-    };
+    let cost_ns = |limit| merged.expected_cost_ns(limit, costs.wake_cost, costs.price());
     let (mut best, mut least) = (Duration::ZERO, cost_ns(Duration::ZERO));
     for limit in merged.edges().take_while(|edge| *edge < bound).chain([bound]) {
         let cost = cost_ns(limit);
@@ -61,61 +58,43 @@ pub fn choose_limit(histograms: &[IdleHistogram], costs: &RetentionCosts) -> Dur
     best
 }
 
-/// How the limit adapts to the choices. Growing late costs a wake-up in every idle period, shrinking late only
-/// some polling, so a symmetric rule loses on a busy load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LimitAdapterConfig {
-    /// How long the choices must be smaller before the limit shrinks.
-    pub hold: Duration,
-    /// The least time between two halvings of the limit.
-    pub interval: Duration,
-}
-
-impl Default for LimitAdapterConfig {
-    fn default() -> Self {
-        Self { hold: Duration::from_secs(2), interval: Duration::from_millis(500) }
-    }
-}
-
 /// Turns a sequence of choices into few changes of the limit: it grows at once, shrinks slowly, and ignores
-/// changes of less than a quarter.
+/// changes of less than a quarter. Growing late costs a wake-up in every idle period, shrinking late only some
+/// polling, so a symmetric rule loses on a busy load.
 #[derive(Debug, Clone, Default)]
-pub struct LimitAdapter {
-    config: LimitAdapterConfig,
+pub(crate) struct LimitAdapter {
     /// Since when the choices have been smaller than the limit.
     smaller_since: Option<Duration>,
     halved_at: Option<Duration>,
 }
 
 impl LimitAdapter {
+    /// How long the choices must be smaller before the limit shrinks.
+    const HOLD: Duration = Duration::from_secs(2);
+    /// The least time between two halvings of the limit.
+    const INTERVAL: Duration = Duration::from_millis(500);
     /// Smaller relative changes of the limit are not worth a write.
     const QUANTUM: f64 = 0.25;
     /// A limit below this is no retention: one turn of the kernel's poll loop takes about as long.
     const FLOOR: Duration = Duration::from_micros(1);
 
-    /// An adapter without history.
-    pub fn new(config: LimitAdapterConfig) -> Self {
-        Self { config, ..Self::default() }
-    }
-
     /// The limit from `now` on (on any monotonic clock), where `limit` is in force and `choice` would be best.
     /// `limit` itself if nothing is to be written; zero ends retention.
-    pub fn step(&mut self, now: Duration, limit: Duration, choice: Duration) -> Duration {
+    pub(crate) fn step(&mut self, now: Duration, limit: Duration, choice: Duration) -> Duration {
         if choice >= limit {
             self.smaller_since = None;
             let worth = choice >= Self::FLOOR && choice >= scale(limit, 1.0 + Self::QUANTUM);
             return if worth { choice } else { limit };
         }
         let since = *self.smaller_since.get_or_insert(now);
-        let held = now.saturating_sub(since) < self.config.hold;
-        let just_halved = self.halved_at.is_some_and(|at| now.saturating_sub(at) < self.config.interval);
+        let held = now.saturating_sub(since) < Self::HOLD;
+        let just_halved = self.halved_at.is_some_and(|at| now.saturating_sub(at) < Self::INTERVAL);
         let smaller = choice.max(limit / 2);
         if held || just_halved || smaller > scale(limit, 1.0 - Self::QUANTUM) {
             return limit;
         }
         if smaller < Self::FLOOR {
-            *self = Self::new(self.config);
+            *self = Self::default();
             return Duration::ZERO;
         }
         self.halved_at = Some(now);
@@ -250,7 +229,7 @@ mod tests {
                 optimum += f64::from(n) * (ns as f64 * poll_price).min(wake_us as f64 * 1000.0);
                 count += f64::from(n);
             }
-            let cost = h.expected_cost(costs.bound(), costs.wake_cost, poll_price).as_secs_f64() * 1e9;
+            let cost = h.expected_cost_ns(costs.bound(), costs.wake_cost, poll_price);
             // The bound is a whole number of nanoseconds.
             prop_assert!(cost <= 2.0 * optimum / count + 2.0, "{} > 2 * {}", cost, optimum / count);
         }
@@ -264,7 +243,7 @@ mod tests {
             let costs = RetentionCosts { wake_cost: Duration::from_micros(wake_us), poll_price };
             let samples: Vec<_> = samples.into_iter().map(|(n, ns)| (n, Duration::from_nanos(ns))).collect();
             let h = histogram(&samples);
-            let cost = |limit| h.expected_cost(limit, costs.wake_cost, poll_price);
+            let cost = |limit| h.expected_cost_ns(limit, costs.wake_cost, poll_price);
             let choice = choose_limit(std::slice::from_ref(&h), &costs);
             prop_assert!(choice <= costs.bound());
             prop_assert!(cost(choice) <= cost(Duration::ZERO) && cost(choice) <= cost(costs.bound()));

@@ -21,6 +21,7 @@ mod interval;
 mod judge;
 mod markdown;
 mod report;
+mod shares;
 #[cfg(test)]
 mod tests;
 

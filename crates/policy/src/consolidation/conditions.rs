@@ -11,26 +11,10 @@ use super::measurement::{Measurement, scale};
 pub(crate) const OVERLOADED: f64 = 0.99;
 
 /// The load factor ρ and the granularity factor η, each in (0, 1].
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "RawFactors")]
-pub struct Factors {
-    rho: f64,
-    eta: f64,
-}
-
-/// [`Factors`] before they are checked.
-#[derive(Deserialize)]
-struct RawFactors {
-    rho: f64,
-    eta: f64,
-}
-
-impl TryFrom<RawFactors> for Factors {
-    type Error = ConfigError;
-
-    fn try_from(raw: RawFactors) -> Result<Self, ConfigError> {
-        Self::new(raw.rho, raw.eta)
-    }
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Factors {
+    pub(crate) rho: f64,
+    pub(crate) eta: f64,
 }
 
 impl Default for Factors {
@@ -41,10 +25,10 @@ impl Default for Factors {
 
 impl Factors {
     /// The floor of a factor: above 0, yet low enough to forbid consolidation.
-    pub const MIN: f64 = 0.001;
+    const MIN: f64 = 0.001;
 
     /// Fails unless both factors are in (0, 1].
-    pub fn new(rho: f64, eta: f64) -> Result<Self, ConfigError> {
+    pub(crate) fn new(rho: f64, eta: f64) -> Result<Self, ConfigError> {
         let in_range = |f: f64| f > 0.0 && f <= 1.0;
         if !in_range(rho) {
             return Err(ConfigError { field: "rho", value: rho, range: "(0, 1]" });
@@ -53,16 +37,6 @@ impl Factors {
             return Err(ConfigError { field: "eta", value: eta, range: "(0, 1]" });
         }
         Ok(Self { rho, eta })
-    }
-
-    /// The load factor ρ.
-    pub fn rho(&self) -> f64 {
-        self.rho
-    }
-
-    /// The granularity factor η.
-    pub fn eta(&self) -> f64 {
-        self.eta
     }
 
     /// Shrinks one factor so that the measurement `justified`, which allowed a consolidation that did harm,
@@ -180,7 +154,7 @@ impl std::error::Error for ConfigError {}
 
 impl ConsolidationConfig {
     /// The initial factors; fails on the first field that is out of range.
-    pub fn factors(&self) -> Result<Factors, ConfigError> {
+    pub(crate) fn factors(&self) -> Result<Factors, ConfigError> {
         for (field, value, ok, range) in [
             ("utilization_change", self.utilization_change, self.utilization_change > 0.0, "(0, inf)"),
             (
@@ -269,7 +243,7 @@ impl fmt::Display for Conditions {
 }
 
 /// Evaluates both conditions for one vCPU fewer. On one vCPU condition (1) leaves no room.
-pub fn conditions(m: &Measurement, factors: &Factors, config: &ConsolidationConfig) -> Conditions {
+pub(crate) fn conditions(m: &Measurement, factors: &Factors, config: &ConsolidationConfig) -> Conditions {
     conditions_for(m.active.saturating_sub(1), m, factors, config)
 }
 

@@ -6,12 +6,9 @@
 //! did harm was too small, one that changed nothing too large. Near its end it takes single steps, as §5 does;
 //! from two vCPUs its only step is §5's.
 
-use serde::{Deserialize, Serialize};
-
 /// What the guard found on a smaller set that was not proven.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Finding {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finding {
     /// Less progress, or none that could be compared: the set was too small.
     Harm,
     /// About as much progress: the set was too large to make a difference.

@@ -45,8 +45,26 @@ fn settled(left: usize) -> (Consolidation, Measurement) {
         assert_eq!(size(c.step(&light(4, 0.6), None)), Some(2));
     }
     let m = measured(left, 0.6 / left as f64, Duration::from_micros(200), T);
-    assert!(matches!(c.step(&m, None), Advice::Keep(KeepReason::Settled(_) | KeepReason::LastVcpu)));
+    assert!(settles(&mut c, &m));
     (c, m)
+}
+
+/// Whether the consolidation ends with `m`, on a smaller set that is kept.
+fn settles(c: &mut Consolidation, m: &Measurement) -> bool {
+    let settled = Phase::Settled { baseline: *m };
+    c.phase == Phase::Consolidating && c.step(m, None) == Advice::Keep && c.phase == settled
+}
+
+/// Whether `m` becomes the baseline after a roll-back or an approval.
+fn records(c: &mut Consolidation, m: &Measurement) -> bool {
+    let settled = Phase::Settled { baseline: *m };
+    c.phase == Phase::Stopped && c.step(m, None) == Advice::Keep && c.phase == settled
+}
+
+/// Whether `m` shows no major change against the baseline.
+fn is_stable(c: &mut Consolidation, m: &Measurement) -> bool {
+    let before = c.phase;
+    matches!(before, Phase::Settled { .. }) && c.step(m, None) == Advice::Keep && c.phase == before
 }
 
 /// The number of vCPUs that the advice leaves active.
@@ -114,7 +132,9 @@ fn pieces_longer_than_the_minimum_time_slice_are_never_consolidated() {
 fn without_idle_periods_nothing_is_known_and_every_vcpu_stays_active() {
     let m = Measurement { s_idle: 0, ..light(4, 0.5) };
     assert_eq!((m.l_comp(), m.l_idle()), (None, None));
-    assert!(matches!(fresh(4).step(&m, None), Advice::Keep(KeepReason::NotWorthIt(c)) if !c.hold()));
+    assert!(!conditions(&m, &Factors::default(), &ConsolidationConfig::default()).hold());
+    let mut c = fresh(4);
+    assert_eq!((c.step(&m, None), c.phase), (Advice::Keep, Phase::Consolidating));
 }
 
 #[test]
@@ -131,8 +151,7 @@ fn the_first_step_is_to_the_fewest_vcpus_that_the_load_fits_on() {
     assert_eq!(size(fresh(4).step(&full, None)), None, "3.2 vCPUs' worth fits on no three");
     let mut c = fresh(4);
     c.step(&light(4, 0.2), None);
-    assert_eq!(c.step(&light(1, 0.2), None), Advice::Keep(KeepReason::LastVcpu));
-    assert_eq!(c.step(&light(1, 0.2), None), Advice::Keep(KeepReason::Stable));
+    assert!(settles(&mut c, &light(1, 0.2)) && is_stable(&mut c, &light(1, 0.2)));
 }
 
 #[test]
@@ -156,18 +175,15 @@ fn a_step_that_failed_goes_half_the_way_back_and_the_factors_wait_for_the_end() 
     let mut c = fresh(8);
     for (to, next) in [(1, Some(4)), (4, Some(6)), (6, Some(7)), (7, None)] {
         assert_eq!(size(c.step(&light(8, 0.6), None)), Some(to));
-        let Advice::RestoreLast { refutation: Refutation::Guard, then } = c.reject(Finding::Harm) else {
-            panic!("{to}")
-        };
+        let then = c.reject(Finding::Harm).unwrap();
         match next {
             Some(_) => assert_eq!(then, AfterRollBack::GoesOn { above: to, below: 8 }),
             None => assert!(matches!(then, AfterRollBack::Adjusted(Factor::Rho { .. })), "{then}"),
         }
-        assert_eq!(c.factors() == Factors::default(), next.is_some());
+        assert_eq!(c.factors == Factors::default(), next.is_some());
         assert_eq!(c.is_searching(), next.is_some());
     }
-    assert_eq!(c.step(&light(8, 0.6), None), Advice::Keep(KeepReason::Recorded));
-    assert_eq!(c.step(&light(8, 0.6), None), Advice::Keep(KeepReason::Stable));
+    assert!(records(&mut c, &light(8, 0.6)) && is_stable(&mut c, &light(8, 0.6)));
 }
 
 #[test]
@@ -178,18 +194,15 @@ fn a_smaller_set_that_paid_is_halved_until_one_does_not() {
     c.approve();
     assert_eq!(c.next_size(&light(3, 2.7), None), Some(1));
     assert_eq!(size(c.step(&light(3, 2.7), None)), Some(1));
-    assert!(matches!(
-        c.reject(Finding::Harm),
-        Advice::RestoreLast { then: AfterRollBack::GoesOn { .. }, .. }
-    ));
+    assert!(matches!(c.reject(Finding::Harm), Some(AfterRollBack::GoesOn { .. })));
     assert_eq!(size(c.step(&light(3, 2.7), None)), Some(2));
-    assert!(matches!(c.reject(Finding::Harm), Advice::RestoreLast { then: AfterRollBack::Adjusted(_), .. }));
+    assert!(matches!(c.reject(Finding::Harm), Some(AfterRollBack::Adjusted(_))));
     // Coarse pieces are not consolidated, whatever paid before.
     let mut c = fresh(8);
     c.step(&light(8, 2.9), None);
     c.approve();
     let coarse = measured(3, 0.9, Duration::from_millis(5), Duration::from_millis(50));
-    assert!(matches!(c.step(&coarse, None), Advice::Keep(KeepReason::Settled(_))));
+    assert!(settles(&mut c, &coarse));
 }
 
 #[test]
@@ -208,10 +221,8 @@ fn what_waking_costs_does_not_count_against_a_smaller_set() {
 fn a_settled_set_is_maintained_without_much_variation() {
     let (mut c, base) = settled(2);
     // The conditions hold again, but a settled set is kept.
-    let m = Measurement { s_work: base.s_work * 19 / 10, ..base };
-    assert_eq!(c.step(&m, None), Advice::Keep(KeepReason::Stable));
-    let m = Measurement { utilization: 0.49, max_utilization: 0.9, ..base };
-    assert_eq!(c.step(&m, None), Advice::Keep(KeepReason::Stable));
+    assert!(is_stable(&mut c, &Measurement { s_work: base.s_work * 19 / 10, ..base }));
+    assert!(is_stable(&mut c, &Measurement { utilization: 0.49, max_utilization: 0.9, ..base }));
 }
 
 #[test]
@@ -219,7 +230,7 @@ fn a_change_of_utilisation_by_more_than_20_points_restores_all() {
     for to in [0.51, 0.09] {
         let (mut c, base) = settled(2);
         let advice = c.step(&Measurement { utilization: to, ..base }, None);
-        assert!(matches!(advice, Advice::RestoreAll(MajorChange::Utilization { .. })), "{advice}");
+        assert!(matches!(advice, Advice::RestoreAll(MajorChange::Utilization { .. })), "{advice:?}");
     }
 }
 
@@ -227,7 +238,7 @@ fn a_change_of_utilisation_by_more_than_20_points_restores_all() {
 fn a_vcpu_above_90_percent_restores_all() {
     let (mut c, base) = settled(2);
     let advice = c.step(&Measurement { max_utilization: 0.91, ..base }, None);
-    assert!(matches!(advice, Advice::RestoreAll(MajorChange::Saturated { .. })), "{advice}");
+    assert!(matches!(advice, Advice::RestoreAll(MajorChange::Saturated { .. })), "{advice:?}");
 }
 
 #[test]
@@ -235,9 +246,8 @@ fn a_busy_vcpu_is_no_change_while_none_is_inactive() {
     let mut c = fresh(3);
     c.step(&light(3, 1.2), None);
     c.reject(Finding::Harm);
-    assert_eq!(c.step(&light(3, 1.2), None), Advice::Keep(KeepReason::Recorded));
-    let busy = Measurement { max_utilization: 1.0, ..light(3, 1.2) };
-    assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Stable));
+    assert!(records(&mut c, &light(3, 1.2)));
+    assert!(is_stable(&mut c, &Measurement { max_utilization: 1.0, ..light(3, 1.2) }));
 }
 
 #[test]
@@ -248,7 +258,7 @@ fn granularity_doubled_or_halved_restores_all() {
         c.step(&Measurement { s_work: 10, ..base }, None);
         let advice = c.step(&Measurement { s_work, ..base }, None);
         let fired = matches!(advice, Advice::RestoreAll(MajorChange::Granularity { .. }));
-        assert_eq!(fired, major, "{s_work}: {advice}");
+        assert_eq!(fired, major, "{s_work}: {advice:?}");
     }
 }
 
@@ -258,21 +268,17 @@ fn a_granularity_of_a_few_switches_is_none() {
     c.approve();
     c.step(&Measurement { s_work: 2, ..base }, None);
     for s_work in [9, 1, 0, 4] {
-        assert_eq!(
-            c.step(&Measurement { s_work, ..base }, None),
-            Advice::Keep(KeepReason::Stable),
-            "{s_work}"
-        );
+        assert!(is_stable(&mut c, &Measurement { s_work, ..base }), "{s_work}");
     }
     let advice = c.step(&Measurement { s_work: 300, ..base }, None);
-    assert!(matches!(advice, Advice::RestoreAll(MajorChange::Granularity { .. })), "{advice}");
+    assert!(matches!(advice, Advice::RestoreAll(MajorChange::Granularity { .. })), "{advice:?}");
 }
 
 #[test]
 fn after_a_major_change_the_consolidation_starts_again() {
     let (mut c, base) = settled(2);
     assert!(matches!(c.step(&Measurement { utilization: 0.9, ..base }, None), Advice::RestoreAll(_)));
-    assert_eq!(c.reject(Finding::Harm), Advice::Keep(KeepReason::NothingToRestore));
+    assert_eq!(c.reject(Finding::Harm), None);
     c.reset();
     // The first measurement of the new load has no baseline.
     assert!(matches!(c.step(&light(4, 0.1), None), Advice::Consolidate { .. }));
@@ -283,8 +289,7 @@ fn an_approved_set_may_be_saturated() {
     let (mut c, base) = settled(1);
     let busy = Measurement { max_utilization: 1.0, ..base };
     c.approve();
-    assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Recorded));
-    assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Stable));
+    assert!(records(&mut c, &busy) && is_stable(&mut c, &busy));
     // Approved while not busy: saturation then means a new load.
     c.approve();
     c.step(&base, None);
@@ -305,19 +310,17 @@ fn an_approved_set_stays_approved_when_a_further_step_is_rejected() {
     c.step(&light(3, 1.2), None);
     c.approve();
     assert!(matches!(c.step(&light(2, 0.6), None), Advice::Consolidate { .. }));
-    assert!(matches!(c.reject(Finding::Harm), Advice::RestoreLast { .. }));
+    assert!(c.reject(Finding::Harm).is_some());
     let busy = Measurement { max_utilization: 0.95, ..light(2, 0.6) };
-    assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Recorded));
-    assert_eq!(c.step(&busy, None), Advice::Keep(KeepReason::Stable));
+    assert!(records(&mut c, &busy) && is_stable(&mut c, &busy));
 }
 
 #[test]
 fn the_guard_can_reject_what_is_settled_and_then_nothing() {
     let (mut c, _) = settled(2);
-    let advice = c.reject(Finding::NoGain);
-    assert!(matches!(advice, Advice::RestoreLast { refutation: Refutation::Guard, .. }), "{advice}");
-    assert_eq!(c.reject(Finding::NoGain), Advice::Keep(KeepReason::NothingToRestore));
-    assert!(c.factors().rho() < 1.0);
+    assert!(c.reject(Finding::NoGain).is_some());
+    assert_eq!(c.reject(Finding::NoGain), None);
+    assert!(c.factors.rho < 1.0);
 }
 
 #[test]
@@ -325,9 +328,8 @@ fn a_rejected_step_with_an_overloaded_vcpu_shrinks_the_granularity_factor() {
     let mut c = fresh(2);
     c.step(&light(2, 0.4), None);
     c.step(&Measurement { max_utilization: 1.0, ..light(1, 0.4) }, None);
-    let advice = c.reject(Finding::Harm);
-    let eta = |then| matches!(then, AfterRollBack::Adjusted(Factor::Eta { .. }));
-    assert!(matches!(advice, Advice::RestoreLast { then, .. } if eta(then)), "{advice}");
+    let then = c.reject(Finding::Harm);
+    assert!(matches!(then, Some(AfterRollBack::Adjusted(Factor::Eta { .. }))), "{then:?}");
 }
 
 #[test]
@@ -342,11 +344,11 @@ fn only_a_reset_restores_the_factors() {
     let (mut c, base) = settled(2);
     c.reject(Finding::Harm);
     c.step(&base, None);
-    let shrunk = c.factors();
+    let shrunk = c.factors;
     assert!(matches!(c.step(&Measurement { utilization: 0.9, ..base }, None), Advice::RestoreAll(_)));
-    assert_eq!(c.factors(), shrunk);
+    assert_eq!(c.factors, shrunk);
     c.reset();
-    assert_eq!(c.factors(), Factors::default());
+    assert_eq!(c.factors, Factors::default());
 }
 
 #[test]
@@ -359,18 +361,6 @@ fn factors_and_settings_out_of_range_are_refused_by_name() {
     let config = ConsolidationConfig { granularity_growth: 0.5, ..Default::default() };
     let error = Consolidation::new(config, 4).unwrap_err().to_string();
     assert_eq!(error, "consolidation: `granularity_growth` is 0.5, outside [1, inf)");
-    assert!(serde_json::from_str::<Factors>(r#"{"rho":2.0,"eta":1.0}"#).is_err());
-}
-
-#[test]
-fn a_measurement_and_an_advice_survive_the_journal() {
-    // A quarter is exact in decimal: serde_json's default reader can be off by one unit in the last place.
-    let m = light(3, 0.75);
-    let json = serde_json::to_string(&m).unwrap();
-    assert_eq!(serde_json::from_str::<Measurement>(&json).unwrap(), m);
-    let advice = fresh(3).step(&m, None);
-    let json = serde_json::to_string(&advice).unwrap();
-    assert_eq!(serde_json::from_str::<Advice>(&json).unwrap(), advice);
 }
 
 #[test]

@@ -256,7 +256,7 @@ fn a_trial_starts_only_when_the_setting_in_force_has_settled_and_waits_ever_long
     };
     assert_eq!(verdict, Verdict::Undecided(None));
     assert!(waits.is_sorted() && waits.len() < 20 && waited < 500 * MS, "{waits:?}");
-    assert!(trial.pairs().is_empty());
+    assert!(trial.pairs.is_empty());
     assert_eq!(trial.sampled(), waits.iter().map(|_| busy().cost).sum());
 }
 

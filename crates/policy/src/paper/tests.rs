@@ -5,7 +5,8 @@ mod properties;
 mod roll_back;
 
 use super::*;
-use crate::{ConsolidationConfig, Mode, Policy, VcpuInterval, Veto, VetoGate, WorkloadInterval, conditions};
+use crate::retention::VetoGate;
+use crate::{ConsolidationConfig, Mode, Policy, VcpuInterval, Veto, WorkloadInterval};
 
 const US: Duration = Duration::from_micros(1);
 

@@ -2,11 +2,13 @@
 
 use super::{
     CpuId, CpuSet, Duration, Event, MIN_INTERVAL, Method, Observation, Policy, Purpose, RESUMED_PROOF_DELAY,
-    RETRY_DELAY, ReleaseReason, Retention, Setting, TrialReason, choose_limit,
+    RETRY_DELAY, ReleaseReason, Retention, Setting, TrialReason,
 };
+use crate::consolidation::Advice;
 use crate::memory::Recalled;
 use crate::objective::MOSTLY_IDLE_LOAD;
-use crate::{Advice, Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
+use crate::retention::choose_limit;
+use crate::{Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
 
 /// A trial starts when wake-ups cost this share of one vCPU's time; for retention, this share of the workload's
 /// is enough...
@@ -216,11 +218,7 @@ impl Policy {
         let lighter = self.without_wake_ups(&m);
         self.unretained = None;
         match self.consolidation.step(&m, lighter.as_ref()) {
-            Advice::Keep(_) => {}
-            Advice::RestoreLast { refutation, then } => {
-                self.inactive.pop();
-                events.push(Event::RolledBack { active: self.active(), refutation, then });
-            }
+            Advice::Keep => {}
             Advice::RestoreAll(change) => self.major_change(change, o, events),
             Advice::Consolidate { to, conditions } => {
                 if self.retry_consolidation.is_over(o.at) && !self.retention_comes_first(o) {

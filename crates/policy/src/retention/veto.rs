@@ -4,6 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// A steal share of at least this starts a veto.
+const STEAL_ENTER: f64 = 0.10;
+/// A steal share below this ends it. The gap between the two prevents flapping.
+const STEAL_LEAVE: f64 = 0.05;
+/// Any throttling starts a veto; this many observations in a row without throttling end it.
+const UNTHROTTLED_OBSERVATIONS: u32 = 3;
+
 /// What forbids retention.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -16,7 +23,7 @@ pub enum Veto {
     /// The workload's cgroup has used up its CPU quota, which polling would spend, too.
     Throttled {
         /// The share of the time in which it was throttled, 0..=1; 0 in the first few observations after the
-        /// throttling, see [`VetoConfig::unthrottled_observations`].
+        /// throttling.
         share: f64,
     },
 }
@@ -36,46 +43,22 @@ impl fmt::Display for Veto {
     }
 }
 
-/// When a veto starts and ends. The gap between the two thresholds prevents flapping.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct VetoConfig {
-    /// A steal share of at least this starts a veto.
-    pub steal_enter: f64,
-    /// A steal share below this ends it; at most `steal_enter`.
-    pub steal_leave: f64,
-    /// Any throttling starts a veto; this many observations in a row without throttling end it.
-    pub unthrottled_observations: u32,
-}
-
-impl Default for VetoConfig {
-    fn default() -> Self {
-        Self { steal_enter: 0.10, steal_leave: 0.05, unthrottled_observations: 3 }
-    }
-}
-
 /// Decides, with hysteresis, whether retention is forbidden.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct VetoGate {
-    config: VetoConfig,
+pub(crate) struct VetoGate {
     stolen: bool,
     /// Observations without throttling still needed.
     throttled_for: u32,
 }
 
 impl VetoGate {
-    /// An open gate.
-    pub fn new(config: VetoConfig) -> Self {
-        Self { config, ..Self::default() }
-    }
-
     /// Takes the shares (0..=1) of one observation and returns what forbids retention now. Throttling comes
     /// first: the guest itself can fix it.
-    pub fn step(&mut self, steal_share: f64, throttled_share: f64) -> Option<Veto> {
-        let threshold = if self.stolen { self.config.steal_leave } else { self.config.steal_enter };
+    pub(crate) fn step(&mut self, steal_share: f64, throttled_share: f64) -> Option<Veto> {
+        let threshold = if self.stolen { STEAL_LEAVE } else { STEAL_ENTER };
         self.stolen = steal_share >= threshold;
         self.throttled_for = if throttled_share > 0.0 {
-            self.config.unthrottled_observations.max(1)
+            UNTHROTTLED_OBSERVATIONS
         } else {
             self.throttled_for.saturating_sub(1)
         };
@@ -87,7 +70,7 @@ impl VetoGate {
     }
 
     /// Whether the last observation forbids retention.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.stolen || self.throttled_for > 0
     }
 }

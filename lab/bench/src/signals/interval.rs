@@ -7,6 +7,7 @@ use gleaner_policy::{Block, Observation, Setting};
 use gleaner_proto::journal::{self, Record};
 use serde::{Deserialize, Serialize};
 
+use super::shares;
 use crate::experiment::not_in_force;
 
 /// Minimum share of a part that observations must cover for it to be compared.
@@ -109,7 +110,7 @@ fn block(o: &Observation, setting: &Setting, waker_cost: Duration, share: f64) -
     let wake_ups = halts.min(o.workload.switches) as f64;
     Block {
         period: o.period.mul_f64(share),
-        workload: o.workload.part(share),
+        workload: shares::part(o.workload, share),
         waking: waker_cost.mul_f64(wake_ups * share),
         polled: active().map(|vcpu| vcpu.poll_time).sum::<Duration>().mul_f64(share),
     }
@@ -118,7 +119,7 @@ fn block(o: &Observation, setting: &Setting, waker_cost: Duration, share: f64) -
 fn and(a: &Block, b: &Block) -> Block {
     Block {
         period: a.period + b.period,
-        workload: a.workload.and(b.workload),
+        workload: shares::sum(a.workload, b.workload),
         waking: a.waking + b.waking,
         polled: a.polled + b.polled,
     }
@@ -130,7 +131,7 @@ impl Interval {
         let share = length.as_secs_f64() / self.seen.period.as_secs_f64().max(1e-9);
         Block {
             period: length,
-            workload: self.seen.workload.part(share),
+            workload: shares::part(self.seen.workload, share),
             waking: self.seen.waking.mul_f64(share),
             polled: self.seen.polled.mul_f64(share),
         }

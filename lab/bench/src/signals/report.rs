@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::case::Case;
 use super::cell::Sample;
 use super::judge::{Ratio, Truth, Verdict};
+use super::shares;
 use crate::runner::Failure;
 use crate::servers::Environment;
 use crate::stats::median;
@@ -172,7 +173,7 @@ impl Trial {
         let baselines = whole.iter().map(|(b, _)| *b);
         let sum = |a: Block, b: Block| Block {
             period: a.period + b.period,
-            workload: a.workload.and(b.workload),
+            workload: shares::sum(a.workload, b.workload),
             ..a
         };
         let seen = baselines.reduce(sum).unwrap_or_default();

@@ -12,7 +12,7 @@ const US: Duration = Duration::from_micros(1);
 /// 1.5 s of a program under `setting` on two vCPUs: its rate, and what Gleaner observed per second.
 fn sample(setting: &str, rate: f64, per_second: WorkloadInterval) -> Sample {
     let (length, none) = (Duration::from_millis(1500), Duration::ZERO);
-    let workload = per_second.part(1.5);
+    let workload = shares::part(per_second, 1.5);
     let interval = Interval {
         setting: setting.parse::<Fixed>().unwrap().on(&CpuSet::first(2)).unwrap(),
         length,

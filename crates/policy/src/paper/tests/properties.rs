@@ -45,8 +45,8 @@ proptest! {
             prop_assert!(!now.active.is_empty() && now.active.is_subset(&paper.allowed));
             prop_assert_eq!(now.retention, before.retention);
             prop_assert!((PERIOD..=LONGEST_PERIOD).contains(&decision.next));
-            prop_assert!(paper.factors.rho() <= factors.rho() && paper.factors.eta() <= factors.eta());
-            prop_assert!(Factors::new(paper.factors.rho(), paper.factors.eta()).is_ok());
+            prop_assert!(paper.factors.rho <= factors.rho && paper.factors.eta <= factors.eta);
+            prop_assert!(Factors::new(paper.factors.rho, paper.factors.eta).is_ok());
             match &decision.events[..] {
                 [] => prop_assert_eq!(now, before),
                 [Event::Consolidated { active, .. }] => {

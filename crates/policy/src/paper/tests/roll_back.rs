@@ -52,7 +52,7 @@ fn a_roll_back_without_overload_shrinks_the_load_factor() {
         panic!("{event:?}")
     };
     assert!((from - 1.0).abs() < 1e-9 && (to - 0.9 * ratio(&before).0).abs() < 1e-9, "{to}");
-    assert!((paper.factors.eta() - 1.0).abs() < 1e-9);
+    assert!((paper.factors.eta - 1.0).abs() < 1e-9);
 }
 
 // §5: if the step brought a vCPU to 100 %, η shrinks to 0.9 times the smaller of itself and g_comp/l_idle.
@@ -68,7 +68,7 @@ fn a_roll_back_with_a_vcpu_overloaded_by_it_shrinks_the_granularity_factor() {
         panic!("{event:?}")
     };
     assert!((from - 1.0).abs() < 1e-9 && (to - 0.9 * ratio(&before).1).abs() < 1e-9, "{to}");
-    assert!((paper.factors.rho() - 1.0).abs() < 1e-9);
+    assert!((paper.factors.rho - 1.0).abs() < 1e-9);
 }
 
 // §5: it is the consolidation that must have *increased* the utilisation of that vCPU.
@@ -79,12 +79,12 @@ fn the_shrunk_factor_is_chosen_by_the_overload_after_the_step_not_before() {
     pass_with(&mut paper, light(1.2), 1.0);
     assert_eq!(active(&paper), 2);
     pass_with(&mut paper, light(1.0), 1.0);
-    assert!(paper.factors.rho() < 1.0 && (paper.factors.eta() - 1.0).abs() < 1e-9);
+    assert!(paper.factors.rho < 1.0 && (paper.factors.eta - 1.0).abs() < 1e-9);
     // Overloaded before, but no longer after it.
     let mut paper = fresh(3);
     pass_with(&mut paper, light(1.2), 1.0);
     pass(&mut paper, light(1.0));
-    assert!(paper.factors.rho() < 1.0 && (paper.factors.eta() - 1.0).abs() < 1e-9);
+    assert!(paper.factors.rho < 1.0 && (paper.factors.eta - 1.0).abs() < 1e-9);
 }
 
 // §5: the adjustments prevent more consolidation in the future.
@@ -95,7 +95,7 @@ fn what_was_rolled_back_is_not_done_again_not_even_after_a_major_change() {
     pass(&mut paper, light(0.6));
     assert_eq!(active(&paper), 2);
     let shrunk = paper.factors;
-    assert!(shrunk.rho() < 1.0);
+    assert!(shrunk.rho < 1.0);
     // The baseline, a major change, and the earlier load again.
     pass(&mut paper, light(0.8));
     pass(&mut paper, light(1.6));
