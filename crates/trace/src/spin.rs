@@ -3,6 +3,15 @@
 //! Such a loop ends only when another thread writes what it reads, so a program counter inside it is evidence of
 //! spinning at user level. Loops with a PAUSE can also count their rounds.
 
+use std::collections::BTreeSet;
+
+use iced_x86::{
+    Decoder, DecoderOptions, Instruction, InstructionInfo, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, UsedRegister,
+};
+
+/// The mode of the code's processor.
+const BITS: u32 = 64;
 /// How far after the program counter to search for the end of the loop.
 const SEARCH_BYTES: usize = 24;
 
@@ -22,26 +31,31 @@ pub(crate) fn waits_at(code: &[u8], at: usize) -> bool {
 /// Whether the instructions of `body` load, compare and jump, up to the jump `last` that closes the loop, and carry
 /// nothing over to the next round, except for a count beside a PAUSE.
 fn only_waits(body: &[u8], last: u8) -> bool {
-    let (mut rest, mut branches, mut reads, mut pauses, mut counts) =
-        (body, last != 0xeb, false, false, false);
+    let (mut branches, mut reads, mut pauses, mut counts) = (last != 0xeb, false, false, false);
     // Registers set in this round, and those used with a value from an earlier round.
-    let (mut set, mut carried) = (0_u16, 0_u16);
-    while !rest.is_empty() {
-        let Some(found) = instruction(rest) else { return false };
-        match found.kind {
+    let (mut set, mut carried) = (BTreeSet::new(), BTreeSet::new());
+    let mut factory = InstructionInfoFactory::new();
+    for instruction in Decoder::new(BITS, body, DecoderOptions::NONE) {
+        let info = factory.info(&instruction);
+        let Some(kind) = kind(&instruction, info) else { return false };
+        match kind {
             Kind::Read => reads = true,
             Kind::Branch => branches = true,
             Kind::Pause => pauses = true,
             Kind::Count => counts = true,
             Kind::Compare => {}
         }
-        carried |= found.uses & !set;
-        set |= found.sets;
-        let Some(next) = rest.get(found.length..) else { return false };
-        rest = next;
+        if kind == Kind::Count {
+            continue;
+        }
+        let registers = info.used_registers().iter().filter(|used| used.register().is_gpr());
+        let (sets, uses): (Vec<_>, Vec<_>) = registers.partition(|used| writes(used.access()));
+        let full = |used: &UsedRegister| used.register().full_register();
+        carried.extend(uses.into_iter().map(full).filter(|register| !set.contains(register)));
+        set.extend(sets.into_iter().map(full));
     }
     // If what a loop compares changes from round to round, as in a list traversal, it is working.
-    branches && (reads || pauses) && (!counts || pauses) && set & carried == 0
+    branches && (reads || pauses) && (!counts || pauses) && set.is_disjoint(&carried)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,118 +72,36 @@ enum Kind {
     Count,
 }
 
-/// Registers are bit masks.
-struct Instruction {
-    length: usize,
-    kind: Kind,
-    uses: u16,
-    sets: u16,
-}
-
-impl Instruction {
-    fn plain(length: usize, kind: Kind) -> Self {
-        Self { length, kind, uses: 0, sets: 0 }
+/// What the instruction does for a waiting loop; `None` for any that such a loop has no use for.
+fn kind(instruction: &Instruction, info: &InstructionInfo) -> Option<Kind> {
+    if info.used_memory().iter().any(|memory| writes(memory.access())) {
+        return None;
+    }
+    let first = instruction.op0_kind();
+    match instruction.mnemonic() {
+        Mnemonic::Pause => Some(Kind::Pause),
+        Mnemonic::Nop => Some(Kind::Compare),
+        Mnemonic::Mov
+        | Mnemonic::Movzx
+        | Mnemonic::Movsx
+        | Mnemonic::Movsxd
+        | Mnemonic::Cmp
+        | Mnemonic::Test => Some(if info.used_memory().is_empty() { Kind::Compare } else { Kind::Read }),
+        Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec
+            if first == OpKind::Register && instruction.op1_kind() != OpKind::Memory =>
+        {
+            Some(Kind::Count)
+        }
+        _ => {
+            let forward = instruction.near_branch_target() >= instruction.next_ip();
+            (instruction.is_jcc_short_or_near() && forward).then_some(Kind::Branch)
+        }
     }
 }
 
-/// The first instruction of `code`; `None` for any that a waiting loop has no use for.
-fn instruction(code: &[u8]) -> Option<Instruction> {
-    if code.starts_with(&[0xf3, 0x90]) {
-        return Some(Instruction::plain(2, Kind::Pause));
-    }
-    // Operand size and REX prefixes change widths and registers only.
-    let prefixes = usize::from(code.first() == Some(&0x66));
-    let rex = *code.get(prefixes)?;
-    let rex = if rex & 0xf0 == 0x40 { rex } else { 0 };
-    let at = prefixes + usize::from(rex != 0);
-    let opcode = *code.get(at)?;
-    let wide = if prefixes > 0 { 2 } else { 4 };
-    let rest = code.get(at + 1..)?;
-    let field = rest.first().map(|modrm| modrm >> 3 & 7);
-    let in_register = rest.first().is_some_and(|modrm| *modrm >= 0xc0);
-    let plain = |more: usize, kind| Some(Instruction::plain(at + 1 + more, kind));
-    match opcode {
-        // MOV to a register.
-        0x8a | 0x8b => operand(rest, rex).map(|o| o.into_register(at + 1)),
-        // CMP and TEST in their forms.
-        0x38..=0x3b | 0x84 | 0x85 => operand(rest, rex).map(|o| o.compared_with_register(at + 1)),
-        0x3c | 0xa8 => plain(1, Kind::Compare),
-        0x3d | 0xa9 => plain(wide, Kind::Compare),
-        0x80 | 0x83 if field == Some(7) => operand(rest, rex).map(|o| o.compared(at + 2)),
-        0x81 if field == Some(7) => operand(rest, rex).map(|o| o.compared(at + 1 + wide)),
-        0xf6 if field == Some(0) => operand(rest, rex).map(|o| o.compared(at + 2)),
-        0xf7 if field == Some(0) => operand(rest, rex).map(|o| o.compared(at + 1 + wide)),
-        // Jumps forward.
-        0x70..=0x7f if rest.first()?.cast_signed() >= 0 => plain(1, Kind::Branch),
-        0x90 => plain(0, Kind::Compare),
-        // ADD, SUB, INC and DEC of a register.
-        0x83 if in_register && matches!(field, Some(0 | 5)) => plain(2, Kind::Count),
-        0xff if in_register && matches!(field, Some(0 | 1)) => plain(1, Kind::Count),
-        0x0f => match rest.split_first()? {
-            // MOVZX and MOVSX.
-            (0xb6 | 0xb7 | 0xbe | 0xbf, rest) => operand(rest, rex).map(|o| o.into_register(at + 2)),
-            // NOP with an operand, which it does not read.
-            (0x1f, rest) => plain(1 + operand(rest, rex)?.length, Kind::Compare),
-            // A conditional jump with a long distance; backward it would close another loop.
-            (0x80..=0x8f, rest) if i32::from_le_bytes(*rest.first_chunk()?) >= 0 => plain(5, Kind::Branch),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// A ModR/M byte and what belongs to it.
-struct Operand {
-    length: usize,
-    memory: bool,
-    /// Registers in the address, or the operand's own register.
-    uses: u16,
-    /// The other operand, a register.
-    register: u16,
-}
-
-impl Operand {
-    /// Copied into the other operand by an instruction with `before` bytes ahead of this.
-    fn into_register(self, before: usize) -> Instruction {
-        let register = self.register;
-        Instruction { sets: register, ..self.compared(before) }
-    }
-
-    fn compared_with_register(self, before: usize) -> Instruction {
-        let register = self.register;
-        let compared = self.compared(before);
-        Instruction { uses: compared.uses | register, ..compared }
-    }
-
-    /// Compared with a constant, which is part of the `others` bytes.
-    fn compared(self, others: usize) -> Instruction {
-        let kind = if self.memory { Kind::Read } else { Kind::Compare };
-        Instruction { length: others + self.length, kind, uses: self.uses, sets: 0 }
-    }
-}
-
-fn operand(code: &[u8], rex: u8) -> Option<Operand> {
-    let modrm = *code.first()?;
-    // REX.R, REX.X and REX.B are the fourth bits of the register numbers.
-    let bit = |number: u8, fourth: u8| 1_u16 << (number & 7 | u8::from(rex & fourth != 0) << 3);
-    let (mode, rm, register) = (modrm >> 6, modrm & 7, bit(modrm >> 3, 4));
-    if mode == 3 {
-        return Some(Operand { length: 1, memory: false, uses: bit(rm, 1), register });
-    }
-    if rm != 4 {
-        let relative = mode == 0 && rm == 5;
-        let displacement = [if relative { 4 } else { 0 }, 1, 4][usize::from(mode)];
-        let uses = if relative { 0 } else { bit(rm, 1) };
-        return Some(Operand { length: 1 + displacement, memory: true, uses, register });
-    }
-    let sib = *code.get(1)?;
-    let no_base = mode == 0 && sib & 7 == 5;
-    let displacement = [if no_base { 4 } else { 0 }, 1, 4][usize::from(mode)];
-    let base = if no_base { 0 } else { bit(sib, 1) };
-    // As an index, register 4 means none.
-    let index = bit(sib >> 3, 2);
-    let uses = base | if index == 1 << 4 { 0 } else { index };
-    Some(Operand { length: 2 + displacement, memory: true, uses, register })
+fn writes(access: OpAccess) -> bool {
+    use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};
+    matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::stats::Rng;
 
 mod interrupt;
 
+pub(crate) use interrupt::arrival;
 pub use interrupt::{interrupted, interrupted_by, status, watch};
 
 /// What to measure: every mode of every row, at most `rounds` times.

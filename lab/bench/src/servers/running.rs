@@ -1,6 +1,7 @@
 //! A running program. Waiting through a pidfd costs nothing and can be interrupted by a signal.
 
 use std::fs;
+use std::iter;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
@@ -13,7 +14,7 @@ use nix::unistd::Pid;
 
 use super::error::{Result, ServersError};
 use super::log::tail;
-use crate::runner::interrupted;
+use crate::runner::{arrival, interrupted};
 
 /// Timeout for a server to start or stop. `MariaDB` takes longest, after a crash of the machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -67,16 +68,22 @@ impl Running {
 
     /// Waits at most `limit` for its end. `None` if it is still running, or if a signal arrived.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
-        self.wait_unreaped(limit)?;
+        self.poll(limit, None)?;
         self.child.try_wait().map_err(ServersError::system(format!("wait for {}", self.identity.program)))
     }
 
-    /// Like [`Running::wait`], but leaves the ended process in `/proc`. Returns whether it has ended.
+    /// Like [`Running::wait`], but leaves the ended process in `/proc`, and returns at once if a signal has ever arrived.
+    /// Returns whether the process has ended.
     pub(crate) fn wait_unreaped(&self, limit: Duration) -> Result<bool> {
+        self.poll(limit, arrival())
+    }
+
+    fn poll(&self, limit: Duration, signals: Option<PollFd<'_>>) -> Result<bool> {
         let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
+        let ended = PollFd::new(self.ended.as_fd(), PollFlags::POLLIN);
+        let mut fds: Vec<_> = iter::once(ended).chain(signals).collect();
         match nix::poll::poll(&mut fds, timeout) {
-            Ok(ready) => Ok(ready > 0),
+            Ok(_) => Ok(fds[0].any().unwrap_or(false)),
             Err(Errno::EINTR) => Ok(false),
             Err(errno) => Err(ServersError::system(format!("wait for {}", self.identity.program))(errno)),
         }
@@ -86,7 +93,8 @@ impl Running {
     pub(crate) fn wait_for_success(mut self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         let status = loop {
-            if let Some(status) = self.wait(deadline.saturating_duration_since(Instant::now()))? {
+            self.wait_unreaped(deadline.saturating_duration_since(Instant::now()))?;
+            if let Some(status) = self.wait(Duration::ZERO)? {
                 break status;
             }
             if interrupted() {

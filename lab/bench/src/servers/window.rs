@@ -14,7 +14,7 @@ use super::machine::Meter;
 use super::running::Running;
 use super::sample::{Latency, Sample};
 use crate::client::{self, Address, Pace, Protocol};
-use crate::runner::interrupted;
+use crate::runner::{arrival, interrupted};
 
 /// All cells have the same arrivals, so that their effect on latency cancels out in a ratio. With this seed,
 /// the number of arrivals in the rows' windows is within 0.5 % of their rate; a random seed would deviate by
@@ -160,7 +160,7 @@ pub(super) fn sleep(time: Duration) -> Result<()> {
         // Round up to whole milliseconds: rounding down would spin during the last one.
         let millis = i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        match nix::poll::poll(&mut [], timeout) {
+        match nix::poll::poll(arrival().as_mut_slice(), timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(ServersError::system("sleep")(errno)),
         }
