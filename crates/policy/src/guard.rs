@@ -152,6 +152,8 @@ pub(crate) struct Trial {
     waker_cost: Duration,
     /// What a microsecond of polling costs in microseconds of waiting.
     poll_price: f64,
+    /// CPU time of the observation before the trial.
+    cost: Duration,
     /// CPU time of the trial's observations.
     sampled: Duration,
     /// Time for which the candidate has been in force.
@@ -193,6 +195,7 @@ impl Trial {
             evidence: None,
             waker_cost: Duration::ZERO,
             poll_price: 0.0,
+            cost: seen.cost,
             sampled: Duration::ZERO,
             candidate_for: Duration::ZERO,
             runnable: (0.0, 0),
@@ -270,7 +273,8 @@ impl Trial {
 
     /// Time until the next observation; while a setting takes long to settle, ever longer.
     pub(crate) fn next(&self) -> Duration {
-        if self.settling { SETTLING_TIME.max(self.settled_for / 2) } else { self.block }
+        let settling = SETTLING_TIME.max(self.settled_for / 2).max(self.cost * 10);
+        if self.settling { settling } else { self.block }
     }
 
     /// What the two settings differ in.
