@@ -39,6 +39,8 @@ pub struct WorkloadCounters {
     /// `wchar`); excludes `send` and `recv`. `None` if the kernel does not count them, or refused access for
     /// one of the processes, so that the sum would be wrong.
     pub moved_bytes: Option<u64>,
+    /// Calls like `write` (`syscw`), known where [`WorkloadCounters::moved_bytes`] is.
+    pub write_calls: Option<u64>,
     /// Threads at this sample.
     pub threads: u32,
     /// Processes at this sample; 0 when the workload has ended.
@@ -140,7 +142,8 @@ impl WorkloadSensor {
             switches: threads.switches,
             user_time,
             system_time,
-            moved_bytes: processes.moved_bytes,
+            moved_bytes: processes.io.map(|io| io.bytes),
+            write_calls: processes.io.map(|io| io.writes),
             threads: count(self.threads.len()),
             processes: count(self.processes.len()),
             sample_cost: start.elapsed(),

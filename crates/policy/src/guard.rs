@@ -455,20 +455,28 @@ impl Trial {
     }
 
     /// Whether the candidate, where no signal can judge it, loses so much of the workload's CPU time that it must not
-    /// stay.
+    /// stay. A smaller set on which the threads hand over as often loses the time of waking; pieces of work of less than
+    /// half the length are not the same work (paper §5, major changes).
     pub(crate) fn loses_work(&self) -> bool {
-        !self.pairs.is_empty() && self.work_lost() > MAX_WORK_LOST
+        let kept = 1.0 - self.work_lost();
+        let hand_offs = self.ratio_of(|b| b.workload.switches as f64);
+        let same_work = self.difference() == Difference::ActiveSet && (1.0..=2.0 * kept).contains(&hand_offs);
+        !self.pairs.is_empty() && kept < 1.0 - MAX_WORK_LOST && !same_work
     }
 
     /// Share of the workload's CPU time that the candidate lost against the baseline.
     fn work_lost(&self) -> f64 {
-        let load = |side: fn(&(Block, Block)) -> &Block| {
-            let (work, period) = self.pairs.iter().map(side).fold((0.0, 0.0), |(w, p), b| {
-                (w + b.workload.cpu_time.as_secs_f64(), p + b.period.as_secs_f64())
-            });
-            work / f64::max(period, f64::MIN_POSITIVE)
+        1.0 - self.ratio_of(|b| b.workload.cpu_time.as_secs_f64())
+    }
+
+    /// What the candidate has of an amount per second, relative to the baseline.
+    fn ratio_of(&self, amount: impl Fn(&Block) -> f64) -> f64 {
+        let rate = |side: fn(&(Block, Block)) -> &Block| {
+            let add = |(a, p), b: &Block| (a + amount(b), p + b.period.as_secs_f64());
+            let (amount, period) = self.pairs.iter().map(side).fold((0.0, 0.0), add);
+            amount / f64::max(period, f64::MIN_POSITIVE)
         };
-        1.0 - load(|p| &p.1) / load(|p| &p.0).max(f64::MIN_POSITIVE)
+        rate(|p| &p.1) / f64::max(rate(|p| &p.0), f64::MIN_POSITIVE)
     }
 }
 

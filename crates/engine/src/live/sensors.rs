@@ -144,7 +144,9 @@ impl Sensors {
         let mut workload = workload_interval(&last, now);
         workload.waiting = Some(self.waits.observe(&workload, &vcpus));
         let has_sockets = || self.workload.has_sockets().unwrap_or(false);
-        workload.sockets = self.traffic.observe(period, &workload, has_sockets);
+        let writes = now.workload.write_calls.zip(last.workload.write_calls);
+        let writes = writes.map(|(b, a)| b.saturating_sub(a));
+        self.traffic.observe(period, &mut workload, writes, has_sockets);
         Ok(Observation {
             at: now.at,
             period,

@@ -1,4 +1,4 @@
-//! What the workload sends through sockets, counted if the kernel's I/O accounting shows too little of it.
+//! What the workload sends through sockets, counted if the kernel's I/O accounting leaves it out.
 
 use std::error::Error;
 use std::fmt;
@@ -21,11 +21,9 @@ pub trait TrafficSensor: fmt::Debug {
     fn read(&mut self) -> Result<Option<Sockets>, Box<dyn Error + Send + Sync>>;
 }
 
-/// Below this rate, in bytes per second, read and write calls show too little in a block of ten milliseconds:
-/// they are not what the workload is there for.
-const LOW_RATE: f64 = 400e3;
-/// Above this rate they show enough. The gap is wider than any change of the rate by a setting.
-const HIGH_RATE: f64 = 8.0 * LOW_RATE;
+/// A server that answers by write calls makes at least one of them in this many context switches. What else it reads
+/// and writes, say tables and logs, may have nothing to do with its answers.
+const SWITCHES_PER_WRITE: u64 = 4;
 /// Below this rate of context switches there is nothing to judge.
 const MIN_SWITCH_RATE: f64 = 500.0;
 /// Rates are averaged over this time to start counting...
@@ -56,24 +54,12 @@ enum State {
     Counting,
 }
 
-/// Bytes moved by read and write calls, and context switches.
+/// Write calls and context switches.
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
     length: Duration,
-    moved: u64,
+    writes: u64,
     switches: u64,
-}
-
-impl Span {
-    fn add(&mut self, period: Duration, workload: &WorkloadInterval) {
-        self.length += period;
-        self.moved = self.moved.saturating_add(workload.moved_bytes.unwrap_or(0));
-        self.switches = self.switches.saturating_add(workload.switches);
-    }
-
-    fn per_second(&self, amount: u64) -> f64 {
-        amount as f64 / self.length.as_secs_f64().max(1e-6)
-    }
 }
 
 impl Traffic {
@@ -88,23 +74,29 @@ impl Traffic {
         }
     }
 
-    /// The traffic of the interval of length `period` that ends now; `None` unless it was counted for all of
-    /// it. `has_sockets` is called only if counting could be worth it.
+    /// Completes what the workload did in the interval of length `period` that ends now, with so many `writes`: adds
+    /// the traffic if it was counted for all of it. Where traffic is the answer, other bytes are none and not reported.
+    /// `has_sockets` is called only if counting could be worth it.
     pub(super) fn observe(
         &mut self,
         period: Duration,
-        workload: &WorkloadInterval,
+        workload: &mut WorkloadInterval,
+        writes: Option<u64>,
         has_sockets: impl FnOnce() -> bool,
-    ) -> Option<Sockets> {
-        let counted = self.read();
-        self.span.add(period, workload);
+    ) {
+        workload.sockets = self.read();
+        self.span.length += period;
+        self.span.writes = self.span.writes.saturating_add(writes.unwrap_or(0));
+        self.span.switches = self.span.switches.saturating_add(workload.switches);
         self.until_recheck = self.until_recheck.saturating_sub(period);
         let long_enough = if self.state == State::Off { START_SPAN } else { STOP_SPAN };
         if self.sensor.is_some() && self.span.length >= long_enough {
             let span = std::mem::take(&mut self.span);
             self.judge(&span, has_sockets);
         }
-        counted
+        if self.state != State::Off {
+            workload.moved_bytes = None;
+        }
     }
 
     pub(super) fn take_note(&mut self) -> Option<String> {
@@ -130,15 +122,16 @@ impl Traffic {
 
     fn judge(&mut self, span: &Span, has_sockets: impl FnOnce() -> bool) {
         let Some(sensor) = &mut self.sensor else { return };
-        let (moved, switches) = (span.per_second(span.moved), span.per_second(span.switches));
         if self.state != State::Off {
-            if moved > HIGH_RATE {
+            if span.writes > span.switches {
                 sensor.stop();
                 self.state = State::Off;
             }
             return;
         }
-        if moved >= LOW_RATE || switches < MIN_SWITCH_RATE || !self.until_recheck.is_zero() {
+        let few_switches = (span.switches as f64) < MIN_SWITCH_RATE * span.length.as_secs_f64();
+        let by_writes = span.writes.saturating_mul(SWITCHES_PER_WRITE) >= span.switches;
+        if few_switches || by_writes || !self.until_recheck.is_zero() {
             return;
         }
         if has_sockets() {

@@ -29,7 +29,11 @@ fn put_process(root: &Root, pid: u32, parent: u32, start: u64) {
 }
 
 fn put_io(root: &Root, pid: u32, moved: u64) {
-    put(root, &format!("/proc/{pid}/io"), &format!("rchar: {moved}\nwchar: 0\nsyscr: 1\n"));
+    put(
+        root,
+        &format!("/proc/{pid}/io"),
+        &format!("rchar: {moved}\nwchar: 0\nsyscr: 1\nsyscw: {}\n", moved / 100),
+    );
 }
 
 fn run_ns(counters: &WorkloadCounters) -> u128 {
@@ -142,6 +146,7 @@ fn the_bytes_of_a_child_count_once() {
     put_stat(&root, 20, 10, (3, 1), 0);
     let second = sensor.sample().unwrap();
     assert_eq!((second.moved_bytes, second.user_time.as_millis()), (Some(700), 30));
+    assert_eq!(second.write_calls, Some(7));
     // The child moves 50 more and ends; its 1750 go to the parent, which moves 7.
     fs::remove_dir_all(root.path("/proc/20")).unwrap();
     put(&root, "/proc/10/task/10/children", "");

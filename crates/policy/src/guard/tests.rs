@@ -334,3 +334,30 @@ fn a_loss_that_varies_is_no_growth() {
     assert!(!matches!(verdict, Verdict::Proven(_)), "{verdict:?}");
     assert!(took <= 70 * MS, "three blocks of each side at most: {took:?}");
 }
+
+#[test]
+fn less_cpu_time_on_fewer_vcpus_is_a_loss_unless_the_same_pieces_of_work_are_handed_over() {
+    let loses_work = |load: f64, switches: u64| {
+        let (untouched, _) = settings();
+        let seen = observed(10 * MS, WorkloadInterval::default());
+        let mut trial = Trial::new(untouched.clone(), consolidated(&untouched), Purpose::Reprove, &seen)
+            .with_block(USER_TIME_BLOCK);
+        for _ in 0..20 {
+            let (period, on_fewer) = (trial.next(), trial.setting().active.len() == 1);
+            let (load, switches) = if on_fewer { (load, switches) } else { (1.3, 38_000) };
+            let (cpu_time, switches) = (period.mul_f64(load), period.mul_f64(switches as f64).as_secs());
+            let workload = WorkloadInterval { cpu_time, switches, ..WorkloadInterval::default() };
+            if let Some(verdict) = trial.observe(&observed(period, workload), &Noise::quiet()) {
+                assert_eq!(verdict, Verdict::Undecided(None), "no signal says more");
+                return trial.loses_work();
+            }
+        }
+        panic!("a trial ends");
+    };
+    // A queue of tasks, as measured: on one vCPU it is 1.3 times as fast.
+    assert!(!loses_work(1.0, 47_000));
+    // A convoy hands over far more often and gets a fraction done.
+    assert!(loses_work(1.0, 330_000));
+    assert!(loses_work(0.8, 10_000));
+    assert!(!loses_work(1.1, 330_000), "too little to count");
+}

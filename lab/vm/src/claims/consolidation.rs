@@ -22,7 +22,10 @@ pub(super) const FINE: Claim = Claim {
     place: ClaimHost::Emulated,
     prove: |lab, checks| {
         let guest = boot(lab)?;
-        for workload in [&["pipeline"][..], &["request-response"], &["task-queue"]] {
+        // By default they have as many threads as they may use vCPUs, which by hand would be two.
+        let threads = ["--threads", "8"];
+        let [pipeline, task_queue] = ["pipeline", "task-queue"].map(|name| [&[name][..], &threads].concat());
+        for workload in [&pipeline[..], &["request-response"], &task_queue] {
             let settled = measure(&guest, checks, workload, FINE_PLAN)?;
             let what = format!("{}: active vCPUs for most of the time, of 8", workload[0]);
             checks.values(what, &settled, "vCPUs", Target::AtMost(4.0));

@@ -41,39 +41,44 @@ fn traffic() -> (Traffic, Rc<RefCell<Log>>) {
     (Traffic::new(Some(Box::new(Fake(Rc::clone(&log))))), log)
 }
 
-/// A second of a workload: switches, and bytes by read and write calls.
-fn second(switches: u64, moved: u64) -> WorkloadInterval {
-    WorkloadInterval { switches, moved_bytes: Some(moved), ..WorkloadInterval::default() }
+/// A second of a workload.
+fn second(switches: u64) -> WorkloadInterval {
+    WorkloadInterval { switches, moved_bytes: Some(300_000_000), ..WorkloadInterval::default() }
 }
 
-/// A fiftieth of a second.
-fn part(switches: u64, moved: u64) -> WorkloadInterval {
-    second(switches / 50, moved / 50)
+/// Observes `time` of a workload with so many switches and write calls in a second, and sockets.
+fn observe(traffic: &mut Traffic, time: Duration, switches: u64, writes: u64) -> WorkloadInterval {
+    let of = |per_second: u64| per_second * u64::try_from(time.as_millis()).unwrap() / 1000;
+    let mut workload = second(of(switches));
+    traffic.observe(time, &mut workload, Some(of(writes)), || true);
+    workload
 }
 
 #[test]
-fn what_read_and_write_do_not_show_is_counted_from_the_first_whole_interval_on() {
+fn answers_that_no_write_call_sends_are_counted_from_the_first_whole_interval_on() {
     let (mut traffic, log) = traffic();
-    let server = part(40_000, 2_000);
-    assert_eq!(traffic.observe(20 * MS, &server, || true), None);
+    let mut next = || observe(&mut traffic, 20 * MS, 40_000, 2_000);
+    assert_eq!(next(), second(800));
     assert_eq!(log.borrow().started, 0, "20 ms say too little");
-    assert_eq!(traffic.observe(20 * MS, &server, || true), None);
+    let unknown = WorkloadInterval { moved_bytes: None, ..second(800) };
+    assert_eq!(next(), unknown, "what it reads and writes are no answers");
     assert_eq!(log.borrow().started, 1);
-    assert_eq!(traffic.observe(20 * MS, &server, || true), None, "not ready yet");
+    assert_eq!(next(), unknown, "not ready yet");
     log.borrow_mut().ready = true;
-    assert_eq!(traffic.observe(20 * MS, &server, || true), None, "ready for a part of it only");
-    assert_eq!(traffic.observe(20 * MS, &server, || true).map(|s| s.bytes), Some(7));
-    assert_eq!(log.borrow().started, 1);
+    assert_eq!(next(), unknown, "ready for a part of it only");
+    assert_eq!(next().sockets.map(|s| s.bytes), Some(7));
+    assert_eq!((next().moved_bytes, log.borrow().started), (None, 1));
 }
 
 #[test]
-fn programs_that_read_and_write_or_hardly_run_do_not_pay() {
-    for workload in [second(40_000, 900_000), second(100, 0)] {
+fn programs_that_answer_by_write_calls_or_hardly_run_do_not_pay() {
+    for (switches, writes) in [(40_000, 15_000), (100, 0)] {
         let (mut traffic, log) = traffic();
         for _ in 0..10 {
-            assert_eq!(traffic.observe(SECOND, &workload, || true), None);
+            let seen = observe(&mut traffic, SECOND, switches, writes);
+            assert_eq!((seen.sockets, seen.moved_bytes.is_some()), (None, true));
         }
-        assert_eq!(log.borrow().started, 0, "{workload:?}");
+        assert_eq!(log.borrow().started, 0, "{switches} {writes}");
     }
 }
 
@@ -82,30 +87,33 @@ fn a_convoy_without_sockets_is_asked_more_and_more_rarely_and_never_counted() {
     let (mut traffic, log) = traffic();
     let mut asked = 0;
     for _ in 0..50 * 60 {
-        traffic.observe(20 * MS, &part(40_000, 0), || {
+        let mut workload = second(800);
+        traffic.observe(20 * MS, &mut workload, Some(0), || {
             asked += 1;
             false
         });
+        assert_eq!(workload, second(800), "nothing is known better");
     }
     assert!((5..=10).contains(&asked), "{asked}");
     assert_eq!(log.borrow().started, 0);
     // It could open one later.
-    traffic.observe(60 * SECOND, &second(60 * 40_000, 0), || true);
+    observe(&mut traffic, 60 * SECOND, 40_000, 0);
     assert_eq!(log.borrow().started, 1);
 }
 
 #[test]
-fn counting_ends_where_read_and_write_show_plenty() {
+fn counting_ends_where_write_calls_send_the_answers() {
     let (mut traffic, log) = traffic();
-    traffic.observe(SECOND, &second(40_000, 0), || true);
+    observe(&mut traffic, SECOND, 40_000, 0);
     log.borrow_mut().ready = true;
-    traffic.observe(SECOND, &second(40_000, 0), || true);
-    // Four times as fast by retention is still the same program.
-    assert!(traffic.observe(SECOND, &second(160_000, 1_500_000), || true).is_some());
+    observe(&mut traffic, SECOND, 40_000, 0);
+    // Its log is no answer.
+    assert!(observe(&mut traffic, SECOND, 40_000, 30_000).sockets.is_some());
     assert_eq!(log.borrow().stopped, 0);
-    assert!(traffic.observe(SECOND, &second(160_000, 50_000_000), || true).is_some());
+    assert!(observe(&mut traffic, SECOND, 40_000, 50_000).sockets.is_some());
     assert_eq!(log.borrow().stopped, 1);
-    assert_eq!(traffic.observe(SECOND, &second(160_000, 50_000_000), || true), None);
+    let seen = observe(&mut traffic, SECOND, 40_000, 50_000);
+    assert_eq!((seen.sockets, seen.moved_bytes.is_some()), (None, true));
 }
 
 #[test]
@@ -113,8 +121,9 @@ fn what_cannot_be_had_is_said_once() {
     let (mut traffic, log) = traffic();
     log.borrow_mut().refuses = true;
     for _ in 0..5 {
-        assert_eq!(traffic.observe(SECOND, &second(40_000, 0), || true), None);
+        assert_eq!(observe(&mut traffic, SECOND, 40_000, 0).sockets, None);
     }
+    assert!(observe(&mut traffic, SECOND, 40_000, 0).moved_bytes.is_some(), "the next best");
     assert!(traffic.take_note().unwrap().contains("no BPF here"));
     assert_eq!(traffic.take_note(), None);
     assert_eq!(log.borrow().started, 1);
@@ -124,8 +133,9 @@ fn what_cannot_be_had_is_said_once() {
 fn without_a_sensor_nobody_is_asked_for_sockets() {
     let mut traffic = Traffic::new(None);
     for _ in 0..3 {
-        let of = traffic.observe(SECOND, &second(40_000, 0), || unreachable!("there is nothing to start"));
-        assert_eq!(of, None);
+        let mut workload = second(40_000);
+        traffic.observe(SECOND, &mut workload, Some(0), || unreachable!("there is nothing to start"));
+        assert_eq!(workload, second(40_000));
     }
     assert_eq!(traffic.take_note(), None);
 }

@@ -1,4 +1,4 @@
-//! The counters of each process: CPU time, and the bytes moved by its read and write calls.
+//! The counters of each process: CPU time, its write calls, and the bytes moved by read and write calls.
 
 use std::time::Duration;
 
@@ -12,7 +12,16 @@ use crate::{KernelError, Root};
 pub(in crate::workload) struct ProcessTotals {
     pub(in crate::workload) user: Duration,
     pub(in crate::workload) system: Duration,
-    pub(in crate::workload) moved_bytes: Option<u64>,
+    pub(in crate::workload) io: Option<IoCounts>,
+}
+
+/// What read and write calls did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::workload) struct IoCounts {
+    /// Bytes read and written.
+    pub(in crate::workload) bytes: u64,
+    /// Write calls.
+    pub(in crate::workload) writes: u64,
 }
 
 #[derive(Debug)]
@@ -22,11 +31,11 @@ struct Process {
     io: Option<Source>,
     /// User and system ticks.
     last_ticks: (u64, u64),
-    last_moved: u64,
+    last_io: IoCounts,
 }
 
 impl Task for Process {
-    /// When a parent waits for a process, the kernel adds the child's byte counts to the parent's
+    /// When a parent waits for a process, the kernel adds the child's counts to the parent's
     /// (`wait_task_zombie`): subtract them there, or they would count twice.
     fn end(self, cache: &mut Cache<Self>) {
         cache.budget.release(&self.stat);
@@ -34,7 +43,8 @@ impl Task for Process {
             cache.budget.release(io);
         }
         if let Some(parent) = cache.known.get_mut(&self.parent) {
-            parent.last_moved += self.last_moved;
+            parent.last_io.bytes += self.last_io.bytes;
+            parent.last_io.writes += self.last_io.writes;
         }
     }
 }
@@ -51,7 +61,7 @@ pub(in crate::workload) struct Processes {
 struct Sums {
     /// User and system ticks.
     ticks: (u64, u64),
-    moved: u64,
+    io: IoCounts,
 }
 
 impl Processes {
@@ -87,13 +97,13 @@ impl Processes {
         Ok(ProcessTotals {
             user: ticks(self.sums.ticks.0, user_tick()),
             system: ticks(self.sums.ticks.1, user_tick()),
-            moved_bytes: io_complete.then_some(self.sums.moved),
+            io: io_complete.then_some(self.sums.io),
         })
     }
 }
 
 impl Sums {
-    /// Adds what `process` did since it was last read; returns whether its bytes were readable.
+    /// Adds what `process` did since it was last read; returns whether its reads and writes were readable.
     fn add(
         &mut self,
         root: &Root,
@@ -109,9 +119,10 @@ impl Sums {
             process.last_ticks = now;
         }
         let Some(io) = &process.io else { return Ok(false) };
-        let now = read_moved(root, pid, io)?;
-        self.moved += now.saturating_sub(process.last_moved);
-        process.last_moved = now;
+        let now = read_io(root, pid, io)?;
+        self.io.bytes += now.bytes.saturating_sub(process.last_io.bytes);
+        self.io.writes += now.writes.saturating_sub(process.last_io.writes);
+        process.last_io = now;
         Ok(true)
     }
 }
@@ -127,12 +138,12 @@ fn open_process(cache: &mut Cache<Process>, pid: u32, has_io: bool) -> Result<Pr
         stat: budget.open(root, &path)?,
         io: io.transpose().or_else(|error| if error.is_denied() { Ok(None) } else { Err(error) })?,
         last_ticks: (0, 0),
-        last_moved: 0,
+        last_io: IoCounts::default(),
     };
     if !is_newer {
         process.last_ticks = read_ticks(root, pid, &process.stat)?;
         if let Some(io) = &process.io {
-            process.last_moved = read_moved(root, pid, io)?;
+            process.last_io = read_io(root, pid, io)?;
         }
     }
     Ok(process)
@@ -147,13 +158,13 @@ fn read_ticks(root: &Root, pid: u32, source: &Source) -> Result<(u64, u64), Kern
         .ok_or_else(|| KernelError::parse(root.path(format!("/proc/{pid}/stat")), "52 fields", text))
 }
 
-/// `rchar` + `wchar`.
-fn read_moved(root: &Root, pid: u32, source: &Source) -> Result<u64, KernelError> {
+/// `rchar` + `wchar`, and `syscw`.
+fn read_io(root: &Root, pid: u32, source: &Source) -> Result<IoCounts, KernelError> {
     let mut buffer = [0; 512];
     let text = source.read(root, &mut buffer)?;
     let field = |name| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
-    field("rchar:")
-        .zip(field("wchar:"))
-        .map(|(read, written)| read + written)
-        .ok_or_else(|| KernelError::parse(root.path(format!("/proc/{pid}/io")), "rchar and wchar", text))
+    let counts = || Some(IoCounts { bytes: field("rchar:")? + field("wchar:")?, writes: field("syscw:")? });
+    counts().ok_or_else(|| {
+        KernelError::parse(root.path(format!("/proc/{pid}/io")), "rchar, wchar and syscw", text)
+    })
 }
