@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::layout::{HIST_BUCKETS, HIST_SUB_BITS, RUN_BUCKETS};
+use crate::skeleton::types::trace_format;
+
+/// log2 of the buckets per power of two.
+const SUB_BITS: u32 = trace_format::HIST_SUB_BITS.0;
 
 /// Lengths of time in buckets, eight per power of two of nanoseconds, so that a bucket's width is at most an eighth of
 /// its value. Lengths from about 16 s on share one open-ended bucket.
@@ -20,15 +23,10 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// From the words of `struct hist`: count, sum, buckets.
-    pub(crate) fn from_words(words: &[u64]) -> Self {
-        let (head, buckets) = words.split_at(words.len().min(2));
-        let filled = (0..).zip(buckets.iter().copied()).filter(|(_, n)| *n > 0).collect();
-        Self {
-            count: head.first().copied().unwrap_or_default(),
-            total_ns: head.get(1).copied().unwrap_or_default(),
-            buckets: filled,
-        }
+    /// From the fields of a `struct hist`.
+    pub(crate) fn new(count: u64, total_ns: u64, buckets: &[u64]) -> Self {
+        let buckets = (0..).zip(buckets.iter().copied()).filter(|(_, n)| *n > 0).collect();
+        Self { count, total_ns, buckets }
     }
 
     /// The mean; zero if empty.
@@ -122,8 +120,8 @@ impl Histogram {
 
 /// Start and (exclusive) end of a bucket, in ns.
 fn bounds(bucket: u16) -> (u64, u64) {
-    let sub = 1_u64 << HIST_SUB_BITS;
-    let bucket = u64::from(bucket).min(HIST_BUCKETS as u64 - 1);
+    let sub = 1_u64 << SUB_BITS;
+    let bucket = u64::from(bucket).min(u64::from(trace_format::HIST_BUCKETS.0) - 1);
     if bucket < sub {
         return (bucket, bucket + 1);
     }
@@ -141,9 +139,8 @@ pub struct RunLengths {
 }
 
 impl RunLengths {
-    pub(crate) fn from_words(words: &[u64]) -> Self {
-        let filled = (0..).zip(words.iter().copied().take(RUN_BUCKETS)).filter(|(_, n)| *n > 0);
-        Self { powers: filled.collect() }
+    pub(crate) fn new(runs: &[u64]) -> Self {
+        Self { powers: (0..).zip(runs.iter().copied()).filter(|(_, n)| *n > 0).collect() }
     }
 }
 
@@ -154,11 +151,10 @@ mod tests {
     /// The same as `bucket_of` in hist.bpf.h.
     fn bucket_of(ns: u64) -> u16 {
         let power = ns.checked_ilog2().unwrap_or_default();
-        if power < HIST_SUB_BITS {
+        if power < SUB_BITS {
             return u16::try_from(ns).unwrap();
         }
-        let bucket =
-            ((power - HIST_SUB_BITS + 1) << HIST_SUB_BITS) + ((ns >> (power - HIST_SUB_BITS)) & 7) as u32;
+        let bucket = ((power - SUB_BITS + 1) << SUB_BITS) + ((ns >> (power - SUB_BITS)) & 7) as u32;
         u16::try_from(bucket).unwrap().min(255)
     }
 

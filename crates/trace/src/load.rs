@@ -11,13 +11,11 @@ use libbpf_rs::{Object, OpenObject};
 
 use crate::attach::Probe;
 use crate::part::{Event, PROGRAMS, Part, Parts, Program};
-use crate::scope::Resolved;
+use crate::scope::{Resolved, set_scope};
 use crate::skeleton::{TraceSkel, TraceSkelBuilder};
 use crate::unavailable::{NotAvailable, Reason, Rights, text};
 
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
-/// CPU masks are compared word by word; longer ones are not supported.
-const MAX_CPU_WORDS: u32 = 16;
 
 pub(crate) struct Loaded {
     pub(crate) skel: TraceSkel<'static>,
@@ -161,14 +159,11 @@ fn open_and_load(programs: &[&'static Program], scope: &Resolved) -> libbpf_rs::
         let chosen = programs.iter().any(|p| program.name() == p.name && !p.instead_of.is_some_and(replaced));
         program.set_autoload(chosen);
     }
+    set_scope!(open, scope);
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
-        data.scope_kind = scope.kind as u32;
-        data.scope_pid = scope.pid;
-        data.scope_cgroup = scope.cgroup;
-        data.scope_hierarchy = scope.hierarchy as u32;
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
         data.idle_followed = programs.iter().any(|p| p.name == "on_idle");
-        data.cpu_words = u32::try_from(cpus.div_ceil(64)).unwrap_or(MAX_CPU_WORDS).min(MAX_CPU_WORDS);
+        data.cpu_words = u32::try_from(cpus.div_ceil(64)).unwrap_or(u32::MAX);
     }
     open.load()
 }

@@ -15,13 +15,11 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
 use nix::sched::sched_getcpu;
 
-use crate::overload_skeleton::{OverloadSkel, OverloadSkelBuilder};
+use crate::overload_skeleton::{OverloadSkel, OverloadSkelBuilder, types};
+use crate::plain::from_bytes;
 use crate::unavailable::{NotAvailable, Reason, Rights, text};
 
-/// `OVERLOAD_CPUS` of `src/bpf/overload.h`.
-const MAX_CPUS: u32 = 1024;
-/// `struct overload` of `src/bpf/overload.h`.
-const EVENT_BYTES: usize = 32;
+const MAX_CPUS: usize = length(|data: types::bss| data.queues);
 /// Sampling interval of the run queues. Each sample is a timer interrupt, which costs a vCPU some 30 us in a VM: half a
 /// millisecond is the longest interval that expands within 2 ms in the median.
 const PERIOD: Duration = Duration::from_micros(500);
@@ -132,7 +130,7 @@ impl OverloadSensor {
         persistence: Duration,
     ) -> Result<(), OverloadError> {
         let end = active.iter().last().map_or(0, |cpu| cpu.0 + 1);
-        if active.is_empty() || end > MAX_CPUS {
+        if active.is_empty() || end as usize > MAX_CPUS {
             return Err(OverloadError::NoSuchCpus { active: active.clone() });
         }
         let known =
@@ -218,6 +216,11 @@ fn period(polled: Duration) -> Duration {
     PERIOD.max(polled * 9 / 4)
 }
 
+/// Length of an array in a struct, for which the types have no constant.
+const fn length<S, T, const N: usize>(_array: fn(S) -> [T; N]) -> usize {
+    N
+}
+
 /// A word that the BPF programs access, too.
 fn shared<'a>(word: Option<*mut u32>) -> &'a AtomicU32 {
     static ABSENT_WORD: AtomicU32 = AtomicU32::new(0);
@@ -246,17 +249,12 @@ fn pass_on(sender: &Sender<Overload>, bytes: &[u8]) -> i32 {
 }
 
 fn parse(bytes: &[u8]) -> Option<Overload> {
-    let bytes: &[u8; EVENT_BYTES] = bytes.first_chunk()?;
-    let (words, _) = bytes.as_chunks::<8>();
-    let [at, lasted, counts, waiting] = words else { return None };
-    let (counts, _) = counts.as_chunks::<4>();
-    let [samples, runnable] = counts else { return None };
-    let samples = u32::from_ne_bytes(*samples).max(1);
+    let event: types::overload = from_bytes(bytes)?;
     Some(Overload {
-        at: Duration::from_nanos(u64::from_ne_bytes(*at)),
-        lasted: Duration::from_nanos(u64::from_ne_bytes(*lasted)),
-        runnable: u32::from_ne_bytes(*runnable),
-        waiting: u64::from_ne_bytes(*waiting) as f64 / f64::from(samples),
+        at: Duration::from_nanos(event.at_ns),
+        lasted: Duration::from_nanos(event.lasted_ns),
+        runnable: event.runnable,
+        waiting: event.waiting as f64 / f64::from(event.samples.max(1)),
     })
 }
 
@@ -271,18 +269,5 @@ mod tests {
             let interrupt = Duration::from_micros(30);
             assert!(period(polled) > polled + interrupt + polled, "{polled:?}");
         }
-    }
-
-    #[test]
-    fn an_event_is_read_field_by_field() {
-        let mut bytes = [0; EVENT_BYTES];
-        bytes[8..16].copy_from_slice(&7_000_u64.to_ne_bytes());
-        bytes[16..20].copy_from_slice(&4_u32.to_ne_bytes());
-        bytes[20..24].copy_from_slice(&3_u32.to_ne_bytes());
-        bytes[24..32].copy_from_slice(&10_u64.to_ne_bytes());
-        let event = parse(&bytes).unwrap();
-        assert_eq!((event.lasted, event.runnable), (Duration::from_micros(7), 3));
-        assert!((event.waiting - 2.5).abs() < 1e-9, "{event:?}");
-        assert_eq!(parse(&bytes[..31]), None);
     }
 }

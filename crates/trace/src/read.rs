@@ -7,13 +7,13 @@ use gleaner_kernel::interrupts::InterruptCounters;
 use gleaner_policy::CpuId;
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::layout::{self, Count, Hist, Idle};
+use crate::plain::{Plain, Summable, as_bytes, from_bytes};
+use crate::skeleton::types::{self, count_id, hist_id, name_id, trace_format};
 use crate::snapshot::{Edge, Events, Futexes, Lost, Snapshot, ThreadStats, Vcpu, Waits, Wakes};
 use crate::{Histogram, RunLengths, spin};
 
 pub(crate) struct Maps<'a> {
     pub(crate) hists: &'a dyn MapCore,
-    pub(crate) idles: &'a dyn MapCore,
     pub(crate) counters: &'a dyn MapCore,
     pub(crate) threads: &'a dyn MapCore,
     pub(crate) edges: &'a dyn MapCore,
@@ -21,50 +21,47 @@ pub(crate) struct Maps<'a> {
     pub(crate) spots: &'a dyn MapCore,
     /// Interrupts counted by the kernel.
     pub(crate) received: &'a BTreeMap<CpuId, InterruptCounters>,
-    /// The first free name.
-    pub(crate) next_name: u32,
 }
 
 impl Maps<'_> {
     /// Everything in the maps. The caller adds elapsed time, cost and what is missing.
     pub(crate) fn snapshot(&self, online: impl Iterator<Item = CpuId>) -> libbpf_rs::Result<Snapshot> {
         let names = self.names()?;
-        let hist = |id: Hist| sum(self.hists, id as u32).map(|words| Histogram::from_words(&words));
-        let counters = per_vcpu(self.counters, 0)?;
-        let all = total(&counters);
-        let scope = all.get(layout::COUNTS..).unwrap_or_default();
-        let counted = |what: Count| word(&all, what as usize);
+        let hist = |id: hist_id| sum(self.hists, &id).map(|hist: types::hist| histogram(&hist));
+        let counts: types::counts = sum(self.counters, &0_u32)?;
+        let count = |what: count_id| counts.all[what.0 as usize];
+        let count_scope = |what: count_id| counts.scope[what.0 as usize];
         Ok(Snapshot {
             wakes: Wakes {
-                same_vcpu: hist(Hist::WakeSame)?,
-                awake: hist(Hist::WakeAwake)?,
-                polling: hist(Hist::WakePolling)?,
-                halted: hist(Hist::WakeHalted)?,
+                same_vcpu: hist(hist_id::HIST_WAKE_SAME)?,
+                awake: hist(hist_id::HIST_WAKE_AWAKE)?,
+                polling: hist(hist_id::HIST_WAKE_POLLING)?,
+                halted: hist(hist_id::HIST_WAKE_HALTED)?,
             },
-            preempted: hist(Hist::Preempted)?,
+            preempted: hist(hist_id::HIST_PREEMPTED)?,
             waits: Waits {
-                futex: hist(Hist::WaitFutex)?,
-                socket: hist(Hist::WaitSocket)?,
-                poll: hist(Hist::WaitPoll)?,
-                sleep: hist(Hist::WaitSleep)?,
-                io: hist(Hist::WaitIo)?,
-                other: hist(Hist::WaitOther)?,
+                futex: hist(hist_id::HIST_WAIT_FUTEX)?,
+                socket: hist(hist_id::HIST_WAIT_SOCKET)?,
+                poll: hist(hist_id::HIST_WAIT_POLL)?,
+                sleep: hist(hist_id::HIST_WAIT_SLEEP)?,
+                io: hist(hist_id::HIST_WAIT_IO)?,
+                other: hist(hist_id::HIST_WAIT_OTHER)?,
             },
-            kernel_spin: hist(Hist::Spin)?,
-            shootdown: hist(Hist::Shootdown)?,
-            events: events(scope),
+            kernel_spin: hist(hist_id::HIST_SPIN)?,
+            shootdown: hist(hist_id::HIST_SHOOTDOWN)?,
+            events: events(&counts.scope),
             futexes: Futexes {
-                wake: word(scope, Count::FutexWake as usize),
-                requeue: word(scope, Count::FutexRequeue as usize),
-                pi: word(scope, Count::FutexPi as usize),
+                wake: count_scope(count_id::COUNT_FUTEX_WAKE),
+                requeue: count_scope(count_id::COUNT_FUTEX_REQUEUE),
+                pi: count_scope(count_id::COUNT_FUTEX_PI),
             },
-            vcpus: self.vcpus(online, &counters)?,
+            vcpus: self.vcpus(online)?,
             threads: self.threads(&names)?,
             edges: self.edges(&names)?,
             lost: Lost {
-                tasks: counted(Count::LostTask),
-                names: counted(Count::LostName),
-                edges: counted(Count::LostEdge),
+                tasks: count(count_id::COUNT_LOST_TASK),
+                names: count(count_id::COUNT_LOST_NAME),
+                edges: count(count_id::COUNT_LOST_EDGE),
             },
             ..Snapshot::default()
         })
@@ -72,38 +69,34 @@ impl Maps<'_> {
 
     fn names(&self) -> libbpf_rs::Result<BTreeMap<u32, String>> {
         let mut names = BTreeMap::from([
-            (layout::NAME_OTHER, "(other)".to_owned()),
-            (layout::NAME_INTERRUPT, "(interrupt)".to_owned()),
+            (name_id::NAME_OTHER.0, "(other)".to_owned()),
+            (name_id::NAME_INTERRUPT.0, "(interrupt)".to_owned()),
         ]);
         for key in self.names.keys() {
             let Some(value) = self.names.lookup(&key, MapFlags::ANY)? else { continue };
-            let Ok(number) = value.as_slice().try_into().map(u32::from_ne_bytes) else { continue };
+            let Some(number) = from_bytes::<u32>(&value) else { continue };
             let end = key.iter().position(|byte| *byte == 0).unwrap_or(key.len());
             names.insert(number, String::from_utf8_lossy(&key[..end]).into_owned());
         }
         Ok(names)
     }
 
-    fn vcpus(
-        &self,
-        online: impl Iterator<Item = CpuId>,
-        counters: &[Vec<u64>],
-    ) -> libbpf_rs::Result<Vec<Vcpu>> {
-        let (polls, halts) =
-            (per_vcpu(self.idles, Idle::Poll as u32)?, per_vcpu(self.idles, Idle::Halt as u32)?);
-        let queued = |id: Hist| per_vcpu(self.hists, id as u32);
-        let queued = [queued(Hist::WakeSame)?, queued(Hist::WakeAwake)?, queued(Hist::Preempted)?];
+    fn vcpus(&self, online: impl Iterator<Item = CpuId>) -> libbpf_rs::Result<Vec<Vcpu>> {
+        let hists = |id: hist_id| per_vcpu::<types::hist>(self.hists, &id);
+        let (polls, halts) = (hists(hist_id::HIST_IDLE_POLL)?, hists(hist_id::HIST_IDLE_HALT)?);
+        let queued = [hist_id::HIST_WAKE_SAME, hist_id::HIST_WAKE_AWAKE, hist_id::HIST_PREEMPTED];
+        let queued = queued.into_iter().map(hists).collect::<libbpf_rs::Result<Vec<_>>>()?;
+        let counters: Vec<types::counts> = per_vcpu(self.counters, &0_u32)?;
         Ok(online
             .map(|cpu| {
-                let of = |all: &[Vec<u64>]| all.get(cpu.0 as usize).cloned().unwrap_or_default();
+                let index = cpu.0 as usize;
+                let of = |hists: &[types::hist]| hists.get(index).map(histogram).unwrap_or_default();
                 Vcpu {
                     cpu,
-                    delays: queued
-                        .iter()
-                        .fold(Histogram::default(), |sum, all| sum.plus(&Histogram::from_words(&of(all)))),
-                    polls: Histogram::from_words(&of(&polls)),
-                    halts: Histogram::from_words(&of(&halts)),
-                    events: events(&of(counters)),
+                    delays: queued.iter().fold(Histogram::default(), |sum, hists| sum.plus(&of(hists))),
+                    polls: of(&polls),
+                    halts: of(&halts),
+                    events: counters.get(index).map(|counts| events(&counts.all)).unwrap_or_default(),
                     received: self.received.get(&cpu).copied().unwrap_or_default(),
                 }
             })
@@ -113,48 +106,44 @@ impl Maps<'_> {
     fn threads(&self, names: &BTreeMap<u32, String>) -> libbpf_rs::Result<Vec<ThreadStats>> {
         let mut threads = Vec::new();
         let spinning = self.spinning()?;
-        let numbers = (layout::NAME_FIRST..self.next_name.min(layout::MAX_NAMES)).chain([layout::NAME_OTHER]);
-        for number in numbers {
-            let words = sum(self.threads, number)?;
-            if words.iter().all(|word| *word == 0) {
+        for (number, name) in names {
+            let counted: types::thread = sum(self.threads, number)?;
+            if as_bytes(&counted).iter().all(|byte| *byte == 0) {
                 continue;
             }
-            let spin_ticks = spinning.get(&number).copied().unwrap_or_default();
-            threads.push(ThreadStats { spin_ticks, ..thread(name(names, number), &words) });
+            let spin_ticks = spinning.get(&u64::from(*number)).copied().unwrap_or_default();
+            threads.push(thread(name.clone(), spin_ticks, &counted));
         }
         threads.sort_by(|a, b| b.cpu_time.cmp(&a.cpu_time).then_with(|| a.name.cmp(&b.name)));
         Ok(threads)
     }
 
     /// Ticks that found threads in loops that only wait, by number of the thread's name.
-    fn spinning(&self) -> libbpf_rs::Result<BTreeMap<u32, u64>> {
+    fn spinning(&self) -> libbpf_rs::Result<BTreeMap<u64, u64>> {
         let mut ticks = BTreeMap::new();
         for key in self.spots.keys() {
             let Some(code) = self.spots.lookup(&key, MapFlags::ANY)? else { continue };
-            let (key, count) = (words(&key), words(&code));
-            let (Some(name), Some(bytes)) = (key.get(1), code.get(layout::CODE_AT..)) else { continue };
-            if spin::waits_at(bytes, layout::CODE_BEFORE) {
-                *ticks.entry(u32::try_from(*name).unwrap_or(layout::NAME_OTHER)).or_default() +=
-                    word(&count, 0);
+            let (spot, code) = (from_bytes::<types::spot>(&key), from_bytes::<types::code>(&code));
+            let (Some(spot), Some(code)) = (spot, code) else { continue };
+            if spin::waits_at(&code.bytes, trace_format::CODE_BEFORE.0 as usize) {
+                *ticks.entry(spot.name).or_default() += code.count;
             }
         }
         Ok(ticks)
     }
 
     fn edges(&self, names: &BTreeMap<u32, String>) -> libbpf_rs::Result<Vec<Edge>> {
-        use layout::Edge as Field;
         let mut edges = Vec::new();
         for key in self.edges.keys() {
-            let Ok(pair) = key.as_slice().try_into().map(u32::from_ne_bytes) else { continue };
-            let words = sum_at(self.edges, &key)?;
-            let of = |field: Field| word(&words, field as usize);
+            let Some(key) = from_bytes::<types::edge_key>(&key) else { continue };
+            let edge: types::edge = sum(self.edges, &key)?;
             edges.push(Edge {
-                waker: name(names, pair >> 16),
-                wakee: name(names, pair & 0xffff),
-                count: of(Field::Count),
-                total: Duration::from_nanos(of(Field::TotalNs)),
-                halted: of(Field::Halted),
-                polling: of(Field::Polling),
+                waker: name(names, key.waker),
+                wakee: name(names, key.wakee),
+                count: edge.count,
+                total: Duration::from_nanos(edge.total_ns),
+                halted: edge.halted,
+                polling: edge.polling,
             });
         }
         edges.sort_by(|a, b| {
@@ -164,78 +153,61 @@ impl Maps<'_> {
     }
 }
 
-fn name(names: &BTreeMap<u32, String>, number: u32) -> String {
-    names.get(&number).cloned().unwrap_or_else(|| format!("(name {number})"))
+fn name(names: &BTreeMap<u32, String>, number: u16) -> String {
+    names.get(&u32::from(number)).cloned().unwrap_or_else(|| format!("(name {number})"))
 }
 
-fn thread(name: String, words: &[u64]) -> ThreadStats {
-    use layout::Thread as Field;
-    let of = |field: Field| word(words, field as usize);
+fn thread(name: String, spin_ticks: u64, counted: &types::thread) -> ThreadStats {
     ThreadStats {
         name,
-        cpu_time: Duration::from_nanos(of(Field::CpuNs)),
-        segments: of(Field::Segments),
-        segment_time: Duration::from_nanos(of(Field::SegmentNs)),
-        runs: RunLengths::from_words(words.get(Field::Runs as usize..).unwrap_or_default()),
-        preempted: of(Field::Preempted),
-        yields: of(Field::Yields),
-        yielded: of(Field::Yielded),
-        ticks: of(Field::Ticks),
-        user_ticks: of(Field::UserTicks),
-        spin_ticks: 0,
-        yield_ticks: of(Field::YieldTicks),
-        woken: of(Field::Woken),
-        woken_time: Duration::from_nanos(of(Field::WokenNs)),
+        cpu_time: Duration::from_nanos(counted.cpu_ns),
+        segments: counted.segments,
+        segment_time: Duration::from_nanos(counted.segment_ns),
+        runs: RunLengths::new(&counted.runs),
+        preempted: counted.preempted,
+        yields: counted.yields,
+        yielded: counted.yielded,
+        ticks: counted.ticks,
+        user_ticks: counted.user_ticks,
+        spin_ticks,
+        yield_ticks: counted.yield_ticks,
+        woken: counted.woken,
+        woken_time: Duration::from_nanos(counted.woken_ns),
     }
 }
 
-fn events(words: &[u64]) -> Events {
-    let of = |what: Count| word(words, what as usize);
+fn histogram(hist: &types::hist) -> Histogram {
+    Histogram::new(hist.count, hist.total_ns, &hist.buckets)
+}
+
+fn events(counts: &[u64]) -> Events {
+    let of = |what: count_id| counts[what.0 as usize];
     Events {
-        sent_reschedule: of(Count::SentReschedule),
-        sent_call: of(Count::SentCall),
-        sent_tlb: of(Count::SentTlb),
-        timer_programmed: of(Count::TimerProgrammed),
-        tick_stopped: of(Count::TickStopped),
-        wake_without_ipi: of(Count::WakeWithoutIpi),
-        wake_queued: of(Count::WakeQueued),
-        yields: of(Count::Yield),
+        sent_reschedule: of(count_id::COUNT_SENT_RESCHEDULE),
+        sent_call: of(count_id::COUNT_SENT_CALL),
+        sent_tlb: of(count_id::COUNT_SENT_TLB),
+        timer_programmed: of(count_id::COUNT_TIMER_PROGRAMMED),
+        tick_stopped: of(count_id::COUNT_TICK_STOPPED),
+        wake_without_ipi: of(count_id::COUNT_WAKE_WITHOUT_IPI),
+        wake_queued: of(count_id::COUNT_WAKE_QUEUED),
+        yields: of(count_id::COUNT_YIELD),
     }
 }
 
-pub(crate) fn word(words: &[u64], index: usize) -> u64 {
-    words.get(index).copied().unwrap_or_default()
+/// The value at `key` on each possible vCPU.
+pub(crate) fn per_vcpu<T: Plain>(map: &dyn MapCore, key: &impl Plain) -> libbpf_rs::Result<Vec<T>> {
+    let values = map.lookup_percpu(as_bytes(key), MapFlags::ANY)?.unwrap_or_default();
+    Ok(values.iter().filter_map(|bytes| from_bytes(bytes)).collect())
 }
 
-/// The value at `key` on each possible vCPU, as words.
-fn per_vcpu(map: &dyn MapCore, key: u32) -> libbpf_rs::Result<Vec<Vec<u64>>> {
-    values(map, &key.to_ne_bytes())
-}
-
-fn values(map: &dyn MapCore, key: &[u8]) -> libbpf_rs::Result<Vec<Vec<u64>>> {
-    let values = map.lookup_percpu(key, MapFlags::ANY)?.unwrap_or_default();
-    Ok(values.iter().map(|bytes| words(bytes)).collect())
-}
-
-pub(crate) fn words(bytes: &[u8]) -> Vec<u64> {
-    bytes.as_chunks().0.iter().map(|chunk| u64::from_ne_bytes(*chunk)).collect()
-}
-
-pub(crate) fn sum(map: &dyn MapCore, key: u32) -> libbpf_rs::Result<Vec<u64>> {
-    sum_at(map, &key.to_ne_bytes())
-}
-
-fn sum_at(map: &dyn MapCore, key: &[u8]) -> libbpf_rs::Result<Vec<u64>> {
-    Ok(total(&values(map, key)?))
-}
-
-/// The sum over the vCPUs, word by word.
-fn total(values: &[Vec<u64>]) -> Vec<u64> {
-    let mut sum = values.first().cloned().unwrap_or_default();
-    for value in values.iter().skip(1) {
-        for (word, more) in sum.iter_mut().zip(value) {
-            *word += more;
-        }
+/// The value at `key`, summed over the vCPUs.
+pub(crate) fn sum<T: Plain + Summable + Default>(
+    map: &dyn MapCore,
+    key: &impl Plain,
+) -> libbpf_rs::Result<T> {
+    let mut sum = T::default();
+    for value in per_vcpu::<T>(map, key)? {
+        sum.accumulate(&value);
     }
-    sum
+    Ok(sum)
 }

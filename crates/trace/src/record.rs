@@ -13,7 +13,7 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, IterOpts, Link, OpenObject, RingBuffer, RingBufferBuilder};
 
 use crate::record_skeleton::{RecordSkel, RecordSkelBuilder};
-use crate::scope::{Resolved, Scope};
+use crate::scope::{Resolved, Scope, set_scope};
 use crate::tracer::TraceError;
 use crate::unavailable::{NotAvailable, Reason, Rights, text};
 use crate::window::programs_clock;
@@ -119,12 +119,7 @@ fn load(scope: &Resolved) -> libbpf_rs::Result<RecordSkel<'static>> {
     // The programs and maps are freed with the skeleton; the few bytes of the box are leaked.
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = RecordSkelBuilder::default().open(place)?;
-    if let Some(data) = open.maps.rodata_data.as_deref_mut() {
-        data.scope_kind = scope.kind as u32;
-        data.scope_pid = scope.pid;
-        data.scope_cgroup = scope.cgroup;
-        data.scope_hierarchy = scope.hierarchy as u32;
-    }
+    set_scope!(open, scope);
     open.load()
 }
 

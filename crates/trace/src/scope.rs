@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gleaner_kernel::cgroup::CgroupSetup;
 use gleaner_kernel::{KernelError, Root};
 
-use crate::layout::{ScopeHierarchy, ScopeKind};
+use crate::skeleton::types::{scope_hierarchy, scope_kind};
 
 /// Whose threads are traced. What vCPUs do (idle periods, interrupts) is counted for the whole machine all the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,23 +56,42 @@ pub enum ScopeError {
 /// A scope in the programs' terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resolved {
-    pub(crate) kind: ScopeKind,
+    pub(crate) kind: scope_kind,
     pub(crate) pid: u32,
     pub(crate) cgroup: u64,
-    pub(crate) hierarchy: ScopeHierarchy,
+    pub(crate) hierarchy: scope_hierarchy,
+}
+
+/// Sets the scope of programs that are not loaded yet. A macro, since each skeleton has types of its own.
+macro_rules! set_scope {
+    ($skel:expr, $scope:expr) => {
+        if let Some(data) = $skel.maps.rodata_data.as_deref_mut() {
+            data.scope_kind.0 = $scope.kind.0;
+            data.scope_pid = $scope.pid;
+            data.scope_cgroup = $scope.cgroup;
+            data.scope_hierarchy.0 = $scope.hierarchy.0;
+        }
+    };
+}
+pub(crate) use set_scope;
+
+impl Resolved {
+    pub(crate) fn is_tree(&self) -> bool {
+        matches!(self.kind, scope_kind::SCOPE_TREE | scope_kind::SCOPE_CHILDREN)
+    }
 }
 
 impl Scope {
     pub(crate) fn resolve(&self, root: &Root) -> Result<Resolved, ScopeError> {
-        let plain = |kind, pid| Resolved { kind, pid, cgroup: 0, hierarchy: ScopeHierarchy::V2 };
+        let plain = |kind, pid| Resolved { kind, pid, cgroup: 0, hierarchy: scope_hierarchy::HIERARCHY_V2 };
         Ok(match self {
-            Self::System => plain(ScopeKind::System, 0),
-            Self::Children => plain(ScopeKind::Children, std::process::id()),
+            Self::System => plain(scope_kind::SCOPE_SYSTEM, 0),
+            Self::Children => plain(scope_kind::SCOPE_CHILDREN, std::process::id()),
             Self::Tree(pid) => {
                 if !root.exists(format!("/proc/{pid}/task")) {
                     return Err(ScopeError::NoProcess { pid: *pid });
                 }
-                plain(ScopeKind::Tree, *pid)
+                plain(scope_kind::SCOPE_TREE, *pid)
             }
             Self::Cgroup(path) => {
                 let setup = CgroupSetup::detect(root)?;
@@ -82,21 +101,21 @@ impl Scope {
                 let cgroup = fs::metadata(root.path(path))
                     .map_err(|source| ScopeError::NoGroup { path: path.clone(), source })?
                     .ino();
-                Resolved { kind: ScopeKind::Cgroup, pid: 0, cgroup, hierarchy }
+                Resolved { kind: scope_kind::SCOPE_CGROUP, pid: 0, cgroup, hierarchy }
             }
         })
     }
 }
 
 /// The hierarchy that the directory is in. Mounts can be nested: the innermost counts.
-fn hierarchy(setup: &CgroupSetup, path: &Path) -> Option<ScopeHierarchy> {
+fn hierarchy(setup: &CgroupSetup, path: &Path) -> Option<scope_hierarchy> {
     let v1 = [
-        ("cpuset", ScopeHierarchy::Cpuset),
-        ("cpu", ScopeHierarchy::Cpu),
-        ("cpuacct", ScopeHierarchy::Cpuacct),
+        ("cpuset", scope_hierarchy::HIERARCHY_CPUSET),
+        ("cpu", scope_hierarchy::HIERARCHY_CPU),
+        ("cpuacct", scope_hierarchy::HIERARCHY_CPUACCT),
     ];
     let v1 = v1.iter().filter_map(|(name, kind)| Some((&setup.v1.get(*name)?.mount, *kind)));
-    let v2 = setup.v2.iter().map(|hierarchy| (&hierarchy.mount, ScopeHierarchy::V2));
+    let v2 = setup.v2.iter().map(|hierarchy| (&hierarchy.mount, scope_hierarchy::HIERARCHY_V2));
     v1.chain(v2)
         .filter(|(mount, _)| path.starts_with(mount))
         .max_by_key(|(mount, _)| mount.components().count())
@@ -120,8 +139,8 @@ mod tests {
             v1: BTreeMap::from([("cpuset".to_owned(), at("/sys/fs/cgroup/cpuset"))]),
         };
         let of = |path: &str| hierarchy(&setup, Path::new(path));
-        assert_eq!(of("/sys/fs/cgroup/cpuset/a"), Some(ScopeHierarchy::Cpuset));
-        assert_eq!(of("/sys/fs/cgroup/a/b"), Some(ScopeHierarchy::V2));
+        assert_eq!(of("/sys/fs/cgroup/cpuset/a"), Some(scope_hierarchy::HIERARCHY_CPUSET));
+        assert_eq!(of("/sys/fs/cgroup/a/b"), Some(scope_hierarchy::HIERARCHY_V2));
         assert_eq!(of("/tmp"), None);
     }
 

@@ -9,11 +9,10 @@ use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{IterOpts, Link, MapHandle, OpenObject};
 
-use crate::layout::ScopeKind;
 use crate::load::BTF;
-use crate::read::{sum, word};
-use crate::scope::{Resolved, Scope};
-use crate::sockets_skeleton::{OpenSocketsSkel, SocketsSkelBuilder};
+use crate::read::sum;
+use crate::scope::{Resolved, Scope, set_scope};
+use crate::sockets_skeleton::{OpenSocketsSkel, SocketsSkelBuilder, types};
 use crate::tracer::TraceError;
 use crate::unavailable::{NotAvailable, Reason, Rights, text};
 use crate::waiting::run_through;
@@ -38,24 +37,6 @@ pub struct SocketTraffic {
     pub received_bytes: u64,
 }
 
-impl SocketTraffic {
-    /// From `struct traffic` of `src/bpf/sockets.h`.
-    fn from_words(words: &[u64]) -> Self {
-        let [sent_messages, sent_bytes, received_messages, received_bytes] =
-            [0, 1, 2, 3].map(|i| word(words, i));
-        Self { sent_messages, sent_bytes, received_messages, received_bytes }
-    }
-
-    fn since(self, earlier: Self) -> Self {
-        Self {
-            sent_messages: self.sent_messages.saturating_sub(earlier.sent_messages),
-            sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
-            received_messages: self.received_messages.saturating_sub(earlier.received_messages),
-            received_bytes: self.received_bytes.saturating_sub(earlier.received_bytes),
-        }
-    }
-}
-
 /// What to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Directions {
@@ -72,7 +53,7 @@ pub struct SocketSensor {
     links: Vec<Link>,
     traffic: MapHandle,
     /// Counters at the latest reading.
-    last: SocketTraffic,
+    last: types::traffic,
 }
 
 impl fmt::Debug for SocketSensor {
@@ -98,15 +79,21 @@ impl SocketSensor {
     /// The traffic since the start or the last call; `None` if the counters cannot be read. One system call, about a
     /// microsecond.
     pub fn read(&mut self) -> Option<SocketTraffic> {
-        let now = SocketTraffic::from_words(&sum(&self.traffic, 0).ok()?);
-        Some(now.since(std::mem::replace(&mut self.last, now)))
+        let now: types::traffic = sum(&self.traffic, &0_u32).ok()?;
+        let last = std::mem::replace(&mut self.last, now);
+        Some(SocketTraffic {
+            sent_messages: now.sent_messages.saturating_sub(last.sent_messages),
+            sent_bytes: now.sent_bytes.saturating_sub(last.sent_bytes),
+            received_messages: now.received_messages.saturating_sub(last.received_messages),
+            received_bytes: now.received_bytes.saturating_sub(last.received_bytes),
+        })
     }
 }
 
 fn attach(scope: &Resolved, directions: Directions) -> libbpf_rs::Result<SocketSensor> {
     // Links and map stand on their own; the rest, including the kernel's types, is freed when this function returns.
     let mut place = MaybeUninit::uninit();
-    let is_tree = matches!(scope.kind, ScopeKind::Tree | ScopeKind::Children);
+    let is_tree = scope.is_tree();
     let mut open = open(scope, &mut place)?;
     open.progs.on_receive.set_autoload(directions == Directions::Both);
     open.progs.on_fork.set_autoload(is_tree);
@@ -124,7 +111,7 @@ fn attach(scope: &Resolved, directions: Directions) -> libbpf_rs::Result<SocketS
         links.push(progs.on_receive.attach_trace()?);
     }
     let traffic = MapHandle::try_from(&skel.maps.traffic)?;
-    Ok(SocketSensor { links, traffic, last: SocketTraffic::default() })
+    Ok(SocketSensor { links, traffic, last: types::traffic::default() })
 }
 
 fn open<'a>(
@@ -132,12 +119,7 @@ fn open<'a>(
     place: &'a mut MaybeUninit<OpenObject>,
 ) -> libbpf_rs::Result<OpenSocketsSkel<'a>> {
     let mut open = SocketsSkelBuilder::default().open(place)?;
-    if let Some(data) = open.maps.rodata_data.as_deref_mut() {
-        data.scope_kind = scope.kind as u32;
-        data.scope_pid = scope.pid;
-        data.scope_cgroup = scope.cgroup;
-        data.scope_hierarchy = scope.hierarchy as u32;
-    }
+    set_scope!(open, scope);
     Ok(open)
 }
 
@@ -161,15 +143,6 @@ fn missing(root: &Root) -> Option<Reason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sockets_skeleton::types;
-
-    #[test]
-    fn the_programs_have_the_same_layout() {
-        assert_eq!(size_of::<types::traffic>(), 4 * 8);
-        let words = SocketTraffic::from_words(&[1, 2, 3, 4]);
-        assert_eq!((words.sent_messages, words.sent_bytes), (1, 2));
-        assert_eq!((words.received_messages, words.received_bytes), (3, 4));
-    }
 
     #[test]
     fn a_kernel_without_types_is_named() {

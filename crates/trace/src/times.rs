@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use gleaner_policy::CpuId;
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::MapCore;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-use crate::layout::{IDLE_STATE_AT, VcpuTime as Field};
-use crate::read::{word, words};
+use crate::read::per_vcpu;
+use crate::skeleton::types::vcpu;
 use crate::window::programs_clock;
 
 /// Where one vCPU's time went since tracing started. The rest was spent on other threads, interrupts and switching, or
@@ -33,24 +33,20 @@ pub(crate) fn read(
     online: impl Iterator<Item = CpuId>,
 ) -> libbpf_rs::Result<Vec<VcpuTime>> {
     let now = u64::try_from(programs_clock().as_nanos()).unwrap_or(u64::MAX);
-    let values = map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
-    let of = |cpu: CpuId| values.get(cpu.0 as usize).map_or(&[][..], Vec::as_slice);
-    Ok(online.map(|cpu| time(cpu, of(cpu), now)).collect())
+    let vcpus: Vec<vcpu> = per_vcpu(map, &0_u32)?;
+    let of = |cpu: CpuId| vcpus.get(cpu.0 as usize).copied().unwrap_or_default();
+    Ok(online.map(|cpu| time(cpu, &of(cpu), now)).collect())
 }
 
-/// `bytes` is a `struct vcpu`, `now` the kernel's monotonic clock in ns.
-fn time(cpu: CpuId, bytes: &[u8], now: u64) -> VcpuTime {
-    let words = words(bytes);
-    let of = |field: Field| word(&words, field as usize);
-    let (since, until) = (of(Field::IdleSince), of(Field::IdleUntil));
-    let under_way = if since > until { now.saturating_sub(since) } else { 0 };
-    let polls = bytes.get(IDLE_STATE_AT..IDLE_STATE_AT + 4).is_none_or(|state| state == [0; 4]);
-    let (poll, halt) = if polls { (under_way, 0) } else { (0, under_way) };
+/// `now` is the kernel's monotonic clock in ns.
+fn time(cpu: CpuId, vcpu: &vcpu, now: u64) -> VcpuTime {
+    let under_way = if vcpu.idle_since > vcpu.idle_until { now.saturating_sub(vcpu.idle_since) } else { 0 };
+    let (poll, halt) = if vcpu.idle_state == 0 { (under_way, 0) } else { (0, under_way) };
     VcpuTime {
         cpu,
-        scope: Duration::from_nanos(of(Field::ScopeNs)),
-        polling: Duration::from_nanos(of(Field::PollNs) + poll),
-        halted: Duration::from_nanos(of(Field::HaltNs) + halt),
+        scope: Duration::from_nanos(vcpu.scope_ns),
+        polling: Duration::from_nanos(vcpu.poll_ns + poll),
+        halted: Duration::from_nanos(vcpu.halt_ns + halt),
     }
 }
 
@@ -75,18 +71,14 @@ mod tests {
 
     #[test]
     fn an_idle_period_under_way_counts_up_to_now() {
-        let time = |since: u64, until: u64, state: u32| {
-            let words = [since, until, 1000, 2000, 300, 0, 0];
-            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            bytes.extend(state.to_ne_bytes());
-            let found = super::time(CpuId(1), &bytes, 5000);
-            assert_eq!(found.scope, Duration::from_nanos(300));
+        let time = |idle_since, idle_until, idle_state| {
+            let totals = vcpu { poll_ns: 1000, halt_ns: 2000, ..vcpu::default() };
+            let found = super::time(CpuId(1), &vcpu { idle_since, idle_until, idle_state, ..totals }, 5000);
             (found.polling.as_nanos(), found.halted.as_nanos())
         };
         assert_eq!(time(100, 200, 1), (1000, 2000), "it runs");
         assert_eq!(time(4500, 4000, 1), (1000, 2500), "it has halted");
         assert_eq!(time(4500, 4000, 0), (1500, 2000), "it polls");
         assert_eq!(time(6000, 4000, 1), (1000, 2000), "it became idle after the clock was read");
-        assert_eq!(super::time(CpuId(9), &[], 5000).halted, Duration::ZERO, "a vCPU that is not there");
     }
 }

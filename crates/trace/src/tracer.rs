@@ -118,14 +118,12 @@ impl Tracer {
         let mut status = self.budget_thread.status();
         let maps = Maps {
             hists: &maps.hists,
-            idles: &maps.idles,
             counters: &maps.counters,
             threads: &maps.threads,
             edges: &maps.edges,
             names: &maps.names,
             spots: &maps.spots,
             received: status.received.read()?,
-            next_name: maps.data_data.as_deref().map_or(0, |data| data.next_name),
         };
         let counted = maps.snapshot(online.iter()).map_err(|error| TraceError::Read(text(&error)))?;
         Ok(Snapshot {

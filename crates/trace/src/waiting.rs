@@ -10,12 +10,11 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, IterOpts, Link, OpenObject};
 
 use crate::Histogram;
-use crate::layout::ScopeKind;
 use crate::read::sum;
-use crate::scope::{Resolved, Scope};
+use crate::scope::{Resolved, Scope, set_scope};
 use crate::tracer::TraceError;
 use crate::unavailable::{NotAvailable, Reason, Rights, text};
-use crate::waiting_skeleton::{WaitingSkel, WaitingSkelBuilder};
+use crate::waiting_skeleton::{WaitingSkel, WaitingSkelBuilder, types};
 use crate::window::programs_clock;
 
 /// Up to this many wake-ups per second, every latency is measured; above it, a sample: 200 in 10 ms are enough, and
@@ -79,7 +78,7 @@ impl LatencySensor {
         Ok(Self {
             skel,
             links: Vec::new(),
-            is_tree: matches!(scope.kind, ScopeKind::Tree | ScopeKind::Children),
+            is_tree: scope.is_tree(),
             armed: false,
             last: (Instant::now(), Counted::default()),
         })
@@ -155,10 +154,9 @@ impl LatencySensor {
     }
 
     fn counted(&self) -> libbpf_rs::Result<Counted> {
-        let words = sum(&self.skel.maps.waits, 0)?;
-        let (woken, latencies) = words.split_at(words.len().min(1));
-        let woken = woken.first().copied().unwrap_or_default();
-        Ok(Counted { woken, known: Histogram::from_words(latencies) })
+        let types::waits { woken, latencies } = sum::<types::waits>(&self.skel.maps.waits, &0_u32)?;
+        let known = Histogram::new(latencies.count, latencies.total_ns, &latencies.buckets);
+        Ok(Counted { woken, known })
     }
 }
 
@@ -171,12 +169,7 @@ fn load(scope: &Resolved) -> libbpf_rs::Result<WaitingSkel<'static>> {
     // The programs and maps are freed with the skeleton; the few bytes of the box are leaked.
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = WaitingSkelBuilder::default().open(place)?;
-    if let Some(data) = open.maps.rodata_data.as_deref_mut() {
-        data.scope_kind = scope.kind as u32;
-        data.scope_pid = scope.pid;
-        data.scope_cgroup = scope.cgroup;
-        data.scope_hierarchy = scope.hierarchy as u32;
-    }
+    set_scope!(open, scope);
     open.load()
 }
 
@@ -193,12 +186,6 @@ fn refused(error: &libbpf_rs::Error) -> NotAvailable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::waiting_skeleton::types;
-
-    #[test]
-    fn the_programs_have_the_same_layout() {
-        assert_eq!(size_of::<types::waits>(), 8 * (1 + 2 + crate::layout::HIST_BUCKETS));
-    }
 
     #[test]
     fn what_is_not_known_counts_as_what_is() {

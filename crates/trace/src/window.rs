@@ -1,16 +1,19 @@
-//! The windows in which threads and vCPUs are traced: `struct window` of `src/bpf/state.bpf.h`.
+//! The windows in which threads and vCPUs are traced.
 
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use nix::time::{ClockId, clock_gettime};
 
+use crate::plain::as_bytes;
+use crate::skeleton::types::window;
+
 /// The programs' window, and the time that all windows so far stand for.
 #[derive(Debug)]
 pub(crate) struct Window {
     map: MapHandle,
-    start_ns: u64,
-    last: [u64; 3],
+    /// As the programs see it.
+    seen: window,
     open: Option<Open>,
     covered: Duration,
 }
@@ -24,7 +27,7 @@ struct Open {
 impl Window {
     /// A closed window in `map`.
     pub(crate) fn new(map: MapHandle) -> Self {
-        Self { map, start_ns: 0, last: [0; 3], open: None, covered: Duration::ZERO }
+        Self { map, seen: window::default(), open: None, covered: Duration::ZERO }
     }
 
     /// Opens the window, in which everything counts `weight` times. Attach the programs that run inside it before.
@@ -33,7 +36,7 @@ impl Window {
     /// The map cannot be written.
     pub(crate) fn open(&mut self, weight: u32) -> libbpf_rs::Result<()> {
         // The start goes first, then the weight that opens it: programs read both without a lock.
-        self.start_ns = clock_ns();
+        self.seen.start_ns = clock_ns();
         self.write(0)?;
         self.write(weight)?;
         self.open = Some(Open { since: Instant::now(), weight });
@@ -47,7 +50,9 @@ impl Window {
     pub(crate) fn close(&mut self) -> libbpf_rs::Result<Duration> {
         let Some(open) = self.open.take() else { return Ok(Duration::ZERO) };
         let length = open.since.elapsed();
-        self.last = [self.start_ns, clock_ns(), open.weight.into()];
+        self.seen.last_start_ns = self.seen.start_ns;
+        self.seen.last_end_ns = clock_ns();
+        self.seen.last_weight = open.weight.into();
         self.covered += length * open.weight;
         self.write(0)?;
         Ok(length)
@@ -58,11 +63,9 @@ impl Window {
         self.covered + self.open.as_ref().map_or(Duration::ZERO, |open| open.since.elapsed() * open.weight)
     }
 
-    fn write(&self, weight: u32) -> libbpf_rs::Result<()> {
-        let [last_start, last_end, last_weight] = self.last;
-        let words = [self.start_ns, weight.into(), last_start, last_end, last_weight];
-        let bytes: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
-        self.map.update(&0_u32.to_ne_bytes(), &bytes, MapFlags::ANY)
+    fn write(&mut self, weight: u32) -> libbpf_rs::Result<()> {
+        self.seen.weight = weight.into();
+        self.map.update(&0_u32.to_ne_bytes(), as_bytes(&self.seen), MapFlags::ANY)
     }
 }
 

@@ -72,10 +72,10 @@ struct clock {
 	/* Consecutive samples while disarmed, and consecutive samples that found no thread. */
 	u32 unarmed;
 	u32 idle;
-	u32 samples;
-	u64 waiting;
 	/* Start of the overload; 0: none. */
 	u64 since_ns;
+	/* What is reported of it in the end. */
+	struct overload overload;
 };
 
 struct {
@@ -190,18 +190,15 @@ __noinline u64 sample(u32 closely)
 
 static __always_inline void raise(struct clock *clock, u32 arming, u32 runnable, u64 now)
 {
-	struct overload overload = {
-		.at_ns = now,
-		.lasted_ns = now - clock->since_ns,
-		.samples = clock->samples,
-		.runnable = runnable,
-		.waiting = clock->waiting,
-	};
+	struct overload *overload = &clock->overload;
 
 	if (__sync_val_compare_and_swap(&armed, arming, 0) != arming)
 		return;
+	overload->at_ns = now;
+	overload->lasted_ns = now - clock->since_ns;
+	overload->runnable = runnable;
 	/* There is room: one event per arming, and it is read before the next. */
-	bpf_ringbuf_output(&events, &overload, sizeof(overload), 0);
+	bpf_ringbuf_output(&events, overload, sizeof(*overload), 0);
 }
 
 /* Takes one sample. Returns the time until the next. */
@@ -223,12 +220,12 @@ static __always_inline u64 watch(struct clock *clock, u32 arming)
 	now = bpf_ktime_get_ns();
 	if (!clock->since_ns) {
 		clock->since_ns = now;
-		clock->samples = 0;
-		clock->waiting = 0;
+		clock->overload.samples = 0;
+		clock->overload.waiting = 0;
 	}
-	clock->samples++;
-	clock->waiting += seen >> 32;
-	if (clock->samples > MORE_SAMPLES && now - clock->since_ns >= persistence_ns)
+	clock->overload.samples++;
+	clock->overload.waiting += seen >> 32;
+	if (clock->overload.samples > MORE_SAMPLES && now - clock->since_ns >= persistence_ns)
 		raise(clock, arming, seen, now);
 	return persistence_ns / MORE_SAMPLES;
 }

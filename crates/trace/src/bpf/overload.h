@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the fast expansion program and user space; src/overload.rs has the same. */
+/* What the fast expansion program shares with user space. */
 #ifndef GLEANER_OVERLOAD_H
 #define GLEANER_OVERLOAD_H
 
@@ -23,7 +23,5 @@ struct overload {
 	/* Waiting threads, summed over the samples. */
 	u64 waiting;
 };
-
-_Static_assert(sizeof(struct overload) == 32, "src/overload.rs reads 32 bytes");
 
 #endif

@@ -20,6 +20,9 @@
 /* Number of events that did not fit; user space reads it. */
 volatile u64 lost;
 
+/* Unused: puts the type, which no map or other variable has, in the BTF for user space. */
+struct record_name unused;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, RECORD_RING_BYTES);
@@ -95,28 +98,28 @@ static __always_inline u32 number_of(struct task_struct *p, bool in_scope, u64 n
 	return p->pid;
 }
 
-static __always_inline u16 how_it_left(struct task_struct *task, bool preempt)
+static __always_inline enum record_kind how_it_left(struct task_struct *task, bool preempt)
 {
 	if (preempt || task->__state == TASK_RUNNING)
-		return LEFT_RUNNABLE;
+		return SWITCH_RUNNABLE;
 	if (task->__state & TASK_DEAD)
-		return LEFT_EXITED;
-	return BPF_CORE_READ_BITFIELD(task, in_iowait) ? LEFT_BLOCKED_IO : LEFT_BLOCKED;
+		return SWITCH_EXITED;
+	return BPF_CORE_READ_BITFIELD(task, in_iowait) ? SWITCH_BLOCKED_IO : SWITCH_BLOCKED;
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	struct record event = { .kind = RECORD_SWITCH };
+	struct record event = {};
 	bool leaves = is_recorded(prev), comes = is_recorded(next);
 
 	if (!leaves && !comes && prev->pid && next->pid)
 		return 0;
 	event.at_ns = bpf_ktime_get_ns();
+	event.kind = how_it_left(prev, preempt);
 	event.cpu = bpf_get_smp_processor_id();
 	event.from = number_of(prev, leaves, event.at_ns);
 	event.to = number_of(next, comes, event.at_ns);
-	event.left = how_it_left(prev, preempt);
 	send(&event, sizeof(event));
 	return 0;
 }

@@ -159,7 +159,7 @@ static __always_inline u32 wake_kind(struct task_state *t, bool was_idle)
 
 static __always_inline void add_edge(struct task_state *t, u32 kind, u64 ns, u64 weight)
 {
-	u32 key = (t->waker << 16) | (t->name & 0xffff);
+	struct edge_key key = { .waker = t->waker, .wakee = t->name };
 	struct edge *edge = bpf_map_lookup_elem(&edges, &key);
 
 	if (!edge) {

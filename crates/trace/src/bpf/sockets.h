@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the programs that count socket traffic and user space; src/sockets.rs has the same. */
+/* What the programs that count socket traffic share with user space. */
 #ifndef GLEANER_SOCKETS_H
 #define GLEANER_SOCKETS_H
 

@@ -22,8 +22,12 @@ struct window {
 
 volatile struct window window SEC(".data.window");
 
-/* The next free name; user space reads it. */
+/* The next free name. */
 volatile u32 next_name = NAME_FIRST;
+
+/* Unused: puts the enums, which no map or other variable has, in the BTF for user space. */
+const volatile enum trace_format unused_format = HIST_SUB_BITS;
+const volatile enum count_id unused_count = COUNT_SENT_RESCHEDULE;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -31,13 +35,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct hist);
 } hists SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, IDLES);
-	__type(key, u32);
-	__type(value, struct hist);
-} idles SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -56,7 +53,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, MAX_EDGES);
-	__type(key, u32);
+	__type(key, struct edge_key);
 	__type(value, struct edge);
 } edges SEC(".maps");
 
@@ -85,15 +82,15 @@ struct {
 struct task_state {
 	/* The name under which the thread is counted, and its number. */
 	struct name comm;
-	u32 name;
+	enum name_id name;
 	/* Whether the thread is in the scope, if that is a process tree. */
 	u32 member;
 	/* An enum followed. */
 	u32 followed;
-	u32 waker;
+	enum name_id waker;
 	u32 waker_cpu;
-	/* The kind of wait it blocked in: an enum hist_id. */
-	u32 wait;
+	/* The kind of wait it blocked in. */
+	enum hist_id wait;
 	/*
 	 * Start times of states; 0: not in this state. Times before the window
 	 * are no longer valid.
@@ -121,13 +118,14 @@ struct {
 	__type(value, struct task_state);
 } tasks SEC(".maps");
 
-/* What a vCPU does and did. User space reads it up to idle_state: see layout.rs. */
+/* What a vCPU does and did. */
 struct vcpu {
 	/* When it last became idle, and stopped being idle: 0 before the first time. */
 	u64 idle_since;
 	u64 idle_until;
 	/* Total idle time, in windows or not. */
-	u64 idle_ns[IDLES];
+	u64 poll_ns;
+	u64 halt_ns;
 	/* Time spent on the scope's threads; an estimate in windows. */
 	u64 scope_ns;
 	u64 spin_since;
@@ -157,20 +155,15 @@ static __always_inline bool within(u64 ns)
 	return ns && ns >= window.start_ns;
 }
 
-static __always_inline void add_to(void *map, u32 id, u64 ns, u64 weight)
+static __always_inline void add_length(u32 id, u64 ns, u64 weight)
 {
-	struct hist *hist = bpf_map_lookup_elem(map, &id);
+	struct hist *hist = bpf_map_lookup_elem(&hists, &id);
 
 	if (!hist)
 		return;
 	hist->count += weight;
 	hist->total_ns += ns * weight;
 	hist->buckets[bucket_of(ns) & (HIST_BUCKETS - 1)] += weight;
-}
-
-static __always_inline void add_length(u32 id, u64 ns, u64 weight)
-{
-	add_to(&hists, id, ns, weight);
 }
 
 static __always_inline struct counts *these_counts(void)

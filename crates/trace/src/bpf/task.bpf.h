@@ -10,12 +10,12 @@
 #define TASK_DEAD 0x80
 #define PF_KTHREAD 0x00200000
 
-const volatile u32 scope_kind = SCOPE_SYSTEM;
+const volatile enum scope_kind scope_kind = SCOPE_SYSTEM;
 /* SCOPE_TREE: this process and its descendants. SCOPE_CHILDREN: only its future descendants. */
 const volatile u32 scope_pid = 0;
 /* SCOPE_CGROUP: the group's inode number, in this hierarchy. */
 const volatile u64 scope_cgroup = 0;
-const volatile u32 scope_hierarchy = HIERARCHY_V2;
+const volatile enum scope_hierarchy scope_hierarchy = HIERARCHY_V2;
 
 #define MAX_CGROUP_DEPTH 8
 #define MAX_TREE_DEPTH 32

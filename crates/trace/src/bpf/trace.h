@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the programs count, and where. Everything that user space reads consists
- * of u64 counters, to be summed over the vCPUs. src/layout.rs has the same
- * numbers; a test compares them with this object's BTF.
+ * What the programs count, and where. User space takes the types and the enums
+ * from the BTF of the objects. Counters are u64, to be summed over the vCPUs.
  */
 #ifndef GLEANER_TRACE_H
 #define GLEANER_TRACE_H
+
+/* An enum, since the BTF has no macros. */
+enum trace_format {
+	/* log2 of a histogram's buckets per power of two. */
+	HIST_SUB_BITS = 3,
+	HIST_BUCKETS = 256,
+	/* The program counter is this many bytes after the start of a struct code. */
+	CODE_BEFORE = 32,
+};
 
 /*
  * A histogram of nanoseconds with eight buckets per power of two, so that a
  * bucket's width is at most an eighth of its value. The last one, from 16 s on,
  * is open-ended.
  */
-#define HIST_SUB_BITS 3
-#define HIST_BUCKETS 256
-
 struct hist {
 	u64 count;
 	u64 total_ns;
@@ -41,14 +46,10 @@ enum hist_id {
 	HIST_SPIN,
 	/* Waiting for other vCPUs to flush their TLBs. */
 	HIST_SHOOTDOWN,
+	/* Idle periods, per vCPU. */
+	HIST_IDLE_POLL,
+	HIST_IDLE_HALT,
 	HISTS,
-};
-
-/* Idle periods, per vCPU. */
-enum idle_id {
-	IDLE_POLL,
-	IDLE_HALT,
-	IDLES,
 };
 
 /* Events, per vCPU. */
@@ -76,12 +77,15 @@ struct counts {
 	u64 scope[COUNTS];
 };
 
-/* Threads are distinguished by name. The first two names are not in the map. */
 #define MAX_NAMES 1024
 #define MAX_EDGES 4096
-#define NAME_OTHER 0
-#define NAME_INTERRUPT 1
-#define NAME_FIRST 2
+
+/* Threads are distinguished by the number of their name. The first two are not in the map. */
+enum name_id {
+	NAME_OTHER,
+	NAME_INTERRUPT,
+	NAME_FIRST,
+};
 
 /* Powers of two of nanoseconds of computation between two waits. */
 #define RUN_BUCKETS 36
@@ -103,7 +107,12 @@ struct thread {
 	u64 runs[RUN_BUCKETS];
 };
 
-/* A waker and a wakee: (waker << 16) | wakee. */
+/* The names of a waker and a wakee, by number. */
+struct edge_key {
+	u16 waker;
+	u16 wakee;
+};
+
 struct edge {
 	u64 count;
 	u64 total_ns;
@@ -111,9 +120,8 @@ struct edge {
 	u64 polling;
 };
 
-/* Code around a program counter, which is CODE_BEFORE bytes after the start. */
+/* Code around a program counter. */
 #define CODE_BYTES 64
-#define CODE_BEFORE 32
 #define MAX_SPOTS 1024
 
 struct spot {

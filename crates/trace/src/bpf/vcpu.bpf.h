@@ -16,8 +16,7 @@ SEC("tp_btf/cpu_idle")
 int BPF_PROG(on_idle, unsigned int state)
 {
 	struct vcpu *v = this_vcpu();
-	u64 now = bpf_ktime_get_ns();
-	u32 id;
+	u64 now = bpf_ktime_get_ns(), length;
 
 	if (!v)
 		return 0;
@@ -30,9 +29,12 @@ int BPF_PROG(on_idle, unsigned int state)
 	/* Idle since before tracing started. */
 	if (!v->idle_since)
 		return 0;
-	id = v->idle_state == 0 ? IDLE_POLL : IDLE_HALT;
-	v->idle_ns[id] += now - v->idle_since;
-	add_to(&idles, id, now - v->idle_since, 1);
+	length = now - v->idle_since;
+	if (v->idle_state == 0)
+		v->poll_ns += length;
+	else
+		v->halt_ns += length;
+	add_length(v->idle_state == 0 ? HIST_IDLE_POLL : HIST_IDLE_HALT, length, 1);
 	return 0;
 }
 

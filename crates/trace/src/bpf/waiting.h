@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the program that measures waiting and user space; src/waiting.rs has the same. */
+/* What the program that measures waiting shares with user space. */
 #ifndef GLEANER_WAITING_H
 #define GLEANER_WAITING_H
 

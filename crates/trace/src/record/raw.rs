@@ -5,11 +5,8 @@ use std::time::Duration;
 use gleaner_policy::CpuId;
 use gleaner_proto::trace_file::PrevState;
 
-/// Sizes of `struct record` and `struct record_name` in `src/bpf/record.h`.
-const RECORD_BYTES: usize = 24;
-const COMM_BYTES: usize = 16;
-const TID_NOBODY: u32 = 0;
-const TID_OTHER: u32 = u32::MAX;
+use crate::plain::from_bytes;
+use crate::record_skeleton::types::{record, record_kind, record_name, record_tid};
 
 /// A recorded event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,42 +64,30 @@ pub enum RecordedTask {
 
 /// Parses one event; `None` if it is malformed.
 pub(super) fn parse(bytes: &[u8]) -> Option<RecordedEvent> {
-    let (head, name) = bytes.split_first_chunk::<RECORD_BYTES>()?;
-    let word = |at: usize| head[at..].first_chunk().map(|b| u32::from_ne_bytes(*b));
-    let half = |at: usize| head[at..].first_chunk().map(|b| u16::from_ne_bytes(*b));
-    let at = Duration::from_nanos(u64::from_ne_bytes(*head.first_chunk()?));
-    let (kind, prev_state, cpu) = (half(8)?, half(10)?, CpuId(word(12)?));
-    let (from, to) = (word(16)?, word(20)?);
+    let record { at_ns, kind, cpu, from, to } = from_bytes::<record>(bytes)?;
+    let cpu = CpuId(cpu);
+    let switch = |prev_state| RecordedKind::Switch { cpu, from: task(from), prev_state, to: task(to) };
     let what = match kind {
-        0 => RecordedKind::Switch {
-            cpu,
-            from: task(from),
-            prev_state: parse_prev_state(prev_state)?,
-            to: task(to),
-        },
-        1 => RecordedKind::Wake { cpu, waker: task(from), wakee: task(to) },
-        2 => RecordedKind::Name { tid: from, process: to, name: text(name.first_chunk::<COMM_BYTES>()?) },
+        record_kind::SWITCH_RUNNABLE => switch(PrevState::Runnable),
+        record_kind::SWITCH_BLOCKED => switch(PrevState::Blocked),
+        record_kind::SWITCH_BLOCKED_IO => switch(PrevState::BlockedIo),
+        record_kind::SWITCH_EXITED => switch(PrevState::Exited),
+        record_kind::RECORD_WAKE => RecordedKind::Wake { cpu, waker: task(from), wakee: task(to) },
+        record_kind::RECORD_NAME => {
+            let name = text(&from_bytes::<record_name>(bytes)?.comm);
+            RecordedKind::Name { tid: from.0, process: to.0, name }
+        }
         _ => return None,
     };
-    Some(RecordedEvent { at, what })
+    Some(RecordedEvent { at: Duration::from_nanos(at_ns), what })
 }
 
-fn task(tid: u32) -> RecordedTask {
+fn task(tid: record_tid) -> RecordedTask {
     match tid {
-        TID_NOBODY => RecordedTask::Nobody,
-        TID_OTHER => RecordedTask::Other,
-        tid => RecordedTask::Thread(tid),
+        record_tid::TID_NOBODY => RecordedTask::Nobody,
+        record_tid::TID_OTHER => RecordedTask::Other,
+        record_tid(tid) => RecordedTask::Thread(tid),
     }
-}
-
-fn parse_prev_state(number: u16) -> Option<PrevState> {
-    Some(match number {
-        0 => PrevState::Runnable,
-        1 => PrevState::Blocked,
-        2 => PrevState::BlockedIo,
-        3 => PrevState::Exited,
-        _ => return None,
-    })
 }
 
 fn text(comm: &[u8]) -> String {
@@ -113,32 +98,17 @@ fn text(comm: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record(kind: u16, prev_state: u16, [cpu, from, to]: [u32; 3]) -> Vec<u8> {
-        let mut bytes = 9_u64.to_ne_bytes().to_vec();
-        bytes.extend([kind, prev_state].iter().flat_map(|n| n.to_ne_bytes()));
-        bytes.extend([cpu, from, to].iter().flat_map(|n| n.to_ne_bytes()));
-        bytes
-    }
+    use crate::plain::as_bytes;
 
     #[test]
-    fn an_event_is_read_field_by_field() {
-        let switch = parse(&record(0, 2, [3, 70, 0])).unwrap();
-        assert_eq!(switch.at, Duration::from_nanos(9));
-        let (from, to) = (RecordedTask::Thread(70), RecordedTask::Nobody);
-        assert_eq!(
-            switch.what,
-            RecordedKind::Switch { cpu: CpuId(3), from, prev_state: PrevState::BlockedIo, to }
-        );
-        let wake = parse(&record(1, 0, [1, u32::MAX, 8])).unwrap();
-        let (by, whom) = (RecordedTask::Other, RecordedTask::Thread(8));
-        assert_eq!(wake.what, RecordedKind::Wake { cpu: CpuId(1), waker: by, wakee: whom });
-        let mut name = record(2, 0, [0, 8, 7]);
-        assert_eq!(parse(&name), None);
-        name.extend(b"worker\0 old text");
-        let name = parse(&name).unwrap().what;
-        assert_eq!(name, RecordedKind::Name { tid: 8, process: 7, name: "worker".to_owned() });
-        assert_eq!(parse(&record(0, 9, [0; 3])), None);
-        assert_eq!(parse(&[0; 23]), None);
+    fn malformed_events_are_no_events() {
+        let (from, to) = (record_tid(8), record_tid(7));
+        let record = record { at_ns: 9, kind: record_kind::RECORD_NAME, cpu: 0, from, to };
+        assert_eq!(parse(as_bytes(&record)), None, "it has no name");
+        let unknown = record_kind(99);
+        assert_eq!(parse(as_bytes(&record { kind: unknown, ..record })), None);
+        let name = record_name { record, comm: *b"worker\0 old text" };
+        let what = RecordedKind::Name { tid: 8, process: 7, name: "worker".to_owned() };
+        assert_eq!(parse(as_bytes(&name)), Some(RecordedEvent { at: Duration::from_nanos(9), what }));
     }
 }
