@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Print the report as JSON, with everything that was counted
     #[arg(long)]
     json: bool,
-    /// Write the report as a self-contained page, too: with the wake graph, histograms and a timeline of the vCPUs
+    /// Write the report as a self-contained page, too: with wake-ups between threads, histograms and a timeline of the vCPUs
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
     #[command(flatten)]

@@ -335,7 +335,7 @@ fn a_page_is_written_beside_the_text() {
     assert!(text(&output.stdout).contains("Wake-up until run"));
     assert!(text(&output.stderr).contains(&format!("wrote {file}")));
     let html = fs::read_to_string(&page).unwrap();
-    for part in ["wake-graph", "timeline", "wakes-", "How it was measured"] {
+    for part in ["Who wakes whom", "timeline", "wakes-", "How it was measured"] {
         assert!(html.contains(part), "no {part}");
     }
     let json = html.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();

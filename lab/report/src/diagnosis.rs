@@ -4,7 +4,6 @@ mod figures;
 mod summary;
 mod tables;
 mod vcpus;
-mod wakes;
 
 pub use gleaner_proto::diagnosis::{
     Cause, Diagnosis, DurationSummary, Lane, Lengths, Spent, Thread, Timeline, Vcpu, Wake,
@@ -18,10 +17,8 @@ use crate::page::{Data, Figure, figures as shown, page};
 /// The figures of the page, each of which can become a file.
 pub fn figures(diagnosis: &Diagnosis) -> Vec<Figure> {
     let wakes = figures::wakes(diagnosis);
-    let graph = wakes::figure(diagnosis);
     figures::causes(diagnosis)
         .into_iter()
-        .chain(graph)
         .chain(wakes)
         .chain(vcpus::timeline(diagnosis))
         .chain(vcpus::histograms(diagnosis))
@@ -44,7 +41,10 @@ pub fn html(diagnosis: &Diagnosis, environment: &Environment, json: &str) -> Str
         }
         section {
             h2 { "Wake-ups between threads" }
-            (shown(&wakes::figure(diagnosis)))
+            p {
+                "Who wakes whom, the most frequent first. Threads of the same name are one; those outside the diagnosed program \
+                 appear only as wakers."
+            }
             (tables::edges(diagnosis))
         }
         section {

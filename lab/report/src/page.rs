@@ -175,7 +175,8 @@ main{padding-top:1.5rem}h1{font-size:1.4rem}.lead{font-size:1.05rem}}\
 table{border-collapse:collapse;font-size:.88rem;line-height:1.35;font-variant-numeric:tabular-nums}\
 th,td{padding:.32rem .6rem;text-align:left;vertical-align:baseline;white-space:nowrap}\
 th:first-child,td:first-child{padding-left:0}\
-td.n,th.n{text-align:right}td.i{color:var(--muted);padding-left:0}td.wrap,th.wrap{white-space:normal;min-width:14rem}\
+td.n,th.n{text-align:right}td.share{background:linear-gradient(to left,var(--grid) var(--share),transparent 0)}\
+td.i{color:var(--muted);padding-left:0}td.wrap,th.wrap{white-space:normal;min-width:14rem}\
 thead th{color:var(--muted);font-weight:500;border-bottom:1px solid var(--rule);vertical-align:bottom}\
 tbody th{font-weight:400}tbody tr+tr>*{border-top:1px solid var(--grid)}\
 tbody th[colspan]{font-weight:600;padding-top:1.1rem}\

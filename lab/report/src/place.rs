@@ -49,9 +49,8 @@ pub struct LabelPosition {
     pub far: bool,
 }
 
-/// Places each label inside `bounds` so that it covers no other label, no mark and none of `taken`; `None` if
-/// there is no such place.
-pub fn labels(points: &[LabelledPoint], taken: &[Rect], bounds: Rect) -> Vec<Option<LabelPosition>> {
+/// Places each label inside `bounds` so that it covers no other label and no mark; `None` if there is no such place.
+pub fn labels(points: &[LabelledPoint], bounds: Rect) -> Vec<Option<LabelPosition>> {
     let marks: Vec<Rect> = points.iter().map(LabelledPoint::mark).collect();
     let neighbours = |point: &LabelledPoint| {
         let near = |other: &&LabelledPoint| {
@@ -63,7 +62,7 @@ pub fn labels(points: &[LabelledPoint], taken: &[Rect], bounds: Rect) -> Vec<Opt
     // Labels with the least free space choose first.
     let mut order: Vec<usize> = (0..points.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(neighbours(&points[*index])));
-    let mut taken = taken.to_vec();
+    let mut taken: Vec<Rect> = Vec::new();
     let mut placed = vec![None; points.len()];
     for index in order {
         let free = |(label, _): &(Rect, bool)| {
@@ -103,14 +102,14 @@ mod tests {
     #[test]
     fn a_lonely_label_stands_beside_its_point() {
         let point = LabelledPoint { at: (100.0, 100.0), radius: 4.0, size: (50.0, 14.0) };
-        let placed = labels(&[point], &[], BOUNDS)[0].unwrap();
+        let placed = labels(&[point], BOUNDS)[0].unwrap();
         assert!(!placed.far && placed.label.x > 104.0 && (placed.label.y - 93.0).abs() < 1e-9);
     }
 
     #[test]
     fn at_the_edge_it_goes_to_the_other_side() {
         let point = LabelledPoint { at: (590.0, 100.0), radius: 4.0, size: (50.0, 14.0) };
-        assert!(labels(&[point], &[], BOUNDS)[0].unwrap().label.x < 590.0);
+        assert!(labels(&[point], BOUNDS)[0].unwrap().label.x < 590.0);
     }
 
     #[test]
@@ -130,7 +129,7 @@ mod tests {
                 .into_iter()
                 .map(|(x, y, w)| LabelledPoint { at: (x, y), radius: 4.0, size: (w, 14.0) })
                 .collect();
-            let placed = labels(&points, &[], BOUNDS);
+            let placed = labels(&points, BOUNDS);
             let boxes: Vec<Rect> = placed.iter().flatten().map(|placed| placed.label).collect();
             for (index, label) in boxes.iter().enumerate() {
                 prop_assert!(BOUNDS.contains(label));

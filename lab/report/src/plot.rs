@@ -2,7 +2,6 @@
 
 mod bars;
 mod curves;
-mod graph;
 mod histogram;
 mod legend;
 mod scatter;
@@ -13,7 +12,6 @@ mod timeline;
 pub use bars::{Bar, BarGroup, Bars, Interval};
 pub use curves::{Curve, Curves};
 pub use gleaner_proto::diagnosis::Bin;
-pub use graph::{Graph, Link, Node};
 pub use histogram::Histogram;
 pub use scatter::{Point, Scatter};
 pub use stack::{Stack, StackLane, StackPart};

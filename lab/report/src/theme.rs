@@ -36,8 +36,6 @@ svg text{fill:var(--fg)}.body{font-size:12px}.small{font-size:11px}svg .small{fi
 .dot{fill:var(--c);fill-opacity:.7;stroke:var(--c)}.median{stroke:var(--fg);stroke-width:2}\
 .range{fill:var(--c);fill-opacity:.2}.line{stroke:var(--c);stroke-width:2;fill:none;stroke-linejoin:round}\
 .fit{stroke:var(--muted);stroke-width:1.3;stroke-dasharray:5 4;fill:none}.leader{stroke:var(--rule)}\
-.node{fill:var(--soft);stroke:var(--rule)}.link{stroke:var(--c);stroke-opacity:.8;fill:none}.head{fill:var(--c)}\
-.s1 .link{stroke-dasharray:7 3}.s3 .link{stroke-dasharray:2 3}\
 .over text{paint-order:stroke;stroke:var(--bg);stroke-width:3px;stroke-linejoin:round}\
 .area{fill:var(--c);fill-opacity:.25;stroke:none}.edge{stroke:var(--c);stroke-width:1.5;fill:none}\
 .s0{--c:var(--s0)}.s1{--c:var(--s1)}.s2{--c:var(--s2)}.s3{--c:var(--s3)}.s4{--c:var(--s4)}.s5{--c:var(--s5)}\

@@ -9,7 +9,7 @@ use common::check;
 use gleaner_report::axis::Axis;
 use gleaner_report::number::Unit;
 use gleaner_report::plot::{
-    Bar, BarGroup, Bars, Bin, Curve, Curves, Graph, Histogram, Interval, Lane, Link, Node, Plot, Point,
+    Bar, BarGroup, Bars, Bin, Curve, Curves, Histogram, Interval, Lane, Plot, Point,
     Scatter, Span, Stack, StackLane, StackPart, Strip, StripLane, Timeline,
 };
 use gleaner_report::scale::Kind;
@@ -121,17 +121,6 @@ fn stack() -> impl Strategy<Value = Stack> {
     )
 }
 
-fn graph() -> impl Strategy<Value = Graph> {
-    let node = (name(), name()).prop_map(|(label, note)| Node { label, note });
-    let link =
-        (0usize..22, 0usize..22, value(), name(), 0usize..5).prop_map(|(from, to, weight, label, series)| {
-            Link { from, to, weight, label, note: String::new(), series }
-        });
-    (vec(node, 0..21), vec(link, 0..45), vec((0usize..5, name()), 0..4)).prop_map(|(nodes, links, key)| {
-        Graph { title: "graph".to_owned(), about: String::new(), nodes, links, key }
-    })
-}
-
 fn timeline() -> impl Strategy<Value = Timeline> {
     let steps = (name(), 0usize..9, unit(), vec((value(), value()), 0..9))
         .prop_map(|(label, series, unit, points)| Lane::Steps { label, series, unit, points });
@@ -162,7 +151,6 @@ fn plot() -> impl Strategy<Value = Box<dyn Plot>> {
         histogram().prop_map(boxed),
         timeline().prop_map(boxed),
         stack().prop_map(boxed),
-        graph().prop_map(boxed),
     ]
 }
 

@@ -28,14 +28,16 @@ pub(super) fn cause(number: usize, cause: &Cause) -> Markup {
     }
 }
 
-/// Wake-ups, most frequent first.
+/// Wake-ups, most frequent first, with a bar for the share of each pair in all of them.
 pub(super) fn edges(diagnosis: &Diagnosis) -> Markup {
+    let total = diagnosis.edges.iter().map(|edge| edge.per_second).sum::<f64>();
     let row = |edge: &super::Wake| {
+        let bar = 100.0 * edge.per_second / total.max(f64::MIN_POSITIVE);
         html! {
             tr {
                 th scope="row" { (edge.waker) }
                 td { (edge.wakee) }
-                td class="n" { (show(Unit::Plain, edge.per_second)) }
+                td class="n share" style=(format!("--share:{bar:.1}%")) { (show(Unit::Plain, edge.per_second)) }
                 td class="n" { (show(Unit::Seconds, edge.mean_s)) }
                 td class="n" { (share(edge.halted)) }
                 td class="n" { (share(edge.polling)) }

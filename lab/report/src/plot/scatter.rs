@@ -111,7 +111,7 @@ impl Plot for Scatter {
             })
             .collect();
         let bounds = Rect { x: area.left, y: top, w: area.right - area.left, h: bottom - top };
-        let boxes = labels(&labelled, &[], bounds);
+        let boxes = labels(&labelled, bounds);
 
         // The note shares a line with the vertical axis' label, where it covers nothing.
         let room = total - 2.0 * MARGIN;
