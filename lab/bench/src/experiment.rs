@@ -11,7 +11,6 @@ mod co_runner;
 mod control;
 mod correlation;
 mod environment;
-mod mode;
 mod output;
 pub mod overhead;
 mod program;
@@ -33,7 +32,6 @@ use gleaner_proto::result::{self, BenchResult, Ending, Metric, ModeInfo, SCHEMA}
 pub(crate) use control::not_in_force;
 pub use correlation::slowdown_by_idling;
 pub use environment::read as environment;
-pub use mode::{Mode, ModeError, UserMode};
 pub(crate) use output::workload_outcome;
 pub use output::{Expression, ExpressionError, NoMatch};
 pub use program::Program;
@@ -42,6 +40,7 @@ pub(crate) use reset::reset_polling;
 pub use table::table;
 
 use crate::adapters::{AdapterError, Expanded};
+use crate::mode::Mode;
 use crate::runner::{Cell, Outcome, Plan, Problem, interrupted};
 use crate::servers::ServersError;
 use environment::Frequencies;

@@ -7,6 +7,7 @@ pub mod adapters;
 pub mod client;
 pub mod compare;
 pub mod experiment;
+pub mod mode;
 pub mod promises;
 pub mod runner;
 pub mod scenario;

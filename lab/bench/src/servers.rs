@@ -1,6 +1,6 @@
 //! Real servers under different settings: the benchmark behind `docs/benchmarks.md`.
 //!
-//! A *row* is a server with a load ([`rows`]), a *mode* is how it is started ([`Mode`]): plainly, under
+//! A *row* is a server with a load ([`rows`]), a [mode](crate::mode::Mode) is how it is started: plainly, under
 //! `gleaner run`, or under one fixed setting. A *cell* measures a row in a mode, in its own process, which
 //! starts server and client, waits until the server is ready, lets the client warm up and then measures one
 //! window ([`measure`]). [`run`] interleaves the cells, and [`Report`] holds the results.
@@ -16,7 +16,6 @@ mod machine;
 mod mariadb;
 mod markdown;
 mod memcached;
-mod mode;
 mod nginx;
 mod numbers;
 mod own;
@@ -38,12 +37,11 @@ pub use environment::Environment;
 pub use error::{Result, ServersError};
 pub use kernel_settings::KernelSettings;
 pub use machine::CpuUse;
-pub use mode::Mode;
 pub use part::Part;
 pub use rate::watch;
 pub use report::{LatencyMode, LatencyReport, ModeReport, Report, RowReport};
 pub use rows::{Class, Placement, ROWS, Row, find, load};
 pub use sample::{Latency, Measured, Sample};
 pub(crate) use suite::measure_apart;
-pub use suite::{Options, run};
+pub use suite::{Options, STANDARD_MODES, run};
 pub use window::Window;

@@ -18,7 +18,8 @@ use super::program::portable;
 use super::reset::reset_polling;
 use super::sensors::{CpuTime, Sensors};
 use super::user::AppliedSetting;
-use super::{ExperimentError, Mode, Program, Row};
+use super::{ExperimentError, Program, Row};
+use crate::mode::Mode;
 use crate::runner::interrupted;
 use crate::servers::ServersError;
 use crate::servers::kernel_settings::{self, KernelSettings};
@@ -85,10 +86,11 @@ impl Sampler {
     ///
     /// # Errors
     /// If `gleaner run` does not work at all.
-    /// Where `gleaner run` cannot be run at all.
     pub(super) fn calibrate(&self, modes: &[Mode]) -> Result<(), ExperimentError> {
-        let Some(mode) = modes.iter().find(|mode| mode.is_adaptive()) else { return Ok(()) };
-        let wrapper = mode.wrapper(&self.gleaner, &self.state.path().join("journal"));
+        if !modes.contains(&Mode::Gleaner) {
+            return Ok(());
+        }
+        let wrapper = Mode::Gleaner.wrapper(&self.gleaner, &[]);
         let nothing = Program::Command(vec!["true".into()]);
         nothing.launch(&self.gleaner, self.state.path()).wrapped(&wrapper).output()?;
         Ok(())
@@ -105,7 +107,7 @@ impl Sampler {
         if self.could_poll {
             reset_polling()?;
         }
-        self.could_poll |= !mode.is_untouched();
+        self.could_poll |= *mode != Mode::Default;
         let setting = mode.user().map(AppliedSetting::set).transpose()?;
         let co_runners = self.start_co_runners(row)?;
         let measured = self.run(row, mode);
@@ -145,7 +147,7 @@ impl Sampler {
     fn run(&mut self, row: &Row, mode: &Mode) -> Result<Measured, ExperimentError> {
         let state = self.state.path();
         let (journal, log) = (state.join("journal"), state.join("output"));
-        let wrapper = mode.wrapper(&self.gleaner, &journal);
+        let wrapper = mode.wrapper_with_journal(&self.gleaner, &journal);
         let launch = row.program.launch(&self.gleaner, state).wrapped(&wrapper);
         let command = portable(&launch.line(), &self.gleaner, state);
         // If Gleaner writes no journal, an earlier sample's must not be read.

@@ -65,10 +65,10 @@ pub enum ServersError {
         /// The part that was not understood.
         answer: String,
     },
-    /// An unknown row or mode.
+    /// An unknown row, load or user.
     #[error("unknown {what} `{name}`; choose from: {known}")]
     Unknown {
-        /// `row` or `mode`.
+        /// What kind of name it is.
         what: &'static str,
         /// The given name.
         name: String,

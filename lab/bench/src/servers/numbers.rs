@@ -1,7 +1,7 @@
 //! Compares the modes of a row by one number, paired by round.
 
-use super::mode::Mode;
 use super::sample::Sample;
+use crate::mode::Mode;
 use crate::stats::{Estimate, estimate, paired_ratio, ratios, spread};
 
 /// Which direction is better.
@@ -60,7 +60,7 @@ impl<'a> Numbers<'a> {
             Some(if self.better == Better::More { ratio } else { -ratio })
         };
         (0..self.modes.len())
-            .filter(|&mode| matches!(self.modes[mode], Mode::Fixed(_)))
+            .filter(|&mode| self.modes[mode].setting().is_some())
             .filter_map(|mode| Some((mode, worth(mode)?)))
             .max_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(mode, _)| mode)

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::environment::{Environment, iso8601};
 use super::machine::CpuUse;
-use super::mode::Mode;
 use super::numbers::{Better, Numbers};
 use super::part::Part;
 use super::rows::{
@@ -16,6 +15,7 @@ use super::rows::{
 };
 use super::sample::{Latency, Measured, Sample};
 use super::window::Window;
+use crate::mode::Mode;
 use crate::runner::{Failure, RowSamples};
 use crate::stats::{Estimate, median};
 
@@ -290,8 +290,7 @@ mod tests {
         let measured =
             |number: &f64| Some(Measured { sample: sample(*number), commands: vec![String::from("server")] });
         let samples = numbers.iter().map(|mode| mode.iter().map(measured).collect()).collect();
-        let modes: Vec<Mode> =
-            ["default", "gleaner", "qos-poll", "consolidate:1"].iter().map(|m| m.parse().unwrap()).collect();
+        let modes = ["default", "gleaner", "qos-poll", "consolidate:1"].map(|m| Mode::here(m).unwrap());
         let row = find(name).unwrap()[0];
         RowReport::new(&row, row.window(None, None), &modes, &RowSamples { samples })
     }

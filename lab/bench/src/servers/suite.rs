@@ -15,12 +15,15 @@ use super::error::{Result, ServersError};
 use super::kernel_settings;
 use super::launch::Launch;
 use super::machine::Meter;
-use super::mode::Mode;
 use super::report::{Report, RowReport};
 use super::rows::{Placement, Row, check_programs};
 use super::sample::Measured;
 use super::window::Window;
+use crate::mode::Mode;
 use crate::runner::{Plan, Problem, RowSamples};
+
+/// The modes that are compared if no others are named.
+pub const STANDARD_MODES: &str = "default,gleaner,haltpoll:200us,qos-poll,consolidate:1";
 
 /// Timeout of a cell beyond its warm-up and window, for starting and stopping its server.
 const CELL_TIMEOUT: Duration = Duration::from_secs(90);
@@ -116,7 +119,7 @@ fn check(options: &Options) -> Result<()> {
 /// Prepares the row's data outside of the mode, then measures it in its own process.
 fn run_cell(options: &Options, row: &Row, mode: &Mode, state: &Path) -> Result<Measured> {
     prepare(row, state)?;
-    let wrapper = mode.wrapper(&options.gleaner);
+    let wrapper = mode.wrapper(&options.gleaner, &[]);
     let mut measured = measure_apart(&options.bench, row, options.window(row), &wrapper, state)?;
     if row.placement == Placement::Inside && !wrapper.is_empty() {
         let words: Vec<_> = wrapper.iter().map(|w| w.to_string_lossy()).collect();

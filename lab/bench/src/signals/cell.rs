@@ -16,9 +16,10 @@ use super::Options;
 use super::case::{Case, Load, Rate};
 use super::interval::{self, Interval, Part};
 use crate::experiment::{ExperimentError, Program, portable, reset_polling, workload_outcome};
+use crate::mode::Mode;
 use crate::servers::launch::Launch;
 use crate::servers::log::tail;
-use crate::servers::{self, KernelSettings, Mode, ServersError, Window, kernel_settings, measure_apart};
+use crate::servers::{self, KernelSettings, ServersError, Window, kernel_settings, measure_apart};
 
 /// Window of a server's cell. Clients that print a line per second round both times up to whole seconds.
 const WINDOW: Window = Window { warmup: Duration::from_millis(500), length: Duration::from_millis(1500) };
@@ -77,8 +78,8 @@ impl<'a> Meter<'a> {
             }
             _ => {}
         }
-        let options = [OsString::from("--journal"), journal.clone().into()];
-        let wrapper = Mode::Fixed(setting.to_owned()).wrapper_with(&self.options.gleaner, &options);
+        let mode = Mode::Fixed(setting.to_owned());
+        let wrapper = mode.wrapper_with_journal(&self.options.gleaner, &journal);
         match &case.load {
             Load::Row(row) => {
                 let state = self.state.path();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::analysis::{Step, analyse};
 use super::load::Recording;
-use crate::servers::Mode;
+use crate::mode::Mode;
 use crate::stats::{self, Estimate};
 
 /// Direction of a change of the load.

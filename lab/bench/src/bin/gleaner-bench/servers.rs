@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use gleaner_bench::mode::Mode;
 use gleaner_bench::runner;
-use gleaner_bench::servers::{self, Mode, Options, Report, Window};
+use gleaner_bench::servers::{self, Options, Report, STANDARD_MODES, Window};
 use gleaner_print::times::{seconds, seconds_or_none};
 use gleaner_print::{Usage, outln};
 
@@ -31,11 +32,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "")]
     rows: String,
     /// Modes: default, gleaner, or what `gleaner run --fixed` takes
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "default,gleaner,haltpoll:200us,qos-poll,consolidate:1"
-    )]
+    #[arg(long, value_delimiter = ',', default_value = STANDARD_MODES, value_parser = Mode::here)]
     modes: Vec<Mode>,
     /// Seed of the order of modes
     #[arg(long, default_value_t = 1)]

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use gleaner_bench::mode::Mode;
 use gleaner_bench::runner::interrupted_by;
 use gleaner_bench::workload::{Outcome, Workload};
 use gleaner_kernel::Root;
@@ -101,14 +102,13 @@ pub(super) fn measure(
     meter: &mut Meter,
 ) -> anyhow::Result<Sample> {
     let this = std::env::current_exe().context("cannot find this program")?;
-    let mut command = if journal.is_some() { Command::new(sibling("gleaner")?) } else { Command::new(&this) };
-    if let Some(journal) = journal {
-        command
-            .args(["run", "--quiet", "--require", "--no-memory", "--journal"])
-            .arg(journal)
-            .arg("--")
-            .arg(&this);
-    }
+    let mut words = match journal {
+        Some(journal) => Mode::Gleaner.wrapper_with_journal(&sibling("gleaner")?, journal),
+        None => Vec::new(),
+    };
+    words.push(this.clone().into());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
     command.args(["workload", workload.name(), "--json", "--seconds", &time.as_secs_f64().to_string()]);
     let before = meter.read()?;
     let output = output(&mut command).with_context(|| format!("cannot run {}", this.display()))?;
