@@ -10,7 +10,7 @@
 mod co_runner;
 mod control;
 mod correlation;
-mod environment;
+mod frequency;
 mod output;
 pub mod overhead;
 mod program;
@@ -31,7 +31,6 @@ use gleaner_proto::result::{self, BenchResult, Ending, Metric, ModeInfo, SCHEMA}
 
 pub(crate) use control::not_in_force;
 pub use correlation::slowdown_by_idling;
-pub use environment::read as environment;
 pub(crate) use output::workload_outcome;
 pub use output::{Expression, ExpressionError, NoMatch};
 pub use program::Program;
@@ -40,10 +39,11 @@ pub(crate) use reset::reset_polling;
 pub use table::table;
 
 use crate::adapters::{AdapterError, Expanded};
+use crate::environment::{self, SettingError};
 use crate::mode::Mode;
 use crate::runner::{Cell, Outcome, Plan, Problem, interrupted};
 use crate::servers::ServersError;
-use environment::Frequencies;
+use frequency::Frequencies;
 use sample::{Measured, Sampler};
 use summary::Summary;
 
@@ -120,9 +120,12 @@ pub struct Options {
 /// Why an experiment could not be run, or a sample not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// A program did not start, failed or timed out, or a kernel setting has changed.
+    /// A program did not start, failed or timed out.
     #[error(transparent)]
     Run(#[from] ServersError),
+    /// A kernel setting has changed.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// A kernel file could not be read.
     #[error(transparent)]
     Kernel(#[from] gleaner_kernel::KernelError),

@@ -6,6 +6,7 @@ pub mod workload;
 pub mod adapters;
 pub mod client;
 pub mod compare;
+pub mod environment;
 pub mod experiment;
 pub mod mode;
 pub mod promises;

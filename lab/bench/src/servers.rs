@@ -7,9 +7,7 @@
 
 mod cell;
 mod context;
-mod environment;
 mod error;
-pub(crate) mod kernel_settings;
 pub(crate) mod launch;
 pub(crate) mod log;
 mod machine;
@@ -33,9 +31,7 @@ mod update;
 mod window;
 
 pub use cell::{measure, prepare, with_mariadb};
-pub use environment::Environment;
 pub use error::{Result, ServersError};
-pub use kernel_settings::KernelSettings;
 pub use machine::CpuUse;
 pub use part::Part;
 pub use rate::watch;

@@ -19,10 +19,10 @@ use super::reset::reset_polling;
 use super::sensors::{CpuTime, Sensors};
 use super::user::AppliedSetting;
 use super::{ExperimentError, Program, Row};
+use crate::environment::kernel_settings::{self, KernelSettings};
 use crate::mode::Mode;
 use crate::runner::interrupted;
 use crate::servers::ServersError;
-use crate::servers::kernel_settings::{self, KernelSettings};
 use crate::servers::log::{read, tail};
 use crate::servers::running::Running;
 

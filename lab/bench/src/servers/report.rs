@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use gleaner_proto::result::Environment;
 use serde::{Deserialize, Serialize};
 
-use super::environment::{Environment, iso8601};
 use super::machine::CpuUse;
 use super::numbers::{Better, Numbers};
 use super::part::Part;
@@ -15,6 +15,7 @@ use super::rows::{
 };
 use super::sample::{Latency, Measured, Sample};
 use super::window::Window;
+use crate::environment::iso8601;
 use crate::mode::Mode;
 use crate::runner::{Failure, RowSamples};
 use crate::stats::{Estimate, median};

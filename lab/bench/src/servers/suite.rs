@@ -10,15 +10,14 @@ use gleaner_kernel::Root;
 use gleaner_print::say;
 
 use super::cell::prepare;
-use super::environment::Environment;
 use super::error::{Result, ServersError};
-use super::kernel_settings;
 use super::launch::Launch;
 use super::machine::Meter;
 use super::report::{Report, RowReport};
 use super::rows::{Placement, Row, check_programs};
 use super::sample::Measured;
 use super::window::Window;
+use crate::environment::{self, kernel_settings};
 use crate::mode::Mode;
 use crate::runner::{Plan, Problem, RowSamples};
 
@@ -60,7 +59,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Report> {
     check(options)?;
     let state = State::new()?;
-    let environment = Environment::read(&Root::system())?;
+    let environment = environment::read(&Root::system())?;
     let meter = Meter::start(&Root::system())?;
     let plan = Plan {
         rows: options.rows.iter().map(|row| row.name.to_owned()).collect(),
@@ -79,7 +78,8 @@ pub fn run(options: &Options) -> Result<Report> {
                 let state = &state.0;
                 move |e: ServersError| Problem { message: options.portable(&e.to_string(), state), ends_run }
             };
-            kernel_settings::wait_for(&Root::system(), &environment.knobs).map_err(problem(true))?;
+            let settled = kernel_settings::wait_for(&Root::system(), &environment.knobs);
+            settled.map_err(|error| problem(true)(error.into()))?;
             run_cell(options, &options.rows[cell.row], &options.modes[cell.mode], &state.0)
                 .map_err(problem(false))
         },

@@ -15,11 +15,12 @@ use serde::{Deserialize, Serialize};
 use super::Options;
 use super::case::{Case, Load, Rate};
 use super::interval::{self, Interval, Part};
+use crate::environment::kernel_settings::{self, KernelSettings};
 use crate::experiment::{ExperimentError, Program, portable, reset_polling, workload_outcome};
 use crate::mode::Mode;
 use crate::servers::launch::Launch;
 use crate::servers::log::tail;
-use crate::servers::{self, KernelSettings, ServersError, Window, kernel_settings, measure_apart};
+use crate::servers::{self, ServersError, Window, measure_apart};
 
 /// Window of a server's cell. Clients that print a line per second round both times up to whole seconds.
 const WINDOW: Window = Window { warmup: Duration::from_millis(500), length: Duration::from_millis(1500) };
