@@ -17,6 +17,7 @@ mod program;
 mod reset;
 mod sample;
 mod sensors;
+mod session;
 mod summary;
 mod table;
 mod user;
@@ -34,12 +35,11 @@ pub use correlation::slowdown_by_idling;
 pub(crate) use output::workload_outcome;
 pub use output::{Expression, ExpressionError, NoMatch};
 pub use program::Program;
-pub(crate) use program::portable;
-pub(crate) use reset::reset_polling;
+pub(crate) use session::Session;
 pub use table::table;
 
 use crate::adapters::{AdapterError, Expanded};
-use crate::environment::{self, SettingError};
+use crate::environment;
 use crate::mode::Mode;
 use crate::runner::{Cell, Outcome, Plan, Problem, interrupted};
 use crate::servers::ServersError;
@@ -120,12 +120,9 @@ pub struct Options {
 /// Why an experiment could not be run, or a sample not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// A program did not start, failed or timed out.
+    /// A program did not start, failed or timed out, or a kernel setting has changed.
     #[error(transparent)]
     Run(#[from] ServersError),
-    /// A kernel setting has changed.
-    #[error(transparent)]
-    Setting(#[from] SettingError),
     /// A kernel file could not be read.
     #[error(transparent)]
     Kernel(#[from] gleaner_kernel::KernelError),

@@ -17,3 +17,4 @@ pub mod shell;
 pub mod signals;
 pub mod stats;
 pub mod steps;
+pub mod suite;

@@ -44,7 +44,7 @@ pub struct Options {
     pub rounds: usize,
     /// The `gleaner` binary.
     pub gleaner: PathBuf,
-    /// The binary with the subcommand `cell`, see [`crate::servers::Options::bench`].
+    /// The binary with the subcommand `cell`, see [`crate::suite::Options::bench`].
     pub bench: PathBuf,
     /// The command line that repeats this run, for the report.
     pub repeat_with: String,
@@ -105,7 +105,10 @@ fn measure(cases: &[Case], rounds: usize, meter: &mut cell::Meter, report: &mut 
             measured.map_err(|error| Problem {
                 message: meter.portable(&error.to_string()),
                 // Another process changes the kernel's settings.
-                ends_run: matches!(error, ExperimentError::Setting(SettingError::Touched { .. })),
+                ends_run: matches!(
+                    error,
+                    ExperimentError::Run(ServersError::Setting(SettingError::Touched { .. }))
+                ),
             })
         },
         |_, _| false,

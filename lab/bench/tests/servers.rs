@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use gleaner_bench::servers::{Report, Window, find, measure};
+use gleaner_bench::servers::{Window, find, measure};
+use gleaner_bench::suite::Report;
 
 mod common;
 #[path = "common/stand_in.rs"]

@@ -23,7 +23,7 @@ pub struct CpuUse {
 
 /// Measures from its start on.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     stat: StatSensor,
     idle: IdleSensor,
     began: Instant,
@@ -40,20 +40,20 @@ struct Totals {
 
 impl Meter {
     /// Reads the initial counters.
-    pub(super) fn start(root: &Root) -> Result<Self> {
+    pub(crate) fn start(root: &Root) -> Result<Self> {
         let (mut stat, mut idle) = (StatSensor::new(root)?, IdleSensor::new(root)?);
         let before = totals(&mut stat, &mut idle)?;
         Ok(Self { stat, idle, began: Instant::now(), began_at: SystemTime::now(), before })
     }
 
     /// Start time, in milliseconds since the Unix epoch.
-    pub(super) fn began_unix_ms(&self) -> u64 {
+    pub(crate) fn began_unix_ms(&self) -> u64 {
         let since = self.began_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Reads the counters again; returns the time since the start and the CPU use in it.
-    pub(super) fn stop(mut self) -> Result<(Duration, CpuUse)> {
+    pub(crate) fn stop(mut self) -> Result<(Duration, CpuUse)> {
         let wall = self.began.elapsed();
         let (now, then) = (totals(&mut self.stat, &mut self.idle)?, self.before);
         let share =

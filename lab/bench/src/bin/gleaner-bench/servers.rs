@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use gleaner_bench::mode::Mode;
 use gleaner_bench::runner;
-use gleaner_bench::servers::{self, Options, Report, STANDARD_MODES, Window};
+use gleaner_bench::servers::{self, Window};
+use gleaner_bench::suite::{self, Options, Report, STANDARD_MODES};
 use gleaner_print::times::{seconds, seconds_or_none};
 use gleaner_print::{Usage, outln};
 
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     runner::watch()?;
     let bench = bench()?;
     let gleaner = args.binary.path()?;
-    let mut report = servers::run(&Options {
+    let mut report = suite::run(&Options {
         rows,
         modes: args.modes.clone(),
         rounds: args.rounds.into(),

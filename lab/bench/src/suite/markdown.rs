@@ -3,8 +3,8 @@
 use std::fmt::{self, Write};
 
 use super::report::{ModeReport, Report, RowReport};
-use super::rows::Class;
 use crate::mode::Mode;
+use crate::servers::Class;
 use crate::stats::Estimate;
 
 impl Report {

@@ -6,19 +6,24 @@ use std::time::{Duration, SystemTime};
 use gleaner_proto::result::Environment;
 use serde::{Deserialize, Serialize};
 
-use super::machine::CpuUse;
 use super::numbers::{Better, Numbers};
 use super::part::Part;
-use super::rows::{
-    Class, MAX_MEAN_LATENCY, MAX_P99_LATENCY, MIN_TO_BEST_STATIC, MIN_TO_DEFAULT, MIN_WORST_TO_BEST_STATIC,
-    Placement, Row,
-};
-use super::sample::{Latency, Measured, Sample};
-use super::window::Window;
 use crate::environment::iso8601;
 use crate::mode::Mode;
 use crate::runner::{Failure, RowSamples};
+use crate::servers::{Class, CpuUse, Latency, Measured, Placement, Row, Sample, Window};
 use crate::stats::{Estimate, median};
+
+/// Required ratio to the best fixed setting for every row: adaptivity may cost at most 5 %.
+const MIN_TO_BEST_STATIC: f64 = 0.95;
+/// Required ratio to the untouched system for every row: the guard's promise (at most 3 % worse).
+const MIN_TO_DEFAULT: f64 = 0.97;
+/// Required ratio to the best fixed setting in every single round of an unseen row.
+const MIN_WORST_TO_BEST_STATIC: f64 = 0.7;
+/// Upper limit of the mean latency, relative to the best fixed setting and to the untouched system.
+const MAX_MEAN_LATENCY: f64 = 1.1;
+/// The same for the 99th percentile.
+const MAX_P99_LATENCY: f64 = 1.2;
 
 /// Results of a whole run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -285,7 +290,7 @@ fn cpu(samples: &[Option<Sample>]) -> Option<CpuUse> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::rows::find;
+    use crate::servers::find;
 
     fn report(name: &str, numbers: &[[f64; 3]], sample: impl Fn(f64) -> Sample) -> RowReport {
         let measured =

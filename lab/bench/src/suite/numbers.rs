@@ -1,7 +1,7 @@
 //! Compares the modes of a row by one number, paired by round.
 
-use super::sample::Sample;
 use crate::mode::Mode;
+use crate::servers::Sample;
 use crate::stats::{Estimate, estimate, paired_ratio, ratios, spread};
 
 /// Which direction is better.
