@@ -3,9 +3,9 @@
 //!
 //! [`run`] drives the interleaved [`runner`](crate::runner) and returns a [`BenchResult`]. A sample is one
 //! run of a command (`sample`): the mode is applied, the kernel's counters are read before and after the
-//! command (`sensors`), and metrics are extracted from the command's output (`output`) and settings from
-//! Gleaner's journal (`control`). Summaries, comparisons and warnings are computed from the samples
-//! (`summary`).
+//! command ([`sensors`](crate::sensors)), and metrics are extracted from the command's output (`output`) and
+//! settings from Gleaner's journal (`control`). Summaries, comparisons and warnings are computed from the
+//! samples (`summary`). What the samples of a run share is a `Session`.
 
 mod co_runner;
 mod control;
@@ -16,7 +16,6 @@ pub mod overhead;
 mod program;
 mod reset;
 mod sample;
-mod sensors;
 mod session;
 mod summary;
 mod table;

@@ -12,6 +12,7 @@ pub mod mode;
 pub mod promises;
 pub mod runner;
 pub mod scenario;
+pub mod sensors;
 pub mod servers;
 pub mod shell;
 pub mod signals;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gleaner_bench::runner::{self, Plan, Problem};
+use gleaner_bench::sensors::Sensors;
 use gleaner_bench::workload::Workload;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
@@ -15,7 +16,7 @@ use gleaner_print::{out, outln, say};
 use gleaner_proto::journal;
 
 use crate::{NAME, names};
-use child::{Meter, Sample};
+use child::Sample;
 use gleaner_explain::{OneLineSummary, one_line_summary};
 use gleaner_print::times::seconds;
 use report::{Report, Row};
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let workloads = args.only.map_or_else(|| Workload::DEMO.to_vec(), |only| vec![only]);
     let journal = |workload: &Workload| state.path().join(format!("demo-{workload}.journal"));
     let journals: Vec<PathBuf> = workloads.iter().map(journal).collect();
-    let mut meter = Meter::new(&Root::system())?;
+    let mut sensors = Sensors::new(&Root::system())?;
     runner::watch()?;
     let plan = Plan {
         rows: workloads.iter().map(Workload::to_string).collect(),
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outcome = plan.run(
         |cell| {
             let journal = (cell.mode == HELPED).then_some(journals[cell.row].as_path());
-            let sample = child::measure(workloads[cell.row], args.seconds, journal, &mut meter);
+            let sample = child::measure(workloads[cell.row], args.seconds, journal, &mut sensors);
             sample.map_err(|error| Problem { message: format!("{error:#}"), ends_run: false })
         },
         |_, _| false,
