@@ -260,6 +260,15 @@ impl fmt::Display for Environment {
     }
 }
 
+/// The median and its interval, with two decimals unless the format asks for others.
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { median, low, high, .. } = self;
+        let decimals = f.precision().unwrap_or(2);
+        write!(f, "{median:.decimals$} [{low:.decimals$}, {high:.decimals$}]")
+    }
+}
+
 impl Estimate {
     /// Whether `value` is within the interval.
     pub fn contains(&self, value: f64) -> bool {

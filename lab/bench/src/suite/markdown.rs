@@ -201,7 +201,7 @@ fn range(seconds: impl Iterator<Item = f64> + Clone) -> String {
 }
 
 fn ratio(estimate: Option<Estimate>) -> String {
-    estimate.map_or(String::from("-"), |e| format!("{:.2} [{:.2}, {:.2}]", e.median, e.low, e.high))
+    estimate.map_or(String::from("-"), |estimate| estimate.to_string())
 }
 
 fn cpu(mode: Option<&ModeReport>) -> String {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use gleaner_proto::result::Environment;
+use gleaner_proto::result::{Better, Environment};
 use serde::{Deserialize, Serialize};
 
-use super::numbers::{Better, Numbers};
+use super::numbers::Numbers;
 use super::part::Part;
 use crate::environment::iso8601;
 use crate::mode::Mode;
@@ -150,7 +150,7 @@ impl RowReport {
             .iter()
             .map(|mode| mode.iter().map(|m| Some(m.as_ref()?.sample)).collect())
             .collect();
-        let rates = Numbers::new(modes, &samples, Better::More, |sample| Some(sample.rate));
+        let rates = Numbers::new(modes, &samples, Better::Higher, |sample| Some(sample.rate));
         let mode_report = |(mode, name): (usize, &Mode)| ModeReport {
             name: name.to_string(),
             rate: rates.estimate(mode),
@@ -226,7 +226,7 @@ impl RowReport {
 fn latencies(modes: &[Mode], samples: &[Vec<Option<Sample>>]) -> Vec<LatencyReport> {
     let report = |name: &str, limit: Option<f64>, number: fn(&Latency) -> Option<f64>| {
         let of_sample = |sample: &Sample| number(sample.latency.as_ref()?);
-        let numbers = Numbers::new(modes, samples, Better::Less, of_sample);
+        let numbers = Numbers::new(modes, samples, Better::Lower, of_sample);
         let mode = |(mode, name): (usize, &Mode)| LatencyMode {
             name: name.to_string(),
             us: numbers.estimate(mode),
