@@ -5,6 +5,7 @@
 //! describes the format.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +66,7 @@ pub struct Environment {
     pub cpu_model: String,
     /// The number of vCPUs (native: CPUs) that the run could use.
     pub vcpus: usize,
-    /// Memory in bytes (`MemTotal`).
+    /// Memory in bytes (`MemTotal`); 0 if unknown.
     pub memory_bytes: u64,
     /// The cpuidle driver, or `none`.
     pub cpuidle_driver: String,
@@ -250,6 +251,22 @@ pub enum Ending {
         /// The error's text.
         message: String,
     },
+}
+
+impl fmt::Display for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, cpu_model, vcpus, hypervisor, .. } = self;
+        write!(f, "Linux {kernel}, {cpu_model}, {vcpus} vCPUs, hypervisor {hypervisor}")
+    }
+}
+
+/// The median and its interval, with two decimals unless the format asks for others.
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { median, low, high, .. } = self;
+        let decimals = f.precision().unwrap_or(2);
+        write!(f, "{median:.decimals$} [{low:.decimals$}, {high:.decimals$}]")
+    }
 }
 
 impl Estimate {

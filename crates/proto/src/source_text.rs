@@ -32,6 +32,13 @@ pub fn proposal(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"))
 }
 
+/// The sentence for a name that does not exist, with the most similar one of those that do.
+pub fn unknown<'k>(what: &str, name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    let proposal = proposal(nearest(name, known.clone()));
+    let known: Vec<&str> = known.collect();
+    format!("unknown {what} `{name}`{proposal} (there are: {})", known.join(", "))
+}
+
 /// A message of `serde` about an unknown name, ``unknown field `a`, expected one of `b`, `c` ``, with the most
 /// similar name suggested. Returns other messages as they are.
 pub fn with_nearest(message: &str) -> String {

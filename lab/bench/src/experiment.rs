@@ -3,21 +3,20 @@
 //!
 //! [`run`] drives the interleaved [`runner`](crate::runner) and returns a [`BenchResult`]. A sample is one
 //! run of a command (`sample`): the mode is applied, the kernel's counters are read before and after the
-//! command (`sensors`), and metrics are extracted from the command's output (`output`) and settings from
-//! Gleaner's journal (`control`). Summaries, comparisons and warnings are computed from the samples
-//! (`summary`).
+//! command ([`sensors`](crate::sensors)), and metrics are extracted from the command's output (`output`) and
+//! settings from Gleaner's journal (`control`). Summaries, comparisons and warnings are computed from the
+//! samples (`summary`). What the samples of a run share is a `Session`.
 
 mod co_runner;
 mod control;
 mod correlation;
-mod environment;
-mod mode;
+mod frequency;
 mod output;
 pub mod overhead;
 mod program;
 mod reset;
 mod sample;
-mod sensors;
+mod session;
 mod summary;
 mod table;
 mod user;
@@ -32,19 +31,18 @@ use gleaner_proto::result::{self, BenchResult, Ending, Metric, ModeInfo, SCHEMA}
 
 pub(crate) use control::not_in_force;
 pub use correlation::slowdown_by_idling;
-pub use environment::read as environment;
-pub use mode::{Mode, ModeError, UserMode};
 pub(crate) use output::workload_outcome;
 pub use output::{Expression, ExpressionError, NoMatch};
 pub use program::Program;
-pub(crate) use program::portable;
-pub(crate) use reset::reset_polling;
+pub(crate) use session::Session;
 pub use table::table;
 
 use crate::adapters::{AdapterError, Expanded};
+use crate::environment;
+use crate::mode::Mode;
 use crate::runner::{Cell, Outcome, Plan, Problem, interrupted};
 use crate::servers::ServersError;
-use environment::Frequencies;
+use frequency::Frequencies;
 use sample::{Measured, Sampler};
 use summary::Summary;
 

@@ -13,17 +13,15 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_proto::result::Metric;
-use gleaner_proto::source_text::{SourceText, nearest};
+use gleaner_proto::source_text::{SourceText, nearest, unknown};
 use toml::Spanned;
 
 pub use built_in::BUILT_IN;
 pub use error::ScenarioError;
 
-use crate::experiment::{
-    Experiment, Expression, ExpressionError, Mode, ModeError, Program, Rounds, Row, UserMode,
-};
+use crate::experiment::{Experiment, Expression, ExpressionError, Program, Rounds, Row};
+use crate::mode::{Mode, UserMode};
 use crate::stats::FULL_ROUNDS;
 use crate::workload::{Amount, Workload};
 use error::At as _;
@@ -109,43 +107,10 @@ pub fn parse(text: &str, name: &str) -> Result<Experiment, ScenarioError> {
     })
 }
 
-/// The mode called `name`; user-defined modes are not known here.
-///
-/// # Errors
-/// A sentence with the nearest name.
-pub fn mode(name: &str) -> Result<Mode, String> {
-    if name.starts_with("user:") {
-        return Err(format!(
-            "mode `{name}` needs set and unset commands, which only a scenario file can have"
-        ));
-    }
-    let mode = Mode::parse(name, |_| None).map_err(|error| mode_error(&error))?;
-    fits(&mode).map_err(|error| mode_error(&error))?;
-    Ok(mode)
-}
-
 /// The workload called `name`, or a sentence with the nearest name.
 fn workload(name: &str) -> Result<Workload, String> {
     let known = Workload::ALL.map(Workload::name);
-    name.parse().map_err(|_| error::unknown("workload", name, known.into_iter()))
-}
-
-/// Checks that this process can use enough vCPUs for the mode.
-///
-/// # Errors
-/// It cannot. An unknown number is not an error.
-pub fn fits(mode: &Mode) -> Result<(), ModeError> {
-    Affinity::of_caller().map_or(Ok(()), |allowed| mode.fits(allowed.len()))
-}
-
-fn mode_error(error: &ModeError) -> String {
-    match error {
-        ModeError::Unknown(name) => {
-            let kinds = Mode::kinds();
-            error::unknown("mode", name, kinds.iter().map(|(kind, _)| kind.as_str()))
-        }
-        ModeError::Value(_) => error.to_string(),
-    }
+    name.parse().map_err(|_| unknown("workload", name, known.into_iter()))
 }
 
 fn mode_of(
@@ -153,15 +118,8 @@ fn mode_of(
     name: &Spanned<String>,
     user: &BTreeMap<String, UserMode>,
 ) -> Result<Mode, ScenarioError> {
-    let own = |error: ModeError| match &error {
-        ModeError::Unknown(name) if name.starts_with("user:") => {
-            let known: Vec<String> = user.keys().map(|own| format!("user:{own}")).collect();
-            error::unknown("mode", name, known.iter().map(String::as_str))
-        }
-        _ => mode_error(&error),
-    };
-    let mode = Mode::parse(name.get_ref(), |own| user.get(own));
-    mode.map_err(|error| text.unknown(name.span().start, own(error)))
+    let mode = Mode::parse(name.get_ref(), user);
+    mode.map_err(|error| text.unknown(name.span().start, error.to_string()))
 }
 
 fn row_of(
@@ -196,8 +154,7 @@ fn row_of(
     };
     for mode in row.paper.keys().chain(row.paper_ratio.keys()) {
         if !modes.iter().any(|known| known.name() == mode.get_ref()) {
-            let message =
-                error::unknown("mode of this scenario", mode.get_ref(), modes.iter().map(Mode::name));
+            let message = unknown("mode of this scenario", mode.get_ref(), modes.iter().map(Mode::name));
             return Err(text.unknown(mode.span().start, message));
         }
     }
@@ -269,7 +226,7 @@ fn words(parameters: &toml::Table) -> BTreeMap<String, String> {
 fn expression(text: &SourceText<'_>, start: usize, expression: &str) -> Result<Expression, ScenarioError> {
     Expression::new(expression).map_err(|error| match &error {
         ExpressionError::UnknownMetric(name) => {
-            text.unknown(start, error::unknown("metric", name, Metric::ALL.iter().map(|m| m.name())))
+            text.unknown(start, unknown("metric", name, Metric::ALL.iter().map(|m| m.name())))
         }
         _ => text.invalid(start, &error.to_string()),
     })
@@ -279,7 +236,7 @@ fn metric_of(text: &SourceText<'_>, name: &Spanned<String>) -> Result<Metric, Sc
     let known = Metric::ALL.iter().map(|metric| metric.name());
     name.get_ref()
         .parse()
-        .map_err(|_| text.unknown(name.span().start, error::unknown("metric", name.get_ref(), known)))
+        .map_err(|_| text.unknown(name.span().start, unknown("metric", name.get_ref(), known)))
 }
 
 fn rounds(

@@ -11,9 +11,10 @@ use std::time::Instant;
 
 use gleaner_kernel::Root;
 
+use crate::environment::{self, SettingError};
 use crate::experiment::ExperimentError;
 use crate::runner::{Outcome, Plan, Problem, interrupted};
-use crate::servers::{Environment, ServersError};
+use crate::servers::ServersError;
 
 mod case;
 mod cell;
@@ -43,7 +44,7 @@ pub struct Options {
     pub rounds: usize,
     /// The `gleaner` binary.
     pub gleaner: PathBuf,
-    /// The binary with the subcommand `cell`, see [`crate::servers::Options::bench`].
+    /// The binary with the subcommand `cell`, see [`crate::suite::Options::bench`].
     pub bench: PathBuf,
     /// The command line that repeats this run, for the report.
     pub repeat_with: String,
@@ -57,7 +58,7 @@ pub struct Options {
 /// it is in the report.
 pub fn run(options: &Options) -> Result<Report, ExperimentError> {
     std::fs::metadata(&options.gleaner).map_err(ServersError::file("find", &options.gleaner))?;
-    let environment = Environment::read(&Root::system())?;
+    let environment = environment::read(&Root::system())?;
     let began = Instant::now();
     let mut meter = cell::Meter::new(options)?;
     let mut report = Report {
@@ -104,7 +105,10 @@ fn measure(cases: &[Case], rounds: usize, meter: &mut cell::Meter, report: &mut 
             measured.map_err(|error| Problem {
                 message: meter.portable(&error.to_string()),
                 // Another process changes the kernel's settings.
-                ends_run: matches!(error, ExperimentError::Run(ServersError::Touched { .. })),
+                ends_run: matches!(
+                    error,
+                    ExperimentError::Run(ServersError::Setting(SettingError::Touched { .. }))
+                ),
             })
         },
         |_, _| false,

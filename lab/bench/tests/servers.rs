@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use gleaner_bench::servers::{Mode, Report, Window, find, measure};
+use gleaner_bench::servers::{Window, find, measure};
+use gleaner_bench::suite::Report;
 
 mod common;
 #[path = "common/stand_in.rs"]
@@ -212,12 +213,4 @@ fn a_missing_gleaner_is_named() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(stderr.contains("/nonexistent/gleaner") || stderr.contains("apt-get install redis"), "{stderr}");
-}
-
-#[test]
-fn standard_modes_are_the_default_of_the_command_line() {
-    let help = bench().args(["servers", "--help"]).output().unwrap();
-    let help = String::from_utf8_lossy(&help.stdout).into_owned();
-    let names: Vec<String> = Mode::standard().iter().map(ToString::to_string).collect();
-    assert!(help.contains(&names.join(",")), "{help}");
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gleaner_proto::result::{Estimate, Metric, Verdict};
+use gleaner_proto::result::{Metric, Verdict};
 
 use super::overhead::Share;
 use super::{Compared, Line, Origin};
@@ -54,7 +54,7 @@ impl Compared {
                 name(line),
                 number(line.a.median),
                 number(line.b.median),
-                interval(&line.ratio),
+                format!("{:.3}", line.ratio),
                 line.p,
                 verdict(line)
             )?;
@@ -86,10 +86,6 @@ impl Compared {
 fn name(line: &Line) -> String {
     let unit = line.metric.unit();
     format!("{}, {}: {} ({unit})", line.row, line.mode, line.metric.about())
-}
-
-fn interval(estimate: &Estimate) -> String {
-    format!("{:.3} [{:.3}, {:.3}]", estimate.median, estimate.low, estimate.high)
 }
 
 fn percent(share: &Share) -> String {

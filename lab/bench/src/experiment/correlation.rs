@@ -2,7 +2,7 @@
 
 use gleaner_proto::result::{BenchResult, Metric, Row};
 
-use super::Mode;
+use crate::mode::Mode;
 use crate::stats::{Correlation, correlation};
 
 /// Minimum number of rows for a meaningful correlation.

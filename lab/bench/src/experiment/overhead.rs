@@ -9,7 +9,8 @@ use gleaner_proto::result::{Estimate, Metric};
 use serde::Serialize;
 
 use super::sample::Sampler;
-use super::{ExperimentError, Mode, Program, Row};
+use super::{ExperimentError, Program, Row};
+use crate::mode::Mode;
 use crate::runner::interrupted;
 use crate::servers::ServersError;
 use crate::stats::{self, Rng};
@@ -31,7 +32,7 @@ pub struct Overhead {
 /// If a sample cannot be taken, or a signal arrived.
 pub fn measure(gleaner: &Path, pairs: u16) -> Result<Overhead, ExperimentError> {
     let mut sampler = Sampler::new(gleaner)?;
-    let (row, mode) = (empty(), Mode::untouched());
+    let (row, mode) = (empty(), Mode::Default);
     let mut rng = Rng::new(1);
     let (mut harness, mut shell) = (Vec::new(), Vec::new());
     for _ in 0..pairs.max(1) {

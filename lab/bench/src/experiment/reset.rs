@@ -9,11 +9,10 @@
 use std::thread;
 use std::time::Duration;
 
+use gleaner_calibrate::wake::{allowed, pin};
 use gleaner_policy::CpuId;
 
-use super::ExperimentError;
 use crate::servers::ServersError;
-use gleaner_calibrate::wake::{allowed, pin};
 
 /// Longer than a sixteenth of the longest tick (10 ms), so that the vCPU polls in vain and halts.
 const HALT_TIME: Duration = Duration::from_micros(700);
@@ -25,7 +24,7 @@ const HALTS: u32 = 20;
 ///
 /// # Errors
 /// If a thread cannot be started, or not be pinned to its vCPU.
-pub(crate) fn reset_polling() -> Result<(), ExperimentError> {
+pub(super) fn reset_polling() -> Result<(), ServersError> {
     let failed = |what: &str| ServersError::system(format!("reset the poll limits of idle vCPUs: {what}"));
     let vcpus = allowed().map_err(|error| failed("find them")(std::io::Error::other(error)))?;
     thread::scope(|scope| {
@@ -42,6 +41,5 @@ pub(crate) fn reset_polling() -> Result<(), ExperimentError> {
             Ok(rested) => rested.map_err(|error| failed("rest")(std::io::Error::other(error))),
             Err(_) => Err(failed("rest")(std::io::Error::other("a thread panicked"))),
         })
-    })?;
-    Ok(())
+    })
 }

@@ -1,10 +1,7 @@
 //! Takes one sample: applies the mode, runs the command to its end, and reads the sensors before and after.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, Permissions};
-use std::io;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
@@ -14,19 +11,15 @@ use gleaner_proto::result::Metric;
 use super::co_runner::{CoRunner, CoRunners};
 use super::control::Control;
 use super::output;
-use super::program::portable;
-use super::reset::reset_polling;
-use super::sensors::{CpuTime, Sensors};
+use super::session::Session;
 use super::user::AppliedSetting;
-use super::{ExperimentError, Mode, Program, Row};
+use super::{ExperimentError, Program, Row};
+use crate::mode::Mode;
 use crate::runner::interrupted;
+use crate::sensors::{CpuTime, Sensors};
 use crate::servers::ServersError;
-use crate::servers::kernel_settings::{self, KernelSettings};
 use crate::servers::log::{read, tail};
 use crate::servers::running::Running;
-
-/// Timeout of a row's preparation.
-const PREPARE: Duration = Duration::from_secs(3600);
 
 /// Result of one run of a command.
 #[derive(Debug, Clone)]
@@ -41,33 +34,15 @@ pub(super) struct Measured {
 
 /// Takes samples.
 pub(super) struct Sampler {
-    root: Root,
-    gleaner: PathBuf,
-    state: tempfile::TempDir,
+    session: Session,
     sensors: Sensors,
-    kernel_settings: KernelSettings,
-    prepared: BTreeSet<String>,
-    /// Whether an earlier sample might have left vCPUs polling.
-    could_poll: bool,
 }
 
 impl Sampler {
-    /// Prepares a temporary directory; `gleaner` is the path of the `gleaner` binary.
+    /// `gleaner` is the path of the `gleaner` binary, which is beside `gleaner-bench`.
     pub(super) fn new(gleaner: &Path) -> Result<Self, ExperimentError> {
-        let (root, dir) = (Root::system(), std::env::temp_dir());
-        // Servers run as their own users and must be able to reach their directories in here.
-        let open = Permissions::from_mode(0o755);
-        let state = tempfile::Builder::new().prefix("gleaner-bench.").permissions(open).tempdir();
-        let state = state.map_err(ServersError::file("make a directory in", &dir))?;
-        Ok(Self {
-            sensors: Sensors::new(&root)?,
-            kernel_settings: kernel_settings::read(&root)?,
-            gleaner: gleaner.to_owned(),
-            state,
-            root,
-            prepared: BTreeSet::new(),
-            could_poll: false,
-        })
+        let session = Session::new(gleaner, &gleaner.with_file_name("gleaner-bench"))?;
+        Ok(Self { session, sensors: Sensors::new(&Root::system())? })
     }
 
     pub(super) fn sensors(&mut self) -> &mut Sensors {
@@ -76,22 +51,12 @@ impl Sampler {
 
     /// Command line of a program, for the result.
     pub(super) fn line(&self, program: &Program) -> String {
-        let line = program.launch(&self.gleaner, self.state.path()).line();
-        portable(&line, &self.gleaner, self.state.path())
+        self.session.portable(&self.session.launch(program).line())
     }
 
-    /// Makes Gleaner calibrate wake-up costs if one of `modes` needs it: otherwise, the first run after a
-    /// boot would do so within its sample.
-    ///
-    /// # Errors
-    /// If `gleaner run` does not work at all.
-    /// Where `gleaner run` cannot be run at all.
-    pub(super) fn calibrate(&self, modes: &[Mode]) -> Result<(), ExperimentError> {
-        let Some(mode) = modes.iter().find(|mode| mode.is_adaptive()) else { return Ok(()) };
-        let wrapper = mode.wrapper(&self.gleaner, &self.state.path().join("journal"));
-        let nothing = Program::Command(vec!["true".into()]);
-        nothing.launch(&self.gleaner, self.state.path()).wrapped(&wrapper).output()?;
-        Ok(())
+    /// See [`Session::calibrate`].
+    pub(super) fn calibrate(&mut self, modes: &[Mode]) -> Result<(), ExperimentError> {
+        Ok(self.session.calibrate(modes)?)
     }
 
     /// Runs `row` once in `mode`. In any case, the mode is undone and nothing keeps running.
@@ -99,13 +64,10 @@ impl Sampler {
     /// # Errors
     /// See [`ExperimentError`].
     pub(super) fn measure(&mut self, row: &Row, mode: &Mode) -> Result<Measured, ExperimentError> {
-        self.prepare(row)?;
-        kernel_settings::wait_for(&self.root, &self.kernel_settings)?;
-        // For every sample after the first such mode, so that none has an advantage.
-        if self.could_poll {
-            reset_polling()?;
+        if let Some(line) = &row.prepare {
+            self.session.once(&row.name, |session| session.shell(line))?;
         }
-        self.could_poll |= !mode.is_untouched();
+        self.session.settle(mode)?;
         let setting = mode.user().map(AppliedSetting::set).transpose()?;
         let co_runners = self.start_co_runners(row)?;
         let measured = self.run(row, mode);
@@ -118,24 +80,10 @@ impl Sampler {
         Ok(measured)
     }
 
-    /// Runs the row's preparation before its first sample.
-    fn prepare(&mut self, row: &Row) -> Result<(), ExperimentError> {
-        if let Some(line) = row.prepare.as_ref().filter(|_| !self.prepared.contains(&row.name)) {
-            let launch = Program::shell(line).launch(&self.gleaner, self.state.path());
-            let mut running = launch.start(&self.state.path().join("prepare"))?;
-            wait(&running, PREPARE)?;
-            if let Some(status) = running.wait(Duration::ZERO)?.filter(|status| !status.success()) {
-                return Err(running.ended(status).into());
-            }
-            self.prepared.insert(row.name.clone());
-        }
-        Ok(())
-    }
-
     fn start_co_runners(&self, row: &Row) -> Result<CoRunners, ExperimentError> {
         let start = |(index, program): (usize, &Program)| {
-            let log = self.state.path().join(format!("co-runner-{index}"));
-            let running = program.launch(&self.gleaner, self.state.path()).start(&log)?;
+            let log = self.session.state().join(format!("co-runner-{index}"));
+            let running = self.session.launch(program).start(&log)?;
             let workload = program.workload();
             Ok(CoRunner { running, line: self.line(program), log, workload })
         };
@@ -143,24 +91,16 @@ impl Sampler {
     }
 
     fn run(&mut self, row: &Row, mode: &Mode) -> Result<Measured, ExperimentError> {
-        let state = self.state.path();
-        let (journal, log) = (state.join("journal"), state.join("output"));
-        let wrapper = mode.wrapper(&self.gleaner, &journal);
-        let launch = row.program.launch(&self.gleaner, state).wrapped(&wrapper);
-        let command = portable(&launch.line(), &self.gleaner, state);
-        // If Gleaner writes no journal, an earlier sample's must not be read.
-        match fs::remove_file(&journal) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(ServersError::file("remove", &journal)(error).into());
-            }
-            _ => {}
-        }
+        let log = self.session.state().join("output");
+        let (wrapper, journal) = self.session.wrapper(mode)?;
+        let launch = self.session.launch(&row.program).wrapped(&wrapper);
+        let command = self.session.portable(&launch.line());
         let before = self.sensors.read()?;
         let began = Instant::now();
         let mut running = launch.start(&log)?;
         wait(&running, row.timeout)?;
         let wall = began.elapsed();
-        let own = if wrapper.is_empty() { CpuTime::default() } else { self.own_time(&running)? };
+        let own = if wrapper.is_empty() { CpuTime::default() } else { own_time(&running)? };
         let status = running.wait(Duration::ZERO)?;
         let after = self.sensors.read()?;
         if let Some(status) = status.filter(|status| !status.success()) {
@@ -179,13 +119,13 @@ impl Sampler {
         add_cpu(&mut metrics, after.children_since(&before), own);
         Ok(Measured { began, command, metrics, control })
     }
+}
 
-    /// CPU time of Gleaner itself, which is the started process; the command is its child.
-    fn own_time(&self, running: &Running) -> Result<CpuTime, ExperimentError> {
-        let pid = running.pid().as_raw().unsigned_abs();
-        let (user, system) = process_times(&self.root, pid)?;
-        Ok(CpuTime { user, system })
-    }
+/// CPU time of Gleaner itself, which is the started process; the command is its child.
+fn own_time(running: &Running) -> Result<CpuTime, ExperimentError> {
+    let pid = running.pid().as_raw().unsigned_abs();
+    let (user, system) = process_times(&Root::system(), pid)?;
+    Ok(CpuTime { user, system })
 }
 
 /// Waits for the program's end and leaves it unreaped, so that `/proc` still has it.

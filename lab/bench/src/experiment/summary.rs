@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use gleaner_proto::result::{self, Better, Comparison, Metric, Warning};
 
-use super::{Experiment, Mode, Rounds, Row, TakenSample};
+use super::{Experiment, Rounds, Row, TakenSample};
+use crate::mode::Mode;
 use crate::runner::RowSamples;
 use crate::stats::{self, FULL_ROUNDS, MIN_ROUNDS, SIGNIFICANCE};
 

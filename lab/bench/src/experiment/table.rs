@@ -131,8 +131,7 @@ fn metric(row: &Row) -> String {
 }
 
 fn ratio(ratio: &Estimate) -> String {
-    let number = |value: f64| format!("{value:.2}");
-    format!("{} {}", number(ratio.median), interval(ratio, number)).trim_end().to_owned()
+    if ratio.n < 2 { format!("{:.2}", ratio.median) } else { ratio.to_string() }
 }
 
 /// A single round has no interval.

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use gleaner_print::say;
 
-use super::{ExperimentError, UserMode};
+use super::ExperimentError;
+use crate::mode::UserMode;
 use crate::servers::ServersError;
 use crate::servers::log::tail;
 

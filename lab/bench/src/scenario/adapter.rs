@@ -1,11 +1,11 @@
 //! Rows that name an adapter instead of a command.
 
-use gleaner_proto::source_text::SourceText;
+use gleaner_proto::source_text::{SourceText, unknown};
 
 use crate::adapters::{ADAPTERS, Adapter, Expanded};
 use crate::experiment::Expression;
 
-use super::error::{self, At as _};
+use super::error::At as _;
 use super::file::RowFile;
 use super::{ScenarioError, expression, words};
 
@@ -29,7 +29,7 @@ pub(super) fn of(
     }
     let Some(adapter) = Adapter::find(name.get_ref()) else {
         let known = ADAPTERS.iter().map(|adapter| adapter.name);
-        let message = error::unknown("adapter", name.get_ref(), known);
+        let message = unknown("adapter", name.get_ref(), known);
         return Err(text.unknown(name.span().start, message));
     };
     let expanded = adapter.expand(&words(&row.parameters));

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use gleaner_proto::source_text::{SourceText, nearest, proposal, with_nearest};
+use gleaner_proto::source_text::{SourceText, proposal, with_nearest};
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -80,11 +80,4 @@ impl At for SourceText<'_> {
         let (file, line) = (self.name.to_owned(), self.line(offset));
         ScenarioError::Invalid { file, line, message: message.to_owned() }
     }
-}
-
-/// The sentence for a name that does not exist.
-pub(super) fn unknown<'k>(what: &str, name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
-    let proposal = proposal(nearest(name, known.clone()));
-    let known: Vec<&str> = known.collect();
-    format!("unknown {what} `{name}`{proposal} (there are: {})", known.join(", "))
 }

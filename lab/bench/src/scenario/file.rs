@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::experiment::UserMode;
+use crate::mode::UserMode;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

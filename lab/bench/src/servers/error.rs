@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::client::ClientError;
+use crate::environment::SettingError;
 
 /// Why a cell could not be measured, or the whole suite could not run.
 #[derive(Debug, thiserror::Error)]
@@ -65,28 +66,19 @@ pub enum ServersError {
         /// The part that was not understood.
         answer: String,
     },
-    /// An unknown row or mode.
+    /// An unknown row, load or user.
     #[error("unknown {what} `{name}`; choose from: {known}")]
     Unknown {
-        /// `row` or `mode`.
+        /// What kind of name it is.
         what: &'static str,
         /// The given name.
         name: String,
         /// The names that exist.
         known: String,
     },
-    /// A kernel setting has changed since the run started.
-    #[error(
-        "{path} is `{is}`, not `{was}` as when the run started; `gleaner restore` undoes what Gleaner left"
-    )]
-    Touched {
-        /// File of the setting.
-        path: String,
-        /// Value at the start.
-        was: String,
-        /// Current value.
-        is: String,
-    },
+    /// A kernel setting has changed.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// A report in other modes cannot be extended.
     #[error("the report of {date} was measured in other modes; name another file, or measure all rows anew")]
     Differs {

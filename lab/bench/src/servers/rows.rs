@@ -1,4 +1,4 @@
-//! The rows of the benchmark and their targets, as data.
+//! The rows of the benchmark, as data.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,17 +8,6 @@ use super::launch::find_program;
 use super::own::Program;
 use super::window::Window;
 use crate::client::Protocol;
-
-/// Required ratio to the best fixed setting for every row: adaptivity may cost at most 5 %.
-pub(super) const MIN_TO_BEST_STATIC: f64 = 0.95;
-/// Required ratio to the untouched system for every row: the guard's promise (at most 3 % worse).
-pub(super) const MIN_TO_DEFAULT: f64 = 0.97;
-/// Required ratio to the best fixed setting in every single round of an unseen row.
-pub(super) const MIN_WORST_TO_BEST_STATIC: f64 = 0.7;
-/// Upper limit of the mean latency, relative to the best fixed setting and to the untouched system.
-pub(super) const MAX_MEAN_LATENCY: f64 = 1.1;
-/// The same for the 99th percentile.
-pub(super) const MAX_P99_LATENCY: f64 = 1.2;
 
 /// How a row is judged, and for how long it is measured by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -230,7 +219,7 @@ pub fn load(name: &str) -> Result<Row> {
 ///
 /// # Errors
 /// [`ServersError::Missing`] with all missing programs.
-pub(super) fn check_programs(rows: &[Row]) -> Result<()> {
+pub(crate) fn check_programs(rows: &[Row]) -> Result<()> {
     missing(rows.iter().flat_map(Row::needs).collect())
 }
 

@@ -1,28 +1,23 @@
 //! One cell: a case under one setting, once.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, Permissions};
-use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use gleaner_kernel::Root;
 use gleaner_proto::result::Metric;
 use serde::{Deserialize, Serialize};
 
 use super::Options;
 use super::case::{Case, Load, Rate};
 use super::interval::{self, Interval, Part};
-use crate::experiment::{ExperimentError, Program, portable, reset_polling, workload_outcome};
-use crate::servers::launch::Launch;
-use crate::servers::log::tail;
-use crate::servers::{self, KernelSettings, Mode, ServersError, Window, kernel_settings, measure_apart};
+use crate::experiment::{ExperimentError, Program, Session, workload_outcome};
+use crate::mode::Mode;
+use crate::servers::log::{self, tail};
+use crate::servers::{self, Window, measure_apart};
 
 /// Window of a server's cell. Clients that print a line per second round both times up to whole seconds.
 const WINDOW: Window = Window { warmup: Duration::from_millis(500), length: Duration::from_millis(1500) };
-/// Timeout of a program, and of the preparation of its input.
+/// Timeout of a program.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Result of one cell: what the program reports, and what Gleaner observed in the same time.
@@ -40,48 +35,30 @@ pub struct Sample {
 /// Measures cells.
 pub(super) struct Meter<'a> {
     options: &'a Options,
-    root: Root,
-    state: tempfile::TempDir,
-    kernel_settings: KernelSettings,
-    prepared: BTreeSet<String>,
+    session: Session,
 }
 
 impl<'a> Meter<'a> {
     /// Makes Gleaner calibrate wake-up costs if it has not.
     pub(super) fn new(options: &'a Options) -> Result<Self, ExperimentError> {
-        let (root, dir) = (Root::system(), std::env::temp_dir());
-        // Servers run as their own users and must be able to reach their directories in here.
-        let open = Permissions::from_mode(0o755);
-        let state = tempfile::Builder::new().prefix("gleaner-bench.").permissions(open).tempdir();
-        let state = state.map_err(ServersError::file("make a directory in", &dir))?;
-        Launch::new(&options.gleaner.to_string_lossy()).args(["run", "--quiet", "--", "true"]).output()?;
-        Ok(Self {
-            options,
-            kernel_settings: kernel_settings::read(&root)?,
-            root,
-            state,
-            prepared: BTreeSet::new(),
-        })
+        let mut session = Session::new(&options.gleaner, &options.bench)?;
+        session.calibrate(&[Mode::Gleaner])?;
+        Ok(Self { options, session })
     }
 
     /// Measures a case under a setting. In any case, nothing keeps running.
     pub(super) fn measure(&mut self, case: &Case, setting: &str) -> Result<Sample, ExperimentError> {
-        self.prepare(case)?;
-        kernel_settings::wait_for(&self.root, &self.kernel_settings)?;
-        reset_polling()?;
-        let journal = self.state.path().join("journal");
-        // If Gleaner writes no journal, an earlier cell's must not be read.
-        match fs::remove_file(&journal) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(ServersError::file("remove", &journal)(error).into());
-            }
-            _ => {}
-        }
-        let options = [OsString::from("--journal"), journal.clone().into()];
-        let wrapper = Mode::Fixed(setting.to_owned()).wrapper_with(&self.options.gleaner, &options);
+        self.session.once(&case.name, |session| match &case.load {
+            Load::Row(row) => servers::prepare(row, session.state()),
+            Load::Program { prepare: Some(line), .. } => session.shell(line),
+            Load::Program { prepare: None, .. } => Ok(()),
+        })?;
+        let mode = Mode::Fixed(setting.to_owned());
+        self.session.settle(&mode)?;
+        let (wrapper, journal) = self.session.wrapper(&mode)?;
         match &case.load {
             Load::Row(row) => {
-                let state = self.state.path();
+                let state = self.session.state();
                 let sample = measure_apart(&self.options.bench, row, WINDOW, &wrapper, state)?.sample;
                 let interval = read(&journal, Part::From(sample.began_unix_ms, sample.window), "")?;
                 let latency_us = sample.latency.map(|latency| latency.mean_us);
@@ -93,25 +70,7 @@ impl<'a> Meter<'a> {
 
     /// Replaces the run's own paths in `text`.
     pub(super) fn portable(&self, text: &str) -> String {
-        portable(text, &self.options.gleaner, self.state.path())
-            .replace(&*self.options.bench.to_string_lossy(), "gleaner-bench")
-    }
-
-    /// Runs the case's preparation before its first cell.
-    fn prepare(&mut self, case: &Case) -> Result<(), ExperimentError> {
-        if self.prepared.contains(&case.name) {
-            return Ok(());
-        }
-        match &case.load {
-            Load::Row(row) => servers::prepare(row, self.state.path())?,
-            Load::Program { prepare: Some(line), .. } => {
-                let launch = Program::shell(line).launch(&self.options.gleaner, self.state.path());
-                launch.start(&self.state.path().join("prepare"))?.wait_for_success(TIMEOUT)?;
-            }
-            Load::Program { prepare: None, .. } => {}
-        }
-        self.prepared.insert(case.name.clone());
-        Ok(())
+        self.session.portable(text)
     }
 
     fn run(
@@ -121,11 +80,9 @@ impl<'a> Meter<'a> {
         wrapper: &[OsString],
         journal: &Path,
     ) -> Result<Sample, ExperimentError> {
-        let log = self.state.path().join("output");
-        let launch = program.launch(&self.options.gleaner, self.state.path()).wrapped(wrapper);
-        launch.start(&log)?.wait_for_success(TIMEOUT)?;
-        let output = fs::read(&log).map_err(ServersError::file("read", &log))?;
-        let output = String::from_utf8_lossy(&output);
+        let log = self.session.state().join("output");
+        self.session.launch(program).wrapped(wrapper).start(&log)?.wait_for_success(TIMEOUT)?;
+        let output = log::read(&log)?;
         let sample = |rate, interval| Sample { rate, latency_us: None, interval };
         Ok(match rate {
             Rate::Outcome => {

@@ -1,11 +1,12 @@
 //! Pairs and reports built from samples with known numbers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gleaner_policy::{Block, CpuSet, Difference, Fixed, Signal, Waiting, WaitingSource, WorkloadInterval};
+use gleaner_proto::result::Environment;
 
 use super::*;
-use crate::servers::KernelSettings;
 
 const US: Duration = Duration::from_micros(1);
 
@@ -125,15 +126,18 @@ fn rounds_are_paired_and_a_round_that_failed_is_left_out() {
 fn report(pairs: Vec<Pair>) -> Report {
     let environment = Environment {
         date: "2026-01-01".to_owned(),
+        gleaner: "0".to_owned(),
         kernel: "6.1".to_owned(),
         kernel_version: String::new(),
-        preemption: String::new(),
+        hypervisor: "KVM".to_owned(),
+        virtualised: true,
         cpu_model: "a CPU".to_owned(),
         vcpus: 2,
-        hypervisor: "KVM".to_owned(),
+        memory_bytes: 1 << 30,
         cpuidle_driver: "none".to_owned(),
         cpuidle_governor: "none".to_owned(),
-        knobs: KernelSettings::new(),
+        preemption: String::new(),
+        knobs: BTreeMap::new(),
     };
     Report {
         repeat_with: "again".to_owned(),

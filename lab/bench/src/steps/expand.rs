@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::analysis::{self, Resolution};
 use super::load::{Plan, Recording};
 use super::{Options, Step, StepsError, record};
-use crate::servers::Mode;
+use crate::mode::Mode;
 use crate::stats;
 
 /// One more rise per this many requested, since some find the workload not consolidated.

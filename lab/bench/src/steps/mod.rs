@@ -20,7 +20,7 @@ pub use expand::{ExpandReport, Reports, Rise, plan as expand_plan, run as run_ex
 pub use load::{PAIRS, Phase, Plan, Recording, Sample, run as run_load};
 pub use report::{Direction, Measured, Report, Times};
 
-use crate::servers::Mode;
+use crate::mode::Mode;
 
 /// Time between steps: long enough to settle and then to show the plateau.
 pub const PHASE: Duration = Duration::from_millis(1500);
@@ -122,7 +122,7 @@ fn record(
     load: &[String],
     options: &Options,
 ) -> Result<Recording, StepsError> {
-    let mut words = mode.wrapper_with(&options.gleaner, control);
+    let mut words = mode.wrapper(&options.gleaner, control);
     words.extend([options.bench.clone().into(), "step-load".into()]);
     words.extend(load.iter().map(OsString::from));
     let mut command = Command::new(&words[0]);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::analysis::{Step, analyse};
 use super::load::Recording;
-use crate::servers::Mode;
+use crate::mode::Mode;
 use crate::stats::{self, Estimate};
 
 /// Direction of a change of the load.
@@ -113,9 +113,7 @@ impl fmt::Display for Report {
                 let plateau = times.plateau_per_s.unwrap_or_default();
                 writeln!(f, "{name:<6} {:<8} {median:>6} {p90:>7} {max:>7} {plateau:>9.0}", run.mode)?;
             }
-            ratio.map_or(Ok(()), |r| {
-                writeln!(f, "{name:<6} plateau gleaner/default {:.2} [{:.2}, {:.2}]", r.median, r.low, r.high)
-            })
+            ratio.map_or(Ok(()), |ratio| writeln!(f, "{name:<6} plateau gleaner/default {ratio}"))
         };
         load(f, "1->16", |run| run.up, self.up_ratio)?;
         load(f, "16->1", |run| run.down, self.down_ratio)

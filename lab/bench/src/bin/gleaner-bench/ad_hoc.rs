@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gleaner_bench::experiment::{Experiment, Mode, Program, Rounds, Row};
+use gleaner_bench::experiment::{Experiment, Program, Rounds, Row};
+use gleaner_bench::mode::Mode;
 use gleaner_bench::stats::FULL_ROUNDS;
 use gleaner_bench::workload::{Amount, ParameterError};
 use gleaner_proto::result::Metric;
@@ -30,8 +31,7 @@ pub(crate) fn experiment(args: &Args) -> Result<Experiment, ParameterError> {
     let says = |metric| args.metrics.iter().any(|expression| expression.metrics().any(|m| m == metric));
     let is_workload = args.workload.is_some();
     let primary = if is_workload || says(Metric::Throughput) { Metric::Throughput } else { Metric::WallS };
-    let modes =
-        if args.modes.is_empty() { vec![Mode::untouched(), Mode::gleaner()] } else { args.modes.clone() };
+    let modes = if args.modes.is_empty() { vec![Mode::Default, Mode::Gleaner] } else { args.modes.clone() };
     let rounds = args.rounds.map_or(FULL_ROUNDS, usize::from);
     let row = Row {
         name: program.name(),

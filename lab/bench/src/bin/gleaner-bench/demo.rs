@@ -3,22 +3,20 @@
 mod child;
 mod report;
 
-use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gleaner_bench::runner::{self, interrupted};
-use gleaner_bench::stats::Rng;
+use gleaner_bench::runner::{self, Plan, Problem};
+use gleaner_bench::sensors::Sensors;
 use gleaner_bench::workload::Workload;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
 use gleaner_print::{out, outln, say};
 use gleaner_proto::journal;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{NAME, names};
-use child::{Meter, Sample};
+use child::Sample;
 use gleaner_explain::{OneLineSummary, one_line_summary};
 use gleaner_print::times::seconds;
 use report::{Report, Row};
@@ -46,6 +44,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// How each workload runs.
+const WAYS: [&str; 2] = ["plain", "with Gleaner"];
+/// Index of the second one.
+const HELPED: usize = 1;
+
 /// Samples of one workload, by round.
 struct Samples {
     plain: Vec<Option<Sample>>,
@@ -56,66 +59,45 @@ struct Samples {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let state = StateDir::default_place()?;
     let workloads = args.only.map_or_else(|| Workload::DEMO.to_vec(), |only| vec![only]);
-    let mut meter = Meter::new(&Root::system())?;
+    let journal = |workload: &Workload| state.path().join(format!("demo-{workload}.journal"));
+    let journals: Vec<PathBuf> = workloads.iter().map(journal).collect();
+    let mut sensors = Sensors::new(&Root::system())?;
     runner::watch()?;
-    let bar = progress(workloads.len() as u64 * u64::from(args.rounds) * 2);
+    let plan = Plan {
+        rows: workloads.iter().map(Workload::to_string).collect(),
+        modes: WAYS.map(str::to_owned).to_vec(),
+        rounds: args.rounds.into(),
+        warmup_rounds: 0,
+        seed: 1,
+    };
+    let outcome = plan.run(
+        |cell| {
+            let journal = (cell.mode == HELPED).then_some(journals[cell.row].as_path());
+            let sample = child::measure(workloads[cell.row], args.seconds, journal, &mut sensors);
+            sample.map_err(|error| Problem { message: format!("{error:#}"), ends_run: false })
+        },
+        |_, _| false,
+        |_, _| None,
+    );
+    if outcome.interrupted {
+        say!("{NAME}: interrupted; what had been changed is put back");
+        return Ok(ExitCode::from(runner::status()));
+    }
     let mut rows = Vec::new();
-    for workload in workloads {
-        let journal = state.path().join(format!("demo-{workload}.journal"));
-        let samples = measure(args, workload, &journal, &mut meter, &bar);
-        if interrupted() {
-            bar.finish_and_clear();
-            say!("{NAME}: interrupted; what had been changed is put back");
-            return Ok(ExitCode::from(runner::status()));
-        }
+    for ((workload, measured), journal) in workloads.into_iter().zip(outcome.rows).zip(journals) {
         let did = journal::read(&journal)
             .map_or_else(|error| OneLineSummary::of(error.to_string()), |records| one_line_summary(&records));
-        rows.push(Row::new(workload, samples, did, journal));
+        let failures = outcome.failures.iter().filter(|failure| failure.row == workload.name());
+        let failures = failures.map(ToString::to_string).collect();
+        let mut by_way = measured.samples.into_iter();
+        let mut next = || by_way.next().unwrap_or_default();
+        rows.push(Row::new(workload, Samples { plain: next(), gleaner: next(), failures }, did, journal));
     }
-    bar.finish_and_clear();
     let report = Report::new(args.rounds, args.seconds, rows);
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&report)?)?;
     } else {
         out!("{}", report.text())?;
     }
-    report.failures().for_each(|failure| say!("{NAME}: {failure}"));
     Ok(if report.failures().next().is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn measure(args: &Args, workload: Workload, journal: &Path, meter: &mut Meter, bar: &ProgressBar) -> Samples {
-    let mut samples = Samples { plain: Vec::new(), gleaner: Vec::new(), failures: Vec::new() };
-    let mut rng = Rng::new(workload as u64);
-    for round in 1..=args.rounds {
-        let mut ways = [false, true];
-        // A random order, so that drift within a round does not favour either side.
-        rng.shuffle(&mut ways);
-        for helped in ways {
-            if interrupted() {
-                return samples;
-            }
-            let way = if helped { "with Gleaner" } else { "plain" };
-            bar.set_message(format!("{workload}, {way}"));
-            let sample = child::measure(workload, args.seconds, helped.then_some(journal), meter);
-            let samples_of_way = if helped { &mut samples.gleaner } else { &mut samples.plain };
-            match sample {
-                Ok(sample) => samples_of_way.push(Some(sample)),
-                Err(error) => {
-                    samples_of_way.push(None);
-                    samples.failures.push(format!("{workload}, {way}, round {round}: {error:#}"));
-                }
-            }
-            bar.inc(1);
-        }
-    }
-    samples
-}
-
-/// A progress bar, on a terminal only.
-fn progress(runs: u64) -> ProgressBar {
-    let visible = std::io::stderr().is_terminal();
-    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(runs), target);
-    let style = ProgressStyle::with_template("{pos}/{len} {wide_bar} {msg:30} {eta} left");
-    style.map_or(bar.clone(), |style| bar.with_style(style))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use gleaner_bench::experiment;
+use gleaner_bench::environment;
 use gleaner_kernel::Root;
 use gleaner_proto::diagnosis::Page;
 use gleaner_proto::result::write_file;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let page: Page =
         serde_json::from_reader(io::stdin().lock()).context("standard input is not a diagnosis")?;
-    let environment = experiment::environment(&Root::system())?;
+    let environment = environment::read(&Root::system())?;
     let html = diagnosis::html(&page.diagnosis, &environment, &page.counted);
     write_file(&args.file, html.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use gleaner_bench::adapters::ADAPTERS;
-use gleaner_bench::experiment::Mode;
+use gleaner_bench::mode::Mode;
 use gleaner_bench::scenario::{self, BUILT_IN};
 use gleaner_bench::workload::Workload;
 use gleaner_kernel::Root;

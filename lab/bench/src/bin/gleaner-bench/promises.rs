@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use gleaner_bench::environment;
 use gleaner_bench::promises::{Outcomes, Promises, Verdict};
-use gleaner_bench::servers::Environment;
 use gleaner_kernel::Root;
 use gleaner_print::{Usage, outln, say};
 
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut all_kept = true;
     for check in checks {
         say!("checking: {check}");
-        let machine = Environment::read(&Root::system())?;
+        let machine = environment::read(&Root::system())?;
         let output = promises.run(check).context("cannot run bash")?;
         let names = promises.judge(check, &output, &machine.date, &machine.to_string(), &mut outcomes);
         for name in names {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gleaner_bench::experiment::{self, Experiment, Expression, Mode, Options, Rounds};
+use gleaner_bench::experiment::{self, Experiment, Expression, Options, Rounds};
+use gleaner_bench::mode::Mode;
 use gleaner_bench::workload::Workload;
 use gleaner_bench::{runner, scenario, shell};
 use gleaner_print::files::distinct;
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "workload", value_parser = pair)]
     pub(crate) parameters: Vec<(String, String)>,
     /// The modes of a workload or command, separated by commas [default: default,gleaner]
-    #[arg(long = "mode", value_name = "MODE", value_delimiter = ',', value_parser = scenario::mode,
+    #[arg(long = "mode", value_name = "MODE", value_delimiter = ',', value_parser = Mode::here,
           conflicts_with = "scenario")]
     pub(crate) modes: Vec<Mode>,
     /// Find metrics in the command's output by named groups, e.g. 'tps: (?<throughput>[0-9.]+)'
@@ -105,7 +106,7 @@ fn experiment(args: &Args) -> anyhow::Result<Experiment> {
         return Ok(crate::ad_hoc::experiment(args).map_err(|error| Usage(error.to_string()))?);
     };
     let mut experiment = scenario::load(name)?;
-    experiment.modes.iter().try_for_each(scenario::fits)?;
+    experiment.modes.iter().try_for_each(Mode::fits_here)?;
     if let Some(rounds) = args.rounds {
         let rounds = usize::from(rounds);
         experiment.rounds = Rounds { least: rounds, most: rounds, precision: None };

@@ -8,8 +8,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use gleaner_bench::mode::Mode;
 use gleaner_bench::runner;
-use gleaner_bench::servers::{self, Mode, Options, Report, Window};
+use gleaner_bench::servers::{self, Window};
+use gleaner_bench::suite::{self, Options, Report, STANDARD_MODES};
 use gleaner_print::times::{seconds, seconds_or_none};
 use gleaner_print::{Usage, outln};
 
@@ -31,11 +33,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "")]
     rows: String,
     /// Modes: default, gleaner, or what `gleaner run --fixed` takes
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "default,gleaner,haltpoll:200us,qos-poll,consolidate:1"
-    )]
+    #[arg(long, value_delimiter = ',', default_value = STANDARD_MODES, value_parser = Mode::here)]
     modes: Vec<Mode>,
     /// Seed of the order of modes
     #[arg(long, default_value_t = 1)]
@@ -91,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     runner::watch()?;
     let bench = bench()?;
     let gleaner = args.binary.path()?;
-    let mut report = servers::run(&Options {
+    let mut report = suite::run(&Options {
         rows,
         modes: args.modes.clone(),
         rounds: args.rounds.into(),

@@ -5,20 +5,18 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use gleaner_bench::mode::Mode;
 use gleaner_bench::runner::interrupted_by;
+use gleaner_bench::sensors::Sensors;
 use gleaner_bench::workload::{Outcome, Workload};
-use gleaner_kernel::Root;
-use gleaner_kernel::idle::IdleSensor;
-use gleaner_kernel::stat::StatSensor;
 use gleaner_print::sibling;
+use gleaner_proto::result::Metric;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::kill;
-use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
 use serde::Serialize;
 
@@ -35,84 +33,26 @@ pub(super) struct Sample {
     pub(super) others: Option<f64>,
 }
 
-/// Reads the machine's CPU time.
-pub(super) struct Meter {
-    stat: StatSensor,
-    idle: IdleSensor,
-}
-
-/// CPU time of all vCPUs, up to `at`.
-struct Spent {
-    at: Instant,
-    /// Time on threads and interrupts.
-    busy: Duration,
-    /// Time polling in idle loops, which the kernel counts as idle.
-    polled: Duration,
-    /// Time of this process's children that have ended, and of their descendants.
-    children: Duration,
-    vcpus: usize,
-}
-
-impl Meter {
-    pub(super) fn new(root: &Root) -> anyhow::Result<Self> {
-        Ok(Self { stat: StatSensor::new(root)?, idle: IdleSensor::new(root)? })
-    }
-
-    fn read(&mut self) -> anyhow::Result<Spent> {
-        let stat = self.stat.read()?;
-        let children = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-        Ok(Spent {
-            at: Instant::now(),
-            busy: stat.cpus.iter().map(|(_, times)| times.busy()).sum(),
-            polled: self.idle.read()?.iter().map(|counters| counters.poll_time).sum(),
-            children: duration(children.user_time()) + duration(children.system_time()),
-            vcpus: stat.cpus.len(),
-        })
-    }
-}
-
-impl Spent {
-    /// CPU time since `before` that was not spent halted.
-    fn awake_since(&self, before: &Self) -> Duration {
-        (self.busy + self.polled).saturating_sub(before.busy + before.polled)
-    }
-
-    /// Share of the vCPUs' time since `before` spent on other programs.
-    fn others_since(&self, before: &Self) -> Option<f64> {
-        let time = self.at.duration_since(before.at);
-        let busy = self.busy.saturating_sub(before.busy);
-        let others = busy.saturating_sub(self.children.saturating_sub(before.children));
-        let share = others.as_secs_f64() / (time.as_secs_f64() * self.vcpus as f64);
-        (time >= MIN_JUDGED_TIME).then_some(share)
-    }
-}
-
-fn duration(time: TimeVal) -> Duration {
-    let (seconds, micros) = (time.tv_sec().unsigned_abs(), time.tv_usec().unsigned_abs());
-    Duration::from_secs(seconds) + Duration::from_micros(micros)
-}
-
 /// Runs `workload` for `time`: plain, or under `gleaner run` if a `journal` is named. A
 /// [watched](gleaner_bench::runner::watch) signal ends it early with an error, after Gleaner has restored the machine.
 pub(super) fn measure(
     workload: Workload,
     time: Duration,
     journal: Option<&Path>,
-    meter: &mut Meter,
+    sensors: &mut Sensors,
 ) -> anyhow::Result<Sample> {
     let this = std::env::current_exe().context("cannot find this program")?;
-    let mut command = if journal.is_some() { Command::new(sibling("gleaner")?) } else { Command::new(&this) };
-    if let Some(journal) = journal {
-        command
-            .args(["run", "--quiet", "--require", "--no-memory", "--journal"])
-            .arg(journal)
-            .arg("--")
-            .arg(&this);
-    }
+    let mut words = match journal {
+        Some(journal) => Mode::Gleaner.wrapper_with_journal(&sibling("gleaner")?, journal),
+        None => Vec::new(),
+    };
+    words.push(this.clone().into());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
     command.args(["workload", workload.name(), "--json", "--seconds", &time.as_secs_f64().to_string()]);
-    let before = meter.read()?;
+    let before = sensors.read()?;
     let output = output(&mut command).with_context(|| format!("cannot run {}", this.display()))?;
-    let after = meter.read()?;
+    let after = sensors.read()?;
     if let Some(signal) = interrupted_by() {
         bail!("interrupted by {signal}");
     }
@@ -125,10 +65,13 @@ pub(super) fn measure(
     if outcome.operations == 0 {
         bail!("not one operation was done");
     }
+    let metrics = after.since(&before);
+    let awake_s: f64 = [Metric::CpuBusyS, Metric::CpuPollingS].iter().filter_map(|m| metrics.get(m)).sum();
+    let long_enough = after.elapsed_since(&before) >= MIN_JUDGED_TIME;
     Ok(Sample {
         ops_per_s: operations / outcome.elapsed.as_secs_f64(),
-        cpu_s_per_op: after.awake_since(&before).as_secs_f64() / operations,
-        others: after.others_since(&before),
+        cpu_s_per_op: awake_s / operations,
+        others: long_enough.then(|| after.others_since(&before)),
     })
 }
 

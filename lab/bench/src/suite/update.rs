@@ -1,10 +1,9 @@
 //! Combines several runs: measuring all rows of a page takes hours.
 
-use super::error::{Result, ServersError};
-use super::mode::Mode;
 use super::part::Part;
 use super::report::Report;
-use super::rows::ROWS;
+use crate::mode::Mode;
+use crate::servers::{ROWS, Result, ServersError};
 
 impl Report {
     /// Checks that rows measured in `modes` can stand in one table with these.

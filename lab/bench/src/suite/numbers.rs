@@ -1,15 +1,10 @@
 //! Compares the modes of a row by one number, paired by round.
 
-use super::mode::Mode;
-use super::sample::Sample;
-use crate::stats::{Estimate, estimate, paired_ratio, ratios, spread};
+use gleaner_proto::result::Better;
 
-/// Which direction is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Better {
-    More,
-    Less,
-}
+use crate::mode::Mode;
+use crate::servers::Sample;
+use crate::stats::{Estimate, estimate, paired_ratio, ratios, spread};
 
 /// One number of each sample, by mode and round.
 pub(super) struct Numbers<'a> {
@@ -57,10 +52,10 @@ impl<'a> Numbers<'a> {
     pub(super) fn best_static(&self) -> Option<usize> {
         let worth = |mode: usize| {
             let ratio = self.of_default(mode)?.median;
-            Some(if self.better == Better::More { ratio } else { -ratio })
+            Some(if self.better == Better::Lower { -ratio } else { ratio })
         };
         (0..self.modes.len())
-            .filter(|&mode| matches!(self.modes[mode], Mode::Fixed(_)))
+            .filter(|&mode| self.modes[mode].setting().is_some())
             .filter_map(|mode| Some((mode, worth(mode)?)))
             .max_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(mode, _)| mode)
@@ -82,8 +77,8 @@ impl<'a> Numbers<'a> {
         let (gleaner, best) = (self.index(&Mode::Gleaner)?, self.best_static()?);
         let ratios = ratios(&self.values[gleaner], &self.values[best]).into_iter();
         match self.better {
-            Better::More => ratios.min_by(f64::total_cmp),
-            Better::Less => ratios.max_by(f64::total_cmp),
+            Better::Lower => ratios.max_by(f64::total_cmp),
+            Better::Higher | Better::Neither => ratios.min_by(f64::total_cmp),
         }
     }
 }

@@ -3,21 +3,27 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use gleaner_proto::result::{Better, Environment};
 use serde::{Deserialize, Serialize};
 
-use super::environment::{Environment, iso8601};
-use super::machine::CpuUse;
-use super::mode::Mode;
-use super::numbers::{Better, Numbers};
+use super::numbers::Numbers;
 use super::part::Part;
-use super::rows::{
-    Class, MAX_MEAN_LATENCY, MAX_P99_LATENCY, MIN_TO_BEST_STATIC, MIN_TO_DEFAULT, MIN_WORST_TO_BEST_STATIC,
-    Placement, Row,
-};
-use super::sample::{Latency, Measured, Sample};
-use super::window::Window;
+use crate::environment::iso8601;
+use crate::mode::Mode;
 use crate::runner::{Failure, RowSamples};
+use crate::servers::{Class, CpuUse, Latency, Measured, Placement, Row, Sample, Window};
 use crate::stats::{Estimate, median};
+
+/// Required ratio to the best fixed setting for every row: adaptivity may cost at most 5 %.
+const MIN_TO_BEST_STATIC: f64 = 0.95;
+/// Required ratio to the untouched system for every row: the guard's promise (at most 3 % worse).
+const MIN_TO_DEFAULT: f64 = 0.97;
+/// Required ratio to the best fixed setting in every single round of an unseen row.
+const MIN_WORST_TO_BEST_STATIC: f64 = 0.7;
+/// Upper limit of the mean latency, relative to the best fixed setting and to the untouched system.
+const MAX_MEAN_LATENCY: f64 = 1.1;
+/// The same for the 99th percentile.
+const MAX_P99_LATENCY: f64 = 1.2;
 
 /// Results of a whole run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -144,7 +150,7 @@ impl RowReport {
             .iter()
             .map(|mode| mode.iter().map(|m| Some(m.as_ref()?.sample)).collect())
             .collect();
-        let rates = Numbers::new(modes, &samples, Better::More, |sample| Some(sample.rate));
+        let rates = Numbers::new(modes, &samples, Better::Higher, |sample| Some(sample.rate));
         let mode_report = |(mode, name): (usize, &Mode)| ModeReport {
             name: name.to_string(),
             rate: rates.estimate(mode),
@@ -220,7 +226,7 @@ impl RowReport {
 fn latencies(modes: &[Mode], samples: &[Vec<Option<Sample>>]) -> Vec<LatencyReport> {
     let report = |name: &str, limit: Option<f64>, number: fn(&Latency) -> Option<f64>| {
         let of_sample = |sample: &Sample| number(sample.latency.as_ref()?);
-        let numbers = Numbers::new(modes, samples, Better::Less, of_sample);
+        let numbers = Numbers::new(modes, samples, Better::Lower, of_sample);
         let mode = |(mode, name): (usize, &Mode)| LatencyMode {
             name: name.to_string(),
             us: numbers.estimate(mode),
@@ -284,14 +290,13 @@ fn cpu(samples: &[Option<Sample>]) -> Option<CpuUse> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::rows::find;
+    use crate::servers::find;
 
     fn report(name: &str, numbers: &[[f64; 3]], sample: impl Fn(f64) -> Sample) -> RowReport {
         let measured =
             |number: &f64| Some(Measured { sample: sample(*number), commands: vec![String::from("server")] });
         let samples = numbers.iter().map(|mode| mode.iter().map(measured).collect()).collect();
-        let modes: Vec<Mode> =
-            ["default", "gleaner", "qos-poll", "consolidate:1"].iter().map(|m| m.parse().unwrap()).collect();
+        let modes = ["default", "gleaner", "qos-poll", "consolidate:1"].map(|m| Mode::here(m).unwrap());
         let row = find(name).unwrap()[0];
         RowReport::new(&row, row.window(None, None), &modes, &RowSamples { samples })
     }

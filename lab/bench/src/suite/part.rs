@@ -1,8 +1,7 @@
 //! Where the rows of a combined report come from.
 
+use gleaner_proto::result::Environment;
 use serde::{Deserialize, Serialize};
-
-use super::environment::Environment;
 
 /// The rows of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use nix::sys::time::TimeVal;
 const PRESSURE: &str = "/proc/pressure/cpu";
 
 /// All sensors that this machine has.
-pub(super) struct Sensors {
+pub struct Sensors {
     root: Root,
     stat: StatSensor,
     idle: IdleSensor,
@@ -24,7 +24,7 @@ pub(super) struct Sensors {
 
 /// All counters at one moment.
 #[derive(Debug, Clone)]
-pub(super) struct Counters {
+pub struct Counters {
     at: Instant,
     vcpus: usize,
     busy: Duration,
@@ -52,17 +52,21 @@ struct Interrupts {
 
 /// CPU time in user mode and in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct CpuTime {
-    pub(super) user: Duration,
-    pub(super) system: Duration,
+pub struct CpuTime {
+    /// In user mode.
+    pub user: Duration,
+    /// In the kernel.
+    pub system: Duration,
 }
 
 impl CpuTime {
-    pub(super) fn total(self) -> Duration {
+    /// Both together.
+    pub fn total(self) -> Duration {
         self.user + self.system
     }
 
-    pub(super) fn minus(self, other: Self) -> Self {
+    /// What is left without `other`.
+    pub fn minus(self, other: Self) -> Self {
         Self { user: self.user.saturating_sub(other.user), system: self.system.saturating_sub(other.system) }
     }
 }
@@ -72,7 +76,7 @@ impl Sensors {
     ///
     /// # Errors
     /// If `/proc/stat` or the list of CPUs cannot be read; all other sensors are optional.
-    pub(super) fn new(root: &Root) -> Result<Self, KernelError> {
+    pub fn new(root: &Root) -> Result<Self, KernelError> {
         Ok(Self {
             root: root.clone(),
             stat: StatSensor::new(root)?,
@@ -82,7 +86,7 @@ impl Sensors {
     }
 
     /// What cannot be measured here, and why.
-    pub(super) fn missing(&mut self) -> Vec<Warning> {
+    pub fn missing(&mut self) -> Vec<Warning> {
         let mut missing = Vec::new();
         let mut report = |metric, why: String| missing.push(Warning::NotMeasured { metric, why });
         if self.idle.source() == gleaner_kernel::idle::IdleSource::Estimate {
@@ -98,7 +102,11 @@ impl Sensors {
         missing
     }
 
-    pub(super) fn read(&mut self) -> Result<Counters, KernelError> {
+    /// Reads every counter.
+    ///
+    /// # Errors
+    /// If one of `/proc/stat` or cpuidle cannot be read any more.
+    pub fn read(&mut self) -> Result<Counters, KernelError> {
         let at = Instant::now();
         let stat = self.stat.read()?;
         let times: Vec<&CpuTimes> = stat.cpus.iter().map(|(_, times)| times).collect();
@@ -125,13 +133,25 @@ impl Sensors {
 
 impl Counters {
     /// CPU time of the children that ended since `before`.
-    pub(super) fn children_since(&self, before: &Self) -> CpuTime {
+    pub fn children_since(&self, before: &Self) -> CpuTime {
         self.children.minus(before.children)
     }
 
+    /// Time since `before`.
+    pub fn elapsed_since(&self, before: &Self) -> Duration {
+        self.at.duration_since(before.at)
+    }
+
+    /// Share of the vCPUs' time since `before` spent on other programs than the children that ended.
+    pub fn others_since(&self, before: &Self) -> f64 {
+        let busy = self.busy.saturating_sub(before.busy);
+        let others = busy.saturating_sub(self.children_since(before).total());
+        others.as_secs_f64() / (self.elapsed_since(before).as_secs_f64() * self.vcpus as f64)
+    }
+
     /// The machine's activity since `before`.
-    pub(super) fn since(&self, before: &Self) -> BTreeMap<Metric, f64> {
-        let wall = self.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
+    pub fn since(&self, before: &Self) -> BTreeMap<Metric, f64> {
+        let wall = self.elapsed_since(before).as_secs_f64().max(f64::MIN_POSITIVE);
         let time = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64();
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / wall;
         let vcpus = self.vcpus.max(1) as f64;
@@ -245,6 +265,21 @@ mod tests {
         ];
         assert_eq!(metrics.len(), expected.len());
         for (metric, value) in expected {
+            assert!((metrics[&metric] - value).abs() < 1e-9, "{metric}: {}", metrics[&metric]);
+        }
+    }
+
+    #[test]
+    fn busy_is_everything_but_idle_waiting_and_steal() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        set(&root, 0);
+        let mut sensors = Sensors::new(&root).unwrap();
+        let before = sensors.read().unwrap();
+        let (one, other) = ("1 2 4 1000 2000 8 16 32 0 0", "0 0 0 0 0 0 0 0 0 0");
+        put(&root, "/proc/stat", &format!("cpu  {one}\ncpu0 {one}\ncpu1 {other}\nctxt 9\n"));
+        let metrics = sensors.read().unwrap().since(&before);
+        for (metric, value) in [(Metric::CpuBusyS, 0.31), (Metric::StealS, 0.32)] {
             assert!((metrics[&metric] - value).abs() < 1e-9, "{metric}: {}", metrics[&metric]);
         }
     }

@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use super::mode::Mode;
 use super::report::{ModeReport, Report, RowReport};
-use super::rows::Class;
+use crate::mode::Mode;
+use crate::servers::Class;
 use crate::stats::Estimate;
 
 impl Report {
@@ -85,7 +85,7 @@ impl Report {
             "\n## Commands\n\n`$STATE` is a temporary directory. The modes put their words before them.\n"
         )?;
         for row in &self.rows {
-            for command in row.commands.get(&Mode::Default.to_string()).into_iter().flatten() {
+            for command in row.commands.get(Mode::DEFAULT).into_iter().flatten() {
                 writeln!(out, "- {}: `{command}`", row.name)?;
             }
         }
@@ -114,8 +114,8 @@ fn table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
     writeln!(out, " gleaner / best static | worst | CPU default | CPU gleaner | target | |")?;
     writeln!(out, "|---|--:|{}--:|--:|--:|--:|--:|---|", "--:|".repeat(modes.len()))?;
     for row in rows {
-        let default = row.mode(&Mode::Default.to_string());
-        let gleaner = row.mode(&Mode::Gleaner.to_string());
+        let default = row.mode(Mode::DEFAULT);
+        let gleaner = row.mode(Mode::GLEANER);
         let rate = default.and_then(|m| m.rate);
         let rate = rate.map_or(String::from("-"), |r| format!("{:.0} {}", r.median, row.unit));
         write!(out, "| {} | {rate} |", row.name)?;
@@ -178,8 +178,8 @@ fn latency_table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
                 " {} ({}) | {limit} | {} | {} | {} |",
                 ratio(latency.gleaner_of_best_static),
                 latency.best_static.as_deref().unwrap_or("-"),
-                cpu(row.mode(&Mode::Default.to_string())),
-                cpu(row.mode(&Mode::Gleaner.to_string())),
+                cpu(row.mode(Mode::DEFAULT)),
+                cpu(row.mode(Mode::GLEANER)),
                 verdict(latency.missed.as_deref()),
             )?;
         }
@@ -201,7 +201,7 @@ fn range(seconds: impl Iterator<Item = f64> + Clone) -> String {
 }
 
 fn ratio(estimate: Option<Estimate>) -> String {
-    estimate.map_or(String::from("-"), |e| format!("{:.2} [{:.2}, {:.2}]", e.median, e.low, e.high))
+    estimate.map_or(String::from("-"), |estimate| estimate.to_string())
 }
 
 fn cpu(mode: Option<&ModeReport>) -> String {

@@ -1,13 +1,12 @@
-//! Kernel settings that Gleaner changes. Every cell must start with their values from the start of the run,
+//! Kernel settings that Gleaner changes. Every sample must start with their values from the start of the run,
 //! or the default mode would not be the default.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll::PARAMETERS;
+use gleaner_kernel::{KernelError, Root};
 
-use super::error::{Result, ServersError};
 use crate::runner::interrupted;
 
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -16,10 +15,30 @@ const CPUS: &str = "/sys/devices/system/cpu";
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Paths and their values.
-pub type KernelSettings = BTreeMap<String, String>;
+pub(crate) type KernelSettings = BTreeMap<String, String>;
+
+/// Why a sample would not start like the first one.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    /// A kernel setting has changed since the run started.
+    #[error(
+        "{path} is `{is}`, not `{was}` as when the run started; `gleaner restore` undoes what Gleaner left"
+    )]
+    Touched {
+        /// File of the setting.
+        path: String,
+        /// Value at the start.
+        was: String,
+        /// Current value.
+        is: String,
+    },
+    /// A kernel file could not be read.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
 
 /// Reads the haltpoll parameters and each CPU's latency request, as far as this kernel has them.
-pub(crate) fn read(root: &Root) -> Result<KernelSettings> {
+pub(crate) fn read(root: &Root) -> Result<KernelSettings, KernelError> {
     let names = |dir: &str| if root.exists(dir) { root.list(dir) } else { Ok(Vec::new()) };
     let parameters = names(PARAMETERS)?.into_iter().map(|name| format!("{PARAMETERS}/{name}"));
     let is_cpu = |name: &String| name.strip_prefix("cpu").is_some_and(|number| number.parse::<u32>().is_ok());
@@ -39,12 +58,12 @@ pub(crate) fn read(root: &Root) -> Result<KernelSettings> {
 /// Waits a while until every setting has its old value again, in case of another experiment.
 ///
 /// # Errors
-/// [`ServersError::Touched`] with the first setting that did not return to its old value.
-pub(crate) fn wait_for(root: &Root, then: &KernelSettings) -> Result<()> {
+/// [`SettingError::Touched`] with the first setting that did not return to its old value.
+pub(crate) fn wait_for(root: &Root, then: &KernelSettings) -> Result<(), SettingError> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         match check(root, then) {
-            Err(ServersError::Touched { .. }) if Instant::now() < deadline && !interrupted() => {
+            Err(SettingError::Touched { .. }) if Instant::now() < deadline && !interrupted() => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             result => return result,
@@ -53,12 +72,12 @@ pub(crate) fn wait_for(root: &Root, then: &KernelSettings) -> Result<()> {
 }
 
 /// Fails with the first setting that has changed.
-fn check(root: &Root, then: &KernelSettings) -> Result<()> {
+fn check(root: &Root, then: &KernelSettings) -> Result<(), SettingError> {
     let now = read(root)?;
     let changed = then.iter().find(|(path, value)| now.get(*path) != Some(*value));
     match changed {
         None => Ok(()),
-        Some((path, was)) => Err(ServersError::Touched {
+        Some((path, was)) => Err(SettingError::Touched {
             path: path.clone(),
             was: was.clone(),
             is: now.get(path).cloned().unwrap_or_default(),
