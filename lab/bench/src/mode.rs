@@ -246,7 +246,7 @@ mod tests {
         let error = parse("gleanr").unwrap_err().to_string();
         assert!(error.contains("unknown mode `gleanr`") && error.contains("qos-poll"), "{error}");
         let error = parse("user:other").unwrap_err().to_string();
-        assert_eq!(error, "unknown mode `user:other` (there are: user:tuned)");
+        assert_eq!(error, "unknown mode `user:other`; did you mean `user:tuned`? (there are: user:tuned)");
         assert!(matches!(parse("consolidate:0"), Err(ModeError::Value(text)) if text.contains("1 or more")));
         assert!(matches!(parse("haltpoll"), Err(ModeError::Value(text)) if text.contains("needs a limit")));
         assert_eq!(Mode::here("user:tuned"), Err(ModeError::NoCommands("user:tuned".into())));

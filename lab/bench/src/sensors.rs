@@ -66,6 +66,7 @@ impl CpuTime {
     }
 
     /// What is left without `other`.
+    #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self { user: self.user.saturating_sub(other.user), system: self.system.saturating_sub(other.system) }
     }

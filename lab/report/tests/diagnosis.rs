@@ -11,17 +11,8 @@ use gleaner_report::diagnosis::{Lane, Timeline, figures, html};
 fn every_figure_is_there_and_sound() {
     let figures = figures(&diagnosis());
     let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
-    let expected = [
-        "causes",
-        "wakes-1",
-        "wakes-2",
-        "wakes-4",
-        "timeline",
-        "delay-0",
-        "delay-1",
-        "halt-0",
-        "halt-1",
-    ];
+    let expected =
+        ["causes", "wakes-1", "wakes-2", "wakes-4", "timeline", "delay-0", "delay-1", "halt-0", "halt-1"];
     assert_eq!(names, expected, "and none for what was not seen");
     for figure in &figures {
         for svg in [figure.file(), figure.plot.draw(360.0).file()] {

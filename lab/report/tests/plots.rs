@@ -9,8 +9,8 @@ use common::check;
 use gleaner_report::axis::Axis;
 use gleaner_report::number::Unit;
 use gleaner_report::plot::{
-    Bar, BarGroup, Bars, Bin, Curve, Curves, Histogram, Interval, Lane, Plot, Point,
-    Scatter, Span, Stack, StackLane, StackPart, Strip, StripLane, Timeline,
+    Bar, BarGroup, Bars, Bin, Curve, Curves, Histogram, Interval, Lane, Plot, Point, Scatter, Span, Stack,
+    StackLane, StackPart, Strip, StripLane, Timeline,
 };
 use gleaner_report::scale::Kind;
 use proptest::collection::vec;
