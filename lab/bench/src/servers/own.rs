@@ -3,6 +3,9 @@
 
 use std::fs;
 
+use gleaner_kernel::Root;
+use gleaner_kernel::topology::Topology;
+
 use super::context::CellContext;
 use super::error::{Result, ServersError};
 use super::launch::Launch;
@@ -71,10 +74,16 @@ impl Program {
     }
 
     pub(super) fn measure(self, place: &CellContext, pairs: u32, window: Window) -> Result<Measured> {
+        // Java and Go size themselves by the vCPUs that they may use at their start. A fixed set of vCPUs would measure
+        // another program than the one that finds itself on fewer while it runs.
+        let vcpus = Topology::read(&Root::system())?.online.len();
         let launch = match self {
             Self::PythonPipe | Self::PythonThreads => Launch::new(PYTHON).arg(place.path(self.source().0)),
-            Self::JavaQueue => Launch::new("java").arg("-cp").arg(place.path("")).arg("Handoff"),
-            Self::GoHttp => Launch::new(&place.path("http").to_string_lossy()),
+            Self::JavaQueue => Launch::new("java")
+                .args([format!("-XX:ActiveProcessorCount={vcpus}"), "-cp".to_owned()])
+                .arg(place.path(""))
+                .arg("Handoff"),
+            Self::GoHttp => Launch::new("env").arg(format!("GOMAXPROCS={vcpus}")).arg(place.path("http")),
         };
         // One of them forks, so both processes are stopped as a group.
         let launch = launch.arg(pairs.to_string()).group();
