@@ -30,9 +30,10 @@ pub struct Block {
 pub enum Signal {
     /// The user's progress counter.
     Counter,
-    /// Bytes sent through sockets: a server's answers, a client's requests. Counted only for workloads that
-    /// make few write calls; what these read and write are tables, log lines and other files. Bytes, not messages, since on a stream a message is whatever has accumulated: a server that is woken sooner
-    /// sends more of them for the same answers.
+    /// Bytes sent through sockets: a server's answers, a client's requests. Counted only for workloads that make few
+    /// write calls: what these read and write are tables, log lines and other files. Bytes, not messages, since on a
+    /// stream a message is whatever has accumulated: a server that is woken sooner sends more of them for the same
+    /// answers.
     Sockets,
     /// Bytes moved by read and write calls: what a server or a pipeline is there to do.
     Moved,

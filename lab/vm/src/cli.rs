@@ -97,7 +97,8 @@ struct Claims {
     /// Print the outcomes as JSON
     #[arg(long)]
     json: bool,
-    /// Write the page of all claims into this file, with the latest outcomes of those that are not proven now
+    /// Write the page of all claims into this file, and the outcomes into a JSON file beside it, which has those of the claims
+    /// that are not proven now
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }
@@ -142,12 +143,8 @@ fn prove(args: &Claims) -> anyhow::Result<ExitCode> {
     }
     let lab = Lab::open()?;
     let outcomes = claims::run(&lab, &chosen);
-    if !lab.is_nested() {
-        let cache = Cache::open()?;
-        outcomes.iter().try_for_each(|outcome| claims::kept::keep(&cache, outcome))?;
-    }
     if let Some(path) = &args.markdown {
-        let page = table::markdown(&claims::kept::all(&Cache::open()?)?);
+        let page = table::markdown(&claims::kept::update(&path.with_extension("json"), &outcomes)?);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if args.json {
