@@ -12,11 +12,13 @@ use serde::{Deserialize, Serialize};
 mod correlation;
 mod file;
 mod metric;
+mod server;
 mod warning;
 
 pub use correlation::{Correlation, correlation};
 pub use file::{ResultError, check_place, write_file};
 pub use metric::{Better, Metric};
+pub use server::{Class, Placement, ServerRow};
 pub use warning::Warning;
 
 /// The version of the format that this crate reads and writes.
@@ -43,8 +45,25 @@ pub struct BenchResult {
     pub rows: Vec<Row>,
     /// Caveats, each with its remedy.
     pub warnings: Vec<Warning>,
+    /// Samples that could not be taken although the run went on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
     /// How the run ended.
     pub ending: Ending,
+    /// Earlier runs, of which rows were kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Part>,
+}
+
+/// The rows of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The command line that repeats the run.
+    pub repeat_with: String,
+    /// The machine that they were measured on.
+    pub environment: Environment,
+    /// Their names.
+    pub rows: Vec<String>,
 }
 
 /// The machine, as far as it affects wake-up costs.
@@ -124,6 +143,9 @@ pub struct Row {
     pub primary: Metric,
     /// The built-in workload, if it is one.
     pub workload: Option<String>,
+    /// Servers only: how they are measured and judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerRow>,
     /// Command lines that ran beside it in the same VM.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub co_runners: Vec<String>,
@@ -232,6 +254,19 @@ pub enum Verdict {
     TooFew,
 }
 
+/// A sample that could not be taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Name of the row.
+    pub row: String,
+    /// Name of the mode.
+    pub mode: String,
+    /// Number of the round, from 0; `None` during warm-up.
+    pub round: Option<usize>,
+    /// The error's text.
+    pub message: String,
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "kebab-case")]
@@ -257,6 +292,16 @@ impl fmt::Display for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kernel, cpu_model, vcpus, hypervisor, .. } = self;
         write!(f, "Linux {kernel}, {cpu_model}, {vcpus} vCPUs, hypervisor {hypervisor}")
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { row, mode, round, message } = self;
+        match round {
+            Some(round) => write!(f, "{row}, {mode}, round {}: {message}", round + 1),
+            None => write!(f, "{row}, {mode}, warm-up: {message}"),
+        }
     }
 }
 
@@ -287,6 +332,12 @@ impl Row {
     /// The cell of this mode.
     pub fn cell(&self, mode: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.mode == mode)
+    }
+
+    /// Number of rounds in which any of its modes was measured.
+    pub fn rounds(&self) -> usize {
+        let samples = self.cells.iter().flat_map(|cell| &cell.samples);
+        samples.map(|sample| sample.round + 1).max().unwrap_or_default()
     }
 
     /// `mode` compared with the first mode by `metric`.

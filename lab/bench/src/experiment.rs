@@ -38,7 +38,7 @@ pub(crate) use session::Session;
 pub use table::table;
 
 use crate::adapters::{AdapterError, Expanded};
-use crate::environment;
+use crate::environment::{self, SettingError};
 use crate::mode::Mode;
 use crate::runner::{Cell, Outcome, Plan, Problem, interrupted};
 use crate::servers::ServersError;
@@ -110,10 +110,14 @@ pub struct Row {
 pub struct Options {
     /// The `gleaner` binary, which runs the modes and the built-in workloads.
     pub gleaner: PathBuf,
+    /// The `gleaner-bench` binary, which measures servers.
+    pub bench: PathBuf,
     /// The command line that repeats the run, for the result.
     pub repeat_with: String,
     /// Suppresses the line per finished row.
     pub quiet: bool,
+    /// Whether a failed sample is in the result and the run goes on.
+    pub keep_going: bool,
 }
 
 /// Why an experiment could not be run, or a sample not be taken.
@@ -159,6 +163,13 @@ pub enum ExperimentError {
     },
 }
 
+impl ExperimentError {
+    /// Whether another process changes the kernel's settings, so that later samples would be wrong, too.
+    pub(crate) fn is_of_the_machine(&self) -> bool {
+        matches!(self, Self::Run(ServersError::Setting(SettingError::Touched { .. })))
+    }
+}
+
 /// Runs `experiment`. After a signal (see [`crate::runner::watch`]) or a failed command, the result contains
 /// the samples so far, and [`BenchResult::ending`] gives the reason.
 ///
@@ -167,7 +178,7 @@ pub enum ExperimentError {
 pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, ExperimentError> {
     experiment.rows.iter().filter_map(|row| row.adapter.as_ref()).try_for_each(Expanded::check)?;
     let environment = environment::read(&Root::system())?;
-    let mut sampler = Sampler::new(&options.gleaner)?;
+    let mut sampler = Sampler::new(&options.gleaner, &options.bench)?;
     sampler.calibrate(&experiment.modes)?;
     let mut warnings = sampler.sensors().missing();
     let mut frequencies = Frequencies::default();
@@ -182,9 +193,11 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, Ex
             }
             let (row, mode) = (&experiment.rows[cell.row], &experiment.modes[cell.mode]);
             let measured = sampler.measure(row, mode);
-            // A failed command is likely to fail again: do not make the user wait for it.
-            let measured =
-                measured.map_err(|error| Problem { message: error.to_string(), ends_run: true })?;
+            let measured = measured.map_err(|error| Problem {
+                message: sampler.portable(&error.to_string()),
+                // A failed command is likely to fail again: do not make the user wait for it.
+                ends_run: !options.keep_going || error.is_of_the_machine(),
+            })?;
             Ok(TakenSample { cell, measured })
         },
         |row, samples| experiment.is_enough(&summary.row(row, samples)),
@@ -205,6 +218,8 @@ pub fn run(experiment: &Experiment, options: &Options) -> Result<BenchResult, Ex
         rows,
         warnings,
         ending: ending(&outcome),
+        failures: if options.keep_going { outcome.failures } else { Vec::new() },
+        earlier: Vec::new(),
     })
 }
 
@@ -255,15 +270,15 @@ fn mode_info(mode: &Mode) -> ModeInfo {
 }
 
 fn ending(outcome: &Outcome<TakenSample>) -> Ending {
-    match outcome.failures.first() {
+    match outcome.failures.last() {
         _ if interrupted() => Ending::Interrupted,
-        Some(failure) => Ending::Failed {
+        Some(failure) if outcome.interrupted => Ending::Failed {
             row: failure.row.clone(),
             mode: failure.mode.clone(),
             round: failure.round,
             message: failure.message.clone(),
         },
         None if outcome.interrupted => Ending::Interrupted,
-        None => Ending::Complete,
+        _ => Ending::Complete,
     }
 }

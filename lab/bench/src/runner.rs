@@ -1,10 +1,10 @@
 //! The interleaved runner: every round has all modes of a row in shuffled order, so that changes of the
 //! machine (a neighbour, the clock frequency, the page cache) affect all modes alike.
 
-use std::fmt;
 use std::io::IsTerminal;
 
 use gleaner_print::say;
+use gleaner_proto::result::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::stats::Rng;
@@ -47,19 +47,6 @@ pub struct Cell {
 pub struct RowSamples<T> {
     /// By mode, then by round.
     pub samples: Vec<Vec<Option<T>>>,
-}
-
-/// A cell that could not be measured.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-pub struct Failure {
-    /// Name of the row.
-    pub row: String,
-    /// Name of the mode.
-    pub mode: String,
-    /// Number of the round, from 0; `None` during warm-up.
-    pub round: Option<usize>,
-    /// The error message.
-    pub message: String,
 }
 
 /// Why a cell was not measured.
@@ -156,12 +143,6 @@ impl Plan {
     fn failure(&self, cell: Cell, message: String) -> Failure {
         let (row, mode) = (self.rows[cell.row].clone(), self.modes[cell.mode].clone());
         Failure { row, mode, round: cell.round, message }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}, {}: {}", self.row, self.mode, round_name(self.round), self.message)
     }
 }
 

@@ -3,7 +3,7 @@
 //! A *row* is a server with a load ([`rows`]), a [mode](crate::mode::Mode) is how it is started: plainly, under
 //! `gleaner run`, or under one fixed setting. A *cell* measures a row in a mode, in its own process, which
 //! starts server and client, waits until the server is ready, lets the client warm up and then measures one
-//! window ([`measure`]). [`suite`](crate::suite) interleaves the cells.
+//! window ([`measure`]). [`experiment`](crate::experiment) interleaves the cells.
 
 mod cell;
 mod context;
@@ -24,13 +24,10 @@ pub(crate) mod running;
 mod sample;
 mod window;
 
-pub(crate) use cell::measure_apart;
 pub use cell::{measure, prepare, with_mariadb};
 pub use error::{Result, ServersError};
-pub use machine::CpuUse;
-pub(crate) use machine::Meter;
 pub use rate::watch;
 pub(crate) use rows::check_programs;
-pub use rows::{Class, Placement, ROWS, Row, find, load};
-pub use sample::{Latency, Measured, Sample};
+pub use rows::{ROWS, Row, find, load};
+pub use sample::{Measured, Sample};
 pub use window::Window;

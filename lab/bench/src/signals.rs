@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use gleaner_kernel::Root;
 
-use crate::environment::{self, SettingError};
+use crate::environment;
 use crate::experiment::ExperimentError;
 use crate::runner::{Outcome, Plan, Problem, interrupted};
 use crate::servers::ServersError;
@@ -44,7 +44,7 @@ pub struct Options {
     pub rounds: usize,
     /// The `gleaner` binary.
     pub gleaner: PathBuf,
-    /// The binary with the subcommand `cell`, see [`crate::suite::Options::bench`].
+    /// The `gleaner-bench` binary, which measures servers.
     pub bench: PathBuf,
     /// The command line that repeats this run, for the report.
     pub repeat_with: String,
@@ -104,11 +104,7 @@ fn measure(cases: &[Case], rounds: usize, meter: &mut cell::Meter, report: &mut 
             let measured = meter.measure(&cases[cell.row], settings[cell.mode]);
             measured.map_err(|error| Problem {
                 message: meter.portable(&error.to_string()),
-                // Another process changes the kernel's settings.
-                ends_run: matches!(
-                    error,
-                    ExperimentError::Run(ServersError::Setting(SettingError::Touched { .. }))
-                ),
+                ends_run: error.is_of_the_machine(),
             })
         },
         |_, _| false,

@@ -46,7 +46,9 @@ fn result(virtualised: bool, modes: &[&str], rows: Vec<Row>) -> BenchResult {
         modes: modes.iter().map(mode).collect(),
         rows,
         warnings: Vec::new(),
+        failures: Vec::new(),
         ending: Ending::Complete,
+        earlier: Vec::new(),
     }
 }
 
@@ -71,6 +73,7 @@ fn row(name: &str, co_runners: &[&str], cells: Vec<Cell>) -> Row {
         unit: String::new(),
         primary: Metric::WallS,
         workload: Some("matmul".into()),
+        server: None,
         co_runners: co_runners.iter().map(|line| (*line).into()).collect(),
         paper: [].into(),
         paper_ratio: [].into(),

@@ -8,7 +8,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use gleaner_bench::servers::{Window, find, measure};
-use gleaner_bench::suite::Report;
+use gleaner_bench::suite::RowReport;
+use gleaner_policy::{CpuSet, PolicyConfig};
+use gleaner_proto::journal::{self, Record};
+use gleaner_proto::result::{BenchResult, Ending, Metric};
 
 mod common;
 #[path = "common/stand_in.rs"]
@@ -52,7 +55,9 @@ fn a_redis_cell_measures_and_leaves_nothing_running() {
     let measured = measure(&row, state.path(), window, &[]).unwrap();
     let sample = measured.sample;
     // The client is known to work; how much it does in the window depends on the machine.
-    assert!(sample.rate > 0.0 && sample.window >= window.length, "{sample:?}");
+    assert!(sample.rate() > 0.0, "{sample:?}");
+    assert!(sample.metrics[&Metric::WallS] >= window.length.as_secs_f64(), "{sample:?}");
+    assert!(sample.metrics.contains_key(&Metric::HaltsPerS), "the machine's counters, too: {sample:?}");
     assert!(
         measured.commands[0].contains("redis-server") && measured.commands[1].contains("redis-benchmark")
     );
@@ -88,8 +93,9 @@ fn every_other_server_can_be_measured_twice() {
         let window = Window { warmup: Duration::ZERO, length: Duration::from_millis(100) };
         for _ in 0..2 {
             let sample = measure(&row, state.path(), window, &[]).unwrap().sample;
-            assert!(sample.rate > 0.0, "{name}: {sample:?}");
-            assert_eq!(sample.latency.is_some(), name.contains("open"), "{name}: {sample:?}");
+            assert!(sample.rate() > 0.0, "{name}: {sample:?}");
+            let has_latency = sample.metrics.contains_key(&Metric::MeanUs);
+            assert_eq!(has_latency, name.contains("open"), "{name}: {sample:?}");
         }
         assert_nothing_runs(&state.path().to_string_lossy());
     }
@@ -110,6 +116,19 @@ fn a_wrapped_server_is_stopped_by_its_own_pid() {
     assert_nothing_runs(&state.path().to_string_lossy());
 }
 
+/// The journal of a run in which nothing happened.
+fn journal() -> serde_json::Result<String> {
+    let start = Record::Start {
+        version: journal::VERSION,
+        unix_ms: 0,
+        workload: String::new(),
+        vcpus: CpuSet::first(1),
+        config: Box::new(PolicyConfig::default()),
+        limits: Vec::new(),
+    };
+    Ok(serde_json::to_string(&start)? + "\n")
+}
+
 /// With the stand-in, every mode is the default one.
 #[test]
 fn the_suite_interleaves_modes_and_reports() {
@@ -119,6 +138,7 @@ fn the_suite_interleaves_modes_and_reports() {
     let dir = tempfile::tempdir().unwrap();
     let gleaner = dir.path().join("gleaner");
     stand_in::plain_gleaner(&gleaner).unwrap();
+    fs::write(dir.path().join("gleaner.journal"), journal().unwrap()).unwrap();
     let (json, markdown) = (dir.path().join("b.json"), dir.path().join("b.md"));
     let output = bench()
         .args(["servers", "--rounds", "1", "--window", "0.2", "--warmup", "0", "--rows", "redis-1"])
@@ -134,18 +154,16 @@ fn the_suite_interleaves_modes_and_reports() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "one line per row in a pipe: {stderr}");
-    let report: Report = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    assert!(report.failures.is_empty() && !report.interrupted);
-    let row = &report.rows[0];
-    assert_eq!(row.best_static.as_deref(), Some("consolidate:1"));
-    assert!(row.modes.iter().all(|mode| mode.rate.is_some_and(|rate| rate.median > 0.0)), "{row:?}");
-    assert!(row.commands["gleaner"][0].starts_with("[inside `"), "{:?}", row.commands);
-    assert!(
-        row.commands["gleaner"][0].contains("`gleaner run --quiet --require --no-memory -- …`"),
-        "{:?}",
-        row.commands
-    );
-    assert!(row.commands["default"][0].contains("$STATE/redis/redis.sock"), "{:?}", row.commands);
+    let result = BenchResult::read(&json).unwrap();
+    assert_eq!((result.failures.as_slice(), &result.ending), (&[][..], &Ending::Complete));
+    let row = &result.rows[0];
+    let report = RowReport::new(row).unwrap();
+    assert_eq!(report.standings[0].best_static.as_deref(), Some("consolidate:1"));
+    assert!(row.cells.iter().all(|cell| cell.summaries[&Metric::Throughput].median > 0.0), "{row:?}");
+    let inside = "[inside `gleaner run --quiet --require --no-memory --journal $STATE/journal -- …`] ";
+    let command = |mode| row.cell(mode).unwrap().command.as_str();
+    assert!(command("gleaner").starts_with(inside), "{}", command("gleaner"));
+    assert!(command("default").contains("$STATE/redis/redis.sock"), "{}", command("default"));
     let table = fs::read_to_string(&markdown).unwrap();
     assert!(table.contains("| redis-1 |") && table.contains("--rows redis-1"), "{table}");
 
@@ -162,7 +180,7 @@ fn the_suite_interleaves_modes_and_reports() {
             .unwrap()
     };
     assert!(more("default,gleaner,consolidate:1").status.success());
-    let both: Report = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let both = BenchResult::read(&json).unwrap();
     let rows: Vec<_> = both.rows.iter().map(|row| (row.name.as_str(), row.rounds())).collect();
     assert_eq!(rows, [("redis-1", 1), ("redis-8", 2)]);
     assert!(fs::read_to_string(&markdown).unwrap().contains("Rounds: 1 to 2."));
@@ -202,8 +220,8 @@ fn an_interrupted_suite_ends_its_cell_and_writes_what_it_has() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_nothing_runs(&here);
-    let report: Report = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    assert!(report.interrupted && report.failures.is_empty());
+    let result = BenchResult::read(&json).unwrap();
+    assert_eq!((result.failures.as_slice(), &result.ending), (&[][..], &Ending::Interrupted));
 }
 
 #[test]

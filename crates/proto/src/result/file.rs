@@ -184,7 +184,9 @@ mod tests {
             modes: Vec::new(),
             rows: Vec::new(),
             warnings: Vec::new(),
+            failures: Vec::new(),
             ending: Ending::Interrupted,
+            earlier: Vec::new(),
         }
     }
 

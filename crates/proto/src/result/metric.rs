@@ -34,6 +34,10 @@ pub enum Metric {
     P999Us,
     /// The longest latency, as reported by the program.
     MaxUs,
+    /// Mean latency in an open loop from when a request was due; includes the client's own delay.
+    DueMeanUs,
+    /// 99th percentile of the same.
+    DueP99Us,
     /// CPU time of the command and its descendants in user mode (`getrusage`).
     CpuUserS,
     /// CPU time of the command and its descendants in kernel mode (`getrusage`).
@@ -42,6 +46,8 @@ pub enum Metric {
     CpuPollingS,
     /// CPU time of Gleaner: its yield threads, and its own work.
     CpuYieldS,
+    /// CPU time of an open loop's client.
+    CpuClientS,
     /// Busy time of all vCPUs, for ours and other programs, without polling (`/proc/stat`).
     CpuBusyS,
     /// User, system, polling and Gleaner's CPU seconds per unit of work, or per run if there is no unit.
@@ -77,7 +83,7 @@ pub enum Better {
 
 impl Metric {
     /// Every metric, in the order of the tables.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::WallS,
         Self::Throughput,
         Self::Operations,
@@ -90,10 +96,13 @@ impl Metric {
         Self::P99Us,
         Self::P999Us,
         Self::MaxUs,
+        Self::DueMeanUs,
+        Self::DueP99Us,
         Self::CpuUserS,
         Self::CpuSystemS,
         Self::CpuPollingS,
         Self::CpuYieldS,
+        Self::CpuClientS,
         Self::CpuBusyS,
         Self::CpuSPerOp,
         Self::IdlePerS,
@@ -121,10 +130,13 @@ impl Metric {
             Self::P99Us => ("p99_us", "µs", Lower, "p99 latency"),
             Self::P999Us => ("p999_us", "µs", Lower, "p99.9 latency"),
             Self::MaxUs => ("max_us", "µs", Lower, "longest latency"),
+            Self::DueMeanUs => ("due_mean_us", "µs", Lower, "mean latency from due"),
+            Self::DueP99Us => ("due_p99_us", "µs", Lower, "p99 latency from due"),
             Self::CpuUserS => ("cpu_user_s", "s", Lower, "CPU, user"),
             Self::CpuSystemS => ("cpu_system_s", "s", Lower, "CPU, system"),
             Self::CpuPollingS => ("cpu_polling_s", "s", Lower, "CPU, polling when idle"),
             Self::CpuYieldS => ("cpu_yield_s", "s", Lower, "CPU, Gleaner and its yield threads"),
+            Self::CpuClientS => ("cpu_client_s", "s", Neither, "CPU, client of the open loop"),
             Self::CpuBusyS => ("cpu_busy_s", "s", Lower, "CPU, whole machine busy"),
             Self::CpuSPerOp => ("cpu_s_per_op", "s", Lower, "CPU per unit of work"),
             Self::IdlePerS => ("idle_per_s", "1/s", Neither, "idle entries per vCPU"),

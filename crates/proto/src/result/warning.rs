@@ -103,6 +103,22 @@ pub enum Warning {
     },
 }
 
+impl Warning {
+    /// Name of the row that it is about; `None` if it is about all of them.
+    pub fn row(&self) -> Option<&str> {
+        match self {
+            Self::Steal { row, .. }
+            | Self::Neighbours { row, .. }
+            | Self::TooFewRounds { row, .. }
+            | Self::Imprecise { row, .. }
+            | Self::Drift { row, .. }
+            | Self::Outliers { row, .. }
+            | Self::NotInForce { row, .. } => Some(row),
+            Self::Frequency { .. } | Self::NotMeasured { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |share: &f64| share * 100.0;

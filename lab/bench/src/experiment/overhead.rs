@@ -31,7 +31,7 @@ pub struct Overhead {
 /// # Errors
 /// If a sample cannot be taken, or a signal arrived.
 pub fn measure(gleaner: &Path, pairs: u16) -> Result<Overhead, ExperimentError> {
-    let mut sampler = Sampler::new(gleaner)?;
+    let mut sampler = Sampler::new(gleaner, &gleaner.with_file_name("gleaner-bench"))?;
     let (row, mode) = (empty(), Mode::Default);
     let mut rng = Rng::new(1);
     let (mut harness, mut shell) = (Vec::new(), Vec::new());

@@ -1,24 +1,28 @@
-//! What to run: a command, or a built-in workload in its own process.
+//! What to run: a command, a built-in workload in its own process, or a server with its load.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::servers::launch::Launch;
+use crate::servers::{self, Window};
 use crate::workload::{Amount, ParameterError, Parameters, Workload};
 
 /// In a command, stands for the run's temporary directory.
 const STATE: &str = "$STATE";
 /// In a command, stands for the `gleaner` binary.
 const GLEANER: &str = "$GLEANER";
-/// In a command, stands for the `gleaner-bench` binary beside it.
+/// In a command, stands for the `gleaner-bench` binary.
 const BENCH: &str = "$BENCH";
+/// Where a server's cell writes its measurements.
+pub(super) const CELL: &str = "cell.json";
 
 /// A program to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Program {
     /// A command and its arguments, in which `$STATE` stands for a directory that is removed after the run,
-    /// `$GLEANER` for the `gleaner` binary, and `$BENCH` for the `gleaner-bench` binary beside it.
+    /// `$GLEANER` for the `gleaner` binary, and `$BENCH` for the `gleaner-bench` binary.
     Command(Vec<OsString>),
     /// A built-in workload.
     Workload {
@@ -29,6 +33,13 @@ pub enum Program {
         /// When to stop: after a time, which yields its throughput, or a number of operations, which yields
         /// its wall time.
         amount: Amount,
+    },
+    /// A server with its load, measured in a window between its start and its end.
+    Server {
+        /// The server.
+        row: servers::Row,
+        /// When it is measured.
+        window: Window,
     },
 }
 
@@ -57,7 +68,7 @@ impl Program {
     pub fn workload(&self) -> Option<Workload> {
         match self {
             Self::Workload { workload, .. } => Some(*workload),
-            Self::Command(_) => None,
+            Self::Command(_) | Self::Server { .. } => None,
         }
     }
 
@@ -69,11 +80,12 @@ impl Program {
                 let name = Path::new(word).file_name().unwrap_or(word);
                 name.to_string_lossy().into_owned()
             }),
+            Self::Server { row, .. } => row.name.to_owned(),
         }
     }
 
-    /// Prepares the start, with files in `state`; a workload is run by the binary `gleaner`.
-    pub(crate) fn launch(&self, gleaner: &Path, state: &Path) -> Launch {
+    /// Prepares the start, with files in `state`; a workload is run by the binary `gleaner`, a server by `bench`.
+    pub(crate) fn launch(&self, gleaner: &Path, bench: &Path, state: &Path) -> Launch {
         let words = match self {
             Self::Command(words) => words.clone(),
             Self::Workload { workload, parameters, amount } => {
@@ -92,8 +104,15 @@ impl Program {
                 }
                 words
             }
+            Self::Server { row, window } => {
+                let seconds = |time: Duration| time.as_secs_f64().to_string();
+                let (warmup, length) = (seconds(window.warmup), seconds(window.length));
+                let out = format!("{STATE}/{CELL}");
+                let times = ["--warmup", &warmup, "--seconds", &length];
+                let words = [BENCH, "cell", row.name].into_iter().chain(times);
+                words.chain(["--state", STATE, "--out", &out]).map(OsString::from).collect()
+            }
         };
-        let bench = gleaner.with_file_name("gleaner-bench");
         let (state, gleaner, bench) =
             (state.to_string_lossy(), gleaner.to_string_lossy(), bench.to_string_lossy());
         // Words that are not UTF-8 cannot contain a placeholder.
@@ -118,13 +137,12 @@ pub(crate) fn portable(text: &str, gleaner: &Path, state: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU64;
-    use std::time::Duration;
 
     use super::*;
 
     fn line(program: &Program) -> String {
         let (gleaner, state) = (Path::new("/x/gleaner"), Path::new("/tmp/state"));
-        portable(&program.launch(gleaner, state).line(), gleaner, state)
+        portable(&program.launch(gleaner, Path::new("/x/gleaner-bench"), state).line(), gleaner, state)
     }
 
     #[test]
@@ -137,6 +155,16 @@ mod tests {
                 .ends_with("/sh -c 'gleaner-bench load x; gleaner why'")
         );
         assert!(line(&Program::shell("sleep 1; true")).ends_with("/sh -c 'sleep 1; true'"));
+    }
+
+    #[test]
+    fn servers_are_measured_by_the_harness() {
+        let row = servers::find("redis-1").unwrap().remove(0);
+        let window = Window { warmup: Duration::ZERO, length: Duration::from_millis(500) };
+        assert_eq!(
+            line(&Program::Server { row, window }),
+            "gleaner-bench cell redis-1 --warmup 0 --seconds 0.5 --state $STATE --out $STATE/cell.json"
+        );
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Takes one sample: applies the mode, runs the command to its end, and reads the sensors before and after.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
 use gleaner_kernel::workload::process_times;
-use gleaner_proto::result::Metric;
+use gleaner_proto::result::{Metric, Placement};
 
 use super::co_runner::{CoRunner, CoRunners};
 use super::control::Control;
@@ -17,9 +18,9 @@ use super::{ExperimentError, Program, Row};
 use crate::mode::Mode;
 use crate::runner::interrupted;
 use crate::sensors::{CpuTime, Sensors};
-use crate::servers::ServersError;
 use crate::servers::log::{read, tail};
 use crate::servers::running::Running;
+use crate::servers::{self, ServersError, Window};
 
 /// Result of one run of a command.
 #[derive(Debug, Clone)]
@@ -39,9 +40,9 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// `gleaner` is the path of the `gleaner` binary, which is beside `gleaner-bench`.
-    pub(super) fn new(gleaner: &Path) -> Result<Self, ExperimentError> {
-        let session = Session::new(gleaner, &gleaner.with_file_name("gleaner-bench"))?;
+    /// With the binaries `gleaner` and `gleaner-bench`.
+    pub(super) fn new(gleaner: &Path, bench: &Path) -> Result<Self, ExperimentError> {
+        let session = Session::new(gleaner, bench)?;
         Ok(Self { session, sensors: Sensors::new(&Root::system())? })
     }
 
@@ -51,7 +52,7 @@ impl Sampler {
 
     /// Command line of a program, for the result.
     pub(super) fn line(&self, program: &Program) -> String {
-        self.session.portable(&self.session.launch(program).line())
+        self.session.portable(&self.session.launch(program, &[]).line())
     }
 
     /// See [`Session::calibrate`].
@@ -59,14 +60,21 @@ impl Sampler {
         Ok(self.session.calibrate(modes)?)
     }
 
+    /// See [`Session::portable`].
+    pub(super) fn portable(&self, text: &str) -> String {
+        self.session.portable(text)
+    }
+
     /// Runs `row` once in `mode`. In any case, the mode is undone and nothing keeps running.
     ///
     /// # Errors
     /// See [`ExperimentError`].
     pub(super) fn measure(&mut self, row: &Row, mode: &Mode) -> Result<Measured, ExperimentError> {
-        if let Some(line) = &row.prepare {
-            self.session.once(&row.name, |session| session.shell(line))?;
-        }
+        self.session.once(&row.name, |session| match (&row.program, &row.prepare) {
+            (Program::Server { row, .. }, _) => servers::prepare(row, session.state()),
+            (_, Some(line)) => session.shell(line),
+            (_, None) => Ok(()),
+        })?;
         self.session.settle(mode)?;
         let setting = mode.user().map(AppliedSetting::set).transpose()?;
         let co_runners = self.start_co_runners(row)?;
@@ -83,7 +91,7 @@ impl Sampler {
     fn start_co_runners(&self, row: &Row) -> Result<CoRunners, ExperimentError> {
         let start = |(index, program): (usize, &Program)| {
             let log = self.session.state().join(format!("co-runner-{index}"));
-            let running = self.session.launch(program).start(&log)?;
+            let running = self.session.launch(program, &[]).start(&log)?;
             let workload = program.workload();
             Ok(CoRunner { running, line: self.line(program), log, workload })
         };
@@ -91,9 +99,30 @@ impl Sampler {
     }
 
     fn run(&mut self, row: &Row, mode: &Mode) -> Result<Measured, ExperimentError> {
+        match &row.program {
+            Program::Server { row, window } => self.serve(row, *window, mode),
+            Program::Command(_) | Program::Workload { .. } => self.execute(row, mode),
+        }
+    }
+
+    /// A server measures itself and the machine in its window.
+    fn serve(&self, row: &servers::Row, window: Window, mode: &Mode) -> Result<Measured, ExperimentError> {
+        let (wrapper, journal) = self.session.wrapper(mode)?;
+        let began = Instant::now();
+        let measured = self.session.serve(row, window, &wrapper)?;
+        let words: Vec<_> = wrapper.iter().map(|word| word.to_string_lossy()).collect();
+        let inside = row.placement == Placement::Inside && !words.is_empty();
+        let before = if inside { format!("[inside `{} …`] ", words.join(" ")) } else { String::new() };
+        let commands: Vec<String> = measured.commands.iter().map(|line| format!("{before}{line}")).collect();
+        let command = self.session.portable(&commands.join("\n"));
+        let control = control(&wrapper, &journal, "")?;
+        Ok(Measured { began, command, metrics: measured.sample.metrics, control })
+    }
+
+    fn execute(&mut self, row: &Row, mode: &Mode) -> Result<Measured, ExperimentError> {
         let log = self.session.state().join("output");
         let (wrapper, journal) = self.session.wrapper(mode)?;
-        let launch = self.session.launch(&row.program).wrapped(&wrapper);
+        let launch = self.session.launch(&row.program, &wrapper);
         let command = self.session.portable(&launch.line());
         let before = self.sensors.read()?;
         let began = Instant::now();
@@ -107,18 +136,21 @@ impl Sampler {
             return Err(running.ended(status).into());
         }
         let output = read(&log)?;
-        let control = if wrapper.is_empty() {
-            Control::default()
-        } else {
-            Control::read(&journal)
-                .map_err(|why| ExperimentError::NotControlled { why, log: tail(&output) })?
-        };
+        let control = control(&wrapper, &journal, &output)?;
         let mut metrics = after.since(&before);
         metrics.insert(Metric::WallS, wall.as_secs_f64());
         metrics.extend(metrics_of(row, &output)?);
         add_cpu(&mut metrics, after.children_since(&before), own);
         Ok(Measured { began, command, metrics, control })
     }
+}
+
+/// What Gleaner did, if it was involved.
+fn control(wrapper: &[OsString], journal: &Path, output: &str) -> Result<Control, ExperimentError> {
+    if wrapper.is_empty() {
+        return Ok(Control::default());
+    }
+    Control::read(journal).map_err(|why| ExperimentError::NotControlled { why, log: tail(output) })
 }
 
 /// CPU time of Gleaner itself, which is the started process; the command is its child.

@@ -10,14 +10,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gleaner_kernel::Root;
+use gleaner_proto::result::Placement;
 use tempfile::TempDir;
 
-use super::program::{Program, portable};
+use super::program::{CELL, Program, portable};
 use super::reset::reset_polling;
 use crate::environment::kernel_settings::{self, KernelSettings};
 use crate::mode::Mode;
-use crate::servers::ServersError;
 use crate::servers::launch::Launch;
+use crate::servers::{self, ServersError, Window};
 
 /// Timeout of a preparation.
 const PREPARE: Duration = Duration::from_secs(3600);
@@ -94,7 +95,7 @@ impl Session {
     /// # Errors
     /// If it fails or takes an hour, or a signal arrives.
     pub(crate) fn shell(&self, line: &str) -> Result<(), ServersError> {
-        let running = self.launch(&Program::shell(line)).start(&self.state().join("prepare"))?;
+        let running = self.launch(&Program::shell(line), &[]).start(&self.state().join("prepare"))?;
         running.wait_for_success(PREPARE)
     }
 
@@ -128,9 +129,36 @@ impl Session {
         }
     }
 
-    /// Prepares the start of a program.
-    pub(crate) fn launch(&self, program: &Program) -> Launch {
-        program.launch(&self.gleaner, self.state())
+    /// Prepares the start of a program behind the words of a mode: of a server alone, where only that is in it.
+    pub(crate) fn launch(&self, program: &Program, wrapper: &[OsString]) -> Launch {
+        let launch = program.launch(&self.gleaner, &self.bench, self.state());
+        match program {
+            _ if wrapper.is_empty() => launch,
+            Program::Server { row, .. } if row.placement == Placement::ServerOnly => {
+                launch.arg("--").args(wrapper)
+            }
+            _ => launch.wrapped(wrapper),
+        }
+    }
+
+    /// Measures a server once, in a process of its own. Its data is prepared.
+    ///
+    /// # Errors
+    /// If that process fails, times out or writes something unknown, or if a signal arrives.
+    pub(crate) fn serve(
+        &self,
+        row: &servers::Row,
+        window: Window,
+        wrapper: &[OsString],
+    ) -> Result<servers::Measured, ServersError> {
+        let out = self.state().join(CELL);
+        let launch = self.launch(&Program::Server { row: *row, window }, wrapper);
+        launch.start(&self.state().join("cell.log"))?.wait_for_success(window.timeout())?;
+        let text = fs::read_to_string(&out).map_err(ServersError::file("read", &out))?;
+        // Otherwise, a later cell that writes nothing would get this result.
+        fs::remove_file(&out).map_err(ServersError::file("remove", &out))?;
+        serde_json::from_str(&text)
+            .map_err(|_| ServersError::Answer { program: "gleaner-bench cell", answer: text })
     }
 
     /// Replaces the run's own paths in `text`, so that the results of two runs can be compared.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use gleaner_proto::result::{self, Better, Comparison, Metric, Warning};
 
-use super::{Experiment, Rounds, Row, TakenSample};
+use super::{Experiment, Program, Rounds, Row, TakenSample};
 use crate::mode::Mode;
 use crate::runner::RowSamples;
 use crate::stats::{self, FULL_ROUNDS, MIN_ROUNDS, SIGNIFICANCE};
@@ -43,6 +43,10 @@ impl Summary<'_> {
             unit: row.unit.clone(),
             primary: row.primary,
             workload: row.program.workload().map(|workload| workload.to_string()),
+            server: match &row.program {
+                Program::Server { row, window } => Some(row.described(*window)),
+                _ => None,
+            },
             co_runners: self.co_runners[index].clone(),
             paper: row.paper.clone(),
             paper_ratio: row.paper_ratio.clone(),
@@ -113,7 +117,7 @@ fn speed_beside(sample: &result::Sample) -> Option<f64> {
 /// Compares every mode with the first one, by each metric that both have.
 fn comparisons(row: &result::Row) -> Vec<Comparison> {
     let Some((baseline, others)) = row.cells.split_first() else { return Vec::new() };
-    let rounds = rounds(row);
+    let rounds = row.rounds();
     let compare = |cell: &result::Cell, metric: Metric| {
         let (values, base) = (cell.by_round(metric, rounds), baseline.by_round(metric, rounds));
         let judged = stats::judge(&values, &base, metric.better())?;
@@ -128,12 +132,6 @@ fn comparisons(row: &result::Row) -> Vec<Comparison> {
         })
     };
     others.iter().flat_map(|cell| Metric::ALL.into_iter().filter_map(move |m| compare(cell, m))).collect()
-}
-
-/// Number of rounds of a row.
-fn rounds(row: &result::Row) -> usize {
-    let samples = row.cells.iter().flat_map(|cell| &cell.samples);
-    samples.map(|sample| sample.round + 1).max().unwrap_or_default()
 }
 
 /// Relative width of the interval of the median of `values`; `None` without values, or if the median is 0.
@@ -165,7 +163,7 @@ pub(super) fn not_in_force(experiment: &Experiment, rows: &[RowSamples<TakenSamp
 pub(super) fn warnings(rows: &[result::Row], vcpus: usize, asked: Rounds) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for row in rows {
-        let rounds = rounds(row);
+        let rounds = row.rounds();
         if rounds < FULL_ROUNDS {
             warnings.push(Warning::TooFewRounds { row: row.name.clone(), rounds, needed: FULL_ROUNDS });
         }
@@ -199,12 +197,12 @@ fn of_the_machine(row: &result::Row, cell: &result::Cell, vcpus: usize) -> Vec<W
         let (row, mode) = names();
         Warning::Steal { row, mode, share, round }
     });
-    // Co-runners are other programs, but intended.
-    let others =
-        worst(&others, NEIGHBOUR_SHARE).filter(|_| row.co_runners.is_empty()).map(|(share, round)| {
-            let (row, mode) = names();
-            Warning::Neighbours { row, mode, share, round }
-        });
+    // Co-runners are other programs, but intended; what a server itself uses is not known.
+    let alone = row.co_runners.is_empty() && row.server.is_none();
+    let others = worst(&others, NEIGHBOUR_SHARE).filter(|_| alone).map(|(share, round)| {
+        let (row, mode) = names();
+        Warning::Neighbours { row, mode, share, round }
+    });
     steal.into_iter().chain(others).collect()
 }
 
@@ -283,6 +281,7 @@ mod tests {
             unit: "requests".into(),
             primary: Metric::Throughput,
             workload: None,
+            server: None,
             co_runners: Vec::new(),
             paper: BTreeMap::new(),
             paper_ratio: BTreeMap::new(),

@@ -1,14 +1,11 @@
 //! One measurement: starts what the row needs, runs the load, stops everything.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use super::context::CellContext;
-use super::error::{Result, ServersError};
-use super::launch::Launch;
-use super::rows::{Load, Placement, Row, check_programs};
+use super::error::Result;
+use super::rows::{Load, Row, check_programs};
 use super::sample::Measured;
 use super::window::Window;
 use super::{mariadb, memcached, nginx, postgres, programs, redis};
@@ -16,8 +13,6 @@ use crate::client::{Address, Pace, Protocol};
 
 /// Subdirectory for its data.
 const MARIADB: &str = "mariadb";
-/// Timeout of a cell beyond its warm-up and window, for starting and stopping its server.
-const CELL_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Prepares the row's data, once per `state` directory; most rows need none.
 ///
@@ -66,40 +61,6 @@ pub fn measure(row: &Row, state: &Path, window: Window, wrapper: &[OsString]) ->
         Load::Pipe => programs::pipe(window),
         Load::Sysbench { test, args } => programs::sysbench(test, args, window),
     }
-}
-
-/// Measures a prepared row in its own process, using the binary `bench`, see [`crate::suite::Options::bench`].
-/// `wrapper` is put before that process or before the server's command line, depending on the row's placement.
-///
-/// # Errors
-/// If that process fails, times out or writes something unknown, or if a signal arrives.
-pub(crate) fn measure_apart(
-    bench: &Path,
-    row: &Row,
-    window: Window,
-    wrapper: &[OsString],
-    state: &Path,
-) -> Result<Measured> {
-    let out = state.join("out.json");
-    let seconds = |time: Duration| time.as_secs_f64().to_string();
-    let mut launch = Launch::new(&bench.to_string_lossy())
-        .args(["cell", row.name])
-        .args([String::from("--warmup"), seconds(window.warmup)])
-        .args([String::from("--seconds"), seconds(window.length)])
-        .args([OsString::from("--state"), state.into(), OsString::from("--out"), out.clone().into()])
-        .group();
-    match row.placement {
-        Placement::Inside => launch = launch.wrapped(wrapper),
-        Placement::ServerOnly if wrapper.is_empty() => {}
-        Placement::ServerOnly => launch = launch.arg("--").args(wrapper),
-    }
-    let cell = launch.start(&state.join("cell.log"))?;
-    cell.wait_for_success(window.warmup + window.length + CELL_TIMEOUT)?;
-    let text = fs::read_to_string(&out).map_err(ServersError::file("read", &out))?;
-    // Otherwise, a later cell that writes nothing would get this result.
-    fs::remove_file(&out).map_err(ServersError::file("remove", &out))?;
-    serde_json::from_str(&text)
-        .map_err(|_| ServersError::Answer { program: "gleaner-bench cell", answer: text })
 }
 
 /// Measures a server with our own client.

@@ -1,28 +1,16 @@
-//! CPU use of the whole machine over a time: busy, polling in the idle loop, stolen by the hypervisor.
+//! The counters of the whole machine over the window of a cell.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use gleaner_kernel::Root;
 use gleaner_proto::result::Metric;
-use serde::{Deserialize, Serialize};
 
 use super::error::Result;
+use super::sample::Sample;
 use crate::sensors::{Counters, Sensors};
 
-/// CPU time per wall-clock time, summed over all vCPUs: 1.0 is one vCPU all the time.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct CpuUse {
-    /// User, nice, system and interrupt time (`/proc/stat`; sampled by the timer tick).
-    pub busy: f64,
-    /// Time in cpuidle's POLL state: idle for the guest, but occupying the physical CPU. It is counted when
-    /// an idle period ends, so one across the window's edge belongs to the side on which it ends.
-    pub polling: f64,
-    /// Steal time (`/proc/stat`).
-    pub steal: f64,
-}
-
 /// Measures from its start on.
-pub(crate) struct Meter {
+pub(super) struct Meter {
     sensors: Sensors,
     before: Counters,
     began: Instant,
@@ -31,34 +19,27 @@ pub(crate) struct Meter {
 
 impl Meter {
     /// Reads the initial counters.
-    pub(crate) fn start(root: &Root) -> Result<Self> {
+    pub(super) fn start(root: &Root) -> Result<Self> {
         let mut sensors = Sensors::new(root)?;
         let before = sensors.read()?;
         Ok(Self { sensors, before, began: Instant::now(), began_at: SystemTime::now() })
     }
 
-    /// Start time, in milliseconds since the Unix epoch.
-    pub(crate) fn began_unix_ms(&self) -> u64 {
-        let since = self.began_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// Reads the counters again; returns the time since the start and the CPU use in it.
-    pub(crate) fn stop(mut self) -> Result<(Duration, CpuUse)> {
+    /// Reads the counters again; returns what they counted, without a rate.
+    pub(super) fn stop(mut self) -> Result<Sample> {
         let wall = self.began.elapsed();
-        let metrics = self.sensors.read()?.since(&self.before);
-        let share = |metric| metrics.get(&metric).copied().unwrap_or_default() / wall.as_secs_f64();
-        let cpu = CpuUse {
-            busy: share(Metric::CpuBusyS),
-            polling: share(Metric::CpuPollingS),
-            steal: share(Metric::StealS),
-        };
-        Ok((wall, cpu))
+        let mut metrics = self.sensors.read()?.since(&self.before);
+        metrics.insert(Metric::WallS, wall.as_secs_f64());
+        let since_epoch = self.began_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let began_unix_ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+        Ok(Sample { began_unix_ms, metrics })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -70,8 +51,8 @@ mod tests {
             assert!(began.elapsed() < Duration::from_secs(60), "no tick came");
         }
         let took = began.elapsed();
-        let (wall, cpu) = meter.stop().unwrap();
-        assert!(wall >= took);
-        assert!(cpu.busy > 0.0, "{cpu:?}");
+        let sample = meter.stop().unwrap();
+        assert!(sample.get(Metric::WallS) >= took.as_secs_f64(), "{sample:?}");
+        assert!(sample.get(Metric::CpuBusyS) > 0.0, "{sample:?}");
     }
 }

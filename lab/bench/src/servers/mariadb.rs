@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gleaner_kernel::Root;
+use gleaner_proto::result::Metric;
 
 use super::context::{CellContext, Server};
 use super::error::{Result, ServersError};
 use super::launch::Launch;
 use super::log::tail;
 use super::machine::Meter;
-use super::sample::{Latency, Measured, Sample};
+use super::sample::Measured;
 use super::window::{Window, number_after, sleep};
 
 const USER: &str = "mysql";
@@ -74,9 +75,8 @@ pub(super) fn measure_at_rate(
     let mut running = client.start(&log)?;
     sleep(Duration::from_secs(warmup))?;
     let meter = Meter::start(&Root::system())?;
-    let began_unix_ms = meter.began_unix_ms();
     sleep(Duration::from_secs(length))?;
-    let (window, cpu) = meter.stop()?;
+    let sample = meter.stop()?;
     match running.wait(END)? {
         Some(status) if status.success() => {}
         Some(status) => return Err(running.ended(status)),
@@ -84,21 +84,21 @@ pub(super) fn measure_at_rate(
     }
     server.running.stop()?;
     let report = fs::read_to_string(&log).map_err(ServersError::file("read", &log))?;
-    let (events, latency) = summary(&report)
+    let (events, latencies) = summary(&report)
         .ok_or_else(|| ServersError::Answer { program: "sysbench", answer: tail(&report) })?;
-    let sample = Sample { rate: events / length as f64, began_unix_ms, window, cpu, latency: Some(latency) };
+    let mut sample = sample.with_rate(events / length as f64);
+    sample.metrics.extend(latencies);
     Ok(Measured { sample, commands: vec![server.command, client.line()] })
 }
 
-/// Number of events and latency in the last summary of a report.
-fn summary(report: &str) -> Option<(f64, Latency)> {
+/// Number of events, and mean and 99th percentile of their latency, in the last summary of a report.
+fn summary(report: &str) -> Option<(f64, [(Metric, f64); 2])> {
     let last = |label| report.lines().rev().find_map(|line| number_after(line, label));
     let (events, sum_ms) = (last("total number of events:")?, last(" sum:")?);
     // The line with the mean has only two decimals, in ms; the sum has many more.
     let mean_us = sum_ms * 1e3 / events;
     let p99_us = last("99th percentile:")? * 1e3;
-    let latency = Latency { mean_us, p99_us, due_mean_us: None, due_p99_us: None, client_cpu: None };
-    (events > 0.0).then_some((events, latency))
+    (events > 0.0).then_some((events, [(Metric::MeanUs, mean_us), (Metric::P99Us, p99_us)]))
 }
 
 /// Runs the server while `run` uses the client's command line.
@@ -163,12 +163,9 @@ mod tests {
             )
         };
         let report = part("195", "11.95", "1.16") + &part("345", "55.41", "3.55");
-        let (events, latency) = summary(&report).unwrap();
+        let (events, [(_, mean_us), (_, p99_us)]) = summary(&report).unwrap();
         assert!((events - 345.0).abs() < 1e-9);
-        assert!(
-            (latency.mean_us - 160.6).abs() < 0.1 && (latency.p99_us - 3550.0).abs() < 1e-6,
-            "{latency:?}"
-        );
+        assert!((mean_us - 160.6).abs() < 0.1 && (p99_us - 3550.0).abs() < 1e-6, "{mean_us} {p99_us}");
         assert_eq!(summary("FATAL: unable to connect"), None);
         assert_eq!(summary(&part("0", "0.00", "0.00")), None);
     }

@@ -7,7 +7,7 @@ use gleaner_kernel::Root;
 use super::error::{Result, ServersError};
 use super::launch::Launch;
 use super::machine::Meter;
-use super::sample::{Measured, Sample};
+use super::sample::Measured;
 use super::window::{Window, number_after};
 
 /// Assumed speed for the pipe's first run, in round trips per second. Real ones are 10,000-1,000,000.
@@ -29,11 +29,8 @@ impl PipeRounds {
 pub(super) fn pipe(window: Window) -> Result<Measured> {
     let warm = fill(window.warmup, FIRST_GUESS)?;
     let meter = Meter::start(&Root::system())?;
-    let began_unix_ms = meter.began_unix_ms();
     let piped = fill(window.length, warm.speed())?;
-    let (_, cpu) = meter.stop()?;
-    let sample = Sample { rate: piped.speed(), began_unix_ms, window: piped.time, cpu, latency: None };
-    Ok(Measured { sample, commands: vec![piped.command] })
+    Ok(Measured { sample: meter.stop()?.with_rate(piped.speed()), commands: vec![piped.command] })
 }
 
 /// Runs the pipe for about `length`, assuming the given `speed`. perf takes a number of round trips, not a
@@ -80,6 +77,8 @@ pub(super) fn sysbench(test: &str, args: &[&str], window: Window) -> Result<Meas
 
 #[cfg(test)]
 mod tests {
+    use gleaner_proto::result::Metric;
+
     use super::*;
     use crate::servers::launch::find_program;
 
@@ -90,9 +89,10 @@ mod tests {
         }
         let window = Window { warmup: Duration::ZERO, length: Duration::from_millis(200) };
         let Measured { sample, commands } = pipe(window).unwrap();
-        assert!(sample.window >= Duration::from_millis(180), "{sample:?}");
+        let wall_s = sample.get(Metric::WallS);
+        assert!(wall_s >= 0.18, "{sample:?}");
         // The speed depends on the machine, but a run has at least 1,000 round trips.
-        assert!(sample.rate * sample.window.as_secs_f64() > 999.5, "{sample:?}");
+        assert!(sample.rate() * wall_s > 999.5, "{sample:?}");
         assert!(commands[0].contains("bench --format=simple sched pipe --loop"), "{commands:?}");
     }
 }

@@ -3,34 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use gleaner_proto::result::{Class, Placement, ServerRow};
+
 use super::error::{Result, ServersError};
 use super::launch::find_program;
 use super::own::Program;
 use super::window::Window;
 use crate::client::Protocol;
-
-/// How a row is judged, and for how long it is measured by default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Class {
-    /// By its rate: more is better.
-    Rate,
-    /// By its rate, too, for kinds of programs that were not used to develop Gleaner. Measured after 2 s;
-    /// every single round must be good enough.
-    Unseen,
-    /// An open loop, by its latency: less is better. The client determines the rate.
-    Latency,
-}
-
-/// Which processes the mode is applied to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// Server and client, in one `gleaner run`.
-    Inside,
-    /// Only the server; the client outside is untouched.
-    ServerOnly,
-}
 
 /// The load of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +39,7 @@ pub(super) enum Load {
 }
 
 /// One row of the benchmark.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
     /// Name on the command line and in the tables.
     pub name: &'static str,
@@ -248,6 +227,17 @@ impl Row {
         Window {
             warmup: warmup.unwrap_or(Duration::from_secs(usual_warmup)),
             length: length.unwrap_or(Duration::from_secs(usual_length)),
+        }
+    }
+
+    /// How it is measured in `window`, and judged.
+    pub(crate) fn described(&self, window: Window) -> ServerRow {
+        ServerRow {
+            placement: self.placement,
+            class: self.class,
+            warmup_s: window.warmup.as_secs_f64(),
+            window_s: window.length.as_secs_f64(),
+            target: self.target,
         }
     }
 

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
+use gleaner_proto::result::Metric;
 use nix::errno::Errno;
 use nix::poll::PollTimeout;
 
@@ -12,7 +13,7 @@ use super::error::{Result, ServersError};
 use super::launch::Launch;
 use super::machine::Meter;
 use super::running::Running;
-use super::sample::{Latency, Sample};
+use super::sample::Sample;
 use crate::client::{self, Address, Pace, Protocol};
 use crate::runner::{arrival, interrupted};
 
@@ -34,6 +35,11 @@ pub struct Window {
 }
 
 impl Window {
+    /// Timeout of a cell, with the time that starting and stopping its server can take.
+    pub(crate) fn timeout(self) -> Duration {
+        self.warmup + self.length + Duration::from_secs(90)
+    }
+
     /// Measures a running load by a counter of operations, which is only read at both ends of the window: the
     /// harness sleeps in between. The warm-up starts once the client is working.
     pub(super) fn of_counter(
@@ -48,20 +54,14 @@ impl Window {
         })?;
         sleep(self.warmup)?;
         let (meter, before) = (Meter::start(&Root::system())?, counter()?);
-        let began_unix_ms = meter.began_unix_ms();
         sleep(self.length)?;
         let after = counter()?;
-        let (wall, cpu) = meter.stop()?;
+        let sample = meter.stop()?;
         if let Some(status) = client.wait(Duration::ZERO)? {
             return Err(client.ended(status));
         }
-        Ok(Sample {
-            rate: after.saturating_sub(before) as f64 / wall.as_secs_f64(),
-            began_unix_ms,
-            window: wall,
-            cpu,
-            latency: None,
-        })
+        let rate = after.saturating_sub(before) as f64 / sample.get(Metric::WallS);
+        Ok(sample.with_rate(rate))
     }
 
     /// Measures with our own client, in a thread of this process; returns the sample and an equivalent
@@ -83,26 +83,28 @@ impl Window {
             seed: ARRIVALS,
             timeout: client::TIMEOUT,
         };
-        let (outcome, began_unix_ms, window, cpu) = thread::scope(|scope| {
+        let (outcome, sample) = thread::scope(|scope| {
             let client = scope.spawn(|| client::run(&options));
             sleep(self.warmup)?;
             let meter = Meter::start(&Root::system())?;
-            let began_unix_ms = meter.began_unix_ms();
             sleep(self.length)?;
-            let (window, cpu) = meter.stop()?;
+            let sample = meter.stop()?;
             let outcome = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            Ok::<_, ServersError>((outcome, began_unix_ms, window, cpu))
+            Ok::<_, ServersError>((outcome, sample))
         })?;
         outcome.check(&options)?;
-        let latency = |send: client::Summary| Latency {
-            mean_us: send.mean_us,
-            p99_us: send.p99_us,
-            due_mean_us: outcome.from_due.map(|due| due.mean_us),
-            due_p99_us: outcome.from_due.map(|due| due.p99_us),
-            client_cpu: Some(outcome.client_cpu),
-        };
-        let latency = outcome.from_send.filter(|_| pace != Pace::Closed).map(latency);
-        let sample = Sample { rate: outcome.rate, began_unix_ms, window, cpu, latency };
+        let mut sample = sample.with_rate(outcome.rate);
+        if let Some(send) = outcome.from_send.filter(|_| pace != Pace::Closed) {
+            let client_s = outcome.client_cpu * sample.get(Metric::WallS);
+            sample.metrics.extend([
+                (Metric::MeanUs, send.mean_us),
+                (Metric::P99Us, send.p99_us),
+                (Metric::CpuClientS, client_s),
+            ]);
+            let due = outcome.from_due.iter();
+            let due = due.flat_map(|due| [(Metric::DueMeanUs, due.mean_us), (Metric::DueP99Us, due.p99_us)]);
+            sample.metrics.extend(due);
+        }
         Ok((sample, options.command_line()))
     }
 
@@ -135,11 +137,9 @@ impl Window {
                 meter = Some(Meter::start(&Root::system())?);
             }
             if let Some(meter) = meter.take_if(|_| rates.len() == skip + count) {
-                let began_unix_ms = meter.began_unix_ms();
-                let (window, cpu) = meter.stop()?;
+                let sample = meter.stop()?;
                 running.stop()?;
-                let rate = rates[skip..].iter().sum::<f64>() / count as f64;
-                return Ok(Sample { rate, began_unix_ms, window, cpu, latency: None });
+                return Ok(sample.with_rate(rates[skip..].iter().sum::<f64>() / count as f64));
             }
         }
         running.failed(&log)
@@ -193,7 +193,7 @@ mod tests {
         let window = Window { warmup: Duration::from_secs(1), length: Duration::from_secs(2) };
         let began = Instant::now();
         let sample = window.of_lines(&client, |line| number_after(line, "tps: ")).unwrap();
-        assert!((sample.rate - 2.5).abs() < 1e-9, "the mean of 2 and 3: {sample:?}");
+        assert!((sample.rate() - 2.5).abs() < 1e-9, "the mean of 2 and 3: {sample:?}");
         assert!(began.elapsed() < Duration::from_secs(20), "the client was stopped, not waited for");
     }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gleaner_proto::result::Class;
+
 use crate::adapters::Adapter;
 use crate::experiment::{Expression, Program};
-use crate::servers::{self, Class, Row};
+use crate::servers::{self, Row};
 use crate::workload::{Amount, Workload};
 
 /// Duration of a built-in workload in a cell.

@@ -13,7 +13,7 @@ use super::interval::{self, Interval, Part};
 use crate::experiment::{ExperimentError, Program, Session, workload_outcome};
 use crate::mode::Mode;
 use crate::servers::log::{self, tail};
-use crate::servers::{self, Window, measure_apart};
+use crate::servers::{self, Window};
 
 /// Window of a server's cell. Clients that print a line per second round both times up to whole seconds.
 const WINDOW: Window = Window { warmup: Duration::from_millis(500), length: Duration::from_millis(1500) };
@@ -33,36 +33,33 @@ pub struct Sample {
 }
 
 /// Measures cells.
-pub(super) struct Meter<'a> {
-    options: &'a Options,
-    session: Session,
-}
+pub(super) struct Meter(Session);
 
-impl<'a> Meter<'a> {
+impl Meter {
     /// Makes Gleaner calibrate wake-up costs if it has not.
-    pub(super) fn new(options: &'a Options) -> Result<Self, ExperimentError> {
+    pub(super) fn new(options: &Options) -> Result<Self, ExperimentError> {
         let mut session = Session::new(&options.gleaner, &options.bench)?;
         session.calibrate(&[Mode::Gleaner])?;
-        Ok(Self { options, session })
+        Ok(Self(session))
     }
 
     /// Measures a case under a setting. In any case, nothing keeps running.
     pub(super) fn measure(&mut self, case: &Case, setting: &str) -> Result<Sample, ExperimentError> {
-        self.session.once(&case.name, |session| match &case.load {
+        self.0.once(&case.name, |session| match &case.load {
             Load::Row(row) => servers::prepare(row, session.state()),
             Load::Program { prepare: Some(line), .. } => session.shell(line),
             Load::Program { prepare: None, .. } => Ok(()),
         })?;
         let mode = Mode::Fixed(setting.to_owned());
-        self.session.settle(&mode)?;
-        let (wrapper, journal) = self.session.wrapper(&mode)?;
+        self.0.settle(&mode)?;
+        let (wrapper, journal) = self.0.wrapper(&mode)?;
         match &case.load {
             Load::Row(row) => {
-                let state = self.session.state();
-                let sample = measure_apart(&self.options.bench, row, WINDOW, &wrapper, state)?.sample;
-                let interval = read(&journal, Part::From(sample.began_unix_ms, sample.window), "")?;
-                let latency_us = sample.latency.map(|latency| latency.mean_us);
-                Ok(Sample { rate: sample.rate, latency_us, interval })
+                let sample = self.0.serve(row, WINDOW, &wrapper)?.sample;
+                let length = Duration::from_secs_f64(sample.get(Metric::WallS));
+                let interval = read(&journal, Part::From(sample.began_unix_ms, length), "")?;
+                let latency_us = sample.metrics.get(&Metric::MeanUs).copied();
+                Ok(Sample { rate: sample.rate(), latency_us, interval })
             }
             Load::Program { program, rate, .. } => self.run(program, rate, &wrapper, &journal),
         }
@@ -70,7 +67,7 @@ impl<'a> Meter<'a> {
 
     /// Replaces the run's own paths in `text`.
     pub(super) fn portable(&self, text: &str) -> String {
-        self.session.portable(text)
+        self.0.portable(text)
     }
 
     fn run(
@@ -80,8 +77,8 @@ impl<'a> Meter<'a> {
         wrapper: &[OsString],
         journal: &Path,
     ) -> Result<Sample, ExperimentError> {
-        let log = self.session.state().join("output");
-        self.session.launch(program).wrapped(wrapper).start(&log)?.wait_for_success(TIMEOUT)?;
+        let log = self.0.state().join("output");
+        self.0.launch(program, wrapper).start(&log)?.wait_for_success(TIMEOUT)?;
         let output = log::read(&log)?;
         let sample = |rate, interval| Sample { rate, latency_us: None, interval };
         Ok(match rate {

@@ -1,14 +1,13 @@
 //! Results: each pair of settings of each case with its verdicts, and how often each signal was right.
 
 use gleaner_policy::{Block, Difference, Signal, block_lengths};
-use gleaner_proto::result::Environment;
+use gleaner_proto::result::{Environment, Failure};
 use serde::{Deserialize, Serialize};
 
 use super::case::Case;
 use super::cell::Sample;
 use super::judge::{Ratio, Truth, Verdict};
 use super::shares;
-use crate::runner::Failure;
 use crate::stats::median;
 
 /// How many of a signal's worst cases are named.

@@ -1,107 +1,133 @@
-//! The report's tables for people.
+//! The benchmark's tables for people.
 
 use std::fmt::{self, Write};
+use std::time::{Duration, SystemTime};
 
-use super::report::{ModeReport, Report, RowReport};
+use gleaner_proto::result::{BenchResult, Cell, Class, Ending, Metric, Part, Row, Sample};
+use jiff::Timestamp;
+
+use super::report::{RowReport, Standing};
+use super::update::parts;
+use crate::environment::iso8601;
 use crate::mode::Mode;
-use crate::servers::Class;
-use crate::stats::Estimate;
+use crate::stats::{Estimate, median};
 
-impl Report {
-    /// The report as a Markdown page.
-    pub fn markdown(&self) -> String {
-        let mut page = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut page);
-        page
+/// The result as a Markdown page.
+pub fn markdown(result: &BenchResult) -> String {
+    let mut page = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut page, result);
+    page
+}
+
+fn write(out: &mut String, result: &BenchResult) -> fmt::Result {
+    writeln!(
+        out,
+        "# Benchmarks\n\nReal servers from Debian's packages, untouched and under Gleaner. `make bench` measures \
+         them all, `make bench BENCH_ARGS='--rows redis-1,pipe --rounds 9 --update'` some of them anew.\n"
+    )?;
+    machines(out, result)?;
+    let rows: Vec<RowReport> = result.rows.iter().filter_map(RowReport::new).collect();
+    method(out, &rows, result.plan.seed)?;
+    if result.ending != Ending::Complete {
+        writeln!(out, "**The run was interrupted; rows and rounds are missing.**\n")?;
     }
+    let (latencies, rates): (Vec<&RowReport>, _) =
+        rows.iter().partition(|row| row.server.class == Class::Latency);
+    if !rates.is_empty() {
+        table(out, &rates)?;
+    }
+    if !latencies.is_empty() {
+        latency_table(out, &latencies)?;
+    }
+    commands(out, result)?;
+    failures(out, result)
+}
 
-    fn write(&self, out: &mut String) -> fmt::Result {
+/// The machine and the command line of each run that the rows are from.
+fn machines(out: &mut String, result: &BenchResult) -> fmt::Result {
+    let parts = parts(result);
+    for part in &parts {
+        let which = if parts.len() == 1 { String::new() } else { format!("{}: ", part.rows.join(", ")) };
+        let e = &part.environment;
+        let rows = result.rows.iter().filter(|row| part.rows.contains(&row.name));
+        let samples: Vec<&Sample> = rows.flat_map(|row| &row.cells).flat_map(|cell| &cell.samples).collect();
         writeln!(
             out,
-            "# Benchmarks\n\nReal servers from Debian's packages, untouched and under Gleaner. `make bench` measures \
-             them all, `make bench BENCH_ARGS='--rows redis-1,pipe --rounds 9 --update'` some of them anew.\n"
+            "{which}{}, Linux {} ({}), preemption {}, {}, {} vCPUs, hypervisor {}, cpuidle {}/{}, steal {:.3} vCPUs:\n",
+            dates(part, &samples),
+            e.kernel,
+            e.kernel_version,
+            e.preemption,
+            e.cpu_model,
+            e.vcpus,
+            e.hypervisor,
+            e.cpuidle_driver,
+            e.cpuidle_governor,
+            steal(&samples),
         )?;
-        self.write_machines(out)?;
-        self.write_method(out)?;
-        if self.interrupted {
-            writeln!(out, "**The run was interrupted; rows and rounds are missing.**\n")?;
-        }
-        let (latencies, rates): (Vec<&RowReport>, _) =
-            self.rows.iter().partition(|row| row.class == Class::Latency);
-        if !rates.is_empty() {
-            table(out, &rates)?;
-        }
-        if !latencies.is_empty() {
-            latency_table(out, &latencies)?;
-        }
-        self.write_commands(out)?;
-        self.write_failures(out)
+        writeln!(out, "    {}\n", part.repeat_with)?;
     }
+    Ok(())
+}
 
-    /// The machine and the command line of each run that the rows are from.
-    fn write_machines(&self, out: &mut String) -> fmt::Result {
-        let parts = self.parts();
-        for part in &parts {
-            let which = if parts.len() == 1 { String::new() } else { format!("{}: ", part.rows.join(", ")) };
-            let e = &part.environment;
-            writeln!(
-                out,
-                "{which}{}, Linux {} ({}), preemption {}, {}, {} vCPUs, hypervisor {}, cpuidle {}/{}, steal {:.3} vCPUs:\n",
-                self.dates(&part.rows),
-                e.kernel,
-                e.kernel_version,
-                e.preemption,
-                e.cpu_model,
-                e.vcpus,
-                e.hypervisor,
-                e.cpuidle_driver,
-                e.cpuidle_governor,
-                part.steal,
-            )?;
-            writeln!(out, "    {}\n", part.repeat_with)?;
-        }
-        Ok(())
-    }
+/// Start times of the first and the last sample of a run, UTC, ISO 8601.
+fn dates(part: &Part, samples: &[&Sample]) -> String {
+    let date = &part.environment.date;
+    let began = date.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_second()).ok());
+    let starts = samples.iter().map(|sample| sample.start_s);
+    let ends = starts.clone().reduce(f64::min).zip(starts.reduce(f64::max));
+    let (Some(began), Some((first, last))) = (began, ends) else { return date.clone() };
+    let at = |start_s: f64| {
+        let start = Duration::try_from_secs_f64(start_s).unwrap_or_default();
+        iso8601(SystemTime::UNIX_EPOCH + Duration::from_secs(began) + start)
+    };
+    format!("{} to {}", at(first), at(last))
+}
 
-    /// How the cells were measured.
-    fn write_method(&self, out: &mut String) -> fmt::Result {
-        let rounds = range(self.rows.iter().map(|row| row.rounds() as f64));
-        let warmup = range(self.rows.iter().map(|row| row.warmup_s));
-        let window = range(self.rows.iter().map(|row| row.window_s));
-        writeln!(
-            out,
-            "Rounds: {rounds}. Every round measures every mode once, in shuffled order (seed {}). A cell starts server \
-             and client anew, lets them warm up for {warmup} s and measures {window} s, in every mode alike; Gleaner \
-             starts with the cell and learns within it, and what it tries out inside the window is in its numbers.\n",
-            self.seed,
-        )
-    }
+/// Time of all vCPUs that the hypervisor gave to others, per second of the samples.
+fn steal(samples: &[&Sample]) -> f64 {
+    let sum = |metric: Metric| samples.iter().filter_map(|sample| sample.metrics.get(&metric)).sum::<f64>();
+    let wall_s = sum(Metric::WallS);
+    if wall_s > 0.0 { sum(Metric::StealS) / wall_s } else { 0.0 }
+}
 
-    /// The commands of each row in the default mode.
-    fn write_commands(&self, out: &mut String) -> fmt::Result {
-        writeln!(
-            out,
-            "\n## Commands\n\n`$STATE` is a temporary directory. The modes put their words before them.\n"
-        )?;
-        for row in &self.rows {
-            for command in row.commands.get(Mode::DEFAULT).into_iter().flatten() {
-                writeln!(out, "- {}: `{command}`", row.name)?;
-            }
-        }
-        Ok(())
-    }
+/// How the cells were measured.
+fn method(out: &mut String, rows: &[RowReport], seed: u64) -> fmt::Result {
+    let rounds = range(rows.iter().map(|row| row.row.rounds() as f64));
+    let warmup = range(rows.iter().map(|row| row.server.warmup_s));
+    let window = range(rows.iter().map(|row| row.server.window_s));
+    writeln!(
+        out,
+        "Rounds: {rounds}. Every round measures every mode once, in shuffled order (seed {seed}). A cell starts server \
+         and client anew, lets them warm up for {warmup} s and measures {window} s, in every mode alike; Gleaner \
+         starts with the cell and learns within it, and what it tries out inside the window is in its numbers.\n",
+    )
+}
 
-    fn write_failures(&self, out: &mut String) -> fmt::Result {
-        if self.failures.is_empty() {
-            return Ok(());
+/// The commands of each row in the default mode.
+fn commands(out: &mut String, result: &BenchResult) -> fmt::Result {
+    writeln!(
+        out,
+        "\n## Commands\n\n`$STATE` is a temporary directory. The modes put their words before them.\n"
+    )?;
+    for row in &result.rows {
+        for command in row.cell(Mode::DEFAULT).into_iter().flat_map(|cell| cell.command.lines()) {
+            writeln!(out, "- {}: `{command}`", row.name)?;
         }
-        writeln!(out, "\n## Not measured\n")?;
-        for f in &self.failures {
-            writeln!(out, "- {f}")?;
-        }
-        Ok(())
     }
+    Ok(())
+}
+
+fn failures(out: &mut String, result: &BenchResult) -> fmt::Result {
+    if result.failures.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n## Not measured\n")?;
+    for f in &result.failures {
+        writeln!(out, "- {f}")?;
+    }
+    Ok(())
 }
 
 /// The rows that are judged by their rate, and how to read them.
@@ -113,26 +139,22 @@ fn table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
     }
     writeln!(out, " gleaner / best static | worst | CPU default | CPU gleaner | target | |")?;
     writeln!(out, "|---|--:|{}--:|--:|--:|--:|--:|---|", "--:|".repeat(modes.len()))?;
-    for row in rows {
-        let default = row.mode(Mode::DEFAULT);
-        let gleaner = row.mode(Mode::GLEANER);
-        let rate = default.and_then(|m| m.rate);
-        let rate = rate.map_or(String::from("-"), |r| format!("{:.0} {}", r.median, row.unit));
-        write!(out, "| {} | {rate} |", row.name)?;
-        for mode in &modes {
-            write!(out, " {} |", ratio(row.mode(mode).and_then(|m| m.of_default)))?;
+    for report in rows {
+        let Row { name, unit, .. } = report.row;
+        let target = report.server.target.map_or(String::from("-"), |t| format!("≥ {t:.1}"));
+        for rate in &report.standings {
+            let default = value(rate, |median| format!("{median:.0} {unit}"));
+            write!(out, "| {name} | {default} |")?;
+            write_ratios(out, &modes, rate)?;
+            let worst = rate.worst_of_best_static.map_or(String::from("-"), |worst| format!("{worst:.2}"));
+            writeln!(
+                out,
+                " | {worst} | {} | {} | {target} | {} |",
+                cpu(report.row.cell(Mode::DEFAULT)),
+                cpu(report.row.cell(Mode::GLEANER)),
+                verdict(rate.missed.as_deref()),
+            )?;
         }
-        let best = row.best_static.as_deref().unwrap_or("-");
-        let worst = row.worst_of_best_static.map_or(String::from("-"), |worst| format!("{worst:.2}"));
-        let target = row.target.map_or(String::from("-"), |t| format!("≥ {t:.1}"));
-        writeln!(
-            out,
-            " {} ({best}) | {worst} | {} | {} | {target} | {} |",
-            ratio(row.gleaner_of_best_static),
-            cpu(default),
-            cpu(gleaner),
-            verdict(row.missed.as_deref()),
-        )?;
     }
     writeln!(
         out,
@@ -163,23 +185,17 @@ fn latency_table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
     }
     writeln!(out, " gleaner / best static | limit | CPU default | CPU gleaner | |")?;
     writeln!(out, "|---|---|--:|{}--:|--:|--:|--:|---|", "--:|".repeat(modes.len()))?;
-    for row in rows {
-        for latency in &row.latencies {
-            let mode = |name: &str| latency.modes.iter().find(|mode| mode.name == name);
-            let default = mode("default").and_then(|m| m.us);
-            let default = default.map_or(String::from("-"), |us| format!("{:.1} us", us.median));
-            write!(out, "| {} | {} | {default} |", row.name, latency.name)?;
-            for name in &modes {
-                write!(out, " {} |", ratio(mode(name).and_then(|m| m.of_default)))?;
-            }
+    for report in rows {
+        for latency in &report.standings {
+            let default = value(latency, |us| format!("{us:.1} us"));
+            write!(out, "| {} | {} | {default} |", report.row.name, latency.name)?;
+            write_ratios(out, &modes, latency)?;
             let limit = latency.limit.map_or(String::from("-"), |limit| format!("≤ {limit:.1}"));
             writeln!(
                 out,
-                " {} ({}) | {limit} | {} | {} | {} |",
-                ratio(latency.gleaner_of_best_static),
-                latency.best_static.as_deref().unwrap_or("-"),
-                cpu(row.mode(Mode::DEFAULT)),
-                cpu(row.mode(Mode::GLEANER)),
+                " | {limit} | {} | {} | {} |",
+                cpu(report.row.cell(Mode::DEFAULT)),
+                cpu(report.row.cell(Mode::GLEANER)),
                 verdict(latency.missed.as_deref()),
             )?;
         }
@@ -187,10 +203,25 @@ fn latency_table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
     Ok(())
 }
 
+/// The median in the default mode.
+fn value(standing: &Standing, text: impl Fn(f64) -> String) -> String {
+    let default = standing.mode(Mode::DEFAULT).and_then(|mode| mode.value);
+    default.map_or(String::from("-"), |estimate| text(estimate.median))
+}
+
+/// The ratios of the `modes` to the default one, and that of Gleaner to the best static setting.
+fn write_ratios(out: &mut String, modes: &[&str], standing: &Standing) -> fmt::Result {
+    for mode in modes {
+        write!(out, " {} |", ratio(standing.mode(mode).and_then(|mode| mode.of_default)))?;
+    }
+    let best = standing.best_static.as_deref().unwrap_or("-");
+    write!(out, " {} ({best})", ratio(standing.gleaner_of_best_static))
+}
+
 /// The names of all modes except the default one.
-fn others<'a>(rows: &[&'a RowReport]) -> Vec<&'a str> {
-    let names = rows.first().into_iter().flat_map(|row| &row.modes).map(|mode| mode.name.as_str());
-    names.filter(|name| *name != "default").collect()
+fn others<'r>(rows: &[&RowReport<'r>]) -> Vec<&'r str> {
+    let names = rows.first().into_iter().flat_map(|report| &report.row.cells).map(|cell| cell.mode.as_str());
+    names.filter(|name| *name != Mode::DEFAULT).collect()
 }
 
 /// Seconds that are the same for all rows, or their range.
@@ -204,9 +235,15 @@ fn ratio(estimate: Option<Estimate>) -> String {
     estimate.map_or(String::from("-"), |estimate| estimate.to_string())
 }
 
-fn cpu(mode: Option<&ModeReport>) -> String {
-    let cpu = mode.and_then(|mode| mode.cpu);
-    cpu.map_or(String::from("-"), |cpu| format!("{:.2} + {:.2}", cpu.busy, cpu.polling))
+/// Medians of the machine's CPU time per second: busy + polling.
+fn cpu(cell: Option<&Cell>) -> String {
+    let per_second = |metric: Metric| {
+        let share =
+            |sample: &Sample| Some(sample.metrics.get(&metric)? / sample.metrics.get(&Metric::WallS)?);
+        median(&cell?.samples.iter().filter_map(share).collect::<Vec<f64>>())
+    };
+    let both = per_second(Metric::CpuBusyS).zip(per_second(Metric::CpuPollingS));
+    both.map_or(String::from("-"), |(busy, polling)| format!("{busy:.2} + {polling:.2}"))
 }
 
 fn verdict(missed: Option<&[String]>) -> String {

@@ -153,6 +153,7 @@ fn row(index: usize, shape: &Shape) -> Row {
         unit: shape.unit.to_owned(),
         primary: shape.primary,
         workload: Some(shape.name.to_owned()),
+        server: None,
         co_runners: Vec::new(),
         paper: BTreeMap::new(),
         paper_ratio: BTreeMap::new(),
@@ -196,6 +197,8 @@ pub(crate) fn result() -> BenchResult {
                 change: -0.071,
             },
         ],
+        failures: Vec::new(),
         ending: Ending::Complete,
+        earlier: Vec::new(),
     }
 }

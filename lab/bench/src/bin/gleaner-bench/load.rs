@@ -35,6 +35,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let window = Window { warmup: Duration::from_secs(1), length: args.seconds };
     let sample = servers::measure(&args.row, &args.state, window, &[])?.sample;
-    outln!("{}: {:.2} {} per second", args.row.name, sample.rate, args.row.unit)?;
+    outln!("{}: {:.2} {} per second", args.row.name, sample.rate(), args.row.unit)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -76,7 +76,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     runner::watch()?;
     let options = Options {
         gleaner: sibling("gleaner")?,
+        bench: crate::output::bench()?,
         repeat_with: command_line(),
+        keep_going: false,
         quiet: args.quiet || args.json || !std::io::stderr().is_terminal(),
     };
     let result = experiment::run(&experiment, &options)?;

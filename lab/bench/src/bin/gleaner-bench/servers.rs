@@ -1,19 +1,19 @@
 //! `servers` measures rows of real servers; `cell` and `rate` are its parts in a process of their own.
 
 use std::ffi::OsString;
-use std::fs;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use gleaner_bench::mode::Mode;
-use gleaner_bench::runner;
 use gleaner_bench::servers::{self, Window};
-use gleaner_bench::suite::{self, Options, Report, STANDARD_MODES};
+use gleaner_bench::suite::{self, STANDARD_MODES};
+use gleaner_bench::{experiment, runner};
 use gleaner_print::times::{seconds, seconds_or_none};
 use gleaner_print::{Usage, outln};
+use gleaner_proto::result::{BenchResult, Ending};
 
 use crate::output::{Binary, ReportFiles, bench, repeat_with, status, write};
 
@@ -82,34 +82,33 @@ pub(crate) struct Rate {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     args.report.check()?;
     let rows = servers::find(&args.rows).map_err(|error| Usage(error.to_string()))?;
-    let earlier = args.report.output.as_deref().filter(|_| args.update).map(read_report).transpose()?;
+    let earlier = args.report.output.as_deref().filter(|_| args.update).map(BenchResult::read).transpose()?;
     if let Some(earlier) = &earlier {
-        earlier.fits(&args.modes)?;
+        suite::fits(earlier, &args.modes)?;
     }
     runner::watch()?;
-    let bench = bench()?;
-    let gleaner = args.binary.path()?;
-    let mut report = suite::run(&Options {
+    let options = suite::Options {
         rows,
         modes: args.modes.clone(),
         rounds: args.rounds.into(),
         warmup: args.warmup,
         length: args.window,
         seed: args.seed,
-        gleaner,
-        bench,
+    };
+    let how = experiment::Options {
+        gleaner: args.binary.path()?,
+        bench: bench()?,
         repeat_with: repeat_with(),
-    })?;
+        quiet: false,
+        keep_going: true,
+    };
+    let mut result = suite::run(&options, &how)?;
+    let status = status(!result.failures.is_empty(), result.ending != Ending::Complete);
     if let Some(earlier) = earlier {
-        report.keep_rows_of(earlier);
+        suite::keep_rows_of(&mut result, earlier);
     }
-    args.report.write(&report, &report.markdown())?;
-    Ok(status(!report.failures.is_empty(), report.interrupted))
-}
-
-fn read_report(file: &Path) -> Result<Report> {
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} is not a report of this version", file.display()))
+    args.report.write(&result, &suite::markdown(&result))?;
+    Ok(status)
 }
 
 pub(crate) fn cell(args: &Cell) -> Result<ExitCode> {
