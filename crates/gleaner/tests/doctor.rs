@@ -10,8 +10,8 @@ use std::thread;
 
 use common::levers::Machine;
 use common::process::{Running, command, gleaner, text, until};
-use gleaner_policy::{Method, Placement};
-use gleaner_proto::doctor::{Cell, Finding, Report};
+use gleaner_policy::{CpuId, CpuSet, Method, Placement};
+use gleaner_proto::doctor::{self, Capability, Cell, Finding, Report};
 use gleaner_proto::journal::{self, Record};
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
@@ -39,6 +39,64 @@ fn doctor_measures_every_method_and_puts_the_machine_back() {
     }
     let names: Vec<_> = report.capabilities.iter().map(|c| c.name.as_str()).collect();
     assert!(names.contains(&"haltpoll") && names.contains(&"steal"), "{names:?}");
+}
+
+/// A change of this snapshot is a change of the format: other programs read it.
+#[test]
+fn the_format_of_the_report_is_stable() {
+    let cell = |placement, method, median_ns| Cell {
+        placement,
+        method,
+        waker: CpuId(0),
+        wakee: CpuId(1),
+        n: 2_000,
+        min_ns: median_ns / 2,
+        median_ns,
+        p99_ns: 4 * median_ns,
+        waker_cpu_ns: 900,
+    };
+    let report = Report {
+        version: doctor::VERSION,
+        machine: doctor::Machine {
+            kernel: "6.12.0".into(),
+            hypervisor: "KVM".into(),
+            vcpus: CpuSet::first(2),
+            preemption: "voluntary".into(),
+            preemption_source: "/sys/kernel/debug/sched/preempt".into(),
+            cpuidle_driver: Some("haltpoll".into()),
+            cpuidle_governor: None,
+        },
+        cells: vec![
+            cell(Placement::SameVcpu, Method::Halt, 1_800),
+            cell(Placement::AcrossHalting, Method::Haltpoll, 2_500),
+        ],
+        not_measured: vec!["across busy vCPUs: there is one vCPU".into()],
+        method: Method::Haltpoll,
+        reason: "waking a halted vCPU takes 20 times as long".into(),
+        steal_share: 0.25,
+        capabilities: vec![
+            Capability { kind: "sensor".into(), name: "steal".into(), absent: None },
+            Capability { kind: "lever".into(), name: "cpuset".into(), absent: Some("no cgroup v2".into()) },
+        ],
+        findings: vec![
+            Finding::LatencyRequestIgnored { request: "pid 7 asks for 0 us".into() },
+            Finding::HaltpollOff,
+            Finding::DisabledStateIgnored { state: "C1".into(), cpu: CpuId(1) },
+            Finding::PreemptionUnknown { why: "debugfs is not mounted".into() },
+            Finding::PreemptionLazy,
+            Finding::Steal { share: 0.25 },
+            Finding::Disturbed { share: 0.5 },
+            Finding::EarlierKept { method: Method::Yield, halt_cost_ns: 30_000 },
+            Finding::LeasesLeft { pid: 7, changes: 2 },
+            Finding::LeasesUnreadable { error: "leases.json: end of file".into() },
+            Finding::LeftBehind { detail: "guest_halt_poll_ns is 200000".into() },
+        ],
+        gain: "Gleaner can save 17 us per wake-up".into(),
+    };
+    insta::assert_snapshot!(
+        format!("report-{}", doctor::VERSION),
+        serde_json::to_string_pretty(&report).unwrap()
+    );
 }
 
 #[test]

@@ -95,6 +95,15 @@ impl IdleMode {
     pub const HALT: Self = Self { method: Method::Halt, limit: 0 };
 }
 
+/// So much CPU time in each period (control groups: `cpu.max`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// CPU time of all threads together, at least 1 ms.
+    pub runtime: Ns,
+    /// Length of a period, 1 ms to 1 s.
+    pub period: Ns,
+}
+
 /// A program in a VM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskSpec {
@@ -141,6 +150,8 @@ pub struct VmSpec {
     pub halted_is_preempted: bool,
     /// Whether the hardware detects spinning in the kernel (pause-loop exiting).
     pub ple: bool,
+    /// The CPU time that its programs may use together; `None`: as much as there is.
+    pub quota: Option<Quota>,
     /// Programs that run in it.
     pub tasks: Vec<TaskSpec>,
 }
@@ -164,6 +175,7 @@ impl VmSpec {
             lazy_tlb: false,
             halted_is_preempted: false,
             ple: true,
+            quota: None,
             tasks: Vec::new(),
         }
     }
@@ -249,6 +261,10 @@ const MAX_CPUS: u32 = 65_536;
 pub(crate) const MAX_THREADS: u32 = 65_536;
 /// Maximum shares of a VM: those of a control group (kernel: `MAX_SHARES`).
 const MAX_SHARES: u64 = 1 << 18;
+/// Shortest quota and period (kernel: `min_cfs_quota_period`).
+const MIN_QUOTA: Ns = 1_000_000;
+/// Longest period of a quota (kernel: `max_cfs_quota_period`).
+const MAX_QUOTA_PERIOD: Ns = 1_000_000_000;
 /// Maximum cost of an operation: a second, far beyond any machine.
 const MAX_COST: Ns = 1_000_000_000;
 
@@ -306,6 +322,17 @@ impl Spec {
                 format!("it has {} shares", vm.shares),
                 "1024 is the normal weight, 262144 the most",
             );
+        }
+        if let Some(Quota { runtime, period }) = vm.quota {
+            if runtime < MIN_QUOTA {
+                return wrong(format!("its quota is {runtime} ns"), "it must be 1 ms at least");
+            }
+            if !(MIN_QUOTA..=MAX_QUOTA_PERIOD).contains(&period) {
+                return wrong(
+                    format!("the period of its quota is {period} ns"),
+                    "it must lie between 1 ms and 1 s",
+                );
+            }
         }
         if let Some((name, ns)) = vm.costs.longer_than(MAX_COST) {
             return wrong(format!("{name} costs {ns} ns"), "an operation takes a second at most");

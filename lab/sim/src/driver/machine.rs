@@ -28,6 +28,7 @@ pub(super) struct Snapshot {
     at: Ns,
     vcpus: Vec<VcpuReport>,
     workload: TaskTotals,
+    throttled: Ns,
 }
 
 impl<'a> SimMachine<'a> {
@@ -44,7 +45,7 @@ impl<'a> SimMachine<'a> {
 impl Snapshot {
     pub(super) fn of(world: &mut World, vm: Vm) -> Self {
         let (vcpus, workload) = world.counters(vm);
-        Self { at: world.now(), vcpus, workload }
+        Self { at: world.now(), vcpus, workload, throttled: world.throttled(vm) }
     }
 }
 
@@ -67,9 +68,11 @@ impl Machine for SimMachine<'_> {
         let before = std::mem::replace(self.last, now);
         let vcpus = self.last.vcpus.iter().zip(&before.vcpus).zip(0..);
         let (w, b) = (&self.last.workload, &before.workload);
+        let period = self.last.at - before.at;
+        let throttled = self.last.throttled - before.throttled;
         Ok(Observation {
             at: Duration::from_nanos(self.last.at),
-            period: Duration::from_nanos(self.last.at - before.at),
+            period: Duration::from_nanos(period),
             vcpus: vcpus.map(|((now, before), cpu)| interval(CpuId(cpu), now, before)).collect(),
             workload: WorkloadInterval {
                 cpu_time: Duration::from_nanos(w.cpu - b.cpu),
@@ -84,7 +87,7 @@ impl Machine for SimMachine<'_> {
             },
             runnable,
             overload: self.overload.take(),
-            throttled: 0.0,
+            throttled: throttled as f64 / period.max(1) as f64,
             settled: self.world.settled(vm),
             cost: SAMPLE_COST,
         })

@@ -3,19 +3,23 @@
 use std::time::Duration;
 
 use gleaner_engine::{Journal, Pause};
-use gleaner_policy::{Method, Overload, OverloadSource, PolicyConfig, Watch};
-use gleaner_proto::journal::Summary;
+use gleaner_policy::{Event, Method, Overload, OverloadSource, PolicyConfig, ReleaseReason, Veto, Watch};
+use gleaner_proto::journal::{Record, Summary};
 
 use super::govern;
 use super::pause::{End, Paused};
 use crate::library::{self, Parameters};
-use crate::{Costs, HostSpec, Ns, Report, Spec, VmSpec, World};
+use crate::{Costs, HostSpec, Ns, Quota, Report, Spec, VmSpec, World};
 
 const SECOND: Ns = 1_000_000_000;
 
 fn world(program: &str, vcpus: u32) -> World {
+    limited(program, vcpus, None)
+}
+
+fn limited(program: &str, vcpus: u32, quota: Option<Quota>) -> World {
     let program = library::make(program, Parameters { threads: 0, work: 0, grain: 0 }, vcpus).unwrap();
-    let vm = VmSpec::new("vm", vcpus, Costs::THIS_VM).running(program);
+    let vm = VmSpec { quota, ..VmSpec::new("vm", vcpus, Costs::THIS_VM).running(program) };
     let mut spec = Spec::new(HostSpec { cores: vcpus, ..HostSpec::default() }, vec![vm]);
     spec.time_limit = 2 * SECOND;
     World::new(&spec).unwrap()
@@ -52,6 +56,32 @@ fn and_leaves_plain_computation_alone() {
     let (gain, summary) = with_and_without("matmul", 2);
     assert_eq!(summary.proven, 0, "{summary:?}");
     assert!((0.97..=1.03).contains(&gain), "{gain}");
+}
+
+/// Waking up fast, the ping-pong does more, and uses up a quota that it does not notice while vCPUs halt.
+#[test]
+fn a_quota_that_only_retention_uses_up_ends_retention() {
+    let quota = Quota { runtime: SECOND * 6 / 100, period: SECOND / 10 };
+    let world = limited("ping-pong", 2, Some(quota));
+    let vm = world.vm_named("vm").unwrap();
+    let config = PolicyConfig {
+        method: Method::Haltpoll,
+        wake_cost: Duration::from_nanos(Costs::THIS_VM.wake()[2]),
+        consolidate: false,
+        ..PolicyConfig::default()
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut journal = Journal::create(file.path(), false, |_| ()).unwrap();
+    govern(world, vm, config, false, &mut journal).unwrap();
+    drop(journal);
+    let throttled = |record: &Record| {
+        let Record::Decision { event: Event::Released { why }, .. } = record else { return false };
+        matches!(why, ReleaseReason::Veto(Veto::Throttled { share }) if *share > 0.0)
+    };
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let records: Vec<Record> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events = || records.iter().filter(|r| matches!(r, Record::Decision { .. })).collect::<Vec<_>>();
+    assert!(records.iter().any(throttled), "{:?}", events());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::error::{At as _, hint};
 use super::program::{self, ObjectFile, ThreadFile};
-use super::units::time;
+use super::units::{quota, time};
 use super::{Control, Scenario, ScenarioError};
 use crate::cost::{Costs, NAMES};
 use crate::ids::Ns;
@@ -114,6 +114,8 @@ struct VmFile {
     requeue: bool,
     #[serde(default = "yes")]
     ple: bool,
+    /// CPU time, and the period in which its programs may use it.
+    cpu_max: Words,
     #[serde(default)]
     program: Vec<ProgramFile>,
 }
@@ -235,6 +237,8 @@ fn vm_spec(text: &SourceText, vm: &VmFile, file: &File) -> Result<VmSpec, Scenar
     spec.wake_queue = vm.wake_queue;
     spec.requeue = vm.requeue;
     spec.ple = vm.ple;
+    spec.quota =
+        vm.cpu_max.as_ref().map(|w| quota(w.get_ref()).map_err(|m| text.wrong(&w.span(), m))).transpose()?;
     for program in &vm.program {
         spec.tasks.push(task(text, program, vm.vcpus)?);
     }

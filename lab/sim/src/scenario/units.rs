@@ -4,6 +4,7 @@ use gleaner_proto::source_text::{nearest, proposal};
 
 use crate::ids::Ns;
 use crate::random::Dist;
+use crate::spec::Quota;
 
 /// Parses a time such as `200us` or `1.5s`.
 #[allow(
@@ -19,6 +20,16 @@ pub(super) fn time(text: &str) -> Result<Ns, String> {
     ns.filter(|ns| (0.0..=86_400e9).contains(ns))
         .map(|ns| ns as Ns)
         .ok_or_else(|| format!("`{text}` is not a time of at most a day, such as 200us, 1.5ms or 10s"))
+}
+
+/// Parses a quota as in the kernel's `cpu.max`, with units: CPU time, and a period of 100 ms if none is given.
+pub(super) fn quota(text: &str) -> Result<Quota, String> {
+    let mut times = text.split_whitespace();
+    let (runtime, period) = (times.next().unwrap_or_default(), times.next().unwrap_or("100ms"));
+    if times.next().is_some() {
+        return Err(format!("`{text}` is not a quota; use CPU time and period, such as 150ms 100ms"));
+    }
+    Ok(Quota { runtime: time(runtime)?, period: time(period)? })
 }
 
 /// Parses a distribution: a time, or `exponential(MEAN)`, `uniform(LOW, HIGH)`, `lognormal(MEAN, CV)`.
@@ -77,6 +88,19 @@ mod tests {
             ("exponential(1us", "use exponential(MEAN)"),
         ] {
             let error = dist(text).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn reads_quotas() {
+        let read = |runtime, period| Ok(Quota { runtime, period });
+        assert_eq!(quota("50ms"), read(50_000_000, 100_000_000));
+        assert_eq!(quota(" 1.5s  1s"), read(1_500_000_000, 1_000_000_000));
+        for (text, expected) in
+            [("", "not a time"), ("50", "not a time"), ("1ms 2ms 3ms", "such as 150ms 100ms")]
+        {
+            let error = quota(text).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -6,6 +6,7 @@ use super::entity::{
     CATEGORIES, HostState, Kind, Object, PcpuData, PcpuState, Phase, Step, TaskData, ThreadData, ThreadState,
     VcpuCounts, VcpuData, VmData, WaitQueue, WakeJob, irq,
 };
+use super::quota::Bandwidth;
 use super::{Layout, TaskTotals, Timer, World};
 use crate::ids::{FOREVER, Ns, Obj, Pcpu, Task, Thread, Vcpu, Vm};
 use crate::program::{BarrierKind, MAX_LOOPS, ObjectKind, Op, Program};
@@ -94,6 +95,7 @@ impl World {
             timed: 0,
             alive: 0,
             yield_from: 0,
+            bandwidth: spec.quota.map(Bandwidth::new),
         });
         for v in (first..first + spec.vcpus).map(Vcpu) {
             self.set_idle_bit(v, true);
@@ -191,6 +193,7 @@ impl World {
             if self.vms[vm.index()].vcpus > 1 {
                 self.guest_balance(vm);
             }
+            self.start_quota(vm);
         }
     }
 }

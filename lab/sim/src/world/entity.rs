@@ -449,6 +449,8 @@ pub(crate) struct VmData {
     pub(crate) timed: u32,
     pub(crate) alive: u32,
     pub(crate) yield_from: u32,
+    /// The quota of its programs, if they have one.
+    pub(crate) bandwidth: Option<super::quota::Bandwidth>,
 }
 
 /// A running program.

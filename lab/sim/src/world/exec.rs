@@ -57,9 +57,12 @@ impl World {
                 vcpu.left = vcpu.left.saturating_sub(work);
             }
             if let Some(t) = vcpu.current {
-                let fair = &self.vms[vcpu.vm.index()].fair;
+                let vm = &mut self.vms[vcpu.vm.index()];
                 let thread = &mut self.threads[t.index()];
-                fair.charge(&mut thread.entity, elapsed);
+                vm.fair.charge(&mut thread.entity, elapsed);
+                if let Some(bandwidth) = &mut vm.bandwidth {
+                    bandwidth.charge(elapsed);
+                }
                 let totals = &mut self.tasks[thread.task.index()].totals;
                 totals.cpu += elapsed;
                 if matches!(category, Category::User | Category::UserSpin) {

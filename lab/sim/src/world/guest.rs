@@ -100,6 +100,13 @@ impl World {
         if asleep {
             self.vm_mut(target).ready += 1;
         }
+        if self.is_throttled(target) {
+            let now = self.now;
+            let thread = self.t_mut(t);
+            (thread.state, thread.ready_at) = (ThreadState::Ready, now);
+            self.park(target, t);
+            return false;
+        }
         self.put(target, t);
         self.notify_vcpu(target, t, waker)
     }
@@ -189,7 +196,8 @@ impl World {
 
     /// Whether the current thread must be switched out before it returns to user mode.
     pub(super) fn must_switch(&self, v: Vcpu) -> bool {
-        self.v(v).need_resched && (!self.v(v).queue.is_empty() || !self.is_active(v))
+        let vcpu = self.v(v);
+        vcpu.need_resched && (!vcpu.queue.is_empty() || !self.is_active(v) || self.is_throttled(v))
     }
 
     /// Preempts the current thread, which returns to a runqueue.
@@ -199,7 +207,9 @@ impl World {
         self.task_mut(t).totals.switches += 1;
         let now = self.now;
         self.t_mut(t).ready_at = now;
-        if self.is_active(v) {
+        if self.is_throttled(v) {
+            self.park(v, t);
+        } else if self.is_active(v) {
             self.queue_thread(v, t);
         } else {
             let target = self.place(t, v, false);

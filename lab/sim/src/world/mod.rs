@@ -15,6 +15,7 @@ mod ipi;
 mod objects;
 mod pick;
 mod placement;
+mod quota;
 mod report;
 mod sync;
 mod threads;
@@ -76,6 +77,8 @@ enum Timer {
     Balance,
     /// A guest balances its runqueues.
     GuestBalance(Vm),
+    /// A quota is compared with what was used.
+    Quota(Vm),
 }
 
 /// First index of each kind of timer.
@@ -87,12 +90,15 @@ struct Layout {
     thread: usize,
     guest: usize,
     balance: usize,
+    quota: usize,
+    count: usize,
 }
 
 impl Layout {
     fn new(pcpus: usize, vcpus: usize, threads: usize, vms: usize) -> Self {
         let thread = pcpus + 3 * vcpus;
         let guest = thread + threads;
+        let quota = guest + vms + 1;
         Self {
             work: pcpus,
             irq: pcpus + vcpus,
@@ -100,11 +106,13 @@ impl Layout {
             thread,
             guest,
             balance: guest + vms,
+            quota,
+            count: quota + vms,
         }
     }
 
     fn count(&self) -> usize {
-        self.balance + 1
+        self.count
     }
 
     fn index(&self, timer: Timer) -> usize {
@@ -116,6 +124,7 @@ impl Layout {
             Timer::Thread(t) => self.thread + t.index(),
             Timer::GuestBalance(vm) => self.guest + vm.index(),
             Timer::Balance => self.balance,
+            Timer::Quota(vm) => self.quota + vm.index(),
         }
     }
 
@@ -132,8 +141,10 @@ impl Layout {
             Timer::Thread(Thread::at(index - self.thread))
         } else if index < self.balance {
             Timer::GuestBalance(Vm::at(index - self.guest))
-        } else {
+        } else if index < self.quota {
             Timer::Balance
+        } else {
+            Timer::Quota(Vm::at(index - self.quota))
         }
     }
 }
@@ -211,6 +222,7 @@ impl World {
             Timer::Thread(t) => self.thread_timer(t),
             Timer::GuestBalance(vm) => self.guest_balance(vm),
             Timer::Balance => self.host_balance(),
+            Timer::Quota(vm) => self.check_quota(vm),
         }
         if self.events >= self.event_limit && self.end.is_none() {
             self.end = Some(End::EventLimit);

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::World;
 use super::entity::{CATEGORIES, Category, VcpuCounts};
-use crate::ids::{Ns, Vcpu};
+use crate::ids::{Ns, Vcpu, Vm};
 
 /// Totals of a program, summed over its threads. Times are in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -58,6 +58,8 @@ pub struct VmReport {
     pub name: String,
     /// By vCPU number.
     pub vcpus: Vec<VcpuReport>,
+    /// Time for which the quota kept its programs from running, in ns.
+    pub throttled: Ns,
     /// Its programs, in the order of the specification.
     pub tasks: Vec<TaskReport>,
 }
@@ -151,6 +153,7 @@ impl World {
         let vms = self.vms.iter().enumerate().map(|(index, vm)| VmReport {
             name: vm.name.clone(),
             vcpus: (vm.first..vm.first + vm.vcpus).map(|v| self.vcpu_report(Vcpu(v))).collect(),
+            throttled: self.throttled(Vm::at(index)),
             tasks: self
                 .tasks
                 .iter()

@@ -9,6 +9,8 @@ use crate::{
     Report, Spec, VmSpec, World,
 };
 
+mod quota;
+
 const US: Ns = 1_000;
 const MS: Ns = 1_000_000;
 

@@ -135,6 +135,10 @@ fn vm_text(vm: &VmReport, report: &Report) -> String {
         share(&[Category::Waking]),
         share(&[Category::Steal]),
     );
+    if vm.throttled > 0 {
+        let share = 100.0 * vm.throttled as f64 / report.elapsed as f64;
+        let _ = writeln!(out, "  quota: used up {share:.1} % of the time");
+    }
     let _ = writeln!(
         out,
         "  per second and vCPU: {:.0} halts, {:.0} reschedule and {:.0} TLB interrupts; {} preemptions ({} of lock \
