@@ -7,7 +7,7 @@ use gleaner_policy::Method;
 use gleaner_policy::host::{Coscheduling, DirectedYield, UrgentConfig, VcpuPlacement};
 use gleaner_sim::library::{self, Parameters};
 use gleaner_sim::{
-    Category, Costs, End, Fair, HostSpec, IdleMode, Ns, PauseLoops, Report, Spec, VmSpec, World,
+    Category, Costs, End, Fair, HostSpec, IdleMode, Ns, PauseLoops, Quota, Report, Spec, VmSpec, World,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -18,7 +18,10 @@ const MS: Ns = 1_000_000;
 fn machines() -> impl Strategy<Value = Spec> {
     let names: Vec<&'static str> = library::names().collect();
     let method = prop::sample::select(Method::ALL.to_vec());
-    let vm = (1_u32..6, prop::sample::select(names), method, any::<bool>(), any::<[bool; 3]>());
+    let quota = (1..30_u64, 1..20_u64)
+        .prop_map(|(runtime, period)| Quota { runtime: runtime * MS, period: period * MS });
+    let quota = prop::option::weighted(0.3, quota);
+    let vm = (1_u32..6, prop::sample::select(names), method, any::<bool>(), any::<[bool; 3]>(), quota);
     let host = (
         1_u32..3,
         1_u32..4,
@@ -45,7 +48,7 @@ fn machines() -> impl Strategy<Value = Spec> {
             pause_loops: if eevdf { PauseLoops::Early } else { PauseLoops::Late },
             ..HostSpec::default()
         };
-        let vms = vms.into_iter().enumerate().map(|(index, (vcpus, name, method, host_polls, pv))| {
+        let vms = vms.into_iter().enumerate().map(|(index, (vcpus, name, method, host_polls, pv, quota))| {
             let program = library::make(name, Parameters { threads: 0, work: 0, grain: 0 }, vcpus).unwrap();
             let mut vm = VmSpec::new(&format!("vm{index}"), vcpus, Costs::ATC14_VM).running(program);
             vm.idle = IdleMode { method, limit: if method == Method::Halt { 0 } else { 100_000 } };
@@ -53,6 +56,7 @@ fn machines() -> impl Strategy<Value = Spec> {
             [vm.pv_tlb, vm.pv_lock, vm.wake_queue] = pv;
             vm.halted_is_preempted = !vm.pv_tlb;
             vm.shares = if host_polls { 1024 } else { 64 };
+            vm.quota = quota;
             vm
         });
         let mut spec = Spec::new(host, vms.collect());

@@ -1,7 +1,7 @@
 //! The quota of a VM's programs: so much CPU time in each period, on all vCPUs together (kernel: CFS bandwidth control,
 //! `throttle_cfs_rq` and `unthrottle_cfs_rq` in kernel/sched/fair.c; control groups: `cpu.max`).
 
-use super::entity::{ThreadState, irq};
+use super::entity::irq;
 use super::{Timer, World};
 use crate::ids::{Ns, Thread, Vcpu, Vm};
 use crate::spec::Quota;
@@ -22,7 +22,7 @@ pub(crate) struct Bandwidth {
     throttled_since: Option<Ns>,
     /// Time for which no thread was allowed to run, up to `throttled_since`.
     throttled: Ns,
-    /// Runnable threads that must wait for the next period, each with the vCPU that it ran on.
+    /// Runnable threads that must wait for the next period, on no runqueue.
     parked: Vec<Thread>,
 }
 
@@ -131,7 +131,6 @@ impl World {
             let waited_from = self.t(t).ready_at;
             let v = self.t(t).vcpu;
             let target = self.place(t, v, false);
-            debug_assert_eq!(self.t(t).state, ThreadState::Ready);
             // Whether its vCPU is idle or not, the timer of the period interrupts it.
             self.enqueue(target, t, v);
             self.t_mut(t).ready_at = waited_from;

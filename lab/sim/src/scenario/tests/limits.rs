@@ -118,7 +118,7 @@ fn more_objects_than_can_be_numbered_are_refused() {
 }
 
 #[test]
-fn vcpus_shares_and_costs_have_limits() {
+fn vcpus_shares_quotas_and_costs_have_limits() {
     for vcpus in ["65537", "4000000000"] {
         let message = refused("vcpus = 2", &format!("vcpus = {vcpus}"));
         assert!(message.contains(&format!("VM `a` cannot be built: it has {vcpus} vCPUs")), "{message}");
@@ -127,6 +127,14 @@ fn vcpus_shares_and_costs_have_limits() {
     assert!(message.contains("its VMs have 65537 vCPUs together"), "{message}");
     let message = refused("shares = 1024", "shares = 9223372036854775807");
     assert!(message.contains("9223372036854775807 shares; 1024 is the normal weight"), "{message}");
+    for (quota, expected) in [
+        ("500us 10ms", "VM `a` cannot be built: its quota is 500000 ns; it must be 1 ms at least"),
+        ("50ms 2s", "the period of its quota is 2000000000 ns; it must lie between 1 ms and 1 s"),
+        ("half of it", "x.toml:13: `half of it` is not a quota; use CPU time and period"),
+    ] {
+        let message = refused("shares = 1024", &format!("cpu_max = \"{quota}\""));
+        assert!(message.contains(expected), "{message}");
+    }
     let message = refused("irq = 1000", "irq = 9223372036854775807");
     assert!(message.contains("VM `a` cannot be built: irq costs 9223372036854775807 ns"), "{message}");
 }
