@@ -1,0 +1,3 @@
+//! `gleanerd`: keeps idle vCPUs ready for the services of a virtual machine.
+
+fn main() {}
