@@ -7,7 +7,6 @@ mod switch;
 pub mod wake;
 
 use std::fs;
-use std::io::IsTerminal as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +21,6 @@ use gleaner_kernel::stat::StatSensor;
 use gleaner_kernel::topology::Topology;
 use gleaner_policy::{ASSUMED_HALT_COST, CpuId, CpuSet, Method, Placement, WakeCosts};
 use gleaner_proto::doctor::{self, Cell};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
 use blocked_signals::BlockedSignals;
@@ -125,12 +123,23 @@ pub fn load(state: &StateDir, root: &Root) -> Option<Calibration> {
 /// # Errors
 /// As for [`calibrate`], if there is no saved calibration.
 pub fn in_use(state: &StateDir, root: &Root) -> anyhow::Result<Calibration> {
-    let Some(saved) = load(state, root) else { return calibrate(state, root, Depth::Quick) };
+    let Some(saved) = load(state, root) else { return calibrate(state, root, Depth::Quick, &mut |_| ()) };
     if saved.confidence() == Confidence::Good || !is_quiet(root) {
         return Ok(saved);
     }
-    let anew = calibrate(state, root, Depth::Quick).ok();
+    let anew = calibrate(state, root, Depth::Quick, &mut |_| ()).ok();
     Ok(anew.filter(|new| new.confidence().replaces(Some(saved.confidence()))).unwrap_or(saved))
+}
+
+/// How far a measurement is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// The method that is measured now.
+    pub method: Method,
+    /// Number of this step, from 1.
+    pub step: u64,
+    /// Number of steps in all.
+    pub steps: u64,
 }
 
 /// Whether next to nothing else runs, sampled over 20 ms.
@@ -146,14 +155,20 @@ fn is_quiet(root: &Root) -> bool {
 }
 
 /// Measures and returns what a wake-up costs here. Saves the result unless a better one is already saved. Restores the
-/// machine's settings afterwards, even if the measurement fails; signals are held back until then.
+/// machine's settings afterwards, even if the measurement fails; signals are held back until then. `progress` is called
+/// at the start of each step.
 ///
 /// While another Gleaner controls the machine, [`Depth::Quick`] returns the saved calibration, or the assumed cost and
 /// the first available method.
 ///
 /// # Errors
 /// Another Gleaner controls the machine ([`Depth::Full`] only), a lever fails, or a thread cannot be started.
-pub fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Result<Calibration> {
+pub fn calibrate(
+    state: &StateDir,
+    root: &Root,
+    how: Depth,
+    progress: &mut dyn FnMut(Progress),
+) -> anyhow::Result<Calibration> {
     let signals = BlockedSignals::block()?;
     let book = match LeaseBook::open(state, root.clone()) {
         Ok((book, _)) => book,
@@ -171,7 +186,7 @@ pub fn calibrate(state: &StateDir, root: &Root, how: Depth) -> anyhow::Result<Ca
     let cpus = stat.read()?.cpus.len();
     let (before, started) = (stolen(&mut stat)?, Instant::now());
     let mut switch = MethodSwitch::new(book, vcpus, available.clone(), key)?;
-    let measured = measure(&plans, how, &mut switch, &signals);
+    let measured = measure(&plans, &mut switch, &signals, progress);
     let disturbed = switch.disturbed();
     let outcomes = switch.close();
     let cells = measured?;
@@ -290,25 +305,24 @@ fn plans(root: &Root, vcpus: &CpuSet, methods: &[Method], how: Depth) -> anyhow:
 
 fn measure(
     plans: &[MatrixPlan],
-    how: Depth,
     switch: &mut MethodSwitch,
     signals: &BlockedSignals,
+    progress: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Vec<Cell>> {
-    let switches = plans.iter().map(|plan| plan.methods.len() as u64 * u64::from(plan.blocks)).sum();
-    let bar = progress(switches, how);
+    let steps = plans.iter().map(|plan| plan.methods.len() as u64 * u64::from(plan.blocks)).sum();
+    let mut step = 0;
     let mut cells = Vec::new();
     for plan in plans {
         let found = wake::matrix(plan, |method| {
             if signals.pending() {
                 return Err("interrupted by a signal".into());
             }
-            bar.set_message(method.name());
-            bar.inc(1);
+            step += 1;
+            progress(Progress { method, step, steps });
             Ok(switch.switch_to(method)?)
         })?;
         cells.extend(found.iter().map(cell));
     }
-    bar.finish_and_clear();
     // Learned poll limits are invisible, so clear them before the parameters are restored.
     switch.switch_to(Method::Halt)?;
     Ok(cells)
@@ -385,15 +399,6 @@ fn boot_id(root: &Root) -> anyhow::Result<String> {
 
 fn stolen(stat: &mut StatSensor) -> anyhow::Result<Duration> {
     Ok(stat.read()?.cpus.iter().map(|(_, times)| times.steal).sum())
-}
-
-/// A progress bar, on a terminal and for the long measurement only.
-fn progress(switches: u64, how: Depth) -> ProgressBar {
-    let visible = how == Depth::Full && std::io::stderr().is_terminal();
-    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(switches), target);
-    let style = ProgressStyle::with_template("measuring wake-ups {wide_bar} {msg:14} {eta} left");
-    style.map_or(bar.clone(), |style| bar.with_style(style))
 }
 
 #[cfg(test)]

@@ -75,8 +75,13 @@ fn while_another_gleaner_is_at_work_the_cost_is_assumed() {
     let dir = tempfile::tempdir().unwrap();
     let (state, root) = (StateDir::at(dir.path()).unwrap(), Root::system());
     let _holder = state.lock().unwrap();
-    let quick = calibrate(&state, &root, Depth::Quick).unwrap();
+    let quick = calibrate(&state, &root, Depth::Quick, &mut |_| ()).unwrap();
     assert_eq!(quick.halt_cost, ASSUMED_HALT_COST);
     assert!(quick.reason.contains("another gleaner"), "{}", quick.reason);
-    assert!(calibrate(&state, &root, Depth::Full).unwrap_err().to_string().contains("already controls"));
+    assert!(
+        calibrate(&state, &root, Depth::Full, &mut |_| ())
+            .unwrap_err()
+            .to_string()
+            .contains("already controls")
+    );
 }

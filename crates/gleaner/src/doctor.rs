@@ -3,6 +3,7 @@
 mod findings;
 mod table;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use gleaner_kernel::idle::CpuIdle;
 use gleaner_kernel::preempt::{KernelVersion, Preemption};
 use gleaner_kernel::topology::Topology;
 use gleaner_policy::{Method, Placement};
-use gleaner_print::{out, outln};
+use gleaner_print::{out, outln, write_err};
 use gleaner_proto::doctor::{Capability, Finding, Machine, Report, VERSION, costs};
 use gleaner_trace::OverloadSensor;
 
-use gleaner_calibrate::{self as calibrate, Calibration, Confidence, Depth, calibrate};
+use gleaner_calibrate::{self as calibrate, Calibration, Confidence, Depth, Progress, calibrate};
 
 /// Measure what a wake-up costs on this machine, and say what Gleaner can do about it
 ///
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let state = StateDir::default_place()?;
     // Before the measurement, which restores what a dead holder left behind.
     let mut findings = findings::without_measurement(&root, &state);
-    let calibration = calibrate(&state, &root, if args.quick { Depth::Quick } else { Depth::Full })?;
+    let calibration = measure(&state, &root, if args.quick { Depth::Quick } else { Depth::Full })?;
     let in_use = calibrate::load(&state, &root);
     findings.extend(findings::measured(&calibration, in_use.as_ref()));
     let report = report(&root, calibration, findings)?;
@@ -53,6 +54,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let left_behind = report.findings.iter().any(|f| matches!(f, Finding::LeftBehind { .. }));
     Ok(if left_behind { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Measures, and shows on a terminal how far it is.
+fn measure(state: &StateDir, root: &Root, how: Depth) -> anyhow::Result<Calibration> {
+    let shown = how == Depth::Full && std::io::stderr().is_terminal();
+    let line = |text: &str| {
+        if shown {
+            write_err(format_args!("\r\x1b[K{text}"));
+        }
+    };
+    let calibration = calibrate(state, root, how, &mut |p: Progress| {
+        line(&format!("measuring wake-ups with {} ({} of {})", p.method, p.step, p.steps));
+    });
+    line("");
+    calibration
 }
 
 fn report(root: &Root, calibration: Calibration, findings: Vec<Finding>) -> anyhow::Result<Report> {

@@ -133,7 +133,7 @@ fn costs(args: &Args, root: &Root) -> anyhow::Result<Costs> {
     }
     let state = StateDir::default_place()?;
     let known = load(&state, root).filter(|known| known.confidence() == Confidence::Good);
-    let cells = known.map_or_else(|| calibrate(&state, root, Depth::Full), Ok)?.cells;
+    let cells = known.map_or_else(|| calibrate(&state, root, Depth::Full, &mut |_| ()), Ok)?.cells;
     if cells.is_empty() {
         bail!("no wake-up costs are known here: run `gleaner doctor` as root first");
     }
