@@ -27,6 +27,7 @@ mod policy;
 mod progress;
 mod retention;
 mod setting;
+mod workload_id;
 
 pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts};
 pub use config::{Mode, PolicyConfig, Strategy, VcpuPlace};
@@ -48,3 +49,4 @@ pub use policy::Policy;
 pub use progress::{Block, Difference, Signal};
 pub use retention::Veto;
 pub use setting::{Method, Retention, Setting};
+pub use workload_id::WorkloadId;
