@@ -19,6 +19,8 @@ pub enum Mode {
     Default,
     /// `gleaner run`, with its adaptive policy.
     Gleaner,
+    /// The command as it is, on a machine on which `gleanerd` already runs.
+    Daemon,
     /// `gleaner run --fixed SETTING`: the same machinery without decisions.
     Fixed(String),
     /// Idle vCPUs poll without limit: a setting, too, under the name of the boot option.
@@ -69,6 +71,8 @@ impl Mode {
     pub const DEFAULT: &str = "default";
     /// Name of [`Mode::Gleaner`].
     pub const GLEANER: &str = "gleaner";
+    /// Name of [`Mode::Daemon`].
+    pub const DAEMON: &str = "gleanerd";
     /// Name of [`Mode::IdlePoll`].
     pub const IDLEPOLL: &str = "idlepoll";
 
@@ -82,6 +86,7 @@ impl Mode {
         let own = [
             (Self::DEFAULT.to_owned(), "the command as it is"),
             (Self::GLEANER.to_owned(), "under `gleaner run`, which decides by itself"),
+            (Self::DAEMON.to_owned(), "the command as it is, on a machine on which gleanerd already runs"),
             (Self::IDLEPOLL.to_owned(), "idle vCPUs poll without bound, by a latency request of 0"),
             ("consolidate:N".to_owned(), "on the lowest N vCPUs only; joined with others by +"),
         ];
@@ -98,6 +103,7 @@ impl Mode {
         match name {
             Self::DEFAULT => return Ok(Self::Default),
             Self::GLEANER => return Ok(Self::Gleaner),
+            Self::DAEMON => return Ok(Self::Daemon),
             Self::IDLEPOLL => return Ok(Self::IdlePoll),
             _ => {}
         }
@@ -147,6 +153,7 @@ impl Mode {
         match self {
             Self::Default => Self::DEFAULT,
             Self::Gleaner => Self::GLEANER,
+            Self::Daemon => Self::DAEMON,
             Self::IdlePoll => Self::IDLEPOLL,
             Self::Fixed(name) | Self::User { name, .. } => name,
         }
@@ -157,7 +164,7 @@ impl Mode {
         match self {
             Self::Fixed(setting) => Some(setting),
             Self::IdlePoll => Some(Method::QosPoll.name()),
-            Self::Default | Self::Gleaner | Self::User { .. } => None,
+            Self::Default | Self::Gleaner | Self::Daemon | Self::User { .. } => None,
         }
     }
 
@@ -174,6 +181,7 @@ impl Mode {
         match (self, self.setting()) {
             (_, Some(setting)) => format!("under `gleaner run --fixed {setting}`"),
             (Self::Gleaner, _) => "under `gleaner run`, which decides by itself".to_owned(),
+            (Self::Daemon, _) => "as it is, on a machine on which `gleanerd` already runs".to_owned(),
             (Self::User { commands, .. }, _) if commands.about.is_empty() => {
                 "between the user's own commands".to_owned()
             }
@@ -230,9 +238,15 @@ mod tests {
 
     #[test]
     fn every_kind_of_mode_is_understood() {
-        for name in
-            ["default", "gleaner", "idlepoll", "consolidate:1", "haltpoll:200", "consolidate:2+haltpoll:50us"]
-        {
+        for name in [
+            "default",
+            "gleaner",
+            "gleanerd",
+            "idlepoll",
+            "consolidate:1",
+            "haltpoll:200",
+            "consolidate:2+haltpoll:50us",
+        ] {
             assert_eq!(parse(name).unwrap().to_string(), name);
         }
         assert_eq!(parse("user:tuned").unwrap().user().unwrap().set, ["true"]);
@@ -269,6 +283,7 @@ mod tests {
         let words =
             |name: &str| line(parse(name).unwrap().wrapper_with_journal(Path::new("/g"), Path::new("/j")));
         assert_eq!(words("default"), "");
+        assert_eq!(words("gleanerd"), "");
         assert_eq!(words("user:tuned"), "");
         assert_eq!(words("gleaner"), "/g run --quiet --require --no-memory --journal /j --");
         assert_eq!(words("idlepoll"), "/g run --quiet --require --fixed qos-poll --journal /j --");

@@ -77,9 +77,11 @@ impl Sampler {
         })?;
         self.session.settle(mode)?;
         let setting = mode.user().map(AppliedSetting::set).transpose()?;
+        let daemon = self.session.daemon(mode)?;
         let co_runners = self.start_co_runners(row)?;
         let measured = self.run(row, mode);
         let beside = co_runners.stop();
+        daemon.map_or(Ok(()), Running::stop)?;
         let undone = setting.map_or(Ok(()), AppliedSetting::unset);
         // The command's own error is the most informative.
         let mut measured = measured?;

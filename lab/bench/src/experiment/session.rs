@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,10 +19,14 @@ use super::reset::reset_polling;
 use crate::environment::kernel_settings::{self, KernelSettings};
 use crate::mode::Mode;
 use crate::servers::launch::Launch;
+use crate::servers::running::Running;
 use crate::servers::{self, ServersError, Window};
 
 /// Timeout of a preparation.
 const PREPARE: Duration = Duration::from_secs(3600);
+
+/// Where `gleanerd` listens once it is ready.
+const CONTROL_SOCKET: &str = "/run/gleaner/control.sock";
 
 /// State of a run between its samples.
 pub(crate) struct Session {
@@ -66,7 +71,7 @@ impl Session {
     /// # Errors
     /// If `gleaner run` does not work at all.
     pub(crate) fn calibrate(&mut self, modes: &[Mode]) -> Result<(), ServersError> {
-        if modes.contains(&Mode::Gleaner) {
+        if modes.contains(&Mode::Gleaner) || modes.contains(&Mode::Daemon) {
             self.could_poll = true;
             let wrapper = Mode::Gleaner.wrapper(&self.gleaner, &[]);
             Launch::new("true").group().wrapped(&wrapper).output()?;
@@ -112,6 +117,23 @@ impl Session {
         }
         self.could_poll |= *mode != Mode::Default;
         Ok(())
+    }
+
+    /// Starts `gleanerd` with its defaults if `mode` has it beside the sample; it stops when it is dropped. What it learns
+    /// is kept for the later samples of this run.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(crate) fn daemon(&self, mode: &Mode) -> Result<Option<Running>, ServersError> {
+        if *mode != Mode::Daemon {
+            return Ok(None);
+        }
+        let gleanerd = self.gleaner.with_file_name(Mode::DAEMON);
+        let memory = format!("GLEANER_MEMORY={}", self.state().join("memory").display());
+        let launch = Launch::new(&gleanerd.to_string_lossy()).wrapped(&["env".into(), memory.into()]);
+        let mut running = launch.start(&self.state().join("gleanerd.log"))?;
+        running.wait_ready(|| UnixStream::connect(CONTROL_SOCKET).is_ok())?;
+        Ok(Some(running))
     }
 
     /// The words to put before a command in `mode`, and where Gleaner's journal then goes.
