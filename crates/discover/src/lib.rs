@@ -1,1 +1,22 @@
-//! The workloads of a machine.
+//! Which workloads this machine runs, and which of them could be losing time to blocked-waiter wakeups.
+//!
+//! [`Pulse`] is one cheap sensor for the whole machine, [`Alarm`] wakes the daemon when a load begins, [`Survey`]
+//! finds the workloads and what each consumes, and [`Engagement`] decides, without I/O, which of them to engage.
+//! [`Attention`] says when to use which, so that an idle machine is left asleep. `docs/discovery.md` has the whole
+//! picture.
+
+mod alarm;
+mod attention;
+mod candidate;
+mod engage;
+mod pulse;
+mod surroundings;
+mod survey;
+
+pub use alarm::{Alarm, AlarmUnavailable};
+pub use attention::{Attention, Next};
+pub use candidate::{Activity, Candidate, Key, Kind, Subject};
+pub use engage::{Changes, EngageConfig, Engagement, Release, Seen, Standing};
+pub use pulse::{Pulse, Reading};
+pub use surroundings::{CgroupLayout, Surroundings};
+pub use survey::Survey;
