@@ -2,6 +2,7 @@
 
 mod child;
 mod counter;
+mod fleet;
 mod levers;
 mod overload;
 mod sensors;
@@ -24,6 +25,7 @@ use nix::unistd::Pid;
 
 pub use child::{Child, SpawnError, become_command, spawn, wait_for_exit};
 pub use counter::Counter;
+pub use fleet::{Fleet, FleetError, MemberParts};
 pub use levers::ActiveSetLever;
 pub use overload::{OverloadQuery, OverloadWatch};
 pub use sockets::TrafficSensor;
