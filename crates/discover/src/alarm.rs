@@ -1,66 +1,248 @@
 //! An alarm that a load has begun: a file descriptor that becomes readable after so many context switches.
 
+mod counter;
+
+use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use gleaner_kernel::Root;
-use nix::sys::epoll::{Epoll, EpollCreateFlags};
+use gleaner_policy::{CpuId, CpuSet};
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-/// Why there is no alarm: the machine is then to be read at a fixed pace.
+use counter::Counter;
+
+/// Why there is no alarm. The machine is then to be read at a fixed pace.
 #[derive(Debug, thiserror::Error)]
 pub enum AlarmUnavailable {
     /// The caller lacks the privilege.
-    #[error("counting the machine's context switches is refused to this user: run as root or grant CAP_PERFMON")]
+    #[error(
+        "counting the machine's context switches is refused: run as root, grant CAP_PERFMON, or allow \
+         perf_event_open in the container"
+    )]
     NotPermitted,
     /// The kernel lacks it.
-    #[error("the kernel was built without CONFIG_PERF_EVENTS")]
+    #[error("the kernel was built without CONFIG_PERF_EVENTS, so it cannot report that a load begins")]
     Unsupported,
     /// Another error.
-    #[error("cannot {operation}: {source}")]
+    #[error("cannot {operation} the counter of context switches: {source}")]
     Failed {
         /// What was attempted.
         operation: &'static str,
         /// The kernel's error.
-        r#source: std::io::Error,
+        r#source: io::Error,
     },
 }
 
-/// Becomes readable when one vCPU has switched between threads so often since it was armed.
+impl AlarmUnavailable {
+    fn of(operation: &'static str, source: impl Into<io::Error>) -> Self {
+        let source = source.into();
+        match source.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => Self::NotPermitted,
+            Some(libc::ENOSYS | libc::ENOENT) => Self::Unsupported,
+            _ => Self::Failed { operation, source },
+        }
+    }
+}
+
+/// Becomes readable once a vCPU has switched between threads so often since it was armed. Until then nothing wakes
+/// up; afterwards nothing is counted until it is armed again.
 #[derive(Debug)]
 pub struct Alarm {
+    root: Root,
+    /// Readable when a counter is, so that callers wait for one descriptor.
     epoll: Epoll,
+    /// The counter of each online vCPU, and what it had reported when it was armed.
+    counters: BTreeMap<CpuId, (Counter, u64)>,
+    armed: bool,
 }
 
 impl Alarm {
-    /// Opens a counter on each online vCPU; not armed yet.
+    /// Opens a counter on each online vCPU; not armed yet. Only for the running system: of a fake root, the list of
+    /// online vCPUs is used.
     ///
     /// # Errors
     /// Why there is no alarm here.
-    pub fn new(_root: &Root) -> Result<Self, AlarmUnavailable> {
+    pub fn new(root: &Root) -> Result<Self, AlarmUnavailable> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
-        let epoll = epoll
-            .map_err(|source| AlarmUnavailable::Failed { operation: "make an epoll", source: source.into() })?;
-        Ok(Self { epoll })
+        let epoll = epoll.map_err(|error| AlarmUnavailable::of("wait for", error))?;
+        let mut alarm = Self { root: root.clone(), epoll, counters: BTreeMap::new(), armed: false };
+        alarm.follow_online()?;
+        Ok(alarm)
     }
 
-    /// Fires once one vCPU has switched `switches` times from now on. Follows vCPUs that came or went.
+    /// Fires once one vCPU has switched `switches` times from now on. vCPUs that came online are counted, too.
     ///
     /// # Errors
     /// A counter cannot be opened or set.
-    pub fn arm(&mut self, _switches: u64) -> Result<(), AlarmUnavailable> {
+    pub fn arm(&mut self, switches: u64) -> Result<(), AlarmUnavailable> {
+        self.stop()?;
+        self.follow_online()?;
+        self.armed = true;
+        for (counter, armed_at) in self.counters.values_mut() {
+            *armed_at = counter.reported();
+            counter.start(switches).map_err(|error| AlarmUnavailable::of("start", error))?;
+        }
         Ok(())
     }
 
-    /// Whether the alarm has fired since it was armed. It stays silent from then until it is armed again.
+    /// Like [`Alarm::arm`], with all counters opened again: one of a vCPU that was offline in between no longer
+    /// counts. To be used where the machine switched more often than an armed alarm can have missed.
     ///
     /// # Errors
-    /// A counter cannot be read or stopped.
+    /// A counter cannot be opened or set.
+    pub fn rearm(&mut self, switches: u64) -> Result<(), AlarmUnavailable> {
+        self.counters.clear();
+        self.arm(switches)
+    }
+
+    /// Whether it has fired since it was armed; nothing is counted from then on. The descriptor is readable only once
+    /// per alarm, and only for the first who polls it, but this stays true until the alarm is armed again. Costs no
+    /// system call while it is false.
+    ///
+    /// # Errors
+    /// A counter cannot be stopped.
     pub fn has_fired(&mut self) -> Result<bool, AlarmUnavailable> {
-        Ok(false)
+        let fired = self.counters.values().any(|(counter, armed_at)| counter.reported() != *armed_at);
+        if fired && self.armed {
+            self.stop()?;
+        }
+        Ok(fired)
+    }
+
+    fn stop(&mut self) -> Result<(), AlarmUnavailable> {
+        for (counter, _) in self.counters.values() {
+            counter.stop().map_err(|error| AlarmUnavailable::of("stop", error))?;
+        }
+        self.armed = false;
+        self.drain()
+    }
+
+    /// Takes what is left to be polled.
+    fn drain(&self) -> Result<(), AlarmUnavailable> {
+        let mut events = [EpollEvent::empty(); 8];
+        loop {
+            match self.epoll.wait(&mut events, EpollTimeout::ZERO) {
+                Ok(0) => return Ok(()),
+                // The kernel reports each overflow once (`perf_poll` clears it).
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(AlarmUnavailable::of("wait for", error)),
+            }
+        }
+    }
+
+    /// Opens counters of vCPUs that came online, and closes those of others.
+    fn follow_online(&mut self) -> Result<(), AlarmUnavailable> {
+        let online: CpuSet = self
+            .root
+            .parse("/sys/devices/system/cpu/online", "a CPU list")
+            .map_err(|error| AlarmUnavailable::of("find the vCPUs of", io::Error::other(error)))?;
+        // Closing the last descriptor takes it out of the epoll, too.
+        self.counters.retain(|cpu, _| online.contains(*cpu));
+        for cpu in online.iter().filter(|cpu| !self.counters.contains_key(cpu)).collect::<Vec<_>>() {
+            let counter = match Counter::open(cpu) {
+                // It went offline after the list was read.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
+                counter => counter.map_err(|error| AlarmUnavailable::of("open", error))?,
+            };
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(cpu.0));
+            self.epoll.add(&counter, event).map_err(|error| AlarmUnavailable::of("wait for", error))?;
+            let reported = counter.reported();
+            self.counters.insert(cpu, (counter, reported));
+        }
+        Ok(())
     }
 }
 
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+
+    fn alarm() -> Option<Alarm> {
+        gleaner_testing::is_root().then(|| Alarm::new(&Root::system()).unwrap())
+    }
+
+    fn is_readable(alarm: &Alarm, timeout: Duration) -> bool {
+        let mut fds = [PollFd::new(alarm.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::try_from(timeout).unwrap()).unwrap() == 1
+    }
+
+    /// Two threads that hand a byte to each other, until the caller drops its end.
+    fn hand_off() -> UnixStream {
+        let (one, mut other) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || {
+            let mut byte = [0];
+            while other.read_exact(&mut byte).is_ok() && other.write_all(&byte).is_ok() {}
+        });
+        one
+    }
+
+    fn bounce(stream: &mut UnixStream, times: u32) {
+        let mut byte = [7];
+        for _ in 0..times {
+            stream.write_all(&byte).unwrap();
+            stream.read_exact(&mut byte).unwrap();
+        }
+    }
+
+    #[test]
+    fn fires_after_so_many_switches_and_then_not_until_armed_again() {
+        let Some(mut alarm) = alarm() else { return };
+        let mut partner = hand_off();
+        bounce(&mut partner, 2000);
+        assert!(!alarm.has_fired().unwrap(), "not armed yet");
+        alarm.arm(500).unwrap();
+        bounce(&mut partner, 2000);
+        assert!(is_readable(&alarm, Duration::from_secs(10)));
+        assert!(alarm.has_fired().unwrap());
+        bounce(&mut partner, 2000);
+        assert!(!is_readable(&alarm, Duration::ZERO) && alarm.has_fired().unwrap(), "silent, but not forgotten");
+        alarm.arm(500).unwrap();
+        assert!(!is_readable(&alarm, Duration::ZERO) && !alarm.has_fired().unwrap(), "it counts in full again");
+        bounce(&mut partner, 2000);
+        assert!(is_readable(&alarm, Duration::from_secs(10)) && alarm.has_fired().unwrap());
+        alarm.rearm(500).unwrap();
+        bounce(&mut partner, 2000);
+        assert!(is_readable(&alarm, Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a_waiting_thread_is_woken() {
+        let Some(mut alarm) = alarm() else { return };
+        alarm.arm(2000).unwrap();
+        let started = Instant::now();
+        let load = std::thread::spawn(|| bounce(&mut hand_off(), 20_000));
+        assert!(is_readable(&alarm, Duration::from_secs(10)));
+        assert!(alarm.has_fired().unwrap(), "after {:?}", started.elapsed());
+        load.join().unwrap();
+    }
+
+    #[test]
+    fn a_long_period_does_not_end_early() {
+        let Some(mut alarm) = alarm() else { return };
+        alarm.arm(u64::from(u32::MAX)).unwrap();
+        bounce(&mut hand_off(), 2000);
+        assert!(!is_readable(&alarm, Duration::ZERO) && !alarm.has_fired().unwrap());
+    }
+
+    #[test]
+    fn reasons_name_the_remedy() {
+        let reason = |errno| AlarmUnavailable::of("open", io::Error::from_raw_os_error(errno)).to_string();
+        assert!(reason(libc::EACCES).contains("CAP_PERFMON"));
+        assert!(reason(libc::ENOSYS).contains("CONFIG_PERF_EVENTS"));
+        assert!(reason(libc::EMFILE).contains("cannot open the counter of context switches: Too many"));
     }
 }
