@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_policy::{CpuId, CpuSet};
+use gleaner_policy::{CpuId, CpuSet, VcpuPlace};
 use serde::Serialize;
 
 use crate::{KernelError, Root};
@@ -59,6 +59,17 @@ impl Topology {
             online,
             cpus,
         })
+    }
+
+    /// Where each vCPU sits, in the policy's terms.
+    pub fn places(&self) -> Vec<VcpuPlace> {
+        let first = |cpus: &CpuSet, own: CpuId| cpus.iter().next().unwrap_or(own);
+        let place = |(cpu, at): (&CpuId, &CpuTopology)| VcpuPlace {
+            cpu: *cpu,
+            core: first(&at.siblings, *cpu),
+            llc: first(&at.llc, *cpu),
+        };
+        self.cpus.iter().map(place).collect()
     }
 
     /// Whether two online CPUs share a last-level cache: then a wake-up between them need not send an IPI
