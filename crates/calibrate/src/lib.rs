@@ -3,6 +3,7 @@
 mod blocked_signals;
 mod choice;
 mod confidence;
+mod for_run;
 mod switch;
 pub mod wake;
 
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use blocked_signals::BlockedSignals;
 use choice::choose_method;
 pub use confidence::Confidence;
+pub use for_run::{MethodChoice, for_run};
 use switch::MethodSwitch;
 use wake::{Case, MatrixPlan};
 

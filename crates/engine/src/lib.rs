@@ -1,6 +1,7 @@
 //! The loop of observe, decide, apply and journal, and the leases that undo; used by `run`, the daemon and the
 //! simulator.
 
+mod clock;
 mod engine;
 mod journal;
 mod lease;
@@ -9,9 +10,10 @@ mod machine;
 mod memory;
 mod state;
 
+pub use clock::unix_ms;
 pub use engine::{FIRST_SAMPLE, Pause, Run, run};
 pub use journal::Journal;
 pub use lease::{LeaseBook, LeaseError, Outcome, UndoResult, restore};
 pub use machine::{Machine, Wait, Wake};
-pub use memory::{MemoryDir, MemoryError};
+pub use memory::{Memory, MemoryDir, MemoryError, program_of_command, program_of_process};
 pub use state::{Holder, StateDir, StateError};

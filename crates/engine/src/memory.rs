@@ -3,6 +3,8 @@
 //! A file is replaced as a whole, so no reader sees half of one. It is not synced to disk: after a crash, lost
 //! files are learned again and torn ones set aside.
 
+mod program;
+
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
@@ -12,6 +14,8 @@ use std::time::SystemTime;
 use gleaner_kernel::Root;
 use gleaner_proto::memory::{ProgramMemory, VERSION};
 use serde::Deserialize;
+
+pub use program::{Memory, program_of_command, program_of_process};
 
 /// Root's folder.
 const ROOT_FOLDER: &str = "/var/lib/gleaner/memory";

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use gleaner_engine::live::{ActiveSetLever, Parts, ProcessFd, Signals};
-use gleaner_engine::{LeaseBook, StateDir};
+use gleaner_engine::{LeaseBook, StateDir, program_of_process};
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::affinity::Affinity;
@@ -14,14 +14,11 @@ use gleaner_kernel::workload::{Members, Owner, WorkloadSensor};
 use gleaner_policy::CpuSet;
 use nix::unistd::{Pid, geteuid};
 
-use crate::choice;
-use crate::control::{check_fixed, configure, control, open_journal, warn};
-use crate::memory;
+use crate::control::{
+    BpfSensors, bpf_sensors, calibrated, check_fixed, configure, control, open_journal, warn,
+};
 use crate::options::AttachArgs;
-use crate::overload;
 use crate::run::{group_sensor, quotas, restore_leases, restore_stale_leases};
-use crate::sockets;
-use crate::waiting;
 use gleaner_explain::summary;
 
 pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
@@ -36,13 +33,11 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     // Blocked before anything is changed, so that no signal can end this process halfway.
     let signals = Signals::block()?;
     restore_stale_leases(&state, &root)?;
-    let choice = choice::for_run(&state, &root, &args.control);
+    let choice = calibrated(&state, &root, &args.control);
     let (book, _) = LeaseBook::open(&state, root.clone())?;
     let config = configure(&root, &args.control, &what.allowed, &choice)?;
-    let process = what.process.as_ref().map(|(pid, _)| *pid);
+    let BpfSensors { overloads, waiting, traffic } = bpf_sensors(&args.control, &what.workload);
     let parts = Parts {
-        waiting: waiting::sensor(&args.control, &what.place, process),
-        traffic: sockets::sensor(&args.control, &what.place, process),
         wake_cost: choice.wake_cost,
         book,
         place: what.place,
@@ -52,7 +47,9 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         signals,
         process: what.process,
         forward: false,
-        overloads: overload::watch(&args.control),
+        overloads,
+        waiting,
+        traffic,
         warn,
     };
     let summary = open_journal(&args.control, &state)
@@ -100,7 +97,7 @@ fn by_pid(root: &Root, pid: i32, dry_run: bool) -> anyhow::Result<Attached> {
     };
     Ok(Attached {
         name: format!("process {pid} ({command})"),
-        program: memory::of_process(root, pid),
+        program: program_of_process(root, number),
         place: ActiveSetLever::Threads(Affinity::new(allowed.clone())),
         workload: WorkloadSensor::new(root, Members::Tree(number))?
             .with_quotas(quotas(root, Pid::from_raw(pid))),

@@ -1,18 +1,18 @@
 //! What `run` and `attach` share: the policy's configuration, the journal and the engine's loop.
 
 use anyhow::Context as _;
-use gleaner_engine::live::{LiveMachine, Parts};
-use gleaner_engine::{Journal, Machine as _, StateDir, UndoResult};
+use gleaner_calibrate::MethodChoice;
+use gleaner_engine::live::{LiveMachine, OverloadWatch, Parts, TrafficSensor, WaitingSensor};
+use gleaner_engine::{Journal, Machine as _, Memory, MemoryDir, StateDir, UndoResult, unix_ms};
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
+use gleaner_kernel::workload::WorkloadSensor;
 use gleaner_policy::{CpuId, CpuSet, Method, Mode, Policy, PolicyConfig, Strategy, VcpuPlace};
 use gleaner_print::{Usage, say};
 use gleaner_proto::journal::{self, Record, Summary};
+use gleaner_trace::{Scope, lazy};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::choice::MethodChoice;
-use crate::clock::unix_ms;
-use crate::memory::Memory;
 use crate::options::ControlArgs;
 
 /// Checks that there are enough vCPUs for `--fixed`. Call it before anything is started or changed.
@@ -27,6 +27,29 @@ pub(crate) fn check_fixed(args: &ControlArgs, allowed: &CpuSet) -> Result<(), Us
 /// Reports at once what the user must know now: that the workload is no longer controlled, or the journal ends.
 pub(crate) fn warn(sentence: &str) {
     say!("gleaner: {sentence}");
+}
+
+/// The method and the costs that these options ask for, by calibration.
+pub(crate) fn calibrated(state: &StateDir, root: &Root, args: &ControlArgs) -> MethodChoice {
+    gleaner_calibrate::for_run(state, root, args.strategy(), args.dry_run)
+}
+
+/// The sensors made of BPF programs that these options allow: of overload, of waiting, and of traffic through sockets.
+pub(crate) fn bpf_sensors(args: &ControlArgs, workload: &WorkloadSensor) -> BpfSensors {
+    let scope = || Scope::from(workload.members());
+    let judged = args.strategy() == Strategy::Adaptive && !args.dry_run;
+    BpfSensors {
+        overloads: (!args.no_bpf).then(lazy::overload_watch),
+        waiting: args.trace_waiting.then(|| lazy::waiting_sensor(scope())),
+        traffic: (judged && !args.no_bpf).then(|| lazy::traffic_sensor(scope())),
+    }
+}
+
+/// See [`bpf_sensors`].
+pub(crate) struct BpfSensors {
+    pub(crate) overloads: Option<Box<dyn OverloadWatch>>,
+    pub(crate) waiting: Option<Box<dyn WaitingSensor>>,
+    pub(crate) traffic: Option<Box<dyn TrafficSensor>>,
 }
 
 /// The policy's configuration for this machine and these options.
@@ -87,6 +110,17 @@ pub(crate) fn open_journal(args: &ControlArgs, state: &StateDir) -> anyhow::Resu
     }
 }
 
+/// What earlier runs learned of `program`, unless the user wants no memory.
+fn memory_of(program: Option<String>, args: &ControlArgs, config: &PolicyConfig, vcpus: usize) -> Memory {
+    let root = Root::system();
+    let dir = MemoryDir::default_place(&root).filter(|_| !args.no_memory);
+    let warn = if args.quiet { |_: &str| () } else { warn };
+    match (dir, program) {
+        (Some(dir), Some(program)) => Memory::open(&root, dir, config, program, vcpus, warn),
+        _ => Memory::default(),
+    }
+}
+
 /// Controls the workload of `parts` until it ends, then restores the machine. What the run learned is kept for the next
 /// run of `program`.
 pub(crate) fn control(
@@ -101,7 +135,7 @@ pub(crate) fn control(
     let allowed = parts.allowed.clone();
     let strategy = config.mode.strategy();
     config.most_threads = parts.place.most_threads();
-    let mut memory = Memory::open(&Root::system(), args, &config, program, allowed.len());
+    let mut memory = memory_of(program, args, &config, allowed.len());
     config.known = memory.known();
     let mut machine = LiveMachine::new(parts)?;
     let mut policy = Policy::new(config.clone(), allowed.clone())?;

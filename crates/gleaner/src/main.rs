@@ -2,25 +2,19 @@
 //! the laboratory run its programs, `gleaner-bench` and `gleaner-sim`.
 
 mod attach;
-mod choice;
 mod cli;
-mod clock;
 mod control;
 mod diagnose;
 mod doctor;
 mod forget;
 mod group;
 mod laboratory;
-mod memory;
 mod names;
 mod options;
-mod overload;
 mod record;
 mod restore;
 mod run;
-mod sockets;
 mod top;
-mod waiting;
 mod why;
 
 use std::process::ExitCode;

@@ -9,7 +9,7 @@ use std::process::{Child, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use gleaner_engine::StateDir;
+use gleaner_engine::{StateDir, unix_ms};
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
 use gleaner_policy::Objective;
@@ -18,9 +18,7 @@ use gleaner_proto::trace_file::{End, Header};
 use gleaner_trace::Recorder;
 use nix::sys::signal::Signal;
 
-use crate::choice;
-use crate::clock::unix_ms;
-use crate::control::configure;
+use crate::control::{calibrated, configure};
 use crate::diagnose::Target;
 use crate::diagnose::observe::{Signals, end, exit_code, spawn};
 use crate::options::{ControlArgs, StrategyName};
@@ -94,7 +92,7 @@ fn header(args: &Args) -> anyhow::Result<Header> {
         dry_run: true,
         fixed: None,
     };
-    let choice = choice::for_run(&StateDir::default_place()?, &root, &control);
+    let choice = calibrated(&StateDir::default_place()?, &root, &control);
     let vcpus = Topology::read(&root)?.online;
     Ok(Header {
         unix_ms: unix_ms(),

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context as _;
+use gleaner_calibrate::MethodChoice;
 use gleaner_engine::live::{self, ActiveSetLever, Child, Parts, ProcessFd, Signals, SpawnError};
-use gleaner_engine::{Journal, LeaseBook, LeaseError, Outcome, StateDir, UndoResult};
+use gleaner_engine::{Journal, LeaseBook, LeaseError, Outcome, StateDir, UndoResult, program_of_command};
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::affinity::Affinity;
@@ -20,13 +21,10 @@ use gleaner_proto::journal::Summary;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
-use crate::choice::{self, MethodChoice};
-use crate::control::{check_fixed, configure, control, open_journal, warn};
-use crate::memory;
+use crate::control::{
+    BpfSensors, bpf_sensors, calibrated, check_fixed, configure, control, open_journal, warn,
+};
 use crate::options::RunArgs;
-use crate::overload;
-use crate::sockets;
-use crate::waiting;
 use gleaner_explain::summary;
 
 /// With `--require`, the status if Gleaner cannot help; as for `env`.
@@ -76,7 +74,7 @@ fn start(args: &RunArgs) -> anyhow::Result<Started> {
     check_fixed(&args.control, &allowed)?;
     live::check(&root)?;
     restore_stale_leases(&state, &root)?;
-    let choice = choice::for_run(&state, &root, &args.control);
+    let choice = calibrated(&state, &root, &args.control);
     signals.deliver_pending()?;
     let (mut book, _) = LeaseBook::open(&state, root.clone())?;
     let mut limits = choice.limits.clone();
@@ -106,7 +104,7 @@ impl Started {
         });
         let result = workload.parts(book, signals, args, &choice).and_then(|parts| {
             let config = configure(&Root::system(), &args.control, &parts.allowed, &choice)?;
-            let program = args.command.first().and_then(|name| memory::of_command(name));
+            let program = args.command.first().and_then(|name| program_of_command(name));
             control(parts, config, journal, program, &args.control, name, limits)
         });
         if let Err(error) = &result {
@@ -203,9 +201,8 @@ impl Workload {
         };
         let process = Some((pid, ProcessFd::open(pid)?));
         let counter = args.control.progress.clone();
+        let BpfSensors { overloads, waiting, traffic } = bpf_sensors(&args.control, &workload);
         Ok(Parts {
-            waiting: waiting::sensor(&args.control, &place, Some(pid)),
-            traffic: sockets::sensor(&args.control, &place, Some(pid)),
             wake_cost: choice.wake_cost,
             book,
             place,
@@ -215,7 +212,9 @@ impl Workload {
             signals,
             process,
             forward: true,
-            overloads: overload::watch(&args.control),
+            overloads,
+            waiting,
+            traffic,
             warn,
         })
     }

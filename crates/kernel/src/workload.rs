@@ -88,7 +88,7 @@ impl WorkloadSensor {
     fn with_open_files(root: &Root, members: Members, limit: usize) -> Result<Self, KernelError> {
         let quotas = match &members {
             Members::Cgroup(dir) => vec![dir.clone()],
-            Members::Tree(_) => Vec::new(),
+            Members::Tree(_) | Members::Family(_) => Vec::new(),
         };
         let mut files = FileBudget::new(limit);
         let process_files = files.split(4);
@@ -148,6 +148,11 @@ impl WorkloadSensor {
             processes: count(self.processes.len()),
             sample_cost: start.elapsed(),
         })
+    }
+
+    /// What makes up the workload.
+    pub fn members(&self) -> &Members {
+        self.lister.members()
     }
 
     /// Whether the workload's cgroup still exists; it is removed only without processes. True for a process.

@@ -10,6 +10,7 @@ mod attach;
 mod budget;
 mod budget_thread;
 mod histogram;
+pub mod lazy;
 mod load;
 mod meter;
 mod overload;

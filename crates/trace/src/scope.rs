@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use gleaner_kernel::cgroup::CgroupSetup;
+use gleaner_kernel::workload::Members;
 use gleaner_kernel::{KernelError, Root};
 
 use crate::skeleton::types::{scope_hierarchy, scope_kind};
@@ -78,6 +79,15 @@ pub(crate) use set_scope;
 impl Resolved {
     pub(crate) fn is_tree(&self) -> bool {
         matches!(self.kind, scope_kind::SCOPE_TREE | scope_kind::SCOPE_CHILDREN)
+    }
+}
+
+impl From<&Members> for Scope {
+    fn from(members: &Members) -> Self {
+        match members {
+            Members::Cgroup(path) => Self::Cgroup(path.clone()),
+            Members::Tree(pid) => Self::Tree(*pid),
+        }
     }
 }
 

@@ -16,6 +16,9 @@ pub enum Members {
     /// This process and its descendants. A descendant stays a member when its parent ends, but is missed if its
     /// parent ended before a sample saw it.
     Tree(u32),
+    /// Like [`Members::Tree`], without the descendants that run another executable than this process, and without
+    /// theirs: a server with its workers, but not what a shell started.
+    Family(u32),
 }
 
 /// The members at one time; each list is ascending and without duplicates.
@@ -62,6 +65,8 @@ pub(super) struct MemberLister {
     members: Members,
     /// The processes of a tree with their start times, which expose a reused PID.
     tree: BTreeMap<u32, u64>,
+    /// The head of a family, and the executable that its members run.
+    family: Option<(u32, PathBuf)>,
     loadavg: Option<KernelFile>,
     forks: ForkWatch,
     listing: MemberList,
@@ -76,24 +81,35 @@ impl MemberLister {
         let mut tree = BTreeMap::new();
         match &members {
             Members::Cgroup(dir) => drop(root.read(dir.join("cgroup.procs"))?),
-            Members::Tree(pid) => drop(tree.insert(*pid, ProcessStat::read(root, *pid)?.start_ticks)),
+            Members::Tree(pid) | Members::Family(pid) => {
+                tree.insert(*pid, ProcessStat::read(root, *pid)?.start_ticks);
+            }
         }
+        let family = match members {
+            Members::Family(head) => executable(root, head).map(|shared| (head, shared)),
+            Members::Cgroup(_) | Members::Tree(_) => None,
+        };
         let loadavg = KernelFile::open(root, "/proc/loadavg").ok();
         Ok(Self {
             root: root.clone(),
             members,
             tree,
+            family,
             loadavg,
             forks: ForkWatch::default(),
             listing: MemberList::default(),
         })
     }
 
+    pub(super) fn members(&self) -> &Members {
+        &self.members
+    }
+
     /// Whether the members' cgroup still exists; true for a tree.
     pub(super) fn exists(&self) -> bool {
         match &self.members {
             Members::Cgroup(dir) => self.root.exists(dir),
-            Members::Tree(_) => true,
+            Members::Tree(_) | Members::Family(_) => true,
         }
     }
 
@@ -104,7 +120,7 @@ impl MemberLister {
                 self.listing = MemberList::default();
                 list_cgroup(&self.root, dir, &mut self.listing)?;
             }
-            Members::Tree(_) => {
+            Members::Tree(_) | Members::Family(_) => {
                 let (last_pid, now) = (self.read_last_pid(), Instant::now());
                 if !self.forks.is_current(last_pid, now) {
                     self.list_tree()?;
@@ -127,8 +143,11 @@ impl MemberLister {
     }
 
     fn list_tree(&mut self) -> Result<(), KernelError> {
-        let root = &self.root;
-        self.tree.retain(|pid, start| ProcessStat::read(root, *pid).is_ok_and(|s| s.start_ticks == *start));
+        let (root, family) = (&self.root, &self.family);
+        self.tree.retain(|pid, start| {
+            let stat = ProcessStat::read(root, *pid);
+            stat.is_ok_and(|s| s.start_ticks == *start) && is_of(root, *pid, family.as_ref())
+        });
         if self.listing.threads.len() > Self::MANY_THREADS || !self.add_children()? {
             self.add_by_parent()?;
         }
@@ -198,11 +217,22 @@ impl MemberLister {
 
     /// True if the process exists and was not a member.
     fn add(&mut self, pid: u32) -> bool {
-        if self.tree.contains_key(&pid) {
+        if self.tree.contains_key(&pid) || !is_of(&self.root, pid, self.family.as_ref()) {
             return false;
         }
         ProcessStat::read(&self.root, pid).map(|stat| self.tree.insert(pid, stat.start_ticks)).is_ok()
     }
+}
+
+/// Whether the process is the head of the family or runs the same executable, as it does until it executes another
+/// one; true without a family, and where that cannot be read.
+fn is_of(root: &Root, pid: u32, family: Option<&(u32, PathBuf)>) -> bool {
+    let Some((head, shared)) = family else { return true };
+    pid == *head || executable(root, pid).is_none_or(|own| own == *shared)
+}
+
+fn executable(root: &Root, pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(root.path(format!("/proc/{pid}/exe"))).ok()
 }
 
 fn list_tasks(root: &Root, pid: u32) -> Result<Vec<u32>, KernelError> {

@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 use super::*;
@@ -152,6 +153,25 @@ fn the_bytes_of_a_child_count_once() {
     put(&root, "/proc/10/task/10/children", "");
     put_io(&root, 10, 1000 + 1750 + 7);
     assert_eq!(sensor.sample().unwrap().moved_bytes, Some(757));
+}
+
+#[test]
+fn a_family_is_a_process_with_its_workers_but_not_what_they_start() {
+    let (_dir, root) = fake();
+    // 10 has two workers, of which the second executes something else, with a child of its own.
+    for (pid, parent, children) in [(10, 1, "20 30"), (20, 10, ""), (30, 10, "40"), (40, 30, "")] {
+        put_process(&root, pid, parent, 0);
+        put(&root, &format!("/proc/{pid}/task/{pid}/children"), children);
+        symlink("/usr/bin/server", root.path(format!("/proc/{pid}/exe"))).unwrap();
+    }
+    let mut family = WorkloadSensor::new(&root, Members::Family(10)).unwrap();
+    assert_eq!(family.sample().unwrap().processes, 4);
+    fs::remove_file(root.path("/proc/30/exe")).unwrap();
+    symlink("/bin/sh", root.path("/proc/30/exe")).unwrap();
+    let mut family = WorkloadSensor::new(&root, Members::Family(10)).unwrap();
+    assert_eq!(family.threads().unwrap(), [10, 20]);
+    let mut tree = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
+    assert_eq!(tree.threads().unwrap(), [10, 20, 30, 40]);
 }
 
 #[test]

@@ -6,24 +6,14 @@ use std::io;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 
-use gleaner_engine::live::{ActiveSetLever, TrafficSensor};
-use gleaner_policy::{Sockets, Strategy};
-use gleaner_trace::{Directions, Scope, SocketSensor, SocketTraffic, TraceError};
-use nix::unistd::Pid;
+use gleaner_engine::live::TrafficSensor;
+use gleaner_policy::Sockets;
 
-use crate::options::ControlArgs;
-use crate::waiting::scope;
+use crate::{Directions, Scope, SocketSensor, SocketTraffic, TraceError};
 
-/// The sensor of socket traffic for the workload that `place` controls, if decisions depend on it. `process` is the
-/// workload's first one.
-pub(crate) fn sensor(
-    args: &ControlArgs,
-    place: &ActiveSetLever,
-    process: Option<Pid>,
-) -> Option<Box<dyn TrafficSensor>> {
-    let judged = args.strategy() == Strategy::Adaptive && !args.dry_run;
-    let scope = scope(place, process).filter(|_| judged && !args.no_bpf)?;
-    Some(Box::new(BackgroundSocketSensor { scope, state: State::Off }))
+/// The sensor of what the threads of `scope` send through sockets.
+pub fn traffic_sensor(scope: Scope) -> Box<dyn TrafficSensor> {
+    Box::new(BackgroundSocketSensor { scope, state: State::Off })
 }
 
 #[derive(Debug)]

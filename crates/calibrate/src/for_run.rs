@@ -7,18 +7,19 @@ use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll;
 use gleaner_policy::{ASSUMED_HALT_COST, Method, Strategy};
 
-use crate::options::ControlArgs;
-use gleaner_calibrate as calibrate;
+use crate::{in_use, load};
 
+/// How idle vCPUs are retained, and what that saves.
 #[derive(Debug, Clone)]
-pub(crate) struct MethodChoice {
-    pub(crate) method: Method,
+pub struct MethodChoice {
+    /// The retention method.
+    pub method: Method,
     /// Cost of a halt and its wake-up.
-    pub(crate) wake_cost: Duration,
+    pub wake_cost: Duration,
     /// The waker's share of `wake_cost`, in CPU time.
-    pub(crate) waker_cost: Duration,
+    pub waker_cost: Duration,
     /// What this machine lacks, as sentences.
-    pub(crate) limits: Vec<String>,
+    pub limits: Vec<String>,
 }
 
 impl MethodChoice {
@@ -29,23 +30,24 @@ impl MethodChoice {
     }
 }
 
-/// This boot's calibration, measured now (in a quarter of a second) if there is none or only a doubtful one.
-pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> MethodChoice {
-    if args.fixed.is_some() {
+/// The choice by this boot's calibration, which is measured now (in a quarter of a second) if there is none or only a
+/// doubtful one. A dry run changes nothing, so it measures nothing.
+pub fn for_run(state: &StateDir, root: &Root, strategy: Strategy, dry_run: bool) -> MethodChoice {
+    if strategy == Strategy::Fixed {
         let assumed = MethodChoice::assumed(Method::Halt, None);
-        // `--fixed` decides nothing, but estimates waiting from these costs as any run does.
-        return calibrate::load(state, root).map_or(assumed.clone(), |c| MethodChoice {
+        // A fixed setting decides nothing, but waiting is estimated from these costs as in any run.
+        return load(state, root).map_or(assumed.clone(), |c| MethodChoice {
             wake_cost: c.halt_cost,
             waker_cost: c.waker_cost(),
             ..assumed
         });
     }
-    let calibration = if args.dry_run {
+    let calibration = if dry_run {
         // A measurement changes settings, which a dry run must not.
-        let Some(known) = calibrate::load(state, root) else { return unmeasured(root) };
+        let Some(known) = load(state, root) else { return unmeasured(root) };
         Ok(known)
     } else {
-        calibrate::in_use(state, root)
+        in_use(state, root)
     };
     match calibration {
         Ok(c) => MethodChoice {
@@ -55,7 +57,7 @@ pub(crate) fn for_run(state: &StateDir, root: &Root, args: &ControlArgs) -> Meth
             limits: c.doubt().into_iter().chain(c.absent).collect(),
         },
         Err(error) => {
-            let then = match args.strategy() {
+            let then = match strategy {
                 Strategy::Paper => format!("{} us are assumed", ASSUMED_HALT_COST.as_micros()),
                 _ => "nothing is retained".to_owned(),
             };

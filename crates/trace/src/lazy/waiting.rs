@@ -1,31 +1,15 @@
-//! Adapts the sensor of wake-up latencies to the engine: nothing is loaded before it is needed.
+//! Adapts the sensor of wake-up latencies to the engine.
 
 use std::error::Error;
 
-use gleaner_engine::live::{ActiveSetLever, WaitingSensor};
+use gleaner_engine::live::WaitingSensor;
 use gleaner_policy::{Waiting, WaitingSource};
-use gleaner_trace::{Latencies, LatencySensor, Scope};
-use nix::unistd::Pid;
 
-use crate::options::ControlArgs;
+use crate::{Latencies, LatencySensor, Scope};
 
-/// The sensor for the workload that `place` controls, if the user wants it. `process` is the workload's first one.
-pub(crate) fn sensor(
-    args: &ControlArgs,
-    place: &ActiveSetLever,
-    process: Option<Pid>,
-) -> Option<Box<dyn WaitingSensor>> {
-    let scope = scope(place, process)?;
-    args.trace_waiting.then(|| Box::new(LazyLatencySensor { scope, loaded: None }) as Box<dyn WaitingSensor>)
-}
-
-/// The threads of the workload that `place` controls.
-pub(crate) fn scope(place: &ActiveSetLever, process: Option<Pid>) -> Option<Scope> {
-    match (place, process) {
-        (ActiveSetLever::Group(group), _) => Some(Scope::Cgroup(group.cpuset_dir().to_owned())),
-        (ActiveSetLever::Threads(_), Some(pid)) => Some(Scope::Tree(pid.as_raw().unsigned_abs())),
-        (ActiveSetLever::Threads(_), None) => None,
-    }
+/// The sensor of how long the threads of `scope` wait after a wake-up.
+pub fn waiting_sensor(scope: Scope) -> Box<dyn WaitingSensor> {
+    Box::new(LazyLatencySensor { scope, loaded: None })
 }
 
 #[derive(Debug)]
@@ -73,7 +57,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use gleaner_trace::Histogram;
+    use crate::Histogram;
 
     use super::*;
 

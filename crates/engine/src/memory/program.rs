@@ -6,43 +6,44 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use gleaner_engine::{MemoryDir, MemoryError};
 use gleaner_kernel::Root;
 use gleaner_kernel::preempt::KernelVersion;
 use gleaner_policy::{KnownLoad, Learned, Mode, Outcome, PolicyConfig, is_same_kind};
-use gleaner_print::say;
 use gleaner_proto::memory::{LoadMemory, MachineIdentity, ProgramMemory};
 
+use super::{MemoryDir, MemoryError};
 use crate::clock::unix_ms;
-use crate::options::ControlArgs;
 
 /// A refutation expires after a week: programs, data and hosts change while names stay.
 const REFUTATION_LIFETIME_MS: u64 = 7 * 24 * 3600 * 1000;
 /// More kinds of load than any program has.
 const MAX_LOADS: usize = 16;
 
+/// What is known of one program while it runs. By default nothing, and nothing is kept.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    /// The directory and its content; `None` if this run neither reads nor writes memory.
+pub struct Memory {
+    /// The directory and what it has of the program; `None` if this run neither reads nor writes memory.
     kept: Option<(MemoryDir, ProgramMemory)>,
+    /// What this run had learned when it was last saved; `None` until then.
+    saved: Option<Vec<Learned>>,
     /// A sentence for the journal.
     note: Option<String>,
 }
 
 impl Memory {
-    /// Loads what is known about `program` under `config` on `vcpus` vCPUs. `--fixed`, `--dry-run` and the strategy
-    /// `paper` prove nothing, so they have no memory.
-    pub(crate) fn open(
+    /// Loads what `dir` has of `program` under `config` on `vcpus` vCPUs. Modes other than [`Mode::Adaptive`] prove
+    /// nothing, so they have no memory. `warn` prints a sentence for the user at once: a file was damaged.
+    pub fn open(
         root: &Root,
-        args: &ControlArgs,
+        dir: MemoryDir,
         config: &PolicyConfig,
-        program: Option<String>,
+        program: String,
         vcpus: usize,
+        warn: fn(&str),
     ) -> Self {
-        let (Some(program), false, Mode::Adaptive) = (program, args.no_memory, &config.mode) else {
+        if config.mode != Mode::Adaptive {
             return Self::default();
-        };
-        let Some(dir) = MemoryDir::default_place(root) else { return Self::default() };
+        }
         let Ok(kernel) = KernelVersion::read(root) else { return Self::default() };
         let id = root.read_opt("/etc/machine-id").ok().flatten().unwrap_or_default();
         let machine = MachineIdentity {
@@ -54,19 +55,17 @@ impl Memory {
         };
         let new = ProgramMemory::new(program, machine);
         match dir.load(&new) {
-            Ok(known) => Self { kept: Some((dir, known.unwrap_or(new))), note: None },
+            Ok(known) => Self { kept: Some((dir, known.unwrap_or(new))), ..Self::default() },
             Err(error @ MemoryError::SetAside { .. }) => {
-                if !args.quiet {
-                    say!("gleaner: {error}");
-                }
-                Self { kept: Some((dir, new)), note: Some(error.to_string()) }
+                warn(&error.to_string());
+                Self { kept: Some((dir, new)), note: Some(error.to_string()), saved: None }
             }
-            Err(error) => Self { kept: None, note: Some(not_kept(&error)) },
+            Err(error) => Self { note: Some(not_kept(&error)), ..Self::default() },
         }
     }
 
     /// What to pass to the policy.
-    pub(crate) fn known(&self) -> Vec<KnownLoad> {
+    pub fn known(&self) -> Vec<KnownLoad> {
         let Some((_, program)) = &self.kept else { return Vec::new() };
         let now = unix_ms();
         let known = program.loads.iter().map(|load| {
@@ -78,21 +77,22 @@ impl Memory {
     }
 
     /// A sentence for the journal, returned once.
-    pub(crate) fn take_note(&mut self) -> Option<String> {
+    pub fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    /// Saves what a run `learned`. Returns a sentence if that fails.
-    pub(crate) fn keep(self, learned: &[Learned]) -> Option<String> {
-        let (dir, mut program) = self.kept?;
+    /// Saves what the run has `learned` so far; can be called again and again. Returns a sentence if that fails.
+    pub fn keep(&mut self, learned: &[Learned]) -> Option<String> {
+        let (dir, program) = self.kept.as_mut()?;
         if learned.is_empty() && program.runs == 0 {
             return None;
         }
         let now = unix_ms();
-        program.loads = merge(&program.loads, learned, now);
-        program.runs = program.runs.saturating_add(1);
+        program.loads = merge(&program.loads, learned, self.saved.as_deref().unwrap_or_default(), now);
+        program.runs = program.runs.saturating_add(u32::from(self.saved.is_none()));
         program.used_unix_ms = now;
-        dir.save(&program).err().map(|error| not_kept(&error))
+        self.saved = Some(learned.to_vec());
+        dir.save(program).err().map(|error| not_kept(&error))
     }
 }
 
@@ -100,11 +100,13 @@ fn not_kept(error: &MemoryError) -> String {
     format!("what is learned of the program is not kept for its next run: {error}")
 }
 
-/// What is known after a run that started with `before` and ended at `now` (milliseconds since the Unix epoch).
-fn merge(before: &[LoadMemory], learned: &[Learned], now: u64) -> Vec<LoadMemory> {
+/// What is known `now` (milliseconds since the Unix epoch) of a program of which `before` was known. Of what is `learned`,
+/// `saved` is in `before` already, with the time of then.
+fn merge(before: &[LoadMemory], learned: &[Learned], saved: &[Learned], now: u64) -> Vec<LoadMemory> {
     let of_load = |learned: &Learned| {
         let before = before.iter().find(|b| is_same_kind(b.known.load, learned.known.load));
-        let said = |outcome, before| if learned.outcome == Some(outcome) { Some(now) } else { before };
+        let new = !saved.contains(learned);
+        let said = |outcome, before| if new && learned.outcome == Some(outcome) { Some(now) } else { before };
         LoadMemory {
             known: learned.known,
             proven_unix_ms: said(Outcome::Proven, before.and_then(|b| b.proven_unix_ms)),
@@ -118,7 +120,7 @@ fn merge(before: &[LoadMemory], learned: &[Learned], now: u64) -> Vec<LoadMemory
 }
 
 /// The canonical path of what `execvp` would run for `name`. A script is its own program.
-pub(crate) fn of_command(name: &OsStr) -> Option<String> {
+pub fn program_of_command(name: &OsStr) -> Option<String> {
     let runs = |path: &Path| {
         fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
@@ -132,7 +134,7 @@ pub(crate) fn of_command(name: &OsStr) -> Option<String> {
 }
 
 /// The path of a process's executable, even if it was replaced since, as by an upgrade.
-pub(crate) fn of_process(root: &Root, pid: i32) -> Option<String> {
+pub fn program_of_process(root: &Root, pid: u32) -> Option<String> {
     let link = fs::read_link(root.path(format!("/proc/{pid}/exe"))).ok()?;
     let path = link.to_string_lossy();
     Some(path.strip_suffix(" (deleted)").unwrap_or(&path).to_owned())
@@ -164,11 +166,38 @@ mod tests {
             Learned { known: known(0.1, false, 2), outcome: Some(Outcome::Refuted) },
             Learned { known: known(0.9, true, 0), outcome: Some(Outcome::Proven) },
         ];
-        let times: Vec<_> = merge(&before, &learned, 9)
+        let times: Vec<_> = merge(&before, &learned, &[], 9)
             .iter()
             .map(|load| (load.known.load, load.proven_unix_ms, load.refuted_unix_ms))
             .collect();
         assert_eq!(times, [(0.1, None, Some(9)), (0.9, Some(9), None), (0.41, Some(1), None)]);
+    }
+
+    #[test]
+    fn what_was_saved_before_keeps_its_time_and_a_run_counts_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = MachineIdentity {
+            id: String::new(),
+            kernel: String::new(),
+            vcpus: 2,
+            method: Method::Halt,
+            poll_price: 0.125,
+        };
+        let kept = Some((MemoryDir::at(dir.path().join("m")), ProgramMemory::new("/x".into(), machine)));
+        let mut memory = Memory { kept, ..Memory::default() };
+        let refuted = Learned { known: known(0.4, false, 1), outcome: Some(Outcome::Refuted) };
+        let again = Learned { known: known(0.4, false, 2), ..refuted };
+        let time = |memory: &Memory| memory.kept.as_ref().unwrap().1.loads[0].refuted_unix_ms.unwrap();
+        assert_eq!(memory.keep(&[refuted]), None);
+        let first = time(&memory);
+        while unix_ms() == first {
+            std::hint::spin_loop();
+        }
+        assert_eq!(memory.keep(&[refuted]), None);
+        assert_eq!(time(&memory), first, "nothing was tried since");
+        assert_eq!(memory.keep(&[again]), None);
+        assert!(time(&memory) > first, "it was refuted again");
+        assert_eq!(memory.kept.unwrap().1.runs, 1);
     }
 
     #[test]
@@ -178,7 +207,8 @@ mod tests {
             let machine = MachineIdentity { id, kernel, vcpus: 2, method: Method::Halt, poll_price: 0.125 };
             let load = LoadMemory { known: known(0.4, false, 3), proven_unix_ms: None, refuted_unix_ms: at };
             let program = ProgramMemory { loads: vec![load], ..ProgramMemory::new("/x".into(), machine) };
-            Memory { kept: Some((MemoryDir::at("/nowhere"), program)), note: None }.known()[0].refuted
+            Memory { kept: Some((MemoryDir::at("/nowhere"), program)), ..Memory::default() }.known()[0]
+                .refuted
         };
         let now = unix_ms();
         assert_eq!(program(Some(now - 1000)), 3);
@@ -195,17 +225,17 @@ mod tests {
             std::os::unix::fs::symlink(link, dir.path().join("proc").join(pid).join("exe")).unwrap();
         }
         let root = Root::at(dir.path());
-        assert_eq!(of_process(&root, 7).as_deref(), Some("/usr/bin/x"));
-        assert_eq!(of_process(&root, 8).as_deref(), Some("/usr/bin/x"));
-        assert_eq!(of_process(&root, 9), None);
+        assert_eq!(program_of_process(&root, 7).as_deref(), Some("/usr/bin/x"));
+        assert_eq!(program_of_process(&root, 8).as_deref(), Some("/usr/bin/x"));
+        assert_eq!(program_of_process(&root, 9), None);
     }
 
     #[test]
     fn a_command_is_found_as_execvp_finds_it_and_named_without_links() {
-        let shell = of_command(OsStr::new("sh")).unwrap();
-        assert_eq!(of_command(OsStr::new("/bin/sh")).unwrap(), shell);
+        let shell = program_of_command(OsStr::new("sh")).unwrap();
+        assert_eq!(program_of_command(OsStr::new("/bin/sh")).unwrap(), shell);
         assert_eq!(shell, fs::canonicalize("/bin/sh").unwrap().to_string_lossy());
-        assert_eq!(of_command(OsStr::new("no-such-command")), None);
-        assert_eq!(of_command(OsStr::new("./no/such")), None);
+        assert_eq!(program_of_command(OsStr::new("no-such-command")), None);
+        assert_eq!(program_of_command(OsStr::new("./no/such")), None);
     }
 }

@@ -5,16 +5,15 @@ use std::os::fd::BorrowedFd;
 
 use gleaner_engine::live::{OverloadQuery, OverloadWatch};
 use gleaner_policy::{Overload, OverloadSource};
-use gleaner_trace::OverloadSensor;
 
-use crate::options::ControlArgs;
+use crate::OverloadSensor;
 
-/// The sensor, unless the user wants no BPF.
-pub(crate) fn watch(args: &ControlArgs) -> Option<Box<dyn OverloadWatch>> {
-    (!args.no_bpf).then(|| Box::new(LazyOverloadSensor(None)) as Box<dyn OverloadWatch>)
+/// Reports run-queue overload. Each has programs of its own, which are loaded when it is first armed: most workloads
+/// are never consolidated.
+pub fn overload_watch() -> Box<dyn OverloadWatch> {
+    Box::new(LazyOverloadSensor(None))
 }
 
-/// Loads the programs when first armed: most workloads are never consolidated.
 #[derive(Debug)]
 struct LazyOverloadSensor(Option<OverloadSensor>);
 
@@ -39,7 +38,7 @@ impl OverloadWatch for LazyOverloadSensor {
     }
 
     fn read(&mut self) -> Option<Overload> {
-        let gleaner_trace::Overload { runnable, waiting, .. } = self.0.as_mut()?.read()?;
+        let crate::Overload { runnable, waiting, .. } = self.0.as_mut()?.read()?;
         Some(Overload { runnable, waiting, source: OverloadSource::RunQueues })
     }
 }
