@@ -28,25 +28,25 @@ impl Lever {
 /// Why nothing is retained, whatever it would gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
-    /// Somebody asked for it.
-    Asked,
+    /// An administrator asked for it.
+    Administrator,
     /// The configuration's quiet hours.
     QuietHours,
     /// The instance is short of CPU credits.
-    CpuCredits,
+    CreditsLow,
     /// Somebody else sets what retention is made with.
-    StepBack,
+    LeverTaken,
 }
 
 impl Pause {
-    pub(crate) const ALL: [Self; 4] = [Self::Asked, Self::QuietHours, Self::CpuCredits, Self::StepBack];
+    pub(crate) const ALL: [Self; 4] = [Self::Administrator, Self::QuietHours, Self::CreditsLow, Self::LeverTaken];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Asked => "asked",
+            Self::Administrator => "administrator",
             Self::QuietHours => "quiet-hours",
-            Self::CpuCredits => "cpu-credits",
-            Self::StepBack => "step-back",
+            Self::CreditsLow => "credits-low",
+            Self::LeverTaken => "lever-taken",
         }
     }
 }
@@ -65,8 +65,8 @@ macro_rules! events {
     ($($event:ident $name:literal)*) => {
         pub(crate) const EVENTS: &[&str] = &[$($name),*];
 
-        /// The name of a decision, as in the journal.
-        pub(crate) fn event(event: &Event) -> &'static str {
+        /// The name of a decision, in the journal and in all that is made of it.
+        pub fn event_name(event: &Event) -> &'static str {
             match event {
                 $(Event::$event { .. } => $name,)*
             }
@@ -93,7 +93,8 @@ pub(crate) fn kind(baseline: &Setting, candidate: &Setting) -> &'static str {
     if baseline.active == candidate.active { RETENTION } else { ACTIVE_SET }
 }
 
-pub(crate) fn verdict(verdict: &Verdict) -> &'static str {
+/// The name of a verdict, as in the journal.
+pub fn verdict_name(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Proven(_) => VERDICTS[0],
         Verdict::Refuted(_) => VERDICTS[1],

@@ -11,5 +11,5 @@ mod metrics;
 mod workloads;
 
 pub use exporter::{Exporter, ExporterError};
-pub use labels::{Lever, Pause};
+pub use labels::{Lever, Pause, event_name, verdict_name};
 pub use metrics::{Definition, Metrics};

@@ -208,12 +208,12 @@ impl Metrics {
     /// The policy has decided something about the workload.
     pub fn event(&mut self, workload: &str, event: &Event) {
         let (workload, _) = self.label(workload);
-        let of = OfEvent { workload: workload.clone(), event: labels::event(event) };
+        let of = OfEvent { workload: workload.clone(), event: labels::event_name(event) };
         self.decisions.get_or_create(&of).inc();
         match event {
             Event::TrialStarted { baseline, candidate, .. } => self.trial = labels::kind(baseline, candidate),
             Event::TrialEnded { verdict, .. } => {
-                let verdict = labels::verdict(verdict);
+                let verdict = labels::verdict_name(verdict);
                 let of = OfTrial { workload: workload.clone(), kind: self.trial, verdict };
                 self.trials.get_or_create(&of).inc();
             }

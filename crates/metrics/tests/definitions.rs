@@ -169,16 +169,16 @@ fn interrupts_count_from_the_first_report_and_never_fall() {
 #[test]
 fn reasons_and_levers_are_counted_apart() {
     let mut script = Script::new(8);
-    script.metrics.paused(&[Pause::Asked, Pause::CpuCredits]);
-    script.metrics.paused(&[Pause::CpuCredits]);
+    script.metrics.paused(&[Pause::Administrator, Pause::CreditsLow]);
+    script.metrics.paused(&[Pause::CreditsLow]);
     script.metrics.stepped_back(Lever::ActiveSet);
     let exposition = script.encode();
     let samples = samples(&exposition);
     for (sample, value) in [
-        ("gleaner_paused{reason=\"asked\"}", "0"),
+        ("gleaner_paused{reason=\"administrator\"}", "0"),
         ("gleaner_paused{reason=\"quiet-hours\"}", "0"),
-        ("gleaner_paused{reason=\"cpu-credits\"}", "1"),
-        ("gleaner_paused{reason=\"step-back\"}", "0"),
+        ("gleaner_paused{reason=\"credits-low\"}", "1"),
+        ("gleaner_paused{reason=\"lever-taken\"}", "0"),
         ("gleaner_step_backs_total{lever=\"retention\"}", "0"),
         ("gleaner_step_backs_total{lever=\"active-set\"}", "1"),
         ("gleaner_config_reloads_total{result=\"failure\"}", "0"),
