@@ -4,7 +4,10 @@
 //! line, whose change was not made yet. Undoing compares first: a value that another program has changed
 //! meanwhile is left alone.
 
-use std::collections::BTreeMap;
+mod compact;
+mod undo;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,6 +16,10 @@ use gleaner_kernel::Root;
 use gleaner_kernel::lever::{Inherited, LeverError, Target, Value, Write};
 use gleaner_proto::LineError;
 use gleaner_proto::lease::{self, LeaseRecord};
+
+use compact::Length;
+pub use undo::restore;
+use undo::{undo, undo_all, undo_file};
 
 use crate::state::{Holder, StateDir, StateError};
 
@@ -90,8 +97,28 @@ struct Lease {
     old: Value,
     /// Every value that we wrote or were about to write.
     ours: Vec<Value>,
+    /// The value that we wrote last; not known of a dead holder's lease.
+    held: Option<Value>,
     /// Rank by time of the first change.
     order: usize,
+}
+
+impl Lease {
+    /// Whether `found` is a value of ours, rather than the old one or somebody else's.
+    ///
+    /// What belongs to the machine has the value that was written last, and an earlier one is back only if somebody
+    /// wrote it. A thread can have inherited an earlier one, or kept it aside to set it again.
+    fn is_ours(&self, target: &Target, found: &Value) -> bool {
+        match &self.held {
+            Some(held) if !target.is_of_thread() => found == held,
+            _ => self.ours.contains(found),
+        }
+    }
+
+    /// Whether nobody else can have written `found`, as far as that can be seen.
+    fn is_undisturbed(&self, target: &Target, found: &Value) -> bool {
+        self.is_ours(target, found) || (target.is_of_thread() && *found == self.old)
+    }
 }
 
 /// The leases of this process.
@@ -102,6 +129,8 @@ pub struct LeaseBook {
     file: File,
     leases: BTreeMap<Target, Lease>,
     taken: usize,
+    /// Of the file.
+    length: Length,
     _holder: Holder,
     state: StateDir,
 }
@@ -118,14 +147,14 @@ impl LeaseBook {
         let path = state.leases();
         let io = |source| StateError::Io { path: path.clone(), source };
         let mut file = File::options().append(true).create(true).open(&path).map_err(io)?;
-        let first = LeaseRecord::Holder { version: lease::VERSION, pid: std::process::id() };
-        file.write_all(&line(&first)?).map_err(io)?;
+        file.write_all(&line(&first_record())?).map_err(io)?;
         let book = Self {
             root,
             path,
             file,
             leases: BTreeMap::new(),
             taken: 0,
+            length: Length::default(),
             _holder: holder,
             state: state.clone(),
         };
@@ -157,12 +186,34 @@ impl LeaseBook {
             return Ok(());
         }
         let lease = self.leases.get(target);
-        if lease.is_some_and(|l| found != l.old && !l.ours.contains(&found)) {
+        if lease.is_some_and(|lease| !lease.is_undisturbed(target, &found)) {
             return Err(LeaseError::Theirs { target: target.clone(), found });
         }
         let old = lease.map_or(found, |l| l.old.clone());
         self.lease(target, &old, value)?;
-        Ok(target.write(&self.root, value)?)
+        target.write(&self.root, value)?;
+        if let Some(lease) = self.leases.get_mut(target) {
+            lease.held = Some(value.clone());
+        }
+        self.compact_if_long();
+        Ok(())
+    }
+
+    /// Whether `target` still has the value that was written last.
+    ///
+    /// # Errors
+    /// [`LeaseError::Theirs`] if somebody else has changed it, and those of reading. A target that is not leased, or
+    /// has its old value by our own doing, is nobody else's.
+    pub fn check(&self, target: &Target) -> Result<(), LeaseError> {
+        let Some(lease) = self.leases.get(target) else { return Ok(()) };
+        if lease.held.as_ref() == Some(&lease.old) {
+            return Ok(());
+        }
+        let found = target.read(&self.root)?;
+        if lease.is_undisturbed(target, &found) {
+            return Ok(());
+        }
+        Err(LeaseError::Theirs { target: target.clone(), found })
     }
 
     /// Takes the lease of a target that has the value `now` through an earlier change of ours: a thread
@@ -201,6 +252,7 @@ impl LeaseBook {
         let lease = self.leases.entry(target.clone()).or_insert_with(|| Lease {
             old: old.clone(),
             ours: Vec::new(),
+            held: Some(old.clone()),
             order: taken,
         });
         lease.ours.push(new.clone());
@@ -219,6 +271,23 @@ impl LeaseBook {
         Some(outcome)
     }
 
+    /// Restores these targets, the latest change first, and closes their leases. One that cannot be restored stays
+    /// leased.
+    pub fn release_all(&mut self, targets: &BTreeSet<Target>) -> Vec<Outcome> {
+        let (open, closed) =
+            std::mem::take(&mut self.leases).into_iter().partition(|(target, _)| !targets.contains(target));
+        self.leases = open;
+        let mut failed: BTreeMap<Target, Lease> = closed;
+        let outcomes = undo_all(&self.root, failed.clone());
+        for outcome in outcomes.iter().filter(|outcome| outcome.undone != UndoResult::Failed) {
+            failed.remove(&outcome.target);
+            // Without this record `restore` only checks the target again and finds it unchanged.
+            let _ = self.record(&LeaseRecord::Released { target: outcome.target.clone() });
+        }
+        self.leases.append(&mut failed);
+        outcomes
+    }
+
     /// Restores everything, the latest change first, and closes the book.
     pub fn close(mut self) -> Vec<Outcome> {
         let outcomes = undo_all(&self.root, std::mem::take(&mut self.leases));
@@ -234,84 +303,25 @@ impl LeaseBook {
         self.leases.contains_key(target)
     }
 
+    /// Number of leases.
+    pub fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Whether nothing is leased.
+    pub fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
     fn record(&mut self, record: &LeaseRecord) -> Result<(), LeaseError> {
         let bytes = line(record)?;
+        self.length.add(bytes.len());
         self.file.write_all(&bytes).map_err(|source| LeaseError::Record { path: self.path.clone(), source })
     }
 }
 
-/// Undoes what a dead holder left, for `gleaner restore`.
-///
-/// # Errors
-/// The holder lives ([`StateError::Busy`]), or the lease file is malformed; nothing is changed then.
-pub fn restore(state: &StateDir, root: &Root) -> Result<Vec<Outcome>, LeaseError> {
-    let _holder = state.lock()?;
-    undo_file(state, root)
-}
-
-fn undo_file(state: &StateDir, root: &Root) -> Result<Vec<Outcome>, LeaseError> {
-    let path = state.leases();
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let mut leases = BTreeMap::new();
-    for (order, record) in
-        lease::read(&path)?.map(|(_, records)| records).unwrap_or_default().into_iter().enumerate()
-    {
-        match record {
-            LeaseRecord::Change { target, old, new } => {
-                let lease = leases.entry(target).or_insert(Lease { old, ours: Vec::new(), order });
-                lease.ours.push(new);
-            }
-            LeaseRecord::Released { target } => drop(leases.remove(&target)),
-            LeaseRecord::Holder { .. } => {}
-        }
-    }
-    let outcomes = undo_all(root, leases);
-    if outcomes.iter().all(|o| o.undone != UndoResult::Failed) {
-        std::fs::remove_file(&path).map_err(|source| StateError::Io { path, source })?;
-    }
-    Ok(outcomes)
-}
-
-fn undo_all(root: &Root, leases: BTreeMap<Target, Lease>) -> Vec<Outcome> {
-    let mut leases: Vec<_> = leases.into_iter().collect();
-    // Groups of ours go first. Their settings go with them, some of which the kernel would not restore while
-    // processes are inside; and the controllers delegated to them become free to be restored.
-    leases.sort_by_key(|(target, lease)| {
-        (!matches!(target, Target::Group { .. }), std::cmp::Reverse(lease.order))
-    });
-    leases.iter().map(|(target, lease)| undo(root, target, lease)).collect()
-}
-
-fn undo(root: &Root, target: &Target, lease: &Lease) -> Outcome {
-    let failed = |error: &LeverError| {
-        let undone = if error.is_gone() { UndoResult::Gone } else { UndoResult::Failed };
-        (undone, error.to_string())
-    };
-    let (undone, detail) = match target.read(root) {
-        Err(error) => failed(&error),
-        Ok(found) if found == lease.old => (UndoResult::Unchanged, format!("{target} is {found}, as before")),
-        Ok(found) if !lease.ours.contains(&found) => {
-            (UndoResult::Theirs, format!("{target} is {found}, changed by somebody else: left as it is"))
-        }
-        Ok(found) => match target.write(root, &lease.old) {
-            Ok(()) => (UndoResult::Restored, restore_value(root, target, &found, &lease.old)),
-            Err(error) => failed(&error),
-        },
-    };
-    Outcome { target: target.clone(), undone, detail }
-}
-
-fn restore_value(root: &Root, target: &Target, found: &Value, old: &Value) -> String {
-    match target.read(root) {
-        Ok(now) if now != *old => {
-            format!(
-                "{target}: {found} back to {now}; `{old}`, which means the same, needs the processes' end"
-            )
-        }
-        _ => format!("{target}: {found} back to {old}"),
-    }
+fn first_record() -> LeaseRecord {
+    LeaseRecord::Holder { version: lease::VERSION, pid: std::process::id() }
 }
 
 fn line(record: &LeaseRecord) -> Result<Vec<u8>, StateError> {

@@ -14,9 +14,7 @@ use gleaner_kernel::workload::{Members, Owner, WorkloadSensor};
 use gleaner_policy::CpuSet;
 use nix::unistd::{Pid, geteuid};
 
-use crate::control::{
-    BpfSensors, bpf_sensors, calibrated, check_fixed, configure, control, open_journal, warn,
-};
+use crate::control::{calibrated, check_fixed, configure, control, member_parts, open_journal, warn};
 use crate::options::AttachArgs;
 use crate::run::{group_sensor, quotas, restore_leases, restore_stale_leases};
 use gleaner_explain::summary;
@@ -36,22 +34,8 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     let choice = calibrated(&state, &root, &args.control);
     let (book, _) = LeaseBook::open(&state, root.clone())?;
     let config = configure(&root, &args.control, &what.allowed, &choice)?;
-    let BpfSensors { overloads, waiting, traffic } = bpf_sensors(&args.control, &what.workload);
-    let parts = Parts {
-        wake_cost: choice.wake_cost,
-        book,
-        place: what.place,
-        workload: what.workload,
-        counter: args.control.progress.clone(),
-        allowed: what.allowed,
-        signals,
-        process: what.process,
-        forward: false,
-        overloads,
-        waiting,
-        traffic,
-        warn,
-    };
+    let member = member_parts(&args.control, &choice, what.place, what.workload, what.allowed, what.process);
+    let parts = Parts { book, member, signals, child: None, warn };
     let summary = open_journal(&args.control, &state)
         .and_then(|journal| {
             let limits = choice.limits.clone();

@@ -2,16 +2,17 @@
 
 use anyhow::Context as _;
 use gleaner_calibrate::MethodChoice;
-use gleaner_engine::live::{LiveMachine, OverloadWatch, Parts, TrafficSensor, WaitingSensor};
+use gleaner_engine::live::{ActiveSetLever, LiveMachine, MemberParts, Parts, ProcessFd};
 use gleaner_engine::{Journal, Machine as _, Memory, MemoryDir, StateDir, UndoResult, unix_ms};
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
 use gleaner_kernel::workload::WorkloadSensor;
-use gleaner_policy::{CpuId, CpuSet, Method, Mode, Policy, PolicyConfig, Strategy, VcpuPlace};
+use gleaner_policy::{CpuSet, Method, Mode, Policy, PolicyConfig, Strategy};
 use gleaner_print::{Usage, say};
 use gleaner_proto::journal::{self, Record, Summary};
 use gleaner_trace::{Scope, lazy};
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
 
 use crate::options::ControlArgs;
 
@@ -34,22 +35,28 @@ pub(crate) fn calibrated(state: &StateDir, root: &Root, args: &ControlArgs) -> M
     gleaner_calibrate::for_run(state, root, args.strategy(), args.dry_run)
 }
 
-/// The sensors made of BPF programs that these options allow: of overload, of waiting, and of traffic through sockets.
-pub(crate) fn bpf_sensors(args: &ControlArgs, workload: &WorkloadSensor) -> BpfSensors {
+/// What the engine needs to control a workload, with the sensors that these options allow.
+pub(crate) fn member_parts(
+    args: &ControlArgs,
+    choice: &MethodChoice,
+    place: ActiveSetLever,
+    workload: WorkloadSensor,
+    allowed: CpuSet,
+    process: Option<(Pid, ProcessFd)>,
+) -> MemberParts {
     let scope = || Scope::from(workload.members());
     let judged = args.strategy() == Strategy::Adaptive && !args.dry_run;
-    BpfSensors {
+    MemberParts {
         overloads: (!args.no_bpf).then(lazy::overload_watch),
         waiting: args.trace_waiting.then(|| lazy::waiting_sensor(scope())),
         traffic: (judged && !args.no_bpf).then(|| lazy::traffic_sensor(scope())),
+        counter: args.progress.clone(),
+        wake_cost: choice.wake_cost,
+        place,
+        workload,
+        allowed,
+        process,
     }
-}
-
-/// See [`bpf_sensors`].
-pub(crate) struct BpfSensors {
-    pub(crate) overloads: Option<Box<dyn OverloadWatch>>,
-    pub(crate) waiting: Option<Box<dyn WaitingSensor>>,
-    pub(crate) traffic: Option<Box<dyn TrafficSensor>>,
 }
 
 /// The policy's configuration for this machine and these options.
@@ -78,22 +85,11 @@ pub(crate) fn configure(
         wake_cost: choice.wake_cost,
         waker_cost: choice.waker_cost,
         poll_price: args.objective.poll_price(),
-        places: places(root),
+        // Without a topology the policy treats every vCPU as a core of its own.
+        places: Topology::read(root).map(|topology| topology.places()).unwrap_or_default(),
         counter_block: args.progress.as_ref().map(gleaner_engine::live::Counter::block),
         ..PolicyConfig::default()
     })
-}
-
-fn places(root: &Root) -> Vec<VcpuPlace> {
-    let first = |cpus: &CpuSet, own: CpuId| cpus.iter().next().unwrap_or(own);
-    // Without a topology the policy treats every vCPU as a core of its own.
-    let topology = Topology::read(root).map(|t| t.cpus).unwrap_or_default();
-    let place = |(cpu, at): (&CpuId, &gleaner_kernel::topology::CpuTopology)| VcpuPlace {
-        cpu: *cpu,
-        core: first(&at.siblings, *cpu),
-        llc: first(&at.llc, *cpu),
-    };
-    topology.iter().map(place).collect()
 }
 
 /// The journal that the user named, or else the one that holds the latest run. Call it only as the lock's holder:
@@ -132,9 +128,9 @@ pub(crate) fn control(
     workload: String,
     limits: Vec<String>,
 ) -> anyhow::Result<Summary> {
-    let allowed = parts.allowed.clone();
+    let allowed = parts.member.allowed.clone();
     let strategy = config.mode.strategy();
-    config.most_threads = parts.place.most_threads();
+    config.most_threads = parts.member.place.most_threads();
     let mut memory = memory_of(program, args, &config, allowed.len());
     config.known = memory.known();
     let mut machine = LiveMachine::new(parts)?;

@@ -21,9 +21,7 @@ use gleaner_proto::journal::Summary;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
-use crate::control::{
-    BpfSensors, bpf_sensors, calibrated, check_fixed, configure, control, open_journal, warn,
-};
+use crate::control::{calibrated, check_fixed, configure, control, member_parts, open_journal, warn};
 use crate::options::RunArgs;
 use gleaner_explain::summary;
 
@@ -103,7 +101,7 @@ impl Started {
             Journal::disabled()
         });
         let result = workload.parts(book, signals, args, &choice).and_then(|parts| {
-            let config = configure(&Root::system(), &args.control, &parts.allowed, &choice)?;
+            let config = configure(&Root::system(), &args.control, &parts.member.allowed, &choice)?;
             let program = args.command.first().and_then(|name| program_of_command(name));
             control(parts, config, journal, program, &args.control, name, limits)
         });
@@ -200,23 +198,8 @@ impl Workload {
             (ActiveSetLever::Threads(Affinity::new(allowed.clone())), sensor)
         };
         let process = Some((pid, ProcessFd::open(pid)?));
-        let counter = args.control.progress.clone();
-        let BpfSensors { overloads, waiting, traffic } = bpf_sensors(&args.control, &workload);
-        Ok(Parts {
-            wake_cost: choice.wake_cost,
-            book,
-            place,
-            workload,
-            counter,
-            allowed,
-            signals,
-            process,
-            forward: true,
-            overloads,
-            waiting,
-            traffic,
-            warn,
-        })
+        let member = member_parts(&args.control, choice, place, workload, allowed, process);
+        Ok(Parts { book, member, signals, child: Some(pid), warn })
     }
 }
 

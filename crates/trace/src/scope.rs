@@ -86,7 +86,8 @@ impl From<&Members> for Scope {
     fn from(members: &Members) -> Self {
         match members {
             Members::Cgroup(path) => Self::Cgroup(path.clone()),
-            Members::Tree(pid) => Self::Tree(*pid),
+            // A family's other descendants, such as what a shell started, are traced, too.
+            Members::Tree(pid) | Members::Family(pid) => Self::Tree(*pid),
         }
     }
 }

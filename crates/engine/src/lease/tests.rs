@@ -189,3 +189,47 @@ fn a_failed_change_is_an_error_that_names_the_file() {
     assert!(error.contains("missing"), "{error}");
     assert!(book.close().is_empty());
 }
+
+#[test]
+fn a_value_that_is_back_although_we_hold_another_is_somebody_elses() {
+    let world = World::new();
+    let (a, b) = (world.knob("a", "0"), world.knob("b", "0"));
+    let mut book = world.open();
+    for value in ["1", "2"] {
+        book.set(&text(&a, value)).unwrap();
+        book.set(&text(&b, value)).unwrap();
+    }
+    book.check(&a).unwrap();
+    for value in ["0", "1", "theirs"] {
+        world.knob("a", value);
+        assert!(matches!(book.check(&a), Err(LeaseError::Theirs { .. })), "{value}");
+        assert!(matches!(book.set(&text(&a, "3")), Err(LeaseError::Theirs { .. })), "{value}");
+        assert_eq!(world.value("a"), value);
+    }
+    world.knob("a", "1");
+    assert_eq!(book.release(&a).unwrap().undone, UndoResult::Theirs);
+    book.check(&b).unwrap();
+    book.reset(&b).unwrap();
+    world.knob("b", "1");
+    book.check(&b).unwrap_or_else(|error| panic!("nothing is held: {error}"));
+    assert_eq!((world.value("a"), world.value("b")), ("1".into(), "1".into()));
+}
+
+#[test]
+fn the_file_of_a_holder_that_lasts_stays_short_and_still_undoes_everything() {
+    let world = World::new();
+    let (a, b) = (world.knob("a", "0"), world.knob("b", "x"));
+    let mut book = world.open();
+    book.set(&text(&b, "y")).unwrap();
+    let mut longest = 0;
+    for value in 1..4000 {
+        book.set(&text(&a, &value.to_string())).unwrap();
+        longest = longest.max(fs::metadata(world.state().leases()).unwrap().len());
+    }
+    assert!((60 << 10..80 << 10).contains(&longest), "{longest} bytes");
+    drop(book);
+    let order: Vec<_> =
+        restore(&world.state(), &world.root()).unwrap().into_iter().map(|o| (o.target, o.undone)).collect();
+    assert_eq!(order, [(a, UndoResult::Restored), (b, UndoResult::Restored)]);
+    assert_eq!((world.value("a"), world.value("b")), ("0".into(), "x".into()));
+}

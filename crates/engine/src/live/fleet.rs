@@ -1,24 +1,35 @@
 //! This machine, controlled for any number of workloads: one lease book, one retention, an active set for each.
 //!
 //! The retention acts on the whole machine, and so does what follows from it: which vCPUs still poll by an earlier
-//! limit, and how they are made to stop. A workload has its sensors and its set of active vCPUs. Nothing here waits:
-//! the driver polls [`Fleet::fds`] until [`Fleet::next_sample`], and then asks for [`Fleet::reported`].
+//! limit, and how they are made to stop. A workload has its sensors and its set of active vCPUs. Nothing here waits for
+//! long: the driver polls [`Fleet::fds`] until [`Fleet::next_sample`], and then asks for [`Fleet::reported`].
 //!
 //! Errors say whom they concern. One of a workload leaves the others and the machine's retention in force; so does a
 //! value that somebody else changed, after which that lever is given up by [`Fleet::abandon_set`] or
 //! [`Fleet::abandon_retention`].
 
+mod error;
+mod levers;
+
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::workload::WorkloadSensor;
-use gleaner_policy::{CpuSet, Observation, Retention, Watch, WorkloadId};
+use gleaner_policy::{CpuSet, Observation, Watch, WorkloadId};
+use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
+use super::member::Member;
+use super::retention::Retainer;
+use super::settling::Settling;
+use super::vcpus::VcpuSensors;
 use super::{
     ActiveSetLever, Counter, LiveError, OverloadWatch, ProcessFd, Signals, TrafficSensor, WaitingSensor,
 };
-use crate::lease::{LeaseBook, LeaseError, Outcome};
+use crate::lease::{LeaseBook, Outcome};
+pub use error::FleetError;
 
 /// The components of one workload in a [`Fleet`].
 #[derive(Debug)]
@@ -43,50 +54,32 @@ pub struct MemberParts {
     pub wake_cost: Duration,
 }
 
-/// What failed, by whom it concerns.
-#[derive(Debug, thiserror::Error)]
-pub enum FleetError {
-    /// Somebody else changed the CPU set of this workload, and owns it now: call [`Fleet::abandon_set`].
-    #[error("{theirs}")]
-    SetTaken {
-        /// Whose set.
-        id: WorkloadId,
-        /// The target and its present value.
-        theirs: LeaseError,
-    },
-    /// Somebody else changed what retains idle vCPUs, and owns it now: call [`Fleet::abandon_retention`].
-    #[error("{theirs}")]
-    RetentionTaken {
-        /// The target and its present value.
-        theirs: LeaseError,
-    },
-    /// The workload has ended: call [`Fleet::leave`].
-    #[error("workload {id} has ended")]
-    Ended {
-        /// The workload.
-        id: WorkloadId,
-    },
-    /// A sensor or lever of this workload failed. The others are not affected.
-    #[error("{error}")]
-    Member {
-        /// The workload.
-        id: WorkloadId,
-        /// What failed.
-        error: LiveError,
-    },
-    /// A sensor or lever of the machine failed.
-    #[error("{0}")]
-    Machine(LiveError),
-}
+/// The longest time for which an unprivileged Gleaner can go on beside root's.
+const RIGHT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// The longest time for which a value that somebody else changed goes unnoticed.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// This machine, for any number of workloads.
 #[derive(Debug)]
 pub struct Fleet {
     book: LeaseBook,
+    sensors: VcpuSensors,
+    retainer: Retainer,
+    settling: Settling,
+    /// Since when nothing is retained.
+    off_since: Option<Duration>,
+    members: BTreeMap<WorkloadId, Member>,
+    /// The engine's own affinity, in force while no workload is consolidated.
+    own_affinity: Option<CpuSet>,
+    /// The signal mask of counters' commands.
+    mask: SigSet,
+    warn: fn(&str),
+    /// When the right to control the machine was last checked...
+    right_checked: Duration,
+    /// ...and when what is held was.
+    held_checked: Duration,
 }
 
-#[allow(clippy::unused_self, clippy::needless_pass_by_value, unused_variables, reason = "signatures")]
-#[allow(clippy::needless_pass_by_ref_mut, clippy::unimplemented, reason = "signatures")]
 impl Fleet {
     /// Starts to observe the machine, without changing anything. `vcpus` are those that can be retained. The commands
     /// of progress counters get the signal mask from before `signals`; `warn` prints a sentence for the user at once.
@@ -94,135 +87,182 @@ impl Fleet {
     /// # Errors
     /// A sensor that every workload needs is missing.
     pub fn new(book: LeaseBook, vcpus: CpuSet, signals: &Signals, warn: fn(&str)) -> Result<Self, LiveError> {
-        Ok(Self { book })
+        Ok(Self {
+            sensors: VcpuSensors::new(book.root())?,
+            retainer: Retainer::new(vcpus),
+            settling: Settling::default(),
+            off_since: None,
+            members: BTreeMap::new(),
+            own_affinity: Affinity::of_caller().ok(),
+            mask: signals.before(),
+            warn,
+            right_checked: Duration::ZERO,
+            held_checked: Duration::ZERO,
+            book,
+        })
     }
 
-    /// Starts to observe one more workload, without changing anything.
+    /// Starts to observe one more workload, without changing its set. Retention that is in force is adjusted to it. The
+    /// `id` must be new.
     ///
     /// # Errors
     /// A sensor cannot be opened, or the workload has ended.
     pub fn join(&mut self, id: WorkloadId, parts: MemberParts) -> Result<(), FleetError> {
-        unimplemented!()
+        let vcpus = self.sensors.read(self.retainer.yield_threads()).map_err(FleetError::Machine)?;
+        let member = Member::new(parts, self.mask, self.warn, vcpus);
+        let member = member.map_err(|error| FleetError::of_member(id, error, true))?;
+        self.members.insert(id, member);
+        self.adjust();
+        Ok(())
     }
 
-    /// Puts a workload's set back, closes its leases and forgets it. The retention stays; the vCPUs that it retains
-    /// are adjusted to the workloads that are left.
+    /// Puts a workload's set back, closes its leases and forgets it. The retention stays, on the vCPUs of those that are
+    /// left.
     pub fn leave(&mut self, id: WorkloadId) -> Vec<Outcome> {
-        unimplemented!()
+        let Some(mut member) = self.members.remove(&id) else { return Vec::new() };
+        let outcomes = member.release(&mut self.book);
+        self.adjust();
+        outcomes
     }
 
     /// Time since the fleet started: what [`Observation::at`] counts.
     pub fn now(&self) -> Duration {
-        unimplemented!()
+        self.sensors.now()
     }
 
-    /// Whether a workload has ended. [`Fleet::fds`] has the descriptors that become readable then, if there are any.
+    /// Whether a workload has ended, or was never there. [`Fleet::fds`] has a descriptor that becomes readable then, if
+    /// it is a process.
     pub fn ended(&self, id: WorkloadId) -> bool {
-        unimplemented!()
+        self.members.get(&id).is_none_or(Member::has_ended)
     }
 
-    /// The vCPUs that a workload is allowed to use, read anew after [`Fleet::abandon_set`].
+    /// The vCPUs that a workload is allowed to use, read anew by [`Fleet::abandon_set`].
     pub fn allowed(&self, id: WorkloadId) -> CpuSet {
-        unimplemented!()
+        self.members.get(&id).map(|member| member.allowed().clone()).unwrap_or_default()
     }
 
     /// The interval of one workload since its last observation. Reading a progress counter ends as soon as one of
     /// `urgent` is readable. At most once a second, everything that is held is compared with what was written.
     ///
     /// # Errors
-    /// A sensor failed, the workload has ended, or somebody else changed a value that is held. No interval is lost:
-    /// the next one is longer.
+    /// A sensor failed, the workload has ended, or somebody else changed a value that is held. No interval is lost: the
+    /// next one is longer.
     pub fn observe(&mut self, id: WorkloadId, urgent: &[BorrowedFd<'_>]) -> Result<Observation, FleetError> {
-        unimplemented!()
+        self.check_right().map_err(FleetError::Machine)?;
+        self.check_held()?;
+        self.observe_member(id, Some(urgent), Moment::Now)
     }
 
-    /// As [`Fleet::observe`], but ends the interval where the latest observation of another workload ended: the
-    /// machine's counters are not read again.
+    /// As [`Fleet::observe`], but ends the interval where that of the workload observed last ended: the machine's
+    /// counters are not read again.
     ///
     /// # Errors
-    /// As [`Fleet::observe`].
+    /// A sensor failed, or the workload has ended.
     pub fn observe_too(
         &mut self,
         id: WorkloadId,
         urgent: &[BorrowedFd<'_>],
     ) -> Result<Observation, FleetError> {
-        unimplemented!()
+        self.observe_member(id, Some(urgent), Moment::Latest)
     }
 
-    /// Puts a workload's set of active vCPUs in force. Does nothing if it has ended meanwhile.
+    /// Without an `urgent` list the run is over: a progress counter is not waited for.
+    pub(super) fn observe_member(
+        &mut self,
+        id: WorkloadId,
+        urgent: Option<&[BorrowedFd<'_>]>,
+        moment: Moment,
+    ) -> Result<Observation, FleetError> {
+        let Self { members, sensors, retainer, settling, .. } = self;
+        let Some(member) = members.get_mut(&id) else { return Err(FleetError::Ended { id }) };
+        let runnable = sensors.runnable().map_err(FleetError::Machine)?;
+        let read = &mut *sensors;
+        let o = member.observe(urgent, move || match moment {
+            Moment::Now => read.read(retainer.yield_threads()),
+            Moment::Latest => Ok(read.latest()),
+        });
+        let o = o.map_err(|error| FleetError::of_member(id, error, member.has_ended()))?;
+        settling.update(sensors).map_err(FleetError::Machine)?;
+        Ok(Observation { runnable, settled: settling.is_over_on(member.allowed()), ..o })
+    }
+
+    /// Checks from time to time whether this process is still allowed to control the machine.
     ///
     /// # Errors
-    /// A lever failed, or somebody else changed the set.
-    pub fn place(&mut self, id: WorkloadId, active: &CpuSet) -> Result<(), FleetError> {
-        unimplemented!()
-    }
-
-    /// Puts a retention in force on all vCPUs that a workload uses. One that is in force already is adjusted: new
-    /// threads, if the method needs that.
-    ///
-    /// # Errors
-    /// A lever failed, or somebody else changed what retains.
-    pub fn retain(&mut self, retention: Retention) -> Result<(), FleetError> {
-        unimplemented!()
-    }
-
-    /// Stops vCPUs from polling by an earlier limit, see [`gleaner_policy::Decision::reset_poll_limits`]. Takes up to
-    /// some milliseconds.
-    ///
-    /// # Errors
-    /// A lever failed, or somebody else changed a set.
-    pub fn reset_poll_limits(&mut self) -> Result<(), FleetError> {
-        unimplemented!()
-    }
-
-    /// Gives up a workload's set, which somebody else has changed: all vCPUs that are still ours to give are active,
-    /// and its leases are closed without writing over the other's value. The allowed vCPUs are read anew.
-    pub fn abandon_set(&mut self, id: WorkloadId) -> Vec<Outcome> {
-        unimplemented!()
-    }
-
-    /// Ends the retention, which somebody else has changed: what is still ours is put back, the other's value stays.
-    pub fn abandon_retention(&mut self) -> Vec<Outcome> {
-        unimplemented!()
+    /// Root's Gleaner controls it.
+    pub(super) fn check_right(&mut self) -> Result<(), LiveError> {
+        let now = self.now();
+        if now.saturating_sub(self.right_checked) >= RIGHT_CHECK_INTERVAL {
+            self.right_checked = now;
+            self.book.check_right()?;
+        }
+        Ok(())
     }
 
     /// Watches, until its next observation, for what makes that of a workload due early. Call it after each decision,
     /// once the setting is in force.
     pub fn watch(&mut self, id: WorkloadId, watch: Option<Watch>) {
-        unimplemented!()
+        let polled = self.retainer.haltpoll_limit();
+        if let Some(member) = self.members.get_mut(&id) {
+            member.watch(watch, polled);
+        }
     }
 
     /// Readable when [`Fleet::reported`] or [`Fleet::ended`] has something to say.
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        unimplemented!()
+        self.members.values().flat_map(Member::fds).collect()
     }
 
     /// When to call [`Fleet::reported`] although nothing is readable: what the kernel does not report is sampled.
     pub fn next_sample(&self) -> Option<Instant> {
-        unimplemented!()
+        self.members.values().filter_map(Member::next_sample).min()
     }
 
-    /// The workloads whose watch has matched: their observations are due now, and hold the overload if it was one.
-    /// Does not block.
+    /// The workloads whose watch has matched: their observations are due now, and hold the overload if it was one. Does
+    /// not block.
     ///
     /// # Errors
     /// A sensor failed.
     pub fn reported(&mut self) -> Result<Vec<WorkloadId>, FleetError> {
-        unimplemented!()
+        let Self { members, sensors, .. } = self;
+        let mut matched = Vec::new();
+        let mut runnable = None;
+        for (&id, member) in members {
+            let due = member.next_sample().is_some_and(|due| due <= Instant::now());
+            if member.take_report() {
+                matched.push(id);
+            } else if due {
+                let runnable = match runnable {
+                    Some(runnable) => runnable,
+                    None => *runnable.insert(sensors.runnable().map_err(FleetError::Machine)?),
+                };
+                match member.sample(runnable) {
+                    Ok(enough) => matched.extend(enough.then_some(id)),
+                    Err(error) => return Err(FleetError::of_member(id, error, member.has_ended())),
+                }
+            }
+        }
+        Ok(matched)
     }
 
     /// Whether to measure a workload's wake-up latencies, from the observation after the next one on.
     pub fn sense_waiting(&mut self, id: WorkloadId, wanted: bool) {
-        unimplemented!()
+        if let Some(member) = self.members.get_mut(&id) {
+            member.sense_waiting(wanted);
+        }
     }
 
     /// Takes the sentences for a workload's journal.
     pub fn take_notes(&mut self, id: WorkloadId) -> Vec<String> {
-        unimplemented!()
+        self.members.get_mut(&id).map(Member::take_notes).unwrap_or_default()
     }
+}
 
-    /// Restores everything.
-    pub fn close(self) -> Vec<Outcome> {
-        self.book.close()
-    }
+/// When an interval ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Now.
+    Now,
+    /// When the machine's counters were last read.
+    Latest,
 }

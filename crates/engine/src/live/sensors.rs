@@ -1,93 +1,50 @@
-//! Observes this machine: differences between two readings of the kernel's counters.
+//! Observes one workload: differences between two readings of the kernel's counters.
 
-use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use gleaner_kernel::Root;
-use gleaner_kernel::idle::{IdleCounters, IdleSensor};
-use gleaner_kernel::lever::yield_threads::YieldThreads;
-use gleaner_kernel::stat::StatSensor;
 use gleaner_kernel::workload::{WorkloadCounters, WorkloadSensor};
-use gleaner_policy::{CpuId, CpuSet, Observation, VcpuInterval, WorkloadInterval};
+use gleaner_policy::{CpuSet, Observation, WorkloadInterval};
 use nix::time::{ClockId, clock_gettime};
 
 use super::LiveError;
 use super::counter::CounterReader;
 use super::sockets::Traffic;
+use super::vcpus::VcpuReading;
 use super::waiting::Waits;
 
+/// The sensors of one workload.
 #[derive(Debug)]
 pub(super) struct Sensors {
-    idle: IdleSensor,
-    stat: StatSensor,
     workload: WorkloadSensor,
     counter: Option<CounterReader>,
     waits: Waits,
     traffic: Traffic,
-    allowed: CpuSet,
-    start: Instant,
     last: Reading,
 }
 
 /// One reading of all counters.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Reading {
-    at: Duration,
-    vcpus: BTreeMap<CpuId, VcpuCounters>,
+    vcpus: VcpuReading,
     workload: WorkloadCounters,
     throttled: Duration,
     counter: Option<f64>,
 }
 
-/// The counters of one vCPU.
-#[derive(Debug, Clone, Copy, Default)]
-struct VcpuCounters {
-    halts: u64,
-    halt_time: Duration,
-    polls: u64,
-    poll_time: Duration,
-    steal: Duration,
-}
-
 impl Sensors {
+    /// The first interval starts with `vcpus`.
     pub(super) fn new(
-        root: &Root,
         workload: WorkloadSensor,
         counter: Option<CounterReader>,
         (waits, traffic): (Waits, Traffic),
-        allowed: CpuSet,
+        vcpus: &VcpuReading,
     ) -> Result<Self, LiveError> {
-        let mut sensors = Self {
-            idle: IdleSensor::new(root)?,
-            stat: StatSensor::new(root)?,
-            workload,
-            counter: None,
-            waits,
-            traffic,
-            allowed,
-            start: Instant::now(),
-            last: Reading {
-                at: Duration::ZERO,
-                vcpus: BTreeMap::new(),
-                workload: WorkloadCounters::default(),
-                throttled: Duration::ZERO,
-                counter: None,
-            },
-        };
-        sensors.last = sensors.read(None, None)?;
+        let mut sensors = Self { workload, counter: None, waits, traffic, last: Reading::default() };
+        sensors.last = Reading { vcpus: vcpus.clone(), ..sensors.read(None)? };
         // First read with the first observation, so that a counter that does not answer cannot delay the start.
         sensors.counter = counter;
         Ok(sensors)
-    }
-
-    pub(super) fn now(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    /// Runnable threads on the machine, this one excluded.
-    pub(super) fn runnable(&self) -> Result<u32, LiveError> {
-        Ok(self.stat.runnable()?.saturating_sub(1))
     }
 
     /// Total time for which the workload's threads have waited for a vCPU.
@@ -113,11 +70,6 @@ impl Sensors {
         &mut self.waits
     }
 
-    /// Total halts by vCPU.
-    pub(super) fn read_halts(&mut self) -> Result<Vec<(CpuId, u64)>, LiveError> {
-        Ok(self.idle.read()?.iter().map(|idle| (idle.cpu, idle.halts)).collect())
-    }
-
     /// Takes the sentences about sensors for the journal.
     pub(super) fn take_notes(&mut self) -> Vec<String> {
         let of_counter = self.counter.as_mut().map(CounterReader::take_notes).unwrap_or_default();
@@ -125,22 +77,23 @@ impl Sensors {
         others.into_iter().flatten().chain(of_counter).collect()
     }
 
-    /// The interval since the last call; `settled` is left true for the caller to correct. Waits for a progress
-    /// counter until one of `urgent` is readable; `None` means that the run is over and nothing is waited for.
-    pub(super) fn observe(
+    /// The interval since the last call, with what `vcpus` then reads of the vCPUs of `allowed`; what the caller knows
+    /// better is left empty, and `settled` true. Waits for a progress counter until one of `urgent` is readable; `None`
+    /// means that the run is over and nothing is waited for.
+    pub(super) fn observe<'v>(
         &mut self,
-        yields: Option<&YieldThreads>,
         urgent: Option<&[BorrowedFd<'_>]>,
+        allowed: &CpuSet,
+        vcpus: impl FnOnce() -> Result<&'v VcpuReading, LiveError>,
     ) -> Result<Observation, LiveError> {
         let cost = thread_cpu_time();
-        let runnable = self.runnable()?;
-        let now = self.read(yields, urgent)?;
+        let read = self.read(urgent)?;
+        let now = Reading { vcpus: vcpus()?.clone(), ..read };
         let last = std::mem::replace(&mut self.last, now);
         let now = &self.last;
-        let period = now.at.saturating_sub(last.at);
+        let period = now.vcpus.at.saturating_sub(last.vcpus.at);
         let throttled = now.throttled.saturating_sub(last.throttled);
-        let vcpus: Vec<VcpuInterval> =
-            now.vcpus.iter().map(|(cpu, v)| v.since(last.vcpus.get(cpu), *cpu)).collect();
+        let vcpus = now.vcpus.since(&last.vcpus, allowed);
         let mut workload = workload_interval(&last, now);
         workload.waiting = Some(self.waits.observe(&workload, &vcpus));
         let has_sockets = || self.workload.has_sockets().unwrap_or(false);
@@ -148,11 +101,11 @@ impl Sensors {
         let writes = writes.map(|(b, a)| b.saturating_sub(a));
         self.traffic.observe(period, &mut workload, writes, has_sockets);
         Ok(Observation {
-            at: now.at,
+            at: now.vcpus.at,
             period,
             vcpus,
             workload,
-            runnable,
+            runnable: 0,
             overload: None,
             throttled: (throttled.as_secs_f64() / period.as_secs_f64().max(1e-6)).min(1.0),
             settled: true,
@@ -160,11 +113,8 @@ impl Sensors {
         })
     }
 
-    fn read(
-        &mut self,
-        yields: Option<&YieldThreads>,
-        urgent: Option<&[BorrowedFd<'_>]>,
-    ) -> Result<Reading, LiveError> {
+    /// Reads all but the vCPUs' counters.
+    fn read(&mut self, urgent: Option<&[BorrowedFd<'_>]>) -> Result<Reading, LiveError> {
         let workload = self.workload.sample()?;
         // A counter that cannot be read (yet: the program might just have started) is a missing signal.
         let counter = self.counter.as_mut().and_then(|counter| match urgent {
@@ -172,49 +122,7 @@ impl Sensors {
             None => counter.read_at_the_end(),
         });
         let throttled = self.workload.throttled()?.map_or(Duration::ZERO, |t| t.time);
-        let stat = self.stat.read()?;
-        let idle = self.idle.read()?;
-        let mut vcpus: BTreeMap<CpuId, VcpuCounters> = stat
-            .cpus
-            .iter()
-            .filter(|(cpu, _)| self.allowed.contains(*cpu))
-            .map(|(cpu, times)| (*cpu, VcpuCounters { steal: times.steal, ..VcpuCounters::default() }))
-            .collect();
-        for counters in &idle {
-            if let Some(vcpu) = vcpus.get_mut(&counters.cpu) {
-                vcpu.idle(counters);
-            }
-        }
-        // A yield thread's CPU time is retained idle time; each time it lost the vCPU ended one idle period.
-        for (cpu, stats) in yields.map(YieldThreads::stats).unwrap_or_default() {
-            if let Some(vcpu) = vcpus.get_mut(&cpu) {
-                vcpu.polls += stats.switches;
-                vcpu.poll_time += stats.cpu_time;
-            }
-        }
-        Ok(Reading { at: self.start.elapsed(), vcpus, workload, throttled, counter })
-    }
-}
-
-impl VcpuCounters {
-    fn idle(&mut self, counters: &IdleCounters) {
-        self.halts = counters.halts;
-        self.halt_time = counters.halt_time;
-        self.polls += counters.polls;
-        self.poll_time += counters.poll_time;
-    }
-
-    /// The difference to `last`; empty for a vCPU that is new or whose counters were reset.
-    fn since(&self, last: Option<&Self>, cpu: CpuId) -> VcpuInterval {
-        let last = last.unwrap_or(self);
-        VcpuInterval {
-            cpu,
-            halts: self.halts.saturating_sub(last.halts),
-            halt_time: self.halt_time.saturating_sub(last.halt_time),
-            polls: self.polls.saturating_sub(last.polls),
-            poll_time: self.poll_time.saturating_sub(last.poll_time),
-            steal: self.steal.saturating_sub(last.steal),
-        }
+        Ok(Reading { vcpus: VcpuReading::default(), workload, throttled, counter })
     }
 }
 

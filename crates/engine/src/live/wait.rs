@@ -200,17 +200,14 @@ impl AsFd for ProcessFd {
     }
 }
 
-/// Waits for a signal, the end of the process or `other` descriptors, at most until `deadline`; true if
-/// something is ready.
+/// Waits for a signal or `others`, at most until `deadline`; true if something is ready.
 pub(super) fn wait(
     signals: &Signals,
-    process: Option<&ProcessFd>,
-    other: Option<BorrowedFd<'_>>,
+    others: Vec<BorrowedFd<'_>>,
     deadline: Instant,
 ) -> Result<bool, LiveError> {
-    let mut fds = vec![signals.as_fd()];
-    fds.extend(process.map(AsFd::as_fd));
-    fds.extend(other);
+    let mut fds = others;
+    fds.push(signals.as_fd());
     let left = deadline.saturating_duration_since(Instant::now());
     Ok(ready(&fds, left)?.contains(&true))
 }

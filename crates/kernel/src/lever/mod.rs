@@ -112,6 +112,11 @@ impl PartialEq for Value {
 impl Eq for Value {}
 
 impl Target {
+    /// Whether this is a setting of a thread: the thread can change it, too, and its children inherit it.
+    pub fn is_of_thread(&self) -> bool {
+        matches!(self, Self::Affinity(_) | Self::Scheduling(_))
+    }
+
     /// The file or directory, if the target has one.
     pub fn path(&self) -> Option<&Path> {
         match self {

@@ -107,7 +107,7 @@ fn an_overload_ends_the_wait_and_is_reported_once() {
     assert_eq!(monitor.reported(), None);
     report(&log, 16);
     let far = Instant::now() + Duration::from_secs(3600);
-    assert!(wait::wait(&signals, None, monitor.fd(), far).unwrap());
+    assert!(wait::wait(&signals, monitor.fd().into_iter().collect(), far).unwrap());
     let overload = Overload { runnable: 16, waiting: 2.0, source: OverloadSource::RunQueues };
     assert_eq!(monitor.reported(), Some(overload));
     assert_eq!(monitor.reported(), None);

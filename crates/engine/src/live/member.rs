@@ -1,0 +1,204 @@
+//! One workload: its sensors, its active set, and what ends an interval early.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use gleaner_policy::{CpuSet, Observation, Overload, Watch};
+use nix::sys::signal::SigSet;
+use nix::unistd::Pid;
+
+use super::active_set::ActiveSet;
+use super::counter::CounterReader;
+use super::fleet::MemberParts;
+use super::overload::{OverloadMonitor, Samples};
+use super::sensors::Sensors;
+use super::sockets::Traffic;
+use super::vcpus::VcpuReading;
+use super::waiting::Waits;
+use super::{LiveError, ProcessFd};
+use crate::lease::{LeaseBook, LeaseError, Outcome};
+
+/// One workload of a fleet.
+#[derive(Debug)]
+pub(super) struct Member {
+    sensors: Sensors,
+    set: ActiveSet,
+    allowed: CpuSet,
+    process: Option<(Pid, ProcessFd)>,
+    overloads: OverloadMonitor,
+    /// Where the kernel reports nothing: the samples so far, and when the next one is due.
+    samples: Option<(Samples, Instant)>,
+    /// The overload that ends the present interval.
+    overload: Option<Overload>,
+    notes: Vec<String>,
+}
+
+impl Member {
+    /// Changes nothing. `mask` is the signal mask of the counter's command; the first interval starts with `vcpus`.
+    pub(super) fn new(
+        parts: MemberParts,
+        mask: SigSet,
+        warn: fn(&str),
+        vcpus: &VcpuReading,
+    ) -> Result<Self, LiveError> {
+        let waits = Waits::new(parts.waiting, parts.wake_cost);
+        let traffic = Traffic::new(parts.traffic);
+        let counter = parts.counter.map(|counter| CounterReader::new(counter, mask, warn));
+        Ok(Self {
+            sensors: Sensors::new(parts.workload, counter, (waits, traffic), vcpus)?,
+            set: ActiveSet::new(parts.place, parts.allowed.clone()),
+            allowed: parts.allowed,
+            process: parts.process,
+            overloads: OverloadMonitor::new(parts.overloads),
+            samples: None,
+            overload: None,
+            notes: Vec::new(),
+        })
+    }
+
+    /// The vCPUs that the workload is allowed to use.
+    pub(super) fn allowed(&self) -> &CpuSet {
+        &self.allowed
+    }
+
+    /// The active vCPUs.
+    pub(super) fn active(&self) -> &CpuSet {
+        self.set.active()
+    }
+
+    /// Whether fewer vCPUs are active than the workload is allowed to use.
+    pub(super) fn is_consolidated(&self) -> bool {
+        self.active() != self.allowed()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        match &self.process {
+            Some((_, process)) => process.ended(),
+            None => self.sensors.processes() == 0 || !self.sensors.has_workload(),
+        }
+    }
+
+    /// See [`Sensors::observe`].
+    pub(super) fn observe<'v>(
+        &mut self,
+        urgent: Option<&[BorrowedFd<'_>]>,
+        vcpus: impl FnOnce() -> Result<&'v VcpuReading, LiveError>,
+    ) -> Result<Observation, LiveError> {
+        let mut all = urgent.map(<[_]>::to_vec);
+        if let (Some(all), Some((_, process))) = (&mut all, &self.process) {
+            all.push(process.as_fd());
+        }
+        let mut o = self.sensors.observe(all.as_deref(), &self.allowed, vcpus)?;
+        o.overload = self.overload.take();
+        Ok(o)
+    }
+
+    /// See [`ActiveSet::set`].
+    pub(super) fn place(&mut self, book: &mut LeaseBook, active: &CpuSet) -> Result<(), LiveError> {
+        let Self { sensors, set, notes, .. } = self;
+        set.set(book, active, &mut || sensors.threads(), notes)
+    }
+
+    /// See [`ActiveSet::set_batch`].
+    pub(super) fn set_batch(&mut self, book: &mut LeaseBook, on: bool) -> Result<(), LiveError> {
+        let Self { sensors, set, notes, .. } = self;
+        set.set_batch(book, on, &mut || sensors.threads(), notes)
+    }
+
+    /// Whether its threads can be moved as often as one likes.
+    pub(super) fn is_movable(&mut self) -> Result<bool, LiveError> {
+        Ok(self.sensors.threads()?.len() <= self.set.most_threads())
+    }
+
+    /// Moves the workload off the vCPUs of `idle`, if it is allowed to be elsewhere: on those of its active vCPUs that
+    /// are left, else on others of `used`. [`Member::reoccupy`] ends it.
+    pub(super) fn vacate(
+        &mut self,
+        book: &mut LeaseBook,
+        idle: &CpuSet,
+        used: &CpuSet,
+    ) -> Result<(), LiveError> {
+        let left = self.active().difference(idle);
+        let elsewhere =
+            if left.is_empty() { used.difference(idle).intersection(&self.allowed) } else { left };
+        if elsewhere.is_empty() || elsewhere == *self.active() {
+            return Ok(());
+        }
+        let Self { sensors, set, .. } = self;
+        set.move_to(book, &elsewhere, &mut || sensors.threads())
+    }
+
+    /// Moves the workload back to its active vCPUs.
+    pub(super) fn reoccupy(&mut self, book: &mut LeaseBook) -> Result<(), LiveError> {
+        let Self { sensors, set, .. } = self;
+        set.reoccupy(book, &mut || sensors.threads())
+    }
+
+    /// See [`ActiveSet::check`].
+    pub(super) fn check(&self, book: &LeaseBook) -> Result<(), LeaseError> {
+        self.set.check(book)
+    }
+
+    /// See [`ActiveSet::release`].
+    pub(super) fn release(&mut self, book: &mut LeaseBook) -> Vec<Outcome> {
+        self.set.release(book, &self.allowed)
+    }
+
+    /// Watches for what makes the next observation due early; idle vCPUs poll for `polled`.
+    pub(super) fn watch(&mut self, watch: Option<Watch>, polled: Duration) {
+        let reported = self.overloads.arm(watch, self.set.active(), polled);
+        self.samples = watch.filter(|_| !reported).map(|watch| {
+            let samples = Samples::new(watch);
+            let due = Instant::now() + samples.every();
+            (samples, due)
+        });
+    }
+
+    /// Readable if the kernel reports an overload, or when the process ends.
+    pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let process = self.process.as_ref().map(|(_, process)| process.as_fd());
+        self.overloads.fd().into_iter().chain(process)
+    }
+
+    /// When the next sample is due.
+    pub(super) fn next_sample(&self) -> Option<Instant> {
+        self.samples.as_ref().map(|(_, due)| *due)
+    }
+
+    /// Whether the kernel has reported an overload.
+    pub(super) fn take_report(&mut self) -> bool {
+        let reported = self.overloads.reported();
+        let any = reported.is_some();
+        if any {
+            self.overload = reported;
+            self.samples = None;
+        }
+        any
+    }
+
+    /// Takes the sample that is due, of `runnable` threads; true if the watch has matched.
+    pub(super) fn sample(&mut self, runnable: u32) -> Result<bool, LiveError> {
+        let Some((samples, due)) = &mut self.samples else { return Ok(false) };
+        let sensors = &mut self.sensors;
+        let (enough, overload) = samples.take(runnable, || sensors.run_delay())?;
+        *due = Instant::now() + samples.every();
+        if enough {
+            self.overload = overload;
+            self.samples = None;
+        }
+        Ok(enough)
+    }
+
+    /// See [`Waits::set_wanted`].
+    pub(super) fn sense_waiting(&mut self, wanted: bool) {
+        self.sensors.waits().set_wanted(wanted);
+    }
+
+    /// Takes the sentences for the journal.
+    pub(super) fn take_notes(&mut self) -> Vec<String> {
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(self.overloads.take_note());
+        notes.extend(self.sensors.take_notes());
+        notes
+    }
+}
