@@ -177,8 +177,12 @@ impl Server {
     }
 
     /// Answers `Why` with these records, each taken when the client can read it.
-    pub fn answer_records(&mut self, to: To<WhyReply>, records: impl Iterator<Item = WhyReply> + 'static) {
-        let mut rest: Box<dyn Iterator<Item = WhyReply>> = Box::new(records);
+    pub fn answer_records(
+        &mut self,
+        to: To<WhyReply>,
+        records: impl Iterator<Item = WhyReply> + Send + 'static,
+    ) {
+        let mut rest: Box<dyn Iterator<Item = WhyReply> + Send> = Box::new(records);
         let Some(next) = rest.next() else {
             return self.answer(to, Err(Error::NothingRecorded {}));
         };

@@ -1,4 +1,4 @@
-//! What the daemon says of itself: the types of `Status` in the interface's description, which explains each field.
+//! What the daemon says of itself: the types of `DaemonStatus` in the interface's description, which explains each field.
 
 use gleaner_policy::{CpuSet, Method};
 use serde::{Deserialize, Serialize};

@@ -15,7 +15,7 @@ use crate::{CallId, Limits, Peer};
 /// The records that are still to be sent.
 pub(super) struct Records {
     pub(super) next: WhyReply,
-    pub(super) rest: Box<dyn Iterator<Item = WhyReply>>,
+    pub(super) rest: Box<dyn Iterator<Item = WhyReply> + Send>,
 }
 
 impl fmt::Debug for Records {
