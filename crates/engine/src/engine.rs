@@ -7,7 +7,7 @@ use std::time::Duration;
 use gleaner_policy::{Decision, Observation, Policy, Setting, Watch};
 use gleaner_proto::journal::Summary;
 
-use self::account::Account;
+pub use self::account::Account;
 use crate::journal::Journal;
 use crate::machine::{Machine, Wait, Wake};
 

@@ -11,7 +11,7 @@ mod memory;
 mod state;
 
 pub use clock::unix_ms;
-pub use engine::{FIRST_SAMPLE, Pause, Run, run};
+pub use engine::{Account, FIRST_SAMPLE, Pause, Run, run};
 pub use journal::Journal;
 pub use lease::{LeaseBook, LeaseError, Outcome, UndoResult, restore};
 pub use machine::{Machine, Wait, Wake};

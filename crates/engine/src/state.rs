@@ -115,6 +115,11 @@ impl StateDir {
         self.path.join("leases")
     }
 
+    /// The directory with the journals of the daemon's workloads.
+    pub fn journals(&self) -> PathBuf {
+        self.path.join("journals")
+    }
+
     /// The journal of the latest run without `--journal`.
     pub fn journal(&self) -> PathBuf {
         self.path.join("journal")

@@ -164,7 +164,8 @@ fn terms(config: &PolicyConfig) -> String {
     }
 }
 
-fn decision(event: &Event) -> String {
+/// What a policy decided, and why.
+pub fn decision(event: &Event) -> String {
     match event {
         Event::TrialStarted { baseline, candidate, purpose: Purpose::Adopt, why } => {
             format!("tried {candidate} against {baseline}, because {why}")

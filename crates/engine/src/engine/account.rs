@@ -7,19 +7,19 @@ use gleaner_proto::journal::Summary;
 
 /// Collects what goes into the summary.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub struct Account {
     summary: Summary,
     best: Option<(Setting, Evidence)>,
 }
 
 impl Account {
     /// An empty account; `fixed` is a setting held without proof.
-    pub(super) fn new(fixed: Option<Setting>) -> Self {
+    pub fn new(fixed: Option<Setting>) -> Self {
         Self { summary: Summary { fixed, ..Summary::default() }, best: None }
     }
 
     /// Adds one observation made under `in_force`.
-    pub(super) fn interval(&mut self, in_force: &Setting, o: &Observation) {
+    pub fn interval(&mut self, in_force: &Setting, o: &Observation) {
         self.summary.count(in_force, o.period);
         self.summary.workload_cpu += o.workload.cpu_time;
         let polled: Duration = o.vcpus.iter().map(|v| v.poll_time).sum();
@@ -32,7 +32,7 @@ impl Account {
     }
 
     /// Adds the policy's decisions.
-    pub(super) fn events(&mut self, events: &[Event]) {
+    pub fn events(&mut self, events: &[Event]) {
         for event in events {
             match event {
                 Event::TrialEnded { candidate, verdict: Verdict::Proven(e), .. } => {
@@ -52,12 +52,18 @@ impl Account {
     }
 
     /// Nothing is controlled from here on; `why` is for the user.
-    pub(super) fn not_in_force(&mut self, why: String) {
+    pub fn not_in_force(&mut self, why: String) {
         self.summary.not_in_force = Some(why);
     }
 
-    pub(super) fn close(self) -> Summary {
-        let evidence = self.best.map(|(setting, e)| sentence(&setting, &e));
+    /// The best evidence for a setting that was kept so far, as a sentence.
+    pub fn evidence(&self) -> Option<String> {
+        self.best.as_ref().map(|(setting, e)| sentence(setting, e))
+    }
+
+    /// The account, at the end of the run.
+    pub fn close(self) -> Summary {
+        let evidence = self.evidence();
         Summary { evidence, ..self.summary }
     }
 }

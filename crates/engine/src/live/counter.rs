@@ -58,6 +58,25 @@ impl Counter {
     }
 }
 
+impl Counter {
+    /// The present value, for a number that is read rarely. A command has a second to answer.
+    ///
+    /// # Errors
+    /// Why there is no number, as a sentence.
+    pub fn read_once(&self) -> Result<f64, String> {
+        let read = match self {
+            Self::File(path) => in_file(path),
+            Self::Command(command) => {
+                Shell::new(SigSet::empty(), TIME_LIMIT).ask(command, &[]).and_then(|text| number_in(&text))
+            }
+        };
+        read.map_err(|failure| match failure {
+            Failure::Passing(reason) | Failure::Unfit(reason) => reason,
+            Failure::Interrupted => "interrupted".to_owned(),
+        })
+    }
+}
+
 /// Time for one reading by a command. Slower commands are of no use, since blocks are shorter; this much is for
 /// the first start of the program.
 const TIME_LIMIT: Duration = Duration::from_secs(1);

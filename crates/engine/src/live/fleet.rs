@@ -130,6 +130,11 @@ impl Fleet {
         self.sensors.now()
     }
 
+    /// The number of changes in force, each with its lease.
+    pub fn leases(&self) -> usize {
+        self.book.targets().count()
+    }
+
     /// Whether a workload has ended, or was never there. [`Fleet::fds`] has a descriptor that becomes readable then, if
     /// it is a process.
     pub fn ended(&self, id: WorkloadId) -> bool {
@@ -266,3 +271,6 @@ pub(super) enum Moment {
     /// When the machine's counters were last read.
     Latest,
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,6 +76,8 @@ pub struct Found {
     pub allowed: CpuSet,
     /// The process whose end is its end; without one, that is the end of its last process.
     pub process: Option<(Pid, ProcessFd)>,
+    /// Its control group, as in `/proc/PID/cgroup`, if it is one.
+    pub group: Option<PathBuf>,
 }
 
 impl Found {
@@ -108,6 +110,7 @@ impl Found {
             workload: WorkloadSensor::new(root, Members::Tree(pid))?.with_quotas(quotas(root, pid)),
             allowed,
             process: Some((number, process)),
+            group: None,
         })
     }
 
@@ -126,18 +129,21 @@ impl Found {
         let allowed = allowed.ok_or_else(|| FoundError::NoCpus { dir: dir.clone() })?;
         let sensor = group_sensor(root, &group)?;
         // In cgroup v1 quotas are in another hierarchy, which can only be found through a member process.
-        let member = root.read_opt(dir.join("cgroup.procs"))?.and_then(|text| text.lines().next()?.parse().ok());
+        let member =
+            root.read_opt(dir.join("cgroup.procs"))?.and_then(|text| text.lines().next()?.parse().ok());
         let sensor = match member {
             Some(pid) => sensor.with_quotas(quotas(root, pid)),
             None => sensor,
         };
+        let path = setup.find(root, &dir).ok().map(|group| Path::new("/").join(group.relative));
         Ok(Self {
             name: format!("group {}", dir.display()),
-            program: setup.find(root, &dir).ok().map(|group| format!("/{}", group.relative.display())),
+            program: path.as_ref().map(|path| path.to_string_lossy().into_owned()),
             workload: sensor,
             place: ActiveSetLever::Group(group),
             allowed,
             process: None,
+            group: path,
         })
     }
 }

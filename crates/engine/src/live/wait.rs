@@ -138,6 +138,20 @@ impl Signals {
         self.before
     }
 
+    /// The number of the next signal that has arrived, for a driver that forwards none. A refused write of this process
+    /// is left out: its error reports it.
+    ///
+    /// # Errors
+    /// The descriptor cannot be read.
+    pub fn take(&mut self) -> Result<Option<i32>, LiveError> {
+        while let Some(arrived) = self.next()? {
+            if arrived.sender != Sender::OwnWrite {
+                return Ok(Some(arrived.number));
+            }
+        }
+        Ok(None)
+    }
+
     pub(super) fn next(&mut self) -> Result<Option<ReceivedSignal>, LiveError> {
         let info = self.fd.read_signal().map_err(|e| LiveError::io("read a signal", e))?;
         Ok(info.map(|info| {

@@ -1,0 +1,351 @@
+//! Who is engaged: joining, leaving, and why somebody stays out.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use gleaner_config::{Config, Terms};
+use gleaner_discover::{Candidate, Key, Subject};
+use gleaner_engine::live::{Counter, Found, MemberParts};
+use gleaner_engine::{FIRST_SAMPLE, Journal, Memory, MemoryDir, unix_ms};
+use gleaner_kernel::Root;
+use gleaner_policy::{Method, Policy, PolicyConfig, WorkloadId};
+use gleaner_proto::journal::{Record, Summary, VERSION};
+use gleaner_trace::{Scope, lazy};
+use tracing::{info, warn};
+
+use super::Daemon;
+use super::requests::is_attached;
+use crate::engaged::{Engaged, Identity};
+use crate::facts::Facts;
+use crate::lookout::{Judge, Lookout};
+
+/// On which terms a workload is engaged.
+#[derive(Debug, Clone)]
+pub(super) struct Engagement {
+    pub(super) terms: Terms,
+    pub(super) memory: bool,
+}
+
+impl Daemon {
+    /// Looks out for workloads, if it is time to, and engages and releases them.
+    pub(super) fn look(&mut self) {
+        if self.paused.is_some() {
+            return;
+        }
+        let (lookout, mut judge) = self.lookout_and_judge();
+        let changes = match lookout.look(&mut judge) {
+            Ok(changes) => changes,
+            Err(error) => {
+                warn!("cannot look for workloads: {error}");
+                return;
+            }
+        };
+        for (key, release) in changes.release {
+            if let Some(id) = self.id_of(&key) {
+                self.leave(id, &release.to_string());
+            }
+        }
+        for key in changes.engage {
+            let Some(candidate) = self.lookout.get(&key).cloned() else { continue };
+            if let Err(error) = self.engage_candidate(&candidate) {
+                info!(workload = candidate.name, "not engaged: {error:#}");
+                self.refused.insert(key, format!("{error:#}"));
+            }
+        }
+    }
+
+    pub(super) fn lookout_and_judge(&mut self) -> (&mut Lookout, Asked<'_>) {
+        let judge = Asked {
+            config: &self.loaded.config,
+            facts: &self.facts,
+            root: &self.root,
+            known: &mut self.known,
+            refused: &self.refused,
+            engaged: &self.engaged,
+        };
+        (&mut self.lookout, judge)
+    }
+
+    pub(super) fn id_of(&self, key: &Key) -> Option<WorkloadId> {
+        self.engaged.iter().find(|(_, e)| e.identity.key.as_ref() == Some(key)).map(|(id, _)| *id)
+    }
+
+    fn engage_candidate(&mut self, candidate: &Candidate) -> anyhow::Result<()> {
+        let terms = self.loaded.config.terms(&subject(&candidate.subject()));
+        let found = match &candidate.key {
+            Key::Process { pid, .. } => Found::process(&self.root, *pid, false)?,
+            Key::Group(_) => {
+                let dir = self.lookout.survey().group_dir(candidate).context("its group has gone")?;
+                Found::group(&self.root, &dir)?
+            }
+        };
+        let identity = Identity {
+            name: candidate.name.clone(),
+            key: Some(candidate.key.clone()),
+            unit: candidate.unit.clone(),
+            group: Some(candidate.group.clone()),
+            pid: candidate.main.as_ref().map(|main| main.pid),
+        };
+        let engagement = Engagement { terms, memory: self.loaded.config.memory };
+        self.engage(identity, found, &engagement).map(drop)
+    }
+
+    /// Engages a workload.
+    ///
+    /// # Errors
+    /// It cannot be observed, or it has ended.
+    pub(super) fn engage(
+        &mut self,
+        identity: Identity,
+        found: Found,
+        engagement: &Engagement,
+    ) -> anyhow::Result<WorkloadId> {
+        if self.engaged.len() >= self.loaded.config.most_workloads as usize {
+            bail!("{} workloads are engaged, as many as the configuration allows", self.engaged.len());
+        }
+        let Found { place, workload, allowed, process, program, .. } = found;
+        let Engagement { terms, memory } = engagement;
+        let counter = terms.progress.as_ref().map(|text| text.parse::<Counter>()).transpose();
+        let counter = counter.map_err(anyhow::Error::msg)?;
+        let mut config = PolicyConfig {
+            consolidate: terms.consolidate
+                && identity.key.as_ref().is_none_or(|key| !self.sets_of_others.contains(key)),
+            most_threads: place.most_threads(),
+            counter_block: counter.as_ref().map(Counter::block),
+            ..policy_config(&self.facts, terms)
+        };
+        let bpf = self.loaded.config.bpf;
+        let scope = || Scope::from(workload.members());
+        let traffic = bpf.then(|| lazy::traffic_sensor(scope()));
+        let id = WorkloadId(self.next_id);
+        self.next_id += 1;
+        let parts = MemberParts {
+            place,
+            counter,
+            allowed: allowed.clone(),
+            process,
+            overloads: bpf.then(lazy::overload_watch),
+            waiting: None,
+            traffic,
+            workload,
+            wake_cost: self.facts.wake_cost,
+        };
+        self.fleet.join(id, parts)?;
+        let mut memory = match program.filter(|_| *memory).zip(MemoryDir::default_place(&self.root)) {
+            Some((program, dir)) => {
+                Memory::open(&self.root, dir, &config, program, allowed.len(), crate::log::warn_sentence)
+            }
+            None => Memory::default(),
+        };
+        config.known = memory.known();
+        let policy = match Policy::new(config.clone(), allowed.clone()) {
+            Ok(policy) => policy,
+            Err(error) => {
+                self.fleet.leave(id);
+                return Err(error.into());
+            }
+        };
+        let mut journal = self.open_journal(&identity.name);
+        journal.write(&Record::Start {
+            version: VERSION,
+            unix_ms: unix_ms(),
+            workload: identity.name.clone(),
+            vcpus: allowed.clone(),
+            config: Box::new(config.clone()),
+            limits: self.facts.limits.clone(),
+        });
+        memory.take_note().into_iter().for_each(|note| journal.note(self.fleet.now(), note));
+        journal.flush();
+        info!(workload = identity.name, "engaged");
+        self.remember(Some(identity.name.clone()), "engaged".to_owned());
+        self.arbiter.join(id, policy);
+        let due = Instant::now() + FIRST_SAMPLE;
+        self.engaged.insert(id, Engaged::new(identity, config, allowed, journal, memory, due));
+        Ok(id)
+    }
+
+    fn open_journal(&self, workload: &str) -> Journal {
+        let path = self.paths.journal(workload);
+        let dir = self.paths.state.journals();
+        std::fs::create_dir_all(&dir)
+            .and_then(|()| Journal::create(&path, true, crate::log::warn_sentence))
+            .unwrap_or_else(|error| {
+                warn!("no journal is kept in {}: {error}", path.display());
+                Journal::disabled()
+            })
+    }
+
+    /// Puts a workload's set back and forgets it; what was learned is kept.
+    pub(super) fn leave(&mut self, id: WorkloadId, why: &str) -> Option<Summary> {
+        let mut engaged = self.engaged.remove(&id)?;
+        let now = self.fleet.now();
+        let outcomes = self.fleet.leave(id);
+        let left_behind = self.report_outcomes(&outcomes);
+        if let Some(policy) = self.arbiter.leave(id) {
+            engaged.keep(&policy, now);
+        }
+        let Identity { name, key, .. } = engaged.identity.clone();
+        engaged.journal.note(now, format!("released: {why}"));
+        self.metrics.left(&name, self.start.elapsed());
+        if let Some(key) = key {
+            self.known.remove(&key);
+            if why == ENDED {
+                self.refused.remove(&key);
+                self.sets_of_others.remove(&key);
+            }
+        }
+        info!(workload = name, "released: {why}");
+        let ended = name.clone();
+        self.remember(Some(name), format!("released: {why}"));
+        let summary = engaged.close(now, left_behind);
+        self.end_attachment(id, &ended, &summary);
+        // What was retained for it alone is not any more.
+        self.carry_out(false);
+        Some(summary)
+    }
+
+    pub(super) fn leave_all(&mut self, why: &str) {
+        while let Some(id) = self.engaged.keys().next().copied() {
+            self.leave(id, why);
+        }
+    }
+
+    /// Continues with another configuration of the policy, which starts from what was learned.
+    pub(super) fn rejoin(&mut self, id: WorkloadId, change: impl FnOnce(&mut PolicyConfig)) {
+        let Some(engaged) = self.engaged.get_mut(&id) else { return };
+        let now = self.fleet.now();
+        if let Some(policy) = self.arbiter.leave(id) {
+            engaged.keep(&policy, now);
+        }
+        change(&mut engaged.config);
+        engaged.config.known = engaged.memory.known();
+        engaged.allowed = self.fleet.allowed(id);
+        engaged.in_force.active = engaged.allowed.clone();
+        match Policy::new(engaged.config.clone(), engaged.allowed.clone()) {
+            Ok(policy) => {
+                engaged.journal.note(now, "starts anew with what was learned");
+                engaged.due = Instant::now() + FIRST_SAMPLE;
+                self.arbiter.join(id, policy);
+                self.carry_out(false);
+            }
+            Err(error) => drop(self.leave(id, &error.to_string())),
+        }
+    }
+
+    /// Does not engage it again until somebody says so.
+    pub(super) fn refuse(&mut self, id: WorkloadId, why: &str) {
+        if let Some(key) = self.engaged.get(&id).and_then(|e| e.identity.key.clone()) {
+            self.refused.insert(key, why.to_owned());
+        }
+    }
+
+    /// Applies a new configuration to those that are engaged.
+    pub(super) fn follow_configuration(&mut self) {
+        for id in self.engaged.keys().copied().collect::<Vec<_>>() {
+            let Some(engaged) = self.engaged.get(&id) else { continue };
+            let Identity { key: Some(key), .. } = &engaged.identity else { continue };
+            let Some(candidate) = self.lookout.get(key) else { continue };
+            let terms = self.loaded.config.terms(&subject(&candidate.subject()));
+            let new = policy_config(&self.facts, &terms);
+            let old = &engaged.config;
+            let consolidate = terms.consolidate && !self.sets_of_others.contains(key);
+            if !terms.engage {
+                self.leave(id, "the configuration excludes it");
+            } else if old.consolidate != consolidate
+                || old.method != new.method
+                || (old.poll_price - new.poll_price).abs() > f64::EPSILON
+            {
+                self.rejoin(id, |config| {
+                    config.consolidate = consolidate;
+                    config.method = new.method;
+                    config.poll_price = new.poll_price;
+                });
+            }
+        }
+    }
+}
+
+/// Why a workload whose processes have ended is released.
+pub(super) const ENDED: &str = "it has ended";
+
+fn policy_config(facts: &Facts, terms: &Terms) -> PolicyConfig {
+    PolicyConfig {
+        consolidate: terms.consolidate,
+        method: if terms.retain { facts.method } else { Method::Halt },
+        wake_cost: facts.wake_cost,
+        waker_cost: facts.waker_cost,
+        poll_price: terms.objective.poll_price(),
+        places: facts.places.clone(),
+        ..PolicyConfig::default()
+    }
+}
+
+/// The same subject, in the configuration's words.
+fn subject<'a>(subject: &Subject<'a>) -> gleaner_config::Subject<'a> {
+    gleaner_config::Subject { unit: subject.unit, group: subject.group, executable: subject.executable }
+}
+
+/// Answers what a look at the machine asks.
+pub(super) struct Asked<'d> {
+    config: &'d Config,
+    facts: &'d Facts,
+    root: &'d Root,
+    known: &'d mut BTreeMap<Key, bool>,
+    refused: &'d BTreeMap<Key, String>,
+    engaged: &'d BTreeMap<WorkloadId, Engaged>,
+}
+
+impl Judge for Asked<'_> {
+    fn allows(&mut self, of: &Subject<'_>) -> bool {
+        // Its executable is not known before it was looked into: then only rules of unit and group can exclude it.
+        self.config.terms(&subject(of)).engage
+    }
+
+    fn is_known(&mut self, candidate: &Candidate) -> bool {
+        if !self.config.memory {
+            return false;
+        }
+        if let Some(known) = self.known.get(&candidate.key) {
+            return *known;
+        }
+        // Nothing is known of it before it was looked into.
+        let Some(program) = program(candidate) else { return false };
+        let config = policy_config(self.facts, &self.config.terms(&subject(&candidate.subject())));
+        let known = MemoryDir::default_place(self.root).is_some_and(|dir| {
+            let memory = Memory::open(
+                self.root,
+                dir,
+                &config,
+                program,
+                self.facts.vcpus.len(),
+                crate::log::warn_sentence,
+            );
+            memory.known().iter().any(|load| load.retention.is_some() || load.vcpus.is_some())
+        });
+        self.known.insert(candidate.key.clone(), known);
+        known
+    }
+
+    fn refuses(&self, candidate: &Candidate) -> bool {
+        let pid = candidate.main.as_ref().map(|main| main.pid);
+        self.refused.contains_key(&candidate.key)
+            || is_attached(self.root, self.engaged, candidate.kind, pid, &candidate.group)
+    }
+
+    fn in_force(&self, key: &Key) -> bool {
+        let engaged = self.engaged.values().find(|e| e.identity.key.as_ref() == Some(key));
+        engaged.is_some_and(|e| e.in_force.retention.is_on() || e.in_force.active != e.allowed)
+    }
+}
+
+/// The name under which a candidate's memory is stored, as [`Found`] gives it.
+fn program(candidate: &Candidate) -> Option<String> {
+    match &candidate.key {
+        Key::Group(path) => Some(path.to_string_lossy().into_owned()),
+        Key::Process { .. } => {
+            let executable = candidate.main.as_ref()?.executable.as_deref()?;
+            Some(executable.to_string_lossy().into_owned())
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! What clients of the control socket ask for.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use gleaner_control::{
+    AttachReply, AttachRequest, Call, CallId, Error, Event, ForgetReply, MetricsReply, Nothing, Peer,
+    ReloadReply, StatusReply, To, WhyReply, WhyRequest,
+};
+use gleaner_discover::Kind;
+use gleaner_engine::live::Found;
+use gleaner_engine::{MemoryDir, unix_ms};
+use gleaner_kernel::Root;
+use gleaner_policy::WorkloadId;
+use gleaner_proto::journal::{self, Record, Summary};
+use gleaner_proto::source_text::nearest;
+use tracing::{info, warn};
+
+use super::Daemon;
+use super::membership::Engagement;
+use crate::engaged::{Engaged, Identity};
+
+/// Clients that wait for the end of a workload that they attached to.
+#[derive(Debug, Default)]
+pub(super) struct Attachments(BTreeMap<WorkloadId, To<AttachReply>>);
+
+impl Attachments {
+    fn of(&self, call: CallId) -> Option<WorkloadId> {
+        self.0.iter().find(|(_, to)| to.id() == call).map(|(id, _)| *id)
+    }
+
+    pub(super) fn has(&self, id: WorkloadId) -> bool {
+        self.0.contains_key(&id)
+    }
+}
+
+impl Daemon {
+    /// Answers every client that has something to say, and scrapes.
+    pub(super) fn serve(&mut self) {
+        while let Some(event) = self.server.serve() {
+            match event {
+                Event::Call { peer, call } => self.called(peer, call),
+                Event::HungUp(call) => {
+                    if let Some(id) = self.attachments.of(call) {
+                        self.leave(id, "its caller hung up");
+                    }
+                }
+                Event::Refused(refusal) => warn!("{refusal}"),
+            }
+        }
+        if let Some(mut exporter) = self.exporter.take() {
+            exporter.serve(&mut || self.exposition());
+            self.exporter = Some(exporter);
+        }
+    }
+
+    fn exposition(&mut self) -> String {
+        self.refresh_metrics();
+        self.metrics.encode(self.start.elapsed())
+    }
+
+    fn called(&mut self, peer: Peer, call: Call) {
+        match call {
+            Call::Status(to) => {
+                let status = self.status();
+                self.server.answer(to, Ok(StatusReply { status }));
+            }
+            Call::Why(asked, to) => self.why(&asked, to),
+            Call::Attach(asked, to) => self.attach(asked, to),
+            Call::Detach(asked, to) => {
+                let answer = self.detach(&asked.workload, peer);
+                self.server.answer(to, answer.map(|()| Nothing {}));
+            }
+            Call::Pause(asked, to) => {
+                let why = asked.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                info!("paused by {peer}{why}");
+                self.remember(None, format!("paused{why}"));
+                self.paused = Some(asked.reason);
+                self.leave_all("paused");
+                self.apply_rests();
+                self.server.answer(to, Ok(Nothing {}));
+            }
+            Call::Resume(to) => {
+                info!("resumed by {peer}");
+                self.remember(None, "resumed".to_owned());
+                self.resume();
+                self.server.answer(to, Ok(Nothing {}));
+            }
+            Call::Forget(asked, to) => {
+                let answer = self.forget(asked.program.as_deref());
+                self.server.answer(to, answer);
+            }
+            Call::Reload(to) => {
+                let answer = self.reload().map_err(|reason| Error::InvalidConfiguration { reason });
+                let files = || self.loaded.files.iter().map(|file| file.display().to_string()).collect();
+                let answer = answer.map(|()| ReloadReply { files: files() });
+                self.server.answer(to, answer);
+            }
+            Call::Metrics(to) => {
+                let text = self.exposition();
+                self.server.answer(to, Ok(MetricsReply { text }));
+            }
+        }
+    }
+
+    /// Ends a pause, and everything from which Gleaner has stepped back.
+    fn resume(&mut self) {
+        self.paused = None;
+        self.rests.taken_over = None;
+        self.refused.clear();
+        self.sets_of_others.clear();
+        self.known.clear();
+        self.follow_configuration();
+        self.apply_rests();
+    }
+
+    fn detach(&mut self, name: &str, peer: Peer) -> Result<(), Error> {
+        let found = self.engaged.iter().find(|(_, e)| e.identity.name == name).map(|(id, _)| *id);
+        let Some(id) = found else { return Err(self.no_workload(name)) };
+        self.refuse(id, "detached until it is attached to, or `gleaner resume`");
+        self.leave(id, &format!("detached by {peer}"));
+        Ok(())
+    }
+
+    fn no_workload(&self, name: &str) -> Error {
+        let names = self.engaged.values().map(|e| e.identity.name.as_str());
+        Error::not_found("workload", name, nearest(name, names).map(str::to_owned))
+    }
+
+    fn attach(&mut self, asked: AttachRequest, to: To<AttachReply>) {
+        match self.try_attach(&asked) {
+            Ok(id) => {
+                let workload = self.engaged.get(&id).map(|e| e.identity.name.clone()).unwrap_or_default();
+                let limits = self.facts.limits.clone();
+                self.server.push(&to, &AttachReply { workload, limits, summary: None });
+                self.attachments.0.insert(id, to);
+            }
+            Err(error) => self.server.answer(to, Err::<AttachReply, _>(error)),
+        }
+    }
+
+    fn try_attach(&mut self, asked: &AttachRequest) -> Result<WorkloadId, Error> {
+        if let Some(why) = &self.paused {
+            let why = why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+            return Err(Error::Busy {
+                reason: format!("gleanerd is paused{why}: `gleaner resume` ends that"),
+            });
+        }
+        let found = match (asked.pid, &asked.cgroup) {
+            (Some(pid), None) => Found::process(&self.root, pid, false),
+            (None, Some(path)) => Found::group(&self.root, Path::new(path)),
+            _ => return Err(Error::InvalidRequest { reason: "name either a pid or a cgroup".to_owned() }),
+        };
+        let found = found.map_err(|error| Error::InvalidRequest { reason: error.to_string() })?;
+        let executable = asked.pid.and(found.program.clone()).map(std::path::PathBuf::from);
+        let subject = gleaner_config::Subject {
+            unit: None,
+            group: found.group.as_deref().unwrap_or(Path::new("/")),
+            executable: executable.as_deref(),
+        };
+        let mut terms = self.loaded.config.terms(&subject);
+        if let Some(name) = &asked.objective {
+            let unknown = |reason| Error::InvalidRequest { reason };
+            terms.objective = name.parse().map_err(unknown)?;
+        }
+        terms.consolidate = asked.consolidate.unwrap_or(terms.consolidate);
+        terms.retain = asked.retain.unwrap_or(terms.retain);
+        terms.progress = asked.progress.clone().or(terms.progress);
+        let engagement = Engagement { terms, memory: asked.memory.unwrap_or(self.loaded.config.memory) };
+        self.make_way(asked.pid, found.group.as_deref())?;
+        let identity = Identity {
+            name: self.free_name(asked.name.as_deref().unwrap_or(&found.name)),
+            key: None,
+            unit: None,
+            group: found.group.clone(),
+            pid: asked.pid,
+        };
+        self.engage(identity, found, &engagement).map_err(Error::failed)
+    }
+
+    /// Releases what is engaged of the same processes without having been asked for.
+    fn make_way(&mut self, pid: Option<u32>, group: Option<&Path>) -> Result<(), Error> {
+        let same = |identity: &Identity| match pid {
+            Some(pid) => identity.pid == Some(pid),
+            None => group.is_some() && identity.group.as_deref() == group,
+        };
+        let found = self.engaged.iter().find(|(_, e)| same(&e.identity));
+        let Some((id, engaged)) = found.map(|(id, e)| (*id, e)) else { return Ok(()) };
+        if self.attachments.has(id) {
+            return Err(Error::AlreadyControlled { workload: engaged.identity.name.clone() });
+        }
+        self.leave(id, "somebody attaches to it");
+        Ok(())
+    }
+
+    /// The name with a number behind it if another workload has it.
+    fn free_name(&self, wanted: &str) -> String {
+        let clean: String = wanted
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || "._@:+-".contains(c) { c } else { '-' })
+            .collect();
+        let taken = |name: &str| self.engaged.values().any(|e| e.identity.name == name);
+        let numbered = (2..).map(|n| format!("{clean}-{n}"));
+        std::iter::once(clean.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(clean)
+    }
+
+    /// Reports the end of a workload to whoever attached to it.
+    pub(super) fn end_attachment(&mut self, id: WorkloadId, name: &str, summary: &Summary) {
+        if let Some(to) = self.attachments.0.remove(&id) {
+            let reply =
+                AttachReply { workload: name.to_owned(), limits: Vec::new(), summary: Some(summary.clone()) };
+            self.server.answer(to, Ok(reply));
+        }
+    }
+
+    fn why(&mut self, asked: &WhyRequest, to: To<WhyReply>) {
+        for engaged in self.engaged.values_mut() {
+            engaged.journal.flush();
+        }
+        let since = asked.since_ms.map(|ms| unix_ms().saturating_sub(ms));
+        let names = match self.paths.journals() {
+            Ok(names) => names,
+            Err(error) => return self.server.answer(to, Err::<WhyReply, _>(Error::failed(error))),
+        };
+        let wanted: Vec<_> = match &asked.workload {
+            Some(name) if !names.contains(name) => {
+                let near = nearest(name, names.iter().map(String::as_str)).map(str::to_owned);
+                let error = Error::not_found("workload", name, near);
+                return self.server.answer(to, Err::<WhyReply, _>(error));
+            }
+            Some(name) => vec![name.clone()],
+            None => names,
+        };
+        let paths = self.paths.clone();
+        let records = wanted.into_iter().flat_map(move |workload| {
+            // A journal that was rotated away meanwhile has nothing to say.
+            let records = journal::read(&paths.journal(&workload)).unwrap_or_default();
+            recent(records, since)
+                .into_iter()
+                .map(move |record| WhyReply { workload: workload.clone(), record })
+        });
+        self.server.answer_records(to, records);
+    }
+
+    fn forget(&mut self, program: Option<&str>) -> Result<ForgetReply, Error> {
+        let Some(dir) = MemoryDir::default_place(&self.root) else {
+            return Err(Error::NotSupported { reason: "no memory is kept here".to_owned() });
+        };
+        let (known, _) = dir.list().map_err(Error::failed)?;
+        let named: Vec<_> = known.iter().filter(|p| program.is_none_or(|name| p.is_called(name))).collect();
+        if let (Some(name), true) = (program, named.is_empty()) {
+            let near = nearest(name, known.iter().map(|p| p.program.as_str())).map(str::to_owned);
+            return Err(Error::not_found("program", name, near));
+        }
+        let mut programs: Vec<String> = named.iter().map(|p| p.program.clone()).collect();
+        programs.dedup();
+        named.into_iter().try_for_each(|program| dir.forget(program)).map_err(Error::failed)?;
+        self.known.clear();
+        // What is engaged would write it again.
+        for engaged in self.engaged.values_mut() {
+            engaged.memory = gleaner_engine::Memory::default();
+        }
+        Ok(ForgetReply { programs })
+    }
+}
+
+/// Whether a process or group belongs to a workload that somebody attached to.
+pub(super) fn is_attached(
+    root: &Root,
+    engaged: &BTreeMap<WorkloadId, Engaged>,
+    kind: Kind,
+    pid: Option<u32>,
+    group: &Path,
+) -> bool {
+    let attached = engaged.values().filter(|e| e.identity.key.is_none());
+    let mut heads = attached.map(|e| (e.identity.pid, e.identity.group.as_deref())).peekable();
+    if heads.peek().is_none() {
+        return false;
+    }
+    let ancestors = pid.map(|pid| ancestors(root, pid)).unwrap_or_default();
+    heads.any(|(head, of)| match head {
+        Some(head) => ancestors.contains(&head),
+        None => kind != Kind::Process && of.is_some_and(|of| group.starts_with(of)),
+    })
+}
+
+/// The records of a journal that are not older than `since` (milliseconds since the Unix epoch), behind its start.
+fn recent(records: Vec<Record>, since: Option<u64>) -> Vec<Record> {
+    let Some(since) = since else { return records };
+    let Some(Record::Start { unix_ms: start, .. }) = records.first() else { return records };
+    let from = Duration::from_millis(since.saturating_sub(*start));
+    let keep = |record: &Record| match record {
+        Record::Start { .. } => true,
+        Record::Observation { observation, .. } => observation.at >= from,
+        Record::Decision { at, .. } | Record::Note { at, .. } | Record::End { at, .. } => *at >= from,
+    };
+    records.into_iter().filter(keep).collect()
+}
+
+/// A process and its ancestors.
+fn ancestors(root: &Root, pid: u32) -> Vec<u32> {
+    let parent = |pid: u32| -> Option<u32> {
+        let stat = root.read_opt(format!("/proc/{pid}/stat")).ok()??;
+        // The name in parentheses can hold anything.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let mut line = vec![pid];
+    while let Some(next) =
+        line.last().and_then(|pid| parent(*pid)).filter(|next| *next > 1 && line.len() < 100)
+    {
+        line.push(next);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_policy::{CpuSet, PolicyConfig};
+
+    use super::*;
+
+    #[test]
+    fn ancestors_are_followed_whatever_a_process_is_called() {
+        let dir = tempfile::tempdir().unwrap();
+        for (pid, stat) in [(7, "7 (a) b) S 5 7 7"), (5, "5 (sh) S 1 5 5")] {
+            let own = dir.path().join(format!("proc/{pid}"));
+            std::fs::create_dir_all(&own).unwrap();
+            std::fs::write(own.join("stat"), stat).unwrap();
+        }
+        assert_eq!(ancestors(&Root::at(dir.path()), 7), [7, 5]);
+    }
+
+    #[test]
+    fn old_records_are_left_out_but_for_the_start() {
+        let start = Record::Start {
+            version: journal::VERSION,
+            unix_ms: 1000,
+            workload: "x".to_owned(),
+            vcpus: CpuSet::first(2),
+            config: Box::new(PolicyConfig::default()),
+            limits: Vec::new(),
+        };
+        let note = |ms| Record::Note { at: Duration::from_millis(ms), text: String::new() };
+        let all = vec![start.clone(), note(100), note(200)];
+        assert_eq!(recent(all.clone(), None), all);
+        assert_eq!(recent(all.clone(), Some(1150)), [start.clone(), note(200)]);
+        assert_eq!(recent(all, Some(5000)), [start]);
+    }
+}

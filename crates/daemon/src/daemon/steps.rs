@@ -1,0 +1,192 @@
+//! Observing, deciding and carrying out, for all engaged workloads.
+
+use std::os::fd::AsFd as _;
+use std::time::Instant;
+
+use gleaner_engine::live::FleetError;
+use gleaner_metrics::Lever;
+use gleaner_policy::{Observation, Retention, WorkloadId};
+use tracing::{info, warn};
+
+use super::Daemon;
+use super::membership::ENDED;
+
+impl Daemon {
+    /// Steps every workload that is due, or whose watch has matched.
+    pub(super) fn step_due(&mut self) {
+        match self.fleet.reported() {
+            Ok(ids) => {
+                let now = Instant::now();
+                ids.into_iter().for_each(|id| self.make_due(id, now));
+            }
+            Err(error) => self.failed(&error),
+        }
+        while let Some(id) = self.first_due(Instant::now()) {
+            self.step(id);
+        }
+    }
+
+    fn make_due(&mut self, id: WorkloadId, now: Instant) {
+        if let Some(engaged) = self.engaged.get_mut(&id) {
+            engaged.due = now;
+        }
+    }
+
+    fn first_due(&self, now: Instant) -> Option<WorkloadId> {
+        let due = self.engaged.iter().filter(|(_, e)| e.due <= now);
+        due.min_by_key(|(_, e)| e.due).map(|(id, _)| *id)
+    }
+
+    /// One step of one workload, and of those that its decision concerns.
+    fn step(&mut self, id: WorkloadId) {
+        if self.fleet.ended(id) {
+            self.leave(id, ENDED);
+            return;
+        }
+        let urgent = [self.signals.as_fd()];
+        let o = match self.fleet.observe(id, &urgent) {
+            Ok(o) => o,
+            Err(error) => return self.failed(&error),
+        };
+        let (mut reset, others) = self.decide(id, &o);
+        for other in others {
+            // Its interval must end where the setting changes.
+            let urgent = [self.signals.as_fd()];
+            match self.fleet.observe_too(other, &urgent) {
+                Ok(o) => reset |= self.decide(other, &o).0,
+                Err(error) => self.failed(&error),
+            }
+        }
+        self.carry_out(reset);
+    }
+
+    /// Gives an observation to the arbiter. Returns whether poll limits are to be reset, and whose interval must end
+    /// now, too.
+    fn decide(&mut self, id: WorkloadId, o: &Observation) -> (bool, Vec<WorkloadId>) {
+        let Some(engaged) = self.engaged.get_mut(&id) else { return (false, Vec::new()) };
+        let step = self.arbiter.step(id, o);
+        for note in self.fleet.take_notes(id) {
+            engaged.journal.note(o.at, note);
+        }
+        let name = engaged.identity.name.clone();
+        self.metrics.observe(&name, &engaged.in_force, o);
+        engaged.stepped(o, &step.decision);
+        if let Some(policy) = self.arbiter.policy(id) {
+            engaged.save(policy, o.at);
+        }
+        self.fleet.sense_waiting(id, step.decision.sense_waiting);
+        for event in &step.decision.events {
+            self.metrics.event(&name, event);
+            crate::log::decision(&name, event);
+            self.remember(Some(name.clone()), gleaner_explain::decision(event));
+        }
+        (step.reset_poll_limits, step.sample)
+    }
+
+    /// Puts in force what the arbiter wants, where it is not.
+    pub(super) fn carry_out(&mut self, reset: bool) {
+        let mut errors = Vec::new();
+        for (id, engaged) in &mut self.engaged {
+            let wanted = self.arbiter.setting(*id).active;
+            if wanted != engaged.in_force.active {
+                match self.fleet.place(*id, &wanted) {
+                    Ok(()) => engaged.in_force.active = wanted,
+                    Err(error) => errors.push(error),
+                }
+            }
+        }
+        let wanted = self.arbiter.retention();
+        if wanted != self.retention {
+            match self.fleet.retain(wanted) {
+                Ok(()) => self.retention = wanted,
+                Err(error) => errors.push(error),
+            }
+        }
+        if reset && let Err(error) = self.fleet.reset_poll_limits() {
+            errors.push(error);
+        }
+        for (id, engaged) in &mut self.engaged {
+            engaged.in_force.retention = self.retention;
+            self.fleet.watch(*id, engaged.watch);
+        }
+        for error in errors {
+            self.failed(&error);
+        }
+    }
+
+    /// Lets go of what failed, and of nothing else.
+    pub(super) fn failed(&mut self, error: &FleetError) {
+        match error {
+            FleetError::SetTaken { id, theirs } => {
+                let outcomes = self.fleet.abandon_set(*id);
+                self.report_outcomes(&outcomes);
+                self.metrics.stepped_back(Lever::ActiveSet);
+                self.give_up_set(*id, &theirs.to_string());
+            }
+            FleetError::RetentionTaken { theirs } => {
+                let outcomes = self.fleet.abandon_retention();
+                self.report_outcomes(&outcomes);
+                self.metrics.stepped_back(Lever::Retention);
+                self.give_up_retention(theirs.to_string());
+            }
+            FleetError::Ended { id } => drop(self.leave(*id, ENDED)),
+            FleetError::Member { id, error } => {
+                let reason = error.to_string();
+                self.refuse(*id, &reason);
+                self.leave(*id, &reason);
+            }
+            FleetError::Machine(error) => {
+                let outcomes = self.fleet.abandon_retention();
+                self.report_outcomes(&outcomes);
+                self.give_up_retention(error.to_string());
+            }
+        }
+    }
+
+    /// The machine's retention is not ours any more.
+    fn give_up_retention(&mut self, why: String) {
+        warn!("{why}: nothing is retained until `gleaner resume`");
+        self.remember(None, why.clone());
+        self.retention = Retention::NONE;
+        for engaged in self.engaged.values_mut() {
+            engaged.in_force.retention = Retention::NONE;
+        }
+        self.rests.taken_over = Some(why);
+        self.apply_rests();
+    }
+
+    /// The workload's set is not ours any more; it goes on without consolidation.
+    fn give_up_set(&mut self, id: WorkloadId, why: &str) {
+        let Some(engaged) = self.engaged.get(&id) else { return };
+        let (name, key) = (engaged.identity.name.clone(), engaged.identity.key.clone());
+        warn!(workload = name, "{why}: its set of vCPUs is theirs until `gleaner resume`");
+        self.remember(Some(name), why.to_owned());
+        self.sets_of_others.extend(key);
+        self.rejoin(id, |config| config.consolidate = false);
+    }
+
+    pub(super) fn report_outcomes(&mut self, outcomes: &[gleaner_engine::Outcome]) -> Vec<String> {
+        use gleaner_engine::UndoResult::{Failed, Theirs};
+        let mut left_behind = Vec::new();
+        for outcome in outcomes {
+            match outcome.undone {
+                Failed => {
+                    self.metrics.undo_failed();
+                    warn!("could not be put back: {}", outcome.detail);
+                    left_behind.push(outcome.detail.clone());
+                }
+                Theirs => info!("{}", outcome.detail),
+                _ => {}
+            }
+        }
+        left_behind
+    }
+
+    pub(super) fn remember(&mut self, workload: Option<String>, text: String) {
+        const MOST: usize = 20;
+        self.recent.push_back((Instant::now(), workload, text));
+        if self.recent.len() > MOST {
+            self.recent.pop_front();
+        }
+    }
+}
