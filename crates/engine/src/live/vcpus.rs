@@ -46,6 +46,12 @@ impl VcpuSensors {
         Ok(sensors)
     }
 
+    /// As if the start had been earlier by `time`.
+    #[cfg(test)]
+    pub(super) fn set_back(&mut self, time: Duration) {
+        self.start -= time;
+    }
+
     /// Time since the start.
     pub(super) fn now(&self) -> Duration {
         self.start.elapsed()
