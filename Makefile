@@ -14,7 +14,7 @@ zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 programs = gleaner gleaner-bench gleaner-sim
 
-.PHONY: help build docs install uninstall demo test test-long test-lab lab bench bench-guard bench-signals bench-sim bench-trace promises lint
+.PHONY: help build docs install uninstall deb demo test test-long test-lab fuzz lab bench bench-guard bench-signals bench-sim bench-trace promises lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,12 @@ uninstall: ## Remove what `make install` with the same PREFIX and DESTDIR has in
 	for p in $(programs); do rm -f $(bin)/$$p $(man)/$$p.1 $(bash)/$$p $(zsh)/_$$p $(fish)/$$p.fish; done
 	rm -f $(man)/gleaner-*.1
 
+deb: ## Build the Debian packages gleaner (with gleanerd) and gleaner-lab, and check them: target/debian/*.deb
+	scripts/setup deb
+	cargo build --release --locked $(programs:%=-p %) -p gleaner-daemon
+	scripts/build-deb $(DEB_ARGS)
+	scripts/check-packaging
+
 demo: ## See what Gleaner does on this machine, in about two minutes
 	scripts/setup build
 	cargo build --release --locked -p gleaner -p gleaner-bench
@@ -64,6 +70,13 @@ test-long: ## Check the statistics at length, and 100 real comparisons of equal 
 test-lab: ## Boot the lab's machines for its quick claims, and try its command line; three minutes
 	scripts/setup lab
 	cargo test -p gleaner-lab --locked --test vm --test cli -- --ignored --test-threads 1
+
+# FUZZ_TARGETS='lease journal' chooses. A finding is kept in fuzz/artifacts.
+FUZZ_SECONDS ?= 10
+
+fuzz: ## Fuzz each parser of what comes from outside, FUZZ_SECONDS=10 each
+	scripts/setup fuzz
+	scripts/fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 lab: ## Prove Gleaner in virtual machines: other kernels, many vCPUs, systemd, neighbours; writes docs/lab.md
 	scripts/setup lab
@@ -121,4 +134,5 @@ lint: ## Check format, lints, scripts, licences and dependencies
 	shellcheck scripts/* lab/bench/noise/record lab/bench/noise/sensitivity .ci/run
 	scripts/check-docs
 	scripts/check-features
+	scripts/check-packaging
 	cargo deny --locked check bans licenses sources
