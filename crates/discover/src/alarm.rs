@@ -209,9 +209,15 @@ mod tests {
         assert!(is_readable(&alarm, Duration::from_secs(10)));
         assert!(alarm.has_fired().unwrap());
         bounce(&mut partner, 2000);
-        assert!(!is_readable(&alarm, Duration::ZERO) && alarm.has_fired().unwrap(), "silent, but not forgotten");
+        assert!(
+            !is_readable(&alarm, Duration::ZERO) && alarm.has_fired().unwrap(),
+            "silent, but not forgotten"
+        );
         alarm.arm(500).unwrap();
-        assert!(!is_readable(&alarm, Duration::ZERO) && !alarm.has_fired().unwrap(), "it counts in full again");
+        assert!(
+            !is_readable(&alarm, Duration::ZERO) && !alarm.has_fired().unwrap(),
+            "it counts in full again"
+        );
         bounce(&mut partner, 2000);
         assert!(is_readable(&alarm, Duration::from_secs(10)) && alarm.has_fired().unwrap());
         alarm.rearm(500).unwrap();

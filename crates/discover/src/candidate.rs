@@ -97,21 +97,28 @@ pub struct Candidate {
     /// The time over which `load` and `switches_per_s` are averages: since the survey before. Zero where there was
     /// none, so that nothing is known yet.
     pub span: Duration,
+    /// The process that heads it: of a group only known once it was looked into.
+    pub main: Option<Main>,
     /// What only looking into it shows; `None` while its load is below [`Candidate::LOOK_INTO`].
     pub activity: Option<Activity>,
 }
 
-/// The processes and threads of a candidate.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Activity {
-    /// The process that started first, which heads the others.
-    pub main_pid: u32,
+/// The process that heads a candidate: of a group the one that started first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Main {
+    /// Its PID.
+    pub pid: u32,
     /// When it started, in ticks since boot.
     pub start_ticks: u64,
     /// Its name (`comm`).
     pub command: String,
     /// Its executable, as its own mount namespace names it; `None` where reading that is not permitted.
     pub executable: Option<PathBuf>,
+}
+
+/// The processes and threads of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Activity {
     /// Number of processes.
     pub processes: u32,
     /// Number of threads.
@@ -132,13 +139,13 @@ impl Candidate {
             kind: self.kind,
             unit: self.unit.as_deref(),
             group: &self.group,
-            executable: self.activity.as_ref().and_then(|activity| activity.executable.as_deref()),
-            pid: self.activity.as_ref().map(|activity| activity.main_pid),
+            executable: self.main.as_ref().and_then(|main| main.executable.as_deref()),
+            pid: self.main.as_ref().map(|main| main.pid),
         }
     }
 
     /// How often its threads were put on a vCPU, per second, where that is known.
     pub fn switches_per_s(&self) -> Option<f64> {
-        self.activity.as_ref()?.switches_per_s
+        self.activity?.switches_per_s
     }
 }

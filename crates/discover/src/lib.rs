@@ -9,13 +9,23 @@ mod alarm;
 mod attention;
 mod candidate;
 mod engage;
+mod file;
+mod hierarchy;
+mod label;
+mod names;
+mod process;
 mod pulse;
 mod surroundings;
 mod survey;
+mod tally;
+mod walk;
+
+#[cfg(test)]
+mod testing;
 
 pub use alarm::{Alarm, AlarmUnavailable};
 pub use attention::{Attention, Next};
-pub use candidate::{Activity, Candidate, Key, Kind, Subject};
+pub use candidate::{Activity, Candidate, Key, Kind, Main, Subject};
 pub use engage::{Changes, EngageConfig, Engagement, Release, Seen, Standing};
 pub use pulse::{Pulse, Reading};
 pub use surroundings::{CgroupLayout, Surroundings};

@@ -97,7 +97,7 @@ impl StatSensor {
 }
 
 /// The unit of times in `/proc/stat` and `/proc/PID/stat`: 1/`USER_HZ` seconds, 10 ms on every Linux so far.
-pub(crate) fn user_tick() -> Duration {
+pub fn user_tick() -> Duration {
     let hz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();
     // The value is part of the kernel's ABI; sysconf only fails for unknown names.
     let hz = hz.and_then(|hz| u32::try_from(hz).ok()).filter(|hz| *hz > 0).unwrap_or(100);
@@ -105,7 +105,7 @@ pub(crate) fn user_tick() -> Duration {
 }
 
 /// The length of `ticks` ticks.
-pub(crate) fn ticks(ticks: u64, tick: Duration) -> Duration {
+pub fn ticks(ticks: u64, tick: Duration) -> Duration {
     let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(ticks.saturating_mul(tick_ns))
 }

@@ -6,7 +6,7 @@ mod members;
 mod tasks;
 
 pub use accounting::Throttling;
-pub use members::Members;
+pub use members::{MemberList, Members};
 pub use tasks::{Owner, process_times};
 
 use std::path::{Path, PathBuf};

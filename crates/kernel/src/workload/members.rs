@@ -23,9 +23,31 @@ pub enum Members {
 
 /// The members at one time; each list is ascending and without duplicates.
 #[derive(Debug, Default, Clone)]
-pub(super) struct MemberList {
-    pub(super) processes: Vec<u32>,
-    pub(super) threads: Vec<u32>,
+pub struct MemberList {
+    /// PIDs.
+    pub processes: Vec<u32>,
+    /// TIDs, those of the processes' first threads included.
+    pub threads: Vec<u32>,
+}
+
+impl MemberList {
+    /// The members of the control group `dir` and of those below it, at this time.
+    ///
+    /// # Errors
+    /// The group does not exist, or a file is malformed.
+    pub fn of_group(root: &Root, dir: &Path) -> Result<Self, KernelError> {
+        let mut listing = Self::default();
+        list_cgroup(root, dir, &mut listing)?;
+        listing.sort();
+        Ok(listing)
+    }
+
+    fn sort(&mut self) {
+        for list in [&mut self.processes, &mut self.threads] {
+            list.sort_unstable();
+            list.dedup();
+        }
+    }
 }
 
 /// Decides whether a tree must be listed again. It only grows by new tasks, and each takes the next PID: as
@@ -116,21 +138,15 @@ impl MemberLister {
     /// The present members. Those of a tree might have ended since the list was made.
     pub(super) fn list(&mut self) -> Result<&MemberList, KernelError> {
         match &self.members {
-            Members::Cgroup(dir) => {
-                self.listing = MemberList::default();
-                list_cgroup(&self.root, dir, &mut self.listing)?;
-            }
+            Members::Cgroup(dir) => self.listing = MemberList::of_group(&self.root, dir)?,
             Members::Tree(_) | Members::Family(_) => {
                 let (last_pid, now) = (self.read_last_pid(), Instant::now());
                 if !self.forks.is_current(last_pid, now) {
                     self.list_tree()?;
+                    self.listing.sort();
                     self.forks.listed = Some(now);
                 }
             }
-        }
-        for list in [&mut self.listing.processes, &mut self.listing.threads] {
-            list.sort_unstable();
-            list.dedup();
         }
         Ok(&self.listing)
     }

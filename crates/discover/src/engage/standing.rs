@@ -1,0 +1,114 @@
+//! How a workload stands, in sentences for the user.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Why a workload is released; its text is a sentence without its subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// It ended, or a rule excludes it now.
+    Gone,
+    /// Waking cost it too little for so long, and nothing is in force for it.
+    NothingToWin {
+        /// How long it cost too little.
+        after: Duration,
+    },
+    /// It used next to no CPU time for so long.
+    Idle {
+        /// How long it has been idle.
+        after: Duration,
+    },
+    /// Nothing paid for it, and another one can gain much more.
+    Displaced,
+    /// More are engaged than the configuration allows.
+    TooMany {
+        /// The most that are allowed.
+        most: usize,
+    },
+}
+
+/// How a workload stands at this time, and why; its text is a sentence without its subject.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Standing {
+    /// It is engaged.
+    Engaged {
+        /// What waking can cost it, in vCPUs.
+        lost: f64,
+    },
+    /// It uses too little CPU time.
+    Idle {
+        /// CPU time per time, in vCPUs.
+        load: f64,
+    },
+    /// Waking costs it too little.
+    Cheap {
+        /// What waking can cost it, in vCPUs.
+        lost: f64,
+    },
+    /// Waking costs enough, but was not seen to for long enough yet.
+    Watched {
+        /// What waking can cost it, in vCPUs.
+        lost: f64,
+    },
+    /// It was engaged in vain.
+    Away {
+        /// For how long it is still left alone.
+        remaining: Duration,
+    },
+    /// As many as allowed are engaged.
+    Full {
+        /// What waking can cost it, in vCPUs.
+        lost: f64,
+        /// The most that are allowed.
+        most: usize,
+    },
+}
+
+/// A share of one vCPU, as a number that a reader can use.
+struct Share(f64);
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = self.0 * 100.0;
+        write!(f, "{percent:.*} % of a vCPU", usize::from(percent < 9.95))
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("released: it ended, or a rule excludes it now"),
+            Self::NothingToWin { after } => {
+                write!(f, "released: waking has cost it next to nothing for {} s", after.as_secs())
+            }
+            Self::Idle { after } => write!(f, "released: it has been idle for {} s", after.as_secs()),
+            Self::Displaced => {
+                f.write_str("released: nothing that was tried paid, and another one can gain more")
+            }
+            Self::TooMany { most } => write!(f, "released: the configuration allows only {most} workloads"),
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engaged { lost } => write!(f, "engaged: waking can cost it {}", Share(*lost)),
+            Self::Idle { load } => write!(f, "left alone: it uses {}", Share(*load)),
+            Self::Cheap { lost } => write!(f, "left alone: waking costs it {}", Share(*lost)),
+            Self::Watched { lost } => {
+                write!(f, "left alone until the next survey: waking can cost it {}", Share(*lost))
+            }
+            Self::Away { remaining } => {
+                let seconds = remaining.as_secs_f64().ceil();
+                write!(f, "left alone for {seconds:.0} s more: nothing that was tried paid")
+            }
+            Self::Full { lost, most } => write!(
+                f,
+                "left alone: waking can cost it {}, but {most} workloads are engaged, the most that the \
+                 configuration allows",
+                Share(*lost)
+            ),
+        }
+    }
+}
