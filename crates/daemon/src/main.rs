@@ -1,6 +1,7 @@
 //! `gleanerd`: keeps idle vCPUs ready for the services of a virtual machine.
 
 mod arbiter_stub;
+mod config;
 mod credits;
 mod daemon;
 mod engaged;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gleaner_engine::StateDir;
+use gleaner_print::config::ConfigArgs;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::daemon::Daemon;
@@ -36,8 +38,10 @@ const NAME: &str = "gleanerd";
 /// itself, and undoes everything when it ends. Safe and useful with no configuration; gleaner.toml(5) has the options.
 /// Needs root. `gleaner status` shows what it does.
 #[derive(Debug, Parser)]
-#[command(name = NAME, version = VERSION, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = NAME, version = VERSION, max_term_width = 100, after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Read gleaner.toml and gleaner.toml.d in this directory rather than in /usr/lib/gleaner and /etc/gleaner
     #[arg(long, value_name = "DIR")]
     config: Option<PathBuf>,
@@ -52,6 +56,12 @@ struct Cli {
     debug: bool,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Check or show the configuration
+    Config(ConfigArgs),
+}
+
 const AFTER_HELP: &str = "\
 Exit status: 0 after an orderly end, 1 after a failure or if something could not be put back, 2 wrong usage.
 
@@ -59,6 +69,9 @@ SIGTERM and SIGINT end it, SIGHUP makes it read its configuration again.";
 
 fn main() -> ExitCode {
     let cli = gleaner_print::parse::<Cli>(NAME);
+    if let Some(Command::Config(args)) = cli.command {
+        return config::run(&args).unwrap_or_else(|error| gleaner_print::failure(NAME, error.as_ref()));
+    }
     log::start(if cli.debug { LevelFilter::DEBUG } else { LevelFilter::INFO });
     let done = if cli.restore { restore::run() } else { run(cli) };
     match done {

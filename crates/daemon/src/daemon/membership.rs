@@ -49,7 +49,7 @@ impl Daemon {
         for key in changes.engage {
             let Some(candidate) = self.lookout.get(&key).cloned() else { continue };
             if let Err(error) = self.engage_candidate(&candidate) {
-                info!(workload = candidate.name, "not engaged: {error:#}");
+                info!(workload = candidate.name, "{}: not engaged: {error:#}", candidate.name);
                 self.refused.insert(key, format!("{error:#}"));
             }
         }
@@ -157,7 +157,7 @@ impl Daemon {
         });
         memory.take_note().into_iter().for_each(|note| journal.note(self.fleet.now(), note));
         journal.flush();
-        info!(workload = identity.name, "engaged");
+        info!(workload = identity.name, "{}: engaged", identity.name);
         self.remember(Some(identity.name.clone()), "engaged".to_owned());
         self.arbiter.join(id, policy);
         let due = Instant::now() + FIRST_SAMPLE;
@@ -195,7 +195,7 @@ impl Daemon {
                 self.sets_of_others.remove(&key);
             }
         }
-        info!(workload = name, "released: {why}");
+        info!(workload = name, "{name}: released: {why}");
         let ended = name.clone();
         self.remember(Some(name), format!("released: {why}"));
         let summary = engaged.close(now, left_behind);

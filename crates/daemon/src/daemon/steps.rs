@@ -159,7 +159,7 @@ impl Daemon {
     fn give_up_set(&mut self, id: WorkloadId, why: &str) {
         let Some(engaged) = self.engaged.get(&id) else { return };
         let (name, key) = (engaged.identity.name.clone(), engaged.identity.key.clone());
-        warn!(workload = name, "{why}: its set of vCPUs is theirs until `gleaner resume`");
+        warn!(workload = name, "{name}: {why}: its set of vCPUs is theirs until `gleaner resume`");
         self.remember(Some(name), why.to_owned());
         self.sets_of_others.extend(key);
         self.rejoin(id, |config| config.consolidate = false);
