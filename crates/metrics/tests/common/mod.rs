@@ -1,5 +1,7 @@
 //! A daemon's life in short, by which every metric gets a value.
 
+#![allow(dead_code, reason = "every test binary uses its own part of this")]
+
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
@@ -119,5 +121,20 @@ pub(crate) fn samples(exposition: &str) -> BTreeMap<&str, &str> {
         .lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.rsplit_once(' '))
+        .collect()
+}
+
+/// What the dashboard asks for, of all machines and workloads.
+pub(crate) fn queries() -> Vec<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/grafana/gleaner.json");
+    let dashboard: serde_json::Value =
+        std::fs::read(path).map(|json| serde_json::from_slice(&json).unwrap_or_default()).unwrap_or_default();
+    let panels = dashboard["panels"].as_array().into_iter().flatten();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    targets
+        .filter_map(|target| target["expr"].as_str())
+        .map(|query| {
+            query.replace("$__rate_interval", "1m").replace("$instance", ".*").replace("$workload", ".*")
+        })
         .collect()
 }
