@@ -32,7 +32,7 @@ const MOST_KINDS: usize = 128;
 /// The target of a warning that says how many others were left out. It is never left out itself.
 const COUNTED: &str = "gleanerd::counted";
 
-/// From now on messages of `most` and more importance are written. To be called once.
+/// From now on messages up to the level `most` are written. To be called once.
 pub(crate) fn start(most: LevelFilter) {
     let messages = tracing_subscriber::registry().with(most).with(Repeats::default());
     let journal = stderr_is_journal().then(tracing_journald::layer).and_then(Result::ok);

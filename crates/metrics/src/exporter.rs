@@ -17,8 +17,6 @@ const MOST_CLIENTS: usize = 8;
 const LONGEST: Duration = Duration::from_secs(10);
 /// What is read, at most, of what follows a request.
 const MOST_IGNORED_BYTES: usize = 64 * 1024;
-/// At most this many connections are accepted in one call.
-const MOST_ACCEPTED: usize = 16;
 /// How long none is accepted after an error that the next attempt would meet again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -83,7 +81,8 @@ impl Exporter {
         if self.paused.take().is_some() {
             self.watch_listener(true);
         }
-        for _ in 0..MOST_ACCEPTED {
+        // No more than fit: each of them gets an answer to what it has sent already.
+        for _ in 0..MOST_CLIENTS {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     // One that cannot be watched is disconnected at once.
