@@ -2,9 +2,9 @@
 
 use crate::config::Config;
 use crate::hours::cover_the_week;
+use crate::origins::{Listed, Origins};
 use crate::problem::{Location, Problem};
-use crate::reader::{Listed, Origins};
-use crate::rule::Rule;
+use crate::rule::{Rule, Workload};
 
 /// Adds what is wrong to the problems of the single files.
 pub(crate) fn check(config: &Config, origins: &Origins, problems: &mut Vec<Problem>) {
@@ -21,7 +21,7 @@ pub(crate) fn check(config: &Config, origins: &Origins, problems: &mut Vec<Probl
 }
 
 /// Two places of one file contradict each other by mistake; one of another file may be there to override the first.
-fn contradiction(key: &str, at: &Location, other: &Location, message: String) -> Problem {
+fn contradiction(key: &str, at: &Location, other: &Location, message: &str) -> Problem {
     let problem = Problem::of_key(key, at, message);
     if at.file == other.file { problem } else { problem.warning() }
 }
@@ -31,18 +31,18 @@ fn excluded_and_included(config: &Config) -> Vec<Problem> {
         let included = config.include.iter().find(|included| included.value == excluded.value)?;
         let (rule, other) = (&excluded.value, &included.at);
         let message = format!("{rule} is included, too, in {other}, and exclude wins: remove one of the two");
-        Some(contradiction("exclude", &excluded.at, other, message))
+        Some(contradiction("exclude", &excluded.at, other, &message))
     };
     config.exclude.iter().filter_map(problem).collect()
 }
 
 fn same_rule_twice(config: &Config) -> Vec<Problem> {
-    let problem = |(i, workload): (usize, &Listed<crate::rule::Workload>)| {
+    let problem = |(i, workload): (usize, &Listed<Workload>)| {
         let first = config.workload[..i].iter().find(|first| first.rule == workload.rule)?;
         let (rule, other) = (&workload.rule, &first.at);
         let message =
             format!("{rule} has a table in {other}, too, which applies instead of this one: merge the two");
-        Some(contradiction("workload", &workload.at, other, message))
+        Some(contradiction("workload", &workload.at, other, &message))
     };
     config.workload.iter().enumerate().filter_map(problem).collect()
 }
@@ -55,7 +55,7 @@ fn always_quiet(config: &Config) -> Option<Problem> {
         let message = format!(
             "{these} the whole week, and nothing would ever poll: leave a time for it, or write retain = false"
         );
-        Problem::of_key("quiet-hours", &first.at, message)
+        Problem::of_key("quiet-hours", &first.at, &message)
     })
 }
 
@@ -67,7 +67,7 @@ fn nothing_to_do(config: &Config, origins: &Origins) -> Option<Problem> {
             "with consolidate = false in {consolidate} nothing is left to do: to switch Gleaner off, write systemctl \
              disable --now gleanerd"
         );
-        Problem::of_key("retain", retain, message).warning()
+        Problem::of_key("retain", retain, &message).warning()
     })
 }
 
@@ -78,7 +78,7 @@ fn open_to_others(config: &Config, origins: &Origins) -> Option<Problem> {
         "whoever reaches {listen} can read the metrics, names of workloads among them; gleanerd.service lets in this \
          machine alone (IPAddressAllow=)"
     );
-    Some(Problem::of_key(key, origins.of(key)?, message).warning())
+    Some(Problem::of_key(key, origins.of(key)?, &message).warning())
 }
 
 fn credits(config: &Config, origins: &Origins) -> Option<Problem> {
@@ -94,5 +94,5 @@ fn credits(config: &Config, origins: &Origins) -> Option<Problem> {
         ),
         _ => return None,
     };
-    Some(Problem::of_key(key, origins.of(key)?, message.to_owned()))
+    Some(Problem::of_key(key, origins.of(key)?, message))
 }

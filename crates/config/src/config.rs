@@ -6,9 +6,10 @@ use gleaner_policy::Objective;
 use jiff::civil::DateTime;
 
 use crate::hours::QuietHours;
+use crate::keys::{Table as _, keys};
+use crate::origins::Listed;
 use crate::problem::Location;
-use crate::reader::{Listed, Table as _, keys};
-use crate::rule::{Rule, Subject, Workload, missing};
+use crate::rule::{Rule, Subject, Workload};
 use crate::value::{boolean, credits, group, hours, listen, objective, objectives, share, source, workloads};
 
 keys! {
@@ -34,14 +35,17 @@ keys! {
         #[schemars(range(min = 1, max = 256))]
         pub most_workloads: u32 = 32, scalar(workloads);
         /// Rules for the workloads that may be engaged; an empty list means all of them.
-        pub include: Vec<Listed<Rule>> = Vec::new(), tables(missing);
+        #[schemars(with = "Vec<Rule>")]
+        pub include: Vec<Listed<Rule>> = Vec::new(), rules;
         /// Rules for the workloads that are never engaged, even if `include` has them.
-        pub exclude: Vec<Listed<Rule>> = Vec::new(), tables(missing);
+        #[schemars(with = "Vec<Rule>")]
+        pub exclude: Vec<Listed<Rule>> = Vec::new(), rules;
         /// Times of the week in which nothing polls, in local time: `22:00-06:00`, `Mon-Fri 22:00-06:00`.
         #[schemars(with = "Vec<String>")]
         pub quiet_hours: Vec<Listed<QuietHours>> = Vec::new(), texts(hours);
         /// What is different for some workloads; the first table whose rule matches applies.
-        pub workload: Vec<Listed<Workload>> = Vec::new(), tables(missing);
+        #[schemars(with = "Vec<Workload>")]
+        pub workload: Vec<Listed<Workload>> = Vec::new(), rules;
         /// CPU credits of burstable instances.
         pub burstable: Burstable = Burstable::default(), table;
         /// Metrics over HTTP.
@@ -181,17 +185,11 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Arc;
 
     use super::*;
-    use crate::reader::{Origins, read};
 
     fn config(text: &str) -> Config {
-        let mut config = Config::default();
-        let file: Arc<Path> = Path::new("/x.toml").into();
-        let problems = read(&file, text, &mut config, &mut Origins::default());
-        assert!(problems.is_empty(), "{problems:?}");
-        config
+        Config::parse(Path::new("/x.toml"), text).unwrap().config
     }
 
     fn redis() -> Subject<'static> {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use jiff::civil::DateTime;
 use serde::{Serialize, Serializer};
 
-use crate::reader::Listed;
+use crate::origins::Listed;
 
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const DAY: u16 = 24 * 60;

@@ -49,7 +49,7 @@ impl Places {
                 if files.is_empty() && problems.is_empty() {
                     let message =
                         format!("has no {NAME}, and no {NAME}.d with files: name another directory");
-                    problems.push(Problem::of_file(path, message));
+                    problems.push(Problem::of_file(path, &message));
                 }
                 files
             }
@@ -64,7 +64,9 @@ fn files_in(dirs: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for (i, dir) in dirs.iter().enumerate() {
         let main = dir.join(NAME);
-        if main.symlink_metadata().is_ok() {
+        let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        // Where that cannot be known, reading it says why.
+        if !main.symlink_metadata().is_err_and(is_missing) {
             files.push(main);
         }
         let is_masked = |name: &&OsString| drop_ins[i + 1..].iter().any(|later| later.contains(name));
@@ -84,7 +86,7 @@ fn drop_ins(dir: &Path, problems: &mut Vec<Problem>) -> Vec<OsString> {
     let names = fs::read_dir(&path).and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect());
     let mut names: Vec<OsString> = names.unwrap_or_else(|error: io::Error| {
         if error.kind() != io::ErrorKind::NotFound {
-            problems.push(Problem::of_file(&path, unreadable(&error)));
+            problems.push(Problem::of_file(&path, &unreadable(&error)));
         }
         Vec::new()
     });
@@ -99,34 +101,33 @@ fn drop_ins(dir: &Path, problems: &mut Vec<Problem>) -> Vec<OsString> {
 /// # Errors
 /// It cannot be read, is no regular file, is too long, not UTF-8, or anybody could have written it.
 pub(crate) fn read(path: &Path) -> Result<String, Problem> {
-    let wrong = |message: String| Problem::of_file(path, message);
+    let wrong = |message: &str| Problem::of_file(path, message);
     // Does not wait for the other side of a pipe.
     let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let file = opened.map_err(|error| wrong(unreadable(&error)))?;
-    let metadata = file.metadata().map_err(|error| wrong(unreadable(&error)))?;
+    let file = opened.map_err(|error| wrong(&unreadable(&error)))?;
+    let metadata = file.metadata().map_err(|error| wrong(&unreadable(&error)))?;
     if metadata.is_dir() {
-        return Err(wrong("is a directory: put the file in its place, or remove it".to_owned()));
+        return Err(wrong("is a directory: put the file in its place, or remove it"));
     }
     if !metadata.is_file() {
         let is_null = fs::canonicalize(path).is_ok_and(|path| path.as_os_str() == OsStr::new(NULL));
         return if is_null {
             Ok(String::new())
         } else {
-            Err(wrong(format!(
+            Err(wrong(&format!(
                 "is no regular file: put a file in its place, or a link to {NULL} to disable it"
             )))
         };
     }
     if metadata.permissions().mode() & 0o002 != 0 {
         return Err(wrong(
-            "anybody can write it, and it can name commands that the daemon runs as root: chmod o-w"
-                .to_owned(),
+            "anybody can write it, and it can name commands that the daemon runs as root: chmod o-w",
         ));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(|error| wrong(unreadable(&error)))?;
+    file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(|error| wrong(&unreadable(&error)))?;
     if bytes.len() as u64 > MAX_SIZE {
-        return Err(wrong("is longer than 1 MiB: this is no configuration of Gleaner".to_owned()));
+        return Err(wrong("is longer than 1 MiB: this is no configuration of Gleaner"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let end = error.utf8_error().valid_up_to();
@@ -135,7 +136,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Problem> {
         let column = 1 + valid.chars().rev().take_while(|char| *char != '\n').count();
         let byte = error.as_bytes()[end];
         let message = format!("the byte 0x{byte:02x} is not UTF-8: save the file as UTF-8");
-        Problem { position: Some((line, column)), ..wrong(message) }
+        Problem { position: Some((line, column)), ..wrong(&message) }
     })
 }
 

@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
+/// The longest message, in characters; only what repeats a monstrous value is longer.
+const MAX_LENGTH: usize = 4000;
+
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Location {
@@ -55,21 +58,35 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn of_file(file: &Path, message: String) -> Self {
-        Self { severity: Severity::Error, file: file.to_owned(), position: None, key: None, message }
+    pub(crate) fn of_file(file: &Path, message: &str) -> Self {
+        Self {
+            severity: Severity::Error,
+            file: file.to_owned(),
+            position: None,
+            key: None,
+            message: line(message),
+        }
     }
 
-    pub(crate) fn at(at: &Location, message: String) -> Self {
+    pub(crate) fn at(at: &Location, message: &str) -> Self {
         Self { position: Some((at.line, at.column)), ..Self::of_file(&at.file, message) }
     }
 
-    pub(crate) fn of_key(key: &str, at: &Location, message: String) -> Self {
-        Self { key: Some(key.to_owned()), ..Self::at(at, message) }
+    pub(crate) fn of_key(key: &str, at: &Location, message: &str) -> Self {
+        Self { key: Some(line(key)), ..Self::at(at, message) }
     }
 
     pub(crate) fn warning(self) -> Self {
         Self { severity: Severity::Warning, ..self }
     }
+}
+
+/// What a file says, as one line that no terminal obeys and everybody can read.
+fn line(text: &str) -> String {
+    text.chars()
+        .take(MAX_LENGTH)
+        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
 }
 
 impl fmt::Display for Problem {

@@ -1,152 +1,31 @@
 //! Reads the keys of one file into the configuration, and goes on after a problem, so that all are found at once.
-//!
-//! `keys!` is the one definition of a table: its keys, their types, defaults, descriptions and how they are read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use gleaner_proto::source_text::{nearest, proposal};
-use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::home;
+use crate::keys::{Entry, Table};
+use crate::origins::{Listed, Origins};
 use crate::problem::{Location, Problem};
+use crate::rule::missing;
 use crate::value::describe;
 
 /// The most problems that are reported of one file.
 const MAX_PROBLEMS: usize = 50;
+/// The most that are looked for, of which those that come first in the file are reported.
+const MAX_FOUND: usize = 1000;
+/// The longest name that is compared with those of the keys, in bytes.
+const MAX_NAME: usize = 100;
+/// The longest part of a line whose characters are counted, in bytes.
+const MAX_COUNTED: usize = 4096;
 /// The longest list in one file.
 const MAX_ELEMENTS: usize = 1000;
-
-/// Which files and lines have set the keys that are a value alone.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Origins(BTreeMap<String, Location>);
-
-impl Origins {
-    /// Where a key such as `metrics.listen` has its value from; `None` is the default.
-    pub fn of(&self, key: &str) -> Option<&Location> {
-        self.0.get(key)
-    }
-}
-
-/// A key and its value.
-pub(crate) struct Entry<'e, 't> {
-    /// With the tables that it is in, `metrics.listen`.
-    pub(crate) key: &'e str,
-    /// The key's place in the text, in bytes.
-    pub(crate) at: Range<usize>,
-    pub(crate) value: &'e Spanned<DeValue<'t>>,
-}
-
-/// An element of a list, with the place that it comes from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Listed<T> {
-    /// The element.
-    pub value: T,
-    /// Where it is written.
-    pub at: Location,
-}
-
-impl<T> Deref for Listed<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T: Serialize> Serialize for Listed<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.value.serialize(serializer)
-    }
-}
-
-impl<T: JsonSchema> JsonSchema for Listed<T> {
-    fn inline_schema() -> bool {
-        T::inline_schema()
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        T::schema_name()
-    }
-
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        T::json_schema(generator)
-    }
-}
-
-/// A table of the file.
-pub(crate) trait Table {
-    /// The names of its keys.
-    fn names() -> Vec<String>;
-
-    /// Reads a key. Returns `false` if there is none of this name.
-    fn set(&mut self, name: &str, entry: &Entry<'_, '_>, reader: &mut Reader<'_>) -> bool;
-}
-
-/// Defines a table. Each key says by which method of [`Reader`] it is read, and what that needs besides. The keys of
-/// another table can be among its own.
-macro_rules! keys {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident {
-            $(also $inner:ident: $table:ty,)?
-            $($(#[$doc:meta])* pub $field:ident: $type:ty = $default:expr, $read:ident $(($how:expr))?;)*
-        }
-    ) => {
-        #[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
-        #[serde(rename_all = "kebab-case")]
-        #[schemars(default, deny_unknown_fields)]
-        $(#[$meta])*
-        pub struct $name {
-            $(
-                /// What it applies to.
-                #[serde(flatten)]
-                pub $inner: $table,
-            )?
-            $($(#[$doc])* pub $field: $type,)*
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self { $($inner: <$table>::default(),)? $($field: $default,)* }
-            }
-        }
-
-        impl $crate::reader::Table for $name {
-            fn names() -> Vec<String> {
-                let mut names: Vec<String> = Vec::new();
-                $(names.extend(<$table as $crate::reader::Table>::names());)?
-                names.extend([$($crate::reader::kebab(stringify!($field))),*]);
-                names
-            }
-
-            fn set(
-                &mut self,
-                name: &str,
-                entry: &$crate::reader::Entry<'_, '_>,
-                reader: &mut $crate::reader::Reader<'_>,
-            ) -> bool {
-                $(if name == $crate::reader::kebab(stringify!($field)) {
-                    reader.$read(&mut self.$field, entry $(, $how)?);
-                    return true;
-                })*
-                false $(|| self.$inner.set(name, entry, reader))?
-            }
-        }
-    };
-}
-pub(crate) use keys;
-
-/// A field's name as a key.
-pub(crate) fn kebab(field: &str) -> String {
-    field.replace('_', "-")
-}
 
 /// Reads one file: what it sets replaces what the files before it have set, and the elements of its lists come before
 /// theirs.
@@ -175,10 +54,9 @@ pub(crate) fn read<T: Table>(
     reader.keys(table, "", root.get_ref());
     let mut problems = reader.with_syntax(&errors);
     problems.sort_by_key(|problem| problem.position);
-    let more = problems.len().saturating_sub(MAX_PROBLEMS);
-    if more > 0 {
+    if problems.len() > MAX_PROBLEMS {
         problems.truncate(MAX_PROBLEMS);
-        problems.push(Problem::of_file(file, format!("there are {more} more problems: repair these first")));
+        problems.push(Problem::of_file(file, "there are more problems: repair these first"));
     }
     problems
 }
@@ -196,7 +74,7 @@ impl Reader<'_> {
                 *slot = value;
                 self.set_by(entry);
             }
-            Err(message) => self.wrong(entry.key, &entry.value.span(), message),
+            Err(message) => self.wrong(entry.key, &entry.value.span(), &message),
         }
     }
 
@@ -208,29 +86,24 @@ impl Reader<'_> {
         read: impl Fn(&DeValue<'_>) -> Result<T, String>,
     ) {
         self.list(slot, entry, |reader, value| {
-            read(value.get_ref()).map_err(|message| reader.wrong(entry.key, &value.span(), message)).ok()
+            read(value.get_ref()).map_err(|message| reader.wrong(entry.key, &value.span(), &message)).ok()
         });
     }
 
-    /// A list of tables, each of which must have what `missing` asks for.
-    pub(crate) fn tables<T: Table + Default>(
-        &mut self,
-        slot: &mut Vec<Listed<T>>,
-        entry: &Entry<'_, '_>,
-        missing: impl Fn(&DeTable<'_>) -> Option<String>,
-    ) {
+    /// A list of tables with a rule.
+    pub(crate) fn rules<T: Table + Default>(&mut self, slot: &mut Vec<Listed<T>>, entry: &Entry<'_, '_>) {
         self.list(slot, entry, |reader, value| {
             let Some(table) = value.get_ref().as_table() else {
                 let found = describe(value.get_ref());
                 let unit =
                     value.get_ref().as_str().filter(|text| !text.contains('/')).unwrap_or("redis.service");
                 let message = format!("expected a rule, not {found}: write {{ unit = {unit:?} }}");
-                reader.wrong(entry.key, &value.span(), message);
+                reader.wrong(entry.key, &value.span(), &message);
                 return None;
             };
             let before = reader.problems.len();
             if let Some(missing) = missing(table) {
-                reader.wrong(entry.key, &value.span(), missing);
+                reader.wrong(entry.key, &value.span(), &missing);
             }
             let mut element = T::default();
             reader.in_list = true;
@@ -249,22 +122,18 @@ impl Reader<'_> {
     ) {
         let (key, value) = (entry.key, entry.value.get_ref());
         let Some(list) = value.as_array() else {
-            let remedy = if key == "workload" {
-                "[[workload]], and its keys below"
-            } else {
-                &format!("{key} = [ ... ]")
+            let remedy = match key {
+                "workload" => "[[workload]], and its keys below",
+                _ => &format!("{key} = [ ... ]"),
             };
-            self.wrong(
-                key,
-                &entry.value.span(),
-                format!("expected a list, not {}: write {remedy}", describe(value)),
-            );
+            let message = format!("expected a list, not {}: write {remedy}", describe(value));
+            self.wrong(key, &entry.value.span(), &message);
             return;
         };
         if list.len() > MAX_ELEMENTS {
             let message =
                 format!("has {} elements, and {MAX_ELEMENTS} are allowed: use patterns", list.len());
-            self.wrong(key, &entry.at, message);
+            self.wrong(key, &entry.at, &message);
             return;
         }
         if list.is_empty() {
@@ -286,7 +155,7 @@ impl Reader<'_> {
             return self.keys(slot, key, table);
         }
         let message = format!("expected a table, not {}: write [{key}], and its keys below", describe(value));
-        self.wrong(key, &entry.value.span(), message);
+        self.wrong(key, &entry.value.span(), &message);
     }
 
     fn keys<T: Table>(&mut self, slot: &mut T, path: &str, table: &DeTable<'_>) {
@@ -296,26 +165,29 @@ impl Reader<'_> {
             let key = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
             let entry = Entry { key: &key, at, value };
             if !slot.set(name, &entry, self) {
-                self.wrong(&key, &entry.at, unknown::<T>(name, value.get_ref()));
+                self.wrong(&key, &entry.at, &unknown::<T>(name, value.get_ref()));
             }
         }
     }
 
     fn set_by(&mut self, entry: &Entry<'_, '_>) {
         if !self.in_list {
-            self.origins.0.insert(entry.key.to_owned(), self.location(entry.at.start));
+            self.origins.set(entry.key, self.location(entry.at.start));
         }
     }
 
-    fn wrong(&mut self, key: &str, at: &Range<usize>, message: String) {
-        let at = self.location(at.start);
-        self.problems.push(Problem::of_key(key, &at, message));
+    fn wrong(&mut self, key: &str, at: &Range<usize>, message: &str) {
+        if self.problems.len() < MAX_FOUND {
+            let at = self.location(at.start);
+            self.problems.push(Problem::of_key(key, &at, message));
+        }
     }
 
     fn location(&self, offset: usize) -> Location {
         let line = self.lines.partition_point(|start| *start <= offset);
         let start = self.lines[line - 1];
-        let column = 1 + self.text.get(start..offset).map_or(0, |before| before.chars().count());
+        let before = self.text.get(start..offset).filter(|before| before.len() <= MAX_COUNTED);
+        let column = 1 + before.map_or(offset - start, |before| before.chars().count());
         Location { file: Arc::clone(self.file), line, column }
     }
 
@@ -325,7 +197,7 @@ impl Reader<'_> {
         let line = |problem: &Problem| problem.position.map_or(0, |(line, _)| line);
         let expected: BTreeSet<usize> = self.problems.iter().map(line).collect();
         let mut syntax = BTreeMap::new();
-        for error in errors {
+        for error in errors.iter().take(MAX_FOUND) {
             let span = error.span().unwrap_or_default();
             let at = self.location(span.start);
             let text = self.text.get(span).unwrap_or_default();
@@ -341,7 +213,7 @@ impl Reader<'_> {
                 _ => format!("this is no TOML: {}", error.message()),
             };
             // What comes after the first one in a line is often its consequence.
-            syntax.entry(at.line).or_insert_with(|| Problem::at(&at, message));
+            syntax.entry(at.line).or_insert_with(|| Problem::at(&at, &message));
         }
         self.problems.retain(|problem| !syntax.contains_key(&line(problem)));
         self.problems.extend(syntax.into_values());
@@ -355,7 +227,8 @@ fn unknown<T: Table>(name: &str, value: &DeValue<'_>) -> String {
     if let Some(home) = home(name).filter(|_| !value.is_table()) {
         return format!("there is no such key here: it belongs {home}");
     }
-    let remedy = match nearest(name, names.iter().map(String::as_str)) {
+    let short = Some(name).filter(|name| name.len() <= MAX_NAME);
+    let remedy = match short.and_then(|name| nearest(name, names.iter().map(String::as_str))) {
         Some(nearest) => proposal(Some(nearest)),
         None => format!(": there are {}", names.join(", ")),
     };

@@ -7,7 +7,7 @@ use gleaner_policy::Objective;
 use toml::de::{DeTable, DeValue};
 
 use crate::glob::Glob;
-use crate::reader::{Table as _, keys};
+use crate::keys::{Table as _, keys};
 use crate::value::{boolean, objective, objectives, some, source};
 
 /// What a rule can know of a workload.

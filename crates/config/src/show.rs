@@ -7,9 +7,9 @@ use serde_json::json;
 use toml::{Table, Value};
 
 use crate::config::Config;
+use crate::keys::Table as _;
 use crate::load::Loaded;
 use crate::problem::Location;
-use crate::reader::Table as _;
 use crate::rule::Workload;
 
 /// Where comments start at most, in characters.

@@ -85,11 +85,11 @@ listen = \"0.0.0.0:9839\"
 }
 
 #[test]
-fn a_file_full_of_problems_says_how_many_there_are() {
+fn the_problems_of_one_file_have_an_end() {
     let text = (0..200).map(|i| format!("nothing-{i} = 1")).collect::<Vec<_>>().join("\n");
     let messages = messages(&[(MAIN, &text)]);
     let last = messages.lines().last().unwrap();
-    assert_eq!(last, "/etc/gleaner/gleaner.toml: there are 150 more problems: repair these first");
+    assert_eq!(last, "/etc/gleaner/gleaner.toml: there are more problems: repair these first");
     assert_eq!(messages.lines().count(), 51);
 }
 
@@ -100,4 +100,11 @@ fn a_list_without_end_is_refused() {
         messages(&[(MAIN, &text)]),
         "/etc/gleaner/gleaner.toml:1:1: exclude: has 1001 elements, and 1000 are allowed: use patterns"
     );
+}
+
+#[test]
+fn what_a_file_says_is_shown_as_one_line() {
+    let messages = messages(&[(MAIN, "\"a\\u001b[2Jb\\nc\" = 1\nexclude = [{ unit = \"a\\nb\" }]\n")]);
+    assert_eq!(messages.lines().count(), 2, "{messages}");
+    assert!(!messages.contains('\u{1b}'));
 }

@@ -128,6 +128,13 @@ fn what_is_named_must_be_there() {
 }
 
 #[test]
+fn a_file_in_place_of_the_directory_is_named() {
+    let tree = Tree::new();
+    tree.write("etc/gleaner", "");
+    insta::assert_snapshot!(tree.hide(&tree.load().unwrap_err().to_string()));
+}
+
+#[test]
 fn files_that_cannot_be_read_are_all_named() {
     let tree = Tree::new();
     let drop_in = |name: &str| format!("etc/gleaner/gleaner.toml.d/{name}.toml");

@@ -149,6 +149,10 @@ fn depth_and_length_have_an_end() {
         "[[a]]\n".repeat(150_000),
         format!("include = [{}]", "5,".repeat(500_000)),
         "a=1\n".repeat(250_000),
+        format!("metrics = {{{}}}", (0..90_000).map(|i| format!("a{i}=1,")).collect::<Vec<_>>().concat()),
+        format!("include = [{}]", "5 ".repeat(500_000)),
+        format!("{} = 1", "a".repeat(1_000_000)),
+        format!("objective = \"{}\"", "\\n".repeat(500_000)),
     ] {
         assert!(Tree::with(&text).load().is_err());
     }
