@@ -5,6 +5,7 @@
 //! affects the exit status. [`failure`] turns the error of a `main` into its end: a closed output ends the
 //! program by SIGPIPE, like any Unix tool, but only after it has undone all its changes.
 
+pub mod config;
 pub mod files;
 mod generate;
 mod sibling;

@@ -30,13 +30,15 @@ pub enum SiblingError {
     },
 }
 
-/// The program `name` beside this one.
+/// The program `name` beside this one, or in the `sbin` beside its directory, where packages have daemons.
 ///
 /// # Errors
 /// There is none.
 pub fn sibling(name: &str) -> Result<PathBuf, SiblingError> {
     let path = std::env::current_exe().map_err(SiblingError::This)?.with_file_name(name);
-    if path.exists() { Ok(path) } else { Err(SiblingError::Missing { name: name.to_owned(), path }) }
+    let in_sbin = path.ancestors().nth(2).map(|prefix| prefix.join("sbin").join(name));
+    let found = [Some(path.clone()), in_sbin].into_iter().flatten().find(|path| path.exists());
+    found.ok_or_else(|| SiblingError::Missing { name: name.to_owned(), path })
 }
 
 /// Becomes the program `name` beside this one. Returns only where that fails.
