@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
+use gleaner_print::config::ConfigArgs;
 use gleaner_print::{Generate, SiblingError};
 
 use crate::options::{AttachArgs, RunArgs};
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Restore(restore::Args),
     /// Forget what earlier runs showed of programs, or list it
     Forget(forget::Args),
+    /// Check or show the configuration of the daemon, gleanerd
+    Config(ConfigArgs),
     #[command(flatten)]
     Laboratory(laboratory::Command),
     #[command(flatten)]

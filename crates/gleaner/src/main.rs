@@ -3,6 +3,7 @@
 
 mod attach;
 mod cli;
+mod config;
 mod control;
 mod diagnose;
 mod doctor;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Forget(args) => forget::run(&args),
+        Command::Config(_) => Err(config::run().into()),
         Command::Generate(what) => what.run::<Cli>(NAME, cli::VERSION),
         Command::Laboratory(command) => Err(command.run().into()),
     };
