@@ -71,7 +71,7 @@ test-lab: ## Boot the lab's machines for its quick claims, and try its command l
 	scripts/setup lab
 	cargo test -p gleaner-lab --locked --test vm --test cli -- --ignored --test-threads 1
 
-# FUZZ_TARGETS='lease journal' chooses. A finding is kept in fuzz/artifacts.
+# FUZZ_TARGETS='lease journal' chooses. A finding is in target/fuzz/artifacts.
 FUZZ_SECONDS ?= 10
 
 fuzz: ## Fuzz each parser of what comes from outside, FUZZ_SECONDS=10 each
@@ -81,6 +81,7 @@ fuzz: ## Fuzz each parser of what comes from outside, FUZZ_SECONDS=10 each
 lab: ## Prove Gleaner in virtual machines: other kernels, many vCPUs, systemd, neighbours; writes docs/lab.md
 	scripts/setup lab
 	cargo build --release --locked -p gleaner -p gleaner-bench -p gleaner-lab
+	$(MAKE) --no-print-directory deb
 	target/release/gleaner-lab claims --markdown docs/lab.md $(LAB_ARGS)
 
 # BENCH_ARGS='--rows redis-open,python-pipe --rounds 9' chooses; with `--update` the other rows of the page stay.
@@ -130,6 +131,7 @@ promises: ## Check every number that Gleaner promises; writes SPECIFICATION.md; 
 lint: ## Check format, lints, scripts, licences and dependencies
 	scripts/setup lint
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	shellcheck scripts/* lab/bench/noise/record lab/bench/noise/sensitivity .ci/run
 	scripts/check-docs

@@ -25,8 +25,8 @@ pub(crate) fn warning(root: &Root) -> Option<String> {
     }
     let (setting, at) = options.conflict()?;
     Some(format!(
-        "tuned's active profile `{active}` sets {setting} ({}), which counts beside what Gleaner decides and can make it \
-         look useless: `tuned-adm profile gleaner-guest` leaves idle vCPUs to Gleaner",
+        "tuned's active profile `{active}` sets {setting} ({}), which the kernel obeys whatever Gleaner decides: \
+         `tuned-adm profile gleaner-guest` leaves idle vCPUs to Gleaner",
         at.display()
     ))
 }
