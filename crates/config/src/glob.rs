@@ -2,6 +2,7 @@
 //! `[a-z]` and `[!a-z]` for one character, and `**` as a whole part of a path for any number of parts.
 
 use std::fmt;
+use std::str::Chars;
 
 use serde::{Serialize, Serializer};
 
@@ -74,39 +75,49 @@ impl Glob {
 
     /// Whether it matches all of `text`.
     pub fn matches(&self, text: &str) -> bool {
-        let end = self.tokens.len();
-        // The tokens that can come next, after what was read so far.
-        let (mut next, mut after) = (vec![false; end + 1], vec![false; end + 1]);
-        self.reach(0, &mut next);
-        for char in text.chars() {
-            for (i, token) in self.tokens.iter().enumerate().filter(|(i, _)| next[*i]) {
-                match token {
-                    Token::Is(expected) if *expected == char => self.reach(i + 1, &mut after),
-                    Token::One { among, ranges } if char != '/' => {
-                        if *among == ranges.iter().any(|(low, high)| (low..=high).contains(&&char)) {
-                            self.reach(i + 1, &mut after);
-                        }
-                    }
-                    Token::Within if char != '/' => self.reach(i, &mut after),
-                    Token::Rest => self.reach(i, &mut after),
-                    Token::Parts if char == '/' => self.reach(i, &mut after),
-                    // In the middle of a part.
-                    Token::Parts => after[i] = true,
-                    Token::Is(_) | Token::One { .. } | Token::Within => {}
-                }
-            }
-            std::mem::swap(&mut next, &mut after);
-            after.fill(false);
-        }
-        next[end]
+        let literal = self.tokens.iter().take_while(|token| matches!(token, Token::Is(_))).count();
+        let (start, tokens) = self.tokens.split_at(literal);
+        let mut chars = text.chars();
+        // Most texts are others from the start.
+        start.iter().all(|token| chars.next().is_some_and(|char| *token == Token::Is(char)))
+            && ends_match(tokens, chars)
     }
+}
 
-    /// Marks a token, and those behind it if it can stand for nothing.
-    fn reach(&self, token: usize, marked: &mut [bool]) {
-        marked[token] = true;
-        if matches!(self.tokens.get(token), Some(Token::Within | Token::Rest | Token::Parts)) {
-            self.reach(token + 1, marked);
+/// Whether all of the text matches all tokens.
+fn ends_match(tokens: &[Token], text: Chars<'_>) -> bool {
+    let end = tokens.len();
+    // The tokens that can come next, after what was read so far.
+    let (mut next, mut after) = (vec![false; end + 1], vec![false; end + 1]);
+    reach(tokens, 0, &mut next);
+    for char in text {
+        for (i, token) in tokens.iter().enumerate().filter(|(i, _)| next[*i]) {
+            match token {
+                Token::Is(expected) if *expected == char => reach(tokens, i + 1, &mut after),
+                Token::One { among, ranges } if char != '/' => {
+                    if *among == ranges.iter().any(|(low, high)| (low..=high).contains(&&char)) {
+                        reach(tokens, i + 1, &mut after);
+                    }
+                }
+                Token::Within if char != '/' => reach(tokens, i, &mut after),
+                Token::Rest => reach(tokens, i, &mut after),
+                Token::Parts if char == '/' => reach(tokens, i, &mut after),
+                // In the middle of a part.
+                Token::Parts => after[i] = true,
+                Token::Is(_) | Token::One { .. } | Token::Within => {}
+            }
         }
+        std::mem::swap(&mut next, &mut after);
+        after.fill(false);
+    }
+    next[end]
+}
+
+/// Marks a token, and those behind it if it can stand for nothing.
+fn reach(tokens: &[Token], token: usize, marked: &mut [bool]) {
+    marked[token] = true;
+    if matches!(tokens.get(token), Some(Token::Within | Token::Rest | Token::Parts)) {
+        reach(tokens, token + 1, marked);
     }
 }
 

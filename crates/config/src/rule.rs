@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::glob::Glob;
 use crate::keys::{Table as _, keys};
-use crate::value::{boolean, objective, objectives, some, source};
+use crate::value::{boolean, describe, objective, objectives, some, source};
 
 /// What a rule can know of a workload.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,6 @@ pub struct Subject<'s> {
 keys! {
     /// Which workloads are meant: every key that is given must match. Patterns have `*`, `?` and `[a-z]` within a name,
     /// and `**` for any number of directories.
-    #[derive(Eq)]
     pub struct Rule {
         /// Pattern for the name of the systemd unit, such as `redis*.service`.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,14 +80,8 @@ impl Rule {
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = [("unit", &self.unit), ("group", &self.group), ("executable", &self.executable)];
-        let given =
-            keys.into_iter().filter_map(|(key, pattern)| pattern.as_ref().map(|pattern| (key, pattern)));
-        for (i, (key, pattern)) in given.enumerate() {
-            let value = toml::Value::from(pattern.to_string());
-            write!(f, "{}{key} = {value}", if i == 0 { "{ " } else { ", " })?;
-        }
-        f.write_str(" }")
+        let table = toml::Value::try_from(self).map_err(|_| fmt::Error)?;
+        write!(f, "{table}")
     }
 }
 
@@ -103,10 +96,7 @@ pub(crate) fn missing(table: &DeTable<'_>) -> Option<String> {
 
 fn glob(value: &DeValue<'_>, check: impl Fn(&str) -> Result<(), String>) -> Result<Option<Glob>, String> {
     let Some(text) = value.as_str() else {
-        return Err(format!(
-            "expected a pattern such as \"redis*.service\", not {}",
-            crate::value::describe(value)
-        ));
+        return Err(format!("expected a pattern such as \"redis*.service\", not {}", describe(value)));
     };
     let wrong = |message: String| format!("`{text}` {message}");
     let glob = Glob::new(text).map_err(wrong)?;
