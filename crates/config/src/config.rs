@@ -22,7 +22,7 @@ keys! {
         pub objective: Objective = Objective::Balanced, scalar(objective);
         /// The largest share of the machine's vCPU time that polling may take, from 0 to 1.
         #[schemars(range(min = 0, max = 1))]
-        pub polling_share: f64 = 0.5, scalar(share);
+        pub polling_share: f64 = 1.0, scalar(share);
         /// Whether idle vCPUs may poll before they halt.
         pub retain: bool = true, scalar(boolean);
         /// Whether workloads may be moved to fewer vCPUs.
