@@ -27,7 +27,8 @@ impl Sentence {
         Self { at_s: Some(at.as_secs_f64()), text: text.into() }
     }
 
-    fn plain(text: impl Into<String>) -> Self {
+    /// A sentence that has no time of its own.
+    pub fn plain(text: impl Into<String>) -> Self {
         Self { at_s: None, text: text.into() }
     }
 }
