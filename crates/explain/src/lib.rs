@@ -200,6 +200,18 @@ pub fn decision(event: &Event) -> String {
         Event::AllowedChanged { from, to } => {
             format!("the workload is now allowed to use vCPUs {to}, instead of {from}")
         }
+        Event::Shared { retention, helps, evidence } => format!(
+            "{retention} is in force, since it helps workload {helps}{}",
+            evidence.map_or_else(String::new, |e| format!(": {}", measured(&e)))
+        ),
+        Event::Objected { by, retention, evidence } => {
+            format!("{retention} harms workload {by}: {}", measured(evidence))
+        }
+        Event::TrialAbandoned { candidate, why } => format!("gave up the trial of {candidate}: {why}"),
+        Event::MadeRoom { cpu, load, active } => format!(
+            "every vCPU active again, instead of {active}: several workloads were confined to vCPU {cpu}, with a load \
+             of {load:.2}"
+        ),
         Event::WouldTry { candidate, why } => format!("would try {candidate}, because {why}"),
     }
 }

@@ -85,6 +85,10 @@ events! {
     MajorChange "major-change"
     Expanded "expanded"
     AllowedChanged "allowed-changed"
+    Shared "shared"
+    Objected "objected"
+    TrialAbandoned "trial-abandoned"
+    MadeRoom "made-room"
     WouldTry "would-try"
 }
 

@@ -353,7 +353,9 @@ fn changes_setting(event: &Event) -> bool {
         Event::Resumed { .. }
         | Event::Released { .. }
         | Event::MajorChange { .. }
-        | Event::Expanded { .. } => true,
+        | Event::Expanded { .. }
+        | Event::Shared { .. }
+        | Event::MadeRoom { .. } => true,
         _ => false,
     }
 }

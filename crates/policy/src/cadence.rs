@@ -9,7 +9,7 @@ use crate::progress::is_same_granularity;
 /// The sampling interval while something changes.
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(20);
 /// The sampling interval while nothing changes.
-const STEADY_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const STEADY_INTERVAL: Duration = Duration::from_millis(500);
 /// The CPU time budget: a sample may cost at most 1/170 of the interval that follows it, and the samples of a
 /// trial as much of the time until the next trial.
 const INTERVAL_PER_COST: u32 = 170;

@@ -204,6 +204,11 @@ impl Consolidation {
         self.phase = Phase::Stopped;
     }
 
+    /// The step advised last is not carried out.
+    pub(crate) fn withdraw(&mut self) {
+        self.justified.pop();
+    }
+
     /// Something other than the workload changes the utilisation: the next measurement is the baseline.
     pub(crate) fn record_again(&mut self) {
         if matches!(self.phase, Phase::Settled { .. }) {

@@ -20,7 +20,7 @@ const BUSY_HOST_FACTOR: u32 = 2;
 const MAX_WAKING_SHARE: f64 = 0.25;
 
 /// The share of the vCPUs' time that other VMs take, over windows of a quarter of a second.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Contention {
     /// The most steal that the host's part of one wake-up adds.
     per_halt: Duration,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::guard::{Purpose, Verdict};
 use crate::{
-    AfterRollBack, Conditions, CpuId, CpuSet, Evidence, MajorChange, OverloadSource, Refutation, Setting,
-    Veto,
+    AfterRollBack, Conditions, CpuId, CpuSet, Evidence, Forbidden, MajorChange, OverloadSource, Refutation,
+    Retention, Setting, Veto, WorkloadId,
 };
 
 /// The answer to one observation.
@@ -174,12 +174,70 @@ pub enum Event {
         /// Allowed vCPUs now.
         to: CpuSet,
     },
+    /// The machine's idle vCPUs are retained, since that helps another workload.
+    Shared {
+        /// The retention in force.
+        retention: Retention,
+        /// The workload that it helps.
+        helps: WorkloadId,
+        /// Evidence of that; none if it is known from before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        evidence: Option<Evidence>,
+    },
+    /// The machine's retention harms one of the workloads: it ends for all.
+    Objected {
+        /// The workload that it harms.
+        by: WorkloadId,
+        /// The retention on trial or in force.
+        retention: Retention,
+        /// Evidence of the harm.
+        evidence: Evidence,
+    },
+    /// Something changed during the trial, so that its blocks say nothing.
+    TrialAbandoned {
+        /// The setting that was tried.
+        candidate: Setting,
+        /// What disturbed it.
+        why: Disturbance,
+    },
+    /// Several workloads were confined to one vCPU and needed all of it: every vCPU is active again for this one, which
+    /// came last.
+    MadeRoom {
+        /// The vCPU.
+        cpu: CpuId,
+        /// The load (in vCPUs) confined to it.
+        load: f64,
+        /// The active vCPUs before.
+        active: CpuSet,
+    },
     /// A dry run reached the point of a trial.
     WouldTry {
         /// The setting that would have been tried.
         candidate: Setting,
         /// What made it worth trying.
         why: TrialReason,
+    },
+}
+
+/// What disturbed a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Disturbance {
+    /// The active vCPUs of another workload changed.
+    Set {
+        /// The other workload.
+        by: WorkloadId,
+        /// Its active vCPUs before.
+        from: CpuSet,
+        /// Its active vCPUs now.
+        to: CpuSet,
+    },
+    /// The machine's retention changed for others' sake.
+    Retention {
+        /// The retention before.
+        from: Retention,
+        /// The retention from now on.
+        to: Retention,
     },
 }
 
@@ -196,6 +254,31 @@ pub enum ReleaseReason {
     Long,
     /// The host lacks CPU time, or the quota is used up.
     Veto(Veto),
+    /// It helps no workload that is left.
+    Unneeded,
+    /// It harms another workload.
+    Objection {
+        /// The workload that it harms.
+        by: WorkloadId,
+        /// Evidence of the harm.
+        evidence: Evidence,
+    },
+    /// Idle vCPUs polled for longer than they are allowed to.
+    PollingShare {
+        /// The share of the vCPUs' time spent polling, 0..=1.
+        share: f64,
+        /// The most that is allowed.
+        most: f64,
+    },
+    /// Nothing may poll.
+    Forbidden(Forbidden),
+}
+
+impl ReleaseReason {
+    /// Whether the reason says nothing against the retention itself, which can be resumed once it is over.
+    pub(crate) fn is_passing(self) -> bool {
+        matches!(self, Self::Rare { .. } | Self::Long | Self::Unneeded | Self::Forbidden(_))
+    }
 }
 
 impl fmt::Display for TrialReason {
@@ -221,6 +304,19 @@ impl fmt::Display for TrialReason {
     }
 }
 
+impl fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Set { by, from, to } => {
+                write!(f, "workload {by} went from {} to {}", from.named(), to.named())
+            }
+            Self::Retention { from, to } => {
+                write!(f, "the machine's retention went from {from} to {to} for other workloads' sake")
+            }
+        }
+    }
+}
+
 impl fmt::Display for ReleaseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -229,6 +325,17 @@ impl fmt::Display for ReleaseReason {
             }
             Self::Long => f.write_str("idle periods are long, so halting is cheaper than waiting"),
             Self::Veto(veto) => veto.fmt(f),
+            Self::Unneeded => f.write_str("it helps no workload that is left"),
+            Self::Objection { by, evidence } => {
+                write!(f, "it harms workload {by}: {}", evidence.signal.times(evidence.ratio))
+            }
+            Self::PollingShare { share, most } => write!(
+                f,
+                "idle vCPUs polled for {:.1} % of the machine's time, {:.1} % are allowed",
+                share * 100.0,
+                most * 100.0
+            ),
+            Self::Forbidden(why) => why.fmt(f),
         }
     }
 }

@@ -95,6 +95,21 @@ impl Evidence {
         self.has_known_spread() && self.ratio > 1.0 - self.signal.margin() / 2.0
     }
 
+    /// Whether the candidate is shown to be worse, by half of the signal's margin or more as far as it is known.
+    pub(crate) fn is_harm(&self) -> bool {
+        self.is_lower() && self.seems_worse()
+    }
+
+    /// Whether the estimate is worse by half of the signal's margin, be it significant or not.
+    pub(crate) fn seems_worse(&self) -> bool {
+        self.ratio < 1.0 - self.signal.margin() / 2.0
+    }
+
+    /// Like [`Evidence::is_beyond_chance`], for the worse.
+    pub(crate) fn is_worse_beyond_chance(&self) -> bool {
+        self.seems_worse() && self.ratio.powi(5) < self.low
+    }
+
     /// Whether the candidate is shown to be worse.
     pub(crate) fn is_lower(&self) -> bool {
         self.high < 1.0

@@ -13,21 +13,21 @@
 mod block;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::budget::LARGEST_TRIAL_LOSS;
-use crate::consolidation::scale;
 use crate::evidence::Evidence;
 use crate::noise::Noise;
 use crate::objective::Comparison;
 use crate::progress::{Block, Difference, Signal};
 use crate::{CpuSet, Observation, Setting};
 pub use block::block_lengths;
+pub(crate) use block::block_of;
 use block::{USER_TIME_BLOCK, block_length};
+pub use verdict::{Purpose, Verdict};
 
 /// The first moments after a change are not measured: threads migrate, poll limits grow.
 const SETTLING_TIME: Duration = Duration::from_millis(2);
@@ -58,46 +58,6 @@ const GROWTH_RATIO: f64 = 1.5;
 /// If the candidate loses more than this share of the workload's CPU time, longer blocks are too risky.
 const MAX_WORK_LOST: f64 = 0.2;
 
-/// Why a trial is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Purpose {
-    /// The candidate is new.
-    Adopt,
-    /// The candidate is in force and due to be proven again.
-    Reprove,
-}
-
-/// How a trial ended.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The candidate is better.
-    Proven(Evidence),
-    /// The candidate is not better by the margin.
-    Refuted(Evidence),
-    /// The blocks could not decide; holds the best evidence, if any.
-    Undecided(Option<Evidence>),
-}
-
-impl Verdict {
-    /// The evidence behind the verdict.
-    pub fn evidence(&self) -> Option<Evidence> {
-        match *self {
-            Self::Proven(e) | Self::Refuted(e) => Some(e),
-            Self::Undecided(e) => e,
-        }
-    }
-
-    /// The evidence that proved the candidate; `None` if it was not proven.
-    pub(crate) fn proof(&self) -> Option<Evidence> {
-        match *self {
-            Self::Proven(e) => Some(e),
-            Self::Refuted(_) | Self::Undecided(_) => None,
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Baseline,
@@ -115,6 +75,13 @@ enum Unsettled {
 /// Whether a workload of this `load` can do with half of the `active` vCPUs while their poll limits are reset.
 pub(crate) fn has_room(load: f64, active: &CpuSet) -> bool {
     load <= MAX_LOAD_FOR_RESET * active.len() as f64
+}
+
+/// The share of progress (0..=1) that a candidate is assumed to have cost while it was in force. A new one can lose more
+/// than CPU time shows.
+pub(crate) fn lost_share(e: &Evidence, purpose: Purpose) -> f64 {
+    let hidden = purpose == Purpose::Adopt && e.signal == Signal::WorkTime && !e.seems_better();
+    f64::max(1.0 - e.ratio, if hidden { HIDDEN_LOSS } else { 0.0 })
 }
 
 /// One hypothesis under test.
@@ -160,6 +127,8 @@ pub(crate) struct Trial {
     candidate_for: Duration,
     /// Sum and number of the logarithms of the runnable threads at the ends of the candidate's blocks.
     runnable: (f64, u32),
+    /// Whether other workloads have not judged the candidate yet, so that a proof does not end the trial.
+    open: bool,
 }
 
 impl Trial {
@@ -199,6 +168,7 @@ impl Trial {
             sampled: Duration::ZERO,
             candidate_for: Duration::ZERO,
             runnable: (0.0, 0),
+            open: false,
         }
     }
 
@@ -206,6 +176,17 @@ impl Trial {
     #[must_use]
     pub(crate) fn with_block(mut self, length: Duration) -> Self {
         self.block = self.block.max(length);
+        self
+    }
+
+    /// Other workloads judge the same blocks, at this `cost` of CPU time per block. A block that has not settled would
+    /// hide harm from those that have not been `judged` unharmed before.
+    #[must_use]
+    pub(crate) fn with_judges(mut self, cost: Duration, judged: bool) -> Self {
+        self.block = self.block.max(block_length(&self.before, self.cost + cost));
+        if !judged {
+            self.unsettled = Unsettled::Forbidden;
+        }
         self
     }
 
@@ -242,6 +223,22 @@ impl Trial {
         self.sampled
     }
 
+    /// Adds the CPU time of a judge's observation.
+    pub(crate) fn add_sampled(&mut self, cost: Duration) {
+        self.sampled += cost;
+    }
+
+    /// Whether a proof has to wait for other workloads' judgement from now on.
+    pub(crate) fn set_open(&mut self, open: bool) {
+        self.open = open;
+    }
+
+    /// Whether the interval that has started is a block: of the candidate (true) or of the baseline; `None` while the
+    /// setting settles.
+    pub(crate) fn block_of_candidate(&self) -> Option<bool> {
+        (!self.settling).then_some(self.side == Side::Candidate)
+    }
+
     /// The number of runnable threads under the candidate: the geometric mean over its blocks, so that load
     /// that arrives in the last one counts little; rounded up, 0 before the first.
     pub(crate) fn candidate_runnable(&self) -> u32 {
@@ -255,8 +252,7 @@ impl Trial {
     /// measured.
     pub(crate) fn time_lost(&self) -> Duration {
         let lost = match self.evidence {
-            Some(e) if self.hides_loss(&e) => f64::max(1.0 - e.ratio, HIDDEN_LOSS),
-            Some(e) => 1.0 - e.ratio,
+            Some(e) => lost_share(&e, self.purpose),
             None if self.pairs.is_empty() => 0.0,
             None => self.work_lost(),
         };
@@ -306,11 +302,7 @@ impl Trial {
             }
             return None;
         }
-        let halts: u64 = o.on(&self.setting().active).map(|v| v.halts).sum();
-        let wake_ups = halts.min(o.workload.switches) as f64;
-        let waking = scale(self.waker_cost, wake_ups);
-        let polled = o.on(&self.setting().active).map(|v| v.poll_time).sum();
-        let block = Block { period: o.period, workload: o.workload, waking, polled };
+        let block = block_of(o, &self.setting().active, self.waker_cost);
         if self.side == Side::Candidate {
             self.runnable.0 += f64::from(o.runnable.max(1)).ln();
             self.runnable.1 += 1;
@@ -328,7 +320,7 @@ impl Trial {
             Side::Candidate => (partner, block),
             Side::Baseline => (block, partner),
         });
-        let verdict = self.verdict(noise);
+        let verdict = self.verdict(noise).filter(|verdict| !self.waits_for_judges(verdict));
         // The last of the leading baseline blocks has its partner.
         let all_paired = self.sequential && self.ahead.is_empty();
         match verdict {
@@ -342,14 +334,15 @@ impl Trial {
         None
     }
 
+    /// Whether the candidate is proven here, but other workloads have not judged it. What they have not seen by the
+    /// longest trial's end, they will not see.
+    fn waits_for_judges(&self, verdict: &Verdict) -> bool {
+        self.open && verdict.proof().is_some() && self.elapsed <= LONGEST_TRIAL
+    }
+
     /// Whether the trial has used up its budget. A single pair is a matter of luck, however long its blocks.
     fn costs_too_much(&self) -> bool {
         self.pairs.len() >= 2 && self.time_lost() > LARGEST_TRIAL_LOSS
-    }
-
-    /// Whether a new candidate could lose more than the signal shows.
-    fn hides_loss(&self, e: &Evidence) -> bool {
-        self.purpose == Purpose::Adopt && e.signal == Signal::WorkTime && !e.seems_better()
     }
 
     /// Whether the effect of retention is still growing, so that any verdict but a proof would come too early.

@@ -3,6 +3,7 @@
 //! A driver (the engine on a real machine, the simulator, the replayer) passes in observations and carries out
 //! the settings that it gets back. Terms are those of the ATC'14 paper, §4 and §5.
 
+mod arbiter;
 mod backoff;
 mod budget;
 mod cadence;
@@ -29,6 +30,7 @@ mod retention;
 mod setting;
 mod workload_id;
 
+pub use arbiter::{Arbiter, ArbiterConfig, Forbidden, Stake, Step};
 pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts};
 pub use config::{Mode, PolicyConfig, Strategy, VcpuPlace};
 pub use consolidation::{
@@ -36,7 +38,7 @@ pub use consolidation::{
     Refutation,
 };
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
-pub use decision::{Decision, Event, ReleaseReason, TrialReason, Watch};
+pub use decision::{Decision, Disturbance, Event, ReleaseReason, TrialReason, Watch};
 pub use evidence::Evidence;
 pub use fixed::Fixed;
 pub use guard::{Purpose, Verdict, block_lengths};

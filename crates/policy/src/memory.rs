@@ -177,7 +177,7 @@ struct LatestRetention {
     refuted: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Memory {
     entries: Vec<Entry>,
     /// The number of vCPUs allowed at first: only what is learned on all of them is kept for the next run.

@@ -24,7 +24,7 @@ const PRIOR_DIFFERENCE: f64 = 0.08;
 const MIN_SPREAD: f64 = 0.015;
 
 /// The noise of every signal.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Noise {
     before: Option<(Setting, Block)>,
     /// Absolute log ratios of neighbouring blocks under one setting, by signal.

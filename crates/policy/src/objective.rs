@@ -153,6 +153,21 @@ impl Comparison {
         self.waiting.filter(|e| self.load_sets_rate && e.seems_better()).or(self.progress).or(self.waiting)
     }
 
+    /// Evidence that the candidate, tried for another workload's sake, harms this one.
+    pub(crate) fn harm(&self) -> Option<Evidence> {
+        self.progress.filter(|e| e.pairs >= MIN_PAIRS && e.is_harm()).or(self.delay)
+    }
+
+    /// Whether harm is ruled out, or nothing can show it.
+    pub(crate) fn is_harmless(&self) -> bool {
+        self.not_lower || self.progress.is_none_or(|e| e.is_not_lower())
+    }
+
+    /// Evidence of harm by more than chance, shown or not.
+    pub(crate) fn seeming_harm(&self) -> Option<Evidence> {
+        self.progress.filter(Evidence::is_worse_beyond_chance)
+    }
+
     /// Whether more pairs are unlikely to prove the candidate: where the load sets the rate, progress will stay
     /// the same.
     pub(crate) fn is_futile(&self) -> bool {

@@ -5,16 +5,18 @@
 
 mod expand;
 mod hold;
+mod shared;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use self::expand::OverloadState;
+pub(crate) use self::shared::{OtherTrial, Terms};
 use crate::backoff::Backoff;
 use crate::budget::Budget;
-use crate::cadence::{Cadence, MIN_INTERVAL};
+use crate::cadence::{Cadence, MIN_INTERVAL, STEADY_INTERVAL};
 use crate::consolidation::{Consolidation, Finding};
 use crate::contention::Contention;
 use crate::decision::{Decision, Event, ReleaseReason, TrialReason, Watch};
@@ -37,7 +39,7 @@ const RETRY_DELAY: (Duration, Duration) = (Duration::from_millis(250), Duration:
 const PROOF_DELAY: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(10));
 /// First and longest time without polling after a veto; doubles in between: halting vCPUs cannot show that the
 /// pCPUs are free again, and finding out takes up to half a second of polling.
-const VETO_DELAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+pub(crate) const VETO_DELAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// The share of the time until the next proof that a proof may lose: the baseline, which does without the gain, is in
 /// force for half of it.
 const PROOF_LOSS_SHARE: f64 = 0.2;
@@ -49,7 +51,7 @@ const RETRY_RATIO: f64 = 1.1;
 const RESUMED_PROOF_DELAY: Duration = Duration::from_millis(100);
 
 /// The pure decision logic that the daemon, the simulator and the replayer drive.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Policy {
     config: PolicyConfig,
     /// The strategy that decides instead under [`Mode::Paper`].
@@ -58,7 +60,7 @@ pub struct Policy {
     allowed: CpuSet,
     /// The inactive vCPUs, step by step: each step was proven against the set before it.
     inactive: Vec<CpuSet>,
-    /// The retention in force outside trials.
+    /// The retention in force outside trials, as far as this workload's own needs go.
     retention: Retention,
     trial: Option<Trial>,
     consolidation: Consolidation,
@@ -81,6 +83,10 @@ pub struct Policy {
     unretained: Option<Measurement>,
     overload: OverloadState,
     cadence: Cadence,
+    /// What the other workloads on the machine leave to this one, at the latest step.
+    terms: Terms,
+    /// Whether something was not tried at the latest step, since it was another workload's turn.
+    waits: bool,
 }
 
 /// The memory of a run with this configuration on `vcpus` vCPUs. Modes that prove nothing do not use earlier
@@ -132,6 +138,8 @@ impl Policy {
             unretained: None,
             overload: OverloadState::new(),
             cadence: Cadence::new(),
+            terms: Terms::default(),
+            waits: false,
             config,
         })
     }
@@ -163,6 +171,11 @@ impl Policy {
 
     /// Takes one observation and decides what to do until the next.
     pub fn step(&mut self, o: &Observation) -> Decision {
+        self.step_under(o, Terms::default())
+    }
+
+    /// The same among other workloads, see [`crate::Arbiter`].
+    pub(crate) fn step_under(&mut self, o: &Observation, terms: Terms) -> Decision {
         if let Some(paper) = &mut self.paper {
             return paper.step(o);
         }
@@ -171,24 +184,28 @@ impl Policy {
             return Decision { setting: setting.clone(), next, sense_waiting: true, ..Decision::default() };
         }
         let mut events = Vec::new();
-        let in_force = self.setting();
+        let in_force = self.enter(terms);
         self.learn(o, &in_force);
         self.noise.observe(&in_force, o);
-        let proof = self.trial.as_ref().is_some_and(|trial| trial.purpose() == Purpose::Reprove);
-        self.memory.observe(o, &in_force, proof);
+        self.memory.observe(o, &in_force, self.is_proof());
         let deferred = self.memory.has_deferred_trial();
         self.budget.earn(o.period);
         self.cadence.sampled(o, in_force == self.incumbent());
         self.update_allowed(o, &mut events);
-        self.update_veto(o, &mut events);
+        self.update_veto(o, in_force.retention, &mut events);
+        if self.judges() && !in_force.retention.is_on() {
+            self.unretained = Some(o.measurement(&in_force.active));
+        }
         if !self.expand_under_overload(o, in_force.active.clone(), &mut events) {
             match self.trial.take() {
                 Some(trial) => self.advance(trial, o, &mut events),
+                None if self.terms.other.is_some() => self.waits = self.would_act(o),
                 None => self.hold(o, &mut events),
             }
         }
         let next = match &self.trial {
             Some(trial) => trial.next(),
+            None if self.judges() => self.terms.block + STEADY_INTERVAL,
             // A few observations at any cost: a search continues, or knowledge of the load is about to be used.
             None if continues_search(&events) || self.memory.has_deferred_trial() != deferred => MIN_INTERVAL,
             None if self.overload.is_ending() => MIN_INTERVAL,
@@ -200,7 +217,7 @@ impl Policy {
         let ended = self.trial.is_none() && in_force.retention.is_on() && !setting.retention.is_on();
         let reset_poll_limits = ended && has_room(o.load(), &setting.active)
             || self.trial.as_mut().is_some_and(Trial::wants_reset);
-        let sense_waiting = self.trial.is_some();
+        let sense_waiting = self.trial.is_some() || self.judges();
         Decision { setting, reset_poll_limits, next, watch: self.watch(o), sense_waiting, events }
     }
 
@@ -209,7 +226,7 @@ impl Policy {
     }
 
     fn incumbent(&self) -> Setting {
-        Setting { active: self.active(), retention: self.retention }
+        Setting { active: self.active(), retention: self.retained() }
     }
 
     fn costs_at_load(&self, load: f64) -> RetentionCosts {
@@ -252,7 +269,7 @@ impl Policy {
         self.start_over(o.at);
     }
 
-    fn update_veto(&mut self, o: &Observation, events: &mut Vec<Event>) {
+    fn update_veto(&mut self, o: &Observation, in_force: Retention, events: &mut Vec<Event>) {
         let contended = self.contention.share_after(o);
         let Some(veto) = self.veto.step(contended.unwrap_or(0.0), o.throttled) else {
             // Without contention polling can resume; that a quota suffices shows only without it.
@@ -262,19 +279,16 @@ impl Policy {
             return;
         };
         self.vetoed = Some(veto);
-        let tried = self.trial.as_ref().is_some_and(|t| t.candidate().retention.is_on());
-        if self.retention.is_on() || tried {
-            // What such a trial has lost is not known; `after_veto` keeps the next one away.
-            self.trial = None;
-            self.retention = Retention::NONE;
-            self.memory.distrust();
+        // Steal ends the others' polling, too.
+        let ends_others = in_force.is_on() && matches!(veto, Veto::Steal { .. });
+        if self.end_polling(ReleaseReason::Veto(veto), o.at, events) || ends_others {
+            // What a trial has lost is not known; `after_veto` keeps the next one away.
             self.after_veto.extend(o.at);
-            events.push(Event::Released { why: ReleaseReason::Veto(veto) });
         }
     }
 
     /// Ends a trial without a verdict. What it has cost is paid for all the same.
-    fn abandon_trial(&mut self, now: Duration) {
+    pub(crate) fn abandon_trial(&mut self, now: Duration) {
         let Some(trial) = self.trial.take() else { return };
         let paid = self.budget.spend(trial.time_lost(), now);
         match trial.difference() {
@@ -299,6 +313,7 @@ impl Policy {
         if trial.difference() == Difference::Retention && !trial.setting().retention.is_on() {
             self.unretained = Some(o.measurement(&trial.setting().active));
         }
+        trial.set_open(self.terms.open);
         let Some(verdict) = trial.observe(o, &self.noise) else {
             self.trial = Some(trial);
             return;
@@ -333,7 +348,9 @@ impl Policy {
         let now = o.at;
         self.consolidation.record_again();
         if keep {
-            self.retention = trial.candidate().retention;
+            if trial.purpose() == Purpose::Adopt {
+                self.retention = trial.candidate().retention;
+            }
             self.memory.kept(self.retention, verdict.proof());
             self.postpone_proof(trial, verdict, now);
             self.retry_retention.shorten(now);
@@ -430,7 +447,13 @@ impl Policy {
         Retention { method, limit }
     }
 
-    fn propose(&mut self, candidate: Setting, why: TrialReason, o: &Observation, events: &mut Vec<Event>) {
+    fn propose(
+        &mut self,
+        candidate: Setting,
+        why: TrialReason,
+        o: &Observation,
+        events: &mut Vec<Event>,
+    ) -> bool {
         let baseline = self.incumbent();
         if self.config.mode == Mode::DryRun {
             let retry = if candidate.active == baseline.active {
@@ -440,11 +463,12 @@ impl Policy {
             };
             retry.extend(o.at);
             events.push(Event::WouldTry { candidate, why });
-            return;
+            return false;
         }
-        self.start_trial(baseline, candidate, Purpose::Adopt, why, o, events);
+        self.start_trial(baseline, candidate, Purpose::Adopt, why, o, events)
     }
 
+    /// Puts a hypothesis on trial, unless it is another workload's turn; returns whether it did.
     fn start_trial(
         &mut self,
         baseline: Setting,
@@ -453,7 +477,11 @@ impl Policy {
         why: TrialReason,
         o: &Observation,
         events: &mut Vec<Event>,
-    ) {
+    ) -> bool {
+        if !self.terms.may_try {
+            self.waits = true;
+            return false;
+        }
         events.push(Event::TrialStarted {
             baseline: baseline.clone(),
             candidate: candidate.clone(),
@@ -464,6 +492,8 @@ impl Policy {
         // A counter that is not there needs no longer blocks.
         let block = self.config.counter_block.filter(|_| o.workload.counter.is_some());
         let trial = trial.with_block(block.unwrap_or_default());
-        self.trial = Some(trial.with_costs(self.config.waker_cost, self.config.poll_price));
+        let trial = trial.with_costs(self.config.waker_cost, self.config.poll_price);
+        self.trial = Some(self.with_judges(trial));
+        true
     }
 }

@@ -76,6 +76,13 @@ impl Retention {
     /// No retention, as in the untouched system.
     pub const NONE: Self = Self { method: Method::Halt, limit: Duration::ZERO };
 
+    /// The one of the two that keeps idle vCPUs awake for longer.
+    #[must_use]
+    pub(crate) fn stronger(self, other: Self) -> Self {
+        // The methods that act on the machine are in the order of their strength.
+        if (self.method, self.limit) < (other.method, other.limit) { other } else { self }
+    }
+
     /// Whether idle vCPUs are kept from halting at all.
     pub fn is_on(self) -> bool {
         self.method != Method::Halt

@@ -44,7 +44,9 @@ impl Account {
                 Event::TrialEnded { .. } => self.summary.refuted += 1,
                 Event::Consolidated { .. } => self.summary.consolidated += 1,
                 Event::RolledBack { .. } => self.summary.rolled_back += 1,
-                Event::Expanded { .. } | Event::MajorChange { .. } => self.summary.expanded += 1,
+                Event::Expanded { .. } | Event::MajorChange { .. } | Event::MadeRoom { .. } => {
+                    self.summary.expanded += 1;
+                }
                 Event::WouldTry { candidate, why } => self.summary.would_try(candidate, *why),
                 _ => {}
             }

@@ -115,7 +115,9 @@ impl Run {
                 self.trial = None;
                 self.setting.retention = gleaner_policy::Retention::NONE;
             }
-            Event::MajorChange { .. } | Event::Expanded { .. } => {
+            Event::Shared { retention, .. } => self.setting.retention = *retention,
+            Event::TrialAbandoned { .. } => self.trial = None,
+            Event::MajorChange { .. } | Event::Expanded { .. } | Event::MadeRoom { .. } => {
                 self.setting.active = self.allowed.clone();
             }
             Event::AllowedChanged { to, .. } => {
@@ -123,7 +125,7 @@ impl Run {
                 self.allowed = to.clone();
                 self.setting.active = to.clone();
             }
-            Event::WouldTry { .. } => {}
+            Event::Objected { .. } | Event::WouldTry { .. } => {}
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::consolidation::scale;
 use crate::progress::{Block, Difference, Signal};
+use crate::{CpuSet, Observation};
 
 /// Hand-offs per block below which counts are not worth comparing.
 const SWITCHES_PER_BLOCK: f64 = 200.0;
@@ -14,6 +16,15 @@ const LONGEST_EXACT_BLOCK: Duration = Duration::from_millis(40);
 const LONGEST_BLOCK: Duration = Duration::from_millis(120);
 /// Block length for the coarse user-time signal: 25 to 120 ticks.
 pub(super) const USER_TIME_BLOCK: Duration = Duration::from_millis(100);
+
+/// The block of a workload on the vCPUs `active` in the interval of `o`, where a waker spends `waker_cost` of CPU time on
+/// each halted vCPU.
+pub(crate) fn block_of(o: &Observation, active: &CpuSet, waker_cost: Duration) -> Block {
+    let halts: u64 = o.on(active).map(|v| v.halts).sum();
+    let wake_ups = halts.min(o.workload.switches) as f64;
+    let polled = o.on(active).map(|v| v.poll_time).sum();
+    Block { period: o.period, workload: o.workload, waking: scale(waker_cost, wake_ups), polled }
+}
 
 /// The block length for a workload last seen doing `seen`, where one observation takes `cost` of CPU time.
 pub(super) fn block_length(seen: &Block, cost: Duration) -> Duration {

@@ -16,7 +16,7 @@ const IDLE_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 const NO_SAMPLING: Duration = Duration::from_secs(3600);
 
 /// A smaller set that was proven and is suspended while more threads are runnable than it can take.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Suspended {
     inactive: Vec<CpuSet>,
     threshold: u32,
@@ -25,7 +25,7 @@ pub(super) struct Suspended {
     falling: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct OverloadState {
     /// The number of runnable threads that is too much for the proven, smaller set.
     pub(super) threshold: u32,
@@ -109,24 +109,21 @@ impl Policy {
 
     /// Resumes the suspended set once the load that expanded it is over; the set is proven again soon.
     pub(super) fn resume_set(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
-        let Some(suspended) = &mut self.overload.suspended else { return false };
+        let Some(mut suspended) = self.overload.suspended.take() else { return false };
         let expanded_for = o.at.saturating_sub(suspended.expanded_at);
         if expanded_for > RESUME_TIMEOUT {
-            self.overload.suspended = None;
             return false;
         }
-        let away: usize = suspended.inactive.iter().map(CpuSet::len).sum();
-        let room = (self.allowed.len() - away) as f64;
+        let set = suspended.inactive.iter().fold(self.allowed.clone(), |set, step| set.difference(step));
         let few = o.runnable < suspended.threshold;
-        let light = o.load() < room * WAKE_UP_FACTOR;
+        let light = o.load() < set.len() as f64 * WAKE_UP_FACTOR && self.fits(&set, o.load());
         suspended.falling = few && !light && !suspended.falling;
         if !(o.is_average() && few && light && self.is_worth_trying(o)) {
+            self.overload.suspended = Some(suspended);
             return false;
         }
-        if let Some(suspended) = self.overload.suspended.take() {
-            self.leave_out(suspended.inactive, o);
-            self.overload.threshold = suspended.threshold;
-        }
+        self.leave_out(suspended.inactive, o);
+        self.overload.threshold = suspended.threshold;
         self.overload.persistence.resumed(expanded_for);
         self.prove_soon(o.at);
         events.push(Event::Resumed { setting: self.incumbent(), known: None });
@@ -150,7 +147,7 @@ impl Policy {
                 None,
                 Some(if o.runnable > at_most { at_most } else { n.saturating_sub(1) }),
             )
-        } else if !self.retention.is_on() {
+        } else if !self.retained().is_on() {
             (IDLE_SAMPLE_INTERVAL, None, Some(n.saturating_sub(1)))
         } else {
             return None;

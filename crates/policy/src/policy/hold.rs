@@ -4,7 +4,7 @@ use super::{
     CpuId, CpuSet, Duration, Event, MIN_INTERVAL, Method, Observation, Policy, Purpose, RESUMED_PROOF_DELAY,
     RETRY_DELAY, ReleaseReason, Retention, Setting, TrialReason,
 };
-use crate::consolidation::Advice;
+use crate::consolidation::{Advice, scale};
 use crate::memory::Recalled;
 use crate::objective::MOSTLY_IDLE_LOAD;
 use crate::retention::choose_limit;
@@ -86,32 +86,35 @@ impl Policy {
         self.inactive.clear();
         self.start_over(now);
         // The returning vCPUs are idle until the load has spread.
-        if !self.retention.is_on()
+        if !self.retained().is_on()
+            && self.terms.other.is_none()
             && self.can_retain(now)
             && let Some(retention) = self.memory.take_latest(now)
         {
-            self.resume(Setting { active: self.active(), retention }, None, now, events);
+            self.retention = retention;
+            self.resume(None, now, events);
         }
     }
 
-    /// Puts a proven setting in force; if only an earlier run has proven it (by `known`), it is proven at once.
-    fn resume(&mut self, setting: Setting, known: Option<Evidence>, now: Duration, events: &mut Vec<Event>) {
-        self.retention = setting.retention;
+    /// A proven setting is in force again; if only an earlier run has proven it (by `known`), it is proven at once.
+    fn resume(&mut self, known: Option<Evidence>, now: Duration, events: &mut Vec<Event>) {
         self.prove_soon(now);
         if known.is_some() {
             // After one observation of it.
             self.proof.set_until(now + MIN_INTERVAL);
         }
-        events.push(Event::Resumed { setting, known });
+        events.push(Event::Resumed { setting: self.incumbent(), known });
     }
 
     /// Resumes the number of vCPUs that paid in an earlier run.
     fn resume_vcpus(&mut self, known: KnownVcpus, o: &Observation, events: &mut Vec<Event>) {
         let fewer = self.most_useful(&self.allowed, known.active, o);
+        if !self.fits(&fewer, o.load()) {
+            return;
+        }
         self.leave_out(vec![self.allowed.difference(&fewer)], o);
         self.overload.proven_with(known.runnable, &fewer);
-        let setting = Setting { active: fewer, retention: self.retention };
-        self.resume(setting, Some(known.evidence), o.at, events);
+        self.resume(Some(known.evidence), o.at, events);
     }
 
     /// Puts smaller sets in force, step by step, that were proven before.
@@ -148,9 +151,12 @@ impl Policy {
             } else {
                 self.adapt_limit(o, &active, events);
             }
+        } else if self.terms.elsewhere.is_on() {
+            // In force already; what it does to this workload shows in the proofs of those that it helps.
         } else if lost > TRIAL_THRESHOLD * o.load().clamp(MOSTLY_IDLE_LOAD, 1.0) && self.can_retain(o.at) {
             if let Some(Recalled { retention, known }) = self.memory.recall(o) {
-                self.resume(Setting { active, retention }, known, o.at, events);
+                self.retention = retention;
+                self.resume(known, o.at, events);
             } else if self.can_try_retention(o.at) {
                 let candidate = Setting { active, retention: self.break_even(o.load()) };
                 let halts_per_s = lost / self.config.wake_cost.as_secs_f64().max(1e-9);
@@ -161,7 +167,10 @@ impl Policy {
     }
 
     fn can_retain(&self, now: Duration) -> bool {
-        self.config.method != Method::Halt && !self.veto.is_closed() && self.after_veto.is_over(now)
+        self.terms.may_retain
+            && self.config.method != Method::Halt
+            && !self.veto.is_closed()
+            && self.after_veto.is_over(now)
     }
 
     /// What wake-ups would cost the workload if each idle period in `m` were a halt, as a share of one vCPU's
@@ -210,19 +219,21 @@ impl Policy {
             return;
         }
         if self.inactive.is_empty()
-            && let Some(known) = self.memory.take_vcpus(self.retention.is_on())
+            && let Some(known) = self.memory.take_vcpus(self.retained().is_on())
         {
             self.resume_vcpus(known, o, events);
             return;
         }
         let lighter = self.without_wake_ups(&m);
-        self.unretained = None;
+        let unretained = self.unretained.take();
         match self.consolidation.step(&m, lighter.as_ref()) {
             Advice::Keep => {}
             Advice::RestoreAll(change) => self.major_change(change, o, events),
             Advice::Consolidate { to, conditions } => {
-                if self.retry_consolidation.is_over(o.at) && !self.retention_comes_first(o) {
-                    self.try_smaller_set(to, conditions, &active, o, events);
+                let may_try = self.retry_consolidation.is_over(o.at) && !self.retention_comes_first(o);
+                if may_try && !self.try_smaller_set(to, conditions, &active, o, events) {
+                    self.consolidation.withdraw();
+                    self.unretained = unretained;
                 }
             }
         }
@@ -232,14 +243,14 @@ impl Policy {
     /// there is its latency, and a smaller set rarely does.
     fn retention_comes_first(&self, o: &Observation) -> bool {
         let soon = o.at + RETRY_DELAY.0;
-        let can_try = !self.retention.is_on() && self.can_retain(soon) && self.retry_retention.is_over(soon);
+        let can_try = !self.retained().is_on() && self.can_retain(soon) && self.retry_retention.is_over(soon);
         can_try && o.load() < MOSTLY_IDLE_LOAD
     }
 
     /// The measurement without retention and without wake-ups, if known: the CPU cost of waking across vCPUs
     /// would vanish on the smaller set and must not count against it.
     fn without_wake_ups(&self, m: &Measurement) -> Option<Measurement> {
-        let halting = self.unretained.or_else(|| (!self.retention.is_on()).then_some(*m))?;
+        let halting = self.unretained.or_else(|| (!self.retained().is_on()).then_some(*m))?;
         Some(halting.without_wake_ups(self.config.waker_cost))
     }
 
@@ -257,17 +268,18 @@ impl Policy {
         active: &CpuSet,
         o: &Observation,
         events: &mut Vec<Event>,
-    ) {
-        let Some(cpu) = self.least_useful(active, o) else { return };
+    ) -> bool {
+        let Some(cpu) = self.least_useful(active, o) else { return false };
         let fewer = self.most_useful(active, to, o);
         let inactive = active.len() - fewer.len();
-        let candidate = Setting { active: fewer, retention: self.retention };
+        let fits = self.fits(&fewer, o.load());
+        let candidate = Setting { active: fewer, retention: self.retained() };
         let why = if conditions.hold() {
             TrialReason::Conditions { conditions, cpu, inactive }
         } else {
             TrialReason::SmallerSetPaid { conditions, inactive }
         };
-        self.propose(candidate, why, o, events);
+        fits && self.propose(candidate, why, o, events)
     }
 
     /// The `to` most useful ones of the `active` vCPUs.
@@ -281,8 +293,9 @@ impl Policy {
         fewer
     }
 
-    /// The least useful vCPU: the one with the most steal, or whose SMT sibling stays active, or whose cache
-    /// few active vCPUs share; the highest number in a tie (interrupts prefer low ones).
+    /// The least useful vCPU: the one to which the most load of others is confined, or with the most steal, or
+    /// whose SMT sibling stays active, or whose cache few active vCPUs share; the highest number in a tie
+    /// (interrupts prefer low ones).
     fn least_useful(&self, active: &CpuSet, o: &Observation) -> Option<CpuId> {
         let place = |cpu: CpuId| self.config.places.iter().find(|p| p.cpu == cpu);
         let others = |cpu: CpuId| active.iter().filter(move |c| *c != cpu);
@@ -291,6 +304,9 @@ impl Policy {
             // In tenths of the interval: smaller differences are noise.
             stolen.as_nanos() * 10 / o.period.as_nanos().max(1)
         };
+        // In tenths of a vCPU, likewise.
+        let tenths = |load: &f64| scale(Duration::from_nanos(10), *load).as_nanos();
+        let taken = |cpu: CpuId| self.terms.confined.get(&cpu).map_or(0, tenths);
         let sibling_stays = |cpu: CpuId| {
             place(cpu).is_some_and(|p| others(cpu).any(|c| place(c).is_some_and(|q| q.core == p.core)))
         };
@@ -298,16 +314,17 @@ impl Policy {
             place(cpu)
                 .map_or(0, |p| others(cpu).filter(|c| place(*c).is_some_and(|q| q.llc == p.llc)).count())
         };
-        active
-            .iter()
-            .max_by_key(|&cpu| (steal(cpu), sibling_stays(cpu), std::cmp::Reverse(cache_mates(cpu)), cpu))
+        active.iter().max_by_key(|&cpu| {
+            (taken(cpu), steal(cpu), sibling_stays(cpu), std::cmp::Reverse(cache_mates(cpu)), cpu)
+        })
     }
 
     /// Puts the setting in force on trial against the one before its last step, or without retention, in turns.
     fn prove_again(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let candidate = self.incumbent();
         let idle = 1.0 - o.measurement(&candidate.active).utilization;
-        let retains = candidate.retention.is_on() && idle > MIN_IDLE_SHARE;
+        // Where others have yet to judge it, it is proven without an effect here, too.
+        let retains = self.retention.is_on() && (idle > MIN_IDLE_SHARE || !self.terms.judged);
         let last = self.inactive.last().filter(|_| !retains || !self.proved_set);
         let baseline = if let Some(last) = last {
             let active = candidate.active.iter().chain(last.iter()).collect();
@@ -317,7 +334,9 @@ impl Policy {
         } else {
             return;
         };
-        self.proved_set = last.is_some();
-        self.start_trial(baseline, candidate, Purpose::Reprove, TrialReason::TrustExpired, o, events);
+        let set = last.is_some();
+        if self.start_trial(baseline, candidate, Purpose::Reprove, TrialReason::TrustExpired, o, events) {
+            self.proved_set = set;
+        }
     }
 }

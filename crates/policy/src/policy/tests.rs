@@ -4,8 +4,8 @@ mod changes;
 mod limits;
 mod memory;
 mod properties;
-mod workloads;
-mod world;
+pub(crate) mod workloads;
+pub(crate) mod world;
 
 use std::time::Duration;
 

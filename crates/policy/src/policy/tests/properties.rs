@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::world::config;
+use super::world::{alone, assert_same, config};
 use crate::{
     CpuId, CpuSet, Evidence, KnownLoad, KnownRetention, KnownVcpus, Method, Observation, Policy,
     PolicyConfig, Retention, Signal, Sockets, VcpuInterval, WorkloadInterval,
@@ -126,6 +126,7 @@ proptest! {
     fn every_decision_can_be_carried_out_and_is_repeatable(config in any_config(), seen in sequence()) {
         let mut policy = Policy::new(config.clone(), CpuSet::first(4)).unwrap();
         let mut twin = Policy::new(config.clone(), CpuSet::first(4)).unwrap();
+        let mut alone = alone(&config, &CpuSet::first(4));
         let mut allowed = CpuSet::first(4);
         for o in &seen {
             // An observation without vCPUs does not change the allowed ones.
@@ -138,6 +139,9 @@ proptest! {
             prop_assert!(decision.next > Duration::ZERO && decision.next <= Duration::from_secs(10), "{decision:?}");
             prop_assert!(config.consolidate || decision.setting.active == allowed);
             prop_assert!(config.method != Method::Halt || !decision.setting.retention.is_on());
+            if let Some(alone) = &mut alone {
+                assert_same(alone, o, &decision);
+            }
             prop_assert_eq!(decision, twin.step(o));
         }
         for learned in policy.learned() {

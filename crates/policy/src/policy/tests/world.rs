@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use super::workloads::{Rates, Workload};
 use crate::{
-    CpuSet, Decision, Event, Method, Observation, Overload, Policy, PolicyConfig, Retention, Setting,
-    Sockets, VcpuInterval, WorkloadInterval,
+    Arbiter, ArbiterConfig, CpuSet, Decision, Event, Method, Mode, Observation, Overload, Policy,
+    PolicyConfig, Retention, Setting, Sockets, VcpuInterval, WorkloadId, WorkloadInterval,
 };
 
-pub(super) const MS: Duration = Duration::from_millis(1);
+pub(crate) const MS: Duration = Duration::from_millis(1);
 /// Time resolution of the model.
 const SLICE: Duration = MS;
 /// Inactive vCPUs still wake up now and then.
 const STRAY_IDLE_PERIODS_PER_S: f64 = 5.0;
 
 #[derive(Debug, Clone)]
-pub(super) struct Slice {
+pub(crate) struct Slice {
     /// End of the slice.
-    pub(super) at: Duration,
-    pub(super) setting: Setting,
+    pub(crate) at: Duration,
+    pub(crate) setting: Setting,
     /// Progress relative to the best setting's.
-    pub(super) of_best: f64,
+    pub(crate) of_best: f64,
     /// Progress relative to the untouched system's.
-    pub(super) of_untouched: f64,
+    pub(crate) of_untouched: f64,
 }
 
 /// Sums since the last observation.
@@ -43,22 +43,24 @@ struct Sums {
 }
 
 /// The controlled machine, and the policy.
-pub(super) struct World {
-    pub(super) policy: Policy,
-    pub(super) workload: Workload,
-    pub(super) allowed: CpuSet,
+pub(crate) struct World {
+    pub(crate) policy: Policy,
+    /// The same policy as the only one of an arbiter, which must decide the same.
+    alone: Option<Arbiter>,
+    pub(crate) workload: Workload,
+    pub(crate) allowed: CpuSet,
     /// Share of the vCPUs' time that the host takes.
-    pub(super) steal: f64,
+    pub(crate) steal: f64,
     /// Seconds of steal that waking a halted vCPU adds.
-    pub(super) steal_per_halt: f64,
+    pub(crate) steal_per_halt: f64,
     /// Share of the time for which the quota throttles the workload.
-    pub(super) throttled: f64,
+    pub(crate) throttled: f64,
     /// The workload uses send and recv on sockets, which `moved_bytes` does not count.
-    pub(super) by_sockets: bool,
-    pub(super) now: Duration,
-    pub(super) slices: Vec<Slice>,
-    pub(super) events: Vec<(Duration, Event)>,
-    pub(super) decision: Decision,
+    pub(crate) by_sockets: bool,
+    pub(crate) now: Duration,
+    pub(crate) slices: Vec<Slice>,
+    pub(crate) events: Vec<(Duration, Event)>,
+    pub(crate) decision: Decision,
     sums: Sums,
     watched: Duration,
     streak: u32,
@@ -67,17 +69,38 @@ pub(super) struct World {
 }
 
 /// A policy configuration with haltpoll, as on the machine that the numbers come from.
-pub(super) fn config() -> PolicyConfig {
+pub(crate) fn config() -> PolicyConfig {
     PolicyConfig { method: Method::Haltpoll, ..PolicyConfig::default() }
 }
 
+/// An arbiter of one workload on the vCPUs `allowed`; `None` if arbiters do not handle such a policy.
+pub(crate) fn alone(config: &PolicyConfig, allowed: &CpuSet) -> Option<Arbiter> {
+    let finds = matches!(config.mode, Mode::Adaptive | Mode::DryRun);
+    let machine_wide = matches!(config.method, Method::Halt | Method::Haltpoll | Method::QosPoll);
+    (finds && machine_wide).then(|| {
+        let mut arbiter = Arbiter::new(ArbiterConfig { vcpus: allowed.clone(), polling_share: 1.0 });
+        arbiter.join(WorkloadId(0), Policy::new(config.clone(), allowed.clone()).unwrap());
+        arbiter
+    })
+}
+
+/// Asserts that an arbiter of one workload decides as its policy does alone.
+pub(crate) fn assert_same(alone: &mut Arbiter, o: &Observation, decision: &Decision) {
+    let step = alone.step(WorkloadId(0), o);
+    assert_eq!(step.decision, *decision);
+    let (retention, reset) = (decision.setting.retention, decision.reset_poll_limits);
+    assert_eq!((step.retention, step.reset_poll_limits, step.sample), (retention, reset, Vec::new()));
+}
+
 impl World {
-    pub(super) fn new(config: PolicyConfig, vcpus: u32, workload: Workload) -> Self {
+    pub(crate) fn new(config: PolicyConfig, vcpus: u32, workload: Workload) -> Self {
         let allowed = CpuSet::first(vcpus);
-        let policy = Policy::new(config, allowed.clone()).unwrap();
+        let policy = Policy::new(config.clone(), allowed.clone()).unwrap();
+        let alone = alone(&config, &allowed);
         let decision = Decision { setting: policy.setting(), next: 20 * MS, ..Decision::default() };
         Self {
             policy,
+            alone,
             workload,
             allowed,
             steal: 0.0,
@@ -97,12 +120,12 @@ impl World {
     }
 
     /// Two vCPUs under the adaptive policy.
-    pub(super) fn pair(workload: Workload) -> Self {
+    pub(crate) fn pair(workload: Workload) -> Self {
         Self::new(config(), 2, workload)
     }
 
     /// Lets modelled time pass.
-    pub(super) fn run(&mut self, time: Duration) {
+    pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
             let runnable = self.slice();
@@ -113,7 +136,7 @@ impl World {
     }
 
     /// Lets time pass until `done`, for at most `limit`; returns the time that it took.
-    pub(super) fn run_until(&mut self, limit: Duration, done: impl Fn(&Self) -> bool) -> Option<Duration> {
+    pub(crate) fn run_until(&mut self, limit: Duration, done: impl Fn(&Self) -> bool) -> Option<Duration> {
         let start = self.now;
         while self.now < start + limit {
             self.run(SLICE);
@@ -125,7 +148,7 @@ impl World {
     }
 
     /// Lets time pass until the policy's next decision.
-    pub(super) fn finish_step(&mut self) {
+    pub(crate) fn finish_step(&mut self) {
         self.run(SLICE);
         while !self.sums.period.is_zero() {
             self.run(SLICE);
@@ -133,27 +156,27 @@ impl World {
     }
 
     /// Reports an overload to the policy within the next slice.
-    pub(super) fn report(&mut self, overload: Overload) {
+    pub(crate) fn report(&mut self, overload: Overload) {
         self.overload = Some(overload);
         let runnable = self.slice();
         self.step(runnable);
     }
 
-    pub(super) fn setting(&self) -> &Setting {
+    pub(crate) fn setting(&self) -> &Setting {
         &self.decision.setting
     }
 
-    pub(super) fn untouched(&self) -> Setting {
+    pub(crate) fn untouched(&self) -> Setting {
         Setting::untouched(&self.allowed)
     }
 
     /// Time that the policy has not observed yet.
-    pub(super) fn unseen(&self) -> Duration {
+    pub(crate) fn unseen(&self) -> Duration {
         self.sums.period
     }
 
     /// The slices since `from`.
-    pub(super) fn since(&self, from: Duration) -> &[Slice] {
+    pub(crate) fn since(&self, from: Duration) -> &[Slice] {
         &self.slices[self.slices.partition_point(|s| s.at <= from)..]
     }
 
@@ -204,6 +227,9 @@ impl World {
     fn step(&mut self, runnable: u32) {
         let o = self.observe(runnable);
         self.decision = self.policy.step(&o);
+        if let Some(alone) = &mut self.alone {
+            assert_same(alone, &o, &self.decision);
+        }
         self.events.extend(self.decision.events.iter().map(|e| (self.now, e.clone())));
         (self.sums, self.watched, self.streak) = (Sums::default(), Duration::ZERO, 0);
     }

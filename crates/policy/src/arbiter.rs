@@ -1,0 +1,346 @@
+//! Several workloads on one machine: one [`Policy`] each, and what they share.
+//!
+//! Retention by the haltpoll governor or by latency requests acts on the whole machine. So there is one value of it, a
+//! trial of it is everybody's, and everybody judges it: it is adopted if it helps one workload and harms none (module
+//! `shared`, `judge`). The set of active vCPUs is each workload's own (`room`). There is one trial at a time on the
+//! machine, so that no trial is another's noise, and turns are fair (`turn`).
+//!
+//! [`Arbiter::step`] says whose interval must end at the same moment, in [`Step::sample`]: these are observed and stepped
+//! before anything is changed, and whom their steps name, too. Nobody is named twice at one moment.
+//!
+//! A yield thread acts on one workload alone. The arbiter does not handle them: of the methods, only
+//! [`Method::Haltpoll`](crate::Method::Haltpoll) and [`Method::QosPoll`](crate::Method::QosPoll) are put in force, and a policy with another one does not retain. With
+//! one workload each decision is what [`Policy::step`] says.
+
+mod judge;
+mod polling;
+mod room;
+mod shared;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use self::judge::Judge;
+use self::polling::PollingTime;
+use self::room::Shortage;
+use crate::backoff::Backoff;
+use crate::cadence::MIN_INTERVAL;
+use crate::guard::Trial;
+use crate::guard::has_room;
+use crate::policy::VETO_DELAY;
+use crate::progress::Difference;
+use crate::{
+    CpuSet, Decision, Event, Evidence, Observation, Policy, ReleaseReason, Retention, Setting, WorkloadId,
+};
+
+/// What an [`Arbiter`] is configured with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArbiterConfig {
+    /// The machine's vCPUs.
+    pub vcpus: CpuSet,
+    /// The largest share (0..=1) of their time that idle vCPUs may spend polling; 1 for no limit.
+    pub polling_share: f64,
+}
+
+/// Why nothing may poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forbidden {
+    /// The administrator paused it.
+    Paused,
+    /// The configuration names this time.
+    QuietHours,
+    /// The instance has few CPU credits left.
+    FewCredits,
+    /// Somebody else holds the lever.
+    LeverTaken,
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Paused => "the administrator paused it",
+            Self::QuietHours => "these are quiet hours",
+            Self::FewCredits => "there are few CPU credits left",
+            Self::LeverTaken => "somebody else controls how idle vCPUs poll",
+        })
+    }
+}
+
+/// What the machine's retention is to a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stake {
+    /// It helps: a trial showed it.
+    Helped,
+    /// It does no harm: a trial did not show any.
+    Tolerates,
+    /// It does harm: a trial showed it, and nobody tries again for now.
+    Objects,
+}
+
+/// The answer to one observation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// What to do for this workload. The retention in its setting is the machine's.
+    pub decision: Decision,
+    /// The machine's retention from now on.
+    pub retention: Retention,
+    /// Whether the machine must stop vCPUs from polling by the limit of an earlier setting.
+    pub reset_poll_limits: bool,
+    /// Whose interval must end now, too: observe and step these before anything is changed.
+    pub sample: Vec<WorkloadId>,
+}
+
+/// One engaged workload.
+#[derive(Debug)]
+struct Member {
+    policy: Policy,
+    /// The machine's retention since its interval started.
+    in_force: Retention,
+    /// What the latest trial of retention showed: it tolerates or objects; `None` if it has not judged any.
+    stake: Option<Stake>,
+    /// Evidence of the help.
+    evidence: Option<Evidence>,
+    /// Whether it knows that retention is in force for others' sake.
+    shared: bool,
+    /// Since when it has been waiting for its turn to try something.
+    waiting: Option<Duration>,
+    /// The latest load, in vCPUs.
+    load: f64,
+    /// CPU time of the latest observation.
+    cost: Duration,
+    /// When its set became as small as it is.
+    consolidated: Option<(usize, Duration)>,
+    /// For its journal, at its next step.
+    events: Vec<Event>,
+}
+
+/// The trial under way.
+#[derive(Debug)]
+struct Slot {
+    owner: WorkloadId,
+    /// Since when its owner had waited for it.
+    since: Duration,
+    candidate: Setting,
+    difference: Difference,
+    /// Those who judge it, if it is one of retention.
+    judges: BTreeMap<WorkloadId, Judge>,
+}
+
+/// Several workloads on one machine. Pure, as [`Policy`] is.
+#[derive(Debug)]
+pub struct Arbiter {
+    config: ArbiterConfig,
+    members: BTreeMap<WorkloadId, Member>,
+    slot: Option<Slot>,
+    /// The machine's retention.
+    retention: Retention,
+    forbidden: Option<Forbidden>,
+    polling: PollingTime,
+    /// Until when polling rests after it exceeded its share.
+    after_polling: Backoff,
+    /// Whether a proof has been asked for, since somebody has not judged what is in force.
+    asked: bool,
+    shortage: Option<Shortage>,
+    /// Whose interval must end now.
+    due: BTreeSet<WorkloadId>,
+    /// Whose interval ended at this moment already.
+    done: BTreeSet<WorkloadId>,
+    /// The time of the latest observation.
+    now: Duration,
+}
+
+impl Arbiter {
+    /// A machine without engaged workloads.
+    pub fn new(config: ArbiterConfig) -> Self {
+        Self {
+            config,
+            members: BTreeMap::new(),
+            slot: None,
+            retention: Retention::NONE,
+            forbidden: None,
+            polling: PollingTime::default(),
+            after_polling: Backoff::new(VETO_DELAY.0, VETO_DELAY.1),
+            asked: false,
+            shortage: None,
+            due: BTreeSet::new(),
+            done: BTreeSet::new(),
+            now: Duration::ZERO,
+        }
+    }
+
+    /// Replaces the configuration.
+    pub fn reconfigure(&mut self, config: ArbiterConfig) {
+        self.config = config;
+    }
+
+    /// Engages a workload. What is retained already is in force for it, too, and proven soon. An `id` that is engaged
+    /// leaves first.
+    pub fn join(&mut self, id: WorkloadId, mut policy: Policy) {
+        drop(self.leave(id));
+        policy.retire(self.now);
+        let member = Member {
+            policy,
+            in_force: self.retention,
+            stake: None,
+            evidence: None,
+            shared: false,
+            waiting: None,
+            load: 0.0,
+            cost: Duration::ZERO,
+            consolidated: None,
+            events: Vec::new(),
+        };
+        self.members.insert(id, member);
+        if let Some(slot) = self.slot.as_mut().filter(|slot| slot.difference == Difference::Retention) {
+            slot.judges.insert(id, Judge::new(false));
+        }
+        self.announce();
+    }
+
+    /// Releases a workload. What was retained for its sake alone ends.
+    pub fn leave(&mut self, id: WorkloadId) -> Option<Policy> {
+        let mut member = self.members.remove(&id)?;
+        self.due.remove(&id);
+        self.done.clear();
+        member.policy.retire(self.now);
+        if self.slot.as_ref().is_some_and(|slot| slot.owner == id) {
+            self.slot = None;
+        } else if let Some(slot) = &mut self.slot {
+            slot.judges.remove(&id);
+        }
+        self.update_retention();
+        Some(member.policy)
+    }
+
+    /// Forbids polling or allows it again; returns whether that is a change. What is retained ends at once.
+    pub fn forbid_polling(&mut self, why: Option<Forbidden>) -> bool {
+        if let Some(why) = why {
+            self.done.clear();
+            self.end_polling(ReleaseReason::Forbidden(why));
+            self.update_retention();
+        }
+        std::mem::replace(&mut self.forbidden, why) != why
+    }
+
+    /// Takes an observation of a workload and decides what to do until the next. For a workload that is not engaged
+    /// there is nothing to do.
+    pub fn step(&mut self, id: WorkloadId, o: &Observation) -> Step {
+        let terms = self.terms(id);
+        if !self.due.remove(&id) {
+            self.done.clear();
+        }
+        self.done.insert(id);
+        self.now = self.now.max(o.at);
+        let before = self.retention;
+        let Some(member) = self.members.get_mut(&id) else { return self.nothing(id, o) };
+        let active = member.policy.setting().active;
+        let block = member.policy.trial().and_then(Trial::block_of_candidate);
+        let earlier = std::mem::take(&mut member.events);
+        let mut decision = member.policy.step_under(o, terms);
+        member.cost = o.cost;
+        if o.is_average() {
+            member.load = o.load();
+        }
+        self.polling.observe(o);
+        self.judge(id, o);
+        let ended = self.follow_trial(id, &decision.events, block);
+        self.follow_set(id, active);
+        self.check_polling(id);
+        self.update_retention();
+        self.update_turn(id, o, ended);
+        self.check_room();
+        self.update_retention();
+        let reset_poll_limits = self.reset_poll_limits(id, o, &decision, before);
+        let retention = self.retention;
+        if let Some(member) = self.members.get_mut(&id) {
+            member.in_force = retention;
+            decision.setting = Setting { active: member.policy.setting().active, retention };
+            decision.reset_poll_limits = reset_poll_limits;
+            decision.events.splice(0..0, earlier);
+            decision.events.append(&mut member.events);
+            if member.policy.waits() && self.first_in_turn() == Some(id) {
+                decision.next = decision.next.min(MIN_INTERVAL);
+            }
+        }
+        Step { decision, retention, reset_poll_limits, sample: self.due.iter().copied().collect() }
+    }
+
+    /// The answer for a workload that is not engaged.
+    fn nothing(&mut self, id: WorkloadId, o: &Observation) -> Step {
+        self.done.remove(&id);
+        let retention = self.retention;
+        let setting = Setting { active: o.allowed(), retention };
+        let decision = Decision { setting, next: crate::cadence::STEADY_INTERVAL, ..Decision::default() };
+        Step { decision, retention, reset_poll_limits: false, sample: Vec::new() }
+    }
+
+    /// Whether retention must not stay in effect after this step of `id`, or its trial says so, and there is room for
+    /// that.
+    fn reset_poll_limits(
+        &self,
+        id: WorkloadId,
+        o: &Observation,
+        decision: &Decision,
+        before: Retention,
+    ) -> bool {
+        let Some(member) = self.members.get(&id) else { return false };
+        if member.policy.trial().is_some() {
+            return decision.reset_poll_limits;
+        }
+        let ended = self.slot.is_none() && before.is_on() && !self.retention.is_on();
+        let fits = |(other, m): (&WorkloadId, &Member)| {
+            has_room(if *other == id { o.load() } else { m.load }, &m.policy.setting().active)
+        };
+        ended && self.members.iter().all(fits)
+    }
+
+    /// The setting of a workload from now on; of one that is not engaged, the untouched set.
+    pub fn setting(&self, id: WorkloadId) -> Setting {
+        let active =
+            self.members.get(&id).map_or_else(|| self.config.vcpus.clone(), |m| m.policy.setting().active);
+        Setting { active, retention: self.retention }
+    }
+
+    /// The machine's retention from now on.
+    pub fn retention(&self) -> Retention {
+        self.retention
+    }
+
+    /// Whose interval should end at a change that no step made: after [`Arbiter::leave`] and
+    /// [`Arbiter::forbid_polling`].
+    pub fn sample(&self) -> Vec<WorkloadId> {
+        self.due.iter().copied().collect()
+    }
+
+    /// What the machine's retention is to a workload; `None` before a trial showed it.
+    pub fn stake(&self, id: WorkloadId) -> Option<Stake> {
+        let member = self.members.get(&id)?;
+        if member.policy.claim().is_on() {
+            return Some(Stake::Helped);
+        }
+        member.stake.filter(|stake| *stake != Stake::Objects || member.objects(self.now))
+    }
+
+    /// The setting that a workload has on trial.
+    pub fn trial(&self, id: WorkloadId) -> Option<Setting> {
+        Some(self.members.get(&id)?.policy.trial()?.candidate().clone())
+    }
+
+    /// A workload's policy.
+    pub fn policy(&self, id: WorkloadId) -> Option<&Policy> {
+        self.members.get(&id).map(|member| &member.policy)
+    }
+
+    /// The share (0..=1) of the machine's vCPU time that idle vCPUs spent polling in the last seconds, as far as engaged
+    /// workloads may use them.
+    pub fn polling_share(&self) -> f64 {
+        self.polling.share(self.config.vcpus.len())
+    }
+}
