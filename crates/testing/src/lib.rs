@@ -2,6 +2,9 @@
 //!
 //! A test that cannot run returns after [`skipped`]; `scripts/run-tests` counts these lines in its summary.
 
+pub mod levers;
+pub mod process;
+
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Write as _;

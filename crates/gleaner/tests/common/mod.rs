@@ -2,7 +2,7 @@
 //! their test.
 
 #![allow(clippy::print_stderr, reason = "a test says what it leaves behind and measures")]
-#![allow(dead_code, reason = "every test binary uses its own part of this")]
+#![allow(dead_code, unused_imports, reason = "every test binary uses its own part of this")]
 
 pub(crate) mod journal;
 pub(crate) mod levers;
