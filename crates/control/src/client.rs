@@ -222,7 +222,11 @@ impl Client {
         )
     }
 
-    fn wait_at_most(&self, time: Option<Duration>) -> Result<(), ClientError> {
+    /// Waits for an answer this long at most; `None`: without end.
+    ///
+    /// # Errors
+    /// The kernel refuses: the time is zero.
+    pub fn wait_at_most(&self, time: Option<Duration>) -> Result<(), ClientError> {
         self.stream.set_read_timeout(time).map_err(|source| self.error(source))
     }
 

@@ -82,7 +82,7 @@ impl Lookout {
     pub(crate) fn look(&mut self, judge: &mut dyn Judge) -> Result<Changes, KernelError> {
         let now = Instant::now();
         if let Some(alarm) = &mut self.alarm
-            && alarm.has_fired().unwrap_or(false)
+            && alarm.has_fired()
         {
             let next = self.attention.alarm(now - self.start);
             self.plan(next);

@@ -7,7 +7,7 @@ use gleaner_print::config::ConfigArgs;
 use gleaner_print::{Generate, SiblingError};
 
 use crate::options::{AttachArgs, RunArgs};
-use crate::{diagnose, doctor, forget, laboratory, record, restore, top, why};
+use crate::{detach, diagnose, doctor, forget, laboratory, pause, record, restore, status, top, why};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -33,9 +33,19 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Make the wake-ups of a running program fast, until it ends or Ctrl-C
     Attach(AttachArgs),
+    /// Say what gleanerd does now
+    Status(status::Args),
+    /// Have gleanerd leave a workload alone
+    Detach(detach::Args),
+    /// Have gleanerd change nothing for a while
+    Pause(pause::PauseArgs),
+    /// End what `pause` started
+    Resume(pause::ResumeArgs),
+    /// Have gleanerd read its configuration again
+    Reload(pause::ReloadArgs),
     /// Measure what a wake-up costs in this VM, and report the possible gain
     Doctor(doctor::Args),
-    /// Explain a journal in sentences with numbers
+    /// Explain in sentences with numbers what gleanerd or a run did
     Why(why::Args),
     /// Say what a program loses to virtualisation, by cause
     Diagnose(diagnose::Args),

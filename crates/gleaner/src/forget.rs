@@ -1,8 +1,10 @@
 //! `gleaner forget`: lists or removes what earlier runs learned about programs.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use gleaner_control::Client;
 use gleaner_engine::MemoryDir;
 use gleaner_kernel::Root;
 use gleaner_policy::{Evidence, KnownLoad, Objective};
@@ -10,49 +12,89 @@ use gleaner_print::{outln, say};
 use gleaner_proto::memory::{LoadMemory, ProgramMemory};
 
 use gleaner_explain::utc;
+use serde_json::json;
+
+use crate::client;
+
+/// Version of the JSON form.
+const VERSION: u32 = 1;
 
 /// Forget what earlier runs showed of programs, or list it
 ///
-/// `gleaner run` and `gleaner attach` keep, for each program, which setting paid under which load, and start the next run
-/// with it. Without a name all programs are forgotten. They are in `/var/lib/gleaner/memory` for root, else in
+/// `gleaner run`, `gleaner attach` and gleanerd keep, for each program, which setting paid under which load, and start the
+/// next run with it. Without a name all programs are forgotten. While gleanerd runs, root's `gleaner forget` asks it. They
+/// are in `/var/lib/gleaner/memory` for root, else in
 /// `$XDG_STATE_HOME/gleaner/memory`; `GLEANER_MEMORY` names another directory, and none if it is empty.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only print what is known: program, setting, gain, when
     #[arg(long)]
     list: bool,
+    /// Print what is known, or what was forgotten, as JSON
+    #[arg(long)]
+    json: bool,
     /// Programs: the path or the name of the executable, or of the unit or control group, as listed
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let dir = MemoryDir::default_place(&Root::system())
-        .context("nothing is kept: GLEANER_MEMORY is empty, or HOME is not set")?;
-    let (known, errors) = dir.list()?;
-    for error in errors {
-        say!("gleaner: {error}");
-    }
-    let named = select(&known, &args.names)?;
-    if args.list {
-        if named.is_empty() {
-            outln!("nothing is known")?;
-        }
-        for program in named {
-            for line in lines(program) {
-                outln!("{line}")?;
+    // The daemon's memory is root's; another one that was named is not.
+    let daemon = std::env::var_os("GLEANER_MEMORY").is_none().then(client::find_as_root).flatten();
+    let forgotten = match daemon {
+        Some(daemon) if !args.list => by_daemon(daemon, &args.names)?,
+        _ => {
+            let dir = MemoryDir::default_place(&Root::system())
+                .context("nothing is kept: GLEANER_MEMORY is empty, or HOME is not set")?;
+            let (known, errors) = dir.list()?;
+            for error in errors {
+                say!("gleaner: {error}");
             }
+            let named = select(&known, &args.names)?;
+            if args.list {
+                list(&named, args.json)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            if args.names.is_empty() {
+                dir.forget_all()?;
+            } else {
+                named.iter().try_for_each(|program| dir.forget(program))?;
+            }
+            programs(&named).into_iter().map(str::to_owned).collect()
         }
-        return Ok(ExitCode::SUCCESS);
-    }
-    let programs = programs(&named).len();
-    outln!("forgetting {programs} program{}", if programs == 1 { "" } else { "s" })?;
-    if args.names.is_empty() {
-        dir.forget_all()?;
+    };
+    if args.json {
+        outln!("{}", json!({ "version": VERSION, "forgotten": forgotten }))?;
     } else {
-        named.into_iter().try_for_each(|program| dir.forget(program))?;
+        outln!("forgetting {}", count(forgotten.len() as u64, "program"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has the daemon forget these programs, or all.
+fn by_daemon(mut daemon: Client, names: &[String]) -> anyhow::Result<BTreeSet<String>> {
+    if names.is_empty() {
+        return Ok(daemon.forget(None)?.into_iter().collect());
+    }
+    let mut forgotten = BTreeSet::new();
+    for name in names {
+        forgotten.extend(daemon.forget(Some(name.clone()))?);
+    }
+    Ok(forgotten)
+}
+
+fn list(named: &[&ProgramMemory], json: bool) -> anyhow::Result<()> {
+    if json {
+        outln!("{}", serde_json::to_string_pretty(&json!({ "version": VERSION, "programs": named }))?)?;
+        return Ok(());
+    }
+    if named.is_empty() {
+        outln!("nothing is known")?;
+    }
+    for line in named.iter().flat_map(|program| lines(program)) {
+        outln!("{line}")?;
+    }
+    Ok(())
 }
 
 /// The entries of `known` that match `names`, or all if there are none.

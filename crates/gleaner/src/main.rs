@@ -3,8 +3,10 @@
 
 mod attach;
 mod cli;
+mod client;
 mod config;
 mod control;
+mod detach;
 mod diagnose;
 mod doctor;
 mod forget;
@@ -12,9 +14,11 @@ mod group;
 mod laboratory;
 mod names;
 mod options;
+mod pause;
 mod record;
 mod restore;
 mod run;
+mod status;
 mod top;
 mod why;
 
@@ -35,6 +39,11 @@ fn main() -> ExitCode {
     let done = match gleaner_print::parse::<Cli>(NAME).command {
         Command::Run(args) => return run::run(&args),
         Command::Attach(args) => attach::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Detach(args) => detach::run(&args),
+        Command::Pause(args) => pause::pause(&args),
+        Command::Resume(args) => pause::resume(&args),
+        Command::Reload(args) => pause::reload(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Diagnose(args) => diagnose::run(&args),

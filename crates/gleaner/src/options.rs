@@ -93,6 +93,9 @@ pub(crate) struct AttachArgs {
     pub(crate) control: ControlArgs,
     #[command(flatten)]
     pub(crate) target: AttachTarget,
+    /// Print the account as JSON at the end
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

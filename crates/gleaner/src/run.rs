@@ -3,6 +3,7 @@
 //! The command always runs. If anything fails before it is started, Gleaner becomes the command; after that, a failure
 //! only ends the help.
 
+use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
@@ -21,6 +22,7 @@ use gleaner_proto::journal::Summary;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
+use crate::client;
 use crate::control::{calibrated, check_fixed, configure, control, member_parts, open_journal, warn};
 use crate::options::RunArgs;
 use gleaner_explain::summary;
@@ -31,8 +33,12 @@ const FAILURE_STATUS: u8 = 125;
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     // Reading the mask cannot fail.
     let mask = SigSet::thread_get_mask().unwrap_or_else(|_| SigSet::empty());
-    let error = match start(args) {
-        Ok(started) => return started.supervise(args),
+    let done = match client::find_as_root() {
+        Some(daemon) => client::run(daemon, args),
+        None => start(args).map(|started| started.supervise(args)),
+    };
+    let error = match done {
+        Ok(status) => return status,
         Err(error) => error,
     };
     if error.is::<Usage>() {
@@ -113,17 +119,22 @@ impl Started {
         if let Ok(summary) = result {
             print_summary(&summary, args, &reported);
         }
-        match status {
-            Ok(status) => exit_code(status),
-            Err(error) => {
-                say!("gleaner: cannot wait for the command: {error}");
-                ExitCode::from(FAILURE_STATUS)
-            }
+        exit_status(status)
+    }
+}
+
+/// The exit status of a command that was waited for.
+pub(crate) fn exit_status(status: io::Result<ExitStatus>) -> ExitCode {
+    match status {
+        Ok(status) => exit_code(status),
+        Err(error) => {
+            say!("gleaner: cannot wait for the command: {error}");
+            ExitCode::from(FAILURE_STATUS)
         }
     }
 }
 
-fn print_summary(summary: &Summary, args: &RunArgs, limits: &[String]) {
+pub(crate) fn print_summary(summary: &Summary, args: &RunArgs, limits: &[String]) {
     if args.control.quiet {
         for left in &summary.left_behind {
             say!("gleaner: could not be put back: {left}");

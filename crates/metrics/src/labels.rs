@@ -39,7 +39,8 @@ pub enum Pause {
 }
 
 impl Pause {
-    pub(crate) const ALL: [Self; 4] = [Self::Administrator, Self::QuietHours, Self::CreditsLow, Self::LeverTaken];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Administrator, Self::QuietHours, Self::CreditsLow, Self::LeverTaken];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {

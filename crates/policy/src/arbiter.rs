@@ -31,8 +31,7 @@ use self::polling::PollingTime;
 use self::room::Shortage;
 use crate::backoff::Backoff;
 use crate::cadence::MIN_INTERVAL;
-use crate::guard::Trial;
-use crate::guard::has_room;
+use crate::guard::{Interval, Trial, has_room};
 use crate::policy::VETO_DELAY;
 use crate::progress::Difference;
 use crate::{
@@ -139,6 +138,8 @@ pub struct Arbiter {
     config: ArbiterConfig,
     members: BTreeMap<WorkloadId, Member>,
     slot: Option<Slot>,
+    /// The latest trial of retention that was adopted, whose judges' last block might be missing.
+    agreed: Option<Slot>,
     /// The machine's retention.
     retention: Retention,
     forbidden: Option<Forbidden>,
@@ -163,6 +164,7 @@ impl Arbiter {
             config,
             members: BTreeMap::new(),
             slot: None,
+            agreed: None,
             retention: Retention::NONE,
             forbidden: None,
             polling: PollingTime::default(),
@@ -210,9 +212,8 @@ impl Arbiter {
         self.due.remove(&id);
         self.done.clear();
         member.policy.retire(self.now);
-        if self.slot.as_ref().is_some_and(|slot| slot.owner == id) {
-            self.slot = None;
-        } else if let Some(slot) = &mut self.slot {
+        self.slot = self.slot.take().filter(|slot| slot.owner != id);
+        for slot in self.slot.iter_mut().chain(&mut self.agreed) {
             slot.judges.remove(&id);
         }
         self.update_retention();
@@ -232,16 +233,17 @@ impl Arbiter {
     /// Takes an observation of a workload and decides what to do until the next. For a workload that is not engaged
     /// there is nothing to do.
     pub fn step(&mut self, id: WorkloadId, o: &Observation) -> Step {
-        let terms = self.terms(id);
         if !self.due.remove(&id) {
             self.done.clear();
         }
         self.done.insert(id);
         self.now = self.now.max(o.at);
         let before = self.retention;
+        self.judge_last(id, o);
+        let terms = self.terms(id);
         let Some(member) = self.members.get_mut(&id) else { return self.nothing(id, o) };
         let active = member.policy.setting().active;
-        let block = member.policy.trial().and_then(Trial::block_of_candidate);
+        let interval = member.policy.trial().map_or(Interval::Settling, Trial::interval);
         let earlier = std::mem::take(&mut member.events);
         let mut decision = member.policy.step_under(o, terms);
         member.cost = o.cost;
@@ -250,7 +252,7 @@ impl Arbiter {
         }
         self.polling.observe(o);
         self.judge(id, o);
-        let ended = self.follow_trial(id, &decision.events, block);
+        let ended = self.follow_trial(id, &decision.events, interval);
         self.follow_set(id, active);
         self.check_polling(id);
         self.update_retention();

@@ -58,6 +58,14 @@ const GROWTH_RATIO: f64 = 1.5;
 /// If the candidate loses more than this share of the workload's CPU time, longer blocks are too risky.
 const MAX_WORK_LOST: f64 = 0.2;
 
+/// An interval of a trial: a block of one of its sides, or the time before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interval {
+    Settling,
+    Baseline,
+    Candidate,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Baseline,
@@ -127,8 +135,6 @@ pub(crate) struct Trial {
     candidate_for: Duration,
     /// Sum and number of the logarithms of the runnable threads at the ends of the candidate's blocks.
     runnable: (f64, u32),
-    /// Whether other workloads have not judged the candidate yet, so that a proof does not end the trial.
-    open: bool,
 }
 
 impl Trial {
@@ -168,7 +174,6 @@ impl Trial {
             sampled: Duration::ZERO,
             candidate_for: Duration::ZERO,
             runnable: (0.0, 0),
-            open: false,
         }
     }
 
@@ -180,11 +185,11 @@ impl Trial {
     }
 
     /// Other workloads judge the same blocks, at this `cost` of CPU time per block. A block that has not settled would
-    /// hide harm from those that have not been `judged` unharmed before.
+    /// hide harm from those that have not judged the retention before, if there are such (`open`).
     #[must_use]
-    pub(crate) fn with_judges(mut self, cost: Duration, judged: bool) -> Self {
+    pub(crate) fn with_judges(mut self, cost: Duration, open: bool) -> Self {
         self.block = self.block.max(block_length(&self.before, self.cost + cost));
-        if !judged {
+        if open {
             self.unsettled = Unsettled::Forbidden;
         }
         self
@@ -228,15 +233,13 @@ impl Trial {
         self.sampled += cost;
     }
 
-    /// Whether a proof has to wait for other workloads' judgement from now on.
-    pub(crate) fn set_open(&mut self, open: bool) {
-        self.open = open;
-    }
-
-    /// Whether the interval that has started is a block: of the candidate (true) or of the baseline; `None` while the
-    /// setting settles.
-    pub(crate) fn block_of_candidate(&self) -> Option<bool> {
-        (!self.settling).then_some(self.side == Side::Candidate)
+    /// What the interval is that has started.
+    pub(crate) fn interval(&self) -> Interval {
+        match self.side {
+            _ if self.settling => Interval::Settling,
+            Side::Baseline => Interval::Baseline,
+            Side::Candidate => Interval::Candidate,
+        }
     }
 
     /// The number of runnable threads under the candidate: the geometric mean over its blocks, so that load
@@ -282,8 +285,9 @@ impl Trial {
         }
     }
 
-    /// Takes the observation that [`Trial::next`] scheduled. A verdict ends the trial.
-    pub(crate) fn observe(&mut self, o: &Observation, noise: &Noise) -> Option<Verdict> {
+    /// Takes the observation that [`Trial::next`] scheduled. A verdict ends the trial. A proof does not while the
+    /// judgement of other workloads is `open`.
+    pub(crate) fn observe(&mut self, o: &Observation, noise: &Noise, open: bool) -> Option<Verdict> {
         self.elapsed += o.period;
         self.sampled += o.cost;
         if self.side == Side::Candidate {
@@ -320,7 +324,10 @@ impl Trial {
             Side::Candidate => (partner, block),
             Side::Baseline => (block, partner),
         });
-        let verdict = self.verdict(noise).filter(|verdict| !self.waits_for_judges(verdict));
+        let verdict = self.verdict(noise);
+        // What others have not seen by the longest trial's end, they will not see.
+        let waits = open && self.elapsed <= LONGEST_TRIAL;
+        let verdict = verdict.filter(|verdict| !(waits && verdict.proof().is_some()));
         // The last of the leading baseline blocks has its partner.
         let all_paired = self.sequential && self.ahead.is_empty();
         match verdict {
@@ -332,12 +339,6 @@ impl Trial {
             verdict => return verdict,
         }
         None
-    }
-
-    /// Whether the candidate is proven here, but other workloads have not judged it. What they have not seen by the
-    /// longest trial's end, they will not see.
-    fn waits_for_judges(&self, verdict: &Verdict) -> bool {
-        self.open && verdict.proof().is_some() && self.elapsed <= LONGEST_TRIAL
     }
 
     /// Whether the trial has used up its budget. A single pair is a matter of luck, however long its blocks.

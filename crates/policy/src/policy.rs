@@ -313,8 +313,7 @@ impl Policy {
         if trial.difference() == Difference::Retention && !trial.setting().retention.is_on() {
             self.unretained = Some(o.measurement(&trial.setting().active));
         }
-        trial.set_open(self.terms.open);
-        let Some(verdict) = trial.observe(o, &self.noise) else {
+        let Some(verdict) = trial.observe(o, &self.noise, self.terms.open) else {
             self.trial = Some(trial);
             return;
         };

@@ -14,6 +14,7 @@ mod machines;
 pub mod measure;
 mod nested;
 mod overcommit;
+mod package;
 mod reversible;
 mod run;
 
@@ -41,7 +42,7 @@ pub enum ClaimHost {
 pub struct Claim {
     /// The name on the command line: words with hyphens.
     pub name: &'static str,
-    /// The group that it belongs to, 1 to 5; 0 for the lab's own machines.
+    /// The group that it belongs to, 1 to 6; 0 for the lab's own machines.
     pub group: u8,
     /// The claim, as a sentence.
     pub says: &'static str,
@@ -68,6 +69,7 @@ pub const ALL: &[Claim] = &[
     overcommit::CLAIM,
     reversible::CLAIM,
     kernels::BPF,
+    package::CLAIM,
 ];
 
 /// The result of proving a claim.

@@ -127,14 +127,15 @@ impl Apt {
     }
 
     /// Downloads these packages with all their dependencies, and unpacks them into a directory. Nothing is configured:
-    /// no package script runs.
+    /// no package script runs. dpkg there takes them for installed, so that it can install further ones.
     pub(crate) fn unpack_closure(&self, packages: &[&str], into: &Path) -> Result<()> {
         self.downloaded(|debs| {
             let mut command = self.get();
             let archives = format!("Dir::Cache::Archives={}", debs.display());
             command.args(["-y", "--download-only", "-o", &archives, "install"]).args(packages);
             self.fetch(&mut command)?;
-            extract(debs, into)
+            extract(debs, into)?;
+            register(debs, into)
         })
     }
 
@@ -150,14 +151,43 @@ impl Apt {
 /// Unpacks every package in a directory, in the order of their names. `base-files`, which creates the directories,
 /// comes early enough, since the others' files follow its links whether or not these exist yet.
 fn extract(debs: &Path, into: &Path) -> Result<()> {
+    for file in packages(debs)? {
+        tool::run(Command::new("dpkg").arg("-x").arg(file).arg(into))?;
+    }
+    Ok(())
+}
+
+/// The packages in a directory, in the order of their names.
+fn packages(debs: &Path) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(debs).map_err(Error::file("read", debs))?.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|ending| ending == "deb"));
     files.sort();
-    for file in files {
-        tool::run(Command::new("dpkg").arg("-x").arg(file).arg(into))?;
+    Ok(files)
+}
+
+/// Writes the records by which dpkg takes every package in a directory for installed.
+fn register(debs: &Path, into: &Path) -> Result<()> {
+    let dir = into.join("var/lib/dpkg");
+    let info = dir.join("info");
+    fs::create_dir_all(&info).map_err(Error::file("make", &info))?;
+    let mut status = String::new();
+    for file in packages(debs)? {
+        let control = tool::output(Command::new("dpkg-deb").arg("--field").arg(&file))?;
+        let field = |name: &str| {
+            control.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap_or_default()
+        };
+        let name = match field("Multi-Arch") {
+            "same" => format!("{}:{}", field("Package"), field("Architecture")),
+            _ => field("Package").to_owned(),
+        };
+        let list = info.join(format!("{name}.list"));
+        fs::write(&list, "/.\n").map_err(Error::file("write", list))?;
+        status += control.trim_end();
+        status += "\nStatus: install ok installed\n\n";
     }
-    Ok(())
+    let path = dir.join("status");
+    fs::write(&path, status).map_err(Error::file("write", path))
 }
 
 /// The archive of Debian's own packages.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,10 +12,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gleaner_control::{
-    AttachReply, Call, CallId, Client, Decision, Error, Event, ForgetReply, Limits, Machine, MetricsReply,
-    Mode, Nothing, ReloadReply, Server, Stake, State, Status, StatusReply, To, Usage, WhyReply, Workload,
+    AttachReply, Call, CallId, Client, Error, Event, ForgetReply, Limits, MetricsReply, Mode, Nothing,
+    ReloadReply, Server, Status, StatusReply, To, WhyReply,
 };
-use gleaner_policy::{CpuId, CpuSet, Method, PolicyConfig, Retention};
+use gleaner_policy::{CpuSet, PolicyConfig};
 use gleaner_proto::journal::{Record, Summary, VERSION};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -40,11 +40,13 @@ pub(crate) struct Setup {
     pub(crate) status: Status,
     /// Number of records in a journal after the start record.
     pub(crate) journal: u64,
+    /// The name of a workload that is given none; without one such an `Attach` is refused.
+    pub(crate) default_name: Option<&'static str>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { limits: Limits::default(), group: None, status: status(), journal: 3 }
+        Self { limits: Limits::default(), group: None, status: status(), journal: 3, default_name: None }
     }
 }
 
@@ -117,7 +119,14 @@ struct Loop {
     server: Server,
     setup: Setup,
     seen: Arc<Mutex<Seen>>,
-    attached: BTreeMap<CallId, (String, To<AttachReply>)>,
+    attached: BTreeMap<CallId, Attached>,
+}
+
+struct Attached {
+    workload: String,
+    /// Ends with this process.
+    process: Option<OwnedFd>,
+    to: To<AttachReply>,
 }
 
 impl Loop {
@@ -130,13 +139,20 @@ impl Loop {
             let timeout = left.map_or(PollTimeout::NONE, |left| {
                 PollTimeout::try_from(left + Duration::from_millis(1)).unwrap()
             });
-            let mut fds: Vec<_> =
-                self.server.fds().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-            fds.push(PollFd::new(stopped.as_fd(), PollFlags::POLLIN));
+            let mut fds = vec![stopped.as_fd()];
+            fds.extend(self.server.fds());
+            let watched =
+                self.attached.iter().filter_map(|(id, at)| Some((*id, at.process.as_ref()?.as_fd())));
+            let (ids, processes): (Vec<_>, Vec<_>) = watched.unzip();
+            fds.extend(processes);
+            let mut fds: Vec<_> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             poll(&mut fds, timeout).unwrap();
-            if fds.last().is_some_and(|fd| fd.any() == Some(true)) {
+            let ready: Vec<_> = fds.iter().map(|fd| fd.any() == Some(true)).collect();
+            if ready[0] {
                 return;
             }
+            let ended = ids.iter().zip(&ready[fds.len() - ids.len()..]).filter(|(_, ready)| **ready);
+            ended.map(|(id, _)| *id).collect::<Vec<_>>().into_iter().for_each(|id| self.end(id));
         }
     }
 
@@ -185,21 +201,23 @@ impl Loop {
                 }
             },
             Call::Attach(request, to) => {
-                let Some(workload) = request.name else {
+                let default = self.setup.default_name.map(str::to_owned);
+                let Some(workload) = request.name.or(default) else {
                     let reason = "this test attaches to names only".to_owned();
                     return self.server.answer(to, Err(Error::NotSupported { reason }));
                 };
-                if self.attached.values().any(|(name, _)| *name == workload) {
+                if self.attached.values().any(|other| other.workload == workload) {
                     return self.server.answer(to, Err(Error::AlreadyControlled { workload }));
                 }
                 let limits = vec!["no control group".to_owned()];
                 let reply = AttachReply { workload: workload.clone(), limits, summary: None };
                 self.seen.lock().unwrap().attached.push(workload.clone());
                 self.server.push(&to, &reply);
-                self.attached.insert(to.id(), (workload, to));
+                let process = request.pid.map(process_fd);
+                self.attached.insert(to.id(), Attached { workload, process, to });
             }
             Call::Detach(request, to) => {
-                let found = self.attached.iter().find(|(_, (name, _))| *name == request.workload);
+                let found = self.attached.iter().find(|(_, other)| other.workload == request.workload);
                 let Some(id) = found.map(|(id, _)| *id) else {
                     return self
                         .server
@@ -233,10 +251,20 @@ impl Loop {
 
     /// Ends the attachment of this call.
     fn end(&mut self, id: CallId) {
-        let Some((workload, to)) = self.attached.remove(&id) else { return };
+        let Some(Attached { workload, to, .. }) = self.attached.remove(&id) else { return };
         self.seen.lock().unwrap().attached.retain(|name| *name != workload);
         let summary = Some(Summary { elapsed: Duration::from_secs(3), proven: 2, ..Summary::default() });
         self.server.answer(to, Ok(AttachReply { workload, limits: Vec::new(), summary }));
+    }
+}
+
+/// A descriptor that becomes readable when the process ends.
+fn process_fd(pid: u32) -> OwnedFd {
+    // SAFETY: pidfd_open takes two integers and returns a new descriptor, owned by nothing else, or -1.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(i32::try_from(fd).unwrap())
     }
 }
 
@@ -255,97 +283,9 @@ fn journal(notes: u64, since: u64) -> impl Iterator<Item = WhyReply> {
     records.map(|record| WhyReply { workload: "redis-server".to_owned(), record })
 }
 
-pub(crate) fn workload(name: &str, state: State) -> Workload {
-    Workload {
-        name: name.to_owned(),
-        unit: None,
-        group: None,
-        pid: None,
-        state,
-        reason: None,
-        stake: None,
-        active: None,
-        allowed: None,
-        trial: None,
-        evidence: None,
-        wakeups_per_s: 0.0,
-        load: 0.0,
-        since_ms: 60_000,
-    }
-}
-
 /// A status with three workloads.
 pub(crate) fn status() -> Status {
-    let both = CpuSet::first(2);
-    let redis = Workload {
-        unit: Some("redis-server.service".to_owned()),
-        group: Some("/system.slice/redis-server.service".to_owned()),
-        pid: Some(812),
-        reason: Some("waking its threads costs 41 % of a vCPU".to_owned()),
-        stake: Some(Stake::Helped),
-        active: Some([CpuId(0)].into_iter().collect()),
-        allowed: Some(both.clone()),
-        evidence: Some(
-            "3.84 times the bytes sent through sockets (3.32 to 4.06, 6 pairs of blocks)".to_owned(),
-        ),
-        wakeups_per_s: 45_120.0,
-        load: 0.82,
-        since_ms: 754_000,
-        ..workload("redis-server", State::Engaged)
-    };
-    let maria = Workload {
-        unit: Some("mariadb.service".to_owned()),
-        group: Some("/system.slice/mariadb.service".to_owned()),
-        pid: Some(901),
-        stake: Some(Stake::Tolerates),
-        active: Some(both.clone()),
-        allowed: Some(both.clone()),
-        trial: Some("vCPUs 0 with haltpoll:50us against vCPUs 0-1 with haltpoll:50us".to_owned()),
-        wakeups_per_s: 20_100.0,
-        load: 1.1,
-        since_ms: 181_000,
-        ..workload("mariadb", State::Engaged)
-    };
-    let batch = Workload {
-        reason: Some("excluded by /etc/gleaner/gleaner.toml, line 4".to_owned()),
-        load: 0.01,
-        since_ms: 11_520_000,
-        ..workload("batch", State::LeftAlone)
-    };
-    let decision = |ago_ms, workload: Option<&str>, text: &str| Decision {
-        ago_ms,
-        workload: workload.map(str::to_owned),
-        text: text.to_owned(),
-    };
-    Status {
-        version: "0.1.0".to_owned(),
-        pid: 640,
-        uptime_ms: 11_525_000,
-        mode: Mode::Running,
-        mode_reason: None,
-        machine: Machine {
-            vcpus: both,
-            method: Method::Haltpoll,
-            wake_cost_us: 38.2,
-            retention: Retention { method: Method::Haltpoll, limit: Duration::from_micros(50) }.into(),
-            polling_share: 0.031,
-            polling_share_allowed: 0.25,
-        },
-        usage: Usage { cpu_ms: 5_200, cpu_share: 0.0005, memory_bytes: 10_276_044 },
-        workloads: vec![redis, maria, batch],
-        leases: 5,
-        lease_file: "/run/gleaner/leases".to_owned(),
-        decisions: vec![
-            decision(
-                4_000,
-                Some("mariadb"),
-                "tested vCPUs 0 with haltpoll:50us against vCPUs 0-1 with haltpoll:50us: vCPU 1 can be made inactive",
-            ),
-            decision(95_000, None, "kept haltpoll:50us: it helps redis-server, and mariadb is not slower"),
-            decision(754_000, Some("redis-server"), "engaged: waking its threads costs 41 % of a vCPU"),
-        ],
-        limits: vec!["no cpuset controller: vCPUs are set for each thread".to_owned()],
-    }
+    serde_json::from_str(include_str!("../status.json")).unwrap()
 }
 
 /// Sends raw bytes on a connection of its own.

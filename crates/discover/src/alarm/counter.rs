@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings;
 
-/// Counts on one vCPU, whoever runs there.
+/// Counts on one vCPU, whoever runs there, from its opening until it is dropped.
 #[derive(Debug)]
 pub(super) struct Counter {
     ring: Ring,
@@ -17,23 +17,22 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// A counter of `cpu` that is not running yet.
+    /// Reports after each `period` switches of `cpu`.
     ///
     /// # Errors
     /// `EACCES` and `EPERM` without the privilege, `ENOSYS` where the kernel lacks it, `ENODEV` for an offline vCPU.
-    pub(super) fn open(cpu: CpuId) -> io::Result<Self> {
+    pub(super) fn open(cpu: CpuId, period: u64) -> io::Result<Self> {
         let mut attr = bindings::perf_event_attr {
             type_: bindings::PERF_TYPE_SOFTWARE,
-            // Both fit: the structure has some hundred bytes, and there are a dozen software events.
+            // It has some hundred bytes.
             #[allow(clippy::cast_possible_truncation)]
             size: size_of::<bindings::perf_event_attr>() as u32,
             config: u64::from(bindings::PERF_COUNT_SW_CONTEXT_SWITCHES),
             ..Default::default()
         };
-        // The kernel refuses 0, with which an event is no sampling one: `start` sets the real period.
-        attr.__bindgen_anon_1.sample_period = u64::from(u32::MAX);
+        // 0 would mean that it only counts.
+        attr.__bindgen_anon_1.sample_period = period.max(1);
         attr.__bindgen_anon_2.wakeup_events = 1;
-        attr.set_disabled(1);
         let cpu = i32::try_from(cpu.0).map_err(io::Error::other)?;
         let flags = libc::c_ulong::from(bindings::PERF_FLAG_FD_CLOEXEC);
         // SAFETY: `attr` is a valid structure of the size that it states, and outlives the call.
@@ -44,30 +43,9 @@ impl Counter {
         Ok(Self { ring: Ring::map(file.as_fd())?, file })
     }
 
-    /// Counts from now on, and reports after each `period` switches.
-    pub(super) fn start(&self, period: u64) -> io::Result<()> {
-        // A period set while the event runs would end at once; one set before it starts counts in full.
-        self.stop()?;
-        let period = period.max(1);
-        // The wrapper takes the argument as a number; to the kernel it is the address of one.
-        let address = (&raw const period).expose_provenance() as u64;
-        // SAFETY: the descriptor is a perf event, and `period` outlives the call, which only reads it.
-        Errno::result(unsafe { perf::ioctls::PERIOD(self.file.as_raw_fd(), address) })?;
-        // SAFETY: the descriptor is a perf event, and the call has no other argument.
-        Errno::result(unsafe { perf::ioctls::ENABLE(self.file.as_raw_fd(), 0) })?;
-        Ok(())
-    }
-
-    /// Stops counting.
-    pub(super) fn stop(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is a perf event, and the call has no other argument.
-        Errno::result(unsafe { perf::ioctls::DISABLE(self.file.as_raw_fd(), 0) })?;
-        Ok(())
-    }
-
-    /// How much it has reported since it was opened: grows with each report.
-    pub(super) fn reported(&self) -> u64 {
-        self.ring.head()
+    /// Whether it has reported since it was opened.
+    pub(super) fn has_reported(&self) -> bool {
+        self.ring.written() > 0
     }
 }
 
@@ -102,8 +80,8 @@ impl Ring {
         }
     }
 
-    /// Bytes that the kernel has written, since the beginning.
-    fn head(&self) -> u64 {
+    /// Bytes that the kernel has written.
+    fn written(&self) -> u64 {
         // SAFETY: the first page of the mapping is this structure. The kernel writes this field at any time: a volatile
         // read through a raw pointer makes no reference to it, and the field is aligned.
         unsafe { (&raw const (*self.start.as_ptr()).data_head).read_volatile() }

@@ -1,5 +1,7 @@
 //! Draws a view, from top to bottom. Whatever a colour means is also said in words.
 
+mod daemon;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -43,6 +45,9 @@ pub(super) fn draw(
     let body = Rect { height: area.height.saturating_sub(foot), ..area };
     let mut page = Page { left: body, palette, buffer };
     title(&mut page, view, controls);
+    if let Some(status) = &view.daemon {
+        daemon::draw(&mut page, status);
+    }
     workloads(&mut page, view);
     vcpus(&mut page, view);
     wakes(&mut page, &view.wakes);

@@ -81,7 +81,7 @@ fn run(vcpus: u32, notes: u64) -> Run {
 }
 
 fn view(vcpus: u32, run: Option<&Run>, holder: Option<u32>) -> View {
-    let work = GleanerState { run, holder, problem: None };
+    let work = GleanerState { daemon: None, run, holder, problem: None };
     View::new(&reading(1, vcpus), &reading(3, vcpus), work, "the whole machine")
 }
 
@@ -117,7 +117,7 @@ fn what_cannot_be_read_is_absent_and_said() {
     now.interrupts = None;
     now.trace = Err("there is no BTF".to_owned());
     now.missing = vec!["interrupts: no such file".to_owned()];
-    let work = GleanerState { run: None, holder: None, problem: None };
+    let work = GleanerState { daemon: None, run: None, holder: None, problem: None };
     let view = View::new(&reading(1, 2), &now, work, "the whole machine");
     assert_eq!((view.vcpus[0].ipis_per_s, view.all.ipis_per_s), (None, None));
     assert!(near(view.vcpus[0].polling, 0.2));
@@ -130,7 +130,7 @@ fn what_cannot_be_read_is_absent_and_said() {
 
 #[test]
 fn a_vcpu_that_came_online_has_no_rates_yet() {
-    let work = GleanerState { run: None, holder: None, problem: None };
+    let work = GleanerState { daemon: None, run: None, holder: None, problem: None };
     let view = View::new(&reading(1, 1), &reading(3, 2), work, "");
     assert!(view.vcpus[0].idle_per_s.is_some() && view.vcpus[1].idle_per_s.is_none());
     assert_eq!(view.vcpus.len(), 2);
@@ -189,6 +189,47 @@ at 5.000 s: note 5
 at 4.000 s: note 4
 q quit   p pause/go on   space refresh   down/up older/newer   home newest";
     assert_eq!(lines(&buffer).join("\n"), expected);
+}
+
+/// What the daemon does, with three workloads.
+fn daemon() -> gleaner_control::Status {
+    serde_json::from_str(include_str!("../../../control/tests/status.json")).unwrap()
+}
+
+fn daemon_view(daemon: &gleaner_control::Status, vcpus: u32) -> View {
+    let run = run(2, 9);
+    let work = GleanerState { daemon: Some(daemon), run: Some(&run), holder: Some(77), problem: None };
+    View::new(&reading(1, vcpus), &reading(3, vcpus), work, "the whole machine")
+}
+
+#[test]
+fn three_workloads_of_the_daemon_fit_on_eighty_columns_and_twenty_four_lines() {
+    let buffer = screen(&daemon_view(&daemon(), 2), Controls::default(), true, (80, 24));
+    insta::assert_snapshot!("daemon-80x24", lines(&buffer).join("\n"));
+}
+
+#[test]
+fn many_workloads_leave_room_for_the_rest() {
+    let mut daemon = daemon();
+    daemon.workloads = vec![daemon.workloads[2].clone(); 30];
+    let shown = lines(&screen(&daemon_view(&daemon, 64), Controls::default(), true, (80, 24)));
+    assert!(shown.iter().any(|line| line == "  and 26 more: `gleaner status`"), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.starts_with("all ")), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.starts_with("4 s ago, mariadb: tested")), "{shown:#?}");
+    daemon.workloads.clear();
+    let shown = lines(&screen(&daemon_view(&daemon, 2), Controls::default(), true, (80, 24)));
+    assert!(shown.iter().any(|line| line == "  no workload is running"), "{shown:#?}");
+}
+
+#[test]
+fn a_vcpu_is_active_if_any_workload_runs_on_it() {
+    let mut daemon = daemon();
+    let active = |daemon: &gleaner_control::Status| {
+        daemon_view(daemon, 3).vcpus.iter().map(|v| v.active).collect::<Vec<_>>()
+    };
+    assert_eq!(active(&daemon), [Some(true), Some(true), None]);
+    daemon.workloads.remove(1);
+    assert_eq!(active(&daemon), [Some(true), Some(false), None]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::reading::Reading;
 use super::run::Run;
+use crate::status;
 use gleaner_explain::Sentence;
 
 /// Version of the JSON form.
@@ -25,9 +26,11 @@ pub(super) struct View {
     pub(super) haltpoll_us: Option<f64>,
     /// Whether the numbers of halts are an upper bound, derived from context switches.
     pub(super) idle_estimated: bool,
+    /// What the daemon does, if one runs.
+    pub(super) daemon: Option<gleaner_control::Status>,
     /// Why there is no workload, or not all of it.
     pub(super) journal: Option<String>,
-    /// The workload that Gleaner controls, or controlled last: at most one.
+    /// The workload that a Gleaner without daemon controls, or controlled last: at most one.
     pub(super) workloads: Vec<Workload>,
     /// Each online vCPU.
     pub(super) vcpus: Vec<Vcpu>,
@@ -102,7 +105,7 @@ pub(super) struct Activity {
 pub(super) struct Vcpu {
     /// Absent in the total.
     pub(super) cpu: Option<CpuId>,
-    /// Whether the workload runs on this vCPU; absent if it is not allowed to, or nothing runs.
+    /// Whether a workload is allowed to run on this vCPU now; absent if none was, or nothing runs.
     pub(super) active: Option<bool>,
     pub(super) busy: Option<f64>,
     pub(super) steal: Option<f64>,
@@ -149,11 +152,13 @@ pub(super) struct Latency {
 /// What is known about the Gleaner at work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GleanerState<'a> {
+    /// What the daemon does, if one runs; the others do not count then.
+    pub(super) daemon: Option<&'a gleaner_control::Status>,
     /// The run in the journal.
     pub(super) run: Option<&'a Run>,
     /// PID of the Gleaner that controls the machine.
     pub(super) holder: Option<u32>,
-    /// Why the journal cannot be read.
+    /// Why the journal cannot be read, or the daemon not be asked.
     pub(super) problem: Option<&'a str>,
 }
 
@@ -161,25 +166,33 @@ impl View {
     /// What happened between two readings; `scope` says whose wake-ups were traced.
     pub(super) fn new(before: &Reading, now: &Reading, work: GleanerState<'_>, scope: &str) -> Self {
         let period = now.at.saturating_sub(before.at);
-        let workload = work.run.map(|run| workload(run, work.holder));
-        let vcpus = vcpus(before, now, period, workload.as_ref());
+        let run = work.run.filter(|_| work.daemon.is_none());
+        let workload = run.map(|run| workload(run, work.holder));
+        let vcpus = vcpus(before, now, period, &Places::new(work.daemon, workload.as_ref()));
         Self {
             version: VERSION,
             interval_s: period.as_secs_f64(),
             haltpoll_us: now.haltpoll.map(us),
             idle_estimated: now.idle.iter().flatten().any(|c| c.source == IdleSource::Estimate),
+            daemon: work.daemon.cloned(),
             journal: journal(work),
             workloads: workload.into_iter().collect(),
             all: sum(&vcpus),
             vcpus,
             wakes: wakes(before, now, scope),
-            decisions: work.run.map(Run::decisions).unwrap_or_default(),
+            decisions: match work.daemon {
+                Some(status) => status::decisions(status).map(Sentence::plain).collect(),
+                None => run.map(Run::decisions).unwrap_or_default(),
+            },
             missing: missing(now),
         }
     }
 }
 
 fn journal(work: GleanerState<'_>) -> Option<String> {
+    if work.daemon.is_some() {
+        return None;
+    }
     if let Some(problem) = work.problem {
         return Some(problem.to_owned());
     }
@@ -227,8 +240,39 @@ fn workload(run: &Run, holder: Option<u32>) -> Workload {
     }
 }
 
-fn vcpus(before: &Reading, now: &Reading, period: Duration, workload: Option<&Workload>) -> Vec<Vcpu> {
-    let running = workload.filter(|w| w.status == Status::Running);
+/// Where workloads are allowed to run.
+#[derive(Debug, Default)]
+struct Places {
+    active: CpuSet,
+    allowed: CpuSet,
+}
+
+impl Places {
+    fn new(daemon: Option<&gleaner_control::Status>, workload: Option<&Workload>) -> Self {
+        let mut places = Self::default();
+        for engaged in daemon.into_iter().flat_map(|status| &status.workloads) {
+            if let (Some(active), Some(allowed)) = (&engaged.active, &engaged.allowed) {
+                places.add(active, allowed);
+            }
+        }
+        if let Some(running) = workload.filter(|w| w.status == Status::Running) {
+            places.add(&running.active, &running.inactive);
+        }
+        places
+    }
+
+    fn add(&mut self, active: &CpuSet, allowed: &CpuSet) {
+        self.active = self.active.iter().chain(active.iter()).collect();
+        self.allowed = self.allowed.iter().chain(allowed.iter()).collect();
+    }
+
+    /// Whether a workload runs on `cpu`; `None` if none is allowed to.
+    fn is_active(&self, cpu: CpuId) -> Option<bool> {
+        if self.active.contains(cpu) { Some(true) } else { self.allowed.contains(cpu).then_some(false) }
+    }
+}
+
+fn vcpus(before: &Reading, now: &Reading, period: Duration, places: &Places) -> Vec<Vcpu> {
     let mut online = CpuSet::new();
     for cpu in now.idle.iter().flatten().map(|c| c.cpu) {
         online.insert(cpu);
@@ -236,11 +280,7 @@ fn vcpus(before: &Reading, now: &Reading, period: Duration, workload: Option<&Wo
     for (cpu, _) in now.stat.iter().flat_map(|stat| &stat.cpus) {
         online.insert(*cpu);
     }
-    let place = |cpu| {
-        let w = running?;
-        if w.active.contains(cpu) { Some(true) } else { w.inactive.contains(cpu).then_some(false) }
-    };
-    let of = |cpu| Vcpu { cpu: Some(cpu), active: place(cpu), ..vcpu(cpu, before, now, period) };
+    let of = |cpu| Vcpu { cpu: Some(cpu), active: places.is_active(cpu), ..vcpu(cpu, before, now, period) };
     online.iter().map(of).collect()
 }
 

@@ -8,14 +8,12 @@ use super::Write;
 use crate::cgroup::WorkloadGroup;
 use crate::{KernelError, Root};
 
-const FILE: &str = "cpuset.cpus";
+pub(super) const FILE: &str = "cpuset.cpus";
 
 /// The writes that confine the group to `active`. Version 1 and 2 have the same file with the same format.
 ///
 /// On version 2 this also confines the groups below; on version 1 the kernel refuses (`EBUSY`) a set that does
-/// not include those of the groups below. A group managed by systemd ([`managed_by_systemd`]) is written
-/// nevertheless: systemd keeps its own `AllowedCPUs=` and can rewrite the file at a reload or when the unit's
-/// properties change. The lease then finds a value that is not ours, and leaves it alone.
+/// not include those of the groups below. systemd writes the file of a unit of its own, too: see [`super::unit`].
 pub fn writes(group: &WorkloadGroup, active: &CpuSet) -> Vec<Write> {
     vec![Write::text(group.cpuset_dir().join(FILE), active.to_string())]
 }

@@ -55,6 +55,16 @@ pub enum LeverError {
         /// The cause and the remedy.
         reason: String,
     },
+    /// systemd did not do what it was asked for.
+    #[error("cannot {operation} {unit}: {reason}")]
+    Systemd {
+        /// The unit in question.
+        unit: String,
+        /// What was asked for.
+        operation: &'static str,
+        /// The cause, and the remedy if there is one.
+        reason: String,
+    },
     /// A system call on a thread, or an operation on a group, failed.
     #[error("cannot {operation} {target}: {source}")]
     Failed {

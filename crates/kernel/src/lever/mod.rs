@@ -9,10 +9,12 @@ pub mod dma_latency;
 pub mod haltpoll;
 pub mod pm_qos;
 pub mod sched_policy;
+pub mod unit;
 pub mod yield_threads;
 
 mod error;
 mod group;
+mod systemctl;
 mod thread;
 mod visit;
 mod walk;
@@ -55,6 +57,13 @@ pub enum Target {
     /// is [`Value::Group`]. Not a [`Target::File`], because the file reads as a list but is written as `+name`
     /// or `-name`, so writing back the text that was read would not undo anything.
     Controller(PathBuf, String),
+    /// The vCPUs of a unit that systemd runs (`AllowedCPUs=`); its value is [`Value::Cpus`] or [`Value::Unset`].
+    UnitCpus {
+        /// The unit's name.
+        unit: String,
+        /// The directory of its control group.
+        group: PathBuf,
+    },
 }
 
 /// The state of a [`Target`]. Texts are compared without surrounding white space.
@@ -69,6 +78,8 @@ pub enum Value {
     Scheduling(SchedAttr),
     /// Whether a group (or a controller in it) exists.
     Group(GroupState),
+    /// A property that has no value of its own.
+    Unset,
 }
 
 /// Whether a group exists, or a controller is on.
@@ -104,6 +115,7 @@ impl PartialEq for Value {
             (Self::Cpus(a), Self::Cpus(b)) => a == b,
             (Self::Scheduling(a), Self::Scheduling(b)) => a == b,
             (Self::Group(a), Self::Group(b)) => a == b,
+            (Self::Unset, Self::Unset) => true,
             _ => false,
         }
     }
@@ -121,7 +133,7 @@ impl Target {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::File(path) | Self::Group { path, .. } | Self::Controller(path, _) => Some(path),
-            Self::Affinity(_) | Self::Scheduling(_) => None,
+            Self::Affinity(_) | Self::Scheduling(_) | Self::UnitCpus { .. } => None,
         }
     }
 
@@ -145,6 +157,7 @@ impl Target {
             }
             Self::Group { path, .. } => Ok(Value::Group(group::state(root, path))),
             Self::Controller(path, name) => group::controller(root, self, path, name).map(Value::Group),
+            Self::UnitCpus { unit, .. } => unit::read(root, self, unit),
         }
     }
 
@@ -174,7 +187,20 @@ impl Target {
             (Self::Controller(path, name), Value::Group(state)) => {
                 group::set_controller(root, self, path, name, *state)
             }
+            (Self::UnitCpus { unit, group }, Value::Cpus(cpus)) => unit::set(root, unit, group, cpus),
+            (Self::UnitCpus { unit, group }, Value::Unset) => unit::unset(root, unit, group),
             _ => Err(LeverError::Mismatch { target: self.clone(), value: value.clone() }),
+        }
+    }
+
+    /// Removes what the writes of `ours` left beside the target, which has another value now.
+    ///
+    /// # Errors
+    /// As [`Target::write`].
+    pub fn forget(&self, root: &Root, ours: &[Value]) -> Result<(), LeverError> {
+        match self {
+            Self::UnitCpus { unit, .. } => unit::forget(root, unit, ours),
+            _ => Ok(()),
         }
     }
 }
@@ -187,6 +213,7 @@ impl fmt::Display for Target {
             Self::Scheduling(key) => write!(f, "scheduling policy of thread {}", key.tid),
             Self::Group { path, .. } => write!(f, "control group {}", path.display()),
             Self::Controller(path, name) => write!(f, "controller {name} below {}", path.display()),
+            Self::UnitCpus { unit, .. } => write!(f, "AllowedCPUs of {unit}"),
         }
     }
 }
@@ -199,6 +226,7 @@ impl fmt::Display for Value {
             Self::Scheduling(attr) => attr.fmt(f),
             Self::Group(GroupState::Absent) => f.write_str("absent"),
             Self::Group(GroupState::Present) => f.write_str("present"),
+            Self::Unset => f.write_str("unset"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::guard::lost_share;
+use crate::guard::{Interval, lost_share};
 use crate::progress::Block;
 use crate::{Evidence, Policy, Purpose};
 
@@ -27,9 +27,9 @@ pub(super) struct Judge {
     judged: bool,
     baseline: Vec<Block>,
     candidate: Vec<Block>,
-    /// Its interval ends now, and was a block of the candidate (true) or of the baseline, or neither.
-    due: Option<Option<bool>>,
-    /// Its interval did not start with the block.
+    /// What ends now, and its own interval with it.
+    due: Option<Interval>,
+    /// Its own interval did not start with the trial's.
     late: bool,
 }
 
@@ -38,25 +38,29 @@ impl Judge {
         Self { judged, baseline: Vec::new(), candidate: Vec::new(), due: None, late: false }
     }
 
-    /// A block of the candidate (true) or baseline has ended, or the setting has settled (`None`): the judge's interval
-    /// must end, too.
-    pub(super) fn end_block(&mut self, of_candidate: Option<bool>) {
-        // If it has missed the end of the last one, this interval spans both.
+    /// An interval of the trial has ended; the judge's must end, too.
+    pub(super) fn end_interval(&mut self, interval: Interval) {
+        // If it has missed the end of the last one, its own spans both.
         self.late |= self.due.is_some();
-        self.due = Some(of_candidate);
+        self.due = Some(interval);
+    }
+
+    /// Whether the end of its interval is awaited.
+    pub(super) fn is_due(&self) -> bool {
+        self.due.is_some()
     }
 
     /// The judge's interval has ended.
     pub(super) fn observe(&mut self, block: Block) {
-        let Some(of_candidate) = self.due.take() else {
+        let Some(interval) = self.due.take() else {
             self.late = true;
             return;
         };
-        match of_candidate {
+        match interval {
             _ if std::mem::take(&mut self.late) => {}
-            Some(true) => self.candidate.push(block),
-            Some(false) => self.baseline.push(block),
-            None => {}
+            Interval::Candidate => self.candidate.push(block),
+            Interval::Baseline => self.baseline.push(block),
+            Interval::Settling => {}
         }
     }
 
@@ -90,11 +94,12 @@ impl Judge {
         }
     }
 
-    /// Evidence that the candidate helps this workload, too.
+    /// Evidence that the candidate helps this workload, too, or helps it still.
     pub(super) fn help(&self, policy: &Policy) -> Option<Evidence> {
-        let purpose = if policy.claim().is_on() { Purpose::Reprove } else { Purpose::Adopt };
+        let (purpose, least) =
+            if policy.claim().is_on() { (Purpose::Reprove, 1) } else { (Purpose::Adopt, MIN_PAIRS) };
         let pairs = self.pairs();
-        policy.compare(&pairs).proof(purpose).filter(|_| pairs.len() >= MIN_PAIRS)
+        policy.compare(&pairs).proof(purpose).filter(|_| pairs.len() >= least)
     }
 
     /// The progress (in seconds of work) that the candidate has cost this workload.

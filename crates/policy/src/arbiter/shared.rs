@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::judge::Opinion;
 use super::{Arbiter, Member, Slot, Stake};
+use crate::guard::Interval;
 use crate::progress::Difference;
 use crate::{
     CpuSet, Disturbance, Event, Evidence, Method, Observation, ReleaseReason, Retention, WorkloadId,
@@ -54,8 +55,28 @@ impl Arbiter {
         }
     }
 
-    /// The trial of `id` has ended, by the `events` of its step or without a verdict.
-    pub(super) fn conclude(&mut self, id: WorkloadId, events: &[Event]) {
+    /// `id` has been observed, whose last block of the trial that its judges agreed to might have been missing.
+    pub(super) fn judge_last(&mut self, id: WorkloadId, o: &Observation) {
+        let Some(slot) = &mut self.agreed else { return };
+        let (Some(judge), Some(member)) = (slot.judges.get_mut(&id), self.members.get_mut(&id)) else {
+            return;
+        };
+        if !judge.is_due() {
+            return;
+        }
+        judge.observe(member.policy.block(o));
+        if let Some(evidence) = judge.help(&member.policy) {
+            member.evidence = Some(evidence);
+            member.policy.helped(slot.candidate.retention, evidence, self.now);
+        } else if let Opinion::Harmful(evidence) = judge.opinion(&member.policy)
+            && let Some(slot) = self.agreed.take()
+        {
+            self.object(&slot, id, evidence);
+        }
+    }
+
+    /// The trial of `id` has ended after this `interval`, by the `events` of its step or without a verdict.
+    pub(super) fn conclude(&mut self, id: WorkloadId, events: &[Event], interval: Interval) {
         let Some(slot) = self.slot.take() else { return };
         let verdict = events.iter().rev().find_map(|event| match event {
             Event::TrialEnded { verdict, .. } => Some(*verdict),
@@ -67,7 +88,7 @@ impl Arbiter {
         if slot.difference == Difference::ActiveSet {
             return;
         }
-        let kept = member.policy.claim().is_on();
+        let kept = verdict.is_some() && member.policy.claim().is_on();
         if let Some(verdict) = verdict {
             member.stake = Some(Stake::Tolerates);
             member.evidence = verdict.proof().or(member.evidence);
@@ -77,7 +98,7 @@ impl Arbiter {
             harm.map(|evidence| (id, evidence)).or_else(|| self.objection(&slot).filter(|_| kept));
         match objection {
             Some((by, evidence)) => self.object(&slot, by, evidence),
-            None if kept => self.agree(&slot),
+            None if kept => self.agree(slot, interval),
             None => self.charge(&slot, id),
         }
     }
@@ -90,16 +111,16 @@ impl Arbiter {
         })
     }
 
-    /// The retention on trial is in force, and harms nobody.
-    fn agree(&mut self, slot: &Slot) {
-        for (id, judge) in &slot.judges {
-            let Some(member) = self.members.get_mut(id) else { continue };
-            member.stake = Some(Stake::Tolerates);
-            if let Some(evidence) = judge.help(&member.policy) {
-                member.evidence = Some(evidence);
-                member.policy.helped(slot.candidate.retention, evidence, self.now);
+    /// The retention on trial is in force, and harms nobody. Whom it helps, too, shows with the last block.
+    fn agree(&mut self, mut slot: Slot, interval: Interval) {
+        for (id, judge) in &mut slot.judges {
+            judge.end_interval(interval);
+            self.due.insert(*id);
+            if let Some(member) = self.members.get_mut(id) {
+                member.stake = Some(Stake::Tolerates);
             }
         }
+        self.agreed = Some(slot);
     }
 
     /// The retention on trial harms the workload `by`: it ends for all, and nobody tries it before this one would.
@@ -144,8 +165,9 @@ impl Arbiter {
         if let Some(id) = owner
             && self.members.get(&id).is_some_and(|m| m.policy.trial().is_none())
         {
-            self.conclude(id, &[]);
+            self.conclude(id, &[], Interval::Settling);
         }
+        self.agreed = None;
     }
 
     /// Ends polling if the step of `id` shows that somebody else wants the pCPUs, or if the vCPUs polled for too long.
@@ -185,7 +207,7 @@ impl Arbiter {
             owner.policy.abandon_trial(self.now);
             owner.events.push(Event::TrialAbandoned { candidate, why });
         }
-        self.conclude(id, &[]);
+        self.conclude(id, &[], Interval::Settling);
     }
 
     /// What is retained now: by the trial's block, else the largest limit that any of those that it helps needs.
@@ -240,9 +262,9 @@ impl Arbiter {
             }
         }
         let unproven = helps.is_some() && !self.members.values().all(Member::has_judged);
-        if unproven && !self.asked {
-            let helped = helps.and_then(|(id, _)| self.members.get_mut(&id));
-            helped.into_iter().for_each(|m| m.policy.prove_retention_soon(self.now));
+        let helped = helps.filter(|_| unproven && !self.asked);
+        if let Some(member) = helped.and_then(|(id, _)| self.members.get_mut(&id)) {
+            member.policy.prove_retention_soon(self.now);
         }
         self.asked = unproven;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::judge::Opinion;
 use super::{Arbiter, Judge, Member, Slot};
-use crate::guard::Trial;
+use crate::guard::{Interval, Trial};
 use crate::policy::{OtherTrial, Terms};
 use crate::progress::Difference;
 use crate::{Event, Observation, Purpose, Retention, WorkloadId};
@@ -27,7 +27,7 @@ impl Arbiter {
         let since = own.map(|slot| slot.since).or(member.waiting).unwrap_or(Duration::MAX);
         let first =
             others().all(|m| m.waiting.is_none_or(|other| other > since)) || self.first_in_turn() == Some(id);
-        let open = own.is_some_and(|slot| self.is_open(slot));
+        let unjudged = || !others().all(Member::has_judged);
         Terms {
             in_force: Some(member.in_force),
             elsewhere: others().map(|m| m.policy.claim()).fold(Retention::NONE, Retention::stronger),
@@ -35,8 +35,7 @@ impl Arbiter {
             block: trial.map_or(Duration::ZERO, Trial::next),
             may_try: foreign.is_none() && first,
             may_retain: self.may_retain(id),
-            open,
-            judged: others().all(Member::has_judged),
+            open: own.map_or_else(unjudged, |slot| self.is_open(slot)),
             judging_cost: others().map(|m| m.cost).sum(),
             confined: self.confined_beside(id),
         }
@@ -75,22 +74,22 @@ impl Arbiter {
         }
     }
 
-    /// Follows the trial of `id` after its step: its end, its start, and the ends of its blocks. `block` is what the
-    /// interval was: a block of the candidate (true) or of the baseline, or none. Returns whether a trial ended.
-    pub(super) fn follow_trial(&mut self, id: WorkloadId, events: &[Event], block: Option<bool>) -> bool {
+    /// Follows the trial of `id` after its step: its end, its start, and the ends of its blocks. `interval` is
+    /// what has ended just now. Returns whether a trial ended.
+    pub(super) fn follow_trial(&mut self, id: WorkloadId, events: &[Event], interval: Interval) -> bool {
         let started = events.iter().any(|e| matches!(e, Event::TrialStarted { .. }));
         let Some(member) = self.members.get(&id) else { return false };
         let owns = self.slot.as_ref().is_some_and(|slot| slot.owner == id);
         let ended = owns && (started || member.policy.trial().is_none());
         if ended {
-            self.conclude(id, events);
+            self.conclude(id, events, interval);
         }
         let Some(trial) = self.members.get(&id).and_then(|m| m.policy.trial()) else { return ended };
-        let next = trial.block_of_candidate();
+        let settles = interval == Interval::Settling && trial.interval() == Interval::Settling;
         if started {
             self.start(id);
-        } else if trial.difference() == Difference::Retention && (block.is_some() || next != block) {
-            self.end_block(block);
+        } else if trial.difference() == Difference::Retention && !settles {
+            self.end_interval(interval);
         }
         ended
     }
@@ -105,14 +104,16 @@ impl Arbiter {
         let judges = others.filter(|_| difference == Difference::Retention);
         let judges = judges.map(|(other, m)| (*other, Judge::new(!new && m.has_judged()))).collect();
         self.slot = Some(Slot { owner: id, since, candidate: trial.candidate().clone(), difference, judges });
-        self.asked &= difference == Difference::ActiveSet;
+        if difference == Difference::Retention {
+            (self.asked, self.agreed) = (false, None);
+        }
     }
 
     /// A block of the trial of retention has ended, or starts: the intervals of all others end.
-    fn end_block(&mut self, of_candidate: Option<bool>) {
+    fn end_interval(&mut self, interval: Interval) {
         let Some(slot) = &mut self.slot else { return };
         for (other, judge) in &mut slot.judges {
-            judge.end_block(of_candidate);
+            judge.end_interval(interval);
             self.due.insert(*other);
         }
     }

@@ -57,7 +57,7 @@ fn drive(trial: &mut Trial, mut rates: impl FnMut(&Setting) -> (f64, f64)) -> (V
             switches: period.mul_f64(switches).as_secs(),
             ..WorkloadInterval::default()
         };
-        if let Some(verdict) = trial.observe(&observed(period, workload), &Noise::quiet()) {
+        if let Some(verdict) = trial.observe(&observed(period, workload), &Noise::quiet(), false) {
             return (verdict, took, changes);
         }
     }
@@ -72,7 +72,7 @@ fn drive_unsettled(trial: &mut Trial, load: impl Fn(&Setting) -> f64) -> Verdict
             WorkloadInterval { cpu_time: period.mul_f64(load(&setting)), ..WorkloadInterval::default() };
         let settled = setting.retention.is_on();
         let o = Observation { settled, ..observed(period, workload) };
-        if let Some(verdict) = trial.observe(&o, &Noise::quiet()) {
+        if let Some(verdict) = trial.observe(&o, &Noise::quiet(), false) {
             return verdict;
         }
     }
@@ -211,7 +211,7 @@ fn vcpus_that_do_not_settle_have_their_limits_reset_and_end_the_trial_in_the_end
     let verdict = loop {
         steps += 1;
         assert!(steps < 100, "a trial ends");
-        if let Some(verdict) = trial.observe(&stuck, &Noise::quiet()) {
+        if let Some(verdict) = trial.observe(&stuck, &Noise::quiet(), false) {
             break verdict;
         }
         resets += u32::from(trial.wants_reset());
@@ -230,7 +230,7 @@ fn a_workload_that_needs_its_vcpus_rarely_has_its_poll_limits_reset() {
             Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &working(20 * MS, load_before));
         let stuck = Observation { settled: false, ..working(10 * MS, load) };
         let mut resets = 0;
-        while trial.observe(&stuck, &Noise::quiet()).is_none() {
+        while trial.observe(&stuck, &Noise::quiet(), false).is_none() {
             resets += u32::from(trial.wants_reset());
         }
         resets
@@ -250,7 +250,7 @@ fn a_trial_starts_only_when_the_setting_in_force_has_settled_and_waits_ever_long
         waits.push(period);
         waited += period;
         let stuck = Observation { settled: false, ..observed(period, busy().workload) };
-        if let Some(verdict) = trial.observe(&stuck, &Noise::quiet()) {
+        if let Some(verdict) = trial.observe(&stuck, &Noise::quiet(), false) {
             break verdict;
         }
     };
@@ -271,7 +271,7 @@ fn a_load_that_comes_in_the_last_block_is_not_what_the_candidate_was_proven_with
             let runnable = if blocks == 3 { last } else { 2 };
             let o = Observation { runnable, ..observed(trial.next(), workload) };
             blocks += u32::from(!trial.settling);
-            trial.observe(&o, &Noise::quiet());
+            trial.observe(&o, &Noise::quiet(), false);
         }
         trial.candidate_runnable()
     };
@@ -347,7 +347,7 @@ fn less_cpu_time_on_fewer_vcpus_is_a_loss_unless_the_same_pieces_of_work_are_han
             let (load, switches) = if on_fewer { (load, switches) } else { (1.3, 38_000) };
             let (cpu_time, switches) = (period.mul_f64(load), period.mul_f64(switches as f64).as_secs());
             let workload = WorkloadInterval { cpu_time, switches, ..WorkloadInterval::default() };
-            if let Some(verdict) = trial.observe(&observed(period, workload), &Noise::quiet()) {
+            if let Some(verdict) = trial.observe(&observed(period, workload), &Noise::quiet(), false) {
                 assert_eq!(verdict, Verdict::Undecided(None), "no signal says more");
                 return trial.loses_work();
             }

@@ -32,10 +32,8 @@ pub(crate) struct Terms {
     pub(crate) may_try: bool,
     /// Whether the others allow retention.
     pub(crate) may_retain: bool,
-    /// Whether some of the others have not judged the retention on trial yet.
+    /// Whether some of the others have not judged the retention on trial or, without a trial, in force.
     pub(crate) open: bool,
-    /// Whether each of the others has judged the retention in force unharmful.
-    pub(crate) judged: bool,
     /// CPU time that the others' observations take for each block of a trial of retention.
     pub(crate) judging_cost: Duration,
     /// The load (in vCPUs) of others that is confined to a vCPU.
@@ -52,7 +50,6 @@ impl Default for Terms {
             may_try: true,
             may_retain: true,
             open: false,
-            judged: true,
             judging_cost: Duration::ZERO,
             confined: BTreeMap::new(),
         }
@@ -96,7 +93,7 @@ impl Policy {
     /// Has other workloads judge a new trial, if it is one of retention.
     pub(super) fn with_judges(&self, trial: Trial) -> Trial {
         match trial.difference() {
-            Difference::Retention => trial.with_judges(self.terms.judging_cost, self.terms.judged),
+            Difference::Retention => trial.with_judges(self.terms.judging_cost, self.terms.open),
             Difference::ActiveSet => trial,
         }
     }

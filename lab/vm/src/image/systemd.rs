@@ -14,7 +14,7 @@ use crate::kernel::KernelFiles;
 use crate::tool;
 
 /// Change it when the same packages would yield a different disk.
-const RECIPE: &str = "systemd 1";
+const RECIPE: &str = "systemd 2";
 const DISK: &str = "root.squashfs";
 /// Name in the cache.
 pub const ARTEFACT: &str = "images/systemd";
@@ -41,6 +41,8 @@ const PACKAGES: &[&str] = &[
     "systemd-sysv",
     "udev",
     "dbus",
+    "apt",
+    "init-system-helpers",
     "redis-server",
     "redis-tools",
     "sysbench",

@@ -95,8 +95,8 @@ pub(crate) fn assert_same(alone: &mut Arbiter, o: &Observation, decision: &Decis
 impl World {
     pub(crate) fn new(config: PolicyConfig, vcpus: u32, workload: Workload) -> Self {
         let allowed = CpuSet::first(vcpus);
-        let policy = Policy::new(config.clone(), allowed.clone()).unwrap();
         let alone = alone(&config, &allowed);
+        let policy = Policy::new(config, allowed.clone()).unwrap();
         let decision = Decision { setting: policy.setting(), next: 20 * MS, ..Decision::default() };
         Self {
             policy,
@@ -323,11 +323,11 @@ impl Sums {
     }
 }
 
-fn seconds(s: f64) -> Duration {
+pub(crate) fn seconds(s: f64) -> Duration {
     Duration::from_secs_f64(s.max(0.0))
 }
 
 /// `x` rounded to the nearest integer.
-fn whole(x: f64) -> u64 {
+pub(crate) fn whole(x: f64) -> u64 {
     seconds(x + 0.5).as_secs()
 }
