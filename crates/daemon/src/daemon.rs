@@ -18,12 +18,11 @@ use gleaner_engine::live::{Fleet, Signals};
 use gleaner_engine::{LeaseBook, UndoResult};
 use gleaner_kernel::Root;
 use gleaner_metrics::{Exporter, Metrics};
-use gleaner_policy::{Retention, WorkloadId};
+use gleaner_policy::{Arbiter, ArbiterConfig, Retention, WorkloadId};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike as _};
 use tracing::{info, warn};
 
-use crate::arbiter_stub::{Arbiter, ArbiterConfig};
 use crate::engaged::Engaged;
 use crate::facts::Facts;
 use crate::lookout::Lookout;
@@ -152,6 +151,7 @@ impl Daemon {
             self.rest_if_due();
             self.look();
             self.step_due();
+            self.tell_service_manager();
             self.notify.watchdog();
         }
         Ok(self.close())

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use gleaner_discover::Key;
 use gleaner_engine::{Account, Journal, Memory};
-use gleaner_explain::summary;
 use gleaner_policy::{CpuSet, Decision, Observation, Policy, PolicyConfig, Setting, Watch};
 use gleaner_proto::journal::{Record, Summary};
 
@@ -115,9 +114,4 @@ impl Engaged {
         self.journal.flush();
         summary
     }
-}
-
-/// The account of a workload's time in a few lines, as `gleaner run` prints it.
-pub(crate) fn account(summary: &Summary) -> String {
-    summary::text(summary, false)
 }

@@ -1,6 +1,5 @@
 //! `gleanerd`: keeps idle vCPUs ready for the services of a virtual machine.
 
-mod arbiter_stub;
 mod config;
 mod credits;
 mod daemon;

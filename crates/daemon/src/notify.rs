@@ -29,6 +29,11 @@ impl Notify {
         Self { is_heard: std::env::var_os("NOTIFY_SOCKET").is_some(), watchdog, status: String::new() }
     }
 
+    /// Whether there is a service manager.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.is_heard
+    }
+
     /// The daemon works, after its start or after a reload.
     pub(crate) fn ready(&self) {
         self.send(&[NotifyState::Ready]);

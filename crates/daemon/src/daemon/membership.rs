@@ -201,7 +201,7 @@ impl Daemon {
         let summary = engaged.close(now, left_behind);
         self.end_attachment(id, &ended, &summary);
         // What was retained for it alone is not any more.
-        self.carry_out(false);
+        self.settle();
         Some(summary)
     }
 
@@ -227,7 +227,7 @@ impl Daemon {
                 engaged.journal.note(now, "starts anew with what was learned");
                 engaged.due = Instant::now() + FIRST_SAMPLE;
                 self.arbiter.join(id, policy);
-                self.carry_out(false);
+                self.settle();
             }
             Err(error) => drop(self.leave(id, &error.to_string())),
         }

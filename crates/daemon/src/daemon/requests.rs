@@ -219,7 +219,7 @@ impl Daemon {
             engaged.journal.flush();
         }
         let since = asked.since_ms.map(|ms| unix_ms().saturating_sub(ms));
-        let names = match self.paths.journals() {
+        let names = match self.paths.state.workloads() {
             Ok(names) => names,
             Err(error) => return self.server.answer(to, Err::<WhyReply, _>(Error::failed(error))),
         };

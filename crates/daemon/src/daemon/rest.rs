@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use gleaner_metrics::Pause;
+use gleaner_policy::Forbidden;
 use tracing::info;
 
 use super::Daemon;
-use crate::arbiter_stub::Forbidden;
 use crate::polling::Rest;
 
 /// How often clock and credits are looked at.
@@ -53,6 +53,6 @@ impl Daemon {
             info!("{text}");
             self.remember(None, text);
         }
-        self.carry_out(false);
+        self.settle();
     }
 }

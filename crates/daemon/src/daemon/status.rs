@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use gleaner_control::{Decision, Machine, Mode, Stake as StakeName, State, Status, Usage, Workload};
 use gleaner_discover::Key;
 use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
-use gleaner_policy::{Observation, WorkloadId};
+use gleaner_policy::{Observation, Stake, WorkloadId};
 use nix::time::{ClockId, clock_gettime};
 
 use super::Daemon;
-use crate::arbiter_stub::Stake;
 use crate::engaged::Engaged;
 use crate::polling::Rest;
 
@@ -18,6 +17,24 @@ use crate::polling::Rest;
 const MOST_WATCHED: usize = 40;
 
 impl Daemon {
+    /// Tells the service manager in a line what is in force.
+    pub(super) fn tell_service_manager(&mut self) {
+        if !self.notify.is_heard() {
+            return;
+        }
+        let engaged = match self.engaged.len() {
+            1 => "1 workload engaged".to_owned(),
+            n => format!("{n} workloads engaged"),
+        };
+        let on_fewer = self.engaged.values().filter(|e| e.in_force.active != e.allowed).count();
+        let line = match (&self.paused, on_fewer) {
+            (Some(_), _) => "paused: nothing is changed".to_owned(),
+            (None, 0) => format!("{engaged}; retention: {}", self.retention),
+            (None, n) => format!("{engaged}, {n} on fewer vCPUs; retention: {}", self.retention),
+        };
+        self.notify.status(&line);
+    }
+
     pub(super) fn status(&mut self) -> Status {
         let mut workloads: Vec<Workload> =
             self.engaged.iter().map(|(id, engaged)| self.engaged_workload(*id, engaged)).collect();

@@ -1,5 +1,6 @@
 //! Observing, deciding and carrying out, for all engaged workloads.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
@@ -43,19 +44,38 @@ impl Daemon {
             self.leave(id, ENDED);
             return;
         }
-        let urgent = [self.signals.as_fd()];
-        let o = match self.fleet.observe(id, &urgent) {
-            Ok(o) => o,
-            Err(error) => return self.failed(&error),
-        };
-        let (mut reset, others) = self.decide(id, &o);
-        for other in others {
-            // Its interval must end where the setting changes.
+        self.step_together(vec![id]);
+    }
+
+    /// Carries out a change that no step made, once the intervals of those whom it concerns have ended.
+    pub(super) fn settle(&mut self) {
+        self.step_together(self.arbiter.sample());
+    }
+
+    /// Steps these workloads, and whom their decisions concern, at the same moment, since the setting changes under
+    /// them; then carries out what was decided.
+    fn step_together(&mut self, ids: Vec<WorkloadId>) {
+        let mut seen: BTreeSet<WorkloadId> = ids.iter().copied().collect();
+        let mut queue = VecDeque::from(ids);
+        let mut is_first = true;
+        let mut reset = false;
+        let mut errors = Vec::new();
+        while let Some(id) = queue.pop_front() {
             let urgent = [self.signals.as_fd()];
-            match self.fleet.observe_too(other, &urgent) {
-                Ok(o) => reset |= self.decide(other, &o).0,
-                Err(error) => self.failed(&error),
+            let observed =
+                if is_first { self.fleet.observe(id, &urgent) } else { self.fleet.observe_too(id, &urgent) };
+            match observed {
+                Ok(o) => {
+                    is_first = false;
+                    let (resets, concerned) = self.decide(id, &o);
+                    reset |= resets;
+                    queue.extend(concerned.into_iter().filter(|other| seen.insert(*other)));
+                }
+                Err(error) => errors.push(error),
             }
+        }
+        for error in errors {
+            self.failed(&error);
         }
         self.carry_out(reset);
     }
