@@ -6,43 +6,66 @@ SHELL := /bin/bash
 
 # Where `make install` puts things, and where it takes them from.
 PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
 BUILT ?= target/release
 bin = $(DESTDIR)$(PREFIX)/bin
-man = $(DESTDIR)$(PREFIX)/share/man/man1
+sbin = $(DESTDIR)$(PREFIX)/sbin
+man = $(DESTDIR)$(PREFIX)/share/man
 bash = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+units = $(DESTDIR)$(PREFIX)/lib/systemd/system
+users = $(DESTDIR)$(PREFIX)/lib/sysusers.d
+shared = $(DESTDIR)$(PREFIX)/share/gleaner
+etc = $(DESTDIR)$(SYSCONFDIR)/gleaner
 programs = gleaner gleaner-bench gleaner-sim
+packages = $(programs) gleaner-daemon
+pages = gleaner.toml.5 gleaner.7 gleanerd.8
 
 .PHONY: help build docs install uninstall deb demo test test-long test-lab fuzz lab bench bench-guard bench-signals bench-sim bench-trace promises lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Build the release binaries: target/release/gleaner, gleaner-bench and gleaner-sim
+build: ## Build the release binaries: target/release/gleaner, gleanerd, gleaner-bench and gleaner-sim
 	scripts/setup build
-	cargo build --release --locked $(programs:%=-p %)
+	cargo build --release --locked $(packages:%=-p %)
 
-# Does not build: root, who installs, often has no Rust.
-install: ## Install what `make build` has built, man pages and completions too (PREFIX=/usr/local, DESTDIR=)
-	@for p in $(programs); do test -x $(BUILT)/$$p || { echo 'run make build first' >&2; exit 1; }; done
-	install -d $(bin) $(man) $(bash) $(zsh) $(fish)
+# Does not build: root, who installs, often has no Rust. The unit names the daemon's place, and a configuration that is
+# there is the administrator's.
+install: ## Install what `make build` has built, man pages, completions and units too (PREFIX=/usr/local, DESTDIR=)
+	@for p in $(programs) gleanerd; do test -x $(BUILT)/$$p || { echo 'run make build first' >&2; exit 1; }; done
+	install -d $(bin) $(sbin) $(man)/man1 $(bash) $(zsh) $(fish) $(units) $(users) $(shared)/grafana $(shared)/prometheus \
+	    $(etc)/gleaner.toml.d
 	install -m 755 $(programs:%=$(BUILT)/%) $(bin)
+	install -m 755 $(BUILT)/gleanerd $(sbin)
 	umask 022; \
 	for p in $(programs); do \
-	    $(BUILT)/$$p man --output $(man); \
+	    $(BUILT)/$$p man --output $(man)/man1; \
 	    $(BUILT)/$$p completions bash >$(bash)/$$p; \
 	    $(BUILT)/$$p completions zsh >$(zsh)/_$$p; \
 	    $(BUILT)/$$p completions fish >$(fish)/$$p.fish; \
-	done
+	done; \
+	sed -E 's#/usr/(s?bin/gleaner)#$(PREFIX)/\1#' packaging/gleanerd.service >$(units)/gleanerd.service
+	for page in $(pages); do install -D -m 644 packaging/man/$$page $(man)/man$${page##*.}/$$page; done
+	install -m 644 packaging/gleanerd-metrics.socket $(units)
+	install -m 644 packaging/debian/gleaner.conf $(users)
+	install -m 644 packaging/grafana/gleaner.json $(shared)/grafana
+	install -m 644 packaging/prometheus/gleaner.rules.yml $(shared)/prometheus
+	test -e $(etc)/gleaner.toml || install -m 644 packaging/gleaner.toml $(etc)
 
+# A configuration that was changed stays.
 uninstall: ## Remove what `make install` with the same PREFIX and DESTDIR has installed
-	for p in $(programs); do rm -f $(bin)/$$p $(man)/$$p.1 $(bash)/$$p $(zsh)/_$$p $(fish)/$$p.fish; done
-	rm -f $(man)/gleaner-*.1
+	for p in $(programs); do rm -f $(bin)/$$p $(man)/man1/$$p.1 $(bash)/$$p $(zsh)/_$$p $(fish)/$$p.fish; done
+	rm -f $(man)/man1/gleaner-*.1 $(sbin)/gleanerd $(units)/gleanerd.service $(units)/gleanerd-metrics.socket \
+	    $(users)/gleaner.conf $(shared)/grafana/gleaner.json $(shared)/prometheus/gleaner.rules.yml
+	for page in $(pages); do rm -f $(man)/man$${page##*.}/$$page; done
+	! cmp -s packaging/gleaner.toml $(etc)/gleaner.toml || rm $(etc)/gleaner.toml
+	-rmdir $(shared)/grafana $(shared)/prometheus $(shared) $(etc)/gleaner.toml.d $(etc) 2>/dev/null
 
 deb: ## Build the Debian packages gleaner (with gleanerd) and gleaner-lab, and check them: target/debian/*.deb
 	scripts/setup deb
-	cargo build --release --locked $(programs:%=-p %) -p gleaner-daemon
+	cargo build --release --locked $(packages:%=-p %)
 	scripts/build-deb $(DEB_ARGS)
 	scripts/check-packaging
 

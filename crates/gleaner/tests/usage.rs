@@ -209,7 +209,7 @@ fn make_install_and_uninstall_leave_nothing_out_and_nothing_behind() {
     let at = |name: &str| dir.path().join(name);
     // Stands for target/release.
     fs::create_dir(at("built")).unwrap();
-    for name in ["gleaner", "gleaner-bench", "gleaner-sim"] {
+    for name in ["gleaner", "gleaner-bench", "gleaner-sim", "gleanerd"] {
         symlink(Path::new(GLEANER).with_file_name(name), at("built").join(name)).unwrap();
     }
     let make = |target: &str| {
@@ -228,19 +228,27 @@ fn make_install_and_uninstall_leave_nothing_out_and_nothing_behind() {
         "bin/gleaner",
         "bin/gleaner-bench",
         "bin/gleaner-sim",
+        "sbin/gleanerd",
+        "lib/systemd/system/gleanerd.service",
         "share/man/man1/gleaner.1",
         "share/man/man1/gleaner-run.1",
         "share/man/man1/gleaner-bench-run.1",
         "share/man/man1/gleaner-sim-sweep.1",
+        "share/man/man8/gleanerd.8",
         "share/bash-completion/completions/gleaner",
         "share/bash-completion/completions/gleaner-sim",
         "share/zsh/site-functions/_gleaner",
         "share/fish/vendor_completions.d/gleaner.fish",
     ] {
         let mode = fs::metadata(at("root/usr").join(file)).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, if file.starts_with("bin") { 0o755 } else { 0o644 }, "{file}");
+        assert_eq!(mode, if file.contains("bin/") { 0o755 } else { 0o644 }, "{file}");
     }
+    let configuration = at("root/etc/gleaner/gleaner.toml");
+    fs::write(&configuration, "retain = false\n").unwrap();
+    assert!(make("install").unwrap().status.success());
     assert!(make("uninstall").unwrap().status.success());
+    assert_eq!(fs::read_to_string(&configuration).unwrap(), "retain = false\n", "the administrator's stays");
+    fs::remove_file(configuration).unwrap();
     let left = Command::new("find").arg(at("root")).args(["-not", "-type", "d"]).output().unwrap();
     assert_eq!(text(&left.stdout), "");
 }
