@@ -27,6 +27,11 @@ impl Sentence {
         Self { at_s: Some(at.as_secs_f64()), text: text.into() }
     }
 
+    /// Seconds since the start; `None` if it has no time of its own.
+    pub fn at_s(&self) -> Option<f64> {
+        self.at_s
+    }
+
     /// A sentence that has no time of its own.
     pub fn plain(text: impl Into<String>) -> Self {
         Self { at_s: None, text: text.into() }
