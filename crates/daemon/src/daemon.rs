@@ -48,8 +48,8 @@ pub(crate) struct Daemon {
     next_id: u64,
     /// The machine's retention in force.
     retention: Retention,
-    /// Whether everything is untouched because somebody said so, and their reason.
-    paused: Option<Option<String>>,
+    /// Everything is untouched because somebody said so.
+    paused: Option<Paused>,
     rests: Rests,
     /// When the reasons to rest are looked at again.
     rests_due: Instant,
@@ -260,6 +260,12 @@ impl Daemon {
         }
         restored
     }
+}
+
+/// A pause that somebody asked for.
+#[derive(Debug, Clone)]
+struct Paused {
+    reason: Option<String>,
 }
 
 /// What a signal asks for.

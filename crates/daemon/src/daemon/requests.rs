@@ -17,8 +17,8 @@ use gleaner_proto::journal::{self, Record, Summary};
 use gleaner_proto::source_text::nearest;
 use tracing::{info, warn};
 
-use super::Daemon;
 use super::membership::Engagement;
+use super::{Daemon, Paused};
 use crate::engaged::{Engaged, Identity};
 
 /// Clients that wait for the end of a workload that they attached to.
@@ -67,7 +67,7 @@ impl Daemon {
                 self.server.answer(to, Ok(StatusReply { status }));
             }
             Call::Why(asked, to) => self.why(&asked, to),
-            Call::Attach(asked, to) => self.attach(asked, to),
+            Call::Attach(asked, to) => self.attach(&asked, to),
             Call::Detach(asked, to) => {
                 let answer = self.detach(&asked.workload, peer);
                 self.server.answer(to, answer.map(|()| Nothing {}));
@@ -76,7 +76,7 @@ impl Daemon {
                 let why = asked.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
                 info!("paused by {peer}{why}");
                 self.remember(None, format!("paused{why}"));
-                self.paused = Some(asked.reason);
+                self.paused = Some(Paused { reason: asked.reason });
                 self.leave_all("paused");
                 self.apply_rests();
                 self.server.answer(to, Ok(Nothing {}));
@@ -128,8 +128,8 @@ impl Daemon {
         Error::not_found("workload", name, nearest(name, names).map(str::to_owned))
     }
 
-    fn attach(&mut self, asked: AttachRequest, to: To<AttachReply>) {
-        match self.try_attach(&asked) {
+    fn attach(&mut self, asked: &AttachRequest, to: To<AttachReply>) {
+        match self.try_attach(asked) {
             Ok(id) => {
                 let workload = self.engaged.get(&id).map(|e| e.identity.name.clone()).unwrap_or_default();
                 let limits = self.facts.limits.clone();
@@ -141,8 +141,8 @@ impl Daemon {
     }
 
     fn try_attach(&mut self, asked: &AttachRequest) -> Result<WorkloadId, Error> {
-        if let Some(why) = &self.paused {
-            let why = why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+        if let Some(paused) = &self.paused {
+            let why = paused.reason.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
             return Err(Error::Busy {
                 reason: format!("gleanerd is paused{why}: `gleaner resume` ends that"),
             });

@@ -80,8 +80,8 @@ impl Daemon {
     }
 
     fn mode(&self) -> (Mode, Option<String>) {
-        if let Some(why) = &self.paused {
-            return (Mode::Paused, why.clone());
+        if let Some(paused) = &self.paused {
+            return (Mode::Paused, paused.reason.clone());
         }
         let reason = self.rests.reason();
         let mode = match &reason {

@@ -18,7 +18,9 @@ impl Daemon {
         match self.fleet.reported() {
             Ok(ids) => {
                 let now = Instant::now();
-                ids.into_iter().for_each(|id| self.make_due(id, now));
+                for id in ids {
+                    self.make_due(id, now);
+                }
             }
             Err(error) => self.failed(&error),
         }
