@@ -2,8 +2,12 @@
 //!
 //! A test that cannot run returns after [`skipped`]; `scripts/run-tests` counts these lines in its summary.
 
+pub mod group;
 pub mod levers;
+pub mod placement;
 pub mod process;
+pub mod server;
+pub mod systemd;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

@@ -188,12 +188,12 @@ impl Target {
                 group::set_controller(root, self, path, name, *state)
             }
             (Self::UnitCpus { unit, group }, Value::Cpus(cpus)) => unit::set(root, unit, group, cpus),
-            (Self::UnitCpus { unit, group }, Value::Unset) => unit::unset(root, unit, group),
+            (Self::UnitCpus { unit, .. }, Value::Unset) => unit::unset(root, unit),
             _ => Err(LeverError::Mismatch { target: self.clone(), value: value.clone() }),
         }
     }
 
-    /// Removes what the writes of `ours` left beside the target, which has another value now.
+    /// Removes what the writes of `ours` left beside the target, which has another value now or is gone.
     ///
     /// # Errors
     /// As [`Target::write`].

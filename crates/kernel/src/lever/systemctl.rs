@@ -7,14 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal};
 
 use crate::Root;
 
 /// How long to wait for an answer that takes systemd no work.
 pub(super) const SHORTLY: Duration = Duration::from_secs(5);
-/// How long to wait while systemd reads all its unit files.
-pub(super) const RELOAD: Duration = Duration::from_secs(60);
+/// How long to wait while systemd reads all its unit files. Less than the watchdog of `gleanerd` grants it.
+pub(super) const RELOAD: Duration = Duration::from_secs(15);
 /// The time between two looks at whether it has ended.
 const INTERVAL: Duration = Duration::from_millis(1);
 /// The most output read, in bytes; what is asked for has a few hundred.
@@ -29,14 +29,20 @@ pub(super) type Refusal = String;
 /// There is none, it fails, or it does not end within `limit`; then it is killed, and what it asked for may still happen.
 pub(super) fn ask(root: &Root, args: &[&str], limit: Duration) -> Result<String, Refusal> {
     let Some(program) = program(root) else {
-        return Err("there is no systemctl; install systemd's, or run without it".to_owned());
+        return Err("there is no systemctl to ask systemd with; install it".to_owned());
     };
     let mut command = Command::new(program);
     command.args(["--no-pager", "--no-ask-password"]).args(args).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: between fork and exec the closure only calls sigprocmask(2), which is async-signal-safe. A child inherits
-    // the signals that its parent blocks.
-    unsafe { command.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?)) };
+    // SAFETY: between fork and exec the closure only calls sigprocmask(2) and prctl(2), which are async-signal-safe. A
+    // child inherits the signals that its parent blocks. After SIGKILL of its parent it is to change nothing any more,
+    // or it could do so after `gleaner restore`.
+    unsafe {
+        command.pre_exec(|| {
+            SigSet::empty().thread_set_mask()?;
+            Ok(nix::sys::prctl::set_pdeathsig(Some(Signal::SIGKILL))?)
+        })
+    };
     let mut child = command.spawn().map_err(|error| format!("systemctl cannot be started: {error}"))?;
     let end = Instant::now() + limit;
     let status = loop {

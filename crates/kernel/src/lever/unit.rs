@@ -1,13 +1,13 @@
 //! The vCPUs of a unit that systemd runs: `AllowedCPUs=`, set at run time and taken back without a trace.
 //!
 //! systemd enables the cpuset controller of version 2 for a unit's group only while the unit, or one beside it, has
-//! `AllowedCPUs=`, and writes `cpuset.cpus` itself: at a reload, or when another property of the unit changes (`src/core/cgroup.c`,
+//! `AllowedCPUs=`, and writes `cpuset.cpus` itself, again whenever another property of the unit changes (`src/core/cgroup.c`,
 //! `cgroup_context_apply`). So a set that is to last has to be known to systemd. Version 1 has no such property there.
 //!
-//! `systemctl set-property --runtime` leaves a drop-in: in `/run/systemd/system.control`, and of a transient unit in
-//! `/run/systemd/transient` (`unit_drop_in_dir`). An empty value would only be another content of it. To undo, the
-//! drop-in is removed and the unit files are read anew, as `systemctl revert` does, so that whatever else sets the
-//! property is in force again. systemd leaves the group's present CPUs in place then: they are written out here.
+//! To undo, the property is emptied first: systemd takes the controller away again, and the group's CPUs with it, where no
+//! other unit needs it. That and each `systemctl set-property --runtime` leave a drop-in: in `/run/systemd/system.control`,
+//! and of a transient unit in `/run/systemd/transient` (`unit_drop_in_dir`). It is removed, and the unit files are read
+//! anew, as `systemctl revert` does, so that whatever else sets the property is in force again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct UnitState {
     pub control_group: String,
     /// Its CPUs, if `AllowedCPUs=` is set.
     pub allowed: Option<CpuSet>,
-    /// Which of `StartupAllowedCPUs=` and `CPUAffinity=` are set.
+    /// Which of the other properties that choose its CPUs are set: `StartupAllowedCPUs=`, `CPUAffinity=`.
     pub others: Vec<&'static str>,
     /// Whether there is such a unit.
     pub is_loaded: bool,
@@ -46,7 +46,8 @@ impl UnitState {
     /// # Errors
     /// [`LeverError::Systemd`]: it does not answer, or not as expected.
     pub fn read(root: &Root, unit: &str) -> Result<Self, LeverError> {
-        let failed = |reason| LeverError::Systemd { unit: unit.to_owned(), operation: "show", reason };
+        let failed =
+            |reason| LeverError::Systemd { unit: unit.to_owned(), operation: "read AllowedCPUs= of", reason };
         let names = "LoadState,ControlGroup,AllowedCPUs,StartupAllowedCPUs,CPUAffinity";
         let text =
             systemctl::ask(root, &["show", "--property", names, "--", unit], SHORTLY).map_err(failed)?;
@@ -105,25 +106,19 @@ pub(super) fn set(root: &Root, unit: &str, group: &Path, cpus: &CpuSet) -> Resul
     Ok(())
 }
 
-/// Removes what was set at run time, so that the unit has what its files say.
-pub(super) fn unset(root: &Root, unit: &str, group: &Path) -> Result<(), LeverError> {
+/// Removes what was set at run time, so that the unit has what its files say. The group's file is not touched: where
+/// another unit needs the controller, it keeps its CPUs.
+pub(super) fn unset(root: &Root, unit: &str) -> Result<(), LeverError> {
+    // If it fails, the property still has its former value once the files were read.
+    let _ = systemctl::ask(root, &["set-property", "--runtime", "--", unit, "AllowedCPUs="], SHORTLY);
     for drop_in in drop_ins(unit) {
         remove(root, &drop_in)?;
     }
-    reload(root, unit)?;
-    let file = group.join(cpuset::FILE);
-    if UnitState::read(root, unit)?.allowed.is_none() && root.exists(&file) {
-        match cpuset::write(root, &file, "") {
-            // systemd has taken the controller away meanwhile, or the unit has ended.
-            Err(error) if error.is_gone() => {}
-            other => other?,
-        }
-    }
-    Ok(())
+    reload(root, unit)
 }
 
-/// Removes the drop-ins that hold one of the values `ours`, although the property has another one: somebody set that
-/// elsewhere.
+/// Removes the drop-ins that hold one of the values `ours`, although the property has another one, which somebody set
+/// elsewhere, or the unit is gone.
 pub(super) fn forget(root: &Root, unit: &str, ours: &[Value]) -> Result<(), LeverError> {
     let mut removed = false;
     for drop_in in drop_ins(unit) {
@@ -161,3 +156,6 @@ fn remove(root: &Root, drop_in: &Path) -> Result<bool, LeverError> {
         Err(error) => Err(LeverError::io(&Target::File(drop_in.to_owned()), "remove", error)),
     }
 }
+
+#[cfg(test)]
+mod tests;
