@@ -12,9 +12,9 @@ pub enum Mode {
     Running,
     /// Everything is untouched until `Resume`.
     Paused,
-    /// Everything is untouched within the configured hours.
+    /// Nothing polls within the configured hours.
     QuietHours,
-    /// Everything is untouched until a burstable instance has more CPU credits.
+    /// Nothing polls until a burstable instance has more CPU credits.
     CreditsLow,
 }
 
@@ -142,7 +142,7 @@ pub struct Status {
     pub uptime_ms: u64,
     /// What it does for the machine as a whole.
     pub mode: Mode,
-    /// Why, unless it runs, as a sentence.
+    /// Why it does not do everything that it could, as a sentence.
     pub mode_reason: Option<String>,
     /// The machine.
     pub machine: Machine,

@@ -7,7 +7,9 @@ use gleaner_print::config::ConfigArgs;
 use gleaner_print::{Generate, SiblingError};
 
 use crate::options::{AttachArgs, RunArgs};
-use crate::{detach, diagnose, doctor, forget, laboratory, pause, record, restore, status, top, why};
+use crate::{
+    detach, diagnose, doctor, forget, laboratory, metrics, pause, record, restore, status, top, why,
+};
 
 /// Wake-up speed of bare metal for a program in a virtual machine
 #[derive(Debug, Parser)]
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Resume(pause::ResumeArgs),
     /// Have gleanerd read its configuration again
     Reload(pause::ReloadArgs),
+    /// Print gleanerd's metrics in the OpenMetrics text format
+    Metrics(metrics::Args),
     /// Measure what a wake-up costs in this VM, and report the possible gain
     Doctor(doctor::Args),
     /// Explain in sentences with numbers what gleanerd or a run did

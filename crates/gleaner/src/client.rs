@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use gleaner_control::{AttachReply, AttachRequest, Client, ClientError, Replies, SOCKET};
-use gleaner_engine::live::{self, Counter, Signals};
+use gleaner_engine::live::{self, Counter, ProcessFd, Signals};
 use gleaner_kernel::Root;
 use gleaner_policy::{Objective, Strategy};
 use gleaner_print::say;
 use gleaner_proto::journal::Summary;
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::geteuid;
+use nix::unistd::{Pid, geteuid};
 
 use crate::options::{AttachArgs, ControlArgs, RunArgs};
 use crate::{attach, group, run};
@@ -75,11 +75,12 @@ pub(crate) fn run(daemon: Client, args: &RunArgs) -> anyhow::Result<ExitCode> {
     // The thread below must not consume it in place of this one. Cannot fail: the signal is valid.
     let _ = SigSet::from(Signal::SIGCHLD).thread_block();
     let (sender, account) = mpsc::channel();
+    let runs = ProcessFd::open(Pid::from_raw(child.id().cast_signed()));
     match daemon.attach(&request) {
         Ok(replies) => {
             thread::spawn(move || {
                 // If nobody waits any more, the command has ended long ago.
-                let _ = sender.send(follow(replies));
+                let _ = sender.send(follow(replies, || !runs.is_ok_and(|process| process.ended())));
             });
         }
         Err(error) => say!("gleaner: the command runs on without Gleaner: {error}"),
@@ -92,14 +93,20 @@ pub(crate) fn run(daemon: Client, args: &RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Waits for the end of what the daemon is attached to. Returns its account and what was not available, unless the
-/// daemon gave up on it, which is reported at once.
-fn follow(replies: Replies<AttachReply>) -> Option<(Summary, Vec<String>)> {
+/// daemon gave up on it, which is reported at once if the command still `runs`: one that ends at once is gone before the
+/// daemon finds it.
+fn follow(replies: Replies<AttachReply>, runs: impl FnOnce() -> bool) -> Option<(Summary, Vec<String>)> {
     let mut limits = Vec::new();
     for reply in replies {
         match reply {
             Ok(AttachReply { summary: Some(summary), .. }) => return Some((summary, limits)),
             Ok(reply) => limits = reply.limits,
-            Err(error) => say!("gleaner: the command runs on without Gleaner: {error}"),
+            Err(error) => {
+                if runs() {
+                    say!("gleaner: the command runs on without Gleaner: {error}");
+                }
+                return None;
+            }
         }
     }
     None

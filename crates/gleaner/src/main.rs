@@ -12,6 +12,7 @@ mod doctor;
 mod forget;
 mod group;
 mod laboratory;
+mod metrics;
 mod names;
 mod options;
 mod pause;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
         Command::Reload(args) => pause::reload(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Diagnose(args) => diagnose::run(&args),

@@ -2,21 +2,23 @@
 
 use std::process::ExitCode;
 
-use gleaner_print::outln;
+use gleaner_print::{outln, say};
 use serde_json::json;
 
 use crate::client;
+use crate::status::count;
 
 /// Version of the JSON form.
 const VERSION: u32 = 1;
 
 /// Undo everything that gleanerd has in force, and change nothing until `gleaner resume`
 ///
-/// The machine is then as if gleanerd did not run, which goes on watching. Needs root.
+/// The machine is then as if gleanerd did not run. Needs root. Exit status: 0 if nothing is in force any more, 1 if
+/// something could not be put back.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PauseArgs {
-    /// Why, for `gleaner status` to show
-    #[arg(long, value_name = "TEXT")]
+    /// Why, for `gleaner status` to show, e.g. `gleaner pause "incident 4711"`
+    #[arg(value_name = "REASON")]
     reason: Option<String>,
     /// Print the outcome as JSON
     #[arg(long)]
@@ -44,24 +46,34 @@ pub(crate) struct ReloadArgs {
 }
 
 pub(crate) fn pause(args: &PauseArgs) -> anyhow::Result<ExitCode> {
-    client::connect()?.pause(args.reason.clone())?;
+    let mut daemon = client::connect()?;
+    daemon.pause(args.reason.clone())?;
+    let status = daemon.status()?;
     if args.json {
-        outln!("{}", json!({ "version": VERSION, "mode": "paused" }))?;
-    } else {
+        outln!("{}", json!({ "version": VERSION, "mode": status.mode, "leases": status.leases }))?;
+    } else if status.leases == 0 {
         outln!("paused: nothing is in force any more; `gleaner resume` ends that")?;
     }
-    Ok(ExitCode::SUCCESS)
+    if status.leases == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    say!(
+        "gleaner: paused, but {} could not be put back: {} names them, and stopping gleanerd tries again",
+        count(status.leases, "change"),
+        status.lease_file
+    );
+    Ok(ExitCode::FAILURE)
 }
 
 pub(crate) fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
     let mut daemon = client::connect()?;
     daemon.resume()?;
-    // Quiet hours or a lack of credits can still keep everything untouched.
+    // Quiet hours or a lack of credits can still forbid polling.
     let status = daemon.status()?;
     if args.json {
         outln!("{}", json!({ "version": VERSION, "mode": status.mode }))?;
     } else {
-        outln!("resumed; {}", crate::status::mode(&status))?;
+        outln!("resumed: {}", crate::status::mode(&status))?;
     }
     Ok(ExitCode::SUCCESS)
 }

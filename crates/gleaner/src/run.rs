@@ -5,12 +5,13 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context as _;
 use gleaner_calibrate::MethodChoice;
-use gleaner_engine::live::{self, ActiveSetLever, Child, Parts, ProcessFd, Signals, SpawnError};
+use gleaner_engine::live::{
+    self, ActiveSetLever, Child, Parts, ProcessFd, Signals, SpawnError, group_sensor, quotas,
+};
 use gleaner_engine::{Journal, LeaseBook, LeaseError, Outcome, StateDir, UndoResult, program_of_command};
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
@@ -200,33 +201,19 @@ impl Workload {
         choice: &MethodChoice,
     ) -> anyhow::Result<Parts> {
         let Self { root, pid, group, allowed } = self;
+        let number = pid.as_raw().unsigned_abs();
         let (place, workload) = if let Some(group) = group {
             let sensor = group_sensor(&root, &group)?;
-            (ActiveSetLever::Group(group), sensor.with_quotas(quotas(&root, pid)))
+            (ActiveSetLever::Group(group), sensor.with_quotas(quotas(&root, number)))
         } else {
-            let members = Members::Tree(pid.as_raw().unsigned_abs());
-            let sensor = WorkloadSensor::new(&root, members)?.with_quotas(quotas(&root, pid));
+            let sensor = WorkloadSensor::new(&root, Members::Tree(number))?;
+            let sensor = sensor.with_quotas(quotas(&root, number));
             (ActiveSetLever::Threads(Affinity::new(allowed.clone())), sensor)
         };
         let process = Some((pid, ProcessFd::open(pid)?));
         let member = member_parts(&args.control, choice, place, workload, allowed, process);
         Ok(Parts { book, member, signals, child: Some(pid), warn })
     }
-}
-
-/// The sensor for a group's processes.
-pub(crate) fn group_sensor(root: &Root, group: &WorkloadGroup) -> anyhow::Result<WorkloadSensor> {
-    let sensor = WorkloadSensor::new(root, Members::Cgroup(group.cpuset_dir().to_owned()))?;
-    Ok(match group.accounting_dir() {
-        Some(dir) => sensor.with_accounting(dir)?,
-        None => sensor,
-    })
-}
-
-/// The groups whose CPU quotas apply to process `pid`; empty if unknown, or if it has ended.
-pub(crate) fn quotas(root: &Root, pid: Pid) -> Vec<PathBuf> {
-    let setup = CgroupSetup::of_process(root, pid.as_raw().unsigned_abs());
-    setup.map(|setup| setup.quota_dirs()).unwrap_or_default()
 }
 
 /// The command's own status; 128+N if signal N ended it.

@@ -3,9 +3,13 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use gleaner_control::{Mode, Retention, Stake, State, Status, Workload};
+use anyhow::anyhow;
+use gleaner_control::{ClientError, Mode, Retention, Stake, State, Status, Workload};
+use gleaner_engine::StateDir;
 use gleaner_explain::wrap;
+use gleaner_kernel::Root;
 use gleaner_print::outln;
+use nix::unistd::geteuid;
 use serde_json::json;
 
 use crate::client;
@@ -29,13 +33,28 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let status = client::connect()?.status()?;
+    let status = client::connect().map_err(without_daemon)?.status()?;
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&json!({ "version": VERSION, "status": status }))?)?;
     } else {
         outln!("{}", text(&status, args.all).trim_end())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds what the machine's state is, where no daemon runs that could say so.
+fn without_daemon(error: anyhow::Error) -> anyhow::Error {
+    let not_running = matches!(error.downcast_ref(), Some(ClientError::NotRunning { .. }));
+    // Only root knows: others have a state directory of their own.
+    let state = StateDir::default_place().ok().filter(|_| not_running && geteuid().is_root());
+    let Some(state) = state else { return error };
+    match (state.holder(&Root::system()), state.leases().exists()) {
+        (Some(pid), _) => anyhow!("{error}; another Gleaner (pid {pid}) is at work: `gleaner top` shows it"),
+        (None, true) => anyhow!(
+            "{error}; a killed Gleaner has left changes on the machine: `gleaner restore` puts them back"
+        ),
+        (None, false) => anyhow!("{error}; nothing is changed on the machine"),
+    }
 }
 
 /// `status` on a page of 80 columns.
@@ -148,13 +167,16 @@ pub(crate) fn stake(stake: Stake) -> &'static str {
 
 /// What the daemon does for the machine as a whole, and why.
 pub(crate) fn mode(status: &Status) -> String {
-    let mode = match status.mode {
-        Mode::Running => "running",
-        Mode::Paused => "paused, nothing is in force",
-        Mode::QuietHours => "quiet hours, nothing is in force",
-        Mode::CreditsLow => "few CPU credits are left, nothing is in force",
-    };
-    status.mode_reason.as_ref().map_or_else(|| mode.to_owned(), |reason| format!("{mode}: {reason}"))
+    let reason = status.mode_reason.as_deref();
+    match (status.mode, reason) {
+        (Mode::Paused, None) => "paused, nothing is in force".to_owned(),
+        (Mode::Paused, Some(reason)) => format!("paused, nothing is in force: {reason}"),
+        (Mode::Running, None) => "running".to_owned(),
+        (Mode::Running, Some(reason)) => format!("running ({reason})"),
+        (Mode::QuietHours | Mode::CreditsLow, reason) => {
+            format!("running, but nothing polls ({})", reason.unwrap_or("no reason is given"))
+        }
+    }
 }
 
 /// The retention in force, as a part of a sentence.
@@ -171,10 +193,11 @@ pub(crate) fn decisions(status: &Status) -> impl Iterator<Item = String> {
 }
 
 pub(crate) fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
+    // The sum of nothing is a negative zero.
+    format!("{:.1} %", share * 100.0 + 0.0)
 }
 
-/// A time in its two largest units.
+/// A time in its largest units.
 pub(crate) fn age(ms: u64) -> String {
     let s = ms / 1000;
     match s {
@@ -185,6 +208,6 @@ pub(crate) fn age(ms: u64) -> String {
     }
 }
 
-fn count(n: u64, what: &str) -> String {
+pub(crate) fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -6,20 +6,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use gleaner_control::{Client, WhyRequest};
+use gleaner_control::{Client, ClientError, WhyRequest};
 use gleaner_engine::{StateDir, unix_ms};
 use gleaner_explain::Sentence;
 use gleaner_print::outln;
 use gleaner_proto::journal::{self, Record, Summary};
+use gleaner_proto::source_text::nearest;
 use serde::Serialize;
 
-use crate::client;
+use crate::{client, status};
 
 /// Say what gleanerd or the latest run did, when and why, from the journal
 ///
 /// Each change was a hypothesis: it was tried in blocks that alternated with blocks without it, and kept only if it
 /// proved itself. Under `--fixed` and `--strategy paper` nothing is proven, and the story says so. Times count from the
-/// start of the run, or from when gleanerd engaged the workload.
+/// start of the run, or from when gleanerd engaged the workload; then the time of day in UTC is shown, too. Of a workload
+/// that is not engaged, it says why not. After gleanerd has ended, what it did can still be read by a workload's name.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A workload of gleanerd, as `gleaner status` names it, or a journal's path [default: all workloads if gleanerd
@@ -68,6 +70,8 @@ struct DaemonReport<'a> {
 #[derive(Serialize)]
 struct WorkloadReport<'a> {
     workload: &'a str,
+    /// When it was engaged, in milliseconds since the Unix epoch; `None` if it never was.
+    start_unix_ms: Option<u64>,
     story: Vec<Sentence>,
     summary: Option<&'a Summary>,
 }
@@ -75,39 +79,101 @@ struct WorkloadReport<'a> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match source(args.of.as_deref())? {
         Source::Journal(path) => of_journal(path, args)?,
-        Source::Daemon(daemon, workload) => of_daemon(daemon, workload, args)?,
+        Source::Daemon(daemon) => match (of_daemon(daemon, args), &args.of) {
+            (Err(error), Some(name)) if is_unknown(&error) => of_unrecorded(name, args, error)?,
+            (done, _) => done?,
+        },
     }
     Ok(ExitCode::SUCCESS)
 }
 
+fn is_unknown(error: &anyhow::Error) -> bool {
+    use gleaner_control::Error::{NotFound, NothingRecorded};
+    matches!(error.downcast_ref(), Some(ClientError::Refused(NotFound { .. } | NothingRecorded {})))
+}
+
+/// What there is to say of a name of which the daemon has no journal: a workload that was never engaged, or a file. Else
+/// that is the error.
+fn of_unrecorded(name: &str, args: &Args, error: anyhow::Error) -> anyhow::Result<()> {
+    let status = client::connect()?.status()?;
+    if let Some(workload) = status.workloads.iter().find(|workload| workload.name == name) {
+        let reason = workload.reason.as_deref().unwrap_or("no reason is given");
+        let text = format!("`{name}` is {}: {reason}", status::state(workload.state));
+        return match args.json {
+            true => print_json(vec![WorkloadReport {
+                workload: name,
+                start_unix_ms: None,
+                story: vec![Sentence::plain(text)],
+                summary: None,
+            }]),
+            false => Ok(outln!("{text}")?),
+        };
+    }
+    if Path::new(name).exists() { of_journal(name.into(), args) } else { Err(error) }
+}
+
 enum Source {
     Journal(PathBuf),
-    /// One of its workloads, or all.
-    Daemon(Client, Option<String>),
+    /// What it is asked for is in the arguments.
+    Daemon(Client),
 }
 
 /// What the user means.
 fn source(of: Option<&str>) -> anyhow::Result<Source> {
-    if let Some(path) = of.filter(|of| of.contains('/') || Path::new(of).exists()) {
+    if let Some(path) = of.filter(|of| of.contains('/')) {
         return Ok(Source::Journal(path.into()));
     }
-    let latest = || StateDir::default_place().map(|state| state.journal());
-    match (client::find(), of) {
-        (Ok(Some(daemon)), workload) => Ok(Source::Daemon(daemon, workload.map(str::to_owned))),
-        (Ok(None), Some(name)) => {
-            bail!("{name} is no file, and gleanerd, which would know a workload, is not running")
-        }
-        (Err(error), Some(_)) => Err(error.into()),
-        // Who is not allowed to ask root's daemon can have runs of their own.
-        (found, None) => match (latest()?, found) {
-            (path, _) if path.exists() => Ok(Source::Journal(path)),
-            (_, Err(error)) => Err(error.into()),
-            (path, Ok(_)) => bail!(
-                "no run has been recorded yet: {} does not exist; `gleaner run -- COMMAND` makes it",
-                path.display()
-            ),
-        },
+    let found = client::find();
+    if let Ok(Some(daemon)) = found {
+        return Ok(Source::Daemon(daemon));
     }
+    let refusal = found.err();
+    let path = match of {
+        Some(file) if Path::new(file).exists() => file.into(),
+        Some(name) => match refusal {
+            Some(error) => return Err(error.into()),
+            None => of_ended_daemon(name)?,
+        },
+        None => latest_run(refusal)?,
+    };
+    Ok(Source::Journal(path))
+}
+
+/// The journal of a workload of a daemon that has ended.
+fn of_ended_daemon(name: &str) -> anyhow::Result<PathBuf> {
+    let state = StateDir::default_place()?;
+    let path = state.journal_of(name);
+    if path.exists() {
+        return Ok(path);
+    }
+    let known = state.workloads().unwrap_or_default();
+    let hint = nearest(name, known.iter().map(String::as_str))
+        .map_or_else(String::new, |near| format!("; it has left a journal of `{near}`"));
+    bail!("there is no file `{name}`, and gleanerd, which would know a workload, is not running{hint}")
+}
+
+/// The journal of the latest run. Who is not allowed to ask root's daemon, for which `refusal` is the reason, can have
+/// runs of their own.
+fn latest_run(refusal: Option<ClientError>) -> anyhow::Result<PathBuf> {
+    let state = StateDir::default_place()?;
+    let path = state.journal();
+    if path.exists() {
+        return Ok(path);
+    }
+    if let Some(error) = refusal {
+        return Err(error.into());
+    }
+    let known = state.workloads().unwrap_or_default();
+    if !known.is_empty() {
+        bail!(
+            "gleanerd is not running; it has left journals of {}: name one of them",
+            known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        );
+    }
+    bail!(
+        "no run has been recorded yet: {} does not exist; `gleaner run -- COMMAND` makes it",
+        path.display()
+    )
 }
 
 fn of_journal(path: PathBuf, args: &Args) -> anyhow::Result<()> {
@@ -138,31 +204,64 @@ fn recent(mut records: Vec<Record>, since: Option<Duration>) -> Vec<Record> {
     records
 }
 
-fn of_daemon(daemon: Client, workload: Option<String>, args: &Args) -> anyhow::Result<()> {
+fn of_daemon(daemon: Client, args: &Args) -> anyhow::Result<()> {
     let since_ms = args.since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
     let mut journals = BTreeMap::<String, Vec<Record>>::new();
-    for reply in daemon.why(&WhyRequest { workload, since_ms })? {
+    for reply in daemon.why(&WhyRequest { workload: args.of.clone(), since_ms })? {
         let reply = reply?;
-        journals.entry(reply.workload).or_default().push(reply.record);
+        // Most records are observations, of which there is nothing to say.
+        if !matches!(reply.record, Record::Observation { .. }) {
+            journals.entry(reply.workload).or_default().push(reply.record);
+        }
     }
+    // Of all workloads, those of which there is nothing to say are left out.
+    let has_story = |records: &[Record]| args.of.is_some() || args.since.is_none() || records.len() > 1;
+    journals.retain(|_, records| has_story(records));
     let stories = journals.iter().map(|(workload, records)| WorkloadReport {
         workload,
+        start_unix_ms: start_unix_ms(records),
         story: gleaner_explain::sentences(records),
         summary: summary(records),
     });
     if args.json {
-        let report = DaemonReport { version: VERSION, workloads: stories.collect() };
-        return Ok(outln!("{}", serde_json::to_string_pretty(&report)?)?);
+        return print_json(stories.collect());
     }
-    for (index, WorkloadReport { story, .. }) in stories.enumerate() {
+    if journals.is_empty() {
+        outln!("nothing was decided in this time")?;
+    }
+    for (index, story) in stories.enumerate() {
         if index > 0 {
             outln!()?;
         }
-        for sentence in story {
-            outln!("{sentence}")?;
+        for sentence in &story.story {
+            outln!("{}", with_time_of_day(sentence, story.start_unix_ms))?;
         }
     }
     Ok(())
+}
+
+fn print_json(workloads: Vec<WorkloadReport<'_>>) -> anyhow::Result<()> {
+    let report = DaemonReport { version: VERSION, workloads };
+    Ok(outln!("{}", serde_json::to_string_pretty(&report)?)?)
+}
+
+/// A sentence of a journal that started then, with the time of day at which it holds.
+fn with_time_of_day(sentence: &Sentence, start_unix_ms: Option<u64>) -> String {
+    let at = sentence.at_s().and_then(|at| Duration::try_from_secs_f64(at).ok());
+    match start_unix_ms.zip(at) {
+        Some((start, at)) => {
+            let at_ms = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+            format!("{}, {sentence}", gleaner_explain::utc(start.saturating_add(at_ms)))
+        }
+        None => sentence.to_string(),
+    }
+}
+
+fn start_unix_ms(records: &[Record]) -> Option<u64> {
+    match records.first() {
+        Some(Record::Start { unix_ms, .. }) => Some(*unix_ms),
+        _ => None,
+    }
 }
 
 fn summary(records: &[Record]) -> Option<&Summary> {

@@ -182,6 +182,7 @@ impl Loop {
                 let mut status = self.setup.status.clone();
                 if let Some(reason) = &self.seen.lock().unwrap().paused {
                     (status.mode, status.mode_reason) = (Mode::Paused, Some(reason.clone()));
+                    status.leases = 0;
                 }
                 self.server.answer(to, Ok(StatusReply { status }));
             }

@@ -203,7 +203,7 @@ impl ProcessFd {
     }
 
     /// Whether the process has ended.
-    pub(super) fn ended(&self) -> bool {
+    pub fn ended(&self) -> bool {
         ready(&[self.as_fd()], Duration::ZERO).is_ok_and(|ready| ready[0])
     }
 }
