@@ -58,7 +58,7 @@ pub fn groups() -> Vec<PathBuf> {
 
 /// Where version 2 is mounted, and the hierarchies of version 1 with CPU sets or accounts of CPU time, by the text of
 /// `/proc/self/mountinfo`.
-fn hierarchies(mounts: &str) -> Vec<PathBuf> {
+pub(crate) fn hierarchies(mounts: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for line in mounts.lines() {
         let Some((mount, file_system)) = line.split_once(" - ") else { continue };

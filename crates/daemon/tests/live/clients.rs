@@ -1,0 +1,117 @@
+//! What clients of the control socket ask for, and who is allowed to.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use gleaner_control::{AttachRequest, Client, ClientError, Error, Mode, State};
+use gleaner_testing::levers::Levers;
+
+use crate::common::{Gleanerd, Home, Machine};
+use crate::stage::Stage;
+
+/// A group that every Debian system has, and its number.
+const GROUP: (&str, u32) = ("daemon", 1);
+const NOBODY: u32 = 65534;
+
+fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Error {
+    match result {
+        Err(ClientError::Refused(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn state_of_redis(daemon: &Gleanerd) -> Option<(State, Option<String>)> {
+    let workloads = daemon.status().workloads;
+    workloads.into_iter().find(|w| w.name == "redis").map(|w| (w.state, w.reason))
+}
+
+#[test]
+fn pause_detach_and_attach_mean_what_they_say() {
+    let Some(stage) = Stage::set("") else { return };
+    let daemon = stage.home.start();
+    daemon.until_helped("redis");
+    let mut client = daemon.client();
+    client.pause(Some("incident 4711".to_owned())).unwrap();
+    assert!(stage.is_untouched(), "{:?} {:?}", Levers::read(), stage.redis.placement());
+    let status = client.status().unwrap();
+    assert_eq!((status.mode, status.leases), (Mode::Paused, 0));
+    assert_eq!(status.mode_reason.as_deref(), Some("incident 4711"));
+    let group = stage.redis.service.path.to_str().unwrap().to_owned();
+    let asked = AttachRequest { cgroup: Some(group), ..AttachRequest::default() };
+    let busy = refused(daemon.client().attach(&asked).unwrap().next().unwrap());
+    assert!(busy.to_string().contains("incident 4711"), "{busy}");
+    client.resume().unwrap();
+    daemon.until_helped("redis");
+
+    let unknown = refused(client.detach("redsi"));
+    assert!(matches!(&unknown, Error::NotFound { nearest: Some(near), .. } if near == "redis"), "{unknown}");
+    client.detach("redis").unwrap();
+    assert!(stage.is_untouched(), "{:?} {:?}", Levers::read(), stage.redis.placement());
+    daemon.until("it is left alone", |daemon| {
+        state_of_redis(daemon).is_some_and(|(state, reason)| {
+            state == State::LeftAlone && reason.is_some_and(|reason| reason.contains("detached"))
+        })
+    });
+
+    let mut attached = daemon.client().attach(&asked).unwrap();
+    let workload = attached.next().unwrap().unwrap().workload;
+    let twice = refused(daemon.client().attach(&asked).unwrap().next().unwrap());
+    assert_eq!(twice, Error::AlreadyControlled { workload: workload.clone() });
+    daemon.until_helped(&workload);
+    attached.hang_up().unwrap().now();
+    let last = attached.next().unwrap().unwrap();
+    assert_eq!((last.workload, attached.next().is_none()), (workload.clone(), true));
+    assert!(last.summary.unwrap().elapsed.as_millis() > 0);
+    assert!(stage.is_untouched() && daemon.engaged(&workload).is_none());
+
+    client.resume().unwrap();
+    daemon.until("it is engaged without being asked for", |daemon| daemon.engaged("redis").is_some());
+    daemon.stop();
+    stage.assert_untouched();
+}
+
+/// Does something as another user. The kernel's identities are those of a thread.
+fn as_user<T: Send>(uid: u32, groups: &[u32], what: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let become_user = || {
+            let gid = groups.first().copied().unwrap_or(uid);
+            // SAFETY: the system calls take numbers and a list of as many numbers as they are given.
+            unsafe {
+                assert_eq!(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()), 0);
+                assert_eq!(libc::syscall(libc::SYS_setresgid, gid, gid, gid), 0);
+                assert_eq!(libc::syscall(libc::SYS_setresuid, uid, uid, uid), 0);
+            }
+            what()
+        };
+        scope.spawn(become_user).join().unwrap()
+    })
+}
+
+#[test]
+fn another_user_reads_at_most_and_every_refusal_is_logged() {
+    let Some(machine) = Machine::take() else { return };
+    let home = Home::new(&format!("[control]\ngroup = \"{}\"\n", GROUP.0));
+    let daemon = home.start();
+    let socket = home.socket();
+
+    let stranger = as_user(NOBODY, &[], || Client::connect(&socket));
+    assert!(matches!(stranger, Err(ClientError::NotAllowed { .. })), "{stranger:?}");
+    let (read, pause) = as_user(NOBODY, &[GROUP.1], || {
+        let mut member = Client::connect(&socket).unwrap();
+        (member.status(), member.pause(None))
+    });
+    assert_eq!(read.unwrap().pid, daemon.pid());
+    let denied = refused(pause);
+    assert!(denied.to_string().contains("is for root, and you are user 65534"), "{denied}");
+    daemon.until_logged("65534");
+
+    // Even if somebody opens the socket to everybody.
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+    let logged = daemon.logged("65534");
+    let read = as_user(NOBODY, &[], || Client::connect(&socket).and_then(|mut client| client.status()));
+    assert!(read.is_err(), "{read:?}");
+    daemon.until("that is logged, too", |daemon| daemon.logged("65534") > logged);
+    assert_eq!(daemon.status().mode, Mode::Running);
+    daemon.stop();
+    machine.assert_untouched();
+}

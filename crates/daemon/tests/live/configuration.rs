@@ -1,0 +1,80 @@
+//! Configurations that are wrong, at the start and at a reload, and rules that contradict each other.
+
+use std::fs;
+
+use gleaner_control::{ClientError, Error};
+use gleaner_testing::process::text;
+use nix::sys::signal::Signal;
+
+use crate::common::{Home, Machine};
+use crate::stage::{Redis, Stage, rules};
+
+/// The third line is wrong.
+const WRONG: &str = "memory = true\n# the next one is wrong\nobjektive = \"latency\"\n";
+
+#[test]
+fn a_wrong_configuration_at_the_start_is_named_by_file_and_line() {
+    let Some(machine) = Machine::take() else { return };
+    let home = Home::new(WRONG);
+    let output = home.command("").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let printed = text(&output.stderr);
+    assert!(printed.contains(&format!("{}:3", home.config().display())), "{printed}");
+    assert!(printed.contains("`objective`"), "the key that is meant: {printed}");
+    assert!(!home.socket().exists());
+
+    home.configure("include = [{ unit = \"a.service\" }]\nexclude = [{ unit = \"a.service\" }]\n");
+    let output = home.command("").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let printed = text(&output.stderr);
+    assert!(printed.contains(&format!("{}:2", home.config().display())), "{printed}");
+    machine.assert_untouched();
+}
+
+#[test]
+fn at_a_reload_the_old_one_stays_until_a_usable_one_is_there() {
+    let Some(stage) = Stage::set("") else { return };
+    let daemon = stage.home.start();
+    daemon.until_helped("redis");
+    let place = format!("{}:3", stage.home.config().display());
+    stage.home.configure(WRONG);
+    daemon.signal(Signal::SIGHUP);
+    daemon.until_logged("the configuration stays as it was");
+    assert_eq!(daemon.logged(&place), 1, "{}", daemon.log());
+    match daemon.client().reload() {
+        Err(ClientError::Refused(Error::InvalidConfiguration { reason })) => {
+            assert!(reason.contains(&place), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(daemon.engaged("redis").is_some(), "the old configuration stays");
+
+    stage.home.configure("exclude = [{ unit = \"redis.service\" }]\n");
+    daemon.signal(Signal::SIGHUP);
+    daemon.until_logged("redis: released: the configuration excludes it");
+    assert!(stage.is_untouched());
+    stage.home.configure(&rules(&stage.slice, ""));
+    let files = daemon.client().reload().unwrap();
+    assert_eq!(files, [stage.home.config().to_str().unwrap()]);
+    daemon.until("it is engaged again", |daemon| daemon.logged("redis: engaged") == 2);
+    daemon.stop();
+    stage.assert_untouched();
+}
+
+#[test]
+fn of_contradictory_rules_in_different_files_exclude_wins_with_a_warning() {
+    let Some(stage) = Stage::set("") else { return };
+    let drop_ins = stage.home.config().with_file_name("gleaner.toml.d");
+    fs::create_dir(&drop_ins).unwrap();
+    fs::write(drop_ins.join("10-include.toml"), "include = [{ unit = \"redis.service\" }]\n").unwrap();
+    fs::write(drop_ins.join("20-exclude.toml"), "exclude = [{ unit = \"redis.service\" }]\n").unwrap();
+    let other = Redis::start(&stage.home, &stage.slice, "other");
+    let daemon = stage.home.start();
+    daemon.until_logged("other: engaged");
+    assert!(daemon.engaged("redis").is_none());
+    let log = daemon.stop();
+    assert!(!log.contains("redis: engaged"), "{log}");
+    assert!(log.contains("20-exclude.toml:1") && log.contains("exclude wins"), "{log}");
+    stage.assert_untouched();
+    assert_eq!(other.placement(), other.before);
+}
