@@ -151,7 +151,7 @@ impl Daemon {
             self.rest_if_due();
             self.look();
             self.step_due();
-            self.tell_service_manager();
+            self.notify_service_manager();
             self.notify.watchdog();
         }
         Ok(self.close())

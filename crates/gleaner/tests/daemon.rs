@@ -283,7 +283,7 @@ fn without_a_daemon_each_command_says_how_to_start_it() {
 }
 
 #[test]
-fn other_users_are_told_what_they_need() {
+fn other_users_hear_what_they_need() {
     if !gleaner_testing::is_root() {
         return;
     }

@@ -158,7 +158,7 @@ impl Daemon {
         memory.take_note().into_iter().for_each(|note| journal.note(self.fleet.now(), note));
         journal.flush();
         info!(workload = identity.name, "{}: engaged", identity.name);
-        self.remember(Some(identity.name.clone()), "engaged".to_owned());
+        self.note(Some(identity.name.clone()), "engaged".to_owned());
         self.arbiter.join(id, policy);
         let due = Instant::now() + FIRST_SAMPLE;
         self.engaged.insert(id, Engaged::new(identity, config, allowed, journal, memory, due));
@@ -197,7 +197,7 @@ impl Daemon {
         }
         info!(workload = name, "{name}: released: {why}");
         let ended = name.clone();
-        self.remember(Some(name), format!("released: {why}"));
+        self.note(Some(name), format!("released: {why}"));
         let summary = engaged.close(now, left_behind);
         self.end_attachment(id, &ended, &summary);
         // What was retained for it alone is not any more.

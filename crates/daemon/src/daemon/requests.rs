@@ -75,7 +75,7 @@ impl Daemon {
             Call::Pause(asked, to) => {
                 let why = asked.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
                 info!("paused by {peer}{why}");
-                self.remember(None, format!("paused{why}"));
+                self.note(None, format!("paused{why}"));
                 self.paused = Some(Paused { reason: asked.reason });
                 self.leave_all("paused");
                 self.apply_rests();
@@ -83,7 +83,7 @@ impl Daemon {
             }
             Call::Resume(to) => {
                 info!("resumed by {peer}");
-                self.remember(None, "resumed".to_owned());
+                self.note(None, "resumed".to_owned());
                 self.resume();
                 self.server.answer(to, Ok(Nothing {}));
             }

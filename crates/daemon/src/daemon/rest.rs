@@ -51,7 +51,7 @@ impl Daemon {
         if self.arbiter.forbid_polling(forbidden) {
             let text = reason.map_or_else(|| "polling is allowed again".to_owned(), |rest| rest.to_string());
             info!("{text}");
-            self.remember(None, text);
+            self.note(None, text);
         }
         self.settle();
     }

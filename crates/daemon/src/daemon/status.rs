@@ -17,8 +17,8 @@ use crate::polling::Rest;
 const MOST_WATCHED: usize = 40;
 
 impl Daemon {
-    /// Tells the service manager in a line what is in force.
-    pub(super) fn tell_service_manager(&mut self) {
+    /// Says to the service manager in a line what is in force.
+    pub(super) fn notify_service_manager(&mut self) {
         if !self.notify.is_heard() {
             return;
         }

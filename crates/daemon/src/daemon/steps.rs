@@ -100,7 +100,7 @@ impl Daemon {
         for event in &step.decision.events {
             self.metrics.event(&name, event);
             crate::log::decision(&name, event);
-            self.remember(Some(name.clone()), gleaner_explain::decision(event));
+            self.note(Some(name.clone()), gleaner_explain::decision(event));
         }
         (step.reset_poll_limits, step.sample)
     }
@@ -136,7 +136,7 @@ impl Daemon {
         }
     }
 
-    /// Lets go of what failed, and of nothing else.
+    /// Releases what failed, and nothing else.
     pub(super) fn failed(&mut self, error: &FleetError) {
         match error {
             FleetError::SetTaken { id, theirs } => {
@@ -168,7 +168,7 @@ impl Daemon {
     /// The machine's retention is not ours any more.
     fn give_up_retention(&mut self, why: String) {
         warn!("{why}: nothing is retained until `gleaner resume`");
-        self.remember(None, why.clone());
+        self.note(None, why.clone());
         self.retention = Retention::NONE;
         for engaged in self.engaged.values_mut() {
             engaged.in_force.retention = Retention::NONE;
@@ -182,7 +182,7 @@ impl Daemon {
         let Some(engaged) = self.engaged.get(&id) else { return };
         let (name, key) = (engaged.identity.name.clone(), engaged.identity.key.clone());
         warn!(workload = name, "{name}: {why}: its set of vCPUs is theirs until `gleaner resume`");
-        self.remember(Some(name), why.to_owned());
+        self.note(Some(name), why.to_owned());
         self.sets_of_others.extend(key);
         self.rejoin(id, |config| config.consolidate = false);
     }
@@ -204,7 +204,7 @@ impl Daemon {
         left_behind
     }
 
-    pub(super) fn remember(&mut self, workload: Option<String>, text: String) {
+    pub(super) fn note(&mut self, workload: Option<String>, text: String) {
         const MOST: usize = 20;
         self.recent.push_back((Instant::now(), workload, text));
         if self.recent.len() > MOST {

@@ -1,5 +1,5 @@
-//! What somebody else writes while gleanerd holds it: it steps back, keeps their value, and takes the lever up again
-//! when it is told to.
+//! What somebody else writes while gleanerd holds it: it steps back, keeps their value, and holds the lever again
+//! after `gleaner resume`.
 
 use std::fs;
 use std::path::Path;
