@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gleaner_discover::Key;
 use gleaner_engine::{Account, Journal, Memory};
 use gleaner_policy::{CpuSet, Decision, Observation, Policy, PolicyConfig, Setting, Watch};
-use gleaner_proto::journal::{Record, Summary};
+use gleaner_proto::journal::{Names, Record, Summary};
 
 /// How often what is learned is saved, so that a killed daemon loses little of it.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
@@ -74,11 +74,11 @@ impl Engaged {
     }
 
     /// Takes notes of one step, and plans the next.
-    pub(crate) fn stepped(&mut self, o: &Observation, decision: &Decision) {
+    pub(crate) fn stepped(&mut self, o: &Observation, decision: &Decision, names: &Names) {
         const SHORTEST: Duration = Duration::from_millis(10);
         self.account.interval(&self.in_force, o);
         self.account.events(&decision.events);
-        self.journal.step(&self.in_force, o, &decision.events);
+        self.journal.step(&self.in_force, o, &decision.events, names);
         self.due = Instant::now() + decision.next;
         self.watch = decision.watch;
         if o.period >= SHORTEST {

@@ -8,7 +8,6 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gleaner_explain as explain;
 use gleaner_metrics::{event_name, verdict_name};
 use gleaner_policy::{Event as Decision, Verdict};
 use tracing::field::{Field, Visit};
@@ -21,7 +20,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Fields in the journal start with this: `journalctl GLEANER_WORKLOAD=redis-server.service`.
+/// Fields in the journal start with this: `journalctl GLEANER_WORKLOAD=redis-server`.
 const FIELD_PREFIX: &str = "GLEANER";
 /// Of warnings that differ in numbers at most, so many are written...
 const MOST: u32 = 5;
@@ -46,8 +45,8 @@ pub(crate) fn start(most: LevelFilter) {
     };
 }
 
-/// A decision about a workload: a sentence, and its numbers as fields.
-pub(crate) fn decision(workload: &str, decision: &Decision) {
+/// A decision about a workload: the `sentence` that says it, and its numbers as fields.
+pub(crate) fn decision(workload: &str, decision: &Decision, sentence: &str) {
     let (mut candidate, mut setting, mut verdict) = (None, None, None);
     match decision {
         Decision::TrialStarted { candidate: tried, .. } => candidate = Some(tried),
@@ -67,8 +66,7 @@ pub(crate) fn decision(workload: &str, decision: &Decision) {
         ratio = evidence.map(|e| e.ratio),
         ratio_low = evidence.map(|e| e.low),
         ratio_high = evidence.map(|e| e.high),
-        "{workload}: {}",
-        explain::decision(decision)
+        "{workload}: {sentence}"
     );
 }
 

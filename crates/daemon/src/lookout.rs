@@ -62,6 +62,7 @@ impl Lookout {
     /// From now on with this configuration.
     pub(crate) fn reconfigure(&mut self, config: EngageConfig) {
         self.engagement.reconfigure(config);
+        self.survey.rules_changed();
         self.read_at = Instant::now();
     }
 
@@ -99,6 +100,7 @@ impl Lookout {
             return Ok(Changes::default());
         }
         self.survey.take(&mut |subject| judge.allows(subject))?;
+        self.attention.surveyed(self.start.elapsed() + self.survey.wait());
         let mut all = Vec::new();
         for candidate in self.survey.candidates() {
             if !judge.refuses(candidate) {
@@ -137,6 +139,7 @@ impl Lookout {
         {
             // As if there had never been one: the machine is read at a fixed pace.
             self.alarm = None;
+            self.attention.lost_alarm();
             self.read_at = Instant::now() + Duration::from_millis(500);
         }
     }

@@ -5,7 +5,7 @@ mod account;
 use std::time::Duration;
 
 use gleaner_policy::{Decision, Observation, Policy, Setting, Watch};
-use gleaner_proto::journal::Summary;
+use gleaner_proto::journal::{Names, Summary};
 
 pub use self::account::Account;
 use crate::journal::Journal;
@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
         self.account.interval(&self.in_force, o);
         let decision = self.policy.step(o);
         self.account.events(&decision.events);
-        self.journal.step(&self.in_force, o, &decision.events);
+        self.journal.step(&self.in_force, o, &decision.events, &Names::default());
         decision
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gleaner_policy::{Event, Observation, Setting};
-use gleaner_proto::journal::Record;
+use gleaner_proto::journal::{Names, Record};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 /// A bounded journal keeps observations that decided nothing at least this far apart...
@@ -60,11 +60,11 @@ impl Journal {
     }
 
     /// Records one step: the decisions and the observation, which a bounded journal keeps only if it led to a
-    /// decision or is due.
-    pub fn step(&mut self, in_force: &Setting, o: &Observation, events: &[Event]) {
+    /// decision or is due. `names` are those of other workloads that the decisions mention.
+    pub fn step(&mut self, in_force: &Setting, o: &Observation, events: &[Event], names: &Names) {
         self.observation(in_force, o, !events.is_empty(), false);
         for event in events {
-            self.write(&Record::Decision { at: o.at, event: event.clone() });
+            self.write(&Record::Decision { at: o.at, event: event.clone(), names: names.clone() });
         }
         if self.skipped == 0 || !events.is_empty() {
             self.flush();

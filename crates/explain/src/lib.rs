@@ -6,8 +6,11 @@ mod wrap;
 use std::fmt;
 use std::time::Duration;
 
-use gleaner_policy::{Event, Evidence, Mode, Objective, PolicyConfig, Purpose, Setting, Strategy, Verdict};
-use gleaner_proto::journal::{Record, Summary};
+use gleaner_policy::{
+    Disturbance, Event, Evidence, Mode, Objective, PolicyConfig, Purpose, ReleaseReason, Setting, Strategy,
+    Verdict,
+};
+use gleaner_proto::journal::{Names, Record, Summary};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -88,7 +91,7 @@ pub fn sentences(records: &[Record]) -> Vec<Sentence> {
     let mut limits: Option<Limits> = None;
     let mut dry_run = false;
     for record in records {
-        if let Record::Decision { at, event: Event::LimitChanged { from, to } } = record {
+        if let Record::Decision { at, event: Event::LimitChanged { from, to }, .. } = record {
             let run =
                 limits.get_or_insert(Limits { first: *at, last: *at, from: *from, to: *to, changes: 0 });
             (run.last, run.to, run.changes) = (*at, *to, run.changes + 1);
@@ -109,7 +112,7 @@ pub fn sentences(records: &[Record]) -> Vec<Sentence> {
                 )));
                 story.extend(limits.iter().map(|limit| Sentence::plain(format!("not available: {limit}"))));
             }
-            Record::Decision { at, event } => story.push(Sentence::at(*at, decision(event))),
+            Record::Decision { at, event, names } => story.push(Sentence::at(*at, decision(event, names))),
             Record::Note { at, text } => story.push(Sentence::at(*at, text)),
             Record::End { at, summary } => story.extend(account(*at, summary, dry_run)),
             Record::Observation { .. } => {}
@@ -170,8 +173,8 @@ fn terms(config: &PolicyConfig) -> String {
     }
 }
 
-/// What a policy decided, and why.
-pub fn decision(event: &Event) -> String {
+/// What a policy decided, and why. `names` are those of the other workloads.
+pub fn decision(event: &Event, names: &Names) -> String {
     match event {
         Event::TrialStarted { baseline, candidate, purpose: Purpose::Adopt, why } => {
             format!("tried {candidate} against {baseline}, because {why}")
@@ -194,6 +197,9 @@ pub fn decision(event: &Event) -> String {
             measured(e)
         ),
         Event::LimitChanged { from, to } => format!("the limit went from {} to {}", us(*from), us(*to)),
+        Event::Released { why: ReleaseReason::Objection { by, evidence } } => {
+            format!("released: it harms {}: {}", names.of(*by), evidence.signal.times(evidence.ratio))
+        }
         Event::Released { why } => format!("released: {why}"),
         Event::MajorChange { change } => format!("every vCPU active again, the workload changed: {change}"),
         Event::Expanded { runnable, active, source } => format!(
@@ -206,12 +212,19 @@ pub fn decision(event: &Event) -> String {
             format!("the workload is now allowed to use vCPUs {to}, instead of {from}")
         }
         Event::Shared { retention, helps, evidence } => format!(
-            "{retention} is in force, since it helps workload {helps}{}",
+            "{retention} is in force, since it helps {}{}",
+            names.of(*helps),
             evidence.map_or_else(String::new, |e| format!(": {}", measured(&e)))
         ),
         Event::Objected { by, retention, evidence } => {
-            format!("{retention} harms workload {by}: {}", measured(evidence))
+            format!("{retention} harms {}: {}", names.of(*by), measured(evidence))
         }
+        Event::TrialAbandoned { candidate, why: Disturbance::Set { by, from, to } } => format!(
+            "gave up the trial of {candidate}: {} went from {} to {}",
+            names.of(*by),
+            from.named(),
+            to.named()
+        ),
         Event::TrialAbandoned { candidate, why } => format!("gave up the trial of {candidate}: {why}"),
         Event::MadeRoom { cpu, load, active } => format!(
             "every vCPU active again, instead of {active}: several workloads were confined to vCPU {cpu}, with a load \

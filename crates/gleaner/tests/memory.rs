@@ -78,7 +78,7 @@ fn records(file: &Path) -> Vec<Record> {
 
 fn events(file: &Path) -> Vec<(Duration, Event)> {
     let event = |record| match record {
-        Record::Decision { at, event } => Some((at, event)),
+        Record::Decision { at, event, .. } => Some((at, event)),
         _ => None,
     };
     records(file).into_iter().filter_map(event).collect()

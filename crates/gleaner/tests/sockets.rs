@@ -41,7 +41,7 @@ fn contents(file: &Path) -> Contents {
     for record in journal::read(file).unwrap_or_default() {
         match record {
             Record::Observation { observation, .. } => seen.observations.push(*observation),
-            Record::Decision { at, event: Event::TrialEnded { verdict, .. } } => {
+            Record::Decision { at, event: Event::TrialEnded { verdict, .. }, .. } => {
                 seen.verdicts.extend(verdict.evidence().map(|evidence| (at, evidence)));
             }
             Record::Note { text, .. } => seen.notes.push(text),

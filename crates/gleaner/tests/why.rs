@@ -12,7 +12,7 @@ use gleaner_policy::{
     PolicyConfig, Purpose, Refutation, ReleaseReason, Retention, Setting, Signal, Strategy, TrialReason,
     Verdict,
 };
-use gleaner_proto::journal::{Record, SettingTime, Summary, VERSION};
+use gleaner_proto::journal::{Names, Record, SettingTime, Summary, VERSION};
 
 fn gleaner(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gleaner")).args(args).output().unwrap()
@@ -56,7 +56,7 @@ fn evidence() -> Evidence {
 }
 
 fn decision(at_ms: u64, event: Event) -> Record {
-    Record::Decision { at: ms(at_ms), event }
+    Record::Decision { at: ms(at_ms), event, names: Names::default() }
 }
 
 /// A trial that proves its candidate.
@@ -183,7 +183,7 @@ fn a_run_by_the_papers_rules_is_printed_without_proofs() {
     let path = dir.path().join("journal");
     let fits = Check { left: Some(us(20)), right: Some(us(80)), holds: true };
     let conditions = Conditions { load: fits, granularity: fits };
-    let at = |ms_at, event| Record::Decision { at: ms(ms_at), event };
+    let at = |ms_at, event| Record::Decision { at: ms(ms_at), event, names: Names::default() };
     let retention = Retention { method: Method::Yield, limit: us(48) };
     let one = Setting { active: CpuSet::first(1), retention };
     let records = [

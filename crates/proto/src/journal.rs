@@ -1,9 +1,13 @@
 //! The journal: observations, decisions and reasons, for people (`gleaner why`) and for replay.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gleaner_policy::{CpuSet, Event, Observation, PolicyConfig, Setting, Strategy, TrialReason};
+use gleaner_policy::{
+    CpuSet, Disturbance, Event, Observation, PolicyConfig, ReleaseReason, Setting, Strategy, TrialReason,
+    WorkloadId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::lines::{LineError, read_lines};
@@ -50,6 +54,9 @@ pub enum Record {
         at: Duration,
         /// The decision and the reason.
         event: Event,
+        /// The other workloads that the decisions of this step mention.
+        #[serde(default, skip_serializing_if = "Names::is_empty")]
+        names: Names,
     },
     /// A remark of the engine: a lever that failed, a thread that keeps its own affinity.
     Note {
@@ -65,6 +72,35 @@ pub enum Record {
         /// The account of the run.
         summary: Summary,
     },
+}
+
+/// The names of workloads that decisions mention by their numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Names(BTreeMap<WorkloadId, String>);
+
+impl Names {
+    /// The names that `events` need, of all that `name` knows.
+    pub fn mentioned(events: &[Event], name: impl Fn(WorkloadId) -> Option<String>) -> Self {
+        let ids = events.iter().filter_map(|event| match event {
+            Event::Shared { helps: id, .. }
+            | Event::Objected { by: id, .. }
+            | Event::Released { why: ReleaseReason::Objection { by: id, .. } }
+            | Event::TrialAbandoned { why: Disturbance::Set { by: id, .. }, .. } => Some(*id),
+            _ => None,
+        });
+        Self(ids.filter_map(|id| Some((id, name(id)?))).collect())
+    }
+
+    /// Whether nobody is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What to call a workload in a sentence.
+    pub fn of(&self, id: WorkloadId) -> String {
+        self.0.get(&id).cloned().unwrap_or_else(|| format!("workload {id}"))
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]

@@ -7,6 +7,7 @@ use std::time::Instant;
 use gleaner_engine::live::FleetError;
 use gleaner_metrics::Lever;
 use gleaner_policy::{Observation, Retention, WorkloadId};
+use gleaner_proto::journal::Names;
 use tracing::{info, warn};
 
 use super::Daemon;
@@ -85,22 +86,25 @@ impl Daemon {
     /// Gives an observation to the arbiter. Returns whether poll limits are to be reset, and whose interval must end
     /// now, too.
     fn decide(&mut self, id: WorkloadId, o: &Observation) -> (bool, Vec<WorkloadId>) {
-        let Some(engaged) = self.engaged.get_mut(&id) else { return (false, Vec::new()) };
         let step = self.arbiter.step(id, o);
+        let events = &step.decision.events;
+        let names = Names::mentioned(events, |id| Some(self.engaged.get(&id)?.identity.name.clone()));
+        let Some(engaged) = self.engaged.get_mut(&id) else { return (false, Vec::new()) };
         for note in self.fleet.take_notes(id) {
             engaged.journal.note(o.at, note);
         }
         let name = engaged.identity.name.clone();
         self.metrics.observe(&name, &engaged.in_force, o);
-        engaged.stepped(o, &step.decision);
+        engaged.stepped(o, &step.decision, &names);
         if let Some(policy) = self.arbiter.policy(id) {
             engaged.save(policy, o.at);
         }
         self.fleet.sense_waiting(id, step.decision.sense_waiting);
-        for event in &step.decision.events {
+        for event in events {
+            let sentence = gleaner_explain::decision(event, &names);
             self.metrics.event(&name, event);
-            crate::log::decision(&name, event);
-            self.note(Some(name.clone()), gleaner_explain::decision(event));
+            crate::log::decision(&name, event, &sentence);
+            self.note(Some(name.clone()), sentence);
         }
         (step.reset_poll_limits, step.sample)
     }

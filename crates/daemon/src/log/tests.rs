@@ -4,6 +4,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use gleaner_policy::{CpuSet, Evidence, Purpose, Setting, Signal};
+use gleaner_proto::journal::Names;
 
 use super::*;
 
@@ -37,13 +38,17 @@ impl io::Write for Written {
     }
 }
 
+fn sentence(decision: &Decision) -> String {
+    gleaner_explain::decision(decision, &Names::default())
+}
+
 #[test]
 fn a_decision_is_one_line_of_text_with_time_and_level() {
     let written = Written::default();
     let writer = written.clone();
     let messages = tracing_subscriber::registry().with(LevelFilter::INFO).with(text(move || writer.clone()));
     tracing::subscriber::with_default(messages, || {
-        decision("redis-server.service", &proven());
+        decision("redis-server.service", &proven(), &sentence(&proven()));
         tracing::debug!("not of interest");
     });
     let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
@@ -81,7 +86,7 @@ fn a_decision_has_its_numbers_as_fields() {
     let fields = |decided: &Decision| {
         let fields = Arc::new(Mutex::new(Fields::default()));
         let keep = tracing_subscriber::registry().with(Keep(fields.clone()));
-        tracing::subscriber::with_default(keep, || decision("redis", decided));
+        tracing::subscriber::with_default(keep, || decision("redis", decided, &sentence(decided)));
         let fields = fields.lock().unwrap();
         fields.0.iter().filter(|(name, _)| name != "message").cloned().collect::<Vec<_>>()
     };
@@ -211,7 +216,7 @@ fn journal() {
     // SAFETY: the tests' other threads do not read the environment: this process runs one test.
     unsafe { std::env::set_var("JOURNAL_STREAM", format!("{}:{}", stderr.st_dev, stderr.st_ino)) };
     start(LevelFilter::INFO);
-    decision("redis-server.service", &proven());
+    decision("redis-server.service", &proven(), &sentence(&proven()));
     let mut message = [0; 4096];
     let messages: Vec<_> =
         std::iter::from_fn(|| socket.recv(&mut message).ok().map(|n| message[..n].to_vec()))

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Why a workload is released; its text is a sentence without its subject.
+/// Why a workload is released; its text is the reason as a clause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
     /// It ended, or a rule excludes it now.
@@ -27,7 +27,7 @@ pub enum Release {
     },
 }
 
-/// How a workload stands at this time, and why; its text is a sentence without its subject.
+/// How a workload stands at this time, and why; its text is the reason as a clause.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Standing {
     /// It is engaged.
@@ -77,15 +77,13 @@ impl fmt::Display for Share {
 impl fmt::Display for Release {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gone => f.write_str("released: it ended, or a rule excludes it now"),
+            Self::Gone => f.write_str("it ended, or a rule excludes it now"),
             Self::NothingToWin { after } => {
-                write!(f, "released: waking has cost it next to nothing for {} s", after.as_secs())
+                write!(f, "waking has cost it next to nothing for {} s", after.as_secs())
             }
-            Self::Idle { after } => write!(f, "released: it has been idle for {} s", after.as_secs()),
-            Self::Displaced => {
-                f.write_str("released: nothing that was tried paid, and another one can gain more")
-            }
-            Self::TooMany { most } => write!(f, "released: the configuration allows only {most} workloads"),
+            Self::Idle { after } => write!(f, "it has been idle for {} s", after.as_secs()),
+            Self::Displaced => f.write_str("nothing that was tried paid, and another one can gain more"),
+            Self::TooMany { most } => write!(f, "the configuration allows only {most} workloads"),
         }
     }
 }

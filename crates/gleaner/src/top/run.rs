@@ -64,7 +64,7 @@ impl Run {
                 self.setting = in_force.clone();
                 self.observed = Some(observation.as_ref().clone());
             }
-            Record::Decision { at, event } => {
+            Record::Decision { at, event, .. } => {
                 self.at = *at;
                 self.decide(event);
                 self.keep(record);
@@ -134,6 +134,8 @@ impl Run {
 mod tests {
     use gleaner_policy::{PolicyConfig, Purpose, Retention, TrialReason, Verdict};
 
+    use gleaner_proto::journal::Names;
+
     use super::*;
 
     fn started() -> Run {
@@ -149,7 +151,7 @@ mod tests {
     }
 
     fn decision(ms: u64, event: Event) -> Record {
-        Record::Decision { at: Duration::from_millis(ms), event }
+        Record::Decision { at: Duration::from_millis(ms), event, names: Names::default() }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gleaner_policy::{Event, Mode, PolicyConfig};
 use gleaner_print::{out, outln, say};
-use gleaner_proto::journal::{self, Record};
+use gleaner_proto::journal::{self, Names, Record};
 use gleaner_proto::trace_file::{EventKind, Header, Pattern, Reader, Reconstruction, is_trace};
 use serde::Serialize;
 
@@ -157,6 +157,10 @@ fn records(
         config: Box::new(config.clone()),
         limits: header.limits.iter().chain(unknown).cloned().collect(),
     };
-    let decided = decisions.iter().map(|d| Record::Decision { at: d.at, event: d.event.clone() });
+    let decided = decisions.iter().map(|d| Record::Decision {
+        at: d.at,
+        event: d.event.clone(),
+        names: Names::default(),
+    });
     std::iter::once(start).chain(decided).collect()
 }

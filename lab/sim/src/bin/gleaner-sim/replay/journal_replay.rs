@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use gleaner_policy::{CpuSet, Event, Observation, Policy, PolicyConfig, Setting};
-use gleaner_proto::journal::{self, Record};
+use gleaner_proto::journal::{self, Names, Record};
 use serde::Serialize;
 
 use super::{Change, DecidedEvent, VERSION};
@@ -132,7 +132,7 @@ fn steps<'a>(path: &Path, records: &'a [Record], text: &'a str) -> anyhow::Resul
                 decisions: Vec::new(),
                 bytes: Vec::new(),
             }),
-            Record::Decision { at, event } => match steps.last_mut() {
+            Record::Decision { at, event, .. } => match steps.last_mut() {
                 Some(step) if step.observation.at == *at => {
                     step.decisions.push(DecidedEvent { at: *at, event: event.clone() });
                     step.bytes.push(bytes);
@@ -184,6 +184,6 @@ fn compare(
 impl DecidedEvent {
     fn record(&self) -> Record {
         let event: Event = self.event.clone();
-        Record::Decision { at: self.at, event }
+        Record::Decision { at: self.at, event, names: Names::default() }
     }
 }
