@@ -26,13 +26,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::judge::Judge;
+use self::judge::{Judge, Prior};
 use self::polling::PollingTime;
 use self::room::Shortage;
-use crate::backoff::Backoff;
-use crate::cadence::MIN_INTERVAL;
+use crate::cadence::{MIN_INTERVAL, STEADY_INTERVAL};
 use crate::guard::{Interval, Trial, has_room};
-use crate::policy::VETO_DELAY;
 use crate::progress::Difference;
 use crate::{
     CpuSet, Decision, Event, Evidence, Observation, Policy, ReleaseReason, Retention, Setting, WorkloadId,
@@ -142,13 +140,15 @@ pub struct Arbiter {
     agreed: Option<Slot>,
     /// The machine's retention.
     retention: Retention,
+    /// Whether it has just ended, outside trials.
+    has_ended: bool,
     forbidden: Option<Forbidden>,
     polling: PollingTime,
-    /// Until when polling rests after it exceeded its share.
-    after_polling: Backoff,
     /// Whether a proof has been asked for, since somebody has not judged what is in force.
     asked: bool,
     shortage: Option<Shortage>,
+    /// The first in turn, once it has been called.
+    called: Option<WorkloadId>,
     /// Whose interval must end now.
     due: BTreeSet<WorkloadId>,
     /// Whose interval ended at this moment already.
@@ -166,11 +166,12 @@ impl Arbiter {
             slot: None,
             agreed: None,
             retention: Retention::NONE,
+            has_ended: false,
             forbidden: None,
             polling: PollingTime::default(),
-            after_polling: Backoff::new(VETO_DELAY.0, VETO_DELAY.1),
             asked: false,
             shortage: None,
+            called: None,
             due: BTreeSet::new(),
             done: BTreeSet::new(),
             now: Duration::ZERO,
@@ -201,7 +202,7 @@ impl Arbiter {
         };
         self.members.insert(id, member);
         if let Some(slot) = self.slot.as_mut().filter(|slot| slot.difference == Difference::Retention) {
-            slot.judges.insert(id, Judge::new(false));
+            slot.judges.insert(id, Judge::new(Prior::Unknown));
         }
         self.announce();
     }
@@ -238,13 +239,12 @@ impl Arbiter {
         }
         self.done.insert(id);
         self.now = self.now.max(o.at);
-        let before = self.retention;
         self.judge_last(id, o);
         let terms = self.terms(id);
         let Some(member) = self.members.get_mut(&id) else { return self.nothing(id, o) };
-        let active = member.policy.setting().active;
+        let (active, claims) = (member.policy.setting().active, member.policy.claim().is_on());
         let interval = member.policy.trial().map_or(Interval::Settling, Trial::interval);
-        let earlier = std::mem::take(&mut member.events);
+        let mut events = std::mem::take(&mut member.events);
         let mut decision = member.policy.step_under(o, terms);
         member.cost = o.cost;
         if o.is_average() {
@@ -254,53 +254,57 @@ impl Arbiter {
         self.judge(id, o);
         let ended = self.follow_trial(id, &decision.events, interval);
         self.follow_set(id, active);
+        self.follow_claim(id, claims);
         self.check_polling(id);
         self.update_retention();
         self.update_turn(id, o, ended);
         self.check_room();
         self.update_retention();
-        let reset_poll_limits = self.reset_poll_limits(id, o, &decision, before);
-        let retention = self.retention;
+        decision.next = decision.next.min(self.latest_step(id));
+        decision.reset_poll_limits = self.resets_poll_limits(id, o, &decision);
+        decision.setting = self.setting(id);
         if let Some(member) = self.members.get_mut(&id) {
-            member.in_force = retention;
-            decision.setting = Setting { active: member.policy.setting().active, retention };
-            decision.reset_poll_limits = reset_poll_limits;
-            decision.events.splice(0..0, earlier);
-            decision.events.append(&mut member.events);
-            if member.policy.waits() && self.first_in_turn() == Some(id) {
-                decision.next = decision.next.min(MIN_INTERVAL);
-            }
+            member.in_force = self.retention;
+            events.append(&mut decision.events);
+            events.append(&mut member.events);
         }
-        Step { decision, retention, reset_poll_limits, sample: self.due.iter().copied().collect() }
+        decision.events = events;
+        if self.due.is_empty() {
+            self.done.clear();
+        }
+        Step {
+            retention: self.retention,
+            reset_poll_limits: decision.reset_poll_limits,
+            decision,
+            sample: self.sample(),
+        }
     }
 
     /// The answer for a workload that is not engaged.
     fn nothing(&mut self, id: WorkloadId, o: &Observation) -> Step {
         self.done.remove(&id);
-        let retention = self.retention;
-        let setting = Setting { active: o.allowed(), retention };
-        let decision = Decision { setting, next: crate::cadence::STEADY_INTERVAL, ..Decision::default() };
-        Step { decision, retention, reset_poll_limits: false, sample: Vec::new() }
+        let setting = Setting { active: o.allowed(), retention: self.retention };
+        let decision = Decision { setting, next: STEADY_INTERVAL, ..Decision::default() };
+        Step { decision, retention: self.retention, reset_poll_limits: false, sample: Vec::new() }
+    }
+
+    /// The time until the next step of `id` at the latest: it might be its turn, or polling might exceed its share.
+    fn latest_step(&self, id: WorkloadId) -> Duration {
+        let turn = if self.must_act_soon(id) { MIN_INTERVAL } else { Duration::MAX };
+        let polls = self.retention.is_on() && self.slot.is_none();
+        let left = || self.polling.left(self.config.vcpus.len(), self.config.polling_share);
+        if polls { turn.min(left()) } else { turn }
     }
 
     /// Whether retention must not stay in effect after this step of `id`, or its trial says so, and there is room for
     /// that.
-    fn reset_poll_limits(
-        &self,
-        id: WorkloadId,
-        o: &Observation,
-        decision: &Decision,
-        before: Retention,
-    ) -> bool {
-        let Some(member) = self.members.get(&id) else { return false };
-        if member.policy.trial().is_some() {
-            return decision.reset_poll_limits;
-        }
-        let ended = self.slot.is_none() && before.is_on() && !self.retention.is_on();
+    fn resets_poll_limits(&mut self, id: WorkloadId, o: &Observation, decision: &Decision) -> bool {
+        let ended = std::mem::take(&mut self.has_ended) && self.slot.is_none();
+        let tries = self.members.get(&id).is_some_and(|m| m.policy.trial().is_some());
         let fits = |(other, m): (&WorkloadId, &Member)| {
             has_room(if *other == id { o.load() } else { m.load }, &m.policy.setting().active)
         };
-        ended && self.members.iter().all(fits)
+        if tries { decision.reset_poll_limits } else { ended && self.members.iter().all(fits) }
     }
 
     /// The setting of a workload from now on; of one that is not engaged, the untouched set.

@@ -47,6 +47,9 @@ const SEQUENTIAL_PAIRS: usize = 3;
 const PAIRS_AGAINST_PROVEN: usize = 3;
 /// A change whose effect has not shown after this time is not worth having.
 const LONGEST_TRIAL: Duration = Duration::from_secs(8);
+/// What is proven waits no longer than this for the judgement of other workloads: harm that has not shown by then has to
+/// show in later proofs.
+const LONGEST_JUDGEMENT: Duration = Duration::from_secs(2);
 /// The share of progress that a candidate is assumed to lose until CPU time, which hides the losses of a lock
 /// convoy, shows a gain.
 const HIDDEN_LOSS: f64 = 0.25;
@@ -325,8 +328,7 @@ impl Trial {
             Side::Baseline => (block, partner),
         });
         let verdict = self.verdict(noise);
-        // What others have not seen by the longest trial's end, they will not see.
-        let waits = open && self.elapsed <= LONGEST_TRIAL;
+        let waits = open && self.elapsed <= LONGEST_JUDGEMENT;
         let verdict = verdict.filter(|verdict| !(waits && verdict.proof().is_some()));
         // The last of the leading baseline blocks has its partner.
         let all_paired = self.sequential && self.ahead.is_empty();

@@ -246,6 +246,12 @@ impl Memory {
         (self.kind, self.full, self.probed, self.unproven) = (None, None, None, None);
     }
 
+    /// Whether an earlier run has proven retention for the load of the sample `o`, and this run has not tried it.
+    pub(crate) fn knows(&self, o: &Observation) -> bool {
+        let entry = self.kind.filter(|_| is_representative(o)).and_then(|kind| self.find(kind));
+        entry.is_some_and(|entry| entry.trusted && entry.retention.is_some() && entry.outcome.is_none())
+    }
+
     /// Retention worth resuming after the sample `o`, which was taken without retention.
     pub(crate) fn recall(&mut self, o: &Observation) -> Option<Recalled> {
         let kind = self.kind.filter(|_| is_representative(o));

@@ -163,6 +163,11 @@ impl Comparison {
         self.not_lower || self.progress.is_none_or(|e| e.is_not_lower())
     }
 
+    /// Whether there is nothing to compare.
+    pub(crate) fn shows_nothing(&self) -> bool {
+        self.progress.is_none() && self.delay.is_none()
+    }
+
     /// Evidence of harm by more than chance, shown or not.
     pub(crate) fn seeming_harm(&self) -> Option<Evidence> {
         self.progress.filter(Evidence::is_worse_beyond_chance)

@@ -39,7 +39,7 @@ const RETRY_DELAY: (Duration, Duration) = (Duration::from_millis(250), Duration:
 const PROOF_DELAY: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(10));
 /// First and longest time without polling after a veto; doubles in between: halting vCPUs cannot show that the
 /// pCPUs are free again, and finding out takes up to half a second of polling.
-pub(crate) const VETO_DELAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+const VETO_DELAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// The share of the time until the next proof that a proof may lose: the baseline, which does without the gain, is in
 /// force for half of it.
 const PROOF_LOSS_SHARE: f64 = 0.2;
@@ -199,7 +199,9 @@ impl Policy {
         if !self.expand_under_overload(o, in_force.active.clone(), &mut events) {
             match self.trial.take() {
                 Some(trial) => self.advance(trial, o, &mut events),
-                None if self.terms.other.is_some() => self.waits = self.would_act(o),
+                None if self.terms.other.is_some() => {
+                    self.waits = !self.recall_known(o, &mut events) && self.would_act(o);
+                }
                 None => self.hold(o, &mut events),
             }
         }

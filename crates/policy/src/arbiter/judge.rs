@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use crate::guard::{Interval, lost_share};
+use crate::objective::Comparison;
 use crate::progress::Block;
 use crate::{Evidence, Policy, Purpose};
 
-/// The fewest pairs by which nothing to compare passes for no harm.
+/// The fewest pairs by which new retention passes for helpful, or for harmless where nothing can be compared.
 const MIN_PAIRS: usize = 2;
+/// The fewest pairs by which a workload judges again: fewer do not show harm.
+const MIN_PAIRS_AGAIN: usize = 3;
 
 /// What a judge makes of the candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,22 +23,35 @@ pub(super) enum Opinion {
     Harmful(Evidence),
 }
 
+/// What the workload thinks of the candidate before the trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prior {
+    /// Nothing yet.
+    Unknown,
+    /// It was found to do no harm.
+    Harmless,
+    /// It was found to help, which the workload proves again by trials of its own.
+    Helps,
+}
+
 /// One workload's blocks in another workload's trial.
 #[derive(Debug)]
 pub(super) struct Judge {
-    /// Whether it has judged this retention harmless before.
-    judged: bool,
+    prior: Prior,
     baseline: Vec<Block>,
     candidate: Vec<Block>,
     /// What ends now, and its own interval with it.
     due: Option<Interval>,
     /// Its own interval did not start with the trial's.
     late: bool,
+    opinion: Opinion,
 }
 
 impl Judge {
-    pub(super) fn new(judged: bool) -> Self {
-        Self { judged, baseline: Vec::new(), candidate: Vec::new(), due: None, late: false }
+    pub(super) fn new(prior: Prior) -> Self {
+        let (baseline, candidate) = (Vec::new(), Vec::new());
+        let opinion = if prior == Prior::Helps { Opinion::Harmless } else { Opinion::Open };
+        Self { prior, baseline, candidate, due: None, late: false, opinion }
     }
 
     /// An interval of the trial has ended; the judge's must end, too.
@@ -50,62 +66,60 @@ impl Judge {
         self.due.is_some()
     }
 
-    /// The judge's interval has ended.
-    pub(super) fn observe(&mut self, block: Block) {
+    /// The interval of the workload that `policy` controls has ended; returns its opinion so far.
+    pub(super) fn observe(&mut self, block: Block, policy: &Policy) -> Opinion {
         let Some(interval) = self.due.take() else {
             self.late = true;
-            return;
+            return self.opinion;
         };
         match interval {
-            _ if std::mem::take(&mut self.late) => {}
+            _ if std::mem::take(&mut self.late) => return self.opinion,
             Interval::Candidate => self.candidate.push(block),
             Interval::Baseline => self.baseline.push(block),
-            Interval::Settling => {}
+            Interval::Settling => return self.opinion,
         }
+        self.opinion = self.weigh(policy);
+        self.opinion
     }
 
-    fn pairs(&self) -> Vec<(Block, Block)> {
-        self.baseline.iter().copied().zip(self.candidate.iter().copied()).collect()
+    /// The opinion so far.
+    pub(super) fn opinion(&self) -> Opinion {
+        self.opinion
     }
 
-    /// The opinion so far of the workload that `policy` controls. New retention must be shown to do no harm, as far as
-    /// anything can show it; of what was judged before, nothing may suggest harm.
-    pub(super) fn opinion(&self, policy: &Policy) -> Opinion {
-        let pairs = self.pairs();
-        let comparison = policy.compare(&pairs);
+    /// New retention must be shown to do no harm, as far as anything can show it; of what was judged before, nothing may
+    /// suggest harm.
+    fn weigh(&self, policy: &Policy) -> Opinion {
+        let (comparison, pairs) = self.compare(policy);
         if let Some(evidence) = comparison.harm() {
             return Opinion::Harmful(evidence);
         }
-        let harmless = if self.judged {
-            comparison.seeming_harm().is_none()
-        } else {
-            pairs.len() >= MIN_PAIRS && comparison.is_harmless()
+        let harmless = match self.prior {
+            Prior::Unknown => pairs >= MIN_PAIRS && comparison.is_harmless(),
+            Prior::Harmless if comparison.shows_nothing() => pairs >= 1,
+            Prior::Harmless => pairs >= MIN_PAIRS_AGAIN && comparison.seeming_harm().is_none(),
+            Prior::Helps => comparison.seeming_harm().is_none(),
         };
         if harmless { Opinion::Harmless } else { Opinion::Open }
     }
 
-    /// The opinion at the end of the trial, where the estimate decides.
-    pub(super) fn last_opinion(&self, policy: &Policy) -> Opinion {
-        match self.opinion(policy) {
-            Opinion::Open => {
-                policy.compare(&self.pairs()).seeming_harm().map_or(Opinion::Harmless, Opinion::Harmful)
-            }
-            decided => decided,
-        }
+    fn compare(&self, policy: &Policy) -> (Comparison, usize) {
+        let pairs: Vec<_> = self.baseline.iter().copied().zip(self.candidate.iter().copied()).collect();
+        (policy.compare(&pairs), pairs.len())
     }
 
     /// Evidence that the candidate helps this workload, too, or helps it still.
     pub(super) fn help(&self, policy: &Policy) -> Option<Evidence> {
         let (purpose, least) =
             if policy.claim().is_on() { (Purpose::Reprove, 1) } else { (Purpose::Adopt, MIN_PAIRS) };
-        let pairs = self.pairs();
-        policy.compare(&pairs).proof(purpose).filter(|_| pairs.len() >= least)
+        let (comparison, pairs) = self.compare(policy);
+        comparison.proof(purpose).filter(|_| pairs >= least)
     }
 
     /// The progress (in seconds of work) that the candidate has cost this workload.
     pub(super) fn time_lost(&self, policy: &Policy) -> Duration {
-        let purpose = if self.judged { Purpose::Reprove } else { Purpose::Adopt };
-        let comparison = policy.compare(&self.pairs());
+        let purpose = if self.prior == Prior::Unknown { Purpose::Adopt } else { Purpose::Reprove };
+        let (comparison, _) = self.compare(policy);
         let evidence = comparison.evidence().filter(|_| !comparison.is_harmless());
         let share = evidence.map_or(0.0, |e| lost_share(&e, purpose));
         self.candidate.iter().map(|block| block.period).sum::<Duration>().mul_f64(share)

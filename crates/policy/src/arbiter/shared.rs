@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::judge::Opinion;
+use super::judge::{Opinion, Prior};
 use super::{Arbiter, Member, Slot, Stake};
-use crate::guard::Interval;
+use crate::guard::{Interval, Trial};
 use crate::progress::Difference;
 use crate::{
     CpuSet, Disturbance, Event, Evidence, Method, Observation, ReleaseReason, Retention, WorkloadId,
@@ -16,9 +16,18 @@ impl Member {
         self.stake == Some(Stake::Objects) && now < self.policy.retry_at()
     }
 
+    /// What it thinks of the machine's retention.
+    pub(super) fn prior(&self) -> Prior {
+        match self.stake {
+            _ if self.policy.claim().is_on() => Prior::Helps,
+            Some(Stake::Tolerates) => Prior::Harmless,
+            _ => Prior::Unknown,
+        }
+    }
+
     /// Whether a trial has shown that the machine's retention does not harm it.
     pub(super) fn has_judged(&self) -> bool {
-        self.policy.claim().is_on() || self.stake == Some(Stake::Tolerates)
+        self.prior() != Prior::Unknown
     }
 }
 
@@ -30,7 +39,7 @@ impl Arbiter {
             *other != id && (m.objects(self.now) || m.policy.bars_polling(self.now))
         };
         self.forbidden.is_none()
-            && self.after_polling.is_over(self.now)
+            && !self.polling.is_used_up()
             && self.members.get(&id).is_some_and(|m| acts_on_machine(m.policy.method()))
             && !self.members.iter().any(barred)
     }
@@ -43,8 +52,7 @@ impl Arbiter {
             slot.judges.remove(&id);
         }
         let (Some(judge), Some(member)) = (slot.judges.get_mut(&id), self.members.get(&id)) else { return };
-        judge.observe(member.policy.block(o));
-        let opinion = judge.opinion(&member.policy);
+        let opinion = judge.observe(member.policy.block(o), &member.policy);
         if let Some(owner) = self.members.get_mut(&slot.owner) {
             owner.policy.add_sampled(o.cost);
         }
@@ -64,11 +72,11 @@ impl Arbiter {
         if !judge.is_due() {
             return;
         }
-        judge.observe(member.policy.block(o));
+        let opinion = judge.observe(member.policy.block(o), &member.policy);
         if let Some(evidence) = judge.help(&member.policy) {
             member.evidence = Some(evidence);
-            member.policy.helped(slot.candidate.retention, evidence, self.now);
-        } else if let Opinion::Harmful(evidence) = judge.opinion(&member.policy)
+            member.policy.helped(slot.candidate.retention, member.load, evidence, self.now);
+        } else if let Opinion::Harmful(evidence) = opinion
             && let Some(slot) = self.agreed.take()
         {
             self.object(&slot, id, evidence);
@@ -93,22 +101,12 @@ impl Arbiter {
             member.stake = Some(Stake::Tolerates);
             member.evidence = verdict.proof().or(member.evidence);
         }
-        let harm = verdict.and_then(|verdict| verdict.evidence()).filter(|e| !kept && e.is_harm());
-        let objection =
-            harm.map(|evidence| (id, evidence)).or_else(|| self.objection(&slot).filter(|_| kept));
-        match objection {
-            Some((by, evidence)) => self.object(&slot, by, evidence),
+        // Had it harmed a judge, it would have ended before.
+        match verdict.and_then(|verdict| verdict.evidence()).filter(|e| !kept && e.is_harm()) {
+            Some(evidence) => self.object(&slot, id, evidence),
             None if kept => self.agree(slot, interval),
             None => self.charge(&slot, id),
         }
-    }
-
-    /// Who turns out to be harmed at the end of the trial.
-    fn objection(&self, slot: &Slot) -> Option<(WorkloadId, Evidence)> {
-        slot.judges.iter().find_map(|(id, judge)| match judge.last_opinion(&self.members.get(id)?.policy) {
-            Opinion::Harmful(evidence) => Some((*id, evidence)),
-            Opinion::Open | Opinion::Harmless => None,
-        })
     }
 
     /// The retention on trial is in force, and harms nobody. Whom it helps, too, shows with the last block.
@@ -116,10 +114,9 @@ impl Arbiter {
         for (id, judge) in &mut slot.judges {
             judge.end_interval(interval);
             self.due.insert(*id);
-            if let Some(member) = self.members.get_mut(id) {
-                member.stake = Some(Stake::Tolerates);
-            }
         }
+        // Also who could not judge: nobody waits for it.
+        self.members.values_mut().for_each(|member| member.stake = Some(Stake::Tolerates));
         self.agreed = Some(slot);
     }
 
@@ -127,20 +124,21 @@ impl Arbiter {
     fn object(&mut self, slot: &Slot, by: WorkloadId, evidence: Evidence) {
         let retention = slot.candidate.retention;
         self.charge(slot, by);
-        let Some(member) = self.members.get_mut(&by) else { return };
-        (member.stake, member.shared) = (Some(Stake::Objects), false);
-        if let Some(judge) = slot.judges.get(&by) {
-            let lost = judge.time_lost(&member.policy);
-            member.policy.harmed(retention, lost, self.now);
-            let again_at = member.policy.retry_at();
-            let event = Event::Objected { by, retention, evidence };
-            member.events.push(event.clone());
-            if let Some(owner) = self.members.get_mut(&slot.owner) {
-                owner.events.push(event);
-                owner.policy.overruled(evidence, again_at, self.now, &mut owner.events);
+        let judge = slot.judges.get(&by);
+        for id in judge.iter().flat_map(|_| [by, slot.owner]) {
+            if let Some(member) = self.members.get_mut(&id) {
+                member.events.push(Event::Objected { by, retention, evidence });
+                let lost = member.policy.trial().map(Trial::time_lost);
+                member.policy.charge(lost.unwrap_or_default(), self.now);
             }
         }
         self.end_polling(ReleaseReason::Objection { by, evidence });
+        let Some(member) = self.members.get_mut(&by) else { return };
+        member.stake = Some(Stake::Objects);
+        if let Some(judge) = judge {
+            let lost = judge.time_lost(&member.policy);
+            member.policy.harmed(retention, lost, self.now);
+        }
     }
 
     /// The trial's judges, but for one, pay what it has cost them.
@@ -176,9 +174,8 @@ impl Arbiter {
             self.end_polling(ReleaseReason::Veto(veto));
         }
         let (share, most) = (self.polling_share(), self.config.polling_share);
-        if share > most && (self.retention.is_on() || self.current_retention().is_on()) {
-            self.after_polling.extend(self.now);
-            self.polling.reset();
+        self.polling.check(self.config.vcpus.len(), most);
+        if self.polling.is_used_up() && (self.retention.is_on() || self.current_retention().is_on()) {
             self.end_polling(ReleaseReason::PollingShare { share, most });
         }
     }
@@ -196,6 +193,16 @@ impl Arbiter {
             trial.is_some_and(|t| concerns(&t.baseline().active) || concerns(&t.candidate().active));
         if slot.difference == Difference::Retention || on_them {
             self.abandon(Disturbance::Set { by, from, to });
+        }
+    }
+
+    /// `id` needs retention from now on, or `needed` it already. What it knows to pay does not wait for another workload's
+    /// trial of the same.
+    pub(super) fn follow_claim(&mut self, id: WorkloadId, needed: bool) {
+        let Some(to) = self.members.get(&id).map(|m| m.policy.claim()) else { return };
+        let foreign = self.slot.as_ref().is_some_and(|slot| slot.owner != id);
+        if foreign && !needed && to.is_on() {
+            self.abandon(Disturbance::Retention { from: self.retention, to });
         }
     }
 
@@ -230,6 +237,8 @@ impl Arbiter {
                 }
             }
             self.retention = to;
+            let tried = self.slot.as_ref().is_some_and(|slot| slot.difference == Difference::Retention);
+            self.has_ended = from.is_on() && !to.is_on() && !tried;
             // Blocks of a smaller set under different retention are not comparable.
             let of_set = self.slot.as_ref().filter(|slot| slot.difference == Difference::ActiveSet);
             if of_set.is_some_and(|slot| slot.candidate.retention != to) {

@@ -59,7 +59,17 @@ impl Machine {
 
     /// What happened, for a test that fails.
     fn account(&self) -> String {
-        let line = |id: &WorkloadId, at: &Duration, e: &Event| format!("{id} {at:?} {e:?}\n");
+        let line = |id: &WorkloadId, at: &Duration, e: &Event| match e {
+            Event::TrialStarted { candidate, purpose, .. } => {
+                format!("{id} {at:?} TrialStarted {purpose:?} {candidate}\n")
+            }
+            Event::TrialEnded { candidate, purpose, verdict, kept, again_at } => {
+                format!(
+                    "{id} {at:?} TrialEnded {purpose:?} {candidate} -> {kept}, again {again_at:?}, {verdict:?}\n"
+                )
+            }
+            e => format!("{id} {at:?} {e:?}\n"),
+        };
         let mut all: Vec<_> =
             self.guests.iter().flat_map(|(id, g)| g.events.iter().map(move |(at, e)| (id, at, e))).collect();
         all.sort_by_key(|(_, at, _)| *at);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::judge::Opinion;
+use super::judge::{Opinion, Prior};
 use super::{Arbiter, Judge, Member, Slot};
 use crate::guard::{Interval, Trial};
 use crate::policy::{OtherTrial, Terms};
@@ -35,17 +35,10 @@ impl Arbiter {
             block: trial.map_or(Duration::ZERO, Trial::next),
             may_try: foreign.is_none() && first,
             may_retain: self.may_retain(id),
-            open: own.map_or_else(unjudged, |slot| self.is_open(slot)),
+            open: own.map_or_else(unjudged, is_open),
             judging_cost: others().map(|m| m.cost).sum(),
             confined: self.confined_beside(id),
         }
-    }
-
-    /// Whether a judge of the trial needs more blocks.
-    fn is_open(&self, slot: &Slot) -> bool {
-        let opinion =
-            |(id, judge): (&WorkloadId, &Judge)| self.members.get(id).map(|m| judge.opinion(&m.policy));
-        slot.judges.iter().filter_map(opinion).any(|opinion| opinion == Opinion::Open)
     }
 
     /// After a step of `id`, whose trial `ended` in it or not: whether it waits from now on, and who is next.
@@ -69,9 +62,19 @@ impl Arbiter {
                 _ => None,
             };
         }
-        if let Some(next) = self.first_in_turn().filter(|next| !self.done.contains(next)) {
+        let first = self.first_in_turn();
+        if let Some(next) = first.filter(|next| self.called != first && !self.done.contains(next)) {
             self.due.insert(next);
         }
+        self.called = first;
+    }
+
+    /// Whether it is the turn of the workload, and it or others have something to try.
+    pub(super) fn must_act_soon(&self, id: WorkloadId) -> bool {
+        let waits = |(other, m): (&WorkloadId, &Member)| {
+            if *other == id { m.policy.waits() } else { m.waiting.is_some() }
+        };
+        self.first_in_turn() == Some(id) && self.members.iter().any(waits)
     }
 
     /// Follows the trial of `id` after its step: its end, its start, and the ends of its blocks. `interval` is
@@ -102,7 +105,9 @@ impl Arbiter {
         let difference = trial.difference();
         let others = self.members.iter().filter(|(other, _)| **other != id);
         let judges = others.filter(|_| difference == Difference::Retention);
-        let judges = judges.map(|(other, m)| (*other, Judge::new(!new && m.has_judged()))).collect();
+        let judges = judges
+            .map(|(other, m)| (*other, Judge::new(if new { Prior::Unknown } else { m.prior() })))
+            .collect();
         self.slot = Some(Slot { owner: id, since, candidate: trial.candidate().clone(), difference, judges });
         if difference == Difference::Retention {
             (self.asked, self.agreed) = (false, None);
@@ -117,4 +122,9 @@ impl Arbiter {
             self.due.insert(*other);
         }
     }
+}
+
+/// Whether a judge of the trial needs more blocks.
+fn is_open(slot: &Slot) -> bool {
+    slot.judges.values().any(|judge| judge.opinion() == Opinion::Open)
 }

@@ -151,19 +151,37 @@ impl Policy {
             } else {
                 self.adapt_limit(o, &active, events);
             }
-        } else if self.terms.elsewhere.is_on() {
-            // In force already; what it does to this workload shows in the proofs of those that it helps.
-        } else if lost > TRIAL_THRESHOLD * o.load().clamp(MOSTLY_IDLE_LOAD, 1.0) && self.can_retain(o.at) {
-            if let Some(Recalled { retention, known }) = self.memory.recall(o) {
-                self.retention = retention;
-                self.resume(known, o.at, events);
-            } else if self.can_try_retention(o.at) {
-                let candidate = Setting { active, retention: self.break_even(o.load()) };
-                let halts_per_s = lost / self.config.wake_cost.as_secs_f64().max(1e-9);
-                let why = TrialReason::WakeUps { halts_per_s, wake_cost: self.config.wake_cost, lost };
-                self.propose(candidate, why, o, events);
-            }
+        } else if self.needs_retention(lost, o)
+            && !self.recall_retention(o, events)
+            && self.can_try_retention(o.at)
+        {
+            let candidate = Setting { active, retention: self.break_even(o.load()) };
+            let halts_per_s = lost / self.config.wake_cost.as_secs_f64().max(1e-9);
+            let why = TrialReason::WakeUps { halts_per_s, wake_cost: self.config.wake_cost, lost };
+            self.propose(candidate, why, o, events);
         }
+    }
+
+    /// Whether retention could pay where wake-ups cost `lost` vCPUs. What is in force for others' sake already shows what
+    /// it does to this workload in their proofs.
+    fn needs_retention(&self, lost: f64, o: &Observation) -> bool {
+        let enough = lost > TRIAL_THRESHOLD * o.load().clamp(MOSTLY_IDLE_LOAD, 1.0);
+        enough && !self.terms.elsewhere.is_on() && self.can_retain(o.at)
+    }
+
+    /// Resumes what was proven for this load.
+    fn recall_retention(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
+        let Some(Recalled { retention, known }) = self.memory.recall(o) else { return false };
+        self.retention = retention;
+        self.resume(known, o.at, events);
+        true
+    }
+
+    /// Resumes what an earlier run has proven for this load, also in another workload's trial.
+    pub(super) fn recall_known(&mut self, o: &Observation, events: &mut Vec<Event>) -> bool {
+        let lost = self.lost_to_wake_ups(&o.measurement(&self.active()), o);
+        let needs = !self.retention.is_on() && self.needs_retention(lost, o);
+        needs && self.memory.knows(o) && self.recall_retention(o, events)
     }
 
     fn can_retain(&self, now: Duration) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{
     BTreeMap, CpuId, CpuSet, Difference, Duration, Event, Method, Mode, Observation, Policy, Purpose,
-    ReleaseReason, Retention, Setting, Trial, Verdict, Veto,
+    ReleaseReason, Retention, Setting, Trial, Veto,
 };
 use crate::Evidence;
 use crate::guard::block_of;
@@ -190,24 +190,24 @@ impl Policy {
         }
     }
 
-    /// Another workload's trial proved `retention` for this one, too.
-    pub(crate) fn helped(&mut self, retention: Retention, evidence: Evidence, now: Duration) {
+    /// Another workload's trial proved `retention` for this one, too, under its present `load`. It needs no longer limit
+    /// than it would have tried itself.
+    pub(crate) fn helped(&mut self, retention: Retention, load: f64, evidence: Evidence, now: Duration) {
         if self.config.mode != Mode::Adaptive || self.config.method == Method::Halt {
             return;
         }
         if !self.retention.is_on() {
-            self.retention = retention;
+            let limit = retention.limit.min(self.costs_at_load(load).bound());
+            self.retention = Retention { limit, ..retention };
         }
         self.memory.kept(self.retention, Some(evidence));
         self.proof.extend(now);
         self.retry_retention.shorten(now);
     }
 
-    /// Another workload's trial refuted `retention` for this one, at a cost of `lost`.
+    /// Another workload's trial refuted `retention`, which is not in force any more, for this one, at a cost of `lost`.
     pub(crate) fn harmed(&mut self, retention: Retention, lost: Duration, now: Duration) {
-        let in_force = self.retention.is_on();
-        self.retention = Retention::NONE;
-        self.memory.dropped(retention, in_force, true, now);
+        self.memory.dropped(retention, false, true, now);
         self.retry_retention.extend(now);
         self.charge(lost, now);
     }
@@ -216,28 +216,6 @@ impl Policy {
     pub(crate) fn charge(&mut self, lost: Duration, now: Duration) {
         let paid = self.budget.spend(lost, now);
         self.retry_retention.not_before(paid);
-    }
-
-    /// Ends the trial of retention under way, which by this `evidence` harms another workload, so that it is not
-    /// tried again before `again_at`.
-    pub(crate) fn overruled(
-        &mut self,
-        evidence: Evidence,
-        again_at: Duration,
-        now: Duration,
-        events: &mut Vec<Event>,
-    ) {
-        let Some(trial) = self.trial.clone() else { return };
-        self.abandon_trial(now);
-        self.retention = Retention::NONE;
-        self.memory.distrust();
-        events.push(Event::TrialEnded {
-            candidate: trial.candidate().clone(),
-            purpose: trial.purpose(),
-            verdict: Verdict::Refuted(evidence),
-            kept: Setting { active: self.active(), retention: Retention::NONE },
-            again_at,
-        });
     }
 
     /// Activates all vCPUs, since a vCPU of the smaller set is used up by the `load` of several workloads.

@@ -117,6 +117,15 @@ impl Machine {
         id
     }
 
+    pub(super) fn join_many(
+        &mut self,
+        n: usize,
+        config: &PolicyConfig,
+        workload: Workload,
+    ) -> Vec<WorkloadId> {
+        (0..n).map(|_| self.join_with(config.clone(), workload)).collect()
+    }
+
     pub(super) fn leave(&mut self, id: WorkloadId) {
         self.guests.remove(&id);
         assert!(self.arbiter.leave(id).is_some());

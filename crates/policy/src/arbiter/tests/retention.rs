@@ -107,6 +107,7 @@ fn who_joins_inherits_and_judges_soon() {
         assert!(took.is_some_and(|t| t <= SECOND), "{stake:?}: {took:?} {}", m.account());
         if stake == OBJECTS {
             assert_eq!(m.arbiter.retention(), Retention::NONE);
+            m.run(100 * MS);
             let why = m.released(ids[0]);
             assert!(
                 matches!(why[..], [(at, ReleaseReason::Objection { by, .. })] if by == id && at > joined),
@@ -147,7 +148,7 @@ fn retention_ends_with_the_last_workload_that_it_helps() {
 #[test]
 fn the_largest_limit_that_helps_somebody_is_in_force() {
     let mut m = Machine::new(4);
-    let ids = [20, 200].map(|us| {
+    let ids = [200, 20].map(|us| {
         let wake_cost = Duration::from_micros(us);
         m.join_with(PolicyConfig { wake_cost, ..retaining() }, redis_1)
     });
@@ -159,7 +160,7 @@ fn the_largest_limit_that_helps_somebody_is_in_force() {
 
 #[test]
 fn what_is_forbidden_ends_at_once_and_sets_are_still_tried() {
-    let (mut m, ids) = machine(4, &[redis_1, mariadb]);
+    let (mut m, ids) = machine(8, &[redis_1, mariadb]);
     let why = Forbidden::QuietHours;
     // In the middle of a trial, and out of it.
     for time in [50 * MS, 3 * SECOND] {
