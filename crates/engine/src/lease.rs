@@ -225,6 +225,19 @@ impl LeaseBook {
         self.lease(&inherited.target, &inherited.original, &inherited.now)
     }
 
+    /// Takes the lease of a target that gets the value `now` by another change of ours, about to be made, and has
+    /// `original` without it.
+    ///
+    /// # Errors
+    /// The lease could not be recorded.
+    pub fn expect(&mut self, target: &Target, original: &Value, now: &Value) -> Result<(), LeaseError> {
+        self.lease(target, original, now)?;
+        if let Some(lease) = self.leases.get_mut(target) {
+            lease.held = Some(now.clone());
+        }
+        Ok(())
+    }
+
     /// Restores the old value but keeps the lease, so that the next change needs no new record.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod retention;
 mod sensors;
 mod settling;
 mod sockets;
+mod unit_set;
 mod vcpus;
 mod wait;
 mod waiting;
@@ -32,6 +33,7 @@ pub use found::{Found, FoundError, group_sensor, quotas};
 pub use machine::{LiveMachine, Parts};
 pub use overload::{OverloadQuery, OverloadWatch};
 pub use sockets::TrafficSensor;
+pub use unit_set::UnitSet;
 pub use wait::{ProcessFd, Signals};
 pub use waiting::WaitingSensor;
 

@@ -1,6 +1,7 @@
 //! A fleet on this machine, as root: real processes in groups of their own, real levers. Each test leaves everything as
 //! it was.
 
+#![allow(clippy::print_stderr, reason = "a test says what it could not remove")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};

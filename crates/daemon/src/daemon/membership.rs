@@ -104,12 +104,13 @@ impl Daemon {
         if self.engaged.len() >= self.loaded.config.most_workloads as usize {
             bail!("{} workloads are engaged, as many as the configuration allows", self.engaged.len());
         }
-        let Found { place, workload, allowed, process, program, .. } = found;
+        let Found { place, workload, allowed, process, program, own_set, .. } = found;
         let Engagement { terms, memory } = engagement;
         let counter = terms.progress.as_ref().map(|text| text.parse::<Counter>()).transpose();
         let counter = counter.map_err(anyhow::Error::msg)?;
         let mut config = PolicyConfig {
             consolidate: terms.consolidate
+                && own_set.is_none()
                 && identity.key.as_ref().is_none_or(|key| !self.sets_of_others.contains(key)),
             most_threads: place.most_threads(),
             counter_block: counter.as_ref().map(Counter::block),
@@ -146,6 +147,7 @@ impl Daemon {
                 return Err(error.into());
             }
         };
+        let unavailable = own_set.as_ref().map(|why| format!("consolidation: {why}"));
         let mut journal = self.open_journal(&identity.name);
         journal.write(&Record::Start {
             version: VERSION,
@@ -153,12 +155,14 @@ impl Daemon {
             workload: identity.name.clone(),
             vcpus: allowed.clone(),
             config: Box::new(config.clone()),
-            limits: self.facts.limits.clone(),
+            limits: self.facts.limits.iter().cloned().chain(unavailable).collect(),
         });
         memory.take_note().into_iter().for_each(|note| journal.note(self.fleet.now(), note));
         journal.flush();
-        info!(workload = identity.name, "{}: engaged", identity.name);
-        self.note(Some(identity.name.clone()), "engaged".to_owned());
+        let note = own_set.map(|why| format!("engaged; its set of vCPUs stays as it is: {why}"));
+        let note = note.unwrap_or_else(|| "engaged".to_owned());
+        info!(workload = identity.name, "{}: {note}", identity.name);
+        self.note(Some(identity.name.clone()), note);
         self.arbiter.join(id, policy);
         let due = Instant::now() + FIRST_SAMPLE;
         self.engaged.insert(id, Engaged::new(identity, config, allowed, journal, memory, due));
@@ -219,6 +223,10 @@ impl Daemon {
             engaged.keep(&policy, now);
         }
         change(&mut engaged.config);
+        engaged.config.consolidate &= !self.fleet.has_own_set(id);
+        if engaged.config.consolidate {
+            self.fleet.take_up_set(id);
+        }
         engaged.config.known = engaged.memory.known();
         engaged.allowed = self.fleet.allowed(id);
         engaged.in_force.active = engaged.allowed.clone();
@@ -249,7 +257,8 @@ impl Daemon {
             let terms = self.loaded.config.terms(&subject(&candidate.subject()));
             let new = policy_config(&self.facts, &terms);
             let old = &engaged.config;
-            let consolidate = terms.consolidate && !self.sets_of_others.contains(key);
+            let theirs = self.sets_of_others.contains(key) || self.fleet.has_own_set(id);
+            let consolidate = terms.consolidate && !theirs;
             if !terms.engage {
                 self.leave(id, "the configuration excludes it");
             } else if old.consolidate != consolidate

@@ -58,7 +58,7 @@ pub(super) fn undo(root: &Root, target: &Target, lease: &Lease) -> Outcome {
         let undone = if error.is_gone() { UndoResult::Gone } else { UndoResult::Failed };
         (undone, error.to_string())
     };
-    let (undone, detail) = match target.read(root) {
+    let (undone, mut detail) = match target.read(root) {
         Err(error) => failed(&error),
         Ok(found) if found == lease.old => (UndoResult::Unchanged, format!("{target} is {found}, as before")),
         Ok(found) if !lease.is_ours(target, &found) => {
@@ -69,6 +69,13 @@ pub(super) fn undo(root: &Root, target: &Target, lease: &Lease) -> Outcome {
             Err(error) => failed(&error),
         },
     };
+    // Where nothing was written, what an earlier write left beside the target can still be there.
+    if !matches!(undone, UndoResult::Restored | UndoResult::Failed) {
+        let ours: Vec<Value> = lease.ours.iter().chain([&lease.old]).cloned().collect();
+        if let Err(error) = target.forget(root, &ours) {
+            detail = format!("{detail}; {error}");
+        }
+    }
     Outcome { target: target.clone(), undone, detail }
 }
 

@@ -11,6 +11,7 @@ use gleaner_policy::CpuSet;
 
 use super::LiveError;
 use super::holdings::Holdings;
+use super::unit_set::UnitSet;
 use crate::lease::{LeaseBook, LeaseError, Outcome};
 
 /// How the active set of the workload is controlled.
@@ -18,15 +19,19 @@ use crate::lease::{LeaseBook, LeaseError, Outcome};
 pub enum ActiveSetLever {
     /// By the CPU set of its own group.
     Group(WorkloadGroup),
+    /// By the property of its unit.
+    Unit(UnitSet),
     /// Thread by thread.
     Threads(Affinity),
+    /// Not at all: somebody else chose it.
+    Untouched,
 }
 
 impl ActiveSetLever {
     /// The most threads that can be moved at once: a group costs a single write, threads are moved one by one.
     pub fn most_threads(&self) -> u32 {
         match self {
-            Self::Group(_) => u32::MAX,
+            Self::Group(_) | Self::Unit(_) | Self::Untouched => u32::MAX,
             Self::Threads(_) => 200,
         }
     }
@@ -39,6 +44,8 @@ const MOST_REPORTED: usize = 1000;
 #[derive(Debug)]
 pub(super) struct ActiveSet {
     lever: ActiveSetLever,
+    /// Somebody else has changed the set: it is theirs.
+    given_up: bool,
     active: CpuSet,
     batch: Batch,
     in_batch: bool,
@@ -52,6 +59,7 @@ impl ActiveSet {
     pub(super) fn new(lever: ActiveSetLever, allowed: CpuSet) -> Self {
         Self {
             lever,
+            given_up: false,
             active: allowed,
             batch: Batch::new(),
             in_batch: false,
@@ -79,8 +87,10 @@ impl ActiveSet {
         threads: &mut impl FnMut() -> Result<Vec<u32>, LiveError>,
         notes: &mut Vec<String>,
     ) -> Result<(), LiveError> {
-        self.put(book, active, threads, notes)?;
-        self.active.clone_from(active);
+        if !self.given_up {
+            self.put(book, active, threads, notes)?;
+            self.active.clone_from(active);
+        }
         Ok(())
     }
 
@@ -112,6 +122,9 @@ impl ActiveSet {
         notes: &mut Vec<String>,
     ) -> Result<(), LiveError> {
         let Self { lever, holdings, respected, .. } = self;
+        if self.given_up {
+            return Ok(());
+        }
         match lever {
             ActiveSetLever::Group(group) => {
                 // The full set is written out as well: version 2 refuses an empty one while the group has
@@ -120,6 +133,8 @@ impl ActiveSet {
                     holdings.set(book, &write)?;
                 }
             }
+            ActiveSetLever::Unit(unit) => unit.put(book, holdings, vcpus)?,
+            ActiveSetLever::Untouched => {}
             ActiveSetLever::Threads(affinity) => {
                 affinity.set_active(vcpus);
                 let root = book.root().clone();
@@ -162,15 +177,45 @@ impl ActiveSet {
     ///
     /// # Errors
     /// Somebody has.
-    pub(super) fn check(&self, book: &LeaseBook) -> Result<(), LeaseError> {
-        self.holdings.check(book)
+    pub(super) fn check(&mut self, book: &mut LeaseBook) -> Result<(), LeaseError> {
+        let Self { lever, holdings, active, .. } = self;
+        if let ActiveSetLever::Unit(unit) = lever {
+            unit.check(book, holdings, active)?;
+        }
+        holdings.check(book)
     }
 
     /// Restores everything that is still ours, and closes the leases; the vCPUs of `allowed` are active.
     pub(super) fn release(&mut self, book: &mut LeaseBook, allowed: &CpuSet) -> Vec<Outcome> {
         self.active.clone_from(allowed);
         self.in_batch = false;
+        self.end(book);
         self.holdings.release(book, |_| true)
+    }
+
+    /// Call it before leases are closed otherwise than by [`ActiveSet::release`].
+    pub(super) fn end(&mut self, book: &mut LeaseBook) {
+        if let ActiveSetLever::Unit(unit) = &mut self.lever {
+            unit.end(book);
+        }
+    }
+
+    /// From now on the set is somebody else's, or not any more.
+    pub(super) fn set_given_up(&mut self, given_up: bool) {
+        self.given_up = given_up;
+    }
+
+    /// Whether the set is its owner's own.
+    pub(super) fn is_untouched(&self) -> bool {
+        matches!(self.lever, ActiveSetLever::Untouched)
+    }
+
+    /// As if the set had been in force for long.
+    #[cfg(test)]
+    pub(super) fn settle(&mut self) {
+        if let ActiveSetLever::Unit(unit) = &mut self.lever {
+            unit.settle();
+        }
     }
 }
 

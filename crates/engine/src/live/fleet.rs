@@ -141,7 +141,12 @@ impl Fleet {
         self.members.get(&id).is_none_or(Member::has_ended)
     }
 
-    /// The vCPUs that a workload is allowed to use, read anew by [`Fleet::abandon_set`].
+    /// Whether a workload's set is its owner's own ([`ActiveSetLever::Untouched`]).
+    pub fn has_own_set(&self, id: WorkloadId) -> bool {
+        self.members.get(&id).is_some_and(Member::is_untouched)
+    }
+
+    /// The vCPUs that a workload is allowed to use.
     pub fn allowed(&self, id: WorkloadId) -> CpuSet {
         self.members.get(&id).map(|member| member.allowed().clone()).unwrap_or_default()
     }

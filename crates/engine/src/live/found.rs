@@ -1,17 +1,19 @@
 //! A workload that already runs: what is needed to observe and control it.
 
+mod place;
+
 use std::path::{Path, PathBuf};
 
-use gleaner_kernel::cgroup::{CgroupSetup, GroupUnavailable, WorkloadGroup};
-use gleaner_kernel::lever::affinity::Affinity;
+use gleaner_kernel::cgroup::{CgroupSetup, GroupUnavailable, NamedGroup, WorkloadGroup};
 use gleaner_kernel::lever::{LeverError, Target, ThreadKey, Value};
-use gleaner_kernel::workload::{Members, Owner, WorkloadSensor};
+use gleaner_kernel::workload::{MemberList, Members, Owner, WorkloadSensor};
 use gleaner_kernel::{KernelError, Root};
 use gleaner_policy::CpuSet;
 use nix::unistd::{Pid, geteuid};
 
 use super::{ActiveSetLever, LiveError, ProcessFd};
 use crate::memory::program_of_process;
+use place::Place;
 
 /// Why a workload cannot be controlled.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +80,8 @@ pub struct Found {
     pub process: Option<(Pid, ProcessFd)>,
     /// Its control group, as in `/proc/PID/cgroup`, if it is one.
     pub group: Option<PathBuf>,
+    /// Why its set of vCPUs is left alone ([`ActiveSetLever::Untouched`]), as a clause.
+    pub own_set: Option<String>,
 }
 
 impl Found {
@@ -103,47 +107,59 @@ impl Found {
         let Value::Cpus(allowed) = affinity.map_err(|e| failed(e.into()))? else {
             return Err(failed("it has no affinity".into()));
         };
+        let Place { lever, allowed, own_set } = Place::of_process(root, allowed)?;
         Ok(Self {
             name: format!("process {pid} ({command})"),
             program: program_of_process(root, pid),
-            place: ActiveSetLever::Threads(Affinity::new(allowed.clone())),
+            place: lever,
             workload: WorkloadSensor::new(root, Members::Tree(pid))?.with_quotas(quotas(root, pid)),
             allowed,
             process: Some((number, process)),
             group: None,
+            own_set,
         })
     }
 
     /// Every process in a control group: its directory, or its path as in `/proc/PID/cgroup`.
     ///
     /// # Errors
-    /// There is no such group, or its CPU set cannot be changed.
+    /// There is no such group, or it is the root group.
     pub fn group(root: &Root, path: &Path) -> Result<Self, FoundError> {
         let setup = CgroupSetup::detect(root)?;
-        let group = WorkloadGroup::existing(root, &setup, path)?;
-        let dir = group.cpuset_dir().to_owned();
-        let effective = ["cpuset.cpus.effective", "cpuset.effective_cpus"]
-            .iter()
-            .find_map(|name| root.read_opt(dir.join(name)).ok().flatten());
-        let allowed: Option<CpuSet> = effective.and_then(|text| text.parse().ok());
-        let allowed = allowed.ok_or_else(|| FoundError::NoCpus { dir: dir.clone() })?;
-        let sensor = group_sensor(root, &group)?;
+        let named = setup.find(root, path)?;
+        if named.is_root() {
+            return Err(GroupUnavailable::IsRoot { path: named.dir() }.into());
+        }
+        let group = match WorkloadGroup::existing(root, &setup, &named.dir()) {
+            Ok(group) => Some(group),
+            Err(GroupUnavailable::Kernel(error)) => return Err(error.into()),
+            // It has no CPU set, or one that is not ours to change.
+            Err(_) => None,
+        };
+        let dir = group.as_ref().map_or_else(|| named.dir(), |group| group.cpuset_dir().to_owned());
+        let members = MemberList::of_group(root, &dir)?;
+        let sensor = match &group {
+            Some(group) => group_sensor(root, group)?,
+            None => sensor_without_cpuset(root, &setup, &named)?,
+        };
         // In cgroup v1 quotas are in another hierarchy, which can only be found through a member process.
-        let member =
-            root.read_opt(dir.join("cgroup.procs"))?.and_then(|text| text.lines().next()?.parse().ok());
-        let sensor = match member {
-            Some(pid) => sensor.with_quotas(quotas(root, pid)),
+        let sensor = match members.processes.first() {
+            Some(pid) => sensor.with_quotas(quotas(root, *pid)),
             None => sensor,
         };
-        let path = setup.find(root, &dir).ok().map(|group| Path::new("/").join(group.relative));
+        let place = Place::of_group(root, &setup, &named, group, &members)?;
+        let Place { lever, allowed, own_set } =
+            place.ok_or_else(|| FoundError::NoCpus { dir: dir.clone() })?;
+        let path = Path::new("/").join(&named.relative);
         Ok(Self {
             name: format!("group {}", dir.display()),
-            program: path.as_ref().map(|path| path.to_string_lossy().into_owned()),
+            program: Some(path.to_string_lossy().into_owned()),
             workload: sensor,
-            place: ActiveSetLever::Group(group),
+            place: lever,
             allowed,
             process: None,
-            group: path,
+            group: Some(path),
+            own_set,
         })
     }
 }
@@ -153,8 +169,27 @@ impl Found {
 /// # Errors
 /// The group's counters cannot be read.
 pub fn group_sensor(root: &Root, group: &WorkloadGroup) -> Result<WorkloadSensor, KernelError> {
-    let sensor = WorkloadSensor::new(root, Members::Cgroup(group.cpuset_dir().to_owned()))?;
-    match group.accounting_dir() {
+    sensor(root, group.cpuset_dir(), group.accounting_dir())
+}
+
+fn sensor_without_cpuset(
+    root: &Root,
+    setup: &CgroupSetup,
+    named: &NamedGroup,
+) -> Result<WorkloadSensor, KernelError> {
+    let dir = named.dir();
+    let is_v2 = setup.v2.as_ref().is_some_and(|v2| v2.mount == named.mount);
+    let accounting = if is_v2 {
+        Some(dir.clone())
+    } else {
+        setup.v1.get("cpuacct").map(|cpuacct| cpuacct.mount.join(&named.relative))
+    };
+    sensor(root, &dir, accounting.filter(|dir| root.exists(dir)).as_deref())
+}
+
+fn sensor(root: &Root, dir: &Path, accounting: Option<&Path>) -> Result<WorkloadSensor, KernelError> {
+    let sensor = WorkloadSensor::new(root, Members::Cgroup(dir.to_owned()))?;
+    match accounting {
         Some(dir) => sensor.with_accounting(dir),
         None => Ok(sensor),
     }

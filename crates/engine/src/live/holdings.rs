@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gleaner_kernel::lever::{Inherited, Target, Write};
+use gleaner_kernel::lever::{Inherited, Target, Value, Write};
 
 use crate::lease::{LeaseBook, LeaseError, Outcome};
 
@@ -28,18 +28,33 @@ impl Holdings {
         done
     }
 
+    /// See [`LeaseBook::expect`].
+    pub(super) fn expect(
+        &mut self,
+        book: &mut LeaseBook,
+        target: &Target,
+        original: &Value,
+        now: &Value,
+    ) -> Result<(), LeaseError> {
+        let done = book.expect(target, original, now);
+        self.note(book, target);
+        done
+    }
+
     /// Whether one of the targets is leased.
     pub(super) fn holds_any(&self, book: &LeaseBook, writes: &[Write]) -> bool {
         writes.iter().any(|write| self.0.contains(&write.target) && book.holds(&write.target))
     }
 
     /// Whether everything that belongs to the machine still has the value that was written last. Threads are not
-    /// asked: there can be many, and what one sets for itself ends nothing.
+    /// asked: there can be many, and what one sets for itself ends nothing. Nor is systemd: the files that follow from
+    /// its properties show when one was changed.
     ///
     /// # Errors
     /// See [`LeaseBook::check`]. A target that is gone is nobody else's.
     pub(super) fn check(&self, book: &LeaseBook) -> Result<(), LeaseError> {
-        for target in self.0.iter().filter(|target| !target.is_of_thread()) {
+        let asked = |target: &&Target| !target.is_of_thread() && !matches!(target, Target::UnitCpus { .. });
+        for target in self.0.iter().filter(asked) {
             match book.check(target) {
                 Err(error) if error.is_gone() => {}
                 other => other?,

@@ -135,8 +135,29 @@ impl Member {
     }
 
     /// See [`ActiveSet::check`].
-    pub(super) fn check(&self, book: &LeaseBook) -> Result<(), LeaseError> {
+    pub(super) fn check(&mut self, book: &mut LeaseBook) -> Result<(), LeaseError> {
         self.set.check(book)
+    }
+
+    /// See [`ActiveSet::end`].
+    pub(super) fn end(&mut self, book: &mut LeaseBook) {
+        self.set.end(book);
+    }
+
+    /// See [`ActiveSet::set_given_up`].
+    pub(super) fn set_given_up(&mut self, given_up: bool) {
+        self.set.set_given_up(given_up);
+    }
+
+    /// See [`ActiveSet::is_untouched`].
+    pub(super) fn is_untouched(&self) -> bool {
+        self.set.is_untouched()
+    }
+
+    /// See [`ActiveSet::settle`].
+    #[cfg(test)]
+    pub(super) fn settle(&mut self) {
+        self.set.settle();
     }
 
     /// See [`ActiveSet::release`].

@@ -8,7 +8,8 @@ use super::Write;
 use crate::cgroup::WorkloadGroup;
 use crate::{KernelError, Root};
 
-pub(super) const FILE: &str = "cpuset.cpus";
+/// The file with a group's CPUs, of either version.
+pub const FILE: &str = "cpuset.cpus";
 
 /// The writes that confine the group to `active`. Version 1 and 2 have the same file with the same format.
 ///

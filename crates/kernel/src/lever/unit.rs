@@ -124,8 +124,8 @@ pub(super) fn forget(root: &Root, unit: &str, ours: &[Value]) -> Result<(), Leve
     for drop_in in drop_ins(unit) {
         let text = root.read_opt(&drop_in)?.unwrap_or_default();
         let value = text.lines().rev().find_map(|line| line.strip_prefix("AllowedCPUs="));
-        let value = value.and_then(|value| cpus(value).ok().flatten()).map(Value::Cpus);
-        if value.is_some_and(|value| ours.contains(&value)) {
+        let value = value.and_then(|value| cpus(value).ok());
+        if value.is_some_and(|value| ours.contains(&value.map_or(Value::Unset, Value::Cpus))) {
             removed |= remove(root, &drop_in)?;
         }
     }

@@ -89,12 +89,20 @@ impl Fleet {
     }
 
     /// Gives up a workload's set, which somebody else has changed: its leases are closed without writing over the
-    /// other's value. The allowed vCPUs are read anew, and all of them are active.
+    /// other's value. All allowed vCPUs count as active, and none of its threads is moved before [`Fleet::take_up_set`].
     pub fn abandon_set(&mut self, id: WorkloadId) -> Vec<Outcome> {
         let Some(member) = self.members.get_mut(&id) else { return Vec::new() };
         let outcomes = member.release(&mut self.book);
+        member.set_given_up(true);
         self.adjust();
         outcomes
+    }
+
+    /// Controls a workload's set again that was given up.
+    pub fn take_up_set(&mut self, id: WorkloadId) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.set_given_up(false);
+        }
     }
 
     /// Ends the retention, which somebody else has changed: what is still ours is put back, the other's value stays.
@@ -114,6 +122,9 @@ impl Fleet {
     /// Restores everything.
     pub fn close(mut self) -> Vec<Outcome> {
         self.retainer.stop_yield_threads();
+        for member in self.members.values_mut() {
+            member.end(&mut self.book);
+        }
         self.book.close()
     }
 
@@ -124,8 +135,9 @@ impl Fleet {
             return Ok(());
         }
         self.held_checked = now;
-        for (&id, member) in &self.members {
-            member.check(&self.book).map_err(|error| FleetError::of_member(id, error.into(), true))?;
+        let Self { members, book, .. } = self;
+        for (&id, member) in members {
+            member.check(book).map_err(|error| FleetError::of_member(id, error.into(), true))?;
         }
         self.retainer.check(&self.book).map_err(|error| FleetError::of_retention(error.into()))?;
         if self.off_since.is_some_and(|since| now.saturating_sub(since) >= IDLE_AFTER)

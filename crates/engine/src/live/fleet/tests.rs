@@ -2,6 +2,7 @@
 
 mod sets;
 mod taken;
+mod units;
 
 use std::fs;
 use std::path::PathBuf;

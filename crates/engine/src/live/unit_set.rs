@@ -1,0 +1,180 @@
+//! The set of a unit that systemd runs: `AllowedCPUs=`, and the file of its group that follows from it.
+//!
+//! systemd has to know a set that lasts, but telling it starts `systemctl` and waits for the answer. That takes too long
+//! within a trial, which changes sets every few milliseconds, and when threads queue up and all vCPUs must be back at once.
+//! So the property is first set to all vCPUs, which makes systemd give the unit's group a file for its CPUs; then that file
+//! is written, as for any other group; and the property follows what has been in force for [`SETTLED`]. systemd writes the
+//! file again when another property of the unit changes: what it was told then is not somebody else's value.
+//!
+//! The file is leased before the property, so it is put back after it: then systemd writes it no more.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use gleaner_kernel::lever::{LeverError, Target, Value, Write, cpuset};
+use gleaner_policy::CpuSet;
+
+use super::holdings::Holdings;
+use crate::lease::{LeaseBook, LeaseError};
+
+/// How long a set must have been in force before systemd is told. Longer than a trial, which ends with another set.
+pub(super) const SETTLED: Duration = Duration::from_secs(5);
+
+/// The set of one unit, and what of it systemd knows.
+#[derive(Debug)]
+pub struct UnitSet {
+    property: Target,
+    group: PathBuf,
+    allowed: CpuSet,
+    /// What the group's file had before.
+    original: Value,
+    /// What systemd was told last.
+    told: Option<CpuSet>,
+    /// When the set was last changed.
+    changed: Instant,
+}
+
+impl UnitSet {
+    /// The unit whose control group is the directory `group`; the vCPUs of `allowed` are active.
+    pub fn new(unit: String, group: PathBuf, allowed: CpuSet) -> Self {
+        Self {
+            property: Target::UnitCpus { unit, group: group.clone() },
+            group,
+            allowed,
+            original: Value::Text(String::new()),
+            told: None,
+            changed: Instant::now(),
+        }
+    }
+
+    /// Makes exactly `vcpus` the set.
+    pub(super) fn put(
+        &mut self,
+        book: &mut LeaseBook,
+        holdings: &mut Holdings,
+        vcpus: &CpuSet,
+    ) -> Result<(), LeaseError> {
+        if self.told.is_none() {
+            if *vcpus == self.allowed {
+                return Ok(());
+            }
+            self.introduce(book, holdings)?;
+        }
+        self.changed = Instant::now();
+        self.write(book, holdings, vcpus)
+    }
+
+    /// Whether nobody else has changed the set, which is to be `active`; systemd is told of it if it lasts.
+    ///
+    /// # Errors
+    /// Somebody has, or systemd does not do as it is told.
+    pub(super) fn check(
+        &mut self,
+        book: &mut LeaseBook,
+        holdings: &mut Holdings,
+        active: &CpuSet,
+    ) -> Result<(), LeaseError> {
+        let Some(told) = &self.told else { return Ok(()) };
+        match book.check(&self.file()) {
+            Ok(()) if told != active && self.changed.elapsed() >= SETTLED => {
+                self.tell(book, holdings, active)
+            }
+            Ok(()) => Ok(()),
+            // The unit has ended, or starts again.
+            Err(error) if error.is_gone() && !book.root().exists(&self.group) => Ok(()),
+            Err(error) => {
+                self.excuse(book, error)?;
+                self.write(book, holdings, active)
+            }
+        }
+    }
+
+    /// Call it before the leases are closed: what systemd wrote because it was told is put back, too.
+    pub(super) fn end(&mut self, book: &mut LeaseBook) {
+        if let Err(error) = book.check(&self.file())
+            && self.is_told(&error)
+        {
+            // The lease is there already, so that this records nothing that could fail.
+            let _ = self.excuse(book, error);
+        }
+        self.told = None;
+    }
+
+    #[cfg(test)]
+    pub(super) fn settle(&mut self) {
+        self.changed -= SETTLED;
+    }
+
+    fn file(&self) -> Target {
+        Target::File(self.group.join(cpuset::FILE))
+    }
+
+    /// Has systemd give the group a file for its CPUs.
+    fn introduce(&mut self, book: &mut LeaseBook, holdings: &mut Holdings) -> Result<(), LeaseError> {
+        let found = self.property.read(book.root())?;
+        // Somebody can have set it since the unit was found.
+        if found != Value::Unset && !book.holds(&self.property) {
+            return Err(LeaseError::Theirs { target: self.property.clone(), found });
+        }
+        let before = book.root().read_opt(self.group.join(cpuset::FILE)).map_err(LeverError::from)?;
+        self.original = Value::Text(before.unwrap_or_default());
+        let all = self.allowed.clone();
+        holdings.expect(book, &self.file(), &self.original, &text(&all))?;
+        self.tell(book, holdings, &all)
+    }
+
+    fn tell(
+        &mut self,
+        book: &mut LeaseBook,
+        holdings: &mut Holdings,
+        vcpus: &CpuSet,
+    ) -> Result<(), LeaseError> {
+        let value = Value::Cpus(vcpus.clone());
+        holdings.set(book, &Write { target: self.property.clone(), value })?;
+        self.told = Some(vcpus.clone());
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        book: &mut LeaseBook,
+        holdings: &mut Holdings,
+        vcpus: &CpuSet,
+    ) -> Result<(), LeaseError> {
+        let write = Write { target: self.file(), value: text(vcpus) };
+        match holdings.set(book, &write) {
+            Err(error) => {
+                self.excuse(book, error)?;
+                holdings.set(book, &write)
+            }
+            done => done,
+        }
+    }
+
+    /// Whether the file has what systemd was told, instead of what was written since.
+    fn is_told(&self, error: &LeaseError) -> bool {
+        let found = if let LeaseError::Theirs { found, .. } = error { Some(found) } else { None };
+        found.is_some() && found == self.told.as_ref().map(text).as_ref()
+    }
+
+    /// Accepts what systemd wrote because it was told.
+    ///
+    /// # Errors
+    /// Everything else, by its cause: an administrator's `systemctl set-property` changes the file, too, or has systemd
+    /// take it away.
+    fn excuse(&self, book: &mut LeaseBook, error: LeaseError) -> Result<(), LeaseError> {
+        if let (true, Some(told)) = (self.is_told(&error), &self.told) {
+            return book.expect(&self.file(), &self.original, &text(told));
+        }
+        let gone = error.is_gone() && book.root().exists(&self.group);
+        if gone || matches!(error, LeaseError::Theirs { .. }) {
+            book.check(&self.property)?;
+        }
+        Err(if gone { LeaseError::Theirs { target: self.file(), found: Value::Unset } } else { error })
+    }
+}
+
+/// A set as the kernel's files have it.
+fn text(vcpus: &CpuSet) -> Value {
+    Value::Text(vcpus.to_string())
+}
