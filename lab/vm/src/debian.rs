@@ -169,8 +169,8 @@ fn packages(debs: &Path) -> Result<Vec<PathBuf>> {
 /// Writes the records by which dpkg takes every package in a directory for installed.
 fn register(debs: &Path, into: &Path) -> Result<()> {
     let dir = into.join("var/lib/dpkg");
-    let info = dir.join("info");
-    fs::create_dir_all(&info).map_err(Error::file("make", &info))?;
+    let lists = dir.join("info");
+    fs::create_dir_all(&lists).map_err(Error::file("make", &lists))?;
     let mut status = String::new();
     for file in packages(debs)? {
         let control = tool::output(Command::new("dpkg-deb").arg("--field").arg(&file))?;
@@ -181,7 +181,7 @@ fn register(debs: &Path, into: &Path) -> Result<()> {
             "same" => format!("{}:{}", field("Package"), field("Architecture")),
             _ => field("Package").to_owned(),
         };
-        let list = info.join(format!("{name}.list"));
+        let list = lists.join(format!("{name}.list"));
         fs::write(&list, "/.\n").map_err(Error::file("write", list))?;
         status += control.trim_end();
         status += "\nStatus: install ok installed\n\n";

@@ -146,7 +146,7 @@ fn measure(guest: &Guest, checks: &mut Checks, workload: &[&str], plan: Plan) ->
 /// Decisions and their times.
 fn decisions(records: &[Record]) -> Vec<(Duration, &Event)> {
     let decision = |record| match record {
-        &Record::Decision { at, ref event } => Some((at, event)),
+        &Record::Decision { at, ref event, .. } => Some((at, event)),
         _ => None,
     };
     records.iter().filter_map(decision).collect()
