@@ -11,9 +11,14 @@ fn consolidating() -> PolicyConfig {
     PolicyConfig { method: Method::Halt, ..config() }
 }
 
-/// Needs a vCPU nearly for itself.
+/// Two of these fill a vCPU.
 fn busy_chatter(s: &Setting) -> Rates {
-    Rates { load: 0.9, ..chatter(s) }
+    Rates { load: if s.active.len() == 1 { 0.47 } else { 0.3 }, ..chatter(s) }
+}
+
+/// Two of these need more than a vCPU, by too little for either to notice a major change.
+fn busier_chatter(s: &Setting) -> Rates {
+    Rates { load: 0.52, ..chatter(s) }
 }
 
 impl Machine {
@@ -60,7 +65,7 @@ fn where_no_vcpu_has_room_nothing_is_tried() {
 #[test]
 fn the_last_one_leaves_a_vcpu_that_has_become_too_small() {
     let mut m = Machine::new(2);
-    let ids = m.join_many(3, &consolidating(), chatter);
+    let ids = m.join_many(3, &consolidating(), busy_chatter);
     let settled =
         |m: &Machine| m.confined().len() == 3 && ids.iter().all(|id| m.arbiter.trial(*id).is_none());
     m.run_until(10 * SECOND, settled).unwrap_or_else(|| panic!("{}", m.account()));
@@ -70,14 +75,14 @@ fn the_last_one_leaves_a_vcpu_that_has_become_too_small() {
     let shared =
         confined.windows(2).find(|two| two[0].0 == two[1].0).map(|two| [two[0].1, two[1].1]).unwrap();
     let last = shared.into_iter().max_by_key(|id| m.trials(*id).last().copied()).unwrap();
-    m.guests.get_mut(&shared[0]).unwrap().workload = busy_chatter;
-    m.guests.get_mut(&shared[1]).unwrap().workload = busy_chatter;
+    for id in shared {
+        m.guests.get_mut(&id).unwrap().workload = busier_chatter;
+    }
     let grown = m.now;
     let left = |m: &Machine| m.setting(last).active.len() == 2;
     let took = m.run_until(10 * SECOND, left);
     assert!(took.is_some_and(|t| t > SECOND), "{took:?} {}", m.account());
-    let made =
-        |(at, e): &(_, Event)| *at > grown && matches!(e, Event::MadeRoom { .. } | Event::MajorChange { .. });
+    let made = |(at, e): &(_, Event)| *at > grown && matches!(e, Event::MadeRoom { .. });
     assert!(m.guests[&last].events.iter().any(made), "{}", m.account());
 }
 
