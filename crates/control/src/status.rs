@@ -116,8 +116,8 @@ pub struct Workload {
     pub wakeups_per_s: f64,
     /// CPU time per time: 1 is one vCPU.
     pub load: f64,
-    /// How long it has been in this state.
-    pub since_ms: u64,
+    /// How long it has been engaged.
+    pub since_ms: Option<u64>,
 }
 
 /// A decision or a remark.
@@ -148,7 +148,7 @@ pub struct Status {
     pub machine: Machine,
     /// What the daemon itself uses.
     pub usage: Usage,
-    /// Engaged ones first, then by wake-ups.
+    /// Engaged ones first, then those that are left alone, each by wake-ups.
     pub workloads: Vec<Workload>,
     /// Number of changes in force.
     pub leases: u64,

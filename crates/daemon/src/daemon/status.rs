@@ -10,7 +10,7 @@ use gleaner_policy::{Observation, Stake, WorkloadId};
 use nix::time::{ClockId, clock_gettime};
 
 use super::Daemon;
-use crate::engaged::Engaged;
+use crate::engaged::{Engaged, Identity};
 use crate::polling::Rest;
 
 /// As many workloads that are not engaged are named; the rest uses even less.
@@ -39,8 +39,11 @@ impl Daemon {
         let mut workloads: Vec<Workload> =
             self.engaged.iter().map(|(id, engaged)| self.engaged_workload(*id, engaged)).collect();
         workloads.sort_by(|a, b| b.wakeups_per_s.total_cmp(&a.wakeups_per_s));
-        let mut others = self.watched_workloads();
-        others.sort_by(|a, b| b.wakeups_per_s.total_cmp(&a.wakeups_per_s));
+        let mut others = self.other_workloads(&mut workloads);
+        let is_watched = |workload: &Workload| workload.state == State::Watched;
+        others.sort_by(|a, b| {
+            is_watched(a).cmp(&is_watched(b)).then(b.wakeups_per_s.total_cmp(&a.wakeups_per_s))
+        });
         others.truncate(MOST_WATCHED);
         workloads.extend(others);
         let (mode, mode_reason) = self.mode();
@@ -63,7 +66,7 @@ impl Daemon {
             leases: self.fleet.leases() as u64,
             lease_file: self.paths.state.leases().display().to_string(),
             decisions: self.decisions(),
-            limits: self.limits.iter().chain(self.refused.values()).cloned().collect(),
+            limits: self.limits.clone(),
         }
     }
 
@@ -123,7 +126,7 @@ impl Daemon {
             group: identity.group.as_ref().map(|group| group.display().to_string()),
             pid: identity.pid,
             state: State::Engaged,
-            reason: None,
+            reason: self.reason_of(identity),
             stake,
             active: Some(engaged.in_force.active.clone()),
             allowed: Some(engaged.allowed.clone()),
@@ -131,17 +134,34 @@ impl Daemon {
             evidence: engaged.evidence(),
             wakeups_per_s: rate(|o| o.workload.switches as f64),
             load: rate(|o| o.workload.cpu_time.as_secs_f64()),
-            since_ms: ms(engaged.since.elapsed()),
+            since_ms: Some(ms(engaged.since.elapsed())),
         }
     }
 
-    fn watched_workloads(&mut self) -> Vec<Workload> {
+    /// Why a workload is engaged, or not helped as others are, unless that is what discovery says of it.
+    fn reason_of(&self, identity: &Identity) -> Option<String> {
+        let reason = match &identity.key {
+            None => "`gleaner run`, `gleaner attach` or another client asked for it",
+            Some(key) if self.sets_of_others.contains(key) => {
+                "somebody else has changed its vCPUs, which stay as they are until `gleaner resume`"
+            }
+            Some(_) => return None,
+        };
+        Some(reason.to_owned())
+    }
+
+    /// The workloads of the latest survey that are not engaged. Those that are get their reason if they have none.
+    fn other_workloads(&mut self, engaged_ones: &mut [Workload]) -> Vec<Workload> {
         let mut workloads = Vec::new();
         let engaged: BTreeSet<Key> = self.engaged.values().filter_map(|e| e.identity.key.clone()).collect();
         let refused_ones = self.refused.clone();
         let (lookout, mut judge) = self.lookout_and_judge();
         for (candidate, standing) in lookout.standings(&mut judge) {
             if engaged.contains(&candidate.key) {
+                let of_it = engaged_ones.iter_mut().find(|w| w.name == candidate.name && w.reason.is_none());
+                if let Some(workload) = of_it {
+                    workload.reason = Some(standing.to_string());
+                }
                 continue;
             }
             let refused = refused_ones.get(&candidate.key);
@@ -159,7 +179,7 @@ impl Daemon {
                 evidence: None,
                 wakeups_per_s: candidate.switches_per_s().unwrap_or(0.0),
                 load: candidate.load,
-                since_ms: 0,
+                since_ms: None,
             });
         }
         workloads

@@ -91,19 +91,23 @@ impl fmt::Display for Release {
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Engaged { lost } => write!(f, "engaged: waking can cost it {}", Share(*lost)),
-            Self::Idle { load } => write!(f, "left alone: it uses {}", Share(*load)),
-            Self::Cheap { lost } => write!(f, "left alone: waking costs it {}", Share(*lost)),
+            Self::Engaged { lost } => write!(f, "waking can cost it {}", Share(*lost)),
+            Self::Idle { load } => write!(f, "it uses {}, too little to matter", Share(*load)),
+            Self::Cheap { lost } => write!(f, "waking costs it {}, too little to matter", Share(*lost)),
             Self::Watched { lost } => {
-                write!(f, "left alone until the next survey: waking can cost it {}", Share(*lost))
+                write!(
+                    f,
+                    "waking can cost it {}: if that lasts until the next survey, it is engaged",
+                    Share(*lost)
+                )
             }
             Self::Away { remaining } => {
                 let seconds = remaining.as_secs_f64().ceil();
-                write!(f, "left alone for {seconds:.0} s more: nothing that was tried paid")
+                write!(f, "nothing that was tried paid, so it is left alone for {seconds:.0} s more")
             }
             Self::Full { lost, most } => write!(
                 f,
-                "left alone: waking can cost it {}, but {most} workloads are engaged, the most that the \
+                "waking can cost it {}, but {most} workloads are engaged, the most that the \
                  configuration allows",
                 Share(*lost)
             ),

@@ -32,7 +32,7 @@ fn an_unknown_program_is_engaged_when_seen_twice_and_a_known_one_at_once() {
     assert!(engagement.is_engaged(&new) && engagement.engaged() == 2);
     assert_eq!(engagement.step(3 * S, MANY, &both), Changes::default());
     let standing = engagement.standing(3 * S, MANY, &both[0]);
-    assert_eq!(standing.to_string(), "engaged: waking can cost it 6.0 % of a vCPU");
+    assert_eq!(standing.to_string(), "waking can cost it 6.0 % of a vCPU");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn nothing_to_win_for_30_s_releases_and_the_next_time_waits_longer() {
     assert_eq!(released_at, [39, 139, 239, 389]);
     assert_eq!(engaged_at, [0, 100, 200, 359], "left alone for 30, 60, 120 and 240 s");
     let standing = engagement.standing(600 * S, MANY, &known(1000.0)[0]);
-    assert_eq!(standing.to_string(), "left alone for 29 s more: nothing that was tried paid");
+    assert_eq!(standing.to_string(), "nothing that was tried paid, so it is left alone for 29 s more");
     // Another load: nothing is known of it.
     assert_eq!(engagement.step(600 * S, MANY, &known(1990.0)).engage.len(), 0);
     assert_eq!(engagement.step(601 * S, MANY, &known(2010.0)).engage.len(), 1);
@@ -146,10 +146,10 @@ fn those_that_lose_most_are_engaged_and_the_others_wait() {
     engagement.step(S, MANY, &all);
     assert_eq!(engagement.step(2 * S, MANY, &all).engage, [keys[1].clone(), keys[2].clone()]);
     let standing = engagement.standing(2 * S, MANY, &all[0]).to_string();
-    let expected = "left alone: waking can cost it 6.0 % of a vCPU, but 2 workloads are engaged, the most that the configuration allows";
+    let expected = "waking can cost it 6.0 % of a vCPU, but 2 workloads are engaged, the most that the configuration allows";
     assert_eq!(standing, expected);
     let standing = engagement.standing(2 * S, MANY, &all[3]).to_string();
-    assert_eq!(standing, "left alone: waking costs it 0.3 % of a vCPU");
+    assert_eq!(standing, "waking costs it 0.3 % of a vCPU, too little to matter");
     // One ends: its place is taken.
     let changes = engagement.step(3 * S, MANY, &[all[0], all[2], all[3]]);
     assert_eq!(changes.release, [(keys[1].clone(), Release::Gone)]);
@@ -165,8 +165,8 @@ fn what_is_idle_or_new_is_said_so() {
     let engagement = engagement(2);
     let one = key(1);
     let standing = |load, switches| engagement.standing(S, MANY, &seen(&one, load, switches)).to_string();
-    assert_eq!(standing(0.001, 9.0), "left alone: it uses 0.1 % of a vCPU");
-    let watched = "left alone until the next survey: waking can cost it 15 % of a vCPU";
+    assert_eq!(standing(0.001, 9.0), "it uses 0.1 % of a vCPU, too little to matter");
+    let watched = "waking can cost it 15 % of a vCPU: if that lasts until the next survey, it is engaged";
     assert_eq!(standing(0.4, 5000.0), watched);
 }
 
