@@ -99,15 +99,15 @@ fn of_unrecorded(name: &str, args: &Args, error: anyhow::Error) -> anyhow::Resul
     if let Some(workload) = status.workloads.iter().find(|workload| workload.name == name) {
         let reason = workload.reason.as_deref().unwrap_or("no reason is given");
         let text = format!("`{name}` is {}: {reason}", status::state(workload.state));
-        return match args.json {
-            true => print_json(vec![WorkloadReport {
-                workload: name,
-                start_unix_ms: None,
-                story: vec![Sentence::plain(text)],
-                summary: None,
-            }]),
-            false => Ok(outln!("{text}")?),
-        };
+        if !args.json {
+            return Ok(outln!("{text}")?);
+        }
+        return print_json(vec![WorkloadReport {
+            workload: name,
+            start_unix_ms: None,
+            story: vec![Sentence::plain(text)],
+            summary: None,
+        }]);
     }
     if Path::new(name).exists() { of_journal(name.into(), args) } else { Err(error) }
 }
