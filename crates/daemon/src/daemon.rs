@@ -95,6 +95,7 @@ impl Daemon {
         limits.extend(no_alarm.into_iter().chain(no_group));
         limits.extend(gleaner_discover::Surroundings::detect(&root).limits());
         limits.extend(crate::tuned::warning(&root));
+        limits.extend(facts.nothing_to_win());
         for limit in &limits {
             info!("{limit}");
         }
@@ -180,7 +181,7 @@ impl Daemon {
 
     fn deadline(&self) -> Instant {
         let engaged = self.engaged.values().map(|e| e.due);
-        let looks = self.paused.is_none().then(|| self.lookout.next());
+        let looks = self.looks_out().then(|| self.lookout.next());
         let others = [
             self.fleet.next_sample(),
             looks,
@@ -190,6 +191,11 @@ impl Daemon {
         ];
         let far = Instant::now() + Duration::from_secs(3600);
         engaged.chain(others.into_iter().flatten()).min().unwrap_or(far)
+    }
+
+    /// Whether workloads are engaged that nobody has attached to.
+    fn looks_out(&self) -> bool {
+        self.paused.is_none() && self.facts.nothing_to_win().is_none()
     }
 
     /// What the signals that have arrived ask for.

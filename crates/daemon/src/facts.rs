@@ -54,6 +54,23 @@ impl Facts {
             },
         })
     }
+
+    /// Why no workload can gain anything here, as a sentence, if that is so.
+    pub(crate) fn nothing_to_win(&self) -> Option<String> {
+        /// About what a hand-off between two threads on one vCPU takes.
+        const HAND_OFF: Duration = Duration::from_micros(3);
+        let why = if self.method != Method::Halt {
+            return None;
+        } else if self.wake_cost <= HAND_OFF {
+            let us = self.wake_cost.as_secs_f64() * 1e6;
+            format!("waking a halted vCPU costs {us:.1} us, no more than a hand-off on one vCPU")
+        } else if self.vcpus.len() < 2 {
+            "it has one vCPU, and nothing keeps that from halting".to_owned()
+        } else {
+            return None;
+        };
+        Some(format!("there is nothing to win on this machine ({why}): only what is attached to is engaged"))
+    }
 }
 
 /// The method to use where several workloads share the machine. Yield threads are not among them: they change the
@@ -69,6 +86,23 @@ fn of_the_machine(chosen: Method, available: &[Method]) -> Method {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_nothing_to_win_where_waking_is_as_cheap_as_a_hand_off_or_nothing_can_be_done() {
+        let facts = |method, vcpus, us| Facts {
+            vcpus: CpuSet::first(vcpus),
+            places: Vec::new(),
+            method,
+            wake_cost: Duration::from_micros(us),
+            waker_cost: Duration::ZERO,
+            limits: Vec::new(),
+        };
+        let sentence = facts(Method::Halt, 2, 2).nothing_to_win().unwrap();
+        assert!(sentence.contains("costs 2.0 us"), "{sentence}");
+        assert!(facts(Method::Halt, 1, 40).nothing_to_win().is_some());
+        assert_eq!(facts(Method::Halt, 2, 40).nothing_to_win(), None, "fewer vCPUs can help");
+        assert_eq!(facts(Method::Haltpoll, 1, 40).nothing_to_win(), None);
+    }
 
     #[test]
     fn yield_threads_are_never_chosen() {

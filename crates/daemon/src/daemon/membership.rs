@@ -30,7 +30,7 @@ pub(super) struct Engagement {
 impl Daemon {
     /// Looks out for workloads, if it is time to, and engages and releases them.
     pub(super) fn look(&mut self) {
-        if self.paused.is_some() {
+        if !self.looks_out() {
             return;
         }
         let (lookout, mut judge) = self.lookout_and_judge();
@@ -206,6 +206,11 @@ impl Daemon {
         self.end_attachment(id, &ended, &summary);
         // What was retained for it alone is not any more.
         self.settle();
+        if self.engaged.is_empty() {
+            // Nor is it the baseline of anybody's next trial.
+            let outcomes = self.fleet.abandon_retention();
+            self.report_outcomes(&outcomes);
+        }
         Some(summary)
     }
 

@@ -183,15 +183,19 @@ impl Gleanerd {
     #[track_caller]
     pub(crate) fn until_helped(&self, name: &str) -> Workload {
         let mut helped = None;
-        until_or(&format!("{name} is helped"), || format!("{:#?}\n{}", self.status(), self.log()), || {
-            let status = self.status();
-            let retains = status.machine.retention.method != Method::Halt;
-            let is_in_force = |w: &Workload| retains || w.active != w.allowed;
-            let engaged = status.workloads.into_iter().filter(|w| w.state == State::Engaged);
-            let mut found = engaged.filter(|w| w.name == name && w.evidence.is_some() && is_in_force(w));
-            helped = found.next();
-            helped.is_some()
-        });
+        until_or(
+            &format!("{name} is helped"),
+            || format!("{:#?}\n{}", self.status(), self.log()),
+            || {
+                let status = self.status();
+                let retains = status.machine.retention.method != Method::Halt;
+                let is_in_force = |w: &Workload| retains || w.active != w.allowed;
+                let engaged = status.workloads.into_iter().filter(|w| w.state == State::Engaged);
+                let mut found = engaged.filter(|w| w.name == name && w.evidence.is_some() && is_in_force(w));
+                helped = found.next();
+                helped.is_some()
+            },
+        );
         helped.unwrap()
     }
 

@@ -51,9 +51,7 @@ fn a_workload_that_vanishes_leaves_nothing_and_can_come_back() {
     drop((server, client));
     service.remove();
     daemon.until("it is released", |daemon| daemon.logged("redis: released") > 0);
-    daemon.until("nothing is in force", |_| {
-        gleaner_testing::levers::Levers::read() == stage.machine.before
-    });
+    daemon.until("nothing is in force", |_| gleaner_testing::levers::Levers::read() == stage.machine.before);
     let redis = Redis::start(&stage.home, &stage.slice, "redis");
     daemon.until("it is engaged anew", |daemon| daemon.logged("redis: engaged") == 2);
     let log = daemon.stop();

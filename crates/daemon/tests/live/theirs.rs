@@ -132,9 +132,7 @@ fn the_affinity_of_a_thread() {
 
     daemon.client().resume().unwrap();
     let client = *family.iter().find(|pid| **pid != server && **pid != shell.pid()).unwrap();
-    until("it places the other threads again", || {
-        allowed(client).as_ref() != before.affinities.get(&client)
-    });
+    until("it places the other threads again", || allowed(client).as_ref() != before.affinities.get(&client));
     assert_eq!(allowed(server), Some(others.to_string()));
     replies.hang_up().unwrap().now();
     assert!(replies.last().unwrap().unwrap().summary.is_some());
