@@ -1,5 +1,6 @@
 //! Several workloads on a modelled machine: what they settle on, how soon, and what finding out costs.
 
+mod first_help;
 mod machine;
 mod properties;
 mod retention;

@@ -3,7 +3,7 @@
 mod changes;
 mod limits;
 mod memory;
-mod properties;
+pub(crate) mod properties;
 pub(crate) mod workloads;
 pub(crate) mod world;
 

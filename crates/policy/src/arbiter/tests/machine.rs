@@ -66,6 +66,8 @@ pub(super) struct Machine {
     pub(super) polled: Duration,
     next_id: u64,
     noise: u64,
+    /// By how much what is counted varies by chance.
+    pub(super) noise_level: f64,
 }
 
 impl Machine {
@@ -86,6 +88,7 @@ impl Machine {
             polled: Duration::ZERO,
             next_id: 1,
             noise: 0x9E37_79B9_7F4A_7C15,
+            noise_level: 0.015,
         }
     }
 
@@ -249,6 +252,14 @@ impl Machine {
         wanted.iter().map(|(id, of)| (*id, at_pace(of))).collect()
     }
 
+    /// The progress of every workload per second under these settings.
+    pub(super) fn progress_under(
+        &self,
+        setting: impl Fn(WorkloadId) -> Setting,
+    ) -> BTreeMap<WorkloadId, f64> {
+        self.rates(setting).into_iter().map(|(id, (rates, _))| (id, rates.progress)).collect()
+    }
+
     fn slice(&mut self) {
         let slice = SLICE.as_secs_f64();
         self.now += SLICE;
@@ -321,12 +332,12 @@ impl Machine {
         }
     }
 
-    /// `amount` varied by up to 1.5 %, by a fixed sequence (xorshift64).
+    /// `amount` varied by up to the noise level, by a fixed sequence (xorshift64).
     fn noisy(&mut self, amount: f64) -> f64 {
         self.noise ^= self.noise << 13;
         self.noise ^= self.noise >> 7;
         self.noise ^= self.noise << 17;
-        amount * (1.0 + 0.015 * ((self.noise >> 40) as f64 / f64::from(1 << 23) - 1.0))
+        amount * (1.0 + self.noise_level * ((self.noise >> 40) as f64 / f64::from(1 << 23) - 1.0))
     }
 }
 

@@ -57,7 +57,7 @@ fn workload(period: u64) -> impl Strategy<Value = WorkloadInterval> {
 }
 
 /// An observation of some of four vCPUs; its time is filled in by [`sequence`].
-fn observation() -> impl Strategy<Value = Observation> {
+pub(crate) fn observation() -> impl Strategy<Value = Observation> {
     let period = prop_oneof![1..2_000u64, 2_000..50_000u64, 50_000..2_000_000u64];
     let present = prop_oneof![4 => Just(0b1111u32), 1 => 0..16u32];
     (period, present).prop_flat_map(|(us, present)| {
@@ -111,7 +111,7 @@ fn known() -> impl Strategy<Value = KnownLoad> {
     })
 }
 
-fn any_config() -> impl Strategy<Value = PolicyConfig> {
+pub(crate) fn any_config() -> impl Strategy<Value = PolicyConfig> {
     let known = proptest::collection::vec(known(), 0..4);
     (0..Method::ALL.len(), any::<bool>(), known).prop_map(|(m, consolidate, known)| PolicyConfig {
         method: Method::ALL[m],
