@@ -18,23 +18,34 @@ const RECIPE: &str = "systemd 2";
 const DISK: &str = "root.squashfs";
 /// Name in the cache.
 pub const ARTEFACT: &str = "images/systemd";
-/// Its packages, to which dependencies are added: an init system, a shell, servers, and the libraries of the binaries
-/// under test.
+/// Its packages, to which dependencies are added: what Debian calls essential, which no package names among its dependencies, an
+/// init system, servers, and the libraries of the binaries under test.
 const PACKAGES: &[&str] = &[
     "base-files",
     "base-passwd",
     "bash",
+    "bsdutils",
     "coreutils",
     "dash",
-    "grep",
-    "sed",
-    "mawk",
+    "debianutils",
+    "diffutils",
+    "dpkg",
     "findutils",
+    "grep",
+    "gzip",
     "hostname",
-    "procps",
+    "init-system-helpers",
+    "libc-bin",
+    "mawk",
+    "ncurses-base",
+    "perl-base",
+    "sed",
+    "sysvinit-utils",
+    "tar",
     "util-linux",
     "mount",
     "login",
+    "procps",
     "iproute2",
     "kmod",
     "systemd",
@@ -42,7 +53,6 @@ const PACKAGES: &[&str] = &[
     "udev",
     "dbus",
     "apt",
-    "init-system-helpers",
     "redis-server",
     "redis-tools",
     "sysbench",
