@@ -114,9 +114,12 @@ fn follow(replies: Replies<AttachReply>, runs: impl FnOnce() -> bool) -> Option<
 
 /// Has the daemon help a running program, until that ends or Ctrl-C.
 pub(crate) fn attach(daemon: Client, args: &AttachArgs) -> anyhow::Result<ExitCode> {
+    let pid = args.target.pid.map(i32::unsigned_abs);
+    let cgroup = args.target.cgroup.as_deref().map(group_name).transpose()?;
     let request = AttachRequest {
-        pid: args.target.pid.map(i32::unsigned_abs),
-        cgroup: args.target.cgroup.as_deref().map(group_name).transpose()?,
+        name: short_name(pid, cgroup.as_deref()),
+        pid,
+        cgroup,
         ..request(&args.control)?
     };
     // Before the thread below, which waits for them.
@@ -148,7 +151,14 @@ pub(crate) fn attach(daemon: Client, args: &AttachArgs) -> anyhow::Result<ExitCo
     attach::report(args, &last.0, &last.1)
 }
 
-fn group_name(name: &std::path::Path) -> anyhow::Result<String> {
+/// What `gleaner status` is to call it: the process's name, or the last part of the group's path.
+fn short_name(pid: Option<u32>, group: Option<&str>) -> Option<String> {
+    let of_process = |pid| Root::system().read(format!("/proc/{pid}/comm")).ok();
+    let of_group = |group| Some(path::Path::new(group).file_name()?.to_string_lossy().into_owned());
+    pid.and_then(of_process).or_else(|| group.and_then(of_group))
+}
+
+fn group_name(name: &path::Path) -> anyhow::Result<String> {
     let directory = group::directory(name)?;
     Ok(directory.to_str().with_context(|| format!("{} is not UTF-8", directory.display()))?.to_owned())
 }

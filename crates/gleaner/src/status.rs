@@ -136,7 +136,7 @@ fn cells(workload: &Workload) -> [String; 7] {
         format!("{:.0}", workload.wakeups_per_s),
         format!("{:.2}", workload.load),
         workload.stake.map_or("", stake).to_owned(),
-        age(workload.since_ms),
+        workload.since_ms.map_or_else(String::new, age),
     ]
 }
 

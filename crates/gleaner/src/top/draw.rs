@@ -5,14 +5,14 @@ mod daemon;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Widget as _, Wrap};
 
 use super::keys::{Controls, HELP};
 use super::view::{Latency, Status, Vcpu, View, Wakes, Workload};
 
 /// Lines kept for decisions; vCPUs give way.
-const MIN_DECISION_LINES: u16 = 4;
+const MIN_DECISION_LINES: u16 = 3;
 /// A wider screen shows one more column.
 const WIDE_COLUMNS: u16 = 100;
 
@@ -49,10 +49,11 @@ pub(super) fn draw(
         daemon::draw(&mut page, status);
     }
     workloads(&mut page, view);
-    vcpus(&mut page, view);
-    wakes(&mut page, &view.wakes);
+    let all_kinds = page.has_room(view);
+    vcpus(&mut page, view, all_kinds);
+    wakes(&mut page, &view.wakes, all_kinds);
     for missing in &view.missing {
-        page.paragraph(&format!("not available: {missing}"), 2);
+        page.paragraph(format!("not available: {missing}"), 2);
     }
     decisions(&mut page, view, controls);
     if controls.is_some() && area.height > 0 {
@@ -77,13 +78,19 @@ impl Page<'_> {
     }
 
     /// Draws text on as many lines as it takes, but no more than `most`.
-    fn paragraph(&mut self, text: &str, most: u16) {
+    fn paragraph<'a>(&mut self, text: impl Into<Text<'a>>, most: u16) {
         let space = Rect { height: self.left.height.min(most), ..self.left };
         Paragraph::new(text).wrap(Wrap { trim: true }).render(space, self.buffer);
         let used = space
             .rows()
             .filter(|row| row.columns().any(|cell| self.buffer[(cell.x, cell.y)].symbol() != " "));
         self.skip(u16::try_from(used.count()).unwrap_or(space.height));
+    }
+
+    /// Whether what is left holds every vCPU, every kind of wake-up and some decisions.
+    fn has_room(&self, view: &View) -> bool {
+        let lines = 1 + view.vcpus.len() + below_vcpus(view, true);
+        lines <= usize::from(self.left.height)
     }
 
     fn skip(&mut self, lines: u16) {
@@ -114,7 +121,7 @@ fn title(page: &mut Page<'_>, view: &View, controls: Option<&Controls>) {
 
 fn workloads(page: &mut Page<'_>, view: &View) {
     if let Some(journal) = &view.journal {
-        page.paragraph(&format!("Workload: {journal}"), 3);
+        page.paragraph(format!("Workload: {journal}"), 3);
     }
     for workload in &view.workloads {
         let (state, colour) = match (workload.status, workload.gleaner_pid) {
@@ -155,7 +162,7 @@ fn in_force(page: &mut Page<'_>, workload: &Workload) {
     }
 }
 
-fn vcpus(page: &mut Page<'_>, view: &View) {
+fn vcpus(page: &mut Page<'_>, view: &View, all_kinds: bool) {
     let wide = page.left.width >= WIDE_COLUMNS;
     let halts = if view.idle_estimated { "halts/s<=" } else { "halts/s" };
     let timer = if wide { "   timer/s" } else { "" };
@@ -164,8 +171,7 @@ fn vcpus(page: &mut Page<'_>, view: &View) {
         "vCPU", "state", "busy", "steal", "polling", "idle/s", "IPIs/s"
     );
     page.line(Line::styled(head, Palette::heading()));
-    let below = 1 + wakes_height(&view.wakes) + view.missing.len() + 1 + usize::from(MIN_DECISION_LINES);
-    let room = usize::from(page.left.height).saturating_sub(below).max(1);
+    let room = usize::from(page.left.height).saturating_sub(below_vcpus(view, all_kinds)).max(1);
     let shown = if view.vcpus.len() > room { room - 1 } else { view.vcpus.len() };
     for vcpu in &view.vcpus[..shown] {
         let style = match vcpu.active {
@@ -201,14 +207,22 @@ fn row(vcpu: &Vcpu, wide: bool) -> String {
     )
 }
 
-fn wakes_height(wakes: &Wakes) -> usize {
-    match wakes {
-        Wakes::Traced { kinds, .. } => 2 + kinds.len(),
+/// The lines that follow the vCPUs: their sums, the wake-ups, what is missing, and some decisions.
+fn below_vcpus(view: &View, all_kinds: bool) -> usize {
+    let wakes = match &view.wakes {
+        Wakes::Traced { kinds, .. } => 2 + kinds.iter().filter(|kind| all_kinds || is_seen(kind)).count(),
         Wakes::NotAvailable { .. } => 2,
-    }
+    };
+    1 + wakes + view.missing.len() + 1 + usize::from(MIN_DECISION_LINES)
 }
 
-fn wakes(page: &mut Page<'_>, wakes: &Wakes) {
+/// Whether there were wake-ups of this kind.
+fn is_seen(kind: &Latency) -> bool {
+    kind.p50_us.is_some()
+}
+
+/// The kinds of wake-ups: on a small screen only those that there were.
+fn wakes(page: &mut Page<'_>, wakes: &Wakes, all_kinds: bool) {
     match wakes {
         Wakes::Traced { scope, kinds, tracing_cost, one_in } => {
             page.line(Line::styled(
@@ -218,7 +232,7 @@ fn wakes(page: &mut Page<'_>, wakes: &Wakes) {
                 ),
                 Palette::heading(),
             ));
-            for latency in kinds {
+            for latency in kinds.iter().filter(|kind| all_kinds || is_seen(kind)) {
                 page.line(latency_row(latency));
             }
             let sample =
@@ -229,7 +243,7 @@ fn wakes(page: &mut Page<'_>, wakes: &Wakes) {
             ));
         }
         Wakes::NotAvailable { why } => {
-            page.paragraph(&format!("Wake-up latencies are not available: {why}"), 2);
+            page.paragraph(format!("Wake-up latencies are not available: {why}"), 2);
         }
     }
 }
@@ -257,7 +271,7 @@ fn decisions(page: &mut Page<'_>, view: &View, controls: Option<&Controls>) {
         if page.left.height == 0 {
             return;
         }
-        page.paragraph(&decision.to_string(), u16::MAX);
+        page.paragraph(decision.to_string(), u16::MAX);
     }
 }
 
