@@ -1,16 +1,16 @@
 //! Several workloads on one machine: one [`Policy`] each, and what they share.
 //!
-//! Retention by the haltpoll governor or by latency requests acts on the whole machine. So there is one value of it, a
-//! trial of it is everybody's, and everybody judges it: it is adopted if it helps one workload and harms none (module
-//! `shared`, `judge`). The set of active vCPUs is each workload's own (`room`). There is one trial at a time on the
+//! Retention by the haltpoll governor or by latency requests acts on the whole machine. So there is one value of it
+//! (module `shared`), a trial of it is everybody's, and everybody judges it (`judge`): it is adopted if it helps one
+//! workload and harms none. The set of active vCPUs is each workload's own (`room`). There is one trial at a time on the
 //! machine, so that no trial is another's noise, and turns are fair (`turn`).
 //!
-//! [`Arbiter::step`] says whose interval must end at the same moment, in [`Step::sample`]: these are observed and stepped
-//! before anything is changed, and whom their steps name, too. Nobody is named twice at one moment.
+//! [`Arbiter::step`] is the main path. It says whose interval must end at the same moment, in [`Step::sample`]: these are
+//! observed and stepped before anything is changed, and whom their steps name, too. Nobody is named twice at one moment.
+//! With one workload each decision is what [`Policy::step`] says.
 //!
-//! A yield thread acts on one workload alone. The arbiter does not handle them: of the methods, only
-//! [`Method::Haltpoll`](crate::Method::Haltpoll) and [`Method::QosPoll`](crate::Method::QosPoll) are put in force, and a policy with another one does not retain. With
-//! one workload each decision is what [`Policy::step`] says.
+//! A yield thread acts on one workload alone, so the arbiter does not handle them: a policy whose method is neither
+//! [`Method::Haltpoll`](crate::Method::Haltpoll) nor [`Method::QosPoll`](crate::Method::QosPoll) does not retain.
 
 mod judge;
 mod polling;

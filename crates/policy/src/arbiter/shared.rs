@@ -39,6 +39,7 @@ impl Arbiter {
             *other != id && (m.objects(self.now) || m.policy.bars_polling(self.now))
         };
         self.forbidden.is_none()
+            && self.config.polling_share > 0.0
             && !self.polling.is_used_up()
             && self.members.get(&id).is_some_and(|m| acts_on_machine(m.policy.method()))
             && !self.members.iter().any(barred)

@@ -9,7 +9,7 @@ mod sets;
 use std::time::Duration;
 
 use self::machine::Machine;
-use crate::policy::tests::workloads::{Rates, Workload, convoy, idle_daemon, mariadb, redis_1};
+use crate::policy::tests::workloads::{Rates, Workload, compute_1, convoy, idle_daemon, mariadb, redis_1};
 use crate::policy::tests::world::config;
 use crate::{Event, PolicyConfig, ReleaseReason, Setting, WorkloadId};
 
@@ -92,6 +92,24 @@ fn thirty_two_services_of_which_two_matter_serve_the_two() {
     m.run(10 * SECOND);
     assert!(m.of_untouched(ids[0]) > 3.4 && m.of_untouched(ids[31]) > 2.5, "{}", m.account());
     assert!(ids[1..31].iter().all(|id| m.trials(*id).is_empty()), "{}", m.account());
+}
+
+#[test]
+fn thirty_two_of_all_kinds_under_noise_gain_or_lose_nothing() {
+    let mut m = Machine::new(16);
+    m.noise_level = 0.1;
+    let (mut gain, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        gain.push(m.join_with(retaining(), redis_1));
+        gain.push(m.join_with(retaining(), mariadb));
+        others.push(m.join_with(retaining(), compute_1));
+        others.extend((0..5).map(|_| m.join_with(retaining(), idle_daemon)));
+    }
+    m.run(5 * SECOND);
+    m.count_anew();
+    m.run(20 * SECOND);
+    assert!(gain.iter().all(|id| m.of_untouched(*id) > 2.3), "{}", m.account());
+    assert!(others.iter().all(|id| m.of_untouched(*id) > 0.98), "{}", m.account());
 }
 
 #[test]
