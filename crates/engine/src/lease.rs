@@ -231,7 +231,12 @@ impl LeaseBook {
     /// # Errors
     /// The lease could not be recorded.
     pub fn expect(&mut self, target: &Target, original: &Value, now: &Value) -> Result<(), LeaseError> {
-        self.lease(target, original, now)?;
+        // Also where nothing changes: what is leased later is undone earlier.
+        if self.holds(target) {
+            self.lease(target, original, now)?
+        } else {
+            self.take(target, original, now)?
+        }
         if let Some(lease) = self.leases.get_mut(target) {
             lease.held = Some(now.clone());
         }
@@ -260,6 +265,10 @@ impl LeaseBook {
         if new == old || known.is_some_and(|l| l.ours.contains(new)) {
             return Ok(());
         }
+        self.take(target, old, new)
+    }
+
+    fn take(&mut self, target: &Target, old: &Value, new: &Value) -> Result<(), LeaseError> {
         self.record(&LeaseRecord::Change { target: target.clone(), old: old.clone(), new: new.clone() })?;
         let taken = self.taken;
         let lease = self.leases.entry(target.clone()).or_insert_with(|| Lease {

@@ -6,13 +6,14 @@ use anyhow::bail;
 use gleaner_engine::live::{Found, Parts, Signals};
 use gleaner_engine::{LeaseBook, StateDir};
 use gleaner_kernel::Root;
+use gleaner_policy::CpuSet;
 use gleaner_print::outln;
 use gleaner_proto::journal::Summary;
 use serde_json::json;
 
 use crate::client;
 use crate::control::{calibrated, check_fixed, configure, control, member_parts, open_journal, warn};
-use crate::options::AttachArgs;
+use crate::options::{AttachArgs, ControlArgs};
 use crate::run::{restore_leases, restore_stale_leases};
 use gleaner_explain::summary;
 
@@ -32,22 +33,42 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
         (None, None) => bail!("name a --pid or a --cgroup"),
     };
     check_fixed(&args.control, &what.allowed)?;
+    if let Some(why) = &what.own_set {
+        check_own_set(&args.control, &what.name, &what.allowed, why)?;
+    }
     // Blocked before anything is changed, so that no signal can end this process halfway.
     let signals = Signals::block()?;
     restore_stale_leases(&state, &root)?;
     let choice = calibrated(&state, &root, &args.control);
     let (book, _) = LeaseBook::open(&state, root.clone())?;
-    let config = configure(&root, &args.control, &what.allowed, &choice)?;
+    let mut config = configure(&root, &args.control, &what.allowed, &choice)?;
+    config.consolidate &= what.own_set.is_none();
     let member = member_parts(&args.control, &choice, what.place, what.workload, what.allowed, what.process);
     let parts = Parts { book, member, signals, child: None, warn };
     let name = what.name.clone();
     let summary = open_journal(&args.control, &state)
         .and_then(|journal| {
-            let limits = choice.limits.clone();
+            let own_set = what.own_set.map(|why| format!("consolidation: {why}"));
+            let limits = choice.limits.iter().cloned().chain(own_set).collect();
             control(parts, config, journal, what.program, &args.control, what.name, limits)
         })
         .inspect_err(|_| restore_leases(&state, &root))?;
     report(args, &name, &summary)
+}
+
+/// Says that a workload is not consolidated.
+///
+/// # Errors
+/// It was asked for.
+fn check_own_set(args: &ControlArgs, name: &str, allowed: &CpuSet, why: &str) -> anyhow::Result<()> {
+    let fixed = args.fixed.and_then(|fixed| fixed.on(allowed).ok());
+    if fixed.is_some_and(|setting| setting.active != *allowed) {
+        bail!("the set of vCPUs of {name} stays as it is: {why}; --fixed can only retain here");
+    }
+    if !args.quiet {
+        warn(&format!("the set of vCPUs of {name} stays as it is: {why}"));
+    }
+    Ok(())
 }
 
 /// Prints the account of what was attached to. A failure if that is not as it was.

@@ -1,10 +1,10 @@
 //! The set of a unit that systemd runs: `AllowedCPUs=`, and the file of its group that follows from it.
 //!
-//! systemd has to know a set that lasts, but telling it starts `systemctl` and waits for the answer. That takes too long
+//! systemd has to know a set that lasts, but setting its property starts `systemctl` and waits for the answer. That takes too long
 //! within a trial, which changes sets every few milliseconds, and when threads queue up and all vCPUs must be back at once.
 //! So the property is first set to all vCPUs, which makes systemd give the unit's group a file for its CPUs; then that file
 //! is written, as for any other group; and the property follows what has been in force for [`SETTLED`]. systemd writes the
-//! file again when another property of the unit changes: what it was told then is not somebody else's value.
+//! file again when another property of the unit changes: the value that the property had then is not somebody else's.
 //!
 //! The file is leased before the property, so it is put back after it: then systemd writes it no more.
 
@@ -17,7 +17,7 @@ use gleaner_policy::CpuSet;
 use super::holdings::Holdings;
 use crate::lease::{LeaseBook, LeaseError};
 
-/// How long a set must have been in force before systemd is told. Longer than a trial, which ends with another set.
+/// How long a set must have been in force before the property follows. Longer than a trial, which ends with another set.
 pub(super) const SETTLED: Duration = Duration::from_secs(5);
 
 /// The set of one unit, and what of it systemd knows.
@@ -28,8 +28,8 @@ pub struct UnitSet {
     allowed: CpuSet,
     /// What the group's file had before.
     original: Value,
-    /// What systemd was told last.
-    told: Option<CpuSet>,
+    /// What the property was set to last.
+    declared: Option<CpuSet>,
     /// When the set was last changed.
     changed: Instant,
 }
@@ -42,7 +42,7 @@ impl UnitSet {
             group,
             allowed,
             original: Value::Text(String::new()),
-            told: None,
+            declared: None,
             changed: Instant::now(),
         }
     }
@@ -54,7 +54,7 @@ impl UnitSet {
         holdings: &mut Holdings,
         vcpus: &CpuSet,
     ) -> Result<(), LeaseError> {
-        if self.told.is_none() {
+        if self.declared.is_none() {
             if *vcpus == self.allowed {
                 return Ok(());
             }
@@ -64,20 +64,20 @@ impl UnitSet {
         self.write(book, holdings, vcpus)
     }
 
-    /// Whether nobody else has changed the set, which is to be `active`; systemd is told of it if it lasts.
+    /// Whether nobody else has changed the set, which is to be `active`; the property follows it if it lasts.
     ///
     /// # Errors
-    /// Somebody has, or systemd does not do as it is told.
+    /// Somebody has, or systemd does not do as it is asked to.
     pub(super) fn check(
         &mut self,
         book: &mut LeaseBook,
         holdings: &mut Holdings,
         active: &CpuSet,
     ) -> Result<(), LeaseError> {
-        let Some(told) = &self.told else { return Ok(()) };
+        let Some(declared) = &self.declared else { return Ok(()) };
         match book.check(&self.file()) {
-            Ok(()) if told != active && self.changed.elapsed() >= SETTLED => {
-                self.tell(book, holdings, active)
+            Ok(()) if declared != active && self.changed.elapsed() >= SETTLED => {
+                self.declare(book, holdings, active)
             }
             Ok(()) => Ok(()),
             // The unit has ended, or starts again.
@@ -89,15 +89,15 @@ impl UnitSet {
         }
     }
 
-    /// Call it before the leases are closed: what systemd wrote because it was told is put back, too.
+    /// Call it before the leases are closed: what systemd wrote because of the property is put back, too.
     pub(super) fn end(&mut self, book: &mut LeaseBook) {
         if let Err(error) = book.check(&self.file())
-            && self.is_told(&error)
+            && self.is_declared(&error)
         {
             // The lease is there already, so that this records nothing that could fail.
             let _ = self.excuse(book, error);
         }
-        self.told = None;
+        self.declared = None;
     }
 
     #[cfg(test)]
@@ -120,10 +120,11 @@ impl UnitSet {
         self.original = Value::Text(before.unwrap_or_default());
         let all = self.allowed.clone();
         holdings.expect(book, &self.file(), &self.original, &text(&all))?;
-        self.tell(book, holdings, &all)
+        self.declare(book, holdings, &all)
     }
 
-    fn tell(
+    /// Sets the property.
+    fn declare(
         &mut self,
         book: &mut LeaseBook,
         holdings: &mut Holdings,
@@ -131,7 +132,7 @@ impl UnitSet {
     ) -> Result<(), LeaseError> {
         let value = Value::Cpus(vcpus.clone());
         holdings.set(book, &Write { target: self.property.clone(), value })?;
-        self.told = Some(vcpus.clone());
+        self.declared = Some(vcpus.clone());
         Ok(())
     }
 
@@ -151,20 +152,20 @@ impl UnitSet {
         }
     }
 
-    /// Whether the file has what systemd was told, instead of what was written since.
-    fn is_told(&self, error: &LeaseError) -> bool {
+    /// Whether the file has what the property was set to, instead of what was written since.
+    fn is_declared(&self, error: &LeaseError) -> bool {
         let found = if let LeaseError::Theirs { found, .. } = error { Some(found) } else { None };
-        found.is_some() && found == self.told.as_ref().map(text).as_ref()
+        found.is_some() && found == self.declared.as_ref().map(text).as_ref()
     }
 
-    /// Accepts what systemd wrote because it was told.
+    /// Accepts what systemd wrote because of the property.
     ///
     /// # Errors
     /// Everything else, by its cause: an administrator's `systemctl set-property` changes the file, too, or has systemd
     /// take it away.
     fn excuse(&self, book: &mut LeaseBook, error: LeaseError) -> Result<(), LeaseError> {
-        if let (true, Some(told)) = (self.is_told(&error), &self.told) {
-            return book.expect(&self.file(), &self.original, &text(told));
+        if let (true, Some(declared)) = (self.is_declared(&error), &self.declared) {
+            return book.expect(&self.file(), &self.original, &text(declared));
         }
         let gone = error.is_gone() && book.root().exists(&self.group);
         if gone || matches!(error, LeaseError::Theirs { .. }) {

@@ -1,4 +1,4 @@
-//! The set of a unit that systemd runs: what systemd is told, what it is not asked, and what is left of it.
+//! The set of a unit that systemd runs: what its property is set to, what systemd is not asked, and what is left of it.
 
 use gleaner_testing::systemd::Systemd;
 
@@ -62,7 +62,7 @@ impl Units {
 }
 
 #[test]
-fn systemd_is_told_what_lasts_and_asked_nothing_else() {
+fn the_property_follows_what_lasts_and_systemd_is_asked_nothing_else() {
     let units = Units::new();
     let mut fleet = units.fleet();
     Units::check(&mut fleet).unwrap();
@@ -91,6 +91,23 @@ fn systemd_is_told_what_lasts_and_asked_nothing_else() {
 }
 
 #[test]
+fn the_property_is_put_back_before_the_file_that_follows_from_it() {
+    for before in ["", "0-1"] {
+        let units = Units::new();
+        units.systemd.share_controller(UNIT);
+        let mut fleet = units.fleet();
+        units.world.put(FILE, before);
+        fleet.place(A, &set("0")).unwrap();
+        drop(fleet);
+        let state = StateDir::at(units.world.dir.path().join("state")).unwrap();
+        let outcomes = restore(&state, &units.world.root()).unwrap();
+        let order: Vec<_> = outcomes.iter().map(|outcome| outcome.target.to_string()).collect();
+        assert_eq!(order, ["AllowedCPUs of 1", FILE]);
+        assert!(units.has(before, ""), "{:?}", units.state());
+    }
+}
+
+#[test]
 fn where_another_unit_needs_the_controller_the_group_has_all_vcpus_again() {
     let units = Units::new();
     units.systemd.share_controller(UNIT);
@@ -105,7 +122,7 @@ fn where_another_unit_needs_the_controller_the_group_has_all_vcpus_again() {
 }
 
 #[test]
-fn what_systemd_writes_because_it_was_told_is_nobody_elses() {
+fn what_systemd_writes_because_of_the_property_is_nobody_elses() {
     let units = Units::new();
     units.systemd.share_controller(UNIT);
     let mut fleet = units.fleet();
