@@ -1,9 +1,9 @@
 //! The set of a unit that systemd runs: `AllowedCPUs=`, and the file of its group that follows from it.
 //!
-//! systemd has to know a set that lasts, but setting its property starts `systemctl` and waits for the answer. That takes too long
-//! within a trial, which changes sets every few milliseconds, and when threads queue up and all vCPUs must be back at once.
-//! So the property is first set to all vCPUs, which makes systemd give the unit's group a file for its CPUs; then that file
-//! is written, as for any other group; and the property follows what has been in force for [`SETTLED`]. systemd writes the
+//! systemd has to know a set that lasts, but setting its property starts `systemctl` and waits for the answer. That takes too
+//! long within a trial, which changes sets every few milliseconds, and when threads queue up and all vCPUs must be back at
+//! once. So the property is first set to all vCPUs, which makes systemd give the unit's group a file for its CPUs; then that
+//! file is written, as for any other group; and the property follows what has been in force for [`SETTLED`]. systemd writes the
 //! file again when another property of the unit changes: the value that the property had then is not somebody else's.
 //!
 //! The file is leased before the property, so it is put back after it: then systemd writes it no more.
