@@ -3,6 +3,9 @@
 
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
+pub(crate) mod random;
+pub(crate) mod user;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::ops::Deref;

@@ -6,12 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use gleaner_control::{AttachRequest, Client, ClientError, Error, Mode, State};
 use gleaner_testing::levers::Levers;
 
+use crate::common::user::{GROUP, NOBODY, as_user};
 use crate::common::{Gleanerd, Home, Machine};
 use crate::stage::Stage;
-
-/// A group that every Debian system has, and its number.
-const GROUP: (&str, u32) = ("daemon", 1);
-const NOBODY: u32 = 65534;
 
 fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Error {
     match result {
@@ -68,23 +65,6 @@ fn pause_detach_and_attach_mean_what_they_say() {
     daemon.until("it is engaged without being asked for", |daemon| daemon.engaged("redis").is_some());
     daemon.stop();
     stage.assert_untouched();
-}
-
-/// Does something as another user. The kernel's identities are those of a thread.
-fn as_user<T: Send>(uid: u32, groups: &[u32], what: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let become_user = || {
-            let gid = groups.first().copied().unwrap_or(uid);
-            // SAFETY: the system calls take numbers and a list of as many numbers as they are given.
-            unsafe {
-                assert_eq!(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()), 0);
-                assert_eq!(libc::syscall(libc::SYS_setresgid, gid, gid, gid), 0);
-                assert_eq!(libc::syscall(libc::SYS_setresuid, uid, uid, uid), 0);
-            }
-            what()
-        };
-        scope.spawn(become_user).join().unwrap()
-    })
 }
 
 #[test]
