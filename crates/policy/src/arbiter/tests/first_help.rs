@@ -55,9 +55,9 @@ fn who_comes_to_a_machine_at_rest_or_at_work_is_helped_within_five_seconds() {
     {
         let mut m = Machine::new(4);
         m.noise_level = noise;
-        others.iter().for_each(|other| {
+        for other in others {
             m.join_with(retaining(), *other);
-        });
+        }
         m.run(7 * SECOND);
         let id = m.join_with(retaining(), redis_1);
         let took = m.run_until(5 * SECOND, |m| m.is_helped(id));
@@ -73,9 +73,9 @@ fn what_is_known_of_a_program_is_in_force_at_once() {
     let all: [Workload; 3] = [idle_daemon, compute_1, idle_daemon];
     for others in [&all[..0], &all[..1], &all[1..2], &all[..]] {
         let mut m = Machine::new(4);
-        others.iter().for_each(|other| {
+        for other in others {
             m.join_with(retaining(), *other);
-        });
+        }
         m.run(7 * SECOND);
         let id = m.join_with(known(), redis_1);
         let took = m.run_until(200 * MS, |m| m.is_helped(id));
@@ -101,8 +101,8 @@ fn what_is_known_of_a_program_does_not_wait_for_another_ones_trial() {
         assert!(took.is_some(), "{}", m.account());
         // Both have their turns afterwards.
         m.run(20 * SECOND);
-        let tried = m.trials(tries);
-        assert!(tried.len() > 1 && !m.trials(id).is_empty(), "{tried:?} {}", m.account());
+        let trials = m.trials(tries);
+        assert!(trials.len() > 1 && !m.trials(id).is_empty(), "{trials:?} {}", m.account());
         let abandoned = |(_, e): &&(Duration, Event)| matches!(e, Event::TrialAbandoned { .. });
         assert_eq!(m.guests[&tries].events.iter().filter(abandoned).count(), 1, "{}", m.account());
     }

@@ -192,7 +192,7 @@ impl Machine {
         prop_assert!(!active.is_empty() && active.is_subset(&guest.allowed), "{active} of {}", guest.allowed);
         prop_assert!(retention == step.retention && retention == self.arbiter.retention());
         prop_assert_eq!(&step.decision.setting, &self.arbiter.setting(id));
-        self.check_room(id, &o, before, &step.decision.events)?;
+        self.check_room(id, &o, before.as_ref(), &step.decision.events)?;
         prop_assert_eq!(&self.twin.step(id, &o), &step);
         self.check_retention()?;
         Ok(step.sample)
@@ -215,7 +215,7 @@ impl Machine {
         &self,
         id: WorkloadId,
         o: &Observation,
-        before: Option<CpuSet>,
+        before: Option<&CpuSet>,
         events: &[Event],
     ) -> Result<(), TestCaseError> {
         let now = self.arbiter.policy(id).unwrap().smaller_set();
@@ -226,7 +226,7 @@ impl Machine {
             _ => None,
         });
         let resumed = events.iter().any(|event| matches!(event, Event::Resumed { .. }));
-        let resumed = now.filter(|now| resumed && before.as_ref() != Some(now));
+        let resumed = now.filter(|now| resumed && before != Some(now));
         for set in tried.into_iter().chain(&resumed) {
             for (cpu, others) in self.arbiter.confined_beside(id) {
                 let load = others + o.load() / set.len() as f64;
