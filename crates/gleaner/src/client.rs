@@ -116,12 +116,8 @@ fn follow(replies: Replies<AttachReply>, runs: impl FnOnce() -> bool) -> Option<
 pub(crate) fn attach(daemon: Client, args: &AttachArgs) -> anyhow::Result<ExitCode> {
     let pid = args.target.pid.map(i32::unsigned_abs);
     let cgroup = args.target.cgroup.as_deref().map(group_name).transpose()?;
-    let request = AttachRequest {
-        name: short_name(pid, cgroup.as_deref()),
-        pid,
-        cgroup,
-        ..request(&args.control)?
-    };
+    let request =
+        AttachRequest { name: short_name(pid, cgroup.as_deref()), pid, cgroup, ..request(&args.control)? };
     // Before the thread below, which waits for them.
     let end: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
     end.thread_block().context("cannot block signals")?;

@@ -74,11 +74,10 @@ impl Room {
     /// the others.
     fn new(workloads: &[Workload], lines: usize) -> Self {
         let engaged = workloads.iter().filter(|workload| workload.state == State::Engaged).count();
-        if engaged > lines {
-            return Self { shown: lines - 1, detailed: 0 };
-        }
         let others = workloads.len() - engaged;
-        let detailed = engaged.min(lines - engaged - usize::from(others > 0 && engaged < lines));
+        let free = lines.checked_sub(engaged + usize::from(others > 0));
+        let Some(free) = free else { return Self { shown: lines - 1, detailed: 0 } };
+        let detailed = engaged.min(free);
         let left = lines - engaged - detailed;
         let of_others = if others > left { left.saturating_sub(1) } else { others };
         Self { shown: engaged + of_others, detailed }
@@ -128,7 +127,7 @@ mod tests {
         assert_eq!(room(3, 0, 7), (3, 3));
         assert_eq!(room(1, 28, 7), (5, 1));
         assert_eq!(room(2, 1, 7), (3, 2));
-        assert_eq!(room(5, 1, 7), (5, 1));
+        assert_eq!(room(5, 1, 7), (6, 1));
         assert_eq!(room(7, 0, 7), (7, 0));
         assert_eq!(room(7, 5, 7), (6, 0));
         assert_eq!(room(30, 2, 7), (6, 0));
