@@ -1,0 +1,59 @@
+//! The package under test: what `make deb` has built, and the same with an older version.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::{Error, Result};
+use crate::tool;
+
+/// Precedes the version that it is added to (deb-version(7)).
+const OLDER: &str = "~previous";
+/// Its configuration file, and a line that the older version has in it.
+const CONFIGURATION: &str = "etc/gleaner/gleaner.toml";
+pub(super) const OLD_LINE: &str = "# This line is in the older version alone.";
+
+/// The newest package that `make deb` has built.
+pub(super) fn newest() -> Result<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/debian");
+    let built = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let of_gleaner = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("gleaner_") && name.ends_with(".deb")
+    };
+    let newest =
+        built.filter(of_gleaner).max_by_key(|path| fs::metadata(path).and_then(|m| m.modified()).ok());
+    newest.ok_or_else(|| Error::NoBinary { path: dir.join("gleaner_*.deb (`make deb` builds it)") })
+}
+
+/// The version of a package.
+pub(super) fn version(deb: &Path) -> Result<String> {
+    let text = tool::output(Command::new("dpkg-deb").arg("--field").arg(deb).arg("Version"))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Makes of a package one with an older version, which dpkg upgrades from, and another configuration file.
+pub(super) fn older(deb: &Path) -> Result<Vec<u8>> {
+    let dir = tempfile::tempdir().map_err(Error::system("make a temporary folder"))?;
+    let (tree, older) = (dir.path().join("tree"), dir.path().join("older.deb"));
+    tool::run(Command::new("dpkg-deb").arg("--raw-extract").args([deb, &tree]))?;
+    edit(&tree.join("DEBIAN/control"), |text| {
+        let versioned = |line: &str| {
+            let suffix = if line.starts_with("Version: ") { OLDER } else { "" };
+            format!("{line}{suffix}\n")
+        };
+        text.lines().map(versioned).collect()
+    })?;
+    edit(&tree.join(CONFIGURATION), |text| format!("{text}{OLD_LINE}\n"))?;
+    tool::run(
+        Command::new("dpkg-deb")
+            .args(["--root-owner-group", "-Zgzip", "-z1", "--build"])
+            .args([&tree, &older]),
+    )?;
+    fs::read(&older).map_err(Error::file("read", older))
+}
+
+fn edit(path: &Path, change: impl FnOnce(&str) -> String) -> Result<()> {
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    fs::write(path, change(&text)).map_err(Error::file("write", path))
+}

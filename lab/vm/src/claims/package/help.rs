@@ -1,0 +1,72 @@
+//! What the daemon does for the services.
+
+use super::{Machine, REDIS, SERVICE, describe, run, shell, status, workload};
+use crate::claims::{Checks, Target};
+use crate::error::{Error, Result};
+use crate::vm::Guest;
+
+/// Pairs of samples, with help and paused.
+const ROUNDS: usize = 5;
+/// The service's own progress: how often its threads have waited for each other, in three seconds.
+const HAND_OFFS: &str = "count() { cat /proc/$pid/task/*/status | awk '/^voluntary/ { n += $2 } END { print n }'; }; \
+     pid=$(systemctl show -p MainPID --value pair); a=$(count); sleep 3; b=$(count); echo $((b - a))";
+/// Requests per second of one connection.
+const REQUESTS: &str = "redis-benchmark -t get -c 1 -n 1000 --csv | tail -n 1 | cut -d, -f2 | tr -d '\"'";
+
+/// A service with both ends of its hand-offs is put on fewer vCPUs, through systemd, and gets faster.
+pub(super) fn service(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
+    let guest = machine.guest;
+    shell(guest, "systemctl start gleanerd")?;
+    let helped = machine.until_helped()?;
+    checks.that("status: the service is on fewer vCPUs, with the proof", helped.holds, helped.says);
+    let allowed = shell(guest, &format!("systemctl show -p AllowedCPUs --value {SERVICE}"))?;
+    checks.that("systemctl shows its vCPUs", !allowed.is_empty(), format!("AllowedCPUs={allowed}"));
+    let (mut faster, mut all_helped) = (Vec::new(), true);
+    for _ in 0..ROUNDS {
+        shell(guest, "gleaner pause comparison")?;
+        let untouched = number(guest, HAND_OFFS)?;
+        shell(guest, "gleaner resume")?;
+        all_helped &= machine.until_helped()?.holds;
+        faster.push(number(guest, HAND_OFFS)? / untouched);
+    }
+    checks.that("it is helped again after each pause", all_helped, "");
+    checks.ratios("the service, to the paused daemon", &faster, "×", Target::AtLeast(1.2));
+    let why = shell(guest, &format!("gleaner why {SERVICE}"))?;
+    let kept = why.lines().rev().find(|line| line.contains("kept") || line.contains("in force"));
+    checks.that("why has the decision and its numbers", kept.is_some(), kept.unwrap_or(&why));
+    shell(guest, "systemctl stop gleanerd")?;
+    machine.as_before(checks, "stopped")?;
+    let allowed = shell(guest, &format!("systemctl show -p AllowedCPUs --value {SERVICE}"))?;
+    checks.equal("stopped: AllowedCPUs is not set", &allowed.as_str(), &"");
+    shell(guest, "systemctl start gleanerd").map(drop)
+}
+
+/// The packaged redis, with a client elsewhere.
+pub(super) fn redis(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
+    let guest = machine.guest;
+    let mut ratios = Vec::new();
+    let mut says = String::new();
+    for _ in 0..ROUNDS {
+        shell(guest, "gleaner pause comparison")?;
+        let untouched = number(guest, REQUESTS)?;
+        shell(guest, "gleaner resume")?;
+        ratios.push(number(guest, REQUESTS)? / untouched);
+        says = workload(&status(guest)?, REDIS).map(describe).unwrap_or_default();
+    }
+    checks.that(
+        "status: redis is there, with a reason",
+        says.contains("reason: ") || says.contains("evidence: "),
+        says,
+    );
+    checks.ratios("redis with one connection, to the paused daemon", &ratios, "×", Target::Reported);
+    let why = run(guest, &format!("gleaner why {REDIS}"))?;
+    let first = why.text() + &why.errors();
+    checks.that("why explains redis", why.success(), first.lines().next().unwrap_or_default());
+    Ok(())
+}
+
+fn number(guest: &Guest, script: &str) -> Result<f64> {
+    let text = shell(guest, script)?;
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0);
+    number.ok_or_else(|| Error::Protocol { who: format!("`{script}`"), what: text })
+}

@@ -1,0 +1,142 @@
+//! The unit: what it may do, who may ask it, and what systemd does with it.
+
+use super::{Machine, SERVICE, levers, run, shell};
+use crate::Output;
+use crate::claims::{Checks, Target};
+use crate::error::Result;
+use crate::vm::Guest;
+
+/// The highest exposure that `systemd-analyze security` may find, from 0 to 10.
+const MOST_EXPOSED: f64 = 3.0;
+/// A file of the administrator's.
+const ADDED: &str = "/etc/gleaner/gleaner.toml.d/50-lab.toml";
+/// A command of a user in the group, and of one who is not in it.
+const MEMBER: &str = "setpriv --reuid=1000 --regid=1000 --groups=$(grep ^gleaner: /etc/group | cut -d: -f3)";
+const STRANGER: &str = "setpriv --reuid=1001 --regid=1001 --clear-groups";
+/// Waits until systemd is about to start the daemon again, which it does after five seconds.
+const ABOUT_TO_RESTART: &str =
+    "until [ $(systemctl show -p SubState --value gleanerd) = auto-restart ]; do sleep 0.1; done";
+/// Waits until it has done so.
+const ACTIVE: &str = "until systemctl is-active -q gleanerd; do sleep 0.2; done";
+/// Asks the listener for metrics.
+const SCRAPE: &str = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/9839 && printf \"GET /metrics HTTP/1.1\\r\\nHost: lab\\r\\n\
+     Connection: close\\r\\n\\r\\n\" >&3 && cat <&3'";
+
+pub(super) fn security(guest: &Guest, checks: &mut Checks) -> Result<()> {
+    let text = shell(guest, "systemd-analyze security gleanerd.service --no-pager | tail -n 1")?;
+    let found = text.split(": ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
+    checks.values("systemd-analyze security", found.as_slice(), "of 10", Target::AtMost(MOST_EXPOSED));
+    Ok(())
+}
+
+/// Who may ask the daemon what.
+pub(super) fn access(guest: &Guest, checks: &mut Checks) -> Result<()> {
+    let read = run(guest, &format!("{MEMBER} gleaner status"))?;
+    checks.that("a member of the group reads the status", read.success(), first_line(&read));
+    for verb in ["pause", "resume", "reload", "detach pair"] {
+        let refused = run(guest, &format!("{MEMBER} gleaner {verb}"))?;
+        checks.that(
+            format!("a member of the group is refused `{verb}`"),
+            !refused.success(),
+            first_line(&refused),
+        );
+    }
+    let refused = run(guest, &format!("{STRANGER} gleaner status"))?;
+    checks.that("another user is refused the status", !refused.success(), first_line(&refused));
+    Ok(())
+}
+
+/// Decisions in the journal have fields.
+pub(super) fn log(guest: &Guest, checks: &mut Checks) -> Result<()> {
+    let fields = format!(
+        "journalctl GLEANER_WORKLOAD={SERVICE} GLEANER_EVENT=trial_ended -o json --no-pager | tail -n 1"
+    );
+    let line = shell(guest, &fields)?;
+    let record: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+    let present: Vec<String> = record
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| name.starts_with("GLEANER_"))
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    checks.that("the journal has a decision with its fields", present.len() > 3, present.join(" "));
+    Ok(())
+}
+
+/// What a reload does with a good file and with a bad one.
+pub(super) fn reload(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
+    let guest = machine.guest;
+    guest.write(ADDED, 0o644, b"exclude = [{ unit = \"pair.service\" }]\n")?;
+    let output = run(guest, "systemctl reload gleanerd")?;
+    let excluded = machine.until(|of| of["state"] != "engaged")?;
+    let in_force = output.success() && excluded.holds;
+    checks.that("reload: a good file is in force", in_force, excluded.says + output.errors().trim());
+    machine.as_before(checks, "reload: excluded")?;
+    guest.write(ADDED, 0o644, b"exclude = [\n  { unti = \"pair.service\" },\n]\n")?;
+    let output = run(guest, "systemctl reload gleanerd")?;
+    let log = shell(guest, "journalctl -u gleanerd -o cat --no-pager -n 30")?;
+    let line =
+        log.lines().rev().find(|line| line.contains("50-lab.toml")).unwrap_or("no line names the file");
+    let named = !output.success() && line.contains("line 2");
+    checks.that("reload: a bad file is refused, with its name and line", named, line);
+    let state = shell(guest, "systemctl is-active gleanerd; true")?;
+    checks.equal("reload: the daemon goes on", &state.as_str(), &"active");
+    let excluded = machine.until(|of| of["state"] != "engaged")?;
+    checks.that("reload: with the old configuration", excluded.holds, excluded.says);
+    shell(guest, &format!("rm {ADDED} && systemctl reload gleanerd"))?;
+    let helped = machine.until_helped()?;
+    checks.that("reload: without the file the service is helped again", helped.holds, helped.says);
+    Ok(())
+}
+
+/// A killed daemon, and one that hangs.
+pub(super) fn faults(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
+    let guest = machine.guest;
+    for (what, signal) in [("killed", "KILL"), ("hung", "STOP")] {
+        let helped = machine.until_helped()?;
+        checks.that(format!("{what}: the service is helped before"), helped.holds, helped.says);
+        shell(
+            guest,
+            &format!("systemctl kill --kill-whom=main --signal={signal} gleanerd && {ABOUT_TO_RESTART}"),
+        )?;
+        let after = levers(guest)?;
+        let state = shell(guest, "systemctl show -p SubState --value gleanerd")?;
+        machine.compare(checks, &format!("{what}, {state}"), &after);
+        shell(guest, ACTIVE)?;
+    }
+    let log = shell(guest, "journalctl -u gleanerd -o cat --no-pager | grep -i 'watchdog timeout'; true")?;
+    checks.that("hung: the watchdog has found it", !log.is_empty(), log);
+    let restarts = shell(guest, "systemctl show -p NRestarts --value gleanerd")?;
+    checks.equal("systemd has started it again both times", &restarts.as_str(), &"2");
+    Ok(())
+}
+
+/// Metrics, from a listener that systemd opens.
+pub(super) fn metrics(guest: &Guest, checks: &mut Checks) -> Result<()> {
+    let closed = run(guest, SCRAPE)?;
+    checks.that("metrics over TCP are off", !closed.success(), last_line(&closed));
+    shell(guest, "systemctl enable -q gleanerd-metrics.socket && systemctl restart gleanerd")?;
+    let text = run(guest, SCRAPE)?;
+    let served = text.text().starts_with("HTTP/1.1 200") && text.text().trim_end().ends_with("# EOF");
+    let metrics = text.text().lines().filter(|line| line.starts_with("gleaner_")).count();
+    checks.that("systemd's socket serves them", served, format!("{metrics} samples {}", last_line(&text)));
+    shell(guest, "systemctl stop gleanerd")?;
+    let closed = run(guest, SCRAPE)?;
+    let state = shell(guest, "systemctl is-active gleanerd; true")?;
+    let stays = !closed.success() && state == "inactive";
+    checks.that(
+        "a scrape starts no daemon that was stopped",
+        stays,
+        format!("{state}; {}", last_line(&closed)),
+    );
+    shell(guest, "systemctl disable -q gleanerd-metrics.socket").map(drop)
+}
+
+fn first_line(output: &Output) -> String {
+    (output.text() + &output.errors()).lines().next().unwrap_or_default().to_owned()
+}
+
+fn last_line(output: &Output) -> String {
+    (output.text() + &output.errors()).trim().lines().last().unwrap_or_default().to_owned()
+}
