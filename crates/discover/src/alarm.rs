@@ -16,8 +16,8 @@ use counter::Counter;
 pub enum AlarmUnavailable {
     /// The caller lacks the privilege.
     #[error(
-        "counting the machine's context switches is refused: run as root, grant CAP_PERFMON, or allow \
-         perf_event_open in the container"
+        "counting the machine's context switches is refused: run as root, grant CAP_PERFMON (on Debian, whose kernel \
+         asks for more by default, with kernel.perf_event_paranoid=2), or allow perf_event_open in the container"
     )]
     NotPermitted,
     /// The kernel lacks it.

@@ -71,7 +71,13 @@ impl Surroundings {
                 .v2
                 .iter()
                 .chain(setup.v1.values())
-                .any(|mounted| is_writable(root, &mounts, &mounted.mount.to_string_lossy())),
+                // systemd takes the right to write in the topmost directory from everybody, root without
+                // CAP_DAC_OVERRIDE included, but not that to its files and to what is below.
+                .any(|mounted| {
+                    ["", "/cgroup.procs"]
+                        .iter()
+                        .any(|file| is_writable(root, &mounts, &format!("{}{file}", mounted.mount.display())))
+                }),
         }
     }
 
