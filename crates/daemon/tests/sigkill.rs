@@ -6,6 +6,8 @@
 
 mod common;
 
+use std::fmt::Debug;
+use std::str::FromStr;
 use std::time::Duration;
 
 use common::random::Random;
@@ -20,8 +22,8 @@ use nix::sys::signal::Signal;
 
 /// How many kills, unless this variable says it.
 const KILLS: (&str, u32) = ("GLEANER_SIGKILLS", 25);
-/// So that a failure can be repeated.
-const SEED: u64 = 0x5eed_0123_4567_89ab;
+/// So that a failure can be repeated, unless this variable says another number.
+const SEED: (&str, u64) = ("GLEANER_SEED", 0x5eed_0123_4567_89ab);
 /// Longest time from the third engagement to SIGKILL: resuming what is known, trials, and what they have proven.
 const SPAN: Duration = Duration::from_millis(1500);
 
@@ -69,8 +71,8 @@ impl Workloads {
     }
 }
 
-fn kills() -> u32 {
-    std::env::var(KILLS.0).map_or(KILLS.1, |text| text.parse().unwrap())
+fn from_environment<T: FromStr<Err: Debug>>((name, default): (&str, T)) -> T {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
 #[test]
@@ -84,9 +86,10 @@ fn after_sigkill_of_a_daemon_with_three_workloads_everything_is_put_back() {
     let home = Home::new("include = [{ group = \"/none-of-this-name\" }]\n");
     let workloads = Workloads::start(&home, &slice);
     let before = workloads.placement();
-    let mut random = Random::new(SEED);
+    let mut random = Random::new(from_environment(SEED));
     let (mut leased, mut retained, mut placed) = (0, 0, 0);
-    for kill in 0..kills() {
+    let kills: u32 = from_environment(KILLS);
+    for kill in 0..kills {
         let daemon = home.start();
         let attached = workloads.attach(&daemon);
         assert_eq!(attached.len(), 3);
@@ -103,7 +106,6 @@ fn after_sigkill_of_a_daemon_with_three_workloads_everything_is_put_back() {
         machine.assert_untouched();
         assert_eq!(workloads.placement(), before, "{what}");
     }
-    let kills = kills();
     eprintln!(
         "\nof {kills} kills {leased} found leases, {retained} a changed parameter, {placed} a changed set or affinity; \
          {kills} exact restores"
