@@ -233,9 +233,9 @@ impl LeaseBook {
     pub fn expect(&mut self, target: &Target, original: &Value, now: &Value) -> Result<(), LeaseError> {
         // Also where nothing changes: what is leased later is undone earlier.
         if self.holds(target) {
-            self.lease(target, original, now)?
+            self.lease(target, original, now)?;
         } else {
-            self.take(target, original, now)?
+            self.take(target, original, now)?;
         }
         if let Some(lease) = self.leases.get_mut(target) {
             lease.held = Some(now.clone());
