@@ -35,7 +35,7 @@ pub(super) const CLAIM: Claim = Claim {
 /// The service that is helped, and its unit.
 const SERVICE: &str = "pair";
 const UNIT: &str = "/etc/systemd/system/pair.service";
-const UNIT_TEXT: &str = "[Service]\nExecStart=/lab/bin/gleaner workload request-response --for 7200s\n";
+const UNIT_TEXT: &str = "[Service]\nExecStart=/lab/bin/gleaner workload request-response --for 3600s\n";
 /// The packaged service beside it.
 const REDIS: &str = "redis-server";
 /// Does what the packages' own scripts would for redis, which this image has only unpacked, and starts it.

@@ -19,8 +19,12 @@ pub(super) fn service(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> 
     shell(guest, "systemctl start gleanerd")?;
     let helped = machine.until_helped()?;
     checks.that("status: the service is on fewer vCPUs, with the proof", helped.holds, helped.says);
-    let allowed = shell(guest, &format!("systemctl show -p AllowedCPUs --value {SERVICE}"))?;
-    checks.that("systemctl shows its vCPUs", !allowed.is_empty(), format!("AllowedCPUs={allowed}"));
+    // While a trial repeats the proof, it has all of them now and then.
+    let shown = format!(
+        "shown() {{ systemctl show -p AllowedCPUs --value {SERVICE}; }}; \
+         for n in $(seq 300); do [ \"$(shown)\" = 0 ] && break; sleep 0.1; done; shown"
+    );
+    checks.equal("systemctl shows its vCPUs: AllowedCPUs", &shell(guest, &shown)?.as_str(), &"0");
     let (mut faster, mut all_helped) = (Vec::new(), true);
     for _ in 0..ROUNDS {
         shell(guest, "gleaner pause comparison")?;
