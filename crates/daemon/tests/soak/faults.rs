@@ -44,7 +44,8 @@ impl Fault {
 }
 
 /// Configurations that can be used, after the rule.
-const USABLE: [&str; 4] = ["", "consolidate = false", "retain = false", "objective = \"latency\"\nbpf = false"];
+const USABLE: [&str; 4] =
+    ["", "consolidate = false", "retain = false", "objective = \"latency\"\nbpf = false"];
 
 impl World {
     pub(crate) fn suffer(&mut self, fault: Fault) {

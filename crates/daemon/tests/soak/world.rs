@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use gleaner_control::{Client, ClientError, Status};
 use gleaner_testing::group::{Service, Slice};
-use gleaner_testing::levers::{LIMIT, Levers, limit_is};
 use gleaner_testing::left_out;
+use gleaner_testing::levers::{LIMIT, Levers, limit_is};
 use gleaner_testing::placement::field;
 use gleaner_testing::process::until;
 use gleaner_testing::server::{Load, Server};
@@ -85,8 +85,11 @@ impl World {
             let cpus = service.cpus();
             Workload { service, cpus, start, name, running: None }
         };
-        let workloads =
-            vec![start("redis", Server::redis), start("memcached", Server::memcached), start("other", Server::redis)];
+        let workloads = vec![
+            start("redis", Server::redis),
+            start("memcached", Server::memcached),
+            start("other", Server::redis),
+        ];
         let mut world = Self {
             random: Random::new(0x50a6_0123_4567_89ab),
             tally: Tally::default(),
