@@ -48,7 +48,7 @@ const OLDER_DEB: &str = "/root/gleaner-previous.deb";
 /// Longer than a step takes here.
 const TIMEOUT: Duration = Duration::from_secs(180);
 /// Time for what the daemon decides by measuring, on a busy machine.
-const DECIDES_WITHIN: Duration = Duration::from_secs(120);
+const DECIDES_WITHIN: Duration = Duration::from_secs(60);
 /// Time between two looks at its status.
 const INTERVAL: Duration = Duration::from_millis(300);
 
