@@ -49,7 +49,7 @@ pub(super) fn access(guest: &Guest, checks: &mut Checks) -> Result<()> {
 /// Decisions in the journal have fields.
 pub(super) fn log(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let fields = format!(
-        "journalctl GLEANER_WORKLOAD={SERVICE} GLEANER_EVENT=trial_ended -o json --no-pager | tail -n 1"
+        "journalctl GLEANER_WORKLOAD={SERVICE} GLEANER_EVENT=trial-ended -o json --no-pager | tail -n 1"
     );
     let line = shell(guest, &fields)?;
     let record: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
@@ -78,7 +78,7 @@ pub(super) fn reload(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
     let log = shell(guest, "journalctl -u gleanerd -o cat --no-pager -n 30")?;
     let line =
         log.lines().rev().find(|line| line.contains("50-lab.toml")).unwrap_or("no line names the file");
-    let named = !output.success() && line.contains("line 2");
+    let named = !output.success() && line.contains("50-lab.toml:2:");
     checks.that("reload: a bad file is refused, with its name and line", named, line);
     let state = shell(guest, "systemctl is-active gleanerd; true")?;
     checks.equal("reload: the daemon goes on", &state.as_str(), &"active");
