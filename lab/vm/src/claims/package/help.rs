@@ -27,7 +27,8 @@ pub(super) fn service(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> 
     checks.equal("systemctl shows its vCPUs: AllowedCPUs", &shell(guest, &shown)?.as_str(), &"0");
     let mut faster = Vec::new();
     for _ in 0..ROUNDS {
-        shell(guest, "gleaner pause comparison")?;
+        // Started anew, since its threads can stay on the one vCPU that they had.
+        shell(guest, &format!("gleaner pause comparison && systemctl restart {SERVICE}"))?;
         let untouched = number(guest, HAND_OFFS)?;
         shell(guest, "gleaner resume")?;
         let again = machine.until_helped()?;

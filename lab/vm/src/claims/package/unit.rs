@@ -20,7 +20,7 @@ const ABOUT_TO_RESTART: &str =
 const ACTIVE: &str = "until systemctl is-active -q gleanerd; do sleep 0.2; done";
 /// Asks the listener for metrics.
 const SCRAPE: &str = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/9839 && printf \"GET /metrics HTTP/1.1\\r\\nHost: lab\\r\\n\
-     Connection: close\\r\\n\\r\\n\" >&3 && cat <&3'";
+     Accept: application/openmetrics-text\\r\\nConnection: close\\r\\n\\r\\n\" >&3 && cat <&3'";
 
 pub(super) fn security(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let text = shell(guest, "systemd-analyze security gleanerd.service --no-pager | tail -n 1")?;
