@@ -1,7 +1,9 @@
 //! Measures what gleanerd itself costs: on an idle machine, and beside 500 services with 5,000 threads. As root, on a
 //! machine where nothing else runs, after `cargo build --release -p gleaner-daemon`:
 //!
-//!     cargo run --release -p gleaner-daemon --example cost [SECONDS]
+//! ```sh
+//! cargo run --release -p gleaner-daemon --example cost [SECONDS]
+//! ```
 
 #![allow(clippy::print_stdout, reason = "a table is what this program is for")]
 
@@ -45,7 +47,7 @@ fn serve(busy: bool) {
     for _ in 1..THREADS {
         thread::spawn(sleep);
     }
-    sleep()
+    sleep();
 }
 
 /// Kills its process when dropped.
@@ -63,7 +65,7 @@ fn measure(time: Duration) -> Result<(), Failed> {
     let built = own.parent().and_then(Path::parent).ok_or("no directory of programs")?;
     let gleanerd = built.join("gleanerd");
     println!("| | share of one vCPU | resident | wake-ups per second |\n|---|--:|--:|--:|");
-    let _ = row(&gleanerd, "idle", time)?;
+    row(&gleanerd, "idle", time)?;
 
     let slice = Slice::new().ok_or("there are no control groups with CPU sets")?;
     let mut services = Vec::new();

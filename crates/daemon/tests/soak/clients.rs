@@ -82,7 +82,8 @@ impl Shared {
         let mut answer = [0; 512];
         match random.next() % 7 {
             0 => {
-                let garbage: Vec<u8> = (0..random.next() % 5000).map(|_| random.next() as u8).collect();
+                let garbage: Vec<u8> =
+                    (0..random.next() % 5000).map(|_| random.next().to_le_bytes()[0]).collect();
                 let _ = stream.write_all(&garbage);
             }
             1 => drop(stream.write_all(&vec![b'['; 100_000])),

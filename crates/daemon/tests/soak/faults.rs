@@ -88,7 +88,7 @@ impl World {
         self.tally.written += 1;
         if held {
             let daemon = self.daemon();
-            daemon.until("it notices or has let go", |_| {
+            daemon.until("it notices or retains nothing", |_| {
                 let status = self.status();
                 status.mode_reason.is_some() || status.machine.retention.method == Method::Halt
             });

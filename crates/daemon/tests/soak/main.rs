@@ -62,7 +62,7 @@ fn a_long_time_of_loads_and_faults() {
 
     world.start();
     // Every kind once: what is then allocated may stay.
-    live(&mut world, begin + time / 2, Fault::ALL.len() as u32);
+    live(&mut world, begin + time / 2, u32::try_from(Fault::ALL.len()).unwrap());
     let first = world.at_rest();
     live(&mut world, begin + time / 2, u32::MAX);
     let last = world.at_rest();

@@ -66,7 +66,7 @@ pub(crate) struct World {
     pub(crate) workloads: Vec<Workload>,
     /// The haltpoll limit that an administrator wrote last.
     pub(crate) limit: String,
-    /// Whether the daemon has noticed that, and must not write before it is told to.
+    /// Whether the daemon has noticed that, and must not write before `gleaner resume`.
     pub(crate) limit_is_held_by_them: bool,
     before: Levers,
     daemon: Option<Gleanerd>,
