@@ -42,6 +42,9 @@ pub(crate) struct Engaged {
     /// ...unless this happens first.
     pub(crate) watch: Option<Watch>,
     pub(crate) since: Instant,
+    /// Whether somebody attached to it and somebody else has changed its set of vCPUs, which is theirs now. The daemon
+    /// has a list of its own for what it found itself.
+    pub(crate) is_set_theirs: bool,
     /// The latest interval long enough to show rates.
     pub(crate) latest: Option<Observation>,
     saved: Instant,
@@ -68,6 +71,7 @@ impl Engaged {
             due,
             watch: None,
             since: now,
+            is_set_theirs: false,
             latest: None,
             saved: now,
         }

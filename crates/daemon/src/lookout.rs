@@ -110,6 +110,16 @@ impl Lookout {
         Ok(self.engagement.step(now - self.start, idle_periods_per_s, &all))
     }
 
+    /// An engaged workload was released.
+    pub(crate) fn released(&mut self, key: &Key) {
+        self.engagement.released(key);
+    }
+
+    /// A workload cannot be engaged now: it is left alone for a while.
+    pub(crate) fn failed(&mut self, key: &Key) {
+        self.engagement.failed(key, self.start.elapsed());
+    }
+
     /// The workloads of the latest survey, each with how it stands.
     pub(crate) fn standings<'a>(
         &'a self,

@@ -156,6 +156,13 @@ impl Engagement {
         }
     }
 
+    /// The daemon released it for a reason of its own: it is engaged again once there is something to win.
+    pub fn released(&mut self, key: &Key) {
+        if self.is_engaged(key) {
+            self.workloads.insert(key.clone(), Workload::Watched);
+        }
+    }
+
     /// Decides by what was seen at `now`, a time since any fixed moment. `idle_periods_per_s` is the machine's, and
     /// `seen` holds every workload that there is, once.
     pub fn step(&mut self, now: Duration, idle_periods_per_s: f64, seen: &[Seen<'_>]) -> Changes {

@@ -50,7 +50,7 @@ impl Daemon {
             let Some(candidate) = self.lookout.get(&key).cloned() else { continue };
             if let Err(error) = self.engage_candidate(&candidate) {
                 info!(workload = candidate.name, "{}: not engaged: {error:#}", candidate.name);
-                self.refused.insert(key, format!("{error:#}"));
+                self.lookout.failed(&key);
             }
         }
     }
@@ -193,6 +193,7 @@ impl Daemon {
         engaged.journal.note(now, format!("released: {why}"));
         self.metrics.left(&name, self.start.elapsed());
         if let Some(key) = key {
+            self.lookout.released(&key);
             self.known.remove(&key);
             if why == ENDED {
                 self.refused.remove(&key);
@@ -203,7 +204,6 @@ impl Daemon {
         let ended = name.clone();
         self.note(Some(name), format!("released: {why}"));
         let summary = engaged.close(now, left_behind);
-        self.end_attachment(id, &ended, &summary);
         // What was retained for it alone is not any more.
         self.settle();
         if self.engaged.is_empty() {
@@ -211,6 +211,8 @@ impl Daemon {
             let outcomes = self.fleet.abandon_retention();
             self.report_outcomes(&outcomes);
         }
+        // Once everything is as before.
+        self.end_attachment(id, &ended, &summary);
         Some(summary)
     }
 
@@ -228,6 +230,7 @@ impl Daemon {
             engaged.keep(&policy, now);
         }
         change(&mut engaged.config);
+        engaged.is_set_theirs &= !engaged.config.consolidate;
         engaged.config.consolidate &= !self.fleet.has_own_set(id);
         if engaged.config.consolidate {
             self.fleet.take_up_set(id);

@@ -112,7 +112,16 @@ impl Daemon {
         self.sets_of_others.clear();
         self.known.clear();
         self.follow_configuration();
+        self.take_up_sets();
         self.apply_rests();
+    }
+
+    /// Consolidates again what somebody attached to, and whose set was somebody else's.
+    fn take_up_sets(&mut self) {
+        let given_up = self.engaged.iter().filter(|(_, e)| e.is_set_theirs).map(|(id, _)| *id);
+        for id in given_up.collect::<Vec<_>>() {
+            self.rejoin(id, |config| config.consolidate = true);
+        }
     }
 
     fn detach(&mut self, name: &str, peer: Peer) -> Result<(), Error> {

@@ -183,7 +183,8 @@ impl Daemon {
 
     /// The workload's set is not ours any more; it goes on without consolidation.
     fn give_up_set(&mut self, id: WorkloadId, why: &str) {
-        let Some(engaged) = self.engaged.get(&id) else { return };
+        let Some(engaged) = self.engaged.get_mut(&id) else { return };
+        engaged.is_set_theirs = engaged.identity.key.is_none();
         let (name, key) = (engaged.identity.name.clone(), engaged.identity.key.clone());
         warn!(workload = name, "{name}: {why}: its set of vCPUs is theirs until `gleaner resume`");
         self.note(Some(name), why.to_owned());

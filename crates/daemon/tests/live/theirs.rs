@@ -2,18 +2,12 @@
 //! after `gleaner resume`.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
-use gleaner_control::AttachRequest;
-use gleaner_policy::{CpuSet, Method};
+use gleaner_policy::Method;
 use gleaner_testing::levers::{LIMIT, limit_is};
-use gleaner_testing::placement::{Placement, allowed, threads};
-use gleaner_testing::process::{Running, until};
-use gleaner_testing::server::has_programs;
 use gleaner_testing::skipped;
 
-use crate::common::{Gleanerd, Home, Machine};
+use crate::common::Gleanerd;
 use crate::stage::Stage;
 
 /// A limit that only these tests set.
@@ -67,78 +61,4 @@ fn the_cpu_set_of_a_group() {
     daemon.until("it takes the set up again", |_| stage.redis.service.cpus() != theirs);
     daemon.stop();
     stage.assert_untouched();
-}
-
-/// redis and a client as children of a shell: a workload without a group.
-fn shell(home: &Home) -> Running {
-    let script = "redis-server --port 0 --unixsocket \"$0\" --save '' --loglevel warning &\n\
-                  until redis-cli -s \"$0\" ping >/dev/null 2>&1; do sleep 0.05; done\n\
-                  redis-benchmark -s \"$0\" -c 1 -t get -l -q >/dev/null &\n\
-                  echo ready; wait";
-    let mut command = Command::new("sh");
-    command.args(["-c", script]).arg(home.path().join("redis.sock"));
-    let mut shell = Running::start(&mut command);
-    while shell.line() != "ready" {}
-    shell
-}
-
-/// The shell and its children.
-fn family(shell: &Running) -> Vec<u32> {
-    let pid = shell.pid();
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
-    std::iter::once(pid).chain(children).collect()
-}
-
-#[test]
-fn the_affinity_of_a_thread() {
-    let Some(machine) = Machine::take_with_haltpoll().filter(|_| has_programs(&["redis-server"])) else {
-        return;
-    };
-    // Nothing but what the test attaches to.
-    let home = Home::new("include = [{ group = \"/none-of-this-name\" }]\n");
-    let shell = shell(&home);
-    let family = family(&shell);
-    let is_server = |pid: &&u32| {
-        fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("comm"))
-            .is_ok_and(|comm| comm.trim() == "redis-server")
-    };
-    let server = *family.iter().find(is_server).unwrap();
-    let placement = || Placement::read([], family.iter().copied());
-    let before = placement();
-
-    let daemon = home.start();
-    let asked = AttachRequest {
-        pid: Some(shell.pid()),
-        retain: Some(false),
-        memory: Some(false),
-        ..AttachRequest::default()
-    };
-    let mut replies = daemon.client().attach(&asked).unwrap();
-    let workload = replies.next().unwrap().unwrap().workload;
-    let helped = daemon.until_helped(&workload);
-    let (active, all) = (helped.active.unwrap(), helped.allowed.unwrap());
-    daemon.until("the server is moved", |_| allowed(server) == Some(active.to_string()));
-    let others: CpuSet = all.iter().filter(|cpu| !active.contains(*cpu)).collect();
-    let taskset = Command::new("taskset").args(["-pc", &others.to_string(), &server.to_string()]).output();
-    assert!(taskset.unwrap().status.success());
-
-    let threads: Vec<u32> = threads(server).into_iter().filter(|tid| *tid != server).collect();
-    daemon.until_logged("its set of vCPUs is theirs until `gleaner resume`");
-    daemon.until("the other threads are put back", |_| {
-        threads.iter().all(|tid| allowed(*tid).as_ref() == before.affinities.get(tid))
-    });
-    assert_eq!(allowed(server), Some(others.to_string()), "their affinity is gone");
-
-    daemon.client().resume().unwrap();
-    let client = *family.iter().find(|pid| **pid != server && **pid != shell.pid()).unwrap();
-    until("it places the other threads again", || allowed(client).as_ref() != before.affinities.get(&client));
-    assert_eq!(allowed(server), Some(others.to_string()));
-    replies.hang_up().unwrap().now();
-    assert!(replies.last().unwrap().unwrap().summary.is_some());
-    daemon.stop();
-    let mut expected = before;
-    expected.affinities.insert(server, others.to_string());
-    assert_eq!(placement(), expected);
-    machine.assert_untouched();
 }

@@ -115,6 +115,21 @@ fn what_can_still_win_stays_although_nothing_has_paid_yet() {
 }
 
 #[test]
+fn what_the_daemon_released_is_engaged_again_and_what_it_could_not_engage_is_not_at_once() {
+    let mut engagement = engagement(8);
+    let one = key(1);
+    let loaded = [Seen { known: true, ..seen(&one, 0.4, 5000.0) }];
+    assert_eq!(engagement.step(S, MANY, &loaded).engage, std::slice::from_ref(&one));
+    assert_eq!(engagement.step(2 * S, MANY, &loaded), Changes::default());
+    engagement.released(&one);
+    assert!(!engagement.is_engaged(&one));
+    assert_eq!(engagement.step(3 * S, MANY, &loaded).engage, std::slice::from_ref(&one));
+    engagement.failed(&one, 3 * S);
+    assert_eq!(engagement.step(32 * S, MANY, &loaded), Changes::default());
+    assert_eq!(engagement.step(34 * S, MANY, &loaded).engage, std::slice::from_ref(&one));
+}
+
+#[test]
 fn what_was_useful_is_released_when_idle_and_comes_back_at_once() {
     let mut engagement = engagement(8);
     let one = key(1);
