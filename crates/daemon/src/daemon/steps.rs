@@ -25,6 +25,11 @@ impl Daemon {
             }
             Err(error) => self.failed(&error),
         }
+        // What says so stays readable until they are released.
+        let ended = self.engaged.keys().copied().filter(|id| self.fleet.ended(*id));
+        for id in ended.collect::<Vec<_>>() {
+            self.make_due(id, Instant::now());
+        }
         while let Some(id) = self.first_due(Instant::now()) {
             self.step(id);
         }

@@ -72,10 +72,11 @@ impl Account {
 
 fn sentence(setting: &Setting, e: &Evidence) -> String {
     format!(
-        "{setting}: {} ({:.2} to {:.2}, {} pairs of blocks)",
+        "{setting}: {} ({:.2} to {:.2}, {} {} of blocks)",
         e.signal.times(e.ratio),
         e.low,
         e.high,
-        e.pairs
+        e.pairs,
+        if e.pairs == 1 { "pair" } else { "pairs" }
     )
 }
