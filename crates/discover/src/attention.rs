@@ -18,7 +18,7 @@ const AFTER_ALARM: Duration = Duration::from_millis(100);
 /// How often the machine is read while wake-ups cost it something: after a change...
 const AFTER_CHANGE: Duration = Duration::from_millis(100);
 /// ...for so long...
-const CHANGING: Duration = Duration::from_millis(500);
+const CHANGING: Duration = Duration::from_secs(1);
 /// ...and later.
 const STEADY: Duration = Duration::from_millis(200);
 /// How often it is surveyed while nothing changes.

@@ -125,7 +125,8 @@ fn a_load_that_begins_is_surveyed_twice_within_200_ms() {
         // The first one is the baseline of the second.
         assert!(surveys[1] < within_ms * MS, "{per_vcpu}: {surveys:?}");
         assert!(surveys.len() >= 4 && surveys[3] < Duration::from_secs(1), "{surveys:?}");
-        assert!(surveys.len() <= 8, "and then there is no hurry: {surveys:?}");
+        // The baseline, one for each 0.1 s of the second after the change, and one later.
+        assert!(surveys.len() <= 13, "and then there is no hurry: {surveys:?}");
     }
 }
 

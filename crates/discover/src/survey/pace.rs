@@ -15,10 +15,11 @@ pub(super) struct Pace {
 impl Pace {
     /// The most that surveys take of the time.
     const SHARE: f64 = 1.0 / 200.0;
-    /// What a quiet time can save up: enough to look twice at once when a load begins, on all but huge machines.
-    const MOST_CREDIT_S: f64 = 0.02;
+    /// What a quiet time, and the start, can save up: enough for the surveys of the second after a load begins, on
+    /// all but huge machines.
+    const MOST_CREDIT_S: f64 = 0.1;
     /// Closer to each other, two surveys say little: rates over less time are noise.
-    const SHORTEST: Duration = Duration::from_millis(100);
+    const SHORTEST: Duration = Duration::from_millis(80);
 
     pub(super) fn new() -> Self {
         Self { credit_s: Self::MOST_CREDIT_S, at: Duration::ZERO, cost: Duration::ZERO }
@@ -51,11 +52,11 @@ mod tests {
     #[test]
     fn after_a_quiet_time_two_surveys_can_follow_each_other() {
         let mut pace = Pace::new();
-        pace.spend(Duration::from_secs(60), Duration::from_millis(8));
+        pace.spend(Duration::from_secs(60), Duration::from_millis(50));
         assert_eq!(pace.wait(), Pace::SHORTEST);
-        pace.spend(Duration::from_millis(60_100), Duration::from_millis(8));
+        pace.spend(Duration::from_millis(60_100), Duration::from_millis(50));
         assert_eq!(pace.wait(), Pace::SHORTEST);
-        pace.spend(Duration::from_millis(60_200), Duration::from_millis(8));
+        pace.spend(Duration::from_millis(60_200), Duration::from_millis(4));
         assert!((0.55..0.65).contains(&pace.wait().as_secs_f64()), "3 ms too much: {:?}", pace.wait());
     }
 
