@@ -1,12 +1,13 @@
 //! The settings that Gleaner can change on this machine, and the turn of one test at a time to let it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::is_root;
+use crate::{is_root, skipped};
 
 /// Poll limit of the haltpoll governor, in nanoseconds.
 pub const LIMIT: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
@@ -109,6 +110,12 @@ impl Machine {
             restore();
         }
         Some(Self { before: Levers::read(), restore, _turn: turn })
+    }
+
+    /// The machine, where a lever that the test needs is `available`. If not, the test is [`skipped`].
+    #[track_caller]
+    pub fn filter_available(self, available: Result<(), impl Display>) -> Option<Self> {
+        available.map_err(skipped).is_ok().then_some(self)
     }
 
     /// Asserts that nothing is changed, and that nothing is left to restore.

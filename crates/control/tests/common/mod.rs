@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gleaner_control::{
-    AttachReply, Call, CallId, Client, Error, Event, ForgetReply, Limits, MetricsReply, Mode, Nothing,
-    ReloadReply, Server, Status, StatusReply, To, WhyReply,
+    AttachReply, AttachRequest, Call, CallId, Client, Error, Event, ForgetReply, Limits, MetricsReply, Mode,
+    Nothing, ReloadReply, Server, Status, StatusReply, To, WhyReply, WhyRequest,
 };
 use gleaner_policy::{CpuSet, PolicyConfig};
 use gleaner_proto::journal::{Record, Summary, VERSION};
@@ -186,37 +186,8 @@ impl Loop {
                 }
                 self.server.answer(to, Ok(StatusReply { status }));
             }
-            Call::Why(request, to) => match request.workload.as_deref() {
-                None | Some("redis-server") => {
-                    let seen = Arc::clone(&self.seen);
-                    let since = request.since_ms.map_or(0, |_| 2);
-                    let records = journal(self.setup.journal, since).inspect(move |_| {
-                        seen.lock().unwrap().records += 1;
-                    });
-                    self.server.answer_records(to, records);
-                }
-                Some("idle") => self.server.answer_records(to, std::iter::empty()),
-                Some(other) => {
-                    let nearest = Some("redis-server".to_owned());
-                    self.server.answer(to, Err(Error::not_found("workload", other, nearest)));
-                }
-            },
-            Call::Attach(request, to) => {
-                let default = self.setup.default_name.map(str::to_owned);
-                let Some(workload) = request.name.or(default) else {
-                    let reason = "this test attaches to names only".to_owned();
-                    return self.server.answer(to, Err(Error::NotSupported { reason }));
-                };
-                if self.attached.values().any(|other| other.workload == workload) {
-                    return self.server.answer(to, Err(Error::AlreadyControlled { workload }));
-                }
-                let limits = vec!["no control group".to_owned()];
-                let reply = AttachReply { workload: workload.clone(), limits, summary: None };
-                self.seen.lock().unwrap().attached.push(workload.clone());
-                self.server.push(&to, &reply);
-                let process = request.pid.map(process_fd);
-                self.attached.insert(to.id(), Attached { workload, process, to });
-            }
+            Call::Why(request, to) => self.why(&request, to),
+            Call::Attach(request, to) => self.attach(request, to),
             Call::Detach(request, to) => {
                 let found = self.attached.iter().find(|(_, other)| other.workload == request.workload);
                 let Some(id) = found.map(|(id, _)| *id) else {
@@ -248,6 +219,41 @@ impl Loop {
                 self.server.answer(to, Ok(MetricsReply { text: "# EOF\n".to_owned() }));
             }
         }
+    }
+
+    fn why(&mut self, request: &WhyRequest, to: To<WhyReply>) {
+        match request.workload.as_deref() {
+            None | Some("redis-server") => {
+                let seen = Arc::clone(&self.seen);
+                let since = request.since_ms.map_or(0, |_| 2);
+                let records = journal(self.setup.journal, since).inspect(move |_| {
+                    seen.lock().unwrap().records += 1;
+                });
+                self.server.answer_records(to, records);
+            }
+            Some("idle") => self.server.answer_records(to, std::iter::empty()),
+            Some(other) => {
+                let nearest = Some("redis-server".to_owned());
+                self.server.answer(to, Err::<WhyReply, _>(Error::not_found("workload", other, nearest)));
+            }
+        }
+    }
+
+    fn attach(&mut self, request: AttachRequest, to: To<AttachReply>) {
+        let default = self.setup.default_name.map(str::to_owned);
+        let Some(workload) = request.name.or(default) else {
+            let reason = "this test attaches to names only".to_owned();
+            return self.server.answer(to, Err(Error::NotSupported { reason }));
+        };
+        if self.attached.values().any(|other| other.workload == workload) {
+            return self.server.answer(to, Err(Error::AlreadyControlled { workload }));
+        }
+        let limits = vec!["no control group".to_owned()];
+        let reply = AttachReply { workload: workload.clone(), limits, summary: None };
+        self.seen.lock().unwrap().attached.push(workload.clone());
+        self.server.push(&to, &reply);
+        let process = request.pid.map(process_fd);
+        self.attached.insert(to.id(), Attached { workload, process, to });
     }
 
     /// Ends the attachment of this call.

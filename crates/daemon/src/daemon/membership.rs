@@ -9,7 +9,7 @@ use gleaner_discover::{Candidate, Key, Subject};
 use gleaner_engine::live::{Counter, Found, MemberParts};
 use gleaner_engine::{FIRST_SAMPLE, Journal, Memory, MemoryDir, unix_ms};
 use gleaner_kernel::Root;
-use gleaner_policy::{Method, Policy, PolicyConfig, WorkloadId};
+use gleaner_policy::{CpuSet, Method, Policy, PolicyConfig, WorkloadId};
 use gleaner_proto::journal::{Record, Summary, VERSION};
 use gleaner_trace::{Scope, lazy};
 use tracing::{info, warn};
@@ -133,12 +133,9 @@ impl Daemon {
             wake_cost: self.facts.wake_cost,
         };
         self.fleet.join(id, parts)?;
-        let mut memory = match program.filter(|_| *memory).zip(MemoryDir::default_place(&self.root)) {
-            Some((program, dir)) => {
-                Memory::open(&self.root, dir, &config, program, allowed.len(), crate::log::warn_sentence)
-            }
-            None => Memory::default(),
-        };
+        let program = program.filter(|_| *memory);
+        let memory = program.and_then(|program| self.memory_of(program, &config, allowed.len()));
+        let mut memory = memory.unwrap_or_default();
         config.known = memory.known();
         let policy = match Policy::new(config.clone(), allowed.clone()) {
             Ok(policy) => policy,
@@ -148,15 +145,7 @@ impl Daemon {
             }
         };
         let unavailable = own_set.as_ref().map(|why| format!("consolidation: {why}"));
-        let mut journal = self.open_journal(&identity.name);
-        journal.write(&Record::Start {
-            version: VERSION,
-            unix_ms: unix_ms(),
-            workload: identity.name.clone(),
-            vcpus: allowed.clone(),
-            config: Box::new(config.clone()),
-            limits: self.facts.limits.iter().cloned().chain(unavailable).collect(),
-        });
+        let mut journal = self.start_journal(&identity.name, &allowed, &config, unavailable);
         memory.take_note().into_iter().for_each(|note| journal.note(self.fleet.now(), note));
         journal.flush();
         let note = own_set.map(|why| format!("engaged; its set of vCPUs stays as it is: {why}"));
@@ -169,15 +158,37 @@ impl Daemon {
         Ok(id)
     }
 
-    fn open_journal(&self, workload: &str) -> Journal {
+    /// What is known of a program on this machine, which allows it so many vCPUs.
+    fn memory_of(&self, program: String, config: &PolicyConfig, vcpus: usize) -> Option<Memory> {
+        let dir = MemoryDir::default_place(&self.root)?;
+        Some(Memory::open(&self.root, dir, config, program, vcpus, crate::log::warn_sentence))
+    }
+
+    /// Opens a workload's journal and writes its first record. `unavailable` is what this workload lacks beside what the
+    /// machine does.
+    fn start_journal(
+        &self,
+        workload: &str,
+        allowed: &CpuSet,
+        config: &PolicyConfig,
+        unavailable: Option<String>,
+    ) -> Journal {
         let path = self.paths.journal(workload);
-        let dir = self.paths.state.journals();
-        std::fs::create_dir_all(&dir)
-            .and_then(|()| Journal::create(&path, true, crate::log::warn_sentence))
-            .unwrap_or_else(|error| {
-                warn!("no journal is kept in {}: {error}", path.display());
-                Journal::disabled()
-            })
+        let opened = std::fs::create_dir_all(self.paths.state.journals())
+            .and_then(|()| Journal::create(&path, true, crate::log::warn_sentence));
+        let mut journal = opened.unwrap_or_else(|error| {
+            warn!("no journal is kept in {}: {error}", path.display());
+            Journal::disabled()
+        });
+        journal.write(&Record::Start {
+            version: VERSION,
+            unix_ms: unix_ms(),
+            workload: workload.to_owned(),
+            vcpus: allowed.clone(),
+            config: Box::new(config.clone()),
+            limits: self.facts.limits.iter().cloned().chain(unavailable).collect(),
+        });
+        journal
     }
 
     /// Puts a workload's set back and forgets it; what was learned is kept.

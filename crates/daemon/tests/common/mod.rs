@@ -20,7 +20,7 @@ use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll;
 use gleaner_policy::Method;
 use gleaner_testing::process::{Running, text, until_or};
-use gleaner_testing::{has_two_vcpus, levers, skipped};
+use gleaner_testing::{has_two_vcpus, levers};
 use nix::sys::signal::Signal;
 
 pub(crate) const GLEANERD: &str = env!("CARGO_BIN_EXE_gleanerd");
@@ -41,13 +41,7 @@ impl Machine {
     #[track_caller]
     pub(crate) fn take_with_haltpoll() -> Option<Self> {
         let machine = Self::take().filter(|_| has_two_vcpus())?;
-        match haltpoll::available(&Root::system()) {
-            Ok(()) => Some(machine),
-            Err(reason) => {
-                skipped(reason);
-                None
-            }
-        }
+        machine.0.filter_available(haltpoll::available(&Root::system())).map(Self)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll;
-use gleaner_testing::{levers, skipped};
+use gleaner_testing::levers;
 
 pub(crate) use gleaner_testing::levers::{LEASES, LIMIT, Levers, groups, limit_is};
 
@@ -21,14 +21,7 @@ impl Machine {
 
     /// As [`Machine::take`]; `None`, with a message, if the haltpoll governor's limit cannot be set.
     pub(crate) fn take_with_haltpoll() -> Option<Self> {
-        let machine = Self::take()?;
-        match haltpoll::available(&Root::system()) {
-            Ok(()) => Some(machine),
-            Err(reason) => {
-                skipped(reason);
-                None
-            }
-        }
+        Self::take()?.0.filter_available(haltpoll::available(&Root::system())).map(Self)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! An emulated machine has no cpuidle driver, so idle vCPUs cannot poll, and fewer vCPUs help only what has both ends of a
 //! hand-off in one unit. So the service that is helped is one whose two threads hand requests to each other. The packaged redis,
-//! whose client is elsewhere, is watched, explained and not slowed down; `docs/benchmarks.md` has what it gains where vCPUs poll.
+//! whose client is elsewhere, is watched and explained; `docs/benchmarks.md` has what it gains where vCPUs poll.
 
 mod deb;
 mod help;

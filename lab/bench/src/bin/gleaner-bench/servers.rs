@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Only these rows: names or parts of names, separated by commas
     #[arg(long, default_value = "")]
     rows: String,
-    /// Modes: default, gleaner, or what `gleaner run --fixed` takes
+    /// Modes: default, gleaner, gleanerd, or what `gleaner run --fixed` takes
     #[arg(long, value_delimiter = ',', default_value = STANDARD_MODES, value_parser = Mode::here)]
     modes: Vec<Mode>,
     /// Seed of the order of modes
