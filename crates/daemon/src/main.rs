@@ -5,6 +5,7 @@ mod credits;
 mod daemon;
 mod engaged;
 mod facts;
+mod heap;
 mod log;
 mod lookout;
 mod notify;
