@@ -181,7 +181,7 @@ impl Engagement {
                     }
                 }
                 Some(Workload::Away(away)) if away.holds(now, lost) => {}
-                before if lost >= one.threshold() => {
+                before if one.load >= IDLE_LOAD && lost >= one.threshold() => {
                     if one.known || (one.switches_per_s.is_some() && before.is_some()) {
                         waiting.push((one, lost));
                     } else {

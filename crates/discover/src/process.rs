@@ -59,6 +59,8 @@ pub(crate) struct Process {
     /// `None` where reading it is not permitted.
     executable: Option<PathBuf>,
     pub(crate) start_ticks: u64,
+    /// Whether it was too young to be looked into at the last update: most such processes live for a moment.
+    pub(crate) is_young: bool,
     /// CPU time since the update before, in ticks.
     used_ticks: u64,
     parent: u32,
@@ -102,7 +104,7 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Younger processes are not looked at: most live for a moment.
+    /// Younger processes are left out until the kernel has accounted a tick of CPU time to them.
     const GROWN_UP: Duration = Duration::from_secs(1);
     /// For so long a PID is taken for a kernel thread's without another look: they live for long.
     const TRUST: Duration = Duration::from_secs(60);
@@ -145,19 +147,20 @@ impl Processes {
                 }
             };
             let age = uptime.saturating_sub(ticks(stat.start_ticks, tick));
-            if age >= Self::GROWN_UP {
-                self.see(*pid, &stat);
+            let is_young = age < Self::GROWN_UP;
+            if !is_young || stat.ticks > 0 {
+                self.see(*pid, &stat, is_young);
             }
         }
     }
 
-    fn see(&mut self, pid: u32, stat: &Stat<'_>) {
+    fn see(&mut self, pid: u32, stat: &Stat<'_>, is_young: bool) {
         if let Some(process) = self.known.get_mut(&pid)
             && process.start_ticks == stat.start_ticks
             && process.command == stat.command
         {
             process.used_ticks = stat.ticks.saturating_sub(process.ticks);
-            (process.ticks, process.parent) = (stat.ticks, stat.parent);
+            (process.ticks, process.parent, process.is_young) = (stat.ticks, stat.parent, is_young);
             return;
         }
         // A new one, a reused PID, or one that executes something else now.
@@ -166,6 +169,7 @@ impl Processes {
             command: stat.command.clone().into_owned(),
             executable,
             start_ticks: stat.start_ticks,
+            is_young,
             used_ticks: 0,
             parent: stat.parent,
             ticks: stat.ticks,
@@ -264,10 +268,18 @@ mod tests {
         Proc::new(1, 0, "redis").put(&root);
         Proc::new(2, 0, "kthreadd").put(&root);
         Proc::new(10, 1, "gleanerd").put(&root);
-        Proc { start: 99_950, ..Proc::new(11, 1, "short") }.put(&root);
+        let young = Proc { start: 99_950, ..Proc::new(11, 1, "short") };
+        young.put(&root);
         let mut processes = Processes::new(&root, 10, false);
         update(&mut processes, &[1, 2, 10, 11], 0);
         assert_eq!(families(&processes), [(1, vec![1])], "in a container PID 1 is a program like others");
+        // It does something.
+        Proc { used: 1, ..young }.put(&root);
+        update(&mut processes, &[1, 2, 10, 11], 0);
+        assert_eq!(families(&processes), [(1, vec![1]), (11, vec![11])]);
+        assert!(processes.get(11).unwrap().is_young && !processes.get(1).unwrap().is_young);
+        young.put(&root);
+        processes.update(&[1, 2, 10], Duration::ZERO, UPTIME);
         // A kernel thread's PID is looked at again only after a minute.
         Proc::new(2, 1, "late").put(&root);
         update(&mut processes, &[1, 2, 10, 11], 59);

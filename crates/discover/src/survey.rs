@@ -257,7 +257,7 @@ impl Survey {
             tracked.candidate.main = Some(process.main(head));
             let used = members.iter().filter_map(|pid| Some(self.processes.get(*pid)?.used())).sum();
             let look = Look { root: &self.root, now, allows };
-            if tracked.measure_family(used, &members, look) {
+            if tracked.measure_family(used, &members, process.is_young, look) {
                 seen.insert(key);
             } else {
                 self.exclude(key, seen);

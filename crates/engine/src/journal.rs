@@ -1,9 +1,11 @@
 //! Writes the journal: all decisions, and the observations that explain them.
 
+mod shorten;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gleaner_policy::{Event, Observation, Setting};
@@ -12,16 +14,16 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 /// A bounded journal keeps observations that decided nothing at least this far apart...
 const OBSERVATION_GAP: Duration = Duration::from_millis(100);
-/// ...and at most this many bytes of observations, since `/run` is memory.
-const MAX_OBSERVATION_BYTES: u64 = 8 << 20;
+/// ...and is shortened when it has this many bytes, since `/run` is memory.
+const LONGEST: u64 = 2 << 20;
 
 /// The journal of one run.
 #[derive(Debug)]
 pub struct Journal {
     out: Option<BufWriter<File>>,
-    /// Bytes of observations allowed in a bounded journal.
-    bound: Option<u64>,
-    written: u64,
+    bound: Option<Bound>,
+    /// In bytes.
+    length: u64,
     last_observation: Option<Duration>,
     /// Observations not written since then.
     skipped: u32,
@@ -29,16 +31,26 @@ pub struct Journal {
     warn: fn(&str),
 }
 
+/// How long a bounded journal gets before it is shortened.
+#[derive(Debug)]
+struct Bound {
+    path: PathBuf,
+    /// In bytes.
+    longest: u64,
+}
+
 impl Journal {
     /// Creates or replaces the journal at `path`. It is complete, so that it can be replayed, or `bounded` if
-    /// the user did not ask for it. Writing never blocks: a FIFO whose reader is too slow ends the journal, and `warn`
+    /// the user did not ask for it: then it is shortened whenever it has grown to 2 MiB, and keeps the decisions, with
+    /// what they were based on, for longer than other observations. Writing never blocks: a FIFO whose reader is too slow ends the journal, and `warn`
     /// prints a sentence about that.
     ///
     /// # Errors
     /// The file cannot be created, or is a FIFO without a reader.
     pub fn create(path: &Path, bounded: bool, warn: fn(&str)) -> io::Result<Self> {
         let out = Some(BufWriter::new(open(path)?));
-        Ok(Self { out, bound: bounded.then_some(MAX_OBSERVATION_BYTES), warn, ..Self::disabled() })
+        let bound = bounded.then(|| Bound { path: path.to_owned(), longest: LONGEST });
+        Ok(Self { out, bound, warn, ..Self::disabled() })
     }
 
     /// Creates or replaces the journal at `path` of a run whose clock stands still meanwhile: writing waits for
@@ -56,7 +68,7 @@ impl Journal {
 
     /// A journal that discards everything.
     pub fn disabled() -> Self {
-        Self { out: None, bound: None, written: 0, last_observation: None, skipped: 0, warn: |_| () }
+        Self { out: None, bound: None, length: 0, last_observation: None, skipped: 0, warn: |_| () }
     }
 
     /// Records one step: the decisions and the observation, which a bounded journal keeps only if it led to a
@@ -69,6 +81,7 @@ impl Journal {
         if self.skipped == 0 || !events.is_empty() {
             self.flush();
         }
+        self.shorten_if_long();
     }
 
     /// Records the final observation, after which nothing is decided.
@@ -78,9 +91,9 @@ impl Journal {
     }
 
     fn observation(&mut self, in_force: &Setting, o: &Observation, decided: bool, last: bool) {
-        if let Some(bound) = self.bound {
+        if self.bound.is_some() {
             let due = self.last_observation.is_none_or(|last| o.at.saturating_sub(last) >= OBSERVATION_GAP);
-            if self.written >= bound || !(due || decided || last) {
+            if !(due || decided || last) {
                 self.skipped = self.skipped.saturating_add(1);
                 return;
             }
@@ -100,10 +113,23 @@ impl Journal {
         let Some(out) = &mut self.out else { return };
         let result = serde_json::to_vec(record).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
-            self.written += line.len() as u64;
+            self.length += line.len() as u64;
             out.write_all(&line)
         });
         self.end_on_error(result);
+    }
+
+    fn shorten_if_long(&mut self) {
+        if self.bound.as_ref().is_none_or(|bound| self.length < bound.longest) {
+            return;
+        }
+        self.flush();
+        let (Some(bound), Some(out)) = (&mut self.bound, &mut self.out) else { return };
+        match shorten::file(&bound.path, LONGEST / 2) {
+            Ok((file, length)) => (*out, self.length) = (BufWriter::new(file), length),
+            // The long one stays (a full disk): nothing is lost, and that is tried again later.
+            Err(_) => bound.longest = bound.longest.saturating_mul(2),
+        }
     }
 
     /// Flushes to the kernel, so that `gleaner why` and `gleaner top` can read it now.
@@ -179,6 +205,42 @@ mod tests {
         let mut start = [0; 18];
         reader.read_exact(&mut start).unwrap();
         assert_eq!(&start, b"{\"record\":\"note\",\"");
+    }
+
+    #[test]
+    fn a_bounded_journal_stays_short_and_readable_and_its_latest_records_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.journal");
+        let mut journal = Journal::create(&path, true, |sentence| panic!("{sentence}")).unwrap();
+        journal.write(&Record::Start {
+            version: gleaner_proto::journal::VERSION,
+            unix_ms: 1,
+            workload: "x".to_owned(),
+            vcpus: gleaner_policy::CpuSet::first(2),
+            config: Box::default(),
+            limits: Vec::new(),
+        });
+        let text = "x".repeat(100_000);
+        let mut shortened = 0;
+        for n in 0..100 {
+            let before = journal.length;
+            journal.note(Duration::from_secs(n), text.clone());
+            journal.shorten_if_long();
+            journal.flush();
+            shortened += u32::from(journal.length < before);
+            let length = path.metadata().unwrap().len();
+            assert_eq!(length, journal.length);
+            assert!(length < LONGEST, "{length}");
+            let records = gleaner_proto::journal::read(&path).unwrap();
+            assert!(matches!(records.last(), Some(Record::Note { at, .. }) if at.as_secs() == n));
+        }
+        assert!(shortened > 3, "{shortened}");
+        // Its place is taken: it goes on as it is.
+        std::fs::create_dir(path.with_extension("new")).unwrap();
+        (0..30).for_each(|n| journal.note(Duration::from_secs(n), text.clone()));
+        journal.shorten_if_long();
+        journal.flush();
+        assert!(path.metadata().unwrap().len() > LONGEST);
     }
 
     #[test]

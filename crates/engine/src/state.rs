@@ -5,6 +5,7 @@
 //! leave the machine to root.
 
 mod holder;
+mod journals;
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -20,8 +21,6 @@ const ROOT_STATE_DIR: &str = "/run/gleaner";
 const LOCK_FILE: &str = "lock";
 /// PID of the holder, readable by everyone.
 const HOLDER_FILE: &str = "holder";
-/// Ending of the journal of one of the daemon's workloads.
-const JOURNAL_ENDING: &str = ".journal";
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -116,33 +115,6 @@ impl StateDir {
     /// The lease file.
     pub fn leases(&self) -> PathBuf {
         self.path.join("leases")
-    }
-
-    /// The directory with the journals of the daemon's workloads.
-    pub fn journals(&self) -> PathBuf {
-        self.path.join("journals")
-    }
-
-    /// The journal of one of the daemon's workloads.
-    pub fn journal_of(&self, workload: &str) -> PathBuf {
-        self.journals().join(format!("{workload}{JOURNAL_ENDING}"))
-    }
-
-    /// The daemon's workloads that have a journal, in alphabetical order.
-    ///
-    /// # Errors
-    /// The directory cannot be read.
-    pub fn workloads(&self) -> io::Result<Vec<String>> {
-        let entries = match fs::read_dir(self.journals()) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let name =
-            |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(JOURNAL_ENDING).map(str::to_owned);
-        let mut names: Vec<_> = entries.flatten().filter_map(name).collect();
-        names.sort();
-        Ok(names)
     }
 
     /// The journal of the latest run without `--journal`.

@@ -49,8 +49,6 @@ pub struct ArbiterConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forbidden {
-    /// The administrator paused it.
-    Paused,
     /// The configuration names this time.
     QuietHours,
     /// The instance has few CPU credits left.
@@ -62,7 +60,6 @@ pub enum Forbidden {
 impl fmt::Display for Forbidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Paused => "the administrator paused it",
             Self::QuietHours => "these are quiet hours",
             Self::FewCredits => "there are few CPU credits left",
             Self::LeverTaken => "somebody else controls how idle vCPUs poll",

@@ -174,8 +174,9 @@ impl Daemon {
         unavailable: Option<String>,
     ) -> Journal {
         let path = self.paths.journal(workload);
-        let opened = std::fs::create_dir_all(self.paths.state.journals())
-            .and_then(|()| Journal::create(&path, true, crate::log::warn_sentence));
+        let is_engaged = |name: &str| self.engaged.values().any(|e| e.identity.name == name);
+        let room = self.paths.state.make_room_for_journal(is_engaged);
+        let opened = room.and_then(|()| Journal::create(&path, true, crate::log::warn_sentence));
         let mut journal = opened.unwrap_or_else(|error| {
             warn!("no journal is kept in {}: {error}", path.display());
             Journal::disabled()

@@ -243,7 +243,7 @@ impl Daemon {
         };
         let paths = self.paths.clone();
         let records = wanted.into_iter().flat_map(move |workload| {
-            // A journal that was rotated away meanwhile has nothing to say.
+            // A journal that was removed meanwhile has nothing to say.
             let records = journal::read(&paths.journal(&workload)).unwrap_or_default();
             recent(records, since)
                 .into_iter()

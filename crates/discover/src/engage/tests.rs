@@ -36,6 +36,18 @@ fn an_unknown_program_is_engaged_when_seen_twice_and_a_known_one_at_once() {
 }
 
 #[test]
+fn a_known_program_that_idles_is_not_engaged_for_the_idle_periods_of_others() {
+    let mut engagement = engagement(8);
+    let one = key(1);
+    let mut step = |at, load| {
+        let seen = Seen { known: true, switches_per_s: None, ..seen(&one, load, 0.0) };
+        engagement.step(at, MANY, &[seen]).engage.len()
+    };
+    assert_eq!(step(S, 0.001), 0);
+    assert_eq!(step(2 * S, 0.1), 1);
+}
+
+#[test]
 fn the_threshold_is_that_of_a_trial() {
     let one = key(1);
     // 30 us a wake-up: 2.5 % of a vCPU are 834 a second, 5 % are 1667.
@@ -247,7 +259,7 @@ proptest! {
                 .collect();
             prop_assert!(engaged.len() <= most && engaged.len() == engagement.engaged());
             for one in &all {
-                let worth = one.lost(wake_cost, idle_periods) >= one.threshold();
+                let worth = one.load >= IDLE_LOAD && one.lost(wake_cost, idle_periods) >= one.threshold();
                 if one.known && worth && !in_vain.contains_key(one.key) && engaged.len() < most {
                     prop_assert!(engagement.is_engaged(one.key), "there is room for it");
                 }

@@ -194,6 +194,24 @@ fn a_shared_group_has_a_workload_per_process_and_its_workers() {
 }
 
 #[test]
+fn a_young_process_that_does_something_is_a_candidate_but_not_looked_into() {
+    let mut machine = Machine::new("", "");
+    let young = Proc { used: 1, start: 99_950, ..Proc::new(60, 1, "redis-server") };
+    young.put(&machine.root);
+    machine.threads(&[60], 0, 0);
+    machine.take();
+    Proc { used: 41, ..young }.put(&machine.root);
+    machine.take();
+    let redis = machine.named("redis-server");
+    assert!((redis.load - 0.2).abs() < 1e-9, "400 ms in 2 s: {}", redis.load);
+    assert!(redis.main.as_ref().unwrap().executable.is_some() && redis.activity.is_none());
+    // It has grown up.
+    put(&machine.root, "/proc/uptime", "1001.00 1500.00\n");
+    machine.take();
+    assert_eq!(machine.named("redis-server").activity.unwrap().threads, 1);
+}
+
+#[test]
 fn a_pid_used_again_and_another_program_are_other_workloads() {
     let mut machine = Machine::new("", "");
     Proc::new(60, 1, "sh").put(&machine.root);

@@ -110,12 +110,19 @@ impl Tracked {
         Ok(true)
     }
 
-    /// Measures a family of processes with this CPU time since the survey before. Whether the rules allow that.
-    pub(super) fn measure_family(&mut self, used: Duration, members: &[u32], mut look: Look<'_>) -> bool {
+    /// Measures a family of processes with this CPU time since the survey before. Whether the rules allow that. A young
+    /// one is not looked into, so that it can only be engaged if it is known.
+    pub(super) fn measure_family(
+        &mut self,
+        used: Duration,
+        members: &[u32],
+        is_young: bool,
+        mut look: Look<'_>,
+    ) -> bool {
         if !self.ask(&mut look) {
             return false;
         }
-        if self.is_interesting(used, look.now) {
+        if self.is_interesting(used, look.now) && !is_young {
             let mut list = MemberList { processes: members.to_vec(), threads: Vec::new() };
             for pid in members {
                 let threads = look.root.list(format!("/proc/{pid}/task")).unwrap_or_default();
