@@ -100,14 +100,15 @@ impl Lookout {
             return Ok(Changes::default());
         }
         self.survey.take(&mut |subject| judge.allows(subject))?;
-        self.attention.surveyed(self.start.elapsed() + self.survey.wait());
         let mut all = Vec::new();
         for candidate in self.survey.candidates() {
             if !judge.refuses(candidate) {
                 all.push(seen(candidate, judge));
             }
         }
-        Ok(self.engagement.step(now - self.start, idle_periods_per_s, &all))
+        let changes = self.engagement.step(now - self.start, idle_periods_per_s, &all);
+        self.attention.surveyed(self.start.elapsed() + self.survey.wait(), changes.is_undecided);
+        Ok(changes)
     }
 
     /// An engaged workload was released.

@@ -15,7 +15,8 @@ const WITHOUT_ALARM: Duration = Duration::from_millis(500);
 const WITH_ALARM: Duration = Duration::from_secs(30);
 /// From an alarm to the reading that decides: what happened before the alarm is in the reading at the alarm.
 const AFTER_ALARM: Duration = Duration::from_millis(100);
-/// How often the machine is read while wake-ups cost it something: after a change...
+/// How often the machine is read while wake-ups cost it something: while somebody is undecided about, and after a
+/// change...
 const AFTER_CHANGE: Duration = Duration::from_millis(100);
 /// ...for so long...
 const CHANGING: Duration = Duration::from_secs(1);
@@ -57,6 +58,8 @@ pub struct Attention {
     read_at: Duration,
     /// No survey before that: they would cost too much.
     survey_from: Duration,
+    /// Whether the last survey could not decide about somebody.
+    is_undecided: bool,
     /// When the last survey was due, and what the machine did then.
     surveyed: (Duration, Rates),
 }
@@ -99,6 +102,7 @@ impl Attention {
             mode: Mode::Awake { changed_at: Duration::ZERO, quiet_since: None },
             read_at: Duration::ZERO,
             survey_from: Duration::ZERO,
+            is_undecided: false,
             surveyed: (Duration::ZERO, Rates::default()),
         }
     }
@@ -117,9 +121,10 @@ impl Attention {
         Next { read_at: self.read_at, survey: false, arm: None }
     }
 
-    /// A survey was taken, and the next one must not be before `from` ([`Survey::wait`](crate::Survey::wait)).
-    pub fn surveyed(&mut self, from: Duration) {
-        self.survey_from = from;
+    /// A survey was taken, and the next one must not be before `from` ([`Survey::wait`](crate::Survey::wait)). Where it
+    /// could not decide about somebody ([`Changes`](crate::Changes)), the next one is due as soon as possible.
+    pub fn surveyed(&mut self, from: Duration, is_undecided: bool) {
+        (self.survey_from, self.is_undecided) = (from, is_undecided);
     }
 
     /// A reading was taken at `now`.
@@ -164,9 +169,9 @@ impl Attention {
         let (surveyed_at, before) = self.surveyed;
         let changed_at = if rates.differ_from(before) { now } else { changed_at };
         self.mode = Mode::Awake { changed_at, quiet_since };
-        let is_changing = now.saturating_sub(changed_at) < CHANGING;
-        let is_due = is_changing || now.saturating_sub(surveyed_at) >= STEADY_SURVEY;
-        let pause = if is_changing { AFTER_CHANGE } else { STEADY };
+        let is_close = self.is_undecided || now.saturating_sub(changed_at) < CHANGING;
+        let is_due = is_close || now.saturating_sub(surveyed_at) >= STEADY_SURVEY;
+        let pause = if is_close { AFTER_CHANGE } else { STEADY };
         self.plan(now, pause, is_due, rates)
     }
 

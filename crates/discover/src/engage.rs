@@ -74,6 +74,8 @@ pub struct Changes {
     pub engage: Vec<Key>,
     /// To be released, with the reason.
     pub release: Vec<(Key, Release)>,
+    /// Whether another step decides about somebody: what waking costs it was seen once, or is not known yet.
+    pub is_undecided: bool,
 }
 
 /// Whom the daemon has engaged, and whom it leaves alone for how long.
@@ -186,6 +188,7 @@ impl Engagement {
                         waiting.push((one, lost));
                     } else {
                         self.workloads.insert(one.key.clone(), Workload::Watched);
+                        changes.is_undecided = true;
                     }
                 }
                 Some(Workload::Watched) => drop(self.workloads.remove(one.key)),

@@ -20,6 +20,7 @@ struct Machine {
     readings: u32,
     surveys: Vec<Duration>,
     survey_wait: Duration,
+    is_undecided: bool,
 }
 
 impl Machine {
@@ -36,6 +37,7 @@ impl Machine {
             readings: 0,
             surveys: Vec::new(),
             survey_wait: Duration::from_millis(100),
+            is_undecided: false,
         }
     }
 
@@ -80,7 +82,7 @@ impl Machine {
         self.next = self.attention.read(self.now, &reading);
         if self.next.survey {
             self.surveys.push(self.now);
-            self.attention.surveyed(self.now + self.survey_wait);
+            self.attention.surveyed(self.now + self.survey_wait, self.is_undecided);
         }
         if let Some(switches) = self.next.arm {
             assert!(self.has_alarm);
@@ -112,6 +114,22 @@ fn an_idle_machine_is_left_asleep() {
     let mut machine = Machine::new(false);
     machine.run(20.0, 6000 * MS);
     assert!((machine.readings_per_s(20.0, 600) - 2.0).abs() < 0.01);
+}
+
+#[test]
+fn while_somebody_is_undecided_about_surveys_follow_each_other_as_fast_as_they_may() {
+    let mut machine = Machine::new(true);
+    machine.run(20_000.0, 60_000 * MS);
+    let from = machine.now;
+    machine.is_undecided = true;
+    machine.run(20_000.0, from + 4000 * MS);
+    let surveys = machine.surveys_since(from);
+    assert!((20..=40).contains(&surveys.len()), "{surveys:?}");
+    machine.is_undecided = false;
+    let from = machine.now;
+    machine.run(20_000.0, from + 4000 * MS);
+    let surveys = machine.surveys_since(from);
+    assert!(surveys.len() <= 3, "{surveys:?}");
 }
 
 #[test]

@@ -27,8 +27,9 @@ fn an_unknown_program_is_engaged_when_seen_twice_and_a_known_one_at_once() {
     let both =
         [seen(&new, 0.4, 2000.0), Seen { known: true, switches_per_s: None, ..seen(&known, 0.4, 0.0) }];
     let changes = engagement.step(S, MANY, &both);
-    assert_eq!(changes, Changes { engage: vec![known.clone()], release: Vec::new() });
-    assert_eq!(engagement.step(2 * S, MANY, &both).engage, std::slice::from_ref(&new));
+    assert_eq!(changes, Changes { engage: vec![known.clone()], release: Vec::new(), is_undecided: true });
+    let changes = engagement.step(2 * S, MANY, &both);
+    assert_eq!((changes.engage.as_slice(), changes.is_undecided), (std::slice::from_ref(&new), false));
     assert!(engagement.is_engaged(&new) && engagement.engaged() == 2);
     assert_eq!(engagement.step(3 * S, MANY, &both), Changes::default());
     let standing = engagement.standing(3 * S, MANY, &both[0]);
@@ -73,7 +74,8 @@ fn one_high_reading_is_not_enough() {
     let one = key(1);
     for at in 0..100 {
         let switches = if at % 2 == 0 { 5000.0 } else { 100.0 };
-        assert_eq!(engagement.step(at * S, MANY, &[seen(&one, 0.4, switches)]), Changes::default());
+        let changes = engagement.step(at * S, MANY, &[seen(&one, 0.4, switches)]);
+        assert_eq!(changes, Changes { is_undecided: at % 2 == 0, ..Changes::default() });
     }
     assert!(engagement.workloads.is_empty());
 }
