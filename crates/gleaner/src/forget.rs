@@ -134,10 +134,16 @@ fn lines(program: &ProgramMemory) -> Vec<String> {
 
 /// One line about one kind of load.
 fn load_line(load: &LoadMemory) -> String {
-    let KnownLoad { load: share, retention, vcpus, refuted } = load.known;
+    let KnownLoad { load: share, retention, vcpus, refuted, refuted_vcpus } = load.known;
     let when = |at: Option<u64>| at.map_or_else(String::new, |at| format!(", {} UTC", utc(at)));
     let head = format!("  at {:.0} % load of each vCPU: ", share * 100.0);
     let paid = match (retention, vcpus) {
+        (Some(known), None) if refuted_vcpus > 0 => format!(
+            "{}, {}; fewer vCPUs did not pay in {}",
+            known.setting,
+            gain(&known.evidence),
+            count(refuted_vcpus.into(), "run")
+        ),
         (Some(known), None) => format!("{}, {}", known.setting, gain(&known.evidence)),
         (None, Some(known)) => {
             format!("on {}, {}", count(known.active as u64, "vCPU"), gain(&known.evidence))
@@ -150,7 +156,7 @@ fn load_line(load: &LoadMemory) -> String {
             gain(&fewer.evidence)
         ),
         (None, None) => {
-            let tried = count(refuted.into(), "run");
+            let tried = count(refuted.max(refuted_vcpus).into(), "run");
             return format!("{head}nothing paid in {tried}{}", when(load.refuted_unix_ms));
         }
     };

@@ -34,6 +34,9 @@ pub struct KnownLoad {
     /// The number of runs that refuted retention since it last paid.
     #[serde(default)]
     pub refuted: u32,
+    /// The number of runs that refuted smaller sets since one last paid.
+    #[serde(default)]
+    pub refuted_vcpus: u32,
 }
 
 /// Retention that was proven.
@@ -98,6 +101,29 @@ impl LoadKind {
     }
 }
 
+/// How often something was refuted.
+#[derive(Debug, Clone, Copy, Default)]
+struct Refuted {
+    /// The number of runs since it last paid.
+    runs: u32,
+    /// Whether this one is among them.
+    counted: bool,
+    /// How many earlier runs there were, until this run has waited for it once.
+    delay: u32,
+}
+
+impl Refuted {
+    fn known(runs: u32) -> Self {
+        Self { runs, counted: false, delay: runs }
+    }
+
+    /// It was refuted in this run.
+    fn again(&mut self) {
+        let runs = self.runs.saturating_add(u32::from(!self.counted));
+        *self = Self { runs, counted: true, delay: 0 };
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     kind: LoadKind,
@@ -108,9 +134,9 @@ struct Entry {
     /// A smaller set known from an earlier run, until this run has tried it.
     untried: Option<KnownVcpus>,
     /// See [`KnownLoad::refuted`].
-    refuted: u32,
-    /// The same, until this run has waited for it once.
-    delay: u32,
+    refuted: Refuted,
+    /// See [`KnownLoad::refuted_vcpus`].
+    refuted_vcpus: Refuted,
     outcome: Option<Outcome>,
 }
 
@@ -135,28 +161,28 @@ impl Entry {
             trusted: retention.is_some(),
             vcpus: vcpus_known,
             untried: vcpus_known,
-            refuted: load.refuted,
-            delay: load.refuted,
+            refuted: Refuted::known(load.refuted),
+            refuted_vcpus: Refuted::known(load.refuted_vcpus),
             outcome: None,
         }
     }
 
     fn new(kind: LoadKind) -> Self {
-        let (refuted, delay) = (0, 0);
         Self {
             kind,
             retention: None,
             trusted: false,
             vcpus: None,
             untried: None,
-            refuted,
-            delay,
+            refuted: Refuted::default(),
+            refuted_vcpus: Refuted::default(),
             outcome: None,
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.retention.is_none() && self.vcpus.is_none() && self.refuted == 0
+        let refuted = self.refuted.runs.max(self.refuted_vcpus.runs) > 0;
+        self.retention.is_none() && self.vcpus.is_none() && !refuted
     }
 }
 
@@ -288,7 +314,13 @@ impl Memory {
     /// The number of earlier runs that refuted retention under the present load; returned only once.
     pub(crate) fn take_delay(&mut self) -> u32 {
         let entry = self.kind.and_then(|kind| self.find_mut(kind));
-        entry.map_or(0, |entry| std::mem::take(&mut entry.delay))
+        entry.map_or(0, |entry| std::mem::take(&mut entry.refuted.delay))
+    }
+
+    /// The number of earlier runs that refuted smaller sets under the present load; returned only once.
+    pub(crate) fn take_delay_of_vcpus(&mut self) -> u32 {
+        let entry = self.full.and_then(|full| self.find_mut(full));
+        entry.map_or(0, |entry| std::mem::take(&mut entry.refuted_vcpus.delay))
     }
 
     /// The smaller set that paid under the present load in an earlier run, with or without retention; returned
@@ -326,7 +358,8 @@ impl Memory {
         let (Some(kind), Some(evidence)) = (self.kind, proof.filter(is_finite)) else { return };
         let entry = self.entry(kind);
         entry.retention = Some(KnownRetention { setting: retention, evidence });
-        (entry.trusted, entry.refuted, entry.outcome) = (true, 0, Some(Outcome::Proven));
+        (entry.trusted, entry.outcome) = (true, Some(Outcome::Proven));
+        entry.refuted = Refuted::default();
     }
 
     /// A trial ended `retention` at `now`, which had been `in_force` before, or was `refuted`, or both.
@@ -341,10 +374,8 @@ impl Memory {
             if entry.retention.take().is_some() {
                 (entry.vcpus, entry.untried) = (None, None);
             }
-            if entry.outcome != Some(Outcome::Refuted) {
-                entry.refuted = entry.refuted.saturating_add(1);
-            }
-            (entry.trusted, entry.delay, entry.outcome) = (false, 0, Some(Outcome::Refuted));
+            entry.refuted.again();
+            (entry.trusted, entry.outcome) = (false, Some(Outcome::Refuted));
         }
     }
 
@@ -354,6 +385,14 @@ impl Memory {
         let Some(full) = self.full.filter(|_| is_finite(&known.evidence)) else { return };
         let entry = self.entry(full);
         (entry.vcpus, entry.untried, entry.outcome) = (Some(known), None, Some(Outcome::Proven));
+        entry.refuted_vcpus = Refuted::default();
+    }
+
+    /// A trial refuted the last smaller set that there was to try, with every vCPU active.
+    pub(crate) fn refuted_vcpus(&mut self) {
+        if let Some(full) = self.full {
+            self.entry(full).refuted_vcpus.again();
+        }
     }
 
     /// A trial ended a smaller set that had been in force; `active` vCPUs are active now.
@@ -377,7 +416,8 @@ impl Memory {
                 load: e.kind.load,
                 retention: e.retention,
                 vcpus: e.vcpus,
-                refuted: e.refuted,
+                refuted: e.refuted.runs,
+                refuted_vcpus: e.refuted_vcpus.runs,
             },
             outcome: e.outcome,
         });

@@ -409,6 +409,9 @@ impl Policy {
             events.push(Event::RolledBack { active: self.active(), refutation: Refutation::Guard, then });
         }
         if !matches!(then, Some(AfterRollBack::GoesOn { .. })) {
+            if self.inactive.is_empty() {
+                self.memory.refuted_vcpus();
+            }
             self.retry_consolidation.extend(o.at);
             let pause = Cadence::pause_after(trial.elapsed(), trial.sampled());
             self.retry_consolidation.not_before(o.at + pause);

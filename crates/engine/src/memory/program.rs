@@ -71,7 +71,7 @@ impl Memory {
         let known = program.loads.iter().map(|load| {
             let long_ago =
                 load.refuted_unix_ms.is_none_or(|at| now.saturating_sub(at) > REFUTATION_LIFETIME_MS);
-            KnownLoad { refuted: if long_ago { 0 } else { load.known.refuted }, ..load.known }
+            if long_ago { KnownLoad { refuted: 0, refuted_vcpus: 0, ..load.known } } else { load.known }
         });
         known.collect()
     }
@@ -152,7 +152,7 @@ mod tests {
         let evidence = Evidence { signal: Signal::Moved, ratio: 2.0, low: 1.9, high: 2.1, pairs: 2 };
         let setting = Retention { method: Method::Haltpoll, limit: Duration::from_micros(30) };
         let retention = paid.then_some(KnownRetention { setting, evidence });
-        KnownLoad { load, retention, vcpus: None, refuted }
+        KnownLoad { load, retention, vcpus: None, refuted, refuted_vcpus: 0 }
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn memory(program: &str) -> ProgramMemory {
     let evidence = Evidence { signal: Signal::Moved, ratio: 3.5, low: 3.4, high: 3.6, pairs: 2 };
     let setting = Retention { method: Method::Haltpoll, limit: Duration::from_micros(187) };
     let retention = Some(KnownRetention { setting, evidence });
-    let known = KnownLoad { load: 0.4, retention, vcpus: None, refuted: 0 };
+    let known = KnownLoad { load: 0.4, retention, vcpus: None, refuted: 0, refuted_vcpus: 0 };
     let loads = vec![LoadMemory { known, proven_unix_ms: Some(17), refuted_unix_ms: None }];
     ProgramMemory { runs: 1, used_unix_ms: 17, loads, ..ProgramMemory::new(program.to_owned(), machine()) }
 }

@@ -33,13 +33,13 @@ pub(crate) fn running_workload() -> String {
 pub(crate) fn polling() -> KnownLoad {
     let setting = Retention { method: Method::Haltpoll, limit: Duration::from_micros(30) };
     let retention = Some(KnownRetention { setting, evidence: EVIDENCE });
-    KnownLoad { load: 0.0, retention, vcpus: None, refuted: 0 }
+    KnownLoad { load: 0.0, retention, vcpus: None, refuted: 0, refuted_vcpus: 0 }
 }
 
 /// A single active vCPU pays, without retention.
 pub(crate) fn consolidated() -> KnownLoad {
     let vcpus = Some(KnownVcpus { active: 1, runnable: 1, evidence: EVIDENCE });
-    KnownLoad { load: 0.0, retention: None, vcpus, refuted: 0 }
+    KnownLoad { load: 0.0, retention: None, vcpus, refuted: 0, refuted_vcpus: 0 }
 }
 
 /// Stores in `dir` that one run on this machine, using `method`, proved `what` of `program` under every load.

@@ -131,13 +131,19 @@ impl Policy {
         if !self.retry_retention.is_over(now) || self.memory.defers_trial() {
             return false;
         }
-        let runs = self.memory.take_delay();
-        if runs > 0 {
-            let (first, longest) = RETRY_DELAY;
-            let delay = first.saturating_mul(2_u32.saturating_pow(runs)).min(longest);
-            self.retry_retention.not_before(now + delay);
+        let refuted = self.memory.take_delay();
+        self.retry_retention.not_before(now + delay_after(refuted));
+        self.retry_retention.is_over(now)
+    }
+
+    /// Whether a smaller set may be tried now, in the same way.
+    fn can_try_smaller_set(&mut self, now: Duration) -> bool {
+        if !self.retry_consolidation.is_over(now) {
+            return false;
         }
-        runs == 0
+        let refuted = self.memory.take_delay_of_vcpus();
+        self.retry_consolidation.not_before(now + delay_after(refuted));
+        self.retry_consolidation.is_over(now)
     }
 
     fn hold_retention(&mut self, o: &Observation, events: &mut Vec<Event>) {
@@ -248,7 +254,7 @@ impl Policy {
             Advice::Keep => {}
             Advice::RestoreAll(change) => self.major_change(change, o, events),
             Advice::Consolidate { to, conditions } => {
-                let may_try = self.retry_consolidation.is_over(o.at) && !self.retention_comes_first(o);
+                let may_try = self.can_try_smaller_set(o.at) && !self.retention_comes_first(o);
                 if may_try && !self.try_smaller_set(to, conditions, &active, o, events) {
                     self.consolidation.withdraw();
                     self.unretained = unretained;
@@ -357,4 +363,10 @@ impl Policy {
             self.proved_set = set;
         }
     }
+}
+
+/// How long a run waits for what so many runs before it refuted.
+fn delay_after(runs: u32) -> Duration {
+    let (first, longest) = RETRY_DELAY;
+    if runs == 0 { Duration::ZERO } else { first.saturating_mul(2_u32.saturating_pow(runs)).min(longest) }
 }

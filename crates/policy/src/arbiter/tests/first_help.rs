@@ -16,7 +16,10 @@ fn known() -> PolicyConfig {
     let evidence = Evidence { signal: Signal::WorkTime, ratio: 1.5, low: 1.4, high: 1.6, pairs: 4 };
     let setting = Retention { method: Method::Haltpoll, limit: Duration::from_micros(300) };
     let retention = Some(KnownRetention { setting, evidence });
-    PolicyConfig { known: vec![KnownLoad { load: 0.2, retention, vcpus: None, refuted: 0 }], ..retaining() }
+    PolicyConfig {
+        known: vec![KnownLoad { load: 0.2, retention, vcpus: None, refuted: 0, refuted_vcpus: 0 }],
+        ..retaining()
+    }
 }
 
 impl Machine {

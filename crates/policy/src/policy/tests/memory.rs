@@ -18,7 +18,7 @@ const REDIS_1: f64 = 0.4;
 
 fn retained(load: f64) -> KnownLoad {
     let retention = Some(KnownRetention { setting: RETENTION, evidence: EVIDENCE });
-    KnownLoad { load, retention, vcpus: None, refuted: 0 }
+    KnownLoad { load, retention, vcpus: None, refuted: 0, refuted_vcpus: 0 }
 }
 
 fn knowing(known: &[KnownLoad]) -> PolicyConfig {
@@ -122,7 +122,7 @@ fn a_known_size_follows_the_proof_of_the_retention_it_was_found_with() {
 #[test]
 fn a_known_size_that_harms_is_given_up_by_its_first_proof() {
     let known = KnownVcpus { active: 1, runnable: 1, evidence: EVIDENCE };
-    let load = KnownLoad { load: REDIS_1, retention: None, vcpus: Some(known), refuted: 0 };
+    let load = KnownLoad { load: REDIS_1, retention: None, vcpus: Some(known), refuted: 0, refuted_vcpus: 0 };
     let mut w = World::new(PolicyConfig { method: Method::Halt, ..knowing(&[load]) }, 2, |s| Rates {
         moved_bytes: Some(if s.active.len() == 1 { 1e6 } else { 9e6 }),
         ..redis_1(s)
@@ -188,6 +188,27 @@ fn what_earlier_runs_refuted_is_tried_the_later_the_more_runs_there_were() {
     let at: Vec<_> = [0, 1, 3, 40].map(first_trial).to_vec();
     assert!(at[0] < 200 * MS && at[1] > 500 * MS && at[1] < SECOND, "{at:?}");
     assert!(at[2] > 2 * SECOND && at[2] < 3 * SECOND && at[3] > 60 * SECOND && at[3] < 62 * SECOND, "{at:?}");
+}
+
+#[test]
+fn a_smaller_set_that_one_run_refutes_is_tried_later_in_the_next() {
+    // What it gets done does not depend on the number of vCPUs.
+    let indifferent: Workload = |s| redis_1(&Setting { active: CpuSet::first(2), ..s.clone() });
+    let first_trial = |w: &World| trials(w, |s| s.active.len() == 1)[0].0;
+    let mut first = World::new(config(), 2, indifferent);
+    first.run(10 * SECOND);
+    let known: Vec<_> = first.policy.learned().iter().map(|l| l.known).collect();
+    assert!(known.iter().any(|k| k.refuted_vcpus == 1 && k.retention.is_some()), "{known:?}");
+    let mut second = World::new(knowing(&known), 2, indifferent);
+    second.run(10 * SECOND);
+    let (sooner, later) = (first_trial(&first), first_trial(&second));
+    assert!(sooner < 400 * MS && later > 500 * MS, "{sooner:?} {later:?}");
+    let known: Vec<_> = second.policy.learned().iter().map(|l| l.known).collect();
+    assert!(known.iter().any(|k| k.refuted_vcpus == 2), "{known:?}");
+    // One that pays is tried at once by whoever comes next.
+    second.workload = pipe;
+    second.run(30 * SECOND);
+    assert!(second.policy.learned().iter().any(|l| l.known.vcpus.is_some()), "{:?}", second.events);
 }
 
 #[test]

@@ -100,7 +100,8 @@ fn known() -> impl Strategy<Value = KnownLoad> {
     let retention = proptest::option::of((0..Method::ALL.len(), micros(1_000_000)));
     let vcpus = proptest::option::of((0..6usize, any::<u32>()));
     let refuted = prop_oneof![Just(0), 0..4u32, any::<u32>()];
-    (load, retention, vcpus, refuted).prop_map(move |(load, retention, vcpus, refuted)| KnownLoad {
+    let all = (load, retention, vcpus, refuted.clone(), refuted);
+    all.prop_map(move |(load, retention, vcpus, refuted, refuted_vcpus)| KnownLoad {
         load,
         retention: retention.map(|(m, limit)| KnownRetention {
             setting: Retention { method: Method::ALL[m], limit },
@@ -108,6 +109,7 @@ fn known() -> impl Strategy<Value = KnownLoad> {
         }),
         vcpus: vcpus.map(|(active, runnable)| KnownVcpus { active, runnable, evidence }),
         refuted,
+        refuted_vcpus,
     })
 }
 
