@@ -20,16 +20,21 @@ pub use update::{fits, keep_rows_of};
 
 use crate::experiment::{self, Experiment, ExperimentError, Program, Rounds};
 use crate::mode::Mode;
-use crate::servers::{Row, ServersError, check_programs};
+use crate::servers::{Row, ServersError, Window, check_programs};
 
 /// The modes that are compared if no others are named.
 pub const STANDARD_MODES: &str = "default,gleaner,haltpoll:200us,qos-poll,consolidate:1";
+
+/// A row that runs beside others is stopped when they have been measured.
+const BESIDE: Window = Window { warmup: Duration::ZERO, length: Duration::from_secs(3600) };
 
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Rows to measure, in order.
     pub rows: Vec<Row>,
+    /// Rows whose servers and loads run beside each of them, untouched.
+    pub beside: Vec<Row>,
     /// Modes to interleave.
     pub modes: Vec<Mode>,
     /// Measurements of each mode per row.
@@ -50,6 +55,7 @@ pub struct Options {
 pub fn run(options: &Options, how: &experiment::Options) -> Result<BenchResult, ExperimentError> {
     // Rather than after the first rows.
     check_programs(&options.rows)?;
+    check_programs(&options.beside)?;
     if options.modes.iter().any(|mode| *mode != Mode::Default) {
         fs::metadata(&how.gleaner).map_err(ServersError::file("find", &how.gleaner))?;
     }
@@ -75,7 +81,7 @@ impl Options {
             unit: row.unit.to_owned(),
             primary: if row.class == Class::Latency { Metric::MeanUs } else { Metric::Throughput },
             expressions: Vec::new(),
-            co_runners: Vec::new(),
+            co_runners: self.beside.iter().map(|row| Program::Server { row: *row, window: BESIDE }).collect(),
             prepare: None,
             paper: BTreeMap::new(),
             paper_ratio: BTreeMap::new(),

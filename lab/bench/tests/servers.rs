@@ -190,6 +190,31 @@ fn the_suite_interleaves_modes_and_reports() {
 }
 
 #[test]
+fn a_row_beside_another_is_measured_while_that_runs() {
+    if !redis() || !installed(&["sysbench"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (json, markdown) = (dir.path().join("b.json"), dir.path().join("b.md"));
+    let output = bench()
+        .args(["servers", "--rounds", "1", "--window", "0.5", "--warmup", "0.5", "--rows", "redis-1"])
+        .args(["--beside", "cpu-1", "--modes", "default", "--output"])
+        .arg(&json)
+        .arg("--markdown")
+        .arg(&markdown)
+        .env("TMPDIR", dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = BenchResult::read(&json).unwrap();
+    assert!(result.rows[0].co_runners[0].contains(" cell cpu-1 "), "{:?}", result.rows[0].co_runners);
+    let busy = &result.rows[0].cells[0].summaries[&Metric::CpuBusyS];
+    assert!(busy.median > 0.5, "the other one computes for the half second: {busy:?}");
+    assert!(fs::read_to_string(&markdown).unwrap().contains("- beside redis-1, untouched: "));
+    assert_nothing_runs(&dir.path().to_string_lossy());
+}
+
+#[test]
 fn an_interrupted_suite_ends_its_cell_and_writes_what_it_has() {
     if !redis() {
         return;

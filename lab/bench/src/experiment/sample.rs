@@ -90,7 +90,12 @@ impl Sampler {
         Ok(measured)
     }
 
-    fn start_co_runners(&self, row: &Row) -> Result<CoRunners, ExperimentError> {
+    fn start_co_runners(&mut self, row: &Row) -> Result<CoRunners, ExperimentError> {
+        for program in &row.co_runners {
+            if let Program::Server { row, .. } = program {
+                self.session.once(row.name, |session| servers::prepare(row, session.state()))?;
+            }
+        }
         let start = |(index, program): (usize, &Program)| {
             let log = self.session.state().join(format!("co-runner-{index}"));
             let running = self.session.launch(program, &[]).start(&log)?;

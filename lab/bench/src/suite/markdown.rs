@@ -115,6 +115,9 @@ fn commands(out: &mut String, result: &BenchResult) -> fmt::Result {
         for command in row.cell(Mode::DEFAULT).into_iter().flat_map(|cell| cell.command.lines()) {
             writeln!(out, "- {}: `{command}`", row.name)?;
         }
+        for command in &row.co_runners {
+            writeln!(out, "- beside {}, untouched: `{command}`", row.name)?;
+        }
     }
     Ok(())
 }

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Only these rows: names or parts of names, separated by commas
     #[arg(long, default_value = "")]
     rows: String,
+    /// Rows whose servers and loads run beside each measured one, as they are, separated by commas
+    #[arg(long, value_name = "ROWS", conflicts_with = "update")]
+    beside: Option<String>,
     /// Modes: default, gleaner, gleanerd, or what `gleaner run --fixed` takes
     #[arg(long, value_delimiter = ',', default_value = STANDARD_MODES, value_parser = Mode::here)]
     modes: Vec<Mode>,
@@ -82,6 +85,8 @@ pub(crate) struct Rate {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     args.report.check()?;
     let rows = servers::find(&args.rows).map_err(|error| Usage(error.to_string()))?;
+    let beside = args.beside.as_deref().map_or(Ok(Vec::new()), servers::find);
+    let beside = beside.map_err(|error| Usage(error.to_string()))?;
     let earlier = args.report.output.as_deref().filter(|_| args.update).map(BenchResult::read).transpose()?;
     if let Some(earlier) = &earlier {
         suite::fits(earlier, &args.modes)?;
@@ -89,6 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     runner::watch()?;
     let options = suite::Options {
         rows,
+        beside,
         modes: args.modes.clone(),
         rounds: args.rounds.into(),
         warmup: args.warmup,
