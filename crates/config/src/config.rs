@@ -146,12 +146,14 @@ pub struct CreditGuard<'c> {
 impl Config {
     /// What holds for a workload.
     pub fn terms(&self, subject: &Subject<'_>) -> Terms {
-        let matching = |list: &'static str, rules: &[Listed<Rule>]| {
-            let rule = rules.iter().find(|rule| rule.matches(subject))?;
-            Some(RuleRef { list, rule: rule.to_string(), at: rule.at.clone() })
+        let named = |list: &'static str, rule: &Listed<Rule>| RuleRef {
+            list,
+            rule: rule.to_string(),
+            at: rule.at.clone(),
         };
-        let excluded = matching("exclude", &self.exclude);
-        let included = matching("include", &self.include);
+        let excluded = self.exclude.iter().find(|rule| rule.matches(subject)).map(|r| named("exclude", r));
+        // A workload is asked about again once its executable is known.
+        let included = self.include.iter().find(|rule| rule.can_match(subject)).map(|r| named("include", r));
         let workload = self.workload.iter().find(|workload| workload.rule.matches(subject));
         let engage = excluded.is_none() && (self.include.is_empty() || included.is_some());
         let own = workload.map(|w| RuleRef { list: "workload", rule: w.rule.to_string(), at: w.at.clone() });
@@ -223,6 +225,23 @@ mod tests {
         let by = "include { unit = \"redis*.service\" } (/x.toml:1)";
         assert_eq!(rule(included.terms(&redis())), (true, Some(by.to_owned())));
         assert_eq!(rule(included.terms(&pod())), (false, None), "it is not among them");
+    }
+
+    #[test]
+    fn what_only_an_executable_includes_is_looked_into_until_that_is_known() {
+        let config =
+            config("include = [{ executable = \"/usr/sbin/mariadbd\", group = \"/system.slice/**\" }]");
+        let of = |executable: Option<&'static str>, group| {
+            config.terms(&Subject {
+                unit: None,
+                group: Path::new(group),
+                executable: executable.map(Path::new),
+            })
+        };
+        assert!(of(None, "/system.slice/mariadb.service").engage);
+        assert!(of(Some("/usr/sbin/mariadbd"), "/system.slice/mariadb.service").engage);
+        assert!(!of(Some("/usr/bin/redis-server"), "/system.slice/redis.service").engage);
+        assert!(!of(None, "/user.slice/x").engage, "no executable can change that");
     }
 
     #[test]

@@ -67,6 +67,12 @@ keys! {
 impl Rule {
     /// Whether every key that is given matches.
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
+        self.can_match(subject) && (self.executable.is_none() || subject.executable.is_some())
+    }
+
+    /// Whether every key that is given matches, or can once the executable is known.
+    pub fn can_match(&self, subject: &Subject<'_>) -> bool {
+        let executable = subject.executable.map(Path::to_string_lossy);
         let fits = |pattern: &Option<Glob>, text: Option<&str>| match (pattern, text) {
             (None, _) => true,
             (Some(_), None) => false,
@@ -74,7 +80,7 @@ impl Rule {
         };
         fits(&self.unit, subject.unit)
             && fits(&self.group, Some(&subject.group.to_string_lossy()))
-            && fits(&self.executable, subject.executable.map(Path::to_string_lossy).as_deref())
+            && (executable.is_none() || fits(&self.executable, executable.as_deref()))
     }
 }
 

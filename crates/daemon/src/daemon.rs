@@ -15,7 +15,7 @@ use gleaner_config::{Config, Loaded};
 use gleaner_control::Server;
 use gleaner_discover::{EngageConfig, Key};
 use gleaner_engine::live::{Fleet, Signals};
-use gleaner_engine::{LeaseBook, UndoResult};
+use gleaner_engine::{LeaseBook, UndoResult, unix_ms};
 use gleaner_kernel::Root;
 use gleaner_metrics::{Exporter, Metrics};
 use gleaner_policy::{Arbiter, ArbiterConfig, Retention, WorkloadId};
@@ -28,6 +28,7 @@ use crate::facts::Facts;
 use crate::lookout::Lookout;
 use crate::notify::Notify;
 use crate::paths::Paths;
+use crate::paused::Paused;
 use crate::polling::Rests;
 
 use self::requests::Attachments;
@@ -67,6 +68,8 @@ pub(crate) struct Daemon {
     /// The latest decisions, newest last.
     recent: VecDeque<(Instant, Option<String>, String)>,
     start: Instant,
+    /// When the clock that decisions are timed by started, in milliseconds since the Unix epoch.
+    clock_start_ms: u64,
 }
 
 impl Daemon {
@@ -85,19 +88,27 @@ impl Daemon {
         let facts = Facts::measure(&paths.state, &root)?;
         let (book, _) = LeaseBook::open(&paths.state, root.clone())?;
         let fleet = Fleet::new(book, facts.vcpus.clone(), &signals, crate::log::warn_sentence)?;
+        let clock_start_ms = unix_ms().saturating_sub(u64::try_from(fleet.now().as_millis()).unwrap_or(0));
         let config = &loaded.config;
         let (lookout, no_alarm) = Lookout::new(&root, engage_config(&facts, config))?;
         let (server, no_group) = Server::bind(&paths.socket, Some(&config.control.group))?;
-        let exporter = exporter(listener, config)?;
+        let (exporter, no_exporter) = match exporter(listener, config) {
+            Ok(exporter) => (exporter, None),
+            Err(error) => (None, Some(format!("metrics over TCP: {error:#}"))),
+        };
         let metrics =
             Metrics::new(crate::VERSION, std::time::SystemTime::now(), config.most_workloads as usize);
         let mut limits = facts.limits.clone();
-        limits.extend(no_alarm.into_iter().chain(no_group));
+        limits.extend(no_alarm.into_iter().chain(no_group).chain(no_exporter));
         limits.extend(gleaner_discover::Surroundings::detect(&root).limits());
         limits.extend(crate::tuned::warning(&root));
         limits.extend(facts.nothing_to_win());
         for limit in &limits {
             info!("{limit}");
+        }
+        let paused = Paused::load(&paths.state);
+        if paused.is_some() {
+            info!("still paused: `gleaner resume` ends that");
         }
         let now = Instant::now();
         let mut daemon = Self {
@@ -113,7 +124,7 @@ impl Daemon {
             engaged: BTreeMap::new(),
             next_id: 1,
             retention: Retention::NONE,
-            paused: None,
+            paused,
             rests: Rests::default(),
             rests_due: now,
             refused: BTreeMap::new(),
@@ -126,6 +137,7 @@ impl Daemon {
             notify: Notify::from_environment(),
             recent: VecDeque::new(),
             start: now,
+            clock_start_ms,
         };
         daemon.describe_machine();
         Ok(daemon)
@@ -235,6 +247,15 @@ impl Daemon {
     }
 
     fn reconfigure(&mut self, loaded: Loaded) {
+        let (old, new) = (&self.loaded.config, &loaded.config);
+        for (key, changes) in [
+            ("metrics.listen", old.metrics.listen != new.metrics.listen),
+            ("control.group", old.control.group != new.control.group),
+        ] {
+            if changes {
+                warn!("{key} is as it was until gleanerd is restarted");
+            }
+        }
         self.loaded = loaded;
         self.known.clear();
         self.arbiter.reconfigure(arbiter_config(&self.facts, &self.loaded.config));
@@ -266,12 +287,6 @@ impl Daemon {
         }
         restored
     }
-}
-
-/// A pause that somebody asked for.
-#[derive(Debug, Clone)]
-struct Paused {
-    reason: Option<String>,
 }
 
 /// What a signal asks for.

@@ -10,6 +10,7 @@ mod log;
 mod lookout;
 mod notify;
 mod paths;
+mod paused;
 mod polling;
 mod restore;
 mod tuned;

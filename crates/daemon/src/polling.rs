@@ -1,12 +1,15 @@
 //! Why nothing may poll at present, whatever would pay.
 
 use std::fmt;
+use std::time::Instant;
 
 /// A reason for which no vCPU of the machine is kept from halting. Sets of active vCPUs are not concerned.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Rest {
     /// Somebody else changed what Gleaner had set.
     TakenOver(String),
+    /// A lever failed: it is tried again soon.
+    Failed(String),
     /// The configuration's quiet hours, as they are written.
     QuietHours(String),
     /// Fewer CPU credits are left than the configuration asks for.
@@ -26,6 +29,7 @@ impl fmt::Display for Rest {
             Self::TakenOver(what) => {
                 write!(f, "{what}; Gleaner keeps away from it until `gleaner resume`")
             }
+            Self::Failed(why) => write!(f, "{why}; it is tried again soon"),
             Self::QuietHours(hours) => write!(f, "quiet hours: {hours}"),
             Self::FewCredits { left, least } => {
                 write!(f, "{left} CPU credits are left, fewer than the {least} of the configuration")
@@ -40,6 +44,8 @@ impl fmt::Display for Rest {
 pub(crate) struct Rests {
     /// What somebody else changed.
     pub(crate) taken_over: Option<String>,
+    /// Why a lever failed, and until when it is left alone.
+    pub(crate) failed: Option<(String, Instant)>,
     /// The quiet hours that hold now.
     pub(crate) quiet: Option<String>,
     /// CPU credits left, or why that is not known, and the least that the configuration names; `None` if it names no
@@ -52,6 +58,9 @@ impl Rests {
     pub(crate) fn reason(&self) -> Option<Rest> {
         if let Some(what) = &self.taken_over {
             return Some(Rest::TakenOver(what.clone()));
+        }
+        if let Some((why, _)) = &self.failed {
+            return Some(Rest::Failed(why.clone()));
         }
         if let Some(hours) = &self.quiet {
             return Some(Rest::QuietHours(hours.clone()));

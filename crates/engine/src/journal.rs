@@ -3,13 +3,13 @@
 mod shorten;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Write as _};
+use std::io::{self, BufRead as _, BufReader, BufWriter, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gleaner_policy::{Event, Observation, Setting};
-use gleaner_proto::journal::{Names, Record};
+use gleaner_proto::journal::{Names, Record, VERSION};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 /// A bounded journal keeps observations that decided nothing at least this far apart...
@@ -51,6 +51,20 @@ impl Journal {
         let out = Some(BufWriter::new(open(path)?));
         let bound = bounded.then(|| Bound { path: path.to_owned(), longest: LONGEST });
         Ok(Self { out, bound, warn, ..Self::disabled() })
+    }
+
+    /// Continues the bounded journal at `path`, if its clock started at `start_ms` (milliseconds since the Unix epoch);
+    /// `None` otherwise.
+    pub fn resume(path: &Path, start_ms: u64, warn: fn(&str)) -> Option<Self> {
+        let mut first = String::new();
+        BufReader::new(File::open(path).ok()?).read_line(&mut first).ok()?;
+        let Record::Start { version: VERSION, unix_ms, .. } = serde_json::from_str(&first).ok()? else {
+            return None;
+        };
+        let file = OpenOptions::new().append(true).open(path).ok().filter(|_| unix_ms == start_ms)?;
+        let length = file.metadata().ok()?.len();
+        let bound = Some(Bound { path: path.to_owned(), longest: LONGEST.max(length) });
+        Some(Self { out: Some(BufWriter::new(file)), bound, length, warn, ..Self::disabled() })
     }
 
     /// Creates or replaces the journal at `path` of a run whose clock stands still meanwhile: writing waits for
@@ -213,7 +227,7 @@ mod tests {
         let path = dir.path().join("x.journal");
         let mut journal = Journal::create(&path, true, |sentence| panic!("{sentence}")).unwrap();
         journal.write(&Record::Start {
-            version: gleaner_proto::journal::VERSION,
+            version: VERSION,
             unix_ms: 1,
             workload: "x".to_owned(),
             vcpus: gleaner_policy::CpuSet::first(2),
@@ -241,6 +255,32 @@ mod tests {
         journal.shorten_if_long();
         journal.flush();
         assert!(path.metadata().unwrap().len() > LONGEST);
+    }
+
+    #[test]
+    fn what_the_same_clock_has_begun_is_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.journal");
+        let warn = |sentence: &str| panic!("{sentence}");
+        assert!(Journal::resume(&path, 1, warn).is_none(), "there is none");
+        let start = Record::Start {
+            version: VERSION,
+            unix_ms: 1,
+            workload: "x".to_owned(),
+            vcpus: gleaner_policy::CpuSet::first(2),
+            config: Box::default(),
+            limits: Vec::new(),
+        };
+        let mut journal = Journal::create(&path, true, warn).unwrap();
+        journal.write(&start);
+        journal.flush();
+        assert!(Journal::resume(&path, 2, warn).is_none(), "another clock's");
+        let mut journal = Journal::resume(&path, 1, warn).unwrap();
+        journal.note(Duration::from_secs(1), "again");
+        journal.flush();
+        let note = Record::Note { at: Duration::from_secs(1), text: "again".to_owned() };
+        assert_eq!(gleaner_proto::journal::read(&path).unwrap(), [start, note]);
+        assert_eq!(journal.length, path.metadata().unwrap().len());
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod undo;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 
 use gleaner_kernel::Root;
@@ -337,8 +337,21 @@ impl LeaseBook {
 
     fn record(&mut self, record: &LeaseRecord) -> Result<(), LeaseError> {
         let bytes = line(record)?;
+        let written = self.file.write_all(&bytes);
+        if written.is_err() {
+            self.drop_fragment();
+        }
+        written.map_err(|source| LeaseError::Record { path: self.path.clone(), source })?;
         self.length.add(bytes.len());
-        self.file.write_all(&bytes).map_err(|source| LeaseError::Record { path: self.path.clone(), source })
+        Ok(())
+    }
+
+    /// A full disk can leave a part of a record, which the next one would follow on the same line.
+    fn drop_fragment(&mut self) {
+        let Ok(text) = std::fs::read(&self.path) else { return };
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        // If that fails, too, the disk is broken: there is nothing left to try.
+        let _ = self.file.set_len(whole as u64).and_then(|()| self.file.seek(SeekFrom::End(0)));
     }
 }
 

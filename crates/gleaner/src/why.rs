@@ -20,7 +20,7 @@ use crate::{client, status};
 ///
 /// Each change was a hypothesis: it was tried in blocks that alternated with blocks without it, and kept only if it
 /// proved itself. Under `--fixed` and `--strategy paper` nothing is proven, and the story says so. Times count from the
-/// start of the run, or from when gleanerd engaged the workload; then the time of day in UTC is shown, too. Of a workload
+/// start of the run, or of gleanerd; then the time of day in UTC is shown, too. Of a workload
 /// that is not engaged, it says why not. After gleanerd has ended, what it did can still be read by a workload's name.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -70,7 +70,7 @@ struct DaemonReport<'a> {
 #[derive(Serialize)]
 struct WorkloadReport<'a> {
     workload: &'a str,
-    /// When it was engaged, in milliseconds since the Unix epoch; `None` if it never was.
+    /// From when its times count, in milliseconds since the Unix epoch; `None` if it was never engaged.
     start_unix_ms: Option<u64>,
     story: Vec<Sentence>,
     summary: Option<&'a Summary>,
@@ -265,10 +265,10 @@ fn start_unix_ms(records: &[Record]) -> Option<u64> {
 }
 
 fn summary(records: &[Record]) -> Option<&Summary> {
-    records.iter().rev().find_map(|record| match record {
-        Record::End { summary, .. } => Some(summary),
+    match records.last() {
+        Some(Record::End { summary, .. }) => Some(summary),
         _ => None,
-    })
+    }
 }
 
 #[cfg(test)]

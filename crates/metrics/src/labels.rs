@@ -36,11 +36,13 @@ pub enum Pause {
     CreditsLow,
     /// Somebody else sets what retention is made with.
     LeverTaken,
+    /// What retention is made with could not be set.
+    LeverFailed,
 }
 
 impl Pause {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Administrator, Self::QuietHours, Self::CreditsLow, Self::LeverTaken];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Administrator, Self::QuietHours, Self::CreditsLow, Self::LeverTaken, Self::LeverFailed];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -48,6 +50,7 @@ impl Pause {
             Self::QuietHours => "quiet-hours",
             Self::CreditsLow => "credits-low",
             Self::LeverTaken => "lever-taken",
+            Self::LeverFailed => "lever-failed",
         }
     }
 }

@@ -179,6 +179,7 @@ fn reasons_and_levers_are_counted_apart() {
         ("gleaner_paused{reason=\"quiet-hours\"}", "0"),
         ("gleaner_paused{reason=\"credits-low\"}", "1"),
         ("gleaner_paused{reason=\"lever-taken\"}", "0"),
+        ("gleaner_paused{reason=\"lever-failed\"}", "0"),
         ("gleaner_step_backs_total{lever=\"retention\"}", "0"),
         ("gleaner_step_backs_total{lever=\"active-set\"}", "1"),
         ("gleaner_config_reloads_total{result=\"failure\"}", "0"),

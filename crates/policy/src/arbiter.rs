@@ -55,6 +55,8 @@ pub enum Forbidden {
     FewCredits,
     /// Somebody else holds the lever.
     LeverTaken,
+    /// The lever failed.
+    LeverFailed,
 }
 
 impl fmt::Display for Forbidden {
@@ -62,6 +64,7 @@ impl fmt::Display for Forbidden {
         f.write_str(match self {
             Self::QuietHours => "these are quiet hours",
             Self::FewCredits => "there are few CPU credits left",
+            Self::LeverFailed => "how idle vCPUs poll could not be changed",
             Self::LeverTaken => "somebody else controls how idle vCPUs poll",
         })
     }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use gleaner_config::{Config, Terms};
 use gleaner_discover::{Candidate, Key, Subject};
 use gleaner_engine::live::{Counter, Found, MemberParts};
-use gleaner_engine::{FIRST_SAMPLE, Journal, Memory, MemoryDir, unix_ms};
+use gleaner_engine::{FIRST_SAMPLE, Journal, Memory, MemoryDir};
 use gleaner_kernel::Root;
 use gleaner_policy::{CpuSet, Method, Policy, PolicyConfig, WorkloadId};
 use gleaner_proto::journal::{Record, Summary, VERSION};
@@ -41,6 +41,7 @@ impl Daemon {
                 return;
             }
         };
+        self.forget_ended();
         for (key, release) in changes.release {
             if let Some(id) = self.id_of(&key) {
                 self.leave(id, &release.to_string());
@@ -53,6 +54,16 @@ impl Daemon {
                 self.lookout.failed(&key);
             }
         }
+    }
+
+    /// Nothing is kept of what is not there any more, but for groups that somebody has decided about: a service that is
+    /// started again has the same.
+    fn forget_ended(&mut self) {
+        let survey = self.lookout.survey();
+        self.known.retain(|key, _| survey.get(key).is_some());
+        let stays = |key: &Key| matches!(key, Key::Group(_)) || survey.get(key).is_some();
+        self.refused.retain(|key, _| stays(key));
+        self.sets_of_others.retain(stays);
     }
 
     pub(super) fn lookout_and_judge(&mut self) -> (&mut Lookout, Asked<'_>) {
@@ -81,7 +92,7 @@ impl Daemon {
             }
         };
         let identity = Identity {
-            name: candidate.name.clone(),
+            name: self.free_name(&candidate.name),
             key: Some(candidate.key.clone()),
             unit: candidate.unit.clone(),
             group: Some(candidate.group.clone()),
@@ -164,7 +175,7 @@ impl Daemon {
         Some(Memory::open(&self.root, dir, config, program, vcpus, crate::log::warn_sentence))
     }
 
-    /// Opens a workload's journal and writes its first record. `unavailable` is what this workload lacks beside what the
+    /// Opens a workload's journal and writes its first record, or continues what this daemon has written of it. `unavailable` is what this workload lacks beside what the
     /// machine does.
     fn start_journal(
         &self,
@@ -175,6 +186,10 @@ impl Daemon {
     ) -> Journal {
         let path = self.paths.journal(workload);
         let is_engaged = |name: &str| self.engaged.values().any(|e| e.identity.name == name);
+        if let Some(mut journal) = Journal::resume(&path, self.clock_start_ms, crate::log::warn_sentence) {
+            journal.note(self.fleet.now(), "engaged again");
+            return journal;
+        }
         let room = self.paths.state.make_room_for_journal(is_engaged);
         let opened = room.and_then(|()| Journal::create(&path, true, crate::log::warn_sentence));
         let mut journal = opened.unwrap_or_else(|error| {
@@ -183,7 +198,7 @@ impl Daemon {
         });
         journal.write(&Record::Start {
             version: VERSION,
-            unix_ms: unix_ms(),
+            unix_ms: self.clock_start_ms,
             workload: workload.to_owned(),
             vcpus: allowed.clone(),
             config: Box::new(config.clone()),
@@ -207,10 +222,6 @@ impl Daemon {
         if let Some(key) = key {
             self.lookout.released(&key);
             self.known.remove(&key);
-            if why == ENDED {
-                self.refused.remove(&key);
-                self.sets_of_others.remove(&key);
-            }
         }
         info!(workload = name, "{name}: released: {why}");
         let ended = name.clone();
@@ -259,13 +270,6 @@ impl Daemon {
                 self.settle();
             }
             Err(error) => drop(self.leave(id, &error.to_string())),
-        }
-    }
-
-    /// Does not engage it again until somebody says so.
-    pub(super) fn refuse(&mut self, id: WorkloadId, why: &str) {
-        if let Some(key) = self.engaged.get(&id).and_then(|e| e.identity.key.clone()) {
-            self.refused.insert(key, why.to_owned());
         }
     }
 

@@ -8,7 +8,7 @@ use gleaner_control::{
     AttachReply, AttachRequest, Call, CallId, Error, Event, ForgetReply, MetricsReply, Nothing, Peer,
     ReloadReply, StatusReply, To, WhyReply, WhyRequest,
 };
-use gleaner_discover::Kind;
+use gleaner_discover::{Candidate, Key, Kind};
 use gleaner_engine::live::Found;
 use gleaner_engine::{MemoryDir, unix_ms};
 use gleaner_kernel::Root;
@@ -17,9 +17,10 @@ use gleaner_proto::journal::{self, Record, Summary};
 use gleaner_proto::source_text::nearest;
 use tracing::{info, warn};
 
+use super::Daemon;
 use super::membership::Engagement;
-use super::{Daemon, Paused};
 use crate::engaged::{Engaged, Identity};
+use crate::paused::Paused;
 
 /// Clients that wait for the end of a workload that they attached to.
 #[derive(Debug, Default)]
@@ -76,7 +77,9 @@ impl Daemon {
                 let why = asked.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
                 info!("paused by {peer}{why}");
                 self.note(None, format!("paused{why}"));
-                self.paused = Some(Paused { reason: asked.reason });
+                let paused = Paused { reason: asked.reason };
+                paused.save(&self.paths.state);
+                self.paused = Some(paused);
                 self.leave_all("paused");
                 self.apply_rests();
                 self.server.answer(to, Ok(Nothing {}));
@@ -107,7 +110,8 @@ impl Daemon {
     /// Ends a pause, and everything from which Gleaner has stepped back.
     fn resume(&mut self) {
         self.paused = None;
-        self.rests.taken_over = None;
+        Paused::remove(&self.paths.state);
+        (self.rests.taken_over, self.rests.failed) = (None, None);
         self.refused.clear();
         self.sets_of_others.clear();
         self.known.clear();
@@ -126,14 +130,31 @@ impl Daemon {
 
     fn detach(&mut self, name: &str, peer: Peer) -> Result<(), Error> {
         let found = self.engaged.iter().find(|(_, e)| e.identity.name == name).map(|(id, _)| *id);
-        let Some(id) = found else { return Err(self.no_workload(name)) };
-        self.refuse(id, "detached until it is attached to, or `gleaner resume`");
-        self.leave(id, &format!("detached by {peer}"));
+        let survey = self.lookout.survey();
+        let keys: Vec<Key> = match found.and_then(|id| self.engaged.get(&id)).map(|e| &e.identity) {
+            Some(identity) => {
+                survey.candidates().filter(|c| is_same(identity, c)).map(|c| c.key.clone()).collect()
+            }
+            None => survey.candidates().filter(|c| c.name == name).map(|c| c.key.clone()).collect(),
+        };
+        if found.is_none() && keys.is_empty() {
+            return Err(self.no_workload(name));
+        }
+        let why = "detached until it is attached to, or `gleaner resume`";
+        self.refused.extend(keys.into_iter().map(|key| (key, why.to_owned())));
+        let by = format!("detached by {peer}");
+        if let Some(id) = found {
+            self.leave(id, &by);
+        } else {
+            info!(workload = name, "{name}: {by}");
+            self.note(Some(name.to_owned()), by);
+        }
         Ok(())
     }
 
     fn no_workload(&self, name: &str) -> Error {
-        let names = self.engaged.values().map(|e| e.identity.name.as_str());
+        let engaged = self.engaged.values().map(|e| e.identity.name.as_str());
+        let names = engaged.chain(self.lookout.survey().candidates().map(|c| c.name.as_str()));
         Error::not_found("workload", name, nearest(name, names).map(str::to_owned))
     }
 
@@ -204,7 +225,7 @@ impl Daemon {
     }
 
     /// The name with a number behind it if another workload has it.
-    fn free_name(&self, wanted: &str) -> String {
+    pub(super) fn free_name(&self, wanted: &str) -> String {
         let clean: String = wanted
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() || "._@:+-".contains(c) { c } else { '-' })
@@ -267,10 +288,22 @@ impl Daemon {
         named.into_iter().try_for_each(|program| dir.forget(program)).map_err(Error::failed)?;
         self.known.clear();
         // What is engaged would write it again.
-        for engaged in self.engaged.values_mut() {
+        let forgotten =
+            |program: Option<&str>| program.is_some_and(|name| programs.iter().any(|p| p == name));
+        for engaged in self.engaged.values_mut().filter(|e| forgotten(e.memory.program())) {
             engaged.memory = gleaner_engine::Memory::default();
         }
         Ok(ForgetReply { programs })
+    }
+}
+
+/// Whether discovery knows the workload by this candidate.
+fn is_same(identity: &Identity, candidate: &Candidate) -> bool {
+    let pid = candidate.main.as_ref().map(|main| main.pid);
+    match (&identity.key, candidate.kind) {
+        (Some(key), _) => *key == candidate.key,
+        (None, Kind::Process) => identity.pid.is_some() && identity.pid == pid,
+        (None, _) => identity.pid.is_none() && identity.group.as_ref() == Some(&candidate.group),
     }
 }
 
@@ -294,14 +327,14 @@ pub(super) fn is_attached(
     })
 }
 
-/// The records of a journal that are not older than `since` (milliseconds since the Unix epoch), behind its start.
+/// The records of a journal that are not older than `since` (milliseconds since the Unix epoch), behind its start,
+/// without observations: they are most of it, and nobody reads them.
 fn recent(records: Vec<Record>, since: Option<u64>) -> Vec<Record> {
-    let Some(since) = since else { return records };
     let Some(Record::Start { unix_ms: start, .. }) = records.first() else { return records };
-    let from = Duration::from_millis(since.saturating_sub(*start));
+    let from = Duration::from_millis(since.unwrap_or(0).saturating_sub(*start));
     let keep = |record: &Record| match record {
         Record::Start { .. } => true,
-        Record::Observation { observation, .. } => observation.at >= from,
+        Record::Observation { .. } => false,
         Record::Decision { at, .. } | Record::Note { at, .. } | Record::End { at, .. } => *at >= from,
     };
     records.into_iter().filter(keep).collect()

@@ -30,6 +30,7 @@ impl Daemon {
         self.rests.quiet = config.quiet_at(local).map(|hours| hours.to_string());
         self.rests.credits =
             config.credit_guard().map(|guard| (crate::credits::read(guard.source), guard.least));
+        self.rests.failed = self.rests.failed.take().filter(|(_, until)| Instant::now() < *until);
         self.apply_rests();
     }
 
@@ -38,6 +39,7 @@ impl Daemon {
         let reason = self.rests.reason();
         let pause = reason.as_ref().map(|rest| match rest {
             Rest::TakenOver(_) => Pause::LeverTaken,
+            Rest::Failed(_) => Pause::LeverFailed,
             Rest::QuietHours(_) => Pause::QuietHours,
             Rest::FewCredits { .. } | Rest::UnknownCredits(_) => Pause::CreditsLow,
         });
@@ -45,6 +47,7 @@ impl Daemon {
         self.metrics.paused(&pause.into_iter().chain(paused).collect::<Vec<_>>());
         let forbidden = reason.as_ref().map(|rest| match rest {
             Rest::TakenOver(_) => Forbidden::LeverTaken,
+            Rest::Failed(_) => Forbidden::LeverFailed,
             Rest::QuietHours(_) => Forbidden::QuietHours,
             Rest::FewCredits { .. } | Rest::UnknownCredits(_) => Forbidden::FewCredits,
         });

@@ -88,7 +88,7 @@ impl Daemon {
         }
         let reason = self.rests.reason();
         let mode = match &reason {
-            None | Some(Rest::TakenOver(_)) => Mode::Running,
+            None | Some(Rest::TakenOver(_) | Rest::Failed(_)) => Mode::Running,
             Some(Rest::QuietHours(_)) => Mode::QuietHours,
             Some(Rest::FewCredits { .. } | Rest::UnknownCredits(_)) => Mode::CreditsLow,
         };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::AsFd as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gleaner_engine::live::FleetError;
 use gleaner_metrics::Lever;
@@ -12,6 +12,10 @@ use tracing::{info, warn};
 
 use super::Daemon;
 use super::membership::ENDED;
+use crate::engaged::Identity;
+
+/// For so long nothing is retained after it failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(30);
 
 impl Daemon {
     /// Steps every workload that is due, or whose watch has matched.
@@ -163,13 +167,19 @@ impl Daemon {
             FleetError::Ended { id } => drop(self.leave(*id, ENDED)),
             FleetError::Member { id, error } => {
                 let reason = error.to_string();
-                self.refuse(*id, &reason);
+                if let Some(Identity { key: Some(key), name, .. }) = self.engaged.get(id).map(|e| &e.identity)
+                {
+                    warn!(workload = name, "{name}: {reason}; it is left alone for a while");
+                    self.lookout.failed(key);
+                }
                 self.leave(*id, &reason);
             }
             FleetError::Machine(error) => {
                 let outcomes = self.fleet.abandon_retention();
                 self.report_outcomes(&outcomes);
-                self.give_up_retention(error.to_string());
+                warn!("{error}: nothing is retained for {} s", AFTER_FAILURE.as_secs());
+                self.rests.failed = Some((error.to_string(), Instant::now() + AFTER_FAILURE));
+                self.end_retention();
             }
         }
     }
@@ -178,11 +188,16 @@ impl Daemon {
     fn give_up_retention(&mut self, why: String) {
         warn!("{why}: nothing is retained until `gleaner resume`");
         self.note(None, why.clone());
+        self.rests.taken_over = Some(why);
+        self.end_retention();
+    }
+
+    /// Nothing is retained any more, as the leases have it already.
+    fn end_retention(&mut self) {
         self.retention = Retention::NONE;
         for engaged in self.engaged.values_mut() {
             engaged.in_force.retention = Retention::NONE;
         }
-        self.rests.taken_over = Some(why);
         self.apply_rests();
     }
 

@@ -37,6 +37,11 @@ fn pause_detach_and_attach_mean_what_they_say() {
     let asked = AttachRequest { cgroup: Some(group), ..AttachRequest::default() };
     let busy = refused(daemon.client().attach(&asked).unwrap().next().unwrap());
     assert!(busy.to_string().contains("incident 4711"), "{busy}");
+    // It outlives the daemon.
+    daemon.stop();
+    let daemon = stage.home.start();
+    let mut client = daemon.client();
+    assert_eq!(client.status().unwrap().mode_reason.as_deref(), Some("incident 4711"));
     client.resume().unwrap();
     daemon.until_helped("redis");
 
@@ -60,6 +65,9 @@ fn pause_detach_and_attach_mean_what_they_say() {
     assert_eq!((last.workload, attached.next().is_none()), (workload.clone(), true));
     assert!(last.summary.unwrap().elapsed.as_millis() > 0);
     assert!(stage.is_untouched() && daemon.engaged(&workload).is_none());
+    // Nobody is engaged under that name now.
+    client.detach("redis").unwrap();
+    assert!(state_of_redis(&daemon).is_some_and(|(state, _)| state == State::LeftAlone));
 
     client.resume().unwrap();
     daemon.until("it is engaged without being asked for", |daemon| daemon.engaged("redis").is_some());

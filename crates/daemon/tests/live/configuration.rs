@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use gleaner_control::{ClientError, Error};
+use gleaner_control::{ClientError, Error, Mode};
 use gleaner_testing::process::text;
 use nix::sys::signal::Signal;
 
-use crate::common::{Home, Machine};
+use crate::common::{Gleanerd, Home, Machine, READY};
 use crate::stage::{Redis, Stage, rules};
 
 /// The third line is wrong.
@@ -28,6 +28,20 @@ fn a_wrong_configuration_at_the_start_is_named_by_file_and_line() {
     assert_eq!(output.status.code(), Some(1));
     let printed = text(&output.stderr);
     assert!(printed.contains(&format!("{}:2", home.config().display())), "{printed}");
+    machine.assert_untouched();
+}
+
+#[test]
+fn quiet_hours_are_those_of_the_local_time() {
+    let Some(machine) = Machine::take() else { return };
+    // Seven hours ahead: an hour around it is another one everywhere else.
+    let local = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::fixed(jiff::tz::offset(7)));
+    let (from, to) = (local.hour(), (local.hour() + 1) % 24);
+    let home = Home::new(&format!("quiet-hours = [\"{from:02}:00-{to:02}:01\"]\n"));
+    let daemon = Gleanerd::start(home.command("").env("TZ", "<+07>-7"), home.socket());
+    daemon.until_logged(READY);
+    daemon.until("it is quiet", |daemon| daemon.status().mode == Mode::QuietHours);
+    daemon.stop();
     machine.assert_untouched();
 }
 

@@ -1,6 +1,6 @@
 //! What is put in force, and that nothing of it is left.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use gleaner_control::WhyRequest;
 use gleaner_policy::Method;
@@ -17,10 +17,17 @@ fn redis_is_helped_put_back_and_known_at_the_next_start() {
     daemon.until_helped("redis");
     eprintln!("\nhelped {:.1} s after the first start", begin.elapsed().as_secs_f64());
     daemon.until("what retains is in the kernel", |_| !stage.is_untouched());
-    let records = daemon.client().why(&WhyRequest::default()).unwrap();
+    let asked = WhyRequest { workload: Some("redis".to_owned()), ..WhyRequest::default() };
+    let records = daemon.client().why(&asked).unwrap();
     let records: Vec<_> = records.map(|reply| reply.unwrap().record).collect();
     assert!(matches!(records[0], Record::Start { .. }), "{:?}", records[0]);
-    assert!(records.iter().any(|record| matches!(record, Record::Decision { .. })));
+    let Record::Start { unix_ms, .. } = records[0] else { unreachable!() };
+    let decided = records.iter().find_map(|record| match record {
+        Record::Decision { at, .. } => Some(UNIX_EPOCH + Duration::from_millis(unix_ms) + *at),
+        _ => None,
+    });
+    let decided = decided.expect("something was decided");
+    assert!(decided.elapsed().unwrap() < begin.elapsed(), "since the test began: {decided:?}");
     let log = daemon.stop();
     assert!(log.contains("redis: engaged"), "{log}");
     assert!(!stage.home.socket().exists(), "its socket is left");

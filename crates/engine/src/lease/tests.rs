@@ -182,6 +182,22 @@ fn releasing_one_target_keeps_the_others() {
 }
 
 #[test]
+fn a_fragment_that_a_full_disk_leaves_is_dropped() {
+    let world = World::new();
+    let lever = world.knob("lever", "0");
+    let mut book = world.open();
+    book.set(&text(&lever, "1")).unwrap();
+    let file = world.state().leases();
+    let whole = fs::read(&file).unwrap();
+    book.file.write_all(b"{\"record\":\"cha").unwrap();
+    book.drop_fragment();
+    assert_eq!(fs::read(&file).unwrap(), whole);
+    book.set(&text(&lever, "2")).unwrap();
+    let (_, records) = lease::read(&file).unwrap().unwrap();
+    assert_eq!(records.len(), 2, "the next record is a line of its own: {records:?}");
+}
+
+#[test]
 fn a_failed_change_is_an_error_that_names_the_file() {
     let world = World::new();
     let mut book = world.open();

@@ -76,6 +76,11 @@ impl Memory {
         known.collect()
     }
 
+    /// The program of which it is known; `None` where nothing is kept.
+    pub fn program(&self) -> Option<&str> {
+        self.kept.as_ref().map(|(_, program)| program.program.as_str())
+    }
+
     /// A sentence for the journal, returned once.
     pub fn take_note(&mut self) -> Option<String> {
         self.note.take()

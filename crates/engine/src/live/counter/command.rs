@@ -27,6 +27,17 @@ impl Shell {
         Self { mask, time_limit, killed: Vec::new() }
     }
 
+    /// Waits for those that were killed, which takes a moment, so that none is left as a zombie.
+    fn reap(&mut self) {
+        const MOMENT: Duration = Duration::from_millis(100);
+        for child in &mut self.killed {
+            if let Ok(process) = ProcessFd::open(Pid::from_raw(child.id().cast_signed())) {
+                let _ = wait::ready(&[process.as_fd()], MOMENT);
+            }
+            let _ = child.try_wait();
+        }
+    }
+
     /// The output of `command`. None of its processes is left running.
     pub(super) fn ask(&mut self, command: &str, urgent: &[BorrowedFd<'_>]) -> Result<Vec<u8>, Failure> {
         self.killed.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -63,6 +74,12 @@ impl Shell {
         // SAFETY: between fork and exec the closure only calls sigprocmask(2), which is async-signal-safe.
         unsafe { shell.pre_exec(move || Ok(mask.thread_set_mask()?)) };
         shell.spawn()
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        self.reap();
     }
 }
 

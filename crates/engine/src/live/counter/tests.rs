@@ -17,6 +17,22 @@ fn reader(counter: &str) -> CounterReader {
     reader
 }
 
+#[test]
+fn a_command_that_is_too_slow_for_one_number_leaves_no_zombie() {
+    let mut shell = Shell::new(SigSet::empty(), Duration::from_millis(50));
+    shell.ask("sleep 60", &[]).unwrap_err();
+    drop(shell);
+    // Others of this process have children of their own.
+    let own = std::process::id().to_string();
+    let of_us = |stat: &str| {
+        let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        stat.contains("(sh)") && rest.split_whitespace().take(2).eq(["Z", &own])
+    };
+    let stats = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = stats.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    assert_eq!(stats.filter(|stat| of_us(stat)).count(), 0);
+}
+
 /// Reads until the counter is dropped; returns the sentences for the journal.
 fn until_dropped(mut reader: CounterReader) -> Vec<String> {
     let end = Instant::now() + LONG;
