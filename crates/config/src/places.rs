@@ -99,7 +99,7 @@ fn drop_ins(dir: &Path, problems: &mut Vec<Problem>) -> Vec<OsString> {
 /// Reads a file.
 ///
 /// # Errors
-/// It cannot be read, is no regular file, is too long, not UTF-8, or anybody could have written it.
+/// It cannot be read, is not a regular file, is too long, not UTF-8, or anybody could have written it.
 pub(crate) fn read(path: &Path) -> Result<String, Problem> {
     let wrong = |message: &str| Problem::of_file(path, message);
     // Does not wait for the other side of a pipe.
@@ -115,7 +115,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Problem> {
             Ok(String::new())
         } else {
             Err(wrong(&format!(
-                "is no regular file: put a file in its place, or a link to {NULL} to disable it"
+                "is not a regular file: put a file in its place, or a link to {NULL} to disable it"
             )))
         };
     }
@@ -127,7 +127,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Problem> {
     let mut bytes = Vec::new();
     file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(|error| wrong(&unreadable(&error)))?;
     if bytes.len() as u64 > MAX_SIZE {
-        return Err(wrong("is longer than 1 MiB: this is no configuration of Gleaner"));
+        return Err(wrong("is longer than 1 MiB: this is not a configuration of Gleaner"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let end = error.utf8_error().valid_up_to();

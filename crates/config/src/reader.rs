@@ -210,7 +210,7 @@ impl Reader<'_> {
                 text if unquoted || error.message() == "invalid datetime" => {
                     format!("`{text}` needs quotes: write \"{text}\"")
                 }
-                _ => format!("this is no TOML: {}", error.message()),
+                _ => format!("this is not TOML: {}", error.message()),
             };
             // What comes after the first one in a line is often its consequence.
             syntax.entry(at.line).or_insert_with(|| Problem::at(&at, &message));

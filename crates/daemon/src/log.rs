@@ -182,11 +182,11 @@ impl<S: Subscriber> Layer<S> for Repeats {
             Some(0) => true,
             // Written in place of this one, with the number.
             Some(n) if *metadata.level() == Level::ERROR => {
-                error!(target: COUNTED, left_out = n, "{message} ({n} of this kind were left out before)");
+                error!(target: COUNTED, left_out = n, "{message} ({n} similar messages suppressed)");
                 false
             }
             Some(n) => {
-                warn!(target: COUNTED, left_out = n, "{message} ({n} of this kind were left out before)");
+                warn!(target: COUNTED, left_out = n, "{message} ({n} similar messages suppressed)");
                 false
             }
         }

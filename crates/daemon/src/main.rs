@@ -46,10 +46,10 @@ struct Cli {
     /// Read gleaner.toml and gleaner.toml.d in this directory rather than in /usr/lib/gleaner and /etc/gleaner
     #[arg(long, value_name = "DIR")]
     config: Option<PathBuf>,
-    /// Listen for `gleaner status` and its like on this socket
+    /// Listen for `gleaner status` and other clients on this socket
     #[arg(long, value_name = "PATH", default_value = gleaner_control::SOCKET)]
     socket: PathBuf,
-    /// Put back what a killed gleanerd left changed, and end
+    /// Put back what a killed gleanerd left changed, and exit
     #[arg(long, conflicts_with_all = ["config", "socket"])]
     restore: bool,
     /// Write debugging messages, too
@@ -64,7 +64,7 @@ enum Command {
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 after an orderly end, 1 after a failure or if something could not be put back, 2 wrong usage.
+Exit status: 0 after an orderly end, 1 after a failure or if something could not be put back, 2 usage error.
 
 SIGTERM and SIGINT end it, SIGHUP makes it read its configuration again.";
 

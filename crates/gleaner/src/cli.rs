@@ -23,7 +23,7 @@ pub(crate) struct Cli {
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("GLEANER_COMMIT"));
 
 const AFTER_HELP: &str = "\
-Exit status: 0 success, 1 failure, 2 wrong usage. `gleaner run` always runs the command, also where it cannot \
+Exit status: 0 success, 1 failure, 2 usage error. `gleaner run` always runs the command, also where it cannot \
 help, and passes its status on; 126 if the command could not be executed, 127 if it was not found, 128+N if signal N \
 ended it; 125 if Gleaner cannot help and --require was given, or not even the command can be started.
 
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Make the wake-ups of a running program fast, until it ends or Ctrl-C
     Attach(AttachArgs),
-    /// Say what gleanerd does now
+    /// Show what gleanerd is doing
     Status(status::Args),
     /// Have gleanerd leave a workload alone
     Detach(detach::Args),

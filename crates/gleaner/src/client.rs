@@ -130,7 +130,7 @@ pub(crate) fn attach(daemon: Client, args: &AttachArgs) -> anyhow::Result<ExitCo
     });
     let mut limits = Vec::new();
     let last = loop {
-        let reply = replies.next().context("gleanerd gave no account")??;
+        let reply = replies.next().context("gleanerd sent no summary")??;
         if let Some(summary) = reply.summary {
             break (reply.workload, summary);
         }

@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 /// Watched workloads that are shown without `--all`: those with the most wake-ups.
 const MOST_WATCHED: usize = 5;
 
-/// Say what gleanerd does now: for which workloads, with what effect, at what cost
+/// Show what gleanerd is doing: for which workloads, with what effect, at what cost
 ///
 /// For root and the members of the group `gleaner`.
 #[derive(Debug, clap::Args)]
@@ -73,14 +73,14 @@ fn text(status: &Status, all: bool) -> String {
     let (used, allowed) = (percent(machine.polling_share), percent(machine.polling_share_allowed));
     wrap(&mut out, "  ", &format!("polling: {used} of the vCPUs' time lately, {allowed} are allowed"));
     let memory = usage.memory_bytes as f64 / f64::from(1 << 20);
-    let own = format!("itself: {:.2} % of a vCPU lately, {memory:.1} MiB", usage.cpu_share * 100.0);
+    let own = format!("itself: {:.2} % of a vCPU since its start, {memory:.1} MiB", usage.cpu_share * 100.0);
     let held = match leases {
         0 => "nothing is changed on the machine".to_owned(),
         n => format!("{} in force, recorded in {lease_file}", count(*n, "change")),
     };
     wrap(&mut out, "  ", &format!("{own}; {held}"));
     for limit in &status.limits {
-        wrap(&mut out, "  ", &format!("not available: {limit}"));
+        wrap(&mut out, "  ", &format!("note: {limit}"));
     }
     workloads(&mut out, &status.workloads, all);
     if !status.decisions.is_empty() {

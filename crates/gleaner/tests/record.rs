@@ -203,7 +203,7 @@ fn what_cannot_be_recorded_or_replayed_is_an_error() {
     fs::write(&other, "{}\n").unwrap();
     let output = replay(&other, &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("this is no trace"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("this is not a trace"), "{}", text(&output.stderr));
     let output = replay(&dir.path().join("missing"), &[]);
     assert!(text(&output.stderr).contains("missing"), "{}", text(&output.stderr));
     assert_eq!(replay(&other, &["--policy", "speed=9"]).status.code(), Some(2));

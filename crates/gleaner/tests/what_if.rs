@@ -107,5 +107,5 @@ fn a_recording_runs_as_a_program_of_a_scenario() {
     assert!(report["vms"][0]["tasks"][0]["operations"].as_u64().unwrap() > 100);
     fs::write(&file, scenario.replace("'trace'", "'s.toml'")).unwrap();
     let message = refused(&["run", file.to_str().unwrap()]);
-    assert!(message.contains("s.toml:9: ") && message.contains("this is no trace"), "{message}");
+    assert!(message.contains("s.toml:9: ") && message.contains("this is not a trace"), "{message}");
 }

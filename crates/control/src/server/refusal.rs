@@ -16,8 +16,8 @@ pub enum Reason {
         /// The method, with its interface.
         method: String,
     },
-    /// It sent something that is no request.
-    #[error("sent something that is no request and was disconnected: {error}")]
+    /// It sent something that is not a request.
+    #[error("sent something that is not a request and was disconnected: {error}")]
     Garbage {
         /// What is wrong with it.
         error: String,

@@ -190,7 +190,7 @@ fn what_was_left_out_is_counted_in_the_next_message_of_its_kind() {
     for counted in [" WARN again (", "ERROR worse ("] {
         assert!(text.contains(counted), "{text}");
     }
-    assert!(text.contains(" of this kind were left out before)"), "{text}");
+    assert!(text.contains(" similar messages suppressed)"), "{text}");
 }
 
 #[test]

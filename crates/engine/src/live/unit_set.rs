@@ -3,8 +3,9 @@
 //! systemd has to know a set that lasts, but setting its property starts `systemctl` and waits for the answer. That takes too
 //! long within a trial, which changes sets every few milliseconds, and when threads queue up and all vCPUs must be back at
 //! once. So the property is first set to all vCPUs, which makes systemd give the unit's group a file for its CPUs; then that
-//! file is written, as for any other group; and the property follows what has been in force for [`SETTLED`]. systemd writes the
-//! file again when another property of the unit changes: the value that the property had then is not somebody else's.
+//! file is written, as for any other group; and the property follows what has been in force for [`SETTLED`], but for the
+//! blocks of trials that prove it again. systemd writes the file again when another property of the unit changes: the value
+//! that the property had then is not somebody else's.
 //!
 //! The file is leased before the property, so it is put back after it: then systemd writes it no more.
 
@@ -19,6 +20,8 @@ use crate::lease::{LeaseBook, LeaseError};
 
 /// How long a set must have been in force before the property follows. Longer than a trial, which ends with another set.
 pub(super) const SETTLED: Duration = Duration::from_secs(5);
+/// A block of a trial, in which another set is in force, takes less than this.
+const BLOCK: Duration = Duration::from_secs(1);
 
 /// The set of one unit, and what of it systemd knows.
 #[derive(Debug)]
@@ -30,8 +33,12 @@ pub struct UnitSet {
     original: Value,
     /// What the property was set to last.
     declared: Option<CpuSet>,
-    /// When the set was last changed.
-    changed: Instant,
+    /// The set in force, but for blocks of trials...
+    lasting: CpuSet,
+    /// ...since when.
+    since: Instant,
+    /// Another set that is in force, and since when.
+    other: Option<(CpuSet, Instant)>,
 }
 
 impl UnitSet {
@@ -40,10 +47,24 @@ impl UnitSet {
         Self {
             property: Target::UnitCpus { unit, group: group.clone() },
             group,
+            lasting: allowed.clone(),
+            since: Instant::now(),
+            other: None,
             allowed,
             original: Value::Text(String::new()),
             declared: None,
-            changed: Instant::now(),
+        }
+    }
+
+    /// Takes note of the set in force.
+    fn follow(&mut self, active: &CpuSet) {
+        if let Some((set, since)) = self.other.take_if(|(_, since)| since.elapsed() >= BLOCK) {
+            (self.lasting, self.since) = (set, since);
+        }
+        if *active == self.lasting {
+            self.other = None;
+        } else if self.other.as_ref().is_none_or(|(set, _)| set != active) {
+            self.other = Some((active.clone(), Instant::now()));
         }
     }
 
@@ -60,7 +81,7 @@ impl UnitSet {
             }
             self.introduce(book, holdings)?;
         }
-        self.changed = Instant::now();
+        self.follow(vcpus);
         self.write(book, holdings, vcpus)
     }
 
@@ -74,11 +95,11 @@ impl UnitSet {
         holdings: &mut Holdings,
         active: &CpuSet,
     ) -> Result<(), LeaseError> {
+        self.follow(active);
         let Some(declared) = &self.declared else { return Ok(()) };
+        let settled = self.lasting == *active && self.since.elapsed() >= SETTLED;
         match book.check(&self.file()) {
-            Ok(()) if declared != active && self.changed.elapsed() >= SETTLED => {
-                self.declare(book, holdings, active)
-            }
+            Ok(()) if declared != active && settled => self.declare(book, holdings, active),
             Ok(()) => Ok(()),
             // The unit has ended, or starts again.
             Err(error) if error.is_gone() && !book.root().exists(&self.group) => Ok(()),
@@ -102,7 +123,8 @@ impl UnitSet {
 
     #[cfg(test)]
     pub(super) fn settle(&mut self) {
-        self.changed -= SETTLED;
+        self.since -= SETTLED;
+        self.other = self.other.take().map(|(set, since)| (set, since.checked_sub(SETTLED).unwrap()));
     }
 
     fn file(&self) -> Target {
@@ -178,4 +200,29 @@ impl UnitSet {
 /// A set as the kernel's files have it.
 fn text(vcpus: &CpuSet) -> Value {
     Value::Text(vcpus.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_is_interrupted_by_blocks_of_trials_but_not_by_another_set_that_stays() {
+        let [all, one, two] = ["0-2", "0", "0-1"].map(|list| list.parse::<CpuSet>().unwrap());
+        let mut set = UnitSet::new("x.service".to_owned(), "/x".into(), all.clone());
+        let begin = set.since;
+        for active in [&one, &all, &one, &two, &one] {
+            set.follow(active);
+        }
+        assert_eq!((&set.lasting, set.since), (&all, begin), "a trial");
+        let adopted = set.other.as_ref().map(|(_, since)| since.checked_sub(BLOCK).unwrap()).unwrap();
+        set.other = Some((one.clone(), adopted));
+        for active in [&one, &all, &one, &all] {
+            set.follow(active);
+        }
+        assert_eq!((&set.lasting, set.since), (&one, adopted), "proven again");
+        set.other = Some((all.clone(), adopted));
+        set.follow(&all);
+        assert_eq!((&set.lasting, &set.other), (&all, &None), "given up");
+    }
 }

@@ -13,7 +13,7 @@ use super::{
 #[derive(Debug, thiserror::Error)]
 pub enum TraceFileError {
     /// It has another format.
-    #[error("this is no trace: it does not start with `GLNTRACE`; `gleaner record` makes one")]
+    #[error("this is not a trace: it does not start with `GLNTRACE`; `gleaner record` makes one")]
     NotATrace,
     /// It is a trace of another version.
     #[error(
