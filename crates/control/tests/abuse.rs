@@ -61,7 +61,7 @@ fn garbage_closes_its_own_connection_only() {
     assert_eq!(drain(&stream), "{\"parameters\":{\"text\":\"# EOF\\n\"}}\0".len());
     daemon.until("all are logged", |seen| seen.refusals.len() == 8);
     let seen = daemon.seen();
-    assert!(seen.refusals[1].contains("is no request and was disconnected: "), "{:?}", seen.refusals);
+    assert!(seen.refusals[1].contains("is not a request and was disconnected: "), "{:?}", seen.refusals);
     assert_eq!(seen.attached, ["a"]);
 }
 
