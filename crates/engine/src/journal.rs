@@ -3,7 +3,7 @@
 mod shorten;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, BufWriter, ErrorKind, Write as _};
+use std::io::{self, BufWriter, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,8 +42,8 @@ struct Bound {
 impl Journal {
     /// Creates or replaces the journal at `path`. It is complete, so that it can be replayed, or `bounded` if
     /// the user did not ask for it: then it is shortened whenever it has grown to 2 MiB, and keeps the decisions, with
-    /// what they were based on, for longer than other observations. Writing never blocks: a FIFO whose reader is too slow ends the journal, and `warn`
-    /// prints a sentence about that.
+    /// what they were based on, for longer than other observations. Writing never blocks: a FIFO whose reader is too
+    /// slow ends the journal, and `warn` prints a sentence about that.
     ///
     /// # Errors
     /// The file cannot be created, or is a FIFO without a reader.
@@ -53,16 +53,16 @@ impl Journal {
         Ok(Self { out, bound, warn, ..Self::disabled() })
     }
 
-    /// Continues the bounded journal at `path`, if its clock started at `start_ms` (milliseconds since the Unix epoch);
-    /// `None` otherwise.
+    /// Continues the bounded journal at `path`, if it is whole and its clock started at `start_ms` (milliseconds since
+    /// the Unix epoch); `None` otherwise.
     pub fn resume(path: &Path, start_ms: u64, warn: fn(&str)) -> Option<Self> {
-        let mut first = String::new();
-        BufReader::new(File::open(path).ok()?).read_line(&mut first).ok()?;
-        let Record::Start { version: VERSION, unix_ms, .. } = serde_json::from_str(&first).ok()? else {
+        let text = std::fs::read(path).ok().filter(|text| text.ends_with(b"\n"))?;
+        let first = text.split(|byte| *byte == b'\n').next()?;
+        let Record::Start { version: VERSION, unix_ms, .. } = serde_json::from_slice(first).ok()? else {
             return None;
         };
         let file = OpenOptions::new().append(true).open(path).ok().filter(|_| unix_ms == start_ms)?;
-        let length = file.metadata().ok()?.len();
+        let length = text.len() as u64;
         let bound = Some(Bound { path: path.to_owned(), longest: LONGEST.max(length) });
         Some(Self { out: Some(BufWriter::new(file)), bound, length, warn, ..Self::disabled() })
     }
@@ -140,7 +140,9 @@ impl Journal {
         self.flush();
         let (Some(bound), Some(out)) = (&mut self.bound, &mut self.out) else { return };
         match shorten::file(&bound.path, LONGEST / 2) {
-            Ok((file, length)) => (*out, self.length) = (BufWriter::new(file), length),
+            Ok((file, length)) => {
+                (*out, self.length, bound.longest) = (BufWriter::new(file), length, LONGEST);
+            }
             // The long one stays (a full disk): nothing is lost, and that is tried again later.
             Err(_) => bound.longest = bound.longest.saturating_mul(2),
         }
@@ -196,6 +198,17 @@ mod tests {
         path
     }
 
+    fn start() -> Record {
+        Record::Start {
+            version: VERSION,
+            unix_ms: 1,
+            workload: "x".to_owned(),
+            vcpus: gleaner_policy::CpuSet::first(2),
+            config: Box::default(),
+            limits: Vec::new(),
+        }
+    }
+
     #[test]
     fn a_fifo_without_a_reader_is_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
@@ -226,14 +239,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.journal");
         let mut journal = Journal::create(&path, true, |sentence| panic!("{sentence}")).unwrap();
-        journal.write(&Record::Start {
-            version: VERSION,
-            unix_ms: 1,
-            workload: "x".to_owned(),
-            vcpus: gleaner_policy::CpuSet::first(2),
-            config: Box::default(),
-            limits: Vec::new(),
-        });
+        journal.write(&start());
         let text = "x".repeat(100_000);
         let mut shortened = 0;
         for n in 0..100 {
@@ -263,24 +269,19 @@ mod tests {
         let path = dir.path().join("x.journal");
         let warn = |sentence: &str| panic!("{sentence}");
         assert!(Journal::resume(&path, 1, warn).is_none(), "there is none");
-        let start = Record::Start {
-            version: VERSION,
-            unix_ms: 1,
-            workload: "x".to_owned(),
-            vcpus: gleaner_policy::CpuSet::first(2),
-            config: Box::default(),
-            limits: Vec::new(),
-        };
         let mut journal = Journal::create(&path, true, warn).unwrap();
-        journal.write(&start);
+        journal.write(&start());
         journal.flush();
         assert!(Journal::resume(&path, 2, warn).is_none(), "another clock's");
         let mut journal = Journal::resume(&path, 1, warn).unwrap();
         journal.note(Duration::from_secs(1), "again");
         journal.flush();
         let note = Record::Note { at: Duration::from_secs(1), text: "again".to_owned() };
-        assert_eq!(gleaner_proto::journal::read(&path).unwrap(), [start, note]);
+        assert_eq!(gleaner_proto::journal::read(&path).unwrap(), [start(), note]);
         assert_eq!(journal.length, path.metadata().unwrap().len());
+        // A full disk has cut its last line.
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"rec").unwrap();
+        assert!(Journal::resume(&path, 1, warn).is_none());
     }
 
     #[test]

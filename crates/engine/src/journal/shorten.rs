@@ -34,8 +34,12 @@ fn lines(records: Vec<Record>, most: u64) -> io::Result<Vec<u8>> {
     let (mut text, mut missing) = (Vec::new(), 0u32);
     for (mut record, stays) in records.into_iter().zip(stays) {
         match &mut record {
-            Record::Observation { skipped, .. } if stays => *skipped += std::mem::take(&mut missing),
-            Record::Observation { skipped, .. } => missing = missing.saturating_add(1 + *skipped),
+            Record::Observation { skipped, .. } if stays => {
+                *skipped = skipped.saturating_add(std::mem::take(&mut missing));
+            }
+            Record::Observation { skipped, .. } => {
+                missing = missing.saturating_add(*skipped).saturating_add(1);
+            }
             _ => {}
         }
         if stays {
