@@ -76,11 +76,12 @@ impl Lookout {
         self.read_at
     }
 
-    /// Looks, if the alarm has fired or it is time to. Whom to engage and whom to release now.
+    /// Looks, if the alarm has fired or it is time to. Whom to engage and whom to release now; `None` if no survey was
+    /// taken.
     ///
     /// # Errors
     /// The kernel's counters cannot be read.
-    pub(crate) fn look(&mut self, judge: &mut dyn Judge) -> Result<Changes, KernelError> {
+    pub(crate) fn look(&mut self, judge: &mut dyn Judge) -> Result<Option<Changes>, KernelError> {
         let now = Instant::now();
         if let Some(alarm) = &mut self.alarm
             && alarm.has_fired()
@@ -89,7 +90,7 @@ impl Lookout {
             self.plan(next);
         }
         if now < self.read_at {
-            return Ok(Changes::default());
+            return Ok(None);
         }
         let reading = self.pulse.read()?;
         let next = self.attention.read(now - self.start, &reading);
@@ -97,7 +98,7 @@ impl Lookout {
         let idle_periods_per_s = reading.idle_periods_per_s;
         self.reading = Some(reading);
         if !next.survey {
-            return Ok(Changes::default());
+            return Ok(None);
         }
         self.survey.take(&mut |subject| judge.allows(subject))?;
         let mut all = Vec::new();
@@ -108,7 +109,7 @@ impl Lookout {
         }
         let changes = self.engagement.step(now - self.start, idle_periods_per_s, &all);
         self.attention.surveyed(self.start.elapsed() + self.survey.wait(), changes.is_undecided);
-        Ok(changes)
+        Ok(Some(changes))
     }
 
     /// An engaged workload was released.

@@ -15,7 +15,7 @@ const WITHOUT_ALARM: Duration = Duration::from_millis(500);
 const WITH_ALARM: Duration = Duration::from_secs(30);
 /// From an alarm to the reading that decides: what happened before the alarm is in the reading at the alarm.
 const AFTER_ALARM: Duration = Duration::from_millis(100);
-/// How often the machine is read while wake-ups cost it something: while somebody is undecided about, and after a
+/// How often the machine is read while wake-ups cost it something: while a decision about somebody is pending, and after a
 /// change...
 const AFTER_CHANGE: Duration = Duration::from_millis(100);
 /// ...for so long...

@@ -9,7 +9,7 @@ use crate::client;
 
 /// Undo what gleanerd has in force for a workload, and leave it alone
 ///
-/// Until `gleaner attach` names it, or gleanerd is restarted. To leave it alone for good, exclude it in
+/// Until `gleaner attach` names it, `gleaner resume`, or gleanerd is restarted. To leave it alone for good, exclude it in
 /// `/etc/gleaner/gleaner.toml`. Needs root.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

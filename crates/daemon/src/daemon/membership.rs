@@ -35,7 +35,8 @@ impl Daemon {
         }
         let (lookout, mut judge) = self.lookout_and_judge();
         let changes = match lookout.look(&mut judge) {
-            Ok(changes) => changes,
+            Ok(Some(changes)) => changes,
+            Ok(None) => return,
             Err(error) => {
                 warn!("cannot look for workloads: {error}");
                 return;
@@ -175,8 +176,8 @@ impl Daemon {
         Some(Memory::open(&self.root, dir, config, program, vcpus, crate::log::warn_sentence))
     }
 
-    /// Opens a workload's journal and writes its first record, or continues what this daemon has written of it. `unavailable` is what this workload lacks beside what the
-    /// machine does.
+    /// Opens a workload's journal and writes its first record, or continues what this daemon has written of it.
+    /// `unavailable` is what this workload lacks beside what the machine does.
     fn start_journal(
         &self,
         workload: &str,

@@ -117,7 +117,7 @@ fn an_idle_machine_is_left_asleep() {
 }
 
 #[test]
-fn while_somebody_is_undecided_about_surveys_follow_each_other_as_fast_as_they_may() {
+fn while_a_decision_is_pending_surveys_follow_each_other_as_fast_as_they_may() {
     let mut machine = Machine::new(true);
     machine.run(20_000.0, 60_000 * MS);
     let from = machine.now;
