@@ -54,6 +54,11 @@ pub(crate) struct Rests {
 }
 
 impl Rests {
+    /// Forgets a failure whose time is over.
+    pub(crate) fn try_again(&mut self, now: Instant) {
+        self.failed.take_if(|(_, until)| now >= *until);
+    }
+
     /// The reason that holds, if one does: first what only a person can end.
     pub(crate) fn reason(&self) -> Option<Rest> {
         if let Some(what) = &self.taken_over {
@@ -75,6 +80,8 @@ impl Rests {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -84,6 +91,17 @@ mod tests {
         assert_eq!(credits(Ok(9.5)), Some(Rest::FewCredits { left: 9.5, least: 10.0 }));
         let text = credits(Err("no such file".to_owned())).unwrap().to_string();
         assert_eq!(text, "the number of CPU credits is not known: no such file");
+    }
+
+    #[test]
+    fn a_lever_that_failed_rests_until_its_time_is_over() {
+        let now = Instant::now();
+        let until = now + Duration::from_secs(30);
+        let mut rests = Rests { failed: Some(("the disk is full".to_owned(), until)), ..Rests::default() };
+        rests.try_again(now);
+        assert_eq!(rests.reason().unwrap().to_string(), "the disk is full; it is tried again soon");
+        rests.try_again(until);
+        assert_eq!(rests.reason(), None);
     }
 
     #[test]

@@ -29,37 +29,25 @@ ended it; 125 if Gleaner cannot help and --require was given, or not even the co
 
 Start with `gleaner doctor`, then `gleaner run -- COMMAND`, then `gleaner why`.";
 
+// The help of most is that of their arguments: a comment here would take its place.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command and make its wake-ups fast
     Run(RunArgs),
     /// Make the wake-ups of a running program fast, until it ends or Ctrl-C
     Attach(AttachArgs),
-    /// Show what gleanerd is doing
     Status(status::Args),
-    /// Have gleanerd leave a workload alone
     Detach(detach::Args),
-    /// Have gleanerd change nothing for a while
     Pause(pause::PauseArgs),
-    /// End what `pause` started
     Resume(pause::ResumeArgs),
-    /// Have gleanerd read its configuration again
     Reload(pause::ReloadArgs),
-    /// Print gleanerd's metrics in the OpenMetrics text format
     Metrics(metrics::Args),
-    /// Measure what a wake-up costs in this VM, and report the possible gain
     Doctor(doctor::Args),
-    /// Explain in sentences with numbers what gleanerd or a run did
     Why(why::Args),
-    /// Say what a program loses to virtualisation, by cause
     Diagnose(diagnose::Args),
-    /// Show the machine and the running Gleaner, live
     Top(top::Args),
-    /// Record which threads run, wait and wake each other, as a compact trace
     Record(record::Args),
-    /// Put back what a killed Gleaner left changed
     Restore(restore::Args),
-    /// Forget what earlier runs showed of programs, or list it
     Forget(forget::Args),
     /// Check or show the configuration of the daemon, gleanerd
     Config(ConfigArgs),

@@ -29,9 +29,10 @@ use watch::Watch;
 
 /// Show the machine and the running Gleaner, live
 ///
-/// What `gleaner run` or `gleaner attach` has in force and has decided, what each vCPU does, and how long wake-ups take,
-/// on one screen that is refreshed every second. It only reads: it takes no lock and changes nothing. Wake-up latencies
-/// need root and a kernel with BTF. Keys: q quits, p pauses, space refreshes, up and down scroll through the decisions.
+/// What gleanerd, `gleaner run` or `gleaner attach` has in force and has decided, what each vCPU does, and how long
+/// wake-ups take, on one screen that is refreshed every second. It only reads: it takes no lock and changes nothing.
+/// Wake-up latencies need root and a kernel with BTF. Keys: q quits, p pauses, space refreshes, up and down scroll through
+/// the decisions.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Sample twice, print what happened in between as text, and exit

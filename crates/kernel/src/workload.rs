@@ -43,6 +43,8 @@ pub struct WorkloadCounters {
     pub write_calls: Option<u64>,
     /// Threads at this sample.
     pub threads: u32,
+    /// Threads that ran since the sample before, of those.
+    pub ran: u32,
     /// Processes at this sample; 0 when the workload has ended.
     pub processes: u32,
     /// CPU time that taking this sample cost the caller.
@@ -145,6 +147,7 @@ impl WorkloadSensor {
             moved_bytes: processes.io.map(|io| io.bytes),
             write_calls: processes.io.map(|io| io.writes),
             threads: count(self.threads.len()),
+            ran: count(self.threads.ran()),
             processes: count(self.processes.len()),
             sample_cost: start.elapsed(),
         })

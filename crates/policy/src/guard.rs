@@ -11,6 +11,7 @@
 //! from the disturbance of a proof, stays in force for a few more blocks before the verdict.
 
 mod block;
+mod settling;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -23,23 +24,16 @@ use crate::evidence::Evidence;
 use crate::noise::Noise;
 use crate::objective::Comparison;
 use crate::progress::{Block, Difference, Signal};
-use crate::{CpuSet, Observation, Setting};
+use crate::{Observation, Setting};
 pub use block::block_lengths;
 pub(crate) use block::block_of;
 use block::{USER_TIME_BLOCK, block_length};
+pub(crate) use settling::has_room;
+use settling::{SETTLING_TIMEOUT, Settling};
 pub use verdict::{Purpose, Verdict};
 
 /// The first moments after a change are not measured: threads migrate, poll limits grow.
 const SETTLING_TIME: Duration = Duration::from_millis(2);
-/// How long a trial waits for the new setting to take effect by itself. Then the vCPUs' poll limits are reset:
-/// where some vCPUs have halted and others have not, wake-ups of the former are slow already.
-const RESET_TIMEOUT: Duration = Duration::from_millis(4);
-/// A reset leaves the workload half of the vCPUs for a while. One that uses more than this share of them needs the other
-/// half; its vCPUs halt by themselves, later.
-const MAX_LOAD_FOR_RESET: f64 = 0.75;
-/// If the reset does not help (others run there, too), a trial waits for halts to happen, but no longer than
-/// this.
-const SETTLING_TIMEOUT: Duration = Duration::from_millis(300);
 /// The number of blocks of each side with which a trial of new retention starts.
 const SEQUENTIAL_PAIRS: usize = 3;
 /// Fewer pairs do not refute what was proven: in a single lucky block of ten milliseconds waker and wakee can
@@ -75,19 +69,6 @@ enum Side {
     Candidate,
 }
 
-/// Whether a block may start before its setting has settled; such a block can prove, but not refute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unsettled {
-    Forbidden,
-    Allowed,
-    Used,
-}
-
-/// Whether a workload of this `load` can do with half of the `active` vCPUs while their poll limits are reset.
-pub(crate) fn has_room(load: f64, active: &CpuSet) -> bool {
-    load <= MAX_LOAD_FOR_RESET * active.len() as f64
-}
-
 /// The share of progress (0..=1) that a candidate is assumed to have cost while it was in force. A new one can lose more
 /// than CPU time shows.
 pub(crate) fn lost_share(e: &Evidence, purpose: Purpose) -> f64 {
@@ -105,16 +86,7 @@ pub(crate) struct Trial {
     side: Side,
     /// Whether all baseline blocks come before the candidate's.
     sequential: bool,
-    settling: bool,
-    unsettled: Unsettled,
-    /// Time since the side changed, while it is settling.
-    settled_for: Duration,
-    /// CPU time of the workload in that time.
-    settled_work: Duration,
-    /// Poll limit resets since the side changed.
-    resets: u32,
-    /// Whether a workload without room had its poll limits reset, since nothing else ended its polling.
-    forced: bool,
+    settling: Settling,
     /// Blocks of the side that is ahead, oldest first, waiting for their partners.
     ahead: VecDeque<Block>,
     /// The pairs measured so far, (baseline, candidate).
@@ -159,12 +131,7 @@ impl Trial {
             side: if purpose == Purpose::Adopt && !sequential { Side::Candidate } else { Side::Baseline },
             sequential,
             // A sequential trial starts with the setting in force, once that has settled after an earlier trial.
-            settling: !sequential || !seen.settled,
-            unsettled: if purpose == Purpose::Reprove { Unsettled::Allowed } else { Unsettled::Forbidden },
-            settled_for: Duration::ZERO,
-            settled_work: Duration::ZERO,
-            resets: 0,
-            forced: false,
+            settling: Settling::new(purpose, !sequential || !seen.settled),
             ahead: VecDeque::new(),
             pairs: Vec::new(),
             before,
@@ -193,7 +160,7 @@ impl Trial {
     pub(crate) fn with_judges(mut self, cost: Duration, open: bool) -> Self {
         self.block = self.block.max(block_length(&self.before, self.cost + cost));
         if open {
-            self.unsettled = Unsettled::Forbidden;
+            self.settling.insist();
         }
         self
     }
@@ -239,7 +206,7 @@ impl Trial {
     /// What the interval is that has started.
     pub(crate) fn interval(&self) -> Interval {
         match self.side {
-            _ if self.settling => Interval::Settling,
+            _ if self.settling.is_waiting() => Interval::Settling,
             Side::Baseline => Interval::Baseline,
             Side::Candidate => Interval::Candidate,
         }
@@ -275,8 +242,7 @@ impl Trial {
 
     /// Time until the next observation; while a setting takes long to settle, ever longer.
     pub(crate) fn next(&self) -> Duration {
-        let settling = SETTLING_TIME.max(self.settled_for / 2).max(self.cost * 10);
-        if self.settling { settling } else { self.block }
+        if self.settling.is_waiting() { self.settling.next().max(self.cost * 10) } else { self.block }
     }
 
     /// What the two settings differ in.
@@ -296,18 +262,9 @@ impl Trial {
         if self.side == Side::Candidate {
             self.candidate_for += o.period;
         }
-        if self.settling {
-            self.settled_for += o.period;
-            self.settled_work += o.workload.cpu_time;
-            if o.settled {
-                self.settling = false;
-            } else if self.unsettled != Unsettled::Forbidden {
-                self.settling = false;
-                self.unsettled = Unsettled::Used;
-            } else if self.settled_for > SETTLING_TIMEOUT {
-                return Some(Verdict::Undecided(self.evidence));
-            }
-            return None;
+        if self.settling.is_waiting() {
+            let in_time = self.settling.observe(o);
+            return (!in_time).then_some(Verdict::Undecided(self.evidence));
         }
         let block = block_of(o, &self.setting().active, self.waker_cost);
         if self.side == Side::Candidate {
@@ -334,7 +291,12 @@ impl Trial {
         let all_paired = self.sequential && self.ahead.is_empty();
         match verdict {
             Some(proven @ Verdict::Proven(_)) => return Some(proven),
-            _ if self.unsettled == Unsettled::Used => self.restart_settled(),
+            // The next baseline can have settled.
+            None if self.settling.is_doubtful() && self.pairs.len() < PAIRS_AGAINST_PROVEN => {}
+            _ if self.settling.is_doubtful() && self.elapsed > SETTLING_TIMEOUT => {
+                return Some(Verdict::Undecided(None));
+            }
+            _ if self.settling.is_doubtful() => self.start_over(),
             Some(_) if self.workload_is_settling() => self.let_workload_settle(),
             None if all_paired && self.workload_is_settling() => self.let_workload_settle(),
             None if all_paired => self.sequential = false,
@@ -378,9 +340,9 @@ impl Trial {
         }
     }
 
-    /// Starts over, from now on only with blocks of settled settings.
-    fn restart_settled(&mut self) {
-        self.unsettled = Unsettled::Forbidden;
+    /// Starts over, now that not waiting has proven nothing.
+    fn start_over(&mut self) {
+        self.settling.start_over();
         self.pairs.clear();
         self.evidence = None;
         self.side = Side::Candidate;
@@ -394,28 +356,13 @@ impl Trial {
 
     fn change_side(&mut self) {
         self.side = self.side.other();
-        self.settling = true;
-        (self.settled_for, self.settled_work) = (Duration::ZERO, Duration::ZERO);
-        self.resets = 0;
+        self.settling.start();
     }
 
-    /// Whether the machine must reset its poll limits now, because the present side is settling for too long.
-    /// To be called once per step; true at most twice per side. Without room for it, once per trial, when nothing else
-    /// ends the polling: what cannot be compared cannot be refuted either.
+    /// Whether the machine must reset its poll limits now. To be called once per step.
     pub(crate) fn wants_reset(&mut self) -> bool {
-        let waited = self.settled_for > RESET_TIMEOUT * (self.resets + 1);
-        if !self.settling || self.resets == 2 || !waited {
-            return false;
-        }
-        let load = self.settled_work.as_secs_f64() / self.settled_for.as_secs_f64();
-        if !has_room(load, &self.setting().active) {
-            if self.forced || self.settled_for < SETTLING_TIMEOUT / 2 {
-                return false;
-            }
-            self.forced = true;
-        }
-        self.resets += 1;
-        true
+        let Self { settling, side, baseline, candidate, .. } = self;
+        settling.wants_reset(&if *side == Side::Baseline { baseline } else { candidate }.active)
     }
 
     fn verdict(&mut self, noise: &Noise) -> Option<Verdict> {

@@ -81,6 +81,9 @@ pub struct WorkloadInterval {
     pub counter: Option<f64>,
     /// Threads at the end of the interval.
     pub threads: u32,
+    /// Those of them that ran in it, at least; `None` if that was not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<u32>,
     /// Wake-to-run latency of its threads; `None` if it is neither traced nor estimated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,

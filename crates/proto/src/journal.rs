@@ -77,7 +77,8 @@ pub enum Record {
 /// The names of workloads that decisions mention by their numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Names(BTreeMap<WorkloadId, String>);
+// By the number as text: within a tagged record, serde reads no numbers as keys.
+pub struct Names(BTreeMap<String, String>);
 
 impl Names {
     /// The names that `events` need, of all that `name` knows.
@@ -89,7 +90,7 @@ impl Names {
             | Event::TrialAbandoned { why: Disturbance::Set { by: id, .. }, .. } => Some(*id),
             _ => None,
         });
-        Self(ids.filter_map(|id| Some((id, name(id)?))).collect())
+        Self(ids.filter_map(|id| Some((id.to_string(), name(id)?))).collect())
     }
 
     /// Whether nobody is named.
@@ -99,7 +100,7 @@ impl Names {
 
     /// What to call a workload in a sentence.
     pub fn of(&self, id: WorkloadId) -> String {
-        self.0.get(&id).cloned().unwrap_or_else(|| format!("workload {id}"))
+        self.0.get(&id.to_string()).cloned().unwrap_or_else(|| format!("workload {id}"))
     }
 }
 
@@ -204,5 +205,25 @@ pub fn read(path: &Path) -> Result<Vec<Record>, LineError> {
     match records.first() {
         Some(Record::Start { version: VERSION, .. }) => Ok(records),
         _ => Err(LineError::Version { path: PathBuf::from(path), what: "journal", version: VERSION }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_policy::{Evidence, Method, Retention, Signal};
+
+    use super::*;
+
+    #[test]
+    fn a_decision_with_names_is_read_back() {
+        let evidence = Evidence { signal: Signal::Counter, ratio: 2.0, low: 1.5, high: 2.5, pairs: 3 };
+        let retention = Retention { method: Method::Haltpoll, limit: Duration::from_micros(200) };
+        let event = Event::Shared { retention, helps: WorkloadId(12), evidence: Some(evidence) };
+        let names = Names::mentioned(std::slice::from_ref(&event), |_| Some("redis-server".to_owned()));
+        let record = Record::Decision { at: Duration::ZERO, event, names };
+        let line = serde_json::to_string(&record).unwrap();
+        assert!(line.contains(r#""names":{"12":"redis-server"}"#), "{line}");
+        let read: Record = serde_json::from_str(&line).unwrap();
+        assert_eq!(read, record);
     }
 }

@@ -253,30 +253,41 @@ impl Daemon {
             Ok(names) => names,
             Err(error) => return self.server.answer(to, Err::<WhyReply, _>(Error::failed(error))),
         };
-        let wanted: Vec<_> = match &asked.workload {
-            Some(name) if !names.contains(name) => {
-                let near = nearest(name, names.iter().map(String::as_str)).map(str::to_owned);
-                let error = Error::not_found("workload", name, near);
-                return self.server.answer(to, Err::<WhyReply, _>(error));
-            }
-            Some(name) => vec![name.clone()],
-            None => names,
+        let Some(name) = &asked.workload else {
+            let paths = self.paths.clone();
+            let records = names.into_iter().flat_map(move |workload| {
+                // The others have something to say all the same.
+                let records = journal::read(&paths.journal(&workload)).unwrap_or_else(|error| {
+                    warn!("{error}");
+                    Vec::new()
+                });
+                replies(workload, records, since)
+            });
+            return self.server.answer_records(to, records);
         };
-        let paths = self.paths.clone();
-        let records = wanted.into_iter().flat_map(move |workload| {
-            // A journal that was removed meanwhile has nothing to say.
-            let records = journal::read(&paths.journal(&workload)).unwrap_or_default();
-            recent(records, since)
-                .into_iter()
-                .map(move |record| WhyReply { workload: workload.clone(), record })
-        });
-        self.server.answer_records(to, records);
+        let records = if names.contains(name) {
+            journal::read(&self.paths.journal(name)).map_err(Error::failed)
+        } else {
+            let near = nearest(name, names.iter().map(String::as_str)).map(str::to_owned);
+            Err(Error::not_found("workload", name, near))
+        };
+        match records {
+            Ok(records) => self.server.answer_records(to, replies(name.clone(), records, since)),
+            Err(error) => self.server.answer(to, Err::<WhyReply, _>(error)),
+        }
     }
 
     fn forget(&mut self, program: Option<&str>) -> Result<ForgetReply, Error> {
         let Some(dir) = MemoryDir::default_place(&self.root) else {
             return Err(Error::NotSupported { reason: "no memory is kept here".to_owned() });
         };
+        // Also what was learned since it was saved last.
+        let now = self.fleet.now();
+        for (id, engaged) in &mut self.engaged {
+            if let Some(policy) = self.arbiter.policy(*id) {
+                engaged.keep(policy, now);
+            }
+        }
         let (known, _) = dir.list().map_err(Error::failed)?;
         let named: Vec<_> = known.iter().filter(|p| program.is_none_or(|name| p.is_called(name))).collect();
         if let (Some(name), true) = (program, named.is_empty()) {
@@ -325,6 +336,15 @@ pub(super) fn is_attached(
         Some(head) => ancestors.contains(&head),
         None => kind != Kind::Process && of.is_some_and(|of| group.starts_with(of)),
     })
+}
+
+/// What is answered of a workload's journal.
+fn replies(
+    workload: String,
+    records: Vec<Record>,
+    since: Option<u64>,
+) -> impl Iterator<Item = WhyReply> + Send + 'static {
+    recent(records, since).into_iter().map(move |record| WhyReply { workload: workload.clone(), record })
 }
 
 /// The records of a journal that are not older than `since` (milliseconds since the Unix epoch), behind its start,

@@ -30,7 +30,7 @@ impl Daemon {
         self.rests.quiet = config.quiet_at(local).map(|hours| hours.to_string());
         self.rests.credits =
             config.credit_guard().map(|guard| (crate::credits::read(guard.source), guard.least));
-        self.rests.failed = self.rests.failed.take().filter(|(_, until)| Instant::now() < *until);
+        self.rests.try_again(Instant::now());
         self.apply_rests();
     }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use gleaner_control::{Client, State, Status, Workload};
+use gleaner_engine::MemoryDir;
 use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll;
 use gleaner_policy::Method;
@@ -85,6 +86,13 @@ impl Home {
     /// The configuration's only file.
     pub(crate) fn config(&self) -> PathBuf {
         self.path().join("config/gleaner.toml")
+    }
+
+    /// The programs of which something is remembered.
+    pub(crate) fn remembered(&self) -> Vec<String> {
+        let (known, notes) = MemoryDir::at(self.path().join("memory")).list().unwrap();
+        assert!(notes.is_empty(), "{notes:?}");
+        known.into_iter().map(|program| program.program).collect()
     }
 
     pub(crate) fn configure(&self, text: &str) {

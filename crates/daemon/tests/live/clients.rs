@@ -3,8 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use gleaner_control::{AttachRequest, Client, ClientError, Error, Mode, State};
+use gleaner_control::{AttachRequest, Client, ClientError, Error, Mode, State, WhyRequest};
+use gleaner_testing::group::Service;
 use gleaner_testing::levers::Levers;
+use gleaner_testing::server::{Server, redis_benchmark};
+use nix::sys::signal::Signal;
 
 use crate::common::user::{GROUP, NOBODY, as_user};
 use crate::common::{Gleanerd, Home, Machine};
@@ -15,6 +18,11 @@ fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Error {
         Err(ClientError::Refused(error)) => error,
         other => panic!("{other:?}"),
     }
+}
+
+/// The name under which a service's memory is kept.
+fn path(service: &Service) -> String {
+    service.path.to_str().unwrap().to_owned()
 }
 
 fn state_of_redis(daemon: &Gleanerd) -> Option<(State, Option<String>)> {
@@ -73,6 +81,59 @@ fn pause_detach_and_attach_mean_what_they_say() {
     daemon.until("it is engaged without being asked for", |daemon| daemon.engaged("redis").is_some());
     daemon.stop();
     stage.assert_untouched();
+}
+
+#[test]
+fn two_workloads_of_one_name_are_told_apart() {
+    let Some(stage) = Stage::set("") else { return };
+    let daemon = stage.home.start();
+    daemon.until_helped("redis");
+    let other = stage.slice.service("other");
+    let server = Server::redis(stage.home.path(), "other", Some(&other));
+    let asked = AttachRequest {
+        cgroup: Some(path(&other)),
+        name: Some("redis".to_owned()),
+        ..AttachRequest::default()
+    };
+    let mut attached = daemon.client().attach(&asked).unwrap();
+    assert_eq!(attached.next().unwrap().unwrap().workload, "redis-2");
+    assert!(daemon.engaged("redis").is_some() && daemon.engaged("redis-2").is_some());
+    let why = |name: &str| {
+        let asked = WhyRequest { workload: Some(name.to_owned()), ..WhyRequest::default() };
+        daemon.client().why(&asked).unwrap().next().unwrap().unwrap().workload
+    };
+    assert_eq!((why("redis"), why("redis-2")), ("redis".to_owned(), "redis-2".to_owned()));
+    daemon.client().detach("redis-2").unwrap();
+    let end = attached.last().unwrap().unwrap();
+    assert!(end.workload == "redis-2" && end.summary.is_some(), "{end:?}");
+    assert!(daemon.engaged("redis").is_some() && daemon.engaged("redis-2").is_none());
+    daemon.stop();
+    stage.assert_untouched();
+    drop(server);
+}
+
+#[test]
+fn what_is_forgotten_is_not_written_again_and_the_rest_is() {
+    let Some(mut stage) = Stage::set("") else { return };
+    let other = stage.slice.service("other");
+    let server = Server::redis(stage.home.path(), "other", Some(&other));
+    let daemon = stage.home.start();
+    daemon.until_helped("redis");
+    // One after the other: two clients that never pause leave nothing idle.
+    stage.redis.client.signal(Signal::SIGKILL);
+    stage.redis.client.wait();
+    let load = redis_benchmark(&server, Some(&other));
+    daemon.until_helped("other");
+    let (redis, other) = (path(&stage.redis.service), path(&other));
+    let mut client = daemon.client();
+    assert_eq!(client.forget(Some(redis.clone())).unwrap(), std::slice::from_ref(&redis));
+    let again = refused(client.forget(Some(redis)));
+    assert!(matches!(again, Error::NotFound { .. }), "{again}");
+    // What was learned is saved at the end.
+    daemon.stop();
+    assert_eq!(stage.home.remembered(), [other]);
+    stage.assert_untouched();
+    drop(load);
 }
 
 #[test]

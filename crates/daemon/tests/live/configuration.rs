@@ -95,3 +95,18 @@ fn of_contradictory_rules_in_different_files_exclude_wins_with_a_warning() {
     stage.assert_untouched();
     assert_eq!(other.placement(), other.before);
 }
+
+#[test]
+fn a_used_address_for_metrics_is_reported_and_services_are_helped_all_the_same() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let Some(stage) = Stage::set(&format!("[metrics]\nlisten = \"{address}\"")) else { return };
+    let daemon = stage.home.start();
+    let why = format!("metrics over TCP: cannot listen on {address} for metrics");
+    assert!(daemon.log().contains(&why), "{}", daemon.log());
+    let limits = daemon.status().limits;
+    assert!(limits.iter().any(|limit| limit.contains(&why)), "{limits:?}");
+    daemon.until_helped("redis");
+    daemon.stop();
+    stage.assert_untouched();
+}

@@ -21,6 +21,8 @@ pub(super) struct Sensors {
     waits: Waits,
     traffic: Traffic,
     last: Reading,
+    /// The most threads that ran between two samples since the last observation.
+    ran: u32,
 }
 
 /// One reading of all counters.
@@ -40,7 +42,7 @@ impl Sensors {
         (waits, traffic): (Waits, Traffic),
         vcpus: &VcpuReading,
     ) -> Result<Self, LiveError> {
-        let mut sensors = Self { workload, counter: None, waits, traffic, last: Reading::default() };
+        let mut sensors = Self { workload, counter: None, waits, traffic, last: Reading::default(), ran: 0 };
         sensors.last = Reading { vcpus: vcpus.clone(), ..sensors.read(None)? };
         // First read with the first observation, so that a counter that does not answer cannot delay the start.
         sensors.counter = counter;
@@ -49,7 +51,9 @@ impl Sensors {
 
     /// Total time for which the workload's threads have waited for a vCPU.
     pub(super) fn run_delay(&mut self) -> Result<Duration, LiveError> {
-        Ok(self.workload.sample()?.run_delay)
+        let sample = self.workload.sample()?;
+        self.ran = self.ran.max(sample.ran);
+        Ok(sample.run_delay)
     }
 
     /// The workload's processes at the last reading.
@@ -95,6 +99,7 @@ impl Sensors {
         let throttled = now.throttled.saturating_sub(last.throttled);
         let vcpus = now.vcpus.since(&last.vcpus, allowed);
         let mut workload = workload_interval(&last, now);
+        workload.ran = Some(std::mem::take(&mut self.ran).max(now.workload.ran));
         workload.waiting = Some(self.waits.observe(&workload, &vcpus));
         let has_sockets = || self.workload.has_sockets().unwrap_or(false);
         let writes = now.workload.write_calls.zip(last.workload.write_calls);
@@ -136,6 +141,7 @@ fn workload_interval(last: &Reading, now: &Reading) -> WorkloadInterval {
         moved_bytes: b.moved_bytes.zip(a.moved_bytes).map(|(b, a)| b.saturating_sub(a)),
         counter: now.counter.zip(last.counter).map(|(b, a)| (b - a).max(0.0)),
         threads: b.threads,
+        ran: None,
         waiting: None,
         sockets: None,
     }

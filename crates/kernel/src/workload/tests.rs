@@ -57,6 +57,7 @@ fn sums_survive_the_end_of_threads() {
     let second = sensor.sample().unwrap();
     assert_eq!(run_ns(&second), 230, "12 is new and counts whole, 13 is old and is first seen");
     assert_eq!((second.run_delay.as_nanos(), second.switches, second.threads), (13, 4, 4));
+    assert_eq!(second.ran, 2, "11 and 12; what 13 did before it was first seen is not known");
 
     fs::remove_dir_all(root.path("/proc/10/task/11")).unwrap();
     fs::remove_dir_all(root.path("/proc/11")).unwrap();
@@ -65,7 +66,7 @@ fn sums_survive_the_end_of_threads() {
     put(&root, "/proc/10/task/14/children", "");
     put_thread(&root, 10, 12, LATER, [40, 3, 1]);
     let third = sensor.sample().unwrap();
-    assert_eq!((run_ns(&third), third.threads), (240, 3));
+    assert_eq!((run_ns(&third), third.threads, third.ran), (240, 3, 1));
     assert_eq!(sensor.threads().unwrap(), [10, 12, 13, 14]);
 }
 

@@ -65,16 +65,19 @@ fn drive(trial: &mut Trial, mut rates: impl FnMut(&Setting) -> (f64, f64)) -> (V
 }
 
 /// Like [`drive`], on a machine that never stops polling.
-fn drive_unsettled(trial: &mut Trial, load: impl Fn(&Setting) -> f64) -> Verdict {
+fn drive_unsettled(trial: &mut Trial, mut load: impl FnMut(&Setting) -> f64) -> (Verdict, Duration) {
+    let mut took = Duration::ZERO;
     for _ in 0..1000 {
         let (setting, period) = (trial.setting().clone(), trial.next());
+        took += period;
         let workload =
             WorkloadInterval { cpu_time: period.mul_f64(load(&setting)), ..WorkloadInterval::default() };
         let settled = setting.retention.is_on();
         let o = Observation { settled, ..observed(period, workload) };
         if let Some(verdict) = trial.observe(&o, &Noise::quiet(), false) {
-            return verdict;
+            return (verdict, took);
         }
+        trial.wants_reset();
     }
     panic!("a trial ends");
 }
@@ -156,16 +159,31 @@ fn a_reproof_starts_without_the_change_and_needs_one_pair() {
 fn a_proof_against_a_baseline_that_still_polls_a_little_is_one() {
     let (untouched, retained) = settings();
     let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &busy());
-    let verdict = drive_unsettled(&mut trial, |s| if *s == retained { 1.2 } else { 1.0 });
+    let (verdict, _) = drive_unsettled(&mut trial, |s| if *s == retained { 1.2 } else { 1.0 });
     assert!(matches!(verdict, Verdict::Proven(e) if e.pairs == 1), "{verdict:?}");
+}
+
+#[test]
+fn a_baseline_that_slows_down_without_settling_is_not_waited_for() {
+    let (untouched, retained) = settings();
+    let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &busy());
+    // At first all vCPUs still poll, then all but one, where somebody else's threads run, too.
+    let mut intervals = 0;
+    let (verdict, took) = drive_unsettled(&mut trial, |s| {
+        intervals += u32::from(*s == untouched);
+        if *s == untouched && intervals > 6 { 0.6 } else { 1.2 }
+    });
+    assert!(matches!(verdict, Verdict::Proven(e) if e.ratio > 1.5), "{verdict:?}");
+    assert!(took <= 200 * MS, "{took:?}");
 }
 
 #[test]
 fn a_baseline_that_still_polls_refutes_nothing() {
     let (untouched, retained) = settings();
     let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &busy());
-    let verdict = drive_unsettled(&mut trial, |s| if *s == retained { 1.0 } else { 1.2 });
+    let (verdict, took) = drive_unsettled(&mut trial, |s| if *s == retained { 1.0 } else { 1.2 });
     assert!(matches!(verdict, Verdict::Undecided(None)), "{verdict:?}");
+    assert!(took <= 500 * MS, "{took:?}");
 }
 
 #[test]
@@ -270,7 +288,7 @@ fn a_load_that_comes_in_the_last_block_is_not_what_the_candidate_was_proven_with
             let workload = WorkloadInterval { switches: 1000, ..WorkloadInterval::default() };
             let runnable = if blocks == 3 { last } else { 2 };
             let o = Observation { runnable, ..observed(trial.next(), workload) };
-            blocks += u32::from(!trial.settling);
+            blocks += u32::from(!trial.settling.is_waiting());
             trial.observe(&o, &Noise::quiet(), false);
         }
         trial.candidate_runnable()

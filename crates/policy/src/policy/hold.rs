@@ -65,9 +65,11 @@ impl Policy {
             && self.consolidation.next_size(&m, self.without_wake_ups(&m).as_ref()).is_some()
     }
 
-    /// Whether there is something that a smaller set could save, or saves already.
+    /// Whether there is something that a smaller set could save, or saves already. A thread that runs alone has nobody to
+    /// share a vCPU with.
     fn could_pay(&self, m: &Measurement, o: &Observation) -> bool {
-        !self.inactive.is_empty() || self.lost_to_wake_ups(m, o) >= TRIAL_THRESHOLD
+        let hands_over = o.workload.ran.is_none_or(|threads| threads > 1);
+        !self.inactive.is_empty() || hands_over && self.lost_to_wake_ups(m, o) >= TRIAL_THRESHOLD
     }
 
     /// Whether consolidation is allowed, and this interval is long enough to decide on it.

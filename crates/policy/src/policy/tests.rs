@@ -88,6 +88,18 @@ fn a_pipe_is_consolidated() {
 }
 
 #[test]
+fn a_thread_that_runs_alone_is_retained_and_never_put_on_fewer_vcpus() {
+    let was_tried = |ran: u32| {
+        let mut w = World::pair(pipe);
+        w.ran = Some(ran);
+        w.run(5 * S);
+        assert!(w.setting().active.len() == 1 || w.setting().retention.is_on());
+        !trials(&w, |s| s.active.len() == 1).is_empty()
+    };
+    assert_eq!((was_tried(1), was_tried(2)), (false, true));
+}
+
+#[test]
 fn a_lock_convoy_loses_less_than_3_percent_to_the_trials() {
     let mut w = World::pair(convoy);
     w.run(10 * SECOND);

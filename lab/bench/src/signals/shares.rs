@@ -14,6 +14,7 @@ pub(super) fn sum(first: WorkloadInterval, next: WorkloadInterval) -> WorkloadIn
         sockets,
         counter,
         threads: _,
+        ran,
         waiting,
     } = first;
     WorkloadInterval {
@@ -27,6 +28,7 @@ pub(super) fn sum(first: WorkloadInterval, next: WorkloadInterval) -> WorkloadIn
             .map(|(a, b)| Sockets { messages: a.messages + b.messages, bytes: a.bytes + b.bytes }),
         counter: counter.zip(next.counter).map(|(a, b)| a + b),
         threads: next.threads,
+        ran: ran.max(next.ran),
         waiting: waiting.zip(next.waiting).and_then(|(a, b)| sum_of_waiting(a, b)),
     }
 }
@@ -52,6 +54,7 @@ pub(super) fn part(whole: WorkloadInterval, share: f64) -> WorkloadInterval {
         sockets,
         counter,
         threads,
+        ran,
         waiting,
     } = whole;
     WorkloadInterval {
@@ -66,6 +69,7 @@ pub(super) fn part(whole: WorkloadInterval, share: f64) -> WorkloadInterval {
         }),
         counter: counter.map(|counter| counter * share),
         threads,
+        ran,
         waiting: waiting.map(|waiting| Waiting {
             wake_ups: count(waiting.wake_ups, share),
             total: waiting.total.mul_f64(share),
@@ -101,6 +105,7 @@ mod tests {
             sockets: Some(Sockets { messages: 20, bytes: 2000 }),
             counter: Some(5.0),
             threads: 3,
+            ran: Some(2),
             waiting: Some(waiting),
         };
         let half = part(whole, 0.5);

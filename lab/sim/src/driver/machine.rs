@@ -82,6 +82,7 @@ impl Machine for SimMachine<'_> {
                 moved_bytes: Some(w.moved - b.moved),
                 counter: self.governor.counter.then_some((w.operations - b.operations) as f64),
                 threads: self.world.threads_of(vm),
+                ran: None,
                 waiting: None,
                 sockets: None,
             },

@@ -44,15 +44,21 @@ impl Task for Thread {
 pub(in crate::workload) struct Threads {
     cache: Cache<Thread>,
     total: SchedStat,
+    ran: usize,
 }
 
 impl Threads {
     pub(in crate::workload) fn new(root: &Root, budget: FileBudget) -> Self {
-        Self { cache: Cache::new(root, budget), total: SchedStat::default() }
+        Self { cache: Cache::new(root, budget), total: SchedStat::default(), ran: 0 }
     }
 
     pub(in crate::workload) fn len(&self) -> usize {
         self.cache.known.len()
+    }
+
+    /// How many of them ran between the last two calls of [`Threads::sample`].
+    pub(in crate::workload) fn ran(&self) -> usize {
+        self.ran
     }
 
     #[cfg(test)]
@@ -63,7 +69,14 @@ impl Threads {
     /// The sum since the first call. `listed` must be ascending.
     pub(in crate::workload) fn sample(&mut self, listed: &[u32]) -> Result<SchedStat, KernelError> {
         let total = &mut self.total;
-        self.cache.sample_each(listed, |cache, tid| sample_thread(cache, tid, total))?;
+        let mut ran = 0;
+        self.cache.sample_each(listed, |cache, tid| {
+            let before = total.run_ns;
+            sample_thread(cache, tid, total)?;
+            ran += usize::from(total.run_ns > before);
+            Ok(())
+        })?;
+        self.ran = ran;
         Ok(self.total)
     }
 }

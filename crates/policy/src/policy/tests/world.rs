@@ -57,6 +57,8 @@ pub(crate) struct World {
     pub(crate) throttled: f64,
     /// The workload uses send and recv on sockets, which `moved_bytes` does not count.
     pub(crate) by_sockets: bool,
+    /// How many threads run in each interval, if that is counted.
+    pub(crate) ran: Option<u32>,
     pub(crate) now: Duration,
     pub(crate) slices: Vec<Slice>,
     pub(crate) events: Vec<(Duration, Event)>,
@@ -107,6 +109,7 @@ impl World {
             steal_per_halt: 0.0,
             throttled: 0.0,
             by_sockets: false,
+            ran: None,
             now: Duration::ZERO,
             slices: Vec::new(),
             events: Vec::new(),
@@ -271,6 +274,7 @@ impl World {
             sockets: moved.filter(|_| self.by_sockets).map(|bytes| Sockets { messages: bytes / 100, bytes }),
             counter: None,
             threads: 16,
+            ran: self.ran,
             ..WorkloadInterval::default()
         };
         Observation {
