@@ -172,11 +172,6 @@ impl Config {
         self.quiet_hours.iter().find(|hours| hours.hold_at(local))
     }
 
-    /// Whether the quiet hours allow polling at this local time.
-    pub fn polls_at(&self, local: DateTime) -> bool {
-        self.quiet_at(local).is_none()
-    }
-
     /// When nothing may poll for the lack of CPU credits; `None` if that was not asked for.
     pub fn credit_guard(&self) -> Option<CreditGuard<'_>> {
         let source = self.burstable.credits.as_deref()?;
@@ -278,7 +273,8 @@ mod tests {
     fn nothing_polls_in_quiet_hours() {
         let config = config("quiet-hours = [\"Sat,Sun 00:00-24:00\", \"22:00-06:00\"]");
         let at = |day, hour| jiff::civil::date(2026, 11, day).at(hour, 0, 0, 0);
-        assert!(config.polls_at(at(27, 12)) && !config.polls_at(at(27, 22)) && !config.polls_at(at(28, 12)));
+        let polls_at = |time| config.quiet_at(time).is_none();
+        assert!(polls_at(at(27, 12)) && !polls_at(at(27, 22)) && !polls_at(at(28, 12)));
         assert_eq!(config.quiet_at(at(28, 12)).unwrap().to_string(), "Sat,Sun 00:00-24:00");
     }
 

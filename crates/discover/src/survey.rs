@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::cgroup::CgroupSetup;
-use gleaner_kernel::workload::Members;
 use gleaner_kernel::{KernelError, Root};
 use nix::time::{ClockId, clock_gettime};
 
@@ -39,7 +38,7 @@ pub struct Survey {
     processes: Processes,
     tracked: BTreeMap<Key, Tracked>,
     /// What a rule excludes; asked about once.
-    excluded: BTreeSet<Key>,
+    excluded: BTreeMap<Key, Candidate>,
     names: Names,
     pace: Pace,
     started: Instant,
@@ -66,7 +65,7 @@ impl Survey {
             walk: Walk::new(),
             processes: Processes::new(root, own_pid, sees_all_processes(root)),
             tracked: BTreeMap::new(),
-            excluded: BTreeSet::new(),
+            excluded: BTreeMap::new(),
             names: Names::default(),
             pace: Pace::new(),
             started: Instant::now(),
@@ -100,7 +99,7 @@ impl Survey {
             self.see_group(&path, &label, now, allows, &mut seen);
         }
         self.see_processes(&found.shared, now, allows, &mut seen)?;
-        self.excluded.retain(|key| seen.contains(key));
+        self.excluded.retain(|key, _| seen.contains(key));
         keep(&mut self.tracked, &mut self.names, |key, _| seen.contains(key));
         self.pace.spend(now, thread_cpu_time().saturating_sub(cpu_time));
         Ok(())
@@ -117,17 +116,14 @@ impl Survey {
         self.tracked.values().map(|tracked| &tracked.candidate)
     }
 
+    /// What the rules exclude, under the names that it could have; it is not measured.
+    pub fn excluded(&self) -> impl Iterator<Item = &Candidate> {
+        self.excluded.values()
+    }
+
     /// The candidate with this key, if it is still there.
     pub fn get(&self, key: &Key) -> Option<&Candidate> {
         self.tracked.get(key).map(|tracked| &tracked.candidate)
-    }
-
-    /// What the engine's sensors are to follow.
-    pub fn members(&self, candidate: &Candidate) -> Members {
-        match &candidate.key {
-            Key::Group(path) => Members::Cgroup(self.dir(path)),
-            Key::Process { pid, .. } => Members::Family(*pid),
-        }
     }
 
     /// The directory of the candidate's group in the hierarchy that is walked; `None` for a process.
@@ -184,17 +180,8 @@ impl Survey {
     ) {
         let Some(hierarchy) = &self.hierarchy else { return };
         let key = Key::Group(path.to_owned());
-        if self.excluded.contains(&key) {
+        if self.excluded.contains_key(&key) {
             seen.insert(key);
-            return;
-        }
-        let unit = label.unit.as_deref();
-        let is_allowed = match self.tracked.get(&key) {
-            Some(tracked) => tracked.asked || allows(&tracked.candidate.subject()),
-            None => allows(&Subject { kind: label.kind, unit, group: path, executable: None, pid: None }),
-        };
-        if !is_allowed {
-            self.exclude(key, seen);
             return;
         }
         let names = &mut self.names;
@@ -202,6 +189,10 @@ impl Survey {
             let name = names.take(&label.name);
             Tracked::new(key.clone(), name, label.kind, label.unit.clone(), path.to_owned())
         });
+        if !tracked.asked && !allows(&tracked.candidate.subject()) {
+            self.exclude(key, seen);
+            return;
+        }
         tracked.asked = true;
         let used = match hierarchy.account(&self.root, path) {
             Account::Used(total) => Some(tracked.since(total)),
@@ -244,7 +235,7 @@ impl Survey {
         for (head, members) in self.processes.families() {
             let Some(process) = self.processes.get(head) else { continue };
             let key = Key::Process { pid: head, start_ticks: process.start_ticks };
-            if self.excluded.contains(&key) {
+            if self.excluded.contains_key(&key) {
                 seen.insert(key);
                 continue;
             }
@@ -281,8 +272,8 @@ impl Survey {
     fn exclude(&mut self, key: Key, seen: &mut BTreeSet<Key>) {
         if let Some(tracked) = self.tracked.remove(&key) {
             self.names.free(&tracked.name);
+            self.excluded.insert(key.clone(), tracked.candidate);
         }
-        self.excluded.insert(key.clone());
         seen.insert(key);
     }
 }

@@ -317,7 +317,7 @@ fn policy_config(facts: &Facts, terms: &Terms) -> PolicyConfig {
 }
 
 /// The same subject, in the configuration's words.
-fn subject<'a>(subject: &Subject<'a>) -> gleaner_config::Subject<'a> {
+pub(super) fn subject<'a>(subject: &Subject<'a>) -> gleaner_config::Subject<'a> {
     gleaner_config::Subject { unit: subject.unit, group: subject.group, executable: subject.executable }
 }
 

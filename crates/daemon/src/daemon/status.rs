@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use gleaner_control::{Decision, Machine, Mode, Stake as StakeName, State, Status, Usage, Workload};
-use gleaner_discover::Key;
+use gleaner_discover::{Candidate, Key};
 use gleaner_kernel::interrupts::{InterruptCounters, InterruptSensor};
 use gleaner_policy::{Observation, Stake, WorkloadId};
 use nix::time::{ClockId, clock_gettime};
 
 use super::Daemon;
+use super::membership::subject;
 use crate::engaged::{Engaged, Identity};
 use crate::polling::Rest;
 
@@ -165,24 +166,36 @@ impl Daemon {
                 continue;
             }
             let refused = refused_ones.get(&candidate.key);
-            workloads.push(Workload {
-                name: candidate.name.clone(),
-                unit: candidate.unit.clone(),
-                group: Some(candidate.group.display().to_string()),
-                pid: candidate.main.as_ref().map(|main| main.pid),
-                state: if refused.is_some() { State::LeftAlone } else { State::Watched },
-                reason: Some(refused.cloned().unwrap_or_else(|| standing.to_string())),
-                stake: None,
-                active: None,
-                allowed: None,
-                trial: None,
-                evidence: None,
-                wakeups_per_s: candidate.switches_per_s().unwrap_or(0.0),
-                load: candidate.load,
-                since_ms: None,
-            });
+            let state = if refused.is_some() { State::LeftAlone } else { State::Watched };
+            let reason = refused.cloned().unwrap_or_else(|| standing.to_string());
+            workloads.push(not_engaged(candidate, state, reason));
+        }
+        // Not what lacks a rule that includes it: that can be everything else.
+        for candidate in self.lookout.survey().excluded() {
+            if let Some(rule) = self.loaded.config.terms(&subject(&candidate.subject())).rule {
+                workloads.push(not_engaged(candidate, State::LeftAlone, rule.to_string()));
+            }
         }
         workloads
+    }
+}
+
+fn not_engaged(candidate: &Candidate, state: State, reason: String) -> Workload {
+    Workload {
+        name: candidate.name.clone(),
+        unit: candidate.unit.clone(),
+        group: Some(candidate.group.display().to_string()),
+        pid: candidate.main.as_ref().map(|main| main.pid),
+        state,
+        reason: Some(reason),
+        stake: None,
+        active: None,
+        allowed: None,
+        trial: None,
+        evidence: None,
+        wakeups_per_s: candidate.switches_per_s().unwrap_or(0.0),
+        load: candidate.load,
+        since_ms: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gleaner_control::{ClientError, Error, Mode};
+use gleaner_control::{ClientError, Error, Mode, State};
 use gleaner_testing::process::text;
 use nix::sys::signal::Signal;
 
@@ -88,7 +88,13 @@ fn of_contradictory_rules_in_different_files_exclude_wins_with_a_warning() {
     let other = Redis::start(&stage.home, &stage.slice, "other");
     let daemon = stage.home.start();
     daemon.until_logged("other: engaged");
-    assert!(daemon.engaged("redis").is_none());
+    let redis = daemon.status().workloads.into_iter().find(|w| w.name == "redis").unwrap();
+    let why = redis.reason.unwrap();
+    assert!(
+        why.starts_with(r#"exclude { unit = "redis.service" } ("#) && why.contains("20-exclude.toml:1"),
+        "{why}"
+    );
+    assert_eq!(redis.state, State::LeftAlone);
     let log = daemon.stop();
     assert!(!log.contains("redis: engaged"), "{log}");
     assert!(log.contains("20-exclude.toml:1") && log.contains("exclude wins"), "{log}");

@@ -112,7 +112,6 @@ fn units_containers_pods_and_sessions_are_one_workload_each() {
     assert_eq!((redis.kind, redis.unit.as_deref()), (Kind::Service, Some("redis-server.service")));
     assert_eq!(redis.group, Path::new("/system.slice/redis-server.service"));
     let dir = Path::new("/sys/fs/cgroup/system.slice/redis-server.service");
-    assert_eq!(machine.survey.members(redis), Members::Cgroup(dir.to_owned()));
     assert_eq!(machine.survey.group_dir(redis).as_deref(), Some(dir));
     assert_eq!(machine.named("session-3").kind, Kind::Scope);
     assert_eq!(machine.named("pod-11111111").kind, Kind::Container);
@@ -173,7 +172,6 @@ fn a_shared_group_has_a_workload_per_process_and_its_workers() {
     let nginx = machine.named("nginx");
     assert_eq!((nginx.kind, nginx.group.as_path()), (Kind::Process, Path::new("/")));
     assert_eq!(nginx.key, Key::Process { pid: 70, start_ticks: 10 });
-    assert_eq!(machine.survey.members(nginx), Members::Family(70));
     assert_eq!(machine.survey.group_dir(nginx), None);
     let main = nginx.main.as_ref().unwrap();
     assert_eq!(main.executable.as_deref(), Some(Path::new("/usr/bin/nginx")));
@@ -304,6 +302,8 @@ fn what_a_rule_excludes_is_not_looked_into() {
     fs::remove_file(machine.root.path("/sys/fs/cgroup/system.slice/redis.service/cpu.stat")).unwrap();
     take(&mut machine, 1_000_000);
     assert!(machine.names().is_empty(), "known by its executable now");
+    let excluded: Vec<_> = machine.survey.excluded().map(|candidate| candidate.name.as_str()).collect();
+    assert_eq!(excluded, ["app", "redis"]);
     take(&mut machine, 2_000_000);
     machine.survey.rules_changed();
     machine.take();

@@ -92,7 +92,7 @@ fn a_thread_that_runs_alone_is_retained_and_never_put_on_fewer_vcpus() {
     let was_tried = |ran: u32| {
         let mut w = World::pair(pipe);
         w.ran = Some(ran);
-        w.run(5 * S);
+        w.run(5000 * MS);
         assert!(w.setting().active.len() == 1 || w.setting().retention.is_on());
         !trials(&w, |s| s.active.len() == 1).is_empty()
     };
