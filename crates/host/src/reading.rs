@@ -149,8 +149,6 @@ pub struct VcpuCounters {
     pub guest_polls: bool,
     /// Changes of the pCPU.
     pub migrations: u64,
-    /// Interrupt commands; several recipients count once.
-    pub sent: Interrupts,
     /// Interrupts that woke another, halted vCPU of the VM.
     pub waking: u64,
     /// Interrupts for other vCPUs of the VM that were not halted.
@@ -213,7 +211,6 @@ impl VcpuCounters {
             poll_limit_ns: slot.poll_limit_ns,
             guest_polls: slot.guest_polls != 0,
             migrations: slot.migrations,
-            sent: Interrupts::of(&slot.sent),
             waking: slot.waking,
             to_running: Interrupts::of(&slot.to_running),
             delivered: Interrupts::of(&slot.delivered),

@@ -89,8 +89,6 @@ pub struct VcpuRecord {
     pub reasons: BTreeMap<Reason, ReasonTimes>,
     /// Its halts.
     pub halts: Halts,
-    /// Interrupt commands; several recipients count once.
-    pub sent: Interrupts,
     /// Interrupts that woke another, halted vCPU of the VM.
     pub waking: u64,
     /// Interrupts for other vCPUs of the VM that were not halted.
@@ -238,13 +236,6 @@ impl VmRecord {
         sum
     }
 
-    /// Interrupt commands of its vCPUs.
-    pub fn sent(&self) -> Interrupts {
-        let mut sum = Interrupts::default();
-        self.vcpus.iter().for_each(|vcpu| sum.add(&vcpu.sent));
-        sum
-    }
-
     /// The exits of all vCPUs.
     pub fn exits(&self) -> u64 {
         self.reasons.values().map(|sum| sum.count).sum()
@@ -293,7 +284,6 @@ impl VcpuRecord {
                 poll_limit_ns: now.poll_limit_ns,
                 guest_polls: now.guest_polls,
             },
-            sent: interrupts(&now.sent, |then| &then.sent),
             waking: number(now.waking, |then| then.waking),
             to_running: interrupts(&now.to_running, |then| &then.to_running),
             delivered: interrupts(&now.delivered, |then| &then.delivered),

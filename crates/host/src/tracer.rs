@@ -12,6 +12,7 @@ use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
 use nix::time::{ClockId, clock_gettime};
 
+use crate::Isa;
 use crate::error::HostError;
 use crate::reading::{Lost, Pcpu, Reading, Steal, VcpuCounters};
 use crate::setup::HostSetup;
@@ -30,21 +31,23 @@ pub struct Options {
     pub pid: Option<u32>,
 }
 
+/// Of use on Intel's processors alone.
+const ON_APIC: &str = "on_apic";
+
 /// A program, its tracepoint, and what is missing without it; `None`: everything.
-const PROGRAMS: [(&str, &str, Option<&str>); 14] = [
+const PROGRAMS: [(&str, &str, Option<&str>); 13] = [
     ("on_exit", "kvm_exit", None),
     ("on_entry", "kvm_entry", None),
     ("on_switch", "sched_switch", None),
     ("on_waking", "sched_waking", None),
     ("on_thread_end", "sched_process_exit", None),
-    ("on_apic", "kvm_apic", Some("registers of the local APIC in device memory, counted as MMIO")),
+    (ON_APIC, "kvm_apic", Some("registers of the local APIC in device memory, counted as MMIO")),
     ("on_mmio", "kvm_mmio", Some("device memory, counted as EPT")),
     ("on_fast_mmio", "kvm_fast_mmio", Some("notifications of devices, counted as EPT")),
     ("on_hypercall", "kvm_hypercall", Some("hypercalls by kind")),
     ("on_userspace", "kvm_userspace_exit", Some("exits that go on to the VMM")),
     ("on_wakeup", "kvm_vcpu_wakeup", Some("success of halt polling")),
-    ("on_ipi", "kvm_apic_ipi", Some("interrupts that vCPUs send, by kind")),
-    ("on_accept", "kvm_apic_accept_irq", Some("latencies of interrupts")),
+    ("on_accept", "kvm_apic_accept_irq", Some("interrupts between vCPUs, and their latencies")),
     ("on_inject", "kvm_inj_virq", Some("interrupts that vCPUs take, and what ends halts")),
 ];
 
@@ -71,12 +74,13 @@ impl HostTracer {
     pub fn start(setup: &HostSetup, options: Options) -> Result<Self, HostError> {
         libbpf_rs::set_print(None);
         let mut missing = Vec::new();
-        let all: Vec<&str> = PROGRAMS.iter().map(|program| program.0).collect();
+        let of_use = |name: &&str| *name != ON_APIC || setup.isa == Isa::Vmx;
+        let all: Vec<&str> = PROGRAMS.iter().map(|program| program.0).filter(of_use).collect();
         // Usually all programs load at once. If not, find those that fail one by one.
         let (skel, chosen) = if let Ok(skel) = load(setup, options, &all) {
             (skel, all)
         } else {
-            let chosen = accepted(setup, options, &mut missing)?;
+            let chosen = accepted(setup, options, &all, &mut missing)?;
             let skel = load(setup, options, &chosen)
                 .map_err(|error| refused("VM exits", "on_exit", "kvm_exit", &error))?;
             (skel, chosen)
@@ -213,10 +217,11 @@ fn load(setup: &HostSetup, options: Options, programs: &[&str]) -> libbpf_rs::Re
 fn accepted(
     setup: &HostSetup,
     options: Options,
+    wanted: &[&str],
     missing: &mut Vec<NotAvailable>,
 ) -> Result<Vec<&'static str>, NotAvailable> {
     let mut accepted = Vec::new();
-    for (name, event, gives) in PROGRAMS {
+    for (name, event, gives) in PROGRAMS.into_iter().filter(|program| wanted.contains(&program.0)) {
         match load(setup, options, &[name]) {
             Ok(_) => accepted.push(name),
             Err(error) => {

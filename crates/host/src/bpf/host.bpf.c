@@ -292,6 +292,17 @@ static __always_inline u32 reason_of_msr(struct kvm_vcpu *vcpu, u32 isa)
 	return REASON_MSR_WRITE;
 }
 
+/* A local APIC in device memory, where the guest does not use x2APIC. */
+static __always_inline u32 reason_of_fault(struct kvm_vcpu *vcpu)
+{
+	struct vcpu_svm *svm = (void *)vcpu;
+	u64 address = BPF_CORE_READ(svm, vmcb, control.exit_info_2);
+
+	if ((address & ~0xfffULL) != APIC_DEFAULT_PHYS_BASE)
+		return REASON_EPT;
+	return reason_of_apic(address & 0xff0);
+}
+
 SEC("tp_btf/kvm_exit")
 int BPF_PROG(on_exit, struct kvm_vcpu *vcpu, u32 isa)
 {
@@ -306,6 +317,8 @@ int BPF_PROG(on_exit, struct kvm_vcpu *vcpu, u32 isa)
 		reason = reason_of_code[code];
 	if (reason == REASON_MSR_WRITE)
 		reason = reason_of_msr(vcpu, isa);
+	else if (reason == REASON_EPT && isa == KVM_ISA_SVM)
+		reason = reason_of_fault(vcpu);
 	lock(v);
 	on_guest_exit(v, reason, now);
 	v->halting = reason == REASON_HLT;
@@ -345,7 +358,10 @@ static __always_inline void refine_this(u32 reason)
 	unlock(v);
 }
 
-/* A register of the local APIC is written, in whatever way. */
+/*
+ * A register of the local APIC is written, in whatever way. For Intel alone:
+ * AMD's exits say the address.
+ */
 SEC("tp_btf/kvm_apic")
 int BPF_PROG(on_apic, unsigned int write, unsigned int reg)
 {
@@ -445,22 +461,6 @@ static __always_inline u32 class_of(u32 vector)
 	return VECTOR_OTHER;
 }
 
-/* An interrupt command: several recipients count once. */
-SEC("tp_btf/kvm_apic_ipi")
-int BPF_PROG(on_ipi, u32 icr_low)
-{
-	struct vcpu *v = this_vcpu();
-	/* Delivery modes other than fixed have no vector. */
-	u32 class = icr_low & 0x700 ? VECTOR_OTHER : class_of(icr_low & 0xff);
-
-	if (!v)
-		return 0;
-	lock(v);
-	v->sent[class]++;
-	unlock(v);
-	return 0;
-}
-
 /* An interrupt is delivered, in the context of who sends it. */
 SEC("tp_btf/kvm_apic_accept_irq")
 int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
@@ -483,6 +483,7 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 			lost->recipients++;
 		return 0;
 	}
+	/* Delivery modes other than fixed have no vector. */
 	class = mode & 0x700 ? VECTOR_OTHER : class_of(vector);
 	__sync_fetch_and_add(&v->delivered[class], 1);
 	if (v != sender) {

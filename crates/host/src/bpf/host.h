@@ -160,7 +160,6 @@ struct vcpu {
 	/* Halts by the interrupt that ended them; `halting`: since HLT none was injected. */
 	u64 halting;
 	u64 halts_ended[VECTORS];
-	u64 sent[VECTORS];
 	/*
 	 * Interrupts that this vCPU delivered to another one of its VM: to a
 	 * halted one, which they wake, and to others by class. Guests wake idle

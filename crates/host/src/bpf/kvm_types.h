@@ -41,6 +41,7 @@ struct task_struct___started {
 struct vmcb_control_area {
 	u32 exit_code;
 	u64 exit_info_1;
+	u64 exit_info_2;
 };
 
 struct vmcb {
@@ -82,6 +83,7 @@ struct vcpu_vmx___before_vt {
 #define MSR_IA32_TSC_DEADLINE 0x6e0
 #define APIC_BASE_MSR 0x800
 #define APIC_LAST_MSR 0x8ff
+#define APIC_DEFAULT_PHYS_BASE 0xfee00000ULL
 #define APIC_EOI 0xb0
 #define APIC_ICR 0x300
 #define APIC_LVTT 0x320
