@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use gleaner_host::discover::{Vm, discover};
@@ -48,6 +48,9 @@ pub(crate) struct DiagnoseArgs {
     /// How long to follow the vCPUs
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
+    /// Largest share of the vCPUs' time, in per cent, that following them may take; what exceeds it is not followed, and said
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = percent)]
+    budget: f64,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -81,29 +84,32 @@ fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// The part of the time for which the cost is measured: the measurement itself costs something.
-const COST_PART: u32 = 10;
+/// How long the cost is measured, before everything else: the measurement itself costs something.
+const COST_TIME: Duration = Duration::from_millis(300);
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "a number is expected".to_owned())?;
+    if (0.1..=100.0).contains(&value) { Ok(value) } else { Err("0.1 to 100 are allowed".to_owned()) }
+}
 
 pub(crate) fn diagnose(args: &DiagnoseArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let setup = HostSetup::read(&root)?;
     let only = args.vm.as_deref().map(|name| find(&discover(&root), name)).transpose()?;
     let mut tracer = HostTracer::start(&setup, Options { pid: only })?;
+    let cost = tracer.keep_within(args.budget / 100.0, COST_TIME)?;
     for missing in tracer.missing() {
         say!("{}: {missing}", crate::NAME);
     }
     for hidden in setup.hidden() {
         say!("{}: {hidden}", crate::NAME);
     }
-    let time = Duration::from_secs(args.seconds);
-    let started = Instant::now();
     let earlier = tracer.read()?;
-    let cost = tracer.cost(time / COST_PART);
-    std::thread::sleep(time.saturating_sub(started.elapsed()));
+    std::thread::sleep(Duration::from_secs(args.seconds));
     let later = tracer.read()?;
     let mut report = Report::between(&setup, &discover(&root), &earlier, &later, only);
     report.missing = tracer.missing().to_vec();
-    report.cost_pcpus = cost;
+    report.cost = cost;
     if args.json {
         outln!("{}", serde_json::to_string(&report)?)?;
     } else {

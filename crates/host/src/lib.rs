@@ -22,7 +22,7 @@ pub use reading::{Interrupts, Lost, Pcpu, Reading, Steal, VcpuCounters};
 pub use reason::{Group, Isa, Reason};
 pub use report::{Halts, Latencies, Report, StealBy, VcpuRecord, VmRecord};
 pub use setup::HostSetup;
-pub use tracer::{HostTracer, Options};
+pub use tracer::{Cost, HostTracer, Options};
 
 /// Includes a skeleton generated from `src/bpf/*.bpf.c`.
 macro_rules! skeleton {

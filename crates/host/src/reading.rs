@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Reason;
 use crate::attribution::{Attribution, ReasonTimes, State};
-use crate::skeleton::types::{self, hist_id, vcpu_state, vector_class};
+use crate::skeleton::types::{self, hist_id, injecting, vcpu_state, vector_class};
 
 /// Counters at one moment.
 #[derive(Debug, Clone, Default)]
@@ -139,6 +139,10 @@ pub struct VcpuCounters {
     pub halts_blocked: u64,
     /// Halts by the interrupt that ended them.
     pub halts_ended: Interrupts,
+    /// Exits for an interrupt of the host that led to the injection of one into the guest, by that one.
+    pub exits_injecting: Interrupts,
+    /// Exits at the opening of an interrupt window, by what was injected.
+    pub windows_injecting: Interrupts,
     /// KVM's account of polling that ended with a wake-up, in ns.
     pub poll_success_ns: u64,
     /// KVM's account of polling in vain, in ns.
@@ -157,9 +161,11 @@ pub struct VcpuCounters {
     pub delivered: Interrupts,
     /// Interrupts with which the vCPU entered the guest.
     pub injected: Interrupts,
-    /// From the delivery of a reschedule interrupt until the vCPU enters the guest with it.
+    /// From the delivery of an interrupt of another vCPU until this one, halted, enters the guest with it.
+    pub waking_latency: Histogram,
+    /// The same of reschedule interrupts, not halted.
     pub reschedule_latency: Histogram,
-    /// The same of function calls.
+    /// The same of function calls, not halted.
     pub call_latency: Histogram,
     /// Waits for a pCPU after a wake-up.
     pub woken: Histogram,
@@ -192,6 +198,9 @@ impl VcpuCounters {
         if !ended {
             attribution.account(now);
         }
+        let after = |kind: injecting| {
+            slot.ended.get(kind.0 as usize).map(|counts| Interrupts::of(counts)).unwrap_or_default()
+        };
         let hist = |id: hist_id| {
             let hist = hists.get(id.0 as usize);
             hist.map(|hist| Histogram::new(hist.count, hist.total_ns, &hist.buckets)).unwrap_or_default()
@@ -205,7 +214,9 @@ impl VcpuCounters {
             attribution,
             halts_polled: slot.halts_polled,
             halts_blocked: slot.halts_blocked,
-            halts_ended: Interrupts::of(&slot.halts_ended),
+            halts_ended: after(injecting::INJECT_HALT),
+            exits_injecting: after(injecting::INJECT_INTERRUPT),
+            windows_injecting: after(injecting::INJECT_WINDOW),
             poll_success_ns: slot.poll_success_ns.saturating_sub(slot.first_poll_success_ns),
             poll_fail_ns: slot.poll_fail_ns.saturating_sub(slot.first_poll_fail_ns),
             poll_limit_ns: slot.poll_limit_ns,
@@ -215,8 +226,9 @@ impl VcpuCounters {
             to_running: Interrupts::of(&slot.to_running),
             delivered: Interrupts::of(&slot.delivered),
             injected: Interrupts::of(&slot.injected),
-            reschedule_latency: hist(hist_id::HIST_IPI_RESCHEDULE),
-            call_latency: hist(hist_id::HIST_IPI_CALL),
+            waking_latency: hist(hist_id::HIST_WAKING),
+            reschedule_latency: hist(hist_id::HIST_RESCHEDULE),
+            call_latency: hist(hist_id::HIST_CALL),
             woken: hist(hist_id::HIST_WOKEN),
             preempted: hist(hist_id::HIST_PREEMPTED),
         }

@@ -6,7 +6,7 @@ use gleaner_trace::{Histogram, NotAvailable};
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::{ReasonTimes, Times};
-use crate::cause::{self, Cost};
+use crate::cause::{self, CauseCost};
 use crate::discover::{Vm, Vmm};
 use crate::reading::{Interrupts, Lost, Pcpu, Reading, Steal, VcpuCounters};
 use crate::setup::HostSetup;
@@ -30,8 +30,8 @@ pub struct Report {
     pub missing: Vec<NotAvailable>,
     /// What found no room.
     pub lost: Lost,
-    /// What following the vCPUs cost, in pCPUs, if it was measured.
-    pub cost_pcpus: Option<f64>,
+    /// What following the vCPUs cost, if it was measured.
+    pub cost: Option<crate::Cost>,
     /// Where the pCPUs' time went.
     pub pcpus: Vec<Pcpu>,
     /// The VMs, by process.
@@ -56,7 +56,7 @@ pub struct VmRecord {
     /// Time on pCPUs outside of the guest by group, in ns.
     pub groups: BTreeMap<Group, u64>,
     /// What costs the VM time, the most expensive first.
-    pub causes: Vec<Cost>,
+    pub causes: Vec<CauseCost>,
     /// Waiting for a pCPU by who had it just before.
     pub waited_for: Vec<StealBy>,
     /// The vCPUs that had an event.
@@ -89,6 +89,10 @@ pub struct VcpuRecord {
     pub reasons: BTreeMap<Reason, ReasonTimes>,
     /// Its halts.
     pub halts: Halts,
+    /// Exits for an interrupt of the host that led to the injection of one into the guest, by that one.
+    pub exits_injecting: Interrupts,
+    /// Exits at the opening of an interrupt window, by what was injected.
+    pub windows_injecting: Interrupts,
     /// Interrupts that woke another, halted vCPU of the VM.
     pub waking: u64,
     /// Interrupts for other vCPUs of the VM that were not halted.
@@ -129,9 +133,11 @@ pub struct Halts {
 /// A vCPU's waits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latencies {
-    /// From the delivery of a reschedule interrupt until the vCPU enters the guest with it.
+    /// From the delivery of an interrupt of another vCPU until this one, halted, enters the guest with it.
+    pub waking: Histogram,
+    /// The same of reschedule interrupts, not halted.
     pub reschedule: Histogram,
-    /// The same of function calls.
+    /// The same of function calls, not halted.
     pub call: Histogram,
     /// Waits for a pCPU after a wake-up.
     pub woken: Histogram,
@@ -185,7 +191,7 @@ impl Report {
             hidden: setup.hidden(),
             missing: Vec::new(),
             lost: later.lost,
-            cost_pcpus: None,
+            cost: None,
             pcpus: pcpus.collect(),
             vms,
         }
@@ -284,11 +290,14 @@ impl VcpuRecord {
                 poll_limit_ns: now.poll_limit_ns,
                 guest_polls: now.guest_polls,
             },
+            exits_injecting: interrupts(&now.exits_injecting, |then| &then.exits_injecting),
+            windows_injecting: interrupts(&now.windows_injecting, |then| &then.windows_injecting),
             waking: number(now.waking, |then| then.waking),
             to_running: interrupts(&now.to_running, |then| &then.to_running),
             delivered: interrupts(&now.delivered, |then| &then.delivered),
             injected: interrupts(&now.injected, |then| &then.injected),
             latencies: Latencies {
+                waking: histogram(&now.waking_latency, |then| &then.waking_latency),
                 reschedule: histogram(&now.reschedule_latency, |then| &then.reschedule_latency),
                 call: histogram(&now.call_latency, |then| &then.call_latency),
                 woken: histogram(&now.woken, |then| &then.woken),

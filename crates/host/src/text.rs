@@ -42,8 +42,10 @@ pub fn diagnosis(report: &Report, all: bool) -> String {
         report.host.pcpus,
         report.host.kernel
     );
-    if let Some(cost) = report.cost_pcpus {
-        let _ = writeln!(text, "following them cost {:.2} % of one pCPU", 100.0 * cost);
+    if let Some(cost) = report.cost {
+        let (share, pcpus) = (100.0 * cost.share, 100.0 * cost.pcpus);
+        let _ =
+            writeln!(text, "following them takes {share:.2} % of the vCPUs' time, {pcpus:.2} % of one pCPU");
     }
     if report.lost.matters() {
         let lost = report.lost;
@@ -126,12 +128,14 @@ fn causes(text: &mut String, vm: &VmRecord) {
 }
 
 fn latencies(text: &mut String, vm: &VmRecord) {
+    let waking = vm.latency(|of| &of.waking);
     let reschedule = vm.latency(|of| &of.reschedule);
     let call = vm.latency(|of| &of.call);
     let woken = vm.latency(|of| &of.woken);
     let preempted = vm.latency(|of| &of.preempted);
     for (name, of) in [
-        ("reschedule interrupts until the vCPU runs", reschedule),
+        ("interrupts for halted vCPUs until the vCPU runs", waking),
+        ("reschedule interrupts for others until the vCPU runs", reschedule),
         ("function calls until the vCPU runs", call),
         ("waits for a pCPU after a wake-up", woken),
         ("waits for a pCPU after preemption", preempted),

@@ -11,6 +11,7 @@ use gleaner_trace::{NotAvailable, Reason as Why};
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
 use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 use crate::Isa;
 use crate::error::HostError;
@@ -23,6 +24,20 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Attempts to read a vCPU's counters while they do not change. An attempt takes a microsecond, and an exit at least
 /// as long.
 const ATTEMPTS: u32 = 100;
+
+/// Programs that are detached if following the vCPUs costs too much, those whose numbers matter least first. What remains
+/// attributes the time.
+const EXPENDABLE: [&[&str]; 3] =
+    [&["on_userspace", "on_hypercall", "on_apic"], &["on_accept", "on_inject"], &["on_wakeup"]];
+
+/// What following the vCPUs costs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Time in the BPF programs, in pCPUs.
+    pub pcpus: f64,
+    /// The same as a share of the time that vCPUs have on pCPUs.
+    pub share: f64,
+}
 
 /// What is followed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,10 +69,17 @@ const PROGRAMS: [(&str, &str, Option<&str>); 13] = [
 /// Follows the vCPUs of this host until dropped, which detaches and frees everything, as does the end of the process.
 pub struct HostTracer {
     skel: HostSkel<'static>,
-    _links: Vec<Link>,
-    programs: Vec<(&'static str, OwnedFd)>,
+    programs: Vec<Attached>,
     missing: Vec<NotAvailable>,
     ended: Vec<VcpuCounters>,
+}
+
+/// An attached program.
+struct Attached {
+    name: &'static str,
+    fd: OwnedFd,
+    /// Detaches it when dropped.
+    _link: Link,
 }
 
 impl fmt::Debug for HostTracer {
@@ -89,26 +111,23 @@ impl HostTracer {
         for slot in 0..skel.maps.vcpus.max_entries() {
             skel.maps.free_slots.update(&[], &slot.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
         }
-        let (mut links, mut programs) = (Vec::new(), Vec::new());
+        let mut programs = Vec::new();
         for (name, event, gives) in PROGRAMS {
             let found = skel.object().progs_mut().find(|program| program.name() == name);
             let Some(program) = found.filter(|_| chosen.contains(&name)) else { continue };
+            let fd = program.as_fd().try_clone_to_owned().map_err(libbpf_rs::Error::from).map_err(failed)?;
             match program.attach_trace() {
-                Ok(link) => links.push(link),
+                Ok(link) => programs.push(Attached { name, fd, _link: link }),
                 Err(error) => {
                     let refused = refused(gives.unwrap_or("VM exits"), name, event, &error);
                     if gives.is_none() {
                         return Err(refused.into());
                     }
                     missing.push(refused);
-                    continue;
                 }
             }
-            if let Ok(fd) = program.as_fd().try_clone_to_owned() {
-                programs.push((name, fd));
-            }
         }
-        let mut tracer = Self { skel, _links: links, programs, missing, ended: Vec::new() };
+        let mut tracer = Self { skel, programs, missing, ended: Vec::new() };
         if let Some(data) = tracer.skel.maps.bss_data.as_deref_mut() {
             data.started_ns = now_ns();
         }
@@ -176,17 +195,56 @@ impl HostTracer {
         })
     }
 
-    /// Measures for `time` what the programs cost: their run time, as the kernel accounts it, in pCPUs. The account adds
-    /// the reading of a clock to each run, and leaves out the way to the program, which takes about as long. `None` if the
-    /// kernel has no such account.
-    pub fn cost(&self, time: Duration) -> Option<f64> {
-        let statistics = bpf::enable_statistics()?;
-        let run = || self.programs.iter().map(|(_, fd)| bpf::run_time(fd)).collect::<Vec<RunTime>>();
-        let (before, started) = (run(), Instant::now());
+    /// Measures for `time` what the programs cost, and detaches those whose numbers can be done without, one group after
+    /// another, as long as that is more than `budget`, a share of the time that vCPUs have on pCPUs. What is detached is in
+    /// [`HostTracer::missing`]. `None` if the kernel has no account of BPF programs (before Linux 5.8).
+    ///
+    /// # Errors
+    /// The maps cannot be read.
+    pub fn keep_within(&mut self, budget: f64, time: Duration) -> Result<Option<Cost>, HostError> {
+        let failed = |error: libbpf_rs::Error| HostError::Read(bpf::text(&error));
+        let mut cost = self.measure(time).map_err(failed)?;
+        for group in EXPENDABLE {
+            let Some(share) = cost.map(|cost| cost.share).filter(|share| *share > budget) else { break };
+            let (gone, kept) = std::mem::take(&mut self.programs)
+                .into_iter()
+                .partition::<Vec<_>, _>(|program| group.contains(&program.name));
+            self.programs = kept;
+            for program in gone {
+                let gives = PROGRAMS.iter().find(|known| known.0 == program.name).and_then(|known| known.2);
+                let detail = format!(
+                    "following all of it took {:.1} % of the vCPUs' time, and the budget is {:.1} %",
+                    100.0 * share,
+                    100.0 * budget
+                );
+                self.missing
+                    .push(NotAvailable::new(gives.unwrap_or(program.name), Why::TooExpensive { detail }));
+            }
+            cost = self.measure(time).map_err(failed)?;
+        }
+        Ok(cost)
+    }
+
+    /// The account adds the reading of a clock to each run, and leaves out the way to the program, which takes about as
+    /// long.
+    fn measure(&self, time: Duration) -> libbpf_rs::Result<Option<Cost>> {
+        let Some(statistics) = bpf::enable_statistics() else { return Ok(None) };
+        let run = || self.programs.iter().map(|program| bpf::run_time(&program.fd)).collect::<Vec<RunTime>>();
+        let (before, vcpus_before, started) = (run(), self.vcpu_time()?, Instant::now());
         std::thread::sleep(time);
         let ran: Duration = run().iter().zip(&before).map(|(now, then)| now.since(*then).time).sum();
+        let (elapsed, vcpus) = (started.elapsed(), self.vcpu_time()?.saturating_sub(vcpus_before));
         drop(statistics);
-        Some(ran.as_secs_f64() / started.elapsed().as_secs_f64())
+        let pcpus = ran.as_secs_f64() / elapsed.as_secs_f64();
+        // Where hardly any vCPU runs there is nobody to be slowed down.
+        let used = vcpus.max(elapsed / 10);
+        Ok(Some(Cost { pcpus, share: ran.as_secs_f64() / used.as_secs_f64() }))
+    }
+
+    /// Time that vCPUs had on pCPUs so far.
+    fn vcpu_time(&self) -> libbpf_rs::Result<Duration> {
+        let pcpus = bpf::per_vcpu::<types::pcpu>(&self.skel.maps.pcpus, &0_u32)?;
+        Ok(Duration::from_nanos(pcpus.iter().map(|pcpu| pcpu.vcpu_ns).sum()))
     }
 }
 

@@ -92,13 +92,26 @@ struct hist {
 
 /* Lengths of time that have a histogram for each vCPU. */
 enum hist_id {
-	/* From the delivery of an interrupt until the vCPU enters the guest with it. */
-	HIST_IPI_RESCHEDULE,
-	HIST_IPI_CALL,
+	/*
+	 * From the delivery of an interrupt between vCPUs until the recipient
+	 * enters the guest with it: of any for a halted vCPU, and of others.
+	 */
+	HIST_WAKING,
+	HIST_RESCHEDULE,
+	HIST_CALL,
 	/* Waiting for a pCPU. */
 	HIST_WOKEN,
 	HIST_PREEMPTED,
 	HISTS,
+};
+
+/* Exits that can end with the injection of an interrupt for whose sake they happened. */
+enum injecting {
+	INJECT_NOTHING,
+	INJECT_HALT,
+	INJECT_INTERRUPT,
+	INJECT_WINDOW,
+	INJECTS,
 };
 
 /* What happens after exits for one reason. */
@@ -136,7 +149,10 @@ struct vcpu {
 	u64 since_ns;
 	/* The latest sched_waking of the thread. */
 	u64 woken_ns;
-	/* Oldest undelivered interrupt, by class; 0: none. */
+	/*
+	 * Oldest interrupt that is delivered and not injected, by class; 0: none.
+	 * The lowest bit: whether the vCPU was halted.
+	 */
 	u64 irq_ns[VECTORS];
 	u64 unknown_ns;
 	u64 guest_ns;
@@ -157,9 +173,10 @@ struct vcpu {
 	u32 pcpu;
 	/* Whether the guest polls itself, and asked the host not to. */
 	u32 guest_polls;
-	/* Halts by the interrupt that ended them; `halting`: since HLT none was injected. */
-	u64 halting;
-	u64 halts_ended[VECTORS];
+	/* Since the exit nothing was injected; after INJECT_HALT the vCPU is halted. */
+	u64 injecting;
+	/* Exits by what they ended with the injection of. */
+	u64 ended[INJECTS][VECTORS];
 	/*
 	 * Interrupts that this vCPU delivered to another one of its VM: to a
 	 * halted one, which they wake, and to others by class. Guests wake idle

@@ -50,11 +50,11 @@ fn guest(name: &str, kernel: Kernel) -> VmSpec {
 
 /// Follows all vCPUs of this host.
 fn follow() -> Result<(HostSetup, HostTracer)> {
-    let setup = HostSetup::read(&Root::system()).map_err(failed)?;
-    let tracer = HostTracer::start(&setup, Options::default()).map_err(failed)?;
+    let setup = HostSetup::read(&Root::system()).map_err(|error| failed(&error))?;
+    let tracer = HostTracer::start(&setup, Options::default()).map_err(|error| failed(&error))?;
     Ok((setup, tracer))
 }
 
-fn failed(error: gleaner_host::HostError) -> Error {
+fn failed(error: &gleaner_host::HostError) -> Error {
     Error::Guest { vm: "host".to_owned(), error: error.to_string() }
 }

@@ -41,10 +41,12 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
 fn on(guest: &Guest, workload: &[&str], checks: &mut Checks) -> Result<()> {
     let name = format!("Linux {} with {}", guest.spec().kernel, workload[0]);
     let (setup, mut tracer) = follow()?;
-    let (by_guest, by_kvm, earlier) = (interrupts(guest)?, counters()?, tracer.read().map_err(failed)?);
+    let (by_guest, by_kvm, earlier) =
+        (interrupts(guest)?, counters()?, tracer.read().map_err(|error| failed(&error))?);
     let command = [&["gleaner", "workload", "--for", TIME], workload].concat();
     guest.succeed(Step::new(&command).timeout(Duration::from_secs(100)))?;
-    let (kvm_then, later, guest_then) = (counters()?, tracer.read().map_err(failed)?, interrupts(guest)?);
+    let (kvm_then, later, guest_then) =
+        (counters()?, tracer.read().map_err(|error| failed(&error))?, interrupts(guest)?);
     let report = Report::between(&setup, &discover(&Root::system()), &earlier, &later, None);
     let Some(vm) = report.vms.first() else {
         checks.that(format!("{name}: the VM is found"), false, "no VM");

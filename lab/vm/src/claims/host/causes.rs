@@ -66,7 +66,8 @@ fn own(workload: &str) -> Step {
 fn beside(guest: &Guest, step: &Step) -> Result<Vec<VmRecord>> {
     let job = guest.start(step.clone())?;
     let output = std::process::Command::new("gleaner-host")
-        .args(["diagnose", "--json", "--seconds", SECONDS])
+        // Under emulation the kernel's account of BPF programs says little; what they cost is measured in a claim of its own.
+        .args(["diagnose", "--json", "--seconds", SECONDS, "--budget", "100"])
         .output()
         .map_err(Error::system("run gleaner-host"))?;
     job.signal(Signal::SIGKILL)?;
@@ -86,9 +87,12 @@ fn find<'v>(vms: &'v [VmRecord], name: &str) -> Result<&'v VmRecord> {
 }
 
 fn judge(checks: &mut Checks, what: &str, vm: &VmRecord, expected: Option<Cause>) {
-    let top = vm.causes.first().filter(|cost| cost.share >= WORTH).map(|cost| cost.cause);
+    // Under emulation ticks are expensive, the host's and the guest's; a program does nothing for them.
+    let ticks = [Cause::HostInterrupts, Cause::Tick];
+    let guests = vm.causes.iter().find(|cost| !ticks.contains(&cost.cause));
+    let top = guests.filter(|cost| cost.share >= WORTH).map(|cost| cost.cause);
     let shares: Vec<String> =
         vm.causes.iter().take(4).map(|cost| format!("{} {:.1} %", cost.cause, 100.0 * cost.share)).collect();
     let name = expected.map_or("nothing", Cause::name);
-    checks.that(format!("{what}: the top cause is {name}"), top == expected, shares.join(", "));
+    checks.that(format!("{what}: beside ticks, the top cause is {name}"), top == expected, shares.join(", "));
 }

@@ -23,7 +23,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
                 let mut tracer = if followed { Some(follow()?.1) } else { None };
                 samples[usize::from(followed)].push(sample(&guest, Mode::UNTOUCHED, &[workload], TIME)?);
                 if let Some(tracer) = &mut tracer {
-                    let read = tracer.read().map_err(failed)?;
+                    let read = tracer.read().map_err(|error| failed(&error))?;
                     let exits: u64 = read
                         .vcpus
                         .iter()
