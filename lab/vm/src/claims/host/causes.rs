@@ -21,15 +21,16 @@ const SECONDS: &str = "6";
 const LONG: &str = "120s";
 
 pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
-    let first = lab.boot(guest("first", Kernel::V7).scratch(SCRATCH_MIB))?;
+    // On Linux 7 a sleep of 1 ns returns at once here, without an idle vCPU.
+    let first = lab.boot(guest("first", Kernel::V6_12).scratch(SCRATCH_MIB))?;
     for (workload, expected) in [
-        ("wake", Some(Cause::WakeUps)),
-        ("tlb", Some(Cause::FunctionCalls)),
-        ("freqsleep", Some(Cause::Timers)),
-        ("matmul", None),
+        (&["wake"][..], Some(Cause::WakeUps)),
+        (&["tlb"], Some(Cause::FunctionCalls)),
+        (&["freqsleep", "--threads", "1"], Some(Cause::Timers)),
+        (&["matmul"], None),
     ] {
         let vms = beside(&first, &own(workload))?;
-        judge(checks, &format!("{workload} on free pCPUs"), find(&vms, "first")?, expected);
+        judge(checks, &format!("{} on free pCPUs", workload[0]), find(&vms, "first")?, expected);
     }
     let vms = beside(&first, &Step::shell(WRITER).timeout(Duration::from_secs(120)))?;
     judge(checks, "a writer to a disk", find(&vms, "first")?, Some(Cause::Devices));
@@ -40,9 +41,9 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
 /// Two guests with two busy vCPUs each on two pCPUs.
 fn overcommitted(lab: &Lab, first: &Guest, checks: &mut Checks) -> Result<()> {
     first.pin(&[vec![0], vec![1]])?;
-    let second = lab.boot(guest("second", Kernel::V6_12).pinned_to(&[0, 1]))?;
-    let neighbour = second.start(own("matmul"))?;
-    let vms = beside(first, &own("user-spin-barrier"))?;
+    let second = lab.boot(guest("second", Kernel::V7).pinned_to(&[0, 1]))?;
+    let neighbour = second.start(own(&["matmul"]))?;
+    let vms = beside(first, &own(&["user-spin-barrier"]))?;
     neighbour.signal(Signal::SIGKILL)?;
     neighbour.wait()?;
     // These processors report no PAUSE loops, and nobody spins in the kernel: what is left is preemption.
@@ -58,8 +59,8 @@ fn overcommitted(lab: &Lab, first: &Guest, checks: &mut Checks) -> Result<()> {
     second.power_off()
 }
 
-fn own(workload: &str) -> Step {
-    Step::new(&["gleaner", "workload", "--for", LONG, workload]).timeout(Duration::from_secs(200))
+fn own(workload: &[&str]) -> Step {
+    Step::new(&[&["gleaner", "workload", "--for", LONG], workload].concat()).timeout(Duration::from_secs(200))
 }
 
 /// Diagnoses this host while the guest runs a step.
