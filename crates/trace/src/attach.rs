@@ -19,9 +19,11 @@ pub(crate) struct Probe {
 
 /// Total run time and number of runs, since the kernel's statistics were first enabled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct RunTime {
-    pub(crate) time: Duration,
-    pub(crate) runs: u64,
+pub struct RunTime {
+    /// Time in the program, without the overhead of getting there.
+    pub time: Duration,
+    /// Number of runs.
+    pub runs: u64,
 }
 
 impl Probe {
@@ -59,28 +61,34 @@ impl Probe {
 
     /// The kernel's statistics; zeros before Linux 5.8, which has none.
     pub(crate) fn run_time(&self) -> RunTime {
-        let mut info = libbpf_sys::bpf_prog_info::default();
-        let mut length = u32::try_from(size_of_val(&info)).unwrap_or_default();
-        // SAFETY: `info` is as long as `length` says and asks for no further buffers, and both outlive the call.
-        let answer = unsafe {
-            libbpf_sys::bpf_prog_get_info_by_fd(self.fd.as_raw_fd(), &raw mut info, &raw mut length)
-        };
-        if answer != 0 {
-            return RunTime::default();
-        }
-        RunTime { time: Duration::from_nanos(info.run_time_ns), runs: info.run_cnt }
+        run_time(&self.fd)
     }
+}
+
+/// The kernel's statistics about a loaded program; zeros before Linux 5.8, which has none.
+pub fn run_time(program: &impl AsFd) -> RunTime {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = u32::try_from(size_of_val(&info)).unwrap_or_default();
+    // SAFETY: `info` is as long as `length` says and asks for no further buffers, and both outlive the call.
+    let answer = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut length)
+    };
+    if answer != 0 {
+        return RunTime::default();
+    }
+    RunTime { time: Duration::from_nanos(info.run_time_ns), runs: info.run_cnt }
 }
 
 impl RunTime {
     /// The difference from `earlier`.
-    pub(crate) fn since(self, earlier: Self) -> Self {
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
         Self { time: self.time.saturating_sub(earlier.time), runs: self.runs.saturating_sub(earlier.runs) }
     }
 }
 
 /// Enables the kernel's statistics about BPF programs while the descriptor is open. `None` before Linux 5.8.
-pub(crate) fn enable_statistics() -> Option<OwnedFd> {
+pub fn enable_statistics() -> Option<OwnedFd> {
     // SAFETY: the call takes a number and returns a new descriptor, or a negative number.
     let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
     // SAFETY: the descriptor is open and has no other owner.

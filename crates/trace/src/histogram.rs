@@ -24,7 +24,7 @@ pub struct Histogram {
 
 impl Histogram {
     /// From the fields of a `struct hist`.
-    pub(crate) fn new(count: u64, total_ns: u64, buckets: &[u64]) -> Self {
+    pub fn new(count: u64, total_ns: u64, buckets: &[u64]) -> Self {
         let buckets = (0..).zip(buckets.iter().copied()).filter(|(_, n)| *n > 0).collect();
         Self { count, total_ns, buckets }
     }

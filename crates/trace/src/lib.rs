@@ -42,6 +42,14 @@ pub use tracer::{TraceError, Tracer};
 pub use unavailable::{NotAvailable, Reason};
 pub use waiting::{Latencies, LatencySensor};
 
+/// What other crates with BPF programs need to load, read and account them.
+pub mod bpf {
+    pub use crate::attach::{RunTime, enable_statistics, run_time};
+    pub use crate::plain::{Plain, Summable, as_bytes, from_bytes};
+    pub use crate::read::{per_vcpu, sum};
+    pub use crate::unavailable::{refusal, text};
+}
+
 /// Includes a skeleton generated from `src/bpf/*.bpf.c`.
 macro_rules! skeleton {
     ($module:ident, $file:literal) => {

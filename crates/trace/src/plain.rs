@@ -5,7 +5,7 @@
 ///
 /// # Safety
 /// The type consists of integers without gaps: any bytes are a value, and each byte of a value is initialised.
-pub(crate) unsafe trait Plain: Copy {}
+pub unsafe trait Plain: Copy {}
 
 macro_rules! plain {
     ($($skeleton:ident { $($name:ident),* })*) => {
@@ -28,19 +28,21 @@ plain! {
 unsafe impl Plain for u32 {}
 
 /// The value at the start of `bytes`; `None` if they are too few.
-pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
+pub fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
     let bytes = bytes.get(..size_of::<T>())?;
     // SAFETY: all bytes of a `T` are there, any bytes are one, and the read does not need alignment.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-pub(crate) fn as_bytes<T: Plain>(value: &T) -> &[u8] {
+/// The bytes of a value.
+pub fn as_bytes<T: Plain>(value: &T) -> &[u8] {
     // SAFETY: each byte of the value is initialised, and the slice borrows the value.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }
 }
 
 /// Counters of one vCPU, which are added to those of the others.
-pub(crate) trait Summable {
+pub trait Summable {
+    /// Adds `more`.
     fn accumulate(&mut self, more: &Self);
 }
 

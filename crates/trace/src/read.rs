@@ -195,16 +195,13 @@ fn events(counts: &[u64]) -> Events {
 }
 
 /// The value at `key` on each possible vCPU.
-pub(crate) fn per_vcpu<T: Plain>(map: &dyn MapCore, key: &impl Plain) -> libbpf_rs::Result<Vec<T>> {
+pub fn per_vcpu<T: Plain>(map: &dyn MapCore, key: &impl Plain) -> libbpf_rs::Result<Vec<T>> {
     let values = map.lookup_percpu(as_bytes(key), MapFlags::ANY)?.unwrap_or_default();
     Ok(values.iter().filter_map(|bytes| from_bytes(bytes)).collect())
 }
 
 /// The value at `key`, summed over the vCPUs.
-pub(crate) fn sum<T: Plain + Summable + Default>(
-    map: &dyn MapCore,
-    key: &impl Plain,
-) -> libbpf_rs::Result<T> {
+pub fn sum<T: Plain + Summable + Default>(map: &dyn MapCore, key: &impl Plain) -> libbpf_rs::Result<T> {
     let mut sum = T::default();
     for value in per_vcpu::<T>(map, key)? {
         sum.accumulate(&value);

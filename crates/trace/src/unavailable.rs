@@ -68,7 +68,8 @@ pub enum Reason {
 }
 
 impl NotAvailable {
-    pub(crate) fn new(what: impl Into<String>, why: Reason) -> Self {
+    /// `what` is missing, and `why`.
+    pub fn new(what: impl Into<String>, why: Reason) -> Self {
         Self { what: what.into(), why }
     }
 }
@@ -136,8 +137,13 @@ fn error_number(text: &str) -> Option<i32> {
     text.rsplit_once("(os error ")?.1.split(')').next()?.parse().ok()
 }
 
+/// Why the kernel refuses to load or attach `program`.
+pub fn refusal(program: &str, error: &libbpf_rs::Error) -> Reason {
+    Reason::from_load(program, error.kind(), text(error), Rights::now())
+}
+
 /// An error's text on one line, with all its causes.
-pub(crate) fn text(error: &libbpf_rs::Error) -> String {
+pub fn text(error: &libbpf_rs::Error) -> String {
     format!("{error:#}").lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 

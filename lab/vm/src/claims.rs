@@ -7,6 +7,7 @@ mod check;
 mod consolidation;
 mod doctor;
 mod haltpoll;
+mod host;
 mod journal;
 pub mod kept;
 mod kernels;
@@ -70,6 +71,9 @@ pub const ALL: &[Claim] = &[
     reversible::CLAIM,
     kernels::BPF,
     package::CLAIM,
+    host::AGREEMENT,
+    host::CAUSES,
+    host::OVERHEAD,
 ];
 
 /// The result of proving a claim.

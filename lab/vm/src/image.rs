@@ -62,7 +62,7 @@ const SETUP: &str = include_str!("image/setup.sh");
 const INITTAB: &str = include_str!("image/inittab");
 /// The console of `gleaner-lab shell`.
 const CONSOLE: &str = include_str!("image/console.sh");
-const VIRTIO: [&str; 3] = ["virtio_pci", "virtio_mmio", "virtio_console"];
+const VIRTIO: [&str; 4] = ["virtio_pci", "virtio_mmio", "virtio_console", "virtio_blk"];
 /// Where a nested host keeps its guests' boot files.
 const GUEST: &str = "lab/guest";
 

@@ -23,11 +23,11 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// `gleaner`, `gleaner-bench` (which has the workloads) and `gleaner-lab` (which is also the agent), from the same build
-    /// as this program. Under cargo they are built if they are older than their sources.
+    /// `gleaner`, `gleaner-bench` (which has the workloads), `gleaner-host` (for a nested host) and `gleaner-lab` (which is also
+    /// the agent), from the same build as this program. Under cargo they are built if they are older than their sources.
     pub fn find() -> Result<Self> {
         let dir = build_dir()?;
-        let names = ["gleaner", "gleaner-bench", "gleaner-lab"];
+        let names = ["gleaner", "gleaner-bench", "gleaner-host", "gleaner-lab"];
         let paths = names.map(|name| dir.join(name));
         if let (Some(cargo), true) = (std::env::var_os("CARGO"), paths.iter().any(|path| is_stale(path))) {
             build(&cargo, &dir)?;
@@ -109,6 +109,8 @@ fn build(cargo: &std::ffi::OsStr, dir: &Path) -> Result<()> {
         "gleaner",
         "-p",
         "gleaner-bench",
+        "-p",
+        "gleaner-host",
         "-p",
         "gleaner-lab",
     ]);

@@ -9,7 +9,7 @@ use crate::kernel::Kernel;
 use crate::vm::{Cpus, Lab, Step, VmSpec};
 
 /// Timeout of a claim in the host.
-const TIMEOUT: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(900);
 
 pub(super) const BOOT: Claim = Claim {
     name: "nested-host",

@@ -147,7 +147,7 @@ fn configure(root: &Path) -> Result<()> {
 /// The initramfs that mounts the disk and switches to it.
 pub(super) fn initramfs(busybox: &Path, kernel: &KernelFiles) -> Result<Vec<u8>> {
     let mut archive: Archive = base(busybox)?;
-    modules(&mut archive, kernel, &[&VIRTIO[..], &["virtio_blk", "squashfs", "overlay"]].concat())?;
+    modules(&mut archive, kernel, &[&VIRTIO[..], &["squashfs", "overlay"]].concat())?;
     archive.file("init", 0o755, INIT.as_bytes())?;
     archive.file("lab/units/gleaner-lab.service", 0o644, UNIT.as_bytes())?;
     archive.file("lab/units/gleaner-lab-shell.service", 0o644, SHELL_UNIT.as_bytes())?;

@@ -18,7 +18,7 @@ use crate::payload::Payload;
 use crate::vm::channel::Channel;
 use crate::vm::console::Console;
 use crate::vm::guest::Guest;
-use crate::vm::process::{Process, memory_file};
+use crate::vm::process::{Process, empty_memory_file, memory_file};
 use crate::vm::qemu::{self, Accelerator, Files};
 use crate::vm::spec::VmSpec;
 
@@ -128,15 +128,18 @@ impl Lab {
         spec.check()?;
         let media = self.media(spec)?;
         let initramfs = memory_file("initramfs", &media.initramfs)?;
+        let scratch =
+            (spec.scratch_mib > 0).then(|| empty_memory_file("scratch", spec.scratch_mib)).transpose()?;
         let files = Files {
             initramfs: initramfs.as_raw_fd(),
             monitor: monitor.as_raw_fd(),
             agent: agent.as_raw_fd(),
+            scratch: scratch.as_ref().map(AsRawFd::as_raw_fd),
             console: console.map(AsRawFd::as_raw_fd),
         };
         let mut command = media.emulator.as_deref().map_or_else(|| Command::new(QEMU), emulator::command);
         command.args(qemu::arguments(spec, self.accelerator, &media.kernel, media.disk.as_deref(), files));
-        let inherited = [Some(&initramfs), Some(agent), Some(monitor), console];
+        let inherited = [Some(&initramfs), Some(agent), Some(monitor), scratch.as_ref(), console];
         Process::start(command, &inherited.into_iter().flatten().map(AsRawFd::as_raw_fd).collect::<Vec<_>>())
     }
 }

@@ -25,6 +25,14 @@ pub(crate) fn memory_file(name: &str, content: &[u8]) -> Result<OwnedFd> {
     Ok(file.into())
 }
 
+/// An empty file in memory of this size, for QEMU to inherit. It takes memory as it is written.
+pub(crate) fn empty_memory_file(name: &str, mib: u32) -> Result<OwnedFd> {
+    let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC).map_err(Error::system("make a file in memory"))?;
+    let file = File::from(fd);
+    file.set_len(u64::from(mib) << 20).map_err(Error::system("size a file in memory"))?;
+    Ok(file.into())
+}
+
 /// A running QEMU. Dropping it kills it and waits for it.
 #[derive(Debug)]
 pub(crate) struct Process {

@@ -21,6 +21,8 @@ pub(crate) struct Files {
     pub(crate) initramfs: i32,
     pub(crate) monitor: i32,
     pub(crate) agent: i32,
+    /// An empty disk in memory.
+    pub(crate) scratch: Option<i32>,
     /// `None`: the console is this program's own terminal.
     pub(crate) console: Option<i32>,
 }
@@ -52,6 +54,10 @@ pub(crate) fn arguments(
     if let Some(disk) = disk {
         add(&["-drive", &format!("if=none,id=disk,format=raw,readonly=on,file={}", disk.display())]);
         add(&["-device", &format!("virtio-blk-{bus},drive=disk")]);
+    }
+    if let Some(scratch) = files.scratch {
+        add(&["-drive", &format!("if=none,id=scratch,format=raw,file=/proc/self/fd/{scratch}")]);
+        add(&["-device", &format!("virtio-blk-{bus},drive=scratch")]);
     }
     add(&["-chardev", &format!("socket,id=agent,fd={}", files.agent)]);
     add(&["-device", &format!("virtio-serial-{bus}")]);
@@ -123,7 +129,7 @@ mod tests {
     use crate::kernel::Kernel;
 
     fn args(spec: &VmSpec, accelerator: Accelerator) -> String {
-        let files = Files { initramfs: 5, monitor: 6, agent: 7, console: Some(8) };
+        let files = Files { initramfs: 5, monitor: 6, agent: 7, scratch: Some(9), console: Some(8) };
         arguments(spec, accelerator, Path::new("/k"), Some(Path::new("/d")), files).join(" ")
     }
 
@@ -136,6 +142,7 @@ mod tests {
             "-smp 4,sockets=1,cores=2,threads=2",
             "-initrd /proc/self/fd/5",
             "virtio-blk-pci,drive=disk",
+            "file=/proc/self/fd/9 -device virtio-blk-pci,drive=scratch",
             "socket,id=agent,fd=7",
             "panic=-1 oops=panic quiet loglevel=4 preempt=lazy",
             "-no-reboot",

@@ -76,6 +76,9 @@ pub struct VmSpec {
     /// Host CPUs for each vCPU's thread: one set per vCPU, or none to pin nothing.
     #[serde(default)]
     pub pins: Vec<Vec<usize>>,
+    /// Size in MiB of an empty disk in memory, `/dev/vda`; 0: none.
+    #[serde(default)]
+    pub scratch_mib: u32,
     /// If emulated, run all vCPUs in one thread, in turn.
     #[serde(default)]
     pub in_turn: bool,
@@ -99,6 +102,7 @@ impl VmSpec {
             cmdline: Vec::new(),
             guests,
             pins: Vec::new(),
+            scratch_mib: 0,
             in_turn: false,
         }
     }
@@ -114,6 +118,13 @@ impl VmSpec {
     #[must_use]
     pub fn pinned_to(mut self, cpus: &[usize]) -> Self {
         self.pins = cpus.iter().cycle().take(self.cpus.count() as usize).map(|&cpu| vec![cpu]).collect();
+        self
+    }
+
+    /// Adds an empty disk of this size in MiB.
+    #[must_use]
+    pub fn scratch(mut self, mib: u32) -> Self {
+        self.scratch_mib = mib;
         self
     }
 

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Interrupts between vCPUs, and those that they take. */
+#ifndef GLEANER_INTERRUPTS_H
+#define GLEANER_INTERRUPTS_H
+
+static __always_inline u32 class_of(u32 vector)
+{
+	if (vector == RESCHEDULE_VECTOR)
+		return VECTOR_RESCHEDULE;
+	if (vector == CALL_FUNCTION_VECTOR || vector == CALL_FUNCTION_SINGLE_VECTOR)
+		return VECTOR_CALL;
+	if (vector == LOCAL_TIMER_VECTOR)
+		return VECTOR_TIMER;
+	if (vector >= FIRST_EXTERNAL_VECTOR && vector < FIRST_SYSTEM_VECTOR)
+		return VECTOR_DEVICE;
+	return VECTOR_OTHER;
+}
+
+/* An interrupt is delivered, in the context of who sends it. */
+SEC("tp_btf/kvm_apic_accept_irq")
+int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
+{
+	struct vcpu *sender = this_vcpu(), *v;
+	struct recipient key = {};
+	u32 class, *slot;
+
+	/* A device's VM is not known here. */
+	if (!sender)
+		return 0;
+	key.kvm = sender->kvm;
+	key.vcpu_id = vcpu_id;
+	slot = bpf_map_lookup_elem(&recipients, &key);
+	v = slot ? bpf_map_lookup_elem(&vcpus, slot) : NULL;
+	if (!v) {
+		struct lost *lost = this_lost();
+
+		if (lost)
+			lost->recipients++;
+		return 0;
+	}
+	/* Delivery modes other than fixed have no vector. */
+	class = mode & 0x700 ? VECTOR_OTHER : class_of(vector);
+	__sync_fetch_and_add(&v->delivered[class], 1);
+	if (v != sender) {
+		lock(sender);
+		if (v->injecting == INJECT_HALT)
+			sender->waking++;
+		else
+			sender->to_running[class]++;
+		unlock(sender);
+	}
+	/* The oldest counts, until the vCPU takes it. */
+	if (!v->irq_ns[class] && v != sender)
+		v->irq_ns[class] = (bpf_ktime_get_ns() & ~1ULL) | (v->injecting == INJECT_HALT);
+	return 0;
+}
+
+/* The vCPU enters the guest with this interrupt. */
+SEC("tp_btf/kvm_inj_virq")
+int BPF_PROG(on_inject, unsigned int vector, bool soft, bool reinjected)
+{
+	struct thread *t = thread_of(bpf_get_current_task_btf());
+	struct vcpu *v = vcpu_of(t);
+	u32 class = class_of(vector), id = HISTS;
+	u64 since_ns, injecting;
+
+	if (!v || soft || reinjected)
+		return 0;
+	lock(v);
+	v->injected[class]++;
+	injecting = v->injecting;
+	if (injecting && injecting < INJECTS)
+		v->ended[injecting][class]++;
+	v->injecting = INJECT_NOTHING;
+	unlock(v);
+	since_ns = v->irq_ns[class];
+	if (!since_ns)
+		return 0;
+	v->irq_ns[class] = 0;
+	if (since_ns & 1)
+		id = HIST_WAKING;
+	else if (class == VECTOR_RESCHEDULE)
+		id = HIST_RESCHEDULE;
+	else if (class == VECTOR_CALL)
+		id = HIST_CALL;
+	if (id < HISTS)
+		add_length(t->slot, id, since(since_ns, bpf_ktime_get_ns()));
+	return 0;
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The state machine that attributes a vCPU's time: each event adds the time
+ * since the one before it to the state that it ends. src/attribution.rs is the
+ * same in Rust, and a test feeds both with the same events.
+ */
+#ifndef GLEANER_MACHINE_H
+#define GLEANER_MACHINE_H
+
+/* A thread that is woken while it leaves its pCPU has left it within this time. */
+#define LEAVING_NS 100000
+
+static __always_inline struct reason_sum *reason_of(struct vcpu *v)
+{
+	u32 reason = v->reason;
+
+	/* For the verifier. */
+	if (reason >= REASONS)
+		reason = REASON_OTHER;
+	return &v->reasons[reason];
+}
+
+static __always_inline u64 since(u64 earlier, u64 now)
+{
+	return now > earlier ? now - earlier : 0;
+}
+
+/* When the sleep that ends at `now` ended by a wake-up; `now` if none was seen. */
+static __always_inline u64 wake_up_of(struct vcpu *v, u64 now)
+{
+	u64 woken = v->woken_ns;
+
+	if (!woken || woken > now || woken + LEAVING_NS < v->since_ns)
+		return now;
+	return woken > v->since_ns ? woken : v->since_ns;
+}
+
+/* Adds the time in the current state until `now`. */
+static __always_inline void account(struct vcpu *v, u64 now)
+{
+	struct reason_sum *sum = reason_of(v);
+	u64 woken;
+
+	switch (v->state) {
+	case STATE_GUEST:
+		v->guest_ns += since(v->since_ns, now);
+		break;
+	case STATE_HYPERVISOR:
+		sum->run_ns += since(v->since_ns, now);
+		break;
+	case STATE_ASLEEP:
+		woken = wake_up_of(v, now);
+		sum->sleep_ns += since(v->since_ns, woken);
+		sum->woken_ns += since(woken, now);
+		break;
+	case STATE_PREEMPTED:
+		sum->preempted_ns += since(v->since_ns, now);
+		break;
+	default:
+		v->unknown_ns += since(v->since_ns, now);
+	}
+	if (now > v->since_ns)
+		v->since_ns = now;
+}
+
+static __always_inline void on_guest_exit(struct vcpu *v, u32 reason, u64 now)
+{
+	/*
+	 * An exit without an entry before it: KVM handled the previous exit on
+	 * its fast path and went back without an event, or an event was lost.
+	 * What lies between is nearly all the guest's.
+	 */
+	if (v->state == STATE_HYPERVISOR) {
+		v->unpaired++;
+		v->state = STATE_GUEST;
+	} else if (v->state != STATE_GUEST && v->state != STATE_UNKNOWN) {
+		v->disordered++;
+	}
+	account(v, now);
+	v->state = STATE_HYPERVISOR;
+	v->reason = reason;
+	reason_of(v)->count++;
+}
+
+static __always_inline void on_guest_entry(struct vcpu *v, u64 now)
+{
+	if (v->state == STATE_ASLEEP || v->state == STATE_PREEMPTED)
+		v->disordered++;
+	account(v, now);
+	v->state = STATE_GUEST;
+}
+
+/* What the exit's code left open is known now: all of its time belongs to this reason. */
+static __always_inline void refine(struct vcpu *v, u32 reason)
+{
+	if (v->state != STATE_HYPERVISOR || v->reason == reason)
+		return;
+	if (reason_of(v)->count)
+		reason_of(v)->count--;
+	v->reason = reason;
+	reason_of(v)->count++;
+}
+
+static __always_inline void switched_out(struct vcpu *v, bool asleep, u64 now)
+{
+	if (v->state == STATE_GUEST || v->state == STATE_ASLEEP || v->state == STATE_PREEMPTED)
+		v->disordered++;
+	account(v, now);
+	v->state = asleep ? STATE_ASLEEP : STATE_PREEMPTED;
+}
+
+static __always_inline void switched_in(struct vcpu *v, u64 now)
+{
+	if (v->state == STATE_GUEST || v->state == STATE_HYPERVISOR)
+		v->disordered++;
+	account(v, now);
+	v->state = STATE_HYPERVISOR;
+}
+
+static __always_inline void went_to_vmm(struct vcpu *v)
+{
+	if (v->state == STATE_HYPERVISOR)
+		reason_of(v)->to_vmm++;
+}
+
+#endif

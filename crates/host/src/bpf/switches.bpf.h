@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* vCPUs that leave and get their pCPUs, and who had these before. */
+#ifndef GLEANER_SWITCHES_H
+#define GLEANER_SWITCHES_H
+
+#define TASK_RUNNING 0
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *p)
+{
+	struct vcpu *v = vcpu_of(thread_of(p));
+
+	if (v)
+		v->woken_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* Who had the pCPU for which a vCPU waited, as far as its last user is that. */
+static __always_inline void add_steal(u32 victim, struct task_struct *prev, struct thread *from, u64 ns)
+{
+	struct steal_key key = { .victim = victim };
+	struct steal *sum;
+
+	if (from)
+		key.culprit = from->tgid;
+	else
+		key.culprit = prev->pid ? CULPRIT_HOST : CULPRIT_IDLE;
+	sum = bpf_map_lookup_elem(&steals, &key);
+	if (!sum) {
+		struct steal none = {};
+		struct lost *lost;
+
+		if (bpf_map_update_elem(&steals, &key, &none, BPF_ANY)) {
+			lost = this_lost();
+			if (lost)
+				lost->pairs++;
+			return;
+		}
+		sum = bpf_map_lookup_elem(&steals, &key);
+		if (!sum)
+			return;
+	}
+	sum->count++;
+	sum->ns += ns;
+}
+
+static __always_inline void enter(struct vcpu *v, struct thread *to, struct task_struct *prev,
+				  struct thread *from, u64 now)
+{
+	u32 cpu = bpf_get_smp_processor_id(), id = HIST_PREEMPTED;
+	u64 waited = 0;
+
+	if (v->state == STATE_ASLEEP) {
+		waited = since(wake_up_of(v, now), now);
+		id = HIST_WOKEN;
+	} else if (v->state == STATE_PREEMPTED) {
+		waited = since(v->since_ns, now);
+	}
+	lock(v);
+	switched_in(v, now);
+	if (v->pcpu != cpu) {
+		v->migrations++;
+		v->pcpu = cpu;
+	}
+	unlock(v);
+	if (waited) {
+		add_length(to->slot, id, waited);
+		add_steal(v->tgid, prev, from, waited);
+	}
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	struct thread *from = prev->pid ? thread_of(prev) : NULL;
+	struct thread *to = next->pid ? thread_of(next) : NULL;
+	u64 now = bpf_ktime_get_ns();
+	struct vcpu *v;
+	struct pcpu *c;
+	u32 zero = 0;
+
+	c = bpf_map_lookup_elem(&pcpus, &zero);
+	if (c) {
+		if (!c->since_ns)
+			;
+		else if (from)
+			c->vcpu_ns += now - c->since_ns;
+		else if (prev->pid)
+			c->other_ns += now - c->since_ns;
+		else
+			c->idle_ns += now - c->since_ns;
+		c->since_ns = now;
+	}
+	v = vcpu_of(from);
+	if (v && !v->exited) {
+		lock(v);
+		switched_out(v, !preempt && prev->__state != TASK_RUNNING, now);
+		unlock(v);
+	}
+	v = vcpu_of(to);
+	if (v && !v->exited)
+		enter(v, to, prev, from, now);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_thread_end, struct task_struct *p)
+{
+	struct thread *t = thread_of(p);
+	struct vcpu *v = vcpu_of(t);
+	struct recipient key = {};
+
+	if (!v)
+		return 0;
+	lock(v);
+	account(v, bpf_ktime_get_ns());
+	v->exited = 1;
+	unlock(v);
+	key.kvm = v->kvm;
+	key.vcpu_id = v->vcpu_id;
+	bpf_map_delete_elem(&recipients, &key);
+	/* User space gives the slot to another thread. */
+	t->slot = NO_SLOT;
+	return 0;
+}
+
+#endif

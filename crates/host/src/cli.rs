@@ -1,0 +1,140 @@
+//! The command line.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use gleaner_host::discover::{Vm, discover};
+use gleaner_host::{HostError, HostSetup, HostTracer, Options, Report, text};
+use gleaner_kernel::Root;
+use gleaner_print::{Generate, out, outln, say};
+
+/// What this KVM host spends on its virtual machines, by cause
+///
+/// Counts VM exits by reason, and attributes the time of each vCPU: to the guest, to the hypervisor by exit reason, to
+/// waiting for a pCPU after wake-ups and after preemption, to being halted. It only reads, and needs root, a kernel with
+/// BTF, and KVM.
+#[derive(Debug, Parser)]
+#[command(name = crate::NAME, version = crate::VERSION, max_term_width = 100, after_help = AFTER_HELP)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "Exit status: 0 success, 1 failure, 2 usage error.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the virtual machines of this host
+    List(ListArgs),
+    /// Say what each virtual machine loses to exits and waiting, by cause, and what to do
+    Diagnose(DiagnoseArgs),
+    #[command(flatten)]
+    Generate(Generate),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiagnoseArgs {
+    /// Only this virtual machine: its name or the VMM's process
+    #[arg(long, value_name = "NAME")]
+    vm: Option<String>,
+    /// How long to follow the vCPUs
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Largest share of the vCPUs' time, in per cent, that following them may take; what exceeds it is not followed, and said
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = percent)]
+    budget: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print each vCPU and each exit reason, too
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
+}
+
+pub(crate) fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
+    let root = Root::system();
+    let vms = discover(&root);
+    if args.json {
+        outln!("{}", serde_json::to_string(&vms)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if vms.is_empty() {
+        // Says why, where there is no KVM.
+        HostSetup::read(&root)?;
+        say!(
+            "{}: no virtual machine runs here{}",
+            crate::NAME,
+            if is_root() { "" } else { ", as far as this user sees: run as root" }
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    out!("{}", text::list(&vms))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// How long the cost is measured, before everything else: the measurement itself costs something.
+const COST_TIME: Duration = Duration::from_millis(300);
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "a number is expected".to_owned())?;
+    if (0.1..=100.0).contains(&value) { Ok(value) } else { Err("0.1 to 100 are allowed".to_owned()) }
+}
+
+pub(crate) fn diagnose(args: &DiagnoseArgs) -> anyhow::Result<ExitCode> {
+    let root = Root::system();
+    let setup = HostSetup::read(&root)?;
+    let only = args.vm.as_deref().map(|name| find(&discover(&root), name)).transpose()?;
+    let mut tracer = HostTracer::start(&setup, Options { pid: only })?;
+    let cost = tracer.keep_within(args.budget / 100.0, COST_TIME)?;
+    for missing in tracer.missing() {
+        say!("{}: {missing}", crate::NAME);
+    }
+    for hidden in setup.hidden() {
+        say!("{}: {hidden}", crate::NAME);
+    }
+    let earlier = tracer.read()?;
+    std::thread::sleep(Duration::from_secs(args.seconds));
+    let later = tracer.read()?;
+    let mut report = Report::between(&setup, &discover(&root), &earlier, &later, only);
+    report.missing = tracer.missing().to_vec();
+    report.cost = cost;
+    if args.json {
+        outln!("{}", serde_json::to_string(&report)?)?;
+    } else {
+        out!("{}", text::diagnosis(&report, args.all))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find(vms: &[Vm], name: &str) -> Result<u32, HostError> {
+    let found = vms.iter().find(|vm| vm.name == name || vm.pid.to_string() == name);
+    found.map(|vm| vm.pid).ok_or_else(|| HostError::NoVm {
+        name: name.to_owned(),
+        known: match vms.iter().map(|vm| vm.name.as_str()).collect::<Vec<_>>().join(", ") {
+            names if names.is_empty() => "none".to_owned(),
+            names => names,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,47 @@
+//! What a KVM host spends on its guests: VM exits by reason, waiting for pCPUs, interrupts between vCPUs, and who causes
+//! it. Reads only.
+//!
+//! [`discover`](discover::discover) finds the VMs; [`HostTracer`] attributes the time of their vCPUs by BPF programs
+//! (`src/bpf`, GPL-2.0-only); [`Report`] has the difference of two readings, with the causes in order. [`attribution`] is
+//! the state machine behind it, without I/O.
+
+pub mod attribution;
+pub mod cause;
+pub mod discover;
+mod error;
+mod plain;
+mod reading;
+mod reason;
+mod report;
+mod setup;
+pub mod text;
+mod tracer;
+
+pub use error::HostError;
+pub use reading::{Interrupts, Lost, Pcpu, Reading, Steal, VcpuCounters};
+pub use reason::{Group, Isa, Reason};
+pub use report::{Halts, Latencies, Report, StealBy, VcpuRecord, VmRecord};
+pub use setup::HostSetup;
+pub use tracer::{Cost, HostTracer, Options};
+
+/// Includes a skeleton generated from `src/bpf/*.bpf.c`.
+macro_rules! skeleton {
+    ($module:ident, $file:literal) => {
+        #[allow(
+            warnings,
+            clippy::all,
+            clippy::pedantic,
+            clippy::expect_used,
+            clippy::undocumented_unsafe_blocks,
+            clippy::unwrap_used,
+            reason = "generated"
+        )]
+        mod $module {
+            include!(concat!(env!("OUT_DIR"), "/", $file));
+        }
+    };
+}
+
+skeleton!(skeleton, "host.skel.rs");
+#[cfg(test)]
+skeleton!(replay_skeleton, "replay.skel.rs");

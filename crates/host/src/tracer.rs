@@ -1,0 +1,353 @@
+//! Loads the programs, and reads their counters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use gleaner_trace::bpf::{self, Plain, RunTime, as_bytes, from_bytes};
+use gleaner_trace::{NotAvailable, Reason as Why};
+use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::Isa;
+use crate::error::HostError;
+use crate::reading::{Lost, Pcpu, Reading, Steal, VcpuCounters};
+use crate::setup::HostSetup;
+use crate::skeleton::types::{self, hist_id};
+use crate::skeleton::{HostSkel, HostSkelBuilder};
+
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Attempts to read a vCPU's counters while they do not change. An attempt takes a microsecond, and an exit at least
+/// as long.
+const ATTEMPTS: u32 = 100;
+
+/// Programs that are detached if following the vCPUs costs too much, those whose numbers matter least first. What remains
+/// attributes the time.
+const EXPENDABLE: [&[&str]; 3] =
+    [&["on_userspace", "on_hypercall", "on_apic"], &["on_accept", "on_inject"], &["on_wakeup"]];
+
+/// What following the vCPUs costs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Time in the BPF programs, in pCPUs.
+    pub pcpus: f64,
+    /// The same as a share of the time that vCPUs have on pCPUs.
+    pub share: f64,
+}
+
+/// What is followed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Only the VM of this process.
+    pub pid: Option<u32>,
+}
+
+/// Of use on Intel's processors alone.
+const ON_APIC: &str = "on_apic";
+
+/// A program, its tracepoint, and what is missing without it; `None`: everything.
+const PROGRAMS: [(&str, &str, Option<&str>); 13] = [
+    ("on_exit", "kvm_exit", None),
+    ("on_entry", "kvm_entry", None),
+    ("on_switch", "sched_switch", None),
+    ("on_waking", "sched_waking", None),
+    ("on_thread_end", "sched_process_exit", None),
+    (ON_APIC, "kvm_apic", Some("registers of the local APIC in device memory, counted as MMIO")),
+    ("on_mmio", "kvm_mmio", Some("device memory, counted as EPT")),
+    ("on_fast_mmio", "kvm_fast_mmio", Some("notifications of devices, counted as EPT")),
+    ("on_hypercall", "kvm_hypercall", Some("hypercalls by kind")),
+    ("on_userspace", "kvm_userspace_exit", Some("exits that go on to the VMM")),
+    ("on_wakeup", "kvm_vcpu_wakeup", Some("success of halt polling")),
+    ("on_accept", "kvm_apic_accept_irq", Some("interrupts between vCPUs, and their latencies")),
+    ("on_inject", "kvm_inj_virq", Some("interrupts that vCPUs take, and what ends halts")),
+];
+
+/// Follows the vCPUs of this host until dropped, which detaches and frees everything, as does the end of the process.
+pub struct HostTracer {
+    skel: HostSkel<'static>,
+    programs: Vec<Attached>,
+    missing: Vec<NotAvailable>,
+    ended: Vec<VcpuCounters>,
+}
+
+/// An attached program.
+struct Attached {
+    name: &'static str,
+    fd: OwnedFd,
+    /// Detaches it when dropped.
+    _link: Link,
+}
+
+impl fmt::Debug for HostTracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostTracer").field("programs", &self.programs.len()).finish_non_exhaustive()
+    }
+}
+
+impl HostTracer {
+    /// Attaches the programs that this kernel has events for.
+    ///
+    /// # Errors
+    /// Exits, switches or wake-ups cannot be traced here.
+    pub fn start(setup: &HostSetup, options: Options) -> Result<Self, HostError> {
+        libbpf_rs::set_print(None);
+        let mut missing = Vec::new();
+        let of_use = |name: &&str| *name != ON_APIC || setup.isa == Isa::Vmx;
+        let all: Vec<&str> = PROGRAMS.iter().map(|program| program.0).filter(of_use).collect();
+        // Usually all programs load at once. If not, find those that fail one by one.
+        let (skel, chosen) = if let Ok(skel) = load(setup, options, &all) {
+            (skel, all)
+        } else {
+            let chosen = accepted(setup, options, &all, &mut missing)?;
+            let skel = load(setup, options, &chosen)
+                .map_err(|error| refused("VM exits", "on_exit", "kvm_exit", &error))?;
+            (skel, chosen)
+        };
+        let failed = |error: libbpf_rs::Error| HostError::Read(bpf::text(&error));
+        for slot in 0..skel.maps.vcpus.max_entries() {
+            skel.maps.free_slots.update(&[], &slot.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        }
+        let mut programs = Vec::new();
+        for (name, event, gives) in PROGRAMS {
+            let found = skel.object().progs_mut().find(|program| program.name() == name);
+            let Some(program) = found.filter(|_| chosen.contains(&name)) else { continue };
+            let fd = program.as_fd().try_clone_to_owned().map_err(libbpf_rs::Error::from).map_err(failed)?;
+            match program.attach_trace() {
+                Ok(link) => programs.push(Attached { name, fd, _link: link }),
+                Err(error) => {
+                    let refused = refused(gives.unwrap_or("VM exits"), name, event, &error);
+                    if gives.is_none() {
+                        return Err(refused.into());
+                    }
+                    missing.push(refused);
+                }
+            }
+        }
+        let mut tracer = Self { skel, programs, missing, ended: Vec::new() };
+        if let Some(data) = tracer.skel.maps.bss_data.as_deref_mut() {
+            data.started_ns = now_ns();
+        }
+        Ok(tracer)
+    }
+
+    /// What this kernel does not show.
+    pub fn missing(&self) -> &[NotAvailable] {
+        &self.missing
+    }
+
+    /// The counters. Frees those of threads that ended, which this and later readings still have, until
+    /// [`HostTracer::forget_ended`].
+    ///
+    /// # Errors
+    /// The maps cannot be read.
+    pub fn read(&mut self) -> Result<Reading, HostError> {
+        self.reading().map_err(|error| HostError::Read(bpf::text(&error)))
+    }
+
+    /// Forgets the counters of threads that have ended.
+    pub fn forget_ended(&mut self) {
+        self.ended.clear();
+    }
+
+    fn reading(&mut self) -> libbpf_rs::Result<Reading> {
+        let maps = &self.skel.maps;
+        let mut vcpus = Vec::new();
+        let taken = maps.bss_data.as_deref().map_or(u64::MAX, |data| data.slots_taken);
+        let used = u32::try_from(taken).unwrap_or(u32::MAX).min(maps.vcpus.max_entries());
+        for slot in 0..used {
+            let Some(read) = steady(&maps.vcpus, slot)? else { continue };
+            if read.first_ns == 0 {
+                continue;
+            }
+            // The time of the reading is taken after it: no event can be later.
+            let counters = VcpuCounters::of(&read, &hists(&maps.hists, slot)?, now_ns());
+            if counters.ended {
+                self.ended.push(counters);
+                clear(&maps.vcpus, slot, &types::vcpu::default())?;
+                for id in 0..hist_id::HISTS.0 {
+                    clear(&maps.hists, slot * hist_id::HISTS.0 + id, &types::hist::default())?;
+                }
+                maps.free_slots.update(&[], &slot.to_ne_bytes(), MapFlags::ANY)?;
+            } else {
+                vcpus.push(counters);
+            }
+        }
+        vcpus.extend(self.ended.iter().cloned());
+        let lost: types::lost = bpf::sum(&maps.losses, &0_u32)?;
+        Ok(Reading {
+            at_ns: now_ns(),
+            vcpus,
+            steals: steals(&maps.steals)?,
+            lost: Lost {
+                vcpus: lost.vcpus,
+                storage: lost.storage,
+                pairs: lost.pairs,
+                recipients: lost.recipients,
+            },
+            pcpus: bpf::per_vcpu::<types::pcpu>(&maps.pcpus, &0_u32)?
+                .iter()
+                .map(|pcpu| Pcpu { vcpu_ns: pcpu.vcpu_ns, other_ns: pcpu.other_ns, idle_ns: pcpu.idle_ns })
+                .collect(),
+        })
+    }
+
+    /// Measures for `time` what the programs cost, and detaches those whose numbers can be done without, one group after
+    /// another, as long as that is more than `budget`, a share of the time that vCPUs have on pCPUs. What is detached is in
+    /// [`HostTracer::missing`]. `None` if the kernel has no account of BPF programs (before Linux 5.8).
+    ///
+    /// # Errors
+    /// The maps cannot be read.
+    pub fn keep_within(&mut self, budget: f64, time: Duration) -> Result<Option<Cost>, HostError> {
+        let failed = |error: libbpf_rs::Error| HostError::Read(bpf::text(&error));
+        let mut cost = self.measure(time).map_err(failed)?;
+        for group in EXPENDABLE {
+            let Some(share) = cost.map(|cost| cost.share).filter(|share| *share > budget) else { break };
+            let (gone, kept) = std::mem::take(&mut self.programs)
+                .into_iter()
+                .partition::<Vec<_>, _>(|program| group.contains(&program.name));
+            self.programs = kept;
+            for program in gone {
+                let gives = PROGRAMS.iter().find(|known| known.0 == program.name).and_then(|known| known.2);
+                let detail = format!(
+                    "following all of it took {:.1} % of the vCPUs' time, and the budget is {:.1} %",
+                    100.0 * share,
+                    100.0 * budget
+                );
+                self.missing
+                    .push(NotAvailable::new(gives.unwrap_or(program.name), Why::TooExpensive { detail }));
+            }
+            cost = self.measure(time).map_err(failed)?;
+        }
+        Ok(cost)
+    }
+
+    /// The account adds the reading of a clock to each run, and leaves out the way to the program, which takes about as
+    /// long.
+    fn measure(&self, time: Duration) -> libbpf_rs::Result<Option<Cost>> {
+        let Some(statistics) = bpf::enable_statistics() else { return Ok(None) };
+        let run = || self.programs.iter().map(|program| bpf::run_time(&program.fd)).collect::<Vec<RunTime>>();
+        let (before, vcpus_before, started) = (run(), self.vcpu_time()?, Instant::now());
+        std::thread::sleep(time);
+        let ran: Duration = run().iter().zip(&before).map(|(now, then)| now.since(*then).time).sum();
+        let (elapsed, vcpus) = (started.elapsed(), self.vcpu_time()?.saturating_sub(vcpus_before));
+        drop(statistics);
+        let pcpus = ran.as_secs_f64() / elapsed.as_secs_f64();
+        // Where hardly any vCPU runs there is nobody to be slowed down.
+        let used = vcpus.max(elapsed / 10);
+        Ok(Some(Cost { pcpus, share: ran.as_secs_f64() / used.as_secs_f64() }))
+    }
+
+    /// Time that vCPUs had on pCPUs so far.
+    fn vcpu_time(&self) -> libbpf_rs::Result<Duration> {
+        let pcpus = bpf::per_vcpu::<types::pcpu>(&self.skel.maps.pcpus, &0_u32)?;
+        Ok(Duration::from_nanos(pcpus.iter().map(|pcpu| pcpu.vcpu_ns).sum()))
+    }
+}
+
+/// ns of the clock that the programs read.
+pub(crate) fn now_ns() -> u64 {
+    // Every Linux has this clock.
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn load(setup: &HostSetup, options: Options, programs: &[&str]) -> libbpf_rs::Result<HostSkel<'static>> {
+    // The skeleton borrows this for as long as it lives. The object is freed with the skeleton; the few bytes of the
+    // box are leaked.
+    let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = HostSkelBuilder::default().open(place)?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let chosen = programs.iter().any(|name| program.name() == *name);
+        program.set_autoload(chosen);
+    }
+    if let Some(data) = open.maps.rodata_data.as_deref_mut() {
+        data.reason_of_code = setup.isa.table();
+        data.only_tgid = options.pid.unwrap_or_default();
+    }
+    open.load()
+}
+
+/// The programs that the kernel accepts, each tried alone.
+fn accepted(
+    setup: &HostSetup,
+    options: Options,
+    wanted: &[&str],
+    missing: &mut Vec<NotAvailable>,
+) -> Result<Vec<&'static str>, NotAvailable> {
+    let mut accepted = Vec::new();
+    for (name, event, gives) in PROGRAMS.into_iter().filter(|program| wanted.contains(&program.0)) {
+        match load(setup, options, &[name]) {
+            Ok(_) => accepted.push(name),
+            Err(error) => {
+                let refused = refused(gives.unwrap_or("VM exits"), name, event, &error);
+                if gives.is_none() {
+                    return Err(refused);
+                }
+                missing.push(refused);
+            }
+        }
+    }
+    Ok(accepted)
+}
+
+/// libbpf's answer where a tracepoint does not exist.
+const NO_SUCH_TYPE: &str = "(os error 3)";
+
+fn refused(what: &str, program: &str, event: &str, error: &libbpf_rs::Error) -> NotAvailable {
+    let why = if !std::path::Path::new(BTF).exists() {
+        Why::NoBtf { path: BTF.to_owned() }
+    } else if bpf::text(error).contains(NO_SUCH_TYPE) {
+        Why::NoEvent { event: format!("tracepoint {event}") }
+    } else {
+        bpf::refusal(program, error)
+    };
+    NotAvailable::new(what, why)
+}
+
+fn value<T: Plain>(map: &dyn MapCore, key: u32) -> libbpf_rs::Result<Option<T>> {
+    Ok(map.lookup(as_bytes(&key), MapFlags::ANY)?.and_then(|bytes| from_bytes(&bytes)))
+}
+
+fn clear<T: Plain>(map: &dyn MapCore, key: u32, empty: &T) -> libbpf_rs::Result<()> {
+    map.update(as_bytes(&key), as_bytes(empty), MapFlags::ANY)
+}
+
+/// A slot's counters, read while they did not change: between two readings of the same, even sequence number nothing was
+/// written. A vCPU that changes all the time is read as it is at last.
+fn steady(map: &dyn MapCore, slot: u32) -> libbpf_rs::Result<Option<types::vcpu>> {
+    let Some(mut before) = value::<types::vcpu>(map, slot)? else { return Ok(None) };
+    if before.first_ns == 0 && before.seq == 0 {
+        return Ok(None);
+    }
+    for _ in 0..ATTEMPTS {
+        let (Some(read), Some(after)) = (value::<types::vcpu>(map, slot)?, value::<types::vcpu>(map, slot)?)
+        else {
+            return Ok(None);
+        };
+        if before.seq == after.seq && after.seq.is_multiple_of(2) {
+            return Ok(Some(read));
+        }
+        before = after;
+    }
+    Ok(Some(before))
+}
+
+fn hists(map: &dyn MapCore, slot: u32) -> libbpf_rs::Result<Vec<types::hist>> {
+    let count = hist_id::HISTS.0;
+    (0..count).map(|id| Ok(value(map, slot * count + id)?.unwrap_or_default())).collect()
+}
+
+fn steals(map: &dyn MapCore) -> libbpf_rs::Result<BTreeMap<(u32, u32), Steal>> {
+    let keys: BTreeSet<Vec<u8>> = map.keys().collect();
+    let mut steals = BTreeMap::new();
+    for key in keys {
+        let Some(key) = from_bytes::<types::steal_key>(&key) else { continue };
+        let sum: types::steal = bpf::sum(map, &key)?;
+        steals.insert((key.victim, key.culprit), Steal { count: sum.count, ns: sum.ns });
+    }
+    Ok(steals)
+}

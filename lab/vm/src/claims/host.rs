@@ -1,0 +1,60 @@
+//! Claim 7: on a KVM host, `gleaner-host` counts what KVM counts, its times add up, the top cause is right, and following
+//! the vCPUs costs little.
+
+mod agreement;
+mod causes;
+mod overhead;
+
+use gleaner_host::{HostSetup, HostTracer, Options};
+use gleaner_kernel::Root;
+
+use crate::claims::{Claim, ClaimHost};
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::kernel::Kernel;
+use crate::vm::{Cpus, VmSpec};
+
+pub(super) const AGREEMENT: Claim = Claim {
+    name: "host-agreement",
+    group: 7,
+    says: "on a KVM host, exits agree with KVM's own counters, the times of each vCPU add up, and interrupts agree with \
+           what the guest counts",
+    quick: false,
+    place: ClaimHost::NestedHost,
+    prove: agreement::prove,
+};
+
+pub(super) const CAUSES: Claim = Claim {
+    name: "host-causes",
+    group: 7,
+    says: "on a KVM host, the top cause is right for guests that wake threads, shoot down TLBs, sleep, write to a disk, \
+           spin on too few pCPUs, and compute",
+    quick: false,
+    place: ClaimHost::NestedHost,
+    prove: causes::prove,
+};
+
+pub(super) const OVERHEAD: Claim = Claim {
+    name: "host-overhead",
+    group: 7,
+    says: "on a KVM host, following the vCPUs costs a guest that exits all the time at most 3 % of its work",
+    quick: false,
+    place: ClaimHost::NestedHost,
+    prove: overhead::prove,
+};
+
+/// A guest with 2 vCPUs.
+fn guest(name: &str, kernel: Kernel) -> VmSpec {
+    VmSpec::new(name, Image::Tiny, kernel, Cpus::flat(2))
+}
+
+/// Follows all vCPUs of this host.
+fn follow() -> Result<(HostSetup, HostTracer)> {
+    let setup = HostSetup::read(&Root::system()).map_err(|error| failed(&error))?;
+    let tracer = HostTracer::start(&setup, Options::default()).map_err(|error| failed(&error))?;
+    Ok((setup, tracer))
+}
+
+fn failed(error: &gleaner_host::HostError) -> Error {
+    Error::Guest { vm: "host".to_owned(), error: error.to_string() }
+}

@@ -1,0 +1,131 @@
+//! What is counted, held against KVM's own counters and the guest's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use gleaner_host::discover::discover;
+use gleaner_host::{Reason, Report, VmRecord};
+use gleaner_kernel::Root;
+
+use super::{failed, follow, guest};
+use crate::claims::Checks;
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::vm::{Guest, Lab, Step};
+
+/// KVM's counters over all VMs, and the reasons that each of them counts.
+const COUNTERS: [(&str, &[Reason]); 5] = [
+    ("exits", &[]),
+    ("halt_exits", &[Reason::Hlt]),
+    ("irq_exits", &[Reason::Interrupt]),
+    ("irq_window_exits", &[Reason::InterruptWindow]),
+    ("io_exits", &[Reason::Pio]),
+];
+const DIRECTORY: &str = "/sys/kernel/debug/kvm";
+/// Reading all counters takes some milliseconds, in which some exits pass.
+const SLACK: u64 = 20;
+const TIME: &str = "10s";
+
+pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
+    for kernel in [Kernel::V7, Kernel::V6_12] {
+        let guest = lab.boot(guest("agreement", kernel))?;
+        for workload in [&["wake"][..], &["tlb"], &["request-response"]] {
+            on(&guest, workload, checks)?;
+        }
+        guest.power_off()?;
+    }
+    Ok(())
+}
+
+fn on(guest: &Guest, workload: &[&str], checks: &mut Checks) -> Result<()> {
+    let name = format!("Linux {} with {}", guest.spec().kernel, workload[0]);
+    let (setup, mut tracer) = follow()?;
+    let (by_guest, by_kvm, earlier) =
+        (interrupts(guest)?, counters()?, tracer.read().map_err(|error| failed(&error))?);
+    let command = [&["gleaner", "workload", "--for", TIME], workload].concat();
+    guest.succeed(Step::new(&command).timeout(Duration::from_secs(100)))?;
+    let (kvm_then, later, guest_then) =
+        (counters()?, tracer.read().map_err(|error| failed(&error))?, interrupts(guest)?);
+    let report = Report::between(&setup, &discover(&Root::system()), &earlier, &later, None);
+    let Some(vm) = report.vms.first() else {
+        checks.that(format!("{name}: the VM is found"), false, "no VM");
+        return Ok(());
+    };
+    for (counter, reasons) in COUNTERS {
+        let theirs = kvm_then[counter].saturating_sub(by_kvm[counter]);
+        let ours = match reasons {
+            [] => vm.exits(),
+            reasons => reasons.iter().filter_map(|reason| vm.reasons.get(reason)).map(|sum| sum.count).sum(),
+        };
+        agrees(checks, format!("{name}: {counter} agree with KVM's within 1 %"), ours, theirs, 0.01, SLACK);
+    }
+    times(checks, &name, vm, report.span_ns);
+    let injected = vm.injected();
+    let ours = injected.reschedule + injected.call;
+    let theirs = guest_then.saturating_sub(by_guest);
+    let what = format!("{name}: interrupts between vCPUs agree with the guest's within 2 %");
+    // Between the readings the guest's agent works.
+    agrees(checks, what, ours, theirs, 0.02, 5 * SLACK);
+    Ok(())
+}
+
+fn times(checks: &mut Checks, name: &str, vm: &VmRecord, span_ns: u64) {
+    for vcpu in &vm.vcpus {
+        let ratio = vcpu.times.total_ns() as f64 / span_ns as f64;
+        let what = format!("{name}: the times of vCPU {} add up to the wall time within 1 %", vcpu.vcpu);
+        checks.that(what, (ratio - 1.0).abs() <= 0.01, format!("{:.2} % of it", 100.0 * ratio));
+        let unknown = vcpu.times.unknown_ns as f64 / span_ns as f64;
+        let what = format!("{name}: at most 1 % of the time of vCPU {} is unknown", vcpu.vcpu);
+        let found = format!(
+            "{:.2} %, {} events out of order, {} unpaired",
+            100.0 * unknown,
+            vcpu.disordered,
+            vcpu.unpaired
+        );
+        checks.that(what, unknown <= 0.01, found);
+    }
+}
+
+fn agrees(checks: &mut Checks, what: String, ours: u64, theirs: u64, tolerance: f64, slack: u64) {
+    let difference = ours.abs_diff(theirs);
+    let holds = difference <= slack || difference as f64 <= tolerance * theirs as f64;
+    checks.that(what, holds, format!("{ours} counted, {theirs} there"));
+}
+
+fn counters() -> Result<BTreeMap<&'static str, u64>> {
+    let read = |name: &'static str| {
+        let path = format!("{DIRECTORY}/{name}");
+        let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+        Ok((name, text.trim().parse().unwrap_or_default()))
+    };
+    COUNTERS.iter().map(|(name, _)| read(name)).collect()
+}
+
+/// Reschedule and function call interrupts that the guest has counted.
+fn interrupts(guest: &Guest) -> Result<u64> {
+    Ok(received(&guest.read_text("/proc/interrupts")?))
+}
+
+fn received(text: &str) -> u64 {
+    let of = |line: &str| -> u64 {
+        let mut words = line.split_ascii_whitespace();
+        let wanted = matches!(words.next(), Some("RES:" | "CAL:"));
+        // Counts by vCPU come before the description.
+        if wanted { words.map_while(|word| word.parse::<u64>().ok()).sum() } else { 0 }
+    };
+    text.lines().map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reschedule_and_function_call_interrupts_are_added_up() {
+        let text = "           CPU0       CPU1\nLOC:  9  9  Local timer interrupts\n\
+                    RES:         1         20   Rescheduling interrupts\nCAL:       300       4000   Function call interrupts\n\
+                    TLB:  7  7  TLB shootdowns\n";
+        assert_eq!(received(text), 4321);
+    }
+}
