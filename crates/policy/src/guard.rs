@@ -160,7 +160,7 @@ impl Trial {
     pub(crate) fn with_judges(mut self, cost: Duration, open: bool) -> Self {
         self.block = self.block.max(block_length(&self.before, self.cost + cost));
         if open {
-            self.settling.insist();
+            self.settling.without_timeout();
         }
         self
     }

@@ -88,8 +88,8 @@ impl Home {
         self.path().join("config/gleaner.toml")
     }
 
-    /// The programs of which something is remembered.
-    pub(crate) fn remembered(&self) -> Vec<String> {
+    /// The programs that the memory has something about.
+    pub(crate) fn programs_in_memory(&self) -> Vec<String> {
         let (known, notes) = MemoryDir::at(self.path().join("memory")).list().unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         known.into_iter().map(|program| program.program).collect()

@@ -84,7 +84,7 @@ fn pause_detach_and_attach_mean_what_they_say() {
 }
 
 #[test]
-fn two_workloads_of_one_name_are_told_apart() {
+fn two_workloads_of_one_name_have_different_names() {
     let Some(stage) = Stage::set("") else { return };
     let daemon = stage.home.start();
     daemon.until_helped("redis");
@@ -131,7 +131,7 @@ fn what_is_forgotten_is_not_written_again_and_the_rest_is() {
     assert!(matches!(again, Error::NotFound { .. }), "{again}");
     // What was learned is saved at the end.
     daemon.stop();
-    assert_eq!(stage.home.remembered(), [other]);
+    assert_eq!(stage.home.programs_in_memory(), [other]);
     stage.assert_untouched();
     drop(load);
 }

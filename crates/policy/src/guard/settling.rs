@@ -22,16 +22,16 @@ pub(crate) fn has_room(load: f64, active: &CpuSet) -> bool {
     load <= MAX_LOAD_FOR_RESET * active.len() as f64
 }
 
-/// For how long a side waits. A baseline that still polls here and there is too fast, so that blocks measured after less
+/// How long a side waits at most. A baseline that still polls here and there is too fast, so that blocks measured after less
 /// can prove, but not refute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
+enum Timeout {
     /// Not at all: a proof that succeeds so costs least.
-    None,
+    Zero,
     /// For as long as resets of the poll limits can help.
     Resets,
-    /// Not at all: they did not help.
-    Resigned,
+    /// Not at all any more: resets did not help.
+    Over,
     /// Until it has settled.
     Unlimited,
 }
@@ -39,7 +39,7 @@ enum Patience {
 /// Of the present side of a trial.
 #[derive(Debug, Clone)]
 pub(super) struct Settling {
-    patience: Patience,
+    timeout: Timeout,
     waits: bool,
     /// Time since the side changed, while it waits.
     waited: Duration,
@@ -56,7 +56,7 @@ pub(super) struct Settling {
 impl Settling {
     pub(super) fn new(purpose: Purpose, waits: bool) -> Self {
         Self {
-            patience: if purpose == Purpose::Reprove { Patience::None } else { Patience::Unlimited },
+            timeout: if purpose == Purpose::Reprove { Timeout::Zero } else { Timeout::Unlimited },
             waits,
             waited: Duration::ZERO,
             work: Duration::ZERO,
@@ -66,9 +66,9 @@ impl Settling {
         }
     }
 
-    /// Measures nothing that has not settled.
-    pub(super) fn insist(&mut self) {
-        self.patience = Patience::Unlimited;
+    /// Lets nothing be measured that has not settled.
+    pub(super) fn without_timeout(&mut self) {
+        self.timeout = Timeout::Unlimited;
     }
 
     /// Whether the present side is not measured yet.
@@ -89,8 +89,8 @@ impl Settling {
 
     /// The trial starts over, from now on with settled sides where resets can bring them about.
     pub(super) fn start_over(&mut self) {
-        if self.patience == Patience::None {
-            self.patience = Patience::Resets;
+        if self.timeout == Timeout::Zero {
+            self.timeout = Timeout::Resets;
         }
         self.unsettled = 0;
     }
@@ -106,9 +106,9 @@ impl Settling {
         self.work += o.workload.cpu_time;
         if o.settled {
             self.waits = false;
-        } else if self.is_out_of_patience() {
-            if self.patience == Patience::Resets {
-                self.patience = Patience::Resigned;
+        } else if self.has_timed_out() {
+            if self.timeout == Timeout::Resets {
+                self.timeout = Timeout::Over;
             }
             self.waits = false;
             self.unsettled += 1;
@@ -116,11 +116,11 @@ impl Settling {
         !self.waits || self.waited <= SETTLING_TIMEOUT
     }
 
-    fn is_out_of_patience(&self) -> bool {
-        match self.patience {
-            Patience::None | Patience::Resigned => true,
-            Patience::Resets => self.resets == RESETS && self.waited > RESET_TIMEOUT * (RESETS + 1),
-            Patience::Unlimited => false,
+    fn has_timed_out(&self) -> bool {
+        match self.timeout {
+            Timeout::Zero | Timeout::Over => true,
+            Timeout::Resets => self.resets == RESETS && self.waited > RESET_TIMEOUT * (RESETS + 1),
+            Timeout::Unlimited => false,
         }
     }
 
