@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use gleaner_control::{Client, ClientError, WhyRequest};
+use gleaner_control::{Client, ClientError, State, WhyRequest};
 use gleaner_engine::{StateDir, unix_ms};
 use gleaner_explain::Sentence;
 use gleaner_print::outln;
@@ -21,7 +21,7 @@ use crate::{client, status};
 /// Each change was a hypothesis: it was tried in blocks that alternated with blocks without it, and kept only if it
 /// proved itself. Under `--fixed` and `--strategy paper` nothing is proven, and the story says so. Times count from the
 /// start of the run, or of gleanerd; then the time of day in UTC is shown, too. Of a workload
-/// that is not engaged, it says why not. After gleanerd has ended, what it did can still be read by a workload's name.
+/// that is not engaged now, it says why not. After gleanerd has ended, what it did can still be read by a workload's name.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A workload of gleanerd, as `gleaner status` names it, or a journal's path [default: all workloads if gleanerd
@@ -95,21 +95,24 @@ fn is_unknown(error: &anyhow::Error) -> bool {
 /// What there is to say of a name of which the daemon has no journal: a workload that was never engaged, or a file. Else
 /// that is the error.
 fn of_unrecorded(name: &str, args: &Args, error: anyhow::Error) -> anyhow::Result<()> {
-    let status = client::connect()?.status()?;
-    if let Some(workload) = status.workloads.iter().find(|workload| workload.name == name) {
-        let reason = workload.reason.as_deref().unwrap_or("no reason is given");
-        let text = format!("`{name}` is {}: {reason}", status::state(workload.state));
-        if !args.json {
-            return Ok(outln!("{text}")?);
-        }
-        return print_json(vec![WorkloadReport {
-            workload: name,
-            start_unix_ms: None,
-            story: vec![Sentence::plain(text)],
-            summary: None,
-        }]);
+    let Some(text) = why_not(name)? else {
+        return if Path::new(name).exists() { of_journal(name.into(), args) } else { Err(error) };
+    };
+    if !args.json {
+        return Ok(outln!("{text}")?);
     }
-    if Path::new(name).exists() { of_journal(name.into(), args) } else { Err(error) }
+    let story = vec![Sentence::plain(text)];
+    print_json(vec![WorkloadReport { workload: name, start_unix_ms: None, story, summary: None }])
+}
+
+/// Why a workload of the daemon is not engaged; `None` if it is, or is not known.
+fn why_not(name: &str) -> anyhow::Result<Option<String>> {
+    let workloads = client::connect()?.status()?.workloads;
+    let found = workloads.into_iter().find(|w| w.name == name && w.state != State::Engaged);
+    Ok(found.map(|workload| {
+        let reason = workload.reason.as_deref().unwrap_or("no reason is given");
+        format!("`{name}` is {}: {reason}", status::state(workload.state))
+    }))
 }
 
 enum Source {
@@ -217,10 +220,14 @@ fn of_daemon(daemon: Client, args: &Args) -> anyhow::Result<()> {
     // Of all workloads, those of which there is nothing to say are left out.
     let has_story = |records: &[Record]| args.of.is_some() || args.since.is_none() || records.len() > 1;
     journals.retain(|_, records| has_story(records));
+    let now = args.of.as_deref().map(why_not).transpose()?.flatten();
     let stories = journals.iter().map(|(workload, records)| WorkloadReport {
         workload,
         start_unix_ms: start_unix_ms(records),
-        story: gleaner_explain::sentences(records),
+        story: gleaner_explain::sentences(records)
+            .into_iter()
+            .chain(now.clone().map(Sentence::plain))
+            .collect(),
         summary: summary(records),
     });
     if args.json {

@@ -101,6 +101,20 @@ fn why_is_about_the_daemons_workloads() {
 }
 
 #[test]
+fn why_also_says_why_a_workload_that_was_engaged_is_not_any_more() {
+    let mut released = status();
+    let workload = released.workloads.iter_mut().find(|w| w.name == "redis-server").unwrap();
+    (workload.state, workload.reason) = (State::LeftAlone, Some("detached".to_owned()));
+    let daemon = Daemon::with(Setup { status: released, ..Setup::default() });
+    let story = succeeds(&daemon, &["why", "redis-server"]);
+    let (before, last) = story.trim_end().rsplit_once('\n').unwrap();
+    assert!(before.ends_with("note 3"), "{story}");
+    assert_eq!(last, "`redis-server` is left alone: detached");
+    let report = json(&daemon, &["why", "redis-server", "--json"]);
+    assert_eq!(report["workloads"][0]["story"].as_array().unwrap().last().unwrap()["text"], last);
+}
+
+#[test]
 fn top_shows_the_daemons_workloads_on_a_terminal() {
     let daemon = Daemon::start();
     let environment = [("GLEANER_CONTROL", daemon.path.to_str().unwrap())];
