@@ -1,9 +1,10 @@
-//! The report of `gleaner sim reproduce`: the papers' numbers beside the simulated ones, and their figures.
+//! The report of `gleaner sim reproduce`: the papers' statements beside what was simulated, and their figures.
 
 pub mod data;
 mod figures;
+mod score;
 
-use data::{Basis, Number, Report, Reproduction, near, right};
+use data::{Exchange, Found, Report, Reproduction, Row, Score, State};
 use maud::{Markup, html};
 
 use crate::number::{Format, Unit};
@@ -19,106 +20,132 @@ pub fn figures(report: &Report) -> Vec<Figure> {
 /// # Errors
 /// If the report, which is embedded in the page, cannot be serialised as JSON.
 pub fn html(report: &Report) -> serde_json::Result<String> {
-    let title = "The papers' numbers, simulated";
+    let title = "The papers' statements, simulated";
     let content = html! {
         header {
             h1 { (title) }
-            p class="by" { "Gleaner " (report.version) " · seed " (report.seed) }
+            p class="by" { "Gleaner " (report.version) }
             p class="lead" {
-                "Of the numbers that nothing was fitted to, " (near(&report.papers, Basis::HeldOut)) " come within 25 % of \
-                 the papers'; of those that the model was fitted to, " (near(&report.papers, Basis::Fitted)) ". Of the \
-                 papers' statements about what wins, grows or shrinks, " (right(&report.papers)) " come out."
+                "Every number and direction in the papers' text is a row. A row is evidence for the model if the simulation \
+                 reproduces it and if it fails once the mechanism that it is about is switched off. "
+                (exchange(report))
             }
             (overview(report))
         }
         @for paper in &report.papers { (of_paper(paper)) }
     };
     let data = serde_json::to_string(report)?;
-    let about = "Every number and every figure's values are part of this page.";
+    let about = "Every row and every figure's values are part of this page.";
     Ok(page(title, &content, &Data { json: &data, file_name: "reproduction.json", about }))
 }
 
+/// The cross-validation in a sentence.
+fn exchange(report: &Report) -> String {
+    let Exchange { rows, own, other } = Exchange::of(report.papers.iter().flat_map(|p| &p.rows));
+    format!(
+        "Of {rows} rows about programs with a fitted parameter, {own} come out with their own and {other} with the mean of \
+         those fitted in the other half of the programs."
+    )
+}
+
 fn overview(report: &Report) -> Markup {
+    let line = |name: Markup, rows: &[&Row]| {
+        let of = |state: State| rows.iter().copied().filter(move |row| row.statement.state == state);
+        html! {
+            tr {
+                th scope="row" class="wrap" { (name) }
+                @for state in State::ALL { td class="n" { (summary(state, Score::of(of(state)))) } }
+            }
+        }
+    };
+    let all: Vec<&Row> = report.papers.iter().flat_map(|p| &p.rows).collect();
     let table = html! {
         table {
             thead {
                 tr {
                     th scope="col" { "paper" }
-                    th scope="col" class="n" { "held out, within 25 %" }
-                    th scope="col" class="n" { "fitted, within 25 %" }
-                    th scope="col" class="n" { "directions" }
+                    @for state in State::ALL { th scope="col" class="n" { (state.name()) } }
                 }
             }
             tbody {
                 @for paper in &report.papers {
-                    tr {
-                        th scope="row" class="wrap" { a href=(format!("#{}", paper.name)) { (paper.title) } }
-                        td class="n" { (near([paper], Basis::HeldOut)) }
-                        td class="n" { (near([paper], Basis::Fitted)) }
-                        td class="n" { (right([paper])) }
-                    }
+                    (line(html! { a href=(format!("#{}", paper.name)) { (paper.title) } }, &paper.rows.iter().collect::<Vec<_>>()))
                 }
+                (line(html! { "all" }, &all))
             }
         }
     };
-    scrolling("Scores by paper", &table)
+    html! {
+        (scrolling("Scores by paper", &table))
+        p { "Each cell: evidence + reproduced without the mechanism, too, of all rows." }
+    }
+}
+
+fn summary(state: State, score: Score) -> String {
+    match state {
+        State::NotModelled => score.rows.to_string(),
+        _ => format!("{} + {} of {}", score.evidence(), score.also_without, score.rows),
+    }
 }
 
 fn of_paper(paper: &Reproduction) -> Markup {
-    let word = |holds| if holds { "yes" } else { "no" };
     let drawn = figures::of(paper);
-    let (errors, figures) =
-        drawn.split_first().map_or((None, &drawn[..]), |(first, rest)| (Some(first), rest));
     html! {
         section id=(paper.name) {
             h2 { (paper.title) }
-            @if let Some(errors) = errors { (crate::page::figures([errors])) }
-            @for (basis, heading) in [(Basis::HeldOut, "Held-out numbers"), (Basis::Fitted, "Fitted numbers")] {
-                @let numbers: Vec<&Number> = paper.numbers.iter().filter(|n| n.basis == basis).collect();
-                @if !numbers.is_empty() {
-                    h3 { (heading) ": " (near([paper], basis)) " within 25 %" }
-                    (table(heading, &numbers))
+            @for state in State::ALL {
+                @let rows: Vec<&Row> = paper.state(state).collect();
+                @if !rows.is_empty() {
+                    h3 { (state.name()) ": " (summary(state, Score::of(rows.iter().copied()))) }
+                    (table(state, &rows))
                 }
             }
-            h3 { "Directions: " (right([paper])) }
-            ul class="directions" {
-                @for direction in &paper.directions {
-                    li class=(word(direction.holds)) {
-                        b { (word(direction.holds)) } " " (direction.what)
-                        @if let Some(other) = direction.strategy_paper.filter(|o| *o != direction.holds) {
-                            " (strategy paper: " (word(other)) ")"
-                        }
-                    }
-                }
-            }
-            @if !figures.is_empty() {
+            @if !drawn.is_empty() {
                 h3 { "Figures, simulated" }
-                (crate::page::figures(figures))
+                (crate::page::figures(&drawn))
             }
-            h3 { "Not modelled" }
-            ul { @for what in &paper.not_modelled { li { (what) } } }
         }
     }
 }
 
-fn table(label: &str, numbers: &[&Number]) -> Markup {
-    let strategies = numbers.iter().any(|n| n.strategy_paper.is_some());
-    let row = |n: &Number| {
-        // Three digits, to distinguish 25 % from 24 %.
-        let format = Format::new(Unit::Plain, n.paper, n.paper.abs() / 100.0);
-        let percent = |e: f64| format!("{:+.0} %", e * 100.0);
-        let error = n.error().map_or_else(|| "–".to_owned(), percent);
-        let other = n.strategy_paper.map(|s| format.full(s)).zip(n.strategy_paper_error().map(percent));
+/// A number with as many digits as are significant beside the paper's.
+fn shown(row: &Row, found: Option<Found>) -> String {
+    match found {
+        None => "–".to_owned(),
+        Some(Found::Holds(true)) => "yes".to_owned(),
+        Some(Found::Holds(false)) => "no".to_owned(),
+        Some(Found::Number(n)) => number(row, n),
+    }
+}
+
+fn number(row: &Row, n: f64) -> String {
+    let value = row.statement.value.unwrap_or(n);
+    Format::new(Unit::Plain, value, value.abs() / 100.0).full(n)
+}
+
+fn table(state: State, rows: &[&Row]) -> Markup {
+    let modelled = state != State::NotModelled;
+    let row = |row: &Row| {
+        let s = &row.statement;
+        let same = s.repeats.as_ref().map(|other| format!(" (repeats {other})")).unwrap_or_default();
+        let verdict = match (s.counts(), row.reproduced(), row.passes_without()) {
+            (false, ..) => "",
+            (_, false, _) => "no",
+            (_, true, false) => "yes",
+            (_, true, true) => "without it, too",
+        };
         html! {
             tr {
-                td { (n.place) }
-                td class="wrap" { (n.what) }
-                td class="n" { (format.full(n.paper)) }
-                td class="n" { (n.simulated.map_or_else(|| "–".to_owned(), |s| format.full(s))) }
-                td class="n" { (error) }
-                @if strategies {
-                    td class="n" { @if let Some((simulated, error)) = other { (simulated) " (" (error) ")" } }
+                td { (s.id) }
+                td class="wrap" { (s.says) (same) }
+                td class="n" { (s.value.map(|v| number(row, v)).unwrap_or_default()) " " (s.unit.as_deref().unwrap_or_default()) }
+                @if modelled {
+                    td class="n" { (shown(row, row.simulated)) }
+                    td class="n" { (row.adaptive.map(|a| shown(row, Some(a))).unwrap_or_default()) }
+                    td class="n" { (shown(row, row.without)) }
+                    td { (verdict) }
                 }
+                td class="wrap" { (s.note.as_deref().unwrap_or_default()) }
             }
         }
     };
@@ -126,16 +153,20 @@ fn table(label: &str, numbers: &[&Number]) -> Markup {
         table {
             thead {
                 tr {
-                    th scope="col" { "place" }
-                    th scope="col" { "what" }
+                    th scope="col" { "row" }
+                    th scope="col" { "statement" }
                     th scope="col" class="n" { "paper" }
-                    th scope="col" class="n" { "simulated" }
-                    th scope="col" class="n" { "error" }
-                    @if strategies { th scope="col" class="n" { "strategy paper" } }
+                    @if modelled {
+                        th scope="col" class="n" { "simulated" }
+                        th scope="col" class="n" { "adaptive" }
+                        th scope="col" class="n" { "mechanism off" }
+                        th scope="col" { "reproduced" }
+                    }
+                    th scope="col" { "note" }
                 }
             }
-            tbody { @for n in numbers { (row(n)) } }
+            tbody { @for r in rows { (row(r)) } }
         }
     };
-    scrolling(label, &table)
+    scrolling(state.name(), &table)
 }

@@ -5,9 +5,12 @@ mod micro;
 mod oltp;
 mod shapes;
 mod suites;
+mod tpds21;
 
 pub use shapes::{Shape, Tlb};
 pub use suites::{SUITES, SuiteProgram, by_name};
+
+use serde::Deserialize;
 
 use crate::Ns;
 use crate::program::Program;
@@ -50,6 +53,39 @@ pub const MICRO: [Entry; 8] = micro::ENTRIES;
 /// Names of all library programs.
 pub fn names() -> impl Iterator<Item = &'static str> {
     MICRO.iter().map(|e| e.name).chain(SUITES.iter().map(|p| p.name))
+}
+
+/// Whose account of a program it follows, where papers differ.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// The library's own: that of the ATC'14 paper's systems.
+    #[default]
+    Library,
+    /// On Linux 3.2 (ASPLOS'13), whose `rwsem` passes to the first waiter on release; lock stealing came with 3.9.
+    Asplos13,
+    /// The same, with barriers that block at once (its §4.2).
+    Asplos13Blocking,
+    /// As the TPDS'21 paper describes the suites' programs.
+    Tpds21,
+    /// The same, with a blocking barrier in place of volrend's spinning one (its §7.1.1).
+    Tpds21Blocking,
+}
+
+/// The program called `name` in a variant; otherwise as [`make`].
+pub fn make_variant(variant: Variant, name: &str, parameters: Parameters, vcpus: u32) -> Option<Program> {
+    let threads = if parameters.threads == 0 { vcpus } else { parameters.threads };
+    let all = Parameters { threads, ..parameters };
+    match (variant, by_name(name)) {
+        (Variant::Asplos13, Some(program)) => Some(match program.shape {
+            shape @ Shape::Sections { tlb: Tlb::EachSection, .. } => shape.with_handoff().program(name, all),
+            _ => program.make(all),
+        }),
+        (Variant::Asplos13Blocking, Some(program)) => Some(program.shape.blocking().program(name, all)),
+        (Variant::Tpds21, Some(program)) => Some(tpds21::make(program, all, false)),
+        (Variant::Tpds21Blocking, Some(program)) => Some(tpds21::make(program, all, true)),
+        _ => make(name, parameters, vcpus),
+    }
 }
 
 /// The program called `name`; if `parameters.threads` is 0, it gets its default for a VM with `vcpus` vCPUs.

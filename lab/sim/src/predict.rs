@@ -205,7 +205,7 @@ mod tests {
             let error = text.parse::<Neighbours>().unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
-        assert_eq!("gleaner".parse::<NamedPolicy>().unwrap().control, Control::Gleaner);
+        assert_eq!("gleaner".parse::<NamedPolicy>().unwrap().control, Control::GLEANER);
         assert_eq!("halt".parse::<NamedPolicy>().unwrap(), halt());
         assert!("poll".parse::<NamedPolicy>().unwrap_err().contains("or gleaner"));
     }

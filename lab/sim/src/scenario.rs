@@ -15,17 +15,18 @@ pub use run::Outcome;
 use std::path::Path;
 use std::str::FromStr;
 
-use gleaner_policy::{Fixed, Mode};
+use gleaner_policy::{Fixed, Method, Mode};
 use gleaner_proto::source_text::SourceText;
 
+use crate::ids::Ns;
 use crate::spec::Spec;
 use crate::tuning::Tuning;
 
 /// What decides how vCPUs idle and which are active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// The policy of `gleaner run`.
-    Gleaner,
+    /// The policy of `gleaner run`, with the method by which it retains vCPUs.
+    Gleaner(Method),
     /// That of `gleaner run --strategy paper`.
     Paper,
     /// One setting for the whole run.
@@ -36,10 +37,13 @@ impl Control {
     /// The untouched system: idle vCPUs halt, and all are active.
     pub const HALT: Self = Self::Fixed(Fixed::UNTOUCHED);
 
+    /// The policy of `gleaner run`, with the method that calibration would choose: the one with the cheapest wake-up.
+    pub const GLEANER: Self = Self::Gleaner(Method::Haltpoll);
+
     /// How the policy decides; `None` without a policy.
     pub fn mode(self) -> Option<Mode> {
         match self {
-            Self::Gleaner => Some(Mode::Adaptive),
+            Self::Gleaner(_) => Some(Mode::Adaptive),
             Self::Paper => Some(Mode::Paper),
             Self::Fixed(_) => None,
         }
@@ -51,9 +55,12 @@ impl FromStr for Control {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "gleaner" => Ok(Self::Gleaner),
+            "gleaner" => Ok(Self::GLEANER),
             "paper" => Ok(Self::Paper),
-            setting => setting.parse().map(Self::Fixed),
+            other => match other.strip_prefix("gleaner:") {
+                Some(method) => method.parse().map(Self::Gleaner),
+                None => other.parse().map(Self::Fixed),
+            },
         }
     }
 }
@@ -89,6 +96,11 @@ impl Scenario {
     /// # Errors
     /// The scenario is invalid.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScenarioError> {
-        file::parse(&SourceText { name, text })
+        Self::parse_with(name, text, &[])
+    }
+
+    /// The same with other grains of some of the library's programs, where the file states none.
+    pub(crate) fn parse_with(name: &str, text: &str, grains: &[(&str, Ns)]) -> Result<Self, ScenarioError> {
+        file::parse(&SourceText { name, text }, grains)
     }
 }

@@ -2,6 +2,7 @@
 
 use gleaner_policy::Method;
 use gleaner_policy::host::{Coscheduling, DirectedYield, UrgentConfig, VcpuPlacement};
+use serde::Deserialize;
 
 use crate::cost::Costs;
 use crate::ids::Ns;
@@ -40,7 +41,8 @@ pub struct HostSpec {
 }
 
 /// How KVM handles pause-loop exits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PauseLoops {
     /// The window is fixed. Any runnable sibling is eligible, even one that was just woken or that yielded
     /// itself (before Linux 3.6).

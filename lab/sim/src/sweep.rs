@@ -4,8 +4,10 @@ mod edit;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -13,6 +15,7 @@ use gleaner_engine::Journal;
 use gleaner_proto::source_text::SourceText;
 use serde::Serialize;
 
+use crate::ids::Ns;
 use crate::parallel;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::world::{Category, Report, TaskTotals, VmReport};
@@ -46,6 +49,16 @@ impl fmt::Display for Value {
     }
 }
 
+impl Value {
+    /// As on a command line: text without quotation marks.
+    fn plain(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// Anything that is not a number or a boolean is a string.
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
@@ -63,11 +76,18 @@ impl From<&str> for Value {
 /// A key of the scenario and its values: `vm.NAME.vcpus=4,8,16`, `seed=1..20`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Axis {
-    /// Path of the key: names of tables and their entries, joined by dots.
+    /// Path of the key: names of tables and their entries, joined by dots; `*` is every entry of a list. For an axis
+    /// of cases, any name.
     pub key: String,
-    /// The values to try, in order.
+    /// The values to try, in order; of cases, their names.
     pub values: Vec<Value>,
+    /// What each case sets, in the order of `values`; empty for a single key.
+    #[serde(skip)]
+    pub cases: Vec<Case>,
 }
+
+/// Keys and values that go together.
+pub type Case = Vec<(String, Value)>;
 
 impl FromStr for Axis {
     type Err = String;
@@ -77,7 +97,28 @@ impl FromStr for Axis {
             .split_once('=')
             .filter(|(key, values)| !key.trim().is_empty() && !values.trim().is_empty())
             .ok_or_else(|| format!("`{text}` is not KEY=VALUE,VALUE,…, such as vm.a.vcpus=4,8,16"))?;
-        Ok(Self { key: key.trim().to_owned(), values: values_in(values)? })
+        Ok(Self { key: key.trim().to_owned(), values: values_in(values)?, cases: Vec::new() })
+    }
+}
+
+impl Axis {
+    /// The position of a value. A case may be called `16`, which a command line gives as a number.
+    fn index(&self, value: &Value) -> Result<usize, String> {
+        self.values.iter().position(|v| v.plain() == value.plain()).ok_or_else(|| {
+            let known: Vec<String> = self.values.iter().map(ToString::to_string).collect();
+            format!("`{}` has no {value}; it has {}", self.key, known.join(", "))
+        })
+    }
+
+    /// The axis with these values instead; of cases, with those of these names.
+    fn with(&self, values: Vec<Value>) -> Result<Self, String> {
+        let cases = if self.cases.is_empty() {
+            Vec::new()
+        } else {
+            let case = |value| Ok(self.cases[self.index(value)?].clone());
+            values.iter().map(case).collect::<Result<_, String>>()?
+        };
+        Ok(Self { key: self.key.clone(), values, cases })
     }
 }
 
@@ -105,9 +146,12 @@ pub struct Sweep {
     name: String,
     text: String,
     axes: Vec<Axis>,
-    /// Text range of each axis' value.
-    places: Vec<std::ops::Range<usize>>,
+    /// What each value of each axis changes in the text.
+    edits: Vec<Vec<Edits>>,
 }
+
+/// Ranges of the text and what replaces them.
+type Edits = Vec<(Range<usize>, String)>;
 
 /// Results of one program in one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -173,14 +217,14 @@ impl Sweep {
         Scenario::parse(name, &text)?;
         let tree = edit::Tree::parse(&written)?;
         let mut axes = tree.axes()?;
+        let wrong = |message: String| ScenarioError::Sweep { file: name.to_owned(), message };
         for axis in more {
             match axes.iter_mut().find(|a| a.key == axis.key) {
-                Some(there) => *there = axis,
+                Some(there) => *there = there.with(axis.values).map_err(wrong)?,
                 None => axes.push(axis),
             }
         }
         let points = axes.iter().try_fold(1, |n: usize, axis| n.checked_mul(axis.values.len()));
-        let wrong = |message: String| ScenarioError::Sweep { file: name.to_owned(), message };
         if axes.is_empty() {
             let remedy = "add a table [sweep] with keys and lists of values, or --set KEY=VALUE,VALUE";
             return Err(wrong(format!("there is nothing to vary: {remedy}")));
@@ -188,8 +232,8 @@ impl Sweep {
         if points.is_none_or(|n| n == 0 || n > MAX_POINTS) {
             return Err(wrong(format!("between 1 and {MAX_POINTS} combinations are possible")));
         }
-        let places = axes.iter().map(|axis| tree.place(&axis.key)).collect::<Result<_, _>>()?;
-        Ok(Self { name: name.to_owned(), text, axes, places })
+        let edits = axes.iter().map(|axis| tree.edits(axis)).collect::<Result<_, _>>()?;
+        Ok(Self { name: name.to_owned(), text, axes, edits })
     }
 
     /// The axes, in the order in which they vary: the last one fastest.
@@ -202,17 +246,42 @@ impl Sweep {
         self.axes.iter().map(|axis| axis.values.len()).product()
     }
 
-    /// The values of a combination, by axis.
-    pub fn values(&self, point: usize) -> Vec<Value> {
+    /// The index of each axis' value in a combination.
+    fn indices(&self, point: usize) -> Vec<usize> {
         let mut rest = point;
         let digits = self.axes.iter().rev().map(|axis| {
             let index = rest % axis.values.len();
             rest /= axis.values.len();
-            axis.values[index].clone()
+            index
         });
-        let mut values: Vec<Value> = digits.collect();
-        values.reverse();
-        values
+        let mut indices: Vec<usize> = digits.collect();
+        indices.reverse();
+        indices
+    }
+
+    /// The values of a combination, by axis.
+    pub fn values(&self, point: usize) -> Vec<Value> {
+        self.axes.iter().zip(self.indices(point)).map(|(axis, index)| axis.values[index].clone()).collect()
+    }
+
+    /// The combination with these values of some axes, and the first value of the others.
+    ///
+    /// # Errors
+    /// There is no such axis, or it does not have the value.
+    pub fn point(&self, chosen: &[(&str, Value)]) -> Result<usize, ScenarioError> {
+        let wrong = |message: String| ScenarioError::Sweep { file: self.name.clone(), message };
+        if let Some((key, _)) = chosen.iter().find(|(key, _)| self.axes.iter().all(|a| a.key != *key)) {
+            let known: Vec<&str> = self.axes.iter().map(|a| a.key.as_str()).collect();
+            return Err(wrong(format!("the sweep has no `{key}`; it has {}", known.join(", "))));
+        }
+        self.axes.iter().try_fold(0, |point, axis| {
+            let chosen = chosen.iter().find(|(key, _)| *key == axis.key);
+            let index = match chosen {
+                None => 0,
+                Some((_, value)) => axis.index(value).map_err(wrong)?,
+            };
+            Ok(point * axis.values.len() + index)
+        })
     }
 
     /// The scenario of a combination.
@@ -220,17 +289,29 @@ impl Sweep {
     /// # Errors
     /// A value is not valid there.
     pub fn scenario(&self, point: usize) -> Result<Scenario, ScenarioError> {
-        let values = self.values(point);
-        let mut edits: Vec<_> = self.places.iter().zip(&values).collect();
-        edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
+        self.scenario_with(point, &[])
+    }
+
+    /// The same with other grains of some of the library's programs.
+    pub(crate) fn scenario_with(
+        &self,
+        point: usize,
+        grains: &[(&str, Ns)],
+    ) -> Result<Scenario, ScenarioError> {
+        let indices = self.indices(point);
+        let edits = self.edits.iter().zip(&indices).flat_map(|(edits, index)| &edits[*index]);
+        // Of two axes that set the same value, the later one decides.
+        let edits: BTreeMap<usize, (&Range<usize>, &str)> =
+            edits.map(|(place, value)| (place.start, (place, value.as_str()))).collect();
         let mut text = self.text.clone();
-        for (place, value) in edits {
-            text.replace_range(place.clone(), &value.to_string());
+        for (place, value) in edits.into_values().rev() {
+            text.replace_range(place.clone(), value);
         }
-        let setting = |value: (&Axis, &Value)| format!("{} = {}", value.0.key, value.1);
-        let point: Vec<String> = self.axes.iter().zip(&values).map(setting).collect();
-        Scenario::parse(&self.name, &text)
-            .map_err(|source| ScenarioError::Point { point: point.join(", "), source: Box::new(source) })
+        let setting = |(axis, value): (&Axis, Value)| format!("{} = {value}", axis.key);
+        Scenario::parse_with(&self.name, &text, grains).map_err(|source| {
+            let point: Vec<String> = self.axes.iter().zip(self.values(point)).map(setting).collect();
+            ScenarioError::Point { point: point.join(", "), source: Box::new(source) }
+        })
     }
 
     /// Runs every combination on `workers` cores; `done` is called after each. Rows do not depend on

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gleaner_engine::Journal;
+use gleaner_sim::reproduce::FILES;
 use gleaner_sim::sweep::Sweep;
 use gleaner_sim::{End, Ns};
 
@@ -30,19 +31,27 @@ fn files() -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_combination_can_be_built_and_the_first_and_last_run() {
-    let swept: Vec<_> = files().into_iter().filter(|(_, text)| text.contains("[sweep]")).collect();
-    assert!(swept.len() > 15, "{}", swept.len());
-    for (name, text) in swept {
+fn every_value_of_every_axis_can_be_built_and_the_first_and_last_combination_run() {
+    let files = files();
+    assert_eq!(files.len(), FILES.len());
+    for (name, text) in files {
+        assert_eq!(
+            FILES.iter().find(|(known, _)| *known == name).unwrap().1,
+            text,
+            "`reproduce` reads {name}"
+        );
         let sweep = Sweep::parse(&name, text, Vec::new()).unwrap();
-        for point in 0..sweep.points() {
-            let mut scenario = sweep.scenario(point).unwrap();
-            if point == 0 || point == sweep.points() - 1 {
-                scenario.spec.time_limit = SHORT;
-                let outcome = scenario.run(None, &mut Journal::disabled()).unwrap();
-                assert!(matches!(outcome.end, End::TimeLimit | End::Finished), "{name}: {}", outcome.end);
-                assert!(outcome.report.vms.iter().any(|vm| vm.tasks[0].totals.cpu > 0), "{name}");
+        for axis in sweep.axes() {
+            for value in &axis.values {
+                sweep.scenario(sweep.point(&[(&axis.key, value.clone())]).unwrap()).unwrap();
             }
+        }
+        for point in [0, sweep.points() - 1] {
+            let mut scenario = sweep.scenario(point).unwrap();
+            scenario.spec.time_limit = SHORT;
+            let outcome = scenario.run(None, &mut Journal::disabled()).unwrap();
+            assert!(matches!(outcome.end, End::TimeLimit | End::Finished), "{name}: {}", outcome.end);
+            assert!(outcome.report.vms.iter().any(|vm| vm.tasks[0].totals.cpu > 0), "{name}");
         }
     }
 }

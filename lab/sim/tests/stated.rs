@@ -1,68 +1,45 @@
-//! The rows of what the papers state (`lab/sim/papers`) are complete in form, and each of them stands once.
+//! The rows of what the papers state (`lab/sim/papers/rows.csv`) are complete in form, and each of them stands once.
 
-use std::collections::BTreeSet;
-use std::fs;
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Deserialize;
+use gleaner_sim::reproduce::{Kind, Off, State, Statement};
 
-#[derive(Debug, Deserialize)]
-struct Paper {
-    row: Vec<Row>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Row {
-    id: String,
-    place: String,
-    says: String,
-    kind: Kind,
-    value: Option<f64>,
-    high: Option<f64>,
-    unit: Option<String>,
-    expects: Option<String>,
-    state: State,
-    scored_as: Option<String>,
-    reason: Option<String>,
-    #[expect(dead_code, reason = "for readers")]
-    note: Option<String>,
-}
-
-#[derive(Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Kind {
-    Value,
-    AtLeast,
-    AtMost,
-    Range,
-    Direction,
-}
-
-#[derive(Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum State {
-    Fitted,
-    Development,
-    NotModelled,
+fn rows() -> Vec<Statement> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("papers/rows.csv");
+    csv::Reader::from_path(file).unwrap().deserialize().collect::<Result<_, _>>().unwrap()
 }
 
 #[test]
 fn every_row_says_what_it_expects_and_how_it_stands() {
+    let rows = rows();
     for (paper, least) in [("atc14", 270), ("asplos13", 260), ("hp3c20", 80), ("tpds21", 370)] {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("papers").join(paper).with_extension("toml");
-        let Paper { row: rows } = toml::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-        assert!(rows.len() >= least, "{paper}: {} rows", rows.len());
-        let mut ids = BTreeSet::new();
-        for row in &rows {
-            assert!(ids.insert(&row.id), "{paper}: {} stands twice", row.id);
-            assert!(!row.place.is_empty() && row.says.chars().count() <= 140, "{paper}: {row:?}");
-            let is_number = row.kind != Kind::Direction;
-            assert_eq!((row.value.is_some(), row.unit.is_some()), (is_number, is_number), "{paper}: {row:?}");
-            assert_eq!(row.high.is_some(), row.kind == Kind::Range, "{paper}: {row:?}");
-            assert_eq!(row.expects.is_some(), !is_number, "{paper}: {row:?}");
-            let explained = row.reason.is_some() && row.scored_as.is_none();
-            assert!(row.state != State::NotModelled || explained, "{paper}: {row:?}");
+        let count = rows.iter().filter(|row| row.paper == paper).count();
+        assert!(count >= least, "{paper}: {count} rows");
+    }
+    let mut by_id = BTreeMap::new();
+    for row in &rows {
+        assert!(by_id.insert((&row.paper, &row.id), row).is_none(), "{} {} stands twice", row.paper, row.id);
+    }
+    for row in &rows {
+        assert!(!row.place.is_empty() && row.says.chars().count() <= 140, "{row:?}");
+        let is_number = row.kind != Kind::Direction;
+        assert_eq!((row.value.is_some(), row.unit.is_some()), (is_number, is_number), "{row:?}");
+        assert_eq!(row.expects.is_some(), !is_number, "{row:?}");
+        match &row.repeats {
+            // What repeats another row counts where that one does.
+            Some(other) => {
+                let other = by_id[&(&row.paper, other)];
+                assert!(other.repeats.is_none() && other.state == row.state && row.off.is_none(), "{row:?}");
+            }
+            None if row.state == State::NotModelled => assert!(row.note.is_some(), "{row:?}"),
+            None => {
+                let off = row.off.as_deref().unwrap_or_default();
+                assert!(off.parse::<Off>().is_ok(), "{row:?}");
+            }
         }
+        assert!(row.state != State::Fitted || row.repeats.is_some() || row.note.is_some(), "{row:?}");
     }
 }

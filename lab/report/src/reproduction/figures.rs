@@ -1,6 +1,6 @@
 //! A paper's figures as plots.
 
-use super::data::{self, Basis, Chart, Quantity, Reproduction};
+use super::data::{self, Chart, Found, Kind as ValueKind, Quantity, Reproduction, Row, State};
 use gleaner_proto::result::correlation;
 
 use crate::axis::Axis;
@@ -17,41 +17,54 @@ pub(super) fn of(paper: &Reproduction) -> Vec<Figure> {
 
 /// Each simulated number against the paper's.
 fn errors(paper: &Reproduction) -> Option<Figure> {
-    let bar = |n: &data::Number| {
-        let ratio = n.simulated.map(|s| s / n.paper);
-        Bar {
-            label: format!("{}: {}", n.place, n.what),
-            series: usize::from(n.basis == Basis::HeldOut),
-            interval: ratio.map(exact),
-            unsure: n.basis == Basis::Fitted,
-            note: format!("paper {}, simulated {}", n.paper, n.simulated.unwrap_or(f64::NAN)),
-        }
+    let bar = |(series, row): (usize, &Row)| {
+        let (value, simulated) = (row.statement.value?, number(row.simulated));
+        // Signs that differ have no ratio.
+        let ratio = simulated.map(|s| s / value).filter(|r| *r > 0.0);
+        Some(Bar {
+            label: format!("{}: {}", row.statement.id, row.statement.says),
+            series,
+            interval: ratio.map(|value| Interval { value, low: value, high: value }),
+            unsure: row.statement.state == State::Fitted,
+            note: format!("paper {value}, simulated {}", simulated.unwrap_or(f64::NAN)),
+        })
     };
-    let group = |(basis, label): (Basis, &str)| BarGroup {
-        label: label.to_owned(),
-        bars: paper.numbers.iter().filter(|n| n.basis == basis).map(bar).collect(),
+    let group = |(series, state): (usize, State)| BarGroup {
+        label: state.name().to_owned(),
+        bars: paper
+            .state(state)
+            .filter(|row| row.statement.kind == ValueKind::Value && row.statement.counts())
+            .filter_map(|row| bar((series, row)))
+            .collect(),
     };
-    let groups = [(Basis::HeldOut, "held out"), (Basis::Fitted, "fitted")].map(group);
-    let title = "Simulated numbers by the paper's".to_owned();
+    let groups = [State::Test, State::Development, State::Fitted];
+    let groups: Vec<BarGroup> = (1..).zip(groups).map(group).filter(|g| !g.bars.is_empty()).collect();
+    let title = "Simulated values by the paper's".to_owned();
+    let drawn = !groups.is_empty();
     let plot = Bars {
         title: title.clone(),
-        about: "Bars: each simulated number as a ratio to the paper's.".to_owned(),
+        about: "Bars: each simulated value as a ratio to the paper's.".to_owned(),
         axis: Axis::new("simulated / paper", Unit::Ratio, Kind::Log),
         reference: 1.0,
         reference_label: "as in the paper".to_owned(),
-        groups: groups.into_iter().filter(|g| !g.bars.is_empty()).collect(),
+        groups,
     };
-    (!paper.numbers.is_empty()).then(|| Figure {
-        name: format!("{}-numbers", paper.name),
+    drawn.then(|| Figure {
+        name: format!("{}-values", paper.name),
         title,
-        caption: "Logarithmic. A number counts as reproduced between 0.75× and 1.25×.".to_owned(),
+        caption: "Logarithmic. A value counts as reproduced between 0.75× and 1.25×; bounds and directions are not drawn."
+            .to_owned(),
         half: false,
         plot: Box::new(plot),
     })
 }
 
-const fn exact(value: f64) -> Interval {
-    Interval { value, low: value, high: value }
+/// The number that was simulated.
+const fn number(found: Option<Found>) -> Option<f64> {
+    match found {
+        Some(Found::Number(n)) => Some(n),
+        _ => None,
+    }
 }
 
 const fn unit(quantity: Quantity) -> Unit {

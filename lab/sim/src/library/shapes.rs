@@ -67,6 +67,15 @@ impl Shape {
         self
     }
 
+    /// Its grain with this many threads.
+    pub fn grain(self, threads: u32) -> Ns {
+        match self.as_phases() {
+            Self::Sections { grain, pools: true, .. } => grain / u64::from(3 * threads + 2),
+            Self::Phases { grain, .. } | Self::Stages { grain, .. } | Self::Sections { grain, .. } => grain,
+            Self::Plain => 0,
+        }
+    }
+
     /// Turns `Plain` into long, even phases.
     #[must_use]
     pub fn as_phases(self) -> Self {
@@ -85,6 +94,15 @@ impl Shape {
         self
     }
 
+    /// The same shape with barriers of a mutex and a condition at which waiters block without spinning.
+    #[must_use]
+    pub fn blocking(mut self) -> Self {
+        if let Self::Phases { kind: kind @ BarrierKind::Condition(_), .. } = &mut self {
+            *kind = BarrierKind::Condition(0);
+        }
+        self
+    }
+
     /// A program of this shape.
     pub fn program(self, name: &str, p: Parameters) -> Program {
         let shape = if p.grain == 0 { self } else { self.with_grain(p.grain) };
@@ -96,8 +114,8 @@ impl Shape {
                 phases(name, p.threads, rounds(grain), grain, imbalance, kind)
             }
             Self::Plain => Program::new(name),
-            Self::Sections { grain, section, spin, handoff, tlb, pools } => {
-                let grain = if pools { grain / u64::from(3 * p.threads + 2) } else { grain };
+            Self::Sections { section, spin, handoff, tlb, .. } => {
+                let grain = shape.grain(p.threads);
                 let mut program = Program::new(name);
                 let lock = program.object(ObjectKind::Mutex { spin, handoff });
                 let mut body = vec![Op::Compute(Dist::Exponential { mean: grain }), Op::Lock(lock)];

@@ -1,258 +1,98 @@
-//! The numbers in the ASPLOS'13 paper's text: eight cores, an 8-vCPU VM with a parallel program, neighbours.
+//! The ASPLOS'13 paper: eight cores, an 8-vCPU VM with a parallel program, neighbours, Linux 3.2.
 
+mod alone;
 mod figures;
+mod parallel_vms;
+mod sequential;
+
+use std::rc::Rc;
 
 pub(super) use figures::figures;
 
-use gleaner_policy::host::{DirectedYield, UrgentConfig, VcpuPlacement};
+use super::measure::{Measure, View, mean, seconds};
+use super::runs::Run;
+use crate::library::SUITES;
+use crate::world::Report;
 
-use super::{Basis, Reproduction};
-use crate::cost::Costs;
-use crate::ids::Ns;
-use crate::library::{self, Parameters, Shape, Tlb};
-use crate::program::{BarrierKind, Program};
-use crate::spec::{HostSpec, PauseLoops, Spec, VmSpec};
-use crate::world::{Report, World};
+/// Seeds over which results are averaged; the paper has three runs at least (§4).
+const SEEDS: [u32; 3] = [1, 2, 3];
 
-const SECOND: Ns = 1_000_000_000;
-const VCPUS: u32 = 8;
-/// CPU time of a program on eight threads: about half a second when alone.
-const WORK: Ns = 4 * SECOND;
+/// The programs that communicate little (§3.1.1).
+const QUIET: [&str; 3] = ["blackscholes", "freqmine", "raytrace"];
 
-/// Number of seeds over which results are averaged.
-const RUNS: u64 = 6;
-
-/// Scheduling policies of the host.
-#[derive(Clone, Copy)]
-struct Host {
-    placement: VcpuPlacement,
-    urgent: UrgentConfig,
-    yielding: DirectedYield,
+fn parsec() -> impl Iterator<Item = &'static str> {
+    SUITES.iter().filter(|p| p.suite == "parsec").map(|p| p.name)
 }
 
-const BASELINE: Host =
-    Host { placement: VcpuPlacement::Uncoordinated, urgent: UrgentConfig::OFF, yielding: DirectedYield::Off };
-const BALANCE: Host = Host { placement: VcpuPlacement::Balance, ..BASELINE };
-const LC_BALANCE: Host = Host { placement: VcpuPlacement::LoadConscious, ..BASELINE };
-const URGENT: Host = Host { urgent: UrgentConfig::PAPER, ..LC_BALANCE };
-
-/// Co-located VMs.
-#[derive(Clone, Copy)]
-enum Neighbours {
-    None,
-    /// Four 1-vCPU VMs, each with a sequential program.
-    Sequential,
-    /// An 8-vCPU VM with this program.
-    Parallel(&'static str),
+fn communicating() -> impl Iterator<Item = &'static str> {
+    parsec().filter(|p| !QUIET.contains(p))
 }
 
-fn vm(name: &str, vcpus: u32) -> VmSpec {
-    // VMs have equal shares, regardless of their number of vCPUs (§4).
-    let shares = u64::from(1024 * VCPUS / vcpus);
-    VmSpec { shares, lazy_tlb: true, ..VmSpec::new(name, vcpus, Costs::ATC14_VM) }
-}
+/// A program and what is beside it.
+#[derive(Debug, Clone)]
+struct Mix(Run);
 
-fn made(name: &str, threads: u32, work: Ns) -> Option<Program> {
-    let parameters = Parameters { threads, work, grain: 0 };
-    match library::by_name(name).map(|p| p.shape) {
-        // Linux 3.2's rwsem passes to the first waiter on release; lock stealing came with 3.9.
-        Some(shape @ Shape::Sections { tlb: Tlb::EachSection, .. }) => {
-            Some(shape.with_handoff().program(name, parameters))
-        }
-        _ => library::make(name, parameters, threads),
+impl Mix {
+    fn alone(program: &str) -> Self {
+        Self(Run::of("asplos13-alone").with("vm.parallel.program.0.name", program))
+    }
+
+    /// Beside four sequential VMs.
+    fn sequential(program: &str, scheme: &str) -> Self {
+        Self(
+            Run::of("asplos13-sequential").with("vm.parallel.program.0.name", program).with("scheme", scheme),
+        )
+    }
+
+    /// The same with exits for pause loops.
+    fn with_exits(program: &str, scheme: &str) -> Self {
+        Self(Self::sequential(program, scheme).0.with("host.directed_yield", "round-robin"))
+    }
+
+    /// Beside four sequential VMs, in a guest that delays its interrupts.
+    fn delayed(program: &str, scheme: &str) -> Self {
+        Self(Self::sequential(program, scheme).0.with("vm.parallel.wake_queue", "true"))
+    }
+
+    /// Beside another parallel VM.
+    fn parallel(program: &str, other: &str, scheme: &str) -> Self {
+        let run = Run::of("asplos13-parallel").with("vm.parallel.program.0.name", program);
+        Self(run.with("vm.other.program.0.name", other).with("scheme", scheme))
+    }
+
+    /// The same with another value of an axis.
+    fn with(self, axis: &'static str, value: &str) -> Self {
+        Self(self.0.with(axis, value))
+    }
+
+    /// Mean over the seeds of a quantity of a run.
+    fn mean(&self, view: &View<'_>, of: impl Fn(&Report) -> Option<f64>) -> Option<f64> {
+        let report =
+            |seed: u32| -> Option<Rc<Report>> { view.report(self.0.clone().with("seed", seed.to_string())) };
+        mean(SEEDS.map(|seed| of(&*report(seed)?)))
+    }
+
+    /// Mean run time in seconds.
+    fn time(&self, view: &View<'_>) -> Option<f64> {
+        self.mean(view, seconds)
     }
 }
 
-/// Mean over a few seeds; `None` if it is missing for one of them.
-fn mean(of: impl Fn(u64) -> Option<f64>) -> Option<f64> {
-    let all: Option<Vec<f64>> = (1..=RUNS).map(of).collect();
-    all.map(|all| all.iter().sum::<f64>() / RUNS as f64)
+/// Gain in speed from `before` to `after`, in per cent.
+fn gain(before: Option<f64>, after: Option<f64>) -> Option<f64> {
+    Some(100.0 * (before? / after? - 1.0))
 }
 
-fn run_program(program: Program, host: Host, neighbours: Neighbours, seed: u64) -> Option<Report> {
-    let mut vms = vec![vm("parallel", VCPUS).running(program)];
-    match neighbours {
-        Neighbours::None => {}
-        Neighbours::Sequential => {
-            for index in 0..4 {
-                vms.push(vm(&format!("up{index}"), 1).repeating(made("matmul", 1, 0)?));
-            }
-        }
-        Neighbours::Parallel(name) => vms.push(vm("other", VCPUS).repeating(made(name, VCPUS, 0)?)),
-    }
-    let host = HostSpec {
-        sockets: 2,
-        cores: VCPUS / 2,
-        numa_speed: 1.0,
-        placement: host.placement,
-        urgent: host.urgent,
-        yielding: host.yielding,
-        pause_loops: PauseLoops::Blind,
-        ..HostSpec::default()
-    };
-    let mut spec = Spec { seed, ..Spec::new(host, vms) };
-    spec.time_limit = 600 * SECOND;
-    let mut world = World::new(&spec).ok()?;
-    world.run();
-    Some(world.report())
+/// How much less `after` is than `before`, in per cent; `None` if there was nothing before.
+fn reduction(before: Option<f64>, after: Option<f64>) -> Option<f64> {
+    let (before, after) = (before?, after?);
+    (before > 0.0).then(|| 100.0 * (1.0 - after / before))
 }
 
-fn run(name: &str, host: Host, neighbours: Neighbours, seed: u64) -> Option<Report> {
-    run_program(made(name, VCPUS, WORK)?, host, neighbours, seed)
-}
-
-fn seconds(report: &Report) -> Option<f64> {
-    Some(report.vms[0].finished()? as f64 / 1e9)
-}
-
-pub(super) fn reproduce(mut progress: impl FnMut(&str)) -> Reproduction {
-    let mut out = Reproduction::default();
-    progress("§3.1.1: shootdown interrupts");
-    shootdowns(&mut out);
-    progress("§4.1.1: lock-holder preemptions");
-    lock_holders(&mut out);
-    progress("§4.1.2: parallel beside sequential");
-    mixes(&mut out);
-    progress("§4.2: reschedule coscheduling");
-    resched_co(&mut out);
-    progress("§4.3: pause-loop exits");
-    pause_loops(&mut out);
-    out.not_modelled = vec![
-        "Figures 1-3 and 7-11 beyond the numbers in the text: the programs' behaviour is not stated in numbers",
-        "Figure 5: a trace of interrupts; the scenario asplos13-figure5 gives one as a timeline",
-        "Figure 12: a guest whose wake-ups send their interrupts after the lock's release",
-        "Table 1 (profile of the guest kernel): the shapes have no other kernel work than their synchronisation",
-        "The paper's processors (Xeon X5550, E5607): costs are those of the ATC'14 paper's machine",
-        "x264 as the sequential program: plain computation stands for it",
-    ];
-    out
-}
-
-fn shootdowns(out: &mut Reproduction) {
-    for (name, paper, basis) in
-        [("dedup", 1761.0, Basis::HeldOut), ("ferret", 443.0, Basis::Fitted), ("vips", 1350.0, Basis::Fitted)]
-    {
-        let rate = mean(|seed| {
-            let report = run(name, BASELINE, Neighbours::None, seed)?;
-            let vcpu_seconds = report.elapsed as f64 / 1e9 * f64::from(VCPUS);
-            Some(report.vms[0].count(|c| c.flush_ipis) as f64 / vcpu_seconds)
-        });
-        out.number("§3.1.1", &format!("{name}: shootdown interrupts/s per vCPU"), paper, rate, basis);
-    }
-}
-
-fn lock_holders(out: &mut Reproduction) {
-    let delayed = Host { urgent: UrgentConfig { tlb_co: false, ..UrgentConfig::PAPER }, ..LC_BALANCE };
-    let mut most: Option<f64> = None;
-    for name in ["streamcluster", "facesim", "bodytrack"] {
-        let preempted = |host| {
-            mean(|seed| {
-                let report = run(name, host, Neighbours::Parallel("dedup"), seed)?;
-                Some(report.vms[0].count(|c| c.lock_holder_preempted) as f64)
-            })
-        };
-        let (before, after) = (preempted(LC_BALANCE), preempted(delayed));
-        let reduction = before.zip(after).filter(|(b, _)| *b > 0.0).map(|(b, a)| 100.0 * (1.0 - a / b));
-        most = most.into_iter().chain(reduction).reduce(f64::max);
-        out.direction(
-            format!("Figure 7a: Resched-DP reduces lock-holder preemptions of {name} beside dedup"),
-            reduction.map(|r| r > 0.0),
-        );
-    }
-    out.number("Figure 7a", "lock-holder preemptions avoided by Resched-DP, %", 75.0, most, Basis::HeldOut);
-}
-
-fn mixes(out: &mut Reproduction) {
-    let mut worst = [f64::NAN; 3];
-    for name in ["streamcluster", "facesim", "bodytrack", "dedup", "vips", "ferret"] {
-        let hosts = [BASELINE, BALANCE, LC_BALANCE, URGENT];
-        let reports = |host| (1..=RUNS).map(|seed| run(name, host, Neighbours::Sequential, seed)).collect();
-        let reports: [Option<Vec<Report>>; 4] = hosts.map(reports);
-        // The shortfall of a sequential VM against a pCPU of its own.
-        for (worst, reports) in worst.iter_mut().zip([&reports[0], &reports[1], &reports[3]]) {
-            for report in reports.iter().flatten() {
-                let each = report.vms[1..].iter().map(|vm| vm.tasks[0].totals.cpu).sum::<Ns>() as f64 / 4.0;
-                *worst = worst.max(report.elapsed as f64 / each);
-            }
-        }
-        let total = |reports: Option<Vec<Report>>| reports?.iter().map(seconds).sum::<Option<f64>>();
-        let [baseline, _, lc, urgent] = reports.map(total);
-        out.direction(
-            format!("Figure 8: urgent-vCPU-first is no slower than LC balance alone for {name} (within 3 %)"),
-            urgent.zip(lc).map(|(u, l)| u < 1.03 * l),
-        );
-        out.direction(
-            format!(
-                "Figure 8: LC balance with urgent-vCPU-first is no slower than the baseline for {name} (3 %)"
-            ),
-            urgent.zip(baseline).map(|(u, b)| u < 1.03 * b),
-        );
-    }
-    let [_, balance, urgent] = worst;
-    out.number("§4.1.2", "worst slowdown of a sequential VM by balance", 1.37, Some(balance), Basis::HeldOut);
-    out.direction(
-        "§4.1.2: balance slows sequential VMs down, the load-conscious form hardly does",
-        Some(balance > urgent && urgent < 1.15),
-    );
-}
-
-/// Speed-up of streamcluster by Resched-Co beside bodytrack with this kind of barrier, in per cent.
-fn gain_by_resched_co(kind: BarrierKind) -> Option<f64> {
-    let with_co = Host {
-        urgent: UrgentConfig { resched_co_ns: UrgentConfig::PAPER.slice_ns, ..UrgentConfig::PAPER },
-        ..URGENT
-    };
-    let shape = match library::by_name("streamcluster")?.shape {
-        Shape::Phases { grain, imbalance, .. } => Shape::Phases { grain, imbalance, kind },
-        other => other,
-    };
-    let parameters = Parameters { threads: VCPUS, work: WORK, grain: 0 };
-    let time = |host| {
-        mean(|seed| {
-            let program = shape.program("streamcluster", parameters);
-            seconds(&run_program(program, host, Neighbours::Parallel("bodytrack"), seed)?)
-        })
-    };
-    Some(100.0 * (time(URGENT)? / time(with_co)? - 1.0))
-}
-
-fn resched_co(out: &mut Reproduction) {
-    let spinning = gain_by_resched_co(BarrierKind::Condition(100_000));
-    let blocking = gain_by_resched_co(BarrierKind::Condition(0));
-    out.number(
-        "§4.2",
-        "streamcluster beside bodytrack: gain by Resched-Co, %",
-        8.0,
-        spinning,
-        Basis::HeldOut,
-    );
-    out.number("§4.2", "the same with a blocking barrier, %", 2.7, blocking, Basis::HeldOut);
-    out.direction("§4.2: Resched-Co makes streamcluster faster", spinning.map(|s| s > 0.0));
-    out.direction("§4.2: more so with barriers that spin first", spinning.zip(blocking).map(|(s, b)| s > b));
-}
-
-fn pause_loops(out: &mut Reproduction) {
-    let baseline = Host { yielding: DirectedYield::RoundRobin, ..BASELINE };
-    let urgent = Host { yielding: DirectedYield::RoundRobin, ..URGENT };
-    for (name, paper) in [("streamcluster", 44.5), ("facesim", 97.7), ("ferret", 74.0), ("vips", 37.9)] {
-        let exits = |host| {
-            mean(|seed| {
-                let report = run(name, host, Neighbours::Sequential, seed)?;
-                Some(report.vms[0].count(|c| c.pause_exits) as f64)
-            })
-        };
-        let (before, after) = (exits(baseline), exits(urgent));
-        let reduction = before.zip(after).filter(|(b, _)| *b > 0.0).map(|(b, a)| 100.0 * (1.0 - a / b));
-        out.number(
-            "Table 2",
-            &format!("{name}: fewer pause-loop exits, %"),
-            paper,
-            reduction,
-            Basis::HeldOut,
-        );
-        out.direction(
-            format!("Table 2: urgent-vCPU-first reduces the pause-loop exits of {name}"),
-            reduction.map(|r| r > 0.0),
-        );
-    }
+/// How the row called `id` is measured.
+pub(super) fn measure(id: &str) -> Option<Measure> {
+    alone::measure(id)
+        .or_else(|| alone::table_1(id))
+        .or_else(|| sequential::measure(id))
+        .or_else(|| parallel_vms::measure(id))
 }

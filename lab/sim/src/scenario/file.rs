@@ -14,11 +14,11 @@ use super::units::{quota, time};
 use super::{Control, Scenario, ScenarioError};
 use crate::cost::{Costs, NAMES};
 use crate::ids::Ns;
-use crate::library::{self, Parameters};
+use crate::library::{self, Parameters, Variant};
 use crate::program::Program;
 use crate::recorded::{Recorded, Replay};
 use crate::sched::Fair;
-use crate::spec::{HostSpec, MAX_THREADS, Spec, TaskSpec, VmSpec};
+use crate::spec::{HostSpec, MAX_THREADS, PauseLoops, Spec, TaskSpec, VmSpec};
 use crate::tuning::{POLICY_PARAMETERS, Tuning};
 
 type Words = Option<Spanned<String>>;
@@ -49,6 +49,9 @@ struct File {
     costs: BTreeMap<String, Costs>,
 }
 
+/// Most VMs of one kind.
+const MAX_VMS: u32 = 1024;
+
 const fn one() -> u64 {
     1
 }
@@ -66,18 +69,27 @@ struct Host {
     directed_yield: Option<DirectedYield>,
     urgent: Option<Urgent>,
     cosched: Option<CoschedFile>,
+    pause_loops: Option<PauseLoops>,
 }
 
-/// The ASPLOS'13 paper's urgency rules to enable, with the values of its §4.1.1.
+/// The ASPLOS'13 paper's urgency rules to enable; `true` is the value of its §4.1.1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Urgent {
-    #[serde(default)]
-    resched_dp: bool,
+    resched_dp: Option<Spanned<Switch>>,
     #[serde(default)]
     tlb_co: bool,
-    #[serde(default)]
-    resched_co: bool,
+    resched_co: Option<Spanned<Switch>>,
+    slice: Words,
+    allowance: Words,
+}
+
+/// On, off, or on for a time.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Switch {
+    On(bool),
+    Time(String),
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,6 +104,9 @@ struct CoschedFile {
 #[serde(deny_unknown_fields)]
 struct VmFile {
     name: Spanned<String>,
+    /// Number of VMs like this.
+    #[serde(default = "one_vm")]
+    count: u32,
     vcpus: u32,
     costs: Spanned<String>,
     policy: Words,
@@ -120,6 +135,10 @@ struct VmFile {
     program: Vec<ProgramFile>,
 }
 
+const fn one_vm() -> u32 {
+    1
+}
+
 const fn yes() -> bool {
     true
 }
@@ -128,6 +147,8 @@ const fn yes() -> bool {
 #[serde(deny_unknown_fields)]
 struct ProgramFile {
     name: Spanned<String>,
+    /// Whose account of the library's program it follows.
+    variant: Option<Spanned<Variant>>,
     threads: Option<Spanned<u32>>,
     /// Total CPU time; without it the program never ends.
     work: Words,
@@ -147,7 +168,7 @@ struct ProgramFile {
 }
 
 /// Parses a scenario.
-pub(super) fn parse(text: &SourceText) -> Result<Scenario, ScenarioError> {
+pub(super) fn parse(text: &SourceText, grains: &[(&str, Ns)]) -> Result<Scenario, ScenarioError> {
     let file: File = toml::from_str(text.text).map_err(|e| text.syntax(&e))?;
     let host = host(text, &file.host)?;
     let mut vms = Vec::with_capacity(file.vm.len());
@@ -156,8 +177,22 @@ pub(super) fn parse(text: &SourceText) -> Result<Scenario, ScenarioError> {
         if file.vm.iter().any(|o| o.name.get_ref() == vm.name.get_ref() && o.name.span() != vm.name.span()) {
             return Err(text.wrong(&vm.name.span(), format!("two VMs are called `{}`", vm.name.get_ref())));
         }
-        vms.push(vm_spec(text, vm, &file)?);
-        control.push(policy(text, vm)?);
+        let spec = vm_spec(text, vm, &file, grains)?;
+        let policy = policy(text, vm)?;
+        // Before that many are built.
+        if vm.count > MAX_VMS {
+            let message = format!("{} VMs are too many: {MAX_VMS} are possible", vm.count);
+            return Err(text.wrong(&vm.name.span(), message));
+        }
+        for number in 1..=vm.count {
+            let name = if vm.count == 1 { spec.name.clone() } else { format!("{}{number}", spec.name) };
+            vms.push(VmSpec { name, ..spec.clone() });
+            control.push(policy);
+        }
+    }
+    if let Some(twice) = (1..vms.len()).find(|i| vms[..*i].iter().any(|vm| vm.name == vms[*i].name)) {
+        let message = format!("two VMs are called `{}`", vms[twice].name);
+        return Err(text.wrong(&file.vm[0].name.span(), message));
     }
     let tuning = tuning(text, &file.policy)?;
     let mut spec = Spec::new(host, vms);
@@ -182,17 +217,26 @@ fn scheduler(text: &SourceText, words: &Words) -> Result<Fair, ScenarioError> {
     }
 }
 
+fn urgent(text: &SourceText, rules: &Urgent) -> Result<UrgentConfig, ScenarioError> {
+    let long =
+        |switch: &Option<Spanned<Switch>>, on: Ns| match switch.as_ref().map(|s| (s.get_ref(), s.span())) {
+            None | Some((Switch::On(false), _)) => Ok(0),
+            Some((Switch::On(true), _)) => Ok(on),
+            Some((Switch::Time(words), span)) => time(words).map_err(|message| text.wrong(&span, message)),
+        };
+    let paper = UrgentConfig::PAPER;
+    Ok(UrgentConfig {
+        resched_dp_ns: long(&rules.resched_dp, paper.resched_dp_ns)?,
+        tlb_co: rules.tlb_co,
+        resched_co_ns: long(&rules.resched_co, paper.slice_ns)?,
+        slice_ns: of(text, &rules.slice)?.unwrap_or(paper.slice_ns),
+        allowance_ns: of(text, &rules.allowance)?.unwrap_or(paper.allowance_ns),
+    })
+}
+
 fn host(text: &SourceText, file: &Host) -> Result<HostSpec, ScenarioError> {
     let default = HostSpec::default();
-    let urgent = match &file.urgent {
-        None => UrgentConfig::OFF,
-        Some(on) => UrgentConfig {
-            resched_dp_ns: if on.resched_dp { UrgentConfig::PAPER.resched_dp_ns } else { 0 },
-            tlb_co: on.tlb_co,
-            resched_co_ns: if on.resched_co { UrgentConfig::PAPER.slice_ns } else { 0 },
-            ..UrgentConfig::OFF
-        },
-    };
+    let urgent = file.urgent.as_ref().map_or(Ok(UrgentConfig::OFF), |rules| urgent(text, rules))?;
     let cosched = match &file.cosched {
         None => Coscheduling::None,
         Some(CoschedFile { strict, relaxed }) => match (of(text, strict)?, of(text, relaxed)?) {
@@ -212,11 +256,17 @@ fn host(text: &SourceText, file: &Host) -> Result<HostSpec, ScenarioError> {
         urgent,
         yielding: file.directed_yield.unwrap_or(default.yielding),
         cosched,
+        pause_loops: file.pause_loops.unwrap_or(default.pause_loops),
         ..default
     })
 }
 
-fn vm_spec(text: &SourceText, vm: &VmFile, file: &File) -> Result<VmSpec, ScenarioError> {
+fn vm_spec(
+    text: &SourceText,
+    vm: &VmFile,
+    file: &File,
+    grains: &[(&str, Ns)],
+) -> Result<VmSpec, ScenarioError> {
     let name = vm.costs.get_ref();
     let known = || NAMES.into_iter().chain(file.costs.keys().map(String::as_str));
     let costs = file.costs.get(name).copied().or_else(|| Costs::named(name)).ok_or_else(|| {
@@ -240,18 +290,23 @@ fn vm_spec(text: &SourceText, vm: &VmFile, file: &File) -> Result<VmSpec, Scenar
     spec.quota =
         vm.cpu_max.as_ref().map(|w| quota(w.get_ref()).map_err(|m| text.wrong(&w.span(), m))).transpose()?;
     for program in &vm.program {
-        spec.tasks.push(task(text, program, vm.vcpus)?);
+        spec.tasks.push(task(text, program, vm.vcpus, grains)?);
     }
     Ok(spec)
 }
 
-fn task(text: &SourceText, file: &ProgramFile, vcpus: u32) -> Result<TaskSpec, ScenarioError> {
+fn task(
+    text: &SourceText,
+    file: &ProgramFile,
+    vcpus: u32,
+    grains: &[(&str, Ns)],
+) -> Result<TaskSpec, ScenarioError> {
     let program = match &file.trace {
         Some(trace) => {
             of_library_only(text, file, "this one is recorded")?;
             recorded(text, trace)?
         }
-        None if file.thread.is_empty() => library_program(text, file, vcpus)?,
+        None if file.thread.is_empty() => library_program(text, file, vcpus, grains)?,
         None => {
             of_library_only(text, file, "this one has its own code")?;
             program::program(text, file.name.get_ref(), &file.objects, &file.thread)?
@@ -265,9 +320,11 @@ fn task(text: &SourceText, file: &ProgramFile, vcpus: u32) -> Result<TaskSpec, S
 fn of_library_only(text: &SourceText, file: &ProgramFile, but: &str) -> Result<(), ScenarioError> {
     let threads = file.threads.as_ref().map(Spanned::span);
     let words = [&file.work, &file.grain].into_iter().filter_map(|w| w.as_ref().map(Spanned::span));
-    match words.chain(threads).min_by_key(|span| span.start) {
+    let variant = file.variant.as_ref().map(Spanned::span);
+    match words.chain(threads).chain(variant).min_by_key(|span| span.start) {
         Some(span) => {
-            let message = format!("`threads`, `work` and `grain` are for the library's programs: {but}");
+            let message =
+                format!("`threads`, `work`, `grain` and `variant` are for the library's programs: {but}");
             Err(text.wrong(&span, message))
         }
         None => Ok(()),
@@ -285,7 +342,12 @@ fn recorded(text: &SourceText, path: &Spanned<String>) -> Result<Program, Scenar
     Ok(trace.program(Replay::default()))
 }
 
-fn library_program(text: &SourceText, file: &ProgramFile, vcpus: u32) -> Result<Program, ScenarioError> {
+fn library_program(
+    text: &SourceText,
+    file: &ProgramFile,
+    vcpus: u32,
+    grains: &[(&str, Ns)],
+) -> Result<Program, ScenarioError> {
     let name = file.name.get_ref();
     if let Some((object, _)) = file.objects.iter().next() {
         let message = "a program with objects needs threads that use them: [[vm.program.thread]]";
@@ -295,12 +357,14 @@ fn library_program(text: &SourceText, file: &ProgramFile, vcpus: u32) -> Result<
         let message = format!("{} threads are too many: {MAX_THREADS} are possible", threads.get_ref());
         return Err(text.wrong(&threads.span(), message));
     }
+    let grain = grains.iter().find(|(program, _)| program == name).map_or(0, |(_, ns)| *ns);
     let parameters = Parameters {
         threads: file.threads.as_ref().map_or(0, |t| *t.get_ref()),
         work: of(text, &file.work)?.unwrap_or(0),
-        grain: of(text, &file.grain)?.unwrap_or(0),
+        grain: of(text, &file.grain)?.unwrap_or(grain),
     };
-    library::make(name, parameters, vcpus).ok_or_else(|| {
+    let variant = file.variant.as_ref().map_or_else(Variant::default, |v| *v.get_ref());
+    library::make_variant(variant, name, parameters, vcpus).ok_or_else(|| {
         let message = format!(
             "there is no program `{name}`{}; `gleaner sim list` names them, or write it here with [[vm.program.thread]]",
             hint(name, library::names())
@@ -335,7 +399,8 @@ fn policy(text: &SourceText, vm: &VmFile) -> Result<Control, ScenarioError> {
         text.wrong(
             &words.span(),
             format!(
-                "{message}; or `gleaner` for the policy of `gleaner run`, `paper` for its --strategy paper"
+                "{message}; or `gleaner` for the policy of `gleaner run` (`gleaner:METHOD` names its method), `paper` for its \
+                 --strategy paper"
             ),
         )
     };

@@ -36,12 +36,17 @@ impl Scenario {
 
     /// The VMs that the policy controls, in file order.
     pub fn governed(&self) -> impl Iterator<Item = &VmSpec> {
-        self.governed_by().map(|(vm, _)| vm)
+        self.governed_by().map(|(vm, ..)| vm)
     }
 
     /// The same, with how the policy decides.
-    fn governed_by(&self) -> impl Iterator<Item = (&VmSpec, Mode)> {
-        self.spec.vms.iter().zip(&self.control).filter_map(|(vm, control)| Some((vm, control.mode()?)))
+    fn governed_by(&self) -> impl Iterator<Item = (&VmSpec, Mode, Method)> {
+        self.spec.vms.iter().zip(&self.control).filter_map(|(vm, control)| match control {
+            Control::Gleaner(method) => Some((vm, control.mode()?, *method)),
+            // The paper's own method (§6).
+            Control::Paper => Some((vm, control.mode()?, Method::Yield)),
+            Control::Fixed(_) => None,
+        })
     }
 
     /// Like [`Scenario::run`], with one journal per controlled VM, as far as there are any.
@@ -65,8 +70,8 @@ impl Scenario {
             }
         }
         let mut governors = Vec::new();
-        for (vm, mode) in self.governed_by() {
-            let config = self.policy_config(vm, mode);
+        for (vm, mode, method) in self.governed_by() {
+            let config = self.policy_config(vm, mode, method);
             if let Some(journal) = journals.get_mut(governors.len()) {
                 write_start(journal, vm, &config);
             }
@@ -98,7 +103,7 @@ impl Scenario {
         let pairs = self.spec.vms.iter().zip(&self.control);
         let fixed = pairs.filter_map(|(vm, control)| match control {
             Control::Fixed(fixed) => Some((vm, fixed)),
-            Control::Gleaner | Control::Paper => None,
+            Control::Gleaner(_) | Control::Paper => None,
         });
         let on = |(vm, fixed): (_, &Fixed)| {
             let vm: &VmSpec = vm;
@@ -108,10 +113,9 @@ impl Scenario {
     }
 
     /// Policy configuration for a VM.
-    fn policy_config(&self, vm: &VmSpec, mode: Mode) -> PolicyConfig {
+    fn policy_config(&self, vm: &VmSpec, mode: Mode, method: Method) -> PolicyConfig {
         let mut config = PolicyConfig {
-            // What calibration would choose, the method with the cheapest wake-up; or the paper's own.
-            method: if mode == Mode::Paper { Method::Yield } else { Method::Haltpoll },
+            method,
             mode,
             wake_cost: Duration::from_nanos(vm.costs.wake()[2]),
             ..PolicyConfig::default()

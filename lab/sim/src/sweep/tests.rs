@@ -60,6 +60,44 @@ fn every_combination_is_made_in_the_text() {
 }
 
 #[test]
+fn cases_set_several_keys_and_a_star_every_entry() {
+    let cases = r#"machine = [{ name = "small" }, { name = "large", "host.cores" = 4, "vm.*.vcpus" = 3 }]"#;
+    let text = FILE.replacen("seed = \"1..3\"", cases, 1);
+    let sweep = |more: &[&str]| {
+        let more = more.iter().map(|axis| axis.parse().unwrap()).collect();
+        Sweep::parse("x.toml", text.clone(), more)
+    };
+    let machine = |sweep: &Sweep, point| {
+        let spec = sweep.scenario(point).unwrap().spec;
+        (spec.host.cores, spec.vms.iter().map(|vm| vm.vcpus).collect::<Vec<_>>())
+    };
+    let all = sweep(&[]).unwrap();
+    assert_eq!(all.points(), 2 * 2 * 2);
+    assert_eq!(all.values(1)[2], Value::Text("large".to_owned()));
+    assert_eq!(machine(&all, 0), (2, vec![2, 1]));
+    assert_eq!(machine(&all, 1), (4, vec![3, 3]));
+    let one = sweep(&["machine=large", "vm.b.vcpus=5"]).unwrap();
+    assert_eq!((one.points(), machine(&one, 0)), (4, (4, vec![3, 5])), "the later axis decides");
+
+    let text = |text: &str| Value::Text(text.to_owned());
+    let point = all.point(&[("machine", text("large")), ("vm.a.policy", text("haltpoll:200us"))]).unwrap();
+    assert_eq!(all.values(point), [text("haltpoll:200us"), text("1ms"), text("large")]);
+    for (error, expected) in [
+        (
+            all.point(&[("machin", text("large"))]).unwrap_err(),
+            "the sweep has no `machin`; it has vm.a.policy,",
+        ),
+        (
+            all.point(&[("machine", text("huge"))]).unwrap_err(),
+            "has no \"huge\"; it has \"small\", \"large\"",
+        ),
+        (sweep(&["machine=huge"]).unwrap_err(), "has no \"huge\""),
+    ] {
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn the_rows_are_the_same_on_any_number_of_cores() {
     let sweep = sweep(&[]);
     let one = sweep.run(NonZeroUsize::MIN, || ()).unwrap();
@@ -99,6 +137,7 @@ fn mistakes_name_the_key_and_the_nearest_one() {
         ("\"vm.a.policy\"", "\"vm.c.policy\"", &[], "no value at `vm.c.policy` (`c`)"),
         ("seed = 1\n", "", &[], "no value at `seed`"),
         ("\"1..3\"", "[]", &[], "x.toml:26: `seed` needs a list of values"),
+        ("\"1..3\"", "[{ seed = 1 }]", &[], "x.toml:26: a case of `seed` is a table such as { name ="),
         ("cores = 2", "coers = 2", &[], "x.toml:6: unknown field `coers`; did you mean `cores`?"),
         ("cores = 2", "cores = 2", &["vm.a=1"], "no value at `vm.a`"),
         (

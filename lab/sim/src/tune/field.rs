@@ -48,7 +48,7 @@ fn scenario(program: &str, vcpus: u32, beside: Option<&str>, time: Ns) -> Option
     if let Some(other) = beside {
         vms.push(vm("beside").repeating(library::make(other, endless, vcpus)?));
     }
-    let mut control = vec![Control::Gleaner];
+    let mut control = vec![Control::GLEANER];
     control.resize(vms.len(), Control::HALT);
     let host = HostSpec { cores: vcpus, fair: Fair::EEVDF, ..HostSpec::default() };
     let mut spec = Spec::new(host, vms);

@@ -34,7 +34,7 @@ enum Command {
     Run(run::Args),
     /// Name the programs of the library and where their parameters are from
     List,
-    /// Compare the papers' numbers with simulated ones
+    /// Compare what the papers state with what is simulated
     Reproduce(reproduce::Args),
     /// Say how a recorded program would run elsewhere: on more vCPUs, beside neighbours, under a policy
     Predict(predict::Args),

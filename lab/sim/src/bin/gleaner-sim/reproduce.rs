@@ -3,22 +3,22 @@
 mod text;
 
 use std::fs;
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::Context as _;
-use gleaner_print::{out, outln, say};
+use gleaner_print::{out, outln};
 use gleaner_proto::result::{check_place, write_file};
-use gleaner_sim::reproduce::{Paper, Report, SEED};
+use gleaner_sim::reproduce::{Paper, Report, reproduce};
+
+use super::progress;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Which paper [default: all of them]
     #[arg(long, value_enum)]
     paper: Option<PaperName>,
-    /// Print the numbers as JSON
+    /// Print the rows as JSON
     #[arg(long)]
     json: bool,
     /// Also write the figures (SVG), a page with everything (index.html) and the values (reproduction.json) there
@@ -56,17 +56,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         check_place(&dir.join("index.html"))?;
     }
     let papers: Vec<Paper> = args.paper.map_or(Paper::ALL.to_vec(), |name| vec![name.into()]);
-    let shown = std::io::stderr().is_terminal();
-    let start = Instant::now();
-    let reproduce = |paper: Paper| {
-        paper.reproduce(args.output.is_some(), &mut |what| {
-            if shown {
-                say!("{:5.1} s  {}: {what}", start.elapsed().as_secs_f64(), paper.name());
-            }
-        })
-    };
-    let papers = papers.into_iter().map(reproduce).collect();
-    let report = Report { version: env!("CARGO_PKG_VERSION").to_owned(), seed: SEED, papers };
+    let bar = progress("simulations", 0);
+    let papers = reproduce(&papers, args.output.is_some(), &|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    let report = Report { version: env!("CARGO_PKG_VERSION").to_owned(), papers };
     if let Some(dir) = &args.output {
         write(&report, dir)?;
     }

@@ -1,9 +1,11 @@
 //! What scenario files can express, and the errors for invalid ones.
 
 use gleaner_engine::Journal;
+use gleaner_policy::Method;
+use gleaner_policy::host::UrgentConfig;
 
-use crate::End;
-use crate::scenario::Scenario;
+use crate::scenario::{Control, Scenario};
+use crate::{End, PauseLoops};
 
 const GOOD: &str = r#"
 title = "a pair"
@@ -47,6 +49,50 @@ fn a_good_one_runs() {
     let events = trace["traceEvents"].as_array().unwrap();
     assert!(events.iter().any(|e| e["name"] == "polls" && e["ph"] == "X" && e["dur"].as_f64() > Some(0.0)));
     assert!(events.iter().any(|e| e["args"]["name"] == "vCPU 1"));
+}
+
+#[test]
+fn what_the_papers_machines_need_can_be_said() {
+    let text = GOOD
+        .replacen("cores = 2", "cores = 2\npause_loops = \"blind\"", 1)
+        .replacen(
+            "resched_dp = true, tlb_co",
+            "resched_dp = \"300us\", slice = \"1ms\", allowance = \"6ms\", tlb_co",
+            1,
+        )
+        .replacen("haltpoll:200us", "gleaner:yield", 1)
+        .replacen("name = \"b\"", "name = \"b\"\ncount = 3", 1)
+        .replacen("name = \"matmul\"", "name = \"volrend\"\nvariant = \"tpds21-blocking\"", 1);
+    let scenario = Scenario::parse("x.toml", &text).unwrap();
+    let host = scenario.spec.host;
+    assert_eq!(host.pause_loops, PauseLoops::Blind);
+    let urgent = UrgentConfig {
+        resched_dp_ns: 300_000,
+        slice_ns: 1_000_000,
+        allowance_ns: 6_000_000,
+        ..UrgentConfig::PAPER
+    };
+    assert_eq!(host.urgent, urgent);
+    let names: Vec<&str> = scenario.spec.vms.iter().map(|vm| vm.name.as_str()).collect();
+    assert_eq!(names, ["a", "b1", "b2", "b3"]);
+    assert_eq!(scenario.control[..2], [Control::Gleaner(Method::Yield), Control::HALT]);
+    let barriers =
+        |text: &str| Scenario::parse("x.toml", text).unwrap().spec.vms[1].tasks[0].program.objects.clone();
+    let spinning = text.replacen("tpds21-blocking", "tpds21", 1);
+    assert!(barriers(&text) != barriers(&spinning), "volrend's spinning barrier");
+    assert_eq!(barriers(&text.replacen("tpds21-blocking", "library", 1)).len(), 1);
+
+    let none = Scenario::parse("x.toml", &text.replacen("count = 3", "count = 0", 1)).unwrap();
+    assert_eq!((none.spec.vms.len(), none.control.len()), (1, 1));
+    for (from, to, expected) in [
+        ("count = 3", "count = 2000", "2000 VMs are too many: 1024 are possible"),
+        ("\"300us\"", "\"soon\"", "`soon` is not a time"),
+        ("tpds21-blocking", "tpds22", "x.toml:"),
+        ("gleaner:yield", "gleaner:nap", "x.toml:"),
+    ] {
+        let error = Scenario::parse("x.toml", &text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
 }
 
 #[test]

@@ -183,7 +183,7 @@ fn mistakes_are_reported_with_file_line_and_nearest_name() {
         (", capacity = 3", "", "no thread can put an item into a queue without `capacity`"),
         ("handoff = true", "handof = true", "unknown field `handof`; did you mean `handoff`?"),
         ("count = 2", "cuont = 2", "unknown field `cuont`; did you mean `count`?"),
-        ("name = \"own\"", "name = \"own\"\nthreads = 3", "`threads`, `work` and `grain` are for"),
+        ("name = \"own\"", "name = \"own\"\nthreads = 3", "`threads`, `work`, `grain` and `variant` are for"),
         ("spin_until = \"go\"", "spin_until = \"turn\"", "`turn` is a futex; a flag is needed here"),
     ] {
         assert!(EVERYTHING.contains(from), "{from}");

@@ -1,13 +1,11 @@
-//! The programs of the study: those of the library, changed where this paper states more about them.
+//! The suites' programs as the TPDS'21 paper has them: changed where it states more about them.
 
+use super::micro::times;
+use super::{Parameters, Shape, SuiteProgram, Tlb};
 use crate::ids::Ns;
-use crate::library::{self, Parameters, Shape, Tlb};
 use crate::program::{BarrierKind, ObjectKind, Op, Program};
 use crate::random::Dist;
 
-/// Total CPU time of a program's threads; the input is the same for every size (§4.2). The paper's "native"
-/// inputs take minutes; all its numbers are ratios.
-const WORK: Ns = 6_400_000_000;
 /// Number of threads for which the library's grains are given: the ATC'14 paper's 16 cores.
 const LIBRARY_THREADS: u32 = 16;
 /// Assumed share of a phase's work that a fork-join program's first thread does while the others wait.
@@ -21,37 +19,30 @@ const DEDUP_GRAIN: Ns = 9_000_000;
 /// Phases per frame of volrend. Fitted to the 60 % of the cycles that a blocking barrier saves (§7.1.1).
 const FRAME: u64 = 6;
 
-/// The program called `name` with this many threads; `blocking` replaces volrend's spinning barrier (§7.1.1).
-pub(super) fn make(name: &'static str, threads: u32, blocking: bool) -> Option<Program> {
-    match library::by_name(name)?.shape.as_phases() {
-        _ if name == "dedup" => Some(dedup(threads)),
+/// `program` as in the paper; `blocking` replaces volrend's spinning barrier (§7.1.1).
+pub(super) fn make(program: &SuiteProgram, p: Parameters, blocking: bool) -> Program {
+    let name = program.name;
+    match program.shape.as_phases() {
+        _ if name == "dedup" => dedup(p),
         Shape::Phases { grain, imbalance, kind } => {
-            let phases = Phases::divided(threads, grain, imbalance, kind);
-            Some(match name {
+            let phases = Phases::divided(p, grain, imbalance, kind);
+            match name {
                 "volrend" if blocking => phases.frames(BarrierKind::Block),
                 "volrend" => phases.frames(BarrierKind::Spin),
                 "bodytrack" | "facesim" => phases.program(name, SERIAL, None),
                 "lu_cb" | "x264" => phases.program(name, 0.0, Some(SHOOTDOWN_EVERY)),
                 _ => phases.program(name, 0.0, None),
-            })
+            }
         }
         // The paper finds no shootdowns in ferret (§6.2.2, §6.3.1).
-        Shape::Stages { grain, .. } => {
-            let p = Parameters { threads, work: WORK, grain: 0 };
-            Some(Shape::Stages { grain, tlb: Tlb::Never }.program(name, p))
-        }
-        _ => of_the_library(name, threads),
+        Shape::Stages { grain, .. } => Shape::Stages { grain, tlb: Tlb::Never }.program(name, p),
+        shape => shape.program(name, p),
     }
-}
-
-/// The library's version; for dedup, that of the ATC'14 paper's systems.
-pub(super) fn of_the_library(name: &'static str, threads: u32) -> Option<Program> {
-    library::make(name, Parameters { threads, work: WORK, grain: 0 }, threads)
 }
 
 /// Phases between barriers.
 struct Phases {
-    threads: u32,
+    parameters: Parameters,
     /// A thread's computation per phase.
     grain: Ns,
     imbalance: f64,
@@ -61,15 +52,17 @@ struct Phases {
 impl Phases {
     /// Divides a phase's work among more or fewer threads than in the library. The work consists of
     /// independent pieces: the fewer a thread has, the more its time deviates from the others'.
-    fn divided(threads: u32, grain: Ns, imbalance: f64, kind: BarrierKind) -> Self {
+    fn divided(parameters: Parameters, grain: Ns, imbalance: f64, kind: BarrierKind) -> Self {
+        let threads = parameters.threads;
         let imbalance = imbalance * (f64::from(threads) / f64::from(LIBRARY_THREADS)).sqrt();
-        let grain = grain * u64::from(LIBRARY_THREADS) / u64::from(threads);
-        Self { threads, grain, imbalance, kind }
+        let grain =
+            super::micro::grain(parameters, grain * u64::from(LIBRARY_THREADS) / u64::from(threads.max(1)));
+        Self { parameters, grain, imbalance, kind }
     }
 
     /// Iterations per thread of a loop body that takes `each`.
     fn rounds(&self, each: Ns) -> Op {
-        rounds(self.threads, each)
+        Op::Repeat(times(self.parameters, each))
     }
 
     fn compute(&self, ns: Ns) -> Op {
@@ -78,16 +71,16 @@ impl Phases {
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a positive time")]
     fn split(&self, serial: f64) -> (Ns, Ns) {
-        let all = self.grain * u64::from(self.threads);
+        let all = self.grain * u64::from(self.parameters.threads);
         let alone = (all as f64 * serial) as Ns;
-        (alone, (all - alone) / u64::from(self.threads))
+        (alone, (all - alone) / u64::from(self.parameters.threads))
     }
 
     /// The first thread does the share `serial` of each phase's work alone; each thread changes the address
     /// space after every `shootdown` of computation, in the middle of a phase.
     fn program(&self, name: &str, serial: f64, shootdown: Option<Ns>) -> Program {
         let mut program = Program::new(name);
-        let meet = program.object(ObjectKind::Barrier { parties: self.threads, kind: self.kind });
+        let meet = program.object(ObjectKind::Barrier { parties: self.parameters.threads, kind: self.kind });
         let (alone, together) = self.split(serial);
         let phase = [self.compute(together), Op::Barrier(meet), Op::Done(1)];
         let again = self.rounds(self.grain);
@@ -101,13 +94,13 @@ impl Phases {
                 code.push(Op::Again);
             }
             code.extend([half, Op::Shootdown, half, Op::Barrier(meet), Op::Done(1), Op::Again]);
-            program.role("worker", self.threads, code);
+            program.role("worker", self.parameters.threads, code);
             return program;
         }
         let first = u32::from(alone > 0);
         let forked = (alone > 0).then_some(Op::Barrier(meet));
         for (name, count, before) in
-            [("first", first, Some(self.compute(alone))), ("worker", self.threads - first, None)]
+            [("first", first, Some(self.compute(alone))), ("worker", self.parameters.threads - first, None)]
         {
             if count > 0 {
                 let code = [again].into_iter().chain(before).chain(forked).chain(phase).chain([Op::Again]);
@@ -121,30 +114,27 @@ impl Phases {
     /// that ends in the spinning barrier of Listing 1.
     fn frames(&self, kind: BarrierKind) -> Program {
         let mut program = Program::new("volrend");
-        let block = program.object(ObjectKind::Barrier { parties: self.threads, kind: BarrierKind::Block });
-        let traced = program.object(ObjectKind::Barrier { parties: self.threads, kind });
+        let block = program
+            .object(ObjectKind::Barrier { parties: self.parameters.threads, kind: BarrierKind::Block });
+        let traced = program.object(ObjectKind::Barrier { parties: self.parameters.threads, kind });
         let work = self.compute(self.grain);
         let mut code = vec![self.rounds(FRAME * self.grain), Op::Repeat(FRAME - 1)];
         code.extend([work, Op::Barrier(block), Op::Again]);
         code.extend([work, Op::Barrier(traced), Op::Done(1), Op::Again]);
-        program.role("worker", self.threads, code);
+        program.role("worker", self.parameters.threads, code);
         program
     }
 }
 
-/// Iterations per thread of a loop body that takes `each`; at least one.
-fn rounds(threads: u32, each: Ns) -> Op {
-    Op::Repeat((WORK / u64::from(threads) / each.max(1)).max(1))
-}
-
 /// dedup as in this paper: its threads wait for the device half of the time (its halts are due to I/O,
 /// §7.1.1; the share is assumed), and each task ends with an address-space change.
-fn dedup(threads: u32) -> Program {
+fn dedup(p: Parameters) -> Program {
     let mut program = Program::new("dedup");
     let lock = program.object(ObjectKind::Mutex { spin: 0, handoff: false });
-    let each = Dist::Exponential { mean: DEDUP_GRAIN };
+    let grain = super::micro::grain(p, DEDUP_GRAIN);
+    let each = Dist::Exponential { mean: grain };
     let code = vec![
-        rounds(threads, DEDUP_GRAIN),
+        Op::Repeat(times(p, grain)),
         Op::Compute(each),
         Op::Io(each),
         Op::Lock(lock),
@@ -154,6 +144,6 @@ fn dedup(threads: u32) -> Program {
         Op::Done(1),
         Op::Again,
     ];
-    program.role("worker", threads, code);
+    program.role("worker", p.threads, code);
     program
 }

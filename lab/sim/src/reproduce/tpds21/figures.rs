@@ -1,13 +1,11 @@
 //! The paper's figures.
 
+use super::super::measure::{View, largest, mean, quantile};
 use super::super::{Bar, Chart, Figure, Group, Quantity, Series};
-use super::machine::{Measured, Setup};
-use super::statements::polling_gain;
-use super::study::{
-    HIGH_HOST, HIGH_OVERCOMMITTED, Overhead, SIZES, Scenario, Study, benchmarks, largest, mean, quantile,
+use super::{
+    HIGH_HOST, HIGH_OVERCOMMITTED, Measured, Overcommitted, OvercommittedBase2, Overhead, SIZES, Scenario,
+    Study, Undercommitted, benchmarks,
 };
-
-use Scenario::{Overcommitted, OvercommittedBase2, Undercommitted};
 
 type Measure = fn(Overhead) -> f64;
 type Part = (&'static str, fn(&Measured) -> f64);
@@ -17,7 +15,8 @@ const IMPACT: (&str, Measure) = ("ω", Overhead::impact);
 
 const BOXES: &str = "Medians of the 26 benchmarks with their quartiles.";
 
-pub(super) fn figures(study: &Study) -> Vec<Figure> {
+pub(in super::super) fn figures(view: &View<'_>) -> Vec<Figure> {
+    let study = Study(view);
     vec![
         boxes(study, "Figure 2", "Sequential programs", &[1], &[TIME, CYCLES]),
         boxes(study, "Figure 3a", "Reduced temporal efficiency, δη_t, by vCPUs", &SIZES, &[TIME]),
@@ -38,7 +37,7 @@ pub(super) fn figures(study: &Study) -> Vec<Figure> {
 }
 
 fn boxes(
-    study: &Study,
+    study: Study<'_>,
     place: &'static str,
     title: &str,
     sizes: &[u32],
@@ -47,7 +46,7 @@ fn boxes(
     let one = measures.len() == 1;
     let group = |cpus: u32, (name, of): (&str, Measure)| {
         let bar = |(series, scenario): (usize, Scenario)| {
-            let values = study.over_benchmarks(cpus, scenario, of);
+            let values = study.over_benchmarks(cpus, scenario, of).unwrap_or_default();
             let range = quantile(&values, 0.25).zip(quantile(&values, 0.75));
             Bar { label: scenario.name().to_owned(), series, value: quantile(&values, 0.5), range }
         };
@@ -66,15 +65,15 @@ fn boxes(
     }
 }
 
-fn each(study: &Study, place: &'static str, (name, of): (&'static str, Measure)) -> Figure {
+fn each(study: Study<'_>, place: &'static str, (name, of): (&'static str, Measure)) -> Figure {
     let group = |program: &'static str| Group {
         label: program.to_owned(),
         bars: (1..)
             .zip(Scenario::ALL)
             .map(|(series, scenario)| {
-                let values = study.over_sizes(program, scenario, of);
-                let middle = mean(&values);
-                let range = middle.zip(largest(values.iter().copied()));
+                let values = SIZES.map(|cpus| study.overhead(program, cpus, scenario).map(of));
+                let middle = mean(values);
+                let range = middle.zip(largest(values));
                 Bar { label: scenario.name().to_owned(), series, value: middle, range }
             })
             .collect(),
@@ -89,12 +88,12 @@ fn each(study: &Study, place: &'static str, (name, of): (&'static str, Measure))
     }
 }
 
-fn spread(study: &Study) -> Figure {
+fn spread(study: Study<'_>) -> Figure {
     let series = ["bodytrack", "ocean_cp"].into_iter().flat_map(|program| {
-        let sides = [("native", Setup::native(program, 64, false)), ("VM", Setup::vm(program, 64, false))];
-        let native: Option<f64> = study.get(sides[0].1).map(|m| m.by_cpu.iter().sum());
-        sides.into_iter().filter_map(move |(side, setup)| {
-            let by_cpu = &study.get(setup)?.by_cpu;
+        let sides = [("native", study.native(program, 64, 1)), ("VM", study.vm(program, 64, Undercommitted))];
+        let native: Option<f64> = sides[0].1.as_ref().map(|m| m.by_cpu.iter().sum());
+        sides.into_iter().filter_map(move |(side, measured)| {
+            let by_cpu = &measured?.by_cpu;
             let points = (1..).map(f64::from).zip(by_cpu.iter().map(|c| c / native.unwrap_or(f64::NAN)));
             Some(Series { label: format!("{program}, {side}"), points: points.collect() })
         })
@@ -112,7 +111,7 @@ fn spread(study: &Study) -> Figure {
 }
 
 fn over_sizes(
-    study: &Study,
+    study: Study<'_>,
     place: &'static str,
     programs: &[&'static str],
     scenario: Scenario,
@@ -146,7 +145,7 @@ fn by_part(label: String, run: Option<&Measured>, whole: Option<f64>, parts: &[P
     Group { label, bars: (1..).zip(parts).map(bar).collect() }
 }
 
-fn causes(study: &Study) -> Figure {
+fn causes(study: Study<'_>) -> Figure {
     const CAUSES: [Part; 5] = [
         ("halt polling", |m| m.polling),
         ("scheduling", |m| m.scheduling),
@@ -155,9 +154,9 @@ fn causes(study: &Study) -> Figure {
         ("tick", |m| m.tick),
     ];
     let group = |program: &'static str, cpus: u32, scenario: Scenario| {
-        let native = study.get(Setup::native(program, cpus, false)).map(|n| n.cycles);
+        let native = study.native(program, cpus, 1).map(|n| n.cycles);
         let label = format!("{program}, {cpus} vCPUs, {}", scenario.name());
-        by_part(label, study.vm(program, cpus, scenario), native, &CAUSES)
+        by_part(label, study.vm(program, cpus, scenario).as_ref(), native, &CAUSES)
     };
     let rows = HIGH_HOST.into_iter().flat_map(|p| {
         [4, 16, 64].into_iter().flat_map(move |c| [Undercommitted, Overcommitted].map(move |s| (p, c, s)))
@@ -172,7 +171,7 @@ fn causes(study: &Study) -> Figure {
     }
 }
 
-fn spinning(study: &Study) -> Figure {
+fn spinning(study: Study<'_>) -> Figure {
     const PARTS: [Part; 4] = [
         ("user", |m| m.user),
         ("spinning, user", |m| m.user_spin),
@@ -182,7 +181,7 @@ fn spinning(study: &Study) -> Figure {
     let group = |program: &'static str, scenario: Scenario| {
         let all = study.vm(program, 64, Undercommitted).map(|m| m.cycles);
         let label = format!("{program}, {}", scenario.name());
-        by_part(label, study.vm(program, 64, scenario), all, &PARTS)
+        by_part(label, study.vm(program, 64, scenario).as_ref(), all, &PARTS)
     };
     let rows = HIGH_OVERCOMMITTED.into_iter().flat_map(|p| [Undercommitted, Overcommitted].map(|s| (p, s)));
     Figure {
@@ -197,10 +196,10 @@ fn spinning(study: &Study) -> Figure {
     }
 }
 
-fn halt_polling(study: &Study, place: &'static str, what: &str, of: Measure) -> Figure {
+fn halt_polling(study: Study<'_>, place: &'static str, what: &str, of: Measure) -> Figure {
     let series = HIGH_HOST.into_iter().map(|program| Series {
         label: program.to_owned(),
-        points: points(|cpus| polling_gain(study, program, cpus, false).map(of)),
+        points: points(|cpus| study.polling_gain(program, cpus, Undercommitted).map(of)),
     });
     Figure {
         place,
