@@ -231,12 +231,12 @@ fn times(times: &Times) -> String {
     shown.join(", ")
 }
 
-fn percent(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
 /// A length of time with three digits.
-fn length(ns: u64) -> String {
+pub(crate) fn length(ns: u64) -> String {
     let ns = ns as f64;
     let (value, unit) = match ns {
         ns if ns < 1e3 => return format!("{ns:.0} ns"),
