@@ -102,7 +102,7 @@ fn details(vm: &VmRecord, span_ns: u64) -> Vec<String> {
     let wanted = vm.times.wanted_ns();
     let groups: Vec<String> = Group::ALL
         .iter()
-        .filter_map(|group| Some((group, *vm.groups.get(group).filter(|ns| **ns > 0)?)))
+        .filter_map(|group| Some((group, *vm.groups.get(group).filter(|ns| 2000 * **ns > wanted)?)))
         .map(|(group, ns)| format!("{group} {}", percent(ns, wanted)))
         .collect();
     let mut lines = vec![format!("{}: {}", vm.name, groups.join(", "))];
