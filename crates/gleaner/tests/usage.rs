@@ -185,7 +185,7 @@ fn the_reference_is_what_the_programs_print() {
                 .stdout,
         )
     };
-    let printed = ["gleaner", "gleaner-bench", "gleaner-sim"].map(reference).concat();
+    let printed = ["gleaner", "gleaner-bench", "gleaner-sim", "gleaner-host"].map(reference).concat();
     assert!(printed == written, "docs/cli.md is not what --help prints: `make docs` writes it anew");
 }
 
@@ -209,7 +209,7 @@ fn make_install_and_uninstall_leave_nothing_out_and_nothing_behind() {
     let at = |name: &str| dir.path().join(name);
     // Stands for target/release.
     fs::create_dir(at("built")).unwrap();
-    for name in ["gleaner", "gleaner-bench", "gleaner-sim", "gleanerd"] {
+    for name in ["gleaner", "gleaner-bench", "gleaner-sim", "gleaner-host", "gleanerd"] {
         symlink(Path::new(GLEANER).with_file_name(name), at("built").join(name)).unwrap();
     }
     let make = |target: &str| {
@@ -229,6 +229,8 @@ fn make_install_and_uninstall_leave_nothing_out_and_nothing_behind() {
         "bin/gleaner-bench",
         "bin/gleaner-sim",
         "sbin/gleanerd",
+        "sbin/gleaner-host",
+        "share/man/man1/gleaner-host-diagnose.1",
         "lib/systemd/system/gleanerd.service",
         "share/man/man1/gleaner.1",
         "share/man/man1/gleaner-run.1",

@@ -82,6 +82,25 @@ impl Cause {
     }
 }
 
+impl Cause {
+    /// One or two words, where a line is short.
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::WakeUps => "wake-ups",
+            Self::FunctionCalls => "function calls",
+            Self::Timers => "timers",
+            Self::Tick => "ticks",
+            Self::Devices => "devices",
+            Self::Spinning => "spinning",
+            Self::Preemption => "preemption",
+            Self::Memory => "memory",
+            Self::HostInterrupts => "host interrupts",
+            Self::Registers => "registers",
+            Self::Other => "other exits",
+        }
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

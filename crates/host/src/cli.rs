@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use gleaner_host::discover::{Vm, discover};
+use gleaner_host::screen::screen;
 use gleaner_host::{HostError, HostSetup, HostTracer, Options, Report, text};
 use gleaner_kernel::Root;
 use gleaner_print::{Generate, out, outln, say};
@@ -29,6 +30,8 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Say what each virtual machine loses to exits and waiting, by cause, and what to do
     Diagnose(DiagnoseArgs),
+    /// Show the virtual machines and what they lose, live, until Ctrl-C
+    Top(TopArgs),
     #[command(flatten)]
     Generate(Generate),
 }
@@ -57,6 +60,19 @@ pub(crate) struct DiagnoseArgs {
     /// Print each vCPU and each exit reason, too
     #[arg(long, conflicts_with = "json")]
     all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Seconds from one screen to the next
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+    /// Print one screen of 80 columns and 24 lines, and end
+    #[arg(long)]
+    once: bool,
+    /// Largest share of the vCPUs' time, in per cent, that following them may take
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = percent)]
+    budget: f64,
 }
 
 pub(crate) fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
@@ -116,6 +132,48 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> anyhow::Result<ExitCode> {
         out!("{}", text::diagnosis(&report, args.all))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Columns and lines where the output is no terminal.
+const SIZE: (usize, usize) = (80, 24);
+/// Moves the cursor to the upper left corner; clears from there to the end.
+const HOME: &str = "\x1b[H\x1b[J";
+
+pub(crate) fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
+    let root = Root::system();
+    let setup = HostSetup::read(&root)?;
+    let mut tracer = HostTracer::start(&setup, Options::default())?;
+    let cost = tracer.keep_within(args.budget / 100.0, COST_TIME)?;
+    let mut earlier = tracer.read()?;
+    loop {
+        std::thread::sleep(Duration::from_secs(args.interval));
+        // What ended before the last screen is of no interest any more.
+        tracer.forget_ended();
+        let later = tracer.read()?;
+        let mut report = Report::between(&setup, &discover(&root), &earlier, &later, None);
+        report.missing = tracer.missing().to_vec();
+        report.cost = cost;
+        let (width, height) = if args.once { SIZE } else { size() };
+        let lines = screen(&report, width, height).join("\n");
+        if args.once {
+            outln!("{lines}")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        out!("{HOME}{lines}")?;
+        earlier = later;
+    }
+}
+
+/// Columns and lines of the terminal.
+fn size() -> (usize, usize) {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the call writes a `winsize`, which is there and outlives it.
+    let answer = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    if answer == 0 && size.ws_col > 0 && size.ws_row > 0 {
+        (size.ws_col.into(), size.ws_row.into())
+    } else {
+        SIZE
+    }
 }
 
 fn find(vms: &[Vm], name: &str) -> Result<u32, HostError> {

@@ -16,7 +16,8 @@ pub enum HostError {
     },
     /// Neither AMD's nor Intel's part of KVM is loaded.
     #[error(
-        "KVM is loaded without kvm-amd or kvm-intel: this processor has no virtualisation that is known here"
+        "KVM is loaded without kvm-amd or kvm-intel, the only parts of it that are known here: run modprobe kvm-amd or \
+         kvm-intel on a processor that has it"
     )]
     NoVendor,
     /// The tracepoint passes other arguments.

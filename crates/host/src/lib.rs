@@ -13,6 +13,7 @@ mod plain;
 mod reading;
 mod reason;
 mod report;
+pub mod screen;
 mod setup;
 pub mod text;
 mod tracer;

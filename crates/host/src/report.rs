@@ -158,7 +158,8 @@ impl Report {
             earlier.vcpus.iter().map(|vcpu| (vcpu.identity(), vcpu)).collect();
         let mut vcpus: BTreeMap<u32, Vec<VcpuRecord>> = BTreeMap::new();
         for vcpu in &later.vcpus {
-            if only.is_none_or(|pid| pid == vcpu.pid) {
+            let was_over = before.get(&vcpu.identity()).is_some_and(|before| before.ended);
+            if !was_over && only.is_none_or(|pid| pid == vcpu.pid) {
                 let record = VcpuRecord::since(vcpu, before.get(&vcpu.identity()).copied());
                 vcpus.entry(vcpu.pid).or_default().push(record);
             }

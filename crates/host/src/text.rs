@@ -37,8 +37,8 @@ pub fn diagnosis(report: &Report, all: bool) -> String {
     let seconds = report.span_ns as f64 / 1e9;
     let _ = writeln!(
         text,
-        "{} VMs in {seconds:.1} s on {} pCPUs, Linux {}",
-        report.vms.len(),
+        "{} in {seconds:.1} s on {} pCPUs, Linux {}",
+        if report.vms.len() == 1 { "1 VM".to_owned() } else { format!("{} VMs", report.vms.len()) },
         report.host.pcpus,
         report.host.kernel
     );
@@ -77,7 +77,8 @@ fn describe(text: &mut String, vm: &VmRecord, seconds: f64, all: bool) {
     let groups: Vec<String> = Group::ALL
         .iter()
         .filter_map(|group| Some((group, *vm.groups.get(group)?)))
-        .filter(|(_, ns)| *ns > 0)
+        // What would show as 0.0 % is left out.
+        .filter(|(_, ns)| 2000 * ns > vm.times.wanted_ns())
         .map(|(group, ns)| format!("{group} {}", percent(ns, vm.times.wanted_ns())))
         .collect();
     if !groups.is_empty() {
@@ -231,12 +232,12 @@ fn times(times: &Times) -> String {
     shown.join(", ")
 }
 
-fn percent(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
 /// A length of time with three digits.
-fn length(ns: u64) -> String {
+pub(crate) fn length(ns: u64) -> String {
     let ns = ns as f64;
     let (value, unit) = match ns {
         ns if ns < 1e3 => return format!("{ns:.0} ns"),

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use gleaner_host::discover::discover;
-use gleaner_host::{Reason, Report, VmRecord};
+use gleaner_host::{HostSetup, HostTracer, Reason, Report, VmRecord};
 use gleaner_kernel::Root;
 
 use super::{failed, follow, guest};
@@ -28,26 +28,34 @@ const SLACK: u64 = 20;
 const TIME: &str = "10s";
 
 pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
+    // Attached once: that patches the host's code while it runs.
+    let (setup, mut tracer) = follow()?;
     for kernel in [Kernel::V7, Kernel::V6_12] {
         let guest = lab.boot(guest("agreement", kernel))?;
-        for workload in [&["wake"][..], &["tlb"], &["request-response"]] {
-            on(&guest, workload, checks)?;
+        for workload in ["wake", "tlb", "request-response"] {
+            on(&guest, workload, &setup, &mut tracer, checks)?;
         }
         guest.power_off()?;
     }
     Ok(())
 }
 
-fn on(guest: &Guest, workload: &[&str], checks: &mut Checks) -> Result<()> {
-    let name = format!("Linux {} with {}", guest.spec().kernel, workload[0]);
-    let (setup, mut tracer) = follow()?;
+fn on(
+    guest: &Guest,
+    workload: &str,
+    setup: &HostSetup,
+    tracer: &mut HostTracer,
+    checks: &mut Checks,
+) -> Result<()> {
+    let name = format!("Linux {} with {}", guest.spec().kernel, workload);
+    tracer.forget_ended();
     let (by_guest, by_kvm, earlier) =
         (interrupts(guest)?, counters()?, tracer.read().map_err(|error| failed(&error))?);
-    let command = [&["gleaner", "workload", "--for", TIME], workload].concat();
+    let command = ["gleaner", "workload", "--for", TIME, workload];
     guest.succeed(Step::new(&command).timeout(Duration::from_secs(100)))?;
     let (kvm_then, later, guest_then) =
         (counters()?, tracer.read().map_err(|error| failed(&error))?, interrupts(guest)?);
-    let report = Report::between(&setup, &discover(&Root::system()), &earlier, &later, None);
+    let report = Report::between(setup, &discover(&Root::system()), &earlier, &later, None);
     let Some(vm) = report.vms.first() else {
         checks.that(format!("{name}: the VM is found"), false, "no VM");
         return Ok(());

@@ -1,0 +1,47 @@
+//! The program alone: what it prints where there is nothing to see, and its exit status.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn gleaner_host(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gleaner-host")).args(args).output().unwrap()
+}
+
+#[test]
+fn where_there_is_no_kvm_that_is_said_with_the_remedy() {
+    let is_loaded = |module: &str| Path::new("/sys/module").join(module).exists();
+    let (what, remedy) = match is_loaded("kvm") {
+        true if is_loaded("kvm_amd") || is_loaded("kvm_intel") => {
+            return gleaner_testing::left_out("this machine is a KVM host");
+        }
+        true => ("KVM is loaded without kvm-amd or kvm-intel", "modprobe kvm-amd"),
+        false => ("this machine runs no virtual machines: KVM is not loaded", "modprobe kvm-amd"),
+    };
+    for args in [&["list"][..], &["diagnose", "--seconds", "1"], &["diagnose", "--json"], &["top", "--once"]]
+    {
+        let output = gleaner_host(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.starts_with(&format!("gleaner-host: {what}")), "{said}");
+        assert!(said.contains(remedy) && output.stdout.is_empty(), "{said}");
+    }
+    let output = gleaner_host(&["list", "--json"]);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"[]\n"[..]));
+}
+
+#[test]
+fn values_out_of_range_are_usage_errors_that_name_the_range() {
+    for (args, range) in [
+        (&["diagnose", "--seconds", "0"][..], "1..=86400"),
+        (&["diagnose", "--budget", "0"], "0.1 to 100"),
+        (&["diagnose", "--budget", "x"], "a number is expected"),
+        (&["top", "--interval", "3601"], "1..=3600"),
+    ] {
+        let output = gleaner_host(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(range), "{args:?}: {said}");
+    }
+}
