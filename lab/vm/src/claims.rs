@@ -36,9 +36,6 @@ pub enum ClaimHost {
     Emulated,
     /// In guests of a nested KVM host, in which this program runs and boots them.
     NestedHost,
-    /// The same, with one thread that emulates all of the host's vCPUs: for claims that attach BPF programs again and
-    /// again, which patches the host's code while it runs.
-    NestedHostInTurn,
 }
 
 /// A claim about Gleaner.
@@ -109,9 +106,7 @@ impl Claim {
         let started = Instant::now();
         let mut checks = Checks::default();
         let proven = match self.place {
-            ClaimHost::NestedHost | ClaimHost::NestedHostInTurn if !lab.is_nested() => {
-                nested::inside(lab, self, &mut checks)
-            }
+            ClaimHost::NestedHost if !lab.is_nested() => nested::inside(lab, self, &mut checks),
             _ => (self.prove)(lab, &mut checks),
         };
         Outcome {

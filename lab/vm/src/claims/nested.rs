@@ -25,9 +25,6 @@ pub(super) const BOOT: Claim = Claim {
 pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()> {
     let mut spec = VmSpec::new("host", Image::Host, Kernel::V7, Cpus::flat(4));
     spec.guests = vec![Kernel::V6_12, Kernel::V7];
-    if claim.place == ClaimHost::NestedHostInTurn {
-        spec = spec.in_turn();
-    }
     let host = lab.boot(spec)?;
     let step = Step::new(&["gleaner-lab", "claims", "--json", "--only", claim.name]).timeout(TIMEOUT);
     let output = host.run(step)?;

@@ -14,10 +14,11 @@ use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::vm::{Lab, Step};
 
-const PAIRS: usize = 10;
-const BLOCK: Duration = Duration::from_secs(2);
-/// What a workload's operations consist of.
-const WORKLOADS: [(&str, &str); 2] = [("wake", "halt_exits"), ("tlb", "exits")];
+/// Few: attaching patches the host's code while it runs, which the emulator does not always survive.
+const PAIRS: usize = 5;
+const BLOCK: Duration = Duration::from_secs(6);
+/// What a workload's operations consist of. No other one exits as often.
+const WORKLOADS: [(&str, &str); 1] = [("wake", "halt_exits")];
 
 pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let guest = lab.boot(guest("overhead", Kernel::V7))?;
