@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
             };
             let _ = (loaded.config.terms(&subject), loaded.config.credit_guard());
             for hour in [0, 12, 23] {
-                let _ = loaded.config.polls_at(date(2026, 2, 28).at(hour, 59, 59, 0));
+                let _ = loaded.config.quiet_at(date(2026, 2, 28).at(hour, 59, 59, 0));
             }
             let shown = loaded.to_toml(false);
             let again = Config::load(&Places::named(file("again.toml", shown.as_bytes())));
