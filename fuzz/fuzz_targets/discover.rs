@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         for _ in 0..2 {
             let _ = survey.take(&mut |_| true);
             for candidate in survey.candidates() {
-                let _ = (survey.members(candidate), survey.group_dir(candidate), candidate.switches_per_s());
+                let _ = (survey.group_dir(candidate), candidate.switches_per_s());
             }
             tree.change();
         }
