@@ -25,24 +25,6 @@ pub use report::{Halts, Latencies, Report, StealBy, VcpuRecord, VmRecord};
 pub use setup::HostSetup;
 pub use tracer::{Cost, HostTracer, Options};
 
-/// Includes a skeleton generated from `src/bpf/*.bpf.c`.
-macro_rules! skeleton {
-    ($module:ident, $file:literal) => {
-        #[allow(
-            warnings,
-            clippy::all,
-            clippy::pedantic,
-            clippy::expect_used,
-            clippy::undocumented_unsafe_blocks,
-            clippy::unwrap_used,
-            reason = "generated"
-        )]
-        mod $module {
-            include!(concat!(env!("OUT_DIR"), "/", $file));
-        }
-    };
-}
-
-skeleton!(skeleton, "host.skel.rs");
+gleaner_trace::skeleton!(skeleton, "host.skel.rs");
 #[cfg(test)]
-skeleton!(replay_skeleton, "replay.skel.rs");
+gleaner_trace::skeleton!(replay_skeleton, "replay.skel.rs");

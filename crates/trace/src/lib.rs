@@ -51,6 +51,7 @@ pub mod bpf {
 }
 
 /// Includes a skeleton generated from `src/bpf/*.bpf.c`.
+#[macro_export]
 macro_rules! skeleton {
     ($module:ident, $file:literal) => {
         #[allow(

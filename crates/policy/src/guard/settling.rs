@@ -36,7 +36,7 @@ enum Timeout {
     Unlimited,
 }
 
-/// Of the present side of a trial.
+/// How long the present side of a trial has waited for its setting to take effect, and what was done about it.
 #[derive(Debug, Clone)]
 pub(super) struct Settling {
     timeout: Timeout,
