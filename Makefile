@@ -20,7 +20,7 @@ shared = $(DESTDIR)$(PREFIX)/share/gleaner
 etc = $(DESTDIR)$(SYSCONFDIR)/gleaner
 programs = gleaner gleaner-bench gleaner-sim
 packages = $(programs) gleaner-daemon gleaner-host
-HOST_CLAIMS = host-agreement host-causes host-overhead
+HOST_CLAIMS = host-agreement host-causes host-overhead sched-safety sched-fairness sched-latency
 pages = gleaner.toml.5 gleaner.7 gleanerd.8
 
 .PHONY: help build docs install uninstall deb demo test test-long test-lab fuzz lab lab-host bench bench-guard bench-signals bench-sim bench-trace promises lint
@@ -104,13 +104,13 @@ fuzz: ## Fuzz each parser of what comes from outside, FUZZ_SECONDS=10 each
 
 lab: ## Prove Gleaner in virtual machines: other kernels, many vCPUs, systemd, neighbours; writes docs/lab.md
 	scripts/setup lab
-	cargo build --release --locked -p gleaner -p gleaner-bench -p gleaner-host -p gleaner-lab
+	cargo build --release --locked -p gleaner -p gleaner-bench -p gleaner-host -p gleaner-scx -p gleaner-lab
 	$(MAKE) --no-print-directory deb
 	target/release/gleaner-lab claims --markdown docs/lab.md $(LAB_ARGS)
 
-lab-host: ## Prove gleaner-host in the lab's nested KVM host; about ten minutes
+lab-host: ## Prove gleaner-host and scx_gleaner in the lab's nested KVM host; about fifteen minutes
 	scripts/setup lab
-	cargo build --release --locked -p gleaner -p gleaner-bench -p gleaner-host -p gleaner-lab
+	cargo build --release --locked -p gleaner -p gleaner-bench -p gleaner-host -p gleaner-scx -p gleaner-lab
 	target/release/gleaner-lab claims $(HOST_CLAIMS:%=--only %) $(LAB_ARGS)
 
 # BENCH_ARGS='--rows redis-open,python-pipe --rounds 9' chooses; with `--update` the other rows of the page stay.

@@ -16,7 +16,6 @@ mod decision;
 mod evidence;
 mod fixed;
 mod guard;
-pub mod host;
 mod idle_histogram;
 mod memory;
 mod noise;

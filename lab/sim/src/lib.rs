@@ -4,7 +4,9 @@
 //! The guest policy of `gleaner run` controls it unchanged, through [`gleaner_engine::Machine`].
 //! `docs/sim.md` describes what is modelled, with which numbers, and what is not.
 
+mod coscheduling;
 mod cost;
+mod directed_yield;
 mod driver;
 mod ids;
 pub mod library;
@@ -24,7 +26,9 @@ pub mod tune;
 mod tuning;
 mod world;
 
+pub use coscheduling::Coscheduling;
 pub use cost::{Costs, NAMES as COST_TABLES};
+pub use directed_yield::DirectedYield;
 pub use driver::{Governor, govern, govern_all};
 pub use ids::{Ns, Vm};
 pub use program::{BarrierKind, ChannelKind, MAX_LOOPS, ObjectKind, Op, Program, ProgramError, Role};

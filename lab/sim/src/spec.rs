@@ -1,10 +1,12 @@
 //! Description of the machine to simulate.
 
+use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_policy::Method;
-use gleaner_policy::host::{Coscheduling, DirectedYield, UrgentConfig, VcpuPlacement};
 use serde::Deserialize;
 
+use crate::coscheduling::Coscheduling;
 use crate::cost::Costs;
+use crate::directed_yield::DirectedYield;
 use crate::ids::Ns;
 use crate::program::{Program, ProgramError};
 use crate::sched::Fair;
@@ -26,7 +28,7 @@ pub struct HostSpec {
     pub fair: Fair,
     /// Placement of woken vCPUs.
     pub placement: VcpuPlacement,
-    /// Interrupts that make a vCPU urgent.
+    /// Interrupts that make a vCPU urgent, in VMs without rules of their own.
     pub urgent: UrgentConfig,
     /// How a pause-loop exit chooses the vCPU to yield to.
     pub yielding: DirectedYield,
@@ -152,6 +154,8 @@ pub struct VmSpec {
     pub halted_is_preempted: bool,
     /// Whether the hardware detects spinning in the kernel (pause-loop exiting).
     pub ple: bool,
+    /// Interrupts that make its vCPUs urgent; `None`: as the host's rules say.
+    pub urgent: Option<UrgentConfig>,
     /// The CPU time that its programs may use together; `None`: as much as there is.
     pub quota: Option<Quota>,
     /// Programs that run in it.
@@ -177,6 +181,7 @@ impl VmSpec {
             lazy_tlb: false,
             halted_is_preempted: false,
             ple: true,
+            urgent: None,
             quota: None,
             tasks: Vec::new(),
         }

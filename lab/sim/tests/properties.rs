@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
+use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_policy::Method;
-use gleaner_policy::host::{Coscheduling, DirectedYield, UrgentConfig, VcpuPlacement};
 use gleaner_sim::library::{self, Parameters};
 use gleaner_sim::{
-    Category, Costs, End, Fair, HostSpec, IdleMode, Ns, PauseLoops, Quota, Report, Spec, VmSpec, World,
+    Category, Coscheduling, Costs, DirectedYield, End, Fair, HostSpec, IdleMode, Ns, PauseLoops, Quota,
+    Report, Spec, VmSpec, World,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

@@ -18,6 +18,7 @@ mod overcommit;
 mod package;
 mod reversible;
 mod run;
+mod sched;
 
 use std::time::{Duration, Instant};
 
@@ -74,6 +75,9 @@ pub const ALL: &[Claim] = &[
     host::AGREEMENT,
     host::CAUSES,
     host::OVERHEAD,
+    sched::SAFETY,
+    sched::FAIRNESS,
+    sched::LATENCY,
 ];
 
 /// The result of proving a claim.

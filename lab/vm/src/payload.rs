@@ -23,11 +23,12 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// `gleaner`, `gleaner-bench` (which has the workloads), `gleaner-host` (for a nested host) and `gleaner-lab` (which is also
+    /// `gleaner`, `gleaner-bench` (which has the workloads), `gleaner-host` and `scx_gleaner` (for a nested host) and
+    /// `gleaner-lab` (which is also
     /// the agent), from the same build as this program. Under cargo they are built if they are older than their sources.
     pub fn find() -> Result<Self> {
         let dir = build_dir()?;
-        let names = ["gleaner", "gleaner-bench", "gleaner-host", "gleaner-lab"];
+        let names = ["gleaner", "gleaner-bench", "gleaner-host", "scx_gleaner", "gleaner-lab"];
         let paths = names.map(|name| dir.join(name));
         if let (Some(cargo), true) = (std::env::var_os("CARGO"), paths.iter().any(|path| is_stale(path))) {
             build(&cargo, &dir)?;
@@ -111,6 +112,8 @@ fn build(cargo: &std::ffi::OsStr, dir: &Path) -> Result<()> {
         "gleaner-bench",
         "-p",
         "gleaner-host",
+        "-p",
+        "gleaner-scx",
         "-p",
         "gleaner-lab",
     ]);

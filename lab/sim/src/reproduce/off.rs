@@ -5,8 +5,8 @@ use std::str::FromStr;
 use crate::cost::Costs;
 use crate::program::{BarrierKind, ObjectKind, Op};
 use crate::scenario::{Control, Scenario};
-use crate::spec::VmSpec;
-use gleaner_policy::host::{UrgentConfig, VcpuPlacement};
+use crate::spec::{Spec, VmSpec};
+use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 
 /// A mechanism that a row is about. A row that comes out without it is no evidence for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,10 +91,11 @@ impl Off {
                 scenario.control.truncate(1);
             }
             Self::Gleaner | Self::IdlePolling => scenario.control.fill(Control::HALT),
-            Self::Urgent => spec.host.urgent = UrgentConfig::OFF,
+            Self::Urgent => no_urgency(spec),
             Self::Placement => spec.host.placement = VcpuPlacement::Uncoordinated,
             Self::Scheme => {
-                (spec.host.urgent, spec.host.placement) = (UrgentConfig::OFF, VcpuPlacement::Uncoordinated);
+                no_urgency(spec);
+                spec.host.placement = VcpuPlacement::Uncoordinated;
             }
             Self::DelayedInterrupts => spec.vms.iter_mut().for_each(|vm| vm.wake_queue = false),
             Self::HaltPolling => spec.vms.iter_mut().for_each(|vm| vm.halt_poll_max = 0),
@@ -129,6 +130,13 @@ fn block_at_once(vm: &mut VmSpec) {
             ObjectKind::Barrier { kind, .. } => *kind = BarrierKind::Block,
             ObjectKind::Condition | ObjectKind::Channel(_) => {}
         }
+    }
+}
+
+fn no_urgency(spec: &mut Spec) {
+    spec.host.urgent = UrgentConfig::OFF;
+    for vm in &mut spec.vms {
+        vm.urgent = None;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gleaner_policy::host::{Coscheduling, DirectedYield, UrgentConfig, VcpuPlacement};
+use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_proto::source_text::SourceText;
 use serde::Deserialize;
 use toml::Spanned;
@@ -12,7 +12,9 @@ use super::error::{At as _, hint};
 use super::program::{self, ObjectFile, ThreadFile};
 use super::units::{quota, time};
 use super::{Control, Scenario, ScenarioError};
+use crate::coscheduling::Coscheduling;
 use crate::cost::{Costs, NAMES};
+use crate::directed_yield::DirectedYield;
 use crate::ids::Ns;
 use crate::library::{self, Parameters, Variant};
 use crate::program::Program;
@@ -79,6 +81,8 @@ struct Urgent {
     resched_dp: Option<Spanned<Switch>>,
     #[serde(default)]
     tlb_co: bool,
+    #[serde(default)]
+    tlb_wait: bool,
     resched_co: Option<Spanned<Switch>>,
     slice: Words,
     allowance: Words,
@@ -129,6 +133,8 @@ struct VmFile {
     requeue: bool,
     #[serde(default = "yes")]
     ple: bool,
+    /// Instead of the host's.
+    urgent: Option<Urgent>,
     /// CPU time, and the period in which its programs may use it.
     cpu_max: Words,
     #[serde(default)]
@@ -227,10 +233,11 @@ fn urgent(text: &SourceText, rules: &Urgent) -> Result<UrgentConfig, ScenarioErr
     let paper = UrgentConfig::PAPER;
     Ok(UrgentConfig {
         resched_dp_ns: long(&rules.resched_dp, paper.resched_dp_ns)?,
-        tlb_co: rules.tlb_co,
         resched_co_ns: long(&rules.resched_co, paper.slice_ns)?,
         slice_ns: of(text, &rules.slice)?.unwrap_or(paper.slice_ns),
         allowance_ns: of(text, &rules.allowance)?.unwrap_or(paper.allowance_ns),
+        tlb_co: rules.tlb_co,
+        tlb_wait: rules.tlb_wait,
     })
 }
 
@@ -287,6 +294,7 @@ fn vm_spec(
     spec.wake_queue = vm.wake_queue;
     spec.requeue = vm.requeue;
     spec.ple = vm.ple;
+    spec.urgent = vm.urgent.as_ref().map(|rules| urgent(text, rules)).transpose()?;
     spec.quota =
         vm.cpu_max.as_ref().map(|w| quota(w.get_ref()).map_err(|m| text.wrong(&w.span(), m))).transpose()?;
     for program in &vm.program {

@@ -1,5 +1,6 @@
 //! The state of a simulated machine's parts.
 
+use gleaner_coordination::{Urgency, UrgentConfig};
 use std::collections::VecDeque;
 
 use serde::Serialize;
@@ -306,7 +307,7 @@ pub(crate) struct VcpuData {
     pub(crate) woken_from: Pcpu,
     pub(crate) arrives_at: Ns,
     /// For how long the host must not preempt it, and whether it runs first.
-    pub(crate) urgency: gleaner_policy::host::Urgency,
+    pub(crate) urgency: Urgency,
     pub(crate) phase: Phase,
     /// What follows the kernel work. Not part of `Phase`, to keep that small: it is read very often.
     pub(crate) step: Step,
@@ -436,6 +437,7 @@ pub(crate) struct VmData {
     pub(crate) requeue: bool,
     pub(crate) pv_lock: bool,
     pub(crate) ple: bool,
+    pub(crate) urgent: UrgentConfig,
     /// One bit per vCPU: set if it has nothing to run.
     pub(crate) idle_bits: Vec<u64>,
     /// vCPUs that are not blocked on the host.

@@ -122,9 +122,7 @@ impl World {
 
     /// Slices only end if another vCPU waits: at a tick, or at the end of an urgent vCPU's short slice.
     pub(super) fn arm_pcpu(&mut self, p: Pcpu) {
-        if !matches!(self.p(p).state, PcpuState::Running(_)) {
-            return;
-        }
+        let PcpuState::Running(v) = self.p(p).state else { return };
         let pcpu = self.p(p);
         if let Some(ends) = self.turn_ends() {
             self.set(Timer::Pcpu(p), ends);
@@ -134,7 +132,7 @@ impl World {
             return;
         }
         let at = if pcpu.urgent_turn || !pcpu.urgent.is_empty() {
-            (pcpu.slice_from + self.host.urgent.slice_ns).max(self.now)
+            (pcpu.slice_from + self.rules(v).slice_ns).max(self.now)
         } else {
             (self.now / self.host.tick + 1) * self.host.tick
         };
@@ -152,7 +150,7 @@ impl World {
         let vcpu = self.v_mut(v);
         vcpu.blocked_at = Some(now);
         // The reason for its urgency is gone.
-        vcpu.urgency.cancel();
+        vcpu.urgency.end();
         let poll = vcpu.halt_poll;
         self.vm_mut(v).wakes(now, -1);
         self.part(p, v);
@@ -228,6 +226,7 @@ impl World {
         vcpu.pcpu = p;
         self.waiting += 1;
         self.p_mut(p).queue.push(v);
+        self.queue_urgent(p, v);
     }
 
     /// A vCPU was added to the pCPU's runqueue: runs it at once if it preempts.
@@ -243,9 +242,6 @@ impl World {
                 let (woken, runs) = self.rivals(p, v, current);
                 let preempts = self.host.fair.preempts(&woken, &runs);
                 let overrides = self.overrides(v, current);
-                if overrides {
-                    self.p_mut(p).urgent.push_back(v);
-                }
                 if (preempts || overrides) && self.protection(current) == 0 {
                     self.preempt(p);
                 } else {
@@ -272,6 +268,8 @@ impl World {
         vcpu.host = HostState::Waiting;
         self.waiting += 1;
         self.p_mut(p).queue.push(v);
+        // An urgent vCPU that its slice did not suffice stays urgent (§3.1.3 of the paper).
+        self.queue_urgent(p, v);
         self.watch_spins_of(v);
         self.dispatch(p);
     }

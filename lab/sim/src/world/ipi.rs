@@ -130,7 +130,7 @@ impl World {
         for other in targets.drain(..) {
             self.v_mut(other).callers.push(v);
             self.send(v, other, irq::FLUSH);
-            self.flush_sent(other);
+            self.flush_sent(v, other);
         }
         // Return the buffer, to avoid an allocation per event.
         self.v_mut(v).flushed = targets;
@@ -147,6 +147,7 @@ impl World {
         let mut callers = std::mem::take(&mut self.v_mut(v).callers);
         for caller in callers.drain(..) {
             let vcpu = self.v_mut(caller);
+            vcpu.urgency.answered();
             vcpu.acks -= 1;
             if vcpu.acks == 0 && vcpu.phase == Phase::AckSpin {
                 self.nudge(caller, SPIN_LATENCY);

@@ -1,9 +1,8 @@
 //! Which vCPU runs next on a pCPU, and where idle pCPUs find work.
 
-use gleaner_policy::host::{Coscheduling, gang, too_far_ahead};
-
 use super::entity::{HostState, PcpuState, Phase};
 use super::{Timer, World};
+use crate::coscheduling::{Coscheduling, gang, too_far_ahead};
 use crate::ids::{Ns, Pcpu, Vcpu};
 
 /// A pCPU with a shorter average idle period does not pull work when it becomes idle (kernel:
@@ -94,9 +93,10 @@ impl World {
         let urgent = self.next_urgent(p);
         self.p_mut(p).urgent_turn = urgent.is_some();
         let chosen = urgent.or(buddy).or(fairest)?;
-        let queue = &mut self.p_mut(p).queue;
-        let place = queue.iter().position(|v| *v == chosen)?;
-        Some(queue.swap_remove(place))
+        let pcpu = self.p_mut(p);
+        pcpu.urgent.retain(|v| *v != chosen);
+        let place = pcpu.queue.iter().position(|v| *v == chosen)?;
+        Some(pcpu.queue.swap_remove(place))
     }
 
     pub(super) fn fairest(&self, p: Pcpu) -> Option<Vcpu> {

@@ -1,6 +1,6 @@
 //! Placement of woken vCPUs.
 
-use gleaner_policy::host::{PcpuLoad, VcpuPlacement, affinity};
+use gleaner_coordination::{PcpuLoad, Placement, VcpuPlacement};
 
 use super::World;
 use super::entity::PcpuState;
@@ -23,8 +23,8 @@ impl World {
             return self.idle_sibling(target, last);
         }
         let loads: Vec<PcpuLoad> = (0..self.pcpus.len()).map(|p| self.load_of(Pcpu::at(p), v)).collect();
-        let eligible = affinity(self.host.placement, &loads);
-        self.least_loaded(last, &|p: Pcpu| eligible(p.index()))
+        let (rule, placement) = (self.host.placement, Placement::among(&loads));
+        self.least_loaded(last, &|p: Pcpu| placement.allows(rule, loads[p.index()]))
     }
 
     /// Whether the woken vCPU goes to its waker's pCPU instead of its last one: if, including it, that pCPU's

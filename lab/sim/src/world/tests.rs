@@ -1,7 +1,7 @@
 //! The whole machine: Table 2 of the ATC'14 paper, and every way to sleep and wake.
 
+use gleaner_coordination::UrgentConfig;
 use gleaner_policy::Method;
-use gleaner_policy::host::UrgentConfig;
 
 use super::{Category, End};
 use crate::{

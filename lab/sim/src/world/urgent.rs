@@ -1,9 +1,10 @@
 //! Demand-based coordination: interrupts make vCPUs urgent, and vCPUs that spin in vain yield their pCPU.
 
-use gleaner_policy::host::{DirectedYield, Spinner, yield_target};
+use gleaner_coordination::UrgentConfig;
 
 use super::World;
 use super::entity::{HostState, PcpuState, Phase};
+use crate::directed_yield::{DirectedYield, Spinner, yield_target};
 use crate::ids::{FOREVER, Ns, Pcpu, Vcpu};
 use crate::spec::PauseLoops;
 
@@ -13,26 +14,30 @@ pub(super) const PAUSE_WINDOW: Ns = 1_700;
 const PAUSE_WINDOW_MAX: Ns = 400_000_000;
 
 impl World {
+    /// The rules by which the vCPU becomes urgent.
+    pub(super) fn rules(&self, v: Vcpu) -> &UrgentConfig {
+        &self.vm(v).urgent
+    }
+
     /// `from`, which holds a spinlock, will send a reschedule interrupt: even its wakee must not preempt it.
     pub(super) fn sends_resched(&mut self, from: Vcpu) {
-        let (now, ns) = (self.now, self.host.urgent.resched_dp_ns);
-        if ns > 0 {
-            self.v_mut(from).urgency.for_time(now, ns);
-        }
+        let (now, ns) = (self.now, self.rules(from).resched_dp_ns);
+        self.v_mut(from).urgency.for_time(now, ns);
     }
 
     /// A reschedule interrupt was sent to `to`.
     pub(super) fn resched_sent(&mut self, to: Vcpu) {
-        let (now, ns) = (self.now, self.host.urgent.resched_co_ns);
+        let (now, ns) = (self.now, self.rules(to).resched_co_ns);
         if ns > 0 {
             self.v_mut(to).urgency.for_time(now, ns);
             self.become_urgent(to);
         }
     }
 
-    /// The interrupt of a TLB shootdown was sent to `to`.
-    pub(super) fn flush_sent(&mut self, to: Vcpu) {
-        if self.host.urgent.tlb_co {
+    /// The interrupt of a TLB shootdown was sent, and `from` waits for the answer.
+    pub(super) fn flush_sent(&mut self, from: Vcpu, to: Vcpu) {
+        self.v_mut(from).urgency.awaits(1);
+        if self.rules(to).tlb_co {
             self.v_mut(to).urgency.for_event();
             self.become_urgent(to);
         }
@@ -49,12 +54,8 @@ impl World {
             return;
         }
         let p = self.v(v).pcpu;
-        let pcpu = self.p_mut(p);
-        if !pcpu.queue.contains(&v) {
+        if !self.queue_urgent(p, v) {
             return;
-        }
-        if !pcpu.urgent.contains(&v) {
-            pcpu.urgent.push_back(v);
         }
         self.charge(p);
         if let PcpuState::Running(current) = self.p(p).state
@@ -65,24 +66,34 @@ impl World {
         }
     }
 
+    /// Puts a vCPU that waits for the pCPU at the end of its urgent queue, if it is urgent. Returns whether it is there.
+    pub(super) fn queue_urgent(&mut self, p: Pcpu, v: Vcpu) -> bool {
+        if !self.v(v).urgency.is_urgent(self.now) || !self.p(p).queue.contains(&v) {
+            return false;
+        }
+        let urgent = &mut self.p_mut(p).urgent;
+        if !urgent.contains(&v) {
+            urgent.push_back(v);
+        }
+        true
+    }
+
     /// Whether `v` is urgent enough to run before `current` against the fair scheduler's order.
     pub(super) fn overrides(&self, v: Vcpu, current: Vcpu) -> bool {
         let own = self.v(v);
         let (urgent, runs) = self.rivals(own.pcpu, v, current);
-        own.urgency.is_urgent(self.now) && self.host.urgent.may_preempt(urgent.vruntime, runs.vruntime)
+        own.urgency.is_urgent(self.now) && self.rules(v).may_preempt(urgent.vruntime, runs.vruntime)
     }
 
-    /// The next urgent vCPU of the pCPU that is allowed to run now.
+    /// The first of the pCPU's urgent vCPUs that fairness lets run now. Those that it does not stay where they are.
     pub(super) fn next_urgent(&mut self, p: Pcpu) -> Option<Vcpu> {
+        let mut urgent = std::mem::take(&mut self.p_mut(p).urgent);
+        urgent.retain(|v| self.v(*v).urgency.is_urgent(self.now));
         let floor = self.p(p).floor;
-        while let Some(v) = self.p_mut(p).urgent.pop_front() {
-            let own = self.v(v);
-            let still = own.urgency.is_urgent(self.now) && self.p(p).queue.contains(&v);
-            if still && self.host.urgent.may_preempt(self.vruntime_of(p, v), floor) {
-                return Some(v);
-            }
-        }
-        None
+        let chosen =
+            urgent.iter().copied().find(|v| self.rules(*v).may_preempt(self.vruntime_of(p, *v), floor));
+        self.p_mut(p).urgent = urgent;
+        chosen
     }
 
     /// How long the running vCPU is protected from preemption. Zero once it is ahead of the waiting ones by
@@ -92,13 +103,13 @@ impl World {
         let pcpu = self.p(vcpu.pcpu);
         let too_far = |o: &Vcpu| {
             let (own, other) = self.rivals(vcpu.pcpu, v, *o);
-            !self.host.urgent.may_preempt(own.vruntime, other.vruntime)
+            !self.rules(v).may_preempt(own.vruntime, other.vruntime)
         };
         if pcpu.queue.iter().any(too_far) {
             return 0;
         }
         let from = pcpu.slice_from;
-        vcpu.urgency.protected_for(self.now, from, self.host.urgent.slice_ns)
+        vcpu.urgency.protected_for(self.now, from, self.rules(v).slice_ns)
     }
 
     /// Arms pause-loop detection for a vCPU spinning in the kernel, if another vCPU waits.
@@ -127,12 +138,12 @@ impl World {
 
     /// The hardware detected that the vCPU spins: it can yield to another one.
     pub(super) fn pause_exit(&mut self, v: Vcpu) {
-        let (now, exit) = (self.now, self.vm(v).costs.pause_exit);
-        let target = self.choose_yield_target(v);
+        let (now, exit, rules) = (self.now, self.vm(v).costs.pause_exit, *self.rules(v));
+        let yields = self.v_mut(v).urgency.spins(&rules);
+        let target = if yields { self.choose_yield_target(v) } else { Choice::NotNow };
         let grows = self.host.pause_loops >= PauseLoops::Late;
         let vcpu = self.v_mut(v);
         vcpu.counts.pause_exits += 1;
-        vcpu.urgency.cancel();
         let polls = vcpu.phase == Phase::IdlePoll;
         vcpu.left =
             if polls && vcpu.poll_ends != FOREVER { vcpu.poll_ends.saturating_sub(now) } else { FOREVER };
@@ -235,7 +246,7 @@ impl World {
 enum Choice {
     /// A vCPU that is runnable but not running.
     Vcpu(Vcpu),
-    /// Only vCPUs that yielded themselves; they are eligible next time.
+    /// Only vCPUs that yielded themselves, which are eligible next time; or the answer comes soon.
     NotNow,
     /// None.
     Nobody,

@@ -27,6 +27,8 @@ pub enum Target {
     AtLeast(f64),
     /// The median is at most this.
     AtMost(f64),
+    /// The median lies between these.
+    Within(f64, f64),
     /// No target: reported only.
     Reported,
 }
@@ -36,6 +38,7 @@ impl Target {
         match self {
             Self::AtLeast(bound) => value >= bound,
             Self::AtMost(bound) => value <= bound,
+            Self::Within(least, most) => (least..=most).contains(&value),
             Self::Reported => true,
         }
     }
@@ -46,6 +49,7 @@ impl std::fmt::Display for Target {
         match self {
             Self::AtLeast(bound) => write!(f, "≥ {bound}"),
             Self::AtMost(bound) => write!(f, "≤ {bound}"),
+            Self::Within(least, most) => write!(f, "{least:.1} to {most:.1}"),
             Self::Reported => f.write_str("reported"),
         }
     }

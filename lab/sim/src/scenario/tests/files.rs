@@ -1,8 +1,8 @@
 //! What scenario files can express, and the errors for invalid ones.
 
+use gleaner_coordination::UrgentConfig;
 use gleaner_engine::Journal;
 use gleaner_policy::Method;
-use gleaner_policy::host::UrgentConfig;
 
 use crate::scenario::{Control, Scenario};
 use crate::{End, PauseLoops};

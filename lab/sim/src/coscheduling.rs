@@ -1,10 +1,7 @@
-//! Coscheduling: running the vCPUs of a VM at the same time (§2 of the paper).
-
-use serde::{Deserialize, Serialize};
+//! Coscheduling: running the vCPUs of a VM at the same time (ASPLOS'13 §2).
 
 /// How strictly a VM's vCPUs are coscheduled.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Coscheduling {
     /// No coscheduling.
     #[default]
@@ -22,7 +19,7 @@ pub enum Coscheduling {
 }
 
 /// Whose turn it is among `vms` VMs, and when it ends.
-pub fn gang(now_ns: u64, slot_ns: u64, vms: usize) -> (usize, u64) {
+pub(crate) fn gang(now_ns: u64, slot_ns: u64, vms: usize) -> (usize, u64) {
     let slot = slot_ns.max(1);
     let turn = now_ns / slot;
     (usize::try_from(turn).unwrap_or(0) % vms.max(1), (turn + 1) * slot)
@@ -30,7 +27,7 @@ pub fn gang(now_ns: u64, slot_ns: u64, vms: usize) -> (usize, u64) {
 
 /// Whether a vCPU with `own_ns` of run time is so far ahead of the slowest of its runnable siblings, with
 /// `slowest_ns`, that it must wait.
-pub fn too_far_ahead(own_ns: u64, slowest_ns: u64, skew_ns: u64) -> bool {
+pub(crate) fn too_far_ahead(own_ns: u64, slowest_ns: u64, skew_ns: u64) -> bool {
     own_ns > slowest_ns.saturating_add(skew_ns)
 }
 

@@ -1,9 +1,9 @@
 //! Directed yield: which vCPU a spinning one yields to (kernel: `kvm_vcpu_on_spin`).
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// How the target is chosen at a pause-loop exit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectedYield {
     /// Pause-loop exits are not used.
@@ -17,17 +17,17 @@ pub enum DirectedYield {
 
 /// A vCPU as a candidate for a directed yield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spinner {
+pub(crate) struct Spinner {
     /// Whether it is runnable but not running.
-    pub preempted: bool,
+    pub(crate) preempted: bool,
     /// Whether an interrupt is pending.
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
     /// Whether it is spinning, too.
-    pub spins: bool,
+    pub(crate) spins: bool,
 }
 
 /// The index of the vCPU to yield to, searching from `start` on; `None` if no vCPU would profit.
-pub fn yield_target(rule: DirectedYield, vcpus: &[Spinner], start: usize) -> Option<usize> {
+pub(crate) fn yield_target(rule: DirectedYield, vcpus: &[Spinner], start: usize) -> Option<usize> {
     let in_turn = || (0..vcpus.len()).map(move |i| (start + i) % vcpus.len());
     let eligible = |i: &usize| vcpus[*i].preempted && (!vcpus[*i].spins || vcpus[*i].interrupted);
     match rule {

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
+/*
+ * Demand-based coordinated scheduling (ASPLOS'13, "the paper" here): what a
+ * host's scheduler decides when it takes interrupts between vCPUs for the
+ * demand for coordination.
+ *
+ * No maps, no helpers, no loops: a BPF scheduler includes this file, and
+ * native.c compiles the same functions for the simulator and the tests. Times
+ * are nanoseconds, of the host's clock or of virtual time.
+ */
+#ifndef GLEANER_COORDINATION_LOGIC_H
+#define GLEANER_COORDINATION_LOGIC_H
+
+#ifndef LOGIC
+#define LOGIC static inline
+#endif
+
+/* Which interrupts make a vCPU urgent, and for how long (§3.1.3). */
+struct urgent_rules {
+	/*
+	 * Resched-DP: the sender of a reschedule interrupt is not preempted
+	 * for so long; 0 is off.
+	 */
+	__u64 resched_dp_ns;
+	/*
+	 * Resched-Co: the recipient of a reschedule interrupt runs first for
+	 * so long; 0 is off.
+	 */
+	__u64 resched_co_ns;
+	/* An urgent vCPU runs so long before the next urgent one. */
+	__u64 slice_ns;
+	/*
+	 * By so much virtual time an urgent vCPU may be ahead of the one that
+	 * it preempts.
+	 */
+	__u64 allowance_ns;
+	/*
+	 * TLB-Co: the recipient of a TLB shootdown runs first until it has
+	 * acknowledged.
+	 */
+	_Bool tlb_co;
+	/*
+	 * Whether a vCPU that waits for answers to its shootdown keeps its
+	 * pCPU at a pause-loop exit (proposed in §4.3).
+	 */
+	_Bool tlb_wait;
+};
+
+/* Why a vCPU is urgent. All zero: it is not. */
+struct urgency {
+	/* A time-based request: urgent before this time. */
+	__u64 until_ns;
+	/* Event-based requests: interrupts that are not acknowledged. */
+	__u32 events;
+	/* Answers for which the vCPU waits since it sent a shootdown. */
+	__u32 awaited;
+};
+
+/* A time-based request: urgent for `ns` from `now` on. */
+LOGIC void urgency_for_time(struct urgency *urgency, __u64 now, __u64 ns)
+{
+	__u64 until = now + ns < now ? ~0ULL : now + ns;
+
+	if (ns && until > urgency->until_ns)
+		urgency->until_ns = until;
+}
+
+/* An event-based request: urgent until it is acknowledged. */
+LOGIC void urgency_for_event(struct urgency *urgency)
+{
+	if (urgency->events < ~0U)
+		urgency->events++;
+}
+
+/*
+ * The guest signalled the end of the interrupt, which it does once for all
+ * that were pending.
+ */
+LOGIC void urgency_acknowledge(struct urgency *urgency)
+{
+	urgency->events = 0;
+}
+
+/* The vCPU sleeps: there is nothing left that it could be urgent for. */
+LOGIC void urgency_end(struct urgency *urgency)
+{
+	urgency->until_ns = 0;
+	urgency->events = 0;
+	urgency->awaited = 0;
+}
+
+/* The vCPU sent a shootdown to `recipients` others, for which it will wait. */
+LOGIC void urgency_awaits(struct urgency *urgency, __u32 recipients)
+{
+	__u32 awaited = urgency->awaited + recipients;
+
+	urgency->awaited = awaited < recipients ? ~0U : awaited;
+}
+
+/* One of those acknowledged. */
+LOGIC void urgency_answered(struct urgency *urgency)
+{
+	if (urgency->awaited)
+		urgency->awaited--;
+}
+
+/*
+ * A pause-loop exit: the vCPU spins itself, so its urgency ends (§4.3).
+ *
+ * Returns whether it should give the pCPU away. With `tlb_wait` not while it
+ * waits for answers to a shootdown: if those that must answer run first, it
+ * will not wait for long.
+ */
+LOGIC _Bool urgency_spins(struct urgency *urgency, const struct urgent_rules *rules)
+{
+	if (rules->tlb_co && rules->tlb_wait && urgency->awaited)
+		return 0;
+	urgency->until_ns = 0;
+	urgency->events = 0;
+	return 1;
+}
+
+/* Whether the vCPU is urgent at `now`. */
+LOGIC _Bool urgency_holds(const struct urgency *urgency, __u64 now)
+{
+	return urgency->events || now < urgency->until_ns;
+}
+
+/*
+ * How long from `now` on the running vCPU must not be preempted. An
+ * event-based request protects it for one slice since `ran_from`, when it
+ * started to run.
+ */
+LOGIC __u64 urgency_protects_for(const struct urgency *urgency, __u64 now, __u64 ran_from, __u64 slice)
+{
+	__u64 ends = ran_from + slice < ran_from ? ~0ULL : ran_from + slice;
+	__u64 slice_left = ends > now ? ends - now : 0;
+	__u64 time_left = urgency->until_ns > now ? urgency->until_ns - now : 0;
+
+	if (time_left > slice)
+		time_left = slice;
+	if (urgency->events && slice_left > time_left)
+		return slice_left;
+	return time_left;
+}
+
+/*
+ * Whether fairness lets an urgent vCPU run before another: its virtual time
+ * is at most the allowance ahead.
+ */
+LOGIC _Bool urgent_may_preempt(const struct urgent_rules *rules, __u64 urgent_vtime, __u64 other_vtime)
+{
+	__u64 most = other_vtime + rules->allowance_ns;
+
+	return most < other_vtime || urgent_vtime <= most;
+}
+
+/* How a woken vCPU is placed on a pCPU (§3.2). */
+enum placement_rule {
+	/* Anywhere. */
+	PLACEMENT_NONE,
+	/*
+	 * Not beside a sibling, another vCPU of the same VM, as long as there
+	 * is a pCPU without one.
+	 */
+	PLACEMENT_BALANCE,
+	/* The same, as long as one of those pCPUs is underloaded. */
+	PLACEMENT_LOAD_CONSCIOUS,
+};
+
+/* The pCPUs without a sibling. All zero: none was seen. */
+struct placement {
+	__u32 apart;
+	__u32 apart_and_underloaded;
+};
+
+/*
+ * Takes a pCPU into account: its `load` is the sum of its vCPUs' weights,
+ * `total` that of all `pcpus`. Underloaded are those with at most the average.
+ */
+LOGIC void placement_sees(struct placement *placement, _Bool has_sibling, __u64 load, __u64 total, __u32 pcpus)
+{
+	if (has_sibling)
+		return;
+	placement->apart++;
+	if (!pcpus || load <= total / pcpus)
+		placement->apart_and_underloaded++;
+}
+
+/* Whether the woken vCPU may be put on a pCPU, after all were seen. */
+LOGIC _Bool placement_allows(const struct placement *placement, enum placement_rule rule, _Bool has_sibling)
+{
+	switch (rule) {
+	case PLACEMENT_BALANCE:
+		return !has_sibling || !placement->apart;
+	case PLACEMENT_LOAD_CONSCIOUS:
+		return !has_sibling || !placement->apart_and_underloaded;
+	default:
+		return 1;
+	}
+}
+
+#endif

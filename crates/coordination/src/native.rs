@@ -1,0 +1,31 @@
+//! The functions of `logic.h`, as `native.c` exports them.
+
+use crate::placement::{Placement, VcpuPlacement};
+use crate::urgency::{Urgency, UrgentConfig};
+
+// SAFETY: the functions have these types in logic.h. None of them keeps a pointer, none reads or writes beyond what its
+// pointers refer to, and every value of the arguments is allowed.
+unsafe extern "C" {
+    pub(crate) safe fn urgency_for_time(urgency: &mut Urgency, now: u64, ns: u64);
+    pub(crate) safe fn urgency_for_event(urgency: &mut Urgency);
+    pub(crate) safe fn urgency_acknowledge(urgency: &mut Urgency);
+    pub(crate) safe fn urgency_end(urgency: &mut Urgency);
+    pub(crate) safe fn urgency_awaits(urgency: &mut Urgency, recipients: u32);
+    pub(crate) safe fn urgency_answered(urgency: &mut Urgency);
+    pub(crate) safe fn urgency_spins(urgency: &mut Urgency, rules: &UrgentConfig) -> bool;
+    pub(crate) safe fn urgency_holds(urgency: &Urgency, now: u64) -> bool;
+    pub(crate) safe fn urgency_protects_for(urgency: &Urgency, now: u64, ran_from: u64, slice: u64) -> u64;
+    pub(crate) safe fn urgent_may_preempt(rules: &UrgentConfig, urgent_vtime: u64, other_vtime: u64) -> bool;
+    pub(crate) safe fn placement_sees(
+        placement: &mut Placement,
+        has_sibling: bool,
+        load: u64,
+        total: u64,
+        pcpus: u32,
+    );
+    pub(crate) safe fn placement_allows(
+        placement: &Placement,
+        rule: VcpuPlacement,
+        has_sibling: bool,
+    ) -> bool;
+}

@@ -1,0 +1,117 @@
+//! Placement of woken vCPUs on pCPUs: balance scheduling and its load-conscious form (§3.2.2 of the paper).
+
+use serde::{Deserialize, Serialize};
+
+use crate::native;
+
+/// How woken vCPUs are placed. `enum placement_rule`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VcpuPlacement {
+    /// Anywhere.
+    #[default]
+    Uncoordinated,
+    /// Never beside another vCPU of the same VM, so that siblings can run at the same time.
+    Balance,
+    /// As [`Self::Balance`], unless all those pCPUs are overloaded.
+    LoadConscious,
+}
+
+/// A pCPU as a candidate for placement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PcpuLoad {
+    /// Sum of the weights of its vCPUs.
+    pub load: u64,
+    /// Whether another vCPU of the same VM runs or waits there.
+    pub has_sibling: bool,
+}
+
+/// The pCPUs on which no sibling of a woken vCPU is. `struct placement`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Placement {
+    apart: u32,
+    apart_and_underloaded: u32,
+}
+
+impl Placement {
+    /// Takes all pCPUs of the host into account.
+    pub fn among(pcpus: &[PcpuLoad]) -> Self {
+        let mut placement = Self::default();
+        let total = pcpus.iter().fold(0_u64, |sum, pcpu| sum.saturating_add(pcpu.load));
+        let count = u32::try_from(pcpus.len()).unwrap_or(u32::MAX);
+        for pcpu in pcpus {
+            native::placement_sees(&mut placement, pcpu.has_sibling, pcpu.load, total, count);
+        }
+        placement
+    }
+
+    /// Whether the woken vCPU may be put on a pCPU. Without a candidate every pCPU is allowed.
+    pub fn allows(&self, rule: VcpuPlacement, pcpu: PcpuLoad) -> bool {
+        native::placement_allows(self, rule, pcpu.has_sibling)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RULES: [VcpuPlacement; 3] =
+        [VcpuPlacement::Uncoordinated, VcpuPlacement::Balance, VcpuPlacement::LoadConscious];
+
+    /// The situation of the paper's Figure 6: two 1-vCPU VMs make pCPUs 0 and 1 heavy, siblings are on 2 and 3.
+    const FIGURE_6: [PcpuLoad; 4] = [
+        PcpuLoad { load: 1024, has_sibling: false },
+        PcpuLoad { load: 1024, has_sibling: false },
+        PcpuLoad { load: 256, has_sibling: true },
+        PcpuLoad { load: 256, has_sibling: true },
+    ];
+
+    fn allowed(rule: VcpuPlacement, pcpus: &[PcpuLoad]) -> Vec<usize> {
+        let placement = Placement::among(pcpus);
+        (0..pcpus.len()).filter(|p| placement.allows(rule, pcpus[*p])).collect()
+    }
+
+    #[test]
+    fn figure_6_balance_goes_to_the_overloaded_pcpus_and_load_conscious_stacks() {
+        assert_eq!(allowed(VcpuPlacement::Balance, &FIGURE_6), [0, 1]);
+        assert_eq!(allowed(VcpuPlacement::LoadConscious, &FIGURE_6), [0, 1, 2, 3]);
+        assert_eq!(allowed(VcpuPlacement::Uncoordinated, &FIGURE_6), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn an_underloaded_pcpu_without_sibling_is_enough_to_stay_apart() {
+        let mut pcpus = FIGURE_6;
+        pcpus[0].load = 100;
+        assert_eq!(allowed(VcpuPlacement::LoadConscious, &pcpus), [0, 1]);
+    }
+
+    #[test]
+    fn siblings_everywhere_leave_everything_allowed() {
+        let pcpus = [PcpuLoad { load: 1, has_sibling: true }; 3];
+        assert_eq!(allowed(VcpuPlacement::Balance, &pcpus), [0, 1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_vcpu_is_placed_somewhere_and_beside_a_sibling_only_where_the_rule_has_no_better_place(
+            pcpus in prop::collection::vec((0_u64..1 << 40, any::<bool>()), 1..20),
+        ) {
+            let pcpus: Vec<PcpuLoad> =
+                pcpus.into_iter().map(|(load, has_sibling)| PcpuLoad { load, has_sibling }).collect();
+            let total: u64 = pcpus.iter().map(|p| p.load).sum();
+            let apart = |p: &&PcpuLoad| !p.has_sibling;
+            let underloaded = |p: &PcpuLoad| p.load * pcpus.len() as u64 <= total;
+            let better = [false, pcpus.iter().any(|p| apart(&p)), pcpus.iter().filter(apart).any(underloaded)];
+            for (rule, better) in RULES.into_iter().zip(better) {
+                let allowed = allowed(rule, &pcpus);
+                let expected: Vec<usize> = (0..pcpus.len()).filter(|p| !better || !pcpus[*p].has_sibling).collect();
+                prop_assert_eq!(&allowed, &expected);
+                prop_assert!(!allowed.is_empty());
+            }
+        }
+    }
+}

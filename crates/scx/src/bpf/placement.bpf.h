@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Where a woken vCPU goes (§3.2 of the paper). */
+#ifndef GLEANER_SCX_PLACEMENT_H
+#define GLEANER_SCX_PLACEMENT_H
+
+static __always_inline bool has_sibling(struct task *t, u32 cpu)
+{
+	struct place key = { .vm = t->vm, .pcpu = cpu };
+	u32 *number = bpf_map_lookup_elem(&siblings, &key);
+	u32 itself = t->counted == cpu + 1;
+
+	return number && *number > itself;
+}
+
+/*
+ * A search among pCPUs. In a map, because the verifier follows each value of
+ * variables that a loop changes, and not those of maps.
+ */
+struct search {
+	struct placement seen;
+	u64 total;
+	u64 least;
+	u64 least_of_all;
+	s32 chosen;
+	s32 any;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct search);
+} searches SEC(".maps");
+
+/* What the placement rule has to know about all pCPUs. */
+static __always_inline void see_pcpus(struct search *s, struct task *t)
+{
+	struct pcpu *c;
+	int cpu;
+
+	s->total = 0;
+	bpf_for(cpu, 0, pcpu_count) {
+		c = pcpu_of(cpu);
+		if (c)
+			s->total += c->load;
+	}
+	s->seen.apart = 0;
+	s->seen.apart_and_underloaded = 0;
+	bpf_for(cpu, 0, pcpu_count) {
+		c = pcpu_of(cpu);
+		if (c)
+			placement_sees(&s->seen, has_sibling(t, cpu), c->load, s->total, pcpu_count);
+	}
+}
+
+/*
+ * The pCPU for the woken vCPU: an idle one, its last one first; else the one
+ * with the least load. `idle`: it was claimed.
+ */
+static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, s32 last, bool *idle)
+{
+	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr;
+	struct search *s;
+	struct pcpu *c;
+	u32 zero = 0;
+	int cpu;
+
+	s = bpf_map_lookup_elem(&searches, &zero);
+	if (!s)
+		return last;
+	see_pcpus(s, t);
+	if (bpf_cpumask_test_cpu(last, allowed) &&
+	    placement_allows(&s->seen, placement_rule, has_sibling(t, last)) &&
+	    scx_bpf_test_and_clear_cpu_idle(last)) {
+		*idle = true;
+		return last;
+	}
+	s->least = ~0ULL;
+	s->least_of_all = ~0ULL;
+	s->chosen = -1;
+	s->any = last;
+	bpf_for(cpu, 0, pcpu_count) {
+		if (!bpf_cpumask_test_cpu(cpu, allowed))
+			continue;
+		c = pcpu_of(cpu);
+		if (!c)
+			continue;
+		if (c->load < s->least_of_all) {
+			s->least_of_all = c->load;
+			s->any = cpu;
+		}
+		if (!placement_allows(&s->seen, placement_rule, has_sibling(t, cpu)))
+			continue;
+		if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
+			*idle = true;
+			return cpu;
+		}
+		if (c->load < s->least) {
+			s->least = c->load;
+			s->chosen = cpu;
+		}
+	}
+	/* Its affinity may leave none that the rule allows. */
+	cpu = s->chosen < 0 ? s->any : s->chosen;
+	if (has_sibling(t, cpu))
+		count(stacked);
+	return cpu;
+}
+
+#endif

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A scheduler for KVM hosts that takes the interrupts between vCPUs for the
+ * demand for coordination (ASPLOS'13, "the paper" here): vCPUs that must answer
+ * an interrupt, or have just sent one, run first, as far as fairness between
+ * VMs allows. What it decides is in logic.h; here is when and for whom.
+ */
+#include "kernel_types.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#define LOGIC static __always_inline
+#include "logic.h"
+#include "kvm_types.h"
+#include "sched_types.h"
+#include "intf.h"
+#include "state.bpf.h"
+#include "fair.bpf.h"
+#include "placement.bpf.h"
+#include "urgent.bpf.h"
+
+#define PF_KTHREAD 0x00200000
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Unused: puts the enum in the BTF for user space. */
+const volatile enum vector_use unused_use = USE_NONE;
+
+/* Why the kernel ended the scheduler; 0: it has not. */
+struct {
+	int kind;
+	s64 code;
+	char reason[128];
+	char message[1024];
+} ended = {};
+
+static int on_timer(void *map, u32 *cpu, struct pcpu *c)
+{
+	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/* The pCPU decides anew in `ns`: ticks are too far apart for urgent slices. */
+static __always_inline void decide_in(struct pcpu *c, u64 ns)
+{
+	bpf_timer_start(&c->timer, ns, 0);
+}
+
+s32 OPS(gleaner_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct task *t = task_of(p);
+	bool idle = false;
+	s32 cpu;
+
+	if (t && t->vm && placement_rule != PLACEMENT_NONE)
+		cpu = place_vcpu(p, t, prev_cpu, &idle);
+	else
+		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	/* Nobody waits there, so there is no order to keep. */
+	if (idle)
+		insert_local(p, fair_slice_ns, 0);
+	return cpu;
+}
+
+void OPS(gleaner_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct task *t = task_of(p);
+	struct pcpu *c = pcpu_of(cpu);
+	u64 now = bpf_ktime_get_ns(), vtime = entity(p)->dsq_vtime;
+
+	/* The kernel's threads of one pCPU are part of the pCPU's own work. */
+	if (!t || !c || (p->flags & PF_KTHREAD && ((struct task_struct___scx *)p)->nr_cpus_allowed == 1)) {
+		insert_local(p, fair_slice_ns, enq_flags);
+		return;
+	}
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		vtime = vtime_after_sleep(vtime, c->floor);
+	count_on(p, t, cpu);
+	if (urgency_holds(&t->urgency, now))
+		c->urgent = 1;
+	insert_vtime(p, cpu, fair_slice_ns, vtime, enq_flags);
+	if (scx_bpf_test_and_clear_cpu_idle(cpu))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	else if (enq_flags & SCX_ENQ_WAKEUP && (c->urgent || vtime < current_vtime(c, now)))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/*
+ * Runs the urgent vCPU that has waited longest here, if fairness allows.
+ * `other`: the virtual time of who would run else.
+ */
+static __always_inline bool run_urgent(s32 cpu, struct pcpu *c, u64 other, u64 now)
+{
+	u64 oldest = ~0ULL, slice = 0;
+	bool waits = false, moved = false;
+	struct task_struct *p;
+	s32 first = 0;
+	struct task *t;
+
+	bpf_for_each(scx_dsq, p, cpu, 0) {
+		t = task_of(p);
+		if (!t || !urgency_holds(&t->urgency, now))
+			continue;
+		waits = true;
+		if (t->urgent_since >= oldest)
+			continue;
+		if (!urgent_may_preempt(rules_of(t), entity(p)->dsq_vtime, other)) {
+			count(over_allowance);
+			continue;
+		}
+		oldest = t->urgent_since;
+		slice = rules_of(t)->slice_ns;
+		first = p->pid;
+	}
+	if (!waits)
+		c->urgent = 0;
+	if (oldest == ~0ULL)
+		return false;
+	bpf_for_each(scx_dsq, p, cpu, 0) {
+		if (p->pid != first)
+			continue;
+		/* At the end of its slice it is the last of the urgent ones. */
+		t = task_of(p);
+		if (t)
+			t->urgent_since = now + slice;
+		moved = scx_bpf_dsq_move(&___it, p, scx_enum(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0);
+		break;
+	}
+	if (moved) {
+		count(urgent_runs);
+		decide_in(c, slice);
+	}
+	return moved;
+}
+
+/* Takes over the task that is furthest behind on another pCPU, if it is by more than two slices. */
+static __always_inline bool pull(s32 cpu, u64 own)
+{
+	u64 vtime, behind = ~0ULL;
+	s32 from = -1;
+	int other;
+
+	bpf_for(other, 0, pcpu_count) {
+		if (other == cpu)
+			continue;
+		vtime = first_vtime(other);
+		if (vtime < behind) {
+			behind = vtime;
+			from = other;
+		}
+	}
+	if (from < 0 || own <= 2 * fair_slice_ns || behind >= own - 2 * fair_slice_ns)
+		return false;
+	if (!move_to_local(from))
+		return false;
+	count(pulled);
+	return true;
+}
+
+static __always_inline bool steal(s32 cpu)
+{
+	int i, other;
+
+	/* Neighbours by number share caches. */
+	bpf_for(i, 1, pcpu_count) {
+		other = cpu + i < pcpu_count ? cpu + i : cpu + i - pcpu_count;
+		if (scx_bpf_dsq_nr_queued(other) && move_to_local(other)) {
+			count(stolen);
+			return true;
+		}
+	}
+	return false;
+}
+
+void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct pcpu *c = pcpu_of(cpu);
+	u64 now = bpf_ktime_get_ns(), first, own, left = 0;
+	struct task *t = NULL;
+
+	if (!c)
+		return;
+	if (prev && !(entity(prev)->flags & SCX_TASK_QUEUED))
+		prev = NULL;
+	if (prev)
+		t = task_of(prev);
+	if (t && t->vm)
+		left = urgency_protects_for(&t->urgency, now, c->slice_from, rules_of(t)->slice_ns);
+	first = first_vtime(cpu);
+	/* With nobody waiting here there is nothing to decide, except for who is behind elsewhere. */
+	if (first == ~0ULL && prev) {
+		own = current_vtime(c, now);
+		if (now - c->balanced_at >= balance_ns) {
+			c->balanced_at = now;
+			if (pull(cpu, own))
+				return;
+		}
+		set_slice(prev, fair_slice_ns);
+		return;
+	}
+	own = prev ? current_vtime(c, now) : ~0ULL;
+	/* A protected vCPU goes on, unless it has taken more than its allowance from those who wait. */
+	if (left && urgent_may_preempt(rules_of(t), own, first)) {
+		count(protected);
+		set_slice(prev, fair_slice_ns);
+		decide_in(c, left);
+		return;
+	}
+	if (c->urgent && run_urgent(cpu, c, first < own ? first : own, now))
+		return;
+	/* The only urgent one has another slice. */
+	if (t && t->vm && urgency_holds(&t->urgency, now) && urgent_may_preempt(rules_of(t), own, first)) {
+		c->slice_from = now;
+		set_slice(prev, fair_slice_ns);
+		decide_in(c, rules_of(t)->slice_ns);
+		return;
+	}
+	if (now - c->balanced_at >= balance_ns) {
+		c->balanced_at = now;
+		if (pull(cpu, first < own ? first : own))
+			return;
+	}
+	if (prev && own <= first) {
+		set_slice(prev, fair_slice_ns);
+		return;
+	}
+	if (move_to_local(cpu))
+		return;
+	if (!steal(cpu) && prev)
+		set_slice(prev, fair_slice_ns);
+}
+
+/* The weight of the task's control group is its VM's. */
+static __always_inline u32 group_weight(struct task_struct *p)
+{
+	struct cgroup *group;
+	u32 weight = 100, *known;
+
+	if (!bpf_ksym_exists(scx_bpf_task_cgroup))
+		return weight;
+	group = scx_bpf_task_cgroup(p);
+	if (!group)
+		return weight;
+	known = bpf_cgrp_storage_get(&weights, group, 0, 0);
+	if (known && *known)
+		weight = *known;
+	bpf_cgroup_release(group);
+	return weight;
+}
+
+void OPS(gleaner_runnable, struct task_struct *p, u64 enq_flags)
+{
+	struct task *t = task_of(p);
+	struct vm *vm = t ? vm_of(t) : NULL;
+
+	if (vm)
+		__sync_fetch_and_add(&vm->active, 1);
+}
+
+void OPS(gleaner_running, struct task_struct *p)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct task *t = task_of(p);
+	struct pcpu *c = pcpu_of(cpu);
+	struct vm *vm;
+
+	if (!t || !c)
+		return;
+	/* Here, because a vCPU that computes never sleeps. */
+	vm = vm_of(t);
+	if (vm)
+		vm->weight = group_weight(p);
+	count_on(p, t, cpu);
+	t->ran_from = bpf_ktime_get_ns();
+	c->ran_from = t->ran_from;
+	c->slice_from = t->ran_from;
+	c->vtime = entity(p)->dsq_vtime;
+	c->weight = weight_of(p, t);
+	if (c->floor < c->vtime)
+		c->floor = c->vtime;
+}
+
+void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
+{
+	struct task *t = task_of(p);
+	u64 now = bpf_ktime_get_ns();
+
+	if (t && now > t->ran_from)
+		set_vtime(p, entity(p)->dsq_vtime + virtual_time(now - t->ran_from, weight_of(p, t)));
+}
+
+void OPS(gleaner_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct task *t = task_of(p);
+	struct vm *vm = t ? vm_of(t) : NULL;
+
+	if (!t)
+		return;
+	uncount(t);
+	if (!vm)
+		return;
+	if (vm->active)
+		__sync_fetch_and_sub(&vm->active, 1);
+	if (deq_flags & SCX_DEQ_SLEEP)
+		urgency_end(&t->urgency);
+}
+
+s32 OPS(gleaner_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	return t ? 0 : -12; /* -ENOMEM: the thread is not made. */
+}
+
+void OPS(gleaner_enable, struct task_struct *p)
+{
+	struct pcpu *c = pcpu_of(scx_bpf_task_cpu(p));
+
+	if (c)
+		set_vtime(p, c->floor);
+}
+
+s32 OPS(gleaner_cgroup_init, struct cgroup *group, struct scx_cgroup_init_args *args)
+{
+	u32 *weight = bpf_cgrp_storage_get(&weights, group, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!weight)
+		return -12; /* -ENOMEM */
+	*weight = args->weight;
+	return 0;
+}
+
+void OPS(gleaner_cgroup_set_weight, struct cgroup *group, u32 weight)
+{
+	u32 *known = bpf_cgrp_storage_get(&weights, group, 0, 0);
+
+	if (known)
+		*known = weight;
+}
+
+s32 OPS_SLEEPABLE(gleaner_init)
+{
+	struct pcpu *c;
+	int cpu, error;
+	u32 key;
+
+	pcpu_count = scx_bpf_nr_cpu_ids();
+	if (pcpu_count > MAX_PCPUS)
+		return -7; /* -E2BIG */
+	bpf_for(cpu, 0, pcpu_count) {
+		error = scx_bpf_create_dsq(cpu, -1);
+		if (error)
+			return error;
+		key = cpu;
+		c = bpf_map_lookup_elem(&pcpus, &key);
+		if (!c)
+			return -22; /* -EINVAL */
+		bpf_timer_init(&c->timer, &pcpus, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&c->timer, on_timer);
+	}
+	return 0;
+}
+
+void OPS(gleaner_exit, struct scx_exit_info *info)
+{
+	bpf_probe_read_kernel_str(ended.reason, sizeof(ended.reason), info->reason);
+	bpf_probe_read_kernel_str(ended.message, sizeof(ended.message), info->msg);
+	ended.code = info->exit_code;
+	/* Last: user space waits for it. */
+	__sync_fetch_and_add(&ended.kind, info->kind);
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops gleaner_ops = {
+	.select_cpu = (void *)gleaner_select_cpu,
+	.enqueue = (void *)gleaner_enqueue,
+	.dispatch = (void *)gleaner_dispatch,
+	.runnable = (void *)gleaner_runnable,
+	.running = (void *)gleaner_running,
+	.stopping = (void *)gleaner_stopping,
+	.quiescent = (void *)gleaner_quiescent,
+	.init_task = (void *)gleaner_init_task,
+	.enable = (void *)gleaner_enable,
+	.cgroup_init = (void *)gleaner_cgroup_init,
+	.cgroup_set_weight = (void *)gleaner_cgroup_set_weight,
+	.init = (void *)gleaner_init,
+	.exit = (void *)gleaner_exit,
+	.timeout_ms = 10000,
+	.name = "gleaner",
+};

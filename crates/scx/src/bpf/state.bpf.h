@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The maps, and what is in them. */
+#ifndef GLEANER_SCX_STATE_H
+#define GLEANER_SCX_STATE_H
+
+#define MAX_PCPUS 1024
+#define MAX_VMS 4096
+#define MAX_VCPUS 16384
+#define BPF_MAP_TYPE_CGRP_STORAGE 32
+#define CLOCK_MONOTONIC 1
+
+/* Slice of whoever is not urgent. */
+const volatile u64 fair_slice_ns = 3000000;
+/* A pCPU looks for tasks that are behind on others so often at most. */
+const volatile u64 balance_ns = 10000000;
+const volatile enum placement_rule placement_rule = PLACEMENT_LOAD_CONSCIOUS;
+/* Rules of VMs that have none of their own. User space changes them at any time. */
+struct urgent_rules default_rules = {};
+/* `enum vector_use` of each vector; user space changes it at any time. */
+u8 uses[256] = {};
+
+u32 pcpu_count = 0;
+
+/* A task that sched_ext schedules. */
+struct task {
+	struct urgency urgency;
+	/* Order of urgent vCPUs: when it became urgent, or its urgent slice ended. */
+	u64 urgent_since;
+	/* When it started to run. */
+	u64 ran_from;
+	/* The process, if it is a vCPU that is known as such; else 0. */
+	u32 vm;
+	/* The pCPU in whose load it is counted, plus 1; 0: it sleeps. */
+	u32 counted;
+	/* What it adds to that load. */
+	u64 load;
+	/* Its VM, for KVM. */
+	u64 kvm;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task);
+} tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_VMS);
+	__type(key, u32);
+	__type(value, struct vm);
+} vms SEC(".maps");
+
+/* Who gets an interrupt that a vCPU sends. */
+struct address {
+	u64 kvm;
+	u64 vcpu_id;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_VCPUS);
+	__type(key, struct address);
+	__type(value, s32);
+} threads SEC(".maps");
+
+struct pcpu {
+	/* Ends a slice or a protection between two ticks. */
+	struct bpf_timer timer;
+	/* Virtual time of the task that runs, when it started to. */
+	u64 vtime;
+	u64 ran_from;
+	/* When the urgent slice of the task that runs began. */
+	u64 slice_from;
+	u64 weight;
+	/* Highest virtual time at which a task started to run here. */
+	u64 floor;
+	/* Of the tasks that run or wait here. */
+	u64 load;
+	/* Urgent vCPUs might wait here. */
+	u32 urgent;
+	u64 balanced_at;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PCPUS);
+	__type(key, u32);
+	__type(value, struct pcpu);
+} pcpus SEC(".maps");
+
+/* How many vCPUs of a VM run or wait on a pCPU. */
+struct place {
+	u32 vm;
+	u32 pcpu;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_VCPUS);
+	__type(key, struct place);
+	__type(value, u32);
+} siblings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGRP_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, u32);
+} weights SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct stats);
+} stats SEC(".maps");
+
+#define count(field)                                                           \
+	do {                                                                   \
+		u32 zero_ = 0;                                                 \
+		struct stats *stats_ = bpf_map_lookup_elem(&stats, &zero_);    \
+		if (stats_)                                                    \
+			stats_->field++;                                       \
+	} while (0)
+
+static __always_inline struct task *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, 0, 0);
+}
+
+static __always_inline struct pcpu *pcpu_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&pcpus, &cpu);
+}
+
+static __always_inline struct vm *vm_of(struct task *t)
+{
+	return t->vm ? bpf_map_lookup_elem(&vms, &t->vm) : NULL;
+}
+
+static __always_inline const struct urgent_rules *rules_of(struct task *t)
+{
+	struct vm *vm = vm_of(t);
+
+	return vm && vm->own_rules ? &vm->rules : &default_rules;
+}
+
+#endif

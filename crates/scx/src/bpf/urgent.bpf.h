@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Interrupts between vCPUs make them urgent (§3.1 of the paper). The programs
+ * here run at KVM's events, in the context of the vCPU that causes them. They
+ * change a vCPU's urgency while others read it; at worst a request is lost or
+ * lasts for one slice more.
+ */
+#ifndef GLEANER_SCX_URGENT_H
+#define GLEANER_SCX_URGENT_H
+
+/* The task waits or runs somewhere and became urgent: that pCPU decides anew. */
+static __always_inline void reconsider(struct task *t)
+{
+	struct pcpu *c;
+
+	if (!t->counted)
+		return;
+	c = pcpu_of(t->counted - 1);
+	if (!c)
+		return;
+	c->urgent = 1;
+	scx_bpf_kick_cpu(t->counted - 1, SCX_KICK_PREEMPT);
+}
+
+static __always_inline void make_urgent(struct task *t, u64 now)
+{
+	if (!urgency_holds(&t->urgency, now))
+		t->urgent_since = now;
+}
+
+/* The recipient of an interrupt from `from`; to be released. */
+static __always_inline struct task_struct *recipient_of(struct task *from, u32 vcpu_id)
+{
+	struct address key = { .kvm = from->kvm, .vcpu_id = vcpu_id };
+	s32 *tid = bpf_map_lookup_elem(&threads, &key);
+
+	return tid ? bpf_task_from_pid(*tid) : NULL;
+}
+
+/* `from` sent a reschedule interrupt: it might hold the lock of a wait queue. */
+static __always_inline void protect_sender(struct task *from, u64 now)
+{
+	u64 ns = rules_of(from)->resched_dp_ns;
+
+	if (!ns)
+		return;
+	urgency_for_time(&from->urgency, now, ns);
+	count(resched_dp);
+}
+
+static __always_inline void hurry_recipient(struct task *to, u8 use, u64 now)
+{
+	const struct urgent_rules *rules = rules_of(to);
+
+	if (use == USE_SHOOTDOWN && rules->tlb_co) {
+		make_urgent(to, now);
+		urgency_for_event(&to->urgency);
+		count(tlb_co);
+	} else if (use == USE_RESCHEDULE && rules->resched_co_ns) {
+		make_urgent(to, now);
+		urgency_for_time(&to->urgency, now, rules->resched_co_ns);
+		count(resched_co);
+	} else {
+		return;
+	}
+	reconsider(to);
+}
+
+/* An interrupt is delivered, in the context of who sends it. */
+SEC("?tp_btf/kvm_apic_accept_irq")
+int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
+{
+	struct task *from = task_of(bpf_get_current_task_btf()), *to;
+	struct task_struct *recipient;
+	u64 now;
+	u8 use;
+
+	/* Delivery modes other than fixed have no vector. */
+	if (!from || !from->vm || mode & 0x700)
+		return 0;
+	use = uses[vector];
+	if (use == USE_NONE)
+		return 0;
+	recipient = recipient_of(from, vcpu_id);
+	if (!recipient) {
+		count(unknown_recipients);
+		return 0;
+	}
+	to = task_of(recipient);
+	if (to && to != from) {
+		now = bpf_ktime_get_ns();
+		/* Guests also wake idle vCPUs by function calls, and send those no shootdowns. */
+		if (use == USE_SHOOTDOWN && !to->counted)
+			use = USE_RESCHEDULE;
+		if (use == USE_RESCHEDULE)
+			protect_sender(from, now);
+		hurry_recipient(to, use, now);
+	}
+	bpf_task_release(recipient);
+	return 0;
+}
+
+struct kvm_lapic;
+
+/* The guest signals the end of an interrupt. */
+SEC("?tp_btf/kvm_eoi")
+int BPF_PROG(on_eoi, struct kvm_lapic *apic, int vector)
+{
+	struct task *t = task_of(bpf_get_current_task_btf());
+
+	if (t && uses[vector & 0xff] == USE_SHOOTDOWN)
+		urgency_acknowledge(&t->urgency);
+	return 0;
+}
+
+/* A pause-loop exit. */
+SEC("?fentry/kvm_vcpu_on_spin")
+int BPF_PROG(on_spin, struct kvm_vcpu *vcpu)
+{
+	struct task *t = task_of(bpf_get_current_task_btf());
+
+	if (t && t->vm && urgency_holds(&t->urgency, bpf_ktime_get_ns())) {
+		urgency_spins(&t->urgency, rules_of(t));
+		count(cancelled);
+	}
+	return 0;
+}
+
+/* Apart from the hot path: once per vCPU. */
+static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
+{
+	struct address key = {};
+	struct vm *vm, fresh = { .weight = 100 };
+	struct task *t = task_of(p);
+	u32 tgid = p->tgid;
+	s32 tid = p->pid;
+
+	if (!t)
+		return 0;
+	if (!bpf_map_lookup_elem(&vms, &tgid))
+		bpf_map_update_elem(&vms, &tgid, &fresh, BPF_NOEXIST);
+	vm = bpf_map_lookup_elem(&vms, &tgid);
+	if (!vm)
+		return 0;
+	key.kvm = (u64)BPF_CORE_READ(vcpu, kvm);
+	key.vcpu_id = BPF_CORE_READ(vcpu, vcpu_id);
+	bpf_map_update_elem(&threads, &key, &tid, BPF_ANY);
+	/* It runs now, and was counted as another task. */
+	uncount(t);
+	t->kvm = key.kvm;
+	t->vm = tgid;
+	__sync_fetch_and_add(&vm->vcpus, 1);
+	__sync_fetch_and_add(&vm->active, 1);
+	count_on(p, t, bpf_get_smp_processor_id());
+	return 0;
+}
+
+/* The thread is about to run a vCPU; other threads load it only to set it up. */
+SEC("?fentry/kvm_arch_vcpu_load")
+int BPF_PROG(on_load, struct kvm_vcpu *vcpu, int cpu)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct task_struct___scx *scx = (void *)p;
+	struct kvm_vcpu___pid *own = (void *)vcpu;
+	struct task *t = task_of(p);
+
+	if (!t || t->vm || BPF_CORE_READ(own, pid) != BPF_CORE_READ(scx, thread_pid))
+		return 0;
+	return new_vcpu(p, vcpu);
+}
+
+#endif

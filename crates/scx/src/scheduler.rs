@@ -1,0 +1,168 @@
+//! Loads the scheduler, and says what it does.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use gleaner_coordination::{UrgentConfig, VcpuPlacement};
+use gleaner_kernel::Root;
+use gleaner_trace::bpf::{as_bytes, sum, text};
+use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
+use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject};
+
+use crate::options::Options;
+use crate::skeleton::types::{self, placement_rule, vector_use};
+use crate::skeleton::{ScxGleanerSkel, ScxGleanerSkelBuilder};
+use crate::stats::Stats;
+use crate::{ScxError, check};
+
+/// Programs at KVM's events. Without KVM there is nothing that could become urgent.
+const OF_KVM: [&str; 4] = ["on_accept", "on_eoi", "on_spin", "on_load"];
+/// How Linux guests use their vectors (`arch/x86/include/asm/irq_vectors.h`): since Linux 3.3 TLB shootdowns are
+/// function calls.
+const LINUX_VECTORS: [(usize, vector_use); 3] = [
+    (0xfd, vector_use::USE_RESCHEDULE),
+    (0xfc, vector_use::USE_SHOOTDOWN),
+    (0xfb, vector_use::USE_SHOOTDOWN),
+];
+/// From here on the kernel ends schedulers because of errors (`enum scx_exit_kind`).
+const ERROR: i32 = 1024;
+
+/// The scheduler of this host until dropped; then, and at the end of the process, the kernel's own takes over.
+pub struct Scheduler {
+    skel: ScxGleanerSkel<'static>,
+    /// Detach the programs when dropped.
+    links: Vec<Link>,
+    sees_kvm: bool,
+}
+
+/// Why the kernel has ended the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Whether for an error of the scheduler, such as a task that waited too long.
+    pub failed: bool,
+    /// The kernel's reason.
+    pub reason: String,
+    /// What it says beyond; empty if nothing.
+    pub message: String,
+}
+
+impl fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler").field("sees_kvm", &self.sees_kvm).finish_non_exhaustive()
+    }
+}
+
+impl Scheduler {
+    /// Takes over the scheduling of this host.
+    ///
+    /// # Errors
+    /// It cannot be had here; see [`check`].
+    pub fn start(root: &Root, options: &Options) -> Result<Self, ScxError> {
+        check(root)?;
+        libbpf_rs::set_print(None);
+        let failed = |error: libbpf_rs::Error| ScxError::Load { detail: text(&error) };
+        let sees_kvm = root.path("/sys/module/kvm").exists();
+        let skel = load(options, sees_kvm).map_err(failed)?;
+        let mut scheduler = Self { skel, links: Vec::new(), sees_kvm };
+        for vm in &options.vms {
+            scheduler.set(vm.pid, vm.rules)?;
+        }
+        for program in scheduler.skel.object().progs_mut() {
+            if sees_kvm && OF_KVM.iter().any(|name| program.name() == *name) {
+                scheduler.links.push(program.attach_trace().map_err(failed)?);
+            }
+        }
+        let link = scheduler.skel.maps.gleaner_ops.attach_struct_ops().map_err(failed)?;
+        scheduler.links.push(link);
+        Ok(scheduler)
+    }
+
+    /// Whether interrupts between vCPUs are seen: not without KVM.
+    pub fn sees_kvm(&self) -> bool {
+        self.sees_kvm
+    }
+
+    /// Gives a VM, by its VMM's process, rules of its own.
+    ///
+    /// # Errors
+    /// There are too many VMs.
+    pub fn set(&mut self, pid: u32, rules: UrgentConfig) -> Result<(), ScxError> {
+        let known = self.skel.maps.vms.lookup(as_bytes(&pid), MapFlags::ANY).map_err(|error| maps(&error))?;
+        let mut vm = known
+            .and_then(|bytes| gleaner_trace::bpf::from_bytes::<types::vm>(&bytes))
+            .unwrap_or_else(|| types::vm { weight: 100, ..types::vm::default() });
+        (vm.rules, vm.own_rules) = (as_set(&rules), 1);
+        self.skel.maps.vms.update(as_bytes(&pid), as_bytes(&vm), MapFlags::ANY).map_err(|error| maps(&error))
+    }
+
+    /// What it has done so far.
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn stats(&self) -> Result<Stats, ScxError> {
+        Ok(sum::<types::stats>(&self.skel.maps.stats, &0_u32).map_err(|error| maps(&error))?.into())
+    }
+
+    /// Why the kernel has ended it, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        let ended = &self.skel.maps.bss_data.as_deref()?.ended;
+        // SAFETY: a number in memory that the kernel writes.
+        let kind = unsafe { std::ptr::from_ref(&ended.kind).read_volatile() };
+        (kind != 0).then(|| Ended {
+            failed: kind >= ERROR,
+            reason: words(&ended.reason),
+            message: words(&ended.message),
+        })
+    }
+}
+
+fn maps(error: &libbpf_rs::Error) -> ScxError {
+    ScxError::Maps { detail: text(error) }
+}
+
+/// What the kernel wrote, up to its end.
+fn words(bytes: &[i8]) -> String {
+    let bytes: Vec<u8> =
+        bytes.iter().take_while(|byte| **byte != 0).map(|byte| byte.cast_unsigned()).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn as_set(rules: &UrgentConfig) -> types::urgent_rules {
+    let mut set = types::urgent_rules {
+        resched_dp_ns: rules.resched_dp_ns,
+        resched_co_ns: rules.resched_co_ns,
+        slice_ns: rules.slice_ns,
+        allowance_ns: rules.allowance_ns,
+        ..types::urgent_rules::default()
+    };
+    set.tlb_co.write(rules.tlb_co);
+    set.tlb_wait.write(rules.tlb_wait);
+    set
+}
+
+fn load(options: &Options, sees_kvm: bool) -> libbpf_rs::Result<ScxGleanerSkel<'static>> {
+    // The skeleton borrows this for as long as it lives. The object is freed with the skeleton; the few bytes of the
+    // box are leaked.
+    let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = ScxGleanerSkelBuilder::default().open(place)?;
+    for mut program in open.open_object_mut().progs_mut() {
+        if OF_KVM.iter().any(|name| program.name() == *name) {
+            program.set_autoload(sees_kvm);
+        }
+    }
+    if let Some(data) = open.maps.rodata_data.as_deref_mut() {
+        data.fair_slice_ns = options.slice_ns;
+        data.placement_rule = match options.placement {
+            VcpuPlacement::Uncoordinated => placement_rule::PLACEMENT_NONE,
+            VcpuPlacement::Balance => placement_rule::PLACEMENT_BALANCE,
+            VcpuPlacement::LoadConscious => placement_rule::PLACEMENT_LOAD_CONSCIOUS,
+        };
+    }
+    if let Some(data) = open.maps.bss_data.as_deref_mut() {
+        data.default_rules = as_set(&options.rules);
+        for (vector, means) in LINUX_VECTORS {
+            data.uses[vector] = u8::try_from(means.0).unwrap_or_default();
+        }
+    }
+    open.load()
+}

@@ -1,0 +1,133 @@
+//! Claim 8: `scx_gleaner` schedules a KVM host: it comes and goes safely, shares fairly, and vCPUs that are asked for run
+//! sooner.
+
+mod fairness;
+mod latency;
+mod safety;
+
+use std::fs;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::claims::{Claim, ClaimHost};
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::kernel::Kernel;
+use crate::vm::{Cpus, Step, VmSpec};
+
+pub(super) const SAFETY: Claim = Claim {
+    name: "sched-safety",
+    group: 8,
+    says: "scx_gleaner takes over a host with its guests, is refused twice, and however it ends the kernel's scheduler is back",
+    quick: false,
+    place: ClaimHost::NestedHost,
+    prove: safety::prove,
+};
+
+pub(super) const FAIRNESS: Claim = Claim {
+    name: "sched-fairness",
+    group: 8,
+    says: "under scx_gleaner VMs get pCPU time by the weights of their control groups, and one that floods the host with \
+           interrupts gets no more",
+    quick: false,
+    place: ClaimHost::NestedHost,
+    prove: fairness::prove,
+};
+
+pub(super) const LATENCY: Claim = Claim {
+    name: "sched-latency",
+    group: 8,
+    says: "on an overcommitted host, scx_gleaner runs the recipients of interrupts between vCPUs sooner than the kernel's \
+           scheduler does",
+    quick: false,
+    place: ClaimHost::NestedHost,
+    prove: latency::prove,
+};
+
+const STATE: &str = "/sys/kernel/sched_ext/state";
+/// For the kernel to switch schedulers.
+const SWITCH: Duration = Duration::from_secs(30);
+
+/// A running `scx_gleaner`; ended, and waited for, when dropped.
+struct Scheduler {
+    process: Child,
+}
+
+impl Scheduler {
+    /// Starts it, and waits until the kernel uses it.
+    fn start(arguments: &[&str]) -> Result<Self> {
+        let process = Command::new("scx_gleaner")
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(Error::system("start scx_gleaner"))?;
+        let mut scheduler = Self { process };
+        if !wait_for(|| state() == "enabled" || !scheduler.runs()) || !scheduler.runs() {
+            let mut said = String::new();
+            if let Some(mut stderr) = scheduler.process.stderr.take().filter(|_| !scheduler.runs()) {
+                std::io::Read::read_to_string(&mut stderr, &mut said).ok();
+            }
+            return Err(failed(format!("scx_gleaner does not start: {said}")));
+        }
+        Ok(scheduler)
+    }
+
+    fn runs(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(None))
+    }
+
+    /// Sends it a signal, waits for its end, and until the kernel's own scheduler is back.
+    fn end(mut self, signal: Signal) -> Result<ExitStatus> {
+        self.signal(signal);
+        let status = self.process.wait().map_err(Error::system("wait for scx_gleaner"))?;
+        if !wait_for(|| state() == "disabled") {
+            return Err(failed(format!("after {signal} the kernel's scheduler is not back: {}", state())));
+        }
+        Ok(status)
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It is a child that was not waited for, so the number is still its own.
+        kill(Pid::from_raw(self.process.id().cast_signed()), signal).ok();
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.process.wait().ok();
+    }
+}
+
+fn state() -> String {
+    fs::read_to_string(STATE).unwrap_or_default().trim().to_owned()
+}
+
+fn wait_for(mut condition: impl FnMut() -> bool) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < SWITCH {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
+}
+
+fn failed(error: String) -> Error {
+    Error::Guest { vm: "host".to_owned(), error }
+}
+
+/// A guest with as many vCPUs as the host has pCPUs.
+fn guest(name: &str) -> VmSpec {
+    VmSpec::new(name, Image::Tiny, Kernel::V7, Cpus::flat(4))
+}
+
+/// Longer than everything that happens beside the workload.
+fn endless(workload: &[&str]) -> Step {
+    Step::new(&[&["gleaner", "workload", "--for", "900s"], workload].concat())
+        .timeout(Duration::from_secs(1000))
+}
