@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use gleaner_trace::bpf::{self, Plain, RunTime, as_bytes, from_bytes};
 use gleaner_trace::{NotAvailable, Reason as Why};
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -256,10 +255,7 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 fn load(setup: &HostSetup, options: Options, programs: &[&str]) -> libbpf_rs::Result<HostSkel<'static>> {
-    // The skeleton borrows this for as long as it lives. The object is freed with the skeleton; the few bytes of the
-    // box are leaked.
-    let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = HostSkelBuilder::default().open(place)?;
+    let mut open = HostSkelBuilder::default().open(bpf::object_place())?;
     for mut program in open.open_object_mut().progs_mut() {
         let chosen = programs.iter().any(|name| program.name() == *name);
         program.set_autoload(chosen);

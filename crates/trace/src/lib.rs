@@ -45,6 +45,7 @@ pub use waiting::{Latencies, LatencySensor};
 /// What other crates with BPF programs need to load, read and account them.
 pub mod bpf {
     pub use crate::attach::{RunTime, enable_statistics, run_time};
+    pub use crate::load::object_place;
     pub use crate::plain::{Plain, Summable, as_bytes, from_bytes};
     pub use crate::read::{per_vcpu, sum};
     pub use crate::unavailable::{refusal, text};

@@ -149,11 +149,14 @@ fn accepted(
     Ok(accepted)
 }
 
+/// Where a skeleton puts its object; it borrows the place for as long as it lives. The object is freed with the skeleton; the
+/// few bytes of the place are leaked.
+pub fn object_place() -> &'static mut MaybeUninit<OpenObject> {
+    Box::leak(Box::new(MaybeUninit::uninit()))
+}
+
 fn open_and_load(programs: &[&'static Program], scope: &Resolved) -> libbpf_rs::Result<TraceSkel<'static>> {
-    // The skeleton borrows this for as long as it lives. The object is freed with the skeleton; the few bytes of the
-    // box are leaked.
-    let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = TraceSkelBuilder::default().open(place)?;
+    let mut open = TraceSkelBuilder::default().open(object_place())?;
     let replaced = |name: &str| programs.iter().any(|p| p.name == name);
     for mut program in open.open_object_mut().progs_mut() {
         let chosen = programs.iter().any(|p| program.name() == p.name && !p.instead_of.is_some_and(replaced));

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,9 +11,10 @@ use gleaner_kernel::lever::visit;
 use gleaner_kernel::{Root, topology};
 use gleaner_policy::{CpuId, CpuSet};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Iter, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Iter, ProgramInput, RingBuffer, RingBufferBuilder};
 use nix::sched::sched_getcpu;
 
+use crate::load::object_place;
 use crate::overload_skeleton::{OverloadSkel, OverloadSkelBuilder, types};
 use crate::plain::from_bytes;
 use crate::unavailable::{NotAvailable, Reason, Rights, text};
@@ -98,9 +98,7 @@ impl OverloadSensor {
             let why = Reason::from_load("overload", error.kind(), text(&error), Rights::now());
             NotAvailable::new("fast expansion", why)
         };
-        // The programs and maps are freed with the skeleton; the few bytes of the box are leaked.
-        let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = OverloadSkelBuilder::default().open(place).map_err(refused)?;
+        let open = OverloadSkelBuilder::default().open(object_place()).map_err(refused)?;
         let skel = open.load().map_err(refused)?;
         let (sender, events) = channel();
         let mut ring = RingBufferBuilder::new();

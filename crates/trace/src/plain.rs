@@ -26,6 +26,8 @@ plain! {
 
 // SAFETY: it is an integer.
 unsafe impl Plain for u32 {}
+// SAFETY: the same.
+unsafe impl Plain for u64 {}
 
 /// The value at the start of `bytes`; `None` if they are too few.
 pub fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {

@@ -4,14 +4,14 @@ mod raw;
 
 use std::cell::RefCell;
 use std::io::{self, Read as _};
-use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::time::Duration;
 
 use gleaner_kernel::Root;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Iter, IterOpts, Link, OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Iter, IterOpts, Link, RingBuffer, RingBufferBuilder};
 
+use crate::load::object_place;
 use crate::record_skeleton::{RecordSkel, RecordSkelBuilder};
 use crate::scope::{Resolved, Scope, set_scope};
 use crate::tracer::TraceError;
@@ -116,9 +116,7 @@ impl Recorder {
 }
 
 fn load(scope: &Resolved) -> libbpf_rs::Result<RecordSkel<'static>> {
-    // The programs and maps are freed with the skeleton; the few bytes of the box are leaked.
-    let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = RecordSkelBuilder::default().open(place)?;
+    let mut open = RecordSkelBuilder::default().open(object_place())?;
     set_scope!(open, scope);
     open.load()
 }

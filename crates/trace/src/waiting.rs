@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Iter, IterOpts, Link, OpenObject};
+use libbpf_rs::{Iter, IterOpts, Link};
 
 use crate::Histogram;
+use crate::load::object_place;
 use crate::read::sum;
 use crate::scope::{Resolved, Scope, set_scope};
 use crate::tracer::TraceError;
@@ -166,9 +166,7 @@ fn burst_bits(rate: f64) -> u32 {
 }
 
 fn load(scope: &Resolved) -> libbpf_rs::Result<WaitingSkel<'static>> {
-    // The programs and maps are freed with the skeleton; the few bytes of the box are leaked.
-    let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = WaitingSkelBuilder::default().open(place)?;
+    let mut open = WaitingSkelBuilder::default().open(object_place())?;
     set_scope!(open, scope);
     open.load()
 }
