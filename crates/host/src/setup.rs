@@ -90,20 +90,9 @@ fn version(release: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use gleaner_testing::tree::tree;
 
     use super::*;
-
-    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let root = Root::at(dir.path());
-        (dir, root)
-    }
 
     const COMMON: [(&str, &str); 3] = [
         ("proc/sys/kernel/osrelease", "6.12.1-amd64\n"),
@@ -113,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_the_processor_hides_is_named() {
-        let (_dir, root) = tree(
+        let dir = tree(
             &[
                 &COMMON[..],
                 &[
@@ -123,6 +112,7 @@ mod tests {
             ]
             .concat(),
         );
+        let root = Root::at(dir.path());
         let setup = HostSetup::read(&root).unwrap();
         assert_eq!((setup.isa, setup.pcpus, setup.halt_poll_ns), (Isa::Svm, 4, Some(200_000)));
         assert!(setup.detects_spinning && setup.hidden().len() == 1, "{:?}", setup.hidden());
@@ -131,20 +121,23 @@ mod tests {
 
     #[test]
     fn without_kvm_there_is_a_remedy() {
-        let (_dir, root) = tree(&COMMON[..2]);
+        let dir = tree(&COMMON[..2]);
+        let root = Root::at(dir.path());
         let error = HostSetup::read(&root).unwrap_err();
         assert!(error.to_string().contains("modprobe kvm-amd"), "{error}");
-        let (_dir, root) = tree(&COMMON);
+        let dir = tree(&COMMON);
+        let root = Root::at(dir.path());
         assert!(matches!(HostSetup::read(&root), Err(HostError::NoVendor)));
     }
 
     #[test]
     fn old_kernels_are_refused() {
-        let (_dir, root) = tree(&[
+        let dir = tree(&[
             ("proc/sys/kernel/osrelease", "5.15.0-91-generic\n"),
             ("sys/module/kvm/x", ""),
             ("sys/module/kvm_intel/parameters/ple_window", "4096\n"),
         ]);
+        let root = Root::at(dir.path());
         assert!(matches!(HostSetup::read(&root), Err(HostError::OldKernel { .. })));
         assert_eq!(version("6.1.0-50-cloud-amd64"), Some((6, 1)));
     }

@@ -8,6 +8,7 @@ pub mod placement;
 pub mod process;
 pub mod server;
 pub mod systemd;
+pub mod tree;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
