@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tempfile::NamedTempFile;
 
 use crate::claims::{Claim, ClaimHost};
 use crate::error::{Error, Result};
@@ -54,17 +55,22 @@ const SWITCH: Duration = Duration::from_secs(30);
 /// A running `scx_gleaner`; ended, and waited for, when dropped.
 struct Scheduler {
     process: Child,
+    output: NamedTempFile,
 }
 
 impl Scheduler {
     /// Starts it, and waits until the kernel uses it.
     fn start(arguments: &[&str]) -> Result<Self> {
+        let output = NamedTempFile::new().map_err(Error::system("make a temporary file"))?;
+        let stdout = output.reopen().map_err(Error::system("open a temporary file again"))?;
         let process = Command::new("scx_gleaner")
             .args(arguments)
+            .args(["--stats", "1"])
+            .stdout(stdout)
             .stderr(Stdio::piped())
             .spawn()
             .map_err(Error::system("start scx_gleaner"))?;
-        let mut scheduler = Self { process };
+        let mut scheduler = Self { process, output };
         if !wait_for(|| state() == "enabled" || !scheduler.runs()) || !scheduler.runs() {
             let mut said = String::new();
             if let Some(mut stderr) = scheduler.process.stderr.take().filter(|_| !scheduler.runs()) {
@@ -73,6 +79,12 @@ impl Scheduler {
             return Err(failed(format!("scx_gleaner does not start: {said}")));
         }
         Ok(scheduler)
+    }
+
+    /// What it says of itself: what happened since its start.
+    fn counts(&self) -> String {
+        let said = fs::read_to_string(self.output.path()).unwrap_or_default();
+        said.lines().next_back().unwrap_or_default().to_owned()
     }
 
     fn runs(&mut self) -> bool {

@@ -29,19 +29,28 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let busy = neighbour.start(endless(&["matmul"]))?;
     for (what, workload, rule, of) in CASES {
         let job = sender.start(endless(&[workload]))?;
-        let mut ratios = [Vec::new(), Vec::new()];
+        let (mut ratios, mut times) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        let mut counts = String::new();
         for _ in 0..ROUNDS {
             let kernel = measure(of)?;
-            let ours = {
-                let _scheduler = Scheduler::start(&["--rules", rule])?;
-                measure(of)?
-            };
+            let scheduler = Scheduler::start(&["--rules", rule])?;
+            let ours = measure(of)?;
+            counts = scheduler.counts();
+            scheduler.end(Signal::SIGTERM)?;
+            for (times, latencies) in times.iter_mut().zip([&kernel, &ours]) {
+                times.push(1e6 * seconds(latencies, 0.5)?);
+            }
             for (ratios, quantile) in ratios.iter_mut().zip([0.5, 0.99]) {
                 ratios.push(seconds(&kernel, quantile)? / seconds(&ours, quantile)?);
             }
         }
         job.signal(Signal::SIGKILL)?;
         job.wait()?;
+        for (times, scheduler) in times.iter().zip(["the kernel's scheduler", "scx_gleaner"]) {
+            checks.values(format!("{what}: median under {scheduler}"), times, "us", Target::Reported);
+        }
+        let hurried = counts.contains("coscheduled");
+        checks.that(format!("{what}, {rule}: recipients become urgent"), hurried, counts);
         for (ratios, name) in ratios.iter().zip(["median", "p99"]) {
             checks.ratios(format!("{what}, {rule}: {name} is lower"), ratios, "×", Target::AtLeast(3.0));
         }
