@@ -56,33 +56,27 @@ fn has_cookie(pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use gleaner_testing::tree::tree;
 
-    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let root = Root::at(dir.path());
-        (dir, root)
-    }
+    use super::*;
 
     #[test]
     fn a_host_that_cannot_have_it_says_what_is_missing() {
-        let (_dir, root) = host(&[]);
+        let dir = tree(&[]);
+        let root = Root::at(dir.path());
         let error = check(&root).unwrap_err().to_string();
         assert!(error.contains("CONFIG_SCHED_CLASS_EXT=y"), "{error}");
 
-        let (_dir, root) = host(&[
+        let dir = tree(&[
             ("sys/kernel/sched_ext/state", "enabled\n"),
             ("sys/kernel/sched_ext/root/ops", "flash\n"),
         ]);
+        let root = Root::at(dir.path());
         let error = check(&root).unwrap_err().to_string();
         assert_eq!(error, "another scheduler runs already: flash; stop it first");
 
-        let (_dir, root) = host(&[("sys/kernel/sched_ext/state", "disabled\n")]);
+        let dir = tree(&[("sys/kernel/sched_ext/state", "disabled\n")]);
+        let root = Root::at(dir.path());
         check(&root).unwrap();
     }
 }

@@ -97,11 +97,9 @@ impl Cli {
 
     fn print(&self, stats: &Stats) -> anyhow::Result<()> {
         if self.json {
-            outln!("{}", serde_json::to_string(stats)?)?;
+            outln!("{}", serde_json::to_string(&stats.by_name())?)?;
         } else {
-            let counted = stats.named().into_iter().filter(|(value, _)| *value > 0);
-            let counted: Vec<String> = counted.map(|(value, name)| format!("{value} {name}")).collect();
-            outln!("{}", if counted.is_empty() { "nothing yet".to_owned() } else { counted.join(", ") })?;
+            outln!("{}", stats.text())?;
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ pub enum ScxError {
         /// What the kernel says.
         detail: String,
     },
-    /// More VMs than there is room for rules.
+    /// A file of the kernel cannot be read.
     #[error(transparent)]
     Kernel(#[from] gleaner_kernel::KernelError),
 }

@@ -4,7 +4,5 @@ use gleaner_trace::bpf::Plain;
 
 use crate::skeleton::types;
 
-// SAFETY: it has integer fields only, and they fill it.
-unsafe impl Plain for types::stats {}
 // SAFETY: it has integer fields and `urgent_rules`, whose padding is zero in every value that user space makes.
 unsafe impl Plain for types::vm {}

@@ -1,13 +1,12 @@
 //! Loads the scheduler, and says what it does.
 
 use std::fmt;
-use std::mem::MaybeUninit;
 
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
-use gleaner_trace::bpf::{as_bytes, sum, text};
+use gleaner_trace::bpf::{as_bytes, from_bytes, object_place, per_vcpu, text};
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
-use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject};
+use libbpf_rs::{Link, MapCore as _, MapFlags};
 
 use crate::options::Options;
 use crate::skeleton::types::{self, placement_rule, vector_use};
@@ -89,7 +88,7 @@ impl Scheduler {
     pub fn set(&mut self, pid: u32, rules: UrgentConfig) -> Result<(), ScxError> {
         let known = self.skel.maps.vms.lookup(as_bytes(&pid), MapFlags::ANY).map_err(|error| maps(&error))?;
         let mut vm = known
-            .and_then(|bytes| gleaner_trace::bpf::from_bytes::<types::vm>(&bytes))
+            .and_then(|bytes| from_bytes::<types::vm>(&bytes))
             .unwrap_or_else(|| types::vm { weight: 100, ..types::vm::default() });
         (vm.rules, vm.own_rules) = (as_set(&rules), 1);
         self.skel.maps.vms.update(as_bytes(&pid), as_bytes(&vm), MapFlags::ANY).map_err(|error| maps(&error))
@@ -100,7 +99,8 @@ impl Scheduler {
     /// # Errors
     /// The map cannot be read.
     pub fn stats(&self) -> Result<Stats, ScxError> {
-        Ok(sum::<types::stats>(&self.skel.maps.stats, &0_u32).map_err(|error| maps(&error))?.into())
+        let of = |stat: u32| per_vcpu::<u64>(&self.skel.maps.stats, &stat);
+        Stats::read(of).map_err(|error| maps(&error))
     }
 
     /// Why the kernel has ended it, if it has.
@@ -141,10 +141,7 @@ fn as_set(rules: &UrgentConfig) -> types::urgent_rules {
 }
 
 fn load(options: &Options, sees_kvm: bool) -> libbpf_rs::Result<ScxGleanerSkel<'static>> {
-    // The skeleton borrows this for as long as it lives. The object is freed with the skeleton; the few bytes of the
-    // box are leaked.
-    let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = ScxGleanerSkelBuilder::default().open(place)?;
+    let mut open = ScxGleanerSkelBuilder::default().open(object_place())?;
     for mut program in open.open_object_mut().progs_mut() {
         if OF_KVM.iter().any(|name| program.name() == *name) {
             program.set_autoload(sees_kvm);

@@ -1,112 +1,63 @@
 //! What the scheduler did.
 
-use gleaner_trace::bpf::Summable;
-use serde::Serialize;
+use std::collections::BTreeMap;
 
-use crate::skeleton::types;
+use crate::skeleton::types::stat;
 
-/// Counts since the scheduler started, of all pCPUs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Stats {
-    /// Senders of reschedule interrupts that were protected from preemption.
-    pub resched_dp: u64,
-    /// Recipients of reschedule interrupts that became urgent.
-    pub resched_co: u64,
-    /// Recipients of TLB shootdowns that became urgent.
-    pub tlb_co: u64,
-    /// Urgent vCPUs that ran before the fair order.
-    pub urgent_runs: u64,
-    /// Urgent vCPUs that had to wait, being ahead by more than the allowance.
-    pub over_allowance: u64,
-    /// Preemptions that were delayed.
-    pub protected: u64,
-    /// Urgency that ended with a pause-loop exit.
-    pub cancelled: u64,
-    /// Tasks that an idle pCPU took from another one's queue.
-    pub stolen: u64,
-    /// Tasks taken from another pCPU's queue because they were behind.
-    pub pulled: u64,
-    /// Woken vCPUs put beside a sibling.
-    pub stacked: u64,
-    /// Interrupts whose recipient is not known: its thread has not run since the scheduler started.
-    pub unknown_recipients: u64,
-}
+/// Each count of `enum stat`, by its name in JSON and in words.
+const NAMES: [(stat, &str, &str); stat::STATS.0 as usize] = [
+    (stat::STAT_RESCHED_DP, "resched_dp", "senders protected"),
+    (stat::STAT_RESCHED_CO, "resched_co", "recipients coscheduled"),
+    (stat::STAT_TLB_CO, "tlb_co", "shootdowns coscheduled"),
+    (stat::STAT_URGENT_RUNS, "urgent_runs", "urgent vCPUs run first"),
+    (stat::STAT_OVER_ALLOWANCE, "over_allowance", "urgent vCPUs over their allowance"),
+    (stat::STAT_PROTECTED, "protected", "preemptions delayed"),
+    (stat::STAT_CANCELLED, "cancelled", "urgency ended by spinning"),
+    (stat::STAT_STOLEN, "stolen", "taken by idle pCPUs"),
+    (stat::STAT_PULLED, "pulled", "taken because they were behind"),
+    (stat::STAT_STACKED, "stacked", "put beside a sibling"),
+    (stat::STAT_UNKNOWN_RECIPIENTS, "unknown_recipients", "unknown recipients"),
+];
+
+/// Counts since the scheduler started, of all pCPUs, in the order of `enum stat`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stats([u64; NAMES.len()]);
 
 impl Stats {
-    /// Each number with what it means, for people.
-    pub fn named(&self) -> [(u64, &'static str); 11] {
-        [
-            (self.resched_dp, "senders protected"),
-            (self.resched_co, "recipients coscheduled"),
-            (self.tlb_co, "shootdowns coscheduled"),
-            (self.urgent_runs, "urgent vCPUs run first"),
-            (self.over_allowance, "urgent vCPUs over their allowance"),
-            (self.protected, "preemptions delayed"),
-            (self.cancelled, "urgency ended by spinning"),
-            (self.stolen, "taken by idle pCPUs"),
-            (self.pulled, "taken because they were behind"),
-            (self.stacked, "put beside a sibling"),
-            (self.unknown_recipients, "unknown recipients"),
-        ]
-    }
-}
-
-impl From<types::stats> for Stats {
-    fn from(from: types::stats) -> Self {
-        let types::stats {
-            resched_dp,
-            resched_co,
-            tlb_co,
-            urgent_runs,
-            over_allowance,
-            protected,
-            cancelled,
-            stolen,
-            pulled,
-            stacked,
-            unknown_recipients,
-        } = from;
-        Self {
-            resched_dp,
-            resched_co,
-            tlb_co,
-            urgent_runs,
-            over_allowance,
-            protected,
-            cancelled,
-            stolen,
-            pulled,
-            stacked,
-            unknown_recipients,
+    /// Sums up what `of` gives for each pCPU.
+    pub(crate) fn read<E>(mut of: impl FnMut(u32) -> Result<Vec<u64>, E>) -> Result<Self, E> {
+        let mut counts = [0; NAMES.len()];
+        for (count, (which, ..)) in counts.iter_mut().zip(NAMES) {
+            *count = of(which.0)?.iter().sum();
         }
+        Ok(Self(counts))
+    }
+
+    /// The counts by name, for machines.
+    pub fn by_name(&self) -> BTreeMap<&'static str, u64> {
+        NAMES.iter().zip(self.0).map(|((_, name, _), count)| (*name, count)).collect()
+    }
+
+    /// What happened at all, in words.
+    pub fn text(&self) -> String {
+        let happened = NAMES.iter().zip(self.0).filter(|(_, count)| *count > 0);
+        let words: Vec<String> = happened.map(|((.., words), count)| format!("{count} {words}")).collect();
+        if words.is_empty() { "nothing yet".to_owned() } else { words.join(", ") }
     }
 }
 
-impl Summable for types::stats {
-    fn accumulate(&mut self, more: &Self) {
-        let Self {
-            resched_dp,
-            resched_co,
-            tlb_co,
-            urgent_runs,
-            over_allowance,
-            protected,
-            cancelled,
-            stolen,
-            pulled,
-            stacked,
-            unknown_recipients,
-        } = self;
-        *resched_dp += more.resched_dp;
-        *resched_co += more.resched_co;
-        *tlb_co += more.tlb_co;
-        *urgent_runs += more.urgent_runs;
-        *over_allowance += more.over_allowance;
-        *protected += more.protected;
-        *cancelled += more.cancelled;
-        *stolen += more.stolen;
-        *pulled += more.pulled;
-        *stacked += more.stacked;
-        *unknown_recipients += more.unknown_recipients;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_summed_over_pcpus_and_named() {
+        let stats = Stats::read(|which| {
+            Ok::<_, ()>(if which == stat::STAT_PULLED.0 { vec![3, 4] } else { vec![0, 0] })
+        });
+        let stats = stats.unwrap();
+        assert_eq!(stats.text(), "7 taken because they were behind");
+        assert_eq!(stats.by_name()["pulled"], 7);
+        assert_eq!(stats.by_name().len(), NAMES.len());
     }
 }

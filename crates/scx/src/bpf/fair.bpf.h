@@ -39,12 +39,13 @@ static __always_inline u64 current_vtime(struct pcpu *c, u64 now)
 	return c->vtime + virtual_time(ran, c->weight ?: NORMAL_WEIGHT);
 }
 
-/* Where a task that slept starts again: it has saved up one slice at most. */
-static __always_inline u64 vtime_after_sleep(u64 vtime, u64 floor)
+/* A task that slept starts again: it has saved up one slice at most. */
+static __always_inline void catch_up(struct task_struct *p)
 {
-	u64 least = floor > fair_slice_ns ? floor - fair_slice_ns : 0;
+	u64 least = floor_vtime > fair_slice_ns ? floor_vtime - fair_slice_ns : 0;
 
-	return vtime < least ? least : vtime;
+	if (entity(p)->dsq_vtime < least)
+		set_vtime(p, least);
 }
 
 static __always_inline void count_sibling(u32 vm, u32 cpu, s32 by)

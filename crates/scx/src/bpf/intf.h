@@ -23,26 +23,27 @@ enum vector_use {
 };
 
 /* Counted per pCPU since the start. */
-struct stats {
+enum stat {
 	/* Requests for urgency, by kind. */
-	u64 resched_dp;
-	u64 resched_co;
-	u64 tlb_co;
+	STAT_RESCHED_DP,
+	STAT_RESCHED_CO,
+	STAT_TLB_CO,
 	/* Urgent vCPUs that ran before the fair order. */
-	u64 urgent_runs;
+	STAT_URGENT_RUNS,
 	/* Urgent vCPUs that had to wait, being ahead by more than the allowance. */
-	u64 over_allowance;
+	STAT_OVER_ALLOWANCE,
 	/* Preemptions that were delayed. */
-	u64 protected;
+	STAT_PROTECTED,
 	/* Urgency that ended with a pause-loop exit. */
-	u64 cancelled;
+	STAT_CANCELLED,
 	/* Tasks taken from another pCPU's queue: by an idle pCPU, and because they were behind. */
-	u64 stolen;
-	u64 pulled;
+	STAT_STOLEN,
+	STAT_PULLED,
 	/* Woken vCPUs put beside a sibling. */
-	u64 stacked;
+	STAT_STACKED,
 	/* Interrupts whose recipient is not known. */
-	u64 unknown_recipients;
+	STAT_UNKNOWN_RECIPIENTS,
+	STATS,
 };
 
 #endif

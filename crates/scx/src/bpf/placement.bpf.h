@@ -103,7 +103,7 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, s32
 	/* Its affinity may leave none that the rule allows. */
 	cpu = s->chosen < 0 ? s->any : s->chosen;
 	if (has_sibling(t, cpu))
-		count(stacked);
+		count(STAT_STACKED);
 	return cpu;
 }
 

@@ -24,8 +24,9 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Unused: puts the enum in the BTF for user space. */
+/* Unused: puts the enums in the BTF for user space. */
 const volatile enum vector_use unused_use = USE_NONE;
+const volatile enum stat unused_stat = STATS;
 
 /* Why the kernel ended the scheduler; 0: it has not. */
 struct {
@@ -75,8 +76,6 @@ void OPS(gleaner_enqueue, struct task_struct *p, u64 enq_flags)
 		insert_local(p, fair_slice_ns, enq_flags);
 		return;
 	}
-	if (enq_flags & SCX_ENQ_WAKEUP)
-		vtime = vtime_after_sleep(vtime, c->floor);
 	count_on(p, t, cpu);
 	if (urgency_holds(&t->urgency, now))
 		c->urgent = 1;
@@ -107,7 +106,7 @@ static __always_inline bool run_urgent(s32 cpu, struct pcpu *c, u64 other, u64 n
 		if (t->urgent_since >= oldest)
 			continue;
 		if (!urgent_may_preempt(rules_of(t), entity(p)->dsq_vtime, other)) {
-			count(over_allowance);
+			count(STAT_OVER_ALLOWANCE);
 			continue;
 		}
 		oldest = t->urgent_since;
@@ -129,7 +128,7 @@ static __always_inline bool run_urgent(s32 cpu, struct pcpu *c, u64 other, u64 n
 		break;
 	}
 	if (moved) {
-		count(urgent_runs);
+		count(STAT_URGENT_RUNS);
 		decide_in(c, slice);
 	}
 	return moved;
@@ -155,7 +154,7 @@ static __always_inline bool pull(s32 cpu, u64 own)
 		return false;
 	if (!move_to_local(from))
 		return false;
-	count(pulled);
+	count(STAT_PULLED);
 	return true;
 }
 
@@ -167,68 +166,70 @@ static __always_inline bool steal(s32 cpu)
 	bpf_for(i, 1, pcpu_count) {
 		other = cpu + i < pcpu_count ? cpu + i : cpu + i - pcpu_count;
 		if (scx_bpf_dsq_nr_queued(other) && move_to_local(other)) {
-			count(stolen);
+			count(STAT_STOLEN);
 			return true;
 		}
 	}
 	return false;
 }
 
+/*
+ * Whether an urgent vCPU decides what runs next: `prev`, which goes on if it is
+ * protected, another one, or `prev` again if it is the only one. `own`: the
+ * virtual time of `prev`; `first`: the lowest of those who wait.
+ */
+static __always_inline bool urgent_decides(s32 cpu, struct pcpu *c, struct task_struct *prev, u64 own, u64 first,
+					   u64 now)
+{
+	const struct urgent_rules *rules = &default_rules;
+	struct task *t = prev ? task_of(prev) : NULL;
+	bool urgent = false;
+	u64 left = 0;
+
+	if (t) {
+		rules = rules_of(t);
+		/* Not if it has taken more than its allowance from those who wait. */
+		urgent = urgency_holds(&t->urgency, now) && urgent_may_preempt(rules, own, first);
+	}
+	if (urgent)
+		left = urgency_protects_for(&t->urgency, now, c->slice_from, rules->slice_ns);
+	if (left) {
+		count(STAT_PROTECTED);
+		set_slice(prev, fair_slice_ns);
+		decide_in(c, left);
+		return true;
+	}
+	if (c->urgent && run_urgent(cpu, c, first < own ? first : own, now))
+		return true;
+	if (!urgent)
+		return false;
+	c->slice_from = now;
+	set_slice(prev, fair_slice_ns);
+	decide_in(c, rules->slice_ns);
+	return true;
+}
+
 void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct pcpu *c = pcpu_of(cpu);
-	u64 now = bpf_ktime_get_ns(), first, own, left = 0;
-	struct task *t = NULL;
+	u64 now = bpf_ktime_get_ns(), first, own;
 
 	if (!c)
 		return;
 	if (prev && !(entity(prev)->flags & SCX_TASK_QUEUED))
 		prev = NULL;
-	if (prev)
-		t = task_of(prev);
-	if (t && t->vm)
-		left = urgency_protects_for(&t->urgency, now, c->slice_from, rules_of(t)->slice_ns);
-	first = first_vtime(cpu);
-	/* With nobody waiting here there is nothing to decide, except for who is behind elsewhere. */
-	if (first == ~0ULL && prev) {
-		own = current_vtime(c, now);
-		if (now - c->balanced_at >= balance_ns) {
-			c->balanced_at = now;
-			if (pull(cpu, own))
-				return;
-		}
-		set_slice(prev, fair_slice_ns);
-		return;
-	}
 	own = prev ? current_vtime(c, now) : ~0ULL;
-	/* A protected vCPU goes on, unless it has taken more than its allowance from those who wait. */
-	if (left && urgent_may_preempt(rules_of(t), own, first)) {
-		count(protected);
-		set_slice(prev, fair_slice_ns);
-		decide_in(c, left);
+	first = first_vtime(cpu);
+	if (first != ~0ULL && urgent_decides(cpu, c, prev, own, first, now))
 		return;
-	}
-	if (c->urgent && run_urgent(cpu, c, first < own ? first : own, now))
-		return;
-	/* The only urgent one has another slice. */
-	if (t && t->vm && urgency_holds(&t->urgency, now) && urgent_may_preempt(rules_of(t), own, first)) {
-		c->slice_from = now;
-		set_slice(prev, fair_slice_ns);
-		decide_in(c, rules_of(t)->slice_ns);
-		return;
-	}
 	if (now - c->balanced_at >= balance_ns) {
 		c->balanced_at = now;
 		if (pull(cpu, first < own ? first : own))
 			return;
 	}
-	if (prev && own <= first) {
-		set_slice(prev, fair_slice_ns);
+	if (!(prev && own <= first) && (move_to_local(cpu) || steal(cpu)))
 		return;
-	}
-	if (move_to_local(cpu))
-		return;
-	if (!steal(cpu) && prev)
+	if (prev)
 		set_slice(prev, fair_slice_ns);
 }
 
@@ -257,6 +258,8 @@ void OPS(gleaner_runnable, struct task_struct *p, u64 enq_flags)
 
 	if (vm)
 		__sync_fetch_and_add(&vm->active, 1);
+	/* Before it is queued, or runs at once on an idle pCPU. */
+	catch_up(p);
 }
 
 void OPS(gleaner_running, struct task_struct *p)
@@ -278,8 +281,8 @@ void OPS(gleaner_running, struct task_struct *p)
 	c->slice_from = t->ran_from;
 	c->vtime = entity(p)->dsq_vtime;
 	c->weight = weight_of(p, t);
-	if (c->floor < c->vtime)
-		c->floor = c->vtime;
+	if (floor_vtime < c->vtime)
+		floor_vtime = c->vtime;
 }
 
 void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
@@ -314,12 +317,33 @@ s32 OPS(gleaner_init_task, struct task_struct *p, struct scx_init_task_args *arg
 	return t ? 0 : -12; /* -ENOMEM: the thread is not made. */
 }
 
+/* Its VM is forgotten with its last vCPU, so that another process of this number is not taken for it. */
+void OPS(gleaner_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct task *t = task_of(p);
+	struct vm *vm = t ? vm_of(t) : NULL;
+	struct address address = {};
+	struct place place = {};
+	int cpu;
+
+	if (!vm)
+		return;
+	address.kvm = t->kvm;
+	address.vcpu_id = t->vcpu_id;
+	bpf_map_delete_elem(&threads, &address);
+	if (__sync_fetch_and_sub(&vm->vcpus, 1) > 1)
+		return;
+	place.vm = t->vm;
+	bpf_for(cpu, 0, pcpu_count) {
+		place.pcpu = cpu;
+		bpf_map_delete_elem(&siblings, &place);
+	}
+	bpf_map_delete_elem(&vms, &place.vm);
+}
+
 void OPS(gleaner_enable, struct task_struct *p)
 {
-	struct pcpu *c = pcpu_of(scx_bpf_task_cpu(p));
-
-	if (c)
-		set_vtime(p, c->floor);
+	set_vtime(p, floor_vtime);
 }
 
 s32 OPS(gleaner_cgroup_init, struct cgroup *group, struct scx_cgroup_init_args *args)
@@ -382,6 +406,7 @@ struct sched_ext_ops gleaner_ops = {
 	.stopping = (void *)gleaner_stopping,
 	.quiescent = (void *)gleaner_quiescent,
 	.init_task = (void *)gleaner_init_task,
+	.exit_task = (void *)gleaner_exit_task,
 	.enable = (void *)gleaner_enable,
 	.cgroup_init = (void *)gleaner_cgroup_init,
 	.cgroup_set_weight = (void *)gleaner_cgroup_set_weight,

@@ -20,6 +20,8 @@ struct urgent_rules default_rules = {};
 u8 uses[256] = {};
 
 u32 pcpu_count = 0;
+/* Highest virtual time at which a task started to run. */
+u64 floor_vtime = 0;
 
 /* A task that sched_ext schedules. */
 struct task {
@@ -34,8 +36,9 @@ struct task {
 	u32 counted;
 	/* What it adds to that load. */
 	u64 load;
-	/* Its VM, for KVM. */
+	/* Its VM, for KVM, and its number there. */
 	u64 kvm;
+	u64 vcpu_id;
 };
 
 struct {
@@ -74,8 +77,6 @@ struct pcpu {
 	/* When the urgent slice of the task that runs began. */
 	u64 slice_from;
 	u64 weight;
-	/* Highest virtual time at which a task started to run here. */
-	u64 floor;
 	/* Of the tasks that run or wait here. */
 	u64 load;
 	/* Urgent vCPUs might wait here. */
@@ -112,18 +113,18 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, STATS);
 	__type(key, u32);
-	__type(value, struct stats);
+	__type(value, u64);
 } stats SEC(".maps");
 
-#define count(field)                                                           \
-	do {                                                                   \
-		u32 zero_ = 0;                                                 \
-		struct stats *stats_ = bpf_map_lookup_elem(&stats, &zero_);    \
-		if (stats_)                                                    \
-			stats_->field++;                                       \
-	} while (0)
+static __always_inline void count(u32 stat)
+{
+	u64 *number = bpf_map_lookup_elem(&stats, &stat);
+
+	if (number)
+		*number += 1;
+}
 
 static __always_inline struct task *task_of(struct task_struct *p)
 {

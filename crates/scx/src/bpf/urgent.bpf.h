@@ -45,7 +45,7 @@ static __always_inline void protect_sender(struct task *from, u64 now)
 	if (!ns)
 		return;
 	urgency_for_time(&from->urgency, now, ns);
-	count(resched_dp);
+	count(STAT_RESCHED_DP);
 }
 
 static __always_inline void hurry_recipient(struct task *to, u8 use, u64 now)
@@ -55,11 +55,11 @@ static __always_inline void hurry_recipient(struct task *to, u8 use, u64 now)
 	if (use == USE_SHOOTDOWN && rules->tlb_co) {
 		make_urgent(to, now);
 		urgency_for_event(&to->urgency);
-		count(tlb_co);
+		count(STAT_TLB_CO);
 	} else if (use == USE_RESCHEDULE && rules->resched_co_ns) {
 		make_urgent(to, now);
 		urgency_for_time(&to->urgency, now, rules->resched_co_ns);
-		count(resched_co);
+		count(STAT_RESCHED_CO);
 	} else {
 		return;
 	}
@@ -83,7 +83,7 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 		return 0;
 	recipient = recipient_of(from, vcpu_id);
 	if (!recipient) {
-		count(unknown_recipients);
+		count(STAT_UNKNOWN_RECIPIENTS);
 		return 0;
 	}
 	to = task_of(recipient);
@@ -121,7 +121,7 @@ int BPF_PROG(on_spin, struct kvm_vcpu *vcpu)
 
 	if (t && t->vm && urgency_holds(&t->urgency, bpf_ktime_get_ns())) {
 		urgency_spins(&t->urgency, rules_of(t));
-		count(cancelled);
+		count(STAT_CANCELLED);
 	}
 	return 0;
 }
@@ -148,6 +148,7 @@ static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 	/* It runs now, and was counted as another task. */
 	uncount(t);
 	t->kvm = key.kvm;
+	t->vcpu_id = key.vcpu_id;
 	t->vm = tgid;
 	__sync_fetch_and_add(&vm->vcpus, 1);
 	__sync_fetch_and_add(&vm->active, 1);

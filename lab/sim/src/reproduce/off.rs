@@ -2,11 +2,12 @@
 
 use std::str::FromStr;
 
+use gleaner_coordination::{UrgentConfig, VcpuPlacement};
+
 use crate::cost::Costs;
 use crate::program::{BarrierKind, ObjectKind, Op};
 use crate::scenario::{Control, Scenario};
 use crate::spec::{Spec, VmSpec};
-use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 
 /// A mechanism that a row is about. A row that comes out without it is no evidence for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

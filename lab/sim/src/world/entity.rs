@@ -1,8 +1,8 @@
 //! The state of a simulated machine's parts.
 
-use gleaner_coordination::{Urgency, UrgentConfig};
 use std::collections::VecDeque;
 
+use gleaner_coordination::{Urgency, UrgentConfig};
 use serde::Serialize;
 
 use crate::cost::Costs;

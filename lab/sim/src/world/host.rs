@@ -268,7 +268,7 @@ impl World {
         vcpu.host = HostState::Waiting;
         self.waiting += 1;
         self.p_mut(p).queue.push(v);
-        // An urgent vCPU that its slice did not suffice stays urgent (§3.1.3 of the paper).
+        // An urgent vCPU whose slice was too short waits at the tail of the urgent queue (ASPLOS'13 §3.1.3).
         self.queue_urgent(p, v);
         self.watch_spins_of(v);
         self.dispatch(p);
