@@ -6,7 +6,7 @@ mod latency;
 mod safety;
 
 use std::fs;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -56,27 +56,27 @@ const SWITCH: Duration = Duration::from_secs(30);
 struct Scheduler {
     process: Child,
     output: NamedTempFile,
+    errors: NamedTempFile,
 }
 
 impl Scheduler {
     /// Starts it, and waits until the kernel uses it.
     fn start(arguments: &[&str]) -> Result<Self> {
         let output = NamedTempFile::new().map_err(Error::system("make a temporary file"))?;
-        let stdout = output.reopen().map_err(Error::system("open a temporary file again"))?;
+        let errors = NamedTempFile::new().map_err(Error::system("make a temporary file"))?;
+        let reopen =
+            |file: &NamedTempFile| file.reopen().map_err(Error::system("open a temporary file again"));
+        let (stdout, stderr) = (reopen(&output)?, reopen(&errors)?);
         let process = Command::new("scx_gleaner")
             .args(arguments)
             .args(["--stats", "1"])
             .stdout(stdout)
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .map_err(Error::system("start scx_gleaner"))?;
-        let mut scheduler = Self { process, output };
+        let mut scheduler = Self { process, output, errors };
         if !wait_for(|| state() == "enabled" || !scheduler.runs()) || !scheduler.runs() {
-            let mut said = String::new();
-            if let Some(mut stderr) = scheduler.process.stderr.take().filter(|_| !scheduler.runs()) {
-                std::io::Read::read_to_string(&mut stderr, &mut said).ok();
-            }
-            return Err(failed(format!("scx_gleaner does not start: {said}")));
+            return Err(failed(format!("scx_gleaner does not start: {}", scheduler.said())));
         }
         Ok(scheduler)
     }
@@ -87,18 +87,23 @@ impl Scheduler {
         said.lines().next_back().unwrap_or_default().to_owned()
     }
 
+    /// Its messages.
+    fn said(&self) -> String {
+        fs::read_to_string(self.errors.path()).unwrap_or_default()
+    }
+
     fn runs(&mut self) -> bool {
         matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Sends it a signal, waits for its end, and until the kernel's own scheduler is back.
-    fn end(mut self, signal: Signal) -> Result<ExitStatus> {
+    /// Sends it a signal, waits for its end, and until the kernel's own scheduler is back. Returns its messages, too.
+    fn end(mut self, signal: Signal) -> Result<(ExitStatus, String)> {
         self.signal(signal);
         let status = self.process.wait().map_err(Error::system("wait for scx_gleaner"))?;
         if !wait_for(|| state() == "disabled") {
             return Err(failed(format!("after {signal} the kernel's scheduler is not back: {}", state())));
         }
-        Ok(status)
+        Ok((status, self.said()))
     }
 
     fn signal(&self, signal: Signal) {

@@ -19,8 +19,8 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     answers(checks, "a guest that ran before", &before);
     let during = lab.boot(guest("during"))?;
     checks.values("a guest boots under it", &[during.boot_time().as_secs_f64()], "s", Target::Reported);
-    let status = first.end(Signal::SIGTERM)?;
-    checks.that("SIGTERM ends it with 0", status.success(), status.to_string());
+    let (status, said) = first.end(Signal::SIGTERM)?;
+    checks.that("SIGTERM ends it with 0", status.success(), format!("{status}: {}", said.trim()));
     answers(checks, "a guest that was booted under it", &during);
     let killed = Scheduler::start(&["--rules", "off"])?;
     killed.end(Signal::SIGKILL)?;
