@@ -23,7 +23,7 @@ packages = $(programs) gleaner-daemon gleaner-host
 HOST_CLAIMS = host-agreement host-causes host-overhead sched-safety sched-fairness sched-latency
 pages = gleaner.toml.5 gleaner.7 gleanerd.8
 
-.PHONY: help build docs install uninstall deb demo test test-long test-lab fuzz lab lab-host bench bench-guard bench-signals bench-sim bench-trace promises lint
+.PHONY: help build docs install uninstall deb demo test test-long test-lab test-python fuzz lab lab-host bench bench-guard bench-signals bench-sim bench-trace promises lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,10 @@ test-long: ## Check the statistics at length, and 100 real comparisons of equal 
 	scripts/setup test
 	cargo test -p gleaner-bench --locked --test stats_coverage -- --ignored --nocapture --test-threads 1
 	cargo test -p gleaner --locked --test bench_programs -- --ignored --nocapture
+
+test-python: ## Check the Python package: format, types, stubs, and the tests against a wheel
+	scripts/setup python
+	scripts/test-python
 
 test-lab: ## Boot the lab's machines for its quick claims, and try its command line; three minutes
 	scripts/setup lab

@@ -50,7 +50,6 @@ fn a_negative_number_is_answered_with_the_range() {
         &["demo", "--rounds", "-1"],
         &["bench", "run", "--rounds", "-1", "--", "true"],
         &["bench", "run", "--workload", "barrier", "--window", "-1"],
-        &["sim", "tune", "--budget", "-1"],
         &["sim", "predict", "--trace", "x", "--vcpus", "-1"],
     ] {
         let output = gleaner(args);
@@ -67,7 +66,6 @@ fn wrong_usage_is_status_2_also_where_the_program_itself_sees_it() {
     for (args, words) in [
         (&["bench", "run", "--workload", "barrier", "--set", "threads=-5"][..], "threads"),
         (&["bench", "run", "--workload", "barrier", "--set", "colour=red"], "colour"),
-        (&["sim", "tune", "--budget", "0"], "--budget 0 is too small"),
         (&["sim", "sweep", "x.toml", "-o", "x.json"], "use .csv or .parquet"),
         (&["workload", "barrier", "--set", "threads=-5"], "threads"),
         (&["run", "--method", "haltpol", "--", "true"], "'haltpoll'"),

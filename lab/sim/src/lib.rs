@@ -20,9 +20,9 @@ pub mod scenario;
 mod sched;
 mod spec;
 pub mod sweep;
+pub mod table;
 mod timers;
 mod trace;
-pub mod tune;
 mod tuning;
 mod world;
 
@@ -36,9 +36,9 @@ pub use random::{Dist, Generator, Seeds};
 pub use sched::{Entity, Fair, NICE_0, Rule};
 pub use spec::{HostSpec, IdleMode, PauseLoops, Quota, Spec, SpecError, TaskSpec, VmSpec};
 pub use timers::Timers;
-pub use trace::Trace;
+pub use trace::{Timeline, Trace};
 pub use tuning::{POLICY_PARAMETERS, PolicyParameter, Tuning};
 pub use world::{
-    Blocked, CATEGORIES, Category, End, PcpuReport, Report, TaskReport, TaskTotals, VcpuCounts, VcpuReport,
-    VmReport, World,
+    Blocked, CATEGORIES, CATEGORY_NAMES, Category, End, PcpuReport, Report, TaskReport, TaskTotals,
+    VcpuCounts, VcpuReport, VmReport, World,
 };

@@ -1,6 +1,7 @@
 //! Sweeps: one scenario run with every combination of some values in its text.
 
 mod edit;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,8 @@ use crate::ids::Ns;
 use crate::parallel;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::world::{Category, Report, TaskTotals, VmReport};
+
+pub use table::table;
 
 /// More combinations than this are a typo.
 const MAX_POINTS: usize = 1_000_000;
@@ -212,11 +215,30 @@ impl Sweep {
     /// # Errors
     /// As [`Sweep::read`].
     pub fn parse(name: &str, text: String, more: Vec<Axis>) -> Result<Self, ScenarioError> {
+        Self::keeping(name, text, more, |_| true)
+    }
+
+    /// The same without the axes of the `[sweep]` that `axes` does not name: the scenario's own values hold there.
+    ///
+    /// # Errors
+    /// As [`Sweep::read`].
+    pub fn only(name: &str, text: String, axes: Vec<Axis>) -> Result<Self, ScenarioError> {
+        let named: Vec<String> = axes.iter().map(|axis| axis.key.clone()).collect();
+        Self::keeping(name, text, axes, |axis| named.contains(&axis.key))
+    }
+
+    fn keeping(
+        name: &str,
+        text: String,
+        more: Vec<Axis>,
+        keep: impl Fn(&Axis) -> bool,
+    ) -> Result<Self, ScenarioError> {
         let written = SourceText { name, text: &text };
         // Report errors in the scenario itself first.
         Scenario::parse(name, &text)?;
         let tree = edit::Tree::parse(&written)?;
         let mut axes = tree.axes()?;
+        axes.retain(keep);
         let wrong = |message: String| ScenarioError::Sweep { file: name.to_owned(), message };
         for axis in more {
             match axes.iter_mut().find(|a| a.key == axis.key) {
@@ -322,14 +344,28 @@ impl Sweep {
     pub fn run(&self, workers: NonZeroUsize, done: impl Fn() + Sync) -> Result<Vec<Row>, ScenarioError> {
         let points: Vec<usize> = (0..self.points()).collect();
         // Run nothing if one of them is invalid.
-        points.iter().try_for_each(|point| self.scenario(*point).map(drop))?;
-        let run = |point: &usize| {
-            let outcome = self.scenario(*point)?.run_with(None, &mut [] as &mut [Journal])?;
-            Ok(rows(*point, &self.values(*point), &outcome.report))
-        };
-        let rows: Vec<Vec<Row>> =
-            parallel::map(&points, workers, run, done).into_iter().collect::<Result<_, ScenarioError>>()?;
+        self.check()?;
+        let rows: Vec<Vec<Row>> = parallel::map(&points, workers, |point| self.run_point(*point), done)
+            .into_iter()
+            .collect::<Result<_, ScenarioError>>()?;
         Ok(rows.into_iter().flatten().collect())
+    }
+
+    /// Checks every combination without running it.
+    ///
+    /// # Errors
+    /// A combination is invalid; if there are several, the first one.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        (0..self.points()).try_for_each(|point| self.scenario(point).map(drop))
+    }
+
+    /// Runs one combination.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn run_point(&self, point: usize) -> Result<Vec<Row>, ScenarioError> {
+        let outcome = self.scenario(point)?.run_with(None, &mut [] as &mut [Journal])?;
+        Ok(rows(point, &self.values(point), &outcome.report))
     }
 }
 

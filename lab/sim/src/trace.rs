@@ -48,6 +48,25 @@ impl Trace {
     }
 }
 
+/// A recording as columns of the same length, in the order in which the spans began to be recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// Number of the VM, in the order of the specification.
+    pub vm: Vec<u32>,
+    /// Number of the vCPU within the VM.
+    pub vcpu: Vec<u32>,
+    /// What it did: an index of [`crate::CATEGORY_NAMES`].
+    pub category: Vec<u32>,
+    /// For which thread: an index of `threads`; `None` for none.
+    pub thread: Vec<Option<u32>>,
+    /// Start, in ns.
+    pub start_ns: Vec<Ns>,
+    /// End, in ns.
+    pub end_ns: Vec<Ns>,
+    /// Names of all threads.
+    pub threads: Vec<String>,
+}
+
 /// Name of a slice; `None` if the category gets none.
 fn label(category: Category) -> Option<&'static str> {
     Some(match category {
@@ -68,6 +87,23 @@ fn label(category: Category) -> Option<&'static str> {
 }
 
 impl World {
+    /// The recording, if there is one.
+    pub fn timeline(&self) -> Option<Timeline> {
+        let trace = self.trace()?;
+        let mut timeline = Timeline { threads: self.thread_names(), ..Timeline::default() };
+        for span in &trace.spans {
+            let (vm, vcpu) = self.track_of(span.vcpu);
+            // At most 65,535 VMs.
+            timeline.vm.push(u32::try_from(vm).unwrap_or(u32::MAX));
+            timeline.vcpu.push(vcpu);
+            timeline.category.push(span.category as u32);
+            timeline.thread.push(span.thread.map(|t| t.0));
+            timeline.start_ns.push(span.from);
+            timeline.end_ns.push(span.to);
+        }
+        Some(timeline)
+    }
+
     /// Exports the recording as a JSON object of trace events: a process per VM, a track per vCPU. Halted
     /// time appears as gaps between slices.
     pub fn export(&self) -> Option<String> {

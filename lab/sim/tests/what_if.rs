@@ -1,4 +1,4 @@
-//! `gleaner-sim predict`, `sweep` and `tune` without a recording. `crates/gleaner/tests/what_if.rs` makes some.
+//! `gleaner-sim predict` and `sweep` without a recording. `crates/gleaner/tests/what_if.rs` makes some.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -6,20 +6,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use serde_json::Value;
-
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gleaner-sim")).args(args).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn sim(args: &[&str]) -> Value {
-    let output = run(args);
-    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn refused(args: &[&str]) -> String {
@@ -92,40 +84,4 @@ fn sweeps_name_what_is_wrong() {
         let message = refused(&[&["sweep", &file], args].concat());
         assert!(message.contains(expected), "{message}");
     }
-}
-
-#[test]
-fn tuning_is_bounded_repeatable_and_changes_no_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let scenario = |program: &str| {
-        format!(
-            "title = '{program}'\ntime = '400ms'\n[host]\ncores = 2\n[[vm]]\nname = 'a'\nvcpus = 2\ncosts = 'this-vm'\n\
-             policy = 'gleaner'\n[[vm.program]]\nname = '{program}'\n"
-        )
-    };
-    for (name, program) in [("a", "ping-pong"), ("b", "request-response"), ("c", "barrier")] {
-        fs::write(path(name), scenario(program)).unwrap();
-    }
-    let (a, b, c) = (path("a"), path("b"), path("c"));
-    let args = ["tune", &a, &b, "--hold-out", &c, "--budget", "12", "--seeds", "2", "--json"];
-    let found = sim(&[&args[..], &["--jobs", "1"]].concat());
-    assert_eq!((found["runs"].as_u64(), found["candidates"].as_u64()), (Some(12), Some(5)));
-    assert_eq!(found["held_out"][0]["scenario"], "barrier");
-    assert_eq!(found["held_out"][0]["gains"].as_array().unwrap().len(), 2);
-    assert_eq!(found, sim(&[&args[..], &["--jobs", "3"]].concat()));
-    for (name, program) in [("a", "ping-pong"), ("b", "request-response"), ("c", "barrier")] {
-        assert_eq!(fs::read_to_string(path(name)).unwrap(), scenario(program));
-    }
-    for (args, expected) in [
-        (&["tune", &a, &b, "--hold-out", &c, "--budget", "3"][..], "--budget 3 is too small"),
-        (&["tune", &a], "--hold-out"),
-        (&["tune", "--only", "poll_prise"], "did you mean `poll_price`?"),
-    ] {
-        let message = refused(args);
-        assert!(message.contains(expected), "{message}");
-    }
-    fs::write(path("d"), scenario("ping-pong").replace("policy = 'gleaner'\n", "")).unwrap();
-    let message = refused(&["tune", &path("d"), "--hold-out", &c]);
-    assert!(message.contains("the policy governs no VM"), "{message}");
 }

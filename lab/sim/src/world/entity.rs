@@ -263,6 +263,24 @@ pub enum Category {
 /// Number of categories.
 pub const CATEGORIES: usize = Category::Steal as usize + 1;
 
+/// A name for each [`Category`], in their order.
+pub const CATEGORY_NAMES: [&str; CATEGORIES] = [
+    "user",
+    "kernel",
+    "user_spin",
+    "lock_spin",
+    "tlb_spin",
+    "irq",
+    "switch",
+    "idle_enter",
+    "poll",
+    "yield",
+    "host_poll",
+    "halted",
+    "waking",
+    "steal",
+];
+
 /// Event counts of one vCPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct VcpuCounts {

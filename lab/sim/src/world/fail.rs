@@ -69,6 +69,11 @@ impl World {
         format!("{}/{}.{}", task.name, task.roles[usize::from(thread.role)], t.0 - task.first_thread)
     }
 
+    /// The names of all threads, by number.
+    pub(crate) fn thread_names(&self) -> Vec<String> {
+        (0..self.threads.len()).map(|t| self.name_of(Thread::at(t))).collect()
+    }
+
     /// The threads of a VM that sleep on objects or spin for them, and what they wait for.
     pub(super) fn blocked(&self, vm: Vm) -> Vec<Blocked> {
         let all = (0..self.threads.len()).map(Thread::at);

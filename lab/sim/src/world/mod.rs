@@ -24,7 +24,7 @@ mod urgent;
 #[cfg(test)]
 mod tests;
 
-pub use entity::{CATEGORIES, Category, VcpuCounts};
+pub use entity::{CATEGORIES, CATEGORY_NAMES, Category, VcpuCounts};
 pub use fail::{Blocked, End};
 pub use report::{PcpuReport, Report, TaskReport, TaskTotals, VcpuReport, VmReport};
 

@@ -6,8 +6,6 @@ mod replay;
 mod reproduce;
 mod run;
 mod sweep;
-mod table;
-mod tune;
 mod validate;
 
 use std::process::ExitCode;
@@ -40,8 +38,6 @@ enum Command {
     Predict(predict::Args),
     /// Run a scenario with every combination of some values, on all cores
     Sweep(sweep::Args),
-    /// Search the policy's parameters, and judge what was found on other scenarios
-    Tune(tune::Args),
     /// Compare this machine with its simulation: five programs under four settings
     Validate(validate::Args),
     // Its help is that of its arguments: a comment here would take its place.
@@ -57,7 +53,6 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => reproduce::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Sweep(args) => sweep::run(args),
-        Command::Tune(args) => tune::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Generate(what) => what.run::<Cli>(NAME, env!("CARGO_PKG_VERSION")),

@@ -14,14 +14,19 @@ use parquet::schema::types::Type;
 
 /// File format of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
+    /// Text, with a line of names.
     Csv,
+    /// Apache Parquet, not compressed.
     Parquet,
 }
 
 impl Format {
     /// Chosen by the file name's extension.
-    pub(super) fn of(path: &Path) -> Result<Self, Usage> {
+    ///
+    /// # Errors
+    /// The extension is neither `.csv` nor `.parquet`.
+    pub fn of(path: &Path) -> Result<Self, Usage> {
         match path.extension().and_then(|e| e.to_str()) {
             Some("csv") => Ok(Self::Csv),
             Some("parquet") => Ok(Self::Parquet),
@@ -35,23 +40,28 @@ impl Format {
 
 /// Cells of a column; some can be empty.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Cells {
+pub enum Cells {
+    /// Whole numbers.
     Integers(Vec<Option<i64>>),
+    /// Finite numbers.
     Floats(Vec<Option<f64>>),
+    /// Texts.
     Texts(Vec<Option<String>>),
 }
 
 impl Cells {
-    pub(super) fn integers<R>(rows: &[R], of: impl Fn(&R) -> u64) -> Self {
+    /// The integer `of` each row.
+    pub fn integers<R>(rows: &[R], of: impl Fn(&R) -> u64) -> Self {
         Self::Integers(rows.iter().map(|row| i64::try_from(of(row)).ok()).collect())
     }
 
-    /// Cells that are not numbers stay empty.
-    pub(super) fn floats<R>(rows: &[R], of: impl Fn(&R) -> f64) -> Self {
+    /// The number `of` each row. Cells that are not finite stay empty.
+    pub fn floats<R>(rows: &[R], of: impl Fn(&R) -> f64) -> Self {
         Self::Floats(rows.iter().map(|row| Some(of(row)).filter(|x| x.is_finite())).collect())
     }
 
-    pub(super) fn texts<R>(rows: &[R], of: impl Fn(&R) -> String) -> Self {
+    /// The text `of` each row.
+    pub fn texts<R>(rows: &[R], of: impl Fn(&R) -> String) -> Self {
         Self::Texts(rows.iter().map(|row| Some(of(row))).collect())
     }
 
@@ -75,16 +85,26 @@ impl Cells {
 
 /// Columns of the same length.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub struct Table {
     columns: Vec<(String, Cells)>,
 }
 
 impl Table {
-    pub(super) fn column(&mut self, name: &str, cells: Cells) {
+    /// Adds a column, which must be as long as the others.
+    pub fn column(&mut self, name: &str, cells: Cells) {
         self.columns.push((name.to_owned(), cells));
     }
 
-    pub(super) fn write(&self, format: Format, out: impl Write + Send) -> anyhow::Result<()> {
+    /// The columns with their names, in order.
+    pub fn columns(&self) -> &[(String, Cells)] {
+        &self.columns
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// `out` cannot be written.
+    pub fn write(&self, format: Format, out: impl Write + Send) -> anyhow::Result<()> {
         match format {
             Format::Csv => self.write_csv(out),
             Format::Parquet => self.write_parquet(out),
