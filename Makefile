@@ -23,7 +23,7 @@ packages = $(programs) gleaner-daemon gleaner-host
 HOST_CLAIMS = host-agreement host-causes host-overhead sched-safety sched-fairness sched-latency
 pages = gleaner.toml.5 gleaner.7 gleanerd.8
 
-.PHONY: help build docs install uninstall deb demo test test-long test-lab test-python fuzz lab lab-host bench bench-guard bench-signals bench-sim bench-trace promises lint
+.PHONY: help build docs install uninstall deb demo test test-long test-lab test-python fuzz lab lab-host bench evaluation bench-guard bench-signals bench-sim bench-trace promises lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -124,6 +124,13 @@ bench: ## Measure real servers, interleaved; writes docs/benchmarks.{md,json}
 	scripts/setup bench
 	cargo build --release --workspace --locked
 	target/release/gleaner-bench servers --output $(BENCH_OUT).json --markdown $(BENCH_OUT).md $(BENCH_ARGS)
+
+evaluation: ## Measure real programs in every setting and under the paper's policy; writes docs/evaluation.md; about 30 minutes
+	scripts/setup bench
+	cargo build --release --locked -p gleaner -p gleaner-bench
+	target/release/gleaner-bench run evaluation -o target/evaluation.json --html target/evaluation.html --markdown target/evaluation.md
+	sed '/^<!-- generated/q' docs/evaluation.md | cat - target/evaluation.md >target/evaluation-page.md
+	mv target/evaluation-page.md docs/evaluation.md
 
 bench-guard: ## Measure how often, how soon and at what cost the guard decides rightly, on recorded noise; writes docs/guard.md
 	scripts/setup build

@@ -10,7 +10,7 @@ use gleaner_policy::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::lines::{LineError, read_lines};
+use crate::lines::{LineError, Lines};
 
 /// The version of the format that this crate reads and writes.
 pub const VERSION: u32 = 3;
@@ -201,9 +201,19 @@ impl Summary {
 /// # Errors
 /// See [`LineError`]; a journal starts with a start record.
 pub fn read(path: &Path) -> Result<Vec<Record>, LineError> {
-    let records = read_lines::<Record>(path, "journal")?;
-    match records.first() {
-        Some(Record::Start { version: VERSION, .. }) => Ok(records),
+    records(path)?.collect()
+}
+
+/// The same, record by record: a journal has megabytes, most of them observations.
+///
+/// # Errors
+/// As [`read`], as far as its first record; then each record may be an error.
+pub fn records(
+    path: &Path,
+) -> Result<impl Iterator<Item = Result<Record, LineError>> + Send + use<>, LineError> {
+    let mut lines = Lines::open(path, "journal")?;
+    match lines.next().transpose()? {
+        Some(start @ Record::Start { version: VERSION, .. }) => Ok(std::iter::once(Ok(start)).chain(lines)),
         _ => Err(LineError::Version { path: PathBuf::from(path), what: "journal", version: VERSION }),
     }
 }

@@ -14,4 +14,4 @@ pub mod result;
 pub mod source_text;
 pub mod trace_file;
 
-pub use lines::{LineError, read_lines};
+pub use lines::{LineError, Lines, read_lines};

@@ -1,6 +1,8 @@
 //! JSON lines: one record per line. A torn last line, whose writer was killed, is ignored.
 
-use std::fs;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -40,32 +42,68 @@ pub enum LineError {
     },
 }
 
+/// The records of a file, read one by one.
+#[derive(Debug)]
+pub struct Lines<T> {
+    path: PathBuf,
+    what: &'static str,
+    file: BufReader<File>,
+    /// The line that was read last, and its number, from 1.
+    line: Vec<u8>,
+    number: usize,
+    record: PhantomData<fn() -> T>,
+}
+
+impl<T> Lines<T> {
+    /// Opens the file at `path`, whose records are called `what` in errors.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open(path: &Path, what: &'static str) -> Result<Self, LineError> {
+        let file = File::open(path).map_err(|source| LineError::Read { path: path.to_owned(), source })?;
+        let (file, record) = (BufReader::new(file), PhantomData);
+        Ok(Self { path: path.to_owned(), what, file, line: Vec::new(), number: 0, record })
+    }
+}
+
+/// Each complete line as a record. A last line without a newline is left out: its writer died while writing it. What
+/// cannot be read, or is not a record, is an error.
+impl<T: DeserializeOwned> Iterator for Lines<T> {
+    type Item = Result<T, LineError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            self.line.clear();
+            self.number += 1;
+            if let Err(source) = self.file.read_until(b'\n', &mut self.line) {
+                return Some(Err(LineError::Read { path: self.path.clone(), source }));
+            }
+            let line = self.line.strip_suffix(b"\n")?;
+            if !line.is_empty() {
+                let (path, line_number, what) = (&self.path, self.number, self.what);
+                return Some(serde_json::from_slice(line).map_err(|source| LineError::Malformed {
+                    path: path.clone(),
+                    line: line_number,
+                    what,
+                    source,
+                }));
+            }
+        }
+    }
+}
+
 /// Reads every complete line of the file at `path` as a record of kind `what`.
-///
-/// A last line without a newline is ignored: its writer died while writing it.
 ///
 /// # Errors
 /// The file cannot be read, or a complete line is not a record.
 pub fn read_lines<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<Vec<T>, LineError> {
-    let bytes = fs::read(path).map_err(|source| LineError::Read { path: path.to_owned(), source })?;
-    let complete = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
-    bytes[..complete]
-        .split(|b| *b == b'\n')
-        .enumerate()
-        .filter(|(_, line)| !line.is_empty())
-        .map(|(i, line)| {
-            serde_json::from_slice(line).map_err(|source| LineError::Malformed {
-                path: path.to_owned(),
-                line: i + 1,
-                what,
-                source,
-            })
-        })
-        .collect()
+    Lines::open(path, what)?.collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

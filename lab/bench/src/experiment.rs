@@ -11,6 +11,7 @@ mod co_runner;
 mod control;
 mod correlation;
 mod frequency;
+mod markdown;
 mod output;
 pub mod overhead;
 mod program;
@@ -31,6 +32,7 @@ use gleaner_proto::result::{self, BenchResult, Ending, Metric, ModeInfo, SCHEMA}
 
 pub(crate) use control::not_in_force;
 pub use correlation::slowdown_by_idling;
+pub use markdown::markdown;
 pub(crate) use output::workload_outcome;
 pub use output::{Expression, ExpressionError, NoMatch};
 pub use program::Program;

@@ -19,6 +19,8 @@ pub enum Mode {
     Default,
     /// `gleaner run`, with its adaptive policy.
     Gleaner,
+    /// `gleaner run --strategy paper`: the ATC'14 paper's rules to the letter.
+    Paper,
     /// The command as it is, on a machine on which `gleanerd` already runs.
     Daemon,
     /// `gleaner run --fixed SETTING`: the same machinery without decisions.
@@ -71,6 +73,8 @@ impl Mode {
     pub const DEFAULT: &str = "default";
     /// Name of [`Mode::Gleaner`].
     pub const GLEANER: &str = "gleaner";
+    /// Name of [`Mode::Paper`].
+    pub const PAPER: &str = "paper";
     /// Name of [`Mode::Daemon`].
     pub const DAEMON: &str = "gleanerd";
     /// Name of [`Mode::IdlePoll`].
@@ -86,6 +90,7 @@ impl Mode {
         let own = [
             (Self::DEFAULT.to_owned(), "the command as it is"),
             (Self::GLEANER.to_owned(), "under `gleaner run`, which decides by itself"),
+            (Self::PAPER.to_owned(), "under `gleaner run --strategy paper`: the rules of the ATC'14 paper"),
             (Self::DAEMON.to_owned(), "the command as it is, on a machine on which gleanerd already runs"),
             (Self::IDLEPOLL.to_owned(), "idle vCPUs poll without bound, by a latency request of 0"),
             ("consolidate:N".to_owned(), "on the lowest N vCPUs only; joined with others by +"),
@@ -103,6 +108,7 @@ impl Mode {
         match name {
             Self::DEFAULT => return Ok(Self::Default),
             Self::GLEANER => return Ok(Self::Gleaner),
+            Self::PAPER => return Ok(Self::Paper),
             Self::DAEMON => return Ok(Self::Daemon),
             Self::IDLEPOLL => return Ok(Self::IdlePoll),
             _ => {}
@@ -153,6 +159,7 @@ impl Mode {
         match self {
             Self::Default => Self::DEFAULT,
             Self::Gleaner => Self::GLEANER,
+            Self::Paper => Self::PAPER,
             Self::Daemon => Self::DAEMON,
             Self::IdlePoll => Self::IDLEPOLL,
             Self::Fixed(name) | Self::User { name, .. } => name,
@@ -164,7 +171,7 @@ impl Mode {
         match self {
             Self::Fixed(setting) => Some(setting),
             Self::IdlePoll => Some(Method::QosPoll.name()),
-            Self::Default | Self::Gleaner | Self::Daemon | Self::User { .. } => None,
+            Self::Default | Self::Gleaner | Self::Paper | Self::Daemon | Self::User { .. } => None,
         }
     }
 
@@ -181,6 +188,9 @@ impl Mode {
         match (self, self.setting()) {
             (_, Some(setting)) => format!("under `gleaner run --fixed {setting}`"),
             (Self::Gleaner, _) => "under `gleaner run`, which decides by itself".to_owned(),
+            (Self::Paper, _) => {
+                "under `gleaner run --strategy paper`: the rules of the ATC'14 paper".to_owned()
+            }
             (Self::Daemon, _) => "as it is, on a machine on which `gleanerd` already runs".to_owned(),
             (Self::User { commands, .. }, _) if commands.about.is_empty() => {
                 "between the user's own commands".to_owned()
@@ -197,6 +207,7 @@ impl Mode {
             (_, Some(setting)) => vec!["--fixed", setting],
             // Results must not depend on earlier runs.
             (Self::Gleaner, None) => vec!["--no-memory"],
+            (Self::Paper, None) => vec!["--no-memory", "--strategy", "paper"],
             _ => return Vec::new(),
         };
         // Fail where Gleaner cannot control it: running without would be another mode.
@@ -241,6 +252,7 @@ mod tests {
         for name in [
             "default",
             "gleaner",
+            "paper",
             "gleanerd",
             "idlepoll",
             "consolidate:1",
@@ -286,6 +298,7 @@ mod tests {
         assert_eq!(words("gleanerd"), "");
         assert_eq!(words("user:tuned"), "");
         assert_eq!(words("gleaner"), "/g run --quiet --require --no-memory --journal /j --");
+        assert_eq!(words("paper"), "/g run --quiet --require --no-memory --strategy paper --journal /j --");
         assert_eq!(words("idlepoll"), "/g run --quiet --require --fixed qos-poll --journal /j --");
         let plain = line(parse("consolidate:1").unwrap().wrapper(Path::new("/g"), &[]));
         assert_eq!(plain, "/g run --quiet --require --fixed consolidate:1 --");

@@ -27,11 +27,11 @@ def test_the_notebook_runs_and_its_stored_numbers_are_those_of_this_simulator() 
             assert texts(before) == texts(now), before.source
 
 
-def texts(cell: nbformat.NotebookNode) -> list[str]:
-    """What a cell printed or returned, pictures aside."""
-    found = []
+def texts(cell: nbformat.NotebookNode) -> str:
+    """What a cell printed and returned, pictures aside. What is printed arrives in pieces, which differ."""
+    found = ""
     for output in cell.outputs:
         data = output.get("data", {})
         if "image/png" not in data:
-            found.append(output.get("text") or data.get("text/plain", ""))
+            found += output.get("text") or data.get("text/plain", "")
     return found

@@ -13,6 +13,7 @@ use gleaner_engine::live::Found;
 use gleaner_engine::{MemoryDir, unix_ms};
 use gleaner_kernel::Root;
 use gleaner_policy::WorkloadId;
+use gleaner_proto::LineError;
 use gleaner_proto::journal::{self, Record, Summary};
 use gleaner_proto::source_text::nearest;
 use tracing::{info, warn};
@@ -257,16 +258,14 @@ impl Daemon {
             let paths = self.paths.clone();
             let records = names.into_iter().flat_map(move |workload| {
                 // The others have something to say all the same.
-                let records = journal::read(&paths.journal(&workload)).unwrap_or_else(|error| {
-                    warn!("{error}");
-                    Vec::new()
-                });
-                replies(workload, records, since)
+                let records =
+                    journal::records(&paths.journal(&workload)).map_err(|error| warn!("{error}")).ok();
+                records.into_iter().flat_map(move |records| replies(workload.clone(), records, since))
             });
             return self.server.answer_records(to, records);
         };
         let records = if names.contains(name) {
-            journal::read(&self.paths.journal(name)).map_err(Error::failed)
+            journal::records(&self.paths.journal(name)).map_err(Error::failed)
         } else {
             let near = nearest(name, names.iter().map(String::as_str)).map(str::to_owned);
             Err(Error::not_found("workload", name, near))
@@ -338,26 +337,25 @@ pub(super) fn is_attached(
     })
 }
 
-/// What is answered of a workload's journal.
+/// The records of a journal that are not older than `since` (milliseconds since the Unix epoch), behind its start,
+/// without observations: they are most of it, and nobody reads them. Each is read when the client can take it; what
+/// comes after a damage is left out, with a warning.
 fn replies(
     workload: String,
-    records: Vec<Record>,
+    records: impl Iterator<Item = Result<Record, LineError>> + Send + 'static,
     since: Option<u64>,
 ) -> impl Iterator<Item = WhyReply> + Send + 'static {
-    recent(records, since).into_iter().map(move |record| WhyReply { workload: workload.clone(), record })
-}
-
-/// The records of a journal that are not older than `since` (milliseconds since the Unix epoch), behind its start,
-/// without observations: they are most of it, and nobody reads them.
-fn recent(records: Vec<Record>, since: Option<u64>) -> Vec<Record> {
-    let Some(Record::Start { unix_ms: start, .. }) = records.first() else { return records };
-    let from = Duration::from_millis(since.unwrap_or(0).saturating_sub(*start));
-    let keep = |record: &Record| match record {
-        Record::Start { .. } => true,
+    let mut from = Duration::ZERO;
+    let keep = move |record: &Record| match record {
+        Record::Start { unix_ms, .. } => {
+            from = Duration::from_millis(since.unwrap_or(0).saturating_sub(*unix_ms));
+            true
+        }
         Record::Observation { .. } => false,
         Record::Decision { at, .. } | Record::Note { at, .. } | Record::End { at, .. } => *at >= from,
     };
-    records.into_iter().filter(keep).collect()
+    let readable = records.map_while(|record| record.map_err(|error| warn!("{error}")).ok());
+    readable.filter(keep).map(move |record| WhyReply { workload: workload.clone(), record })
 }
 
 /// A process and its ancestors.
@@ -404,9 +402,13 @@ mod tests {
             limits: Vec::new(),
         };
         let note = |ms| Record::Note { at: Duration::from_millis(ms), text: String::new() };
-        let all = vec![start.clone(), note(100), note(200)];
-        assert_eq!(recent(all.clone(), None), all);
-        assert_eq!(recent(all.clone(), Some(1150)), [start.clone(), note(200)]);
-        assert_eq!(recent(all, Some(5000)), [start]);
+        let all = [start.clone(), note(100), note(200)];
+        let recent = |since| {
+            let records = all.clone().map(Ok).into_iter();
+            replies("x".to_owned(), records, since).map(|reply| reply.record).collect::<Vec<_>>()
+        };
+        assert_eq!(recent(None), all);
+        assert_eq!(recent(Some(1150)), [start.clone(), note(200)]);
+        assert_eq!(recent(Some(5000)), [start]);
     }
 }

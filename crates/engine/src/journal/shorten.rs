@@ -1,7 +1,7 @@
 //! Shortens a journal: observations that decided nothing go first, then what is oldest.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use gleaner_proto::journal::{self, Record};
@@ -9,32 +9,61 @@ use gleaner_proto::journal::{self, Record};
 /// The latest records, this share of all, are kept as they are.
 const LATEST: f64 = 0.25;
 
+/// What is known of a record while it is decided which ones stay.
+#[derive(Debug, Clone, Copy)]
+struct Outline {
+    /// Bytes of its line.
+    length: u64,
+    is_observation: bool,
+    is_decision: bool,
+}
+
 /// Replaces the journal at `path` by one of about `most` bytes, as far as its start record allows. Returns it, open at
-/// its end, and its length in bytes. At every moment there is a whole journal at `path`.
+/// its end, and its length in bytes. At every moment there is a whole journal at `path`. It is read twice, record by
+/// record, so that its writer needs no memory for it.
 ///
 /// # Errors
 /// The journal cannot be read, or the new one cannot be written.
 pub(super) fn file(path: &Path, most: u64) -> io::Result<(File, u64)> {
-    let records = journal::read(path).map_err(io::Error::other)?;
-    let lines = lines(records, most)?;
+    let outlines = records(path)?.map(|record| outline(&record?)).collect::<io::Result<Vec<_>>>()?;
+    let stays = what_stays(&outlines, most);
     let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    let written = file.write_all(&lines).and_then(|()| fs::rename(&new, path));
-    if let Err(error) = written {
+    let written = File::create(&new).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        let length = write(records(path)?, &stays, &mut out)?;
+        fs::rename(&new, path)?;
+        Ok((out.into_inner().map_err(io::IntoInnerError::into_error)?, length))
+    });
+    if written.is_err() {
         // It would take the space that is missing.
         let _ = fs::remove_file(&new);
-        return Err(error);
     }
-    Ok((file, lines.len() as u64))
+    written
 }
 
-/// The lines of the journal that is left of `records`.
-fn lines(records: Vec<Record>, most: u64) -> io::Result<Vec<u8>> {
-    let stays = what_stays(&records, most)?;
-    let (mut text, mut missing) = (Vec::new(), 0u32);
-    for (mut record, stays) in records.into_iter().zip(stays) {
+fn records(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Record>> + use<>> {
+    Ok(journal::records(path).map_err(io::Error::other)?.map(|record| record.map_err(io::Error::other)))
+}
+
+fn outline(record: &Record) -> io::Result<Outline> {
+    Ok(Outline {
+        length: line(record)?.len() as u64,
+        is_observation: matches!(record, Record::Observation { .. }),
+        is_decision: matches!(record, Record::Decision { .. }),
+    })
+}
+
+/// Writes those of `records` that stay, and returns how many bytes they are.
+fn write(
+    records: impl Iterator<Item = io::Result<Record>>,
+    stays: &[bool],
+    out: &mut impl Write,
+) -> io::Result<u64> {
+    let (mut length, mut missing) = (0, 0u32);
+    for (record, stays) in records.zip(stays) {
+        let mut record = record?;
         match &mut record {
-            Record::Observation { skipped, .. } if stays => {
+            Record::Observation { skipped, .. } if *stays => {
                 *skipped = skipped.saturating_add(std::mem::take(&mut missing));
             }
             Record::Observation { skipped, .. } => {
@@ -42,35 +71,37 @@ fn lines(records: Vec<Record>, most: u64) -> io::Result<Vec<u8>> {
             }
             _ => {}
         }
-        if stays {
-            text.extend(line(&record)?);
+        if *stays {
+            let line = line(&record)?;
+            length += line.len() as u64;
+            out.write_all(&line)?;
         }
     }
-    Ok(text)
+    out.flush()?;
+    Ok(length)
 }
 
 /// For each record, whether it stays.
-fn what_stays(records: &[Record], most: u64) -> io::Result<Vec<bool>> {
+fn what_stays(outlines: &[Outline], most: u64) -> Vec<bool> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
-    let latest = (records.len() as f64 * (1.0 - LATEST)) as usize;
-    let mut stays = vec![false; records.len()];
+    let latest = (outlines.len() as f64 * (1.0 - LATEST)) as usize;
+    let mut stays = vec![false; outlines.len()];
     let mut room = most;
-    for (n, record) in records.iter().enumerate().rev() {
-        let decided = matches!(records.get(n + 1), Some(Record::Decision { .. }));
-        if n < latest && !decided && matches!(record, Record::Observation { .. }) {
+    for (n, outline) in outlines.iter().enumerate().rev() {
+        let decided = outlines.get(n + 1).is_some_and(|next| next.is_decision);
+        if n < latest && !decided && outline.is_observation {
             continue;
         }
-        let length = line(record)?.len() as u64;
-        if length > room {
+        if outline.length > room {
             break;
         }
-        (stays[n], room) = (true, room - length);
+        (stays[n], room) = (true, room - outline.length);
     }
     // It says what the journal is about.
     if let Some(start) = stays.first_mut() {
         *start = true;
     }
-    Ok(stays)
+    stays
 }
 
 fn line(record: &Record) -> io::Result<Vec<u8>> {
@@ -134,7 +165,10 @@ mod tests {
     }
 
     fn shortened(records: Vec<Record>, most: u64) -> Vec<Record> {
-        let lines = lines(records, most).unwrap();
+        let outlines: Vec<_> = records.iter().map(|record| outline(record).unwrap()).collect();
+        let mut lines = Vec::new();
+        let length = write(records.into_iter().map(Ok), &what_stays(&outlines, most), &mut lines).unwrap();
+        assert_eq!(length, lines.len() as u64);
         lines
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())

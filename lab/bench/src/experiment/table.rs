@@ -94,6 +94,12 @@ fn of_paper(row: &Row, mode: &str) -> String {
     format!("{:>10}", both.join(" "))
 }
 
+/// Median of the primary metric, with its unit.
+pub(super) fn absolute(row: &Row, cell: &Cell) -> String {
+    let unit = if row.primary == Metric::Throughput { format!(" {}/s", row.unit) } else { String::new() };
+    median(cell, row.primary).map_or_else(dash, |value| format!("{}{unit}", text(row.primary, value)))
+}
+
 /// Median and ratio of the primary metric.
 fn values(row: &Row, cell: &Cell) -> String {
     let estimate = cell.summaries.get(&row.primary);

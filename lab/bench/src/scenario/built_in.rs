@@ -18,6 +18,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("hp3c-figure3", include_str!("../../scenarios/hp3c-figure3.toml")),
     ("hp3c-figure4", include_str!("../../scenarios/hp3c-figure4.toml")),
     ("hp3c-figure5", include_str!("../../scenarios/hp3c-figure5.toml")),
+    ("evaluation", include_str!("../../scenarios/evaluation.toml")),
 ];
 
 #[cfg(test)]

@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// Write the report here, as one self-contained page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write the tables here, as a page of Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Print the result file rather than the table; nothing is written unless -o or --html asks for it
     #[arg(long)]
     json: bool,
@@ -120,6 +123,7 @@ fn experiment(args: &Args) -> anyhow::Result<Experiment> {
 struct Files {
     json: Option<PathBuf>,
     html: Option<PathBuf>,
+    markdown: Option<PathBuf>,
 }
 
 impl Files {
@@ -129,11 +133,15 @@ impl Files {
         let place = |given: &Option<PathBuf>, extension| {
             given.clone().or_else(|| Some(Path::new(named?).with_extension(extension)))
         };
-        Self { json: place(&args.output, "json"), html: place(&args.html, "html") }
+        Self {
+            json: place(&args.output, "json"),
+            html: place(&args.html, "html"),
+            markdown: args.markdown.clone(),
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = &PathBuf> {
-        self.json.iter().chain(&self.html)
+        self.json.iter().chain(&self.html).chain(&self.markdown)
     }
 
     fn write(&self, result: &BenchResult) -> anyhow::Result<()> {
@@ -142,6 +150,9 @@ impl Files {
         }
         if let Some(file) = &self.html {
             write_file(file, gleaner_report::bench::html(result)?.as_bytes())?;
+        }
+        if let Some(file) = &self.markdown {
+            write_file(file, experiment::markdown(result).as_bytes())?;
         }
         Ok(())
     }
