@@ -2,6 +2,7 @@
 
 mod cause;
 mod evidence;
+mod exits;
 mod notes;
 pub(crate) mod observe;
 mod page;
@@ -23,6 +24,7 @@ use gleaner_trace::Scope;
 
 use crate::group;
 use evidence::{Costs, Evidence};
+use exits::Recorded;
 use report::{Report, VERSION};
 
 /// Say what a program loses to virtualisation, by cause
@@ -41,6 +43,12 @@ pub(crate) struct Args {
     /// Write the report as a self-contained page, too: with wake-ups between threads, histograms and a timeline of the vCPUs
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
+    /// What exits cost by the host's record of this machine, by `gleaner-host diagnose --json`, in place of assumptions
+    #[arg(long, value_name = "HOST.json")]
+    host: Option<PathBuf>,
+    /// This machine in that record: its name or the VMM's process; without it, the only one
+    #[arg(long, value_name = "NAME", requires = "host")]
+    vm: Option<String>,
     #[command(flatten)]
     target: Target,
 }
@@ -91,13 +99,15 @@ impl Target {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.iter().try_for_each(|file| check_place(file))?;
+    let recorded = args.host.as_ref().map(|file| Recorded::read(file, args.vm.as_deref())).transpose()?;
     let page_program = args.output.as_ref().map(|_| sibling(page::PAGE_PROGRAM)).transpose()?;
     // Before the observation, which would otherwise see the calibration.
-    let costs = Costs::known(&StateDir::default_place()?, &Root::system());
+    let costs = Costs::known(&StateDir::default_place()?, &Root::system()).with(recorded.as_ref());
     let observed = observe::observe(&args.target.scope()?, args.target.command(), args.seconds)?;
     let evidence = Evidence {
         snapshot: &observed.snapshot,
         costs,
+        recorded: recorded.as_ref(),
         stolen: observed.stolen,
         vcpus: observed.snapshot.vcpus.len(),
     };
@@ -108,6 +118,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         verdict: rank::verdict(&evidence),
         causes: rank::causes(&evidence),
         costs: evidence.costs,
+        recorded: recorded.clone(),
         stolen: evidence.stolen,
         timeline: observed.timeline,
         counted: observed.snapshot.clone(),

@@ -226,6 +226,41 @@ fn a_barrier_in_user_mode_is_user_level_spinning() {
 }
 
 #[test]
+fn what_exits_cost_is_taken_from_the_hosts_record_and_that_is_said() {
+    let Some(_machine) = Machine::take() else { return };
+    // Written by hand: the fixture's VM `ping`.
+    let dir = gleaner_testing::tree::tree(&[("host.json", gleaner_testing::host::RECORD)]);
+    let file = dir.path().join("host.json");
+    let workload = [GLEANER, "workload", "request-response", "--seconds", "60"];
+    let run = |more: &[&str]| {
+        let args = [&["diagnose", "--seconds", "1"], more, &["--"], &workload[..]].concat();
+        let output = gleaner(&args);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let shown = run(&["--host", file.to_str().unwrap(), "--vm", "ping"]);
+    assert!(
+        shown.contains("of VM ping (20.0 s): 1.3µs to program the timer, 2.2µs to send an interrupt"),
+        "{shown}"
+    );
+    assert!(!shown.contains("assumed to cost"), "{shown}");
+    let shown = run(&[]);
+    assert!(shown.contains("An exit to program the timer is assumed to cost 2µs"), "{shown}");
+    assert!(!shown.contains("host's record"), "{shown}");
+    let output = gleaner(
+        &[
+            &["diagnose", "--seconds", "1", "--json", "--host", file.to_str().unwrap(), "--vm", "1520", "--"],
+            &workload[..],
+        ]
+        .concat(),
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (recorded, costs) = (&report["recorded"], &report["costs"]);
+    assert_eq!((recorded["vm"].as_str(), recorded["timer"]["nanos"].as_u64()), (Some("ping"), Some(1300)));
+    assert_eq!(costs["interrupt"]["nanos"], 2200);
+}
+
+#[test]
 fn a_command_that_fails_passes_its_status_on_and_is_still_reported() {
     let Some(_machine) = Machine::take() else { return };
     let output = gleaner(&["diagnose", "--", "sh", "-c", "echo said; exit 9"]);

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use common::levers::Machine;
 use common::process::{GLEANER, gleaner, text};
+use gleaner_testing::host::RECORD;
 use gleaner_testing::skipped;
 
 fn source(path: &str) -> String {
@@ -23,6 +24,7 @@ fn a_cause_is_printed_once() {
         &["report", "/no/file"][..],
         &["bench", "run", "/no/file"],
         &["bench", "compare", "/no/file", "/no/file"],
+        &["diagnose", "--host", "/no/file", "--system"],
         &["why", "/no/file"],
         &["replay", "/no/file"],
         &["sim", "run", "/no/file"],
@@ -76,6 +78,31 @@ fn wrong_usage_is_status_2_also_where_the_program_itself_sees_it() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(words), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn a_hosts_record_that_says_nothing_of_this_machine_is_an_error_with_its_remedy() {
+    let old = RECORD.replacen("\"format\": 1", "\"format\": 0", 1);
+    let dir = gleaner_testing::tree::tree(&[("host.json", RECORD), ("old.json", &old), ("other.json", "{}")]);
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for (file, vm, said) in [
+        ("host.json", None, "has 2 VMs: choose one with --vm: ping, quiet"),
+        ("host.json", Some("pong"), "has no VM `pong`: choose one with --vm: ping, quiet"),
+        ("old.json", Some("ping"), "has record format 0, and this gleaner reads format 1: record again"),
+        ("other.json", None, "is not the record of a host"),
+    ] {
+        let file = path(file);
+        let mut args = vec!["diagnose", "--host", &file];
+        args.extend(vm.iter().flat_map(|vm| ["--vm", vm]));
+        // Before anything runs.
+        args.extend(["--", "echo", "it ran"]);
+        let output = gleaner(&args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(text(&output.stderr).contains(said), "{args:?}: {}", text(&output.stderr));
+        assert!(!text(&output.stderr).contains("it ran") && output.stdout.is_empty(), "{args:?}");
+    }
+    let output = gleaner(&["diagnose", "--vm", "ping", "--system"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
 
 #[test]

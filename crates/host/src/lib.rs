@@ -3,27 +3,22 @@
 //!
 //! [`discover`](discover::discover) finds the VMs; [`HostTracer`] attributes the time of their vCPUs by BPF programs
 //! (`src/bpf`, GPL-2.0-only); [`Report`] has the difference of two readings, with the causes in order. [`attribution`] is
-//! the state machine behind it, without I/O.
+//! the state machine behind it, without I/O. What needs no BPF is `gleaner_host_record`.
 
-pub mod attribution;
-pub mod cause;
-pub mod discover;
-mod error;
+mod counters;
 mod plain;
-mod reading;
-mod reason;
-mod report;
+#[cfg(test)]
+mod replay;
 pub mod screen;
-mod setup;
 pub mod text;
 mod tracer;
 
-pub use error::HostError;
-pub use reading::{Interrupts, Lost, Pcpu, Reading, Steal, VcpuCounters};
-pub use reason::{Group, Isa, Reason};
-pub use report::{Halts, Latencies, Report, StealBy, VcpuRecord, VmRecord};
-pub use setup::HostSetup;
-pub use tracer::{Cost, HostTracer, Options};
+pub use gleaner_host_record::{
+    Cost, Group, Halts, HostError, HostSetup, Interrupts, Isa, Latencies, Lost, Pcpu, Reading, Reason,
+    Report, Steal, StealBy, VcpuCounters, VcpuRecord, VmRecord, attribution, cause, discover,
+};
+use gleaner_host_record::{error, reading, report, setup};
+pub use tracer::{HostTracer, Options};
 
 gleaner_trace::skeleton!(skeleton, "host.skel.rs");
 #[cfg(test)]

@@ -10,11 +10,11 @@ use gleaner_trace::{NotAvailable, Reason as Why};
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore, MapFlags};
 use nix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 
 use crate::Isa;
+use crate::counters::counters;
 use crate::error::HostError;
-use crate::reading::{Lost, Pcpu, Reading, Steal, VcpuCounters};
+use crate::reading::{Cost, Lost, Pcpu, Reading, Steal, VcpuCounters};
 use crate::setup::HostSetup;
 use crate::skeleton::types::{self, hist_id};
 use crate::skeleton::{HostSkel, HostSkelBuilder};
@@ -28,15 +28,6 @@ const ATTEMPTS: u32 = 100;
 /// attributes the time.
 const EXPENDABLE: [&[&str]; 3] =
     [&["on_userspace", "on_hypercall", "on_apic"], &["on_accept", "on_inject"], &["on_wakeup"]];
-
-/// What following the vCPUs costs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
-    /// Time in the BPF programs, in pCPUs.
-    pub pcpus: f64,
-    /// The same as a share of the time that vCPUs have on pCPUs.
-    pub share: f64,
-}
 
 /// What is followed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -163,7 +154,7 @@ impl HostTracer {
                 continue;
             }
             // The time of the reading is taken after it: no event can be later.
-            let counters = VcpuCounters::of(&read, &hists(&maps.hists, slot)?, now_ns());
+            let counters = counters(&read, &hists(&maps.hists, slot)?, now_ns());
             if counters.ended {
                 self.ended.push(counters);
                 clear(&maps.vcpus, slot, &types::vcpu::default())?;

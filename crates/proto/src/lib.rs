@@ -6,6 +6,7 @@
 
 pub mod diagnosis;
 pub mod doctor;
+pub mod histogram;
 pub mod journal;
 pub mod lease;
 mod lines;
@@ -13,5 +14,6 @@ pub mod memory;
 pub mod result;
 pub mod source_text;
 pub mod trace_file;
+pub mod unavailable;
 
 pub use lines::{LineError, Lines, read_lines};

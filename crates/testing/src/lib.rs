@@ -3,6 +3,7 @@
 //! A test that cannot run returns after [`skipped`]; `scripts/run-tests` counts these lines in its summary.
 
 pub mod group;
+pub mod host;
 pub mod levers;
 pub mod placement;
 pub mod process;

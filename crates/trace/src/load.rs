@@ -13,7 +13,7 @@ use crate::attach::Probe;
 use crate::part::{Event, PROGRAMS, Part, Parts, Program};
 use crate::scope::{Resolved, set_scope};
 use crate::skeleton::{TraceSkel, TraceSkelBuilder};
-use crate::unavailable::{NotAvailable, Reason, Rights, text};
+use crate::unavailable::{NotAvailable, Reason, Rights, from_load, text};
 
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 
@@ -124,7 +124,7 @@ fn has(btf: &Btf<'_>, event: Event) -> bool {
 }
 
 fn refused(program: &Program, error: &libbpf_rs::Error) -> NotAvailable {
-    let why = Reason::from_load(program.name, error.kind(), text(error), Rights::now());
+    let why = from_load(program.name, error.kind(), text(error), Rights::now());
     NotAvailable::new(program.what(), why)
 }
 

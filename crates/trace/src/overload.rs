@@ -17,7 +17,7 @@ use nix::sched::sched_getcpu;
 use crate::load::object_place;
 use crate::overload_skeleton::{OverloadSkel, OverloadSkelBuilder, types};
 use crate::plain::from_bytes;
-use crate::unavailable::{NotAvailable, Reason, Rights, text};
+use crate::unavailable::{NotAvailable, Rights, from_load, text};
 
 const MAX_CPUS: usize = length(|data: types::bss| data.queues);
 /// Sampling interval of the run queues. Each sample is a timer interrupt, which costs a vCPU some 30 us in a VM: half a
@@ -95,7 +95,7 @@ impl OverloadSensor {
     pub fn load() -> Result<Self, NotAvailable> {
         libbpf_rs::set_print(None);
         let refused = |error: libbpf_rs::Error| {
-            let why = Reason::from_load("overload", error.kind(), text(&error), Rights::now());
+            let why = from_load("overload", error.kind(), text(&error), Rights::now());
             NotAvailable::new("fast expansion", why)
         };
         let open = OverloadSkelBuilder::default().open(object_place()).map_err(refused)?;

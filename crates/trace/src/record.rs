@@ -15,7 +15,7 @@ use crate::load::object_place;
 use crate::record_skeleton::{RecordSkel, RecordSkelBuilder};
 use crate::scope::{Resolved, Scope, set_scope};
 use crate::tracer::TraceError;
-use crate::unavailable::{NotAvailable, Reason, Rights, text};
+use crate::unavailable::{NotAvailable, Reason, Rights, from_load, text};
 use crate::window::programs_clock;
 
 pub use raw::{RecordedEvent, RecordedKind, RecordedTask};
@@ -57,7 +57,7 @@ impl Recorder {
         libbpf_rs::set_print(None);
         let scope = scope.resolve(&Root::system())?;
         let refused = |error: libbpf_rs::Error| {
-            let why = Reason::from_load("record", error.kind(), text(&error), Rights::now());
+            let why = from_load("record", error.kind(), text(&error), Rights::now());
             NotAvailable::new("recording", why)
         };
         let skel = load(&scope).map_err(refused)?;

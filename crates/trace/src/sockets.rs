@@ -14,7 +14,7 @@ use crate::read::sum;
 use crate::scope::{Resolved, Scope, set_scope};
 use crate::sockets_skeleton::{OpenSocketsSkel, SocketsSkelBuilder, types};
 use crate::tracer::TraceError;
-use crate::unavailable::{NotAvailable, Reason, Rights, text};
+use crate::unavailable::{NotAvailable, Reason, Rights, from_load, text};
 use crate::waiting::run_through;
 
 /// Traffic through sockets in a time span.
@@ -124,8 +124,7 @@ fn open<'a>(
 }
 
 fn refused(root: &Root, error: &libbpf_rs::Error) -> NotAvailable {
-    let why = missing(root)
-        .unwrap_or_else(|| Reason::from_load("sockets", error.kind(), text(error), Rights::now()));
+    let why = missing(root).unwrap_or_else(|| from_load("sockets", error.kind(), text(error), Rights::now()));
     NotAvailable::new("traffic through sockets", why)
 }
 

@@ -1,97 +1,20 @@
-//! Why something cannot be traced here, in terms that a user can act on.
+//! Why the kernel refuses a BPF program.
 
 use std::fs;
 
-use serde::{Deserialize, Serialize};
+pub use gleaner_proto::unavailable::{NotAvailable, Reason};
 
-/// Something that cannot be traced here, and why. Everything else still works.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{what}: {why}")]
-pub struct NotAvailable {
-    /// What is missing.
-    pub what: String,
-    /// The reason.
-    pub why: Reason,
-}
-
-/// Why something cannot be traced here. The message has the remedy, if there is one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[serde(tag = "reason", rename_all = "kebab-case")]
-pub enum Reason {
-    /// The kernel does not describe its types.
-    #[error(
-        "the kernel was built without CONFIG_DEBUG_INFO_BTF ({path} is missing): boot one that has it, as \
-             distributions' kernels do"
-    )]
-    NoBtf {
-        /// Path of the missing BTF file.
-        path: String,
-    },
-    /// The user is not allowed to load BPF programs.
-    #[error("BPF programs are refused to this user: run as root, or grant CAP_BPF and CAP_PERFMON")]
-    NotPermitted,
-    /// The kernel is locked down.
-    #[error(
-        "the kernel is locked down ({mode}), and refuses BPF programs that read it to root too: boot without \
-             lockdown={mode}, which Secure Boot can bring with it"
-    )]
-    LockedDown {
-        /// `integrity` or `confidentiality`.
-        mode: String,
-    },
-    /// The kernel refuses although the user has the rights.
-    #[error("the kernel refuses it ({detail}) although the rights are there: it might be built without it")]
-    Forbidden {
-        /// The kernel's error.
-        detail: String,
-    },
-    /// The kernel has no such event.
-    #[error("this kernel has no {event}: it is older, or built without it")]
-    NoEvent {
-        /// The tracepoint or function.
-        event: String,
-    },
-    /// The verifier does not accept the program, as can happen on kernels that were never tested.
-    #[error("the kernel does not accept the program {program} ({detail}): a newer kernel might")]
-    Rejected {
-        /// The program's name.
-        program: String,
-        /// The last messages of the kernel or libbpf about it.
-        detail: String,
-    },
-    /// It was traced, and cost too much.
-    #[error("{detail}")]
-    TooExpensive {
-        /// Its cost.
-        detail: String,
-    },
-}
-
-impl NotAvailable {
-    /// `what` is missing, and `why`.
-    pub fn new(what: impl Into<String>, why: Reason) -> Self {
-        Self { what: what.into(), why }
-    }
-}
-
-impl Reason {
-    /// From the kernel's error on loading or attaching `program`.
-    pub(crate) fn from_load(
-        program: &str,
-        kind: libbpf_rs::ErrorKind,
-        detail: String,
-        rights: Rights,
-    ) -> Self {
-        let denied = kind == libbpf_rs::ErrorKind::PermissionDenied;
-        match rights {
-            Rights { allowed: true, .. } if !denied || error_number(&detail) == Some(EACCES) => {
-                Self::Rejected { program: program.to_owned(), detail }
-            }
-            Rights { allowed: true, lockdown: Some(mode) } => Self::LockedDown { mode },
-            Rights { allowed: true, lockdown: None } => Self::Forbidden { detail },
-            Rights { allowed: false, .. } if denied => Self::NotPermitted,
-            Rights { allowed: false, .. } => Self::Rejected { program: program.to_owned(), detail },
+/// From the kernel's error on loading or attaching `program`.
+pub(crate) fn from_load(program: &str, kind: libbpf_rs::ErrorKind, detail: String, rights: Rights) -> Reason {
+    let denied = kind == libbpf_rs::ErrorKind::PermissionDenied;
+    match rights {
+        Rights { allowed: true, .. } if !denied || error_number(&detail) == Some(EACCES) => {
+            Reason::Rejected { program: program.to_owned(), detail }
         }
+        Rights { allowed: true, lockdown: Some(mode) } => Reason::LockedDown { mode },
+        Rights { allowed: true, lockdown: None } => Reason::Forbidden { detail },
+        Rights { allowed: false, .. } if denied => Reason::NotPermitted,
+        Rights { allowed: false, .. } => Reason::Rejected { program: program.to_owned(), detail },
     }
 }
 
@@ -139,7 +62,7 @@ fn error_number(text: &str) -> Option<i32> {
 
 /// Why the kernel refuses to load or attach `program`.
 pub fn refusal(program: &str, error: &libbpf_rs::Error) -> Reason {
-    Reason::from_load(program, error.kind(), text(error), Rights::now())
+    from_load(program, error.kind(), text(error), Rights::now())
 }
 
 /// An error's text on one line, with all its causes.
@@ -160,7 +83,7 @@ mod tests {
         let why = |errno, status: &str, lockdown: &str| {
             let detail = text(&libbpf_rs::Error::from_raw_os_error(errno));
             let rights = Rights::from_files(status, lockdown);
-            Reason::from_load("on_yield", ErrorKind::PermissionDenied, detail, rights)
+            from_load("on_yield", ErrorKind::PermissionDenied, detail, rights)
         };
         let (all, none) = ("Name:\tx\nCapEff:\t000001ffffffffff\n", "CapEff:\t0000000000000000\n");
         // CAP_BPF needs CAP_PERFMON beside it.
@@ -197,17 +120,7 @@ mod tests {
         };
         assert!(answer < 0, "the verifier accepted it");
         let error = libbpf_rs::Error::from_raw_os_error(-answer);
-        let why = Reason::from_load("broken", error.kind(), text(&error), Rights::now());
+        let why = from_load("broken", error.kind(), text(&error), Rights::now());
         assert!(matches!(&why, Reason::Rejected { program, .. } if program == "broken"), "{why}");
-    }
-
-    #[test]
-    fn an_absence_says_what_and_why() {
-        let absence =
-            NotAvailable::new("timers", Reason::NoEvent { event: "tracepoint tick_stop".to_owned() });
-        assert_eq!(
-            absence.to_string(),
-            "timers: this kernel has no tracepoint tick_stop: it is older, or built without it"
-        );
     }
 }

@@ -13,7 +13,7 @@ use crate::load::object_place;
 use crate::read::sum;
 use crate::scope::{Resolved, Scope, set_scope};
 use crate::tracer::TraceError;
-use crate::unavailable::{NotAvailable, Reason, Rights, text};
+use crate::unavailable::{NotAvailable, Rights, from_load, text};
 use crate::waiting_skeleton::{WaitingSkel, WaitingSkelBuilder, types};
 use crate::window::programs_clock;
 
@@ -177,7 +177,7 @@ pub(crate) fn run_through(iterator: &Link) -> libbpf_rs::Result<()> {
 }
 
 fn refused(error: &libbpf_rs::Error) -> NotAvailable {
-    let why = Reason::from_load("waiting", error.kind(), text(error), Rights::now());
+    let why = from_load("waiting", error.kind(), text(error), Rights::now());
     NotAvailable::new("wake-up latencies", why)
 }
 

@@ -9,17 +9,21 @@ use std::collections::BTreeSet;
 use gleaner_proto::result::{BenchResult, Cell, Estimate, Metric, Row, SCHEMA, Verdict};
 use serde::Serialize;
 
+pub mod host;
 pub mod overhead;
 
+mod host_table;
 mod matching;
 mod table;
 
 use crate::stats;
+use gleaner_host_record::Report;
+use host::{Cycles, HostOrigin, Join, JoinError};
 use matching::overheads;
 use overhead::Overhead;
 
 /// Why two results cannot be compared.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// One of them has another format version.
     #[error(
@@ -41,6 +45,9 @@ pub enum CompareError {
         /// Rows and modes of the second result.
         b: String,
     },
+    /// The host's record is not of the virtualised run.
+    #[error(transparent)]
+    Host(#[from] JoinError),
 }
 
 /// Where and when a result was measured.
@@ -95,6 +102,9 @@ pub struct RowOverhead {
     /// The overhead.
     #[serde(flatten)]
     pub overhead: Overhead,
+    /// The virtualised cycles and the parts of `δη_r`, where the host recorded the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<Cycles>,
 }
 
 /// Two compared results. [`Display`](std::fmt::Display) formats them as a table.
@@ -106,6 +116,9 @@ pub struct Compared {
     pub b: Origin,
     /// What is in both, in the order of A.
     pub lines: Vec<Line>,
+    /// The host's record of the virtualised run, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostOrigin>,
     /// Filled if one is native and the other virtualised.
     pub overheads: Vec<RowOverhead>,
     /// Caveats, as sentences.
@@ -117,6 +130,28 @@ pub struct Compared {
 /// # Errors
 /// See [`CompareError`].
 pub fn compare(a: &BenchResult, b: &BenchResult) -> Result<Compared, CompareError> {
+    joined(a, b, None)
+}
+
+/// The same, where the host recorded the virtualised run: `δη_r` then has the hypervisor's cycles in it. `vm` is the VM's name,
+/// or its VMM's process; the record's only VM needs none.
+///
+/// # Errors
+/// See [`CompareError`].
+pub fn compare_with_host(
+    a: &BenchResult,
+    b: &BenchResult,
+    record: &Report,
+    vm: Option<&str>,
+) -> Result<Compared, CompareError> {
+    joined(a, b, Some((record, vm)))
+}
+
+fn joined(
+    a: &BenchResult,
+    b: &BenchResult,
+    host: Option<(&Report, Option<&str>)>,
+) -> Result<Compared, CompareError> {
     for (which, result) in [('A', a), ('B', b)] {
         if result.schema != SCHEMA {
             return Err(CompareError::Schema { which, found: result.schema });
@@ -128,16 +163,29 @@ pub fn compare(a: &BenchResult, b: &BenchResult) -> Result<Compared, CompareErro
         .filter_map(|row| Some((row, b.row(&row.name)?)))
         .flat_map(|(in_a, in_b)| lines(in_a, in_b))
         .collect();
-    let overheads = match (a.environment.virtualised, b.environment.virtualised) {
-        (true, false) => overheads(a, b),
-        (false, true) => overheads(b, a),
-        _ => Vec::new(),
+    let pair = match (a.environment.virtualised, b.environment.virtualised) {
+        (true, false) => Some((a, b)),
+        (false, true) => Some((b, a)),
+        _ => None,
     };
+    let host = match (host, pair) {
+        (None, _) => None,
+        (Some(_), None) => {
+            return Err(JoinError::NoPair { virtualised: a.environment.virtualised }.into());
+        }
+        (Some((record, vm)), Some((virtualised, _))) => Some(Join::new(virtualised, record, vm)?),
+    };
+    let overheads =
+        pair.map(|(virtualised, native)| overheads(virtualised, native, host.as_ref())).unwrap_or_default();
+    if host.is_some() && overheads.is_empty() {
+        return Err(JoinError::NoRow.into());
+    }
     if lines.is_empty() && overheads.is_empty() {
         return Err(CompareError::NothingInCommon { a: contents(a), b: contents(b) });
     }
-    let notes = notes(a, b, &overheads);
-    Ok(Compared { a: origin(a), b: origin(b), lines, overheads, notes })
+    let notes = notes(a, b, &overheads, host.as_ref());
+    let host = host.as_ref().map(Join::origin);
+    Ok(Compared { a: origin(a), b: origin(b), lines, host, overheads, notes })
 }
 
 /// The common metrics of two rows of the same name, mode by mode.
@@ -182,7 +230,12 @@ fn contents(result: &BenchResult) -> String {
     format!("the rows {} in the modes {}", list(rows), list(modes))
 }
 
-fn notes(a: &BenchResult, b: &BenchResult, overheads: &[RowOverhead]) -> Vec<String> {
+fn notes(
+    a: &BenchResult,
+    b: &BenchResult,
+    overheads: &[RowOverhead],
+    host: Option<&Join<'_>>,
+) -> Vec<String> {
     let mut notes = Vec::new();
     let (ea, eb) = (&a.environment, &b.environment);
     if ea.vcpus != eb.vcpus {
@@ -211,10 +264,13 @@ fn notes(a: &BenchResult, b: &BenchResult, overheads: &[RowOverhead]) -> Vec<Str
             row.name
         ));
     }
-    if !overheads.is_empty() {
+    if let Some(host) = host {
+        notes.extend(host.notes());
+    } else if !overheads.is_empty() {
         notes.push(
             "CPU seconds stand for the paper's cycles, and those of the hypervisor are not among them where the \
-             guest measured: δη_r is then a lower bound, and ω an upper one"
+             guest measured: δη_r is then a lower bound, and ω an upper one; \
+             --host takes the host's record of the run"
                 .to_owned(),
         );
     } else if ea.virtualised == eb.virtualised {

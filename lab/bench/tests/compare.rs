@@ -2,57 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "common/results.rs"]
+mod results;
+
 use gleaner_bench::compare::overhead::Scenario;
 use gleaner_bench::compare::{CompareError, compare};
 use gleaner_bench::experiment::slowdown_by_idling;
-use gleaner_proto::result::{
-    BenchResult, Cell, Comparison, Ending, Environment, Estimate, Metric, ModeInfo, Plan, Row, SCHEMA,
-    Sample, Verdict,
-};
+use gleaner_proto::result::{BenchResult, Cell, Comparison, Estimate, Metric, Row, SCHEMA, Sample, Verdict};
+use results::{result, row};
 
-fn result(virtualised: bool, modes: &[&str], rows: Vec<Row>) -> BenchResult {
-    let hypervisor = if virtualised { "KVM" } else { "none (bare metal)" };
-    let mode =
-        |name: &&str| ModeInfo { name: (*name).into(), about: String::new(), set: vec![], unset: vec![] };
-    BenchResult {
-        schema: SCHEMA,
-        title: "a test".into(),
-        source: String::new(),
-        repeat_with: String::new(),
-        environment: Environment {
-            date: "2026-01-01T00:00:00Z".into(),
-            gleaner: "0.1.0".into(),
-            kernel: "6.1".into(),
-            kernel_version: String::new(),
-            hypervisor: hypervisor.into(),
-            virtualised,
-            cpu_model: String::new(),
-            vcpus: 4,
-            memory_bytes: 0,
-            cpuidle_driver: "none".into(),
-            cpuidle_governor: "none".into(),
-            preemption: String::new(),
-            knobs: [].into(),
-        },
-        plan: Plan {
-            rounds: 5,
-            max_rounds: None,
-            precision: None,
-            warmup_rounds: 0,
-            window_s: 1.0,
-            seed: 1,
-            order: String::new(),
-        },
-        modes: modes.iter().map(mode).collect(),
-        rows,
-        warnings: Vec::new(),
-        failures: Vec::new(),
-        ending: Ending::Complete,
-        earlier: Vec::new(),
-    }
-}
-
-/// Ten samples around these wall-clock and CPU seconds of the whole machine.
+/// Ten samples around these wall-clock and CPU seconds of the command.
 fn cell(mode: &str, wall_s: f64, cpu_s: f64) -> Cell {
     let sample = |round: usize| {
         let vary = 1.0 + 0.001 * round as f64;
@@ -67,25 +26,10 @@ fn cell(mode: &str, wall_s: f64, cpu_s: f64) -> Cell {
     }
 }
 
-fn row(name: &str, co_runners: &[&str], cells: Vec<Cell>) -> Row {
-    Row {
-        name: name.into(),
-        unit: String::new(),
-        primary: Metric::WallS,
-        workload: Some("matmul".into()),
-        server: None,
-        co_runners: co_runners.iter().map(|line| (*line).into()).collect(),
-        paper: [].into(),
-        paper_ratio: [].into(),
-        cells,
-        comparisons: Vec::new(),
-    }
-}
-
 const SECOND: &str = "gleaner workload matmul --json --seconds 3600";
 
-/// Alone: native 10 s and 36 CPU seconds, virtualised 12 s and 45. Two instances: native 19 s and 70 in
-/// total, virtualised 18 s and 84. The tests of the formulas calculate the same numbers by hand.
+/// Alone: native 10 s and 36 CPU seconds, virtualised 12 s and 45. Two instances: native 19 s and 35 each,
+/// virtualised 18 s and 42 each, of which a sample has the command's own. The tests of the formulas calculate the same numbers by hand.
 fn native_and_virtualised() -> (BenchResult, BenchResult) {
     let rows = |alone: (f64, f64), two: (f64, f64)| {
         vec![
@@ -93,8 +37,8 @@ fn native_and_virtualised() -> (BenchResult, BenchResult) {
             row("two", &[SECOND], vec![cell("default", two.0, two.1)]),
         ]
     };
-    let native = result(false, &["default"], rows((10.0, 36.0), (19.0, 70.0)));
-    let virtualised = result(true, &["default"], rows((12.0, 45.0), (18.0, 84.0)));
+    let native = result(false, &["default"], rows((10.0, 36.0), (19.0, 35.0)));
+    let virtualised = result(true, &["default"], rows((12.0, 45.0), (18.0, 42.0)));
     (native, virtualised)
 }
 
@@ -197,7 +141,7 @@ fn what_cannot_be_compared_is_an_error_with_its_remedy() {
     assert!(text.contains("one scenario"), "{text}");
     let old = BenchResult { schema: SCHEMA + 1, ..with("x") };
     let error = compare(&with("x"), &old).unwrap_err();
-    assert_eq!(error, CompareError::Schema { which: 'B', found: SCHEMA + 1 });
+    assert!(matches!(error, CompareError::Schema { which: 'B', found } if found == SCHEMA + 1), "{error}");
     assert!(error.to_string().contains("measure again"), "{error}");
 }
 

@@ -10,10 +10,14 @@ use serde::Serialize;
 
 use gleaner_calibrate::{self as calibrate, Calibration};
 
+use super::exits::Recorded;
+
 #[derive(Debug)]
 pub(super) struct Evidence<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) costs: Costs,
+    /// What the host recorded of this machine, if its record is named.
+    pub(super) recorded: Option<&'a Recorded>,
     /// Steal in vCPUs: 0.5 is half of one.
     pub(super) stolen: f64,
     pub(super) vcpus: usize,
@@ -45,6 +49,19 @@ impl Costs {
     pub(super) fn known(state: &StateDir, root: &Root) -> Self {
         let calibration = calibrate::in_use(state, root).ok();
         calibration.as_ref().and_then(Self::of).unwrap_or(Self::ASSUMED)
+    }
+
+    /// With what the host recorded: it sees exits, which the guest can only estimate. A wake-up as a whole the guest measures
+    /// better, if it has.
+    pub(super) fn with(self, recorded: Option<&Recorded>) -> Self {
+        let Some(recorded) = recorded else { return self };
+        let wake_up = recorded.wake_up.filter(|_| !self.measured).unwrap_or(self.halted);
+        Self {
+            halted: wake_up,
+            ready: self.ready.min(wake_up),
+            interrupt: recorded.ipi.unwrap_or(self.interrupt),
+            ..self
+        }
     }
 
     fn of(calibration: &Calibration) -> Option<Self> {

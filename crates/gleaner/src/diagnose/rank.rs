@@ -7,6 +7,7 @@ use gleaner_trace::{Edge, Snapshot, ThreadStats};
 
 use super::cause::Kind;
 use super::evidence::Evidence;
+use super::exits;
 use super::report::Cause;
 
 /// Below this share of a vCPU a cause is not worth acting on: Gleaner's own trials cannot show a gain under 3 % either.
@@ -15,15 +16,14 @@ const SIGNIFICANT_US_PER_SECOND: f64 = 30_000.0;
 /// Below this a cause is not listed.
 const NEGLIGIBLE_US_PER_SECOND: f64 = 500.0;
 
-/// An exit that the hypervisor handles at once, such as programming the timer. A guest cannot measure it; on current
-/// processors it takes one to two microseconds.
-const VM_EXIT_TIME: Duration = Duration::from_micros(2);
-
 /// A wake-up on a busy vCPU that takes more than this many times an interrupt-driven one was waiting for its turn.
 const QUEUED_FACTOR: u32 = 2;
 
 /// A thread that computes longer than this between two wake-ups hardly blocks: its yields are spinning.
 const SPINNING_TIME: Duration = Duration::from_millis(1);
+
+/// After a cost that the host measured.
+const BY_THE_HOST: &str = ", by the host's record";
 
 /// How many threads or edges to name.
 const MAX_NAMED: usize = 4;
@@ -86,15 +86,28 @@ fn hlt(evidence: &Evidence<'_>) -> Cause {
             count: halted.count,
             lost,
             estimate: format!(
-                "each took {median:.1?} in the median, {ready:.1?} where nothing is in the way"
+                "each took {median:.1?} in the median, {ready:.1?} where nothing is in the way{}",
+                hypervisors_part(evidence)
             ),
             behind: edges(evidence.snapshot, |edge| edge.halted),
         },
     )
 }
 
+/// What a halt costs by the host's record.
+fn hypervisors_part(evidence: &Evidence<'_>) -> String {
+    let part = evidence.recorded.and_then(|recorded| Some((recorded.hlt?, recorded.hlt_waits?)));
+    part.map(|(run, waits)| {
+        format!(
+            "; by the host's record, a halt took {run:.1?} on a pCPU, and {waits:.1?} until it had one again"
+        )
+    })
+    .unwrap_or_default()
+}
+
 fn ipi(evidence: &Evidence<'_>) -> Cause {
     let (events, awake, costs) = (&evidence.snapshot.events, &evidence.snapshot.wakes.awake, &evidence.costs);
+    let by = if evidence.recorded.is_some_and(|recorded| recorded.ipi.is_some()) { BY_THE_HOST } else { "" };
     // Interrupts for TLB shootdowns are counted there.
     let sent = events.sent_reschedule + events.sent_call.saturating_sub(shootdowns(evidence.snapshot));
     // Beyond the usual time the wakee waits for its turn: run-queue delay.
@@ -107,7 +120,7 @@ fn ipi(evidence: &Evidence<'_>) -> Cause {
             count: sent,
             lost: times(costs.interrupt, sent) + under_way,
             estimate: format!(
-                "{:.1?} of its sender's time each, and {under_way:.1?} in which the woken waited for them on vCPUs that \
+                "{:.1?} of its sender's time each{by}, and {under_way:.1?} in which the woken waited for them on vCPUs that \
                  were awake",
                 costs.interrupt
             ),
@@ -127,13 +140,14 @@ fn tick(evidence: &Evidence<'_>) -> Cause {
     };
     // Stopping and restarting the tick each program the timer. Other timers do, too, but not because of blocking.
     let programmed = sum(|e| e.timer_programmed).min(2 * sum(|e| e.tick_stopped));
+    let (exit, how) = exits::timer(evidence.recorded);
     cause(
         Kind::Tick,
         evidence.snapshot,
         Loss {
             count: programmed,
-            lost: times(VM_EXIT_TIME, programmed),
-            estimate: format!("an exit of about {VM_EXIT_TIME:?} each; of the whole machine"),
+            lost: times(exit, programmed),
+            estimate: format!("an exit of {exit:.1?} each, {how}; of the whole machine"),
             behind: Vec::new(),
         },
     )
@@ -159,10 +173,11 @@ fn tlb(evidence: &Evidence<'_>) -> Cause {
         (measured.total(), format!("{:.1?} each, measured", measured.mean()))
     } else {
         // The sender waits for the others' answers, so a round trip: about the time of a wake-up by interrupt.
-        let each = evidence.costs.halted;
+        let recorded = evidence.recorded.and_then(|recorded| recorded.call);
+        let (each, by) = recorded.map_or((evidence.costs.halted, ""), |each| (each, BY_THE_HOST));
         (
             times(each, sent).min(cpu_time(evidence.snapshot)),
-            format!("as long as an interrupt and its answer, {each:.1?} each"),
+            format!("as long as an interrupt and its answer, {each:.1?} each{by}"),
         )
     };
     let behind = threads(evidence.snapshot, |thread| thread.cpu_time);

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::cause::Kind;
 use super::evidence::Costs;
+use super::exits::Recorded;
 
 /// Version of the JSON format.
 pub(super) const VERSION: u32 = 1;
@@ -24,6 +25,9 @@ pub(super) struct Report {
     pub(super) causes: Vec<Cause>,
     /// What the estimates are based on.
     pub(super) costs: Costs,
+    /// What the host recorded of this machine's exits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) recorded: Option<Recorded>,
     /// Steal, in vCPUs.
     pub(super) stolen: f64,
     /// Where the vCPUs' time went.

@@ -5,7 +5,7 @@ use std::fmt;
 use gleaner_proto::result::{Metric, Verdict};
 
 use super::overhead::Share;
-use super::{Compared, Line, Origin};
+use super::{Compared, Line, Origin, host_table};
 
 impl fmt::Display for Compared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -17,6 +17,9 @@ impl fmt::Display for Compared {
         }
         if !self.overheads.is_empty() {
             self.overheads(f)?;
+        }
+        if let Some(host) = &self.host {
+            host_table::write(f, host, &self.overheads)?;
         }
         if !self.notes.is_empty() {
             writeln!(f, "\nCaveats:")?;

@@ -6,6 +6,8 @@ use gleaner_trace::{Events, Histogram, Vcpu};
 
 use super::*;
 use crate::diagnose::evidence::Costs;
+use crate::diagnose::exits::Recorded;
+use crate::diagnose::exits::tests::recorded;
 
 const COSTS: Costs = Costs {
     halted: Duration::from_micros(30),
@@ -46,11 +48,14 @@ fn thread(name: &str, cpu_ms: u64, ticks: u64) -> ThreadStats {
 }
 
 fn rank(snapshot: &Snapshot) -> Vec<Kind> {
-    causes(&Evidence { snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 }).iter().map(|c| c.kind).collect()
+    causes(&Evidence { snapshot, costs: COSTS, recorded: None, stolen: 0.0, vcpus: 2 })
+        .iter()
+        .map(|c| c.kind)
+        .collect()
 }
 
 fn top(snapshot: &Snapshot) -> Option<Kind> {
-    verdict(&Evidence { snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 })
+    verdict(&Evidence { snapshot, costs: COSTS, recorded: None, stolen: 0.0, vcpus: 2 })
 }
 
 #[test]
@@ -70,7 +75,8 @@ fn waking_halted_vcpus_is_blocking_synchronisation() {
     snapshot.events.sent_call = 20_000;
     snapshot.vcpus[0].events = Events { tick_stopped: 10_000, timer_programmed: 30_000, ..Events::default() };
     assert_eq!(rank(&snapshot), [Kind::Hlt, Kind::Ipi, Kind::Tick]);
-    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    let found =
+        causes(&Evidence { snapshot: &snapshot, costs: COSTS, recorded: None, stolen: 0.0, vcpus: 2 });
     assert!((found[0].lost_us_per_second - 460_000.0).abs() < 1.0, "{}", found[0].lost_us_per_second);
     assert!((found[2].per_second - 20_000.0).abs() < 1e-6, "only what stopping the tick explains");
 }
@@ -80,7 +86,8 @@ fn waking_vcpus_that_are_awake_is_the_interrupts_loss() {
     let mut snapshot = snapshot();
     snapshot.wakes.awake = lengths(10_000, 22);
     snapshot.events.sent_reschedule = 10_000;
-    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    let found =
+        causes(&Evidence { snapshot: &snapshot, costs: COSTS, recorded: None, stolen: 0.0, vcpus: 2 });
     assert_eq!(found[0].kind, Kind::Ipi);
     assert!((found[0].lost_us_per_second - 250_000.0).abs() < 1.0, "{}", found[0].lost_us_per_second);
     // Interrupts for shootdowns are not a second cause.
@@ -110,7 +117,8 @@ fn rates_are_per_second_of_the_observation() {
     let mut snapshot = snapshot();
     snapshot.elapsed = Duration::from_secs(4);
     snapshot.wakes.halted = lengths(20_000, 25);
-    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    let found =
+        causes(&Evidence { snapshot: &snapshot, costs: COSTS, recorded: None, stolen: 0.0, vcpus: 2 });
     assert!((found[0].per_second - 5000.0).abs() < 1e-6);
     assert!((found[0].lost_us_per_second - 115_000.0).abs() < 1.0);
 }
@@ -122,11 +130,13 @@ fn shootdowns_cost_at_most_what_the_threads_used() {
     snapshot.events.sent_tlb = 20_000;
     assert_eq!(top(&snapshot), Some(Kind::TlbShootdown));
     snapshot.events.sent_tlb = 200_000;
-    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    let found =
+        causes(&Evidence { snapshot: &snapshot, costs: COSTS, recorded: None, stolen: 0.0, vcpus: 2 });
     assert!((found[0].lost_us_per_second - 900_000.0).abs() < 1.0);
     // Measured, if possible.
     snapshot.shootdown = lengths(200_000, 1);
-    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    let found =
+        causes(&Evidence { snapshot: &snapshot, costs: COSTS, recorded: None, stolen: 0.0, vcpus: 2 });
     assert!((found[0].lost_us_per_second - 200_000.0).abs() < 1.0);
 }
 
@@ -163,7 +173,8 @@ fn steal_and_io_and_the_kernels_locks_are_causes() {
     let mut snapshot = snapshot();
     snapshot.waits.io = lengths(5000, 10);
     snapshot.kernel_spin = lengths(10_000, 20);
-    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.5, vcpus: 2 });
+    let found =
+        causes(&Evidence { snapshot: &snapshot, costs: COSTS, recorded: None, stolen: 0.5, vcpus: 2 });
     let kinds: Vec<Kind> = found.iter().map(|cause| cause.kind).collect();
     assert_eq!(kinds, [Kind::Steal, Kind::KernelSpinning, Kind::IoWait]);
     assert!(found[2].estimate.contains("5000 waits were shorter"), "{}", found[2].estimate);
@@ -182,7 +193,8 @@ fn the_edges_behind_it_are_named_with_their_rates() {
     };
     snapshot.edges = vec![edge("timer", 30_000, 0), edge("client", 20_000, 20_000)];
     snapshot.wakes.halted = lengths(20_000, 25);
-    let found = causes(&Evidence { snapshot: &snapshot, costs: COSTS, stolen: 0.0, vcpus: 2 });
+    let found =
+        causes(&Evidence { snapshot: &snapshot, costs: COSTS, recorded: None, stolen: 0.0, vcpus: 2 });
     assert_eq!(found[0].behind, ["client wakes server: 20000 a second, 25.0µs each"]);
 }
 
@@ -194,11 +206,68 @@ fn only_the_most_expensive_cause_is_the_verdict_and_only_where_it_matters() {
     snapshot.wakes.halted = lengths(2000, 25);
     assert_eq!(top(&snapshot), Some(Kind::Hlt));
     // With steal, and on vCPUs shared with other programs, the same wake-ups are not the verdict.
-    let of = |snapshot: &Snapshot, stolen| verdict(&Evidence { snapshot, costs: COSTS, stolen, vcpus: 2 });
+    let of = |snapshot: &Snapshot, stolen| {
+        verdict(&Evidence { snapshot, costs: COSTS, recorded: None, stolen, vcpus: 2 })
+    };
     assert_eq!((of(&snapshot, 0.04), of(&snapshot, 0.3)), (Some(Kind::Hlt), Some(Kind::Steal)));
     snapshot.preempted = lengths(100, 4000);
     assert_eq!((of(&snapshot, 0.04), of(&snapshot, 0.5)), (Some(Kind::RunQueueDelay), Some(Kind::Steal)));
     // Threads that spin at a barrier preempt each other all the time.
     snapshot.threads = vec![ThreadStats { spin_ticks: 380, ..thread("barrier", 1900, 475) }];
     assert_eq!(of(&snapshot, 0.5), Some(Kind::UserSpinning));
+}
+
+#[test]
+fn exits_cost_what_the_host_recorded() {
+    let recorded = recorded("ping");
+    let mut snapshot = snapshot();
+    snapshot.wakes.halted = lengths(20_000, 25);
+    snapshot.threads = vec![thread("tlb", 900, 225)];
+    snapshot.events = Events { sent_call: 20_000, sent_tlb: 10_000, ..Events::default() };
+    snapshot.vcpus[0].events = Events { tick_stopped: 10_000, timer_programmed: 30_000, ..Events::default() };
+    let found = |recorded: Option<&Recorded>| {
+        let costs = COSTS.with(recorded);
+        let found = causes(&Evidence { snapshot: &snapshot, costs, recorded, stolen: 0.0, vcpus: 2 });
+        let of = |kind| found.iter().find(|cause| cause.kind == kind).unwrap().clone();
+        [Kind::Tick, Kind::Ipi, Kind::TlbShootdown, Kind::Hlt].map(of)
+    };
+    let close = |cause: &Cause, us: f64| assert!((cause.lost_us_per_second - us).abs() < 1.0, "{cause:?}");
+    let [tick, ipi, tlb, hlt] = found(None);
+    close(&tick, 40_000.0);
+    close(&ipi, 50_000.0);
+    close(&tlb, 300_000.0);
+    assert_eq!(tick.estimate, "an exit of 2.0µs each, assumed; of the whole machine");
+    assert!(
+        [&ipi, &tlb, &hlt].iter().all(|cause| !cause.estimate.contains("record")),
+        "{ipi:?} {tlb:?} {hlt:?}"
+    );
+    // 1.3 us to program the timer, 2.2 us for an interrupt, 4.096 us more until a call is taken.
+    let [tick, ipi, tlb, with] = found(Some(&recorded));
+    close(&tick, 26_000.0);
+    close(&ipi, 22_000.0);
+    close(&tlb, 62_960.0);
+    assert_eq!(tick.estimate, "an exit of 1.3µs each, by the host's record; of the whole machine");
+    assert!(
+        ipi.estimate.starts_with("2.2µs of its sender's time each, by the host's record, and"),
+        "{ipi:?}"
+    );
+    assert!(tlb.estimate.ends_with("6.3µs each, by the host's record"), "{tlb:?}");
+    // How long wake-ups took the guest has measured itself; what is behind them the host knows.
+    close(&with, hlt.lost_us_per_second);
+    assert!(
+        with.estimate.ends_with("a halt took 8.0µs on a pCPU, and 5.0µs until it had one again"),
+        "{with:?}"
+    );
+}
+
+#[test]
+fn a_wake_up_that_was_not_measured_here_is_taken_from_the_host() {
+    let recorded = recorded("ping");
+    let assumed = Costs { measured: false, ..COSTS }.with(Some(&recorded));
+    assert_eq!(
+        (assumed.halted, assumed.interrupt),
+        (Duration::from_nanos(11_920), Duration::from_nanos(2200))
+    );
+    assert_eq!(COSTS.with(Some(&recorded)).halted, COSTS.halted);
+    assert_eq!(COSTS.with(None), COSTS);
 }

@@ -1,6 +1,6 @@
 //! Why nothing can be said about this host.
 
-use gleaner_trace::NotAvailable;
+use gleaner_proto::unavailable::NotAvailable;
 
 /// Why the host's VMs cannot be followed. The message has the remedy.
 #[derive(Debug, thiserror::Error)]

@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_trace::{Histogram, NotAvailable};
+use gleaner_proto::histogram::Histogram;
+use gleaner_proto::unavailable::NotAvailable;
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::{ReasonTimes, Times};
 use crate::cause::{self, CauseCost};
 use crate::discover::{Vm, Vmm};
-use crate::reading::{Interrupts, Lost, Pcpu, Reading, Steal, VcpuCounters};
+use crate::reading::{Cost, Interrupts, Lost, Pcpu, Reading, Steal, VcpuCounters};
 use crate::setup::HostSetup;
 use crate::{Group, Reason};
 
-/// The version of the format.
-const FORMAT: u32 = 1;
+/// The version of the format that this crate writes and reads.
+pub const FORMAT: u32 = 1;
 
 /// The record of a span of time on a host, as `gleaner-host diagnose --json` prints it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,7 +32,7 @@ pub struct Report {
     /// What found no room.
     pub lost: Lost,
     /// What following the vCPUs cost, if it was measured.
-    pub cost: Option<crate::Cost>,
+    pub cost: Option<Cost>,
     /// Where the pCPUs' time went.
     pub pcpus: Vec<Pcpu>,
     /// The VMs, by process.

@@ -1,0 +1,114 @@
+//! The state machine on any stream of events, and the same in BPF.
+
+use std::mem::MaybeUninit;
+
+use gleaner_trace::bpf::{as_bytes, from_bytes};
+use libbpf_rs::skel::SkelBuilder as _;
+use libbpf_rs::{MapCore as _, MapFlags, ProgramInput};
+use proptest::prelude::*;
+
+use crate::Reason;
+use crate::attribution::{Attribution, Event};
+use crate::replay_skeleton::ReplaySkelBuilder;
+use crate::replay_skeleton::types::{event, event_kind, exit_reason, replay, vcpu};
+
+use Event::{Entry, Exit, FellAsleep, Preempted, Refine, SwitchedIn, ToVmm, Waking};
+
+fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
+    let reason = (0..Reason::ALL.len()).prop_map(|number| Reason::ALL[number]);
+    let event = prop_oneof![
+        reason.clone().prop_map(Exit),
+        Just(Entry),
+        reason.prop_map(Refine),
+        Just(Preempted),
+        Just(FellAsleep),
+        Just(SwitchedIn),
+        Just(Waking),
+        Just(ToVmm),
+    ];
+    // Steps on both sides of the time that it takes to leave a pCPU.
+    let step = prop_oneof![0..3_u64, 1000..300_000_u64];
+    prop::collection::vec((step, event), 0..60).prop_map(|steps| {
+        let mut now = 1;
+        let after = |(step, event)| {
+            now += step;
+            (now, event)
+        };
+        steps.into_iter().map(after).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_stream_adds_up(events in events()) {
+        let mut of = Attribution::new(1);
+        for (now, event) in &events {
+            of.apply(*event, *now);
+        }
+        let end = events.last().map_or(1, |last| last.0);
+        of.account(end);
+        prop_assert_eq!(of.total_ns(), end - 1);
+    }
+}
+
+fn as_event((ns, of): &(u64, Event)) -> event {
+    let (kind, reason) = match of {
+        Exit(reason) => (event_kind::EVENT_EXIT, *reason),
+        Entry => (event_kind::EVENT_ENTRY, Reason::Unknown),
+        Refine(reason) => (event_kind::EVENT_REFINE, *reason),
+        Preempted => (event_kind::EVENT_OUT_RUNNABLE, Reason::Unknown),
+        FellAsleep => (event_kind::EVENT_OUT_ASLEEP, Reason::Unknown),
+        SwitchedIn => (event_kind::EVENT_IN, Reason::Unknown),
+        Waking => (event_kind::EVENT_WAKING, Reason::Unknown),
+        ToVmm => (event_kind::EVENT_TO_VMM, Reason::Unknown),
+    };
+    event { ns: *ns, kind, reason: exit_reason(reason as u32) }
+}
+
+#[test]
+fn the_bpf_programs_attribute_alike() {
+    if !gleaner_testing::is_root() {
+        return;
+    }
+    libbpf_rs::set_print(None);
+    let mut place = MaybeUninit::uninit();
+    let skel = match ReplaySkelBuilder::default().open(&mut place).and_then(libbpf_rs::skel::OpenSkel::load) {
+        Ok(skel) => skel,
+        Err(error) => return gleaner_testing::skipped(format!("cannot load BPF programs: {error}")),
+    };
+    let zero = 0_u32.to_ne_bytes();
+    let bpf = |events: &[(u64, Event)]| {
+        let mut list = replay { count: events.len() as u64, ..replay::default() };
+        for (entry, event) in list.events.iter_mut().zip(events) {
+            *entry = as_event(event);
+        }
+        let empty = vcpu { first_ns: 1, since_ns: 1, ..vcpu::default() };
+        skel.maps.machine.update(&zero, as_bytes(&empty), MapFlags::ANY).unwrap();
+        skel.maps.events.update(&zero, as_bytes(&list), MapFlags::ANY).unwrap();
+        let ran = skel.progs.replay.test_run(ProgramInput::default()).unwrap();
+        assert_eq!(ran.return_value, 0);
+        let bytes = skel.maps.machine.lookup(&zero, MapFlags::ANY).unwrap().unwrap();
+        from_bytes::<vcpu>(&bytes).unwrap()
+    };
+    proptest!(ProptestConfig::with_cases(500), |(events in events())| {
+        let mut ours = Attribution::new(1);
+        for (now, event) in &events {
+            ours.apply(*event, *now);
+        }
+        let theirs = bpf(&events);
+        prop_assert_eq!(theirs.since_ns, ours.since_ns);
+        prop_assert_eq!(theirs.reason.0, ours.reason as u32);
+        prop_assert_eq!(theirs.unknown_ns, ours.unknown_ns);
+        prop_assert_eq!(theirs.guest_ns, ours.guest_ns);
+        prop_assert_eq!(theirs.unpaired, ours.unpaired);
+        prop_assert_eq!(theirs.disordered, ours.disordered);
+        for (theirs, ours) in theirs.reasons.iter().zip(&ours.reasons) {
+            prop_assert_eq!(theirs.count, ours.count);
+            prop_assert_eq!(theirs.run_ns, ours.run_ns);
+            prop_assert_eq!(theirs.sleep_ns, ours.sleep_ns);
+            prop_assert_eq!(theirs.woken_ns, ours.woken_ns);
+            prop_assert_eq!(theirs.preempted_ns, ours.preempted_ns);
+            prop_assert_eq!(theirs.to_vmm, ours.to_vmm);
+        }
+    });
+}
