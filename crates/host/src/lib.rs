@@ -11,11 +11,13 @@ mod plain;
 mod replay;
 pub mod screen;
 pub mod text;
+pub mod timeline;
 mod tracer;
 
 pub use gleaner_host_record::{
-    Cost, Group, Halts, HostError, HostSetup, Interrupts, Isa, Latencies, Lost, Pcpu, Reading, Reason,
-    Report, Steal, StealBy, VcpuCounters, VcpuRecord, VmRecord, attribution, cause, discover,
+    Cost, Group, Halts, HostError, HostSetup, Interrupts, Interval, Isa, Latencies, Lost, Pcpu, PcpuSample,
+    Reading, Reason, RecordError, Report, Steal, StealBy, VcpuCounters, VcpuRecord, VmRecord, attribution,
+    cause, discover, intervals,
 };
 use gleaner_host_record::{error, reading, report, setup};
 pub use tracer::{HostTracer, Options};

@@ -1,6 +1,7 @@
 //! `gleaner-host`: what a KVM host spends on its guests.
 
 mod cli;
+mod page;
 
 use std::process::ExitCode;
 

@@ -171,6 +171,7 @@ mod tests {
             lost: Lost::default(),
             cost: None,
             pcpus: vec![Pcpu { vcpu_ns: 30, other_ns: 10, idle_ns: 60 }],
+            timeline: Vec::new(),
             vms,
         }
     }

@@ -11,13 +11,13 @@ use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore, MapFlags};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::Isa;
-use crate::counters::counters;
+use crate::counters::{self, counters};
 use crate::error::HostError;
-use crate::reading::{Cost, Lost, Pcpu, Reading, Steal, VcpuCounters};
+use crate::reading::{Cost, Lost, Reading, Steal, VcpuCounters};
 use crate::setup::HostSetup;
 use crate::skeleton::types::{self, hist_id};
 use crate::skeleton::{HostSkel, HostSkelBuilder};
+use crate::{Isa, PcpuSample};
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Attempts to read a vCPU's counters while they do not change. An attempt takes a microsecond, and an exit at least
@@ -178,11 +178,22 @@ impl HostTracer {
                 pairs: lost.pairs,
                 recipients: lost.recipients,
             },
-            pcpus: bpf::per_vcpu::<types::pcpu>(&maps.pcpus, &0_u32)?
-                .iter()
-                .map(|pcpu| Pcpu { vcpu_ns: pcpu.vcpu_ns, other_ns: pcpu.other_ns, idle_ns: pcpu.idle_ns })
-                .collect(),
+            pcpus: self.pcpus_now()?.pcpus,
         })
+    }
+
+    /// Where the pCPUs' time went so far, by number: a part of [`HostTracer::read`] that costs little.
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn read_pcpus(&self) -> Result<PcpuSample, HostError> {
+        self.pcpus_now().map_err(|error| HostError::Read(bpf::text(&error)))
+    }
+
+    fn pcpus_now(&self) -> libbpf_rs::Result<PcpuSample> {
+        let counted = bpf::per_vcpu::<types::pcpu>(&self.skel.maps.pcpus, &0_u32)?;
+        let at_ns = now_ns();
+        Ok(PcpuSample { at_ns, pcpus: counted.iter().map(|pcpu| counters::pcpu(pcpu, at_ns)).collect() })
     }
 
     /// Measures for `time` what the programs cost, and detaches those whose numbers can be done without, one group after
@@ -233,8 +244,7 @@ impl HostTracer {
 
     /// Time that vCPUs had on pCPUs so far.
     fn vcpu_time(&self) -> libbpf_rs::Result<Duration> {
-        let pcpus = bpf::per_vcpu::<types::pcpu>(&self.skel.maps.pcpus, &0_u32)?;
-        Ok(Duration::from_nanos(pcpus.iter().map(|pcpu| pcpu.vcpu_ns).sum()))
+        Ok(Duration::from_nanos(self.pcpus_now()?.pcpus.iter().map(|pcpu| pcpu.vcpu_ns).sum()))
     }
 }
 

@@ -38,6 +38,7 @@ fn values_out_of_range_are_usage_errors_that_name_the_range() {
         (&["diagnose", "--budget", "0"], "0.1 to 100"),
         (&["diagnose", "--budget", "x"], "a number is expected"),
         (&["top", "--interval", "3601"], "1..=3600"),
+        (&["diagnose", "--from", "HOST.json", "--seconds", "3"], "cannot be used with"),
     ] {
         let output = gleaner_host(args);
         let said = String::from_utf8_lossy(&output.stderr);
