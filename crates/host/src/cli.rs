@@ -14,6 +14,7 @@ use gleaner_print::{Generate, out, outln, say};
 use gleaner_trace::NotAvailable;
 
 use crate::page::Page;
+use crate::serve;
 
 /// What this KVM host spends on its virtual machines, by cause
 ///
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Diagnose(DiagnoseArgs),
     /// Show the virtual machines and what they lose, live, until Ctrl-C
     Top(TopArgs),
+    /// Serve metrics for a Prometheus, in the OpenMetrics format, until it is ended
+    Serve(serve::Args),
     #[command(flatten)]
     Generate(Generate),
 }
@@ -112,9 +115,9 @@ fn is_root() -> bool {
 }
 
 /// How long the cost is measured, before everything else: the measurement itself costs something.
-const COST_TIME: Duration = Duration::from_millis(300);
+pub(crate) const COST_TIME: Duration = Duration::from_millis(300);
 
-fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "a number is expected".to_owned())?;
     if (0.1..=100.0).contains(&value) { Ok(value) } else { Err("0.1 to 100 are allowed".to_owned()) }
 }
@@ -163,7 +166,7 @@ fn followed(args: &DiagnoseArgs) -> Result<Report, HostError> {
 }
 
 /// Says what is not in the numbers.
-fn warn(missing: &[NotAvailable], hidden: &[String]) {
+pub(crate) fn warn(missing: &[NotAvailable], hidden: &[String]) {
     for missing in missing {
         say!("{}: {missing}", crate::NAME);
     }

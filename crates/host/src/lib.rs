@@ -6,6 +6,7 @@
 //! the state machine behind it, without I/O. What needs no BPF is `gleaner_host_record`.
 
 mod counters;
+pub mod metrics;
 mod plain;
 #[cfg(test)]
 mod replay;

@@ -2,6 +2,8 @@
 
 mod cli;
 mod page;
+mod privileges;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -16,6 +18,7 @@ fn main() -> ExitCode {
         Command::List(args) => cli::list(&args),
         Command::Diagnose(args) => cli::diagnose(&args),
         Command::Top(args) => cli::top(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Generate(what) => what.run::<Cli>(NAME, VERSION),
     };
     done.unwrap_or_else(|error| gleaner_print::failure(NAME, error.as_ref()))

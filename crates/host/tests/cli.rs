@@ -19,8 +19,13 @@ fn where_there_is_no_kvm_that_is_said_with_the_remedy() {
         true => ("KVM is loaded without kvm-amd or kvm-intel", "modprobe kvm-amd"),
         false => ("this machine runs no virtual machines: KVM is not loaded", "modprobe kvm-amd"),
     };
-    for args in [&["list"][..], &["diagnose", "--seconds", "1"], &["diagnose", "--json"], &["top", "--once"]]
-    {
+    for args in [
+        &["list"][..],
+        &["diagnose", "--seconds", "1"],
+        &["diagnose", "--json"],
+        &["top", "--once"],
+        &["serve", "--listen", "127.0.0.1:0"],
+    ] {
         let output = gleaner_host(args);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
@@ -45,4 +50,17 @@ fn values_out_of_range_are_usage_errors_that_name_the_range() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(range), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_with_the_remedy() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = gleaner_host(&["serve", "--listen", &address]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&format!("cannot listen at {address}: choose another address with --listen")),
+        "{said}"
+    );
 }

@@ -28,7 +28,7 @@ pub(super) const PARTS: [Part; 7] = [
 
 /// Series and paleness of each group, in the order of [`Group::ALL`].
 const GROUP_STYLES: [(usize, bool); 9] =
-    [(1, false), (2, false), (3, false), (4, false), (5, false), (6, false), (1, true), (2, true), (0, true)];
+    [(1, false), (2, false), (3, false), (4, false), (5, false), (3, true), (1, true), (2, true), (0, true)];
 
 /// A bar per VM: where its vCPUs' time goes. No figure without a VM.
 pub(super) fn times(vms: &[&VmRecord]) -> Vec<Figure> {

@@ -13,7 +13,8 @@ use crate::table::{expandable, share};
 const MOST_LANES: usize = 16;
 
 /// Who can have a pCPU: name, series, whether it is drawn pale, and its time.
-const USERS: [(&str, usize, bool, fn(&Pcpu) -> u64); 3] = [
+type User = (&'static str, usize, bool, fn(&Pcpu) -> u64);
+const USERS: [User; 3] = [
     ("vCPUs", 1, false, |pcpu| pcpu.vcpu_ns),
     ("other threads", 2, false, |pcpu| pcpu.other_ns),
     ("idle", 0, true, |pcpu| pcpu.idle_ns),
