@@ -1,5 +1,7 @@
 //! A record of a host with everything that a page can show.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail here")]
+
 use std::path::Path;
 
 use gleaner_host_record::{Interval, Pcpu, Report};
