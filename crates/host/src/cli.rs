@@ -10,6 +10,7 @@ use gleaner_host::screen::screen;
 use gleaner_host::timeline::sampled;
 use gleaner_host::{HostError, HostSetup, HostTracer, Options, RecordError, Report, intervals, text};
 use gleaner_kernel::Root;
+use gleaner_print::files::distinct;
 use gleaner_print::{Generate, out, outln, say};
 use gleaner_trace::NotAvailable;
 
@@ -124,6 +125,8 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
 
 pub(crate) fn diagnose(args: &DiagnoseArgs) -> anyhow::Result<ExitCode> {
     // Before a measurement that would be in vain.
+    let read: Vec<&Path> = args.from.as_deref().into_iter().collect();
+    distinct(&read, &args.html)?;
     let page = args.html.as_deref().map(Page::prepare).transpose()?;
     let report = match &args.from {
         Some(file) => saved(file, args.vm.as_deref())?,

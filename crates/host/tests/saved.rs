@@ -87,6 +87,15 @@ fn what_is_no_record_is_named_with_the_remedy() {
     assert!(error.contains("no VM `pong`") && error.contains("ping, quiet"), "{error}");
 }
 
+#[test]
+fn a_page_does_not_replace_the_record() {
+    let dir = tree(&[("HOST.json", RECORD)]);
+    let output = run(Path::new(PROGRAM), dir.path(), &["--from", "HOST.json", "--html", "./HOST.json"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{}", said(&output));
+    assert!(said(&output).contains("is what is read, and would be overwritten"), "{}", said(&output));
+    assert_eq!(fs::read_to_string(dir.path().join("HOST.json")).unwrap(), RECORD);
+}
+
 /// A copy of the program in a directory with another program as `gleaner-bench`.
 fn beside(script: &str) -> (tempfile::TempDir, PathBuf) {
     let dir = tree(&[("HOST.json", RECORD), ("gleaner-bench", script)]);
