@@ -348,3 +348,68 @@ fn steals(map: &dyn MapCore) -> libbpf_rs::Result<BTreeMap<(u32, u32), Steal>> {
     }
     Ok(steals)
 }
+
+#[cfg(test)]
+mod tests {
+    use gleaner_testing::{is_root, skipped};
+    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::unistd::Pid;
+
+    use super::*;
+
+    /// Follows switches alone, for which no KVM is needed.
+    fn switches() -> libbpf_rs::Result<HostTracer> {
+        let setup = HostSetup {
+            kernel: String::new(),
+            isa: Isa::Svm,
+            pcpus: 0,
+            halt_poll_ns: None,
+            delivers_interrupts: false,
+            detects_spinning: false,
+        };
+        let skel = load(&setup, Options::default(), &["on_switch"])?;
+        let link = skel.progs.on_switch.attach_trace()?;
+        let fd = skel.progs.on_switch.as_fd().try_clone_to_owned()?;
+        let programs = vec![Attached { name: "on_switch", fd, _link: link }];
+        Ok(HostTracer { skel, programs, missing: Vec::new(), ended: Vec::new() })
+    }
+
+    /// Runs for a moment on each pCPU that this process is allowed to use, so that each of them has had a switch. In a thread
+    /// of its own, whose affinity ends with it.
+    fn visited() -> Vec<usize> {
+        let visit = |pcpu: &usize| {
+            let mut set = CpuSet::new();
+            set.set(*pcpu).unwrap();
+            let allowed = sched_setaffinity(Pid::from_raw(0), &set).is_ok();
+            if allowed {
+                // Leaves the pCPU, to which it must have come.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            allowed
+        };
+        std::thread::spawn(move || (0..CpuSet::count()).filter(visit).collect()).join().unwrap()
+    }
+
+    #[test]
+    fn the_times_of_pcpus_add_up_without_a_switch_at_the_end() {
+        if !is_root() {
+            return skipped("needs root: it loads a BPF program");
+        }
+        let tracer = switches().unwrap();
+        let visited = visited();
+        let samples = crate::timeline::sampled(Duration::from_millis(300), || tracer.read_pcpus()).unwrap();
+        let intervals = crate::intervals(&samples);
+        assert_eq!(intervals.len(), 6);
+        let mut start = 0;
+        for interval in &intervals {
+            let length = (interval.end_ns - start) as f64;
+            start = interval.end_ns;
+            for number in &visited {
+                let pcpu = interval.pcpus[*number];
+                let sum = (pcpu.vcpu_ns + pcpu.other_ns + pcpu.idle_ns) as f64;
+                assert!((sum / length - 1.0).abs() < 0.02, "pCPU {number}: {pcpu:?} in {length} ns");
+                assert_eq!(pcpu.vcpu_ns, 0, "no thread is known as a vCPU");
+            }
+        }
+    }
+}

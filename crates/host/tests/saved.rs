@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -98,10 +97,15 @@ fn a_page_does_not_replace_the_record() {
 
 /// A copy of the program in a directory with another program as `gleaner-bench`.
 fn beside(script: &str) -> (tempfile::TempDir, PathBuf) {
-    let dir = tree(&[("HOST.json", RECORD), ("gleaner-bench", script)]);
-    fs::set_permissions(dir.path().join("gleaner-bench"), Permissions::from_mode(0o755)).unwrap();
+    let dir = tree(&[("HOST.json", RECORD), ("script", script)]);
     let program = dir.path().join("gleaner-host");
-    fs::copy(PROGRAM, &program).unwrap();
+    let script = dir.path().join("script");
+    for (from, to) in [(Path::new(PROGRAM), &program), (&script, &dir.path().join("gleaner-bench"))] {
+        // By another process: a child that another test starts meanwhile would have the file open for writing, and nobody
+        // could run it.
+        let copied = Command::new("install").args(["-m", "755"]).arg(from).arg(to).status().unwrap();
+        assert!(copied.success());
+    }
     (dir, program)
 }
 

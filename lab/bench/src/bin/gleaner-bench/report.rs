@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 /// What the page is made of.
 enum Source {
-    Result(BenchResult),
+    Result(Box<BenchResult>),
     /// With the text of the file, which becomes part of the page.
     Host(Box<Report>, String),
 }
@@ -46,7 +46,7 @@ impl Source {
             Ok(json) if is_record(json.as_bytes()) => {
                 Ok(Self::Host(Box::new(Report::parse(json.as_bytes(), path)?), json))
             }
-            _ => Ok(Self::Result(BenchResult::read(path)?)),
+            _ => Ok(Self::Result(Box::new(BenchResult::read(path)?))),
         }
     }
 
