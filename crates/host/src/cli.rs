@@ -37,10 +37,10 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Say what each virtual machine loses to exits and waiting, by cause, and what to do
     Diagnose(DiagnoseArgs),
-    /// Show the virtual machines and what they lose, live, until Ctrl-C
-    Top(TopArgs),
     /// Serve metrics for a Prometheus, in the OpenMetrics format, until it is ended
     Serve(serve::Args),
+    /// Show the virtual machines and what they lose, live, until Ctrl-C
+    Top(TopArgs),
     #[command(flatten)]
     Generate(Generate),
 }

@@ -17,8 +17,8 @@ fn main() -> ExitCode {
     let done = match gleaner_print::parse::<Cli>(NAME).command {
         Command::List(args) => cli::list(&args),
         Command::Diagnose(args) => cli::diagnose(&args),
-        Command::Top(args) => cli::top(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Top(args) => cli::top(&args),
         Command::Generate(what) => what.run::<Cli>(NAME, VERSION),
     };
     done.unwrap_or_else(|error| gleaner_print::failure(NAME, error.as_ref()))
