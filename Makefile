@@ -47,7 +47,9 @@ install: ## Install what `make build` has built, man pages, completions and unit
 	    $(BUILT)/$$p completions zsh >$(zsh)/_$$p; \
 	    $(BUILT)/$$p completions fish >$(fish)/$$p.fish; \
 	done; \
-	sed -E 's#/usr/(s?bin/gleaner)#$(PREFIX)/\1#' packaging/gleanerd.service >$(units)/gleanerd.service
+	for u in gleanerd gleaner-host; do \
+	    sed -E 's#/usr/(s?bin/gleaner)#$(PREFIX)/\1#' packaging/$$u.service >$(units)/$$u.service; \
+	done
 	for page in $(pages); do install -D -m 644 packaging/man/$$page $(man)/man$${page##*.}/$$page; done
 	install -m 644 packaging/gleanerd-metrics.socket $(units)
 	install -m 644 packaging/debian/gleaner.conf $(users)
@@ -58,7 +60,8 @@ install: ## Install what `make build` has built, man pages, completions and unit
 # A configuration that was changed stays.
 uninstall: ## Remove what `make install` with the same PREFIX and DESTDIR has installed
 	for p in $(programs) gleaner-host; do rm -f $(bin)/$$p $(man)/man1/$$p.1 $(bash)/$$p $(zsh)/_$$p $(fish)/$$p.fish; done
-	rm -f $(man)/man1/gleaner-*.1 $(sbin)/gleanerd $(sbin)/gleaner-host $(units)/gleanerd.service $(units)/gleanerd-metrics.socket \
+	rm -f $(man)/man1/gleaner-*.1 $(sbin)/gleanerd $(sbin)/gleaner-host $(units)/gleanerd.service $(units)/gleaner-host.service \
+	    $(units)/gleanerd-metrics.socket \
 	    $(users)/gleaner.conf $(shared)/grafana/gleaner.json $(shared)/prometheus/gleaner.rules.yml
 	for page in $(pages); do rm -f $(man)/man$${page##*.}/$$page; done
 	! cmp -s packaging/gleaner.toml $(etc)/gleaner.toml || rm $(etc)/gleaner.toml

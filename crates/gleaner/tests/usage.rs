@@ -257,6 +257,7 @@ fn make_install_and_uninstall_leave_nothing_out_and_nothing_behind() {
         "sbin/gleaner-host",
         "share/man/man1/gleaner-host-diagnose.1",
         "lib/systemd/system/gleanerd.service",
+        "lib/systemd/system/gleaner-host.service",
         "share/man/man1/gleaner.1",
         "share/man/man1/gleaner-run.1",
         "share/man/man1/gleaner-bench-run.1",

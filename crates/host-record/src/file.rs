@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::limits;
 use crate::report::{FORMAT, Report, VmRecord};
@@ -84,18 +85,36 @@ impl Report {
     /// # Errors
     /// The file cannot be read, or is no record of this format.
     pub fn read(path: &Path) -> Result<Self, RecordError> {
+        let bytes = fs::read(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })?;
+        Self::parse(&bytes, path)
+    }
+
+    /// The record that `bytes`, from `path`, hold.
+    ///
+    /// # Errors
+    /// They are no record of this format.
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, RecordError> {
         #[derive(Deserialize)]
         struct Version {
             format: u64,
         }
         let malformed = |source| RecordError::Malformed { path: path.to_owned(), source };
-        let bytes = fs::read(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })?;
         // The version first: a record of another one might lack what this one has.
-        let Version { format: found } = serde_json::from_slice(&bytes).map_err(malformed)?;
+        let Version { format: found } = serde_json::from_slice(bytes).map_err(malformed)?;
         if found != u64::from(FORMAT) {
             return Err(RecordError::Format { path: path.to_owned(), found });
         }
-        limits::check(&bytes).and_then(|()| serde_json::from_slice(&bytes)).map_err(malformed)
+        limits::check(bytes).and_then(|()| serde_json::from_slice(bytes)).map_err(malformed)
+    }
+
+    /// Leaves one VM: the one with this name or this process.
+    ///
+    /// # Errors
+    /// There is no such VM, or several.
+    pub fn only(mut self, name: &str) -> Result<Self, RecordError> {
+        let pid = self.vm(Some(name))?.pid;
+        self.vms.retain(|vm| vm.pid == pid);
+        Ok(self)
     }
 
     /// The VM with this name or this process; without either the only one.
@@ -125,6 +144,18 @@ impl Report {
             }),
         }
     }
+}
+
+/// Whether `bytes` are a record of a host, of whatever format, rather than a result of `gleaner bench` or nothing known.
+pub fn is_record(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Record {
+        #[serde(rename = "format")]
+        _format: u64,
+        #[serde(rename = "vms")]
+        _vms: IgnoredAny,
+    }
+    serde_json::from_slice::<Record>(bytes).is_ok()
 }
 
 impl VmRecord {
@@ -205,6 +236,20 @@ mod tests {
         for name in [None, Some("ping")] {
             assert!(matches!(record.vm(name), Err(RecordError::NoVms)));
         }
+    }
+
+    #[test]
+    fn one_vm_can_be_left_alone() {
+        let left = record().only("quiet").unwrap();
+        assert_eq!(left.vms.iter().map(|vm| vm.pid).collect::<Vec<_>>(), [1733]);
+        assert_eq!(left.pcpus.len(), 4, "the host's own numbers stay");
+        assert!(matches!(record().only("pong"), Err(RecordError::NoVm { .. })));
+    }
+
+    #[test]
+    fn a_record_of_any_format_differs_from_a_result() {
+        assert!(is_record(RECORD.as_bytes()) && is_record(br#"{"format": 7, "vms": {}}"#));
+        assert!(!is_record(br#"{"schema": 1, "rows": []}"#) && !is_record(b"nonsense"));
     }
 
     #[test]

@@ -14,10 +14,12 @@ pub mod reading;
 pub mod reason;
 pub mod report;
 pub mod setup;
+pub mod timeline;
 
 pub use error::HostError;
-pub use file::RecordError;
+pub use file::{RecordError, is_record};
 pub use reading::{Cost, Interrupts, Lost, Pcpu, Reading, Steal, VcpuCounters};
 pub use reason::{Group, Isa, Reason};
 pub use report::{FORMAT, Halts, Latencies, Report, StealBy, VcpuRecord, VmRecord};
 pub use setup::HostSetup;
+pub use timeline::{Interval, PcpuSample, intervals};

@@ -42,6 +42,18 @@ pub struct Cost {
     pub share: f64,
 }
 
+impl Pcpu {
+    /// The difference from `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            vcpu_ns: self.vcpu_ns.saturating_sub(earlier.vcpu_ns),
+            other_ns: self.other_ns.saturating_sub(earlier.other_ns),
+            idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
+        }
+    }
+}
+
 /// Waiting of one VM for another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steal {

@@ -11,6 +11,7 @@ use crate::cause::{self, CauseCost};
 use crate::discover::{Vm, Vmm};
 use crate::reading::{Cost, Interrupts, Lost, Pcpu, Reading, Steal, VcpuCounters};
 use crate::setup::HostSetup;
+use crate::timeline::Interval;
 use crate::{Group, Reason};
 
 /// The version of the format that this crate writes and reads.
@@ -35,6 +36,9 @@ pub struct Report {
     pub cost: Option<Cost>,
     /// Where the pCPUs' time went.
     pub pcpus: Vec<Pcpu>,
+    /// The same, interval by interval; empty where it was not sampled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<Interval>,
     /// The VMs, by process.
     pub vms: Vec<VmRecord>,
 }
@@ -180,11 +184,7 @@ impl Report {
             .collect();
         let pcpus = later.pcpus.iter().enumerate().map(|(number, pcpu)| {
             let old = earlier.pcpus.get(number).copied().unwrap_or_default();
-            Pcpu {
-                vcpu_ns: pcpu.vcpu_ns.saturating_sub(old.vcpu_ns),
-                other_ns: pcpu.other_ns.saturating_sub(old.other_ns),
-                idle_ns: pcpu.idle_ns.saturating_sub(old.idle_ns),
-            }
+            pcpu.since(&old)
         });
         Self {
             format: FORMAT,
@@ -195,6 +195,7 @@ impl Report {
             lost: later.lost,
             cost: None,
             pcpus: pcpus.collect(),
+            timeline: Vec::new(),
             vms,
         }
     }

@@ -1,14 +1,21 @@
 //! The command line.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use gleaner_host::discover::{Vm, discover};
 use gleaner_host::screen::screen;
-use gleaner_host::{HostError, HostSetup, HostTracer, Options, Report, text};
+use gleaner_host::timeline::sampled;
+use gleaner_host::{HostError, HostSetup, HostTracer, Options, RecordError, Report, intervals, text};
 use gleaner_kernel::Root;
+use gleaner_print::files::distinct;
 use gleaner_print::{Generate, out, outln, say};
+use gleaner_trace::NotAvailable;
+
+use crate::page::Page;
+use crate::serve;
 
 /// What this KVM host spends on its virtual machines, by cause
 ///
@@ -30,6 +37,8 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Say what each virtual machine loses to exits and waiting, by cause, and what to do
     Diagnose(DiagnoseArgs),
+    /// Serve metrics for a Prometheus, in the OpenMetrics format, until it is ended
+    Serve(serve::Args),
     /// Show the virtual machines and what they lose, live, until Ctrl-C
     Top(TopArgs),
     #[command(flatten)]
@@ -54,6 +63,12 @@ pub(crate) struct DiagnoseArgs {
     /// Largest share of the vCPUs' time, in per cent, that following them may take; what exceeds it is not followed, and said
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = percent)]
     budget: f64,
+    /// Print this record, which --json wrote, rather than follow the vCPUs of this host; needs neither root nor KVM
+    #[arg(long, value_name = "HOST.json", conflicts_with_all = ["seconds", "budget"])]
+    from: Option<PathBuf>,
+    /// Write a self-contained page, too: the times of each VM, histograms of its waits, a timeline of the pCPUs
+    #[arg(short = 'o', long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -101,37 +116,66 @@ fn is_root() -> bool {
 }
 
 /// How long the cost is measured, before everything else: the measurement itself costs something.
-const COST_TIME: Duration = Duration::from_millis(300);
+pub(crate) const COST_TIME: Duration = Duration::from_millis(300);
 
-fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "a number is expected".to_owned())?;
     if (0.1..=100.0).contains(&value) { Ok(value) } else { Err("0.1 to 100 are allowed".to_owned()) }
 }
 
 pub(crate) fn diagnose(args: &DiagnoseArgs) -> anyhow::Result<ExitCode> {
+    // Before a measurement that would be in vain.
+    let read: Vec<&Path> = args.from.as_deref().into_iter().collect();
+    distinct(&read, &args.html)?;
+    let page = args.html.as_deref().map(Page::prepare).transpose()?;
+    let report = match &args.from {
+        Some(file) => saved(file, args.vm.as_deref())?,
+        None => followed(args)?,
+    };
+    let json = serde_json::to_string(&report)?;
+    let printed = if args.json { outln!("{json}") } else { out!("{}", text::diagnosis(&report, args.all)) };
+    // A closed output is no reason to lose the page, nor the other way round.
+    if let Some(page) = page {
+        page.write(&json)?;
+    }
+    printed?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn saved(file: &Path, vm: Option<&str>) -> Result<Report, RecordError> {
+    let report = Report::read(file)?;
+    warn(&report.missing, &report.hidden);
+    match vm {
+        Some(name) => report.only(name),
+        None => Ok(report),
+    }
+}
+
+fn followed(args: &DiagnoseArgs) -> Result<Report, HostError> {
     let root = Root::system();
     let setup = HostSetup::read(&root)?;
     let only = args.vm.as_deref().map(|name| find(&discover(&root), name)).transpose()?;
     let mut tracer = HostTracer::start(&setup, Options { pid: only })?;
     let cost = tracer.keep_within(args.budget / 100.0, COST_TIME)?;
-    for missing in tracer.missing() {
-        say!("{}: {missing}", crate::NAME);
-    }
-    for hidden in setup.hidden() {
-        say!("{}: {hidden}", crate::NAME);
-    }
+    warn(tracer.missing(), &setup.hidden());
     let earlier = tracer.read()?;
-    std::thread::sleep(Duration::from_secs(args.seconds));
+    let samples = sampled(Duration::from_secs(args.seconds), || tracer.read_pcpus())?;
     let later = tracer.read()?;
     let mut report = Report::between(&setup, &discover(&root), &earlier, &later, only);
     report.missing = tracer.missing().to_vec();
     report.cost = cost;
-    if args.json {
-        outln!("{}", serde_json::to_string(&report)?)?;
-    } else {
-        out!("{}", text::diagnosis(&report, args.all))?;
+    report.timeline = intervals(&samples);
+    Ok(report)
+}
+
+/// Says what is not in the numbers.
+pub(crate) fn warn(missing: &[NotAvailable], hidden: &[String]) {
+    for missing in missing {
+        say!("{}: {missing}", crate::NAME);
     }
-    Ok(ExitCode::SUCCESS)
+    for hidden in hidden {
+        say!("{}: {hidden}", crate::NAME);
+    }
 }
 
 /// Columns and lines where the output is no terminal.

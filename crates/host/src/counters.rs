@@ -4,8 +4,8 @@ use gleaner_trace::Histogram;
 
 use crate::Reason;
 use crate::attribution::{Attribution, ReasonTimes, State};
-use crate::reading::{Interrupts, VcpuCounters};
-use crate::skeleton::types::{self, hist_id, injecting, vcpu_state, vector_class};
+use crate::reading::{Interrupts, Pcpu, VcpuCounters};
+use crate::skeleton::types::{self, hist_id, injecting, pcpu_user, vcpu_state, vector_class};
 
 /// From a slot and its histograms, continued until `now`, in ns.
 pub(crate) fn counters(slot: &types::vcpu, hists: &[types::hist], now: u64) -> VcpuCounters {
@@ -67,6 +67,20 @@ pub(crate) fn counters(slot: &types::vcpu, hists: &[types::hist], now: u64) -> V
     }
 }
 
+/// From the counters of the last switch, continued until `now`, in ns.
+pub(crate) fn pcpu(counted: &types::pcpu, now: u64) -> Pcpu {
+    let mut pcpu = Pcpu { vcpu_ns: counted.vcpu_ns, other_ns: counted.other_ns, idle_ns: counted.idle_ns };
+    let since = now.saturating_sub(counted.since_ns);
+    match counted.user {
+        pcpu_user::PCPU_VCPU => pcpu.vcpu_ns += since,
+        pcpu_user::PCPU_OTHER => pcpu.other_ns += since,
+        pcpu_user::PCPU_IDLE => pcpu.idle_ns += since,
+        // No switch was seen yet.
+        _ => {}
+    }
+    pcpu
+}
+
 fn interrupts(counts: &[u64]) -> Interrupts {
     let of = |class: vector_class| counts.get(class.0 as usize).copied().unwrap_or_default();
     Interrupts {
@@ -109,6 +123,28 @@ mod tests {
             assert_eq!(number.0, reason as u32, "{reason}");
         }
         assert_eq!(exit_reason::REASONS.0 as usize, Reason::ALL.len());
+    }
+
+    #[test]
+    fn who_has_a_pcpu_is_charged_until_the_reading() {
+        let counted = types::pcpu {
+            since_ns: 600,
+            vcpu_ns: 100,
+            other_ns: 200,
+            idle_ns: 300,
+            ..types::pcpu::default()
+        };
+        let at_1000 = |user| {
+            let Pcpu { vcpu_ns, other_ns, idle_ns } = pcpu(&types::pcpu { user, ..counted }, 1000);
+            (vcpu_ns, other_ns, idle_ns)
+        };
+        assert_eq!(at_1000(pcpu_user::PCPU_VCPU), (500, 200, 300));
+        assert_eq!(at_1000(pcpu_user::PCPU_OTHER), (100, 600, 300));
+        assert_eq!(at_1000(pcpu_user::PCPU_IDLE), (100, 200, 700));
+        assert_eq!(at_1000(pcpu_user::PCPU_UNKNOWN), (100, 200, 300));
+        // A switch between the reading of the counters and that of the clock.
+        let later = types::pcpu { user: pcpu_user::PCPU_IDLE, since_ns: 1100, ..counted };
+        assert_eq!(pcpu(&later, 1000).idle_ns, 300);
     }
 
     #[test]

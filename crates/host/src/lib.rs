@@ -6,16 +6,19 @@
 //! the state machine behind it, without I/O. What needs no BPF is `gleaner_host_record`.
 
 mod counters;
+pub mod metrics;
 mod plain;
 #[cfg(test)]
 mod replay;
 pub mod screen;
 pub mod text;
+pub mod timeline;
 mod tracer;
 
 pub use gleaner_host_record::{
-    Cost, Group, Halts, HostError, HostSetup, Interrupts, Isa, Latencies, Lost, Pcpu, Reading, Reason,
-    Report, Steal, StealBy, VcpuCounters, VcpuRecord, VmRecord, attribution, cause, discover,
+    Cost, Group, Halts, HostError, HostSetup, Interrupts, Interval, Isa, Latencies, Lost, Pcpu, PcpuSample,
+    Reading, Reason, RecordError, Report, Steal, StealBy, VcpuCounters, VcpuRecord, VmRecord, attribution,
+    cause, discover, intervals,
 };
 use gleaner_host_record::{error, reading, report, setup};
 pub use tracer::{HostTracer, Options};

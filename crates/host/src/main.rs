@@ -1,6 +1,9 @@
 //! `gleaner-host`: what a KVM host spends on its guests.
 
 mod cli;
+mod page;
+mod privileges;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -14,6 +17,7 @@ fn main() -> ExitCode {
     let done = match gleaner_print::parse::<Cli>(NAME).command {
         Command::List(args) => cli::list(&args),
         Command::Diagnose(args) => cli::diagnose(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Top(args) => cli::top(&args),
         Command::Generate(what) => what.run::<Cli>(NAME, VERSION),
     };

@@ -102,7 +102,9 @@ fn details(vm: &VmRecord, span_ns: u64) -> Vec<String> {
     let wanted = vm.times.wanted_ns();
     let groups: Vec<String> = Group::ALL
         .iter()
-        .filter_map(|group| Some((group, *vm.groups.get(group).filter(|ns| 2000 * **ns > wanted)?)))
+        .filter_map(|group| {
+            Some((group, *vm.groups.get(group).filter(|ns| ns.saturating_mul(2000) > wanted)?))
+        })
         .map(|(group, ns)| format!("{group} {}", percent(ns, wanted)))
         .collect();
     let mut lines = vec![format!("{}: {}", vm.name, groups.join(", "))];
@@ -171,6 +173,7 @@ mod tests {
             lost: Lost::default(),
             cost: None,
             pcpus: vec![Pcpu { vcpu_ns: 30, other_ns: 10, idle_ns: 60 }],
+            timeline: Vec::new(),
             vms,
         }
     }

@@ -78,7 +78,7 @@ fn describe(text: &mut String, vm: &VmRecord, seconds: f64, all: bool) {
         .iter()
         .filter_map(|group| Some((group, *vm.groups.get(group)?)))
         // What would show as 0.0 % is left out.
-        .filter(|(_, ns)| 2000 * ns > vm.times.wanted_ns())
+        .filter(|(_, ns)| ns.saturating_mul(2000) > vm.times.wanted_ns())
         .map(|(group, ns)| format!("{group} {}", percent(ns, vm.times.wanted_ns())))
         .collect();
     if !groups.is_empty() {

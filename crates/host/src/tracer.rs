@@ -11,13 +11,13 @@ use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore, MapFlags};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::Isa;
-use crate::counters::counters;
+use crate::counters::{self, counters};
 use crate::error::HostError;
-use crate::reading::{Cost, Lost, Pcpu, Reading, Steal, VcpuCounters};
+use crate::reading::{Cost, Lost, Reading, Steal, VcpuCounters};
 use crate::setup::HostSetup;
 use crate::skeleton::types::{self, hist_id};
 use crate::skeleton::{HostSkel, HostSkelBuilder};
+use crate::{Isa, PcpuSample};
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Attempts to read a vCPU's counters while they do not change. An attempt takes a microsecond, and an exit at least
@@ -178,11 +178,22 @@ impl HostTracer {
                 pairs: lost.pairs,
                 recipients: lost.recipients,
             },
-            pcpus: bpf::per_vcpu::<types::pcpu>(&maps.pcpus, &0_u32)?
-                .iter()
-                .map(|pcpu| Pcpu { vcpu_ns: pcpu.vcpu_ns, other_ns: pcpu.other_ns, idle_ns: pcpu.idle_ns })
-                .collect(),
+            pcpus: self.pcpus_now()?.pcpus,
         })
+    }
+
+    /// Where the pCPUs' time went so far, by number: a part of [`HostTracer::read`] that costs little.
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn read_pcpus(&self) -> Result<PcpuSample, HostError> {
+        self.pcpus_now().map_err(|error| HostError::Read(bpf::text(&error)))
+    }
+
+    fn pcpus_now(&self) -> libbpf_rs::Result<PcpuSample> {
+        let counted = bpf::per_vcpu::<types::pcpu>(&self.skel.maps.pcpus, &0_u32)?;
+        let at_ns = now_ns();
+        Ok(PcpuSample { at_ns, pcpus: counted.iter().map(|pcpu| counters::pcpu(pcpu, at_ns)).collect() })
     }
 
     /// Measures for `time` what the programs cost, and detaches those whose numbers can be done without, one group after
@@ -233,8 +244,7 @@ impl HostTracer {
 
     /// Time that vCPUs had on pCPUs so far.
     fn vcpu_time(&self) -> libbpf_rs::Result<Duration> {
-        let pcpus = bpf::per_vcpu::<types::pcpu>(&self.skel.maps.pcpus, &0_u32)?;
-        Ok(Duration::from_nanos(pcpus.iter().map(|pcpu| pcpu.vcpu_ns).sum()))
+        Ok(Duration::from_nanos(self.pcpus_now()?.pcpus.iter().map(|pcpu| pcpu.vcpu_ns).sum()))
     }
 }
 
@@ -337,4 +347,69 @@ fn steals(map: &dyn MapCore) -> libbpf_rs::Result<BTreeMap<(u32, u32), Steal>> {
         steals.insert((key.victim, key.culprit), Steal { count: sum.count, ns: sum.ns });
     }
     Ok(steals)
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_testing::{is_root, skipped};
+    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::unistd::Pid;
+
+    use super::*;
+
+    /// Follows switches alone, for which no KVM is needed.
+    fn switches() -> libbpf_rs::Result<HostTracer> {
+        let setup = HostSetup {
+            kernel: String::new(),
+            isa: Isa::Svm,
+            pcpus: 0,
+            halt_poll_ns: None,
+            delivers_interrupts: false,
+            detects_spinning: false,
+        };
+        let skel = load(&setup, Options::default(), &["on_switch"])?;
+        let link = skel.progs.on_switch.attach_trace()?;
+        let fd = skel.progs.on_switch.as_fd().try_clone_to_owned()?;
+        let programs = vec![Attached { name: "on_switch", fd, _link: link }];
+        Ok(HostTracer { skel, programs, missing: Vec::new(), ended: Vec::new() })
+    }
+
+    /// Runs for a moment on each pCPU that this process is allowed to use, so that each of them has had a switch. In a thread
+    /// of its own, whose affinity ends with it.
+    fn visited() -> Vec<usize> {
+        let visit = |pcpu: &usize| {
+            let mut set = CpuSet::new();
+            set.set(*pcpu).unwrap();
+            let allowed = sched_setaffinity(Pid::from_raw(0), &set).is_ok();
+            if allowed {
+                // Leaves the pCPU, to which it must have come.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            allowed
+        };
+        std::thread::spawn(move || (0..CpuSet::count()).filter(visit).collect()).join().unwrap()
+    }
+
+    #[test]
+    fn the_times_of_pcpus_add_up_without_a_switch_at_the_end() {
+        if !is_root() {
+            return skipped("needs root: it loads a BPF program");
+        }
+        let tracer = switches().unwrap();
+        let visited = visited();
+        let samples = crate::timeline::sampled(Duration::from_millis(300), || tracer.read_pcpus()).unwrap();
+        let intervals = crate::intervals(&samples);
+        assert_eq!(intervals.len(), 6);
+        let mut start = 0;
+        for interval in &intervals {
+            let length = (interval.end_ns - start) as f64;
+            start = interval.end_ns;
+            for number in &visited {
+                let pcpu = interval.pcpus[*number];
+                let sum = (pcpu.vcpu_ns + pcpu.other_ns + pcpu.idle_ns) as f64;
+                assert!((sum / length - 1.0).abs() < 0.02, "pCPU {number}: {pcpu:?} in {length} ns");
+                assert_eq!(pcpu.vcpu_ns, 0, "no thread is known as a vCPU");
+            }
+        }
+    }
 }

@@ -32,9 +32,34 @@ fn where_there_is_no_kvm_that_is_said_with_the_remedy() {
 }
 
 #[test]
+fn where_there_is_no_kvm_nothing_is_served() {
+    if ["kvm_amd", "kvm_intel"].iter().any(|module| Path::new("/sys/module").join(module).exists()) {
+        return gleaner_testing::left_out("this machine is a KVM host");
+    }
+    let output = gleaner_host(&["serve", "--listen", "127.0.0.1:0"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("modprobe kvm-amd"), "{said}");
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_with_the_remedy() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = gleaner_host(&["serve", "--listen", &address]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&format!("cannot listen at {address}: choose another address with --listen")),
+        "{said}"
+    );
+}
+
+#[test]
 fn values_out_of_range_are_usage_errors_that_name_the_range() {
     for (args, range) in [
-        (&["diagnose", "--seconds", "0"][..], "1..=86400"),
+        (&["diagnose", "--from", "HOST.json", "--seconds", "3"][..], "cannot be used with"),
+        (&["diagnose", "--seconds", "0"], "1..=86400"),
         (&["diagnose", "--budget", "0"], "0.1 to 100"),
         (&["diagnose", "--budget", "x"], "a number is expected"),
         (&["top", "--interval", "3601"], "1..=3600"),

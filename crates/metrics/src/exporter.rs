@@ -1,4 +1,4 @@
-//! An HTTP server for one page, driven by the daemon's loop: it never blocks, and one client cannot hold up another.
+//! An HTTP server for one page, driven by the loop of a daemon: it never blocks, and one client cannot hold up another.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The listener cannot be served.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot serve the metrics' socket without blocking: {0}; the daemon runs without it")]
+#[error("cannot serve the metrics' socket without blocking: {0}")]
 pub struct ExporterError(io::Error);
 
 impl From<nix::Error> for ExporterError {

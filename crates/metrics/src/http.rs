@@ -43,7 +43,7 @@ pub(crate) fn respond(received: &[u8], metrics: &mut dyn FnMut() -> String) -> O
             }
         }
         Some("/") => {
-            response("200 OK", PLAIN, "", "This is gleanerd; its metrics are at /metrics.\n", with_body)
+            response("200 OK", PLAIN, "", "This is Gleaner; its metrics are at /metrics.\n", with_body)
         }
         _ => response(
             "404 Not Found",

@@ -1,5 +1,5 @@
 //! The daemon's metrics: what is counted ([`Metrics`]), and the HTTP server from which a Prometheus fetches it
-//! ([`Exporter`]). docs/metrics.md explains them to their readers.
+//! ([`Exporter`]), which `gleaner-host` uses, too. docs/metrics.md explains them to their readers.
 
 mod coverage;
 mod exporter;

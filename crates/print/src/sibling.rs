@@ -1,9 +1,9 @@
-//! The other programs of Gleaner: they are installed in one directory.
+//! The other programs of Gleaner: they are installed in one directory, or in `bin` and `sbin` beside each other.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A program of Gleaner that this one needs cannot be run.
@@ -30,14 +30,21 @@ pub enum SiblingError {
     },
 }
 
-/// The program `name` beside this one, or in the `sbin` beside its directory, where packages have daemons.
+/// The program `name` beside this one, or in the `bin` or `sbin` beside its directory: packages have daemons and
+/// `gleaner-host` in `sbin`.
 ///
 /// # Errors
 /// There is none.
 pub fn sibling(name: &str) -> Result<PathBuf, SiblingError> {
-    let path = std::env::current_exe().map_err(SiblingError::This)?.with_file_name(name);
-    let in_sbin = path.ancestors().nth(2).map(|prefix| prefix.join("sbin").join(name));
-    let found = [Some(path.clone()), in_sbin].into_iter().flatten().find(|path| path.exists());
+    beside(&std::env::current_exe().map_err(SiblingError::This)?, name)
+}
+
+fn beside(this: &Path, name: &str) -> Result<PathBuf, SiblingError> {
+    let path = this.with_file_name(name);
+    let prefix = path.ancestors().nth(2);
+    let elsewhere =
+        prefix.into_iter().flat_map(|prefix| ["bin", "sbin"].map(|dir| prefix.join(dir).join(name)));
+    let found = std::iter::once(path.clone()).chain(elsewhere).find(|path| path.exists());
     found.ok_or_else(|| SiblingError::Missing { name: name.to_owned(), path })
 }
 
@@ -49,5 +56,30 @@ pub fn become_sibling(name: &str, arguments: impl IntoIterator<Item = OsString>)
             SiblingError::Failed { path, cause }
         }
         Err(error) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn programs_in_bin_and_sbin_find_each_other() {
+        let prefix = tempfile::tempdir().unwrap();
+        let place = |dir: &str, name: &str| {
+            let dir = prefix.path().join(dir);
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join(name), "").unwrap();
+            dir.join(name)
+        };
+        let (bench, host) = (place("bin", "gleaner-bench"), place("sbin", "gleaner-host"));
+        assert_eq!(beside(&host, "gleaner-bench").unwrap(), bench);
+        assert_eq!(beside(&bench, "gleaner-host").unwrap(), host);
+        let own = place("sbin", "gleaner-bench");
+        assert_eq!(beside(&host, "gleaner-bench").unwrap(), own, "the one beside it comes first");
+        let error = beside(&host, "gleaner-sim").unwrap_err().to_string();
+        assert!(error.contains("needs gleaner-sim") && error.contains("make build"), "{error}");
     }
 }

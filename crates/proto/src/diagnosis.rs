@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::histogram::Histogram;
+
 /// What `gleaner diagnose` hands to `gleaner-bench diagnosis-page`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Page {
@@ -72,6 +74,26 @@ pub struct Lengths {
     pub typical: Option<DurationSummary>,
     /// Histogram of the durations, in s.
     pub bins: Vec<Bin>,
+}
+
+impl Lengths {
+    /// Those of a histogram that was filled for so many seconds.
+    pub fn of(label: &str, histogram: &Histogram, seconds: f64) -> Self {
+        let typical = histogram.median().zip(histogram.quantile(0.99)).map(|(median, p99)| DurationSummary {
+            median_s: median.as_secs_f64(),
+            mean_s: histogram.mean().as_secs_f64(),
+            p99_s: p99.as_secs_f64(),
+        });
+        Self {
+            label: label.to_owned(),
+            per_second: histogram.count as f64 / seconds,
+            typical,
+            bins: histogram
+                .bins()
+                .map(|(from, to, n)| Bin { from: from.as_secs_f64(), to: to.as_secs_f64(), count: n as f64 })
+                .collect(),
+        }
+    }
 }
 
 /// Summary of a distribution of durations, in s.

@@ -102,3 +102,52 @@ fn a_mode_that_consolidates_on_more_vcpus_than_there_are_is_wrong_usage() {
     assert_eq!(output.status.code(), Some(2), "{printed}");
     assert!(printed.contains("`consolidate:999` needs 999 vCPUs, but there "), "{printed}");
 }
+
+/// Runs the program in `dir` with this standard input.
+fn run_in(dir: &Path, args: &[&str], input: &str) -> Output {
+    use std::io::Write as _;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gleaner-bench"))
+        .args(args)
+        .current_dir(dir)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One that fails early does not read it.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn the_record_of_a_host_becomes_a_page_and_plots() {
+    let record = gleaner_testing::host::RECORD;
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("HOST.json"), record).unwrap();
+    let output = run_in(dir.path(), &["report", "HOST.json", "--svg", "plots"], "");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).ends_with("gleaner-bench: wrote HOST.html\n"), "{}", said(&output));
+    let page = fs::read_to_string(dir.path().join("HOST.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("KVM host: 2 VMs on 4 pCPUs"), "{page}");
+    let plot = fs::read_to_string(dir.path().join("plots/groups.svg")).unwrap();
+    assert!(plot.contains("<svg") && plot.contains("TSC_DEADLINE"), "{plot}");
+
+    // The same through a pipe, as gleaner-host draws it.
+    let output = run_in(dir.path(), &["host-page", "piped.html"], record);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::read_to_string(dir.path().join("piped.html")).unwrap(), page);
+}
+
+#[test]
+fn a_record_of_another_format_is_refused_with_the_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let newer = gleaner_testing::host::RECORD.replacen("\"format\": 1", "\"format\": 2", 1);
+    fs::write(dir.path().join("HOST.json"), &newer).unwrap();
+    for (args, name) in
+        [(["report", "HOST.json"], "HOST.json"), (["host-page", "HOST.html"], "standard input")]
+    {
+        let output = run_in(dir.path(), &args, &newer);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(&format!("{name} has record format 2")), "{}", said(&output));
+    }
+    assert!(!dir.path().join("HOST.html").exists());
+}

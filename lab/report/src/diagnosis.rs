@@ -12,6 +12,7 @@ use gleaner_proto::result::Environment;
 use maud::{Markup, html};
 
 use crate::facts::facts;
+use crate::lengths;
 use crate::page::{Data, Figure, figures as shown, page};
 
 /// The figures of the page, each of which can become a file.
@@ -50,9 +51,9 @@ pub fn html(diagnosis: &Diagnosis, environment: &Environment, json: &str) -> Str
         section {
             h2 { "From wake-up until run" }
             (shown(&figures::wakes(diagnosis)))
-            (tables::lengths("Wake-ups by what the wakee's vCPU did", "wake-up", &diagnosis.wakes))
+            (lengths::table("Wake-ups by what the wakee's vCPU did", "wake-up", &diagnosis.wakes))
             h3 { "How long threads were blocked" }
-            (tables::lengths("Waits by what threads waited in", "wait", &diagnosis.waits))
+            (lengths::table("Waits by what threads waited in", "wait", &diagnosis.waits))
         }
         section {
             h2 { "Where the vCPUs' time went" }

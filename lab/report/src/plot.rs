@@ -1,6 +1,7 @@
 //! The plots: plain data that can be drawn at any width.
 
 mod bars;
+mod composition;
 mod curves;
 mod histogram;
 mod legend;
@@ -10,6 +11,7 @@ mod strip;
 mod timeline;
 
 pub use bars::{Bar, BarGroup, Bars, Interval};
+pub use composition::{Composition, CompositionBar};
 pub use curves::{Curve, Curves};
 pub use gleaner_proto::diagnosis::Bin;
 pub use histogram::Histogram;

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gleaner_report::{bench, diagnosis, reproduction};
+use gleaner_report::{bench, diagnosis, host, reproduction};
 use gleaner_testing::skipped;
 
 /// The browser, or the reason to skip the test; on a CI machine a missing browser is a failure.
@@ -92,12 +92,14 @@ fn the_page_is_drawn_light_and_dark_wide_and_narrow() {
 }
 
 /// Each kind of page with its number of figures.
-fn pages() -> [(String, usize); 3] {
+fn pages() -> [(String, usize); 4] {
     let (result, papers, found) = (common::result(), common::reproduction(), common::diagnosis());
+    let record = common::host();
     [
         (bench::html(&result).unwrap(), bench::figures(&result).len()),
         (reproduction::html(&papers).unwrap(), reproduction::figures(&papers).len()),
         (diagnosis::html(&found, &common::environment(), "{}"), diagnosis::figures(&found).len()),
+        (host::html(&record, "{}"), host::figures(&record).len()),
     ]
 }
 

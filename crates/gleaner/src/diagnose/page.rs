@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use gleaner_proto::diagnosis::{self as page, Bin};
+use gleaner_proto::diagnosis as page;
 use gleaner_trace::{Edge, Histogram, Snapshot, ThreadStats};
 
 use super::notes::notes;
@@ -42,7 +42,7 @@ pub(super) fn write(report: &Report, file: &Path, page_program: &Path) -> anyhow
 fn diagnosis(report: &Report) -> page::Diagnosis {
     let snapshot = &report.counted;
     let seconds = seconds(snapshot);
-    let lengths = |label: &str, histogram: &Histogram| lengths(label, histogram, seconds);
+    let lengths = |label: &str, histogram: &Histogram| page::Lengths::of(label, histogram, seconds);
     page::Diagnosis {
         target: report.target.clone(),
         seconds,
@@ -82,24 +82,6 @@ fn cause(cause: &Cause) -> page::Cause {
         estimate: cause.estimate.clone(),
         behind: cause.behind.clone(),
         advice: cause.advice.iter().map(ToString::to_string).collect(),
-    }
-}
-
-fn lengths(label: &str, histogram: &Histogram, seconds: f64) -> page::Lengths {
-    let typical =
-        histogram.median().zip(histogram.quantile(0.99)).map(|(median, p99)| page::DurationSummary {
-            median_s: median.as_secs_f64(),
-            mean_s: histogram.mean().as_secs_f64(),
-            p99_s: p99.as_secs_f64(),
-        });
-    page::Lengths {
-        label: label.to_owned(),
-        per_second: histogram.count as f64 / seconds,
-        typical,
-        bins: histogram
-            .bins()
-            .map(|(from, to, n)| Bin { from: from.as_secs_f64(), to: to.as_secs_f64(), count: n as f64 })
-            .collect(),
     }
 }
 

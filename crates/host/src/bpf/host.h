@@ -217,9 +217,21 @@ struct lost {
 	u64 recipients;
 };
 
-/* Where a pCPU's time went since the start. */
+/* Who has a pCPU. */
+enum pcpu_user {
+	/* Not known yet: no switch was seen. */
+	PCPU_UNKNOWN,
+	PCPU_VCPU,
+	PCPU_OTHER,
+	PCPU_IDLE,
+};
+
+/* Where a pCPU's time went since the start, up to the last switch, and who has it since then. */
 struct pcpu {
 	u64 since_ns;
+	enum pcpu_user user;
+	/* User space asks for types that fields fill. */
+	u32 unused;
 	u64 vcpu_ns;
 	u64 other_ns;
 	u64 idle_ns;

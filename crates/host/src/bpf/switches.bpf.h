@@ -69,6 +69,28 @@ static __always_inline void enter(struct vcpu *v, struct thread *to, struct task
 	}
 }
 
+static __always_inline enum pcpu_user user_of(struct task_struct *p, struct thread *t)
+{
+	if (t)
+		return PCPU_VCPU;
+	return p->pid ? PCPU_OTHER : PCPU_IDLE;
+}
+
+/* Who had the pCPU is asked at the switch away, when a thread that became a vCPU meanwhile is known as one. */
+static __always_inline void add_pcpu(struct pcpu *c, enum pcpu_user prev, enum pcpu_user next, u64 now)
+{
+	u64 ns = c->since_ns ? since(c->since_ns, now) : 0;
+
+	if (prev == PCPU_VCPU)
+		c->vcpu_ns += ns;
+	else if (prev == PCPU_OTHER)
+		c->other_ns += ns;
+	else
+		c->idle_ns += ns;
+	c->user = next;
+	c->since_ns = now;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -80,17 +102,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	u32 zero = 0;
 
 	c = bpf_map_lookup_elem(&pcpus, &zero);
-	if (c) {
-		if (!c->since_ns)
-			;
-		else if (from)
-			c->vcpu_ns += now - c->since_ns;
-		else if (prev->pid)
-			c->other_ns += now - c->since_ns;
-		else
-			c->idle_ns += now - c->since_ns;
-		c->since_ns = now;
-	}
+	if (c)
+		add_pcpu(c, user_of(prev, from), user_of(next, to), now);
 	v = vcpu_of(from);
 	if (v && !v->exited) {
 		lock(v);

@@ -1,11 +1,12 @@
 //! The cost of each cause, and wake-up latencies.
 
+use super::Diagnosis;
 use super::summary::lost;
-use super::{Diagnosis, Lengths};
 use crate::axis::Axis;
-use crate::number::{Unit, show};
+use crate::lengths::{histogram, reach, title};
+use crate::number::Unit;
 use crate::page::Figure;
-use crate::plot::{Bar, BarGroup, Bars, Histogram, Interval};
+use crate::plot::{Bar, BarGroup, Bars, Interval};
 use crate::scale::Kind;
 
 /// One bar per cause; no figure without a cause.
@@ -56,51 +57,4 @@ pub(super) fn wakes(diagnosis: &Diagnosis) -> Vec<Figure> {
         )
     })
     .collect()
-}
-
-/// Name, rate and typical length.
-fn title(lengths: &Lengths) -> String {
-    let median =
-        lengths.typical.map_or_else(String::new, |t| format!(", median {}", show(Unit::Seconds, t.median_s)));
-    format!("{}: {} a second{median}", lengths.label, show(Unit::Plain, lengths.per_second))
-}
-
-/// Range over all of them, so that they can share an axis.
-pub(super) fn reach<'a>(all: impl IntoIterator<Item = &'a Lengths>) -> Option<(f64, f64)> {
-    let bins = all.into_iter().flat_map(|lengths| &lengths.bins);
-    bins.filter(|bin| Kind::Log.shows(bin.from) && Kind::Log.shows(bin.to)).fold(None, |reach, bin| {
-        let (low, high) = reach.unwrap_or((bin.from, bin.to));
-        Some((f64::min(low, bin.from), f64::max(high, bin.to)))
-    })
-}
-
-/// A histogram of the lengths; `None` if there are none.
-pub(super) fn histogram(
-    name: String,
-    title: &str,
-    length: &str,
-    counted: &str,
-    lengths: &Lengths,
-    within: Option<(f64, f64)>,
-) -> Option<Figure> {
-    let typical = lengths.typical?;
-    Some(Figure {
-        name,
-        title: title.to_owned(),
-        caption: String::new(),
-        half: true,
-        plot: Box::new(Histogram {
-            title: title.to_owned(),
-            about: format!(
-                "Histogram: median {}, mean {}, 99 % are shorter than {}.",
-                show(Unit::Seconds, typical.median_s),
-                show(Unit::Seconds, typical.mean_s),
-                show(Unit::Seconds, typical.p99_s)
-            ),
-            axis: Axis::new(length, Unit::Seconds, Kind::Log),
-            counted: counted.to_owned(),
-            bins: lengths.bins.clone(),
-            within,
-        }),
-    })
 }

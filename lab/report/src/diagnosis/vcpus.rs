@@ -2,12 +2,12 @@
 
 use maud::{Markup, html};
 
-use super::figures::{histogram, reach};
-use super::tables::{expandable, length_cells, length_heads, share};
 use super::{Diagnosis, Lane, Lengths, Spent, Timeline, Vcpu};
+use crate::lengths::{cells, heads as length_heads, histogram, reach};
 use crate::number::{Unit, show};
 use crate::page::Figure;
 use crate::plot::{Stack, StackLane, StackPart};
+use crate::table::{expandable, share};
 
 /// Most vCPUs that get a lane or histograms of their own.
 const MAX_SHOWN: usize = 8;
@@ -150,7 +150,7 @@ pub(super) fn lengths(diagnosis: &Diagnosis) -> Markup {
         (length_heads())
     };
     let row = |(vcpu, what, lengths): &(u32, &str, &Lengths)| {
-        html! { tr { th scope="row" { (vcpu) } td { (what) } (length_cells(lengths)) } }
+        html! { tr { th scope="row" { (vcpu) } td { (what) } (cells(lengths)) } }
     };
     html! {
         p {

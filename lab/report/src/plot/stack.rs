@@ -89,12 +89,12 @@ impl Key<'_> {
     }
 }
 
-fn class(part: &StackPart) -> String {
+pub(super) fn class(part: &StackPart) -> String {
     format!("{}{}", series_class(part.series), if part.pale { " unsure" } else { "" })
 }
 
 /// The value as a share that can be drawn.
-fn share(value: Option<&f64>) -> f64 {
+pub(super) fn share(value: Option<&f64>) -> f64 {
     value.copied().filter(|value| Kind::Linear.shows(*value)).unwrap_or(0.0).clamp(0.0, 1.0)
 }
 

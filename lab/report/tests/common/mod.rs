@@ -4,6 +4,7 @@
 
 mod bench;
 mod diagnosis;
+mod host;
 mod reproduction;
 mod svg;
 
@@ -13,6 +14,7 @@ use gleaner_proto::result::Environment;
 
 pub(crate) use bench::{ROUNDS, result};
 pub(crate) use diagnosis::diagnosis;
+pub(crate) use host::host;
 pub(crate) use reproduction::reproduction;
 pub(crate) use svg::check;
 

@@ -4,6 +4,7 @@ mod ad_hoc;
 mod compare;
 mod demo;
 mod diagnosis_page;
+mod host_page;
 mod list;
 mod load;
 mod names;
@@ -50,6 +51,8 @@ enum Command {
     Wake(wake::Args),
     #[command(hide = true)]
     DiagnosisPage(diagnosis_page::Args),
+    #[command(hide = true)]
+    HostPage(host_page::Args),
     Servers(servers::Args),
     Signals(signals::Args),
     Open(open::Args),
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(&args),
         Command::Wake(args) => wake::run(&args),
         Command::DiagnosisPage(args) => diagnosis_page::run(&args),
+        Command::HostPage(args) => host_page::run(&args),
         Command::Generate(what) => what.run::<Cli>(NAME, env!("CARGO_PKG_VERSION")),
         Command::Servers(args) => servers::run(&args),
         Command::Signals(args) => signals::run(&args),

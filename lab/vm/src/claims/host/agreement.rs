@@ -68,6 +68,7 @@ fn on(
         agrees(checks, format!("{name}: {counter} agree with KVM's within 1 %"), ours, theirs, 0.01, SLACK);
     }
     times(checks, &name, vm, report.span_ns);
+    pcpus(checks, &name, &report);
     let injected = vm.injected();
     let ours = injected.reschedule + injected.call;
     let theirs = guest_then.saturating_sub(by_guest);
@@ -91,6 +92,15 @@ fn times(checks: &mut Checks, name: &str, vm: &VmRecord, span_ns: u64) {
             vcpu.unpaired
         );
         checks.that(what, unknown <= 0.01, found);
+    }
+}
+
+fn pcpus(checks: &mut Checks, name: &str, report: &Report) {
+    let online = usize::try_from(report.host.pcpus).unwrap_or(usize::MAX);
+    for (number, pcpu) in report.pcpus.iter().enumerate().take(online) {
+        let ratio = (pcpu.vcpu_ns + pcpu.other_ns + pcpu.idle_ns) as f64 / report.span_ns as f64;
+        let what = format!("{name}: the times of pCPU {number} add up to the wall time within 1 %");
+        checks.that(what, (ratio - 1.0).abs() <= 0.01, format!("{:.2} % of it", 100.0 * ratio));
     }
 }
 
