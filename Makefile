@@ -23,7 +23,7 @@ packages = $(programs) gleaner-daemon gleaner-host
 HOST_CLAIMS = host-agreement host-causes host-overhead sched-safety sched-fairness sched-latency
 pages = gleaner.toml.5 gleaner.7 gleanerd.8
 
-.PHONY: help build docs install uninstall deb demo test test-long test-lab test-python fuzz lab lab-host bench evaluation bench-guard bench-signals bench-sim bench-trace promises lint
+.PHONY: help build docs install uninstall deb demo test test-long test-lab test-python fuzz lab lab-host bench evaluation bench-guard bench-signals bench-sim bench-python bench-trace promises lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -154,6 +154,12 @@ bench-sim: ## Measure how fast the simulator is, alone and beside SimGrid
 	cargo run --release -q -p gleaner-sim --locked --example speed
 	c++ -std=c++17 -O2 -Wall -Wextra -o target/simgrid-load lab/sim/simgrid/load.cpp -lsimgrid
 	cargo run --release -q -p gleaner-sim --locked --example compare -- target/simgrid-load
+
+bench-python: ## Measure what a call from Python costs, and what a second Dask worker brings
+	scripts/setup python
+	target/python/bin/maturin build --release --quiet --locked -m lab/python/Cargo.toml -o target/python/release
+	target/python/bin/pip --quiet install --force-reinstall --no-deps target/python/release/*.whl
+	target/python/bin/python lab/python/examples/speed.py
 
 bench-trace: ## Measure what tracing costs and how well it agrees, on this machine, as root
 	scripts/setup bench
