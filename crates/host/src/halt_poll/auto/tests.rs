@@ -1,0 +1,294 @@
+//! The controller on modelled hosts.
+
+use gleaner_trace::Histogram;
+
+use super::*;
+
+const US: Duration = Duration::from_micros(1);
+
+/// A host with four pCPUs, and VMs with four vCPUs.
+#[derive(Clone, Copy)]
+struct Host {
+    /// Wake-ups per second, all by interrupts.
+    wake_ups: f64,
+    /// How long a vCPU is halted until one comes.
+    halted: Duration,
+    /// The latency of a wake-up while KVM polls, and otherwise.
+    latency: (Duration, Duration),
+    /// vCPUs that work when all wake-ups are for nothing, and by how much each second of latency saved raises that.
+    load: f64,
+    closed_loop: bool,
+    /// vCPUs waiting after preemption, without polling and per polling pCPU.
+    preemption: (f64, f64),
+    /// vCPUs whose guests poll themselves, of the four.
+    guest_polls: u32,
+    /// Whether KVM does what its parameter says.
+    follows: bool,
+    /// The limit before, for one that does not follow.
+    stuck_ns: u32,
+}
+
+const PING_PONG: Host = Host {
+    wake_ups: 2000.0,
+    halted: Duration::from_micros(30),
+    latency: (Duration::from_micros(8), Duration::from_micros(40)),
+    load: 0.8,
+    closed_loop: false,
+    preemption: (0.001, 0.0),
+    guest_polls: 0,
+    follows: true,
+    stuck_ns: 200_000,
+};
+
+/// Deterministic noise (xorshift64): a factor around 1.
+struct Noise(u64);
+
+impl Noise {
+    fn factor(&mut self, spread: f64) -> f64 {
+        let uniform = |state: &mut u64| {
+            *state ^= *state << 13;
+            *state ^= *state >> 7;
+            *state ^= *state << 17;
+            (*state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let normal = (0..12).map(|_| uniform(&mut self.0)).sum::<f64>() - 6.0;
+        (spread * normal).exp()
+    }
+}
+
+impl Host {
+    /// An interval with `limit_ns` in force.
+    fn run(&self, limit_ns: u32, period: Duration, noise: &mut Noise) -> Sample {
+        let in_force = if self.follows { limit_ns } else { self.stuck_ns };
+        let limit = Duration::from_nanos(in_force.into());
+        let polled = self.guest_polls < 4 && !limit.is_zero() && self.halted <= limit;
+        let latency = if polled { self.latency.0 } else { self.latency.1 };
+        let speed = if self.closed_loop {
+            (self.latency.1 + self.halted).as_secs_f64() / (latency + self.halted).as_secs_f64()
+        } else {
+            1.0
+        };
+        let halts = (self.wake_ups * speed * period.as_secs_f64() * noise.factor(0.02)).round();
+        let poll = self.halted.min(limit).mul_f64(halts);
+        let mean = latency.mul_f64(noise.factor(0.05));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
+        let count = halts as u64;
+        let total_ns = u64::try_from(mean.mul_f64(halts).as_nanos()).unwrap();
+        let polling = poll.as_secs_f64() / period.as_secs_f64();
+        let guest = period.mul_f64(self.load * speed * noise.factor(0.01));
+        let preempted = period.mul_f64(self.preemption.0 + self.preemption.1 * polling);
+        let host = self.guest_polls < 4;
+        let scale = |time: Duration| if host { time } else { Duration::ZERO };
+        Sample {
+            period,
+            cost: 100 * US,
+            pcpus: 4,
+            idle: period.mul_f64(3.0),
+            halting: if count == 0 { 0 } else { 4 },
+            guest_polls: if count == 0 { 0 } else { self.guest_polls },
+            above_limit: if in_force > limit_ns && count > 0 { 4 } else { 0 },
+            halts: if host { count } else { 0 },
+            polled: if polled { count } else { 0 },
+            poll_success: if polled { scale(poll) } else { Duration::ZERO },
+            poll_fail: if polled { Duration::ZERO } else { scale(poll) },
+            guest: scale(guest),
+            wanted: guest + preempted,
+            waking: Histogram { count, total_ns, ..Histogram::default() },
+            woken: Histogram::default(),
+            preempted,
+        }
+    }
+}
+
+/// Runs the controller for some rounds: the decisions, the limits in force outside of comparisons, and the rests.
+struct Run {
+    auto: Auto,
+    now: Duration,
+    noise: Noise,
+    decisions: Vec<Decision>,
+    rests: Vec<Duration>,
+    limit_ns: u32,
+}
+
+impl Run {
+    fn new(found_ns: u32, objective: Objective) -> Self {
+        Self {
+            auto: Auto::new(Config { found_ns, objective }),
+            now: Duration::ZERO,
+            noise: Noise(0x2545_F491_4F6C_DD1D),
+            decisions: Vec::new(),
+            rests: Vec::new(),
+            limit_ns: found_ns,
+        }
+    }
+
+    fn round(&mut self, host: &Host) -> &mut Self {
+        let mut step = self.auto.start();
+        for _ in 0..5000 {
+            self.limit_ns = step.limit_ns;
+            let time = match step.next {
+                Next::Sample(time) => time,
+                Next::Rest(time) => {
+                    self.now += time;
+                    self.rests.push(time);
+                    return self;
+                }
+            };
+            self.now += time;
+            step = self.auto.step(self.now, &host.run(step.limit_ns, time, &mut self.noise));
+            self.decisions.extend(step.decision.clone());
+        }
+        panic!("a round ends");
+    }
+
+    fn outcomes(&self) -> Vec<(u32, u32, Outcome)> {
+        let outcome = |decision: &Decision| match &decision.why {
+            Why::Compared { outcome, less, more } => Some((less.limit_ns, more.limit_ns, *outcome)),
+            _ => None,
+        };
+        self.decisions.iter().filter_map(outcome).collect()
+    }
+}
+
+fn run(host: &Host, found_ns: u32) -> Run {
+    let mut run = Run::new(found_ns, Objective::Balanced);
+    run.round(host);
+    run
+}
+
+#[test]
+fn polling_that_shortens_wake_ups_stays_and_no_longer_than_it_needs_to() {
+    let run = run(&PING_PONG, 200_000);
+    assert_eq!(run.limit_ns, 50_000, "{:?}", run.decisions);
+    let outcomes = run.outcomes();
+    assert_eq!(outcomes[0], (0, 200_000, Outcome::Pays), "{:?}", run.decisions);
+    assert_eq!(outcomes[1], (50_000, 200_000, Outcome::DoesNotPay));
+    assert!(run.now < Duration::from_secs(40), "{:?}", run.now);
+    let first = run.decisions[0].to_string();
+    assert!(first.contains("stays 200000: polling for up to 200 us pays against no polling"), "{first}");
+}
+
+#[test]
+fn it_is_turned_on_where_it_was_off_and_pays() {
+    let run = run(&Host { closed_loop: true, ..PING_PONG }, 0);
+    assert_eq!(run.limit_ns, 50_000, "{:?}", run.decisions);
+    assert_eq!(run.outcomes()[0], (0, 50_000, Outcome::Pays));
+}
+
+#[test]
+fn the_longer_limit_is_found_where_the_shorter_one_polls_in_vain() {
+    let run = run(&Host { halted: 120 * US, ..PING_PONG }, 0);
+    assert_eq!(run.limit_ns, 200_000, "{:?}", run.decisions);
+    assert_eq!(run.outcomes()[0], (0, 50_000, Outcome::DoesNotPay));
+}
+
+#[test]
+fn polling_in_vain_is_turned_off() {
+    let run = run(&Host { halted: 900 * US, wake_ups: 1000.0, ..PING_PONG }, 200_000);
+    assert_eq!(run.limit_ns, 0, "{:?}", run.decisions);
+    assert_eq!(run.outcomes()[0], (0, 200_000, Outcome::DoesNotPay));
+}
+
+#[test]
+fn what_polling_is_worth_is_a_matter_of_the_objective() {
+    // 0.14 pCPUs of polling save 2 us of 2000 wake-ups a second.
+    let host = Host { halted: 70 * US, latency: (10 * US, 12 * US), ..PING_PONG };
+    let limits = [Objective::Latency, Objective::Efficiency].map(|objective| {
+        let mut run = Run::new(0, objective);
+        run.round(&host);
+        run.limit_ns
+    });
+    assert_eq!(limits, [200_000, 0]);
+}
+
+#[test]
+fn where_all_guests_poll_themselves_the_host_does_not() {
+    let mut run = run(&Host { guest_polls: 4, ..PING_PONG }, 200_000);
+    assert_eq!((run.limit_ns, run.decisions.len()), (0, 1));
+    assert_eq!(run.decisions[0].why, Why::GuestsPoll { vcpus: 4 });
+    // One that stops: what was found counts again, and is compared.
+    run.round(&Host { guest_polls: 3, ..PING_PONG });
+    assert_eq!((run.limit_ns, run.outcomes()[0]), (50_000, (0, 200_000, Outcome::Pays)));
+}
+
+#[test]
+fn while_vcpus_wait_for_pcpus_nobody_polls_and_the_threshold_has_hysteresis() {
+    let contended = |share: f64| Host { preemption: (share, 0.0), ..PING_PONG };
+    let mut run = run(&contended(0.2), 200_000);
+    assert_eq!(run.limit_ns, 0);
+    assert!(matches!(run.decisions[0].why, Why::Contended { preempted } if preempted > 0.15));
+    // 0.06 of 0.86.
+    run.round(&contended(0.06));
+    assert!(matches!(run.decisions[1].why, Why::Contended { .. }) && run.limit_ns == 0);
+    run.round(&contended(0.01));
+    assert_eq!(run.limit_ns, 50_000, "{:?}", run.decisions);
+}
+
+#[test]
+fn polling_that_makes_others_wait_for_pcpus_is_turned_off() {
+    // Polling takes 0.06 pCPUs, for which others wait three times as long.
+    let run = run(&Host { preemption: (0.001, 3.0), load: 3.0, ..PING_PONG }, 200_000);
+    assert_eq!(run.limit_ns, 0, "{:?}", run.decisions);
+    assert_eq!(run.outcomes()[0], (0, 200_000, Outcome::HarmsOthers));
+}
+
+#[test]
+fn vms_that_hardly_halt_are_left_alone_with_ever_longer_rests() {
+    let mut run = Run::new(200_000, Objective::Balanced);
+    let idle = Host { wake_ups: 20.0, ..PING_PONG };
+    for _ in 0..8 {
+        run.round(&idle);
+    }
+    assert_eq!(run.limit_ns, 200_000);
+    assert!(run.decisions.iter().all(|decision| matches!(decision.why, Why::Idle { .. })));
+    assert!(run.rests.is_sorted() && run.rests[0] < Duration::from_secs(30), "{:?}", run.rests);
+    assert_eq!(*run.rests.last().unwrap(), RESTS.1);
+    // Another behaviour is noticed then, and watched more often.
+    run.round(&PING_PONG);
+    assert_eq!((run.limit_ns, *run.rests.last().unwrap()), (50_000, RESTS.0));
+}
+
+#[test]
+fn without_a_vm_nothing_is_decided() {
+    let run = run(&Host { wake_ups: 0.0, ..PING_PONG }, 200_000);
+    assert_eq!((run.limit_ns, run.decisions[0].why.clone()), (200_000, Why::Idle { halts: 0.0 }));
+}
+
+#[test]
+fn where_kvm_does_not_follow_that_is_said_and_nothing_changes() {
+    let run = run(&Host { follows: false, ..PING_PONG }, 200_000);
+    assert_eq!(run.outcomes(), [(0, 200_000, Outcome::NotFollowed { vcpus: 4 })]);
+    assert_eq!(run.limit_ns, 200_000);
+}
+
+#[test]
+fn what_paid_is_compared_again_and_ends_when_it_no_longer_does() {
+    let mut run = run(&PING_PONG, 200_000);
+    run.round(&PING_PONG);
+    assert_eq!(run.limit_ns, 50_000, "{:?}", run.decisions);
+    run.round(&Host { halted: 900 * US, wake_ups: 1000.0, ..PING_PONG });
+    assert_eq!(run.limit_ns, 0, "{:?}", run.decisions);
+}
+
+#[test]
+fn an_administrators_limit_is_a_candidate_of_its_own() {
+    let run = run(&Host { halted: 400 * US, latency: (8 * US, 90 * US), ..PING_PONG }, 500_000);
+    assert_eq!(run.limit_ns, 500_000, "{:?}", run.decisions);
+}
+
+#[test]
+fn chance_decides_nothing() {
+    let in_vain = Host { halted: 900 * US, wake_ups: 1000.0, ..PING_PONG };
+    for (host, expected) in [(PING_PONG, 50_000), (in_vain, 0)] {
+        let mut wrong = Vec::new();
+        for seed in 1..=40 {
+            let mut run = Run::new(200_000, Objective::Balanced);
+            run.noise = Noise(seed * 0x9E37_79B9_7F4A_7C15);
+            run.round(&host).round(&host);
+            if run.limit_ns != expected {
+                wrong.push((seed, run.limit_ns, run.outcomes()));
+            }
+        }
+        assert!(wrong.is_empty(), "{expected}: {} {wrong:?}", wrong.len());
+    }
+}
