@@ -283,7 +283,7 @@ fn chance_decides_nothing() {
         let mut wrong = Vec::new();
         for seed in 1..=40 {
             let mut run = Run::new(200_000, Objective::Balanced);
-            run.noise = Noise(seed * 0x9E37_79B9_7F4A_7C15);
+            run.noise = Noise(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
             run.round(&host).round(&host);
             if run.limit_ns != expected {
                 wrong.push((seed, run.limit_ns, run.outcomes()));
