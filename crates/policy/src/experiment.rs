@@ -131,7 +131,11 @@ mod tests {
         let mut laboratory = Laboratory::new(CpuSet::first(1), Objective::Balanced);
         let block = 50_000 * US;
         let of = |limit: Duration, period| {
-            if limit.is_zero() { observed(period, 40 * US, 0.0) } else { observed(period, wait_with, polling) }
+            if limit.is_zero() {
+                observed(period, 40 * US, 0.0)
+            } else {
+                observed(period, wait_with, polling)
+            }
         };
         for _ in 0..16 {
             laboratory.learn(LESS, &of(LESS, block));

@@ -100,7 +100,9 @@ fn duration(text: &str) -> Result<Duration, String> {
         "d" => 86_400,
         _ => return Err("a number with the unit s, m, h or d is expected, as in 10m".to_owned()),
     };
-    let number: u32 = number.parse().map_err(|_| "a number with the unit s, m, h or d is expected, as in 10m".to_owned())?;
+    let number: u32 = number
+        .parse()
+        .map_err(|_| "a number with the unit s, m, h or d is expected, as in 10m".to_owned())?;
     Ok(Duration::from_secs(u64::from(number) * seconds))
 }
 
@@ -115,7 +117,8 @@ pub(crate) fn run(what: &HaltPoll) -> anyhow::Result<ExitCode> {
 fn run_show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let parameters = Parameters::read(&root)?;
-    let report = if args.seconds > 0 { Some(follow(&root, Duration::from_secs(args.seconds))?) } else { None };
+    let report =
+        if args.seconds > 0 { Some(follow(&root, Duration::from_secs(args.seconds))?) } else { None };
     let shown = Shown::new(parameters, held_by(&root), report.as_ref());
     if args.json {
         outln!("{}", serde_json::to_string(&shown)?)?;

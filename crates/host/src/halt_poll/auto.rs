@@ -82,7 +82,7 @@ pub struct Auto {
 
 #[derive(Debug)]
 enum Phase {
-    Watch { left: u32, sum: Sample },
+    Watch { left: u32, sum: Box<Sample> },
     Compare(Box<Comparison>),
 }
 
@@ -140,7 +140,7 @@ impl Auto {
             Phase::Watch { left, sum } => {
                 sum.add(sample);
                 *left -= 1;
-                let (last, sum) = (*left == 0, sum.clone());
+                let (last, sum) = (*left == 0, Sample::clone(sum));
                 let in_force = self.in_force_ns();
                 self.laboratory.learn(limit(in_force), &sample.observation(now, sum.wakes()));
                 if last { self.watched(now, sum) } else { self.step_with(None) }
@@ -163,9 +163,7 @@ impl Auto {
     /// Goes on in the present phase.
     fn step_with(&self, decision: Option<Decision>) -> Step {
         match &self.phase {
-            Phase::Watch { .. } => {
-                Step { limit_ns: self.in_force_ns(), next: Next::Sample(BLOCK), decision }
-            }
+            Phase::Watch { .. } => Step { limit_ns: self.in_force_ns(), next: Next::Sample(BLOCK), decision },
             Phase::Compare(comparison) => Step {
                 limit_ns: comparison.limit_ns(),
                 next: Next::Sample(comparison.experiment.next()),
@@ -252,7 +250,7 @@ impl Auto {
 }
 
 fn watch() -> Phase {
-    Phase::Watch { left: WATCHED, sum: Sample::default() }
+    Phase::Watch { left: WATCHED, sum: Box::default() }
 }
 
 impl Comparison {

@@ -13,7 +13,7 @@ pub const STATE_DIR: &str = "/run/gleaner-host";
 #[derive(Debug, thiserror::Error)]
 pub enum HoldError {
     /// Another one holds them.
-    #[error("gleaner-host (process {pid}) holds KVM's halt polling already: stop it first")]
+    #[error("process {pid}, a gleaner-host, holds KVM's halt polling already: stop it first")]
     Held {
         /// The other one.
         pid: String,
@@ -183,7 +183,7 @@ mod tests {
         let (_holding, _) = Holding::open(&state, root.clone()).unwrap();
         let error = Holding::open(&state, root.clone()).unwrap_err();
         assert!(matches!(error, HoldError::Held { .. }), "{error}");
-        assert!(error.to_string().contains(&format!("(process {})", std::process::id())), "{error}");
+        assert!(error.to_string().contains(&format!("process {},", std::process::id())), "{error}");
         assert!(matches!(restore(&state, &root), Err(HoldError::Held { .. })), "it lives");
     }
 }

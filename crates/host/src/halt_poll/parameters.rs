@@ -1,4 +1,4 @@
-//! The parameters of the module `kvm` (kernel: virt/kvm/kvm_main.c, Documentation/virt/kvm/halt-polling.rst).
+//! The parameters of the module `kvm` (kernel: `virt/kvm/kvm_main.c`, Documentation/virt/kvm/halt-polling.rst).
 //!
 //! KVM keeps a limit per vCPU that no file shows. A halt that ends sooner than `halt_poll_ns`, but not while KVM polled,
 //! raises it: from 0 to `grow_start`, then by the factor `grow`; a longer one divides it by `shrink` (0: sets it to 0). At
@@ -58,7 +58,9 @@ impl Parameters {
             );
         }
         if self.halt_poll_ns > 0 && self.grow_start == 0 {
-            caveats.push("halt_poll_ns_grow_start is 0: the limits of vCPUs never grow; write 10000 to it".to_owned());
+            caveats.push(
+                "halt_poll_ns_grow_start is 0: the limits of vCPUs never grow; write 10000 to it".to_owned(),
+            );
         }
         caveats
     }
@@ -107,7 +109,8 @@ pub fn parse_limit(text: &str) -> Result<u32, String> {
         Ok(ns) => u128::from(ns),
         Err(_) => times::parse_time(text).map_err(|error| format!("{error}, nor a number of ns"))?.as_nanos(),
     };
-    u32::try_from(ns).map_err(|_| format!("KVM's parameter has 32 bits: at most {} ns are possible", u32::MAX))
+    u32::try_from(ns)
+        .map_err(|_| format!("KVM's parameter has 32 bits: at most {} ns are possible", u32::MAX))
 }
 
 #[cfg(test)]
@@ -138,7 +141,9 @@ mod tests {
 
     #[test]
     fn limits_have_units_and_fit_into_32_bits() {
-        for (text, ns) in [("0", 0), ("200000", 200_000), ("5ns", 5), ("200us", 200_000), ("1.5ms", 1_500_000)] {
+        for (text, ns) in
+            [("0", 0), ("200000", 200_000), ("5ns", 5), ("200us", 200_000), ("1.5ms", 1_500_000)]
+        {
             assert_eq!(parse_limit(text), Ok(ns), "{text}");
         }
         for text in ["", "us", "-1", "200 us", "1h"] {

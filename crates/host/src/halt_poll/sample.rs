@@ -228,7 +228,9 @@ mod tests {
 
     fn sample(vcpus: &[VcpuRecord], limit_ns: u32) -> Sample {
         let mut sample = Sample { period: Duration::from_millis(100), pcpus: 2, ..Sample::default() };
-        vcpus.iter().for_each(|vcpu| sample.take(vcpu, limit_ns));
+        for vcpu in vcpus {
+            sample.take(vcpu, limit_ns);
+        }
         sample
     }
 
@@ -255,13 +257,20 @@ mod tests {
         let mut sample = sample(&[vcpu(30, 10, false, 0)], 0);
         sample.woken = Histogram { count: 10, total_ns: 400_000, ..Histogram::default() };
         assert_eq!(sample.wakes(), Wakes::Pcpus);
-        assert_eq!(sample.wake_up(Wakes::Pcpus), Duration::from_micros(10), "thirty of forty waited for none");
+        assert_eq!(
+            sample.wake_up(Wakes::Pcpus),
+            Duration::from_micros(10),
+            "thirty of forty waited for none"
+        );
         sample.waking = Histogram { count: 10, total_ns: 900_000, ..Histogram::default() };
         assert_eq!(sample.wakes(), Wakes::Interrupts);
         assert_eq!(sample.wake_up(Wakes::Interrupts), Duration::from_micros(90));
         let mut sum = sample.clone();
         sum.add(&sample);
-        assert_eq!((sum.halts, sum.halting, sum.wake_up(Wakes::Interrupts)), (80, 1, Duration::from_micros(90)));
+        assert_eq!(
+            (sum.halts, sum.halting, sum.wake_up(Wakes::Interrupts)),
+            (80, 1, Duration::from_micros(90))
+        );
         let waiting = sum.observation(Duration::ZERO, Wakes::Interrupts).workload.waiting.unwrap();
         assert_eq!((waiting.wake_ups, waiting.total), (20, Duration::from_micros(1800)));
     }

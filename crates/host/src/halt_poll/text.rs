@@ -55,7 +55,8 @@ impl Shown {
                 halts: vcpu.halts,
             })
             .collect();
-        let above = vcpus.iter().filter(|vcpu| vcpu.halts.poll_limit_ns > parameters.halt_poll_ns.into()).count();
+        let above =
+            vcpus.iter().filter(|vcpu| vcpu.halts.poll_limit_ns > parameters.halt_poll_ns.into()).count();
         if above > 0 {
             caveats.push(format!(
                 "{above} vCPUs have a limit above halt_poll_ns: their VMM set one (KVM_CAP_HALT_POLL), Linux is older than \
@@ -76,7 +77,8 @@ pub fn show(shown: &Shown) -> String {
         format!("KVM polls for at most {} before it gives the pCPU away", length(halt_poll_ns.into()))
     };
     let grows = format!("a vCPU's limit grows from 0 to {}, then by this factor", length(grow_start.into()));
-    let shrinks = if shrink == 0 { "a halt that is too long sets it to 0" } else { "such a halt divides it by this" };
+    let shrinks =
+        if shrink == 0 { "a halt that is too long sets it to 0" } else { "such a halt divides it by this" };
     for (name, value, meaning) in [
         ("halt_poll_ns", halt_poll_ns, meaning.as_str()),
         ("halt_poll_ns_grow", grow, grows.as_str()),
@@ -164,10 +166,16 @@ mod tests {
         };
         let text = show(&shown(vec![vcpu(0, false), vcpu(1, true)]));
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("halt_poll_ns                 200000  KVM polls for at most 200 us"), "{text}");
+        assert!(
+            lines[0].starts_with("halt_poll_ns                 200000  KVM polls for at most 200 us"),
+            "{text}"
+        );
         assert!(lines[3].ends_with("a halt that is too long sets it to 0"), "{text}");
         assert!(lines[4].contains("process 77") && lines[5] == "note: nothing", "{text}");
-        assert_eq!(lines[lines.len() - 2], "web-1     0         8  host    80.0 us      20.0   75.0 %     1.0 %     0.1 %");
+        assert_eq!(
+            lines[lines.len() - 2],
+            "web-1     0         8  host    80.0 us      20.0   75.0 %     1.0 %     0.1 %"
+        );
         assert!(lines[lines.len() - 1].starts_with("web-1     1         9  guest"), "{text}");
     }
 
