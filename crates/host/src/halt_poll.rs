@@ -5,6 +5,7 @@
 
 mod auto;
 mod decision;
+mod drive;
 mod holding;
 mod parameters;
 mod sample;
@@ -12,6 +13,7 @@ pub mod text;
 
 pub use auto::{Auto, Config, Next, Step};
 pub use decision::{Decision, Outcome, Side, Why};
+pub use drive::{CHECK_INTERVAL, Vms, drive};
 pub use holding::{HoldError, Holding, STATE_DIR, left_behind, restore};
 pub use parameters::{Change, Parameters, parse_limit};
 pub use sample::{Sample, Wakes};

@@ -1,7 +1,10 @@
 //! Changes of KVM's parameters under leases: each is recorded before it is made, and undone however its holder ends.
 
+use std::collections::BTreeMap;
+
 use gleaner_engine::{LeaseBook, LeaseError, Outcome, StateDir, StateError, UndoResult};
 use gleaner_kernel::Root;
+use gleaner_kernel::lever::{Target, Value};
 
 use super::Change;
 
@@ -44,6 +47,8 @@ impl HoldError {
 #[derive(Debug)]
 pub struct Holding {
     book: LeaseBook,
+    /// What was put in force last, also where it was so already and no lease was needed: whoever changes that owns it, too.
+    last: BTreeMap<Target, Value>,
 }
 
 impl Holding {
@@ -53,7 +58,7 @@ impl Holding {
     /// There is another holder, or the leases that a killed one left are malformed.
     pub fn open(state: &StateDir, root: Root) -> Result<(Self, Vec<Outcome>), HoldError> {
         let (book, left) = LeaseBook::open(state, root)?;
-        Ok((Self { book }, left))
+        Ok((Self { book, last: BTreeMap::new() }, left))
     }
 
     /// Puts `change` in force.
@@ -63,23 +68,31 @@ impl Holding {
     /// write failed.
     pub fn set(&mut self, change: &Change) -> Result<(), HoldError> {
         for write in change.writes() {
+            self.check_one(&write.target)?;
             self.book.set(&write)?;
+            self.last.insert(write.target, write.value);
         }
         Ok(())
     }
 
-    /// Whether everything that was changed still has the value that was written last.
+    /// Whether everything that was put in force still is.
     ///
     /// # Errors
     /// Somebody else has changed it, or KVM was unloaded.
     pub fn check(&self) -> Result<(), HoldError> {
-        for target in self.book.targets() {
-            self.book.check(target)?;
-        }
-        Ok(())
+        self.last.keys().try_for_each(|target| self.check_one(target))
     }
 
-    /// Whether something is changed.
+    fn check_one(&self, target: &Target) -> Result<(), HoldError> {
+        let Some(last) = self.last.get(target) else { return Ok(()) };
+        let found = target.read(self.book.root()).map_err(LeaseError::from)?;
+        if found == *last {
+            return Ok(());
+        }
+        Err(LeaseError::Theirs { target: target.clone(), found }.into())
+    }
+
+    /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
         self.book.is_empty()
     }
@@ -173,6 +186,21 @@ mod tests {
         let error = holding.set(&Change::limit(50_000)).unwrap_err();
         assert!(error.is_theirs() && error.to_string().contains("changed by somebody else"), "{error}");
         assert_eq!(holding.close()[0].undone, UndoResult::Theirs);
+        assert_eq!(limit(&root), 400_000);
+    }
+
+    #[test]
+    fn a_value_that_needed_no_lease_is_held_too() {
+        let (dir, root) = kvm();
+        let state = StateDir::at(dir.path().join("state")).unwrap();
+        let (mut holding, _) = Holding::open(&state, root.clone()).unwrap();
+        holding.set(&Change::limit(200_000)).unwrap();
+        assert!(holding.is_empty());
+        holding.check().unwrap();
+        fs::write(root.path(LIMIT), "400000\n").unwrap();
+        assert!(holding.check().unwrap_err().is_theirs());
+        assert!(holding.set(&Change::limit(200_000)).unwrap_err().is_theirs());
+        assert!(holding.close().is_empty());
         assert_eq!(limit(&root), 400_000);
     }
 

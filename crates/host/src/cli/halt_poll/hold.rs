@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use gleaner_engine::live::{self, Signals};
-use gleaner_host::halt_poll::{Change, Holding, Parameters, left_behind};
+use gleaner_host::halt_poll::{CHECK_INTERVAL, Change, HoldError, Holding, Parameters, left_behind};
 use gleaner_kernel::Root;
 use gleaner_print::say;
 use nix::errno::Errno;
@@ -17,9 +17,6 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike as _};
 
 use super::SetArgs;
-
-/// How often it is checked whether somebody else has changed what is held.
-pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
@@ -85,7 +82,16 @@ fn until_the_end(holding: &Holding, signals: &mut Signals, time: Option<Duration
         if end.is_some_and(|end| Instant::now() >= end) {
             return Ok(());
         }
-        holding.check().map_err(|error| anyhow!("{error}; this ends here"))?;
+        holding.check().map_err(|error| stepped_back(error.into()))?;
+    }
+}
+
+/// Says that somebody else's change is the end.
+pub(super) fn stepped_back(error: anyhow::Error) -> anyhow::Error {
+    if error.downcast_ref().is_some_and(HoldError::is_theirs) {
+        anyhow!("{error}; this ends here")
+    } else {
+        error
     }
 }
 
