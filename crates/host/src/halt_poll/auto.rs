@@ -20,8 +20,10 @@ const CANDIDATES_NS: [u32; 3] = [0, 50_000, 200_000];
 const WATCHED: u32 = 20;
 /// ...of this length, which is also the least length of a block.
 const BLOCK: Duration = Duration::from_millis(50);
-/// The longest block, for VMs that halt rarely.
+/// The longest block, for VMs that halt rarely, and for many vCPUs.
 const LONGEST_BLOCK: Duration = Duration::from_millis(500);
+/// A block takes this many times as long as its sample costs.
+const COST_FACTOR: u32 = 30;
 /// Wake-ups per block, to compare their mean.
 const WAKE_UPS_PER_BLOCK: f64 = 50.0;
 /// VMs that halt more rarely gain nothing that could be measured.
@@ -209,11 +211,14 @@ impl Auto {
         let (less_ns, more_ns) = (self.kept_ns.min(other), self.kept_ns.max(other));
         let purpose = if more_ns == self.kept_ns { Purpose::Reprove } else { Purpose::Adopt };
         let wakes = watched.wakes();
+        let mut seen = watched.observation(now, wakes);
+        seen.cost = watched.cost / WATCHED;
         let rate = watched.halts as f64 / watched.period.as_secs_f64();
-        let block = Duration::from_secs_f64((WAKE_UPS_PER_BLOCK / rate).min(LONGEST_BLOCK.as_secs_f64()));
-        let seen = watched.observation(now, wakes);
-        let experiment =
-            self.laboratory.start(limit(less_ns), limit(more_ns), purpose, &seen, block.max(BLOCK));
+        // Reading the counters of many vCPUs takes long.
+        let readable = seen.cost * COST_FACTOR;
+        let block =
+            Duration::from_secs_f64(WAKE_UPS_PER_BLOCK / rate).max(readable).clamp(BLOCK, LONGEST_BLOCK);
+        let experiment = self.laboratory.start(limit(less_ns), limit(more_ns), purpose, &seen, block);
         self.phase = Phase::Compare(Box::new(Comparison {
             less_ns,
             more_ns,

@@ -68,7 +68,7 @@ pub fn drive<V: Vms>(mut auto: Auto, holding: &mut Holding, vms: &mut V) -> Resu
         vms.leave();
         let until = vms.now() + rest;
         while vms.now() < until {
-            if !vms.wait(CHECK_INTERVAL.min(until - vms.now()))? {
+            if !vms.wait(CHECK_INTERVAL.min(until.saturating_sub(vms.now())))? {
                 return Ok(());
             }
             holding.check()?;

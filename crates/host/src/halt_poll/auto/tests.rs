@@ -195,3 +195,23 @@ fn chance_decides_nothing() {
         assert!(wrong.is_empty(), "{expected}: {} {wrong:?}", wrong.len());
     }
 }
+
+#[test]
+fn blocks_are_long_where_samples_are_costly_or_wake_ups_rare() {
+    let block = |cost: Duration, wake_ups: f64| {
+        let mut auto = Auto::new(Config { found_ns: 200_000, objective: Objective::Balanced });
+        let host = Host { wake_ups, ..PING_PONG };
+        let (mut noise, mut step) = (Noise(7), auto.start());
+        let mut longest = Duration::ZERO;
+        while let Next::Sample(time) = step.next {
+            longest = longest.max(time);
+            step = auto.step(Duration::ZERO, &Sample { cost, ..host.run(step.limit_ns, time, &mut noise) });
+        }
+        longest
+    };
+    assert_eq!(block(100 * US, 5000.0), BLOCK);
+    assert_eq!(block(10_000 * US, 5000.0), Duration::from_millis(300));
+    assert_eq!(block(40_000 * US, 5000.0), LONGEST_BLOCK);
+    let rare = block(100 * US, 150.0);
+    assert!(rare > Duration::from_millis(250) && rare < LONGEST_BLOCK, "{rare:?}");
+}
