@@ -16,7 +16,7 @@ pub use decision::{Decision, Outcome, Side, Why};
 pub use drive::{CHECK_INTERVAL, Vms, drive};
 pub use holding::{HoldError, Holding, STATE_DIR, left_behind, restore};
 pub use parameters::{Change, Parameters, parse_limit};
-pub use sample::{Sample, Wakes};
+pub use sample::{Sample, VmWaits, Wakes};
 
 #[cfg(test)]
 mod testing;

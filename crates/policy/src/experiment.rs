@@ -75,9 +75,10 @@ impl Experiment {
         self.trial.next()
     }
 
-    /// Takes the observation that [`Experiment::next`] scheduled. A verdict on the longer limit ends the experiment.
-    pub fn observe(&mut self, laboratory: &Laboratory, o: &Observation) -> Option<Verdict> {
-        self.trial.observe(o, &laboratory.noise, false)
+    /// Takes the observation that [`Experiment::next`] scheduled. A verdict on the longer limit ends the experiment; a
+    /// proof does not while something else that speaks against it is `open`, for two seconds at most.
+    pub fn observe(&mut self, laboratory: &Laboratory, o: &Observation, open: bool) -> Option<Verdict> {
+        self.trial.observe(o, &laboratory.noise, open)
     }
 }
 
@@ -128,6 +129,11 @@ mod tests {
     }
 
     fn verdict(wait_with: Duration, polling: f64) -> Verdict {
+        run(wait_with, polling, |_| false).0
+    }
+
+    /// The verdict, and after which time it came.
+    fn run(wait_with: Duration, polling: f64, open: impl Fn(Duration) -> bool) -> (Verdict, Duration) {
         let mut laboratory = Laboratory::new(CpuSet::first(1), Objective::Balanced);
         let block = 50_000 * US;
         let of = |limit: Duration, period| {
@@ -142,10 +148,12 @@ mod tests {
         }
         let mut experiment = laboratory.start(LESS, MORE, Purpose::Adopt, &of(LESS, block), block);
         assert_eq!(experiment.limit(), LESS, "the shorter one first");
+        let mut taken = Duration::ZERO;
         for _ in 0..500 {
             let o = of(experiment.limit(), experiment.next());
-            if let Some(verdict) = experiment.observe(&laboratory, &o) {
-                return verdict;
+            taken += o.period;
+            if let Some(verdict) = experiment.observe(&laboratory, &o, open(taken)) {
+                return (verdict, taken);
             }
         }
         panic!("an experiment ends");
@@ -156,6 +164,15 @@ mod tests {
         assert!(matches!(verdict(5 * US, 0.5), Verdict::Proven(e) if e.ratio > 5.0));
         // 2000 times 5 us saved in a second are 1 % of it, which 160 % of polling are not worth.
         assert!(!matches!(verdict(35 * US, 1.6), Verdict::Proven(_)));
+    }
+
+    #[test]
+    fn a_proof_waits_for_what_is_open_but_not_for_ever() {
+        let second = Duration::from_secs(1);
+        let took = |open: fn(Duration) -> bool| run(5 * US, 0.5, open).1;
+        assert!(took(|_| false) < second);
+        assert!((second..second * 3 / 2).contains(&took(|taken| taken < Duration::from_secs(1))));
+        assert!((2 * second..3 * second).contains(&took(|_| true)));
     }
 
     #[test]

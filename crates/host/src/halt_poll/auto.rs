@@ -32,8 +32,10 @@ const MIN_HALTS_PER_SECOND: f64 = WAKE_UPS_PER_BLOCK / 0.5;
 const CONTENDED: f64 = 0.10;
 /// ...until it is less than this.
 const UNCONTENDED: f64 = 0.05;
-/// More waiting after preemption than this share of the pCPUs is not taken for chance.
-const CHANCE: f64 = 0.01;
+/// Harm to one VM is judged after as much time with each limit: a time slice of another task is little of that.
+const JUDGED: Duration = Duration::from_millis(500);
+/// So many vCPUs of one VM that wait longer after preemption, on average, are not taken for chance.
+const HARM: f64 = 0.02;
 /// The rest after a round that changed something, and after many that did not.
 const RESTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 
@@ -242,7 +244,7 @@ impl Auto {
         let (outcome, why) = comparison.outcome(verdict);
         self.kept_ns = match outcome {
             Outcome::Pays => comparison.more_ns,
-            Outcome::DoesNotPay | Outcome::HarmsOthers => comparison.less_ns,
+            Outcome::DoesNotPay | Outcome::Harms { .. } => comparison.less_ns,
             Outcome::Undecided | Outcome::NotFollowed { .. } => before_ns,
         };
         self.changed |= self.kept_ns != before_ns;
@@ -271,7 +273,8 @@ impl Comparison {
             let side = if self.limit_ns() == self.more_ns { &mut self.more } else { &mut self.less };
             side.add(sample);
         }
-        self.experiment.observe(laboratory, &sample.observation(now, self.wakes))
+        let open = self.less.period.min(self.more.period) < JUDGED;
+        self.experiment.observe(laboratory, &sample.observation(now, self.wakes), open)
     }
 
     fn outcome(&self, verdict: &Verdict) -> (Outcome, Why) {
@@ -279,11 +282,9 @@ impl Comparison {
         let more = Side::of(self.more_ns, &self.more, self.wakes);
         let outcome = match verdict {
             Verdict::Proven(evidence) => {
-                let wake_ups = self.less.waiting(self.wakes) / less.wake_up.as_secs_f64().max(1e-9);
-                let saved = wake_ups * (less.wake_up.as_secs_f64() - more.wake_up.as_secs_f64());
-                let harm = more.preemption - less.preemption - CHANCE * f64::from(self.watched.pcpus);
-                if harm > saved.max(0.0) {
-                    Outcome::HarmsOthers
+                let harmed = self.less.most_harmed(&self.more).filter(|(_, vcpus)| *vcpus > HARM);
+                if let Some((pid, _)) = harmed {
+                    Outcome::Harms { pid }
                 } else if evidence.signal != Signal::Waiting && more.wake_up > less.wake_up {
                     // Guests also spend more time where their threads spin for those of vCPUs that wait.
                     Outcome::Undecided

@@ -59,8 +59,11 @@ pub enum Outcome {
     Pays,
     /// That is ruled out.
     DoesNotPay,
-    /// It would be, but vCPUs wait longer after preemption than is saved.
-    HarmsOthers,
+    /// It would be, but one VM's vCPUs wait for longer after preemption than it saves them.
+    Harms {
+        /// The VMM's process.
+        pid: u32,
+    },
     /// Neither.
     Undecided,
     /// KVM went on polling for longer than the shorter one.
@@ -144,11 +147,10 @@ impl fmt::Display for Why {
                     Outcome::Pays => write!(f, "{long} pays against {short}: "),
                     Outcome::DoesNotPay => write!(f, "{long} does not pay against {short}: "),
                     Outcome::Undecided => write!(f, "whether {long} pays against {short} is undecided: "),
-                    Outcome::HarmsOthers => write!(
+                    Outcome::Harms { pid } => write!(
                         f,
-                        "{long} against {short} makes vCPUs wait longer after preemption than it saves \
-                         ({:.3} of them on average, not {:.3}): ",
-                        more.preemption, less.preemption
+                        "{long} against {short} makes the vCPUs of process {pid} wait longer after preemption than it \
+                         saves them: "
                     ),
                     Outcome::NotFollowed { vcpus } => {
                         return write!(
@@ -201,7 +203,7 @@ mod tests {
         );
         let why = [
             compared(Outcome::DoesNotPay),
-            compared(Outcome::HarmsOthers),
+            compared(Outcome::Harms { pid: 7 }),
             compared(Outcome::Undecided),
             compared(Outcome::NotFollowed { vcpus: 3 }),
             Why::Idle { halts: 3.0 },

@@ -1,5 +1,6 @@
 //! What the VMs did in one interval, as far as it concerns halt polling.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gleaner_policy::{CpuId, Observation, VcpuInterval, Waiting, WaitingSource, WorkloadInterval};
@@ -17,6 +18,26 @@ pub enum Wakes {
     Interrupts,
     /// The wait for a pCPU, of all wake-ups; none while KVM polls. For VMs that devices and timers wake.
     Pcpus,
+}
+
+/// What one VM waited in one interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VmWaits {
+    /// Its wake-ups by interrupts.
+    pub wake_ups: u64,
+    /// Their latencies in all.
+    pub waking: Duration,
+    /// Its vCPUs' waits for a pCPU after preemption.
+    pub preempted: Duration,
+}
+
+impl VmWaits {
+    /// Adds those of the interval after this one.
+    fn add(&mut self, next: &Self) {
+        self.wake_ups += next.wake_ups;
+        self.waking += next.waking;
+        self.preempted += next.preempted;
+    }
 }
 
 /// Sums over the vCPUs of all VMs in one interval.
@@ -54,6 +75,8 @@ pub struct Sample {
     pub woken: Histogram,
     /// Waits of vCPUs for a pCPU after preemption.
     pub preempted: Duration,
+    /// What each VM waited, by its VMM's process.
+    pub vms: BTreeMap<u32, VmWaits>,
 }
 
 impl Sample {
@@ -66,16 +89,24 @@ impl Sample {
             idle: Duration::from_nanos(report.pcpus.iter().map(|pcpu| pcpu.idle_ns).sum()),
             ..Self::default()
         };
-        for vcpu in report.vms.iter().flat_map(|vm| &vm.vcpus) {
-            sample.take(vcpu, limit_ns);
+        for vm in &report.vms {
+            for vcpu in &vm.vcpus {
+                sample.take(vm.pid, vcpu, limit_ns);
+            }
         }
         sample
     }
 
-    fn take(&mut self, vcpu: &VcpuRecord, limit_ns: u32) {
+    fn take(&mut self, pid: u32, vcpu: &VcpuRecord, limit_ns: u32) {
         let halts = &vcpu.halts;
         self.wanted += Duration::from_nanos(vcpu.times.wanted_ns());
         self.preempted += Duration::from_nanos(vcpu.times.preempted_ns);
+        let waking = &vcpu.latencies.waking;
+        self.vms.entry(pid).or_default().add(&VmWaits {
+            wake_ups: waking.count,
+            waking: waking.total(),
+            preempted: Duration::from_nanos(vcpu.times.preempted_ns),
+        });
         let halted = halts.polled + halts.blocked;
         self.halting += u32::from(halted > 0);
         // KVM does not poll for it, whatever its parameter.
@@ -89,7 +120,7 @@ impl Sample {
         self.poll_success += Duration::from_nanos(halts.poll_success_ns);
         self.poll_fail += Duration::from_nanos(halts.poll_fail_ns);
         self.guest += Duration::from_nanos(vcpu.times.guest_ns);
-        self.waking = self.waking.plus(&vcpu.latencies.waking);
+        self.waking = self.waking.plus(waking);
         self.woken = self.woken.plus(&vcpu.latencies.woken);
     }
 
@@ -111,6 +142,9 @@ impl Sample {
         self.waking = self.waking.plus(&next.waking);
         self.woken = self.woken.plus(&next.woken);
         self.preempted += next.preempted;
+        for (pid, waits) in &next.vms {
+            self.vms.entry(*pid).or_default().add(waits);
+        }
     }
 
     /// By what wake-ups are measured: by interrupts, unless these end only few of the halts.
@@ -133,11 +167,6 @@ impl Sample {
         Duration::from_nanos(u64::try_from(total.as_nanos() / u128::from(count.max(1))).unwrap_or(u64::MAX))
     }
 
-    /// Waiting for a wake-up per second.
-    pub fn waiting(&self, wakes: Wakes) -> f64 {
-        self.per_second(self.waits(wakes).1)
-    }
-
     /// Waiting for a pCPU after preemption per second.
     pub fn preemption(&self) -> f64 {
         self.per_second(self.preempted)
@@ -156,6 +185,22 @@ impl Sample {
     /// The share of the time in which vCPUs want to run that they wait after preemption, 0..=1.
     pub fn contention(&self) -> f64 {
         self.preempted.as_secs_f64() / self.wanted.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// The VM that waits longest for its gain or that of the others: `more`, measured with a longer limit, has more of its
+    /// waiting after preemption than it saves of the waiting for its wake-ups. With the vCPUs that wait longer, on average.
+    pub fn most_harmed(&self, more: &Self) -> Option<(u32, f64)> {
+        let harm = |(pid, waits): (&u32, &VmWaits)| {
+            let before = self.vms.get(pid)?;
+            let added = more.per_second(waits.preempted) - self.per_second(before.preempted);
+            let mean = |of: &VmWaits| of.waking.as_secs_f64() / of.wake_ups.max(1) as f64;
+            let wake_ups = before.wake_ups as f64 / self.period.as_secs_f64().max(f64::MIN_POSITIVE);
+            // Without wake-ups on one side there is nothing to compare.
+            let known = before.wake_ups > 0 && waits.wake_ups > 0;
+            let saved = if known { wake_ups * (mean(before) - mean(waits)) } else { 0.0 };
+            Some((*pid, added - saved))
+        };
+        more.vms.iter().filter_map(harm).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     fn per_second(&self, time: Duration) -> f64 {
@@ -229,7 +274,7 @@ mod tests {
     fn sample(vcpus: &[VcpuRecord], limit_ns: u32) -> Sample {
         let mut sample = Sample { period: Duration::from_millis(100), pcpus: 2, ..Sample::default() };
         for vcpu in vcpus {
-            sample.take(vcpu, limit_ns);
+            sample.take(1, vcpu, limit_ns);
         }
         sample
     }
@@ -273,5 +318,27 @@ mod tests {
         );
         let waiting = sum.observation(Duration::ZERO, Wakes::Interrupts).workload.waiting.unwrap();
         assert_eq!((waiting.wake_ups, waiting.total), (20, Duration::from_micros(1800)));
+    }
+
+    #[test]
+    fn a_vm_is_harmed_by_what_it_waits_more_after_preemption_than_it_saves() {
+        let waits = |wake_ups, waking_ms, preempted_ms| VmWaits {
+            wake_ups,
+            waking: Duration::from_millis(waking_ms),
+            preempted: Duration::from_millis(preempted_ms),
+        };
+        let second = |vms: &[(u32, VmWaits)]| Sample {
+            period: Duration::from_secs(1),
+            vms: vms.iter().copied().collect(),
+            ..Sample::default()
+        };
+        let less = second(&[(1, waits(2000, 80, 0)), (2, waits(0, 0, 10)), (4, waits(0, 0, 0))]);
+        let more = second(&[(1, waits(2000, 16, 40)), (2, waits(0, 0, 45)), (3, waits(0, 0, 900))]);
+        let (pid, harm) = less.most_harmed(&more).unwrap();
+        assert!(
+            pid == 2 && (harm - 0.035).abs() < 1e-9,
+            "1 saves more than it waits, 3 has just come: {pid} {harm}"
+        );
+        assert_eq!(Sample::default().most_harmed(&more), None);
     }
 }

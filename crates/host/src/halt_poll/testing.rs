@@ -7,7 +7,7 @@ use gleaner_testing::tree::tree;
 use gleaner_trace::Histogram;
 use tempfile::TempDir;
 
-use super::Sample;
+use super::{Sample, VmWaits};
 
 pub(crate) const US: Duration = Duration::from_micros(1);
 
@@ -40,6 +40,8 @@ pub(crate) struct Host {
     pub(crate) closed_loop: bool,
     /// vCPUs waiting after preemption, without polling and per polling pCPU.
     pub(crate) preemption: (f64, f64),
+    /// The same of another VM, which only computes.
+    pub(crate) beside: (f64, f64),
     /// vCPUs whose guests poll themselves, of the four.
     pub(crate) guest_polls: u32,
     /// Whether KVM does what its parameter says.
@@ -56,6 +58,7 @@ pub(crate) const PING_PONG: Host = Host {
     load: 0.8,
     closed_loop: false,
     preemption: (0.001, 0.0),
+    beside: (0.0, 0.0),
     guest_polls: 0,
     follows: true,
     stuck_ns: 200_000,
@@ -98,6 +101,12 @@ impl Host {
         let polling = poll.as_secs_f64() / period.as_secs_f64();
         let guest = period.mul_f64(self.load * speed * noise.factor(0.01));
         let preempted = period.mul_f64(self.preemption.0 + self.preemption.1 * polling);
+        let beside = period.mul_f64(self.beside.0 + self.beside.1 * polling);
+        let waits = |wake_ups, waking, preempted| VmWaits { wake_ups, waking, preempted };
+        let vms = [
+            (1, waits(count, Duration::from_nanos(total_ns), preempted)),
+            (2, waits(0, Duration::ZERO, beside)),
+        ];
         let host = self.guest_polls < 4;
         let scale = |time: Duration| if host { time } else { Duration::ZERO };
         Sample {
@@ -113,10 +122,11 @@ impl Host {
             poll_success: if polled { scale(poll) } else { Duration::ZERO },
             poll_fail: if polled { Duration::ZERO } else { scale(poll) },
             guest: scale(guest),
-            wanted: guest + preempted,
+            wanted: guest + preempted + beside,
             waking: Histogram { count, total_ns, ..Histogram::default() },
             woken: Histogram::default(),
-            preempted,
+            preempted: preempted + beside,
+            vms: vms.into_iter().collect(),
         }
     }
 }
