@@ -80,7 +80,7 @@ pub struct StealBy {
 }
 
 /// A vCPU in a report.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct VcpuRecord {
     /// Its number in the VM.
     pub vcpu: u32,

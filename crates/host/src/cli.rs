@@ -1,5 +1,8 @@
 //! The command line.
 
+pub(crate) mod halt_poll;
+pub(crate) mod restore;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,8 +23,8 @@ use crate::serve;
 /// What this KVM host spends on its virtual machines, by cause
 ///
 /// Counts VM exits by reason, and attributes the time of each vCPU: to the guest, to the hypervisor by exit reason, to
-/// waiting for a pCPU after wake-ups and after preemption, to being halted. It only reads, and needs root, a kernel with
-/// BTF, and KVM.
+/// waiting for a pCPU after wake-ups and after preemption, to being halted. Needs root, a kernel with BTF, and KVM. It only
+/// reads, but for `halt-poll set` and `halt-poll auto`.
 #[derive(Debug, Parser)]
 #[command(name = crate::NAME, version = crate::VERSION, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -41,6 +44,10 @@ pub(crate) enum Command {
     Serve(serve::Args),
     /// Show the virtual machines and what they lose, live, until Ctrl-C
     Top(TopArgs),
+    #[command(subcommand)]
+    HaltPoll(halt_poll::HaltPoll),
+    /// Put back what a killed `halt-poll set` or `halt-poll auto` left changed
+    Restore(restore::RestoreArgs),
     #[command(flatten)]
     Generate(Generate),
 }
@@ -111,7 +118,7 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 

@@ -1,11 +1,12 @@
 //! What a KVM host spends on its guests: VM exits by reason, waiting for pCPUs, interrupts between vCPUs, and who causes
-//! it. Reads only.
+//! it. Reads only, but for [`halt_poll`], which changes KVM's halt polling under leases.
 //!
 //! [`discover`](discover::discover) finds the VMs; [`HostTracer`] attributes the time of their vCPUs by BPF programs
 //! (`src/bpf`, GPL-2.0-only); [`Report`] has the difference of two readings, with the causes in order. [`attribution`] is
 //! the state machine behind it, without I/O. What needs no BPF is `gleaner_host_record`.
 
 mod counters;
+pub mod halt_poll;
 pub mod metrics;
 mod plain;
 #[cfg(test)]

@@ -19,6 +19,8 @@ fn main() -> ExitCode {
         Command::Diagnose(args) => cli::diagnose(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Top(args) => cli::top(&args),
+        Command::HaltPoll(what) => cli::halt_poll::run(&what),
+        Command::Restore(args) => cli::restore::run(&args),
         Command::Generate(what) => what.run::<Cli>(NAME, VERSION),
     };
     done.unwrap_or_else(|error| gleaner_print::failure(NAME, error.as_ref()))

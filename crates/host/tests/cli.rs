@@ -19,8 +19,19 @@ fn where_there_is_no_kvm_that_is_said_with_the_remedy() {
         true => ("KVM is loaded without kvm-amd or kvm-intel", "modprobe kvm-amd"),
         false => ("this machine runs no virtual machines: KVM is not loaded", "modprobe kvm-amd"),
     };
-    for args in [&["list"][..], &["diagnose", "--seconds", "1"], &["diagnose", "--json"], &["top", "--once"]]
-    {
+    let mut commands =
+        vec![&["list"][..], &["diagnose", "--seconds", "1"], &["diagnose", "--json"], &["top", "--once"]];
+    // The parameters are those of the module that both share.
+    if !is_loaded("kvm") {
+        let halt_poll: [&[&str]; 4] = [
+            &["halt-poll", "show"],
+            &["halt-poll", "show", "--seconds", "0"],
+            &["halt-poll", "set", "0", "--", "true"],
+            &["halt-poll", "auto"],
+        ];
+        commands.extend(halt_poll);
+    }
+    for args in commands {
         let output = gleaner_host(args);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
@@ -63,10 +74,30 @@ fn values_out_of_range_are_usage_errors_that_name_the_range() {
         (&["diagnose", "--budget", "0"], "0.1 to 100"),
         (&["diagnose", "--budget", "x"], "a number is expected"),
         (&["top", "--interval", "3601"], "1..=3600"),
+        (&["halt-poll", "set", "5s"], "at most 4294967295 ns"),
+        (&["halt-poll", "set", "many"], "nor a number of ns"),
+        (&["halt-poll", "set", "0", "--for", "5"], "s, m, h or d"),
+        (&["halt-poll", "set", "0", "--for", "5s", "--", "true"], "cannot be used with"),
+        (&["halt-poll", "auto", "--objective", "fast"], "possible values: latency, balanced, efficiency"),
     ] {
         let output = gleaner_host(args);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(range), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn without_leases_there_is_nothing_to_put_back_and_without_root_that_is_said() {
+    let output = gleaner_host(&["restore"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !gleaner_testing::is_root() {
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("run it as root"), "{said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(output.stdout, b"nothing to put back\n");
+    let quiet = gleaner_host(&["restore", "--quiet"]);
+    assert!(quiet.status.success() && quiet.stdout.is_empty());
 }

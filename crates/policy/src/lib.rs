@@ -14,6 +14,7 @@ mod contention;
 mod cpu;
 mod decision;
 mod evidence;
+mod experiment;
 mod fixed;
 mod guard;
 mod idle_histogram;
@@ -39,6 +40,7 @@ pub use consolidation::{
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
 pub use decision::{Decision, Disturbance, Event, ReleaseReason, TrialReason, Watch};
 pub use evidence::Evidence;
+pub use experiment::{Experiment, Laboratory};
 pub use fixed::Fixed;
 pub use guard::{Purpose, Verdict, block_lengths};
 pub use memory::{KnownLoad, KnownRetention, KnownVcpus, Learned, Outcome, is_same_kind};

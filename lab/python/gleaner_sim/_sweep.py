@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pickle
 import sys
 import warnings
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -21,8 +22,9 @@ from ._table import Table
 if TYPE_CHECKING:
     import distributed
 
-#: What `Grid` is made of: name, text and axes. A worker gets it with each piece of work, and parses it once.
-_Spec = tuple[str, str, tuple[tuple[str, tuple[Value, ...]], ...]]
+#: What `Grid` is made of, pickled: name, text and axes. A worker gets it with each piece of work, and parses it once.
+#: Bytes, since Dask looks into every element of anything else.
+_Spec = bytes
 _Columns = dict[str, list[Any]]
 
 #: In how many pieces the combinations are divided: many more than workers, so that all are busy until the end.
@@ -68,11 +70,11 @@ def sweep(
     :raises FileExistsError: ``output`` holds the results of another sweep.
     """
     name, text = name_and_text(scenario)
-    spec: _Spec = (name, text, tuple((key, tuple(values)) for key, values in (grid or {}).items()))
+    spec = pickle.dumps((name, text, [(key, list(values)) for key, values in (grid or {}).items()]))
     whole = _grid(spec)
     whole.check()
     pieces = _pieces(whole.points)
-    kept = _Kept(Path(output), spec, whole) if output is not None else None
+    kept = _Kept(Path(output), name, text, whole) if output is not None else None
     done: dict[int, _Columns] = kept.read(pieces) if kept else {}
     todo = {number: points for number, points in enumerate(pieces) if number not in done}
     runs = _on_cluster(client, spec, todo, retries) if client else _here(spec, todo, workers or os.cpu_count() or 1)
@@ -92,7 +94,8 @@ def sweep(
 
 @lru_cache(maxsize=8)
 def _grid(spec: _Spec) -> Grid:
-    return Grid(*spec)
+    name, text, axes = pickle.loads(spec)
+    return Grid(name, text, axes)
 
 
 def _run(spec: _Spec, points: Sequence[int]) -> _Columns:
@@ -140,12 +143,12 @@ def _on_cluster(
 class _Kept:
     """Results in a directory: a Parquet file for each piece of work."""
 
-    def __init__(self, directory: Path, spec: _Spec, grid: Grid) -> None:
+    def __init__(self, directory: Path, name: str, text: str, grid: Grid) -> None:
         self._directory = directory
         self._grid = grid
         identity = {
-            "scenario": spec[0],
-            "sha256": hashlib.sha256(spec[1].encode()).hexdigest(),
+            "scenario": name,
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
             "axes": [[key, values] for key, values in grid.axes],
             "points": grid.points,
         }

@@ -1,0 +1,111 @@
+//! `halt-poll auto`: the VMs of this host, on which [`drive`] decides.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use gleaner_engine::live::Signals;
+use gleaner_host::halt_poll::{Auto, Config, Decision, Parameters, Sample, Vms, drive};
+use gleaner_host::{HostSetup, HostTracer, Options, Reading, Report};
+use gleaner_kernel::Root;
+use gleaner_print::{outln, say};
+use nix::time::{ClockId, clock_gettime};
+
+use super::AutoArgs;
+use super::hold::{close, open, stepped_back, wait};
+
+pub(super) fn run(args: &AutoArgs) -> anyhow::Result<ExitCode> {
+    let root = Root::system();
+    let setup = HostSetup::read(&root)?;
+    Parameters::read(&root)?;
+    let (mut holding, signals) = open(&root)?;
+    let started = Instant::now();
+    let mut host = Host {
+        setup,
+        signals,
+        started,
+        end: args.time.map(|time| started + time),
+        followed: None,
+        json: args.json,
+        said: false,
+    };
+    // What a killed one left is restored by now.
+    let result = Parameters::read(&root).map_err(anyhow::Error::from).and_then(|found| {
+        for caveat in found.caveats() {
+            say!("{}: {caveat}", crate::NAME);
+        }
+        let config = Config { found_ns: found.halt_poll_ns, objective: args.objective };
+        drive(Auto::new(config), &mut holding, &mut host).map_err(stepped_back)
+    });
+    let restored = close(holding);
+    result?;
+    Ok(if restored { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+struct Host {
+    setup: HostSetup,
+    signals: Signals,
+    started: Instant,
+    end: Option<Instant>,
+    /// With the latest reading.
+    followed: Option<(HostTracer, Reading)>,
+    json: bool,
+    /// Whether it was said what this kernel does not show.
+    said: bool,
+}
+
+impl Vms for Host {
+    type Error = anyhow::Error;
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn follow(&mut self) -> anyhow::Result<()> {
+        let mut tracer = HostTracer::start(&self.setup, Options::default())?;
+        if !std::mem::replace(&mut self.said, true) {
+            for missing in tracer.missing() {
+                say!("{}: {missing}", crate::NAME);
+            }
+        }
+        let reading = tracer.read()?;
+        self.followed = Some((tracer, reading));
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.followed = None;
+    }
+
+    fn wait(&mut self, time: Duration) -> anyhow::Result<bool> {
+        let until = Instant::now() + time;
+        let end = self.end.unwrap_or(until);
+        Ok(wait(&mut self.signals, until.min(end))? && self.end.is_none_or(|end| Instant::now() < end))
+    }
+
+    fn sample(&mut self, limit_ns: u32) -> anyhow::Result<Sample> {
+        let (tracer, earlier) = self.followed.as_mut().context("the VMs are not followed")?;
+        let before = cpu_time();
+        tracer.forget_ended();
+        let later = tracer.read()?;
+        // Names are of no interest.
+        let report = Report::between(&self.setup, &[], earlier, &later, None);
+        *earlier = later;
+        Ok(Sample::of(&report, limit_ns, cpu_time().saturating_sub(before)))
+    }
+
+    fn report(&mut self, decision: &Decision) -> anyhow::Result<()> {
+        if self.json {
+            outln!("{}", serde_json::to_string(decision)?)?;
+        } else {
+            outln!("{decision}")?;
+        }
+        Ok(())
+    }
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    // Every Linux has this clock.
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
