@@ -42,8 +42,9 @@ fn simulate<'py>(
         return Err(simulation_error(&format!("{name}: {end}")));
     }
     let report = serde_json::to_string(report).map_err(|e| simulation_error(&e.to_string()))?;
-    let timeline =
-        world.timeline().map(|timeline| columns(py, timeline, world.trace().is_some_and(|t| t.is_full())));
+    let timeline = world
+        .timeline()
+        .map(|timeline| columns(py, timeline, world.trace().is_some_and(gleaner_sim::Trace::is_full)));
     Ok((report, timeline.transpose()?))
 }
 

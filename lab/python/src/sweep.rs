@@ -49,6 +49,7 @@ impl Grid {
     }
 
     /// Runs these combinations, one after another and without the GIL. Returns the columns of their rows by name.
+    #[allow(clippy::needless_pass_by_value, reason = "what Python passes is converted to something owned")]
     fn run<'py>(&self, py: Python<'py>, points: Vec<usize>) -> PyResult<Bound<'py, PyDict>> {
         if let Some(point) = points.iter().find(|point| **point >= self.inner.points()) {
             let most = self.inner.points();

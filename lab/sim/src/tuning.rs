@@ -138,7 +138,7 @@ mod tests {
         for parameter in &POLICY_PARAMETERS {
             let default = parameter.get(&PolicyConfig::default());
             assert!((parameter.low..=parameter.high).contains(&default), "{}: {default}", parameter.key);
-            for value in [parameter.low, (parameter.low + parameter.high) / 2.0, parameter.high] {
+            for value in [parameter.low, parameter.low.midpoint(parameter.high), parameter.high] {
                 let mut tuning = Tuning::default();
                 tuning.set(parameter, value).unwrap();
                 let mut config = PolicyConfig::default();
