@@ -17,7 +17,7 @@ use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::{GroupState, Value, haltpoll};
 use gleaner_policy::{CpuSet, Method, Retention, WorkloadId};
-use gleaner_testing::{has_two_vcpus, is_root, skipped};
+use gleaner_testing::{has_two_vcpus, is_root, without_lever};
 use nix::fcntl::{Flock, FlockArg};
 
 const HALTPOLL: Retention = Retention { method: Method::Haltpoll, limit: Duration::from_micros(150) };
@@ -45,7 +45,7 @@ impl Machine {
         }
         let root = Root::system();
         if let Err(reason) = haltpoll::available(&root) {
-            skipped(reason);
+            without_lever(reason);
             return None;
         }
         // The same file as for the tests of the command line.

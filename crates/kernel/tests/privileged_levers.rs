@@ -14,7 +14,7 @@ use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
 use gleaner_kernel::lever::dma_latency::DmaLatency;
 use gleaner_kernel::lever::{GroupState, Target, Value, Write, affinity::Affinity, cpuset, haltpoll, pm_qos};
 use gleaner_policy::{CpuId, CpuSet};
-use gleaner_testing::{is_root, skipped};
+use gleaner_testing::{is_root, skipped, without_lever};
 
 /// The changed targets with their old values; dropping restores them, the last one first.
 #[derive(Default)]
@@ -143,7 +143,7 @@ fn haltpoll_limits_are_taken_and_put_back() {
     }
     let root = Root::system();
     if let Err(reason) = haltpoll::available(&root) {
-        return skipped(reason);
+        return without_lever(reason);
     }
     let dump = || {
         let names = root.list(haltpoll::PARAMETERS).unwrap();
@@ -167,7 +167,7 @@ fn a_latency_request_for_one_vcpu_reads_back_and_is_withdrawn() {
     }
     let root = Root::system();
     if let Err(reason) = pm_qos::available(&root) {
-        return skipped(reason);
+        return without_lever(reason);
     }
     let cpu = CpuId(0);
     let before = root.read(pm_qos::file(cpu)).unwrap();

@@ -10,7 +10,7 @@ use gleaner_policy::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::lines::{LineError, Lines};
+use crate::lines::{LineError, Lines, read_lines};
 
 /// The version of the format that this crate reads and writes.
 pub const VERSION: u32 = 3;
@@ -201,7 +201,8 @@ impl Summary {
 /// # Errors
 /// See [`LineError`]; a journal starts with a start record.
 pub fn read(path: &Path) -> Result<Vec<Record>, LineError> {
-    records(path)?.collect()
+    let records = read_lines::<Record>(path, "journal")?;
+    starts(records.first()).then_some(records).ok_or_else(|| unknown_version(path))
 }
 
 /// The same, record by record: a journal has megabytes, most of them observations.
@@ -212,10 +213,19 @@ pub fn records(
     path: &Path,
 ) -> Result<impl Iterator<Item = Result<Record, LineError>> + Send + use<>, LineError> {
     let mut lines = Lines::open(path, "journal")?;
-    match lines.next().transpose()? {
-        Some(start @ Record::Start { version: VERSION, .. }) => Ok(std::iter::once(Ok(start)).chain(lines)),
-        _ => Err(LineError::Version { path: PathBuf::from(path), what: "journal", version: VERSION }),
+    let first = lines.next().transpose()?;
+    if !starts(first.as_ref()) {
+        return Err(unknown_version(path));
     }
+    Ok(first.map(Ok).into_iter().chain(lines))
+}
+
+fn starts(first: Option<&Record>) -> bool {
+    matches!(first, Some(Record::Start { version: VERSION, .. }))
+}
+
+fn unknown_version(path: &Path) -> LineError {
+    LineError::Version { path: PathBuf::from(path), what: "journal", version: VERSION }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::{is_root, skipped};
+use crate::{is_root, without_lever};
 
 /// Poll limit of the haltpoll governor, in nanoseconds.
 pub const LIMIT: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
@@ -112,10 +112,10 @@ impl Machine {
         Some(Self { before: Levers::read(), restore, _turn: turn })
     }
 
-    /// The machine, where a lever that the test needs is `available`. If not, the test is [`skipped`].
+    /// The machine, where a lever that the test needs is `available`. If not, the test cannot run ([`without_lever`]).
     #[track_caller]
     pub fn filter_available(self, available: Result<(), impl Display>) -> Option<Self> {
-        available.map_err(skipped).is_ok().then_some(self)
+        available.map_err(without_lever).is_ok().then_some(self)
     }
 
     /// Asserts that nothing is changed, and that nothing is left to restore.

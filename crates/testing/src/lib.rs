@@ -34,6 +34,19 @@ pub fn left_out(reason: impl Display) {
     say("LEFT OUT", &reason);
 }
 
+/// Says that a test cannot run for want of a lever. Without a cpuidle driver the kernel has no idle loop that could poll:
+/// then it is [`left_out`], else [`skipped`].
+#[track_caller]
+pub fn without_lever(reason: impl Display) {
+    let driver =
+        std::fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").unwrap_or_default();
+    if matches!(driver.trim(), "" | "none") {
+        left_out(reason);
+    } else {
+        skipped(reason);
+    }
+}
+
 /// Whether root runs the test. If not, the test is [`skipped`].
 #[track_caller]
 pub fn is_root() -> bool {
