@@ -88,7 +88,9 @@ def sweep(
     result = SweepResult(_joined([done[number] for number in range(len(pieces))]))
     if early := result.early():
         some = ", ".join(map(str, early[:10]))
-        warnings.warn(f"{len(early)} combinations ended early: {some}; column `end` says why", stacklevel=2)
+        warnings.warn(
+            f"{len(early)} of {whole.points} combinations ended early: {some}; column `end` says why", stacklevel=2
+        )
     return result
 
 

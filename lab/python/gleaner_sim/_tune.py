@@ -169,8 +169,6 @@ def tune(
     :raises ScenarioError: a scenario is wrong, or the policy governs no VM of it.
     :raises ValueError: an argument is wrong.
     """
-    import optuna
-
     if (search is None) != (hold_out is None):
         raise ValueError("search and hold_out go together: what is judged must not be what was searched")
     if trials < 2 or seeds < 1:
@@ -178,29 +176,10 @@ def tune(
     searched, held = field() if search is None or hold_out is None else (_dicts(search), _dicts(hold_out))
     if not searched or not held:
         raise ValueError("at least one scenario to search on and one to hold out are needed")
-    known = {key: (low, high, default, log) for key, low, high, default, log in _native.policy_parameters()}
-    if unknown := set(only or ()) - known.keys():
-        raise ValueError(f"the policy has no {', '.join(sorted(unknown))}; it has {', '.join(known)}")
-    defaults = {key: default for key, (_, _, default, _) in known.items() if only is None or key in only}
-
-    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
-    study.enqueue_trial(defaults)
+    ranges = _ranges(only)
+    defaults = {key: one.default for key, one in ranges.items()}
     with _Runner(client, workers) as runner:
-        before = runner.measures([(scenario, {}, seed) for scenario in searched])
-        for _ in range(trials):
-            trial = study.ask()
-            parameters = {
-                # Three digits: more would suggest more precision than there is.
-                key: _rounded(trial.suggest_float(key, low, high, log=log), low, high)
-                for key, (low, high, _, log) in known.items()
-                if key in defaults
-            }
-            # The defaults themselves, exactly.
-            parameters = defaults if trial.number == 0 else parameters
-            trial.set_user_attr("parameters", parameters)
-            after = runner.measures([(scenario, parameters, seed) for scenario in searched])
-            gains = [_gain(*pair) for pair in zip(before, after)]
-            study.tell(trial, sum(gain.score(cpu_price) for gain in gains) / len(gains))
+        study = _search(runner, searched, ranges, trials, seed, cpu_price)
         best = study.best_trial
         found: dict[str, float] = best.user_attrs["parameters"]
         others = range(seed + 1, seed + 1 + seeds)
@@ -210,12 +189,56 @@ def tune(
     return Tuned(found, defaults, float(best.value or 0.0), verdicts, study)
 
 
+@dataclass(frozen=True)
+class _Range:
+    """Where a parameter is searched."""
+
+    low: float
+    high: float
+    default: float
+    log: bool
+
+    def rounded(self, value: float) -> float:
+        """Three digits: more would suggest more precision than there is."""
+        return min(max(float(f"{value:.2e}"), self.low), self.high)
+
+
+def _ranges(only: Sequence[str] | None) -> dict[str, _Range]:
+    known = {key: _Range(low, high, default, log) for key, low, high, default, log in _native.policy_parameters()}
+    if unknown := set(only or ()) - known.keys():
+        raise ValueError(f"the policy has no {', '.join(sorted(unknown))}; it has {', '.join(known)}")
+    return {key: one for key, one in known.items() if only is None or key in only}
+
+
+def _search(
+    runner: _Runner,
+    scenarios: Sequence[_Dict],
+    ranges: Mapping[str, _Range],
+    trials: int,
+    seed: int,
+    cpu_price: float,
+) -> optuna.Study:
+    """Tries the defaults and what Optuna proposes."""
+    import optuna
+
+    defaults = {key: one.default for key, one in ranges.items()}
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+    study.enqueue_trial(defaults)
+    before = runner.measures([(scenario, {}, seed) for scenario in scenarios])
+    for _ in range(trials):
+        trial = study.ask()
+        proposed = {key: trial.suggest_float(key, one.low, one.high, log=one.log) for key, one in ranges.items()}
+        # The defaults themselves are not rounded.
+        parameters = proposed if trial.number == 0 else {key: ranges[key].rounded(x) for key, x in proposed.items()}
+        trial.set_user_attr("parameters", parameters)
+        after = runner.measures([(scenario, parameters, seed) for scenario in scenarios])
+        gains = [_gain(*pair) for pair in zip(before, after)]
+        study.tell(trial, sum(gain.score(cpu_price) for gain in gains) / len(gains))
+    return study
+
+
 def _dicts(scenarios: Sequence[Scenario]) -> list[_Dict]:
     return [dict(one) if isinstance(one, Mapping) else tomllib.loads(name_and_text(one)[1]) for one in scenarios]
-
-
-def _rounded(value: float, low: float, high: float) -> float:
-    return min(max(float(f"{value:.2e}"), low), high)
 
 
 @dataclass(frozen=True)

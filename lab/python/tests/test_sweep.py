@@ -98,7 +98,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(ping_pong: dict[str, Any], 
 
 
 def test_combinations_that_end_early_are_named(ping_pong: dict[str, Any]) -> None:
-    with pytest.warns(UserWarning, match="1 combinations ended early: 1"):
+    with pytest.warns(UserWarning, match="1 of 2 combinations ended early: 1"):
         result = sweep({**ping_pong, "events": 1_000_000}, {"events": [1_000_000, 10]})
     assert result.early() == [1]
 
