@@ -48,6 +48,19 @@ pub enum Event {
     Waking,
     /// The exit goes on to the VMM (`kvm_userspace_exit`).
     ToVmm,
+    /// Following was paused at that time of a clock that stood still meanwhile; the next event is of this kind.
+    Resumed(Next),
+}
+
+/// The first event after a pause, as far as it says what the vCPU did before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// [`Event::Exit`].
+    Exit,
+    /// [`Event::SwitchedIn`].
+    SwitchedIn,
+    /// Any other.
+    Other,
 }
 
 /// What happened after exits for one reason.
@@ -187,6 +200,32 @@ impl Attribution {
                     self.sum().to_vmm += 1;
                 }
             }
+            Event::Resumed(next) => {
+                let before = self.state;
+                self.left_alone(now);
+                match next {
+                    Next::Exit => self.state = Guest,
+                    Next::Other => self.state = Unknown,
+                    // It woke up since.
+                    Next::SwitchedIn if self.woken_ns >= now => {}
+                    // It waited for a pCPU already.
+                    Next::SwitchedIn if before == Preempted => self.state = Preempted,
+                    Next::SwitchedIn => self.woken_ns = now,
+                }
+            }
+        }
+    }
+
+    /// Following was paused at `paused`, in ns, and has resumed without an event since: the vCPU sleeps. Whoever runs has an
+    /// event at each tick at least.
+    pub fn left_alone(&mut self, paused: u64) {
+        self.account(paused);
+        if self.state != State::Asleep {
+            self.state = State::Asleep;
+            self.reason = Reason::Hlt;
+        }
+        if self.woken_ns < paused {
+            self.woken_ns = 0;
         }
     }
 
@@ -278,6 +317,21 @@ impl Times {
     /// Time in which the vCPU wanted to run: all but unknown and halted.
     pub fn wanted_ns(&self) -> u64 {
         self.guest_ns + self.hypervisor_ns + self.blocked_ns + self.woken_ns + self.preempted_ns
+    }
+
+    /// All of them multiplied by `scale`.
+    #[must_use]
+    pub fn scaled(&self, scale: f64) -> Self {
+        let scaled = |ns: u64| (ns as f64 * scale) as u64;
+        Self {
+            unknown_ns: scaled(self.unknown_ns),
+            guest_ns: scaled(self.guest_ns),
+            hypervisor_ns: scaled(self.hypervisor_ns),
+            halted_ns: scaled(self.halted_ns),
+            blocked_ns: scaled(self.blocked_ns),
+            woken_ns: scaled(self.woken_ns),
+            preempted_ns: scaled(self.preempted_ns),
+        }
     }
 
     /// Adds those of another vCPU.

@@ -10,8 +10,10 @@ use crate::attribution::Attribution;
 /// Counters at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
-    /// When it was read, in ns of `CLOCK_MONOTONIC`.
+    /// When it was read, in ns of a clock that stands still while following is paused.
     pub at_ns: u64,
+    /// The same in ns of `CLOCK_MONOTONIC`.
+    pub monotonic_ns: u64,
     /// The vCPUs that had an event since the start, those that ended among them.
     pub vcpus: Vec<VcpuCounters>,
     /// Time that one process' vCPUs waited for a pCPU that another one had just before.
@@ -33,12 +35,12 @@ pub struct Pcpu {
     pub idle_ns: u64,
 }
 
-/// What following the vCPUs costs.
+/// What following the vCPUs costs while it lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Time in the BPF programs, in pCPUs.
     pub pcpus: f64,
-    /// The same as a share of the time that vCPUs have on pCPUs.
+    /// What it takes from the vCPUs, as a share of the time that they have on pCPUs.
     pub share: f64,
 }
 

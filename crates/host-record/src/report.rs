@@ -24,8 +24,11 @@ pub struct Report {
     pub format: u32,
     /// How KVM is set up.
     pub host: HostSetup,
-    /// Length of the span, in ns.
+    /// For how long the vCPUs were followed, in ns: the span of all times and counts here.
     pub span_ns: u64,
+    /// From the first reading to the last, in ns, if following was paused in between to keep within the budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elapsed_ns: Option<u64>,
     /// What the processor does without the host, and so is not in the numbers.
     pub hidden: Vec<String>,
     /// What this kernel does not show.
@@ -182,6 +185,8 @@ impl Report {
                 VmRecord::of(pid, vm, vcpus, steals.get(&pid).cloned().unwrap_or_default(), setup)
             })
             .collect();
+        let span_ns = later.at_ns.saturating_sub(earlier.at_ns);
+        let elapsed_ns = later.monotonic_ns.saturating_sub(earlier.monotonic_ns);
         let pcpus = later.pcpus.iter().enumerate().map(|(number, pcpu)| {
             let old = earlier.pcpus.get(number).copied().unwrap_or_default();
             pcpu.since(&old)
@@ -189,7 +194,8 @@ impl Report {
         Self {
             format: FORMAT,
             host: setup.clone(),
-            span_ns: later.at_ns.saturating_sub(earlier.at_ns),
+            span_ns,
+            elapsed_ns: (elapsed_ns > span_ns).then_some(elapsed_ns),
             hidden: setup.hidden(),
             missing: Vec::new(),
             lost: later.lost,
@@ -198,6 +204,18 @@ impl Report {
             timeline: Vec::new(),
             vms,
         }
+    }
+}
+
+impl Report {
+    /// From the first reading to the last, in s.
+    pub fn elapsed_s(&self) -> f64 {
+        self.elapsed_ns.unwrap_or(self.span_ns) as f64 / 1e9
+    }
+
+    /// By how much larger times and counts would be if the vCPUs had been followed all of the time: 1, or more.
+    pub fn scale(&self) -> f64 {
+        self.elapsed_ns.map_or(1.0, |elapsed_ns| elapsed_ns as f64 / self.span_ns.max(1) as f64)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::reading::Pcpu;
 /// The pCPUs' counters at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PcpuSample {
-    /// When, in ns of `CLOCK_MONOTONIC`.
+    /// When, in ns of the clock of [`Reading::at_ns`](crate::Reading::at_ns).
     pub at_ns: u64,
     /// Time since the start, by pCPU.
     pub pcpus: Vec<Pcpu>,
@@ -22,11 +22,14 @@ pub struct Interval {
     pub pcpus: Vec<Pcpu>,
 }
 
-/// The intervals between samples.
+/// The intervals between samples, but for those in which nothing was followed.
 pub fn intervals(samples: &[PcpuSample]) -> Vec<Interval> {
     let start = samples.first().map_or(0, |first| first.at_ns);
     let between = |pair: &[PcpuSample]| {
         let [earlier, later] = pair else { return None };
+        if later.at_ns <= earlier.at_ns {
+            return None;
+        }
         let old = |number: usize| earlier.pcpus.get(number).copied().unwrap_or_default();
         let pcpus = later.pcpus.iter().enumerate().map(|(number, pcpu)| pcpu.since(&old(number)));
         Some(Interval { end_ns: later.at_ns.saturating_sub(start), pcpus: pcpus.collect() })
@@ -51,5 +54,8 @@ mod tests {
         };
         assert_eq!(found, [expected(100, 90, 10), expected(300, 0, 200)]);
         assert_eq!(intervals(&[sample(1, 2, 3)]), []);
+        let paused = sample(1100, 390, 60);
+        let found = intervals(&[sample(1000, 300, 50), paused.clone(), paused, sample(1300, 390, 260)]);
+        assert_eq!(found, [expected(100, 90, 10), expected(300, 0, 200)]);
     }
 }

@@ -67,7 +67,8 @@ pub(crate) struct DiagnoseArgs {
     /// How long to follow the vCPUs
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Largest share of the vCPUs' time, in per cent, that following them may take; what exceeds it is not followed, and said
+    /// Largest share of the vCPUs' time, in per cent, that following them may take; if it takes more, only a part of the time
+    /// is followed, and that is said
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = percent)]
     budget: f64,
     /// Print this record, which --json wrote, rather than follow the vCPUs of this host; needs neither root nor KVM
@@ -122,9 +123,6 @@ pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// How long the cost is measured, before everything else: the measurement itself costs something.
-pub(crate) const COST_TIME: Duration = Duration::from_millis(300);
-
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "a number is expected".to_owned())?;
     if (0.1..=100.0).contains(&value) { Ok(value) } else { Err("0.1 to 100 are allowed".to_owned()) }
@@ -163,14 +161,17 @@ fn followed(args: &DiagnoseArgs) -> Result<Report, HostError> {
     let setup = HostSetup::read(&root)?;
     let only = args.vm.as_deref().map(|name| find(&discover(&root), name)).transpose()?;
     let mut tracer = HostTracer::start(&setup, Options { pid: only })?;
-    let cost = tracer.keep_within(args.budget / 100.0, COST_TIME)?;
+    tracer.keep_within(args.budget / 100.0)?;
     warn(tracer.missing(), &setup.hidden());
     let earlier = tracer.read()?;
-    let samples = sampled(Duration::from_secs(args.seconds), || tracer.read_pcpus())?;
+    let samples = sampled(Duration::from_secs(args.seconds), |time| {
+        tracer.wait(time)?;
+        tracer.read_pcpus()
+    })?;
     let later = tracer.read()?;
     let mut report = Report::between(&setup, &discover(&root), &earlier, &later, only);
     report.missing = tracer.missing().to_vec();
-    report.cost = cost;
+    report.cost = tracer.cost();
     report.timeline = intervals(&samples);
     Ok(report)
 }
@@ -194,16 +195,16 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let setup = HostSetup::read(&root)?;
     let mut tracer = HostTracer::start(&setup, Options::default())?;
-    let cost = tracer.keep_within(args.budget / 100.0, COST_TIME)?;
+    tracer.keep_within(args.budget / 100.0)?;
     let mut earlier = tracer.read()?;
     loop {
-        std::thread::sleep(Duration::from_secs(args.interval));
+        tracer.wait(Duration::from_secs(args.interval))?;
         // What ended before the last screen is of no interest any more.
         tracer.forget_ended();
         let later = tracer.read()?;
         let mut report = Report::between(&setup, &discover(&root), &earlier, &later, None);
         report.missing = tracer.missing().to_vec();
-        report.cost = cost;
+        report.cost = tracer.cost();
         let (width, height) = if args.once { SIZE } else { size() };
         let lines = screen(&report, width, height).join("\n");
         if args.once {

@@ -7,8 +7,15 @@ use crate::attribution::{Attribution, ReasonTimes, State};
 use crate::reading::{Interrupts, Pcpu, VcpuCounters};
 use crate::skeleton::types::{self, hist_id, injecting, pcpu_user, vcpu_state, vector_class};
 
-/// From a slot and its histograms, continued until `now`, in ns.
-pub(crate) fn counters(slot: &types::vcpu, hists: &[types::hist], now: u64) -> VcpuCounters {
+/// From a slot and its histograms, continued until `now`, in ns. `spell` is the present one, and `spell_end` is when the one of
+/// the slot's latest event ended.
+pub(crate) fn counters(
+    slot: &types::vcpu,
+    hists: &[types::hist],
+    spell: u64,
+    spell_end: u64,
+    now: u64,
+) -> VcpuCounters {
     let mut attribution = Attribution {
         state: match slot.state {
             vcpu_state::STATE_GUEST => State::Guest,
@@ -29,6 +36,9 @@ pub(crate) fn counters(slot: &types::vcpu, hists: &[types::hist], now: u64) -> V
     };
     let ended = slot.exited != 0;
     if !ended {
+        if slot.spell != spell {
+            attribution.left_alone(spell_end);
+        }
         attribution.account(now);
     }
     let after = |kind: injecting| {
@@ -152,12 +162,22 @@ mod tests {
         let mut slot = types::vcpu::default();
         (slot.state, slot.reason) = (vcpu_state::STATE_ASLEEP, exit_reason::REASON_HLT);
         (slot.first_ns, slot.since_ns) = (1_000_000, 5_000_000);
-        let read = |slot: &types::vcpu| counters(slot, &[], 9_000_000).attribution;
+        let read = |slot: &types::vcpu| counters(slot, &[], 0, 0, 9_000_000).attribution;
         assert_eq!(read(&slot).reasons[Reason::Hlt as usize].sleep_ns, 4_000_000);
         slot.woken_ns = 8_000_000;
         let hlt = read(&slot).reasons[Reason::Hlt as usize];
         assert_eq!((hlt.sleep_ns, hlt.woken_ns), (3_000_000, 1_000_000));
         slot.exited = 1;
         assert_eq!(read(&slot).reasons[Reason::Hlt as usize].sleep_ns, 0);
+    }
+
+    #[test]
+    fn a_vcpu_without_an_event_since_a_pause_sleeps() {
+        let mut slot = types::vcpu::default();
+        (slot.state, slot.spell) = (vcpu_state::STATE_GUEST, 2);
+        let read = counters(&slot, &[], 3, 4_000_000, 9_000_000).attribution;
+        assert_eq!((read.guest_ns, read.reasons[Reason::Hlt as usize].sleep_ns), (4_000_000, 5_000_000));
+        let read = counters(&slot, &[], 2, 4_000_000, 9_000_000).attribution;
+        assert_eq!((read.guest_ns, read.reasons[Reason::Hlt as usize].sleep_ns), (9_000_000, 0));
     }
 }

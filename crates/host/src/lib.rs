@@ -13,6 +13,7 @@ mod plain;
 mod replay;
 pub mod screen;
 pub mod text;
+mod thinning;
 pub mod timeline;
 mod tracer;
 

@@ -35,6 +35,8 @@ pub struct Totals {
     pcpus: Pcpu,
     lost: Lost,
     running: usize,
+    /// The part of the time that is followed.
+    followed: f64,
 }
 
 /// What is counted of the VMs that share a label.
@@ -52,19 +54,21 @@ struct VmTotals {
 }
 
 impl VmTotals {
-    fn add(&mut self, vm: &VmRecord) {
-        self.times.add(&vm.times);
+    /// Adds what was counted, scaled up to all of the time.
+    fn add(&mut self, vm: &VmRecord, scale: f64) {
+        let scaled = |count: u64| scaled(count, scale);
+        self.times.add(&vm.times.scaled(scale));
         for (group, ns) in &vm.groups {
-            *self.groups.entry(*group).or_default() += ns;
+            *self.groups.entry(*group).or_default() += scaled(*ns);
         }
         for (reason, sum) in &vm.reasons {
-            *self.exits.entry(*reason).or_default() += sum.count;
+            *self.exits.entry(*reason).or_default() += scaled(sum.count);
         }
         for halts in vm.vcpus.iter().map(|vcpu| &vcpu.halts) {
-            self.polled += halts.polled;
-            self.blocked += halts.blocked;
-            self.poll_success_ns += halts.poll_success_ns;
-            self.poll_fail_ns += halts.poll_fail_ns;
+            self.polled += scaled(halts.polled);
+            self.blocked += scaled(halts.blocked);
+            self.poll_success_ns += scaled(halts.poll_success_ns);
+            self.poll_fail_ns += scaled(halts.poll_fail_ns);
         }
     }
 }
@@ -72,18 +76,20 @@ impl VmTotals {
 impl Totals {
     /// Adds what happened since the last report, which ends at `now` since the start, and drops VMs that ended long ago.
     pub fn add(&mut self, report: &Report, now: Duration) {
+        let scale = report.scale();
         for vm in &report.vms {
             let label = self.label(vm);
             let totals = self.vms.entry(label).or_default();
-            totals.add(vm);
+            totals.add(vm, scale);
             totals.seen = now;
         }
         self.vms.retain(|_, totals| now.saturating_sub(totals.seen) < KEPT);
         for pcpu in &report.pcpus {
-            self.pcpus.vcpu_ns += pcpu.vcpu_ns;
-            self.pcpus.other_ns += pcpu.other_ns;
-            self.pcpus.idle_ns += pcpu.idle_ns;
+            self.pcpus.vcpu_ns += scaled(pcpu.vcpu_ns, scale);
+            self.pcpus.other_ns += scaled(pcpu.other_ns, scale);
+            self.pcpus.idle_ns += scaled(pcpu.idle_ns, scale);
         }
+        self.followed = 1.0 / scale;
         // These are counted from the start on already.
         self.lost = report.lost;
         self.running = report.vms.len();
@@ -128,6 +134,14 @@ impl Totals {
         let running = Level::default();
         running.set(self.running as f64);
         registry.register("gleaner_host_vms", "VMs that run here", running);
+        let followed = Level::default();
+        followed.set(self.followed);
+        registry.register_with_unit(
+            "gleaner_host_followed",
+            "Share of the time in which the vCPUs are followed, from which times and counts are scaled up",
+            Unit::Other("ratio".into()),
+            followed,
+        );
         let lost = Counts::<OfWhat>::default();
         for (what, count) in
             [("vcpu", self.lost.vcpus), ("thread", self.lost.storage), ("pair", self.lost.pairs)]
@@ -165,7 +179,7 @@ impl Own {
             share.set(cost.share);
             registry.register_with_unit(
                 "gleaner_host_following",
-                "Time in the BPF programs as a share of the vCPUs' time on pCPUs, as measured at the start",
+                "What following takes from the vCPUs while it lasts, as a share of their time on pCPUs",
                 Unit::Other("ratio".into()),
                 share,
             );
@@ -288,6 +302,10 @@ impl VmSeries {
             self.polls,
         );
     }
+}
+
+fn scaled(count: u64, scale: f64) -> u64 {
+    (count as f64 * scale).round() as u64
 }
 
 fn seconds(ns: u64) -> f64 {

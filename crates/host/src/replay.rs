@@ -8,11 +8,11 @@ use libbpf_rs::{MapCore as _, MapFlags, ProgramInput};
 use proptest::prelude::*;
 
 use crate::Reason;
-use crate::attribution::{Attribution, Event};
+use crate::attribution::{Attribution, Event, Next};
 use crate::replay_skeleton::ReplaySkelBuilder;
 use crate::replay_skeleton::types::{event, event_kind, exit_reason, replay, vcpu};
 
-use Event::{Entry, Exit, FellAsleep, Preempted, Refine, SwitchedIn, ToVmm, Waking};
+use Event::{Entry, Exit, FellAsleep, Preempted, Refine, Resumed, SwitchedIn, ToVmm, Waking};
 
 fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
     let reason = (0..Reason::ALL.len()).prop_map(|number| Reason::ALL[number]);
@@ -25,6 +25,7 @@ fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
         Just(SwitchedIn),
         Just(Waking),
         Just(ToVmm),
+        prop_oneof![Just(Next::Exit), Just(Next::SwitchedIn), Just(Next::Other)].prop_map(Resumed),
     ];
     // Steps on both sides of the time that it takes to leave a pCPU.
     let step = prop_oneof![0..3_u64, 1000..300_000_u64];
@@ -52,6 +53,8 @@ proptest! {
 }
 
 fn as_event((ns, of): &(u64, Event)) -> event {
+    // The kind of the next event is where others have their reason.
+    let resumed = |next: event_kind| (event_kind::EVENT_RESUMED, Reason::from_number(next.0));
     let (kind, reason) = match of {
         Exit(reason) => (event_kind::EVENT_EXIT, *reason),
         Entry => (event_kind::EVENT_ENTRY, Reason::Unknown),
@@ -61,6 +64,9 @@ fn as_event((ns, of): &(u64, Event)) -> event {
         SwitchedIn => (event_kind::EVENT_IN, Reason::Unknown),
         Waking => (event_kind::EVENT_WAKING, Reason::Unknown),
         ToVmm => (event_kind::EVENT_TO_VMM, Reason::Unknown),
+        Resumed(Next::Exit) => resumed(event_kind::EVENT_EXIT),
+        Resumed(Next::SwitchedIn) => resumed(event_kind::EVENT_IN),
+        Resumed(Next::Other) => resumed(event_kind::EVENT_ENTRY),
     };
     event { ns: *ns, kind, reason: exit_reason(reason as u32) }
 }

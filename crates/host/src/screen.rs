@@ -65,6 +65,9 @@ fn head(report: &Report) -> String {
     if let Some(cost) = report.cost {
         let _ = write!(line, "; following {:.1} %", 100.0 * cost.share);
     }
+    if report.elapsed_ns.is_some() {
+        let _ = write!(line, " in {:.0} % of the time", 100.0 / report.scale());
+    }
     line
 }
 
@@ -168,6 +171,7 @@ mod tests {
                 detects_spinning: false,
             },
             span_ns: 1_000_000_000,
+            elapsed_ns: None,
             hidden: Vec::new(),
             missing: Vec::new(),
             lost: Lost::default(),

@@ -16,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-use crate::cli::{COST_TIME, percent, warn};
+use crate::cli::{percent, warn};
 use crate::privileges;
 
 /// The counters are read at least so often, which frees those of threads that ended.
@@ -43,12 +43,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let setup = HostSetup::read(&root)?;
     let mut tracer = HostTracer::start(&setup, Options::default())?;
-    let cost = tracer.keep_within(args.budget / 100.0, COST_TIME)?;
+    tracer.keep_within(args.budget / 100.0)?;
     warn(tracer.missing(), &setup.hidden());
     privileges::keep_needed().context("cannot give up the capabilities that serving does not need")?;
     let own = Own {
         version: crate::VERSION.to_owned(),
-        cost,
+        cost: tracer.cost(),
         missing: tracer.missing().len(),
         cpu: Duration::ZERO,
     };
@@ -56,7 +56,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut exporter = Exporter::new(listener)?;
     let mut counting = Counting::start(&root, &setup, &mut tracer)?;
     loop {
-        wait(&exporter, LONGEST.saturating_sub(counting.age()))?;
+        let due = tracer.due().map_or(LONGEST, |due| due.saturating_duration_since(Instant::now()));
+        wait(&exporter, LONGEST.saturating_sub(counting.age()).min(due))?;
+        tracer.turn()?;
         if counting.age() >= LONGEST {
             counting.read(&mut tracer)?;
         }
@@ -65,7 +67,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             if counting.age() >= SHORTEST {
                 read = counting.read(&mut tracer);
             }
-            counting.totals.encode(&Own { cpu: cpu_time(), ..own.clone() })
+            counting.totals.encode(&Own { cost: tracer.cost(), cpu: cpu_time(), ..own.clone() })
         });
         read?;
     }
@@ -138,6 +140,10 @@ impl<'a> Counting<'a> {
     }
 
     fn read(&mut self, tracer: &mut HostTracer) -> Result<(), HostError> {
+        if tracer.read_pcpus()?.at_ns == self.earlier.at_ns {
+            // In one pause: this time is counted with the next window.
+            return Ok(());
+        }
         // What ended before the last reading is in the totals.
         tracer.forget_ended();
         let later = tracer.read()?;

@@ -34,10 +34,10 @@ pub fn list(vms: &[Vm]) -> String {
 /// reason and each vCPU.
 pub fn diagnosis(report: &Report, all: bool) -> String {
     let mut text = String::new();
-    let seconds = report.span_ns as f64 / 1e9;
+    let (seconds, elapsed) = (report.span_ns as f64 / 1e9, report.elapsed_s());
     let _ = writeln!(
         text,
-        "{} in {seconds:.1} s on {} pCPUs, Linux {}",
+        "{} in {elapsed:.1} s on {} pCPUs, Linux {}",
         if report.vms.len() == 1 { "1 VM".to_owned() } else { format!("{} VMs", report.vms.len()) },
         report.host.pcpus,
         report.host.kernel
@@ -46,6 +46,10 @@ pub fn diagnosis(report: &Report, all: bool) -> String {
         let (share, pcpus) = (100.0 * cost.share, 100.0 * cost.pcpus);
         let _ =
             writeln!(text, "following them takes {share:.2} % of the vCPUs' time, {pcpus:.2} % of one pCPU");
+    }
+    if report.elapsed_ns.is_some() {
+        let _ =
+            writeln!(text, "to keep within the budget they were followed for {seconds:.2} s of that time");
     }
     if report.lost.matters() {
         let lost = report.lost;

@@ -18,19 +18,18 @@ pub fn ends(span: Duration) -> Vec<Duration> {
     (1..=count).map(|number| span * number / count).collect()
 }
 
-/// Waits for `span`, and samples at the start and at each of the [`ends`].
+/// The samples at the start of `span` and at each of the [`ends`]. `after` lets a time pass, and takes a sample.
 ///
 /// # Errors
-/// That of `sample`.
+/// That of `after`.
 pub fn sampled(
     span: Duration,
-    mut sample: impl FnMut() -> Result<PcpuSample, HostError>,
+    mut after: impl FnMut(Duration) -> Result<PcpuSample, HostError>,
 ) -> Result<Vec<PcpuSample>, HostError> {
     let start = Instant::now();
-    let mut samples = vec![sample()?];
+    let mut samples = vec![after(Duration::ZERO)?];
     for end in ends(span) {
-        std::thread::sleep(end.saturating_sub(start.elapsed()));
-        samples.push(sample()?);
+        samples.push(after(end.saturating_sub(start.elapsed()))?);
     }
     Ok(samples)
 }
@@ -54,12 +53,13 @@ mod tests {
     #[test]
     fn samples_are_taken_at_the_start_and_at_each_end() {
         let mut taken = 0;
-        let samples = sampled(Duration::from_millis(120), || {
+        let samples = sampled(Duration::from_millis(120), |time| {
             taken += 1;
+            std::thread::sleep(time);
             Ok(PcpuSample { at_ns: taken, pcpus: Vec::new() })
         });
         assert_eq!(samples.unwrap().iter().map(|sample| sample.at_ns).collect::<Vec<_>>(), [1, 2, 3]);
-        let failed = sampled(Duration::from_secs(3600), || Err(HostError::Read("gone".to_owned())));
+        let failed = sampled(Duration::from_secs(3600), |_| Err(HostError::Read("gone".to_owned())));
         assert_eq!(failed.unwrap_err().to_string(), "cannot read what the BPF programs counted: gone");
     }
 }

@@ -1,5 +1,7 @@
 //! Loads the programs, and reads their counters.
 
+mod spells;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,11 +25,6 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Attempts to read a vCPU's counters while they do not change. An attempt takes a microsecond, and an exit at least
 /// as long.
 const ATTEMPTS: u32 = 100;
-
-/// Programs that are detached if following the vCPUs costs too much, those whose numbers matter least first. What remains
-/// attributes the time.
-const EXPENDABLE: [&[&str]; 3] =
-    [&["on_userspace", "on_hypercall", "on_apic"], &["on_accept", "on_inject"], &["on_wakeup"]];
 
 /// What is followed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,11 +59,11 @@ pub struct HostTracer {
     programs: Vec<Attached>,
     missing: Vec<NotAvailable>,
     ended: Vec<VcpuCounters>,
+    keeping: Option<spells::Keeping>,
 }
 
 /// An attached program.
 struct Attached {
-    name: &'static str,
     fd: OwnedFd,
     /// Detaches it when dropped.
     _link: Link,
@@ -107,7 +104,7 @@ impl HostTracer {
             let Some(program) = found.filter(|_| chosen.contains(&name)) else { continue };
             let fd = program.as_fd().try_clone_to_owned().map_err(libbpf_rs::Error::from).map_err(failed)?;
             match program.attach_trace() {
-                Ok(link) => programs.push(Attached { name, fd, _link: link }),
+                Ok(link) => programs.push(Attached { fd, _link: link }),
                 Err(error) => {
                     let refused = refused(gives.unwrap_or("VM exits"), name, event, &error);
                     if gives.is_none() {
@@ -117,7 +114,7 @@ impl HostTracer {
                 }
             }
         }
-        let mut tracer = Self { skel, programs, missing, ended: Vec::new() };
+        let mut tracer = Self { skel, programs, missing, ended: Vec::new(), keeping: None };
         if let Some(data) = tracer.skel.maps.bss_data.as_deref_mut() {
             data.started_ns = now_ns();
         }
@@ -146,7 +143,8 @@ impl HostTracer {
     fn reading(&mut self) -> libbpf_rs::Result<Reading> {
         let maps = &self.skel.maps;
         let mut vcpus = Vec::new();
-        let taken = maps.bss_data.as_deref().map_or(u64::MAX, |data| data.slots_taken);
+        let data = maps.bss_data.as_deref();
+        let taken = data.map_or(u64::MAX, |data| data.slots_taken);
         let used = u32::try_from(taken).unwrap_or(u32::MAX).min(maps.vcpus.max_entries());
         for slot in 0..used {
             let Some(read) = steady(&maps.vcpus, slot)? else { continue };
@@ -154,7 +152,9 @@ impl HostTracer {
                 continue;
             }
             // The time of the reading is taken after it: no event can be later.
-            let counters = counters(&read, &hists(&maps.hists, slot)?, now_ns());
+            let hists = hists(&maps.hists, slot)?;
+            let (spell, end) = data.map_or((0, 0), |data| (data.spell, spells::end_of(data, read.spell)));
+            let counters = counters(&read, &hists, spell, end, self.clock());
             if counters.ended {
                 self.ended.push(counters);
                 clear(&maps.vcpus, slot, &types::vcpu::default())?;
@@ -169,7 +169,8 @@ impl HostTracer {
         vcpus.extend(self.ended.iter().cloned());
         let lost: types::lost = bpf::sum(&maps.losses, &0_u32)?;
         Ok(Reading {
-            at_ns: now_ns(),
+            at_ns: self.clock(),
+            monotonic_ns: now_ns(),
             vcpus,
             steals: steals(&maps.steals)?,
             lost: Lost {
@@ -192,38 +193,8 @@ impl HostTracer {
 
     fn pcpus_now(&self) -> libbpf_rs::Result<PcpuSample> {
         let counted = bpf::per_vcpu::<types::pcpu>(&self.skel.maps.pcpus, &0_u32)?;
-        let at_ns = now_ns();
+        let at_ns = self.clock();
         Ok(PcpuSample { at_ns, pcpus: counted.iter().map(|pcpu| counters::pcpu(pcpu, at_ns)).collect() })
-    }
-
-    /// Measures for `time` what the programs cost, and detaches those whose numbers can be done without, one group after
-    /// another, as long as that is more than `budget`, a share of the time that vCPUs have on pCPUs. What is detached is in
-    /// [`HostTracer::missing`]. `None` if the kernel has no account of BPF programs (before Linux 5.8).
-    ///
-    /// # Errors
-    /// The maps cannot be read.
-    pub fn keep_within(&mut self, budget: f64, time: Duration) -> Result<Option<Cost>, HostError> {
-        let failed = |error: libbpf_rs::Error| HostError::Read(bpf::text(&error));
-        let mut cost = self.measure(time).map_err(failed)?;
-        for group in EXPENDABLE {
-            let Some(share) = cost.map(|cost| cost.share).filter(|share| *share > budget) else { break };
-            let (gone, kept) = std::mem::take(&mut self.programs)
-                .into_iter()
-                .partition::<Vec<_>, _>(|program| group.contains(&program.name));
-            self.programs = kept;
-            for program in gone {
-                let gives = PROGRAMS.iter().find(|known| known.0 == program.name).and_then(|known| known.2);
-                let detail = format!(
-                    "following all of it took {:.1} % of the vCPUs' time, and the budget is {:.1} %",
-                    100.0 * share,
-                    100.0 * budget
-                );
-                self.missing
-                    .push(NotAvailable::new(gives.unwrap_or(program.name), Why::TooExpensive { detail }));
-            }
-            cost = self.measure(time).map_err(failed)?;
-        }
-        Ok(cost)
     }
 
     /// The account adds the reading of a clock to each run, and leaves out the way to the program, which takes about as
@@ -242,14 +213,20 @@ impl HostTracer {
         Ok(Some(Cost { pcpus, share: ran.as_secs_f64() / used.as_secs_f64() }))
     }
 
+    /// ns of the clock that the programs read.
+    fn clock(&self) -> u64 {
+        let now = now_ns();
+        self.skel.maps.bss_data.as_deref().map_or(now, |data| spells::clock(data, now))
+    }
+
     /// Time that vCPUs had on pCPUs so far.
     fn vcpu_time(&self) -> libbpf_rs::Result<Duration> {
         Ok(Duration::from_nanos(self.pcpus_now()?.pcpus.iter().map(|pcpu| pcpu.vcpu_ns).sum()))
     }
 }
 
-/// ns of the clock that the programs read.
-pub(crate) fn now_ns() -> u64 {
+/// ns of `CLOCK_MONOTONIC`.
+fn now_ns() -> u64 {
     // Every Linux has this clock.
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -370,8 +347,8 @@ mod tests {
         let skel = load(&setup, Options::default(), &["on_switch"])?;
         let link = skel.progs.on_switch.attach_trace()?;
         let fd = skel.progs.on_switch.as_fd().try_clone_to_owned()?;
-        let programs = vec![Attached { name: "on_switch", fd, _link: link }];
-        Ok(HostTracer { skel, programs, missing: Vec::new(), ended: Vec::new() })
+        let programs = vec![Attached { fd, _link: link }];
+        Ok(HostTracer { skel, programs, missing: Vec::new(), ended: Vec::new(), keeping: None })
     }
 
     /// Runs for a moment on each pCPU that this process is allowed to use, so that each of them has had a switch. In a thread
@@ -397,7 +374,11 @@ mod tests {
         }
         let tracer = switches().unwrap();
         let visited = visited();
-        let samples = crate::timeline::sampled(Duration::from_millis(300), || tracer.read_pcpus()).unwrap();
+        let samples = crate::timeline::sampled(Duration::from_millis(300), |time| {
+            std::thread::sleep(time);
+            tracer.read_pcpus()
+        });
+        let samples = samples.unwrap();
         let intervals = crate::intervals(&samples);
         assert_eq!(intervals.len(), 6);
         let mut start = 0;

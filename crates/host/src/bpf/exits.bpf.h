@@ -76,10 +76,17 @@ static __always_inline u32 injecting_after(u32 reason)
 SEC("tp_btf/kvm_exit")
 int BPF_PROG(on_exit, struct kvm_vcpu *vcpu, u32 isa)
 {
-	u64 now = bpf_ktime_get_ns();
-	struct vcpu *v = vcpu_at_event(vcpu, STATE_GUEST, now);
-	u32 code, reason = REASON_OTHER;
+	u32 code, reason = REASON_OTHER, zero = 0;
+	struct pcpu *c = bpf_map_lookup_elem(&pcpus, &zero);
+	struct vcpu *v;
+	u64 now;
 
+	if (c)
+		c->exits++;
+	if (paused)
+		return 0;
+	now = clock();
+	v = vcpu_at_event(vcpu, STATE_GUEST, now);
 	if (!v)
 		return 0;
 	code = exit_code_of(vcpu, isa);
@@ -90,24 +97,44 @@ int BPF_PROG(on_exit, struct kvm_vcpu *vcpu, u32 isa)
 	else if (reason == REASON_EPT && isa == KVM_ISA_SVM)
 		reason = reason_of_fault(vcpu);
 	lock(v);
+	catch_up(v, EVENT_EXIT);
 	on_guest_exit(v, reason, now);
 	v->injecting = injecting_after(reason);
 	unlock(v);
 	return 0;
 }
 
+static __always_inline void read_polling(struct vcpu *v, struct kvm_vcpu *vcpu)
+{
+	u64 success = BPF_CORE_READ(vcpu, stat.generic.halt_poll_success_ns);
+	u64 fail = BPF_CORE_READ(vcpu, stat.generic.halt_poll_fail_ns);
+
+	if (v->poll_spell != spell) {
+		/* What KVM polled in pauses is left out. */
+		v->first_poll_success_ns += success - v->poll_success_ns;
+		v->first_poll_fail_ns += fail - v->poll_fail_ns;
+		v->poll_spell = spell;
+	}
+	v->poll_success_ns = success;
+	v->poll_fail_ns = fail;
+}
+
 SEC("tp_btf/kvm_entry")
 int BPF_PROG(on_entry, struct kvm_vcpu *vcpu)
 {
-	u64 now = bpf_ktime_get_ns();
-	struct vcpu *v = vcpu_at_event(vcpu, STATE_UNKNOWN, now);
+	struct vcpu *v;
+	u64 now;
 
+	if (paused)
+		return 0;
+	now = clock();
+	v = vcpu_at_event(vcpu, STATE_UNKNOWN, now);
 	if (!v)
 		return 0;
 	lock(v);
+	catch_up(v, EVENT_ENTRY);
 	if (v->reason == REASON_HLT && v->state == STATE_HYPERVISOR) {
-		v->poll_success_ns = BPF_CORE_READ(vcpu, stat.generic.halt_poll_success_ns);
-		v->poll_fail_ns = BPF_CORE_READ(vcpu, stat.generic.halt_poll_fail_ns);
+		read_polling(v, vcpu);
 		v->poll_limit_ns = BPF_CORE_READ(vcpu, halt_poll_ns);
 		if (bpf_core_field_exists(vcpu->arch.msr_kvm_poll_control))
 			v->guest_polls = !(BPF_CORE_READ(vcpu, arch.msr_kvm_poll_control) & 1);
@@ -120,7 +147,7 @@ int BPF_PROG(on_entry, struct kvm_vcpu *vcpu)
 
 static __always_inline void refine_this(u32 reason)
 {
-	struct vcpu *v = this_vcpu();
+	struct vcpu *v = current_vcpu();
 
 	if (!v)
 		return;
@@ -136,7 +163,7 @@ static __always_inline void refine_this(u32 reason)
 SEC("tp_btf/kvm_apic")
 int BPF_PROG(on_apic, unsigned int write, unsigned int reg)
 {
-	struct vcpu *v = this_vcpu();
+	struct vcpu *v = current_vcpu();
 	u32 reason;
 
 	if (!v || !write)
@@ -151,7 +178,7 @@ int BPF_PROG(on_apic, unsigned int write, unsigned int reg)
 SEC("tp_btf/kvm_mmio")
 int BPF_PROG(on_mmio)
 {
-	struct vcpu *v = this_vcpu();
+	struct vcpu *v = current_vcpu();
 
 	if (v && v->reason == REASON_EPT)
 		refine_this(REASON_MMIO);
@@ -161,7 +188,7 @@ int BPF_PROG(on_mmio)
 SEC("tp_btf/kvm_fast_mmio")
 int BPF_PROG(on_fast_mmio)
 {
-	struct vcpu *v = this_vcpu();
+	struct vcpu *v = current_vcpu();
 
 	if (v && v->reason == REASON_EPT)
 		refine_this(REASON_MMIO);
@@ -183,7 +210,7 @@ int BPF_PROG(on_hypercall, unsigned long nr)
 SEC("tp_btf/kvm_userspace_exit")
 int BPF_PROG(on_userspace)
 {
-	struct vcpu *v = this_vcpu();
+	struct vcpu *v = current_vcpu();
 
 	if (!v)
 		return 0;
@@ -197,17 +224,22 @@ SEC("tp_btf/kvm_vcpu_wakeup")
 int BPF_PROG(on_wakeup, u64 ns, bool waited)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
-	struct thread *t = thread_of(p);
-	struct vcpu *v = vcpu_of(t);
+	struct thread *t;
+	struct vcpu *v;
 
+	if (paused)
+		return 0;
+	t = thread_of(p);
+	v = vcpu_of(t);
 	if (!t) {
 		t = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (t) {
 			t->slot = PENDING;
 			t->tgid = p->tgid;
-			t->halted_until = bpf_ktime_get_ns();
+			t->halted_until = clock();
 		}
 	}
+	v = up_to_date(v);
 	if (!v)
 		return 0;
 	lock(v);

@@ -147,6 +147,8 @@ struct vcpu {
 	/* Start of the accounted time, and of the current state. */
 	u64 first_ns;
 	u64 since_ns;
+	/* The spell of following (vcpus.bpf.h) in which its latest event was. */
+	u64 spell;
 	/* The latest sched_waking of the thread. */
 	u64 woken_ns;
 	/*
@@ -167,6 +169,8 @@ struct vcpu {
 	u64 poll_fail_ns;
 	u64 first_poll_success_ns;
 	u64 first_poll_fail_ns;
+	/* The spell of the latest look at that account. */
+	u64 poll_spell;
 	/* KVM's current limit of polling for this vCPU. */
 	u64 poll_limit_ns;
 	u64 migrations;
@@ -229,6 +233,10 @@ enum pcpu_user {
 /* Where a pCPU's time went since the start, up to the last switch, and who has it since then. */
 struct pcpu {
 	u64 since_ns;
+	/* The spell of following in which the last switch was. */
+	u64 spell;
+	/* VM exits, those while following is paused, too. */
+	u64 exits;
 	enum pcpu_user user;
 	/* User space asks for types that fields fill. */
 	u32 unused;
@@ -247,6 +255,8 @@ enum event_kind {
 	EVENT_IN,
 	EVENT_WAKING,
 	EVENT_TO_VMM,
+	/* The first event after a pause is of the kind in `reason`. */
+	EVENT_RESUMED,
 	EVENTS,
 };
 

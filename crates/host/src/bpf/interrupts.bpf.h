@@ -20,7 +20,7 @@ static __always_inline u32 class_of(u32 vector)
 SEC("tp_btf/kvm_apic_accept_irq")
 int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 {
-	struct vcpu *sender = this_vcpu(), *v;
+	struct vcpu *sender = current_vcpu(), *v;
 	struct recipient key = {};
 	u32 class, *slot;
 
@@ -51,7 +51,7 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 	}
 	/* The oldest counts, until the vCPU takes it. */
 	if (!v->irq_ns[class] && v != sender)
-		v->irq_ns[class] = (bpf_ktime_get_ns() & ~1ULL) | (v->injecting == INJECT_HALT);
+		v->irq_ns[class] = (clock() & ~1ULL) | (v->injecting == INJECT_HALT);
 	return 0;
 }
 
@@ -60,7 +60,7 @@ SEC("tp_btf/kvm_inj_virq")
 int BPF_PROG(on_inject, unsigned int vector, bool soft, bool reinjected)
 {
 	struct thread *t = thread_of(bpf_get_current_task_btf());
-	struct vcpu *v = vcpu_of(t);
+	struct vcpu *v = up_to_date(vcpu_of(t));
 	u32 class = class_of(vector), id = HISTS;
 	u64 since_ns, injecting;
 
@@ -84,7 +84,7 @@ int BPF_PROG(on_inject, unsigned int vector, bool soft, bool reinjected)
 	else if (class == VECTOR_CALL)
 		id = HIST_CALL;
 	if (id < HISTS)
-		add_length(t->slot, id, since(since_ns, bpf_ktime_get_ns()));
+		add_length(t->slot, id, since(since_ns, clock()));
 	return 0;
 }
 

@@ -63,6 +63,44 @@ static __always_inline void account(struct vcpu *v, u64 now)
 		v->since_ns = now;
 }
 
+/*
+ * Following was paused at `paused`, and has resumed without an event of this
+ * vCPU since: it sleeps. Whoever runs has an event at each tick at least.
+ */
+static __always_inline void left_alone(struct vcpu *v, u64 paused)
+{
+	account(v, paused);
+	if (v->state != STATE_ASLEEP) {
+		v->state = STATE_ASLEEP;
+		v->reason = REASON_HLT;
+	}
+	if (v->woken_ns < paused)
+		v->woken_ns = 0;
+}
+
+/*
+ * Before the first event since following has resumed at `resumed`: what the
+ * vCPU did until then follows from the event's kind.
+ */
+static __always_inline void resumes(struct vcpu *v, u32 kind, u64 paused, u64 resumed)
+{
+	u32 before = v->state;
+
+	left_alone(v, paused);
+	account(v, resumed);
+	if (kind == EVENT_EXIT) {
+		v->state = STATE_GUEST;
+	} else if (kind != EVENT_IN) {
+		v->state = STATE_UNKNOWN;
+	} else if (v->woken_ns < resumed) {
+		/* It did not wake up since, so it waited for a pCPU already. */
+		if (before == STATE_PREEMPTED)
+			v->state = STATE_PREEMPTED;
+		else
+			v->woken_ns = resumed;
+	}
+}
+
 static __always_inline void on_guest_exit(struct vcpu *v, u32 reason, u64 now)
 {
 	/*

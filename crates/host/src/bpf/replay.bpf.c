@@ -58,6 +58,9 @@ int replay(void *ctx)
 		case EVENT_TO_VMM:
 			went_to_vmm(v);
 			break;
+		case EVENT_RESUMED:
+			resumes(v, event->reason, now, now);
+			break;
 		default:
 			return 2;
 		}

@@ -8,10 +8,13 @@
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *p)
 {
-	struct vcpu *v = vcpu_of(thread_of(p));
+	struct vcpu *v;
 
+	if (paused)
+		return 0;
+	v = vcpu_of(thread_of(p));
 	if (v)
-		v->woken_ns = bpf_ktime_get_ns();
+		v->woken_ns = clock();
 	return 0;
 }
 
@@ -50,13 +53,14 @@ static __always_inline void enter(struct vcpu *v, struct thread *to, struct task
 	u32 cpu = bpf_get_smp_processor_id(), id = HIST_PREEMPTED;
 	u64 waited = 0;
 
+	lock(v);
+	catch_up(v, EVENT_IN);
 	if (v->state == STATE_ASLEEP) {
 		waited = since(wake_up_of(v, now), now);
 		id = HIST_WOKEN;
 	} else if (v->state == STATE_PREEMPTED) {
 		waited = since(v->since_ns, now);
 	}
-	lock(v);
 	switched_in(v, now);
 	if (v->pcpu != cpu) {
 		v->migrations++;
@@ -91,22 +95,38 @@ static __always_inline void add_pcpu(struct pcpu *c, enum pcpu_user prev, enum p
 	c->since_ns = now;
 }
 
+/* Whoever had it when following was paused had it until then; who has had it since is known at the switch. */
+static __always_inline void catch_up_pcpu(struct pcpu *c)
+{
+	if (c->spell == spell)
+		return;
+	add_pcpu(c, c->user, c->user, resumed_ns);
+	c->spell = spell;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	struct thread *from = prev->pid ? thread_of(prev) : NULL;
-	struct thread *to = next->pid ? thread_of(next) : NULL;
-	u64 now = bpf_ktime_get_ns();
+	struct thread *from, *to;
 	struct vcpu *v;
 	struct pcpu *c;
 	u32 zero = 0;
+	u64 now;
 
+	if (paused)
+		return 0;
+	from = prev->pid ? thread_of(prev) : NULL;
+	to = next->pid ? thread_of(next) : NULL;
+	now = clock();
 	c = bpf_map_lookup_elem(&pcpus, &zero);
-	if (c)
+	if (c) {
+		catch_up_pcpu(c);
 		add_pcpu(c, user_of(prev, from), user_of(next, to), now);
+	}
 	v = vcpu_of(from);
 	if (v && !v->exited) {
 		lock(v);
+		catch_up(v, EVENT_OUT_ASLEEP);
 		switched_out(v, !preempt && prev->__state != TASK_RUNNING, now);
 		unlock(v);
 	}
@@ -126,7 +146,8 @@ int BPF_PROG(on_thread_end, struct task_struct *p)
 	if (!v)
 		return 0;
 	lock(v);
-	account(v, bpf_ktime_get_ns());
+	catch_up(v, EVENT_OUT_ASLEEP);
+	account(v, clock());
 	v->exited = 1;
 	unlock(v);
 	key.kvm = v->kvm;

@@ -12,6 +12,19 @@ const volatile u32 only_tgid = 0;
 #define SLOTS 1024
 /* When user space had attached everything. */
 volatile u64 started_ns = 0;
+/*
+ * Following in spells: user space pauses it if it costs too much. The clock of
+ * all times here stands still meanwhile, so what is counted adds up to the time
+ * in which vCPUs were followed. CLOCK_MONOTONIC is ahead of it by skipped_ns.
+ */
+volatile u64 spell = 0;
+volatile u64 paused = 0;
+volatile u64 paused_ns = 0;
+volatile u64 skipped_ns = 0;
+/* When this spell began, and when earlier ones ended. */
+volatile u64 resumed_ns = 0;
+#define SPELL_ENDS 64
+volatile u64 spell_ends[SPELL_ENDS] = {};
 /* How many slots were given away; they are taken in order, so no higher one is in use. */
 volatile u64 slots_taken = 0;
 
@@ -96,6 +109,11 @@ struct {
 	__type(value, struct pcpu);
 } pcpus SEC(".maps");
 
+static __always_inline u64 clock(void)
+{
+	return (paused ? paused_ns : bpf_ktime_get_ns()) - skipped_ns;
+}
+
 static __always_inline struct lost *this_lost(void)
 {
 	u32 zero = 0;
@@ -124,6 +142,17 @@ static __always_inline struct vcpu *this_vcpu(void)
 	return vcpu_of(thread_of(bpf_get_current_task_btf()));
 }
 
+/* The counters if the vCPU is followed now, and had an event since following has resumed. */
+static __always_inline struct vcpu *up_to_date(struct vcpu *v)
+{
+	return v && !paused && v->spell == spell ? v : NULL;
+}
+
+static __always_inline struct vcpu *current_vcpu(void)
+{
+	return paused ? NULL : up_to_date(this_vcpu());
+}
+
 static __always_inline void lock(struct vcpu *v)
 {
 	v->seq++;
@@ -134,6 +163,27 @@ static __always_inline void unlock(struct vcpu *v)
 {
 	barrier();
 	v->seq++;
+}
+
+/* Apart from the hot paths: once per vCPU and spell. */
+static __noinline int catch_up_slowly(struct vcpu *v, u32 kind)
+{
+	u32 class;
+
+	resumes(v, kind, spell_ends[v->spell % SPELL_ENDS], resumed_ns);
+	v->spell = spell;
+	v->injecting = kind == EVENT_IN ? INJECT_HALT : INJECT_NOTHING;
+	for (class = 0; class < VECTORS; class++)
+		if (v->irq_ns[class] < resumed_ns)
+			v->irq_ns[class] = 0;
+	return 0;
+}
+
+/* Before an event that changes the vCPU's state. */
+static __always_inline void catch_up(struct vcpu *v, u32 kind)
+{
+	if (v->spell != spell)
+		catch_up_slowly(v, kind);
 }
 
 static __always_inline void add_length(u32 slot, u32 id, u64 ns)
@@ -157,10 +207,16 @@ static __always_inline void start(struct vcpu *v, struct task_struct *p, struct 
 
 	v->first_ns = now;
 	v->since_ns = now;
+	v->spell = spell;
+	v->poll_spell = spell;
 	if (!from || from > now || BPF_CORE_READ(of, start_time) > from)
 		return;
 	v->first_ns = from;
 	v->since_ns = from;
+	if (resumed_ns > from) {
+		left_alone(v, from);
+		account(v, resumed_ns);
+	}
 	if (!t->halted_until) {
 		v->state = state;
 		return;

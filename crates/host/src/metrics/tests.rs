@@ -51,6 +51,7 @@ fn what_happens_is_added_up() {
         ("gleaner_host_vms", 2.0),
         ("gleaner_host_lost_total{what=\"vcpu\"}", 0.0),
         ("gleaner_host_following_ratio", 0.01),
+        ("gleaner_host_followed_ratio", 1.0),
         ("gleaner_host_missing", 2.0),
         ("process_cpu_seconds_total", 1.5),
         ("gleaner_host_build_info{version=\"1.2.3\"}", 1.0),
@@ -132,4 +133,22 @@ fn the_page_lists_every_metric() {
         .map(str::to_owned)
         .collect();
     assert_eq!(named, listed);
+}
+
+#[test]
+fn what_was_followed_for_a_part_of_the_time_is_scaled_up() {
+    let mut totals = Totals::default();
+    let whole = record();
+    totals.add(&Report { elapsed_ns: Some(4 * whole.span_ns), ..whole }, at(80));
+    let once = totals.encode(&own());
+    for (name, expected) in [
+        ("gleaner_host_vcpu_seconds_total{vm=\"ping\",state=\"guest\"}", 4.0 * 7.63924),
+        ("gleaner_host_hypervisor_seconds_total{vm=\"ping\",group=\"scheduling\"}", 4.0 * 6.4),
+        ("gleaner_host_exits_total{vm=\"ping\",reason=\"TSC_DEADLINE\"}", 4.0 * 1_600_000.0),
+        ("gleaner_host_pcpu_seconds_total{user=\"vcpu\"}", 4.0 * 18.54),
+        ("gleaner_host_followed_ratio", 0.25),
+    ] {
+        let found = value(&once, name);
+        assert!((found - expected).abs() < 1e-6, "{name}: {found}");
+    }
 }

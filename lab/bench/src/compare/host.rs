@@ -202,7 +202,7 @@ impl<'a> Join<'a> {
         let rounds = (samples + run.plan.warmup_rounds as f64) / samples;
         let wall_s = |sample: &Sample| sample.metrics.get(&Metric::WallS).copied();
         let run_s = cell.samples.iter().filter_map(|s| Some(s.start_s + wall_s(s)?)).fold(0.0, f64::max);
-        let span_s = record.span_ns as f64 / 1e9;
+        let span_s = record.elapsed_s();
         if span_s < SHORTEST * run_s || span_s > (LONGEST * run_s).max(run_s + LONGEST_S) {
             return Err(JoinError::OtherSpan { span_s, run_s });
         }
@@ -223,7 +223,7 @@ impl<'a> Join<'a> {
             used_s,
             user_s: sum(&|sample| user_s(row, sample)).map(|user_s| rounds * user_s),
         };
-        let wanted_s = vm.times.wanted_ns() as f64 / 1e9;
+        let wanted_s = record.scale() * vm.times.wanted_ns() as f64 / 1e9;
         if used_s > ACCOUNT * wanted_s + ACCOUNT_S || join.total_s() <= 0.0 {
             return Err(JoinError::OtherTime { vm: vm.name.clone(), used_s, wanted_s });
         }
@@ -233,7 +233,7 @@ impl<'a> Join<'a> {
     pub(super) fn origin(&self) -> HostOrigin {
         HostOrigin {
             vm: self.vm.name.clone(),
-            span_s: self.record.span_ns as f64 / 1e9,
+            span_s: self.record.elapsed_s(),
             covered: self.covered,
             pcpus: self.record.host.pcpus,
             kernel: self.record.host.kernel.clone(),
@@ -242,7 +242,7 @@ impl<'a> Join<'a> {
 
     /// CPU time of the VM on pCPUs, in s.
     fn total_s(&self) -> f64 {
-        (self.vm.times.guest_ns + self.vm.times.hypervisor_ns) as f64 / 1e9
+        self.record.scale() * (self.vm.times.guest_ns + self.vm.times.hypervisor_ns) as f64 / 1e9
     }
 
     /// What the VM cost on pCPUs, as a ratio to what the guest accounted.
@@ -259,7 +259,8 @@ impl<'a> Join<'a> {
             cpu_s_per_op: per_op * share,
             delta_eta_r: (1.0 + delta_eta_r) * share - native,
         };
-        let share = |ns: u64| ns as f64 / 1e9 / total_s;
+        let scale = self.record.scale();
+        let share = |ns: u64| scale * ns as f64 / 1e9 / total_s;
         let guest = share(self.vm.times.guest_ns);
         let user = self.user_s.map(|user_s| (user_s / total_s).min(guest));
         let split = user.zip(user_share(base.0, base.1));
@@ -271,7 +272,7 @@ impl<'a> Join<'a> {
             .map(|(reason, sum)| ReasonPart {
                 reason: *reason,
                 group: reason.group(),
-                exits_per_op: sum.count as f64 / self.units / shared_by,
+                exits_per_op: scale * sum.count as f64 / self.units / shared_by,
                 part: part(share(sum.run_ns), 0.0),
             })
             .collect();
@@ -298,7 +299,8 @@ impl<'a> Join<'a> {
              the rest of the guest is its kernel's"
                 .to_owned(),
         ];
-        let others_s = record.pcpus.iter().map(|pcpu| pcpu.other_ns as f64).sum::<f64>() / 1e9;
+        let scale = record.scale();
+        let others_s = scale * record.pcpus.iter().map(|pcpu| pcpu.other_ns as f64).sum::<f64>() / 1e9;
         notes.push(format!(
             "threads of the host that are no vCPUs used {others_s:.2} s, {:.1} % of what the VM did; its devices' are among \
              them, and in no number above",
@@ -308,7 +310,7 @@ impl<'a> Join<'a> {
             .vms
             .iter()
             .filter(|vm| vm.pid != self.vm.pid)
-            .map(|vm| (vm, (vm.times.guest_ns + vm.times.hypervisor_ns) as f64 / 1e9))
+            .map(|vm| (vm, scale * (vm.times.guest_ns + vm.times.hypervisor_ns) as f64 / 1e9))
             .filter(|(_, used_s)| *used_s > 0.05 * total_s)
             .map(|(vm, used_s)| format!("{} ({used_s:.1} s)", vm.name))
             .collect();
@@ -319,7 +321,14 @@ impl<'a> Join<'a> {
                 beside.join(", ")
             ));
         }
-        let span_s = record.span_ns as f64 / 1e9;
+        if record.elapsed_ns.is_some() {
+            notes.push(format!(
+                "the host followed the VM for {:.0} % of that time, to keep the cost within its budget: times and exits are \
+                 scaled up",
+                100.0 / scale
+            ));
+        }
+        let span_s = record.elapsed_s();
         if span_s > self.run_s * 1.02 || self.covered < 0.95 {
             notes.push(format!(
                 "the record spans {span_s:.1} s, the run {:.1} s, and samples cover {:.0} % of that: what the VM did in the \

@@ -16,7 +16,7 @@ pub(super) fn followed(record: &Report) -> String {
     let cost = record.cost.map_or_else(String::new, |cost| {
         format!("; following the vCPUs took {} of their time", share(cost.share))
     });
-    format!("{} on Linux {}{cost}", show(Unit::Seconds, seconds(record)), record.host.kernel)
+    format!("{} on Linux {}{cost}", show(Unit::Seconds, record.elapsed_s()), record.host.kernel)
 }
 
 /// `1 VM`, `2 VMs`.
@@ -73,6 +73,14 @@ pub(super) fn notes(record: &Report) -> Vec<String> {
             "Following the vCPUs took {} of their time on pCPUs, {} of one pCPU.",
             share(cost.share),
             share(cost.pcpus)
+        )
+    }));
+    notes.extend(record.elapsed_ns.map(|_| {
+        format!(
+            "To keep within the budget they were followed for {} of the {}, in windows of 50 ms; all times and counts here are \
+             of these.",
+            show(Unit::Seconds, seconds(record)),
+            show(Unit::Seconds, record.elapsed_s())
         )
     }));
     notes

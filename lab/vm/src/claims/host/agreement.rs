@@ -78,7 +78,8 @@ fn on(
     Ok(())
 }
 
-fn times(checks: &mut Checks, name: &str, vm: &VmRecord, span_ns: u64) {
+/// That the times of each vCPU add up to the span, and are known.
+pub(super) fn times(checks: &mut Checks, name: &str, vm: &VmRecord, span_ns: u64) {
     for vcpu in &vm.vcpus {
         let ratio = vcpu.times.total_ns() as f64 / span_ns as f64;
         let what = format!("{name}: the times of vCPU {} add up to the wall time within 1 %", vcpu.vcpu);
