@@ -319,10 +319,9 @@ impl Times {
         self.guest_ns + self.hypervisor_ns + self.blocked_ns + self.woken_ns + self.preempted_ns
     }
 
-    /// All of them multiplied by `scale`.
+    /// Each of them `scaled`.
     #[must_use]
-    pub fn scaled(&self, scale: f64) -> Self {
-        let scaled = |ns: u64| (ns as f64 * scale) as u64;
+    pub fn scaled(&self, scaled: impl Fn(u64) -> u64) -> Self {
         Self {
             unknown_ns: scaled(self.unknown_ns),
             guest_ns: scaled(self.guest_ns),

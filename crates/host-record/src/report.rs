@@ -213,7 +213,14 @@ impl Report {
         self.elapsed_ns.unwrap_or(self.span_ns) as f64 / 1e9
     }
 
-    /// By how much larger times and counts would be if the vCPUs had been followed all of the time: 1, or more.
+    /// What a time or a count would be if the vCPUs had been followed all of the time.
+    pub fn scaled(&self, counted: u64) -> u64 {
+        let Some(elapsed_ns) = self.elapsed_ns else { return counted };
+        let scaled = u128::from(counted) * u128::from(elapsed_ns) / u128::from(self.span_ns.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+
+    /// By how much larger times and counts would be then: 1, or more.
     pub fn scale(&self) -> f64 {
         self.elapsed_ns.map_or(1.0, |elapsed_ns| elapsed_ns as f64 / self.span_ns.max(1) as f64)
     }

@@ -55,9 +55,8 @@ struct VmTotals {
 
 impl VmTotals {
     /// Adds what was counted, scaled up to all of the time.
-    fn add(&mut self, vm: &VmRecord, scale: f64) {
-        let scaled = |count: u64| scaled(count, scale);
-        self.times.add(&vm.times.scaled(scale));
+    fn add(&mut self, vm: &VmRecord, scaled: impl Fn(u64) -> u64) {
+        self.times.add(&vm.times.scaled(&scaled));
         for (group, ns) in &vm.groups {
             *self.groups.entry(*group).or_default() += scaled(*ns);
         }
@@ -76,20 +75,20 @@ impl VmTotals {
 impl Totals {
     /// Adds what happened since the last report, which ends at `now` since the start, and drops VMs that ended long ago.
     pub fn add(&mut self, report: &Report, now: Duration) {
-        let scale = report.scale();
+        let scaled = |counted| report.scaled(counted);
         for vm in &report.vms {
             let label = self.label(vm);
             let totals = self.vms.entry(label).or_default();
-            totals.add(vm, scale);
+            totals.add(vm, scaled);
             totals.seen = now;
         }
         self.vms.retain(|_, totals| now.saturating_sub(totals.seen) < KEPT);
         for pcpu in &report.pcpus {
-            self.pcpus.vcpu_ns += scaled(pcpu.vcpu_ns, scale);
-            self.pcpus.other_ns += scaled(pcpu.other_ns, scale);
-            self.pcpus.idle_ns += scaled(pcpu.idle_ns, scale);
+            self.pcpus.vcpu_ns += scaled(pcpu.vcpu_ns);
+            self.pcpus.other_ns += scaled(pcpu.other_ns);
+            self.pcpus.idle_ns += scaled(pcpu.idle_ns);
         }
-        self.followed = 1.0 / scale;
+        self.followed = 1.0 / report.scale();
         // These are counted from the start on already.
         self.lost = report.lost;
         self.running = report.vms.len();
@@ -302,10 +301,6 @@ impl VmSeries {
             self.polls,
         );
     }
-}
-
-fn scaled(count: u64, scale: f64) -> u64 {
-    (count as f64 * scale).round() as u64
 }
 
 fn seconds(ns: u64) -> f64 {

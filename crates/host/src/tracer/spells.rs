@@ -204,7 +204,16 @@ mod tests {
 
     #[test]
     fn the_clock_stands_still_in_pauses() {
-        let mut data = types::bss::default();
+        let mut data = types::bss {
+            started_ns: 0,
+            spell: 0,
+            paused: 0,
+            paused_ns: 0,
+            skipped_ns: 0,
+            resumed_ns: 0,
+            spell_ends: [0; 64],
+            slots_taken: 0,
+        };
         assert_eq!(clock(&data, 1000), 1000);
         pause(&mut data, 1500);
         assert_eq!(clock(&data, 1900), 1500);

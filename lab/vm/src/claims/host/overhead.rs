@@ -37,9 +37,9 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
             // Each order as often as the other, so that a drift of the machine cancels out.
             let ((followed, report), free) = if pair % 2 == 0 {
                 let followed = followed(counter)?;
-                (followed, rate(counter, sleep)?)
+                (followed, free(counter)?)
             } else {
-                let free = rate(counter, sleep)?;
+                let free = free(counter)?;
                 (followed(counter)?, free)
             };
             rates.push(free);
@@ -73,9 +73,12 @@ fn followed(counter: &str) -> Result<(f64, Report)> {
     Ok((rate, Report::between(&setup, &discover(&Root::system()), &earlier, &later, None)))
 }
 
-fn sleep(time: Duration) -> Result<()> {
-    std::thread::sleep(time);
-    Ok(())
+/// The same with no program attached.
+fn free(counter: &str) -> Result<f64> {
+    rate(counter, |time| {
+        std::thread::sleep(time);
+        Ok(())
+    })
 }
 
 /// KVM's counter per second while `wait` lets the block pass.
