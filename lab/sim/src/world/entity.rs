@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gleaner_coordination::{Urgency, UrgentConfig};
+use gleaner_coordination::Urgency;
 use serde::Serialize;
 
 use crate::cost::Costs;
@@ -10,6 +10,7 @@ use crate::ids::{Ns, Obj, Pcpu, Task, Thread, Vcpu, Vm};
 use crate::program::{BarrierKind, ChannelKind, MAX_LOOPS, Op};
 use crate::random::Generator;
 use crate::sched::{Entity, Fair};
+use crate::spec::UrgentRules;
 
 /// State of a vCPU on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,6 +301,24 @@ pub struct VcpuCounts {
     pub preempted: u64,
     /// Preemptions while holding a wait queue's spinlock.
     pub lock_holder_preempted: u64,
+    /// Those of a thread that was about to wait (`futex_wait`); the others were waking somebody.
+    pub waiting_holder_preempted: u64,
+    /// Those of a thread whose reschedule interrupt had not left yet.
+    pub sending_holder_preempted: u64,
+    /// How often it spun for a wait queue's spinlock and got it.
+    pub lock_waits: u64,
+    /// How long that took in total, preemptions included, in ns.
+    pub lock_wait_ns: u64,
+    /// How often it acknowledged TLB shootdowns, several at once if they came before it could.
+    pub flush_answers: u64,
+    /// How long the first of them had waited for that, in ns.
+    pub flush_answer_ns: u64,
+    /// Waits of its threads at barriers of a mutex and a condition, for all to arrive.
+    pub arrival_waits: u64,
+    /// Those for all threads to leave the previous phase.
+    pub departure_waits: u64,
+    /// Those of both for which the thread slept.
+    pub blocked_waits: u64,
     /// Pause-loop exits.
     pub pause_exits: u64,
     /// Halts for which the hypervisor polled successfully.
@@ -347,6 +366,8 @@ pub(crate) struct VcpuData {
     /// The vCPUs whose shootdowns it must acknowledge.
     pub(crate) callers: Vec<Vcpu>,
     pub(crate) acks: u32,
+    /// When the first of those shootdowns was sent.
+    pub(crate) asked_at: Ns,
     /// Whether its TLB still holds the last thread's address space.
     pub(crate) lazy: bool,
     /// Targets of its own shootdown while it sends the interrupts.
@@ -356,6 +377,8 @@ pub(crate) struct VcpuData {
     pub(crate) wake: WakeJob,
     /// The object whose spinlock it holds or waits for.
     pub(crate) lock: Option<Obj>,
+    /// Since when it has been spinning for it.
+    pub(crate) lock_since: Ns,
     /// What to do with the spinlock once acquired.
     pub(crate) after: (Step, Ns),
     pub(crate) poll_limit: Ns,
@@ -409,6 +432,8 @@ pub(crate) struct PcpuData {
     pub(crate) urgent: VecDeque<Vcpu>,
     /// Whether the running one was picked because it is urgent, which gives it only a short slice.
     pub(crate) urgent_turn: bool,
+    /// Whether a vCPU waits that would have preempted the running one, had that not been protected.
+    pub(crate) delayed: bool,
     /// The target of a directed yield, to run next.
     pub(crate) buddy: Option<Vcpu>,
     /// Minimum virtual run time of the VMs here; monotonic.
@@ -455,7 +480,7 @@ pub(crate) struct VmData {
     pub(crate) requeue: bool,
     pub(crate) pv_lock: bool,
     pub(crate) ple: bool,
-    pub(crate) urgent: UrgentConfig,
+    pub(crate) urgent: UrgentRules,
     /// One bit per vCPU: set if it has nothing to run.
     pub(crate) idle_bits: Vec<u64>,
     /// vCPUs that are not blocked on the host.
