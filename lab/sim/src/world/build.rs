@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use super::counts::VcpuCounts;
 use super::entity::{
     CATEGORIES, HostState, Kind, Object, PcpuData, PcpuState, Phase, Step, TaskData, ThreadData, ThreadState,
-    VcpuCounts, VcpuData, VmData, WaitQueue, WakeJob, irq,
+    VcpuData, VmData, WaitQueue, WakeJob, irq,
 };
 use super::quota::Bandwidth;
 use super::{Layout, TaskTotals, Timer, World};
