@@ -28,6 +28,11 @@ pub(super) fn preempted(view: &View<'_>, program: &str, us: u32, early: bool) ->
     delay(program, us, early).count(view, |c| c.lock_holder_preempted)
 }
 
+/// Preemptions of holders of one kind, all three programs together.
+fn of_kind(view: &View<'_>, us: u32, kind: fn(&VcpuCounts) -> u64) -> Option<f64> {
+    Some(all(CONTENDING.map(|p| delay(p, us, false).count(view, kind)))?.iter().sum())
+}
+
 /// Three VMs with vips, by urgent slice.
 pub(super) fn three_vips(slice_us: u32) -> Mix {
     let mix = Mix { run: super::Run::of("asplos13-figure7b"), runs: 10 };
@@ -76,10 +81,6 @@ fn delays(id: &str) -> Option<Measure> {
             Some(with? <= without? / MUCH)
         })
     };
-    /// Preemptions of holders of one kind, all three programs together.
-    fn of_kind(view: &View<'_>, us: u32, kind: fn(&VcpuCounts) -> u64) -> Option<f64> {
-        Some(all(CONTENDING.map(|p| delay(p, us, false).count(view, kind)))?.iter().sum())
-    }
     Some(match id {
         "3.1.1-64" => holds(|v| {
             let answers = |us| mean(CONTENDING.map(|p| answer_time(v, &delay(p, us, false), 1)));
