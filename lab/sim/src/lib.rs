@@ -34,7 +34,7 @@ pub use ids::{Ns, Vm};
 pub use program::{BarrierKind, ChannelKind, MAX_LOOPS, ObjectKind, Op, Program, ProgramError, Role};
 pub use random::{Dist, Generator, Seeds};
 pub use sched::{Entity, Fair, NICE_0, Rule};
-pub use spec::{HostSpec, IdleMode, PauseLoops, Quota, Spec, SpecError, TaskSpec, VmSpec};
+pub use spec::{HostSpec, IdleMode, PauseLoops, Quota, Spec, SpecError, TaskSpec, UrgentRules, VmSpec};
 pub use timers::Timers;
 pub use trace::{Timeline, Trace};
 pub use tuning::{POLICY_PARAMETERS, PolicyParameter, Tuning};

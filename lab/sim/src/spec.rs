@@ -11,6 +11,41 @@ use crate::ids::Ns;
 use crate::program::{Program, ProgramError};
 use crate::sched::Fair;
 
+/// Which interrupts make vCPUs urgent, and for how long (ASPLOS'13 §3.1.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UrgentRules {
+    /// What a host can know from the interrupts that are sent.
+    pub on_send: UrgentConfig,
+    /// Early delayed preemption (§4.1.1): Resched-DP starts at the first of the accesses to the APIC that send an
+    /// interrupt. Which interrupt that will be is not known then, so it is delayed for all of them.
+    pub early: bool,
+}
+
+impl UrgentRules {
+    /// No vCPU is ever urgent.
+    pub const OFF: Self = Self { on_send: UrgentConfig::OFF, early: false };
+
+    /// The time that is out of range, with its name and what is possible.
+    fn wrong_time(&self) -> Option<String> {
+        let rules = &self.on_send;
+        [
+            ("resched_dp", rules.resched_dp_ns, 0),
+            ("resched_co", rules.resched_co_ns, 0),
+            ("slice", rules.slice_ns, MIN_URGENT_SLICE),
+            ("allowance", rules.allowance_ns, 0),
+        ]
+        .into_iter()
+        .find(|(_, ns, least)| !(*least..=MAX_URGENT_TIME).contains(ns))
+        .map(|(name, ns, _)| format!("urgent.{name} is {ns} ns"))
+    }
+}
+
+impl From<UrgentConfig> for UrgentRules {
+    fn from(on_send: UrgentConfig) -> Self {
+        Self { on_send, early: false }
+    }
+}
+
 /// The physical machine and its hypervisor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HostSpec {
@@ -29,7 +64,7 @@ pub struct HostSpec {
     /// Placement of woken vCPUs.
     pub placement: VcpuPlacement,
     /// Interrupts that make a vCPU urgent, in VMs without rules of their own.
-    pub urgent: UrgentConfig,
+    pub urgent: UrgentRules,
     /// How a pause-loop exit chooses the vCPU to yield to.
     pub yielding: DirectedYield,
     /// Whether, and how strictly, the vCPUs of a VM run together.
@@ -68,7 +103,7 @@ impl Default for HostSpec {
             numa_speed: 0.9,
             fair: Fair::CFS,
             placement: VcpuPlacement::Uncoordinated,
-            urgent: UrgentConfig::OFF,
+            urgent: UrgentRules::OFF,
             yielding: DirectedYield::RoundRobin,
             cosched: Coscheduling::None,
             balance_every: 16_000_000,
@@ -155,7 +190,7 @@ pub struct VmSpec {
     /// Whether the hardware detects spinning in the kernel (pause-loop exiting).
     pub ple: bool,
     /// Interrupts that make its vCPUs urgent; `None`: as the host's rules say.
-    pub urgent: Option<UrgentConfig>,
+    pub urgent: Option<UrgentRules>,
     /// The CPU time that its programs may use together; `None`: as much as there is.
     pub quota: Option<Quota>,
     /// Programs that run in it.
@@ -272,6 +307,12 @@ const MAX_SHARES: u64 = 1 << 18;
 const MIN_QUOTA: Ns = 1_000_000;
 /// Longest period of a quota (kernel: `max_cfs_quota_period`).
 const MAX_QUOTA_PERIOD: Ns = 1_000_000_000;
+/// Shortest slice of an urgent vCPU: a switch takes longer than that.
+const MIN_URGENT_SLICE: Ns = 1_000;
+/// Longest of the urgency rules' times: anything beyond is a typo.
+const MAX_URGENT_TIME: Ns = 1_000_000_000;
+/// What they may be.
+const URGENT_TIMES: &str = "slices last 1 us to 1 s, delay and allowance 1 s at most";
 /// Maximum cost of an operation: a second, far beyond any machine.
 const MAX_COST: Ns = 1_000_000_000;
 
@@ -295,6 +336,9 @@ impl Spec {
             if !(0.01..=1.0).contains(&speed) {
                 return host(format!("{what} is {speed}"), "it must lie between 0.01 and 1");
             }
+        }
+        if let Some(what) = h.urgent.wrong_time() {
+            return host(what, URGENT_TIMES);
         }
         if self.vms.is_empty() {
             return host("there is no VM on it".to_owned(), "describe at least one");
@@ -340,6 +384,9 @@ impl Spec {
                     "it must lie between 1 ms and 1 s",
                 );
             }
+        }
+        if let Some(what) = vm.urgent.and_then(|rules| rules.wrong_time()) {
+            return wrong(what, URGENT_TIMES);
         }
         if let Some((name, ns)) = vm.costs.longer_than(MAX_COST) {
             return wrong(format!("{name} costs {ns} ns"), "an operation takes a second at most");

@@ -182,6 +182,14 @@ pub struct Row {
     pub halts_per_s: f64,
     /// Number of reschedule interrupts in the VM.
     pub interrupts: u64,
+    /// Preemptions of its vCPUs while they held a wait queue's spinlock.
+    pub lock_holders_preempted: u64,
+    /// Its pause-loop exits.
+    pub pause_exits: u64,
+    /// Share of its time spent spinning for such spinlocks.
+    pub lock_spin: f64,
+    /// The same for TLB acknowledgements.
+    pub tlb_spin: f64,
     /// CPU time that the host spent on the VM, polling included, in ns.
     pub host_cpu_ns: u64,
     /// Shares of the VM's time by vCPU activity: see [`SHARES`].
@@ -387,6 +395,10 @@ fn rows(point: usize, values: &[Value], report: &Report) -> Vec<Row> {
                 wake_us: totals.wake_ns as f64 / 1e3 / totals.wakes.max(1) as f64,
                 halts_per_s: vm.halts_per_s(report.elapsed),
                 interrupts: vm.count(|c| c.resched_ipis),
+                lock_holders_preempted: vm.count(|c| c.lock_holder_preempted),
+                pause_exits: vm.count(|c| c.pause_exits),
+                lock_spin: vm.share(Category::LockSpin),
+                tlb_spin: vm.share(Category::TlbSpin),
                 host_cpu_ns: vm.host_cpu(),
                 shares,
             }

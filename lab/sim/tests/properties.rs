@@ -8,7 +8,7 @@ use gleaner_policy::Method;
 use gleaner_sim::library::{self, Parameters};
 use gleaner_sim::{
     Category, Coscheduling, Costs, DirectedYield, End, Fair, HostSpec, IdleMode, Ns, PauseLoops, Quota,
-    Report, Spec, VmSpec, World,
+    Report, Spec, UrgentRules, VmSpec, World,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -44,7 +44,10 @@ fn machines() -> impl Strategy<Value = Spec> {
             smt,
             fair: if eevdf { Fair::EEVDF } else { Fair::CFS },
             placement,
-            urgent: if urgent { UrgentConfig::PAPER } else { UrgentConfig::OFF },
+            urgent: UrgentRules {
+                on_send: if urgent { UrgentConfig::PAPER } else { UrgentConfig::OFF },
+                early: urgent && smt == 2,
+            },
             yielding,
             pause_loops: if eevdf { PauseLoops::Early } else { PauseLoops::Late },
             ..HostSpec::default()

@@ -1,8 +1,10 @@
 //! The ASPLOS'13 paper: eight cores, an 8-vCPU VM with a parallel program, neighbours, Linux 3.2.
 
 mod alone;
+mod barriers;
 mod figures;
-mod parallel_vms;
+mod mixes;
+mod sensitivity;
 mod sequential;
 
 use std::rc::Rc;
@@ -12,13 +14,16 @@ pub(super) use figures::figures;
 use super::measure::{Measure, View, mean, seconds};
 use super::runs::Run;
 use crate::library::SUITES;
-use crate::world::Report;
+use crate::world::{Report, VcpuCounts};
 
-/// Seeds over which results are averaged; the paper has three runs at least (§4).
-const SEEDS: [u32; 3] = [1, 2, 3];
+/// Runs with other seeds of which a result is the mean: the paper's least (§4).
+const RUNS: u32 = 3;
 
 /// The programs that communicate little (§3.1.1).
 const QUIET: [&str; 3] = ["blackscholes", "freqmine", "raytrace"];
+
+/// Programs that the paper runs with pause-loop exits (Table 2).
+const WITH_EXITS: [&str; 4] = ["streamcluster", "facesim", "ferret", "vips"];
 
 fn parsec() -> impl Iterator<Item = &'static str> {
     SUITES.iter().filter(|p| p.suite == "parsec").map(|p| p.name)
@@ -30,46 +35,64 @@ fn communicating() -> impl Iterator<Item = &'static str> {
 
 /// A program and what is beside it.
 #[derive(Debug, Clone)]
-struct Mix(Run);
+struct Mix {
+    run: Run,
+    /// Runs of which results are means.
+    runs: u32,
+}
 
 impl Mix {
+    /// The first VM's program in a scenario file.
+    fn of(file: &'static str, program: &str) -> Self {
+        Self { run: Run::of(file).with("vm.parallel.program.0.name", program), runs: RUNS }
+    }
+
     fn alone(program: &str) -> Self {
-        Self(Run::of("asplos13-alone").with("vm.parallel.program.0.name", program))
+        Self::of("asplos13-alone", program)
+    }
+
+    /// Beside another parallel VM, under the baseline.
+    fn beside(program: &str, other: &str) -> Self {
+        Self::of("asplos13-parallel", program).with("vm.other.program.0.name", other)
     }
 
     /// Beside four sequential VMs.
     fn sequential(program: &str, scheme: &str) -> Self {
-        Self(
-            Run::of("asplos13-sequential").with("vm.parallel.program.0.name", program).with("scheme", scheme),
-        )
-    }
-
-    /// The same with exits for pause loops.
-    fn with_exits(program: &str, scheme: &str) -> Self {
-        Self(Self::sequential(program, scheme).0.with("host.directed_yield", "round-robin"))
-    }
-
-    /// Beside four sequential VMs, in a guest that delays its interrupts.
-    fn delayed(program: &str, scheme: &str) -> Self {
-        Self(Self::sequential(program, scheme).0.with("vm.parallel.wake_queue", "true"))
+        Self::of("asplos13-figure8", program).with("scheme", scheme)
     }
 
     /// Beside another parallel VM.
     fn parallel(program: &str, other: &str, scheme: &str) -> Self {
-        let run = Run::of("asplos13-parallel").with("vm.parallel.program.0.name", program);
-        Self(run.with("vm.other.program.0.name", other).with("scheme", scheme))
+        Self::of("asplos13-figure9", program).with("vm.other.program.0.name", other).with("scheme", scheme)
+    }
+
+    /// Beside four sequential VMs, with exits for pause loops.
+    fn with_exits(program: &str, scheme: &str) -> Self {
+        Self::of("asplos13-figure11", program).with("scheme", scheme)
+    }
+
+    /// Beside four sequential VMs, in a guest that delays its interrupts.
+    fn delayed(program: &str, scheme: &str) -> Self {
+        let mix = Self::of("asplos13-figure12", program).with("scheme", scheme);
+        mix.with("vm.parallel.wake_queue", "true")
     }
 
     /// The same with another value of an axis.
     fn with(self, axis: &'static str, value: &str) -> Self {
-        Self(self.0.with(axis, value))
+        Self { run: self.run.with(axis, value), ..self }
     }
 
     /// Mean over the seeds of a quantity of a run.
     fn mean(&self, view: &View<'_>, of: impl Fn(&Report) -> Option<f64>) -> Option<f64> {
-        let report =
-            |seed: u32| -> Option<Rc<Report>> { view.report(self.0.clone().with("seed", seed.to_string())) };
-        mean(SEEDS.map(|seed| of(&*report(seed)?)))
+        let report = |seed: u32| -> Option<Rc<Report>> {
+            view.report(self.run.clone().with("seed", seed.to_string()))
+        };
+        mean((1..=self.runs).map(|seed| of(&*report(seed)?)))
+    }
+
+    /// Mean of a counter of the first VM.
+    fn count(&self, view: &View<'_>, of: fn(&VcpuCounts) -> u64) -> Option<f64> {
+        self.mean(view, |r| Some(r.vms[0].count(of) as f64))
     }
 
     /// Mean run time in seconds.
@@ -94,5 +117,7 @@ pub(super) fn measure(id: &str) -> Option<Measure> {
     alone::measure(id)
         .or_else(|| alone::table_1(id))
         .or_else(|| sequential::measure(id))
-        .or_else(|| parallel_vms::measure(id))
+        .or_else(|| sensitivity::measure(id))
+        .or_else(|| mixes::measure(id))
+        .or_else(|| barriers::measure(id))
 }

@@ -2,12 +2,12 @@
 
 use std::str::FromStr;
 
-use gleaner_coordination::{UrgentConfig, VcpuPlacement};
+use gleaner_coordination::VcpuPlacement;
 
 use crate::cost::Costs;
 use crate::program::{BarrierKind, ObjectKind, Op};
 use crate::scenario::{Control, Scenario};
-use crate::spec::{Spec, VmSpec};
+use crate::spec::{Spec, UrgentRules, VmSpec};
 
 /// A mechanism that a row is about. A row that comes out without it is no evidence for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,7 +135,7 @@ fn block_at_once(vm: &mut VmSpec) {
 }
 
 fn no_urgency(spec: &mut Spec) {
-    spec.host.urgent = UrgentConfig::OFF;
+    spec.host.urgent = UrgentRules::OFF;
     for vm in &mut spec.vms {
         vm.urgent = None;
     }

@@ -21,10 +21,17 @@ macro_rules! files {
 }
 
 /// The scenario files of the papers: name and text. They are part of the program, so that it can be installed alone.
-pub const FILES: [(&str, &str); 14] = files![
+pub const FILES: [(&str, &str); 21] = files![
     "asplos13-alone",
+    "asplos13-figure7a",
+    "asplos13-figure7b",
+    "asplos13-figure7c",
+    "asplos13-figure8",
+    "asplos13-figure9",
+    "asplos13-figure10",
+    "asplos13-figure11",
+    "asplos13-figure12",
     "asplos13-parallel",
-    "asplos13-sequential",
     "atc14-alone",
     "atc14-beside",
     "atc14-figure8",

@@ -20,7 +20,7 @@ use crate::library::{self, Parameters, Variant};
 use crate::program::Program;
 use crate::recorded::{Recorded, Replay};
 use crate::sched::Fair;
-use crate::spec::{HostSpec, MAX_THREADS, PauseLoops, Spec, TaskSpec, VmSpec};
+use crate::spec::{HostSpec, MAX_THREADS, PauseLoops, Spec, TaskSpec, UrgentRules, VmSpec};
 use crate::tuning::{POLICY_PARAMETERS, Tuning};
 
 type Words = Option<Spanned<String>>;
@@ -74,15 +74,15 @@ struct Host {
     pause_loops: Option<PauseLoops>,
 }
 
-/// The ASPLOS'13 paper's urgency rules to enable; `true` is the value of its §4.1.1.
+/// The ASPLOS'13 paper's urgency rules to enable; `true` is the value of its §4.1.1. A VM's rules that are left out are
+/// the host's.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Urgent {
     resched_dp: Option<Spanned<Switch>>,
-    #[serde(default)]
-    tlb_co: bool,
-    #[serde(default)]
-    tlb_wait: bool,
+    early: Option<bool>,
+    tlb_co: Option<bool>,
+    tlb_wait: Option<bool>,
     resched_co: Option<Spanned<Switch>>,
     slice: Words,
     allowance: Words,
@@ -133,7 +133,7 @@ struct VmFile {
     requeue: bool,
     #[serde(default = "yes")]
     ple: bool,
-    /// Instead of the host's.
+    /// What differs from the host's.
     urgent: Option<Urgent>,
     /// CPU time, and the period in which its programs may use it.
     cpu_max: Words,
@@ -183,7 +183,7 @@ pub(super) fn parse(text: &SourceText, grains: &[(&str, Ns)]) -> Result<Scenario
         if file.vm.iter().any(|o| o.name.get_ref() == vm.name.get_ref() && o.name.span() != vm.name.span()) {
             return Err(text.wrong(&vm.name.span(), format!("two VMs are called `{}`", vm.name.get_ref())));
         }
-        let spec = vm_spec(text, vm, &file, grains)?;
+        let spec = vm_spec(text, vm, &file, host.urgent, grains)?;
         let policy = policy(text, vm)?;
         // Before that many are built.
         if vm.count > MAX_VMS {
@@ -223,27 +223,33 @@ fn scheduler(text: &SourceText, words: &Words) -> Result<Fair, ScenarioError> {
     }
 }
 
-fn urgent(text: &SourceText, rules: &Urgent) -> Result<UrgentConfig, ScenarioError> {
-    let long =
-        |switch: &Option<Spanned<Switch>>, on: Ns| match switch.as_ref().map(|s| (s.get_ref(), s.span())) {
-            None | Some((Switch::On(false), _)) => Ok(0),
-            Some((Switch::On(true), _)) => Ok(on),
-            Some((Switch::Time(words), span)) => time(words).map_err(|message| text.wrong(&span, message)),
-        };
-    let paper = UrgentConfig::PAPER;
-    Ok(UrgentConfig {
-        resched_dp_ns: long(&rules.resched_dp, paper.resched_dp_ns)?,
-        resched_co_ns: long(&rules.resched_co, paper.slice_ns)?,
-        slice_ns: of(text, &rules.slice)?.unwrap_or(paper.slice_ns),
-        allowance_ns: of(text, &rules.allowance)?.unwrap_or(paper.allowance_ns),
-        tlb_co: rules.tlb_co,
-        tlb_wait: rules.tlb_wait,
-    })
+/// `base` with what `rules` change of it.
+fn urgent(text: &SourceText, rules: &Urgent, base: UrgentRules) -> Result<UrgentRules, ScenarioError> {
+    let long = |switch: &Option<Spanned<Switch>>, on: Ns, otherwise: Ns| match switch
+        .as_ref()
+        .map(|s| (s.get_ref(), s.span()))
+    {
+        None => Ok(otherwise),
+        Some((Switch::On(false), _)) => Ok(0),
+        Some((Switch::On(true), _)) => Ok(on),
+        Some((Switch::Time(words), span)) => time(words).map_err(|message| text.wrong(&span, message)),
+    };
+    let (paper, other) = (UrgentConfig::PAPER, base.on_send);
+    let on_send = UrgentConfig {
+        resched_dp_ns: long(&rules.resched_dp, paper.resched_dp_ns, other.resched_dp_ns)?,
+        resched_co_ns: long(&rules.resched_co, paper.slice_ns, other.resched_co_ns)?,
+        slice_ns: of(text, &rules.slice)?.unwrap_or(other.slice_ns),
+        allowance_ns: of(text, &rules.allowance)?.unwrap_or(other.allowance_ns),
+        tlb_co: rules.tlb_co.unwrap_or(other.tlb_co),
+        tlb_wait: rules.tlb_wait.unwrap_or(other.tlb_wait),
+    };
+    Ok(UrgentRules { on_send, early: rules.early.unwrap_or(base.early) })
 }
 
 fn host(text: &SourceText, file: &Host) -> Result<HostSpec, ScenarioError> {
     let default = HostSpec::default();
-    let urgent = file.urgent.as_ref().map_or(Ok(UrgentConfig::OFF), |rules| urgent(text, rules))?;
+    let off = UrgentRules::OFF;
+    let urgent = file.urgent.as_ref().map_or(Ok(off), |rules| urgent(text, rules, off))?;
     let cosched = match &file.cosched {
         None => Coscheduling::None,
         Some(CoschedFile { strict, relaxed }) => match (of(text, strict)?, of(text, relaxed)?) {
@@ -272,6 +278,7 @@ fn vm_spec(
     text: &SourceText,
     vm: &VmFile,
     file: &File,
+    of_host: UrgentRules,
     grains: &[(&str, Ns)],
 ) -> Result<VmSpec, ScenarioError> {
     let name = vm.costs.get_ref();
@@ -294,7 +301,7 @@ fn vm_spec(
     spec.wake_queue = vm.wake_queue;
     spec.requeue = vm.requeue;
     spec.ple = vm.ple;
-    spec.urgent = vm.urgent.as_ref().map(|rules| urgent(text, rules)).transpose()?;
+    spec.urgent = vm.urgent.as_ref().map(|rules| urgent(text, rules, of_host)).transpose()?;
     spec.quota =
         vm.cpu_max.as_ref().map(|w| quota(w.get_ref()).map_err(|m| text.wrong(&w.span(), m))).transpose()?;
     for program in &vm.program {

@@ -25,10 +25,14 @@ pub fn table(axes: &[Axis], rows: &[Row]) -> Table {
     table.column("wake_us", Cells::floats(rows, |r| r.wake_us));
     table.column("vm_halts_per_s_and_vcpu", Cells::floats(rows, |r| r.halts_per_s));
     table.column("vm_interrupts", Cells::integers(rows, |r| r.interrupts));
+    table.column("vm_lock_holders_preempted", Cells::integers(rows, |r| r.lock_holders_preempted));
+    table.column("vm_pause_exits", Cells::integers(rows, |r| r.pause_exits));
     table.column("vm_host_cpu_ns", Cells::integers(rows, |r| r.host_cpu_ns));
     for (index, (name, _)) in SHARES.iter().enumerate() {
         table.column(&format!("vm_{name}"), Cells::floats(rows, |r| r.shares[index]));
     }
+    table.column("vm_lock_spin", Cells::floats(rows, |r| r.lock_spin));
+    table.column("vm_tlb_spin", Cells::floats(rows, |r| r.tlb_spin));
     table
 }
 

@@ -79,6 +79,9 @@ impl World {
         let Kind::Barrier { leaving, .. } = self.o(parts.barrier).kind else { return Flow::Next };
         let over = leaving == (first == step::TO_LEAVE);
         let now = self.t(t).step - first;
+        if !over {
+            self.count_wait(v, now, first);
+        }
         match now {
             step::CHECK | step::RECHECK if over => self.goto(t, next),
             step::CHECK if spin > 0 => {
@@ -109,6 +112,17 @@ impl World {
                 self.t_mut(t).slept = true;
                 self.acquire_with(v, t, parts.mutex, 0).unwrap_or_else(|| self.goto(t, first + step::RECHECK))
             }
+        }
+    }
+
+    /// Counts a wait at its first check, and that it blocks.
+    fn count_wait(&mut self, v: Vcpu, now: u8, first: u8) {
+        let counts = &mut self.v_mut(v).counts;
+        match now {
+            step::CHECK if first == step::TO_COME => counts.departure_waits += 1,
+            step::CHECK => counts.arrival_waits += 1,
+            step::SLEEP => counts.blocked_waits += 1,
+            _ => {}
         }
     }
 

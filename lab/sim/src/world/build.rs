@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use super::counts::VcpuCounts;
 use super::entity::{
     CATEGORIES, HostState, Kind, Object, PcpuData, PcpuState, Phase, Step, TaskData, ThreadData, ThreadState,
-    VcpuCounts, VcpuData, VmData, WaitQueue, WakeJob, irq,
+    VcpuData, VmData, WaitQueue, WakeJob, irq,
 };
 use super::quota::Bandwidth;
 use super::{Layout, TaskTotals, Timer, World};
@@ -207,6 +208,7 @@ fn pcpus(host: &HostSpec) -> Vec<PcpuData> {
         queue: Vec::new(),
         urgent: VecDeque::new(),
         urgent_turn: false,
+        delayed: false,
         buddy: None,
         floor: 0,
         groups: Vec::new(),
@@ -252,6 +254,7 @@ fn vcpu(vm: Vm, cpu: u32, pcpu: Pcpu) -> VcpuData {
         in_flight: 0,
         callers: Vec::new(),
         acks: 0,
+        asked_at: 0,
         lazy: false,
         then_poll: 0,
         poll_ends: 0,
@@ -259,6 +262,7 @@ fn vcpu(vm: Vm, cpu: u32, pcpu: Pcpu) -> VcpuData {
         expired: Vec::new(),
         wake: WakeJob::default(),
         lock: None,
+        lock_since: 0,
         after: (Step::Return, 0),
         poll_limit: 0,
         idle_since: 0,

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 
-use gleaner_coordination::{Urgency, UrgentConfig};
-use serde::Serialize;
+use gleaner_coordination::Urgency;
 
+use super::counts::VcpuCounts;
 use crate::cost::Costs;
 use crate::ids::{Ns, Obj, Pcpu, Task, Thread, Vcpu, Vm};
 use crate::program::{BarrierKind, ChannelKind, MAX_LOOPS, Op};
 use crate::random::Generator;
 use crate::sched::{Entity, Fair};
+use crate::spec::UrgentRules;
 
 /// State of a vCPU on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -281,33 +282,6 @@ pub const CATEGORY_NAMES: [&str; CATEGORIES] = [
     "steal",
 ];
 
-/// Event counts of one vCPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct VcpuCounts {
-    /// Idle periods that ended in a halt.
-    pub halts: u64,
-    /// Idle periods that started with retention.
-    pub polls: u64,
-    /// Those of `polls` that ended before the vCPU halted.
-    pub polls_won: u64,
-    /// Number of idle periods.
-    pub idle_periods: u64,
-    /// Reschedule interrupts received.
-    pub resched_ipis: u64,
-    /// TLB shootdown interrupts received.
-    pub flush_ipis: u64,
-    /// Preemptions by the host.
-    pub preempted: u64,
-    /// Preemptions while holding a wait queue's spinlock.
-    pub lock_holder_preempted: u64,
-    /// Pause-loop exits.
-    pub pause_exits: u64,
-    /// Halts for which the hypervisor polled successfully.
-    pub host_polls_won: u64,
-    /// Halts for which the hypervisor polled in vain.
-    pub host_polls_lost: u64,
-}
-
 /// A vCPU.
 #[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 #[derive(Debug)]
@@ -347,6 +321,8 @@ pub(crate) struct VcpuData {
     /// The vCPUs whose shootdowns it must acknowledge.
     pub(crate) callers: Vec<Vcpu>,
     pub(crate) acks: u32,
+    /// When the first of those shootdowns was sent.
+    pub(crate) asked_at: Ns,
     /// Whether its TLB still holds the last thread's address space.
     pub(crate) lazy: bool,
     /// Targets of its own shootdown while it sends the interrupts.
@@ -356,6 +332,8 @@ pub(crate) struct VcpuData {
     pub(crate) wake: WakeJob,
     /// The object whose spinlock it holds or waits for.
     pub(crate) lock: Option<Obj>,
+    /// Since when it has been spinning for it.
+    pub(crate) lock_since: Ns,
     /// What to do with the spinlock once acquired.
     pub(crate) after: (Step, Ns),
     pub(crate) poll_limit: Ns,
@@ -409,6 +387,8 @@ pub(crate) struct PcpuData {
     pub(crate) urgent: VecDeque<Vcpu>,
     /// Whether the running one was picked because it is urgent, which gives it only a short slice.
     pub(crate) urgent_turn: bool,
+    /// Whether a vCPU waits that would have preempted the running one, had that not been protected.
+    pub(crate) delayed: bool,
     /// The target of a directed yield, to run next.
     pub(crate) buddy: Option<Vcpu>,
     /// Minimum virtual run time of the VMs here; monotonic.
@@ -455,7 +435,7 @@ pub(crate) struct VmData {
     pub(crate) requeue: bool,
     pub(crate) pv_lock: bool,
     pub(crate) ple: bool,
-    pub(crate) urgent: UrgentConfig,
+    pub(crate) urgent: UrgentRules,
     /// One bit per vCPU: set if it has nothing to run.
     pub(crate) idle_bits: Vec<u64>,
     /// vCPUs that are not blocked on the host.

@@ -1,6 +1,6 @@
 //! The hypervisor: scheduling vCPUs on pCPUs, halting and waking them.
 
-use super::entity::{HostState, PcpuState, Phase};
+use super::entity::{HostState, PcpuState, Phase, Step};
 use super::{Timer, World};
 use crate::ids::{Ns, Pcpu, Vcpu};
 
@@ -85,6 +85,7 @@ impl World {
                 let warms = (vcpu.phase != Phase::IdlePoll).then_some(vcpu.vm);
                 let pcpu = self.p_mut(p);
                 (pcpu.slice_from, pcpu.charged, pcpu.last) = (now, now, Some(v));
+                pcpu.delayed = false;
                 pcpu.warm = warms.or(pcpu.warm);
                 self.arm_pcpu(p);
                 self.resume(v);
@@ -108,7 +109,9 @@ impl World {
         }
         let urgent = pcpu.urgent_turn || !pcpu.urgent.is_empty();
         self.charge(p);
-        if !urgent && !must_wait && self.turn_ends().is_none() && !self.slice_ended(p, v) {
+        let due = urgent || must_wait || self.turn_ends().is_some() || self.preemption_is_due(p, v);
+        if !due && !self.slice_ended(p, v) {
+            self.p_mut(p).delayed = false;
             self.arm_pcpu(p);
             return;
         }
@@ -239,18 +242,27 @@ impl World {
             }
             PcpuState::Running(current) => {
                 self.charge(p);
-                let (woken, runs) = self.rivals(p, v, current);
-                let preempts = self.host.fair.preempts(&woken, &runs);
-                let overrides = self.overrides(v, current);
-                if (preempts || overrides) && self.protection(current) == 0 {
-                    self.preempt(p);
-                } else {
+                if !self.preempts(p, v, current) {
                     self.arm_pcpu(p);
-                    self.watch_spins_of(v);
+                } else if self.preempt_unprotected(p, current) {
+                    return;
                 }
+                self.watch_spins_of(v);
             }
             PcpuState::Switching(_) => self.watch_spins_of(v),
         }
+    }
+
+    /// Counts a preemption, and what the vCPU does if it holds a spinlock.
+    fn count_preemption(&mut self, v: Vcpu) {
+        let holds = self.v(v).lock.is_some_and(|o| self.o(o).queue.owner == Some(v));
+        let vcpu = self.v_mut(v);
+        // One that spins has got the lock without having noticed.
+        let at = if vcpu.phase == Phase::Kernel { vcpu.step } else { vcpu.after.0 };
+        vcpu.counts.preempted += 1;
+        vcpu.counts.lock_holder_preempted += u64::from(holds);
+        vcpu.counts.waiting_holder_preempted += u64::from(holds && at == Step::Wait);
+        vcpu.counts.sending_holder_preempted += u64::from(holds && matches!(at, Step::SendIpi(_)));
     }
 
     /// Preempts the pCPU's vCPU.
@@ -260,11 +272,9 @@ impl World {
         self.charge(p);
         self.cancel(Timer::Work(v));
         self.cancel(Timer::Pcpu(p));
-        let holds = self.v(v).lock.is_some_and(|o| self.o(o).queue.owner == Some(v));
+        self.count_preemption(v);
         let vcpu = self.v_mut(v);
         vcpu.preempted = true;
-        vcpu.counts.preempted += 1;
-        vcpu.counts.lock_holder_preempted += u64::from(holds);
         vcpu.host = HostState::Waiting;
         self.waiting += 1;
         self.p_mut(p).queue.push(v);

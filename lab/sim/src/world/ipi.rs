@@ -114,6 +114,7 @@ impl World {
 
     /// Starts a shootdown: in a VM, one exit per target vCPU (x2APIC in physical mode, as in KVM guests).
     pub(super) fn begin_flush(&mut self, v: Vcpu) {
+        self.accesses_apic(v);
         let targets = self.flush_targets(v).count() as u64;
         let costs = self.vm(v).costs;
         let ns = costs.syscall + targets * costs.flush_send;
@@ -128,7 +129,12 @@ impl World {
         self.v_mut(v).acks = u32::try_from(targets.len()).unwrap_or(u32::MAX);
         self.t_mut(t).step = 1;
         for other in targets.drain(..) {
-            self.v_mut(other).callers.push(v);
+            let now = self.now;
+            let recipient = self.v_mut(other);
+            if recipient.callers.is_empty() {
+                recipient.asked_at = now;
+            }
+            recipient.callers.push(v);
             self.send(v, other, irq::FLUSH);
             self.flush_sent(v, other);
         }
@@ -144,6 +150,12 @@ impl World {
 
     /// The vCPU has flushed; every initiator that waits for it has one acknowledgement less to wait for.
     fn acknowledge(&mut self, v: Vcpu) {
+        let now = self.now;
+        let vcpu = self.v_mut(v);
+        if !vcpu.callers.is_empty() {
+            vcpu.counts.flush_answers += 1;
+            vcpu.counts.flush_answer_ns += now - vcpu.asked_at;
+        }
         let mut callers = std::mem::take(&mut self.v_mut(v).callers);
         for caller in callers.drain(..) {
             let vcpu = self.v_mut(caller);

@@ -4,6 +4,7 @@ mod barrier;
 mod block;
 mod build;
 mod control;
+mod counts;
 mod entity;
 mod exec;
 mod fail;
@@ -24,7 +25,8 @@ mod urgent;
 #[cfg(test)]
 mod tests;
 
-pub use entity::{CATEGORIES, CATEGORY_NAMES, Category, VcpuCounts};
+pub use counts::VcpuCounts;
+pub use entity::{CATEGORIES, CATEGORY_NAMES, Category};
 pub use fail::{Blocked, End};
 pub use report::{PcpuReport, Report, TaskReport, TaskTotals, VcpuReport, VmReport};
 

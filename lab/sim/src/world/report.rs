@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::World;
-use super::entity::{CATEGORIES, Category, VcpuCounts};
+use super::counts::VcpuCounts;
+use super::entity::{CATEGORIES, Category};
 use crate::ids::{Ns, Vcpu, Vm};
 
 /// Totals of a program, summed over its threads. Times are in ns.

@@ -26,7 +26,9 @@ impl World {
             self.kernel(v, step, ns);
         } else {
             queue.contenders.push_back(v);
-            self.v_mut(v).after = (step, ns);
+            let now = self.now;
+            let vcpu = self.v_mut(v);
+            (vcpu.after, vcpu.lock_since) = ((step, ns), now);
             self.begin(v, Phase::LockSpin, FOREVER);
             self.watch_spin(v);
         }
@@ -74,7 +76,11 @@ impl World {
     /// The spin ended: it has the lock, or the hardware detected the spinning.
     pub(super) fn lock_spin_over(&mut self, v: Vcpu) {
         if self.has_lock(v) {
-            let (step, ns) = self.v(v).after;
+            let now = self.now;
+            let vcpu = self.v_mut(v);
+            vcpu.counts.lock_waits += 1;
+            vcpu.counts.lock_wait_ns += now - vcpu.lock_since;
+            let (step, ns) = vcpu.after;
             self.kernel(v, step, ns);
         } else {
             self.pause_exit(v);
@@ -102,6 +108,7 @@ impl World {
         let moved = job.requeue.map_or(0, |mutex| self.requeue(job.object, mutex));
         let target = self.place(t, v, job.sync);
         if self.enqueue(target, t, v) {
+            self.accesses_apic(v);
             let delay = moved + self.vm(v).costs.ipi_send_delay;
             self.kernel(v, Step::SendIpi(target), delay);
         } else {

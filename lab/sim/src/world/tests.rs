@@ -10,6 +10,7 @@ use crate::{
 };
 
 mod quota;
+mod urgent;
 
 const US: Ns = 1_000;
 const MS: Ns = 1_000_000;
@@ -204,7 +205,7 @@ fn a_waker_is_not_preempted_by_a_wakee_on_its_own_pcpu_with_urgent_scheduling() 
     // run for longer than the wake-up granularity.
     let preempted = |urgent| {
         let vm = VmSpec::new("vm", 2, Costs::ATC14_VM).running(ping_pong(60, us(10_000)));
-        let host = HostSpec { cores: 1, urgent, ..HostSpec::default() };
+        let host = HostSpec { cores: 1, urgent: UrgentConfig::into(urgent), ..HostSpec::default() };
         let (report, end) = run(host, vec![vm]);
         assert_eq!(end, End::Finished);
         report.vms[0].count(|v| v.lock_holder_preempted)

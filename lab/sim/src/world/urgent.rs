@@ -2,8 +2,8 @@
 
 use gleaner_coordination::UrgentConfig;
 
-use super::World;
 use super::entity::{HostState, PcpuState, Phase};
+use super::{Timer, World};
 use crate::directed_yield::{DirectedYield, Spinner, yield_target};
 use crate::ids::{FOREVER, Ns, Pcpu, Vcpu};
 use crate::spec::PauseLoops;
@@ -16,7 +16,14 @@ const PAUSE_WINDOW_MAX: Ns = 400_000_000;
 impl World {
     /// The rules by which the vCPU becomes urgent.
     pub(super) fn rules(&self, v: Vcpu) -> &UrgentConfig {
-        &self.vm(v).urgent
+        &self.vm(v).urgent.on_send
+    }
+
+    /// `from` starts to send an interrupt: the first access to its APIC, which the hypervisor sees.
+    pub(super) fn accesses_apic(&mut self, from: Vcpu) {
+        if self.vm(from).urgent.early {
+            self.sends_resched(from);
+        }
     }
 
     /// `from`, which holds a spinlock, will send a reschedule interrupt: even its wakee must not preempt it.
@@ -60,10 +67,34 @@ impl World {
         self.charge(p);
         if let PcpuState::Running(current) = self.p(p).state
             && self.overrides(v, current)
-            && self.protection(current) == 0
         {
-            self.preempt(p);
+            self.preempt_unprotected(p, current);
         }
+    }
+
+    /// Preempts the pCPU's vCPU: at once, or when it is no longer protected. Returns whether it did.
+    pub(super) fn preempt_unprotected(&mut self, p: Pcpu, current: Vcpu) -> bool {
+        let protected = self.protection(current);
+        if protected == 0 {
+            self.preempt(p);
+            return true;
+        }
+        self.p_mut(p).delayed = true;
+        let ends = self.now + protected;
+        self.set(Timer::Pcpu(p), self.turn_ends().map_or(ends, |turn| turn.min(ends)));
+        false
+    }
+
+    /// Whether the preemption of the pCPU's vCPU, which was delayed, still has a reason.
+    pub(super) fn preemption_is_due(&self, p: Pcpu, current: Vcpu) -> bool {
+        let pcpu = self.p(p);
+        pcpu.delayed && pcpu.queue.iter().any(|v| self.preempts(p, *v, current))
+    }
+
+    /// Whether a waiting vCPU preempts the pCPU's: by the fair scheduler, or because it is urgent.
+    pub(super) fn preempts(&self, p: Pcpu, v: Vcpu, current: Vcpu) -> bool {
+        let (waits, runs) = self.rivals(p, v, current);
+        self.host.fair.preempts(&waits, &runs) || self.overrides(v, current)
     }
 
     /// Puts a vCPU that waits for the pCPU at the end of its urgent queue, if it is urgent. Returns whether it is there.

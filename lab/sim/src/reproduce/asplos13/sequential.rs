@@ -3,14 +3,11 @@
 use super::super::measure::{
     ABOUT, MUCH, Measure, View, all, every, holds, largest, mean, number, share, smallest, some,
 };
-use super::{Mix, QUIET, communicating, gain, parsec, reduction};
+use super::{Mix, QUIET, WITH_EXITS, communicating, gain, parsec, reduction};
 use crate::ids::Ns;
 use crate::world::{Category, Report};
 
-/// Programs that the paper runs with pause-loop exits (Table 2).
-const WITH_EXITS: [&str; 4] = ["streamcluster", "facesim", "ferret", "vips"];
-
-fn time(view: &View<'_>, program: &str, scheme: &str) -> Option<f64> {
+pub(super) fn time(view: &View<'_>, program: &str, scheme: &str) -> Option<f64> {
     Mix::sequential(program, scheme).time(view)
 }
 
@@ -36,9 +33,14 @@ fn sequential(report: &Report) -> Option<f64> {
     Some(report.elapsed as f64 * (report.vms.len() - 1) as f64 / cpu.sum::<Ns>() as f64)
 }
 
+/// Slowdown of the sequential VMs beside a program.
+pub(super) fn slowdown_beside(view: &View<'_>, program: &str, scheme: &str) -> Option<f64> {
+    Mix::sequential(program, scheme).mean(view, sequential)
+}
+
 /// The worst slowdown of sequential VMs, by program beside them.
 fn worst(view: &View<'_>, scheme: &str) -> Option<f64> {
-    largest(parsec().map(|program| Mix::sequential(program, scheme).mean(view, sequential)))
+    largest(parsec().map(|program| slowdown_beside(view, program, scheme)))
 }
 
 fn with_exits(
@@ -52,14 +54,18 @@ fn with_exits(
 
 /// Fewer pause-loop exits by urgent vCPU first, in per cent.
 fn fewer_exits(view: &View<'_>, program: &str) -> Option<f64> {
-    let exits =
-        |scheme| with_exits(view, program, scheme, |r| Some(r.vms[0].count(|c| c.pause_exits) as f64));
+    let exits = |scheme| Mix::with_exits(program, scheme).count(view, |c| c.pause_exits);
     reduction(exits("baseline"), exits("uvf"))
 }
 
+/// Run times under the baseline and another scheme, with pause-loop exits.
+pub(super) fn exit_times(view: &View<'_>, program: &str, scheme: &str) -> (Option<f64>, Option<f64>) {
+    (Mix::with_exits(program, "baseline").time(view), Mix::with_exits(program, scheme).time(view))
+}
+
 fn exit_gain(view: &View<'_>, program: &str) -> Option<f64> {
-    let time = |scheme| with_exits(view, program, scheme, super::seconds);
-    gain(time("baseline"), time("uvf"))
+    let (before, after) = exit_times(view, program, "uvf");
+    gain(before, after)
 }
 
 /// CPU time in a category by urgent vCPU first relative to the baseline, with pause-loop exits.
@@ -70,9 +76,15 @@ pub(super) fn spinning(view: &View<'_>, program: &str, category: Category) -> Op
     Some(if before > 0.0 { after / before } else { 1.0 })
 }
 
+/// Run times without and with a guest that delays its interrupts.
+pub(super) fn delayed_times(view: &View<'_>, program: &str, scheme: &str) -> (Option<f64>, Option<f64>) {
+    (time(view, program, scheme), Mix::delayed(program, scheme).time(view))
+}
+
 /// Speed-up by a guest that delays its interrupts, in per cent.
 fn delayed(view: &View<'_>, program: &str, scheme: &str) -> Option<f64> {
-    gain(time(view, program, scheme), Mix::delayed(program, scheme).time(view))
+    let (before, after) = delayed_times(view, program, scheme);
+    gain(before, after)
 }
 
 pub(super) fn measure(id: &str) -> Option<Measure> {
@@ -174,10 +186,10 @@ fn exits(id: &str) -> Option<Measure> {
         "4.3-12" => fewer("ferret"),
         "4.3-13" => fewer("vips"),
         "4.3-14" => holds(|v| {
-            every(WITH_EXITS.map(|p| {
-                let exits = with_exits(v, p, "uvf", |r| Some(r.vms[0].count(|c| c.pause_exits) as f64));
-                Some(exits? > 0.0)
-            }))
+            every(
+                WITH_EXITS
+                    .map(|p| Mix::with_exits(p, "uvf").count(v, |c| c.pause_exits).map(|exits| exits > 0.0)),
+            )
         }),
         _ => return None,
     })
@@ -200,8 +212,7 @@ fn delayed_interrupts(id: &str) -> Option<Measure> {
         }),
         "5-06" => holds(|v| {
             every(["streamcluster", "facesim"].map(|p| {
-                let preempted =
-                    |mix: Mix| mix.mean(v, |r| Some(r.vms[0].count(|c| c.lock_holder_preempted) as f64));
+                let preempted = |mix: Mix| mix.count(v, |c| c.lock_holder_preempted);
                 let (without, with) =
                     (preempted(Mix::sequential(p, "baseline")), preempted(Mix::delayed(p, "baseline")));
                 let (without, with) = (without?, with?);

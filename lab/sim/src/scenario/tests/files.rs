@@ -5,7 +5,7 @@ use gleaner_engine::Journal;
 use gleaner_policy::Method;
 
 use crate::scenario::{Control, Scenario};
-use crate::{End, PauseLoops};
+use crate::{End, PauseLoops, UrgentRules};
 
 const GOOD: &str = r#"
 title = "a pair"
@@ -72,7 +72,7 @@ fn what_the_papers_machines_need_can_be_said() {
         allowance_ns: 6_000_000,
         ..UrgentConfig::PAPER
     };
-    assert_eq!(host.urgent, urgent);
+    assert_eq!(host.urgent, UrgentRules::from(urgent));
     let names: Vec<&str> = scenario.spec.vms.iter().map(|vm| vm.name.as_str()).collect();
     assert_eq!(names, ["a", "b1", "b2", "b3"]);
     assert_eq!(scenario.control[..2], [Control::Gleaner(Method::Yield), Control::HALT]);
@@ -93,6 +93,50 @@ fn what_the_papers_machines_need_can_be_said() {
         let error = Scenario::parse("x.toml", &text.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
     }
+}
+
+#[test]
+fn rules_of_a_vm_replace_those_of_the_host_one_by_one() {
+    let rules = |of_vm: &str| {
+        let text = GOOD.replacen("name = \"b\"", &format!("name = \"b\"\nurgent = {of_vm}"), 1);
+        let spec = Scenario::parse("x.toml", &text).unwrap().spec;
+        assert_eq!(spec.vms[0].urgent, None, "the host's");
+        spec.vms[1].urgent.unwrap()
+    };
+    let paper = UrgentRules::from(UrgentConfig::PAPER);
+    assert_eq!(rules("{}"), paper);
+    assert_eq!(
+        rules("{ resched_dp = \"1000us\", early = true, resched_co = true, allowance = \"0ms\" }"),
+        UrgentRules {
+            on_send: UrgentConfig {
+                resched_dp_ns: 1_000_000,
+                resched_co_ns: 500_000,
+                allowance_ns: 0,
+                ..UrgentConfig::PAPER
+            },
+            early: true,
+        }
+    );
+    assert_eq!(
+        rules("{ resched_dp = \"0us\", tlb_co = false, slice = \"100us\" }").on_send,
+        UrgentConfig { slice_ns: 100_000, ..UrgentConfig::OFF }
+    );
+}
+
+#[test]
+fn times_of_the_urgency_rules_are_bounded() {
+    for (of_host, expected) in [
+        ("slice = \"0us\"", "the host cannot be built: urgent.slice is 0 ns; slices last 1 us to 1 s"),
+        ("resched_dp = \"2s\"", "urgent.resched_dp is 2000000000 ns"),
+        ("allowance = \"1001ms\"", "urgent.allowance is 1001000000 ns"),
+    ] {
+        let message = error("resched_dp = true", of_host);
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+    let message = error("vcpus = 1", "vcpus = 1\nurgent = { slice = \"10ns\" }");
+    assert!(message.contains("VM `b` cannot be built: urgent.slice is 10 ns"), "{message}");
+    let message = error("resched_dp = true", "resched_pd = true");
+    assert!(message.contains("x.toml:8"), "{message}");
 }
 
 #[test]
