@@ -1,0 +1,148 @@
+//! VMs that come, work and go, several at a time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::error::Result;
+use crate::image::Image;
+use crate::kernel::Kernel;
+use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
+
+/// So many at least; two more follow.
+pub(super) const CROWD: usize = 10;
+/// On 4 pCPUs.
+pub(super) const AT_ONCE: usize = 3;
+/// How long each works.
+const LIFE: Duration = Duration::from_secs(5);
+const MEMORY_MIB: u32 = 384;
+/// vCPUs and what they do. With two kernels these are twelve different VMs.
+const KINDS: [(u32, &[&str]); 6] = [
+    (2, &["wake"]),
+    (2, &["tlb"]),
+    (1, &["matmul"]),
+    (2, &["request-response"]),
+    (1, &["freqsleep", "--threads", "1"]),
+    (3, &["barrier"]),
+];
+
+/// A VM by its number.
+pub(super) fn spec(number: usize) -> VmSpec {
+    let kernel = if (number / KINDS.len()).is_multiple_of(2) { Kernel::V7 } else { Kernel::V6_12 };
+    let name = format!("churn-{number}");
+    let mut spec = VmSpec::new(&name, Image::Tiny, kernel, Cpus::flat(KINDS[number % KINDS.len()].0));
+    spec.memory_mib = MEMORY_MIB;
+    spec
+}
+
+/// Works for as long as each does, and on: who ends it does so in the middle.
+pub(super) fn work(guest: &Guest, number: usize) -> Result<()> {
+    let words = [&["gleaner", "workload", "--for", "900s"], KINDS[number % KINDS.len()].1].concat();
+    let job = guest.start(Step::new(&words).timeout(Duration::from_secs(1000)))?;
+    thread::sleep(LIFE);
+    // Fails if it has ended by itself.
+    job.signal(Signal::SIGCONT)
+}
+
+/// What became of VMs.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Turned off from inside.
+    pub(super) off: usize,
+    /// Whose VMM was killed.
+    pub(super) killed: usize,
+    /// The vCPUs of all.
+    pub(super) vcpus: usize,
+}
+
+impl Tally {
+    pub(super) fn powered_off(&mut self, guest: &Guest) {
+        self.off += 1;
+        self.vcpus += guest.spec().cpus.count() as usize;
+    }
+
+    pub(super) fn killed(&mut self, guest: &Guest) {
+        self.killed += 1;
+        self.vcpus += guest.spec().cpus.count() as usize;
+    }
+
+    pub(super) fn add(&mut self, more: &Self) {
+        self.off += more.off;
+        self.killed += more.killed;
+        self.vcpus += more.vcpus;
+    }
+}
+
+/// The numbers of the VMs to come.
+#[derive(Debug)]
+pub(super) struct Crowd {
+    next: AtomicUsize,
+    started: Instant,
+    least: Duration,
+}
+
+impl Crowd {
+    pub(super) fn new(least: Duration) -> Self {
+        Self { next: AtomicUsize::new(0), started: Instant::now(), least }
+    }
+
+    /// One after another, as long as there is a next one.
+    pub(super) fn live(&self, lab: &Lab) -> Result<Tally> {
+        let mut tally = Tally::default();
+        while let Some(number) = self.next() {
+            let guest = lab.boot(spec(number))?;
+            work(&guest, number)?;
+            if is_killed(number) {
+                tally.killed(&guest);
+                // SIGKILL for the VMM.
+                drop(guest);
+            } else {
+                tally.powered_off(&guest);
+                guest.power_off()?;
+            }
+        }
+        Ok(tally)
+    }
+
+    fn next(&self) -> Option<usize> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        (number < CROWD || self.started.elapsed() < self.least).then(|| number_after(number))
+    }
+}
+
+/// The numbers from [`CROWD`] on are those of the last two.
+const fn number_after(number: usize) -> usize {
+    if number < CROWD { number } else { number + 2 }
+}
+
+/// Each kind ends in both ways.
+fn is_killed(number: usize) -> bool {
+    !(number + number / KINDS.len()).is_multiple_of(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_twelve_differ_and_end_in_both_ways() {
+        let mut kinds: Vec<_> =
+            (0..CROWD + 2).map(|number| (number % KINDS.len(), spec(number).kernel)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds.len(), 12);
+        for kind in 0..KINDS.len() {
+            assert_ne!(is_killed(kind), is_killed(kind + KINDS.len()));
+        }
+    }
+
+    #[test]
+    fn they_come_until_there_were_enough_and_the_time_is_over() {
+        let numbers = |crowd: &Crowd| std::iter::from_fn(|| crowd.next()).take(100).collect::<Vec<_>>();
+        assert_eq!(numbers(&Crowd::new(Duration::ZERO)), (0..CROWD).collect::<Vec<_>>());
+        let long = numbers(&Crowd::new(Duration::from_secs(3600)));
+        assert_eq!((long.len(), long[CROWD]), (100, CROWD + 2));
+    }
+}
