@@ -1,6 +1,6 @@
 //! VMs that come and go while they are followed: their times add up, and nothing is left of them.
 
-mod crowd;
+mod guests;
 mod kernel;
 mod ledger;
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use gleaner_host::{HostTracer, Lost, Reading, Report, VcpuCounters};
 
-use self::crowd::{CROWD, Crowd, Tally, spec, work};
+use self::guests::{Guests, MANY, Tally, spec, work};
 use self::kernel::{Contents, Objects, files};
 use self::ledger::{Ledger, Seen, Taken};
 use super::{failed, follow};
@@ -33,7 +33,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let mut watch = Watch::new(follow()?.1);
     watch.look()?;
     let before = (Objects::now(), files()?);
-    let (mut tally, second) = crowd(lab, least, &mut watch)?;
+    let (mut tally, second) = come_and_go(lab, least, &mut watch)?;
     tally.add(&reused(lab, &mut watch, checks)?);
     // What has ended is read, then forgotten, and then no more in the sums.
     for _ in 0..3 {
@@ -91,10 +91,10 @@ fn seen(vcpu: &VcpuCounters) -> Seen {
 }
 
 /// Several at a time, for `least` and until enough have ended; a second instance comes and goes, too.
-fn crowd(lab: &Lab, least: Duration, watch: &mut Watch) -> Result<(Tally, Option<Output>)> {
-    let crowd = Crowd::new(least);
+fn come_and_go(lab: &Lab, least: Duration, watch: &mut Watch) -> Result<(Tally, Option<Output>)> {
+    let guests = Guests::new(least);
     thread::scope(|scope| {
-        let members: Vec<_> = (0..crowd::AT_ONCE).map(|_| scope.spawn(|| crowd.live(lab))).collect();
+        let members: Vec<_> = (0..guests::AT_ONCE).map(|_| scope.spawn(|| guests.live(lab))).collect();
         let mut second = None;
         while members.iter().any(|member| !member.is_finished()) {
             thread::sleep(INTERVAL);
@@ -129,14 +129,14 @@ fn processes(reading: &Reading) -> usize {
 /// One is killed, and the next one gets its PID before anybody looks.
 fn reused(lab: &Lab, watch: &mut Watch, checks: &mut Checks) -> Result<Tally> {
     let mut tally = Tally::default();
-    let first = lab.boot(spec(CROWD))?;
+    let first = lab.boot(spec(MANY))?;
     let (pid, vcpus) = (first.pid(), first.spec().cpus.count() as usize);
-    work(&first, CROWD)?;
+    work(&first, MANY)?;
     watch.look()?;
     tally.killed(&first);
     drop(first);
     let (second, started) = with_pid(lab, pid, &mut tally)?;
-    work(&second, CROWD + 1)?;
+    work(&second, MANY + 1)?;
     checks.equal("the PID of a VM, and that of a killed one before", &second.pid(), &pid);
     let reading = watch.look()?;
     let most = started.elapsed();
@@ -170,7 +170,7 @@ fn with_pid(lab: &Lab, pid: u32, tally: &mut Tally) -> Result<(Guest, Instant)> 
         attempts -= 1;
         fs::write(LAST_PID, (pid - 1).to_string()).map_err(Error::file("write", LAST_PID))?;
         let started = Instant::now();
-        let guest = lab.boot(spec(CROWD + 1))?;
+        let guest = lab.boot(spec(MANY + 1))?;
         if guest.pid() == pid || attempts == 0 {
             return Ok((guest, started));
         }
