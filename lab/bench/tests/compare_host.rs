@@ -248,7 +248,7 @@ fn without_a_native_result_of_the_same_work_there_is_nothing_to_join() {
 fn nested_host() -> BenchResult {
     let mut host = native();
     host.environment.virtualised = true;
-    host.environment.hypervisor = "TCGTCGTCGTCG".to_owned();
+    host.environment.hypervisor = "TCGTCGTCGTCG".into();
     host.environment.kernel = record().host.kernel;
     host
 }
@@ -274,7 +274,7 @@ fn a_native_side_of_another_host_than_the_records_is_refused() {
         compare_nested(host, &virtualised(&[]), &record(), Some("ping")).unwrap_err().to_string()
     };
     let mut other = nested_host();
-    other.environment.kernel = "6.1.0".to_owned();
+    other.environment.kernel = "6.1.0".into();
     let error = refused(&other);
     assert!(
         error.contains("A had Linux 6.1.0 and 4 CPUs, the host has Linux 6.12.48+deb13-amd64 and 4"),

@@ -38,9 +38,6 @@ pub enum ClaimHost {
     Emulated,
     /// In guests of a nested KVM host, in which this program runs and boots them.
     NestedHost,
-    /// The same, and the host's pCPUs are emulated in turn: slower where several work, but without the emulator's races
-    /// ([`crate::VmSpec::in_turn`]), which several VMs at a time meet within minutes.
-    NestedHostInTurn,
 }
 
 /// A claim about Gleaner.
@@ -116,9 +113,7 @@ impl Claim {
         let started = Instant::now();
         let mut checks = Checks::default();
         let proven = match self.place {
-            ClaimHost::NestedHost | ClaimHost::NestedHostInTurn if !lab.is_nested() => {
-                nested::inside(lab, self, &mut checks)
-            }
+            ClaimHost::NestedHost if !lab.is_nested() => nested::inside(lab, self, &mut checks),
             _ => (self.prove)(lab, &mut checks),
         };
         Outcome {

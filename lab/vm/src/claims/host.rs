@@ -51,7 +51,7 @@ pub(super) const CHURN: Claim = Claim {
     says: "on a KVM host, twelve VMs come and go while they are followed, some killed, one with the PID of another: their times \
            add up, and no map, link, file or counter is left of them",
     quick: false,
-    place: ClaimHost::NestedHostInTurn,
+    place: ClaimHost::NestedHost,
     prove: churn::prove,
 };
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use gleaner_host::{HostTracer, Lost, Reading, Report, VcpuCounters};
 
-use self::guests::{Guests, MANY, Tally, spec, work};
+use self::guests::{Guests, MANY, SHORT, Tally, spec, work};
 use self::kernel::{Contents, Objects, files};
 use self::ledger::{Ledger, Seen, Taken};
 use super::{failed, follow};
@@ -40,7 +40,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
         watch.look()?;
     }
     followed(checks, &tally, &watch);
-    instance(checks, &second);
+    instance(checks, second.as_ref());
     let after = settled(|| Ok((Objects::now(), files()?)), &before)?;
     checks.equal("programs, maps, links of all, and this process' files, after the last VM", &after, &before);
     checks.equal("in the maps after the last VM", &Contents::at_the_end()?, &Contents::NONE);
@@ -131,12 +131,12 @@ fn reused(lab: &Lab, watch: &mut Watch, checks: &mut Checks) -> Result<Tally> {
     let mut tally = Tally::default();
     let first = lab.boot(spec(MANY))?;
     let (pid, vcpus) = (first.pid(), first.spec().cpus.count() as usize);
-    work(&first, MANY)?;
+    work(&first, MANY, SHORT)?;
     watch.look()?;
     tally.killed(&first);
     drop(first);
     let (second, started) = with_pid(lab, pid, &mut tally)?;
-    work(&second, MANY + 1)?;
+    work(&second, MANY + 1, SHORT)?;
     checks.equal("the PID of a VM, and that of a killed one before", &second.pid(), &pid);
     let reading = watch.look()?;
     let most = started.elapsed();
@@ -213,7 +213,7 @@ fn followed(checks: &mut Checks, tally: &Tally, watch: &Watch) {
     );
 }
 
-fn instance(checks: &mut Checks, second: &Option<Output>) {
+fn instance(checks: &mut Checks, second: Option<&Output>) {
     const WHAT: &str = "a second instance follows the VMs meanwhile";
     let Some(output) = second else {
         checks.that(WHAT, false, "there were never two VMs");

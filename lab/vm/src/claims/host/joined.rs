@@ -1,4 +1,4 @@
-//! What virtualisation costs a program, with the hypervisor's part of it: δη_r of TPDS'21 §3.1, split as in Figure 4b, for a
+//! What virtualisation costs a program, with the hypervisor's part of it: `δη_r` of TPDS'21 §3.1, split as in Figure 4b, for a
 //! program that wakes up threads all the time and one that never waits, undercommitted (UC) and overcommitted (OC).
 //!
 //! As in §4.3 the native side has the pCPUs alone in either case, and OC is a second VM that runs the same on the same pCPUs.
@@ -88,7 +88,7 @@ fn judge(checks: &mut Checks, uc: &[Option<Parts>], oc: &[Option<Parts>]) {
     }
 }
 
-/// δη_r and its parts, as shares.
+/// `δη_r` and its parts, as shares.
 struct Parts {
     guest: f64,
     hypervisor: f64,

@@ -1,6 +1,7 @@
 //! VMs that come, work and go, several at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,10 @@ use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
 pub(super) const MANY: usize = 10;
 /// On 4 pCPUs.
 pub(super) const AT_ONCE: usize = 3;
-/// How long each works.
-const LIFE: Duration = Duration::from_secs(4);
+/// How long each works: while the next ones boot.
+const LIFE: Duration = Duration::from_secs(12);
+/// How long one works that is alone.
+pub(super) const SHORT: Duration = Duration::from_secs(3);
 /// vCPUs and what they do. With two sizes of memory these are twelve different VMs. Few have more than one vCPU: emulated
 /// ones boot several times as fast.
 const KINDS: [(u32, &[&str]); 6] = [
@@ -33,17 +36,17 @@ const KINDS: [(u32, &[&str]); 6] = [
 pub(super) fn spec(number: usize) -> VmSpec {
     let name = format!("churn-{number}");
     let cpus = Cpus::flat(KINDS[number % KINDS.len()].0);
-    // Linux 7 hangs now and then where it boots beside others on emulated pCPUs.
+    // Linux 7 hangs more often than this one where it boots beside others on emulated pCPUs.
     let mut spec = VmSpec::new(&name, Image::Tiny, Kernel::V6_12, cpus);
     spec.memory_mib = if (number / KINDS.len()).is_multiple_of(2) { 320 } else { 384 };
     spec
 }
 
-/// Works for as long as each does, and on: who ends it does so in the middle.
-pub(super) fn work(guest: &Guest, number: usize) -> Result<()> {
+/// Works for this long, and on: who ends it does so in the middle.
+pub(super) fn work(guest: &Guest, number: usize, time: Duration) -> Result<()> {
     let words = [&["gleaner", "workload", "--for", "900s"], KINDS[number % KINDS.len()].1].concat();
     let job = guest.start(Step::new(&words).timeout(Duration::from_secs(1000)))?;
-    thread::sleep(LIFE);
+    thread::sleep(time);
     // Fails if it has ended by itself.
     job.signal(Signal::SIGCONT)
 }
@@ -81,22 +84,27 @@ impl Tally {
 #[derive(Debug)]
 pub(super) struct Guests {
     next: AtomicUsize,
+    /// Held during a boot: VMs that boot together hang on emulated pCPUs now and then.
+    boots: Mutex<()>,
     started: Instant,
     least: Duration,
 }
 
 impl Guests {
     pub(super) fn new(least: Duration) -> Self {
-        Self { next: AtomicUsize::new(0), started: Instant::now(), least }
+        Self { next: AtomicUsize::new(0), boots: Mutex::default(), started: Instant::now(), least }
     }
 
     /// One after another, as long as there is a next one.
     pub(super) fn live(&self, lab: &Lab) -> Result<Tally> {
         let mut tally = Tally::default();
         while let Some(number) = self.next() {
-            let guest = lab.boot(spec(number))?;
+            let guest = {
+                let _turn = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
+                lab.boot(spec(number))?
+            };
             say!("lab: {} booted after {:.1} s", guest.spec().name, guest.boot_time().as_secs_f64());
-            work(&guest, number)?;
+            work(&guest, number, LIFE)?;
             if is_killed(number) {
                 tally.killed(&guest);
                 // SIGKILL for the VMM.
