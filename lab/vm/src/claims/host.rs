@@ -1,5 +1,5 @@
 //! Claim 7: on a KVM host, `gleaner-host` counts what KVM counts, its times add up, the top cause is right, following the
-//! vCPUs costs little, VMs that come and go leave nothing behind, and its record gives δη_r with the hypervisor's part.
+//! vCPUs costs little, VMs that come and go leave nothing behind, and its record gives `δη_r` with the hypervisor's part.
 
 mod agreement;
 mod causes;
