@@ -5,6 +5,7 @@ mod spells;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gleaner_trace::bpf::{self, Plain, RunTime, as_bytes, from_bytes};
@@ -60,6 +61,8 @@ pub struct HostTracer {
     missing: Vec<NotAvailable>,
     ended: Vec<VcpuCounters>,
     keeping: Option<spells::Keeping>,
+    /// VMMs with forgotten threads; what their VMs waited for, and others for them, is still counted.
+    forgotten: BTreeSet<u32>,
 }
 
 /// An attached program.
@@ -114,7 +117,8 @@ impl HostTracer {
                 }
             }
         }
-        let mut tracer = Self { skel, programs, missing, ended: Vec::new(), keeping: None };
+        let (ended, forgotten) = (Vec::new(), BTreeSet::new());
+        let mut tracer = Self { skel, programs, missing, ended, keeping: None, forgotten };
         if let Some(data) = tracer.skel.maps.bss_data.as_deref_mut() {
             data.started_ns = now_ns();
         }
@@ -135,9 +139,10 @@ impl HostTracer {
         self.reading().map_err(|error| HostError::Read(bpf::text(&error)))
     }
 
-    /// Forgets the counters of threads that have ended.
+    /// Forgets the counters of threads that have ended. The next reading is the last one that has the waiting of VMs whose
+    /// process is gone, and of others for them.
     pub fn forget_ended(&mut self) {
-        self.ended.clear();
+        self.forgotten.extend(self.ended.drain(..).map(|vcpu| vcpu.pid));
     }
 
     fn reading(&mut self) -> libbpf_rs::Result<Reading> {
@@ -168,11 +173,16 @@ impl HostTracer {
         }
         vcpus.extend(self.ended.iter().cloned());
         let lost: types::lost = bpf::sum(&maps.losses, &0_u32)?;
+        // A process that still ends has the pCPUs now and then. One that has got the number of another is kept.
+        let gone: BTreeSet<u32> = self.forgotten.iter().copied().filter(|pid| !exists(*pid)).collect();
+        let steals = steals(&maps.steals)?;
+        forget_steals(&maps.steals, steals.keys().copied(), &gone)?;
+        self.forgotten.retain(|pid| !gone.contains(pid));
         Ok(Reading {
             at_ns: self.clock(),
             monotonic_ns: now_ns(),
             vcpus,
-            steals: steals(&maps.steals)?,
+            steals,
             lost: Lost {
                 vcpus: lost.vcpus,
                 storage: lost.storage,
@@ -272,7 +282,7 @@ fn accepted(
 const NO_SUCH_TYPE: &str = "(os error 3)";
 
 fn refused(what: &str, program: &str, event: &str, error: &libbpf_rs::Error) -> NotAvailable {
-    let why = if !std::path::Path::new(BTF).exists() {
+    let why = if !Path::new(BTF).exists() {
         Why::NoBtf { path: BTF.to_owned() }
     } else if bpf::text(error).contains(NO_SUCH_TYPE) {
         Why::NoEvent { event: format!("tracepoint {event}") }
@@ -326,6 +336,23 @@ fn steals(map: &dyn MapCore) -> libbpf_rs::Result<BTreeMap<(u32, u32), Steal>> {
     Ok(steals)
 }
 
+fn exists(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// Frees the sums that processes which are gone have a part in: there is room for a limited number.
+fn forget_steals(
+    map: &dyn MapCore,
+    pairs: impl Iterator<Item = (u32, u32)>,
+    gone: &BTreeSet<u32>,
+) -> libbpf_rs::Result<()> {
+    for (victim, culprit) in pairs.filter(|(victim, culprit)| gone.contains(victim) || gone.contains(culprit))
+    {
+        map.delete(as_bytes(&types::steal_key { victim, culprit }))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use gleaner_testing::{is_root, skipped};
@@ -333,6 +360,8 @@ mod tests {
     use nix::unistd::Pid;
 
     use super::*;
+
+    const CULPRIT_IDLE: u32 = types::steal_culprit::CULPRIT_IDLE.0;
 
     /// Follows switches alone, for which no KVM is needed.
     fn switches() -> libbpf_rs::Result<HostTracer> {
@@ -348,7 +377,8 @@ mod tests {
         let link = skel.progs.on_switch.attach_trace()?;
         let fd = skel.progs.on_switch.as_fd().try_clone_to_owned()?;
         let programs = vec![Attached { fd, _link: link }];
-        Ok(HostTracer { skel, programs, missing: Vec::new(), ended: Vec::new(), keeping: None })
+        let (missing, ended, forgotten) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Ok(HostTracer { skel, programs, missing, ended, keeping: None, forgotten })
     }
 
     /// Runs for a moment on each pCPU that this process is allowed to use, so that each of them has had a switch. In a thread
@@ -392,5 +422,35 @@ mod tests {
                 assert_eq!(pcpu.vcpu_ns, 0, "no thread is known as a vCPU");
             }
         }
+    }
+
+    #[test]
+    fn what_vms_waited_for_is_freed_once_their_process_is_gone() {
+        if !is_root() {
+            return skipped("needs root: it loads a BPF program");
+        }
+        let mut tracer = switches().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let (here, gone) = (std::process::id(), child.id());
+        child.wait().unwrap();
+        let pairs = [(here, CULPRIT_IDLE), (here, gone), (gone, here), (gone, CULPRIT_IDLE)];
+        for (victim, culprit) in pairs {
+            let key = types::steal_key { victim, culprit };
+            let sum = as_bytes(&types::steal { count: 1, ns: 1000 }).to_vec();
+            let values = vec![sum; libbpf_rs::num_possible_cpus().unwrap()];
+            tracer.skel.maps.steals.update_percpu(as_bytes(&key), &values, MapFlags::ANY).unwrap();
+        }
+        let held = |tracer: &mut HostTracer| -> Vec<(u32, u32)> {
+            tracer.read().unwrap().steals.into_keys().collect()
+        };
+        let ended = |tgid| counters(&types::vcpu { tgid, exited: 1, ..types::vcpu::default() }, &[], 0, 0, 0);
+        tracer.ended = vec![ended(gone), ended(here)];
+        assert_eq!(held(&mut tracer).len(), 4);
+        assert_eq!(held(&mut tracer).len(), 4, "nothing was forgotten");
+        tracer.forget_ended();
+        assert_eq!(held(&mut tracer).len(), 4, "for the last time");
+        // The other process lives on.
+        assert_eq!(held(&mut tracer), [(here, CULPRIT_IDLE)]);
+        assert!(tracer.forgotten.contains(&here) && !tracer.forgotten.contains(&gone));
     }
 }

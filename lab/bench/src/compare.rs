@@ -144,14 +144,32 @@ pub fn compare_with_host(
     record: &Report,
     vm: Option<&str>,
 ) -> Result<Compared, CompareError> {
-    joined(a, b, Some((record, vm)))
+    joined(a, b, Some(OfHost { record, vm, nested: false }))
 }
 
-fn joined(
+/// The same for nested virtualisation: A was measured on the KVM host itself, which is a virtual machine, too. It is taken for
+/// the native side.
+///
+/// # Errors
+/// See [`CompareError`].
+pub fn compare_nested(
     a: &BenchResult,
     b: &BenchResult,
-    host: Option<(&Report, Option<&str>)>,
+    record: &Report,
+    vm: Option<&str>,
 ) -> Result<Compared, CompareError> {
+    joined(a, b, Some(OfHost { record, vm, nested: true }))
+}
+
+/// What the host says of the virtualised run.
+struct OfHost<'a> {
+    record: &'a Report,
+    vm: Option<&'a str>,
+    /// Whether A is native even if it was measured in a virtual machine.
+    nested: bool,
+}
+
+fn joined(a: &BenchResult, b: &BenchResult, host: Option<OfHost<'_>>) -> Result<Compared, CompareError> {
     for (which, result) in [('A', a), ('B', b)] {
         if result.schema != SCHEMA {
             return Err(CompareError::Schema { which, found: result.schema });
@@ -163,17 +181,24 @@ fn joined(
         .filter_map(|row| Some((row, b.row(&row.name)?)))
         .flat_map(|(in_a, in_b)| lines(in_a, in_b))
         .collect();
+    let nested = host.as_ref().is_some_and(|host| host.nested);
     let pair = match (a.environment.virtualised, b.environment.virtualised) {
         (true, false) => Some((a, b)),
-        (false, true) => Some((b, a)),
-        _ => None,
+        (true, true) if !nested => None,
+        (_, true) => Some((b, a)),
+        (false, false) => None,
     };
     let host = match (host, pair) {
         (None, _) => None,
         (Some(_), None) => {
             return Err(JoinError::NoPair { virtualised: a.environment.virtualised }.into());
         }
-        (Some((record, vm)), Some((virtualised, _))) => Some(Join::new(virtualised, record, vm)?),
+        (Some(host), Some((virtualised, native))) => {
+            if native.environment.virtualised {
+                Join::check_host(native, host.record)?;
+            }
+            Some(Join::new(virtualised, host.record, host.vm)?)
+        }
     };
     let overheads =
         pair.map(|(virtualised, native)| overheads(virtualised, native, host.as_ref())).unwrap_or_default();
@@ -265,6 +290,13 @@ fn notes(
         ));
     }
     if let Some(host) = host {
+        if ea.virtualised && eb.virtualised {
+            notes.push(format!(
+                "the native side was measured in a virtual machine, too ({}): what that one costs is on both sides, and a \
+                 VM exit costs more than on bare metal",
+                ea.hypervisor
+            ));
+        }
         notes.extend(host.notes());
     } else if !overheads.is_empty() {
         notes.push(

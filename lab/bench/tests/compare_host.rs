@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use gleaner_bench::compare::host::{Cycles, JoinError};
 use gleaner_bench::compare::overhead::Scenario;
-use gleaner_bench::compare::{CompareError, Compared, compare, compare_with_host};
+use gleaner_bench::compare::{CompareError, Compared, compare, compare_nested, compare_with_host};
 use gleaner_host_record::{Reason, Report};
 use gleaner_proto::result::{BenchResult, Cell, Metric, Sample};
 use gleaner_testing::host::RECORD;
@@ -244,6 +244,47 @@ fn without_a_native_result_of_the_same_work_there_is_nothing_to_join() {
     assert!(matches!(error, CompareError::Host(JoinError::NoRow)), "{error}");
 }
 
+/// A host that is a virtual machine, too.
+fn nested_host() -> BenchResult {
+    let mut host = native();
+    host.environment.virtualised = true;
+    host.environment.hypervisor = "TCGTCGTCGTCG".into();
+    host.environment.kernel = record().host.kernel;
+    host
+}
+
+#[test]
+fn a_host_that_is_a_virtual_machine_is_taken_for_native_on_request() {
+    let run = virtualised(&[]);
+    let error = compare_with_host(&nested_host(), &run, &record(), Some("ping")).unwrap_err().to_string();
+    assert!(error.contains("both are of virtual machines") && error.contains("--nested"), "{error}");
+    let nested = compare_nested(&nested_host(), &run, &record(), Some("ping")).unwrap();
+    let plain = joined(&run, &record()).unwrap();
+    assert_eq!(nested.overheads, plain.overheads);
+    let note = "the native side was measured in a virtual machine, too (TCGTCGTCGTCG)";
+    assert!(nested.to_string().contains(note) && !plain.to_string().contains("too ("), "{nested}");
+    // A native result is that with the option, too; two of them are no pair.
+    assert_eq!(compare_nested(&native(), &run, &record(), Some("ping")).unwrap().overheads, plain.overheads);
+    assert!(compare_nested(&native(), &native(), &record(), Some("ping")).is_err());
+}
+
+#[test]
+fn a_native_side_of_another_host_than_the_records_is_refused() {
+    let refused = |host: &BenchResult| {
+        compare_nested(host, &virtualised(&[]), &record(), Some("ping")).unwrap_err().to_string()
+    };
+    let mut other = nested_host();
+    other.environment.kernel = "6.1.0".into();
+    let error = refused(&other);
+    assert!(
+        error.contains("A had Linux 6.1.0 and 4 CPUs, the host has Linux 6.12.48+deb13-amd64 and 4"),
+        "{error}"
+    );
+    let mut larger = nested_host();
+    larger.environment.vcpus = 8;
+    assert!(refused(&larger).contains("and 8 CPUs"), "{}", refused(&larger));
+}
+
 fn gleaner_bench(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gleaner-bench"));
     command.current_dir(dir).args(["compare", "native.json", "vm.json"]).args(args).output().unwrap()
@@ -263,10 +304,15 @@ fn the_command_joins_and_says_what_it_cannot_join() {
         (&["--host", "vm.json"], 1, "vm.json is not the record of a host"),
         (&["--host", "none.json"], 1, "cannot read the host's record none.json"),
         (&["--vm", "ping"], 2, "--host <HOST.json>"),
+        (&["--nested"], 2, "--host <HOST.json>"),
     ] {
         let output = gleaner_bench(dir.path(), args);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(status) && text.contains(said), "{args:?}: {output:?}");
         assert!(output.stdout.is_empty(), "{args:?}: {output:?}");
     }
+    nested_host().write(&dir.path().join("native.json")).unwrap();
+    let output = gleaner_bench(dir.path(), &["--host", "host.json", "--vm", "ping", "--nested"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("in a virtual machine, too"), "{output:?}");
 }

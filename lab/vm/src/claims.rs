@@ -19,6 +19,7 @@ mod package;
 mod reversible;
 mod run;
 mod sched;
+mod soak;
 
 use std::time::{Duration, Instant};
 
@@ -75,6 +76,8 @@ pub const ALL: &[Claim] = &[
     host::AGREEMENT,
     host::CAUSES,
     host::OVERHEAD,
+    host::CHURN,
+    host::JOINED,
     sched::SAFETY,
     sched::FAIRNESS,
     sched::LATENCY,

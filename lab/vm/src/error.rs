@@ -87,6 +87,16 @@ pub enum Error {
     /// The machine's description contradicts itself.
     #[error("no such machine: {0}")]
     Spec(String),
+    /// An environment variable has another value than it can have.
+    #[error("{name} is `{value}`: give {wanted}, or do not set it")]
+    Variable {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it can be.
+        wanted: &'static str,
+    },
     /// The guest's kernel panicked.
     #[error("the kernel of VM `{vm}` panicked; its last lines:\n{console}")]
     Panic {

@@ -32,11 +32,30 @@ pub enum JoinError {
     /// There is nothing to compare the VM's cycles with.
     #[error(
         "a host's record gives δη_r, for which one result must be native and the other one virtualised: both are {}",
-        if *virtualised { "of virtual machines" } else { "native" }
+        if *virtualised {
+            "of virtual machines; if A was measured on the KVM host itself, which is one, too, take it for native with --nested"
+        } else {
+            "native"
+        }
     )]
     NoPair {
         /// What both are.
         virtualised: bool,
+    },
+    /// With nested virtualisation, the native side is not of the host that recorded.
+    #[error(
+        "with --nested, A must be measured on the host of the record itself: A had Linux {run} and {cpus} CPUs, the host has \
+         Linux {recorded} and {pcpus}"
+    )]
+    OtherHost {
+        /// The kernel of the native side.
+        run: String,
+        /// The CPUs that it could use.
+        cpus: usize,
+        /// The recording host's kernel.
+        recorded: String,
+        /// The recording host's pCPUs.
+        pcpus: u32,
     },
     /// No row of one is in the other.
     #[error(
@@ -176,6 +195,24 @@ pub(super) struct Join<'a> {
 }
 
 impl<'a> Join<'a> {
+    /// Checks that a native side which is a virtual machine, too, can be the host that recorded.
+    ///
+    /// # Errors
+    /// [`JoinError::OtherHost`].
+    pub(super) fn check_host(native: &BenchResult, record: &Report) -> Result<(), JoinError> {
+        let (environment, host) = (&native.environment, &record.host);
+        let pcpus = usize::try_from(host.pcpus).unwrap_or(usize::MAX);
+        if environment.kernel == host.kernel && environment.vcpus <= pcpus {
+            return Ok(());
+        }
+        Err(JoinError::OtherHost {
+            run: environment.kernel.clone(),
+            cpus: environment.vcpus,
+            recorded: host.kernel.clone(),
+            pcpus: host.pcpus,
+        })
+    }
+
     /// Checks that the record is of this run, as far as can be seen.
     ///
     /// # Errors

@@ -1,8 +1,10 @@
-//! Claim 7: on a KVM host, `gleaner-host` counts what KVM counts, its times add up, the top cause is right, and following
-//! the vCPUs costs little.
+//! Claim 7: on a KVM host, `gleaner-host` counts what KVM counts, its times add up, the top cause is right, following the
+//! vCPUs costs little, VMs that come and go leave nothing behind, and its record gives `δη_r` with the hypervisor's part.
 
 mod agreement;
 mod causes;
+mod churn;
+mod joined;
 mod overhead;
 
 use gleaner_host::{HostSetup, HostTracer, Options};
@@ -41,6 +43,26 @@ pub(super) const OVERHEAD: Claim = Claim {
     quick: false,
     place: ClaimHost::NestedHost,
     prove: overhead::prove,
+};
+
+pub(super) const CHURN: Claim = Claim {
+    name: "host-churn",
+    group: 7,
+    says: "on a KVM host, twelve VMs come and go while they are followed, some killed, one with the PID of another: their times \
+           add up, and no map, link, file or counter is left of them",
+    quick: false,
+    place: ClaimHost::NestedHost,
+    prove: churn::prove,
+};
+
+pub(super) const JOINED: Claim = Claim {
+    name: "host-joined",
+    group: 7,
+    says: "δη_r of ping-pong and matmul, alone on the pCPUs and beside a second VM, has the hypervisor's part in it, which \
+           is that of the wake-ups",
+    quick: false,
+    place: ClaimHost::NestedHost,
+    prove: joined::prove,
 };
 
 /// A guest with 2 vCPUs.

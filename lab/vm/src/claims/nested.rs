@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::claims::{Check, Checks, Claim, ClaimHost, Target};
+use crate::claims::{Check, Checks, Claim, ClaimHost, Target, soak};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::kernel::Kernel;
@@ -26,7 +26,10 @@ pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()
     let mut spec = VmSpec::new("host", Image::Host, Kernel::V7, Cpus::flat(4));
     spec.guests = vec![Kernel::V6_12, Kernel::V7];
     let host = lab.boot(spec)?;
-    let step = Step::new(&["gleaner-lab", "claims", "--json", "--only", claim.name]).timeout(TIMEOUT);
+    let time = soak::time()?;
+    let step = Step::new(&["gleaner-lab", "claims", "--json", "--only", claim.name])
+        .timeout(TIMEOUT + time)
+        .env(soak::VARIABLE, &time.as_secs().to_string());
     let output = host.run(step)?;
     // Fails if a check does not hold; the outcomes say more.
     let outcomes: Vec<super::Outcome> =

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gleaner_bench::compare::{compare, compare_with_host};
+use gleaner_bench::compare::{compare, compare_nested, compare_with_host};
 use gleaner_host_record::Report;
 use gleaner_print::{out, outln};
 use gleaner_proto::result::BenchResult;
@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// The virtual machine in that record: its name or the VMM's process; without it, the only one
     #[arg(long, value_name = "NAME", requires = "host")]
     vm: Option<String>,
+    /// With nested virtualisation: A was measured on the KVM host itself, which is a virtual machine, too; take it for native
+    #[arg(long, requires = "host")]
+    nested: bool,
     /// Print the comparison as JSON
     #[arg(long)]
     json: bool,
@@ -37,7 +40,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (a, b) = (BenchResult::read(&args.a)?, BenchResult::read(&args.b)?);
     let compared = match &args.host {
         None => compare(&a, &b)?,
-        Some(host) => compare_with_host(&a, &b, &Report::read(host)?, args.vm.as_deref())?,
+        Some(host) => {
+            let compare = if args.nested { compare_nested } else { compare_with_host };
+            compare(&a, &b, &Report::read(host)?, args.vm.as_deref())?
+        }
     };
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&compared)?)?;

@@ -1,0 +1,159 @@
+//! VMs that come, work and go, several at a time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gleaner_print::say;
+use nix::sys::signal::Signal;
+
+use crate::error::Result;
+use crate::image::Image;
+use crate::kernel::Kernel;
+use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
+
+/// So many at least; two more follow.
+pub(super) const MANY: usize = 10;
+/// On 4 pCPUs.
+pub(super) const AT_ONCE: usize = 3;
+/// How long each works: while the next ones boot.
+const LIFE: Duration = Duration::from_secs(10);
+/// How long one works that is alone.
+pub(super) const SHORT: Duration = Duration::from_secs(3);
+/// What they do. With two sizes of memory these are twelve different VMs.
+const KINDS: [&[&str]; 6] = [
+    &["wake", "--kind", "same"],
+    &["freqsleep", "--threads", "1"],
+    &["matmul"],
+    &["pipeline"],
+    &["request-response"],
+    &["barrier", "--threads", "2"],
+];
+
+/// A VM by its number.
+pub(super) fn spec(number: usize) -> VmSpec {
+    let name = format!("churn-{number}");
+    // Emulated pCPUs that other VMs use do not always bring up a second vCPU. Those that are alone have two.
+    let cpus = Cpus::flat(if (MANY..MANY + 2).contains(&number) { 2 } else { 1 });
+    // Linux 7 hangs more often than this one where it boots beside others on emulated pCPUs.
+    let mut spec = VmSpec::new(&name, Image::Tiny, Kernel::V6_12, cpus);
+    spec.memory_mib = if (number / KINDS.len()).is_multiple_of(2) { 320 } else { 384 };
+    spec
+}
+
+/// Works for this long, and on: who ends it does so in the middle.
+pub(super) fn work(guest: &Guest, number: usize, time: Duration) -> Result<()> {
+    let words = [&["gleaner", "workload", "--for", "900s"], KINDS[number % KINDS.len()]].concat();
+    let job = guest.start(Step::new(&words).timeout(Duration::from_secs(1000)))?;
+    thread::sleep(time);
+    // Fails if it has ended by itself.
+    job.signal(Signal::SIGCONT)
+}
+
+/// What became of VMs.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Turned off from inside.
+    pub(super) off: usize,
+    /// Whose VMM was killed.
+    pub(super) killed: usize,
+    /// The vCPUs of all.
+    pub(super) vcpus: usize,
+}
+
+impl Tally {
+    pub(super) fn powered_off(&mut self, guest: &Guest) {
+        self.off += 1;
+        self.vcpus += guest.spec().cpus.count() as usize;
+    }
+
+    pub(super) fn killed(&mut self, guest: &Guest) {
+        self.killed += 1;
+        self.vcpus += guest.spec().cpus.count() as usize;
+    }
+
+    pub(super) fn add(&mut self, more: &Self) {
+        self.off += more.off;
+        self.killed += more.killed;
+        self.vcpus += more.vcpus;
+    }
+}
+
+/// The numbers of the VMs to come.
+#[derive(Debug)]
+pub(super) struct Guests {
+    next: AtomicUsize,
+    /// Held during a boot: VMs that boot together hang on emulated pCPUs now and then.
+    boots: Mutex<()>,
+    started: Instant,
+    least: Duration,
+}
+
+impl Guests {
+    pub(super) fn new(least: Duration) -> Self {
+        Self { next: AtomicUsize::new(0), boots: Mutex::default(), started: Instant::now(), least }
+    }
+
+    /// One after another, as long as there is a next one.
+    pub(super) fn live(&self, lab: &Lab) -> Result<Tally> {
+        let mut tally = Tally::default();
+        while let Some(number) = self.next() {
+            let guest = {
+                let _turn = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
+                lab.boot(spec(number))?
+            };
+            say!("lab: {} booted after {:.1} s", guest.spec().name, guest.boot_time().as_secs_f64());
+            work(&guest, number, LIFE)?;
+            if is_killed(number) {
+                tally.killed(&guest);
+                // SIGKILL for the VMM.
+                drop(guest);
+            } else {
+                tally.powered_off(&guest);
+                guest.power_off()?;
+            }
+        }
+        Ok(tally)
+    }
+
+    fn next(&self) -> Option<usize> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        (number < MANY || self.started.elapsed() < self.least).then(|| number_after(number))
+    }
+}
+
+/// The numbers from [`MANY`] on are those of the last two.
+const fn number_after(number: usize) -> usize {
+    if number < MANY { number } else { number + 2 }
+}
+
+/// Each kind ends in both ways.
+fn is_killed(number: usize) -> bool {
+    !(number + number / KINDS.len()).is_multiple_of(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_twelve_differ_and_end_in_both_ways() {
+        let mut kinds: Vec<_> =
+            (0..MANY + 2).map(|number| (number % KINDS.len(), spec(number).memory_mib)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds.len(), 12);
+        for kind in 0..KINDS.len() {
+            assert_ne!(is_killed(kind), is_killed(kind + KINDS.len()));
+        }
+    }
+
+    #[test]
+    fn they_come_until_there_were_enough_and_the_time_is_over() {
+        let numbers = |guests: &Guests| std::iter::from_fn(|| guests.next()).take(100).collect::<Vec<_>>();
+        assert_eq!(numbers(&Guests::new(Duration::ZERO)), (0..MANY).collect::<Vec<_>>());
+        let long = numbers(&Guests::new(Duration::from_secs(3600)));
+        assert_eq!((long.len(), long[MANY]), (100, MANY + 2));
+    }
+}
