@@ -15,7 +15,7 @@ use gleaner_bench::compare::overhead::Share;
 use gleaner_bench::compare::{CompareError, Compared, compare_nested};
 use gleaner_host::{Report, VmRecord};
 use gleaner_print::say;
-use gleaner_proto::result::BenchResult;
+use gleaner_proto::result::{BenchResult, Metric, Sample};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -57,7 +57,8 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
         beside.signal(Signal::SIGKILL)?;
         beside.wait()?;
         let name = format!("{name}, OC");
-        let (ours, theirs) = (run.used_s("first"), run.used_s("second"));
+        // Before and after the run the other one is alone.
+        let (ours, theirs) = (run.used_s("first"), run.used_s("second") - run.alone_s());
         checks.that(
             format!("{name}: the other VM has as much of the pCPUs, within a quarter"),
             theirs >= 0.75 * ours && ours >= 0.75 * theirs,
@@ -131,6 +132,14 @@ impl Run {
     fn used_s(&self, name: &str) -> f64 {
         let used = |vm: &VmRecord| (vm.times.guest_ns + vm.times.hypervisor_ns) as f64 / 1e9;
         self.record.vms.iter().filter(|vm| vm.name == name).map(used).sum()
+    }
+
+    /// Time of the pCPUs before and after the run in the record, in s.
+    fn alone_s(&self) -> f64 {
+        let samples = self.result.rows.iter().flat_map(|row| &row.cells).flat_map(|cell| &cell.samples);
+        let end = |sample: &Sample| Some(sample.start_s + sample.metrics.get(&Metric::WallS)?);
+        let run_s = samples.filter_map(end).fold(0.0, f64::max);
+        PCPUS.len() as f64 * (self.record.elapsed_s() - run_s).max(0.0)
     }
 
     /// As `gleaner bench compare --host --nested` gives it. `None`, and a check that fails, if the record is refused.
