@@ -13,7 +13,7 @@ pub(crate) const WINDOW: Duration = Duration::from_millis(50);
 pub(crate) const FIRST_WINDOWS: u32 = 30;
 /// What is aimed at, as a share of the budget: what windows cost is an estimate.
 const AIM: f64 = 0.5;
-/// The least part of the time that is followed: with less there would be too few windows to tell anything.
+/// The least part of the time that is followed: with less there would be too few windows to say anything.
 const LEAST: f64 = 0.01;
 /// What the rates of exits keep of their past with each new window: they are those of about as many as the first windows.
 const KEPT: f64 = 0.97;
