@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 _Spec = bytes
 _Columns = dict[str, list[Any]]
 
-#: In how many pieces the combinations are divided: many more than workers, so that all are busy until the end.
-_PIECES = 256
+#: In how many pieces the combinations are divided: more than workers, so that all are busy until the end. Each costs
+#: the client and Dask's scheduler 5 ms, which on a small machine the workers lack.
+_PIECES = 64
 #: What a directory of results was computed from.
 _MANIFEST = "sweep.json"
 
