@@ -205,9 +205,7 @@ impl Report {
             vms,
         }
     }
-}
 
-impl Report {
     /// From the first reading to the last, in s.
     pub fn elapsed_s(&self) -> f64 {
         self.elapsed_ns.unwrap_or(self.span_ns) as f64 / 1e9

@@ -7,13 +7,13 @@ use crate::attribution::{Attribution, ReasonTimes, State};
 use crate::reading::{Interrupts, Pcpu, VcpuCounters};
 use crate::skeleton::types::{self, hist_id, injecting, pcpu_user, vcpu_state, vector_class};
 
-/// From a slot and its histograms, continued until `now`, in ns. `spell` is the present one, and `spell_end` is when the one of
+/// From a slot and its histograms, continued until `now`, in ns. `window` is the present one, and `window_end` is when the one of
 /// the slot's latest event ended.
 pub(crate) fn counters(
     slot: &types::vcpu,
     hists: &[types::hist],
-    spell: u64,
-    spell_end: u64,
+    window: u64,
+    window_end: u64,
     now: u64,
 ) -> VcpuCounters {
     let mut attribution = Attribution {
@@ -36,8 +36,8 @@ pub(crate) fn counters(
     };
     let ended = slot.exited != 0;
     if !ended {
-        if slot.spell != spell {
-            attribution.left_alone(spell_end);
+        if slot.window != window {
+            attribution.left_alone(window_end);
         }
         attribution.account(now);
     }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_vcpu_without_an_event_since_a_pause_sleeps() {
         let mut slot = types::vcpu::default();
-        (slot.state, slot.spell) = (vcpu_state::STATE_GUEST, 2);
+        (slot.state, slot.window) = (vcpu_state::STATE_GUEST, 2);
         let read = counters(&slot, &[], 3, 4_000_000, 9_000_000).attribution;
         assert_eq!((read.guest_ns, read.reasons[Reason::Hlt as usize].sleep_ns), (4_000_000, 5_000_000));
         let read = counters(&slot, &[], 2, 4_000_000, 9_000_000).attribution;

@@ -1,6 +1,6 @@
 //! Loads the programs, and reads their counters.
 
-mod spells;
+mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -60,7 +60,7 @@ pub struct HostTracer {
     programs: Vec<Attached>,
     missing: Vec<NotAvailable>,
     ended: Vec<VcpuCounters>,
-    keeping: Option<spells::Keeping>,
+    keeping: Option<windows::Keeping>,
     /// VMMs with forgotten threads; what their VMs waited for, and others for them, is still counted.
     forgotten: BTreeSet<u32>,
 }
@@ -158,8 +158,8 @@ impl HostTracer {
             }
             // The time of the reading is taken after it: no event can be later.
             let hists = hists(&maps.hists, slot)?;
-            let (spell, end) = data.map_or((0, 0), |data| (data.spell, spells::end_of(data, read.spell)));
-            let counters = counters(&read, &hists, spell, end, self.clock());
+            let (window, end) = data.map_or((0, 0), |data| (data.window, windows::end_of(data, read.window)));
+            let counters = counters(&read, &hists, window, end, self.clock());
             if counters.ended {
                 self.ended.push(counters);
                 clear(&maps.vcpus, slot, &types::vcpu::default())?;
@@ -178,9 +178,11 @@ impl HostTracer {
         let steals = steals(&maps.steals)?;
         forget_steals(&maps.steals, steals.keys().copied(), &gone)?;
         self.forgotten.retain(|pid| !gone.contains(pid));
+        // One look at the clock: without a pause both advance by the same.
+        let monotonic_ns = now_ns();
         Ok(Reading {
-            at_ns: self.clock(),
-            monotonic_ns: now_ns(),
+            at_ns: self.clock_at(monotonic_ns),
+            monotonic_ns,
             vcpus,
             steals,
             lost: Lost {
@@ -225,8 +227,11 @@ impl HostTracer {
 
     /// ns of the clock that the programs read.
     fn clock(&self) -> u64 {
-        let now = now_ns();
-        self.skel.maps.bss_data.as_deref().map_or(now, |data| spells::clock(data, now))
+        self.clock_at(now_ns())
+    }
+
+    fn clock_at(&self, monotonic_ns: u64) -> u64 {
+        self.skel.maps.bss_data.as_deref().map_or(monotonic_ns, |data| windows::clock(data, monotonic_ns))
     }
 
     /// Time that vCPUs had on pCPUs so far.
@@ -452,5 +457,27 @@ mod tests {
         // The other process lives on.
         assert_eq!(held(&mut tracer), [(here, CULPRIT_IDLE)]);
         assert!(tracer.forgotten.contains(&here) && !tracer.forgotten.contains(&gone));
+    }
+
+    #[test]
+    fn only_pauses_keep_the_clock_behind() {
+        if !is_root() {
+            return skipped("needs root: it loads a BPF program");
+        }
+        let mut tracer = switches().unwrap();
+        let behind = |tracer: &mut HostTracer| {
+            let reading = tracer.read().unwrap();
+            reading.monotonic_ns - reading.at_ns
+        };
+        for _ in 0..1000 {
+            assert_eq!(behind(&mut tracer), 0);
+        }
+        tracer.pause().unwrap();
+        let paused = behind(&mut tracer);
+        assert!(behind(&mut tracer) > paused);
+        tracer.go_on().unwrap();
+        let after = behind(&mut tracer);
+        assert!(after > paused);
+        assert_eq!(behind(&mut tracer), after);
     }
 }

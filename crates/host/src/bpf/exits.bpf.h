@@ -109,11 +109,11 @@ static __always_inline void read_polling(struct vcpu *v, struct kvm_vcpu *vcpu)
 	u64 success = BPF_CORE_READ(vcpu, stat.generic.halt_poll_success_ns);
 	u64 fail = BPF_CORE_READ(vcpu, stat.generic.halt_poll_fail_ns);
 
-	if (v->poll_spell != spell) {
+	if (v->poll_window != window) {
 		/* What KVM polled in pauses is left out. */
 		v->first_poll_success_ns += success - v->poll_success_ns;
 		v->first_poll_fail_ns += fail - v->poll_fail_ns;
-		v->poll_spell = spell;
+		v->poll_window = window;
 	}
 	v->poll_success_ns = success;
 	v->poll_fail_ns = fail;

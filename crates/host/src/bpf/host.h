@@ -147,8 +147,8 @@ struct vcpu {
 	/* Start of the accounted time, and of the current state. */
 	u64 first_ns;
 	u64 since_ns;
-	/* The spell of following (vcpus.bpf.h) in which its latest event was. */
-	u64 spell;
+	/* The window of following (vcpus.bpf.h) in which its latest event was. */
+	u64 window;
 	/* The latest sched_waking of the thread. */
 	u64 woken_ns;
 	/*
@@ -169,8 +169,8 @@ struct vcpu {
 	u64 poll_fail_ns;
 	u64 first_poll_success_ns;
 	u64 first_poll_fail_ns;
-	/* The spell of the latest look at that account. */
-	u64 poll_spell;
+	/* The window of the latest look at that account. */
+	u64 poll_window;
 	/* KVM's current limit of polling for this vCPU. */
 	u64 poll_limit_ns;
 	u64 migrations;
@@ -233,8 +233,8 @@ enum pcpu_user {
 /* Where a pCPU's time went since the start, up to the last switch, and who has it since then. */
 struct pcpu {
 	u64 since_ns;
-	/* The spell of following in which the last switch was. */
-	u64 spell;
+	/* The window of following in which the last switch was. */
+	u64 window;
 	/* VM exits, those while following is paused, too. */
 	u64 exits;
 	enum pcpu_user user;

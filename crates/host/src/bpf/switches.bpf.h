@@ -98,10 +98,10 @@ static __always_inline void add_pcpu(struct pcpu *c, enum pcpu_user prev, enum p
 /* Whoever had it when following was paused had it until then; who has had it since is known at the switch. */
 static __always_inline void catch_up_pcpu(struct pcpu *c)
 {
-	if (c->spell == spell)
+	if (c->window == window)
 		return;
 	add_pcpu(c, c->user, c->user, resumed_ns);
-	c->spell = spell;
+	c->window = window;
 }
 
 SEC("tp_btf/sched_switch")

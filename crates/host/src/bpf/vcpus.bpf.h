@@ -13,18 +13,18 @@ const volatile u32 only_tgid = 0;
 /* When user space had attached everything. */
 volatile u64 started_ns = 0;
 /*
- * Following in spells: user space pauses it if it costs too much. The clock of
+ * Following in windows: user space pauses it if it costs too much. The clock of
  * all times here stands still meanwhile, so what is counted adds up to the time
  * in which vCPUs were followed. CLOCK_MONOTONIC is ahead of it by skipped_ns.
  */
-volatile u64 spell = 0;
+volatile u64 window = 0;
 volatile u64 paused = 0;
 volatile u64 paused_ns = 0;
 volatile u64 skipped_ns = 0;
-/* When this spell began, and when earlier ones ended. */
+/* When this window began, and when earlier ones ended. */
 volatile u64 resumed_ns = 0;
-#define SPELL_ENDS 64
-volatile u64 spell_ends[SPELL_ENDS] = {};
+#define WINDOW_ENDS 64
+volatile u64 window_ends[WINDOW_ENDS] = {};
 /* How many slots were given away; they are taken in order, so no higher one is in use. */
 volatile u64 slots_taken = 0;
 
@@ -145,7 +145,7 @@ static __always_inline struct vcpu *this_vcpu(void)
 /* The counters if the vCPU is followed now, and had an event since following has resumed. */
 static __always_inline struct vcpu *up_to_date(struct vcpu *v)
 {
-	return v && !paused && v->spell == spell ? v : NULL;
+	return v && !paused && v->window == window ? v : NULL;
 }
 
 static __always_inline struct vcpu *current_vcpu(void)
@@ -165,13 +165,13 @@ static __always_inline void unlock(struct vcpu *v)
 	v->seq++;
 }
 
-/* Apart from the hot paths: once per vCPU and spell. */
+/* Apart from the hot paths: once per vCPU and window. */
 static __noinline int catch_up_slowly(struct vcpu *v, u32 kind)
 {
 	u32 class;
 
-	resumes(v, kind, spell_ends[v->spell % SPELL_ENDS], resumed_ns);
-	v->spell = spell;
+	resumes(v, kind, window_ends[v->window % WINDOW_ENDS], resumed_ns);
+	v->window = window;
 	v->injecting = kind == EVENT_IN ? INJECT_HALT : INJECT_NOTHING;
 	for (class = 0; class < VECTORS; class++)
 		if (v->irq_ns[class] < resumed_ns)
@@ -182,7 +182,7 @@ static __noinline int catch_up_slowly(struct vcpu *v, u32 kind)
 /* Before an event that changes the vCPU's state. */
 static __always_inline void catch_up(struct vcpu *v, u32 kind)
 {
-	if (v->spell != spell)
+	if (v->window != window)
 		catch_up_slowly(v, kind);
 }
 
@@ -207,8 +207,8 @@ static __always_inline void start(struct vcpu *v, struct task_struct *p, struct 
 
 	v->first_ns = now;
 	v->since_ns = now;
-	v->spell = spell;
-	v->poll_spell = spell;
+	v->window = window;
+	v->poll_window = window;
 	if (!from || from > now || BPF_CORE_READ(of, start_time) > from)
 		return;
 	v->first_ns = from;

@@ -34,9 +34,9 @@ const KINDS: [&[&str]; 6] = [
 /// A VM by its number.
 pub(super) fn spec(number: usize) -> VmSpec {
     let name = format!("churn-{number}");
-    // Emulated pCPUs that other VMs use do not always bring up a second vCPU. Those that are alone have two.
+    // Beside other VMs a second vCPU did not always come up; why is not known. Those that are alone have two.
     let cpus = Cpus::flat(if (MANY..MANY + 2).contains(&number) { 2 } else { 1 });
-    // Linux 7 hangs more often than this one where it boots beside others on emulated pCPUs.
+    // Linux 7 hung more often than this one where it booted beside others.
     let mut spec = VmSpec::new(&name, Image::Tiny, Kernel::V6_12, cpus);
     spec.memory_mib = if (number / KINDS.len()).is_multiple_of(2) { 320 } else { 384 };
     spec
@@ -84,7 +84,8 @@ impl Tally {
 #[derive(Debug)]
 pub(super) struct Guests {
     next: AtomicUsize,
-    /// Held during a boot: VMs that boot together hang on emulated pCPUs now and then.
+    /// Held during a boot: VMs that booted together hung now and then, with the tracer attached. It is not known whether the
+    /// emulator or the tracer is the cause.
     boots: Mutex<()>,
     started: Instant,
     least: Duration,

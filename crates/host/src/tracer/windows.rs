@@ -1,4 +1,4 @@
-//! Follows in spells, where following all of the time costs more than the budget. The programs stay attached in the pauses
+//! Follows in windows, where following all of the time costs more than the budget. The programs stay attached in the pauses
 //! between them, and return at once: attaching patches the kernel's code on all pCPUs.
 
 use std::sync::atomic::{Ordering, fence};
@@ -38,13 +38,13 @@ pub(super) fn clock(data: &types::bss, monotonic: u64) -> u64 {
     now.saturating_sub(data.skipped_ns)
 }
 
-/// When a spell ended.
-pub(super) fn end_of(data: &types::bss, spell: u64) -> u64 {
-    let number = usize::try_from(spell).unwrap_or_default() % data.spell_ends.len();
-    data.spell_ends.get(number).copied().unwrap_or_default()
+/// When a window ended.
+pub(super) fn end_of(data: &types::bss, window: u64) -> u64 {
+    let number = usize::try_from(window).unwrap_or_default() % data.window_ends.len();
+    data.window_ends.get(number).copied().unwrap_or_default()
 }
 
-/// Ends the spell.
+/// Ends the window.
 fn pause(data: &mut types::bss, monotonic: u64) {
     data.paused_ns = monotonic;
     // A program that sees the one sees the other.
@@ -55,12 +55,12 @@ fn pause(data: &mut types::bss, monotonic: u64) {
 /// Begins the next one.
 fn resume(data: &mut types::bss, monotonic: u64) {
     let ended = clock(data, monotonic);
-    let number = usize::try_from(data.spell).unwrap_or_default() % data.spell_ends.len();
-    if let Some(end) = data.spell_ends.get_mut(number) {
+    let number = usize::try_from(data.window).unwrap_or_default() % data.window_ends.len();
+    if let Some(end) = data.window_ends.get_mut(number) {
         *end = ended;
     }
     data.resumed_ns = ended;
-    data.spell += 1;
+    data.window += 1;
     data.skipped_ns = monotonic.saturating_sub(ended);
     fence(Ordering::SeqCst);
     data.paused = 0;
@@ -151,7 +151,7 @@ impl HostTracer {
     }
 
     /// Ends a window.
-    fn pause(&mut self) -> Result<(), HostError> {
+    pub(super) fn pause(&mut self) -> Result<(), HostError> {
         let exits = self.exits()?;
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
             pause(data, now_ns());
@@ -164,7 +164,7 @@ impl HostTracer {
     }
 
     /// Ends a pause.
-    fn go_on(&mut self) -> Result<(), HostError> {
+    pub(super) fn go_on(&mut self) -> Result<(), HostError> {
         let exits = self.exits()?;
         self.resume();
         if let Some(keeping) = &mut self.keeping {
@@ -206,12 +206,12 @@ mod tests {
     fn the_clock_stands_still_in_pauses() {
         let mut data = types::bss {
             started_ns: 0,
-            spell: 0,
+            window: 0,
             paused: 0,
             paused_ns: 0,
             skipped_ns: 0,
             resumed_ns: 0,
-            spell_ends: [0; 64],
+            window_ends: [0; 64],
             slots_taken: 0,
         };
         assert_eq!(clock(&data, 1000), 1000);
@@ -219,13 +219,13 @@ mod tests {
         assert_eq!(clock(&data, 1900), 1500);
         resume(&mut data, 2500);
         assert_eq!((clock(&data, 2500), clock(&data, 2600)), (1500, 1600));
-        assert_eq!((data.spell, data.resumed_ns, end_of(&data, 0)), (1, 1500, 1500));
+        assert_eq!((data.window, data.resumed_ns, end_of(&data, 0)), (1, 1500, 1500));
         pause(&mut data, 3000);
         resume(&mut data, 10_000);
         assert_eq!((clock(&data, 10_100), end_of(&data, 1)), (2100, 2000));
         // Only the latest ends are known.
-        for spell in 2..70 {
-            let now = 10_000 + 10 * spell;
+        for window in 2..70 {
+            let now = 10_000 + 10 * window;
             pause(&mut data, now);
             resume(&mut data, now);
         }
