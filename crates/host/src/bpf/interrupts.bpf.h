@@ -59,12 +59,16 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 SEC("tp_btf/kvm_inj_virq")
 int BPF_PROG(on_inject, unsigned int vector, bool soft, bool reinjected)
 {
-	struct thread *t = thread_of(bpf_get_current_task_btf());
-	struct vcpu *v = up_to_date(vcpu_of(t));
 	u32 class = class_of(vector), id = HISTS;
 	u64 since_ns, injecting;
+	struct thread *t;
+	struct vcpu *v;
 
-	if (!v || soft || reinjected)
+	if (paused || soft || reinjected)
+		return 0;
+	t = thread_of(bpf_get_current_task_btf());
+	v = up_to_date(vcpu_of(t));
+	if (!v)
 		return 0;
 	lock(v);
 	v->injected[class]++;
