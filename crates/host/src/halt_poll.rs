@@ -7,6 +7,7 @@ mod auto;
 mod decision;
 mod drive;
 mod holding;
+pub mod journal;
 mod parameters;
 mod sample;
 pub mod text;

@@ -77,10 +77,12 @@ pub const ALL: &[Claim] = &[
     host::CAUSES,
     host::OVERHEAD,
     host::CHURN,
+    host::POLLING,
     host::JOINED,
     sched::SAFETY,
     sched::FAIRNESS,
     sched::LATENCY,
+    sched::STRESS,
 ];
 
 /// The result of proving a claim.

@@ -12,9 +12,10 @@ use anyhow::bail;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use gleaner_engine::StateDir;
+use gleaner_explain::wrap;
 use gleaner_host::discover::discover;
 use gleaner_host::halt_poll::text::{Shown, show};
-use gleaner_host::halt_poll::{Parameters, STATE_DIR, parse_limit};
+use gleaner_host::halt_poll::{Parameters, STATE_DIR, journal, parse_limit};
 use gleaner_host::{HostSetup, HostTracer, Options, Report};
 use gleaner_kernel::Root;
 use gleaner_policy::Objective;
@@ -32,6 +33,8 @@ pub(crate) enum HaltPoll {
     Set(SetArgs),
     /// Find by experiments which limit pays, if one does, and hold that until Ctrl-C
     Auto(AutoArgs),
+    /// Print what the latest `auto` decided and why; needs no root
+    Why(WhyArgs),
 }
 
 #[derive(Debug, Args)]
@@ -64,6 +67,13 @@ pub(crate) struct SetArgs {
     /// A command during which to hold it, whose exit status is passed on
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// Print the records as they are, one line of JSON each
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -111,6 +121,7 @@ pub(crate) fn run(what: &HaltPoll) -> anyhow::Result<ExitCode> {
         HaltPoll::Show(args) => run_show(args),
         HaltPoll::Set(args) => hold::set(args),
         HaltPoll::Auto(args) => auto::run(args),
+        HaltPoll::Why(args) => run_why(args),
     }
 }
 
@@ -124,6 +135,24 @@ fn run_show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
         outln!("{}", serde_json::to_string(&shown)?)?;
     } else {
         out!("{}", show(&shown))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
+    let path = journal::path();
+    if !path.exists() {
+        bail!("there is no {}: `{} halt-poll auto` writes it", path.display(), crate::NAME);
+    }
+    let records = journal::read(&path)?;
+    if args.json {
+        records.iter().try_for_each(|record| anyhow::Ok(outln!("{}", serde_json::to_string(record)?)?))?;
+    } else {
+        let mut text = String::new();
+        for sentence in journal::sentences(&records, held_by(&Root::system())) {
+            wrap(&mut text, "- ", &sentence);
+        }
+        out!("{text}")?;
     }
     Ok(ExitCode::SUCCESS)
 }

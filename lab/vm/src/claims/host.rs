@@ -1,11 +1,12 @@
 //! Claim 7: on a KVM host, `gleaner-host` counts what KVM counts, its times add up, the top cause is right, following the
-//! vCPUs costs little, VMs that come and go leave nothing behind, and its record gives `δη_r` with the hypervisor's part.
+//! vCPUs costs little, VMs that come and go leave nothing behind, halt polling is held and put back, and its record gives `δη_r` with the hypervisor's part.
 
 mod agreement;
 mod causes;
-mod churn;
+pub(super) mod churn;
 mod joined;
 mod overhead;
+mod polling;
 
 use gleaner_host::{HostSetup, HostTracer, Options};
 use gleaner_kernel::Root;
@@ -63,6 +64,16 @@ pub(super) const JOINED: Claim = Claim {
     quick: false,
     place: ClaimHost::NestedHost,
     prove: joined::prove,
+};
+
+pub(super) const POLLING: Claim = Claim {
+    name: "host-polling",
+    group: 7,
+    says: "on a KVM host, what halt-poll set and auto put in force is as before afterwards, also after SIGKILL, and the \
+           journal says what was decided and why",
+    quick: false,
+    place: ClaimHost::NestedHost,
+    prove: polling::prove,
 };
 
 /// A guest with 2 vCPUs.

@@ -40,7 +40,10 @@ pub(crate) fn arguments(
     add(&["-name", &spec.name, "-nodefaults", "-no-user-config", "-display", "none"]);
     // A panic reboots at once (`panic=-1`), and QEMU exits on a reboot.
     add(&["-no-reboot"]);
-    add(&machine(accelerator, spec));
+    let (accel, machine, cpu) = machine(accelerator, spec);
+    let without = spec.without.iter().map(|feature| format!("{feature}=off"));
+    let cpu: Vec<String> = std::iter::once(cpu.to_owned()).chain(without).collect();
+    add(&["-accel", accel, "-machine", machine, "-cpu", &cpu.join(",")]);
     add(&["-m", &format!("{}M", spec.memory_mib), "-smp", &smp(spec.cpus)]);
     if spec.cpus.nodes > 1 {
         for words in numa(spec) {
@@ -72,10 +75,10 @@ pub(crate) fn arguments(
     args
 }
 
-/// Machine type, CPU model and accelerator.
-fn machine(accelerator: Accelerator, spec: &VmSpec) -> [&'static str; 6] {
+/// Accelerator, machine type and CPU model.
+fn machine(accelerator: Accelerator, spec: &VmSpec) -> (&'static str, &'static str, &'static str) {
     let emulated = if spec.in_turn { "tcg,thread=single" } else { "tcg,thread=multi" };
-    let (accel, machine, cpu) = match (accelerator, spec.image) {
+    match (accelerator, spec.image) {
         (Accelerator::Kvm, _) => ("kvm", "microvm,pit=off,pic=off,rtc=off", "host"),
         // The emulator's other models have vector state that the nested host's kernel cannot set up for its guests.
         (Accelerator::Emulated, Image::Host) => (emulated, "pc", "qemu64,svm=on,npt=on,nrip-save=on"),
@@ -83,8 +86,7 @@ fn machine(accelerator: Accelerator, spec: &VmSpec) -> [&'static str; 6] {
         (Accelerator::Emulated, _) if spec.cpus.threads > 1 => (emulated, "pc", "Nehalem"),
         // Boots faster than `max`.
         (Accelerator::Emulated, _) => (emulated, "pc", "EPYC"),
-    };
-    ["-accel", accel, "-machine", machine, "-cpu", cpu]
+    }
 }
 
 fn smp(cpus: Cpus) -> String {
@@ -170,9 +172,10 @@ mod tests {
 
     #[test]
     fn a_nested_guest_is_a_microvm_without_pci() {
-        let spec = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2));
+        let spec = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).without("kvm-pv-tlb-flush");
         let args = args(&spec, Accelerator::Kvm);
-        assert!(args.contains("-accel kvm -machine microvm,pit=off,pic=off,rtc=off -cpu host"), "{args}");
+        let machine = "-accel kvm -machine microvm,pit=off,pic=off,rtc=off -cpu host,kvm-pv-tlb-flush=off -m";
+        assert!(args.contains(machine), "{args}");
         assert!(args.contains("virtio-serial-device") && !args.contains("pci"), "{args}");
     }
 }

@@ -79,6 +79,9 @@ pub struct VmSpec {
     /// Size in MiB of an empty disk in memory, `/dev/vda`; 0: none.
     #[serde(default)]
     pub scratch_mib: u32,
+    /// Features that its processor does not have, as QEMU names them.
+    #[serde(default)]
+    pub without: Vec<String>,
     /// If emulated, run all vCPUs in one thread, in turn.
     #[serde(default)]
     pub in_turn: bool,
@@ -103,6 +106,7 @@ impl VmSpec {
             guests,
             pins: Vec::new(),
             scratch_mib: 0,
+            without: Vec::new(),
             in_turn: false,
         }
     }
@@ -125,6 +129,13 @@ impl VmSpec {
     #[must_use]
     pub fn scratch(mut self, mib: u32) -> Self {
         self.scratch_mib = mib;
+        self
+    }
+
+    /// Takes a feature from its processor, as QEMU names it.
+    #[must_use]
+    pub fn without(mut self, feature: &str) -> Self {
+        self.without.push(feature.to_owned());
         self
     }
 

@@ -1,10 +1,11 @@
 //! `halt-poll auto`: the VMs of this host, on which [`drive`] decides.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 use gleaner_engine::live::Signals;
+use gleaner_host::halt_poll::journal::{self, Journal, Record, VERSION};
 use gleaner_host::halt_poll::{Auto, Config, Decision, Parameters, Sample, Vms, drive};
 use gleaner_host::{HostSetup, HostTracer, Options, Reading, Report};
 use gleaner_kernel::Root;
@@ -26,6 +27,7 @@ pub(super) fn run(args: &AutoArgs) -> anyhow::Result<ExitCode> {
         started,
         end: args.time.map(|time| started + time),
         followed: None,
+        journal: None,
         json: args.json,
         said: false,
     };
@@ -34,12 +36,16 @@ pub(super) fn run(args: &AutoArgs) -> anyhow::Result<ExitCode> {
         for caveat in found.caveats() {
             say!("{}: {caveat}", crate::NAME);
         }
+        host.begin_journal(args, found.halt_poll_ns);
         let config = Config { found_ns: found.halt_poll_ns, objective: args.objective };
         drive(Auto::new(config), &mut holding, &mut host).map_err(stepped_back)
     });
-    let restored = close(holding);
+    let left_behind = close(holding);
+    let all = left_behind.is_empty();
+    let failure = result.as_ref().err().map(ToString::to_string);
+    host.record(&Record::End { at: host.now(), failure, left_behind });
     result?;
-    Ok(if restored { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 struct Host {
@@ -49,9 +55,35 @@ struct Host {
     end: Option<Instant>,
     /// With the latest reading.
     followed: Option<(HostTracer, Reading)>,
+    /// None if it could not be written, which was said.
+    journal: Option<Journal>,
     json: bool,
     /// Whether it was said what this kernel does not show.
     said: bool,
+}
+
+impl Host {
+    fn begin_journal(&mut self, args: &AutoArgs, found_ns: u32) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let start = Record::Start {
+            version: VERSION,
+            unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            pid: std::process::id(),
+            objective: args.objective.to_string(),
+            found_ns,
+        };
+        let created = Journal::create(&journal::path(), start);
+        self.journal = created.map_err(|error| say!("{}: no journal is written: {error}", crate::NAME)).ok();
+    }
+
+    /// A full disk does not end what is decided.
+    fn record(&mut self, record: &Record) {
+        let Some(journal) = &mut self.journal else { return };
+        if let Err(error) = journal.write(record) {
+            say!("{}: the journal ends here: {error}", crate::NAME);
+            self.journal = None;
+        }
+    }
 }
 
 impl Vms for Host {
@@ -95,6 +127,7 @@ impl Vms for Host {
     }
 
     fn report(&mut self, decision: &Decision) -> anyhow::Result<()> {
+        self.record(&Record::Decision(decision.clone()));
         if self.json {
             outln!("{}", serde_json::to_string(decision)?)?;
         } else {

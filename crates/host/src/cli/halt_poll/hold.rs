@@ -46,9 +46,9 @@ pub(super) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
         return command(&root, holding, &signals, &args.command);
     }
     let held = until_the_end(&holding, &mut signals, args.time);
-    let restored = close(holding);
+    let left = close(holding);
     held?;
-    Ok(if restored { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Blocks signals and becomes the holder.
@@ -62,13 +62,13 @@ pub(super) fn open(root: &Root) -> anyhow::Result<(Holding, Signals)> {
     Ok((holding, signals))
 }
 
-/// Puts everything back, and says what could not be. Whether everything was.
-pub(super) fn close(holding: Holding) -> bool {
+/// Puts everything back. What could not be, which is said, too.
+pub(super) fn close(holding: Holding) -> Vec<String> {
     let left = left_behind(&holding.close());
     for sentence in &left {
         say!("{}: could not be put back: {sentence}", crate::NAME);
     }
-    left.is_empty()
+    left
 }
 
 /// Holds until the time is over or a signal arrives.
@@ -149,7 +149,7 @@ fn keep(holding: Holding, end: &Receiver<()>) -> bool {
             break;
         }
     }
-    close(holding)
+    close(holding).is_empty()
 }
 
 /// The command's own status; 128+N if signal N ended it.

@@ -1,6 +1,6 @@
 //! VMs that come and go while they are followed: their times add up, and nothing is left of them.
 
-mod guests;
+pub(in crate::claims) mod guests;
 mod kernel;
 mod ledger;
 

@@ -53,11 +53,11 @@ pub(super) fn work(guest: &Guest, number: usize, time: Duration) -> Result<()> {
 
 /// What became of VMs.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(in crate::claims) struct Tally {
     /// Turned off from inside.
-    pub(super) off: usize,
+    pub(in crate::claims) off: usize,
     /// Whose VMM was killed.
-    pub(super) killed: usize,
+    pub(in crate::claims) killed: usize,
     /// The vCPUs of all.
     pub(super) vcpus: usize,
 }
@@ -73,7 +73,7 @@ impl Tally {
         self.vcpus += guest.spec().cpus.count() as usize;
     }
 
-    pub(super) fn add(&mut self, more: &Self) {
+    pub(in crate::claims) fn add(&mut self, more: &Self) {
         self.off += more.off;
         self.killed += more.killed;
         self.vcpus += more.vcpus;
@@ -82,7 +82,7 @@ impl Tally {
 
 /// The numbers of the VMs to come.
 #[derive(Debug)]
-pub(super) struct Guests {
+pub(in crate::claims) struct Guests {
     next: AtomicUsize,
     /// Held during a boot: VMs that booted together hung now and then, with the tracer attached. It is not known whether the
     /// emulator or the tracer is the cause.
@@ -92,12 +92,12 @@ pub(super) struct Guests {
 }
 
 impl Guests {
-    pub(super) fn new(least: Duration) -> Self {
+    pub(in crate::claims) fn new(least: Duration) -> Self {
         Self { next: AtomicUsize::new(0), boots: Mutex::default(), started: Instant::now(), least }
     }
 
     /// One after another, as long as there is a next one.
-    pub(super) fn live(&self, lab: &Lab) -> Result<Tally> {
+    pub(in crate::claims) fn live(&self, lab: &Lab) -> Result<Tally> {
         let mut tally = Tally::default();
         while let Some(number) = self.next() {
             let guest = {

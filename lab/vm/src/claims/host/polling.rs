@@ -1,0 +1,119 @@
+//! Halt polling as a lever, on a real KVM: what `set` and `auto` put in force, and that it is as before afterwards.
+
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gleaner_host::halt_poll::journal::{self, Record};
+use gleaner_host::halt_poll::{Decision, Parameters};
+use gleaner_kernel::Root;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::guest;
+use crate::claims::Checks;
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::vm::{Lab, Step};
+
+const PROGRAM: &str = "gleaner-host";
+const LIMIT: &str = "/sys/module/kvm/parameters/halt_poll_ns";
+/// Two rounds, with the rest between them.
+const DECIDED_FOR: &str = "45s";
+/// For a process to put a limit in force.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
+    let found = limit()?;
+    let guest = lab.boot(guest("polled", Kernel::V7))?;
+    let job = guest.start(
+        Step::new(&["gleaner", "workload", "--for", "300s", "wake"]).timeout(Duration::from_secs(400)),
+    )?;
+    decided(checks)?;
+    checks.equal("halt_poll_ns after auto", &limit()?, &found);
+    let held = output(&["halt-poll", "set", "0", "--", "cat", LIMIT])?;
+    checks.equal("while a command runs under set", &text(&held.stdout), &"0".to_owned());
+    checks.equal("halt_poll_ns after set", &limit()?, &found);
+    killed(checks, found)?;
+    job.signal(Signal::SIGKILL)?;
+    job.wait()?;
+    guest.power_off()
+}
+
+/// `auto` decides by what the VM does, and the journal says the same.
+fn decided(checks: &mut Checks) -> Result<()> {
+    let auto = output(&["halt-poll", "auto", "--for", DECIDED_FOR, "--json"])?;
+    let printed: Vec<Decision> =
+        text(&auto.stdout).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    checks.that(
+        "auto decides, and ends with 0",
+        auto.status.success() && !printed.is_empty(),
+        printed.first().map_or_else(|| text(&auto.stderr), ToString::to_string),
+    );
+    let records = journal::read(&journal::path());
+    let records = records.map_err(|error| failed(error.to_string()))?;
+    let written: Vec<&Decision> = records
+        .iter()
+        .filter_map(|record| if let Record::Decision(decision) = record { Some(decision) } else { None })
+        .collect();
+    checks.equal("decisions in its journal", &written.len(), &printed.len());
+    checks.that(
+        "they are the same",
+        written.iter().zip(&printed).all(|(written, printed)| written.to_string() == printed.to_string()),
+        "",
+    );
+    let why = text(&output(&["halt-poll", "why"])?.stdout);
+    let last = why.lines().last().unwrap_or_default().to_owned();
+    checks.that("why says how it ended", last.contains("the end"), last);
+    Ok(())
+}
+
+/// SIGKILL leaves the limit in force, and `restore` puts it back.
+fn killed(checks: &mut Checks, found: u32) -> Result<()> {
+    let mut holder = start(&["halt-poll", "set", "1000"])?;
+    let in_force = until(1000)?;
+    kill(pid(&holder), Signal::SIGKILL).map_err(|errno| failed(errno.to_string()))?;
+    holder.wait().map_err(Error::system("wait for gleaner-host"))?;
+    checks.equal("halt_poll_ns after SIGKILL for set", &(in_force, limit()?), &(true, 1000));
+    let restored = output(&["restore"])?;
+    checks.equal("restore ends with", &restored.status.code(), &Some(0));
+    checks.equal("halt_poll_ns after restore", &limit()?, &found);
+    Ok(())
+}
+
+fn until(wanted: u32) -> Result<bool> {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        if limit()? == wanted {
+            return Ok(true);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(false)
+}
+
+fn limit() -> Result<u32> {
+    Ok(Parameters::read(&Root::system()).map_err(|error| failed(error.to_string()))?.halt_poll_ns)
+}
+
+fn output(args: &[&str]) -> Result<Output> {
+    Command::new(PROGRAM).args(args).output().map_err(Error::system("run gleaner-host"))
+}
+
+fn start(args: &[&str]) -> Result<Child> {
+    let mut command = Command::new(PROGRAM);
+    command.args(args).stdout(Stdio::null());
+    command.spawn().map_err(Error::system("run gleaner-host"))
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
+}
+
+fn failed(error: String) -> Error {
+    Error::Guest { vm: "host".to_owned(), error }
+}
