@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use gleaner_host::{HostTracer, Lost, Reading, Report, VcpuCounters};
 
-use self::guests::{Guests, MANY, SHORT, Tally, spec, work};
+use self::guests::{Guests, MANY, SHORT, Tally, boot, work};
 use self::kernel::{Contents, Objects, files};
 use self::ledger::{Ledger, Seen, Taken};
 use super::{failed, follow};
@@ -129,7 +129,7 @@ fn processes(reading: &Reading) -> usize {
 /// One is killed, and the next one gets its PID before anybody looks.
 fn reused(lab: &Lab, watch: &mut Watch, checks: &mut Checks) -> Result<Tally> {
     let mut tally = Tally::default();
-    let first = lab.boot(spec(MANY))?;
+    let first = boot(lab, MANY, &mut tally, || Ok(()))?;
     let (pid, vcpus) = (first.pid(), first.spec().cpus.count() as usize);
     work(&first, MANY, SHORT)?;
     watch.look()?;
@@ -168,9 +168,11 @@ fn with_pid(lab: &Lab, pid: u32, tally: &mut Tally) -> Result<(Guest, Instant)> 
     let mut attempts = ATTEMPTS;
     loop {
         attempts -= 1;
-        fs::write(LAST_PID, (pid - 1).to_string()).map_err(Error::file("write", LAST_PID))?;
-        let started = Instant::now();
-        let guest = lab.boot(spec(MANY + 1))?;
+        let mut started = Instant::now();
+        let guest = boot(lab, MANY + 1, tally, || {
+            started = Instant::now();
+            fs::write(LAST_PID, (pid - 1).to_string()).map_err(Error::file("write", LAST_PID))
+        })?;
         if guest.pid() == pid || attempts == 0 {
             return Ok((guest, started));
         }
@@ -184,9 +186,10 @@ fn followed(checks: &mut Checks, tally: &Tally, watch: &Watch) {
         "at least twelve VMs came and went",
         vms >= 12 && tally.off > 0 && tally.killed > 0,
         format!(
-            "{} powered off, {} killed, in {:.0} s",
+            "{} powered off, {} killed, {} more because they hung at boot, in {:.0} s",
             tally.off,
             tally.killed,
+            tally.hung,
             watch.started.elapsed().as_secs_f64()
         ),
     );

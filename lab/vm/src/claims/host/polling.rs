@@ -19,7 +19,7 @@ use crate::vm::{Lab, Step};
 const PROGRAM: &str = "gleaner-host";
 const LIMIT: &str = "/sys/module/kvm/parameters/halt_poll_ns";
 /// Two rounds, with the rest between them.
-const DECIDED_FOR: &str = "45s";
+const DECIDED_FOR: &str = "25s";
 /// For a process to put a limit in force.
 const PATIENCE: Duration = Duration::from_secs(20);
 
