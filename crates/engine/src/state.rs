@@ -107,6 +107,11 @@ impl StateDir {
         Ok(Self { path })
     }
 
+    /// The state directory `path`, whoever owns it, to look at: nothing is made, and it need not exist.
+    pub fn seen(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path

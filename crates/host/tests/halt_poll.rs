@@ -110,6 +110,39 @@ fn what_a_killed_one_left_is_restored() {
 }
 
 #[test]
+fn everybody_may_ask_why_whatever_the_umask() {
+    let script = r#"
+        "$HOST" halt-poll why || echo "status $?"
+        umask 077
+        "$HOST" halt-poll set 0 & holder=$!
+        until_now 0
+        stat -c %a /run/gleaner-host
+        start='{"record":"start","version":1,"unix_ms":0,"pid":'$holder',"objective":"balanced","found_ns":9}'
+        echo "$start" >/run/gleaner-host/journal
+        "$HOST" halt-poll why
+        kill -TERM $holder; wait $holder
+        "$HOST" halt-poll why --json
+        "$HOST" halt-poll why | grep -c "was killed"
+        echo x >/run/gleaner-host/journal
+        "$HOST" halt-poll why || echo "status $?"
+    "#;
+    let Some((lines, said)) = lines(script) else { return };
+    assert_eq!(lines[..2], ["status 1", "755"], "{said}");
+    assert!(
+        said.contains("there is no /run/gleaner-host/journal: `gleaner-host halt-poll auto` writes it"),
+        "{said}"
+    );
+    assert!(lines[2].starts_with("- 1970-01-01 00:00:00 UTC: process "), "{lines:?}");
+    assert_eq!(lines[lines.len() - 4], "- it is still running", "{lines:?}");
+    assert!(lines[lines.len() - 3].starts_with(r#"{"record":"start","version":1"#), "{lines:?}");
+    assert_eq!(lines[lines.len() - 2..], ["1", "status 1"], "{said}");
+    assert!(
+        said.contains("/run/gleaner-host/journal: line 1 is not a halt polling journal record"),
+        "{said}"
+    );
+}
+
+#[test]
 fn an_administrators_value_ends_it_and_stays() {
     let script = r#"
         "$HOST" halt-poll set 0 & holder=$!

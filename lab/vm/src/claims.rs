@@ -82,7 +82,6 @@ pub const ALL: &[Claim] = &[
     sched::SAFETY,
     sched::FAIRNESS,
     sched::LATENCY,
-    sched::STRESS,
 ];
 
 /// The result of proving a claim.

@@ -4,7 +4,9 @@ mod auto;
 mod hold;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use gleaner_host::{HostSetup, HostTracer, Options, Report};
 use gleaner_kernel::Root;
 use gleaner_policy::Objective;
 use gleaner_print::{out, outln, say};
+use gleaner_proto::LineError;
 
 /// Show or change for how long KVM polls before it gives the pCPU of a halted vCPU away
 ///
@@ -141,10 +144,12 @@ fn run_show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
 
 fn run_why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     let path = journal::path();
-    if !path.exists() {
-        bail!("there is no {}: `{} halt-poll auto` writes it", path.display(), crate::NAME);
-    }
-    let records = journal::read(&path)?;
+    let records = match journal::read(&path) {
+        Err(LineError::Read { r#source, .. }) if r#source.kind() == ErrorKind::NotFound => {
+            bail!("there is no {}: `{} halt-poll auto` writes it", path.display(), crate::NAME)
+        }
+        records => records?,
+    };
     if args.json {
         records.iter().try_for_each(|record| anyhow::Ok(outln!("{}", serde_json::to_string(record)?)?))?;
     } else {
@@ -170,10 +175,7 @@ fn follow(root: &Root, time: Duration) -> anyhow::Result<Report> {
 
 /// The process that holds the parameters. Makes no directory.
 fn held_by(root: &Root) -> Option<u32> {
-    if !Path::new(STATE_DIR).exists() {
-        return None;
-    }
-    StateDir::at(STATE_DIR).ok()?.holder(root)
+    StateDir::seen(STATE_DIR).holder(root)
 }
 
 /// The state directory.
@@ -181,7 +183,10 @@ pub(in crate::cli) fn state() -> anyhow::Result<StateDir> {
     if !super::is_root() {
         bail!("KVM's parameters can be changed by root alone: run it as root");
     }
-    Ok(StateDir::at(STATE_DIR)?)
+    let state = StateDir::at(STATE_DIR)?;
+    // Independent of the umask: everybody may ask why, and who holds the parameters.
+    fs::set_permissions(state.path(), Permissions::from_mode(0o755))?;
+    Ok(state)
 }
 
 #[cfg(test)]

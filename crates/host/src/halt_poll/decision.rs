@@ -155,7 +155,7 @@ impl fmt::Display for Why {
                     Outcome::NotFollowed { vcpus } => {
                         return write!(
                             f,
-                            "KVM goes on polling for {vcpus} vCPUs by a longer limit than {}: their VMM set one \
+                            "KVM keeps polling for {vcpus} vCPUs for longer than {}: their VMM set a limit of its own \
                              (KVM_CAP_HALT_POLL), or Linux is older than 6.1",
                             less.limit_ns
                         );

@@ -1,7 +1,9 @@
 //! What `auto` decided, one JSON object per line, so that it can be asked later why KVM polls as it does.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::collections::VecDeque;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,8 +15,9 @@ use super::{Decision, STATE_DIR};
 
 /// The version that is written and read.
 pub const VERSION: u32 = 1;
-/// A longer journal, in bytes, is shortened to half of that: `/run` is memory.
-const LONGEST: usize = 1 << 20;
+/// So many records are kept after the first one: `/run` is memory. It takes a day for as many decisions at least, unless most of
+/// them change something.
+const KEPT: usize = 500;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,7 +38,7 @@ pub enum Record {
     },
     /// What was decided.
     Decision(Decision),
-    /// The last line. Missing if the process goes on, or was killed.
+    /// The last line. Missing as long as the process runs, and if it was killed.
     End {
         /// Since the start.
         at: Duration,
@@ -46,15 +49,12 @@ pub enum Record {
     },
 }
 
-/// A journal that is written.
+/// A journal that is written. There is a whole one at its path at every moment.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    file: File,
     start: Record,
-    longest: usize,
-    /// In bytes.
-    length: usize,
+    latest: VecDeque<Record>,
 }
 
 impl Journal {
@@ -63,53 +63,44 @@ impl Journal {
     /// # Errors
     /// The file cannot be written.
     pub fn create(path: &Path, start: Record) -> io::Result<Self> {
-        let file = File::create(path)?;
-        let mut journal = Self { path: path.to_owned(), file, start, longest: LONGEST, length: 0 };
-        let first = line(&journal.start)?;
-        journal.append(&first)?;
+        let journal = Self { path: path.to_owned(), start, latest: VecDeque::new() };
+        journal.save()?;
         Ok(journal)
     }
 
-    /// Adds a record.
+    /// Adds a record, unless another process has begun a journal in place of this one.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn write(&mut self, record: &Record) -> io::Result<()> {
-        let line = line(record)?;
-        if self.length + line.len() > self.longest {
-            self.shorten()?;
+    pub fn write(&mut self, record: Record) -> io::Result<()> {
+        let first = read(&self.path).ok().and_then(|records| records.into_iter().next());
+        if first.is_some_and(|first| first != self.start) {
+            return Ok(());
         }
-        self.append(&line)
+        self.latest.push_back(record);
+        if self.latest.len() > KEPT {
+            self.latest.pop_front();
+        }
+        self.save()
     }
 
-    fn append(&mut self, line: &[u8]) -> io::Result<()> {
-        self.length += line.len();
-        self.file.write_all(line)
-    }
-
-    /// Keeps the start, and of the rest the latest lines that fit into half of the longest journal.
-    fn shorten(&mut self) -> io::Result<()> {
-        let text = fs::read(&self.path)?;
-        let first = line(&self.start)?;
-        let rest = text.get(first.len()..).unwrap_or_default();
-        let from = rest.len().saturating_sub(self.longest / 2);
-        let latest = rest.get(from..).unwrap_or_default();
-        let cut = latest.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let kept = [first.as_slice(), latest.get(cut..).unwrap_or_default()].concat();
-        // Whoever reads meanwhile sees the one or the other.
+    fn save(&self) -> io::Result<()> {
+        let mut text = Vec::new();
+        for record in std::iter::once(&self.start).chain(&self.latest) {
+            serde_json::to_writer(&mut text, record)?;
+            text.push(b'\n');
+        }
         let new = self.path.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(&kept)?;
-        fs::rename(&new, &self.path)?;
-        (self.file, self.length) = (file, kept.len());
-        Ok(())
+        let written = fs::write(&new, text)
+            // Independent of the umask: everybody may ask why.
+            .and_then(|()| fs::set_permissions(&new, Permissions::from_mode(0o644)))
+            .and_then(|()| fs::rename(&new, &self.path));
+        if written.is_err() {
+            // It would take the space that is missing.
+            let _ = fs::remove_file(&new);
+        }
+        written
     }
-}
-
-fn line(record: &Record) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(record)?;
-    line.push(b'\n');
-    Ok(line)
 }
 
 /// Where `auto` writes it.
@@ -117,7 +108,7 @@ pub fn path() -> PathBuf {
     Path::new(STATE_DIR).join("journal")
 }
 
-/// The records of the journal at `path`. A last line whose writer was killed is left out.
+/// The records of the journal at `path`.
 ///
 /// # Errors
 /// It cannot be read, or is no journal of this version.
@@ -139,7 +130,7 @@ pub fn sentences(records: &[Record], holder: Option<u32>) -> Vec<String> {
             Record::Start { unix_ms, pid, objective, found_ns, .. } => {
                 decider = Some(*pid);
                 format!(
-                    "{} UTC: process {pid} begins to decide, with objective {objective}; halt_poll_ns is {found_ns}",
+                    "{} UTC: process {pid} starts deciding (objective {objective}); halt_poll_ns is {found_ns}",
                     utc(*unix_ms)
                 )
             }
@@ -149,24 +140,24 @@ pub fn sentences(records: &[Record], holder: Option<u32>) -> Vec<String> {
         .collect();
     if !matches!(records.last(), Some(Record::End { .. })) {
         sentences.push(if decider == holder {
-            "it goes on".to_owned()
+            "it is still running".to_owned()
         } else {
-            "the journal has no end: the process was killed; what it left is put back by `gleaner-host restore`".to_owned()
+            "the journal stops here: the process was killed, or could not write any more; `gleaner-host restore` puts back \
+             what it left, if anything"
+                .to_owned()
         });
     }
     sentences
 }
 
 fn end(at: Duration, failure: Option<&str>, left_behind: &[String]) -> String {
-    let mut sentence = format!("{:.1} s: the end", at.as_secs_f64());
-    if let Some(failure) = failure {
-        sentence = format!("{sentence}, since {failure}");
-    }
-    if left_behind.is_empty() {
-        sentence + "; what was still ours is put back"
+    let why = failure.map(|failure| format!(" because {failure}")).unwrap_or_default();
+    let put_back = if left_behind.is_empty() {
+        "everything still held was put back".to_owned()
     } else {
-        format!("{sentence}; could not be put back: {}", left_behind.join("; "))
-    }
+        format!("could not be put back: {}", left_behind.join("; "))
+    };
+    format!("{:.1} s: ended{why}; {put_back}", at.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -184,9 +175,10 @@ mod tests {
         }
     }
 
-    fn decision(number: u32) -> Record {
-        let at = Duration::from_secs(number.into());
-        Record::Decision(Decision { at, before_ns: number, limit_ns: 0, why: Why::GuestsPoll { vcpus: 4 } })
+    fn decision(number: usize) -> Record {
+        let at = Duration::from_secs(number as u64);
+        let why = Why::GuestsPoll { vcpus: 4 };
+        Record::Decision(Decision { at, before_ns: 50_000, limit_ns: 0, why })
     }
 
     #[test]
@@ -197,12 +189,12 @@ mod tests {
         let mut journal = Journal::create(&path, start()).unwrap();
         let failure = Some("the counters cannot be read".to_owned());
         let end = Record::End { at: Duration::from_secs(2), failure, left_behind: Vec::new() };
-        journal.write(&decision(1)).unwrap();
-        journal.write(&end).unwrap();
+        journal.write(decision(1)).unwrap();
+        assert_eq!(read(&path).unwrap(), [start(), decision(1)]);
+        journal.write(end.clone()).unwrap();
         assert_eq!(read(&path).unwrap(), [start(), decision(1), end]);
-        // Killed while it wrote.
-        fs::write(&path, [line(&start()).unwrap(), b"{\"rec".to_vec()].concat()).unwrap();
-        assert_eq!(read(&path).unwrap(), [start()]);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no other file is left");
     }
 
     #[test]
@@ -210,40 +202,48 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
         let mut journal = Journal::create(&path, start()).unwrap();
-        journal.longest = 2000;
-        for number in 0..200 {
-            journal.write(&decision(number)).unwrap();
-            let length = fs::metadata(&path).unwrap().len();
-            assert!(length <= 2000 && length == journal.length as u64, "{length}");
+        for number in 0..KEPT + 3 {
+            journal.write(decision(number)).unwrap();
         }
         let records = read(&path).unwrap();
-        assert_eq!(records[0], start());
-        let first = 201 - u32::try_from(records.len()).unwrap();
-        assert!((180..196).contains(&first), "{first}");
-        assert_eq!(records[1..], (first..200).map(decision).collect::<Vec<_>>());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no other file is left");
+        assert_eq!((records.len(), &records[0]), (1 + KEPT, &start()));
+        assert_eq!((&records[1], &records[KEPT]), (&decision(3), &decision(KEPT + 2)));
+    }
+
+    #[test]
+    fn another_process_journal_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let mut first = Journal::create(&path, start()).unwrap();
+        let mut other = start();
+        if let Record::Start { pid, .. } = &mut other {
+            *pid = 3;
+        }
+        Journal::create(&path, other.clone()).unwrap();
+        first.write(decision(1)).unwrap();
+        assert_eq!(read(&path).unwrap(), [other]);
     }
 
     #[test]
     fn an_end_differs_from_none() {
-        let goes_on = [start(), decision(1)];
+        let no_end = [start(), decision(1)];
         let last = |records: &[Record], holder| sentences(records, holder).pop().unwrap();
         assert!(
-            sentences(&goes_on, None)[0].starts_with("1970-01-01 00:00:00 UTC: process 2 begins to decide")
+            sentences(&no_end, None)[0].starts_with("1970-01-01 00:00:00 UTC: process 2 starts deciding")
         );
-        assert_eq!(last(&goes_on, Some(2)), "it goes on");
+        assert_eq!(last(&no_end, Some(2)), "it is still running");
         for holder in [None, Some(3)] {
-            assert!(last(&goes_on, holder).contains("was killed"), "{holder:?}");
+            assert!(last(&no_end, holder).contains("was killed"), "{holder:?}");
         }
         let at = Duration::from_millis(4500);
         let well = Record::End { at, failure: None, left_behind: Vec::new() };
-        assert_eq!(last(&[start(), well], None), "4.5 s: the end; what was still ours is put back");
+        assert_eq!(last(&[start(), well], None), "4.5 s: ended; everything still held was put back");
         let (failure, left_behind) =
             (Some("KVM is gone".to_owned()), vec!["halt_poll_ns: no such file".to_owned()]);
         let badly = last(&[start(), Record::End { at, failure, left_behind }], None);
         assert_eq!(
             badly,
-            "4.5 s: the end, since KVM is gone; could not be put back: halt_poll_ns: no such file"
+            "4.5 s: ended because KVM is gone; could not be put back: halt_poll_ns: no such file"
         );
     }
 
@@ -251,8 +251,7 @@ mod tests {
     fn another_file_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
-        let newer =
-            String::from_utf8(line(&start()).unwrap()).unwrap().replace("\"version\":1", "\"version\":9");
+        let newer = serde_json::to_string(&start()).unwrap().replace("\"version\":1", "\"version\":9") + "\n";
         for (text, what) in [("", "version 1"), ("x\n", "line 1"), (newer.as_str(), "version 1")] {
             fs::write(&path, text).unwrap();
             let error = read(&path).unwrap_err().to_string();

@@ -19,7 +19,6 @@ static __always_inline bool has_sibling(struct task *t, u32 cpu)
 struct search {
 	struct placement seen;
 	u64 total;
-	u32 online;
 	u64 least;
 	u64 least_of_all;
 	s32 chosen;
@@ -40,20 +39,17 @@ static __always_inline void see_pcpus(struct search *s, struct task *t)
 	int cpu;
 
 	s->total = 0;
-	s->online = 0;
 	bpf_for(cpu, 0, pcpu_count) {
 		c = pcpu_of(cpu);
-		if (!c || c->offline)
-			continue;
-		s->total += c->load;
-		s->online++;
+		if (c)
+			s->total += c->load;
 	}
 	s->seen.apart = 0;
 	s->seen.apart_and_underloaded = 0;
 	bpf_for(cpu, 0, pcpu_count) {
 		c = pcpu_of(cpu);
-		if (c && !c->offline)
-			placement_sees(&s->seen, has_sibling(t, cpu), c->load, s->total, s->online);
+		if (c)
+			placement_sees(&s->seen, has_sibling(t, cpu), c->load, s->total, pcpu_count);
 	}
 }
 
@@ -87,7 +83,7 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, s32
 		if (!bpf_cpumask_test_cpu(cpu, allowed))
 			continue;
 		c = pcpu_of(cpu);
-		if (!c || c->offline)
+		if (!c)
 			continue;
 		if (c->load < s->least_of_all) {
 			s->least_of_all = c->load;

@@ -71,8 +71,6 @@ struct sched_ext_ops {
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	void (*enable)(struct task_struct *p);
-	void (*cpu_online)(s32 cpu);
-	void (*cpu_offline)(s32 cpu);
 	s32 (*cgroup_init)(struct cgroup *cgrp, struct scx_cgroup_init_args *args);
 	void (*cgroup_set_weight)(struct cgroup *cgrp, u32 weight);
 	s32 (*init)(void);

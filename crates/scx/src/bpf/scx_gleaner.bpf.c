@@ -364,29 +364,8 @@ void OPS(gleaner_cgroup_set_weight, struct cgroup *group, u32 weight)
 		*known = weight;
 }
 
-static __always_inline void is_offline(s32 cpu, u32 offline)
-{
-	struct pcpu *c = pcpu_of(cpu);
-
-	if (c)
-		c->offline = offline;
-}
-
-/* Without these two the kernel ends the scheduler whenever a pCPU comes or goes. */
-void OPS(gleaner_cpu_online, s32 cpu)
-{
-	is_offline(cpu, 0);
-}
-
-/* Others take over what still waits there. */
-void OPS(gleaner_cpu_offline, s32 cpu)
-{
-	is_offline(cpu, 1);
-}
-
 s32 OPS_SLEEPABLE(gleaner_init)
 {
-	const struct cpumask *online;
 	struct pcpu *c;
 	int cpu, error;
 	u32 key;
@@ -405,10 +384,6 @@ s32 OPS_SLEEPABLE(gleaner_init)
 		bpf_timer_init(&c->timer, &pcpus, CLOCK_MONOTONIC);
 		bpf_timer_set_callback(&c->timer, on_timer);
 	}
-	online = scx_bpf_get_online_cpumask();
-	bpf_for(cpu, 0, pcpu_count)
-		is_offline(cpu, !bpf_cpumask_test_cpu(cpu, online));
-	scx_bpf_put_cpumask(online);
 	return 0;
 }
 
@@ -433,8 +408,6 @@ struct sched_ext_ops gleaner_ops = {
 	.init_task = (void *)gleaner_init_task,
 	.exit_task = (void *)gleaner_exit_task,
 	.enable = (void *)gleaner_enable,
-	.cpu_online = (void *)gleaner_cpu_online,
-	.cpu_offline = (void *)gleaner_cpu_offline,
 	.cgroup_init = (void *)gleaner_cgroup_init,
 	.cgroup_set_weight = (void *)gleaner_cgroup_set_weight,
 	.init = (void *)gleaner_init,

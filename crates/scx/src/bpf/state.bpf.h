@@ -81,8 +81,6 @@ struct pcpu {
 	u64 load;
 	/* Urgent vCPUs might wait here. */
 	u32 urgent;
-	/* Nothing can run here now (CPU hotplug). */
-	u32 offline;
 	u64 balanced_at;
 };
 

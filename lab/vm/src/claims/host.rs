@@ -1,9 +1,10 @@
 //! Claim 7: on a KVM host, `gleaner-host` counts what KVM counts, its times add up, the top cause is right, following the
-//! vCPUs costs little, VMs that come and go leave nothing behind, halt polling is held and put back, and its record gives `δη_r` with the hypervisor's part.
+//! vCPUs costs little, VMs that come and go leave nothing behind, halt polling is held and put back, and its record gives
+//! `δη_r` with the hypervisor's part.
 
 mod agreement;
 mod causes;
-pub(super) mod churn;
+mod churn;
 mod joined;
 mod overhead;
 mod polling;

@@ -38,13 +38,13 @@ pub(super) fn run(args: &AutoArgs) -> anyhow::Result<ExitCode> {
         }
         host.begin_journal(args, found.halt_poll_ns);
         let config = Config { found_ns: found.halt_poll_ns, objective: args.objective };
-        drive(Auto::new(config), &mut holding, &mut host).map_err(stepped_back)
+        drive(Auto::new(config), &mut holding, &mut host)
     });
     let left_behind = close(holding);
     let all = left_behind.is_empty();
-    let failure = result.as_ref().err().map(ToString::to_string);
-    host.record(&Record::End { at: host.now(), failure, left_behind });
-    result?;
+    let failure = result.as_ref().err().map(|error| format!("{error:#}"));
+    host.record(Record::End { at: host.now(), failure, left_behind });
+    result.map_err(stepped_back)?;
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -77,7 +77,7 @@ impl Host {
     }
 
     /// A full disk does not end what is decided.
-    fn record(&mut self, record: &Record) {
+    fn record(&mut self, record: Record) {
         let Some(journal) = &mut self.journal else { return };
         if let Err(error) = journal.write(record) {
             say!("{}: the journal ends here: {error}", crate::NAME);
@@ -127,7 +127,7 @@ impl Vms for Host {
     }
 
     fn report(&mut self, decision: &Decision) -> anyhow::Result<()> {
-        self.record(&Record::Decision(decision.clone()));
+        self.record(Record::Decision(decision.clone()));
         if self.json {
             outln!("{}", serde_json::to_string(decision)?)?;
         } else {

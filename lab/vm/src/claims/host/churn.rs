@@ -1,6 +1,6 @@
 //! VMs that come and go while they are followed: their times add up, and nothing is left of them.
 
-pub(in crate::claims) mod guests;
+mod guests;
 mod kernel;
 mod ledger;
 

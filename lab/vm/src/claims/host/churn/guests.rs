@@ -81,13 +81,13 @@ pub(super) fn work(guest: &Guest, number: usize, time: Duration) -> Result<()> {
 
 /// What became of VMs.
 #[derive(Debug, Default)]
-pub(in crate::claims) struct Tally {
+pub(super) struct Tally {
     /// Turned off from inside.
-    pub(in crate::claims) off: usize,
+    pub(super) off: usize,
     /// Whose VMM was killed.
-    pub(in crate::claims) killed: usize,
+    pub(super) killed: usize,
     /// Killed because they did not boot.
-    pub(in crate::claims) hung: usize,
+    pub(super) hung: usize,
     /// The vCPUs of all.
     pub(super) vcpus: usize,
 }
@@ -103,7 +103,7 @@ impl Tally {
         self.vcpus += guest.spec().cpus.count() as usize;
     }
 
-    pub(in crate::claims) fn add(&mut self, more: &Self) {
+    pub(super) fn add(&mut self, more: &Self) {
         self.off += more.off;
         self.killed += more.killed;
         self.hung += more.hung;
@@ -113,7 +113,7 @@ impl Tally {
 
 /// The numbers of the VMs to come.
 #[derive(Debug)]
-pub(in crate::claims) struct Guests {
+pub(super) struct Guests {
     next: AtomicUsize,
     /// Held during a boot: VMs that boot together hang more often.
     boots: Mutex<()>,
@@ -122,12 +122,12 @@ pub(in crate::claims) struct Guests {
 }
 
 impl Guests {
-    pub(in crate::claims) fn new(least: Duration) -> Self {
+    pub(super) fn new(least: Duration) -> Self {
         Self { next: AtomicUsize::new(0), boots: Mutex::default(), started: Instant::now(), least }
     }
 
     /// One after another, as long as there is a next one.
-    pub(in crate::claims) fn live(&self, lab: &Lab) -> Result<Tally> {
+    pub(super) fn live(&self, lab: &Lab) -> Result<Tally> {
         let mut tally = Tally::default();
         while let Some(number) = self.next() {
             let guest = {
