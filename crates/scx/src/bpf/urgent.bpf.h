@@ -11,15 +11,17 @@
 /* The task waits or runs somewhere and became urgent: that pCPU decides anew. */
 static __always_inline void reconsider(struct task *t)
 {
+	/* Read once: it can fall asleep meanwhile, and the kernel ends a scheduler that kicks pCPU -1. */
+	u32 counted = *(volatile u32 *)&t->counted;
 	struct pcpu *c;
 
-	if (!t->counted)
+	if (!counted)
 		return;
-	c = pcpu_of(t->counted - 1);
+	c = pcpu_of(counted - 1);
 	if (!c)
 		return;
 	c->urgent = 1;
-	scx_bpf_kick_cpu(t->counted - 1, SCX_KICK_PREEMPT);
+	scx_bpf_kick_cpu(counted - 1, SCX_KICK_PREEMPT);
 }
 
 static __always_inline void make_urgent(struct task *t, u64 now)
