@@ -15,8 +15,7 @@ use super::{Decision, STATE_DIR};
 
 /// The version that is written and read.
 pub const VERSION: u32 = 1;
-/// So many records are kept after the first one: `/run` is memory. It takes a day for as many decisions at least, unless most of
-/// them change something.
+/// So many records are kept after the first one: `/run` is memory. Where nothing changes these are the decisions of about a day.
 const KEPT: usize = 500;
 
 /// One line.

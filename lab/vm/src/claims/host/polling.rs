@@ -17,7 +17,7 @@ use crate::vm::{Lab, Step};
 
 const PROGRAM: &str = "gleaner-host";
 const LIMIT: &str = "/sys/module/kvm/parameters/halt_poll_ns";
-/// Two rounds, with the rest between them.
+/// A round, and the rest after it at least.
 const DECIDED_FOR: &str = "25s";
 /// For a process to put a limit in force.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -21,8 +21,7 @@ pub(super) const AT_ONCE: usize = 3;
 const LIFE: Duration = Duration::from_secs(10);
 /// How long one works that is alone.
 pub(super) const SHORT: Duration = Duration::from_secs(3);
-/// Several times as long as a boot beside others takes. Under emulation one in about eight hangs then, as often where nothing
-/// follows the VMs.
+/// Several times as long as a boot beside others takes. Under emulation some hang then, also where nothing follows the VMs.
 const BOOT: Duration = Duration::from_secs(60);
 const ATTEMPTS: usize = 5;
 /// What they do. With two sizes of memory these are twelve different VMs.
