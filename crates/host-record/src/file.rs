@@ -176,9 +176,11 @@ mod tests {
     use gleaner_testing::host::RECORD;
     use gleaner_testing::tree::tree;
 
+    use gleaner_proto::histogram::Histogram;
+
     use super::*;
-    use crate::Reason;
     use crate::attribution::{ReasonTimes, Times};
+    use crate::{Latencies, Reason};
 
     fn record() -> Report {
         read(RECORD).unwrap()
@@ -197,6 +199,22 @@ mod tests {
         let (as_is, again): (serde_json::Value, serde_json::Value) =
             (serde_json::from_str(RECORD).unwrap(), serde_json::from_str(&printed).unwrap());
         assert_eq!(as_is, again);
+    }
+
+    /// As versions wrote it that did not measure them.
+    #[test]
+    fn a_record_without_the_latencies_of_timers_and_devices_is_read() {
+        let mut old: serde_json::Value = serde_json::from_str(RECORD).unwrap();
+        for vcpu in
+            old["vms"].as_array_mut().unwrap().iter_mut().flat_map(|vm| vm["vcpus"].as_array_mut().unwrap())
+        {
+            let latencies = vcpu["latencies"].as_object_mut().unwrap();
+            assert!(latencies.remove("timer").is_some() && latencies.remove("device").is_some());
+        }
+        let vms = read(&old.to_string()).unwrap().vms;
+        let count = |of: fn(&Latencies) -> &Histogram| vms.iter().map(|vm| vm.latency(of).count).sum::<u64>();
+        assert_eq!((count(|of| &of.timer), count(|of| &of.device)), (0, 0));
+        assert!(count(|of| &of.woken) > 0);
     }
 
     /// The fixture is what `gleaner-host` could have printed.

@@ -177,6 +177,11 @@ pub struct VcpuCounters {
     pub reschedule_latency: Histogram,
     /// The same of function calls, not halted.
     pub call_latency: Histogram,
+    /// From the wake-up of the thread of this vCPU, halted, until it enters the guest with the timer interrupt that ended the
+    /// halt.
+    pub timer_latency: Histogram,
+    /// The same of devices' interrupts.
+    pub device_latency: Histogram,
     /// Waits for a pCPU after a wake-up.
     pub woken: Histogram,
     /// Waits for a pCPU after preemption.

@@ -147,6 +147,13 @@ pub struct Latencies {
     pub reschedule: Histogram,
     /// The same of function calls, not halted.
     pub call: Histogram,
+    /// From the wake-up of the vCPU's thread until the vCPU, halted, enters the guest with the timer interrupt that ended the
+    /// halt. Halts that ended while KVM polled have no wake-up. Empty in records of earlier versions.
+    #[serde(default)]
+    pub timer: Histogram,
+    /// The same of devices' interrupts.
+    #[serde(default)]
+    pub device: Histogram,
     /// Waits for a pCPU after a wake-up.
     pub woken: Histogram,
     /// Waits for a pCPU after preemption.
@@ -326,6 +333,8 @@ impl VcpuRecord {
                 waking: histogram(&now.waking_latency, |then| &then.waking_latency),
                 reschedule: histogram(&now.reschedule_latency, |then| &then.reschedule_latency),
                 call: histogram(&now.call_latency, |then| &then.call_latency),
+                timer: histogram(&now.timer_latency, |then| &then.timer_latency),
+                device: histogram(&now.device_latency, |then| &then.device_latency),
                 woken: histogram(&now.woken, |then| &then.woken),
                 preempted: histogram(&now.preempted, |then| &then.preempted),
             },

@@ -54,6 +54,9 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
+    /// Only this virtual machine: its name or the VMM's process
+    #[arg(long, value_name = "NAME")]
+    vm: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -87,6 +90,9 @@ pub(crate) struct DiagnoseArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
+    /// Only this virtual machine, until it ends: its name or the VMM's process
+    #[arg(long, value_name = "NAME")]
+    vm: Option<String>,
     /// Seconds from one screen to the next
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
@@ -100,14 +106,20 @@ pub(crate) struct TopArgs {
 
 pub(crate) fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
-    let vms = discover(&root);
+    let mut vms = discover(&root);
+    if vms.is_empty() && (args.vm.is_some() || !args.json) {
+        // Says why, where there is no KVM.
+        HostSetup::read(&root)?;
+    }
+    if let Some(name) = &args.vm {
+        let only = find(&vms, name)?;
+        vms.retain(|vm| vm.pid == only);
+    }
     if args.json {
         outln!("{}", serde_json::to_string(&vms)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if vms.is_empty() {
-        // Says why, where there is no KVM.
-        HostSetup::read(&root)?;
         say!(
             "{}: no virtual machine runs here{}",
             crate::NAME,
@@ -194,7 +206,8 @@ const HOME: &str = "\x1b[H\x1b[J";
 pub(crate) fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let setup = HostSetup::read(&root)?;
-    let mut tracer = HostTracer::start(&setup, Options::default())?;
+    let only = args.vm.as_deref().map(|name| find(&discover(&root), name)).transpose()?;
+    let mut tracer = HostTracer::start(&setup, Options { pid: only })?;
     tracer.keep_within(args.budget / 100.0)?;
     let mut earlier = tracer.read()?;
     loop {
@@ -202,7 +215,8 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
         // What ended before the last screen is of no interest any more.
         tracer.forget_ended();
         let later = tracer.read()?;
-        let mut report = Report::between(&setup, &discover(&root), &earlier, &later, None);
+        let vms = discover(&root);
+        let mut report = Report::between(&setup, &vms, &earlier, &later, only);
         report.missing = tracer.missing().to_vec();
         report.cost = tracer.cost();
         let (width, height) = if args.once { SIZE } else { size() };
@@ -212,6 +226,11 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         out!("{HOME}{lines}")?;
+        if only.is_some_and(|pid| vms.iter().all(|vm| vm.pid != pid)) {
+            outln!()?;
+            say!("{}: the virtual machine has ended", crate::NAME);
+            return Ok(ExitCode::SUCCESS);
+        }
         earlier = later;
     }
 }
@@ -241,10 +260,31 @@ fn find(vms: &[Vm], name: &str) -> Result<u32, HostError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use clap::CommandFactory as _;
+    use gleaner_host::discover::{Vm, Vmm};
+
+    use super::find;
 
     #[test]
     fn the_definition_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_vm_is_found_by_its_name_or_process() {
+        let vm = |pid, name: &str| Vm {
+            pid,
+            name: name.to_owned(),
+            vmm: Vmm::Qemu,
+            vcpus: BTreeSet::new(),
+            threads: Vec::new(),
+        };
+        let vms = [vm(17, "web-1"), vm(18, "db")];
+        assert_eq!((find(&vms, "db").unwrap(), find(&vms, "17").unwrap()), (18, 17));
+        let said = |vms: &[Vm]| find(vms, "web").unwrap_err().to_string();
+        assert_eq!(said(&vms), "no VM is called `web`; there are: web-1, db");
+        assert_eq!(said(&[]), "no VM is called `web`; there are: none");
     }
 }

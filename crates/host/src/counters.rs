@@ -72,6 +72,8 @@ pub(crate) fn counters(
         waking_latency: hist(hist_id::HIST_WAKING),
         reschedule_latency: hist(hist_id::HIST_RESCHEDULE),
         call_latency: hist(hist_id::HIST_CALL),
+        timer_latency: hist(hist_id::HIST_TIMER),
+        device_latency: hist(hist_id::HIST_DEVICE),
         woken: hist(hist_id::HIST_WOKEN),
         preempted: hist(hist_id::HIST_PREEMPTED),
     }

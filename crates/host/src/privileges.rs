@@ -53,7 +53,41 @@ fn checked(answer: libc::c_long) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use gleaner_host::{HostError, HostSetup, HostTracer, Isa, Options};
+    use gleaner_trace::{NotAvailable, Reason};
+
     use super::*;
+
+    #[test]
+    fn what_following_costs_is_measured_without_the_capability_for_it() {
+        if !gleaner_testing::is_root() {
+            return gleaner_testing::skipped("needs root: it loads BPF programs");
+        }
+        let setup = HostSetup {
+            kernel: String::new(),
+            isa: Isa::Svm,
+            pcpus: 1,
+            halt_poll_ns: None,
+            delivers_interrupts: false,
+            detects_spinning: false,
+        };
+        let test = move || match HostTracer::start(&setup, Options::default()) {
+            Ok(mut tracer) => {
+                tracer.hold_account();
+                let before = tracer.keep_within(0.03).unwrap();
+                keep_needed().unwrap();
+                let after = tracer.keep_within(0.03).unwrap();
+                assert!(before.is_some() && after.is_some(), "{before:?}, {after:?}");
+                assert_ne!(before, after);
+            }
+            Err(HostError::NotAvailable(NotAvailable { why: Reason::NoEvent { event }, .. })) => {
+                gleaner_testing::left_out(format!("KVM's modules are not loaded: no {event}"));
+            }
+            Err(error) => panic!("{error}"),
+        };
+        // Capabilities are a thread's.
+        std::thread::spawn(test).join().unwrap();
+    }
 
     /// Permitted and effective capabilities of this thread.
     fn held() -> [u64; 2] {

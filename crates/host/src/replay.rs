@@ -71,8 +71,8 @@ fn as_event((ns, of): &(u64, Event)) -> event {
     event { ns: *ns, kind, reason: exit_reason(reason as u32) }
 }
 
-#[test]
-fn the_bpf_programs_attribute_alike() {
+/// Runs `check` with a function that feeds the BPF programs with events.
+fn with_bpf(check: impl FnOnce(&dyn Fn(&[(u64, Event)]) -> vcpu)) {
     if !gleaner_testing::is_root() {
         return;
     }
@@ -83,7 +83,7 @@ fn the_bpf_programs_attribute_alike() {
         Err(error) => return gleaner_testing::skipped(format!("cannot load BPF programs: {error}")),
     };
     let zero = 0_u32.to_ne_bytes();
-    let bpf = |events: &[(u64, Event)]| {
+    check(&|events: &[(u64, Event)]| {
         let mut list = replay { count: events.len() as u64, ..replay::default() };
         for (entry, event) in list.events.iter_mut().zip(events) {
             *entry = as_event(event);
@@ -95,26 +95,78 @@ fn the_bpf_programs_attribute_alike() {
         assert_eq!(ran.return_value, 0);
         let bytes = skel.maps.machine.lookup(&zero, MapFlags::ANY).unwrap().unwrap();
         from_bytes::<vcpu>(&bytes).unwrap()
-    };
-    proptest!(ProptestConfig::with_cases(500), |(events in events())| {
-        let mut ours = Attribution::new(1);
-        for (now, event) in &events {
-            ours.apply(*event, *now);
-        }
-        let theirs = bpf(&events);
-        prop_assert_eq!(theirs.since_ns, ours.since_ns);
-        prop_assert_eq!(theirs.reason.0, ours.reason as u32);
-        prop_assert_eq!(theirs.unknown_ns, ours.unknown_ns);
-        prop_assert_eq!(theirs.guest_ns, ours.guest_ns);
-        prop_assert_eq!(theirs.unpaired, ours.unpaired);
-        prop_assert_eq!(theirs.disordered, ours.disordered);
-        for (theirs, ours) in theirs.reasons.iter().zip(&ours.reasons) {
-            prop_assert_eq!(theirs.count, ours.count);
-            prop_assert_eq!(theirs.run_ns, ours.run_ns);
-            prop_assert_eq!(theirs.sleep_ns, ours.sleep_ns);
-            prop_assert_eq!(theirs.woken_ns, ours.woken_ns);
-            prop_assert_eq!(theirs.preempted_ns, ours.preempted_ns);
-            prop_assert_eq!(theirs.to_vmm, ours.to_vmm);
+    });
+}
+
+#[test]
+fn the_bpf_programs_attribute_alike() {
+    with_bpf(|bpf| {
+        proptest!(ProptestConfig::with_cases(500), |(events in events())| {
+            let mut ours = Attribution::new(1);
+            for (now, event) in &events {
+                ours.apply(*event, *now);
+            }
+            let theirs = bpf(&events);
+            prop_assert_eq!(theirs.since_ns, ours.since_ns);
+            prop_assert_eq!(theirs.reason.0, ours.reason as u32);
+            prop_assert_eq!(theirs.unknown_ns, ours.unknown_ns);
+            prop_assert_eq!(theirs.guest_ns, ours.guest_ns);
+            prop_assert_eq!(theirs.unpaired, ours.unpaired);
+            prop_assert_eq!(theirs.disordered, ours.disordered);
+            for (theirs, ours) in theirs.reasons.iter().zip(&ours.reasons) {
+                prop_assert_eq!(theirs.count, ours.count);
+                prop_assert_eq!(theirs.run_ns, ours.run_ns);
+                prop_assert_eq!(theirs.sleep_ns, ours.sleep_ns);
+                prop_assert_eq!(theirs.woken_ns, ours.woken_ns);
+                prop_assert_eq!(theirs.preempted_ns, ours.preempted_ns);
+                prop_assert_eq!(theirs.to_vmm, ours.to_vmm);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_halt_ends_with_the_last_wake_up_that_was_seen() {
+    let halted = [(10, Entry), (20, Exit(Reason::Hlt)), (30, FellAsleep)];
+    let ended = [(900_000, Waking), (900_010, SwitchedIn)];
+    let cases = [
+        ("a wake-up", [&halted[..], &ended].concat(), 900_000),
+        (
+            "one while it left its pCPU",
+            [&halted[..2], &[(25, Waking)], &halted[2..], &ended[1..]].concat(),
+            25,
+        ),
+        (
+            "two sleeps",
+            [&halted[..], &[(50, Waking), (60, SwitchedIn), (70, FellAsleep)], &ended].concat(),
+            900_000,
+        ),
+        (
+            "preempted after it",
+            [&halted[..], &ended, &[(900_020, Preempted), (950_000, SwitchedIn)]].concat(),
+            900_000,
+        ),
+        ("none seen", [&halted[..], &ended[1..]].concat(), 0),
+        (
+            "polled, and preempted meanwhile",
+            vec![(20, Exit(Reason::Hlt)), (30, Preempted), (90, SwitchedIn)],
+            0,
+        ),
+        ("asleep for the VMM", [&[(20, Exit(Reason::Pio)), (30, FellAsleep)], &ended[..]].concat(), 0),
+        (
+            "another exit after it",
+            [&halted[..], &ended, &[(900_020, Entry), (900_030, Exit(Reason::Hlt))]].concat(),
+            0,
+        ),
+        (
+            "woken in a pause",
+            [&halted[..], &[(800_000, Resumed(Next::SwitchedIn)), (800_010, SwitchedIn)]].concat(),
+            0,
+        ),
+    ];
+    with_bpf(|bpf| {
+        for (what, events, woken_ns) in &cases {
+            assert_eq!(bpf(events).halt_woken_ns, *woken_ns, "{what}");
         }
     });
 }

@@ -43,6 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let setup = HostSetup::read(&root)?;
     let mut tracer = HostTracer::start(&setup, Options::default())?;
+    tracer.hold_account();
     tracer.keep_within(args.budget / 100.0)?;
     warn(tracer.missing(), &setup.hidden());
     privileges::keep_needed().context("cannot give up the capabilities that serving does not need")?;

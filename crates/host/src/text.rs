@@ -7,7 +7,7 @@ use gleaner_trace::Histogram;
 use crate::attribution::Times;
 use crate::cause::WORTH;
 use crate::discover::{Role, Vm};
-use crate::report::{Report, VcpuRecord, VmRecord};
+use crate::report::{Latencies, Report, VcpuRecord, VmRecord};
 use crate::{Group, Reason};
 
 /// The list of VMs: one line each.
@@ -132,20 +132,21 @@ fn causes(text: &mut String, vm: &VmRecord) {
     }
 }
 
+/// A kind of wait.
+type Kind = fn(&Latencies) -> &Histogram;
+
 fn latencies(text: &mut String, vm: &VmRecord) {
-    let waking = vm.latency(|of| &of.waking);
-    let reschedule = vm.latency(|of| &of.reschedule);
-    let call = vm.latency(|of| &of.call);
-    let woken = vm.latency(|of| &of.woken);
-    let preempted = vm.latency(|of| &of.preempted);
-    for (name, of) in [
-        ("interrupts for halted vCPUs until the vCPU runs", waking),
-        ("reschedule interrupts for others until the vCPU runs", reschedule),
-        ("function calls until the vCPU runs", call),
-        ("waits for a pCPU after a wake-up", woken),
-        ("waits for a pCPU after preemption", preempted),
-    ] {
-        if let Some(line) = quantiles(&of) {
+    let kinds: [(&str, Kind); 7] = [
+        ("interrupts for halted vCPUs until the vCPU runs", |of| &of.waking),
+        ("reschedule interrupts for others until the vCPU runs", |of| &of.reschedule),
+        ("function calls until the vCPU runs", |of| &of.call),
+        ("timers for halted vCPUs until the vCPU runs", |of| &of.timer),
+        ("device interrupts for halted vCPUs until the vCPU runs", |of| &of.device),
+        ("waits for a pCPU after a wake-up", |of| &of.woken),
+        ("waits for a pCPU after preemption", |of| &of.preempted),
+    ];
+    for (name, of) in kinds {
+        if let Some(line) = quantiles(&vm.latency(of)) {
             let _ = writeln!(text, "  {name}: {line}");
         }
     }

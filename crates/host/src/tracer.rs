@@ -1,5 +1,7 @@
 //! Loads the programs, and reads their counters.
 
+#[cfg(test)]
+mod tests;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +53,11 @@ const PROGRAMS: [(&str, &str, Option<&str>); 13] = [
     ("on_userspace", "kvm_userspace_exit", Some("exits that go on to the VMM")),
     ("on_wakeup", "kvm_vcpu_wakeup", Some("success of halt polling")),
     ("on_accept", "kvm_apic_accept_irq", Some("interrupts between vCPUs, and their latencies")),
-    ("on_inject", "kvm_inj_virq", Some("interrupts that vCPUs take, and what ends halts")),
+    (
+        "on_inject",
+        "kvm_inj_virq",
+        Some("interrupts that vCPUs take, what ends halts, and the latencies of timers and devices"),
+    ),
 ];
 
 /// Follows the vCPUs of this host until dropped, which detaches and frees everything, as does the end of the process.
@@ -60,6 +66,10 @@ pub struct HostTracer {
     programs: Vec<Attached>,
     missing: Vec<NotAvailable>,
     ended: Vec<VcpuCounters>,
+    /// Slots whose thread was in `/proc` at a reading, and whether it was at the latest.
+    seen: BTreeMap<u32, bool>,
+    /// Keeps the kernel's account of BPF programs on.
+    account: Option<OwnedFd>,
     keeping: Option<windows::Keeping>,
     /// VMMs with forgotten threads; what their VMs waited for, and others for them, is still counted.
     forgotten: BTreeSet<u32>,
@@ -117,12 +127,22 @@ impl HostTracer {
                 }
             }
         }
-        let (ended, forgotten) = (Vec::new(), BTreeSet::new());
-        let mut tracer = Self { skel, programs, missing, ended, keeping: None, forgotten };
+        let mut tracer = Self::of(skel, programs, missing);
         if let Some(data) = tracer.skel.maps.bss_data.as_deref_mut() {
             data.started_ns = now_ns();
         }
         Ok(tracer)
+    }
+
+    fn of(skel: HostSkel<'static>, programs: Vec<Attached>, missing: Vec<NotAvailable>) -> Self {
+        let (ended, seen, forgotten) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        Self { skel, programs, missing, ended, seen, account: None, keeping: None, forgotten }
+    }
+
+    /// Leaves the kernel's account of BPF programs on until dropped, so that the cost can be measured anew without
+    /// `CAP_SYS_ADMIN`. Each run of a program then takes longer by two readings of a clock, which is in the cost.
+    pub fn hold_account(&mut self) {
+        self.account = bpf::enable_statistics();
     }
 
     /// What this kernel does not show.
@@ -159,8 +179,10 @@ impl HostTracer {
             // The time of the reading is taken after it: no event can be later.
             let hists = hists(&maps.hists, slot)?;
             let (window, end) = data.map_or((0, 0), |data| (data.window, windows::end_of(data, read.window)));
-            let counters = counters(&read, &hists, window, end, self.clock());
+            let mut counters = counters(&read, &hists, window, end, self.clock());
+            counters.ended |= is_gone(&mut self.seen, slot, thread_exists(read.tgid, read.tid));
             if counters.ended {
+                self.seen.remove(&slot);
                 self.ended.push(counters);
                 clear(&maps.vcpus, slot, &types::vcpu::default())?;
                 for id in 0..hist_id::HISTS.0 {
@@ -212,7 +234,10 @@ impl HostTracer {
     /// The account adds the reading of a clock to each run, and leaves out the way to the program, which takes about as
     /// long.
     fn measure(&self, time: Duration) -> libbpf_rs::Result<Option<Cost>> {
-        let Some(statistics) = bpf::enable_statistics() else { return Ok(None) };
+        let statistics = if self.account.is_none() { bpf::enable_statistics() } else { None };
+        if statistics.is_none() && self.account.is_none() {
+            return Ok(None);
+        }
         let run = || self.programs.iter().map(|program| bpf::run_time(&program.fd)).collect::<Vec<RunTime>>();
         let (before, vcpus_before, started) = (run(), self.vcpu_time()?, Instant::now());
         std::thread::sleep(time);
@@ -345,6 +370,20 @@ fn exists(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
+/// Whether a thread has ended without an event: the kernel leaves a program out where it would interrupt itself. A thread that is
+/// gone may still be switched out, but not at the next reading. In another PID namespace none is ever seen, nor gone.
+fn is_gone(seen: &mut BTreeMap<u32, bool>, slot: u32, exists: bool) -> bool {
+    if exists {
+        seen.insert(slot, true);
+        return false;
+    }
+    seen.get_mut(&slot).is_some_and(|there| !std::mem::replace(there, false))
+}
+
+fn thread_exists(pid: u32, tid: u32) -> bool {
+    Path::new("/proc").join(format!("{pid}/task/{tid}")).exists()
+}
+
 /// Frees the sums that processes which are gone have a part in: there is room for a limited number.
 fn forget_steals(
     map: &dyn MapCore,
@@ -356,128 +395,4 @@ fn forget_steals(
         map.delete(as_bytes(&types::steal_key { victim, culprit }))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use gleaner_testing::{is_root, skipped};
-    use nix::sched::{CpuSet, sched_setaffinity};
-    use nix::unistd::Pid;
-
-    use super::*;
-
-    const CULPRIT_IDLE: u32 = types::steal_culprit::CULPRIT_IDLE.0;
-
-    /// Follows switches alone, for which no KVM is needed.
-    fn switches() -> libbpf_rs::Result<HostTracer> {
-        let setup = HostSetup {
-            kernel: String::new(),
-            isa: Isa::Svm,
-            pcpus: 0,
-            halt_poll_ns: None,
-            delivers_interrupts: false,
-            detects_spinning: false,
-        };
-        let skel = load(&setup, Options::default(), &["on_switch"])?;
-        let link = skel.progs.on_switch.attach_trace()?;
-        let fd = skel.progs.on_switch.as_fd().try_clone_to_owned()?;
-        let programs = vec![Attached { fd, _link: link }];
-        let (missing, ended, forgotten) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Ok(HostTracer { skel, programs, missing, ended, keeping: None, forgotten })
-    }
-
-    /// Runs for a moment on each pCPU that this process is allowed to use, so that each of them has had a switch. In a thread
-    /// of its own, whose affinity ends with it.
-    fn visited() -> Vec<usize> {
-        let visit = |pcpu: &usize| {
-            let mut set = CpuSet::new();
-            set.set(*pcpu).unwrap();
-            let allowed = sched_setaffinity(Pid::from_raw(0), &set).is_ok();
-            if allowed {
-                // Leaves the pCPU, to which it must have come.
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            allowed
-        };
-        std::thread::spawn(move || (0..CpuSet::count()).filter(visit).collect()).join().unwrap()
-    }
-
-    #[test]
-    fn the_times_of_pcpus_add_up_without_a_switch_at_the_end() {
-        if !is_root() {
-            return skipped("needs root: it loads a BPF program");
-        }
-        let tracer = switches().unwrap();
-        let visited = visited();
-        let samples = crate::timeline::sampled(Duration::from_millis(300), |time| {
-            std::thread::sleep(time);
-            tracer.read_pcpus()
-        });
-        let samples = samples.unwrap();
-        let intervals = crate::intervals(&samples);
-        assert_eq!(intervals.len(), 6);
-        let mut start = 0;
-        for interval in &intervals {
-            let length = (interval.end_ns - start) as f64;
-            start = interval.end_ns;
-            for number in &visited {
-                let pcpu = interval.pcpus[*number];
-                let sum = (pcpu.vcpu_ns + pcpu.other_ns + pcpu.idle_ns) as f64;
-                assert!((sum / length - 1.0).abs() < 0.02, "pCPU {number}: {pcpu:?} in {length} ns");
-                assert_eq!(pcpu.vcpu_ns, 0, "no thread is known as a vCPU");
-            }
-        }
-    }
-
-    #[test]
-    fn what_vms_waited_for_is_freed_once_their_process_is_gone() {
-        if !is_root() {
-            return skipped("needs root: it loads a BPF program");
-        }
-        let mut tracer = switches().unwrap();
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let (here, gone) = (std::process::id(), child.id());
-        child.wait().unwrap();
-        let pairs = [(here, CULPRIT_IDLE), (here, gone), (gone, here), (gone, CULPRIT_IDLE)];
-        for (victim, culprit) in pairs {
-            let key = types::steal_key { victim, culprit };
-            let sum = as_bytes(&types::steal { count: 1, ns: 1000 }).to_vec();
-            let values = vec![sum; libbpf_rs::num_possible_cpus().unwrap()];
-            tracer.skel.maps.steals.update_percpu(as_bytes(&key), &values, MapFlags::ANY).unwrap();
-        }
-        let held = |tracer: &mut HostTracer| -> Vec<(u32, u32)> {
-            tracer.read().unwrap().steals.into_keys().collect()
-        };
-        let ended = |tgid| counters(&types::vcpu { tgid, exited: 1, ..types::vcpu::default() }, &[], 0, 0, 0);
-        tracer.ended = vec![ended(gone), ended(here)];
-        assert_eq!(held(&mut tracer).len(), 4);
-        assert_eq!(held(&mut tracer).len(), 4, "nothing was forgotten");
-        tracer.forget_ended();
-        assert_eq!(held(&mut tracer).len(), 4, "for the last time");
-        // The other process lives on.
-        assert_eq!(held(&mut tracer), [(here, CULPRIT_IDLE)]);
-        assert!(tracer.forgotten.contains(&here) && !tracer.forgotten.contains(&gone));
-    }
-
-    #[test]
-    fn only_pauses_keep_the_clock_behind() {
-        if !is_root() {
-            return skipped("needs root: it loads a BPF program");
-        }
-        let mut tracer = switches().unwrap();
-        let behind = |tracer: &mut HostTracer| {
-            let reading = tracer.read().unwrap();
-            reading.monotonic_ns - reading.at_ns
-        };
-        for _ in 0..1000 {
-            assert_eq!(behind(&mut tracer), 0);
-        }
-        tracer.pause().unwrap();
-        let paused = behind(&mut tracer);
-        assert!(behind(&mut tracer) > paused);
-        tracer.go_on().unwrap();
-        let after = behind(&mut tracer);
-        assert!(after > paused);
-        assert_eq!(behind(&mut tracer), after);
-    }
 }

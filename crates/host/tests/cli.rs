@@ -19,8 +19,16 @@ fn where_there_is_no_kvm_that_is_said_with_the_remedy() {
         true => ("KVM is loaded without kvm-amd or kvm-intel", "modprobe kvm-amd"),
         false => ("this machine runs no virtual machines: KVM is not loaded", "modprobe kvm-amd"),
     };
-    let mut commands =
-        vec![&["list"][..], &["diagnose", "--seconds", "1"], &["diagnose", "--json"], &["top", "--once"]];
+    let mut commands = vec![
+        &["list"][..],
+        &["list", "--vm", "web-1"],
+        &["list", "--json", "--vm", "web-1"],
+        &["diagnose", "--seconds", "1"],
+        &["diagnose", "--json"],
+        &["diagnose", "--vm", "web-1"],
+        &["top", "--once"],
+        &["top", "--once", "--vm", "web-1"],
+    ];
     // The parameters are those of the module that both share.
     if !is_loaded("kvm") {
         let halt_poll: [&[&str]; 4] = [

@@ -42,6 +42,8 @@ fn a_record_is_printed_as_it_was_when_it_was_made() {
         "ping (libvirt, process 1520): 2 vCPUs, ",
         "  1. wake-ups of idle vCPUs: 65.2 % of the time in which its vCPUs want to run",
         "     - in the guest: run `gleaner`",
+        "  timers for halted vCPUs until the vCPU runs: 1330 times, median ",
+        "  device interrupts for halted vCPUs until the vCPU runs: 4 times, median ",
         "quiet (",
     ] {
         assert!(text.contains(line), "{line}: {text}");

@@ -35,8 +35,12 @@ fn every_figure_is_there_and_sound() {
         "vm-1-waking",
         "vm-1-reschedule",
         "vm-1-call",
+        "vm-1-timer",
+        "vm-1-device",
         "vm-1-woken",
         "vm-1-preempted",
+        "vm-2-timer",
+        "vm-2-device",
         "vm-2-woken",
     ];
     assert_eq!(names(&record), expected, "and none for what did not occur");
@@ -149,7 +153,7 @@ fn a_large_host_has_figures_of_what_matters_and_tables_of_all() {
     for interval in &mut record.timeline {
         interval.pcpus.clone_from(&record.pcpus);
     }
-    assert_eq!(names(&record).len(), 3 + 8 * 5);
+    assert_eq!(names(&record).len(), 3 + 8 * 7);
     check_all(&record);
     let page = html(&record, "{}");
     assert!(page.contains("The 176 VMs that lose the least are only in the table."));

@@ -3,13 +3,24 @@
 #ifndef GLEANER_EXITS_H
 #define GLEANER_EXITS_H
 
+/*
+ * The kernel has the types of kvm-amd only where that is loaded, and accepts no
+ * program that reads one that it does not have.
+ */
+static __always_inline bool is_svm(u32 isa)
+{
+	struct vcpu_svm *svm = NULL;
+
+	return bpf_core_field_exists(svm->vmcb) && isa == KVM_ISA_SVM;
+}
+
 static __always_inline u32 exit_code_of(struct kvm_vcpu *vcpu, u32 isa)
 {
 	struct vcpu_vmx___before_vt *old = (void *)vcpu;
 	struct vcpu_svm *svm = (void *)vcpu;
 	struct vcpu_vmx *vmx = (void *)vcpu;
 
-	if (isa == KVM_ISA_SVM)
+	if (is_svm(isa))
 		return BPF_CORE_READ(svm, vmcb, control.exit_code);
 	if (bpf_core_field_exists(vmx->vt))
 		return BPF_CORE_READ(vmx, vt.exit_reason.full) & 0xffff;
@@ -39,7 +50,7 @@ static __always_inline u32 reason_of_msr(struct kvm_vcpu *vcpu, u32 isa)
 	u32 msr = BPF_CORE_READ(vcpu, arch.regs[VCPU_REGS_RCX]);
 
 	/* AMD has one code for both, and says which in EXITINFO1. */
-	if (isa == KVM_ISA_SVM && !(BPF_CORE_READ(svm, vmcb, control.exit_info_1) & 1))
+	if (is_svm(isa) && !(BPF_CORE_READ(svm, vmcb, control.exit_info_1) & 1))
 		return REASON_MSR_READ;
 	if (msr == MSR_IA32_TSC_DEADLINE)
 		return REASON_TSC_DEADLINE;
@@ -94,7 +105,7 @@ int BPF_PROG(on_exit, struct kvm_vcpu *vcpu, u32 isa)
 		reason = reason_of_code[code];
 	if (reason == REASON_MSR_WRITE)
 		reason = reason_of_msr(vcpu, isa);
-	else if (reason == REASON_EPT && isa == KVM_ISA_SVM)
+	else if (reason == REASON_EPT && is_svm(isa))
 		reason = reason_of_fault(vcpu);
 	lock(v);
 	catch_up(v, EVENT_EXIT);

@@ -55,11 +55,32 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 	return 0;
 }
 
+/* The histogram for an interrupt of another vCPU, by whether it was halted when it was delivered. */
+static __always_inline u32 hist_of_ipi(u32 class, bool halted)
+{
+	if (halted)
+		return HIST_WAKING;
+	if (class == VECTOR_RESCHEDULE)
+		return HIST_RESCHEDULE;
+	return class == VECTOR_CALL ? HIST_CALL : HISTS;
+}
+
+/* A timer or a device ended the halt: whoever sent the interrupt, KVM woke the thread for it. */
+static __always_inline void add_halt_ended(struct vcpu *v, u32 slot, u32 class)
+{
+	if (!v->halt_woken_ns)
+		return;
+	if (class == VECTOR_TIMER)
+		add_length(slot, HIST_TIMER, since(v->halt_woken_ns, clock()));
+	else if (class == VECTOR_DEVICE)
+		add_length(slot, HIST_DEVICE, since(v->halt_woken_ns, clock()));
+}
+
 /* The vCPU enters the guest with this interrupt. */
 SEC("tp_btf/kvm_inj_virq")
 int BPF_PROG(on_inject, unsigned int vector, bool soft, bool reinjected)
 {
-	u32 class = class_of(vector), id = HISTS;
+	u32 class = class_of(vector), id;
 	u64 since_ns, injecting;
 	struct thread *t;
 	struct vcpu *v;
@@ -77,16 +98,14 @@ int BPF_PROG(on_inject, unsigned int vector, bool soft, bool reinjected)
 		v->ended[injecting][class]++;
 	v->injecting = INJECT_NOTHING;
 	unlock(v);
+	/* Of several interrupts the first has ended the halt. */
+	if (injecting == INJECT_HALT)
+		add_halt_ended(v, t->slot, class);
 	since_ns = v->irq_ns[class];
 	if (!since_ns)
 		return 0;
 	v->irq_ns[class] = 0;
-	if (since_ns & 1)
-		id = HIST_WAKING;
-	else if (class == VECTOR_RESCHEDULE)
-		id = HIST_RESCHEDULE;
-	else if (class == VECTOR_CALL)
-		id = HIST_CALL;
+	id = hist_of_ipi(class, since_ns & 1);
 	if (id < HISTS)
 		add_length(t->slot, id, since(since_ns, clock()));
 	return 0;

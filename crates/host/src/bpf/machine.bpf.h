@@ -35,6 +35,17 @@ static __always_inline u64 wake_up_of(struct vcpu *v, u64 now)
 	return woken > v->since_ns ? woken : v->since_ns;
 }
 
+/* The wake-up that ended the halt which ends with a switch at `now`; 0: none was seen. */
+static __always_inline u64 halt_wake_up_of(struct vcpu *v, u64 now)
+{
+	u64 woken = v->woken_ns;
+
+	/* Exactly at the start: resumes() has made it up. */
+	if (v->reason != REASON_HLT || woken == v->since_ns || wake_up_of(v, now) == now)
+		return 0;
+	return woken;
+}
+
 /* Adds the time in the current state until `now`. */
 static __always_inline void account(struct vcpu *v, u64 now)
 {
@@ -86,6 +97,7 @@ static __always_inline void resumes(struct vcpu *v, u32 kind, u64 paused, u64 re
 {
 	u32 before = v->state;
 
+	v->halt_woken_ns = 0;
 	left_alone(v, paused);
 	account(v, resumed);
 	if (kind == EVENT_EXIT) {
@@ -117,6 +129,7 @@ static __always_inline void on_guest_exit(struct vcpu *v, u32 reason, u64 now)
 	account(v, now);
 	v->state = STATE_HYPERVISOR;
 	v->reason = reason;
+	v->halt_woken_ns = 0;
 	reason_of(v)->count++;
 }
 
@@ -151,6 +164,9 @@ static __always_inline void switched_in(struct vcpu *v, u64 now)
 {
 	if (v->state == STATE_GUEST || v->state == STATE_HYPERVISOR)
 		v->disordered++;
+	/* A halt can have several sleeps. Preemption after the last one changes nothing. */
+	if (v->state == STATE_ASLEEP)
+		v->halt_woken_ns = halt_wake_up_of(v, now);
 	account(v, now);
 	v->state = STATE_HYPERVISOR;
 }

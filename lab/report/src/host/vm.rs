@@ -26,9 +26,10 @@ struct Kind {
 }
 
 const UNTIL_RUN: &str = "from delivery until the vCPU runs";
+const WOKEN_UNTIL_RUN: &str = "from the wake-up until the vCPU runs";
 const WAITING: &str = "waiting for a pCPU";
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 7] = [
     Kind {
         name: "waking",
         what: "interrupts for halted vCPUs",
@@ -49,6 +50,20 @@ const KINDS: [Kind; 5] = [
         length: UNTIL_RUN,
         counted: "calls",
         of: |waits| &waits.call,
+    },
+    Kind {
+        name: "timer",
+        what: "timers for halted vCPUs",
+        length: WOKEN_UNTIL_RUN,
+        counted: "interrupts",
+        of: |waits| &waits.timer,
+    },
+    Kind {
+        name: "device",
+        what: "device interrupts for halted vCPUs",
+        length: WOKEN_UNTIL_RUN,
+        counted: "interrupts",
+        of: |waits| &waits.device,
     },
     Kind {
         name: "woken",

@@ -1,0 +1,161 @@
+//! Tests that need no KVM.
+
+use gleaner_testing::{is_root, skipped};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::*;
+
+const CULPRIT_IDLE: u32 = types::steal_culprit::CULPRIT_IDLE.0;
+
+/// Follows switches alone, for which no KVM is needed.
+fn switches() -> libbpf_rs::Result<HostTracer> {
+    let setup = HostSetup {
+        kernel: String::new(),
+        isa: Isa::Svm,
+        pcpus: 0,
+        halt_poll_ns: None,
+        delivers_interrupts: false,
+        detects_spinning: false,
+    };
+    let skel = load(&setup, Options::default(), &["on_switch"])?;
+    let link = skel.progs.on_switch.attach_trace()?;
+    let fd = skel.progs.on_switch.as_fd().try_clone_to_owned()?;
+    Ok(HostTracer::of(skel, vec![Attached { fd, _link: link }], Vec::new()))
+}
+
+/// Runs for a moment on each pCPU that this process is allowed to use, so that each of them has had a switch. In a thread
+/// of its own, whose affinity ends with it.
+fn visited() -> Vec<usize> {
+    let visit = |pcpu: &usize| {
+        let mut set = CpuSet::new();
+        set.set(*pcpu).unwrap();
+        let allowed = sched_setaffinity(Pid::from_raw(0), &set).is_ok();
+        if allowed {
+            // Leaves the pCPU, to which it must have come.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        allowed
+    };
+    std::thread::spawn(move || (0..CpuSet::count()).filter(visit).collect()).join().unwrap()
+}
+
+#[test]
+fn the_times_of_pcpus_add_up_without_a_switch_at_the_end() {
+    if !is_root() {
+        return skipped("needs root: it loads a BPF program");
+    }
+    let tracer = switches().unwrap();
+    let visited = visited();
+    let samples = crate::timeline::sampled(Duration::from_millis(300), |time| {
+        std::thread::sleep(time);
+        tracer.read_pcpus()
+    });
+    let samples = samples.unwrap();
+    let intervals = crate::intervals(&samples);
+    assert_eq!(intervals.len(), 6);
+    let mut start = 0;
+    for interval in &intervals {
+        let length = (interval.end_ns - start) as f64;
+        start = interval.end_ns;
+        for number in &visited {
+            let pcpu = interval.pcpus[*number];
+            let sum = (pcpu.vcpu_ns + pcpu.other_ns + pcpu.idle_ns) as f64;
+            assert!((sum / length - 1.0).abs() < 0.02, "pCPU {number}: {pcpu:?} in {length} ns");
+            assert_eq!(pcpu.vcpu_ns, 0, "no thread is known as a vCPU");
+        }
+    }
+}
+
+#[test]
+fn what_vms_waited_for_is_freed_once_their_process_is_gone() {
+    if !is_root() {
+        return skipped("needs root: it loads a BPF program");
+    }
+    let mut tracer = switches().unwrap();
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let (here, gone) = (std::process::id(), child.id());
+    child.wait().unwrap();
+    let pairs = [(here, CULPRIT_IDLE), (here, gone), (gone, here), (gone, CULPRIT_IDLE)];
+    for (victim, culprit) in pairs {
+        let key = types::steal_key { victim, culprit };
+        let sum = as_bytes(&types::steal { count: 1, ns: 1000 }).to_vec();
+        let values = vec![sum; libbpf_rs::num_possible_cpus().unwrap()];
+        tracer.skel.maps.steals.update_percpu(as_bytes(&key), &values, MapFlags::ANY).unwrap();
+    }
+    let held =
+        |tracer: &mut HostTracer| -> Vec<(u32, u32)> { tracer.read().unwrap().steals.into_keys().collect() };
+    let ended = |tgid| counters(&types::vcpu { tgid, exited: 1, ..types::vcpu::default() }, &[], 0, 0, 0);
+    tracer.ended = vec![ended(gone), ended(here)];
+    assert_eq!(held(&mut tracer).len(), 4);
+    assert_eq!(held(&mut tracer).len(), 4, "nothing was forgotten");
+    tracer.forget_ended();
+    assert_eq!(held(&mut tracer).len(), 4, "for the last time");
+    // The other process lives on.
+    assert_eq!(held(&mut tracer), [(here, CULPRIT_IDLE)]);
+    assert!(tracer.forgotten.contains(&here) && !tracer.forgotten.contains(&gone));
+}
+
+#[test]
+fn a_thread_whose_end_was_not_seen_has_ended_at_the_second_reading() {
+    if !is_root() {
+        return skipped("needs root: it loads a BPF program");
+    }
+    let mut tracer = switches().unwrap();
+    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let (here, gone) = (std::process::id(), child.id());
+    let put = |tracer: &HostTracer, slot: u32, tid: u32| {
+        let vcpu = types::vcpu { tgid: tid, tid, first_ns: 1000, seq: 2, ..types::vcpu::default() };
+        clear(&tracer.skel.maps.vcpus, slot, &vcpu).unwrap();
+    };
+    put(&tracer, 0, here);
+    put(&tracer, 1, gone);
+    if let Some(data) = tracer.skel.maps.bss_data.as_deref_mut() {
+        data.slots_taken = 2;
+    }
+    let ended = |tracer: &mut HostTracer| -> Vec<(u32, bool)> {
+        let mut vcpus = tracer.read().unwrap().vcpus;
+        vcpus.sort_by_key(|vcpu| vcpu.ended);
+        vcpus.iter().map(|vcpu| (vcpu.tid, vcpu.ended)).collect()
+    };
+    for _ in 0..2 {
+        assert_eq!(ended(&mut tracer), [(here, false), (gone, false)]);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(ended(&mut tracer), [(here, false), (gone, false)]);
+    assert_eq!(ended(&mut tracer), [(here, false), (gone, true)]);
+    tracer.forget_ended();
+    assert_eq!(ended(&mut tracer), [(here, false)], "its slot is free");
+}
+
+#[test]
+fn a_thread_that_was_never_seen_is_not_gone() {
+    let mut seen = BTreeMap::new();
+    assert!(!is_gone(&mut seen, 0, false) && !is_gone(&mut seen, 0, false));
+    assert!(!is_gone(&mut seen, 0, true) && !is_gone(&mut seen, 0, false) && is_gone(&mut seen, 0, false));
+    // Seen again, it was another one.
+    assert!(!is_gone(&mut seen, 0, true) && !is_gone(&mut seen, 0, false));
+}
+
+#[test]
+fn only_pauses_keep_the_clock_behind() {
+    if !is_root() {
+        return skipped("needs root: it loads a BPF program");
+    }
+    let mut tracer = switches().unwrap();
+    let behind = |tracer: &mut HostTracer| {
+        let reading = tracer.read().unwrap();
+        reading.monotonic_ns - reading.at_ns
+    };
+    for _ in 0..1000 {
+        assert_eq!(behind(&mut tracer), 0);
+    }
+    tracer.pause().unwrap();
+    let paused = behind(&mut tracer);
+    assert!(behind(&mut tracer) > paused);
+    tracer.go_on().unwrap();
+    let after = behind(&mut tracer);
+    assert!(after > paused);
+    assert_eq!(behind(&mut tracer), after);
+}
