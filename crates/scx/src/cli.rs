@@ -8,14 +8,14 @@ use clap::{Parser, ValueEnum};
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
 use gleaner_print::{outln, say};
-use gleaner_scx::{Options, Scheduler, Stats, VmRules, parse_ns, parse_rules};
+use gleaner_scx::{Ended, Options, Scheduler, Stats, VmRules, parse_ns, parse_rules};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 /// Schedule this KVM host by the demand of its virtual machines for coordination
 ///
 /// Virtual CPUs that must answer an interrupt of another one, or have just sent one, run first, as far as fairness
 /// between virtual machines allows. Runs until Ctrl-C; whenever it ends, however it ends, the kernel's own scheduler
-/// takes over. Needs root and Linux 6.13 or later with `sched_ext`.
+/// takes over. When a pCPU goes off line or comes back it starts anew. Needs root and Linux 6.13 or later with `sched_ext`.
 #[derive(Debug, Parser)]
 #[command(name = crate::NAME, version = crate::VERSION, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -75,24 +75,39 @@ impl Cli {
             // SAFETY: the handler only stores a flag.
             unsafe { sigaction(signal, &action)? };
         }
-        let scheduler = Scheduler::start(&Root::system(), &options)?;
-        say!("{}: schedules this host until Ctrl-C", crate::NAME);
-        if !scheduler.sees_kvm() {
-            say!("{}: KVM is not loaded, so nothing becomes urgent; load it and start again", crate::NAME);
+        loop {
+            let scheduler = Scheduler::start(&Root::system(), &options)?;
+            say!("{}: schedules this host until Ctrl-C", crate::NAME);
+            if !scheduler.sees_kvm() {
+                say!(
+                    "{}: KVM is not loaded, so nothing becomes urgent; load it and start again",
+                    crate::NAME
+                );
+            }
+            let Some(ended) = self.watch(&scheduler)? else {
+                return Ok(ExitCode::SUCCESS);
+            };
+            say!("{}: the kernel ended it: {} {}", crate::NAME, ended.reason, ended.message);
+            if !ended.restart {
+                return Ok(if ended.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+            }
         }
+    }
+
+    /// Prints what the scheduler does, until a signal, or until the kernel has ended it.
+    fn watch(&self, scheduler: &Scheduler) -> anyhow::Result<Option<Ended>> {
         let mut printed = Instant::now();
         while !STOP.load(Ordering::Relaxed) {
             std::thread::sleep(INTERVAL);
             if let Some(ended) = scheduler.ended() {
-                say!("{}: the kernel ended it: {} {}", crate::NAME, ended.reason, ended.message);
-                return Ok(if ended.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+                return Ok(Some(ended));
             }
             if self.stats.is_some_and(|seconds| printed.elapsed() >= Duration::from_secs(seconds)) {
                 printed = Instant::now();
                 self.print(&scheduler.stats()?)?;
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(None)
     }
 
     fn print(&self, stats: &Stats) -> anyhow::Result<()> {

@@ -25,6 +25,8 @@ const LINUX_VECTORS: [(usize, vector_use); 3] = [
 ];
 /// From here on the kernel ends schedulers because of errors (`enum scx_exit_kind`).
 const ERROR: i32 = 1024;
+/// `SCX_ECODE_ACT_RESTART`
+const RESTART: i64 = 1 << 48;
 
 /// The scheduler of this host until dropped; then, and at the end of the process, the kernel's own takes over.
 pub struct Scheduler {
@@ -39,6 +41,8 @@ pub struct Scheduler {
 pub struct Ended {
     /// Whether for an error of the scheduler, such as a task that waited too long.
     pub failed: bool,
+    /// Whether it is to be started again: a pCPU went off line or came back.
+    pub restart: bool,
     /// The kernel's reason.
     pub reason: String,
     /// What it says beyond; empty if nothing.
@@ -110,6 +114,7 @@ impl Scheduler {
         let kind = unsafe { std::ptr::from_ref(&ended.kind).read_volatile() };
         (kind != 0).then(|| Ended {
             failed: kind >= ERROR,
+            restart: kind < ERROR && ended.code & RESTART != 0,
             reason: words(&ended.reason),
             message: words(&ended.message),
         })

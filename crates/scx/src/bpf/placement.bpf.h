@@ -32,7 +32,7 @@ struct {
 	__type(value, struct search);
 } searches SEC(".maps");
 
-/* What the placement rule has to know about all pCPUs. */
+/* What the placement rule has to know about all pCPUs that are on line. */
 static __always_inline void see_pcpus(struct search *s, struct task *t)
 {
 	struct pcpu *c;
@@ -48,8 +48,8 @@ static __always_inline void see_pcpus(struct search *s, struct task *t)
 	s->seen.apart_and_underloaded = 0;
 	bpf_for(cpu, 0, pcpu_count) {
 		c = pcpu_of(cpu);
-		if (c)
-			placement_sees(&s->seen, has_sibling(t, cpu), c->load, s->total, pcpu_count);
+		if (c && c->online)
+			placement_sees(&s->seen, has_sibling(t, cpu), c->load, s->total, online_count);
 	}
 }
 
@@ -83,7 +83,7 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, s32
 		if (!bpf_cpumask_test_cpu(cpu, allowed))
 			continue;
 		c = pcpu_of(cpu);
-		if (!c)
+		if (!c || !c->online)
 			continue;
 		if (c->load < s->least_of_all) {
 			s->least_of_all = c->load;

@@ -366,6 +366,7 @@ void OPS(gleaner_cgroup_set_weight, struct cgroup *group, u32 weight)
 
 s32 OPS_SLEEPABLE(gleaner_init)
 {
+	const struct cpumask *online;
 	struct pcpu *c;
 	int cpu, error;
 	u32 key;
@@ -373,6 +374,15 @@ s32 OPS_SLEEPABLE(gleaner_init)
 	pcpu_count = scx_bpf_nr_cpu_ids();
 	if (pcpu_count > MAX_PCPUS)
 		return -7; /* -E2BIG */
+	online = scx_bpf_get_online_cpumask();
+	bpf_for(cpu, 0, pcpu_count) {
+		c = pcpu_of(cpu);
+		if (c && bpf_cpumask_test_cpu(cpu, online)) {
+			c->online = 1;
+			online_count++;
+		}
+	}
+	scx_bpf_put_cpumask(online);
 	bpf_for(cpu, 0, pcpu_count) {
 		error = scx_bpf_create_dsq(cpu, -1);
 		if (error)

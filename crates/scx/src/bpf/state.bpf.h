@@ -19,7 +19,10 @@ struct urgent_rules default_rules = {};
 /* `enum vector_use` of each vector; user space changes it at any time. */
 u8 uses[256] = {};
 
+/* The numbers of pCPUs are below this one; some may be off line. */
 u32 pcpu_count = 0;
+/* Never changes: where a pCPU goes or comes, the kernel ends the scheduler. */
+u32 online_count = 0;
 /* Highest virtual time at which a task started to run. */
 u64 floor_vtime = 0;
 
@@ -81,6 +84,7 @@ struct pcpu {
 	u64 load;
 	/* Urgent vCPUs might wait here. */
 	u32 urgent;
+	u32 online;
 	u64 balanced_at;
 };
 
