@@ -6,6 +6,7 @@
 mod check;
 mod consolidation;
 mod doctor;
+mod guests;
 mod haltpoll;
 mod host;
 mod journal;
@@ -16,6 +17,7 @@ pub mod measure;
 mod nested;
 mod overcommit;
 mod package;
+mod packaged;
 mod reversible;
 mod run;
 mod sched;
@@ -45,7 +47,7 @@ pub enum ClaimHost {
 pub struct Claim {
     /// The name on the command line: words with hyphens.
     pub name: &'static str,
-    /// The group that it belongs to, 1 to 6; 0 for the lab's own machines.
+    /// The group that it belongs to, 1 to 8; 0 for the lab's own machines.
     pub group: u8,
     /// The claim, as a sentence.
     pub says: &'static str,
@@ -79,9 +81,11 @@ pub const ALL: &[Claim] = &[
     host::CHURN,
     host::POLLING,
     host::JOINED,
+    host::PACKAGE,
     sched::SAFETY,
     sched::FAIRNESS,
     sched::LATENCY,
+    sched::STRESS,
 ];
 
 /// The result of proving a claim.

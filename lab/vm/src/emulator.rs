@@ -12,6 +12,7 @@ use crate::cache::Cache;
 use crate::debian::{Apt, Suite};
 use crate::error::{Error, Result};
 use crate::image::QEMU;
+use crate::payload::BIN;
 use crate::tool;
 
 /// Change it when the same packages would yield different files.
@@ -41,9 +42,9 @@ fn command_words(dir: &str) -> Vec<String> {
     vec![at(LOADER), "--library-path".to_owned(), at("lib"), at(QEMU), "-L".to_owned(), at("share")]
 }
 
-/// Adds QEMU to an initramfs, under its usual name.
+/// Adds QEMU to an initramfs, under its usual name, among the binaries under test.
 pub(crate) fn archive(dir: &Path, archive: &mut Archive) -> Result<()> {
-    let place = "opt/qemu";
+    let place = "lab/qemu";
     for sub in ["", "lib", "share"] {
         for entry in fs::read_dir(dir.join(sub)).map_err(Error::file("read", dir))?.flatten() {
             let path = entry.path();
@@ -54,7 +55,7 @@ pub(crate) fn archive(dir: &Path, archive: &mut Archive) -> Result<()> {
         }
     }
     let script = format!("#!/bin/sh\nexec {} \"$@\"\n", command_words(&format!("/{place}")).join(" "));
-    archive.file(&format!("usr/bin/{QEMU}"), 0o755, script.as_bytes())
+    archive.file(&format!("{BIN}/{QEMU}"), 0o755, script.as_bytes())
 }
 
 fn build(apt: &Apt, dir: &Path) -> Result<()> {

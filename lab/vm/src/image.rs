@@ -26,7 +26,7 @@ use crate::tool;
 pub enum Image {
     /// busybox, the binaries under test, nothing else.
     Tiny,
-    /// Debian with systemd, redis and sysbench on a read-only disk under an overlay.
+    /// Debian with systemd, redis and sysbench on a read-only disk under an overlay; with guests a KVM host, too.
     Systemd,
     /// A KVM host: busybox, QEMU and what its guests boot from.
     Host,
@@ -63,7 +63,9 @@ const INITTAB: &str = include_str!("image/inittab");
 /// The console of `gleaner-lab shell`.
 const CONSOLE: &str = include_str!("image/console.sh");
 const VIRTIO: [&str; 4] = ["virtio_pci", "virtio_mmio", "virtio_console", "virtio_blk"];
-/// Where a nested host keeps its guests' boot files.
+/// The emulated processor is AMD's.
+const KVM: &str = "kvm-amd";
+/// Where a KVM host keeps its guests' boot files.
 const GUEST: &str = "lab/guest";
 
 /// What is built from packages and kept.
@@ -83,7 +85,7 @@ impl Store {
         prepare(&self.cache, image, kernel)
     }
 
-    /// The boot files of `image`. `guests` are the kernels of a nested host's guests.
+    /// The boot files of `image`. `guests` are the kernels of a KVM host's guests.
     pub(crate) fn media(&self, image: Image, kernel: Kernel, guests: &[Kernel]) -> Result<Media> {
         let busybox = busybox(&self.cache)?;
         let files = kernel.open(&self.cache)?;
@@ -96,7 +98,7 @@ impl Store {
                 media.initramfs.extend(self.payload.with_libraries());
             }
             Image::Systemd => {
-                media.initramfs = systemd::initramfs(&busybox, &files)?;
+                media.initramfs = self.systemd(&busybox, &files, &qemu, guests)?;
                 media.initramfs.extend(self.payload.alone());
                 media.disk = Some(systemd::root(&self.cache)?);
             }
@@ -110,16 +112,43 @@ impl Store {
 
     /// The tiny image with KVM, QEMU, and the guests' boot files.
     fn host(&self, busybox: &Path, kernel: &KernelFiles, qemu: &Path, guests: &[Kernel]) -> Result<Vec<u8>> {
-        let mut archive = tiny(busybox, kernel, &["kvm-amd"])?;
-        emulator::archive(qemu, &mut archive)?;
+        let mut archive = tiny(busybox, kernel, &[KVM])?;
+        self.add_guests(&mut archive, busybox, qemu, guests)?;
+        archive.finish()
+    }
+
+    /// The systemd image, which boots guests if there are any.
+    fn systemd(
+        &self,
+        busybox: &Path,
+        kernel: &KernelFiles,
+        qemu: &Path,
+        guests: &[Kernel],
+    ) -> Result<Vec<u8>> {
+        if guests.is_empty() {
+            return systemd::initramfs(busybox, kernel, &[])?.finish();
+        }
+        let mut archive = systemd::initramfs(busybox, kernel, &[KVM])?;
+        self.add_guests(&mut archive, busybox, qemu, guests)?;
+        archive.finish()
+    }
+
+    /// Adds QEMU, and the guests' boot files.
+    fn add_guests(
+        &self,
+        archive: &mut Archive,
+        busybox: &Path,
+        qemu: &Path,
+        guests: &[Kernel],
+    ) -> Result<()> {
+        emulator::archive(qemu, archive)?;
         for guest in guests {
             let files = guest.open(&self.cache)?;
             let dir = format!("{GUEST}/{guest}");
             archive.copy(&format!("{dir}/vmlinuz"), 0o644, &files.image())?;
             archive.file(&format!("{dir}/tiny.cpio"), 0o644, &tiny(busybox, &files, &[])?.finish()?)?;
         }
-        archive.file(payload::NESTED, 0o644, self.payload.with_libraries())?;
-        archive.finish()
+        archive.file(payload::NESTED, 0o644, self.payload.with_libraries())
     }
 }
 

@@ -8,6 +8,7 @@ mod process;
 mod qemu;
 mod qmp;
 mod spec;
+mod steady;
 mod step;
 
 pub use guest::{Guest, Job};

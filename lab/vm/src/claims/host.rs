@@ -7,6 +7,7 @@ mod causes;
 mod churn;
 mod joined;
 mod overhead;
+mod package;
 mod polling;
 
 use gleaner_host::{HostSetup, HostTracer, Options};
@@ -75,6 +76,16 @@ pub(super) const POLLING: Claim = Claim {
     quick: false,
     place: ClaimHost::NestedHost,
     prove: polling::prove,
+};
+
+pub(super) const PACKAGE: Claim = Claim {
+    name: "host-package",
+    group: 7,
+    says: "apt installs the Debian package gleaner-host on a KVM host, its unit serves what a VM does from a closed sandbox, and \
+           killing, stopping, removing and purging it leave nothing behind",
+    quick: false,
+    place: ClaimHost::Emulated,
+    prove: package::prove,
 };
 
 /// A guest with 2 vCPUs.

@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::claims::packaged::{newest, run, security, shell, version};
 use crate::claims::{Checks, Claim, ClaimHost, doctor};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::kernel::Kernel;
-use crate::vm::{Cpus, Guest, Lab, Output, Step, VmSpec};
+use crate::vm::{Cpus, Guest, Lab, VmSpec};
 
 pub(super) const CLAIM: Claim = Claim {
     name: "package",
@@ -45,15 +46,13 @@ const START_REDIS: &str = "echo 'redis:x:110:110::/var/lib/redis:/usr/sbin/nolog
 /// Where the two versions of the package are in the guest.
 const DEB: &str = "/root/gleaner.deb";
 const OLDER_DEB: &str = "/root/gleaner-previous.deb";
-/// Longer than a step takes here.
-const TIMEOUT: Duration = Duration::from_secs(180);
 /// Time for what the daemon decides by measuring, on a busy machine.
 const DECIDES_WITHIN: Duration = Duration::from_secs(60);
 /// Time between two looks at its status.
 const INTERVAL: Duration = Duration::from_millis(300);
 
 fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
-    let deb = deb::newest()?;
+    let deb = newest("gleaner")?;
     let guest = &lab.boot(VmSpec::new("package", Image::Systemd, Kernel::V6_12, Cpus::flat(2)))?;
     guest.write(DEB, 0o644, &fs::read(&deb).map_err(Error::file("read", &deb))?)?;
     guest.write(OLDER_DEB, 0o644, &deb::older(&deb)?)?;
@@ -64,7 +63,7 @@ fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     shell(guest, "gleaner doctor --quick")?;
     shell(guest, &format!("systemctl daemon-reload && systemctl start {SERVICE}"))?;
     let machine = &Machine { guest, before: levers(guest)? };
-    unit::security(guest, checks)?;
+    security(guest, checks, "gleanerd")?;
     help::service(machine, checks)?;
     help::redis(machine, checks)?;
     unit::access(guest, checks)?;
@@ -73,7 +72,7 @@ fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     unit::faults(machine, checks)?;
     unit::metrics(guest, checks)?;
     lifecycle::remove(machine, checks)?;
-    lifecycle::upgrade(machine, checks, &deb::version(&deb)?)?;
+    lifecycle::upgrade(machine, checks, &version(&deb)?)?;
     lifecycle::purge(machine, checks)
 }
 
@@ -164,17 +163,4 @@ fn levers(guest: &Guest) -> Result<String> {
     let of_groups = doctor::levers(guest)?;
     let limits = of_groups.lines().filter(|line| !line.ends_with(&all)).collect::<Vec<_>>().join("\n");
     Ok(limits + &of_systemd)
-}
-
-/// A shell script with the installed programs alone, those of the lab not among them.
-fn step(script: &str) -> Step {
-    Step::shell(script).env("PATH", "/usr/sbin:/usr/bin").timeout(TIMEOUT)
-}
-
-fn run(guest: &Guest, script: &str) -> Result<Output> {
-    guest.run(step(script))
-}
-
-fn shell(guest: &Guest, script: &str) -> Result<String> {
-    guest.succeed(step(script)).map(|text| text.trim().to_owned())
 }

@@ -4,6 +4,7 @@
 mod fairness;
 mod latency;
 mod safety;
+mod stress;
 
 use std::fs;
 use std::process::{Child, Command, ExitStatus};
@@ -46,6 +47,16 @@ pub(super) const LATENCY: Claim = Claim {
     quick: false,
     place: ClaimHost::NestedHost,
     prove: latency::prove,
+};
+
+pub(super) const STRESS: Claim = Claim {
+    name: "sched-stress",
+    group: 8,
+    says: "scx_gleaner schedules a host on which VMs come and go and move between control groups, a pCPU goes off line and comes \
+           back, and the scheduler itself is ended and started with other rules: nothing waits for too long",
+    quick: false,
+    place: ClaimHost::NestedHost,
+    prove: stress::prove,
 };
 
 const STATE: &str = "/sys/kernel/sched_ext/state";

@@ -144,12 +144,12 @@ fn configure(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The initramfs that mounts the disk and switches to it.
-pub(super) fn initramfs(busybox: &Path, kernel: &KernelFiles) -> Result<Vec<u8>> {
+/// The initramfs that mounts the disk and switches to it. What is added to it in `/lab` is there afterwards, too.
+pub(super) fn initramfs(busybox: &Path, kernel: &KernelFiles, more_modules: &[&str]) -> Result<Archive> {
     let mut archive: Archive = base(busybox)?;
-    modules(&mut archive, kernel, &[&VIRTIO[..], &["squashfs", "overlay"]].concat())?;
+    modules(&mut archive, kernel, &[&VIRTIO[..], &["squashfs", "overlay"], more_modules].concat())?;
     archive.file("init", 0o755, INIT.as_bytes())?;
     archive.file("lab/units/gleaner-lab.service", 0o644, UNIT.as_bytes())?;
     archive.file("lab/units/gleaner-lab-shell.service", 0o644, SHELL_UNIT.as_bytes())?;
-    archive.finish()
+    Ok(archive)
 }

@@ -78,14 +78,14 @@ pub(crate) fn arguments(
 /// Accelerator, machine type and CPU model.
 fn machine(accelerator: Accelerator, spec: &VmSpec) -> (&'static str, &'static str, &'static str) {
     let emulated = if spec.in_turn { "tcg,thread=single" } else { "tcg,thread=multi" };
-    match (accelerator, spec.image) {
-        (Accelerator::Kvm, _) => ("kvm", "microvm,pit=off,pic=off,rtc=off", "host"),
+    match accelerator {
+        Accelerator::Kvm => ("kvm", "microvm,pit=off,pic=off,rtc=off", "host"),
         // The emulator's other models have vector state that the nested host's kernel cannot set up for its guests.
-        (Accelerator::Emulated, Image::Host) => (emulated, "pc", "qemu64,svm=on,npt=on,nrip-save=on"),
+        Accelerator::Emulated if spec.is_host() => (emulated, "pc", "qemu64,svm=on,npt=on,nrip-save=on"),
         // On AMD models Linux 6.1 needs an extension to find siblings, which is not emulated.
-        (Accelerator::Emulated, _) if spec.cpus.threads > 1 => (emulated, "pc", "Nehalem"),
+        Accelerator::Emulated if spec.cpus.threads > 1 => (emulated, "pc", "Nehalem"),
         // Boots faster than `max`.
-        (Accelerator::Emulated, _) => (emulated, "pc", "EPYC"),
+        Accelerator::Emulated => (emulated, "pc", "EPYC"),
     }
 }
 
@@ -159,6 +159,14 @@ mod tests {
         let spec = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).in_turn();
         assert!(args(&spec, Accelerator::Emulated).contains("-accel tcg,thread=single -machine pc"));
         assert!(args(&spec, Accelerator::Kvm).contains("-accel kvm"));
+    }
+
+    #[test]
+    fn a_kvm_host_with_systemd_has_svm() {
+        let spec = VmSpec::new("a", Image::Systemd, Kernel::V7, Cpus::flat(2));
+        assert!(args(&spec, Accelerator::Emulated).contains("-cpu EPYC -m 1152M"));
+        let args = args(&spec.hosting(&[Kernel::V7]), Accelerator::Emulated);
+        assert!(args.contains("-cpu qemu64,svm=on,npt=on,nrip-save=on -m 4096M"), "{args}");
     }
 
     #[test]

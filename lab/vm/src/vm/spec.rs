@@ -54,6 +54,9 @@ impl std::fmt::Display for Cpus {
     }
 }
 
+/// Memory of a KVM host with guests.
+const HOST_MIB: u32 = 4096;
+
 /// The description of a machine, also as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmSpec {
@@ -70,7 +73,7 @@ pub struct VmSpec {
     /// Additional kernel parameters.
     #[serde(default)]
     pub cmdline: Vec<String>,
-    /// Kernels of its own guests, for [`Image::Host`].
+    /// Kernels of its own guests, for [`Image::Host`]; with some, [`Image::Systemd`] is a KVM host, too.
     #[serde(default)]
     pub guests: Vec<Kernel>,
     /// Host CPUs for each vCPU's thread: one set per vCPU, or none to pin nothing.
@@ -93,7 +96,7 @@ impl VmSpec {
         let memory_mib = match image {
             Image::Tiny => 512 + 32 * cpus.count(),
             Image::Systemd => 1024 + 64 * cpus.count(),
-            Image::Host => 4096,
+            Image::Host => HOST_MIB,
         };
         let guests = if image == Image::Host { vec![Kernel::V7] } else { Vec::new() };
         Self {
@@ -132,6 +135,14 @@ impl VmSpec {
         self
     }
 
+    /// Makes it a KVM host, which has the boot files of guests with these kernels.
+    #[must_use]
+    pub fn hosting(mut self, guests: &[Kernel]) -> Self {
+        self.guests = guests.to_vec();
+        self.memory_mib = self.memory_mib.max(HOST_MIB);
+        self
+    }
+
     /// Takes a feature from its processor, as QEMU names it.
     #[must_use]
     pub fn without(mut self, feature: &str) -> Self {
@@ -146,6 +157,11 @@ impl VmSpec {
     pub fn in_turn(mut self) -> Self {
         self.in_turn = true;
         self
+    }
+
+    /// Whether it is a KVM host.
+    pub(crate) fn is_host(&self) -> bool {
+        self.image == Image::Host || !self.guests.is_empty()
     }
 
     /// Whether such a machine is possible.
@@ -164,6 +180,9 @@ impl VmSpec {
         }
         if self.in_turn && !self.pins.is_empty() {
             return wrong("vCPUs that are emulated in turn have no threads of their own to pin".to_owned());
+        }
+        if self.image == Image::Tiny && !self.guests.is_empty() {
+            return wrong("a tiny image has nothing to boot guests with".to_owned());
         }
         if self.memory_mib < 128 {
             return wrong(format!("{} MiB of memory", self.memory_mib));
@@ -193,6 +212,8 @@ mod tests {
         spec.cpus = Cpus::flat(2);
         spec.pins = vec![vec![0]];
         assert!(spec.check().is_err());
+        let tiny = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).hosting(&[Kernel::V7]);
+        assert!(tiny.check().unwrap_err().to_string().contains("guests"));
         let in_turn = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).pinned_to(&[0]).in_turn();
         assert!(in_turn.check().unwrap_err().to_string().contains("in turn"));
     }

@@ -1,6 +1,5 @@
 //! VMs that come and go while they are followed: their times add up, and nothing is left of them.
 
-mod guests;
 mod kernel;
 mod ledger;
 
@@ -11,14 +10,16 @@ use std::time::{Duration, Instant};
 
 use gleaner_host::{HostTracer, Lost, Reading, Report, VcpuCounters};
 
-use self::guests::{Guests, MANY, SHORT, Tally, boot, work};
 use self::kernel::{Contents, Objects, files};
 use self::ledger::{Ledger, Seen, Taken};
 use super::{failed, follow};
+use crate::claims::guests::{Guests, MANY, SHORT, Tally, boot, work};
 use crate::claims::{Checks, soak};
 use crate::error::{Error, Result};
 use crate::vm::{Guest, Lab};
 
+/// VMs at a time, on 4 pCPUs.
+const AT_ONCE: usize = 3;
 /// From one reading to the next.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// For the kernel to free what nobody uses any more.
@@ -92,9 +93,9 @@ fn seen(vcpu: &VcpuCounters) -> Seen {
 
 /// Several at a time, for `least` and until enough have ended; a second instance comes and goes, too.
 fn come_and_go(lab: &Lab, least: Duration, watch: &mut Watch) -> Result<(Tally, Option<Output>)> {
-    let guests = Guests::new(least);
+    let guests = Guests::new(MANY, least);
     thread::scope(|scope| {
-        let members: Vec<_> = (0..guests::AT_ONCE).map(|_| scope.spawn(|| guests.live(lab))).collect();
+        let members: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(|| guests.live(lab))).collect();
         let mut second = None;
         while members.iter().any(|member| !member.is_finished()) {
             thread::sleep(INTERVAL);

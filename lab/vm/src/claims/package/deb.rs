@@ -1,7 +1,7 @@
-//! The package under test: what `make deb` has built, and the same with an older version.
+//! The package under test with an older version.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::error::{Error, Result};
@@ -12,25 +12,6 @@ const OLDER: &str = "~previous";
 /// Its configuration file, and a line that the older version has in it.
 const CONFIGURATION: &str = "etc/gleaner/gleaner.toml";
 pub(super) const OLD_LINE: &str = "# This line is in the older version alone.";
-
-/// The newest package that `make deb` has built.
-pub(super) fn newest() -> Result<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/debian");
-    let built = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let of_gleaner = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("gleaner_") && name.ends_with(".deb")
-    };
-    let newest =
-        built.filter(of_gleaner).max_by_key(|path| fs::metadata(path).and_then(|m| m.modified()).ok());
-    newest.ok_or_else(|| Error::NoBinary { path: dir.join("gleaner_*.deb (`make deb` builds it)") })
-}
-
-/// The version of a package.
-pub(super) fn version(deb: &Path) -> Result<String> {
-    let text = tool::output(Command::new("dpkg-deb").arg("--field").arg(deb).arg("Version"))?;
-    Ok(text.trim().to_owned())
-}
 
 /// Makes of a package one with an older version, which dpkg upgrades from, and another configuration file.
 pub(super) fn older(deb: &Path) -> Result<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! What the daemon does for the services.
 
-use super::{Machine, REDIS, SERVICE, describe, run, shell, status, workload};
+use super::{Machine, REDIS, SERVICE, describe, status, workload};
+use crate::claims::packaged::{run, shell};
 use crate::claims::{Checks, Target};
 use crate::error::{Error, Result};
 use crate::vm::Guest;

@@ -1,12 +1,11 @@
 //! The package comes, is upgraded while its daemon is at work, and goes.
 
-use super::{DEB, Machine, OLDER_DEB, SERVICE, deb, run, shell};
+use super::{DEB, Machine, OLDER_DEB, SERVICE, deb};
 use crate::claims::Checks;
+use crate::claims::packaged::{self, APT, run, shell};
 use crate::error::Result;
 use crate::vm::Guest;
 
-/// What apt is run with: no questions.
-const APT: &str = "DEBIAN_FRONTEND=noninteractive apt-get -y -q";
 /// A configuration file that somebody has added.
 const ADDED: &str = "/etc/gleaner/gleaner.toml.d/60-lab.toml";
 /// What a purge is to leave nothing of.
@@ -15,12 +14,7 @@ const PLACES: &str = "ls -d /usr/bin/gleaner /usr/sbin/gleanerd /usr/lib/systemd
 
 /// Installs the package, and checks that it changes nothing by itself.
 pub(super) fn install(guest: &Guest, checks: &mut Checks) -> Result<()> {
-    let output = run(guest, &format!("{APT} install {DEB}"))?;
-    let said = output.text() + &output.errors();
-    let line = said.lines().find(|line| line.starts_with("Setting up gleaner")).unwrap_or(&said);
-    checks.that("apt installs it without the network", output.success(), line);
-    let state = shell(guest, "systemctl is-enabled gleanerd; systemctl is-active gleanerd; true")?;
-    checks.equal("it is neither enabled nor started", &state.as_str(), &"disabled\ninactive");
+    packaged::install(guest, checks, "gleaner", DEB, "gleanerd")?;
     let group = shell(guest, "grep -c ^gleaner: /etc/group; true")?;
     checks.equal("the group of the control socket exists", &group.as_str(), &"1");
     Ok(())

@@ -1,13 +1,12 @@
 //! The unit: what it may do, who may ask it, and what systemd does with it.
 
-use super::{Machine, SERVICE, levers, run, shell};
+use super::{Machine, SERVICE, levers};
 use crate::Output;
-use crate::claims::{Checks, Target};
+use crate::claims::Checks;
+use crate::claims::packaged::{is_whole, run, scrape, shell};
 use crate::error::Result;
 use crate::vm::Guest;
 
-/// The highest exposure that `systemd-analyze security` may find, from 0 to 10.
-const MOST_EXPOSED: f64 = 3.0;
 /// A file of the administrator's.
 const ADDED: &str = "/etc/gleaner/gleaner.toml.d/50-lab.toml";
 /// A command of a user in the group, and of one who is not in it.
@@ -18,16 +17,8 @@ const ABOUT_TO_RESTART: &str =
     "until [ $(systemctl show -p SubState --value gleanerd) = auto-restart ]; do sleep 0.1; done";
 /// Waits until it has done so.
 const ACTIVE: &str = "until systemctl is-active -q gleanerd; do sleep 0.2; done";
-/// Asks the listener for metrics.
-const SCRAPE: &str = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/9839 && printf \"GET /metrics HTTP/1.1\\r\\nHost: lab\\r\\n\
-     Accept: application/openmetrics-text\\r\\nConnection: close\\r\\n\\r\\n\" >&3 && cat <&3'";
-
-pub(super) fn security(guest: &Guest, checks: &mut Checks) -> Result<()> {
-    let text = shell(guest, "systemd-analyze security gleanerd.service --no-pager | tail -n 1")?;
-    let found = text.split(": ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-    checks.values("systemd-analyze security", found.as_slice(), "of 10", Target::AtMost(MOST_EXPOSED));
-    Ok(())
-}
+/// The port of its metrics.
+const PORT: u16 = 9839;
 
 /// Who may ask the daemon what.
 pub(super) fn access(guest: &Guest, checks: &mut Checks) -> Result<()> {
@@ -114,15 +105,18 @@ pub(super) fn faults(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
 
 /// Metrics, from a listener that systemd opens.
 pub(super) fn metrics(guest: &Guest, checks: &mut Checks) -> Result<()> {
-    let closed = run(guest, SCRAPE)?;
+    let closed = scrape(guest, PORT)?;
     checks.that("metrics over TCP are off", !closed.success(), last_line(&closed));
     shell(guest, "systemctl enable -q gleanerd-metrics.socket && systemctl restart gleanerd")?;
-    let text = run(guest, SCRAPE)?;
-    let served = text.text().starts_with("HTTP/1.1 200") && text.text().trim_end().ends_with("# EOF");
+    let text = scrape(guest, PORT)?;
     let metrics = text.text().lines().filter(|line| line.starts_with("gleaner_")).count();
-    checks.that("systemd's socket serves them", served, format!("{metrics} samples {}", last_line(&text)));
+    checks.that(
+        "systemd's socket serves them",
+        is_whole(&text),
+        format!("{metrics} samples {}", last_line(&text)),
+    );
     shell(guest, "systemctl stop gleanerd")?;
-    let closed = run(guest, SCRAPE)?;
+    let closed = scrape(guest, PORT)?;
     let state = shell(guest, "systemctl is-active gleanerd; true")?;
     let stays = !closed.success() && state == "inactive";
     checks.that(

@@ -13,10 +13,8 @@ use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
 
-/// So many at least; two more follow.
+/// So many differ in what they do or in their memory, with two more, of which one gets the PID of the other.
 pub(super) const MANY: usize = 10;
-/// On 4 pCPUs.
-pub(super) const AT_ONCE: usize = 3;
 /// How long each works: while the next ones boot.
 const LIFE: Duration = Duration::from_secs(10);
 /// How long one works that is alone.
@@ -117,12 +115,15 @@ pub(super) struct Guests {
     /// Held during a boot: VMs that boot together hang more often.
     boots: Mutex<()>,
     started: Instant,
+    /// So many at least.
+    many: usize,
+    /// For so long at least.
     least: Duration,
 }
 
 impl Guests {
-    pub(super) fn new(least: Duration) -> Self {
-        Self { next: AtomicUsize::new(0), boots: Mutex::default(), started: Instant::now(), least }
+    pub(super) fn new(many: usize, least: Duration) -> Self {
+        Self { next: AtomicUsize::new(0), boots: Mutex::default(), started: Instant::now(), many, least }
     }
 
     /// One after another, as long as there is a next one.
@@ -149,7 +150,7 @@ impl Guests {
 
     fn next(&self) -> Option<usize> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        (number < MANY || self.started.elapsed() < self.least).then(|| number_after(number))
+        (number < self.many || self.started.elapsed() < self.least).then(|| number_after(number))
     }
 }
 
@@ -182,8 +183,8 @@ mod tests {
     #[test]
     fn they_come_until_there_were_enough_and_the_time_is_over() {
         let numbers = |guests: &Guests| std::iter::from_fn(|| guests.next()).take(100).collect::<Vec<_>>();
-        assert_eq!(numbers(&Guests::new(Duration::ZERO)), (0..MANY).collect::<Vec<_>>());
-        let long = numbers(&Guests::new(Duration::from_secs(3600)));
+        assert_eq!(numbers(&Guests::new(MANY, Duration::ZERO)), (0..MANY).collect::<Vec<_>>());
+        let long = numbers(&Guests::new(MANY, Duration::from_secs(3600)));
         assert_eq!((long.len(), long[MANY]), (100, MANY + 2));
     }
 }
