@@ -13,7 +13,7 @@ macro_rules! plain {
     };
 }
 
-plain! { vcpu, hist, steal_key, steal, lost, pcpu }
+plain! { vcpu, recipient, hist, steal_key, steal, lost, pcpu }
 
 #[cfg(test)]
 // SAFETY: these types have integer fields only, and the fields fill them.

@@ -6,7 +6,9 @@ mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,12 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Attempts to read a vCPU's counters while they do not change. An attempt takes a microsecond, and an exit at least
 /// as long.
 const ATTEMPTS: u32 = 100;
+
+/// `PROC_PID_INIT_INO` (`include/linux/proc_ns.h`)
+const INITIAL_NAMESPACE: u64 = 0xefff_fffc;
+/// A thread that is gone from `/proc` has been switched out for the last time after so long. The kernel leaves a program out where
+/// it would interrupt itself, and then the end of a thread is not seen.
+const SWITCHED_OUT: Duration = Duration::from_secs(1);
 
 /// What is followed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,8 +74,10 @@ pub struct HostTracer {
     programs: Vec<Attached>,
     missing: Vec<NotAvailable>,
     ended: Vec<VcpuCounters>,
-    /// Slots whose thread was in `/proc` at a reading, and whether it was at the latest.
-    seen: BTreeMap<u32, bool>,
+    /// Slots whose thread is gone, although no event said so: since when, and what was counted until then.
+    gone: BTreeMap<u32, (Instant, VcpuCounters)>,
+    /// Whether `/proc` has the threads that the programs see: not in another PID namespace.
+    sees_threads: bool,
     /// Keeps the kernel's account of BPF programs on.
     account: Option<OwnedFd>,
     keeping: Option<windows::Keeping>,
@@ -135,12 +145,23 @@ impl HostTracer {
     }
 
     fn of(skel: HostSkel<'static>, programs: Vec<Attached>, missing: Vec<NotAvailable>) -> Self {
-        let (ended, seen, forgotten) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        Self { skel, programs, missing, ended, seen, account: None, keeping: None, forgotten }
+        let sees_threads =
+            fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL_NAMESPACE);
+        Self {
+            skel,
+            programs,
+            missing,
+            ended: Vec::new(),
+            gone: BTreeMap::new(),
+            sees_threads,
+            account: None,
+            keeping: None,
+            forgotten: BTreeSet::new(),
+        }
     }
 
     /// Leaves the kernel's account of BPF programs on until dropped, so that the cost can be measured anew without
-    /// `CAP_SYS_ADMIN`. Each run of a program then takes longer by two readings of a clock, which is in the cost.
+    /// `CAP_SYS_ADMIN`. Each run of any BPF program of this host then takes longer by two readings of a clock.
     pub fn hold_account(&mut self) {
         self.account = bpf::enable_statistics();
     }
@@ -180,9 +201,14 @@ impl HostTracer {
             let hists = hists(&maps.hists, slot)?;
             let (window, end) = data.map_or((0, 0), |data| (data.window, windows::end_of(data, read.window)));
             let mut counters = counters(&read, &hists, window, end, self.clock());
-            counters.ended |= is_gone(&mut self.seen, slot, thread_exists(read.tgid, read.tid));
+            if !counters.ended && self.sees_threads && !thread_exists(read.tgid, read.tid) {
+                let (since, last) = self.gone.entry(slot).or_insert_with(|| (Instant::now(), counters));
+                counters = last.clone();
+                counters.ended = since.elapsed() >= SWITCHED_OUT;
+            }
             if counters.ended {
-                self.seen.remove(&slot);
+                self.gone.remove(&slot);
+                forget_recipient(&maps.recipients, &read, slot)?;
                 self.ended.push(counters);
                 clear(&maps.vcpus, slot, &types::vcpu::default())?;
                 for id in 0..hist_id::HISTS.0 {
@@ -234,8 +260,8 @@ impl HostTracer {
     /// The account adds the reading of a clock to each run, and leaves out the way to the program, which takes about as
     /// long.
     fn measure(&self, time: Duration) -> libbpf_rs::Result<Option<Cost>> {
-        let statistics = if self.account.is_none() { bpf::enable_statistics() } else { None };
-        if statistics.is_none() && self.account.is_none() {
+        let own = self.account.is_none().then(bpf::enable_statistics).flatten();
+        if own.is_none() && self.account.is_none() {
             return Ok(None);
         }
         let run = || self.programs.iter().map(|program| bpf::run_time(&program.fd)).collect::<Vec<RunTime>>();
@@ -243,7 +269,7 @@ impl HostTracer {
         std::thread::sleep(time);
         let ran: Duration = run().iter().zip(&before).map(|(now, then)| now.since(*then).time).sum();
         let (elapsed, vcpus) = (started.elapsed(), self.vcpu_time()?.saturating_sub(vcpus_before));
-        drop(statistics);
+        drop(own);
         let pcpus = ran.as_secs_f64() / elapsed.as_secs_f64();
         // Where hardly any vCPU runs there is nobody to be slowed down.
         let used = vcpus.max(elapsed / 10);
@@ -370,14 +396,15 @@ fn exists(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Whether a thread has ended without an event: the kernel leaves a program out where it would interrupt itself. A thread that is
-/// gone may still be switched out, but not at the next reading. In another PID namespace none is ever seen, nor gone.
-fn is_gone(seen: &mut BTreeMap<u32, bool>, slot: u32, exists: bool) -> bool {
-    if exists {
-        seen.insert(slot, true);
-        return false;
+/// Where the end of a thread was not seen, the vCPU is still known by its address.
+fn forget_recipient(map: &dyn MapCore, vcpu: &types::vcpu, slot: u32) -> libbpf_rs::Result<()> {
+    let key = types::recipient { kvm: vcpu.kvm, vcpu_id: u64::from(vcpu.vcpu_id) };
+    let known = map.lookup(as_bytes(&key), MapFlags::ANY)?;
+    // Another vCPU may have the address by now.
+    if known.is_some_and(|known| known == slot.to_ne_bytes()) {
+        map.delete(as_bytes(&key))?;
     }
-    seen.get_mut(&slot).is_some_and(|there| !std::mem::replace(there, false))
+    Ok(())
 }
 
 fn thread_exists(pid: u32, tid: u32) -> bool {

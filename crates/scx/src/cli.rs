@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
+use gleaner_kernel::lever::ThreadKey;
 use gleaner_print::{outln, say};
 use gleaner_scx::{Ended, Options, Scheduler, Stats, VmRules, parse_ns, parse_rules};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
@@ -15,7 +16,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 ///
 /// Virtual CPUs that must answer an interrupt of another one, or have just sent one, run first, as far as fairness
 /// between virtual machines allows. Runs until Ctrl-C; whenever it ends, however it ends, the kernel's own scheduler
-/// takes over. When a pCPU goes off line or comes back it starts anew. Needs root and Linux 6.13 or later with `sched_ext`.
+/// takes over. When a pCPU goes offline or comes back, it restarts itself. Needs root and Linux 6.13 or later with `sched_ext`.
 #[derive(Debug, Parser)]
 #[command(name = crate::NAME, version = crate::VERSION, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -69,7 +70,7 @@ extern "C" fn stop(_: libc::c_int) {
 
 impl Cli {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        let options = self.options().map_err(anyhow::Error::msg)?;
+        let mut options = self.options().map_err(anyhow::Error::msg)?;
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
             let action = SigAction::new(SigHandler::Handler(stop), SaFlags::empty(), SigSet::empty());
             // SAFETY: the handler only stores a flag.
@@ -87,10 +88,15 @@ impl Cli {
             let Some(ended) = self.watch(&scheduler)? else {
                 return Ok(ExitCode::SUCCESS);
             };
-            say!("{}: the kernel ended it: {} {}", crate::NAME, ended.reason, ended.message);
+            let then = if ended.restart { "; it starts again" } else { "" };
+            say!("{}: the kernel ended it: {} {}{then}", crate::NAME, ended.reason, ended.message);
+            if self.stats.is_some() {
+                self.print(&scheduler.stats()?)?;
+            }
             if !ended.restart {
                 return Ok(if ended.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
             }
+            options.forget_ended(&Root::system());
         }
     }
 
@@ -128,6 +134,7 @@ impl Cli {
             let pid = pid.parse().map_err(|_| format!("--vm {text}: `{pid}` is no process"))?;
             Ok(VmRules {
                 pid,
+                process: ThreadKey::of(&Root::system(), pid).ok(),
                 rules: parse_rules(rules, base).map_err(|error| format!("--vm {text}: {error}"))?,
             })
         });

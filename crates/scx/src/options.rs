@@ -1,6 +1,8 @@
 //! What can be chosen.
 
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
+use gleaner_kernel::Root;
+use gleaner_kernel::lever::ThreadKey;
 
 /// How the host is scheduled.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,11 +17,20 @@ pub struct Options {
     pub slice_ns: u64,
 }
 
+impl Options {
+    /// Forgets VMs whose process has ended, so that another one of its number is not taken for it.
+    pub fn forget_ended(&mut self, root: &Root) {
+        self.vms.retain(|vm| vm.process.is_some() && ThreadKey::of(root, vm.pid).ok() == vm.process);
+    }
+}
+
 /// A VM with rules of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VmRules {
     /// Process of its VMM.
     pub pid: u32,
+    /// The one that had this number when the rules were made; `None`: there was none.
+    pub process: Option<ThreadKey>,
     /// Its rules.
     pub rules: UrgentConfig,
 }

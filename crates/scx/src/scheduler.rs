@@ -41,7 +41,7 @@ pub struct Scheduler {
 pub struct Ended {
     /// Whether for an error of the scheduler, such as a task that waited too long.
     pub failed: bool,
-    /// Whether it is to be started again: a pCPU went off line or came back.
+    /// Whether it is to be started again: a pCPU went offline or came back.
     pub restart: bool,
     /// The kernel's reason.
     pub reason: String,

@@ -102,7 +102,7 @@ enum hist_id {
 	/*
 	 * From the wake-up of a halted vCPU's thread until the vCPU enters the
 	 * guest with the interrupt that ended the halt. KVM wakes the thread as
-	 * soon as the interrupt is delivered. A halt that ended while KVM polled
+	 * soon as the timer expires or the interrupt is delivered. A halt that ended while KVM polled
 	 * has no wake-up, and is not counted.
 	 */
 	HIST_TIMER,
@@ -159,7 +159,7 @@ struct vcpu {
 	u64 window;
 	/* The latest sched_waking of the thread. */
 	u64 woken_ns;
-	/* The one that ended the halt since the latest exit; 0: none was seen. */
+	/* The wake-up that ended the present halt; 0: none was seen. */
 	u64 halt_woken_ns;
 	/*
 	 * Oldest interrupt that is delivered and not injected, by class; 0: none.

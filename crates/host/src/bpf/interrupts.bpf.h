@@ -65,7 +65,7 @@ static __always_inline u32 hist_of_ipi(u32 class, bool halted)
 	return class == VECTOR_CALL ? HIST_CALL : HISTS;
 }
 
-/* A timer or a device ended the halt: whoever sent the interrupt, KVM woke the thread for it. */
+/* A timer or a device ended the halt: KVM woke the thread for it. */
 static __always_inline void add_halt_ended(struct vcpu *v, u32 slot, u32 class)
 {
 	if (!v->halt_woken_ns)
@@ -98,7 +98,7 @@ int BPF_PROG(on_inject, unsigned int vector, bool soft, bool reinjected)
 		v->ended[injecting][class]++;
 	v->injecting = INJECT_NOTHING;
 	unlock(v);
-	/* Of several interrupts the first has ended the halt. */
+	/* Of several interrupts the first one taken counts, although it may have come later. */
 	if (injecting == INJECT_HALT)
 		add_halt_ended(v, t->slot, class);
 	since_ns = v->irq_ns[class];

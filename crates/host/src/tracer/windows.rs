@@ -78,10 +78,6 @@ impl HostTracer {
     pub fn keep_within(&mut self, budget: f64) -> Result<Option<Cost>, HostError> {
         self.resume();
         let Some(cost) = self.measure(COST_TIME).map_err(|error| HostError::Read(bpf::text(&error)))? else {
-            // The next attempt is due as late as if there were a cost.
-            if let Some(keeping) = &mut self.keeping {
-                keeping.measured_at = Instant::now();
-            }
             return Ok(None);
         };
         let now = Instant::now();

@@ -32,7 +32,7 @@ struct {
 	__type(value, struct search);
 } searches SEC(".maps");
 
-/* What the placement rule has to know about all pCPUs that are on line. */
+/* What the placement rule has to know about all pCPUs that are online. */
 static __always_inline void see_pcpus(struct search *s, struct task *t)
 {
 	struct pcpu *c;

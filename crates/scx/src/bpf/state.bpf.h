@@ -19,9 +19,9 @@ struct urgent_rules default_rules = {};
 /* `enum vector_use` of each vector; user space changes it at any time. */
 u8 uses[256] = {};
 
-/* The numbers of pCPUs are below this one; some may be off line. */
+/* The numbers of pCPUs are below this one; some may be offline. */
 u32 pcpu_count = 0;
-/* Never changes: where a pCPU goes or comes, the kernel ends the scheduler. */
+/* Never changes: when a pCPU goes offline or comes back, the kernel ends the scheduler. */
 u32 online_count = 0;
 /* Highest virtual time at which a task started to run. */
 u64 floor_vtime = 0;

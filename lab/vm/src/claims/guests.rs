@@ -13,7 +13,7 @@ use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
 
-/// So many differ in what they do or in their memory, with two more, of which one gets the PID of the other.
+/// So many VMs that differ in workload or memory. Two more follow; one of them gets the other's PID.
 pub(super) const MANY: usize = 10;
 /// How long each works: while the next ones boot.
 const LIFE: Duration = Duration::from_secs(10);

@@ -35,7 +35,7 @@ pub(super) fn version(deb: &Path) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Installs a package without the network, and checks that this starts nothing: install GUEST PACKAGE FILE UNIT
+/// Installs a package without the network, and checks that this starts nothing.
 pub(super) fn install(guest: &Guest, checks: &mut Checks, name: &str, deb: &str, unit: &str) -> Result<()> {
     let output = run(guest, &format!("{APT} install {deb}"))?;
     let said = output.text() + &output.errors();

@@ -52,7 +52,7 @@ pub(super) const LATENCY: Claim = Claim {
 pub(super) const STRESS: Claim = Claim {
     name: "sched-stress",
     group: 8,
-    says: "scx_gleaner schedules a host on which VMs come and go and move between control groups, a pCPU goes off line and comes \
+    says: "scx_gleaner schedules a host on which VMs come and go and move between control groups, a pCPU goes offline and comes \
            back, and the scheduler itself is ended and started with other rules: nothing waits for too long",
     quick: false,
     place: ClaimHost::NestedHost,

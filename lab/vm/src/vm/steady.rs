@@ -1,4 +1,4 @@
-//! Keeps a nested host's kernel from patching its own code while guests boot and end.
+//! Keeps KVM of a nested host from patching its own code while guests boot and end.
 
 use std::fs::File;
 use std::io;
@@ -17,13 +17,14 @@ const KVM_CREATE_IRQCHIP: libc::Ioctl = 0xae60;
 /// Makes a VM with one vCPU that never runs, and that stays until this process ends.
 ///
 /// KVM has branches that it patches when the first VM comes, when the last one goes (`preempt_notifier_key`), and whenever the
-/// first vCPU has its local APIC disabled, or the last one has enabled it (`apic_sw_disabled`): each vCPU starts with a disabled
-/// one. Under emulation pCPUs now and then run code as it was before it was patched, and then a guest hangs, or the host panics.
+/// first vCPU has its local APIC disabled, or a second after the last one has enabled it (`apic_sw_disabled`): each vCPU starts with
+/// a disabled one. Under emulation pCPUs now and then run code as it was before it was patched, and then a guest hangs, or the host panics.
 /// This vCPU's APIC is never enabled, so both branches stay as they are.
 pub(super) fn hold_branches() -> Result<()> {
     let failed = |error| Error::system("make a VM that keeps KVM's branches as they are")(error);
     let kvm = File::open(KVM).map_err(Error::file("open", KVM))?;
     let vm = descriptor(request(&kvm, KVM_CREATE_VM).map_err(failed)?);
+    // Without it, a vCPU has no local APIC in the kernel.
     request(&vm, KVM_CREATE_IRQCHIP).map_err(failed)?;
     let vcpu = descriptor(request(&vm, KVM_CREATE_VCPU).map_err(failed)?);
     let size = request(&kvm, KVM_GET_VCPU_MMAP_SIZE).map_err(failed)?;

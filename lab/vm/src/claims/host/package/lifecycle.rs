@@ -6,10 +6,12 @@ use crate::claims::Checks;
 use crate::claims::packaged::APT;
 use crate::error::Result;
 
-/// What nothing is to be left of: files, and what systemd's helpers keep.
-const PLACES: &str = "ls -d /usr/sbin/gleaner-host /usr/lib/systemd/system/gleaner-host* /etc/systemd/system/*/gleaner-host* \
-     /etc/systemd/system/gleaner-host* /usr/share/doc/gleaner-host /run/gleaner-host \
-     /var/lib/systemd/deb-systemd-helper-*/gleaner-host* 2>/dev/null; true";
+/// Lists the package's files, which dpkg knows until the removal.
+const FILES: &str = "/root/gleaner-host.files";
+/// What nothing is to be left of: its files, links that enable the unit, and what systemd's helpers keep.
+const PLACES: &str = "ls -d /etc/systemd/system/*/gleaner-host* /etc/systemd/system/gleaner-host* /run/gleaner-host \
+     /var/lib/systemd/deb-systemd-helper-*/gleaner-host* 2>/dev/null; \
+     while read -r file; do if [ -e \"$file\" ] && [ ! -d \"$file\" ]; then echo \"$file\"; fi; done";
 const LIMIT: &str = "cat /sys/module/kvm/parameters/halt_poll_ns";
 /// A limit that is never the kernel's own.
 const HELD: &str = "1001";
@@ -27,6 +29,8 @@ pub(super) fn remove(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
     checks.that("a killed halt-poll leaves a limit and a lease", is_left, left.replace('\n', " "));
     shell(host, "systemctl start gleaner-host")?;
     let serves = until(host, |now| now.value("gleaner_host_vms").is_some())?;
+    shell(host, &format!("dpkg -L gleaner-host >{FILES}"))?;
+    checks.that("its files", host.read_text(FILES)?.contains("/usr/sbin/gleaner-host\n"), "");
     let output = run(host, &format!("{APT} remove gleaner-host"))?;
     checks.that(
         "apt removes it while it serves",
@@ -46,7 +50,7 @@ pub(super) fn purge(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
     let host = machine.host;
     let output = run(host, &format!("{APT} purge gleaner-host"))?;
     checks.that("apt purges it", output.success(), output.errors().trim());
-    checks.equal("purged: nothing is left", &shell(host, PLACES)?.as_str(), &"");
+    checks.equal("purged: nothing is left", &shell(host, &format!("{PLACES} <{FILES}"))?.as_str(), &"");
     let failed = shell(host, "systemctl list-units --failed --plain --no-legend 'gleaner*'; true")?;
     checks.equal("purged: systemd has no failed unit of it", &failed.as_str(), &"");
     Ok(())
