@@ -172,7 +172,7 @@ fn followed(args: &DiagnoseArgs) -> Result<Report, HostError> {
     let root = Root::system();
     let setup = HostSetup::read(&root)?;
     let only = args.vm.as_deref().map(|name| find(&discover(&root), name)).transpose()?;
-    let mut tracer = HostTracer::start(&setup, Options { pid: only })?;
+    let mut tracer = HostTracer::start(setup.isa, Options { pid: only })?;
     tracer.keep_within(args.budget / 100.0)?;
     warn(tracer.missing(), &setup.hidden());
     let earlier = tracer.read()?;
@@ -207,7 +207,7 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let root = Root::system();
     let setup = HostSetup::read(&root)?;
     let only = args.vm.as_deref().map(|name| find(&discover(&root), name)).transpose()?;
-    let mut tracer = HostTracer::start(&setup, Options { pid: only })?;
+    let mut tracer = HostTracer::start(setup.isa, Options { pid: only })?;
     tracer.keep_within(args.budget / 100.0)?;
     let mut earlier = tracer.read()?;
     loop {

@@ -22,7 +22,7 @@ pub use gleaner_host_record::{
     Reading, Reason, RecordError, Report, Steal, StealBy, VcpuCounters, VcpuRecord, VmRecord, attribution,
     cause, discover, intervals,
 };
-use gleaner_host_record::{error, reading, report, setup};
+use gleaner_host_record::{error, reading, report};
 pub use tracer::{HostTracer, Options};
 
 gleaner_trace::skeleton!(skeleton, "host.skel.rs");

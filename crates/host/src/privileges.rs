@@ -53,7 +53,7 @@ fn checked(answer: libc::c_long) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use gleaner_host::{HostError, HostSetup, HostTracer, Isa, Options};
+    use gleaner_host::{HostError, HostTracer, Isa, Options};
     use gleaner_trace::{NotAvailable, Reason};
 
     use super::*;
@@ -63,15 +63,7 @@ mod tests {
         if !gleaner_testing::is_root() {
             return gleaner_testing::skipped("needs root: it loads BPF programs");
         }
-        let setup = HostSetup {
-            kernel: String::new(),
-            isa: Isa::Svm,
-            pcpus: 1,
-            halt_poll_ns: None,
-            delivers_interrupts: false,
-            detects_spinning: false,
-        };
-        let test = move || match HostTracer::start(&setup, Options::default()) {
+        let test = || match HostTracer::start(Isa::Svm, Options::default()) {
             Ok(mut tracer) => {
                 tracer.hold_account();
                 let before = tracer.keep_within(0.03).unwrap();

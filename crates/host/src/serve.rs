@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot listen at {address}: choose another address with --listen"))?;
     let root = Root::system();
     let setup = HostSetup::read(&root)?;
-    let mut tracer = HostTracer::start(&setup, Options::default())?;
+    let mut tracer = HostTracer::start(setup.isa, Options::default())?;
     tracer.hold_account();
     tracer.keep_within(args.budget / 100.0)?;
     warn(tracer.missing(), &setup.hidden());

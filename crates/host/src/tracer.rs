@@ -21,7 +21,6 @@ use nix::time::{ClockId, clock_gettime};
 use crate::counters::{self, counters};
 use crate::error::HostError;
 use crate::reading::{Cost, Lost, Reading, Steal, VcpuCounters};
-use crate::setup::HostSetup;
 use crate::skeleton::types::{self, hist_id};
 use crate::skeleton::{HostSkel, HostSkelBuilder};
 use crate::{Isa, PcpuSample};
@@ -99,21 +98,21 @@ impl fmt::Debug for HostTracer {
 }
 
 impl HostTracer {
-    /// Attaches the programs that this kernel has events for.
+    /// Attaches the programs that this kernel has events for, on processors of this kind.
     ///
     /// # Errors
     /// Exits, switches or wake-ups cannot be traced here.
-    pub fn start(setup: &HostSetup, options: Options) -> Result<Self, HostError> {
+    pub fn start(isa: Isa, options: Options) -> Result<Self, HostError> {
         libbpf_rs::set_print(None);
         let mut missing = Vec::new();
-        let of_use = |name: &&str| *name != ON_APIC || setup.isa == Isa::Vmx;
+        let of_use = |name: &&str| *name != ON_APIC || isa == Isa::Vmx;
         let all: Vec<&str> = PROGRAMS.iter().map(|program| program.0).filter(of_use).collect();
         // Usually all programs load at once. If not, find those that fail one by one.
-        let (skel, chosen) = if let Ok(skel) = load(setup, options, &all) {
+        let (skel, chosen) = if let Ok(skel) = load(isa, options, &all) {
             (skel, all)
         } else {
-            let chosen = accepted(setup, options, &all, &mut missing)?;
-            let skel = load(setup, options, &chosen)
+            let chosen = accepted(isa, options, &all, &mut missing)?;
+            let skel = load(isa, options, &chosen)
                 .map_err(|error| refused("VM exits", "on_exit", "kvm_exit", &error))?;
             (skel, chosen)
         };
@@ -201,7 +200,9 @@ impl HostTracer {
             let hists = hists(&maps.hists, slot)?;
             let (window, end) = data.map_or((0, 0), |data| (data.window, windows::end_of(data, read.window)));
             let mut counters = counters(&read, &hists, window, end, self.clock());
-            if !counters.ended && self.sees_threads && !thread_exists(read.tgid, read.tid) {
+            if counters.ended || !self.sees_threads || thread_exists(read.tgid, read.tid) {
+                self.gone.remove(&slot);
+            } else {
                 let (since, last) = self.gone.entry(slot).or_insert_with(|| (Instant::now(), counters));
                 counters = last.clone();
                 counters.ended = since.elapsed() >= SWITCHED_OUT;
@@ -298,14 +299,14 @@ fn now_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn load(setup: &HostSetup, options: Options, programs: &[&str]) -> libbpf_rs::Result<HostSkel<'static>> {
+fn load(isa: Isa, options: Options, programs: &[&str]) -> libbpf_rs::Result<HostSkel<'static>> {
     let mut open = HostSkelBuilder::default().open(bpf::object_place())?;
     for mut program in open.open_object_mut().progs_mut() {
         let chosen = programs.iter().any(|name| program.name() == *name);
         program.set_autoload(chosen);
     }
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
-        data.reason_of_code = setup.isa.table();
+        data.reason_of_code = isa.table();
         data.only_tgid = options.pid.unwrap_or_default();
     }
     open.load()
@@ -313,14 +314,14 @@ fn load(setup: &HostSetup, options: Options, programs: &[&str]) -> libbpf_rs::Re
 
 /// The programs that the kernel accepts, each tried alone.
 fn accepted(
-    setup: &HostSetup,
+    isa: Isa,
     options: Options,
     wanted: &[&str],
     missing: &mut Vec<NotAvailable>,
 ) -> Result<Vec<&'static str>, NotAvailable> {
     let mut accepted = Vec::new();
     for (name, event, gives) in PROGRAMS.into_iter().filter(|program| wanted.contains(&program.0)) {
-        match load(setup, options, &[name]) {
+        match load(isa, options, &[name]) {
             Ok(_) => accepted.push(name),
             Err(error) => {
                 let refused = refused(gives.unwrap_or("VM exits"), name, event, &error);

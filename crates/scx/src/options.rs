@@ -101,6 +101,21 @@ mod tests {
     }
 
     #[test]
+    fn rules_end_with_the_process_that_they_were_made_for() {
+        let stat = |start: u64| format!("42 (qemu) S{} {start} 0", " 0".repeat(18));
+        let (first, later) = (stat(1000), stat(2000));
+        let dir = gleaner_testing::tree::tree(&[("proc/42/task/42/stat", first.as_str())]);
+        let root = Root::at(dir.path());
+        let vm = |pid| VmRules { pid, process: ThreadKey::of(&root, pid).ok(), rules: UrgentConfig::OFF };
+        let mut options = Options { vms: vec![vm(42), vm(43)], ..Options::default() };
+        options.forget_ended(&root);
+        assert_eq!(options.vms, [vm(42)]);
+        std::fs::write(dir.path().join("proc/42/task/42/stat"), later).unwrap();
+        options.forget_ended(&root);
+        assert_eq!(options.vms, []);
+    }
+
+    #[test]
     fn times_have_units() {
         assert_eq!(parse_ns("500us"), Ok(500_000));
         assert_eq!(parse_ns("18ms"), Ok(18_000_000));

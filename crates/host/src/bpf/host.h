@@ -102,8 +102,8 @@ enum hist_id {
 	/*
 	 * From the wake-up of a halted vCPU's thread until the vCPU enters the
 	 * guest with the interrupt that ended the halt. KVM wakes the thread as
-	 * soon as the timer expires or the interrupt is delivered. A halt that ended while KVM polled
-	 * has no wake-up, and is not counted.
+	 * soon as the timer expires or the interrupt is delivered. A halt that
+	 * ended while KVM polled has no wake-up, and is not counted.
 	 */
 	HIST_TIMER,
 	HIST_DEVICE,

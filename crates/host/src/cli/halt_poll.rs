@@ -164,7 +164,7 @@ fn run_why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
 
 fn follow(root: &Root, time: Duration) -> anyhow::Result<Report> {
     let setup = HostSetup::read(root)?;
-    let mut tracer = HostTracer::start(&setup, Options::default())?;
+    let mut tracer = HostTracer::start(setup.isa, Options::default())?;
     for missing in tracer.missing() {
         say!("{}: {missing}", crate::NAME);
     }

@@ -10,15 +10,7 @@ const CULPRIT_IDLE: u32 = types::steal_culprit::CULPRIT_IDLE.0;
 
 /// Follows switches alone, for which no KVM is needed.
 fn switches() -> libbpf_rs::Result<HostTracer> {
-    let setup = HostSetup {
-        kernel: String::new(),
-        isa: Isa::Svm,
-        pcpus: 0,
-        halt_poll_ns: None,
-        delivers_interrupts: false,
-        detects_spinning: false,
-    };
-    let skel = load(&setup, Options::default(), &["on_switch"])?;
+    let skel = load(Isa::Svm, Options::default(), &["on_switch"])?;
     let link = skel.progs.on_switch.attach_trace()?;
     let fd = skel.progs.on_switch.as_fd().try_clone_to_owned()?;
     Ok(HostTracer::of(skel, vec![Attached { fd, _link: link }], Vec::new()))

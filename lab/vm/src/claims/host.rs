@@ -96,7 +96,7 @@ fn guest(name: &str, kernel: Kernel) -> VmSpec {
 /// Follows all vCPUs of this host.
 fn follow() -> Result<(HostSetup, HostTracer)> {
     let setup = HostSetup::read(&Root::system()).map_err(|error| failed(&error))?;
-    let tracer = HostTracer::start(&setup, Options::default()).map_err(|error| failed(&error))?;
+    let tracer = HostTracer::start(setup.isa, Options::default()).map_err(|error| failed(&error))?;
     Ok((setup, tracer))
 }
 

@@ -79,6 +79,16 @@ pub(super) fn shell(guest: &Guest, script: &str) -> Result<String> {
     guest.succeed(step(script)).map(|text| text.trim().to_owned())
 }
 
+/// A shell command that prints the process of a unit's service; 0 if there is none.
+pub(super) fn main_pid(unit: &str) -> String {
+    format!("systemctl show -p MainPID --value {unit}")
+}
+
+/// A shell command that waits until systemd is about to start a unit's service again, which it does after five seconds.
+pub(super) fn about_to_restart(unit: &str) -> String {
+    format!("until [ $(systemctl show -p SubState --value {unit}) = auto-restart ]; do sleep 0.1; done")
+}
+
 fn step(script: &str) -> Step {
     Step::shell(script).env("PATH", "/usr/sbin:/usr/bin").timeout(TIMEOUT)
 }

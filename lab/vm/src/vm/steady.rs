@@ -16,9 +16,9 @@ const KVM_CREATE_IRQCHIP: libc::Ioctl = 0xae60;
 
 /// Makes a VM with one vCPU that never runs, and that stays until this process ends.
 ///
-/// KVM has branches that it patches when the first VM comes, when the last one goes (`preempt_notifier_key`), and whenever the
-/// first vCPU has its local APIC disabled, or a second after the last one has enabled it (`apic_sw_disabled`): each vCPU starts with
-/// a disabled one. Under emulation pCPUs now and then run code as it was before it was patched, and then a guest hangs, or the host panics.
+/// KVM has branches that it patches when the first VM comes, when the last one goes (`preempt_notifier_key`), when the first
+/// vCPU has its local APIC disabled, and a second after the last one has enabled it (`apic_sw_disabled`): each vCPU starts with
+/// a disabled one. Under emulation a pCPU now and then runs code as it was while it was being patched, and the host panics.
 /// This vCPU's APIC is never enabled, so both branches stay as they are.
 pub(super) fn hold_branches() -> Result<()> {
     let failed = |error| Error::system("make a VM that keeps KVM's branches as they are")(error);

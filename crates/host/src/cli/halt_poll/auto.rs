@@ -94,7 +94,7 @@ impl Vms for Host {
     }
 
     fn follow(&mut self) -> anyhow::Result<()> {
-        let mut tracer = HostTracer::start(&self.setup, Options::default())?;
+        let mut tracer = HostTracer::start(self.setup.isa, Options::default())?;
         if !std::mem::replace(&mut self.said, true) {
             for missing in tracer.missing() {
                 say!("{}: {missing}", crate::NAME);

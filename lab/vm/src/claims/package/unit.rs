@@ -3,7 +3,7 @@
 use super::{Machine, SERVICE, levers};
 use crate::Output;
 use crate::claims::Checks;
-use crate::claims::packaged::{is_whole, run, scrape, shell};
+use crate::claims::packaged::{about_to_restart, is_whole, run, scrape, shell};
 use crate::error::Result;
 use crate::vm::Guest;
 
@@ -12,10 +12,7 @@ const ADDED: &str = "/etc/gleaner/gleaner.toml.d/50-lab.toml";
 /// A command of a user in the group, and of one who is not in it.
 const MEMBER: &str = "setpriv --reuid=1000 --regid=1000 --groups=$(grep ^gleaner: /etc/group | cut -d: -f3)";
 const STRANGER: &str = "setpriv --reuid=1001 --regid=1001 --clear-groups";
-/// Waits until systemd is about to start the daemon again, which it does after five seconds.
-const ABOUT_TO_RESTART: &str =
-    "until [ $(systemctl show -p SubState --value gleanerd) = auto-restart ]; do sleep 0.1; done";
-/// Waits until it has done so.
+/// Waits until systemd has started the daemon again.
 const ACTIVE: &str = "until systemctl is-active -q gleanerd; do sleep 0.2; done";
 /// The port of its metrics.
 const PORT: u16 = 9839;
@@ -89,7 +86,10 @@ pub(super) fn faults(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
         checks.that(format!("{what}: the service is helped before"), helped.holds, helped.says);
         shell(
             guest,
-            &format!("systemctl kill --kill-whom=main --signal={signal} gleanerd && {ABOUT_TO_RESTART}"),
+            &format!(
+                "systemctl kill --kill-whom=main --signal={signal} gleanerd && {}",
+                about_to_restart("gleanerd")
+            ),
         )?;
         let after = levers(guest)?;
         let state = shell(guest, "systemctl show -p SubState --value gleanerd")?;

@@ -1,9 +1,9 @@
 //! The unit: what it serves, what it may do, and what systemd does with it.
 
 use super::served::{PORT, until};
-use super::{Machine, loaded, run, shell};
+use super::{Machine, NAME, loaded, run, shell};
 use crate::claims::Checks;
-use crate::claims::packaged::scrape;
+use crate::claims::packaged::{about_to_restart, main_pid, scrape};
 use crate::error::Result;
 use crate::vm::Guest;
 
@@ -15,9 +15,6 @@ const GIVEN: u64 = KEPT | 1 << 21;
 const PCPU: &str = "gleaner_host_pcpu_seconds_total";
 /// What is in the messages of a program to which something is refused.
 const COMPLAINTS: [&str; 6] = ["cannot", "not permitted", "denied", "refused", "error", "panicked"];
-/// Waits until systemd is about to start it again, which it does after five seconds.
-const ABOUT_TO_RESTART: &str =
-    "until [ $(systemctl show -p SubState --value gleaner-host) = auto-restart ]; do sleep 0.1; done";
 
 /// Enables it: it serves, and says who it is.
 pub(super) fn enable(host: &Guest, checks: &mut Checks, version: &str) -> Result<()> {
@@ -53,7 +50,7 @@ pub(super) fn sandbox(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> 
         ("it has given that up: CapEff", "CapEff", KEPT),
         ("it cannot take it back: CapPrm", "CapPrm", KEPT),
     ] {
-        let of_it = "/proc/$(systemctl show -p MainPID --value gleaner-host)/status";
+        let of_it = format!("/proc/$({})/status", main_pid(NAME));
         let found = shell(host, &format!("awk '/^{set}:/ {{ print $2 }}' {of_it}"))?;
         checks.equal(what, &found, &format!("{expected:016x}"));
     }
@@ -69,14 +66,13 @@ pub(super) fn warnings(host: &Guest, checks: &mut Checks) -> Result<()> {
 
 /// SIGKILL: its programs are gone at once, and systemd starts it again.
 pub(super) fn killed(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
-    const PID: &str = "systemctl show -p MainPID --value gleaner-host";
-    let host = machine.host;
-    let first = shell(host, PID)?;
+    let (host, pid) = (machine.host, main_pid(NAME));
+    let first = shell(host, &pid)?;
     let kill = "systemctl kill --kill-whom=main --signal=KILL gleaner-host";
-    let between = shell(host, &format!("{kill} && {ABOUT_TO_RESTART}; {PID}"))?;
+    let between = shell(host, &format!("{kill} && {}; {pid}", about_to_restart(NAME)))?;
     checks.equal("killed: it is gone until systemd starts it again", &between.as_str(), &"0");
     let serves = until(host, |now| now.value("gleaner_host_build_info").is_some())?;
-    let second = shell(host, PID)?;
+    let second = shell(host, &pid)?;
     let restarts = shell(host, "systemctl show -p NRestarts --value gleaner-host")?;
     checks.that(
         "killed: systemd starts it again, and it serves",
