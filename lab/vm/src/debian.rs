@@ -23,15 +23,27 @@ pub(crate) enum Suite {
     Bookworm,
     Trixie,
     TrixieBackports,
+    /// The sources of [`Self::Trixie`].
+    TrixieSources,
 }
 
 impl Suite {
     fn name(self) -> &'static str {
         match self {
             Self::Bookworm => "bookworm",
-            Self::Trixie => "trixie",
+            Self::Trixie | Self::TrixieSources => "trixie",
             Self::TrixieBackports => "trixie-backports",
         }
+    }
+
+    /// Of what in the archive, as apt's sources name it.
+    fn kind(self) -> &'static str {
+        if self == Self::TrixieSources { "deb-src" } else { "deb" }
+    }
+
+    /// Name of its apt's directory in the cache.
+    fn directory(self) -> String {
+        if self == Self::TrixieSources { format!("{}-sources", self.name()) } else { self.name().to_owned() }
     }
 }
 
@@ -46,7 +58,7 @@ impl Apt {
     /// Opens the suite with its newest lists, which are fetched once per process.
     pub(crate) fn open(cache: &Cache, suite: Suite) -> Result<Self> {
         static FRESH: Mutex<BTreeSet<(PathBuf, Suite)>> = Mutex::new(BTreeSet::new());
-        let dir = cache.scratch("apt")?.join(suite.name());
+        let dir = cache.scratch("apt")?.join(suite.directory());
         let apt = Self { suite, mirror: mirror()?, dir };
         let mut fresh = FRESH.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (apt.dir.clone(), suite);
@@ -63,7 +75,8 @@ impl Apt {
             let path = self.dir.join(sub);
             fs::create_dir_all(&path).map_err(Error::file("make", path))?;
         }
-        let source = format!("deb [signed-by={KEYRING}] {} {} main\n", self.mirror, self.suite.name());
+        let Self { suite, mirror, .. } = self;
+        let source = format!("{} [signed-by={KEYRING}] {mirror} {} main\n", suite.kind(), suite.name());
         for (name, text) in [("sources.list", source), ("status", String::new()), ("apt.conf", self.conf())] {
             let path = self.dir.join(name);
             fs::write(&path, text).map_err(Error::file("write", path))?;
@@ -139,6 +152,21 @@ impl Apt {
         })
     }
 
+    /// Downloads a package's source, and unpacks it into a directory that does not exist yet, with Debian's patches.
+    pub(crate) fn unpack_source(&self, package: &str, into: &Path) -> Result<()> {
+        self.downloaded(|debs| {
+            let mut command = self.get();
+            command.args(["source", "--download-only", package]).current_dir(debs);
+            self.fetch(&mut command)?;
+            let description = files(debs, "dsc")?.pop();
+            let description = description
+                .ok_or_else(|| Error::Packages(format!("the source of {package} has no description")))?;
+            // apt has checked the signature.
+            let mut unpack = Command::new("dpkg-source");
+            tool::run(unpack.args(["--no-check", "-x"]).arg(description).arg(into)).map(drop)
+        })
+    }
+
     /// Passes `take` a temporary directory for packages.
     fn downloaded(&self, take: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         let debs = tempfile::tempdir_in(&self.dir).map_err(Error::file("make a folder in", &self.dir))?;
@@ -151,17 +179,17 @@ impl Apt {
 /// Unpacks every package in a directory, in the order of their names. `base-files`, which creates the directories,
 /// comes early enough, since the others' files follow its links whether or not these exist yet.
 fn extract(debs: &Path, into: &Path) -> Result<()> {
-    for file in packages(debs)? {
+    for file in files(debs, "deb")? {
         tool::run(Command::new("dpkg").arg("-x").arg(file).arg(into))?;
     }
     Ok(())
 }
 
-/// The packages in a directory, in the order of their names.
-fn packages(debs: &Path) -> Result<Vec<PathBuf>> {
+/// The files in a directory whose names have this ending, in the order of their names.
+fn files(debs: &Path, wanted: &str) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(debs).map_err(Error::file("read", debs))?.flatten().map(|entry| entry.path()).collect();
-    files.retain(|path| path.extension().is_some_and(|ending| ending == "deb"));
+    files.retain(|path| path.extension().is_some_and(|ending| ending == wanted));
     files.sort();
     Ok(files)
 }
@@ -172,7 +200,7 @@ fn register(debs: &Path, into: &Path) -> Result<()> {
     let lists = dir.join("info");
     fs::create_dir_all(&lists).map_err(Error::file("make", &lists))?;
     let mut status = String::new();
-    for file in packages(debs)? {
+    for file in files(debs, "deb")? {
         let control = tool::output(Command::new("dpkg-deb").arg("--field").arg(&file))?;
         let field = |name: &str| {
             control.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap_or_default()

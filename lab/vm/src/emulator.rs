@@ -1,7 +1,12 @@
-//! Debian 13's QEMU, from packages. With Debian 12's, guests often crash under emulation, above all nested ones.
+//! Debian 13's QEMU, from packages. With Debian 12's, guests often crash under emulation, above all nested ones. A KVM host
+//! is emulated by the same QEMU [repaired](source).
 //!
 //! It is in one directory with its own loader and libraries, so that it runs on any machine and in the host's
 //! initramfs, whatever libraries are there.
+
+mod source;
+
+pub(crate) use source::{ARTEFACT as FOR_HOSTS, open as open_for_hosts};
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,24 +67,36 @@ fn build(apt: &Apt, dir: &Path) -> Result<()> {
     let tree = tempfile::tempdir_in(dir).map_err(Error::file("make a folder in", dir))?;
     let tree = tree.path();
     apt.unpack_closure(&["qemu-system-x86"], tree)?;
-    for sub in ["lib", "share"] {
-        fs::create_dir(dir.join(sub)).map_err(Error::file("make", dir.join(sub)))?;
-    }
     let libraries = tree.join("usr/lib/x86_64-linux-gnu");
     let loader = libraries.join("ld-linux-x86-64.so.2");
     let program = tree.join("usr/bin").join(QEMU);
-    copy(&loader, &dir.join(LOADER))?;
-    copy(&program, &dir.join(QEMU))?;
     let mut list = Command::new(&loader);
-    let said = tool::output(list.arg("--library-path").arg(&libraries).arg("--list").arg(&program))?;
-    for path in crate::archive::linked(&said) {
+    list.arg("--library-path").arg(&libraries).arg("--list").arg(&program);
+    collect(dir, &program, &loader, &mut list)?;
+    add_firmware(&FIRMWARE_DIRS.map(|place| tree.join(place)), dir)
+}
+
+/// Copies the program and its loader, and the libraries that `list` prints.
+fn collect(dir: &Path, program: &Path, loader: &Path, list: &mut Command) -> Result<()> {
+    let libraries = dir.join("lib");
+    fs::create_dir(&libraries).map_err(Error::file("make", &libraries))?;
+    copy(loader, &dir.join(LOADER))?;
+    copy(program, &dir.join(QEMU))?;
+    for path in crate::archive::linked(&tool::output(list)?) {
         let path = Path::new(&path);
-        copy(path, &dir.join("lib").join(path.file_name().unwrap_or_default()))?;
+        copy(path, &libraries.join(path.file_name().unwrap_or_default()))?;
     }
+    Ok(())
+}
+
+/// Copies our machines' firmware, each file from one of these directories.
+fn add_firmware(places: &[PathBuf], dir: &Path) -> Result<()> {
+    let share = dir.join("share");
+    fs::create_dir(&share).map_err(Error::file("make", &share))?;
     for name in FIRMWARE {
-        let found = FIRMWARE_DIRS.iter().map(|place| tree.join(place).join(name)).find(|path| path.exists());
+        let found = places.iter().map(|place| place.join(name)).find(|path| path.exists());
         let found = found.ok_or_else(|| Error::Packages(format!("QEMU's packages have no {name}")))?;
-        copy(&found, &dir.join("share").join(name))?;
+        copy(&found, &share.join(name))?;
     }
     Ok(())
 }

@@ -90,8 +90,10 @@ impl Store {
         let busybox = busybox(&self.cache)?;
         let files = kernel.open(&self.cache)?;
         let qemu = emulator::open(&self.cache)?;
+        let hosts = image == Image::Host || !guests.is_empty();
+        let emulator = if hosts { emulator::open_for_hosts(&self.cache)? } else { qemu.clone() };
         let mut media =
-            Media { kernel: files.image(), initramfs: Vec::new(), disk: None, emulator: Some(qemu.clone()) };
+            Media { kernel: files.image(), initramfs: Vec::new(), disk: None, emulator: Some(emulator) };
         match image {
             Image::Tiny => {
                 media.initramfs = tiny(&busybox, &files, &[])?.finish()?;
@@ -157,7 +159,11 @@ pub fn prepare(cache: &Cache, image: Image, kernel: Kernel) -> Result<()> {
     kernel.open(cache)?;
     busybox(cache)?;
     emulator::open(cache)?;
-    if image == Image::Systemd { systemd::root(cache).map(drop) } else { Ok(()) }
+    match image {
+        Image::Tiny => Ok(()),
+        Image::Systemd => systemd::root(cache).map(drop),
+        Image::Host => emulator::open_for_hosts(cache).map(drop),
+    }
 }
 
 /// Names of the cache's artefacts for these images and kernels.
@@ -166,6 +172,9 @@ pub fn artefacts(images: &[Image], kernels: &[Kernel]) -> Vec<String> {
     names.extend([BUSYBOX.to_owned(), emulator::ARTEFACT.to_owned()]);
     if images.contains(&Image::Systemd) {
         names.push(systemd::ARTEFACT.to_owned());
+    }
+    if images.contains(&Image::Host) {
+        names.push(emulator::FOR_HOSTS.to_owned());
     }
     names
 }
