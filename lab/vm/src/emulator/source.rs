@@ -36,8 +36,9 @@ const BUILDER: &str = "meson";
 pub(crate) fn open(cache: &Cache) -> Result<PathBuf> {
     let patches: String = PATCHES.iter().map(|(_, text)| *text).collect();
     let recipe = format!("qemu for hosts 1 {} {patches}", OPTIONS.join(" "));
+    // One artefact is built at a time, so this one comes before.
+    let firmware = super::open(cache)?;
     cache.artefact(ARTEFACT, &recipe, |dir| {
-        let firmware = super::open(cache)?;
         build(&Apt::open(cache, Suite::Trixie)?, &Apt::open(cache, Suite::TrixieSources)?, &firmware, dir)
     })
 }
