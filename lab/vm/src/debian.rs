@@ -36,12 +36,12 @@ impl Suite {
         }
     }
 
-    /// Of what in the archive, as apt's sources name it.
+    /// Whether it has packages or sources: the first word of a line in apt's `sources.list`.
     fn kind(self) -> &'static str {
         if self == Self::TrixieSources { "deb-src" } else { "deb" }
     }
 
-    /// Name of its apt's directory in the cache.
+    /// Name of the directory in which apt keeps its lists and downloads for this suite.
     fn directory(self) -> String {
         if self == Self::TrixieSources { format!("{}-sources", self.name()) } else { self.name().to_owned() }
     }

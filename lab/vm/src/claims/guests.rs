@@ -43,7 +43,7 @@ pub(super) fn spec(number: usize) -> VmSpec {
     spec
 }
 
-/// Boots a VM; those that hang are killed, and those that reset themselves have ended. `before` is done before each attempt.
+/// Boots a VM; those that hang are killed. `before` is done before each attempt.
 pub(super) fn boot(
     lab: &Lab,
     number: usize,
@@ -57,9 +57,9 @@ pub(super) fn boot(
         let spec = spec(number);
         let vcpus = spec.cpus.count() as usize;
         match lab.boot_within(spec, BOOT) {
-            Err(error @ (Error::Hung { .. } | Error::Ended { .. })) if attempts > 0 => {
+            Err(error @ Error::Hung { .. }) if attempts > 0 => {
                 say!("lab: {error}");
-                tally.not_booted += 1;
+                tally.hung += 1;
                 tally.vcpus += vcpus;
             }
             result => return result,
@@ -83,8 +83,8 @@ pub(super) struct Tally {
     pub(super) off: usize,
     /// Whose VMM was killed.
     pub(super) killed: usize,
-    /// Hung at boot, or reset themselves.
-    pub(super) not_booted: usize,
+    /// Killed because they did not boot.
+    pub(super) hung: usize,
     /// The vCPUs of all.
     pub(super) vcpus: usize,
 }
@@ -103,7 +103,7 @@ impl Tally {
     pub(super) fn add(&mut self, more: &Self) {
         self.off += more.off;
         self.killed += more.killed;
-        self.not_booted += more.not_booted;
+        self.hung += more.hung;
         self.vcpus += more.vcpus;
     }
 }

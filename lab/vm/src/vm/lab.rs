@@ -73,12 +73,12 @@ impl Lab {
         }
     }
 
-    /// Boots a machine, waits for its agent and pins its vCPUs. Retries once after a hang or a reset without
-    /// a panic, and reports that: under emulation, about one in several dozen boots of Linux 7 hangs before its first
-    /// console output, or a nested guest resets itself a second later, for unknown reasons.
+    /// Boots a machine, waits for its agent and pins its vCPUs. Retries once after a hang, and reports that: under
+    /// emulation, about one in several dozen boots of Linux 7 hangs before its first console output, for unknown
+    /// reasons.
     pub fn boot(&self, spec: VmSpec) -> Result<Guest> {
         self.boot_within(spec.clone(), TIMEOUT).or_else(|error| match error {
-            Error::Hung { .. } | Error::Ended { .. } => {
+            Error::Hung { .. } => {
                 say!("lab: {error}\nlab: it is booted once more");
                 self.boot_within(spec, TIMEOUT)
             }

@@ -18,7 +18,8 @@ const KVM_CREATE_IRQCHIP: libc::Ioctl = 0xae60;
 ///
 /// KVM has branches that it patches when the first VM comes, when the last one goes (`preempt_notifier_key`), when the first
 /// vCPU has its local APIC disabled, and a second after the last one has enabled it (`apic_sw_disabled`): each vCPU starts with
-/// a disabled one. Under emulation a pCPU now and then runs code as it was while it was being patched, and the host panics.
+/// a disabled one. An emulated pCPU can go on with code as it was while it was being patched, and then the host panics.
+/// `qemu/1-stale-code.patch` repairs that; that it suffices alone is not shown yet.
 /// This vCPU's APIC is never enabled, so both branches stay as they are.
 pub(super) fn hold_branches() -> Result<()> {
     let failed = |error| Error::system("make a VM that keeps KVM's branches as they are")(error);

@@ -187,10 +187,10 @@ fn followed(checks: &mut Checks, tally: &Tally, watch: &Watch) {
         "at least twelve VMs came and went",
         vms >= 12 && tally.off > 0 && tally.killed > 0,
         format!(
-            "{} powered off, {} killed, {} more because they did not boot, in {:.0} s",
+            "{} powered off, {} killed, {} more because they hung at boot, in {:.0} s",
             tally.off,
             tally.killed,
-            tally.not_booted,
+            tally.hung,
             watch.started.elapsed().as_secs_f64()
         ),
     );

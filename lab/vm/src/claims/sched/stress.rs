@@ -65,10 +65,10 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
         "VMs came, worked, moved and went, beside one that stays",
         tally.off > 0 && tally.killed > 0 && moves > 0,
         format!(
-            "{} powered off, {} killed, {} more because they did not boot, in {:.0} s; {moves} moves between control groups",
+            "{} powered off, {} killed, {} more because they hung at boot, in {:.0} s; {moves} moves between control groups",
             tally.off,
             tally.killed,
-            tally.not_booted,
+            tally.hung,
             took.as_secs_f64()
         ),
     );
