@@ -8,7 +8,6 @@ mod process;
 mod qemu;
 mod qmp;
 mod spec;
-mod steady;
 mod step;
 
 pub use guest::{Guest, Job};

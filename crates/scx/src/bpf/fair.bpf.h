@@ -67,6 +67,19 @@ static __always_inline void count_sibling(u32 vm, u32 cpu, s32 by)
 	__sync_fetch_and_add(number, by);
 }
 
+/*
+ * The vCPU is runnable, or sleeps. It can be found to be a vCPU before the
+ * kernel hands it to this scheduler, which makes it runnable once more.
+ */
+static __always_inline void set_active(struct task *t, bool active)
+{
+	struct vm *vm = vm_of(t);
+
+	if (!vm || __sync_lock_test_and_set(&t->active, active) == active)
+		return;
+	__sync_fetch_and_add(&vm->active, active ? 1 : -1);
+}
+
 /* Takes the task out of the load in which it is counted. */
 static __always_inline void uncount(struct task *t)
 {

@@ -254,10 +254,9 @@ static __always_inline u32 group_weight(struct task_struct *p)
 void OPS(gleaner_runnable, struct task_struct *p, u64 enq_flags)
 {
 	struct task *t = task_of(p);
-	struct vm *vm = t ? vm_of(t) : NULL;
 
-	if (vm)
-		__sync_fetch_and_add(&vm->active, 1);
+	if (t)
+		set_active(t, true);
 	/* Before it is queued, or runs at once on an idle pCPU. */
 	catch_up(p);
 }
@@ -297,15 +296,11 @@ void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
 void OPS(gleaner_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct task *t = task_of(p);
-	struct vm *vm = t ? vm_of(t) : NULL;
 
 	if (!t)
 		return;
 	uncount(t);
-	if (!vm)
-		return;
-	if (vm->active)
-		__sync_fetch_and_sub(&vm->active, 1);
+	set_active(t, false);
 	if (deq_flags & SCX_DEQ_SLEEP)
 		urgency_end(&t->urgency);
 }

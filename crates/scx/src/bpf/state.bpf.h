@@ -39,6 +39,8 @@ struct task {
 	u32 counted;
 	/* What it adds to that load. */
 	u64 load;
+	/* It is one of its VM's active vCPUs. */
+	u32 active;
 	/* Its VM, for KVM, and its number there. */
 	u64 kvm;
 	u64 vcpu_id;

@@ -153,7 +153,7 @@ static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 	t->vcpu_id = key.vcpu_id;
 	t->vm = tgid;
 	__sync_fetch_and_add(&vm->vcpus, 1);
-	__sync_fetch_and_add(&vm->active, 1);
+	set_active(t, true);
 	count_on(p, t, bpf_get_smp_processor_id());
 	return 0;
 }
