@@ -19,7 +19,7 @@ users = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 shared = $(DESTDIR)$(PREFIX)/share/gleaner
 etc = $(DESTDIR)$(SYSCONFDIR)/gleaner
 programs = gleaner gleaner-bench gleaner-sim
-packages = $(programs) gleaner-daemon gleaner-host
+packages = $(programs) gleaner-daemon gleaner-host gleaner-scx
 HOST_CLAIMS = host-agreement host-causes host-overhead host-churn host-polling host-joined sched-safety sched-fairness sched-latency
 pages = gleaner.toml.5 gleaner.7 gleanerd.8
 
@@ -28,20 +28,20 @@ pages = gleaner.toml.5 gleaner.7 gleanerd.8
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Build the release binaries: target/release/gleaner, gleanerd, gleaner-bench, gleaner-sim and gleaner-host
+build: ## Build the release binaries: target/release/gleaner, gleanerd, gleaner-bench, gleaner-sim, gleaner-host and scx_gleaner
 	scripts/setup build
 	cargo build --release --locked $(packages:%=-p %)
 
 # Does not build: root, who installs, often has no Rust. The unit names the daemon's place, and a configuration that is
 # there is the administrator's.
 install: ## Install what `make build` has built, man pages, completions and units too (PREFIX=/usr/local, DESTDIR=)
-	@for p in $(programs) gleanerd gleaner-host; do test -x $(BUILT)/$$p || { echo 'run make build first' >&2; exit 1; }; done
+	@for p in $(programs) gleanerd gleaner-host scx_gleaner; do test -x $(BUILT)/$$p || { echo 'run make build first' >&2; exit 1; }; done
 	install -d $(bin) $(sbin) $(man)/man1 $(bash) $(zsh) $(fish) $(units) $(users) $(shared)/grafana $(shared)/prometheus \
 	    $(etc)/gleaner.toml.d
 	install -m 755 $(programs:%=$(BUILT)/%) $(bin)
-	install -m 755 $(BUILT)/gleanerd $(BUILT)/gleaner-host $(sbin)
+	install -m 755 $(BUILT)/gleanerd $(BUILT)/gleaner-host $(BUILT)/scx_gleaner $(sbin)
 	umask 022; \
-	for p in $(programs) gleaner-host; do \
+	for p in $(programs) gleaner-host scx_gleaner; do \
 	    $(BUILT)/$$p man --output $(man)/man1; \
 	    $(BUILT)/$$p completions bash >$(bash)/$$p; \
 	    $(BUILT)/$$p completions zsh >$(zsh)/_$$p; \
@@ -59,8 +59,8 @@ install: ## Install what `make build` has built, man pages, completions and unit
 
 # A configuration that was changed stays.
 uninstall: ## Remove what `make install` with the same PREFIX and DESTDIR has installed
-	for p in $(programs) gleaner-host; do rm -f $(bin)/$$p $(man)/man1/$$p.1 $(bash)/$$p $(zsh)/_$$p $(fish)/$$p.fish; done
-	rm -f $(man)/man1/gleaner-*.1 $(sbin)/gleanerd $(sbin)/gleaner-host $(units)/gleanerd.service $(units)/gleaner-host.service \
+	for p in $(programs) gleaner-host scx_gleaner; do rm -f $(bin)/$$p $(man)/man1/$$p.1 $(bash)/$$p $(zsh)/_$$p $(fish)/$$p.fish; done
+	rm -f $(man)/man1/gleaner-*.1 $(man)/man1/scx_gleaner-*.1 $(sbin)/gleanerd $(sbin)/gleaner-host $(sbin)/scx_gleaner $(units)/gleanerd.service $(units)/gleaner-host.service \
 	    $(units)/gleanerd-metrics.socket \
 	    $(users)/gleaner.conf $(shared)/grafana/gleaner.json $(shared)/prometheus/gleaner.rules.yml
 	for page in $(pages); do rm -f $(man)/man$${page##*.}/$$page; done
@@ -85,8 +85,8 @@ test: ## Run everything that must pass (as root: the privileged tests too), the 
 	scripts/run-tests
 
 docs: ## Write what is generated from the programs: docs/cli.md
-	cargo build --locked $(programs:%=-p %) -p gleaner-host
-	{ sed '/^<!-- generated/q' docs/cli.md; echo; for p in $(programs) gleaner-host; do target/debug/$$p reference; done; } >target/cli.md
+	cargo build --locked $(programs:%=-p %) -p gleaner-host -p gleaner-scx
+	{ sed '/^<!-- generated/q' docs/cli.md; echo; for p in $(programs) gleaner-host scx_gleaner; do target/debug/$$p reference; done; } >target/cli.md
 	mv target/cli.md docs/cli.md
 
 test-long: ## Check the statistics at length, and 100 real comparisons of equal modes; about five minutes

@@ -2,6 +2,7 @@
 
 pub(crate) mod halt_poll;
 pub(crate) mod restore;
+pub(crate) mod sched;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,7 +25,7 @@ use crate::serve;
 ///
 /// Counts VM exits by reason, and attributes the time of each vCPU: to the guest, to the hypervisor by exit reason, to
 /// waiting for a pCPU after wake-ups and after preemption, to being halted. Needs root, a kernel with BTF, and KVM. It only
-/// reads, but for `halt-poll set` and `halt-poll auto`.
+/// reads, but for `halt-poll set`, `halt-poll auto` and `sched`.
 #[derive(Debug, Parser)]
 #[command(name = crate::NAME, version = crate::VERSION, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Top(TopArgs),
     #[command(subcommand)]
     HaltPoll(halt_poll::HaltPoll),
+    #[command(subcommand)]
+    Sched(sched::Sched),
     /// Put back what a killed `halt-poll set` or `halt-poll auto` left changed
     Restore(restore::RestoreArgs),
     #[command(flatten)]

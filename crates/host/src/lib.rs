@@ -11,6 +11,7 @@ pub mod metrics;
 mod plain;
 #[cfg(test)]
 mod replay;
+pub mod sched;
 pub mod screen;
 pub mod text;
 mod thinning;

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Top(args) => cli::top(&args),
         Command::HaltPoll(what) => cli::halt_poll::run(&what),
+        Command::Sched(what) => cli::sched::run(&what),
         Command::Restore(args) => cli::restore::run(&args),
         Command::Generate(what) => what.run::<Cli>(NAME, VERSION),
     };

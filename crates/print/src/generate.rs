@@ -144,7 +144,8 @@ fn visible(command: &Command, name: &'static str, version: &'static str) -> Comm
         .about(command.get_about().cloned().unwrap_or_default())
         .after_help(command.get_after_help().cloned().unwrap_or_default())
         .max_term_width(100)
-        .subcommand_required(true)
+        .subcommand_required(command.is_subcommand_required_set())
+        .args_conflicts_with_subcommands(command.is_args_conflicts_with_subcommands_set())
         .args(command.get_arguments())
         .subcommands(subcommands)
 }

@@ -1,28 +1,32 @@
 //! The command line.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use gleaner_coordination::{UrgentConfig, VcpuPlacement};
+use gleaner_coordination::VcpuPlacement;
 use gleaner_kernel::Root;
 use gleaner_kernel::lever::ThreadKey;
-use gleaner_print::{outln, say};
-use gleaner_scx::{Ended, Options, Scheduler, Stats, VmRules, parse_ns, parse_rules};
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use gleaner_print::Generate;
+use gleaner_scx::{Options, VmRules};
+use gleaner_scx_control::{Rules, parse_ns};
+
+use crate::monitor;
+use crate::run::{self, Print};
 
 /// Schedule this KVM host by the demand of its virtual machines for coordination
 ///
 /// Virtual CPUs that must answer an interrupt of another one, or have just sent one, run first, as far as fairness
 /// between virtual machines allows. Runs until Ctrl-C; whenever it ends, however it ends, the kernel's own scheduler
 /// takes over. When a pCPU goes offline or comes back, it restarts itself. Needs root and Linux 6.13 or later with `sched_ext`.
+/// `gleaner-host sched` starts and ends it, and changes rules, urgent slice and allowance while it runs.
 #[derive(Debug, Parser)]
 #[command(name = crate::NAME, version = crate::VERSION, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     /// What makes a vCPU urgent: off, or some of resched-dp, tlb-co and resched-co with commas
-    #[arg(long, value_name = "RULES", default_value = "resched-dp,tlb-co")]
-    rules: String,
+    #[arg(long, value_name = "RULES", default_value_t = Rules::PAPER)]
+    rules: Rules,
     /// Rules of one virtual machine, by the process of its VMM; may be given more than once
     #[arg(long = "vm", value_name = "PID=RULES")]
     vms: Vec<String>,
@@ -32,18 +36,26 @@ pub(crate) struct Cli {
     /// Virtual time by which an urgent vCPU may be ahead of others
     #[arg(long, value_name = "TIME", default_value = "18ms", value_parser = parse_ns)]
     allowance: u64,
-    /// Slice of whoever is not urgent
+    /// Slice of whoever is not urgent; cannot be changed while it runs
     #[arg(long, value_name = "TIME", default_value = "3ms", value_parser = parse_ns)]
     slice: u64,
-    /// Where woken vCPUs go
+    /// Where woken vCPUs go; cannot be changed while it runs
     #[arg(long, value_name = "RULE", default_value = "load-conscious")]
     placement: Placement,
     /// Print what it did every so many seconds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "N", group = "interval", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stats: Option<u64>,
+    /// Schedule nothing: print what the `scx_gleaner` that runs did, every so many seconds
+    #[arg(long, value_name = "N", group = "interval", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    monitor: Option<u64>,
     /// Print it as JSON
-    #[arg(long, requires = "stats")]
+    #[arg(long, requires = "interval")]
     json: bool,
+    /// Print what each count says
+    #[arg(long, exclusive = true)]
+    help_stats: bool,
+    #[command(subcommand)]
+    generate: Option<Generate>,
 }
 
 const AFTER_HELP: &str =
@@ -59,75 +71,23 @@ enum Placement {
     LoadConscious,
 }
 
-/// How long a signal, or the end by the kernel, may wait to be noticed.
-const INTERVAL: Duration = Duration::from_millis(200);
-
-static STOP: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn stop(_: libc::c_int) {
-    STOP.store(true, Ordering::Relaxed);
-}
-
 impl Cli {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        let mut options = self.options().map_err(anyhow::Error::msg)?;
-        for signal in [Signal::SIGINT, Signal::SIGTERM] {
-            let action = SigAction::new(SigHandler::Handler(stop), SaFlags::empty(), SigSet::empty());
-            // SAFETY: the handler only stores a flag.
-            unsafe { sigaction(signal, &action)? };
+        if let Some(what) = &self.generate {
+            return what.run::<Self>(crate::NAME, crate::VERSION);
         }
-        loop {
-            let scheduler = Scheduler::start(&Root::system(), &options)?;
-            say!("{}: schedules this host until Ctrl-C", crate::NAME);
-            if !scheduler.sees_kvm() {
-                say!(
-                    "{}: KVM is not loaded, so nothing becomes urgent; load it and start again",
-                    crate::NAME
-                );
-            }
-            let Some(ended) = self.watch(&scheduler)? else {
-                return Ok(ExitCode::SUCCESS);
-            };
-            let then = if ended.restart { "; it starts again" } else { "" };
-            say!("{}: the kernel ended it: {} {}{then}", crate::NAME, ended.reason, ended.message);
-            if self.stats.is_some() {
-                self.print(&scheduler.stats()?)?;
-            }
-            if !ended.restart {
-                return Ok(if ended.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
-            }
-            options.forget_ended(&Root::system());
+        if self.help_stats {
+            return monitor::describe();
         }
-    }
-
-    /// Prints what the scheduler does, until a signal, or until the kernel has ended it.
-    fn watch(&self, scheduler: &Scheduler) -> anyhow::Result<Option<Ended>> {
-        let mut printed = Instant::now();
-        while !STOP.load(Ordering::Relaxed) {
-            std::thread::sleep(INTERVAL);
-            if let Some(ended) = scheduler.ended() {
-                return Ok(Some(ended));
-            }
-            if self.stats.is_some_and(|seconds| printed.elapsed() >= Duration::from_secs(seconds)) {
-                printed = Instant::now();
-                self.print(&scheduler.stats()?)?;
-            }
+        if let Some(seconds) = self.monitor {
+            return monitor::watch(Duration::from_secs(seconds), self.json);
         }
-        Ok(None)
-    }
-
-    fn print(&self, stats: &Stats) -> anyhow::Result<()> {
-        if self.json {
-            outln!("{}", serde_json::to_string(&stats.by_name())?)?;
-        } else {
-            outln!("{}", stats.text())?;
-        }
-        Ok(())
+        let print =
+            self.stats.map(|seconds| Print { interval: Duration::from_secs(seconds), json: self.json });
+        run::until_ended(self.options().map_err(anyhow::Error::msg)?, print)
     }
 
     fn options(&self) -> Result<Options, String> {
-        let base =
-            UrgentConfig { slice_ns: self.urgent_slice, allowance_ns: self.allowance, ..UrgentConfig::OFF };
         let vms = self.vms.iter().map(|text| {
             let (pid, rules) =
                 text.split_once('=').ok_or_else(|| format!("--vm {text}: PID=RULES is expected"))?;
@@ -135,11 +95,13 @@ impl Cli {
             Ok(VmRules {
                 pid,
                 process: ThreadKey::of(&Root::system(), pid).ok(),
-                rules: parse_rules(rules, base).map_err(|error| format!("--vm {text}: {error}"))?,
+                rules: rules.parse().map_err(|error| format!("--vm {text}: {error}"))?,
             })
         });
         Ok(Options {
-            rules: parse_rules(&self.rules, base).map_err(|error| format!("--rules: {error}"))?,
+            rules: self.rules,
+            urgent_slice_ns: self.urgent_slice,
+            allowance_ns: self.allowance,
             vms: vms.collect::<Result<_, String>>()?,
             placement: match self.placement {
                 Placement::None => VcpuPlacement::Uncoordinated,
@@ -166,11 +128,25 @@ mod tests {
     fn a_vm_has_rules_of_its_own() {
         let options = |arguments: &[&str]| Cli::parse_from([&["scx_gleaner"], arguments].concat()).options();
         let with = options(&["--vm", "42=off", "--urgent-slice", "300us", "--placement", "none"]).unwrap();
-        assert_eq!((with.rules.resched_dp_ns, with.rules.tlb_co), (300_000, true));
-        assert_eq!(with.vms[0].pid, 42);
-        assert_eq!((with.vms[0].rules.resched_dp_ns, with.vms[0].rules.tlb_co), (0, false));
+        assert_eq!((with.rules, with.urgent_slice_ns), (Rules::PAPER, 300_000));
+        assert_eq!((with.vms[0].pid, with.vms[0].rules), (42, Rules::OFF));
         for wrong in ["42", "x=off", "42=all"] {
             assert!(options(&["--vm", wrong]).unwrap_err().contains(wrong));
         }
+    }
+
+    #[test]
+    fn whoever_only_reads_schedules_nothing() {
+        let refused =
+            |arguments: &[&str]| Cli::try_parse_from([&["scx_gleaner"], arguments].concat()).is_err();
+        for wrong in [
+            &["--json"][..],
+            &["--stats", "1", "--monitor", "1"],
+            &["--help-stats", "--rules", "off"],
+            &["--rules", "off", "man"],
+        ] {
+            assert!(refused(wrong), "{wrong:?}");
+        }
+        assert!(!refused(&["--monitor", "1", "--json"]));
     }
 }

@@ -5,6 +5,7 @@
 //! functions. [`Scheduler`] loads them. Whenever it ends, however it ends, the kernel's own scheduler takes over.
 
 mod check;
+mod control;
 mod error;
 mod options;
 mod plain;
@@ -12,9 +13,10 @@ mod scheduler;
 mod stats;
 
 pub use check::check;
+pub use control::{answer, changed};
 pub use error::ScxError;
-pub use options::{Options, VmRules, parse_ns, parse_rules};
-pub use scheduler::{Ended, Scheduler};
+pub use options::{Options, VmRules};
+pub use scheduler::{Ended, Scheduler, VmSeen};
 pub use stats::Stats;
 
 gleaner_trace::skeleton!(skeleton, "scx_gleaner.skel.rs");

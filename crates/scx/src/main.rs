@@ -1,6 +1,8 @@
 //! `scx_gleaner`: coordinated scheduling of vCPUs on a KVM host.
 
 mod cli;
+mod monitor;
+mod run;
 
 use std::process::ExitCode;
 

@@ -3,12 +3,17 @@
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
 use gleaner_kernel::lever::ThreadKey;
+use gleaner_scx_control::Rules;
 
 /// How the host is scheduled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Rules of VMs that have none of their own.
-    pub rules: UrgentConfig,
+    pub rules: Rules,
+    /// For how long an urgent vCPU runs before the next one, and a reschedule interrupt makes urgent, in ns.
+    pub urgent_slice_ns: u64,
+    /// Virtual time by which an urgent vCPU may be ahead of others, in ns.
+    pub allowance_ns: u64,
     /// VMs with rules of their own.
     pub vms: Vec<VmRules>,
     /// Where woken vCPUs go.
@@ -18,6 +23,24 @@ pub struct Options {
 }
 
 impl Options {
+    /// These rules with the times that all VMs share.
+    pub fn config(&self, rules: Rules) -> UrgentConfig {
+        let for_time = |on| if on { self.urgent_slice_ns } else { 0 };
+        UrgentConfig {
+            resched_dp_ns: for_time(rules.resched_dp),
+            resched_co_ns: for_time(rules.resched_co),
+            slice_ns: self.urgent_slice_ns,
+            allowance_ns: self.allowance_ns,
+            tlb_co: rules.tlb_co,
+            tlb_wait: false,
+        }
+    }
+
+    /// The rules that a VM has of its own, by its VMM's process.
+    pub fn own_rules(&self, pid: u32) -> Option<Rules> {
+        self.vms.iter().find(|vm| vm.pid == pid).map(|vm| vm.rules)
+    }
+
     /// Forgets VMs whose process has ended, so that another one of its number is not taken for it.
     pub fn forget_ended(&mut self, root: &Root) {
         self.vms.retain(|vm| vm.process.is_some() && ThreadKey::of(root, vm.pid).ok() == vm.process);
@@ -32,13 +55,15 @@ pub struct VmRules {
     /// The one that had this number when the rules were made; `None`: there was none.
     pub process: Option<ThreadKey>,
     /// Its rules.
-    pub rules: UrgentConfig,
+    pub rules: Rules,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            rules: UrgentConfig::PAPER,
+            rules: Rules::PAPER,
+            urgent_slice_ns: UrgentConfig::PAPER.slice_ns,
+            allowance_ns: UrgentConfig::PAPER.allowance_ns,
             vms: Vec::new(),
             placement: VcpuPlacement::LoadConscious,
             slice_ns: 3_000_000,
@@ -46,58 +71,23 @@ impl Default for Options {
     }
 }
 
-/// Parses `resched-dp`, `tlb-co`, `resched-co`, some of them with commas between, or `off`. Times are those of `base`.
-///
-/// # Errors
-/// A sentence with the names that there are.
-pub fn parse_rules(text: &str, base: UrgentConfig) -> Result<UrgentConfig, String> {
-    let mut rules = UrgentConfig { resched_dp_ns: 0, resched_co_ns: 0, tlb_co: false, ..base };
-    if text == "off" {
-        return Ok(rules);
-    }
-    for name in text.split(',') {
-        match name {
-            "resched-dp" => rules.resched_dp_ns = base.slice_ns,
-            "resched-co" => rules.resched_co_ns = base.slice_ns,
-            "tlb-co" => rules.tlb_co = true,
-            other => {
-                return Err(format!(
-                    "`{other}` is no rule: use off, or resched-dp, tlb-co and resched-co with commas"
-                ));
-            }
-        }
-    }
-    Ok(rules)
-}
-
-/// Parses a time with its unit: `500us`, `18ms`. Up to 1 s.
-///
-/// # Errors
-/// A sentence that says what is expected.
-pub fn parse_ns(text: &str) -> Result<u64, String> {
-    let (digits, scale) = match text.strip_suffix("us") {
-        Some(digits) => (digits, 1_000),
-        None => (text.strip_suffix("ms").ok_or("a time with its unit is expected: 500us, 18ms")?, 1_000_000),
-    };
-    let number: u64 =
-        digits.parse().map_err(|_| "a time with its unit is expected: 500us, 18ms".to_owned())?;
-    number
-        .checked_mul(scale)
-        .filter(|ns| *ns <= 1_000_000_000)
-        .ok_or_else(|| "at most 1000ms are allowed".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_named_and_switched_together() {
-        let base = UrgentConfig { slice_ns: 300_000, ..UrgentConfig::OFF };
-        let rules = parse_rules("tlb-co,resched-dp", base).unwrap();
-        assert_eq!((rules.resched_dp_ns, rules.tlb_co, rules.resched_co_ns), (300_000, true, 0));
-        assert_eq!(parse_rules("off", UrgentConfig { tlb_co: true, ..base }).unwrap(), base);
-        assert!(parse_rules("tlb", base).unwrap_err().contains("tlb-co"));
+    fn the_default_is_the_papers() {
+        let options = Options::default();
+        assert_eq!(options.config(options.rules), UrgentConfig::PAPER);
+        assert_eq!(options.config(Rules::OFF), UrgentConfig::OFF);
+    }
+
+    #[test]
+    fn rules_share_the_times() {
+        let options = Options { urgent_slice_ns: 300_000, ..Options::default() };
+        let rules = options.config(Rules { resched_dp: true, ..Rules::OFF });
+        assert_eq!((rules.resched_dp_ns, rules.resched_co_ns, rules.slice_ns), (300_000, 0, 300_000));
+        assert!(!rules.tlb_co);
     }
 
     #[test]
@@ -106,22 +96,12 @@ mod tests {
         let (first, later) = (stat(1000), stat(2000));
         let dir = gleaner_testing::tree::tree(&[("proc/42/task/42/stat", first.as_str())]);
         let root = Root::at(dir.path());
-        let vm = |pid| VmRules { pid, process: ThreadKey::of(&root, pid).ok(), rules: UrgentConfig::OFF };
+        let vm = |pid| VmRules { pid, process: ThreadKey::of(&root, pid).ok(), rules: Rules::OFF };
         let mut options = Options { vms: vec![vm(42), vm(43)], ..Options::default() };
         options.forget_ended(&root);
         assert_eq!(options.vms, [vm(42)]);
         std::fs::write(dir.path().join("proc/42/task/42/stat"), later).unwrap();
         options.forget_ended(&root);
         assert_eq!(options.vms, []);
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(parse_ns("500us"), Ok(500_000));
-        assert_eq!(parse_ns("18ms"), Ok(18_000_000));
-        assert_eq!(parse_ns("0us"), Ok(0));
-        for wrong in ["", "500", "ms", "-1us", "1001ms", "99999999999999999999us"] {
-            assert!(parse_ns(wrong).is_err(), "{wrong}");
-        }
     }
 }

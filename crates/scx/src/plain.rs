@@ -4,5 +4,7 @@ use gleaner_trace::bpf::Plain;
 
 use crate::skeleton::types;
 
-// SAFETY: it has integer fields and `urgent_rules`, whose padding is zero in every value that user space makes.
+// SAFETY: it has integer fields only, without padding.
 unsafe impl Plain for types::vm {}
+// SAFETY: its padding is zero in every value that user space makes, and none is read.
+unsafe impl Plain for types::urgent_rules {}

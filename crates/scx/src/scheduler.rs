@@ -6,7 +6,7 @@ use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
 use gleaner_trace::bpf::{as_bytes, from_bytes, object_place, per_vcpu, text};
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
-use libbpf_rs::{Link, MapCore as _, MapFlags};
+use libbpf_rs::{Link, MapCore, MapFlags};
 
 use crate::options::Options;
 use crate::skeleton::types::{self, placement_rule, vector_use};
@@ -49,6 +49,19 @@ pub struct Ended {
     pub message: String,
 }
 
+/// A VM that the scheduler has seen run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VmSeen {
+    /// Process of its VMM.
+    pub pid: u32,
+    /// Of its control group, 1 to 10000.
+    pub weight: u32,
+    /// vCPUs that have run.
+    pub vcpus: u32,
+    /// Those that run or wait for a pCPU.
+    pub active: u32,
+}
+
 impl fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scheduler").field("sees_kvm", &self.sees_kvm).finish_non_exhaustive()
@@ -67,9 +80,7 @@ impl Scheduler {
         let sees_kvm = root.path("/sys/module/kvm").exists();
         let skel = load(options, sees_kvm).map_err(failed)?;
         let mut scheduler = Self { skel, links: Vec::new(), sees_kvm };
-        for vm in &options.vms {
-            scheduler.set(vm.pid, vm.rules)?;
-        }
+        scheduler.adopt(options)?;
         for program in scheduler.skel.object().progs_mut() {
             if sees_kvm && OF_KVM.iter().any(|name| program.name() == *name) {
                 scheduler.links.push(program.attach_trace().map_err(failed)?);
@@ -85,17 +96,42 @@ impl Scheduler {
         self.sees_kvm
     }
 
-    /// Gives a VM, by its VMM's process, rules of its own.
+    /// Gives VMs these rules from now on: the default ones, and those that VMs have of their own. The rest of the options
+    /// is fixed from the start.
     ///
     /// # Errors
     /// There are too many VMs.
-    pub fn set(&mut self, pid: u32, rules: UrgentConfig) -> Result<(), ScxError> {
-        let known = self.skel.maps.vms.lookup(as_bytes(&pid), MapFlags::ANY).map_err(|error| maps(&error))?;
-        let mut vm = known
-            .and_then(|bytes| from_bytes::<types::vm>(&bytes))
-            .unwrap_or_else(|| types::vm { weight: 100, ..types::vm::default() });
-        (vm.rules, vm.own_rules) = (as_set(&rules), 1);
-        self.skel.maps.vms.update(as_bytes(&pid), as_bytes(&vm), MapFlags::ANY).map_err(|error| maps(&error))
+    pub fn adopt(&mut self, options: &Options) -> Result<(), ScxError> {
+        let own = &self.skel.maps.own_rules;
+        for pid in pids(own).filter(|pid| options.own_rules(*pid).is_none()) {
+            // Fails if the VM has ended meanwhile.
+            let _ = own.delete(as_bytes(&pid));
+        }
+        for vm in &options.vms {
+            let rules = as_set(&options.config(vm.rules));
+            own.update(as_bytes(&vm.pid), as_bytes(&rules), MapFlags::ANY).map_err(|error| maps(&error))?;
+        }
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.default_rules = as_set(&options.config(options.rules));
+        }
+        Ok(())
+    }
+
+    /// The VMs that it has seen run.
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn vms(&self) -> Result<Vec<VmSeen>, ScxError> {
+        let vms = &self.skel.maps.vms;
+        let mut seen = Vec::new();
+        for pid in pids(vms) {
+            let found = vms.lookup(as_bytes(&pid), MapFlags::ANY).map_err(|error| maps(&error))?;
+            // Else it has ended meanwhile.
+            if let Some(vm) = found.and_then(|bytes| from_bytes::<types::vm>(&bytes)) {
+                seen.push(VmSeen { pid, weight: vm.weight, vcpus: vm.vcpus, active: vm.active });
+            }
+        }
+        Ok(seen)
     }
 
     /// What it has done so far.
@@ -119,6 +155,11 @@ impl Scheduler {
             message: words(&ended.message),
         })
     }
+}
+
+/// The keys of a map whose keys are processes.
+fn pids(map: &impl MapCore) -> impl Iterator<Item = u32> {
+    map.keys().filter_map(|key| from_bytes(&key))
 }
 
 fn maps(error: &libbpf_rs::Error) -> ScxError {
@@ -161,7 +202,6 @@ fn load(options: &Options, sees_kvm: bool) -> libbpf_rs::Result<ScxGleanerSkel<'
         };
     }
     if let Some(data) = open.maps.bss_data.as_deref_mut() {
-        data.default_rules = as_set(&options.rules);
         for (vector, means) in LINUX_VECTORS {
             data.uses[vector] = u8::try_from(means.0).unwrap_or_default();
         }

@@ -2,25 +2,93 @@
 
 use std::collections::BTreeMap;
 
+use gleaner_scx_control::Stat;
+
 use crate::skeleton::types::stat;
 
-/// Each count of `enum stat`, by its name in JSON and in words.
-const NAMES: [(stat, &str, &str); stat::STATS.0 as usize] = [
-    (stat::STAT_RESCHED_DP, "resched_dp", "senders protected"),
-    (stat::STAT_RESCHED_CO, "resched_co", "recipients coscheduled"),
-    (stat::STAT_TLB_CO, "tlb_co", "shootdowns coscheduled"),
-    (stat::STAT_URGENT_RUNS, "urgent_runs", "urgent vCPUs run first"),
-    (stat::STAT_OVER_ALLOWANCE, "over_allowance", "urgent vCPUs over their allowance"),
-    (stat::STAT_PROTECTED, "protected", "preemptions delayed"),
-    (stat::STAT_CANCELLED, "cancelled", "urgency ended by spinning"),
-    (stat::STAT_STOLEN, "stolen", "taken by idle pCPUs"),
-    (stat::STAT_PULLED, "pulled", "taken because they were behind"),
-    (stat::STAT_STACKED, "stacked", "put beside a sibling"),
-    (stat::STAT_UNKNOWN_RECIPIENTS, "unknown_recipients", "unknown recipients"),
+/// Each count of `enum stat`: its name in JSON, in words, its unit, and what it says.
+const NAMES: [(stat, &str, &str, &str, &str); stat::STATS.0 as usize] = [
+    (
+        stat::STAT_RESCHED_DP,
+        "resched_dp",
+        "senders protected",
+        "interrupts",
+        "Reschedule interrupts whose sender is not preempted for a while (Resched-DP)",
+    ),
+    (
+        stat::STAT_RESCHED_CO,
+        "resched_co",
+        "recipients coscheduled",
+        "interrupts",
+        "Reschedule interrupts whose recipient runs first for a while (Resched-Co)",
+    ),
+    (
+        stat::STAT_TLB_CO,
+        "tlb_co",
+        "shootdowns coscheduled",
+        "interrupts",
+        "TLB shootdowns whose recipient runs first until it has acknowledged (TLB-Co)",
+    ),
+    (
+        stat::STAT_URGENT_RUNS,
+        "urgent_runs",
+        "urgent vCPUs run first",
+        "runs",
+        "Urgent vCPUs that ran before the fair order",
+    ),
+    (
+        stat::STAT_OVER_ALLOWANCE,
+        "over_allowance",
+        "urgent vCPUs over their allowance",
+        "decisions",
+        "Urgent vCPUs that had to wait, being ahead by more than the allowance",
+    ),
+    (
+        stat::STAT_PROTECTED,
+        "protected",
+        "preemptions delayed",
+        "preemptions",
+        "Preemptions of a protected sender that were delayed",
+    ),
+    (
+        stat::STAT_CANCELLED,
+        "cancelled",
+        "urgency ended by spinning",
+        "pause-loop exits",
+        "Urgency that ended because the vCPU only spun",
+    ),
+    (
+        stat::STAT_STOLEN,
+        "stolen",
+        "taken by idle pCPUs",
+        "tasks",
+        "Tasks that an idle pCPU took from another one",
+    ),
+    (
+        stat::STAT_PULLED,
+        "pulled",
+        "taken because they were behind",
+        "tasks",
+        "Tasks that a pCPU took from another one because they were behind in virtual time",
+    ),
+    (
+        stat::STAT_STACKED,
+        "stacked",
+        "put beside a sibling",
+        "wake-ups",
+        "Woken vCPUs that were put beside another one of their VM",
+    ),
+    (
+        stat::STAT_UNKNOWN_RECIPIENTS,
+        "unknown_recipients",
+        "unknown recipients",
+        "interrupts",
+        "Interrupts between vCPUs whose recipient is not known",
+    ),
 ];
 
 /// Counts since the scheduler started, of all pCPUs, in the order of `enum stat`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats([u64; NAMES.len()]);
 
 impl Stats {
@@ -33,15 +101,34 @@ impl Stats {
         Ok(Self(counts))
     }
 
+    /// The counts that another process gave; counts that are not known here are left out.
+    pub fn of(described: &[Stat]) -> Self {
+        let count = |name| described.iter().find(|one| one.name == name).map_or(0, |one| one.count);
+        Self(NAMES.map(|(_, name, ..)| count(name)))
+    }
+
     /// The counts by name, for machines.
     pub fn by_name(&self) -> BTreeMap<&'static str, u64> {
-        NAMES.iter().zip(self.0).map(|((_, name, _), count)| (*name, count)).collect()
+        NAMES.iter().zip(self.0).map(|((_, name, ..), count)| (*name, count)).collect()
+    }
+
+    /// The counts, each with what it says.
+    pub fn described(&self) -> Vec<Stat> {
+        let described =
+            |((_, name, _, unit, description), count): (&(stat, &str, &str, &str, &str), u64)| Stat {
+                name: (*name).to_owned(),
+                unit: (*unit).to_owned(),
+                description: (*description).to_owned(),
+                count,
+            };
+        NAMES.iter().zip(self.0).map(described).collect()
     }
 
     /// What happened at all, in words.
     pub fn text(&self) -> String {
         let happened = NAMES.iter().zip(self.0).filter(|(_, count)| *count > 0);
-        let words: Vec<String> = happened.map(|((.., words), count)| format!("{count} {words}")).collect();
+        let words: Vec<String> =
+            happened.map(|((_, _, words, ..), count)| format!("{count} {words}")).collect();
         if words.is_empty() { "nothing yet".to_owned() } else { words.join(", ") }
     }
 }
@@ -59,5 +146,10 @@ mod tests {
         assert_eq!(stats.text(), "7 taken because they were behind");
         assert_eq!(stats.by_name()["pulled"], 7);
         assert_eq!(stats.by_name().len(), NAMES.len());
+        let described = stats.described();
+        assert!(described.iter().all(|one| stats.by_name()[one.name.as_str()] == one.count));
+        assert_eq!(Stats::of(&described), stats);
+        let unlike: std::collections::BTreeSet<_> = described.iter().map(|one| &one.description).collect();
+        assert_eq!(unlike.len(), NAMES.len(), "each says something of its own");
     }
 }

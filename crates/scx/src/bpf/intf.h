@@ -5,9 +5,6 @@
 
 /* A VM: the vCPUs of one process. */
 struct vm {
-	/* Its rules, if `own_rules`; else the default ones. */
-	struct urgent_rules rules;
-	u32 own_rules;
 	/* Of its control group, 1 to 10000; 100 is normal. */
 	u32 weight;
 	u32 vcpus;

@@ -333,6 +333,7 @@ void OPS(gleaner_exit_task, struct task_struct *p, struct scx_exit_task_args *ar
 		place.pcpu = cpu;
 		bpf_map_delete_elem(&siblings, &place);
 	}
+	bpf_map_delete_elem(&own_rules, &place.vm);
 	bpf_map_delete_elem(&vms, &place.vm);
 }
 

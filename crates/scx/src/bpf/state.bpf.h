@@ -60,6 +60,17 @@ struct {
 	__type(value, struct vm);
 } vms SEC(".maps");
 
+/*
+ * Rules of VMs that have their own, by process. User space changes them at any
+ * time, and nothing else of a VM: its counts change meanwhile.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_VMS);
+	__type(key, u32);
+	__type(value, struct urgent_rules);
+} own_rules SEC(".maps");
+
 /* Who gets an interrupt that a vCPU sends. */
 struct address {
 	u64 kvm;
@@ -149,9 +160,9 @@ static __always_inline struct vm *vm_of(struct task *t)
 
 static __always_inline const struct urgent_rules *rules_of(struct task *t)
 {
-	struct vm *vm = vm_of(t);
+	const struct urgent_rules *own = t->vm ? bpf_map_lookup_elem(&own_rules, &t->vm) : NULL;
 
-	return vm && vm->own_rules ? &vm->rules : &default_rules;
+	return own ? own : &default_rules;
 }
 
 #endif
