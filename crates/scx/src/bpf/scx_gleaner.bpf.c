@@ -280,7 +280,8 @@ void OPS(gleaner_running, struct task_struct *p)
 	c->slice_from = t->ran_from;
 	c->vtime = entity(p)->dsq_vtime;
 	c->weight = weight_of(p, t);
-	if (floor_vtime < c->vtime)
+	/* Not by who runs before the fair order: whoever wakes next would be as far ahead. */
+	if (floor_vtime < c->vtime && c->vtime <= first_vtime(cpu))
 		floor_vtime = c->vtime;
 }
 

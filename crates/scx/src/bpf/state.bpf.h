@@ -23,7 +23,7 @@ u8 uses[256] = {};
 u32 pcpu_count = 0;
 /* Never changes: when a pCPU goes offline or comes back, the kernel ends the scheduler. */
 u32 online_count = 0;
-/* Highest virtual time at which a task started to run. */
+/* Highest virtual time at which a task started to run in the fair order. */
 u64 floor_vtime = 0;
 
 /* A task that sched_ext schedules. */
