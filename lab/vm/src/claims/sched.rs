@@ -1,6 +1,7 @@
 //! Claim 8: `scx_gleaner` schedules a KVM host: it comes and goes safely, shares fairly, and vCPUs that are asked for run
 //! sooner.
 
+mod control;
 mod fairness;
 mod latency;
 mod safety;
@@ -23,7 +24,8 @@ use crate::vm::{Cpus, Step, VmSpec};
 pub(super) const SAFETY: Claim = Claim {
     name: "sched-safety",
     group: 8,
-    says: "scx_gleaner takes over a host with its guests, is refused twice, and however it ends the kernel's scheduler is back",
+    says: "scx_gleaner takes over a host with its guests, is refused twice, and however it ends the kernel's scheduler is back; \
+           gleaner-host sched starts, shows, changes and ends it",
     quick: false,
     place: ClaimHost::NestedHost,
     prove: safety::prove,

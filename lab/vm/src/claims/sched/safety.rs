@@ -4,7 +4,7 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
-use super::{Scheduler, guest, state};
+use super::{Scheduler, control, guest, state};
 use crate::claims::{Checks, Target};
 use crate::error::{Error, Result};
 use crate::vm::{Guest, Lab};
@@ -26,6 +26,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     killed.end(Signal::SIGKILL)?;
     checks.equal("the kernel's state after SIGKILL", &state(), &"disabled".to_owned());
     answers(checks, "after SIGKILL, a guest", &before);
+    control::prove(checks, &before)?;
     before.power_off()?;
     during.power_off()
 }
