@@ -44,7 +44,7 @@ pub(super) const OVERHEAD: Claim = Claim {
     group: 7,
     says: "on a KVM host, following the vCPUs costs a guest that exits all the time at most 3 % of its work",
     quick: false,
-    place: ClaimHost::NestedHost,
+    place: ClaimHost::CountedHost,
     prove: overhead::prove,
 };
 

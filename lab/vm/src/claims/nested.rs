@@ -25,6 +25,9 @@ pub(super) const BOOT: Claim = Claim {
 pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()> {
     let mut spec = VmSpec::new("host", Image::Host, Kernel::V7, Cpus::flat(4));
     spec.guests = vec![Kernel::V6_12, Kernel::V7];
+    if claim.place == ClaimHost::CountedHost {
+        spec = spec.counted();
+    }
     let host = lab.boot(spec)?;
     let time = soak::time()?;
     let step = Step::new(&["gleaner-lab", "claims", "--json", "--only", claim.name])
