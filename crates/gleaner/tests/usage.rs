@@ -210,7 +210,8 @@ fn the_reference_is_what_the_programs_print() {
                 .stdout,
         )
     };
-    let printed = ["gleaner", "gleaner-bench", "gleaner-sim", "gleaner-host"].map(reference).concat();
+    let printed =
+        ["gleaner", "gleaner-bench", "gleaner-sim", "gleaner-host", "scx_gleaner"].map(reference).concat();
     assert!(printed == written, "docs/cli.md is not what --help prints: `make docs` writes it anew");
 }
 
@@ -234,7 +235,7 @@ fn make_install_and_uninstall_leave_nothing_out_and_nothing_behind() {
     let at = |name: &str| dir.path().join(name);
     // Stands for target/release.
     fs::create_dir(at("built")).unwrap();
-    for name in ["gleaner", "gleaner-bench", "gleaner-sim", "gleaner-host", "gleanerd"] {
+    for name in ["gleaner", "gleaner-bench", "gleaner-sim", "gleaner-host", "gleanerd", "scx_gleaner"] {
         symlink(Path::new(GLEANER).with_file_name(name), at("built").join(name)).unwrap();
     }
     let make = |target: &str| {
@@ -255,7 +256,9 @@ fn make_install_and_uninstall_leave_nothing_out_and_nothing_behind() {
         "bin/gleaner-sim",
         "sbin/gleanerd",
         "sbin/gleaner-host",
+        "sbin/scx_gleaner",
         "share/man/man1/gleaner-host-diagnose.1",
+        "share/man/man1/scx_gleaner.1",
         "lib/systemd/system/gleanerd.service",
         "lib/systemd/system/gleaner-host.service",
         "share/man/man1/gleaner.1",
