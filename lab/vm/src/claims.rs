@@ -40,8 +40,8 @@ pub enum ClaimHost {
     Emulated,
     /// In guests of a nested KVM host, in which this program runs and boots them.
     NestedHost,
-    /// The same, where time is counted in instructions: [`VmSpec::counted`](crate::vm::VmSpec::counted).
-    CountedHost,
+    /// The same, where time is counted in instructions, of 2^n ns each: [`VmSpec::counted`](crate::vm::VmSpec::counted).
+    CountedHost(u8),
 }
 
 /// A claim about Gleaner.
@@ -120,7 +120,7 @@ impl Claim {
         let started = Instant::now();
         let mut checks = Checks::default();
         let proven = match self.place {
-            ClaimHost::NestedHost | ClaimHost::CountedHost if !lab.is_nested() => {
+            ClaimHost::NestedHost | ClaimHost::CountedHost(_) if !lab.is_nested() => {
                 nested::inside(lab, self, &mut checks)
             }
             _ => (self.prove)(lab, &mut checks),

@@ -25,8 +25,8 @@ pub(super) const BOOT: Claim = Claim {
 pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()> {
     let mut spec = VmSpec::new("host", Image::Host, Kernel::V7, Cpus::flat(4));
     spec.guests = vec![Kernel::V6_12, Kernel::V7];
-    if claim.place == ClaimHost::CountedHost {
-        spec = spec.counted();
+    if let ClaimHost::CountedHost(n) = claim.place {
+        spec = spec.counted(n);
     }
     let host = lab.boot(spec)?;
     let time = soak::time()?;

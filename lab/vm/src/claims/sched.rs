@@ -47,7 +47,7 @@ pub(super) const LATENCY: Claim = Claim {
     says: "on an overcommitted host, scx_gleaner runs the recipients of interrupts between vCPUs sooner than the kernel's \
            scheduler does",
     quick: false,
-    place: ClaimHost::NestedHost,
+    place: ClaimHost::CountedHost(1),
     prove: latency::prove,
 };
 

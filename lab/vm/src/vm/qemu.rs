@@ -6,9 +6,6 @@ use crate::image::Image;
 use crate::vm::spec::{Cpus, VmSpec};
 use crate::wire;
 
-/// Time that passes with each instruction where these are counted: 2^3 ns.
-const INSTRUCTION: &str = "shift=3";
-
 /// What executes the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accelerator {
@@ -47,8 +44,8 @@ pub(crate) fn arguments(
     let without = spec.without.iter().map(|feature| format!("{feature}=off"));
     let cpu: Vec<String> = std::iter::once(cpu.to_owned()).chain(without).collect();
     add(&["-accel", accel, "-machine", machine, "-cpu", &cpu.join(",")]);
-    if spec.counted && accelerator == Accelerator::Emulated {
-        add(&["-icount", INSTRUCTION]);
+    if let Some(n) = spec.counted.filter(|_| accelerator == Accelerator::Emulated) {
+        add(&["-icount", &format!("shift={n}")]);
     }
     add(&["-m", &format!("{}M", spec.memory_mib), "-smp", &smp(spec.cpus)]);
     if spec.cpus.nodes > 1 {
@@ -171,7 +168,7 @@ mod tests {
     #[test]
     fn time_is_counted_in_instructions_where_all_vcpus_are_in_turn() {
         let args =
-            args(&VmSpec::new("a", Image::Host, Kernel::V7, Cpus::flat(2)).counted(), Accelerator::Emulated);
+            args(&VmSpec::new("a", Image::Host, Kernel::V7, Cpus::flat(2)).counted(3), Accelerator::Emulated);
         assert!(args.contains("-accel tcg,thread=single") && args.contains("-icount shift=3 -m"), "{args}");
     }
 

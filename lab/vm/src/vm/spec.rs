@@ -88,10 +88,10 @@ pub struct VmSpec {
     /// If emulated, run all vCPUs in one thread, in turn.
     #[serde(default)]
     pub in_turn: bool,
-    /// If emulated, let its clocks advance by 8 ns with each instruction that any of its vCPUs executes, and with the time that
-    /// passes only while all are halted.
+    /// If emulated, let its clocks advance by 2^n ns with each instruction that any of its vCPUs executes, and with the time
+    /// that passes only while all are halted.
     #[serde(default)]
-    pub counted: bool,
+    pub counted: Option<u8>,
 }
 
 impl VmSpec {
@@ -115,7 +115,7 @@ impl VmSpec {
             scratch_mib: 0,
             without: Vec::new(),
             in_turn: false,
-            counted: false,
+            counted: None,
         }
     }
 
@@ -164,13 +164,14 @@ impl VmSpec {
         self
     }
 
-    /// Counts its time in instructions, so that whatever else the machine does that emulates it changes nothing. What takes
+    /// Counts its time in instructions, of 2^n ns each, so that whatever else the machine does that emulates it changes nothing. What takes
     /// more instructions takes longer; caches and the like cost nothing, as always under emulation. Its vCPUs are emulated
-    /// in turn: several times slower where they all compute.
+    /// in turn: several times slower where they all compute. With a small n more happens in a time slice, and each second
+    /// takes longer.
     #[must_use]
-    pub fn counted(mut self) -> Self {
+    pub fn counted(mut self, n: u8) -> Self {
         self.in_turn = true;
-        self.counted = true;
+        self.counted = Some(n);
         self
     }
 

@@ -1,22 +1,26 @@
 //! From an interrupt between vCPUs until its recipient runs.
 //!
-//! The schedulers take turns, so that each round meets the same machine.
+//! The schedulers take turns, so that each round meets the same machine. The host's time is counted in instructions: by the
+//! clock its pCPUs themselves wait for milliseconds for those of the machine that emulates them.
 
-use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
+use gleaner_host::discover::discover;
 use gleaner_host::{Latencies, Report};
+use gleaner_kernel::Root;
 use gleaner_trace::Histogram;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::{Scheduler, endless, failed, guest};
+use crate::claims::host::follow;
 use crate::claims::{Checks, Target};
-use crate::error::{Error, Result};
-use crate::vm::Lab;
+use crate::error::Result;
+use crate::vm::{Guest, Lab};
 
 const ROUNDS: usize = 3;
-const SECONDS: &str = "5";
-/// Ten times the paper's 500 us (§3.1.3): under emulation that is over before a woken vCPU can run.
-const URGENT_SLICE: &str = "5ms";
+const BLOCK: Duration = Duration::from_secs(2);
 
 type Part = fn(&Latencies) -> &Histogram;
 
@@ -36,11 +40,9 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
         let (mut ratios, mut times) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         let mut counts = String::new();
         for _ in 0..ROUNDS {
-            let kernel = measure(of)?;
-            let scheduler = Scheduler::start(&["--rules", rule, "--urgent-slice", URGENT_SLICE])?;
-            let ours = measure(of)?;
-            counts = scheduler.counts();
-            scheduler.end(Signal::SIGTERM)?;
+            let (kernel, _) = measure([&sender, &neighbour], of, None)?;
+            let (ours, counted) = measure([&sender, &neighbour], of, Some(rule))?;
+            counts = counted;
             for (times, latencies) in times.iter_mut().zip([&kernel, &ours]) {
                 times.push(1e6 * seconds(latencies, 0.5)?);
             }
@@ -70,21 +72,50 @@ fn seconds(latencies: &Histogram, quantile: f64) -> Result<f64> {
     Ok(time.as_secs_f64())
 }
 
-/// Latencies of the sender's vCPUs.
-fn measure(of: Part) -> Result<Histogram> {
-    let output = Command::new("gleaner-host")
-        .args(["diagnose", "--json", "--vm", "sender", "--seconds", SECONDS, "--budget", "100"])
-        .output()
-        .map_err(Error::system("run gleaner-host"))?;
-    let report: Report = serde_json::from_slice(&output.stdout).map_err(|error| Error::Protocol {
-        who: "gleaner-host diagnose --json".to_owned(),
-        what: format!("{error}: {}", String::from_utf8_lossy(&output.stderr)),
-    })?;
-    let vm = report.vms.iter().find(|vm| vm.name == "sender");
-    let vm = vm.ok_or_else(|| failed("gleaner-host does not find the sender".to_owned()))?;
-    let mut all = Histogram::default();
-    for vcpu in &vm.vcpus {
-        all = all.plus(of(&vcpu.latencies));
+/// Latencies of the sender's vCPUs, under the kernel's scheduler or ours with this rule, and what ours counts.
+fn measure(guests: [&Guest; 2], of: Part, rule: Option<&str>) -> Result<(Histogram, String)> {
+    let unread = |error: gleaner_host::HostError| failed(error.to_string());
+    // The kernel checks programs for seconds, longer still beside guests that compute.
+    let still = Still::keep(guests);
+    let scheduler = rule.map(|rule| Scheduler::start(&["--rules", rule])).transpose()?;
+    let (setup, mut tracer) = follow()?;
+    drop(still);
+    let earlier = tracer.read().map_err(unread)?;
+    sleep(BLOCK);
+    let later = tracer.read().map_err(unread)?;
+    let counts = scheduler.as_ref().map(Scheduler::counts).unwrap_or_default();
+    let vms = discover(&Root::system());
+    let _still = Still::keep(guests);
+    drop(tracer);
+    if let Some(scheduler) = scheduler {
+        scheduler.end(Signal::SIGTERM)?;
     }
-    Ok(all)
+    let report = Report::between(&setup, &vms, &earlier, &later, None);
+    let vm = report.vms.iter().find(|vm| vm.name == guests[0].spec().name);
+    let vm = vm.ok_or_else(|| failed("the sender is not found".to_owned()))?;
+    Ok((vm.vcpus.iter().fold(Histogram::default(), |sum, vcpu| sum.plus(of(&vcpu.latencies))), counts))
+}
+
+/// Guests that stand still until dropped.
+struct Still<'a>([&'a Guest; 2]);
+
+impl<'a> Still<'a> {
+    fn keep(guests: [&'a Guest; 2]) -> Self {
+        let still = Self(guests);
+        still.signal(Signal::SIGSTOP);
+        still
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Children that were not waited for, so the numbers are still theirs.
+        for guest in self.0 {
+            kill(Pid::from_raw(guest.pid().cast_signed()), signal).ok();
+        }
+    }
+}
+
+impl Drop for Still<'_> {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGCONT);
+    }
 }
