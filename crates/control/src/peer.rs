@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::{Gid, Group, geteuid};
 
 /// A client's process, as it was when it connected.
@@ -28,10 +30,9 @@ impl Peer {
     /// # Errors
     /// The kernel does not say; the connection is to be closed then.
     pub(crate) fn of(stream: &UnixStream, group: Option<Gid>) -> io::Result<Self> {
-        let fd = stream.as_raw_fd();
-        let (uid, gid, pid) = credentials(fd)?;
+        let (uid, gid, pid) = credentials(stream)?;
         let in_group = match group {
-            Some(group) => gid == group.as_raw() || groups(fd)?.contains(&group.as_raw()),
+            Some(group) => gid == group.as_raw() || groups(stream.as_raw_fd())?.contains(&group.as_raw()),
             None => false,
         };
         let is_owner = uid == 0 || uid == geteuid().as_raw();
@@ -66,14 +67,9 @@ pub(crate) fn group(name: &str) -> Result<Gid, String> {
 }
 
 /// The effective user and group, and the process, of the socket's peer: of whoever listens, for a client.
-pub(crate) fn credentials(fd: RawFd) -> io::Result<(u32, u32, i32)> {
-    let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let mut len = length(&found);
-    // SAFETY: the kernel writes at most `len` bytes to `found`, which has as many and no invalid values.
-    let done = unsafe {
-        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut found).cast(), &raw mut len)
-    };
-    if done == 0 { Ok((found.uid, found.gid, found.pid)) } else { Err(io::Error::last_os_error()) }
+pub(crate) fn credentials(socket: &impl AsFd) -> io::Result<(u32, u32, i32)> {
+    let found = getsockopt(socket, PeerCredentials)?;
+    Ok((found.uid(), found.gid(), found.pid()))
 }
 
 /// The size of a socket option's value; none is larger than the type can say.

@@ -262,13 +262,17 @@ fn find(vms: &[Vm], name: &str) -> Result<u32, HostError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeSet;
 
     use clap::CommandFactory as _;
     use gleaner_host::discover::{Vm, Vmm};
 
     use super::find;
+
+    pub(crate) fn vm(pid: u32, name: &str) -> Vm {
+        Vm { pid, name: name.to_owned(), vmm: Vmm::Qemu, vcpus: BTreeSet::new(), threads: Vec::new() }
+    }
 
     #[test]
     fn the_definition_is_consistent() {
@@ -277,13 +281,6 @@ mod tests {
 
     #[test]
     fn a_vm_is_found_by_its_name_or_process() {
-        let vm = |pid, name: &str| Vm {
-            pid,
-            name: name.to_owned(),
-            vmm: Vmm::Qemu,
-            vcpus: BTreeSet::new(),
-            threads: Vec::new(),
-        };
         let vms = [vm(17, "web-1"), vm(18, "db")];
         assert_eq!((find(&vms, "db").unwrap(), find(&vms, "17").unwrap()), (18, 17));
         let said = |vms: &[Vm]| find(vms, "web").unwrap_err().to_string();

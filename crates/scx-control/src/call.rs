@@ -1,9 +1,11 @@
 //! Requests and answers, a line of JSON each.
 
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::Rules;
+use crate::time::check_length;
 
 /// A request as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,9 +58,6 @@ pub struct VmChange {
     pub rules: Option<Rules>,
 }
 
-/// As [`Request`] has it.
-const LONGEST_NS: u64 = 1_000_000_000;
-
 impl Call {
     /// Parses a line of a client.
     ///
@@ -77,12 +76,8 @@ impl Call {
             "set" => {
                 let change: Change = serde_json::from_value(Value::Object(request.args))
                     .map_err(|error| format!("cannot set that: {error}"))?;
-                if [change.urgent_slice_ns, change.allowance_ns]
-                    .into_iter()
-                    .flatten()
-                    .any(|ns| ns > LONGEST_NS)
-                {
-                    return Err("cannot set that: at most 1000ms are allowed".to_owned());
+                for ns in [change.urgent_slice_ns, change.allowance_ns].into_iter().flatten() {
+                    check_length(ns).map_err(|error| format!("cannot set that: {error}"))?;
                 }
                 Ok(Self::Set(change))
             }
@@ -111,7 +106,7 @@ impl Call {
 pub(crate) fn reply(answer: Result<Value, String>) -> String {
     let (errno, resp) = match answer {
         Ok(value) => (0, value),
-        Err(sentence) => (libc::EINVAL, Value::String(sentence)),
+        Err(sentence) => (Errno::EINVAL as i32, Value::String(sentence)),
     };
     format!("{}\n", json!({"errno": errno, "args": {"resp": resp}}))
 }

@@ -1,11 +1,12 @@
 //! The side of whoever asks.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Write as _};
-use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -78,24 +79,9 @@ impl Client {
     /// # Errors
     /// The kernel does not say, or it is in another PID namespace.
     pub fn pid(&self) -> Result<i32, ClientError> {
-        let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-        let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or_default();
-        // SAFETY: the kernel writes at most `length` bytes to `found`, which has as many and no invalid values.
-        let done = unsafe {
-            let fd = self.stream.get_ref().as_raw_fd();
-            libc::getsockopt(
-                fd,
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                (&raw mut found).cast(),
-                &raw mut length,
-            )
-        };
-        match (done, found.pid) {
-            (0, 1..) => Ok(found.pid),
-            (0, _) => Err(self.io(ErrorKind::NotFound.into())),
-            _ => Err(self.io(io::Error::last_os_error())),
-        }
+        let peer =
+            getsockopt(self.stream.get_ref(), PeerCredentials).map_err(|errno| self.io(errno.into()))?;
+        if peer.pid() > 0 { Ok(peer.pid()) } else { Err(self.io(ErrorKind::NotFound.into())) }
     }
 
     /// Asks what is in force and what it has done.

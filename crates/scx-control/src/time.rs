@@ -12,10 +12,12 @@ pub fn parse_ns(text: &str) -> Result<u64, String> {
         None => (text.strip_suffix("ms").ok_or(EXPECTED)?, 1_000_000),
     };
     let number: u64 = digits.parse().map_err(|_| EXPECTED.to_owned())?;
-    number
-        .checked_mul(scale)
-        .filter(|ns| *ns <= 1_000_000_000)
-        .ok_or_else(|| "at most 1000ms are allowed".to_owned())
+    check_length(number.saturating_mul(scale))
+}
+
+/// Passes on times of up to 1 s.
+pub(crate) fn check_length(ns: u64) -> Result<u64, String> {
+    if ns <= 1_000_000_000 { Ok(ns) } else { Err("at most 1000ms are allowed".to_owned()) }
 }
 
 /// What [`parse_ns`] reads back, for a time of whole microseconds.

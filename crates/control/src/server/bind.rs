@@ -2,7 +2,6 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -74,7 +73,7 @@ fn check_free(path: &Path) -> Result<(), BindError> {
     }
     match UnixStream::connect(path) {
         Ok(stream) => {
-            let pid = peer::credentials(stream.as_raw_fd()).map_or(0, |(_, _, pid)| pid);
+            let pid = peer::credentials(&stream).map_or(0, |(_, _, pid)| pid);
             Err(BindError::Live { path: path.to_owned(), pid })
         }
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),

@@ -67,20 +67,10 @@ fn of_value(value: &OsStr, vms: &[Vm]) -> Result<OsString, HostError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use gleaner_host::discover::Vmm;
-
     use super::*;
+    use crate::cli::tests::vm;
 
     fn vms() -> Vec<Vm> {
-        let vm = |pid, name: &str| Vm {
-            pid,
-            name: name.to_owned(),
-            vmm: Vmm::Qemu,
-            vcpus: BTreeSet::new(),
-            threads: Vec::new(),
-        };
         vec![vm(17, "web-1"), vm(18, "a=b")]
     }
 
