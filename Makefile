@@ -115,7 +115,7 @@ lab: ## Prove Gleaner in virtual machines: other kernels, many vCPUs, systemd, n
 	$(MAKE) --no-print-directory deb
 	target/release/gleaner-lab claims --markdown docs/lab.md $(LAB_ARGS)
 
-lab-host: ## Prove gleaner-host and scx_gleaner in the lab's nested KVM host; about twenty minutes
+lab-host: ## Prove gleaner-host and scx_gleaner in the lab's nested KVM host; about half an hour
 	scripts/setup lab
 	cargo build --release --locked -p gleaner -p gleaner-bench -p gleaner-host -p gleaner-scx -p gleaner-lab
 	target/release/gleaner-lab claims $(HOST_CLAIMS:%=--only %) $(LAB_ARGS)

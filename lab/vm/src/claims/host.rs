@@ -44,6 +44,7 @@ pub(super) const OVERHEAD: Claim = Claim {
     group: 7,
     says: "on a KVM host, following the vCPUs costs a guest that exits all the time at most 3 % of its work",
     quick: false,
+    // Each second is short, so that there are many pairs.
     place: ClaimHost::CountedHost(3),
     prove: overhead::prove,
 };

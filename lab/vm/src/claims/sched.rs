@@ -47,6 +47,7 @@ pub(super) const LATENCY: Claim = Claim {
     says: "on an overcommitted host, scx_gleaner runs the recipients of interrupts between vCPUs sooner than the kernel's \
            scheduler does",
     quick: false,
+    // A wake-up alone is short beside a slice, as on a real host.
     place: ClaimHost::CountedHost(1),
     prove: latency::prove,
 };
