@@ -215,6 +215,10 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let mut earlier = tracer.read()?;
     loop {
         tracer.wait(Duration::from_secs(args.interval))?;
+        if tracer.read_pcpus()?.at_ns == earlier.at_ns {
+            // In one pause: this time is shown with the next window.
+            continue;
+        }
         // What ended before the last screen is of no interest any more.
         tracer.forget_ended();
         let later = tracer.read()?;

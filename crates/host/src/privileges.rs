@@ -53,10 +53,15 @@ fn checked(answer: libc::c_long) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use gleaner_host::{HostError, HostTracer, Isa, Options};
     use gleaner_trace::{NotAvailable, Reason};
 
     use super::*;
+
+    /// Longer than the windows in which vCPUs are followed, and shorter than the pauses where the budget is tiny.
+    const WINDOW: Duration = Duration::from_millis(150);
 
     #[test]
     fn what_following_costs_is_measured_without_the_capability_for_it() {
@@ -71,6 +76,12 @@ mod tests {
                 let after = tracer.keep_within(0.03).unwrap();
                 assert!(before.is_some() && after.is_some(), "{before:?}, {after:?}");
                 assert_ne!(before, after);
+                // Nor is it needed to attach the programs after a pause.
+                tracer.keep_within(f64::MIN_POSITIVE).unwrap();
+                assert!(tracer.due() <= Some(Instant::now() + WINDOW));
+                tracer.wait(3 * WINDOW).unwrap();
+                assert!(tracer.due() > Some(Instant::now() + WINDOW), "it is paused");
+                tracer.keep_within(0.03).unwrap();
             }
             Err(HostError::NotAvailable(NotAvailable { why: Reason::NoEvent { event }, .. })) => {
                 gleaner_testing::left_out(format!("KVM's modules are not loaded: no {event}"));

@@ -1,5 +1,6 @@
 //! Loads the programs, and reads their counters.
 
+mod programs;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -7,15 +8,15 @@ mod windows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use gleaner_trace::bpf::{self, Plain, RunTime, as_bytes, from_bytes};
+use gleaner_trace::bpf::{self, Plain, as_bytes, from_bytes};
 use gleaner_trace::{NotAvailable, Reason as Why};
-use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
-use libbpf_rs::{Link, MapCore, MapFlags};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{MapCore, MapFlags};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::counters::{self, counters};
@@ -24,6 +25,7 @@ use crate::reading::{Cost, Lost, Reading, Steal, VcpuCounters};
 use crate::skeleton::types::{self, hist_id};
 use crate::skeleton::{HostSkel, HostSkelBuilder};
 use crate::{Isa, PcpuSample};
+use programs::{ON_APIC, PROGRAMS, Program};
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Attempts to read a vCPU's counters while they do not change. An attempt takes a microsecond, and an exit at least
@@ -43,34 +45,10 @@ pub struct Options {
     pub pid: Option<u32>,
 }
 
-/// Of use on Intel's processors alone.
-const ON_APIC: &str = "on_apic";
-
-/// A program, its tracepoint, and what is missing without it; `None`: everything.
-const PROGRAMS: [(&str, &str, Option<&str>); 13] = [
-    ("on_exit", "kvm_exit", None),
-    ("on_entry", "kvm_entry", None),
-    ("on_switch", "sched_switch", None),
-    ("on_waking", "sched_waking", None),
-    ("on_thread_end", "sched_process_exit", None),
-    (ON_APIC, "kvm_apic", Some("registers of the local APIC in device memory, counted as MMIO")),
-    ("on_mmio", "kvm_mmio", Some("device memory, counted as EPT")),
-    ("on_fast_mmio", "kvm_fast_mmio", Some("notifications of devices, counted as EPT")),
-    ("on_hypercall", "kvm_hypercall", Some("hypercalls by kind")),
-    ("on_userspace", "kvm_userspace_exit", Some("exits that go on to the VMM")),
-    ("on_wakeup", "kvm_vcpu_wakeup", Some("success of halt polling")),
-    ("on_accept", "kvm_apic_accept_irq", Some("interrupts between vCPUs, and their latencies")),
-    (
-        "on_inject",
-        "kvm_inj_virq",
-        Some("interrupts that vCPUs take, what ends halts, and the latencies of timers and devices"),
-    ),
-];
-
 /// Follows the vCPUs of this host until dropped, which detaches and frees everything, as does the end of the process.
 pub struct HostTracer {
     skel: HostSkel<'static>,
-    programs: Vec<Attached>,
+    programs: Vec<Program>,
     missing: Vec<NotAvailable>,
     ended: Vec<VcpuCounters>,
     /// Slots whose thread is gone, although no event said so: since when, and what was counted until then.
@@ -82,13 +60,6 @@ pub struct HostTracer {
     keeping: Option<windows::Keeping>,
     /// VMMs with forgotten threads; what their VMs waited for, and others for them, is still counted.
     forgotten: BTreeSet<u32>,
-}
-
-/// An attached program.
-struct Attached {
-    fd: OwnedFd,
-    /// Detaches it when dropped.
-    _link: Link,
 }
 
 impl fmt::Debug for HostTracer {
@@ -122,11 +93,11 @@ impl HostTracer {
         }
         let mut programs = Vec::new();
         for (name, event, gives) in PROGRAMS {
-            let found = skel.object().progs_mut().find(|program| program.name() == name);
-            let Some(program) = found.filter(|_| chosen.contains(&name)) else { continue };
-            let fd = program.as_fd().try_clone_to_owned().map_err(libbpf_rs::Error::from).map_err(failed)?;
-            match program.attach_trace() {
-                Ok(link) => programs.push(Attached { fd, _link: link }),
+            if !chosen.contains(&name) {
+                continue;
+            }
+            match Program::attached(name, &skel) {
+                Ok(program) => programs.push(program),
                 Err(error) => {
                     let refused = refused(gives.unwrap_or("VM exits"), name, event, &error);
                     if gives.is_none() {
@@ -143,7 +114,7 @@ impl HostTracer {
         Ok(tracer)
     }
 
-    fn of(skel: HostSkel<'static>, programs: Vec<Attached>, missing: Vec<NotAvailable>) -> Self {
+    fn of(skel: HostSkel<'static>, programs: Vec<Program>, missing: Vec<NotAvailable>) -> Self {
         let sees_threads =
             fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL_NAMESPACE);
         Self {
@@ -170,12 +141,13 @@ impl HostTracer {
         &self.missing
     }
 
-    /// The counters. Frees those of threads that ended, which this and later readings still have, until
+    /// The counters. Ends the window where only a part of the time is followed. Frees those of threads that ended, which this and later readings still have, until
     /// [`HostTracer::forget_ended`].
     ///
     /// # Errors
     /// The maps cannot be read.
     pub fn read(&mut self) -> Result<Reading, HostError> {
+        self.end_window();
         self.reading().map_err(|error| HostError::Read(bpf::text(&error)))
     }
 
@@ -258,23 +230,19 @@ impl HostTracer {
         Ok(PcpuSample { at_ns, pcpus: counted.iter().map(|pcpu| counters::pcpu(pcpu, at_ns)).collect() })
     }
 
-    /// The account adds the reading of a clock to each run, and leaves out the way to the program, which takes about as
-    /// long.
-    fn measure(&self, time: Duration) -> libbpf_rs::Result<Option<Cost>> {
+    /// What following costs by the kernel's account, if there is one, and the pCPUs that vCPUs use.
+    fn measure(&self, time: Duration) -> libbpf_rs::Result<Option<(Cost, f64)>> {
         let own = self.account.is_none().then(bpf::enable_statistics).flatten();
         if own.is_none() && self.account.is_none() {
             return Ok(None);
         }
-        let run = || self.programs.iter().map(|program| bpf::run_time(&program.fd)).collect::<Vec<RunTime>>();
-        let (before, vcpus_before, started) = (run(), self.vcpu_time()?, Instant::now());
-        std::thread::sleep(time);
-        let ran: Duration = run().iter().zip(&before).map(|(now, then)| now.since(*then).time).sum();
-        let (elapsed, vcpus) = (started.elapsed(), self.vcpu_time()?.saturating_sub(vcpus_before));
+        let (before, started) = (self.vcpu_time()?, Instant::now());
+        let pcpus = programs::take(&self.programs, time);
+        let (elapsed, vcpus) = (started.elapsed(), self.vcpu_time()?.saturating_sub(before));
         drop(own);
-        let pcpus = ran.as_secs_f64() / elapsed.as_secs_f64();
         // Where hardly any vCPU runs there is nobody to be slowed down.
-        let used = vcpus.max(elapsed / 10);
-        Ok(Some(Cost { pcpus, share: ran.as_secs_f64() / used.as_secs_f64() }))
+        let used = (vcpus.as_secs_f64() / elapsed.as_secs_f64()).max(0.1);
+        Ok(Some((Cost { pcpus, share: pcpus / used }, used)))
     }
 
     /// ns of the clock that the programs read.

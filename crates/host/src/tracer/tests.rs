@@ -11,9 +11,8 @@ const CULPRIT_IDLE: u32 = types::steal_culprit::CULPRIT_IDLE.0;
 /// Follows switches alone, for which no KVM is needed.
 fn switches() -> libbpf_rs::Result<HostTracer> {
     let skel = load(Isa::Svm, Options::default(), &["on_switch"])?;
-    let link = skel.progs.on_switch.attach_trace()?;
-    let fd = skel.progs.on_switch.as_fd().try_clone_to_owned()?;
-    Ok(HostTracer::of(skel, vec![Attached { fd, _link: link }], Vec::new()))
+    let program = Program::attached("on_switch", &skel)?;
+    Ok(HostTracer::of(skel, vec![program], Vec::new()))
 }
 
 /// Runs for a moment on each pCPU that this process is allowed to use, so that each of them has had a switch. In a thread
@@ -151,11 +150,32 @@ fn only_pauses_keep_the_clock_behind() {
     for _ in 0..1000 {
         assert_eq!(behind(&mut tracer), 0);
     }
-    tracer.pause().unwrap();
-    let paused = behind(&mut tracer);
-    assert!(behind(&mut tracer) > paused);
-    tracer.go_on().unwrap();
-    let after = behind(&mut tracer);
-    assert!(after > paused);
-    assert_eq!(behind(&mut tracer), after);
+    for _ in 0..3 {
+        tracer.pause();
+        let paused = behind(&mut tracer);
+        assert!(behind(&mut tracer) > paused);
+        tracer.go_on().unwrap();
+        let after = behind(&mut tracer);
+        assert!(after > paused);
+        assert_eq!(behind(&mut tracer), after);
+    }
+}
+
+#[test]
+fn programs_run_in_windows_alone() {
+    if !is_root() {
+        return skipped("needs root: it loads a BPF program");
+    }
+    let mut tracer = switches().unwrap();
+    let runs = |tracer: &HostTracer| {
+        // This thread leaves its pCPU for the sleep.
+        programs::take(&tracer.programs, Duration::from_millis(20))
+    };
+    tracer.hold_account();
+    for _ in 0..2 {
+        assert!(runs(&tracer) > 0.0);
+        tracer.pause();
+        assert_eq!(runs(&tracer).to_bits(), 0.0_f64.to_bits());
+        tracer.go_on().unwrap();
+    }
 }

@@ -1,16 +1,16 @@
-//! Follows in windows, where following all of the time costs more than the budget. The programs stay attached in the pauses
-//! between them, and return at once: attaching patches the kernel's code on all pCPUs.
+//! Follows in windows, where following all of the time costs more than the budget. In the pauses between them the programs are
+//! detached: where a guest exits all the time, they cost several per cent although they return at once.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use gleaner_trace::bpf;
 
-use super::{HostTracer, now_ns};
+use super::{HostTracer, now_ns, programs};
 use crate::error::HostError;
 use crate::reading::Cost;
 use crate::skeleton::types;
-use crate::thinning::{FIRST_WINDOWS, Thinning, WINDOW};
+use crate::thinning::{FIRST_WINDOW, FIRST_WINDOWS, Thinning, WINDOW};
 
 /// How long the cost is measured.
 const COST_TIME: Duration = Duration::from_millis(300);
@@ -24,11 +24,7 @@ pub(super) struct Keeping {
     measured_at: Instant,
     cost: Cost,
     thinning: Thinning,
-    /// Exits per second in the latest window.
-    followed: f64,
-    /// When the window or the pause began, and the exits until then.
-    since: (Instant, u64),
-    /// When it ends.
+    /// When the window or the pause ends.
     until: Instant,
 }
 
@@ -76,29 +72,28 @@ impl HostTracer {
     /// # Errors
     /// The maps cannot be read.
     pub fn keep_within(&mut self, budget: f64) -> Result<Option<Cost>, HostError> {
-        self.resume();
-        let Some(cost) = self.measure(COST_TIME).map_err(|error| HostError::Read(bpf::text(&error)))? else {
-            return Ok(None);
-        };
-        let now = Instant::now();
-        self.keeping = Some(Keeping {
-            budget,
-            measured_at: now,
-            cost,
-            thinning: Thinning::new(budget, cost.share),
-            followed: 0.0,
-            since: (now, self.exits()?),
-            until: now + WINDOW,
-        });
+        self.go_on()?;
+        let measured = self.measure(COST_TIME).map_err(|error| HostError::Read(bpf::text(&error)))?;
+        let Some((cost, used)) = measured else { return Ok(None) };
+        let mut thinning = Thinning::new(budget, cost.share);
         for _ in 0..FIRST_WINDOWS {
-            std::thread::sleep(WINDOW);
-            self.pause()?;
-            std::thread::sleep(WINDOW);
+            let followed = self.rate(FIRST_WINDOW)?;
+            self.leave_out();
+            let paused = self.rate(FIRST_WINDOW);
+            self.take_in();
+            thinning.seen(followed, paused?);
+        }
+        thinning.decide();
+        if thinning.is_needed() {
+            let started = Instant::now();
+            self.pause();
             self.go_on()?;
+            thinning.switched(started.elapsed(), used);
+            // The first window begins when time passes: a reading before that has all vCPUs at the same time.
+            self.pause();
         }
-        if let Some(keeping) = &mut self.keeping {
-            keeping.thinning.decide();
-        }
+        let now = Instant::now();
+        self.keeping = Some(Keeping { budget, measured_at: now, cost, thinning, until: now });
         Ok(self.cost())
     }
 
@@ -127,7 +122,11 @@ impl HostTracer {
             let budget = keeping.budget;
             return self.keep_within(budget).map(|_| ());
         }
-        if self.is_paused() { self.go_on() } else { self.pause() }
+        if self.is_paused() {
+            return self.go_on();
+        }
+        self.pause();
+        Ok(())
     }
 
     /// Lets `time` pass.
@@ -146,39 +145,58 @@ impl HostTracer {
         }
     }
 
-    fn is_paused(&self) -> bool {
-        self.skel.maps.bss_data.as_deref().is_some_and(|data| data.paused != 0)
+    /// Ends a window, if there are windows. The clock stands still from then on: however long a reading takes, the times of all
+    /// vCPUs are up to the same moment.
+    pub(super) fn end_window(&mut self) {
+        let windows = self.keeping.as_ref().is_some_and(|keeping| keeping.thinning.is_needed());
+        if windows && !self.is_paused() {
+            self.pause();
+        }
     }
 
     /// Ends a window.
-    pub(super) fn pause(&mut self) -> Result<(), HostError> {
-        let exits = self.exits()?;
-        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
-            pause(data, now_ns());
-        }
+    pub(super) fn pause(&mut self) {
+        self.leave_out();
+        programs::detach_all(&mut self.programs);
         if let Some(keeping) = &mut self.keeping {
-            keeping.followed = keeping.passed(exits);
-            keeping.until = keeping.since.0 + keeping.thinning.pause();
+            keeping.until = Instant::now() + keeping.thinning.pause();
         }
-        Ok(())
     }
 
     /// Ends a pause.
     pub(super) fn go_on(&mut self) -> Result<(), HostError> {
-        let exits = self.exits()?;
-        self.resume();
+        programs::attach_all(&mut self.programs, &self.skel)
+            .map_err(|error| HostError::Read(bpf::text(&error)))?;
+        self.take_in();
         if let Some(keeping) = &mut self.keeping {
-            let paused = keeping.passed(exits);
-            keeping.thinning.seen(keeping.followed, paused);
-            keeping.until = keeping.since.0 + WINDOW;
+            keeping.until = Instant::now() + WINDOW;
         }
         Ok(())
     }
 
-    fn resume(&mut self) {
+    /// The programs return at once.
+    fn leave_out(&mut self) {
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut().filter(|data| data.paused == 0) {
+            pause(data, now_ns());
+        }
+    }
+
+    fn take_in(&mut self) {
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut().filter(|data| data.paused != 0) {
             resume(data, now_ns());
         }
+    }
+
+    fn is_paused(&self) -> bool {
+        self.skel.maps.bss_data.as_deref().is_some_and(|data| data.paused != 0)
+    }
+
+    /// Exits per second while `time` passes.
+    fn rate(&self, time: Duration) -> Result<f64, HostError> {
+        let (started, before) = (Instant::now(), self.exits()?);
+        std::thread::sleep(time);
+        let exits = self.exits()?.saturating_sub(before);
+        Ok(exits as f64 / started.elapsed().as_secs_f64())
     }
 
     /// The exits of all vCPUs since the start, those in pauses among them.
@@ -186,15 +204,6 @@ impl HostTracer {
         let counted = bpf::per_vcpu::<types::pcpu>(&self.skel.maps.pcpus, &0_u32);
         let counted = counted.map_err(|error| HostError::Read(bpf::text(&error)))?;
         Ok(counted.iter().map(|pcpu| pcpu.exits).sum())
-    }
-}
-
-impl Keeping {
-    /// Exits per second since the window or the pause began, with which the next one begins.
-    fn passed(&mut self, exits: u64) -> f64 {
-        let now = Instant::now();
-        let (started, before) = std::mem::replace(&mut self.since, (now, exits));
-        exits.saturating_sub(before) as f64 / (now - started).as_secs_f64().max(1e-9)
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     for (workload, counter) in WORKLOADS {
         let command = ["gleaner", "workload", "--for", "600s", workload];
         let job = guest.start(Step::new(&command).timeout(Duration::from_secs(700)))?;
-        let (mut rates, mut ratios, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rates, mut ratios, mut shares, mut costs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut last = None;
         for pair in 0..PAIRS {
             // Each order as often as the other, so that a drift of the machine cancels out.
@@ -45,6 +45,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
             rates.push(free);
             ratios.push(followed / free.max(1.0));
             shares.push(1.0 / report.scale());
+            costs.extend(report.cost.map(|cost| 100.0 * cost.share));
             last = Some(report);
         }
         job.signal(Signal::SIGKILL)?;
@@ -52,6 +53,8 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
         checks.values(format!("{workload}: {counter}, not followed"), &rates, "per second", Target::Reported);
         let what = format!("{workload}: the part of the time that is followed");
         checks.values(what, &shares, "", Target::Reported);
+        let what = format!("{workload}: what following costs while it lasts");
+        checks.values(what, &costs, "%", Target::Reported);
         let what = format!("{workload}: work done while it is followed");
         checks.ratios(what, &ratios, "×", Target::AtLeast(1.0 - BUDGET));
         let vm = last.as_ref().and_then(|report| Some((report.vms.first()?, report.span_ns)));
@@ -70,7 +73,8 @@ fn followed(counter: &str) -> Result<(f64, Report)> {
     let earlier = tracer.read().map_err(|error| failed(&error))?;
     let rate = rate(counter, |time| tracer.wait(time).map_err(|error| failed(&error)))?;
     let later = tracer.read().map_err(|error| failed(&error))?;
-    Ok((rate, Report::between(&setup, &discover(&Root::system()), &earlier, &later, None)))
+    let report = Report::between(&setup, &discover(&Root::system()), &earlier, &later, None);
+    Ok((rate, Report { cost: tracer.cost(), ..report }))
 }
 
 /// The same with no program attached.
