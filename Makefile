@@ -20,7 +20,7 @@ shared = $(DESTDIR)$(PREFIX)/share/gleaner
 etc = $(DESTDIR)$(SYSCONFDIR)/gleaner
 programs = gleaner gleaner-bench gleaner-sim
 packages = $(programs) gleaner-daemon gleaner-host gleaner-scx
-HOST_CLAIMS = host-agreement host-causes host-overhead host-churn host-polling host-joined sched-safety sched-fairness sched-latency
+HOST_CLAIMS = host-agreement host-causes host-overhead host-churn host-polling host-joined sched-safety sched-fairness sched-latency sched-small sched-pairs
 pages = gleaner.toml.5 gleaner.7 gleanerd.8
 
 .PHONY: help build docs install uninstall deb demo test test-long test-lab test-python fuzz lab lab-host bench evaluation bench-guard bench-signals bench-sim bench-python bench-trace promises lint
@@ -115,7 +115,7 @@ lab: ## Prove Gleaner in virtual machines: other kernels, many vCPUs, systemd, n
 	$(MAKE) --no-print-directory deb
 	target/release/gleaner-lab claims --markdown docs/lab.md $(LAB_ARGS)
 
-lab-host: ## Prove gleaner-host and scx_gleaner in the lab's nested KVM host; about half an hour
+lab-host: ## Prove gleaner-host and scx_gleaner in the lab's nested KVM host; about 45 minutes
 	scripts/setup lab
 	cargo build --release --locked -p gleaner -p gleaner-bench -p gleaner-host -p gleaner-scx -p gleaner-lab
 	target/release/gleaner-lab claims $(HOST_CLAIMS:%=--only %) $(LAB_ARGS)

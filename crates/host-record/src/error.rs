@@ -32,6 +32,9 @@ pub enum HostError {
     /// The counters cannot be read.
     #[error("cannot read what the BPF programs counted: {0}")]
     Read(String),
+    /// The programs cannot be attached at the end of a pause.
+    #[error("cannot attach the BPF programs again after a pause: {0}")]
+    Attach(String),
     /// `/proc` cannot be read.
     #[error(transparent)]
     Kernel(#[from] gleaner_kernel::KernelError),

@@ -40,8 +40,13 @@ pub enum ClaimHost {
     Emulated,
     /// In guests of a nested KVM host, in which this program runs and boots them.
     NestedHost,
-    /// The same, where time is counted in instructions, of 2^n ns each: [`VmSpec::counted`](crate::vm::VmSpec::counted).
-    CountedHost(u8),
+    /// The same, where time is counted in instructions.
+    CountedHost {
+        /// How many pCPUs share the instructions.
+        pcpus: u32,
+        /// An instruction takes 2^n ns: [`VmSpec::counted`](crate::vm::VmSpec::counted).
+        n: u8,
+    },
 }
 
 /// A claim about Gleaner.
@@ -87,6 +92,8 @@ pub const ALL: &[Claim] = &[
     sched::SAFETY,
     sched::FAIRNESS,
     sched::LATENCY,
+    sched::SMALL,
+    sched::PAIRS,
     sched::STRESS,
 ];
 
@@ -120,7 +127,7 @@ impl Claim {
         let started = Instant::now();
         let mut checks = Checks::default();
         let proven = match self.place {
-            ClaimHost::NestedHost | ClaimHost::CountedHost(_) if !lab.is_nested() => {
+            ClaimHost::NestedHost | ClaimHost::CountedHost { .. } if !lab.is_nested() => {
                 nested::inside(lab, self, &mut checks)
             }
             _ => (self.prove)(lab, &mut checks),

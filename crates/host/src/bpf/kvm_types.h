@@ -23,6 +23,7 @@ struct kvm_vcpu_arch {
 	/* By number: RAX is 0, RCX 1. */
 	unsigned long regs[17];
 	u64 msr_kvm_poll_control;
+	int mp_state;
 };
 
 struct kvm_vcpu {
@@ -78,6 +79,9 @@ struct vcpu_vmx___before_vt {
 #define KVM_ISA_SVM 2
 
 #define VCPU_REGS_RCX 1
+
+/* include/uapi/linux/kvm.h */
+#define KVM_MP_STATE_HALTED 3
 
 /* arch/x86/include/asm/msr-index.h and apicdef.h */
 #define MSR_IA32_TSC_DEADLINE 0x6e0

@@ -70,7 +70,7 @@ impl HostTracer {
     /// From now on, time has to pass in [`HostTracer::wait`], or up to each [`HostTracer::due`].
     ///
     /// # Errors
-    /// The maps cannot be read.
+    /// The maps cannot be read, or the programs cannot be attached again.
     pub fn keep_within(&mut self, budget: f64) -> Result<Option<Cost>, HostError> {
         self.go_on()?;
         let measured = self.measure(COST_TIME).map_err(|error| HostError::Read(bpf::text(&error)))?;
@@ -113,7 +113,7 @@ impl HostTracer {
     /// Ends a window or a pause, or measures what following costs now, whichever is due.
     ///
     /// # Errors
-    /// The maps cannot be read.
+    /// The maps cannot be read, or the programs cannot be attached again.
     pub fn turn(&mut self) -> Result<(), HostError> {
         let Some(keeping) = self.keeping.as_ref().filter(|_| self.due() <= Some(Instant::now())) else {
             return Ok(());
@@ -132,7 +132,7 @@ impl HostTracer {
     /// Lets `time` pass.
     ///
     /// # Errors
-    /// The maps cannot be read.
+    /// The maps cannot be read, or the programs cannot be attached again.
     pub fn wait(&mut self, time: Duration) -> Result<(), HostError> {
         let end = Instant::now() + time;
         loop {
@@ -166,7 +166,7 @@ impl HostTracer {
     /// Ends a pause.
     pub(super) fn go_on(&mut self) -> Result<(), HostError> {
         programs::attach_all(&mut self.programs, &self.skel)
-            .map_err(|error| HostError::Read(bpf::text(&error)))?;
+            .map_err(|error| HostError::Attach(bpf::text(&error)))?;
         self.take_in();
         if let Some(keeping) = &mut self.keeping {
             keeping.until = Instant::now() + WINDOW;

@@ -39,11 +39,18 @@ static __always_inline u64 current_vtime(struct pcpu *c, u64 now)
 	return c->vtime + virtual_time(ran, c->weight ?: NORMAL_WEIGHT);
 }
 
-/* A task that slept starts again: it has saved up one slice at most. */
-static __always_inline void catch_up(struct task_struct *p)
+/*
+ * A task that slept starts again: it has saved up one slice at most. Where
+ * virtual time lags behind other pCPUs, that counts from there: it would wait
+ * until all that run there have made up for it.
+ */
+static __always_inline void catch_up(struct task_struct *p, struct pcpu *c, u64 now)
 {
-	u64 least = floor_vtime > fair_slice_ns ? floor_vtime - fair_slice_ns : 0;
+	u64 from = c ? current_vtime(c, now) : floor_vtime, least;
 
+	if (from > floor_vtime)
+		from = floor_vtime;
+	least = from > fair_slice_ns ? from - fair_slice_ns : 0;
 	if (entity(p)->dsq_vtime < least)
 		set_vtime(p, least);
 }

@@ -258,7 +258,7 @@ void OPS(gleaner_runnable, struct task_struct *p, u64 enq_flags)
 	if (t)
 		set_active(t, true);
 	/* Before it is queued, or runs at once on an idle pCPU. */
-	catch_up(p);
+	catch_up(p, pcpu_of(scx_bpf_task_cpu(p)), bpf_ktime_get_ns());
 }
 
 void OPS(gleaner_running, struct task_struct *p)
@@ -275,6 +275,7 @@ void OPS(gleaner_running, struct task_struct *p)
 	if (vm)
 		vm->weight = group_weight(p);
 	count_on(p, t, cpu);
+	t->runs = 1;
 	t->ran_from = bpf_ktime_get_ns();
 	c->ran_from = t->ran_from;
 	c->slice_from = t->ran_from;
@@ -290,7 +291,10 @@ void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
 	struct task *t = task_of(p);
 	u64 now = bpf_ktime_get_ns();
 
-	if (t && now > t->ran_from)
+	if (!t)
+		return;
+	t->runs = 0;
+	if (now > t->ran_from)
 		set_vtime(p, entity(p)->dsq_vtime + virtual_time(now - t->ran_from, weight_of(p, t)));
 }
 

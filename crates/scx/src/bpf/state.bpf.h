@@ -41,7 +41,10 @@ struct task {
 	u64 load;
 	/* It is one of its VM's active vCPUs. */
 	u32 active;
-	/* Its VM, for KVM, and its number there. */
+	/* It has a pCPU now. */
+	u32 runs;
+	/* For KVM: the vCPU, its VM, and its number there. */
+	u64 vcpu;
 	u64 kvm;
 	u64 vcpu_id;
 };

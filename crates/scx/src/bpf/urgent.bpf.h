@@ -8,20 +8,32 @@
 #ifndef GLEANER_SCX_URGENT_H
 #define GLEANER_SCX_URGENT_H
 
-/* The task waits or runs somewhere and became urgent: that pCPU decides anew. */
+/*
+ * The task became urgent. If it waits for a pCPU, that pCPU decides anew. One
+ * that runs is not disturbed: its processor may give it the interrupt without
+ * an exit.
+ */
 static __always_inline void reconsider(struct task *t)
 {
 	/* Read once: it can fall asleep meanwhile, and the kernel ends a scheduler that kicks pCPU -1. */
 	u32 counted = *(volatile u32 *)&t->counted;
 	struct pcpu *c;
 
-	if (!counted)
+	if (!counted || *(volatile u32 *)&t->runs)
 		return;
 	c = pcpu_of(counted - 1);
 	if (!c)
 		return;
 	c->urgent = 1;
 	scx_bpf_kick_cpu(counted - 1, SCX_KICK_PREEMPT);
+}
+
+/* Also one whose thread has woken and waits for a pCPU, or polls before it sleeps. */
+static __always_inline bool is_halted(struct task *t)
+{
+	struct kvm_vcpu *vcpu = (void *)t->vcpu;
+
+	return BPF_CORE_READ(vcpu, arch.mp_state) == KVM_MP_STATE_HALTED;
 }
 
 static __always_inline void make_urgent(struct task *t, u64 now)
@@ -92,7 +104,7 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 	if (to && to != from) {
 		now = bpf_ktime_get_ns();
 		/* Guests also wake idle vCPUs by function calls, and send those no shootdowns. */
-		if (use == USE_SHOOTDOWN && !to->counted)
+		if (use == USE_SHOOTDOWN && is_halted(to))
 			use = USE_RESCHEDULE;
 		if (use == USE_RESCHEDULE)
 			protect_sender(from, now);
@@ -149,6 +161,7 @@ static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 	bpf_map_update_elem(&threads, &key, &tid, BPF_ANY);
 	/* It runs now, and was counted as another task. */
 	uncount(t);
+	t->vcpu = (u64)vcpu;
 	t->kvm = key.kvm;
 	t->vcpu_id = key.vcpu_id;
 	t->vm = tgid;

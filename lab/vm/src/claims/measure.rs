@@ -44,13 +44,16 @@ pub fn sample(guest: &Guest, mode: Mode, workload: &[&str], time: Duration) -> R
     // Under emulation a machine can be many times slower than its clock.
     let text = guest.succeed(Step::new(&words).timeout(time * 5 + Step::TIMEOUT))?;
     let busy = busy(guest)? - before;
-    let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
-    let outcome: Outcome = serde_json::from_str(line).map_err(|error| Error::Protocol {
-        who: format!("`{}` in VM `{}`", words.join(" "), guest.spec().name),
-        what: format!("{error}: {text}"),
-    })?;
+    let outcome = outcome(&format!("`{}` in VM `{}`", words.join(" "), guest.spec().name), &text)?;
     let operations = outcome.operations.max(1) as f64;
     Ok(Sample { throughput: outcome.throughput(), busy_per_operation: busy / operations })
+}
+
+/// What a workload with `--json` has printed; `who` it is, for an error.
+pub fn outcome(who: &str, text: &str) -> Result<Outcome> {
+    let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
+    serde_json::from_str(line)
+        .map_err(|error| Error::Protocol { who: who.to_owned(), what: format!("{error}: {text}") })
 }
 
 /// Ratios of two modes, round by round.

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::vm::{Lab, Step};
 
-const PAIRS: usize = 16;
+const PAIRS: usize = 8;
 const BLOCK: Duration = Duration::from_secs(3);
 /// As `gleaner-host` has it by default.
 const BUDGET: f64 = 0.03;

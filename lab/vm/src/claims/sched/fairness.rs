@@ -1,25 +1,22 @@
 //! Shares of pCPU time.
 
-use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Scheduler, endless, failed, guest};
+use super::{Scheduler, endless, failed, groups, guest};
 use crate::claims::{Checks, Target};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::vm::{Guest, Lab};
 
-const GROUPS: &str = "/sys/fs/cgroup";
 const WEIGHTS: [u32; 3] = [100, 200, 400];
 const BLOCK: Duration = Duration::from_secs(10);
 const BLOCKS: usize = 3;
 
 pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
-    write(format!("{GROUPS}/cgroup.subtree_control"), "+cpu")?;
+    groups::enable()?;
     let names = ["first", "second", "third"];
     let guests = names.iter().map(|name| lab.boot(guest(name))).collect::<Result<Vec<_>>>()?;
     for guest in &guests {
-        move_to_group(guest)?;
+        groups::give_own(guest)?;
     }
     let _scheduler = Scheduler::start(&["--rules", "resched-dp,tlb-co,resched-co"])?;
     let [first, second, third] = &guests[..] else {
@@ -31,7 +28,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
 
     let last = third.start(endless(&["matmul"]))?;
     for (guest, weight) in guests.iter().zip(WEIGHTS) {
-        set_weight(guest, weight)?;
+        groups::set_weight(guest, weight)?;
     }
     let total = f64::from(WEIGHTS.iter().sum::<u32>());
     let due = |i: usize| 100.0 * f64::from(WEIGHTS[i]) / total;
@@ -42,7 +39,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     end([last])?;
 
     for guest in &guests {
-        set_weight(guest, 100)?;
+        groups::set_weight(guest, 100)?;
     }
     let jobs = [first.start(endless(&["tlb"]))?, second.start(endless(&["matmul"]))?];
     let flooding = "one of two VMs floods the host with interrupts";
@@ -76,41 +73,10 @@ fn end<const N: usize>(jobs: [crate::vm::Job<'_>; N]) -> Result<()> {
 
 /// Shares of the pCPU time of these guests' vCPUs in the next block.
 fn shares(guests: &[&Guest]) -> Result<Vec<f64>> {
-    let before = guests.iter().map(|guest| ran(guest)).collect::<Result<Vec<f64>>>()?;
+    let before = guests.iter().map(|guest| groups::ran(guest)).collect::<Result<Vec<f64>>>()?;
     std::thread::sleep(BLOCK);
-    let after = guests.iter().map(|guest| ran(guest)).collect::<Result<Vec<f64>>>()?;
+    let after = guests.iter().map(|guest| groups::ran(guest)).collect::<Result<Vec<f64>>>()?;
     let times: Vec<f64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
     let total: f64 = times.iter().sum();
     Ok(times.iter().map(|time| time / total.max(1.0)).collect())
-}
-
-/// ns that the guest's vCPUs have run so far.
-fn ran(guest: &Guest) -> Result<f64> {
-    let mut total = 0.0;
-    for thread in guest.vcpu_threads()? {
-        let path = format!("/proc/{}/task/{thread}/schedstat", guest.pid());
-        let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-        let first = text.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
-        total += first.ok_or_else(|| failed(format!("{path} has `{text}`")))?;
-    }
-    Ok(total)
-}
-
-fn group_of(guest: &Guest) -> PathBuf {
-    PathBuf::from(format!("{GROUPS}/{}", guest.spec().name))
-}
-
-fn move_to_group(guest: &Guest) -> Result<()> {
-    let group = group_of(guest);
-    fs::create_dir_all(&group).map_err(Error::file("make", &group))?;
-    write(group.join("cgroup.procs"), &guest.pid().to_string())
-}
-
-fn set_weight(guest: &Guest, weight: u32) -> Result<()> {
-    write(group_of(guest).join("cpu.weight"), &weight.to_string())
-}
-
-fn write(path: impl Into<PathBuf>, text: &str) -> Result<()> {
-    let path = path.into();
-    fs::write(&path, text).map_err(Error::file("write", &path))
 }
