@@ -6,9 +6,17 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gleaner_scx_control::{DIRECTORY, SOCKET};
 use serde_json::Value;
+
+/// One test at a time: a process that is started while another thread writes a program has it open for writing, too, until it is
+/// executed itself, and the kernel starts no such program.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn run(program: &Path, args: &[&str]) -> Output {
     Command::new(program).arg("sched").args(args).env("PATH", "/nowhere").output().unwrap()
@@ -28,6 +36,7 @@ fn is_free() -> bool {
 
 #[test]
 fn where_none_runs_that_is_said() {
+    let _alone = alone();
     if !is_free() {
         return;
     }
@@ -49,6 +58,7 @@ fn where_none_runs_that_is_said() {
 
 #[test]
 fn one_that_cannot_be_started_says_why() {
+    let _alone = alone();
     if !is_free() {
         return;
     }
