@@ -164,10 +164,10 @@ impl VmSpec {
         self
     }
 
-    /// Counts its time in instructions, of 2^n ns each, so that whatever else the machine does that emulates it changes nothing. What takes
-    /// more instructions takes longer; caches and the like cost nothing, as always under emulation. Its vCPUs are emulated
-    /// in turn: several times slower where they all compute. With a small n more happens in a time slice, and each second
-    /// takes longer.
+    /// Counts its time in instructions, of 2^n ns each, so that whatever else the machine does that emulates it changes
+    /// nothing. What takes more instructions takes longer; caches and the like cost nothing, as always under emulation. Its
+    /// vCPUs are emulated in turn: several times slower where they all compute. With a small n more happens in a time slice,
+    /// and each second takes longer.
     #[must_use]
     pub fn counted(mut self, n: u8) -> Self {
         self.in_turn = true;
