@@ -3,7 +3,7 @@
 //! Following goes on in windows, with pauses in between that are as long as the budget wants. What a window costs is measured
 //! in two ways, of which the larger counts: the kernel's account of the programs, and how many fewer exits there are while they
 //! follow than while they return at once. The account leaves out what the programs delay: a vCPU spins until another one has
-//! answered, and a turn that is passed on too late for KVM's polling costs a halt. To detach and attach the programs costs
+//! answered, and a turn that is passed on too late for KVM's polling costs a halt. Detaching and attaching the programs costs
 //! something, too: it patches the kernel's code on all pCPUs.
 
 use std::time::Duration;

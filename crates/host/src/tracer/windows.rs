@@ -1,5 +1,5 @@
 //! Follows in windows, where following all of the time costs more than the budget. In the pauses between them the programs are
-//! detached: where a guest exits all the time, they cost several per cent although they return at once.
+//! detached: where a guest exits all the time, programs that only return still cost a few per cent of its work.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};

@@ -40,9 +40,9 @@ static __always_inline u64 current_vtime(struct pcpu *c, u64 now)
 }
 
 /*
- * A task that slept starts again: it has saved up one slice at most. Where
- * virtual time lags behind other pCPUs, that counts from there: it would wait
- * until all that run there have made up for it.
+ * A task that slept starts again: it has saved up one slice at most. If the
+ * virtual time of its pCPU lags behind that of others, that counts from there;
+ * else the task would wait until those who run there have caught up.
  */
 static __always_inline void catch_up(struct task_struct *p, struct pcpu *c, u64 now)
 {
