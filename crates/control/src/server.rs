@@ -124,6 +124,11 @@ impl Server {
         self
     }
 
+    /// Whether anybody is connected.
+    pub fn has_clients(&self) -> bool {
+        !self.connections.is_empty()
+    }
+
     /// Becomes readable when [`Self::serve`] has something to do.
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.epoll.0.as_fd()]

@@ -25,6 +25,7 @@ use tracing::{info, warn};
 
 use crate::engaged::Engaged;
 use crate::facts::Facts;
+use crate::heap;
 use crate::lookout::Lookout;
 use crate::notify::Notify;
 use crate::paths::Paths;
@@ -65,6 +66,7 @@ pub(crate) struct Daemon {
     exporter: Option<Exporter>,
     metrics: Metrics,
     notify: Notify,
+    memory_users: heap::Users,
     /// The latest decisions, newest last.
     recent: VecDeque<(Instant, Option<String>, String)>,
     start: Instant,
@@ -135,6 +137,7 @@ impl Daemon {
             exporter,
             metrics,
             notify: Notify::from_environment(),
+            memory_users: heap::Users::default(),
             recent: VecDeque::new(),
             start: now,
             clock_start_ms,
@@ -164,6 +167,10 @@ impl Daemon {
             self.rest_if_due();
             self.look();
             self.step_due();
+            self.memory_users.now_are(heap::Users {
+                engaged: !self.engaged.is_empty(),
+                clients: self.server.has_clients(),
+            });
             self.notify_service_manager();
             self.notify.watchdog();
         }

@@ -86,6 +86,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<bool> {
+    heap::keep_large_blocks_apart();
     anyhow::ensure!(
         nix::unistd::geteuid().is_root(),
         "only root can keep the vCPUs of a machine ready: start gleanerd as root, or use `gleaner run -- COMMAND` for a \

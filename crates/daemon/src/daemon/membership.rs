@@ -234,7 +234,6 @@ impl Daemon {
             // Nor is it the baseline of anybody's next trial.
             let outcomes = self.fleet.abandon_retention();
             self.report_outcomes(&outcomes);
-            crate::heap::trim();
         }
         // Once everything is as before.
         self.end_attachment(id, &ended, &summary);
