@@ -6,6 +6,8 @@
 
 mod native;
 mod placement;
+#[cfg(test)]
+mod shares;
 mod urgency;
 
 pub use placement::{PcpuLoad, Placement, VcpuPlacement};

@@ -155,6 +155,55 @@ LOGIC _Bool urgent_may_preempt(const struct urgent_rules *rules, __u64 urgent_vt
 	return most < other_vtime || urgent_vtime <= most;
 }
 
+/* Weights are 1 to 10000; this leaves room to divide them among vCPUs. */
+#define SHARE_UNIT 64
+/* The share of a task with weight 100, whose virtual time is the real one. */
+#define NORMAL_SHARE (100 * SHARE_UNIT)
+/* Averages of active vCPUs are in 1/ACTIVE_UNIT. */
+#define ACTIVE_UNIT 64
+
+/*
+ * What one of a VM's vCPUs has of the VM's weight, if `active` of them were
+ * active on average (§3.2.1: recent idleness decides). Fewer than one count as
+ * one.
+ */
+LOGIC __u64 share_of(__u32 weight, __u32 active)
+{
+	__u64 share = (__u64)weight * SHARE_UNIT * ACTIVE_UNIT / (active > ACTIVE_UNIT ? active : ACTIVE_UNIT);
+
+	return share ? share : 1;
+}
+
+/*
+ * The average of active vCPUs after `span` ns, in which they were active for
+ * `summed` ns together. What was before counts as `window` ns.
+ */
+LOGIC __u32 active_average(__u32 before, __u64 summed, __u64 span, __u64 window)
+{
+	if (!span)
+		return before;
+	return (before * window + summed * ACTIVE_UNIT) / (window + span);
+}
+
+/* By how much virtual time advances in `ns`. */
+LOGIC __u64 virtual_time(__u64 ns, __u64 share)
+{
+	return ns * NORMAL_SHARE / share;
+}
+
+/*
+ * Where a task that slept starts, whose virtual time was `own`: it has saved up
+ * one slice at most. That counts from `here`, the virtual time of its pCPU, if
+ * that lags behind `floor`, that of all pCPUs; else the task would wait until
+ * those who run here have caught up.
+ */
+LOGIC __u64 vtime_after_sleep(__u64 own, __u64 here, __u64 floor, __u64 slice)
+{
+	__u64 from = here < floor ? here : floor, least = from > slice ? from - slice : 0;
+
+	return own < least ? least : own;
+}
+
 /* How a woken vCPU is placed on a pCPU (§3.2). */
 enum placement_rule {
 	/* Anywhere. */

@@ -63,10 +63,11 @@ pub fn status_text(status: &Status, pid: i32, vms: &[Vm]) -> String {
     let options = &status.options;
     let mut text = format!(
         "scx_gleaner {} schedules this host (process {pid})\n\
-         default rules {}, urgent slice {}, allowance {}\n\
+         default rules {}, preemption delay {}, urgent slice {}, allowance {}\n\
          until it ends: placement {}, slice {}\n",
         status.version,
         options.rules,
+        time_text(options.preemption_delay_ns),
         time_text(options.urgent_slice_ns),
         time_text(options.allowance_ns),
         options.placement,
@@ -160,6 +161,7 @@ mod tests {
             sees_kvm: false,
             options: InForce {
                 rules: Rules::PAPER,
+                preemption_delay_ns: 300_000,
                 urgent_slice_ns: 500_000,
                 allowance_ns: 18_000_000,
                 placement: "balance".to_owned(),
@@ -186,7 +188,7 @@ mod tests {
         let text = status_text(&status, 99, &[vm(17, "web-1")]);
         let expected = "\
 scx_gleaner 0.1.0 schedules this host (process 99)
-default rules resched-dp,tlb-co, urgent slice 500us, allowance 18ms
+default rules resched-dp,tlb-co, preemption delay 300us, urgent slice 500us, allowance 18ms
 until it ends: placement balance, slice 3ms
 KVM was not loaded when it started: nothing becomes urgent until it is started again
 

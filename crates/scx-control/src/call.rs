@@ -37,6 +37,9 @@ pub struct Change {
     /// Rules of VMs that have none of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Rules>,
+    /// For how long the sender of a reschedule interrupt is not preempted, in ns, of all VMs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption_delay_ns: Option<u64>,
     /// For how long an urgent vCPU runs before the next one, in ns, of all VMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub urgent_slice_ns: Option<u64>,
@@ -76,7 +79,10 @@ impl Call {
             "set" => {
                 let change: Change = serde_json::from_value(Value::Object(request.args))
                     .map_err(|error| format!("cannot set that: {error}"))?;
-                for ns in [change.urgent_slice_ns, change.allowance_ns].into_iter().flatten() {
+                for ns in [change.preemption_delay_ns, change.urgent_slice_ns, change.allowance_ns]
+                    .into_iter()
+                    .flatten()
+                {
                     check_length(ns).map_err(|error| format!("cannot set that: {error}"))?;
                 }
                 Ok(Self::Set(change))
@@ -141,6 +147,7 @@ mod tests {
     fn requests_are_read_as_they_are_sent() {
         let change = Change {
             rules: Some(Rules::OFF),
+            preemption_delay_ns: Some(200_000),
             urgent_slice_ns: Some(300_000),
             vms: vec![VmChange { pid: 42, rules: Some(Rules::PAPER) }, VmChange { pid: 43, rules: None }],
             ..Change::default()

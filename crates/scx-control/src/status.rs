@@ -24,6 +24,8 @@ pub struct Status {
 pub struct InForce {
     /// Of VMs that have none of their own.
     pub rules: Rules,
+    /// For how long the sender of a reschedule interrupt is not preempted, in ns.
+    pub preemption_delay_ns: u64,
     /// For how long an urgent vCPU runs before the next one, in ns.
     pub urgent_slice_ns: u64,
     /// Virtual time by which an urgent vCPU may be ahead of others, in ns.

@@ -28,6 +28,7 @@ fn status(rules: Rules) -> Status {
     };
     let options = InForce {
         rules,
+        preemption_delay_ns: 500_000,
         urgent_slice_ns: 500_000,
         allowance_ns: 18_000_000,
         placement: "load-conscious".to_owned(),

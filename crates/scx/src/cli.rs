@@ -19,7 +19,7 @@ use crate::run::{self, Print};
 /// Virtual CPUs that must answer an interrupt of another one, or have just sent one, run first, as far as fairness
 /// between virtual machines allows. Runs until Ctrl-C; whenever it ends, however it ends, the kernel's own scheduler
 /// takes over. When a pCPU goes offline or comes back, it restarts itself. Needs root and Linux 6.13 or later with `sched_ext`.
-/// `gleaner-host sched` starts and ends it, and changes rules, urgent slice and allowance while it runs.
+/// `gleaner-host sched` starts and ends it, and changes rules and their times while it runs.
 #[derive(Debug, Parser)]
 #[command(name = crate::NAME, version = crate::VERSION, max_term_width = 100, after_help = AFTER_HELP)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -30,7 +30,10 @@ pub(crate) struct Cli {
     /// Rules of one virtual machine, by the process of its VMM; may be given more than once
     #[arg(long = "vm", value_name = "PID=RULES")]
     vms: Vec<String>,
-    /// Time for which an urgent vCPU runs before the next one, and for which a reschedule interrupt makes urgent
+    /// Time for which the sender of a reschedule interrupt is not preempted
+    #[arg(long, value_name = "TIME", default_value = "500us", value_parser = parse_ns)]
+    preemption_delay: u64,
+    /// Time for which an urgent vCPU runs before the next one, and the recipient of a reschedule interrupt is urgent
     #[arg(long, value_name = "TIME", default_value = "500us", value_parser = parse_ns)]
     urgent_slice: u64,
     /// Virtual time by which an urgent vCPU may be ahead of others
@@ -100,6 +103,7 @@ impl Cli {
         });
         Ok(Options {
             rules: self.rules,
+            preemption_delay_ns: self.preemption_delay,
             urgent_slice_ns: self.urgent_slice,
             allowance_ns: self.allowance,
             vms: vms.collect::<Result<_, String>>()?,

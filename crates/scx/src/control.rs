@@ -64,6 +64,7 @@ fn in_force(options: &Options) -> InForce {
     };
     InForce {
         rules: options.rules,
+        preemption_delay_ns: options.preemption_delay_ns,
         urgent_slice_ns: options.urgent_slice_ns,
         allowance_ns: options.allowance_ns,
         placement: placement.to_owned(),
@@ -103,6 +104,7 @@ pub fn changed(options: &mut Options, change: &Change, root: &Root) -> Result<Ve
         options.rules = rules;
     }
     let times = [
+        ("preemption delay", &mut options.preemption_delay_ns, change.preemption_delay_ns),
         ("urgent slice", &mut options.urgent_slice_ns, change.urgent_slice_ns),
         ("allowance", &mut options.allowance_ns, change.allowance_ns),
     ];

@@ -10,7 +10,9 @@ use gleaner_scx_control::Rules;
 pub struct Options {
     /// Rules of VMs that have none of their own.
     pub rules: Rules,
-    /// For how long an urgent vCPU runs before the next one, and a reschedule interrupt makes urgent, in ns.
+    /// For how long the sender of a reschedule interrupt is not preempted, in ns.
+    pub preemption_delay_ns: u64,
+    /// For how long an urgent vCPU runs before the next one, and the recipient of a reschedule interrupt is urgent, in ns.
     pub urgent_slice_ns: u64,
     /// Virtual time by which an urgent vCPU may be ahead of others, in ns.
     pub allowance_ns: u64,
@@ -25,10 +27,10 @@ pub struct Options {
 impl Options {
     /// These rules with the times that all VMs share.
     pub fn config(&self, rules: Rules) -> UrgentConfig {
-        let for_time = |on| if on { self.urgent_slice_ns } else { 0 };
+        let if_on = |on, ns| if on { ns } else { 0 };
         UrgentConfig {
-            resched_dp_ns: for_time(rules.resched_dp),
-            resched_co_ns: for_time(rules.resched_co),
+            resched_dp_ns: if_on(rules.resched_dp, self.preemption_delay_ns),
+            resched_co_ns: if_on(rules.resched_co, self.urgent_slice_ns),
             slice_ns: self.urgent_slice_ns,
             allowance_ns: self.allowance_ns,
             tlb_co: rules.tlb_co,
@@ -62,6 +64,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             rules: Rules::PAPER,
+            preemption_delay_ns: UrgentConfig::PAPER.resched_dp_ns,
             urgent_slice_ns: UrgentConfig::PAPER.slice_ns,
             allowance_ns: UrgentConfig::PAPER.allowance_ns,
             vms: Vec::new(),
@@ -84,9 +87,10 @@ mod tests {
 
     #[test]
     fn rules_share_the_times() {
-        let options = Options { urgent_slice_ns: 300_000, ..Options::default() };
+        let options =
+            Options { preemption_delay_ns: 200_000, urgent_slice_ns: 300_000, ..Options::default() };
         let rules = options.config(Rules { resched_dp: true, ..Rules::OFF });
-        assert_eq!((rules.resched_dp_ns, rules.resched_co_ns, rules.slice_ns), (300_000, 0, 300_000));
+        assert_eq!((rules.resched_dp_ns, rules.resched_co_ns, rules.slice_ns), (200_000, 0, 300_000));
         assert!(!rules.tlb_co);
     }
 

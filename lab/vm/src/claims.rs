@@ -92,6 +92,8 @@ pub const ALL: &[Claim] = &[
     sched::SAFETY,
     sched::FAIRNESS,
     sched::LATENCY,
+    sched::HOLDERS,
+    sched::TIMES,
     sched::SMALL,
     sched::PAIRS,
     sched::STRESS,

@@ -36,6 +36,9 @@ enum Command {
     /// Serve the harness in a guest
     #[command(hide = true)]
     Agent,
+    /// In a guest: critical sections that its host sees
+    #[command(hide = true)]
+    Sections,
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +129,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Run(args) => command(&args),
         Command::Claims(args) => prove(&args),
+        Command::Sections => {
+            gleaner_lab::sections::run()?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Agent => {
             agent::serve()?;
             Ok(ExitCode::SUCCESS)

@@ -13,6 +13,7 @@ pub mod error;
 pub mod image;
 pub mod kernel;
 pub mod payload;
+pub mod sections;
 pub mod table;
 mod tool;
 pub mod vm;

@@ -61,7 +61,10 @@ pub(crate) struct SetArgs {
     /// than once
     #[arg(long = "vm", value_name = "NAME=RULES")]
     vms: Vec<NamedRules>,
-    /// Time for which an urgent vCPU runs before the next one, and for which a reschedule interrupt makes urgent
+    /// Time for which the sender of a reschedule interrupt is not preempted
+    #[arg(long, value_name = "TIME", value_parser = parse_ns)]
+    preemption_delay: Option<u64>,
+    /// Time for which an urgent vCPU runs before the next one, and the recipient of a reschedule interrupt is urgent
     #[arg(long, value_name = "TIME", value_parser = parse_ns)]
     urgent_slice: Option<u64>,
     /// Virtual time by which an urgent vCPU may be ahead of others
@@ -119,6 +122,7 @@ fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     let vms = discover(&root);
     let change = Change {
         rules: args.rules,
+        preemption_delay_ns: args.preemption_delay,
         urgent_slice_ns: args.urgent_slice,
         allowance_ns: args.allowance,
         vms: args.vms.iter().map(|one| one.resolve(&vms)).collect::<Result<_, _>>()?,

@@ -2,7 +2,9 @@
 /*
  * Shares: each task has a virtual time, which advances while it runs, the
  * faster the lower its weight. The tasks of a pCPU run in the order of virtual
- * time. A VM's vCPUs share its weight, as far as they are active.
+ * time. A VM's vCPUs share its weight, as far as they were active of late: by
+ * those that are active now, a vCPU would have all of it at one moment and a
+ * part of it at the next, when its siblings answer.
  *
  * Virtual times are comparable between pCPUs: on a pCPU with more to run they
  * advance more slowly, and others take over the tasks that are behind.
@@ -10,25 +12,11 @@
 #ifndef GLEANER_SCX_FAIR_H
 #define GLEANER_SCX_FAIR_H
 
-/* Weights are 1 to 10000; this leaves room to divide them among vCPUs. */
-#define WEIGHT_UNIT 64
-#define NORMAL_WEIGHT (100 * WEIGHT_UNIT)
-
 static __always_inline u64 weight_of(struct task_struct *p, struct task *t)
 {
 	struct vm *vm = vm_of(t);
-	u64 weight, active;
 
-	if (!vm)
-		return (u64)entity(p)->weight * WEIGHT_UNIT ?: 1;
-	active = vm->active ?: 1;
-	weight = (u64)vm->weight * WEIGHT_UNIT / active;
-	return weight ?: 1;
-}
-
-static __always_inline u64 virtual_time(u64 ns, u64 weight)
-{
-	return ns * NORMAL_WEIGHT / weight;
+	return vm ? share_of(vm->weight, vm->average) : share_of(entity(p)->weight, ACTIVE_UNIT);
 }
 
 /* The virtual time of the task that runs on the pCPU, at `now`. */
@@ -36,23 +24,17 @@ static __always_inline u64 current_vtime(struct pcpu *c, u64 now)
 {
 	u64 ran = now > c->ran_from ? now - c->ran_from : 0;
 
-	return c->vtime + virtual_time(ran, c->weight ?: NORMAL_WEIGHT);
+	return c->vtime + virtual_time(ran, c->weight ?: NORMAL_SHARE);
 }
 
-/*
- * A task that slept starts again: it has saved up one slice at most. If the
- * virtual time of its pCPU lags behind that of others, that counts from there;
- * else the task would wait until those who run there have caught up.
- */
+/* A task that slept starts again. */
 static __always_inline void catch_up(struct task_struct *p, struct pcpu *c, u64 now)
 {
-	u64 from = c ? current_vtime(c, now) : floor_vtime, least;
+	u64 own = entity(p)->dsq_vtime, floor = floor_vtime, from;
 
-	if (from > floor_vtime)
-		from = floor_vtime;
-	least = from > fair_slice_ns ? from - fair_slice_ns : 0;
-	if (entity(p)->dsq_vtime < least)
-		set_vtime(p, least);
+	from = vtime_after_sleep(own, c ? current_vtime(c, now) : floor, floor, fair_slice_ns);
+	if (from != own)
+		set_vtime(p, from);
 }
 
 static __always_inline void count_sibling(u32 vm, u32 cpu, s32 by)
@@ -74,17 +56,31 @@ static __always_inline void count_sibling(u32 vm, u32 cpu, s32 by)
 	__sync_fetch_and_add(number, by);
 }
 
+/* `by` more of the VM's vCPUs are active from `now` on. pCPUs that do this at once lose some of the sum. */
+static __always_inline void average_active(struct vm *vm, s32 by, u64 now)
+{
+	u64 from = __sync_lock_test_and_set(&vm->changed_at, now), summed;
+	u32 active = __sync_fetch_and_add(&vm->active, by);
+
+	if (now > from)
+		__sync_fetch_and_add(&vm->sum, active * (now - from));
+	from = vm->summed_from;
+	if (now < from + average_ns || __sync_val_compare_and_swap(&vm->summed_from, from, now) != from)
+		return;
+	summed = __sync_lock_test_and_set(&vm->sum, 0);
+	vm->average = active_average(vm->average, summed, now - from, average_ns);
+}
+
 /*
  * The vCPU is runnable, or sleeps. It can be found to be a vCPU before the
  * kernel hands it to this scheduler, which makes it runnable once more.
  */
-static __always_inline void set_active(struct task *t, bool active)
+static __always_inline void set_active(struct task *t, bool active, u64 now)
 {
 	struct vm *vm = vm_of(t);
 
-	if (!vm || __sync_lock_test_and_set(&t->active, active) == active)
-		return;
-	__sync_fetch_and_add(&vm->active, active ? 1 : -1);
+	if (vm && __sync_lock_test_and_set(&t->active, active) != active)
+		average_active(vm, active ? 1 : -1, now);
 }
 
 /* Takes the task out of the load in which it is counted. */

@@ -8,8 +8,14 @@ struct vm {
 	/* Of its control group, 1 to 10000; 100 is normal. */
 	u32 weight;
 	u32 vcpus;
-	/* vCPUs that run or wait for a pCPU: they share the weight. */
+	/* vCPUs that run or wait for a pCPU. */
 	u32 active;
+	/* The same on average, in 1/ACTIVE_UNIT: the vCPUs that share the weight. */
+	u32 average;
+	/* When `active` was last added up, and the sum of vCPUs times nanoseconds since `summed_from`. */
+	u64 changed_at;
+	u64 summed_from;
+	u64 sum;
 };
 
 /* What interrupts with a vector mean to the guest's operating system. */

@@ -254,11 +254,12 @@ static __always_inline u32 group_weight(struct task_struct *p)
 void OPS(gleaner_runnable, struct task_struct *p, u64 enq_flags)
 {
 	struct task *t = task_of(p);
+	u64 now = bpf_ktime_get_ns();
 
 	if (t)
-		set_active(t, true);
+		set_active(t, true, now);
 	/* Before it is queued, or runs at once on an idle pCPU. */
-	catch_up(p, pcpu_of(scx_bpf_task_cpu(p)), bpf_ktime_get_ns());
+	catch_up(p, pcpu_of(scx_bpf_task_cpu(p)), now);
 }
 
 void OPS(gleaner_running, struct task_struct *p)
@@ -266,19 +267,22 @@ void OPS(gleaner_running, struct task_struct *p)
 	u32 cpu = bpf_get_smp_processor_id();
 	struct task *t = task_of(p);
 	struct pcpu *c = pcpu_of(cpu);
+	u64 now = bpf_ktime_get_ns();
 	struct vm *vm;
 
 	if (!t || !c)
 		return;
 	/* Here, because a vCPU that computes never sleeps. */
 	vm = vm_of(t);
-	if (vm)
+	if (vm) {
 		vm->weight = group_weight(p);
+		average_active(vm, 0, now);
+	}
 	count_on(p, t, cpu);
 	t->runs = 1;
-	t->ran_from = bpf_ktime_get_ns();
-	c->ran_from = t->ran_from;
-	c->slice_from = t->ran_from;
+	t->ran_from = now;
+	c->ran_from = now;
+	c->slice_from = now;
 	c->vtime = entity(p)->dsq_vtime;
 	c->weight = weight_of(p, t);
 	/* Not by who runs before the fair order: whoever wakes next would be as far ahead. */
@@ -305,7 +309,7 @@ void OPS(gleaner_quiescent, struct task_struct *p, u64 deq_flags)
 	if (!t)
 		return;
 	uncount(t);
-	set_active(t, false);
+	set_active(t, false, bpf_ktime_get_ns());
 	if (deq_flags & SCX_DEQ_SLEEP)
 		urgency_end(&t->urgency);
 }

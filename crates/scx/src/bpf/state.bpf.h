@@ -13,6 +13,8 @@
 const volatile u64 fair_slice_ns = 3000000;
 /* A pCPU looks for tasks that are behind on others so often at most. */
 const volatile u64 balance_ns = 10000000;
+/* A VM's active vCPUs are averaged over so long: several of its computations between two waits. */
+const volatile u64 average_ns = 10000000;
 const volatile enum placement_rule placement_rule = PLACEMENT_LOAD_CONSCIOUS;
 /* Rules of VMs that have none of their own. User space changes them at any time. */
 struct urgent_rules default_rules = {};

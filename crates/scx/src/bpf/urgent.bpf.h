@@ -144,7 +144,8 @@ int BPF_PROG(on_spin, struct kvm_vcpu *vcpu)
 static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 {
 	struct address key = {};
-	struct vm *vm, fresh = { .weight = 100 };
+	u64 now = bpf_ktime_get_ns();
+	struct vm *vm, fresh = { .weight = 100, .changed_at = now, .summed_from = now };
 	struct task *t = task_of(p);
 	u32 tgid = p->tgid;
 	s32 tid = p->pid;
@@ -166,7 +167,7 @@ static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 	t->vcpu_id = key.vcpu_id;
 	t->vm = tgid;
 	__sync_fetch_and_add(&vm->vcpus, 1);
-	set_active(t, true);
+	set_active(t, true, now);
 	count_on(p, t, bpf_get_smp_processor_id());
 	return 0;
 }

@@ -4,10 +4,12 @@
 mod control;
 mod fairness;
 mod groups;
+mod holders;
 mod latency;
 mod mixes;
 mod safety;
 mod stress;
+mod times;
 
 use std::fs;
 use std::process::{Child, Command, ExitStatus};
@@ -54,13 +56,32 @@ pub(super) const LATENCY: Claim = Claim {
     prove: latency::prove,
 };
 
+pub(super) const HOLDERS: Claim = Claim {
+    name: "sched-holders",
+    group: 8,
+    says: "scx_gleaner does not preempt a vCPU that has just sent a reschedule interrupt: half as many of those that hold a lock \
+           then lose their pCPU",
+    quick: false,
+    place: ClaimHost::CountedHost { pcpus: holders::PCPUS, n: 0 },
+    prove: holders::prove,
+};
+
+pub(super) const TIMES: Claim = Claim {
+    name: "sched-times",
+    group: 8,
+    says: "under scx_gleaner recipients of shootdowns wait longer with a longer urgent slice, and less with a larger allowance",
+    quick: false,
+    place: ClaimHost::CountedHost { pcpus: latency::PCPUS, n: 0 },
+    prove: times::prove,
+};
+
 pub(super) const SMALL: Claim = Claim {
     name: "sched-small",
     group: 8,
     says: "under scx_gleaner a parallel VM beside four small ones gets more done than under the kernel's scheduler, and \
            load-conscious balance takes little from the small ones",
     quick: false,
-    place: ClaimHost::CountedHost { pcpus: 4, n: 2 },
+    place: ClaimHost::CountedHost { pcpus: mixes::PCPUS_BESIDE_SMALL, n: 2 },
     prove: mixes::beside_small,
 };
 
@@ -202,8 +223,9 @@ fn guest(name: &str) -> VmSpec {
     VmSpec::new(name, Image::Tiny, Kernel::V7, Cpus::flat(4))
 }
 
-/// Longer than everything that happens beside the workload.
+/// Longer than everything that happens beside a workload of 900 s.
+const ENDLESS: Duration = Duration::from_secs(1000);
+
 fn endless(workload: &[&str]) -> Step {
-    Step::new(&[&["gleaner", "workload", "--for", "900s"], workload].concat())
-        .timeout(Duration::from_secs(1000))
+    Step::new(&[&["gleaner", "workload", "--for", "900s"], workload].concat()).timeout(ENDLESS)
 }

@@ -14,6 +14,8 @@ use crate::vm::{Cpus, Guest, Job, Lab, Step, VmSpec};
 const ROUNDS: usize = 3;
 const BLOCK: Duration = Duration::from_secs(3);
 const SMALL_VMS: usize = 4;
+/// Of the host, and vCPUs of the parallel VM: as in the paper, a fair share is more than a small VM can use.
+pub(super) const PCPUS_BESIDE_SMALL: u32 = 6;
 
 /// Threads that wait for each other at barriers, and threads that change their address space.
 const PARALLEL: [Workload; 2] = [&["barrier", "--kind", "spin-then-block"], &["tlb"]];
@@ -33,7 +35,7 @@ const LOAD_CONSCIOUS: Setting = Some(&["--placement", "load-conscious"]);
 /// A parallel VM beside four with one vCPU.
 pub(super) fn beside_small(lab: &Lab, checks: &mut Checks) -> Result<()> {
     groups::enable()?;
-    let parallel = boot(lab, guest("parallel"))?;
+    let parallel = boot(lab, VmSpec { cpus: Cpus::flat(PCPUS_BESIDE_SMALL), ..guest("parallel") })?;
     let small = |n| boot(lab, VmSpec { cpus: Cpus::flat(1), ..guest(&format!("small-{n}")) });
     let small = (1..=SMALL_VMS).map(small).collect::<Result<Vec<_>>>()?;
     let all: Vec<&Guest> = std::iter::once(&parallel).chain(&small).collect();

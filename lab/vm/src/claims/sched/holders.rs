@@ -1,0 +1,192 @@
+//! Preemptions of vCPUs that hold a lock and have just sent a reschedule interrupt (§3.1.2 of the paper), by the length of the
+//! preemption delay (Figure 7a).
+//!
+//! The sections are marked by their program ([`crate::sections`]); the host's kernel traces the marks and its own switches.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::{ENDLESS, Scheduler, Still, endless, failed, guest};
+use crate::claims::{Checks, Target};
+use crate::error::{Error, Result};
+use crate::sections::{RELEASED, TAKEN};
+use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
+
+const ROUNDS: usize = 3;
+const BLOCK: Duration = Duration::from_secs(2);
+
+/// Of the host, and vCPUs of each guest.
+pub(super) const PCPUS: u32 = 2;
+
+/// Preemption delays; 0 is none. The paper chose 500 us.
+const DELAYS: [&str; 5] = ["0us", "100us", "300us", "500us", "1ms"];
+const CHOSEN: usize = 3;
+
+pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
+    let guest = |name| VmSpec { cpus: Cpus::flat(PCPUS), ..guest(name) };
+    let guests = [lab.boot(guest("holder"))?, lab.boot(guest("neighbour"))?];
+    let [holder, neighbour] = &guests;
+    let jobs = [
+        holder.start(Step::new(&["gleaner-lab", "sections"]).timeout(ENDLESS))?,
+        // Its wake-ups preempt whoever runs.
+        neighbour.start(endless(&["pipeline", "--set", "granularity=50us"]))?,
+    ];
+    // Asked now: while they stand still they do not answer.
+    let threads = holder.vcpu_threads()?;
+    let rules = format!("{}=resched-dp", holder.pid());
+    let mut by_kernel = Vec::new();
+    let mut by_delay = [const { Vec::new() }; DELAYS.len()];
+    for _ in 0..ROUNDS {
+        by_kernel.push(preempted(&guests, &threads, None)?);
+        for (delay, found) in DELAYS.iter().zip(&mut by_delay) {
+            let options = ["--rules", "off", "--vm", &rules, "--preemption-delay", delay];
+            found.push(preempted(&guests, &threads, Some(&options))?);
+        }
+    }
+    let what = |who: &str| format!("preempted sections of 1000 under {who}");
+    checks.values(what("the kernel's scheduler"), &by_kernel, "", Target::Reported);
+    for (delay, found) in DELAYS.iter().zip(&by_delay) {
+        checks.values(what(&format!("scx_gleaner, preemption delay {delay}")), found, "", Target::Reported);
+    }
+    let chosen = &by_delay[CHOSEN];
+    for (other, name) in [(&by_delay[0], "no delay"), (&by_kernel, "the kernel's scheduler")] {
+        let ratios: Vec<f64> = chosen.iter().zip(other).map(|(chosen, other)| chosen / other).collect();
+        checks.ratios(format!("{} against {name}", DELAYS[CHOSEN]), &ratios, "×", Target::AtMost(0.5));
+    }
+    for job in jobs {
+        job.signal(Signal::SIGKILL)?;
+        job.wait()?;
+    }
+    guests.into_iter().try_for_each(Guest::power_off)
+}
+
+/// How many of 1000 sections of the first guest, whose vCPUs are these threads, are preempted, under the kernel's scheduler or ours with these options.
+fn preempted(guests: &[Guest; 2], threads: &[i32], options: Option<&[&str]>) -> Result<f64> {
+    let all = guests.each_ref();
+    let still = Still::keep(&all);
+    let scheduler = options.map(Scheduler::start).transpose()?;
+    let trace = Trace::start(threads)?;
+    drop(still);
+    sleep(BLOCK);
+    let found = trace.end().and_then(|text| Sections::of(&text));
+    let _still = Still::keep(&all);
+    if let Some(scheduler) = scheduler {
+        scheduler.end(Signal::SIGTERM)?;
+    }
+    Ok(found?.preempted_of_1000())
+}
+
+/// An instance of the kernel's tracing; ended when dropped.
+struct Trace {
+    dir: PathBuf,
+}
+
+impl Trace {
+    /// Of the marks, and of these threads being switched out.
+    fn start(threads: &[i32]) -> Result<Self> {
+        let trace = Self { dir: "/sys/kernel/tracing/instances/gleaner".into() };
+        fs::create_dir(&trace.dir).map_err(Error::file("make", &trace.dir))?;
+        let of_threads: Vec<String> = threads.iter().map(|thread| format!("prev_pid=={thread}")).collect();
+        let marks = format!("function=={TAKEN}||function=={RELEASED}");
+        for (file, text) in [
+            ("buffer_size_kb", "8192"),
+            ("events/sched/sched_switch/filter", &of_threads.join("||")),
+            ("events/kvm/kvm_cpuid/filter", &marks),
+            ("events/sched/sched_switch/enable", "1"),
+            ("events/kvm/kvm_cpuid/enable", "1"),
+        ] {
+            trace.write(file, text)?;
+        }
+        Ok(trace)
+    }
+
+    fn end(self) -> Result<String> {
+        self.write("tracing_on", "0")?;
+        let path = self.dir.join("trace");
+        fs::read_to_string(&path).map_err(Error::file("read", path))
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<()> {
+        let path = self.dir.join(file);
+        fs::write(&path, text).map_err(Error::file("write", path))
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let _ = self.write("tracing_on", "0");
+        let _ = self.write("events/enable", "0");
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Sections {
+    taken: u32,
+    preempted: u32,
+}
+
+impl Sections {
+    /// From the text of a trace, whose lines are in the order of time.
+    fn of(trace: &str) -> Result<Self> {
+        let mut found = Self::default();
+        let mut holding = BTreeSet::new();
+        for line in trace.lines() {
+            if let Some((by, fields)) = line.split_once(": kvm_cpuid: ") {
+                let Some(thread) = by.split_once(" [").and_then(|(task, _)| task.trim_end().rsplit_once('-'))
+                else {
+                    continue;
+                };
+                let thread = thread.1.to_owned();
+                if fields.starts_with(&format!("func {TAKEN:x} ")) {
+                    found.taken += 1;
+                    holding.insert(thread);
+                } else {
+                    holding.remove(&thread);
+                }
+            } else if let Some((_, fields)) = line.split_once(": sched_switch: ") {
+                let field = |name| fields.split(name).nth(1).and_then(|rest| rest.split(' ').next());
+                let is_preempted = field("prev_state=").is_some_and(|state| state.starts_with('R'));
+                found.preempted +=
+                    u32::from(is_preempted && field("prev_pid=").is_some_and(|pid| holding.contains(pid)));
+            }
+        }
+        if found.taken == 0 {
+            return Err(failed(format!("no section is in the trace, of {} lines", trace.lines().count())));
+        }
+        Ok(found)
+    }
+
+    fn preempted_of_1000(&self) -> f64 {
+        1000.0 * f64::from(self.preempted) / f64::from(self.taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "\
+# entries-in-buffer/entries-written: 8/8   #P:2
+       CPU 0/KVM-101     [000] .....   12.000001: kvm_cpuid: func 676c0001 idx 0 rax 1 rbx 0 rcx 0 rdx 0, cpuid entry not found
+       CPU 1/KVM-102     [001] d..2.   12.000100: sched_switch: prev_comm=CPU 1/KVM prev_pid=102 prev_prio=120 prev_state=R ==> next_comm=x next_pid=9 next_prio=120
+       CPU 0/KVM-101     [000] d..2.   12.000200: sched_switch: prev_comm=CPU 0/KVM prev_pid=101 prev_prio=120 prev_state=R+ ==> next_comm=x next_pid=9 next_prio=120
+       CPU 0/KVM-101     [000] d..2.   12.000300: sched_switch: prev_comm=CPU 0/KVM prev_pid=101 prev_prio=120 prev_state=S ==> next_comm=x next_pid=9 next_prio=120
+       CPU 0/KVM-101     [000] .....   12.000400: kvm_cpuid: func 676c0002 idx 0 rax 1 rbx 0 rcx 0 rdx 0, cpuid entry not found
+       CPU 0/KVM-101     [000] d..2.   12.000500: sched_switch: prev_comm=CPU 0/KVM prev_pid=101 prev_prio=120 prev_state=R ==> next_comm=x next_pid=9 next_prio=120
+       CPU 1/KVM-102     [001] .....   12.000600: kvm_cpuid: func 676c0001 idx 0 rax 1 rbx 0 rcx 0 rdx 0, cpuid entry not found
+";
+
+    #[test]
+    fn a_section_is_preempted_while_its_vcpu_waits_for_a_pcpu() {
+        let found = Sections::of(TRACE).unwrap();
+        assert_eq!(found, Sections { taken: 2, preempted: 1 });
+        assert!((found.preempted_of_1000() - 500.0).abs() < 1e-9);
+        assert!(Sections::of("# no events\n").is_err());
+    }
+}

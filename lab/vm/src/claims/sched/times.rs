@@ -1,0 +1,78 @@
+//! How long recipients of TLB shootdowns wait, by the urgent slice and by the urgent allowance (Figures 7b and 7c of the paper).
+
+use nix::sys::signal::Signal;
+
+use super::latency::{PCPUS, measure};
+use super::{endless, guest};
+use crate::claims::{Checks, Target};
+use crate::error::Result;
+use crate::vm::{Cpus, Guest, Lab, VmSpec};
+
+const ROUNDS: usize = 3;
+const SHOOTDOWNS: &[&str] = &["tlb", "--set", "granularity=500us"];
+
+/// Values of one option while VMs share the pCPUs.
+struct Sweep {
+    option: &'static str,
+    values: &'static [&'static str],
+    /// Of the VMs beside the one that sends shootdowns.
+    neighbours: &'static [&'static str],
+    /// At the last value recipients wait longer than at the first one.
+    grows: bool,
+}
+
+const SWEEPS: [Sweep; 2] = [
+    // They send shootdowns, too, so that several urgent vCPUs wait for a pCPU.
+    Sweep {
+        option: "--urgent-slice",
+        values: &["100us", "500us", "2ms", "5ms"],
+        neighbours: SHOOTDOWNS,
+        grows: true,
+    },
+    // They sleep often, and what slept is ahead of what runs.
+    Sweep {
+        option: "--allowance",
+        values: &["0ms", "6ms", "12ms", "18ms", "24ms"],
+        neighbours: &["barrier", "--kind", "block"],
+        grows: false,
+    },
+];
+
+pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
+    // With paravirtual TLB flushes a guest sends shootdowns to running vCPUs alone, which answer at once.
+    let boot = |name| lab.boot(VmSpec { cpus: Cpus::flat(PCPUS), ..guest(name) }.without("kvm-pv-tlb-flush"));
+    let guests = ["sender", "second", "third"].map(boot).into_iter().collect::<Result<Vec<_>>>()?;
+    let all: Vec<&Guest> = guests.iter().collect();
+    let sender = guests[0].start(endless(SHOOTDOWNS))?;
+    for Sweep { option, values, neighbours, grows } in SWEEPS {
+        let jobs =
+            guests[1..].iter().map(|guest| guest.start(endless(neighbours))).collect::<Result<Vec<_>>>()?;
+        let mut means = vec![Vec::new(); values.len()];
+        for _ in 0..ROUNDS {
+            for (value, means) in values.iter().zip(&mut means) {
+                let options = ["--rules", "resched-dp,tlb-co", option, value];
+                let ([mean, ..], _) = measure(&all, |latencies| &latencies.call, Some(&options))?;
+                means.push(1e6 * mean);
+            }
+        }
+        for (value, means) in values.iter().zip(&means) {
+            checks.values(
+                format!("{option} {value}: mean wait of recipients"),
+                means,
+                "us",
+                Target::Reported,
+            );
+        }
+        let (first, last) = (&means[0], &means[values.len() - 1]);
+        let ratios: Vec<f64> = first.iter().zip(last).map(|(first, last)| last / first).collect();
+        let target = if grows { Target::AtLeast(1.0) } else { Target::AtMost(1.0) };
+        checks.ratios(format!("{option}: last against first"), &ratios, "×", target);
+        for job in jobs {
+            job.signal(Signal::SIGKILL)?;
+            job.wait()?;
+        }
+    }
+    sender.signal(Signal::SIGKILL)?;
+    sender.wait()?;
+    guests.into_iter().try_for_each(Guest::power_off)
+}
