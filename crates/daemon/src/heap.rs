@@ -3,6 +3,7 @@
 /// Blocks from this size on, in bytes, come from the kernel and go back to it, each by itself. Unless it is set, the
 /// allocator raises its own limit with each large block that is freed, and takes later ones from among the small blocks
 /// that stay (mallopt(3)): replies and requests of clients would leave gaps as large as themselves.
+#[cfg(target_env = "gnu")]
 const LARGE: libc::c_int = 32 * 1024;
 
 /// Keeps large blocks apart from small ones. To be called before others allocate much.

@@ -24,14 +24,20 @@ const STEPS: u64 = 30_000;
 /// Runs until it is killed.
 pub fn run() -> Result<()> {
     let threads = thread::available_parallelism().map_err(Error::system("count the vCPUs"))?.get();
-    let turn = Turn { of: Mutex::new(0), changed: Condvar::new(), threads };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads)
-            .map(|me| (me, &turn))
-            .map(|(me, turn)| scope.spawn(move || turn.take_each(me)))
-            .collect();
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
-    })
+    let turn: &Turn = Box::leak(Box::new(Turn { of: Mutex::new(0), changed: Condvar::new(), threads }));
+    for me in 1..threads {
+        stay_on(me)?;
+        thread::spawn(move || turn.take_each(me));
+    }
+    stay_on(0)?;
+    turn.take_each(0)
+}
+
+/// Keeps this thread, and those that it starts, on a vCPU: one that moved would mark start and end on two of them.
+fn stay_on(vcpu: usize) -> Result<()> {
+    let mut only = CpuSet::new();
+    let pinned = only.set(vcpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &only));
+    pinned.map_err(Error::system("stay on a vCPU"))
 }
 
 /// Whose turn it is.
@@ -42,11 +48,8 @@ struct Turn {
 }
 
 impl Turn {
-    /// Takes each turn of thread `me`, on its own vCPU: a thread that moved would mark start and end on two of them.
-    fn take_each(&self, me: usize) -> Result<()> {
-        let mut own = CpuSet::new();
-        let pinned = own.set(me).and_then(|()| sched_setaffinity(Pid::from_raw(0), &own));
-        pinned.map_err(Error::system("stay on a vCPU"))?;
+    /// Takes each turn of thread `me`.
+    fn take_each(&self, me: usize) -> ! {
         loop {
             let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
             let mut of = self.changed.wait_while(of, |of| *of != me).unwrap_or_else(PoisonError::into_inner);

@@ -2,9 +2,9 @@
 /*
  * Shares: each task has a virtual time, which advances while it runs, the
  * faster the lower its weight. The tasks of a pCPU run in the order of virtual
- * time. A VM's vCPUs share its weight, as far as they were active of late: by
- * those that are active now, a vCPU would have all of it at one moment and a
- * part of it at the next, when its siblings answer.
+ * time. A VM's weight is divided among the vCPUs that were active of late. If
+ * it were divided among those that are active right now, a vCPU would have all
+ * of it at one moment and a part at the next, when its siblings wake up.
  *
  * Virtual times are comparable between pCPUs: on a pCPU with more to run they
  * advance more slowly, and others take over the tasks that are behind.
