@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 pub(crate) const TAKEN: u32 = 0x676c_0001;
 /// The one before it releases the lock.
 pub(crate) const RELEASED: u32 = 0x676c_0002;
-/// Steps of computation in a section, after the wake-ups, and outside of it: about 100 us each.
-const STEPS: u64 = 30_000;
+/// Steps of computation in a section, after the wake-ups, and outside of it: some 100,000 instructions.
+const STEPS: u64 = 10_000;
 
 /// Runs until it is killed.
 pub fn run() -> Result<()> {

@@ -12,11 +12,11 @@ use gleaner_kernel::Root;
 use gleaner_trace::Histogram;
 use nix::sys::signal::Signal;
 
-use super::{ENDLESS, Scheduler, Still, endless, failed, guest};
+use super::{Scheduler, Still, endless, failed, guest};
 use crate::claims::host::follow;
 use crate::claims::{Checks, Target};
 use crate::error::Result;
-use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
+use crate::vm::{Cpus, Guest, Lab, VmSpec};
 
 const ROUNDS: usize = 3;
 const BLOCK: Duration = Duration::from_secs(2);
@@ -30,35 +30,24 @@ type Part = fn(&Latencies) -> &Histogram;
 struct Case {
     what: &'static str,
     /// By whom. Its vCPUs compute in between: those that mostly sleep run at once when they are woken, whoever schedules them.
-    program: &'static [&'static str],
-    /// Another program of the sender's, to which everything else is preferred: its vCPUs never halt.
-    fills_gaps: bool,
+    workload: &'static [&'static str],
     /// The rules that hurry recipients.
     rules: &'static str,
     /// Their latencies.
     of: Part,
 }
 
-const CASES: [Case; 3] = [
+const CASES: [Case; 2] = [
     Case {
         what: "function calls",
-        program: &["gleaner", "workload", "--for", "900s", "tlb", "--set", "granularity=500us"],
-        fills_gaps: false,
+        workload: &["tlb", "--set", "granularity=500us"],
         rules: "tlb-co",
         of: |latencies| &latencies.call,
-    },
-    Case {
-        what: "reschedule interrupts",
-        program: &["gleaner-lab", "sections"],
-        fills_gaps: true,
-        rules: "tlb-co,resched-co",
-        of: |latencies| &latencies.reschedule,
     },
     // It needs half of the pCPUs, which is its share: one that needs more has to wait, if not here, then elsewhere.
     Case {
         what: "interrupts for halted vCPUs",
-        program: &["gleaner", "workload", "--for", "900s", "request-response", "--set", "granularity=500us"],
-        fills_gaps: false,
+        workload: &["request-response", "--set", "granularity=500us"],
         rules: "tlb-co,resched-co",
         of: |latencies| &latencies.waking,
     },
@@ -70,12 +59,8 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let sender = lab.boot(guest("sender").without("kvm-pv-tlb-flush"))?;
     let neighbour = lab.boot(guest("neighbour"))?;
     let busy = neighbour.start(endless(&["matmul"]))?;
-    for Case { what, program, fills_gaps, rules, of } in CASES {
-        let mut jobs = vec![sender.start(Step::new(program).timeout(ENDLESS))?];
-        if fills_gaps {
-            let nice = ["sh", "-c", "renice -n 19 $$ && exec gleaner workload --for 900s compute"];
-            jobs.push(sender.start(Step::new(&nice).timeout(ENDLESS))?);
-        }
+    for Case { what, workload, rules, of } in CASES {
+        let job = sender.start(endless(workload))?;
         let (mut ratios, mut times) = ([const { Vec::new() }; NAMES.len()], [const { Vec::new() }; 2]);
         let mut counts = String::new();
         for _ in 0..ROUNDS {
@@ -89,10 +74,8 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
                 ratios.push(kernel / ours);
             }
         }
-        for job in jobs {
-            job.signal(Signal::SIGKILL)?;
-            job.wait()?;
-        }
+        job.signal(Signal::SIGKILL)?;
+        job.wait()?;
         for (times, scheduler) in times.iter().zip(["the kernel's scheduler", "scx_gleaner"]) {
             checks.values(format!("{what}: mean under {scheduler}"), times, "us", Target::Reported);
         }
