@@ -43,6 +43,14 @@ impl Backoff {
         self.paid = self.paid.max(at);
     }
 
+    /// The same outcome was found elsewhere, where it counts until `other` is over: wait as long, and go on from there, unless
+    /// this waits for longer already.
+    pub(crate) fn follow(&mut self, other: &Self) {
+        if other.until() > self.until() {
+            *self = *other;
+        }
+    }
+
     /// Ends the waiting time at `until`, whatever was set before.
     pub(crate) fn set_until(&mut self, until: Duration) {
         (self.until, self.paid) = (until, Duration::ZERO);
@@ -78,6 +86,13 @@ mod tests {
         backoff.extend(now);
         backoff.shorten(now);
         assert_eq!(backoff.until(), now + MS);
+        let mut follows = Backoff::new(MS, 8 * MS);
+        follows.follow(&backoff);
+        assert_eq!(follows, backoff);
+        follows.extend(now);
+        let later = follows;
+        follows.follow(&backoff);
+        assert_eq!(follows, later);
         backoff.extend(now + MS);
         assert_eq!(backoff.until(), now + 2 * MS);
     }

@@ -26,8 +26,10 @@ impl Daemon {
         }
         self.rests_due = Instant::now() + INTERVAL;
         let config = &self.loaded.config;
-        let local = jiff::Zoned::now().datetime();
-        self.rests.quiet = config.quiet_at(local).map(|hours| hours.to_string());
+        // The first question for the local time loads the list of time zones, 150 KiB.
+        let local = (!config.quiet_hours.is_empty()).then(|| jiff::Zoned::now().datetime());
+        let quiet = local.and_then(|local| config.quiet_at(local));
+        self.rests.quiet = quiet.map(|hours| hours.to_string());
         self.rests.credits =
             config.credit_guard().map(|guard| (crate::credits::read(guard.source), guard.least));
         self.rests.try_again(Instant::now());

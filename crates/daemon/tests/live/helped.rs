@@ -5,9 +5,14 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use gleaner_control::WhyRequest;
 use gleaner_policy::Method;
 use gleaner_proto::journal::Record;
+use gleaner_testing::placement::Placement;
+use gleaner_testing::server::{Server, redis_benchmark};
 use nix::sys::signal::Signal;
 
 use crate::stage::{Redis, Stage};
+
+/// How often a known program is started.
+const KNOWN_ROUNDS: usize = 15;
 
 #[test]
 fn redis_is_helped_put_back_and_known_at_the_next_start() {
@@ -65,4 +70,41 @@ fn a_workload_that_vanishes_leaves_nothing_and_can_come_back() {
     assert!(!log.contains("could not be put back"), "{log}");
     stage.machine.assert_untouched();
     assert_eq!(redis.placement(), redis.before);
+}
+
+/// A daemon that runs already, and a service whose load begins: for the first time, and again after both were gone.
+#[test]
+#[ignore = "measures, takes two minutes: docs/reliability.md"]
+fn how_soon_after_its_load_begins_a_service_is_helped() {
+    let Some(mut stage) = Stage::set("consolidate = false") else { return };
+    let daemon = stage.home.start();
+    let mut times = Vec::new();
+    for round in 0..=KNOWN_ROUNDS {
+        let Stage { redis, home, slice, machine } = stage;
+        let Redis { server, client, service, .. } = redis;
+        drop((client, server));
+        service.remove();
+        daemon.until("nothing is in force", |_| gleaner_testing::levers::Levers::read() == machine.before);
+        let engaged = daemon.logged("redis: engaged");
+        let service = slice.service("redis");
+        let server = Server::redis(home.path(), "redis", Some(&service));
+        let begin = Instant::now();
+        let client = redis_benchmark(&server, Some(&service));
+        daemon.until("the kernel retains", |_| gleaner_testing::levers::Levers::read() != machine.before);
+        times.push(begin.elapsed());
+        daemon.until("it is engaged", |daemon| daemon.logged("redis: engaged") > engaged);
+        daemon.until_helped("redis");
+        eprintln!(
+            "round {round}: retains after {:.3} s, proven after {:.1} s",
+            times[round].as_secs_f64(),
+            begin.elapsed().as_secs_f64()
+        );
+        let before = Placement::read([&service], [server.pid()]);
+        stage = Stage { redis: Redis { server, client, service, before }, home, slice, machine };
+    }
+    let known = &mut times[1..];
+    known.sort();
+    eprintln!("known: median {:?}, longest {:?}", known[known.len() / 2], known[known.len() - 1]);
+    daemon.stop();
+    stage.machine.assert_untouched();
 }

@@ -67,6 +67,7 @@ impl Arbiter {
     /// `id` has been observed, whose last block of the trial that its judges agreed to might have been missing.
     pub(super) fn judge_last(&mut self, id: WorkloadId, o: &Observation) {
         let Some(slot) = &mut self.agreed else { return };
+        let proof = self.members.get(&slot.owner).map(|owner| owner.policy.proof());
         let (Some(judge), Some(member)) = (slot.judges.get_mut(&id), self.members.get_mut(&id)) else {
             return;
         };
@@ -74,13 +75,20 @@ impl Arbiter {
             return;
         }
         let opinion = judge.observe(member.policy.block(o), &member.policy);
-        if let Some(evidence) = judge.help(&member.policy) {
+        let helps = judge.help(&member.policy);
+        if let Some(evidence) = helps {
             member.evidence = Some(evidence);
             member.policy.helped(slot.candidate.retention, member.load, evidence, self.now);
-        } else if let Opinion::Harmful(evidence) = opinion
-            && let Some(slot) = self.agreed.take()
-        {
-            self.object(&slot, id, evidence);
+        } else if let Opinion::Harmful(evidence) = opinion {
+            if let Some(slot) = self.agreed.take() {
+                self.object(&slot, id, evidence);
+            }
+            return;
+        }
+        // The retention is the machine's: one proof of it is enough, whoever leads it.
+        let agrees = helps.is_some() || opinion == Opinion::Harmless;
+        if let Some(proof) = proof.filter(|_| agrees && member.policy.claim().is_on()) {
+            member.policy.spare_proof(&proof);
         }
     }
 

@@ -5,6 +5,7 @@ use super::{
     ReleaseReason, Retention, Setting, Trial, Veto,
 };
 use crate::Evidence;
+use crate::backoff::Backoff;
 use crate::guard::block_of;
 use crate::objective::Comparison;
 use crate::progress::Block;
@@ -190,6 +191,16 @@ impl Policy {
         }
     }
 
+    /// When it will prove again what is in force.
+    pub(crate) fn proof(&self) -> Backoff {
+        self.proof
+    }
+
+    /// Another workload has just proven the retention in force, which counts until its next `proof`.
+    pub(crate) fn spare_proof(&mut self, proof: &Backoff) {
+        self.proof.follow(proof);
+    }
+
     /// Another workload's trial proved `retention` for this one, too, under its present `load`. It needs no longer limit
     /// than it would have tried itself.
     pub(crate) fn helped(&mut self, retention: Retention, load: f64, evidence: Evidence, now: Duration) {
@@ -201,7 +212,6 @@ impl Policy {
             self.retention = Retention { limit, ..retention };
         }
         self.memory.kept(self.retention, Some(evidence));
-        self.proof.extend(now);
         self.retry_retention.shorten(now);
     }
 

@@ -140,8 +140,9 @@ fn table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
     for mode in &modes {
         write!(out, " {mode} |")?;
     }
-    writeln!(out, " gleaner / best static | worst | CPU default | CPU gleaner | target | |")?;
-    writeln!(out, "|---|--:|{}--:|--:|--:|--:|--:|---|", "--:|".repeat(modes.len()))?;
+    let (name, line) = daemon_column(&modes);
+    writeln!(out, "{name} gleaner / best static | worst | CPU default | CPU gleaner | target | |")?;
+    writeln!(out, "|---|--:|{}{line}--:|--:|--:|--:|--:|---|", "--:|".repeat(modes.len()))?;
     for report in rows {
         let Row { name, unit, .. } = report.row;
         let target = report.server.target.map_or(String::from("-"), |t| format!("≥ {t:.1}"));
@@ -186,8 +187,9 @@ fn latency_table(out: &mut String, rows: &[&RowReport]) -> fmt::Result {
     for mode in &modes {
         write!(out, " {mode} |")?;
     }
-    writeln!(out, " gleaner / best static | limit | CPU default | CPU gleaner | |")?;
-    writeln!(out, "|---|---|--:|{}--:|--:|--:|--:|---|", "--:|".repeat(modes.len()))?;
+    let (name, line) = daemon_column(&modes);
+    writeln!(out, "{name} gleaner / best static | limit | CPU default | CPU gleaner | |")?;
+    writeln!(out, "|---|---|--:|{}{line}--:|--:|--:|--:|---|", "--:|".repeat(modes.len()))?;
     for report in rows {
         for latency in &report.standings {
             let default = value(latency, |us| format!("{us:.1} us"));
@@ -212,10 +214,18 @@ fn value(standing: &Standing, text: impl Fn(f64) -> String) -> String {
     default.map_or(String::from("-"), |estimate| text(estimate.median))
 }
 
-/// The ratios of the `modes` to the default one, and that of Gleaner to the best static setting.
+/// Name and line of the column for gleanerd against `gleaner run`, if gleanerd was measured.
+fn daemon_column(modes: &[&str]) -> (&'static str, &'static str) {
+    if modes.contains(&Mode::DAEMON) { (" gleanerd / gleaner |", "--:|") } else { ("", "") }
+}
+
+/// The ratios of the `modes` to the default one, that of gleanerd to Gleaner, and that of Gleaner to the best static setting.
 fn write_ratios(out: &mut String, modes: &[&str], standing: &Standing) -> fmt::Result {
     for mode in modes {
         write!(out, " {} |", ratio(standing.mode(mode).and_then(|mode| mode.of_default)))?;
+    }
+    if modes.contains(&Mode::DAEMON) {
+        write!(out, " {} |", ratio(standing.daemon_of_gleaner))?;
     }
     let best = standing.best_static.as_deref().unwrap_or("-");
     write!(out, " {} ({best})", ratio(standing.gleaner_of_best_static))

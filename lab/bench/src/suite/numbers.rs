@@ -30,7 +30,8 @@ impl<'r> Numbers<'r> {
         &self.row.cells[mode].mode
     }
 
-    fn index(&self, name: &str) -> Option<usize> {
+    /// The mode called `name`.
+    pub(super) fn index(&self, name: &str) -> Option<usize> {
         (0..self.modes()).find(|mode| self.name(*mode) == name)
     }
 
@@ -41,7 +42,7 @@ impl<'r> Numbers<'r> {
 
     /// Ratio of a mode to the default one.
     pub(super) fn of_default(&self, mode: usize) -> Option<Estimate> {
-        paired_ratio(&self.values[mode], &self.values[self.index(Mode::DEFAULT)?])
+        self.ratio(mode, self.index(Mode::DEFAULT)?)
     }
 
     /// The static setting with the best median ratio to the default mode.
@@ -61,21 +62,14 @@ impl<'r> Numbers<'r> {
             .map(|(mode, _)| mode)
     }
 
-    /// Ratio of Gleaner to the default mode.
-    pub(super) fn gleaner_of_default(&self) -> Option<Estimate> {
-        self.of_default(self.index(Mode::GLEANER)?)
+    /// Ratio of a mode to another one, paired by round.
+    pub(super) fn ratio(&self, mode: usize, base: usize) -> Option<Estimate> {
+        paired_ratio(&self.values[mode], &self.values[base])
     }
 
-    /// Ratio of Gleaner to the best static setting.
-    pub(super) fn gleaner_of_best_static(&self) -> Option<Estimate> {
-        let (gleaner, best) = (self.index(Mode::GLEANER)?, self.best_static()?);
-        paired_ratio(&self.values[gleaner], &self.values[best])
-    }
-
-    /// That ratio in Gleaner's worst round.
-    pub(super) fn worst_of_best_static(&self) -> Option<f64> {
-        let (gleaner, best) = (self.index(Mode::GLEANER)?, self.best_static()?);
-        let ratios = ratios(&self.values[gleaner], &self.values[best]).into_iter();
+    /// That ratio in its worst round.
+    pub(super) fn worst(&self, mode: usize, base: usize) -> Option<f64> {
+        let ratios = ratios(&self.values[mode], &self.values[base]).into_iter();
         match self.metric.better() {
             Better::Lower => ratios.max_by(f64::total_cmp),
             Better::Higher | Better::Neither => ratios.min_by(f64::total_cmp),

@@ -3,6 +3,7 @@
 use gleaner_proto::result::{Class, Metric, Row, ServerRow};
 
 use super::numbers::Numbers;
+use crate::mode::Mode;
 use crate::stats::Estimate;
 
 /// Required ratio to the best fixed setting for every row: adaptivity may cost at most 5 %.
@@ -11,6 +12,11 @@ const MIN_TO_BEST_STATIC: f64 = 0.95;
 const MIN_TO_DEFAULT: f64 = 0.97;
 /// Required ratio to the best fixed setting in every single round of an unseen row.
 const MIN_WORST_TO_BEST_STATIC: f64 = 0.7;
+/// Required ratio of a program that gleanerd finds to one under `gleaner run`; where services run beside each other, to
+/// the best fixed setting.
+const MIN_DAEMON: f64 = 0.95;
+/// Required ratio under gleanerd to the untouched system: nobody asked for it there.
+const MIN_DAEMON_TO_DEFAULT: f64 = 0.98;
 /// Upper limit of the mean latency, relative to the best fixed setting and to the untouched system.
 const MAX_MEAN_LATENCY: f64 = 1.1;
 /// The same for the 99th percentile.
@@ -54,6 +60,8 @@ pub struct Standing {
     pub gleaner_of_best_static: Option<Estimate>,
     /// That ratio in Gleaner's worst round.
     pub worst_of_best_static: Option<f64>,
+    /// Ratio of gleanerd to `gleaner run`, paired by round.
+    pub daemon_of_gleaner: Option<Estimate>,
     /// Each target that Gleaner missed, with the numbers; `None` if undecidable.
     pub missed: Option<Vec<String>>,
 }
@@ -89,13 +97,17 @@ impl Standing {
             value: numbers.estimate(mode),
             of_default: numbers.of_default(mode),
         };
+        let [gleaner, daemon] = [Mode::GLEANER, Mode::DAEMON].map(|name| numbers.index(name));
+        let best = numbers.best_static();
+        let ratio = |(mode, base)| numbers.ratio(mode, base);
         Self {
             name,
             limit: None,
             modes: (0..numbers.modes()).map(mode).collect(),
-            best_static: numbers.best_static().map(|mode| numbers.name(mode).to_owned()),
-            gleaner_of_best_static: numbers.gleaner_of_best_static(),
-            worst_of_best_static: numbers.worst_of_best_static(),
+            best_static: best.map(|mode| numbers.name(mode).to_owned()),
+            gleaner_of_best_static: gleaner.zip(best).and_then(ratio),
+            worst_of_best_static: gleaner.zip(best).and_then(|(mode, base)| numbers.worst(mode, base)),
+            daemon_of_gleaner: daemon.zip(gleaner).and_then(ratio),
             missed: None,
         }
     }
@@ -104,51 +116,74 @@ impl Standing {
     pub fn mode(&self, name: &str) -> Option<&ModeStanding> {
         self.modes.iter().find(|mode| mode.name == name)
     }
+
+    fn of_default(&self, name: &str) -> Option<f64> {
+        Some(self.mode(name)?.of_default?.median)
+    }
+
+    /// What gleanerd is held against: a ratio, its required value where more is better, and to what it is one.
+    fn daemon(&self, numbers: &Numbers<'_>, beside: bool) -> [(Option<f64>, f64, &'static str); 2] {
+        let median = |ratio: Estimate| ratio.median;
+        let best = numbers.index(Mode::DAEMON).zip(numbers.best_static());
+        let other = if beside {
+            (best.and_then(|(mode, base)| numbers.ratio(mode, base)).map(median), MIN_DAEMON, "best static")
+        } else {
+            (self.daemon_of_gleaner.map(median), MIN_DAEMON, "gleaner")
+        };
+        [(self.of_default(Mode::DAEMON), MIN_DAEMON_TO_DEFAULT, "default"), other]
+    }
 }
 
 fn rate(row: &Row, server: &ServerRow) -> Standing {
     let numbers = Numbers::new(row, Metric::Throughput);
-    let missed = numbers.gleaner_of_default().map(|ratio| missed_rates(server, ratio.median, &numbers));
-    Standing { missed, ..Standing::new("rate", &numbers) }
+    let standing = Standing::new("rate", &numbers);
+    let of_default = standing.of_default(Mode::GLEANER);
+    let of_best = standing.gleaner_of_best_static.map(|ratio| ratio.median);
+    let worst = standing.worst_of_best_static.filter(|_| server.class == Class::Unseen);
+    let checks = [
+        (of_default, server.target, "default"),
+        (of_default, Some(MIN_TO_DEFAULT), "default"),
+        (of_best, Some(MIN_TO_BEST_STATIC), "best static"),
+        (worst, Some(MIN_WORST_TO_BEST_STATIC), "best static in one round"),
+    ];
+    let miss = |who: &str, ratio: f64, target: f64, base: &str| {
+        (ratio < target).then(|| format!("{who}{ratio:.3} of {base}, not {target:.2}"))
+    };
+    let gleaner = checks.into_iter().filter_map(|(ratio, target, base)| miss("", ratio?, target?, base));
+    let daemon = standing.daemon(&numbers, !row.co_runners.is_empty());
+    let daemon =
+        daemon.into_iter().filter_map(|(ratio, target, base)| miss("gleanerd ", ratio?, target, base));
+    Standing { missed: decided(&standing).then(|| gleaner.chain(daemon).collect()), ..standing }
 }
 
 fn latencies(row: &Row) -> Vec<Standing> {
     let standings = LATENCIES.into_iter().map(|(name, metric, limit)| {
         let numbers = Numbers::new(row, metric);
-        let missed = limit.and_then(|limit| missed_latency(name, limit, &numbers));
-        Standing { limit, missed, ..Standing::new(name, &numbers) }
+        let standing = Standing::new(name, &numbers);
+        let missed = limit.filter(|_| decided(&standing)).map(|limit| {
+            let best = standing.gleaner_of_best_static.map(|ratio| ratio.median);
+            let gleaner = [
+                ("", standing.of_default(Mode::GLEANER), limit, "default"),
+                ("", best, limit, "best static"),
+            ];
+            let daemon = standing.daemon(&numbers, !row.co_runners.is_empty());
+            let daemon = daemon.map(|(ratio, target, base)| ("gleanerd ", ratio, target.recip(), base));
+            let miss = |(who, ratio, limit, base): (&str, Option<f64>, f64, &str)| {
+                let ratio = ratio.filter(|ratio| *ratio > limit)?;
+                Some(format!("{who}{name} {ratio:.2} of {base}, not at most {limit:.2}"))
+            };
+            gleaner.into_iter().chain(daemon).filter_map(miss).collect()
+        });
+        Standing { limit, missed, ..standing }
     });
     // sysbench does not know when its requests were due.
     let measured = |standing: &Standing| standing.modes.iter().any(|mode| mode.value.is_some());
     standings.filter(|standing| standing.limit.is_some() || measured(standing)).collect()
 }
 
-/// The limits that a latency under Gleaner exceeds; `None` without Gleaner or the default mode.
-fn missed_latency(name: &str, limit: f64, numbers: &Numbers<'_>) -> Option<Vec<String>> {
-    let of_default = numbers.gleaner_of_default()?;
-    let ratios = [(Some(of_default), "default"), (numbers.gleaner_of_best_static(), "best static")];
-    let miss = |(ratio, base): (Option<Estimate>, &str)| {
-        let ratio = ratio?.median;
-        (ratio > limit).then(|| format!("{name} {ratio:.2} of {base}, not at most {limit:.2}"))
-    };
-    Some(ratios.into_iter().filter_map(miss).collect())
-}
-
-/// The targets that the rates under Gleaner miss.
-fn missed_rates(server: &ServerRow, of_default: f64, rates: &Numbers<'_>) -> Vec<String> {
-    let of_best = rates.gleaner_of_best_static().map(|estimate| estimate.median);
-    let worst = rates.worst_of_best_static().filter(|_| server.class == Class::Unseen);
-    let checks = [
-        (Some(of_default), server.target, "default"),
-        (Some(of_default), Some(MIN_TO_DEFAULT), "default"),
-        (of_best, Some(MIN_TO_BEST_STATIC), "best static"),
-        (worst, Some(MIN_WORST_TO_BEST_STATIC), "best static in one round"),
-    ];
-    let miss = |(ratio, target, base): (Option<f64>, Option<f64>, &str)| {
-        let (ratio, target) = (ratio?, target?);
-        (ratio < target).then(|| format!("{ratio:.3} of {base}, not {target:.2}"))
-    };
-    checks.into_iter().filter_map(miss).collect()
+/// Whether Gleaner or gleanerd was held against the default mode.
+fn decided(standing: &Standing) -> bool {
+    [Mode::GLEANER, Mode::DAEMON].iter().any(|mode| standing.of_default(mode).is_some())
 }
 
 #[cfg(test)]
@@ -165,6 +200,10 @@ mod tests {
     /// The row `name`, whose samples have these numbers by mode and round: the rate, or the mean latency, with a p99
     /// of ten times that.
     fn row(name: &str, numbers: &[[f64; 3]; 4]) -> Row {
+        row_in(&MODES, name, numbers)
+    }
+
+    fn row_in(modes: &[&str], name: &str, numbers: &[[f64; 3]]) -> Row {
         let row = find(name).unwrap()[0];
         let open = row.class == Class::Latency;
         let sample = |(round, number): (usize, &f64)| Sample {
@@ -178,8 +217,8 @@ mod tests {
             },
             timeline: Vec::new(),
         };
-        let cell = |(mode, numbers): (&str, &[f64; 3])| Cell {
-            mode: mode.to_owned(),
+        let cell = |(mode, numbers): (&&str, &[f64; 3])| Cell {
+            mode: (*mode).to_owned(),
             command: String::new(),
             samples: numbers.iter().enumerate().map(sample).collect(),
             summaries: BTreeMap::new(),
@@ -193,7 +232,7 @@ mod tests {
             co_runners: Vec::new(),
             paper: BTreeMap::new(),
             paper_ratio: BTreeMap::new(),
-            cells: MODES.into_iter().zip(numbers).map(cell).collect(),
+            cells: modes.iter().zip(numbers).map(cell).collect(),
             comparisons: Vec::new(),
         }
     }
@@ -245,5 +284,32 @@ mod tests {
         assert_eq!(missed("redis-1", &numbers), ["0.900 of default, not 5.00", "0.900 of default, not 0.97"]);
         let numbers = [[10.0; 3], [70.0; 3], [50.0; 3], [70.0; 3]];
         assert!(missed("redis-1", &numbers).is_empty());
+    }
+
+    #[test]
+    fn gleanerd_is_held_against_gleaner_run_and_the_untouched_system() {
+        let missed = |modes: &[&str], row: &str, numbers: &[[f64; 3]]| {
+            RowReport::new(&row_in(modes, row, numbers)).unwrap().missed
+        };
+        let modes = ["default", "gleaner", "gleanerd"];
+        let of_rates = |daemon: f64| missed(&modes, "redis-8", &[[10.0; 3], [20.0; 3], [daemon; 3]]).unwrap();
+        assert!(of_rates(19.5).is_empty());
+        assert_eq!(of_rates(18.0), ["gleanerd 0.900 of gleaner, not 0.95"]);
+        let alone = missed(&["default", "gleanerd"], "redis-8", &[[10.0; 3], [9.0; 3]]);
+        assert_eq!(alone.unwrap(), ["gleanerd 0.900 of default, not 0.98"]);
+        let slower = missed(&modes, "redis-open-5000-1", &[[100.0; 3], [50.0; 3], [60.0; 3]]).unwrap();
+        let of = |what: &str| format!("gleanerd {what} 1.20 of gleaner, not at most 1.05");
+        assert_eq!(slower, [of("mean"), of("p99")]);
+    }
+
+    #[test]
+    fn services_beside_each_other_are_held_against_the_best_static_setting() {
+        let numbers = [[10.0; 3], [30.0; 3], [40.0; 3]];
+        let mut row = row_in(&["default", "gleanerd", "haltpoll:200us"], "redis-8", &numbers);
+        row.co_runners.push("another".to_owned());
+        assert_eq!(
+            RowReport::new(&row).unwrap().missed.unwrap(),
+            ["gleanerd 0.750 of best static, not 0.95"]
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::machine::Machine;
 use super::{SECOND, machine, retaining};
 use crate::policy::tests::workloads::{
-    Rates, compute_1, compute_16, convoy, idle_daemon, mariadb, redis_1, redis_8,
+    Rates, Workload, compute_1, compute_16, convoy, idle_daemon, mariadb, redis_1, redis_8,
 };
 use crate::policy::tests::world::MS;
 use crate::{
@@ -289,4 +289,16 @@ fn a_load_that_needs_every_vcpu_is_left_alone_beside_others() {
     let (mut m, ids) = machine(2, &[compute_16, idle_daemon, compute_1]);
     m.run(10 * SECOND);
     assert!(ids.iter().all(|id| m.guests[id].events.is_empty()), "{}", m.account());
+}
+
+#[test]
+fn one_proof_is_enough_for_all_whom_retention_helps() {
+    let proofs = |workloads: &[Workload]| {
+        let (mut m, ids) = machine(8, workloads);
+        m.noise_level = 0.05;
+        m.run(60 * SECOND);
+        ids.iter().map(|id| m.trials(*id).len()).sum::<usize>()
+    };
+    let (alone, four) = (proofs(&[redis_1]), proofs(&[redis_1, mariadb, redis_1, mariadb]));
+    assert!(2 * four <= 3 * alone, "{four} trials of four workloads, {alone} of one");
 }
