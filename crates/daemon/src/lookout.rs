@@ -108,6 +108,7 @@ impl Lookout {
             }
         }
         let changes = self.engagement.step(now - self.start, idle_periods_per_s, &all);
+        changes.engage.iter().for_each(|key| self.survey.expect(key));
         self.attention.surveyed(self.start.elapsed() + self.survey.wait(), changes.is_undecided);
         Ok(Some(changes))
     }
@@ -115,6 +116,8 @@ impl Lookout {
     /// An engaged workload was released.
     pub(crate) fn released(&mut self, key: &Key) {
         self.engagement.released(key);
+        let read_at = self.attention.changed(self.start.elapsed());
+        self.read_at = self.read_at.min(self.start + read_at);
     }
 
     /// A workload cannot be engaged now: it is left alone for a while.

@@ -127,6 +127,16 @@ impl Attention {
         (self.survey_from, self.is_undecided) = (from, is_undecided);
     }
 
+    /// Somebody whom wake-ups cost something has gone at `now`. A service that is restarted does what it did before, which is
+    /// no change that a reading could show. Returns when to take the next reading at the latest.
+    pub fn changed(&mut self, now: Duration) -> Duration {
+        if let Mode::Awake { quiet_since, .. } = self.mode {
+            self.mode = Mode::Awake { changed_at: now, quiet_since };
+            self.read_at = self.read_at.min(now + AFTER_CHANGE);
+        }
+        self.read_at
+    }
+
     /// A reading was taken at `now`.
     pub fn read(&mut self, now: Duration, reading: &Reading) -> Next {
         let rates = Rates { idle_periods: reading.idle_periods_per_s, switches: reading.switches_per_s };

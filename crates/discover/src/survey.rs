@@ -105,6 +105,13 @@ impl Survey {
         Ok(())
     }
 
+    /// The candidate with this key was worth engaging: if its group vanishes and comes back, that is looked into at once.
+    pub fn expect(&mut self, key: &Key) {
+        if let Key::Group(path) = key {
+            self.walk.expect(path);
+        }
+    }
+
     /// The rules changed: `allows` is asked about everything again.
     pub fn rules_changed(&mut self) {
         self.excluded.clear();

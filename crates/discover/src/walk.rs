@@ -1,6 +1,6 @@
 //! Walks a hierarchy again and again: which groups are workloads, and which only share their processes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,8 @@ pub(crate) struct Walk {
     /// How many groups are followed.
     followed: usize,
     is_first: bool,
+    /// Groups that can come back, the latest last.
+    expected: VecDeque<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -47,9 +49,11 @@ impl Walk {
     const MOST_GROUPS: usize = 8192;
     /// Nor those that are nested deeper.
     const DEEPEST: usize = 24;
+    /// So many groups can come back.
+    const MOST_EXPECTED: usize = 64;
 
     pub(crate) fn new() -> Self {
-        Self { top: Node::new(Place::Inner, None), followed: 0, is_first: true }
+        Self { top: Node::new(Place::Inner, None), followed: 0, is_first: true, expected: VecDeque::new() }
     }
 
     /// What there is at `now`. What vanishes meanwhile is left out.
@@ -61,6 +65,7 @@ impl Walk {
             now,
             listed_at: (!self.is_first).then_some(now),
             left: Self::MOST_GROUPS.saturating_sub(self.followed),
+            expected: &self.expected,
             found: &mut found,
         };
         self.top.visit(Path::new("/"), 0, &mut step);
@@ -73,6 +78,16 @@ impl Walk {
     #[cfg(test)]
     pub(crate) fn followed(&self) -> usize {
         self.followed
+    }
+
+    /// The group `path` is the place of something that is worth its while: if it comes back, as that of a service that is
+    /// restarted does, it need not grow up again.
+    pub(crate) fn expect(&mut self, path: &Path) {
+        self.expected.retain(|expected| expected != path);
+        self.expected.push_back(path.to_owned());
+        if self.expected.len() > Self::MOST_EXPECTED {
+            self.expected.pop_front();
+        }
     }
 
     /// The group `path` turned out to be gone: the one above is listed again.
@@ -95,6 +110,7 @@ struct Step<'a> {
     listed_at: Option<Duration>,
     /// How many more groups can be followed.
     left: usize,
+    expected: &'a VecDeque<PathBuf>,
     found: &'a mut Found,
 }
 
@@ -154,7 +170,9 @@ impl Node {
             }
             self.children.entry(name).or_insert_with_key(|name| {
                 step.left -= 1;
-                Node::new(classify(&path.join(name)), step.listed_at)
+                let path = path.join(name);
+                let listed_at = step.listed_at.filter(|_| !step.expected.contains(&path));
+                Node::new(classify(&path), listed_at)
             });
         }
     }

@@ -305,6 +305,15 @@ impl Trial {
         None
     }
 
+    /// The verdict on retention in force that the same blocks have proven to another workload again: it stays, unless this one
+    /// seems to lose by it. `None` while that is open.
+    pub(crate) fn verdict_if_confirmed(&self) -> Option<Verdict> {
+        let again = self.purpose == Purpose::Reprove && self.difference() == Difference::Retention;
+        let enough = self.pairs.len() >= PAIRS_AGAINST_PROVEN && self.ahead.is_empty();
+        let unhurt = self.evidence.map_or(!self.loses_work(), |e| e.ratio >= 1.0);
+        (again && enough && unhurt).then_some(Verdict::Undecided(self.evidence))
+    }
+
     /// Whether the trial has used up its budget. A single pair is a matter of luck, however long its blocks.
     fn costs_too_much(&self) -> bool {
         self.pairs.len() >= 2 && self.time_lost() > LARGEST_TRIAL_LOSS

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use self::expand::OverloadState;
-pub(crate) use self::shared::{OtherTrial, Terms};
+pub(crate) use self::shared::{Judgement, OtherTrial, Terms};
 use crate::backoff::Backoff;
 use crate::budget::Budget;
 use crate::cadence::{Cadence, MIN_INTERVAL, STEADY_INTERVAL};
@@ -315,7 +315,10 @@ impl Policy {
         if trial.difference() == Difference::Retention && !trial.setting().retention.is_on() {
             self.unretained = Some(o.measurement(&trial.setting().active));
         }
-        let Some(verdict) = trial.observe(o, &self.noise, self.terms.open) else {
+        let verdict = trial.observe(o, &self.noise, self.terms.is_open());
+        let confirmed =
+            || trial.verdict_if_confirmed().filter(|_| self.terms.judgement == Judgement::Confirmed);
+        let Some(verdict) = verdict.or_else(confirmed) else {
             self.trial = Some(trial);
             return;
         };

@@ -190,6 +190,18 @@ fn a_second_load_is_noticed_beside_the_first() {
 }
 
 #[test]
+fn a_service_that_is_restarted_is_surveyed_as_one_that_begins() {
+    let mut machine = Machine::new(true);
+    machine.run(20_000.0, 20_100 * MS);
+    // It ends and begins between two readings.
+    let from = machine.now;
+    machine.next.read_at = machine.attention.changed(from);
+    machine.run(20_000.0, from + 1000 * MS);
+    let surveys = machine.surveys_since(from);
+    assert!(surveys.len() >= 8 && surveys[0] <= 100 * MS, "{surveys:?}");
+}
+
+#[test]
 fn a_broken_alarm_is_replaced_by_reading_often() {
     let mut machine = Machine::new(true);
     machine.run(20.0, 10_000 * MS);

@@ -348,6 +348,25 @@ fn groups_that_churn_are_neither_opened_nor_kept() {
 }
 
 #[test]
+fn a_group_that_was_worth_engaging_is_looked_into_at_once_when_it_comes_back() {
+    let mut machine = Machine::unified();
+    put(&machine.root, "/sys/fs/cgroup/system.slice/cgroup.events", "populated 1\n");
+    machine.group("/system.slice/redis.service", &[20], 0);
+    machine.group("/system.slice/web.service", &[], 0);
+    machine.take();
+    machine.survey.expect(&Key::Group("/system.slice/redis.service".into()));
+    for name in ["redis", "web"] {
+        fs::remove_dir_all(machine.root.path(format!("/sys/fs/cgroup/system.slice/{name}.service"))).unwrap();
+    }
+    machine.take();
+    assert!(machine.names().is_empty());
+    machine.group("/system.slice/redis.service", &[20], 0);
+    machine.group("/system.slice/web.service", &[], 0);
+    machine.take();
+    assert_eq!(machine.names(), ["redis"], "the other one is new");
+}
+
+#[test]
 fn a_group_that_vanishes_or_starts_anew_is_no_error() {
     let mut machine = Machine::unified();
     put(&machine.root, "/sys/fs/cgroup/system.slice/cgroup.events", "populated 1\n");

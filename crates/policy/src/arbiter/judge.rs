@@ -45,13 +45,15 @@ pub(super) struct Judge {
     /// Its own interval did not start with the trial's.
     late: bool,
     opinion: Opinion,
+    /// Whether retention that was found to help this workload has been proven again by its blocks.
+    confirms: bool,
 }
 
 impl Judge {
     pub(super) fn new(prior: Prior) -> Self {
         let (baseline, candidate) = (Vec::new(), Vec::new());
         let opinion = if prior == Prior::Helps { Opinion::Harmless } else { Opinion::Open };
-        Self { prior, baseline, candidate, due: None, late: false, opinion }
+        Self { prior, baseline, candidate, due: None, late: false, opinion, confirms: false }
     }
 
     /// An interval of the trial has ended; the judge's must end, too.
@@ -82,6 +84,11 @@ impl Judge {
         self.opinion
     }
 
+    /// Whether the candidate, which helped this workload before, helps it still.
+    pub(super) fn confirms(&self) -> bool {
+        self.confirms
+    }
+
     /// The opinion so far.
     pub(super) fn opinion(&self) -> Opinion {
         self.opinion
@@ -89,8 +96,11 @@ impl Judge {
 
     /// New retention must be shown to do no harm, as far as anything can show it; of what was judged before, nothing may
     /// suggest harm.
-    fn weigh(&self, policy: &Policy) -> Opinion {
+    fn weigh(&mut self, policy: &Policy) -> Opinion {
         let (comparison, pairs) = self.compare(policy);
+        self.confirms = self.prior == Prior::Helps
+            && pairs >= MIN_PAIRS_AGAIN
+            && comparison.proof(Purpose::Reprove).is_some();
         if let Some(evidence) = comparison.harm() {
             return Opinion::Harmful(evidence);
         }

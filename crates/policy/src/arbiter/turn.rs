@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::judge::{Opinion, Prior};
 use super::{Arbiter, Judge, Member, Slot};
 use crate::guard::{Interval, Trial};
-use crate::policy::{OtherTrial, Terms};
+use crate::policy::{Judgement, OtherTrial, Terms};
 use crate::progress::Difference;
 use crate::{Event, Observation, Purpose, Retention, WorkloadId};
 
@@ -35,7 +35,11 @@ impl Arbiter {
             block: trial.map_or(Duration::ZERO, Trial::next),
             may_try: foreign.is_none() && first,
             may_retain: self.may_retain(id),
-            open: own.map_or_else(unjudged, is_open),
+            judgement: match own {
+                Some(slot) => judgement(slot),
+                None if unjudged() => Judgement::Open,
+                None => Judgement::None,
+            },
             judging_cost: others().map(|m| m.cost).sum(),
             confined: self.confined_beside(id),
         }
@@ -124,7 +128,13 @@ impl Arbiter {
     }
 }
 
-/// Whether a judge of the trial needs more blocks.
-fn is_open(slot: &Slot) -> bool {
-    slot.judges.values().any(|judge| judge.opinion() == Opinion::Open)
+/// What the judges of the trial make of it so far.
+fn judgement(slot: &Slot) -> Judgement {
+    if slot.judges.values().any(|judge| judge.opinion() == Opinion::Open) {
+        Judgement::Open
+    } else if slot.judges.values().any(Judge::confirms) {
+        Judgement::Confirmed
+    } else {
+        Judgement::None
+    }
 }

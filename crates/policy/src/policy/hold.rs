@@ -350,7 +350,7 @@ impl Policy {
         let candidate = self.incumbent();
         let idle = 1.0 - o.measurement(&candidate.active).utilization;
         // Where others have yet to judge it, it is proven without an effect here, too.
-        let retains = self.retention.is_on() && (idle > MIN_IDLE_SHARE || self.terms.open);
+        let retains = self.retention.is_on() && (idle > MIN_IDLE_SHARE || self.terms.is_open());
         let last = self.inactive.last().filter(|_| !retains || !self.proved_set);
         let baseline = if let Some(last) = last {
             let active = candidate.active.iter().chain(last.iter()).collect();

@@ -17,6 +17,17 @@ pub(crate) struct OtherTrial {
     pub(crate) difference: Difference,
 }
 
+/// What the other workloads make of retention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// Some have not judged it yet.
+    Open,
+    /// The blocks of the trial have proven to one, which it helped before, that it does still.
+    Confirmed,
+    /// They allow it.
+    None,
+}
+
 /// What the other workloads on the machine leave to this one at one step. By default there are none.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
@@ -33,8 +44,8 @@ pub(crate) struct Terms {
     pub(crate) may_try: bool,
     /// Whether the others allow retention.
     pub(crate) may_retain: bool,
-    /// Whether some of the others have not judged the retention on trial or, without a trial, in force.
-    pub(crate) open: bool,
+    /// What the others make of the retention on trial or, without a trial, in force.
+    pub(crate) judgement: Judgement,
     /// CPU time that the others' observations take for each block of a trial of retention.
     pub(crate) judging_cost: Duration,
     /// The load (in vCPUs) of others that is confined to a vCPU.
@@ -50,10 +61,17 @@ impl Default for Terms {
             block: Duration::ZERO,
             may_try: true,
             may_retain: true,
-            open: false,
+            judgement: Judgement::None,
             judging_cost: Duration::ZERO,
             confined: BTreeMap::new(),
         }
+    }
+}
+
+impl Terms {
+    /// Whether some of the others have not judged the retention yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.judgement == Judgement::Open
     }
 }
 
@@ -94,7 +112,7 @@ impl Policy {
     /// Has other workloads judge a new trial, if it is one of retention.
     pub(super) fn with_judges(&self, trial: Trial) -> Trial {
         match trial.difference() {
-            Difference::Retention => trial.with_judges(self.terms.judging_cost, self.terms.open),
+            Difference::Retention => trial.with_judges(self.terms.judging_cost, self.terms.is_open()),
             Difference::ActiveSet => trial,
         }
     }
