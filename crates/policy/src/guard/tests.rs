@@ -198,6 +198,35 @@ fn what_was_proven_is_not_refuted_by_one_lucky_block() {
     assert!(!matches!(verdict, Verdict::Refuted(_)), "{verdict:?}");
 }
 
+/// When another workload confirms it, retention in force stays after three pairs, unless it seems to cost this one something.
+#[test]
+fn what_another_workload_confirms_stays_unless_it_seems_to_harm() {
+    let (untouched, retained) = settings();
+    let pairs_until = |purpose, gain: f64| {
+        let mut trial = Trial::new(untouched.clone(), retained.clone(), purpose, &busy());
+        for _ in 0..20 {
+            let load = if trial.setting() == &retained { 0.5 * gain } else { 0.5 };
+            let period = trial.next();
+            let workload = WorkloadInterval {
+                cpu_time: period.mul_f64(load),
+                switches: 1000,
+                ..WorkloadInterval::default()
+            };
+            if trial.observe(&observed(period, workload), &Noise::new(), false).is_some() {
+                return None;
+            }
+            if let Some(verdict) = trial.verdict_if_confirmed() {
+                assert!(matches!(verdict, Verdict::Undecided(Some(_))), "{verdict:?}");
+                return Some(trial.pairs.len());
+            }
+        }
+        None
+    };
+    assert_eq!(pairs_until(Purpose::Reprove, 1.02), Some(3));
+    assert_eq!(pairs_until(Purpose::Reprove, 0.98), None);
+    assert_eq!(pairs_until(Purpose::Adopt, 1.02), None);
+}
+
 #[test]
 fn rare_hand_offs_get_longer_blocks_and_costly_samples_too() {
     let (untouched, retained) = settings();
