@@ -116,7 +116,7 @@ impl Lookout {
     /// An engaged workload was released.
     pub(crate) fn released(&mut self, key: &Key) {
         self.engagement.released(key);
-        let read_at = self.attention.changed(self.start.elapsed());
+        let read_at = self.attention.released(self.start.elapsed());
         self.read_at = self.read_at.min(self.start + read_at);
     }
 

@@ -127,9 +127,9 @@ impl Attention {
         (self.survey_from, self.is_undecided) = (from, is_undecided);
     }
 
-    /// Somebody whom wake-ups cost something has gone at `now`. A service that is restarted does what it did before, which is
-    /// no change that a reading could show. Returns when to take the next reading at the latest.
-    pub fn changed(&mut self, now: Duration) -> Duration {
+    /// An engaged workload was released at `now`. If that is a service that is restarted, it goes on as before, and no reading
+    /// shows a change. Returns when to take the next reading at the latest.
+    pub fn released(&mut self, now: Duration) -> Duration {
         if let Mode::Awake { quiet_since, .. } = self.mode {
             self.mode = Mode::Awake { changed_at: now, quiet_since };
             self.read_at = self.read_at.min(now + AFTER_CHANGE);

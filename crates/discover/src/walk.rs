@@ -28,7 +28,7 @@ pub(crate) struct Walk {
     /// How many groups are followed.
     followed: usize,
     is_first: bool,
-    /// Groups that can come back, the latest last.
+    /// Groups that are looked into at once if they come back, the latest last.
     expected: VecDeque<PathBuf>,
 }
 
@@ -49,7 +49,7 @@ impl Walk {
     const MOST_GROUPS: usize = 8192;
     /// Nor those that are nested deeper.
     const DEEPEST: usize = 24;
-    /// So many groups can come back.
+    /// At most so many groups are expected to come back.
     const MOST_EXPECTED: usize = 64;
 
     pub(crate) fn new() -> Self {
@@ -80,8 +80,8 @@ impl Walk {
         self.followed
     }
 
-    /// The group `path` is the place of something that is worth its while: if it comes back, as that of a service that is
-    /// restarted does, it need not grow up again.
+    /// A workload in the group `path` was worth engaging: if the group comes back, as that of a service that is restarted does,
+    /// it is not left out while it is young.
     pub(crate) fn expect(&mut self, path: &Path) {
         self.expected.retain(|expected| expected != path);
         self.expected.push_back(path.to_owned());

@@ -72,9 +72,9 @@ fn a_workload_that_vanishes_leaves_nothing_and_can_come_back() {
     assert_eq!(redis.placement(), redis.before);
 }
 
-/// A daemon that runs already, and a service whose load begins: for the first time, and again after both were gone.
+/// The daemon runs already when the load of a service begins: for the first time, and again after both were gone.
 #[test]
-#[ignore = "measures, takes two minutes: docs/reliability.md"]
+#[ignore = "only measures: docs/reliability.md"]
 fn how_soon_after_its_load_begins_a_service_is_helped() {
     let Some(mut stage) = Stage::set("consolidate = false") else { return };
     let daemon = stage.home.start();

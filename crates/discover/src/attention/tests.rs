@@ -195,7 +195,7 @@ fn a_service_that_is_restarted_is_surveyed_as_one_that_begins() {
     machine.run(20_000.0, 20_100 * MS);
     // It ends and begins between two readings.
     let from = machine.now;
-    machine.next.read_at = machine.attention.changed(from);
+    machine.next.read_at = machine.attention.released(from);
     machine.run(20_000.0, from + 1000 * MS);
     let surveys = machine.surveys_since(from);
     assert!(surveys.len() >= 8 && surveys[0] <= 100 * MS, "{surveys:?}");

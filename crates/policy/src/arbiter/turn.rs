@@ -38,7 +38,7 @@ impl Arbiter {
             judgement: match own {
                 Some(slot) => judgement(slot),
                 None if unjudged() => Judgement::Open,
-                None => Judgement::None,
+                None => Judgement::Allowed,
             },
             judging_cost: others().map(|m| m.cost).sum(),
             confined: self.confined_beside(id),
@@ -135,6 +135,6 @@ fn judgement(slot: &Slot) -> Judgement {
     } else if slot.judges.values().any(Judge::confirms) {
         Judgement::Confirmed
     } else {
-        Judgement::None
+        Judgement::Allowed
     }
 }

@@ -24,8 +24,8 @@ pub(crate) enum Judgement {
     Open,
     /// The blocks of the trial have proven to one, which it helped before, that it does still.
     Confirmed,
-    /// They allow it.
-    None,
+    /// All have judged it, and allow it.
+    Allowed,
 }
 
 /// What the other workloads on the machine leave to this one at one step. By default there are none.
@@ -61,7 +61,7 @@ impl Default for Terms {
             block: Duration::ZERO,
             may_try: true,
             may_retain: true,
-            judgement: Judgement::None,
+            judgement: Judgement::Allowed,
             judging_cost: Duration::ZERO,
             confined: BTreeMap::new(),
         }
