@@ -42,7 +42,7 @@ const PROOF_DELAY: (Duration, Duration) = (Duration::from_millis(150), Duration:
 const VETO_DELAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// The share of the time until the next proof that a proof may lose: the baseline, which does without the gain, is in
 /// force for half of it.
-const PROOF_LOSS_SHARE: f64 = 0.2;
+const PROOF_LOSS_SHARE: f64 = 0.04;
 /// A smaller set with at least this share of the baseline's progress did no harm.
 const HARMLESS_RATIO: f64 = 0.95;
 /// An unproven candidate with at least this ratio is tried again sooner.
@@ -424,15 +424,17 @@ impl Policy {
         self.retry_consolidation.until()
     }
 
-    /// Postpones the next proof by what this one has lost, see [`PROOF_LOSS_SHARE`].
+    /// Postpones the next proof by what this one has lost for certain, see [`PROOF_LOSS_SHARE`], but not for so long that harm
+    /// stays unnoticed.
     fn postpone_proof(&mut self, trial: &Trial, verdict: &Verdict, now: Duration) {
         self.proof.extend(now);
         self.proof.not_before(now + Cadence::pause_after(trial.elapsed(), trial.sampled()));
         if trial.purpose() == Purpose::Reprove
             && let Some(e) = verdict.evidence()
         {
-            let gain = 1.0 - 1.0 / e.ratio.max(1.0);
-            self.proof.not_before(now + trial.elapsed().mul_f64(gain / 2.0 / PROOF_LOSS_SHARE));
+            let gain = 1.0 - 1.0 / e.low.max(1.0);
+            let pause = trial.elapsed().mul_f64(gain / 2.0 / PROOF_LOSS_SHARE);
+            self.proof.not_before(now + pause.min(PROOF_DELAY.1));
         }
     }
 

@@ -103,6 +103,7 @@ fn what_is_known_of_a_program_does_not_wait_for_another_ones_trial() {
         let took = m.run_until(200 * MS, |m| m.is_helped(id));
         assert!(took.is_some(), "{}", m.account());
         // Both have their turns afterwards.
+        m.noise_level = 0.05;
         m.run(20 * SECOND);
         let trials = m.trials(tries);
         assert!(trials.len() > 1 && !m.trials(id).is_empty(), "{trials:?} {}", m.account());
