@@ -216,6 +216,9 @@ pub fn decision(event: &Event, names: &Names) -> String {
             names.of(*helps),
             evidence.map_or_else(String::new, |e| format!(": {}", measured(&e)))
         ),
+        Event::Confirmed { by, retention, evidence } => {
+            format!("{retention} still helps {}: {}", names.of(*by), measured(evidence))
+        }
         Event::Objected { by, retention, evidence } => {
             format!("{retention} harms {}: {}", names.of(*by), measured(evidence))
         }

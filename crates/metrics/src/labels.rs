@@ -90,6 +90,7 @@ events! {
     Expanded "expanded"
     AllowedChanged "allowed-changed"
     Shared "shared"
+    Confirmed "confirmed"
     Objected "objected"
     TrialAbandoned "trial-abandoned"
     MadeRoom "made-room"

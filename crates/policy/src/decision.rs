@@ -184,6 +184,15 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         evidence: Option<Evidence>,
     },
+    /// Another workload has proven the retention in force again, by the blocks of this one's proof, which ends by that.
+    Confirmed {
+        /// The other workload.
+        by: WorkloadId,
+        /// The retention in force.
+        retention: Retention,
+        /// Evidence that it helps the other workload.
+        evidence: Evidence,
+    },
     /// The machine's retention harms one of the workloads: it ends for all.
     Objected {
         /// The workload that it harms.

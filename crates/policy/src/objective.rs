@@ -10,7 +10,7 @@ use std::str::FromStr;
 use crate::evidence::Evidence;
 use crate::guard::Purpose;
 use crate::noise::Noise;
-use crate::progress::{Block, Difference, Signal, compare};
+use crate::progress::{Block, Difference, Signal, compare, is_mostly_idle, sums};
 
 /// How much polling a wake-up is worth. This one price sets poll limits and weighs the waiting saved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -79,8 +79,6 @@ pub(crate) fn price_at_load(load: f64, poll_price: f64) -> f64 {
 
 /// From this many pairs on, a single lucky or unlucky block no longer matters.
 const MIN_PAIRS: u32 = 3;
-/// If the workload uses less of one vCPU than this, CPU time does not limit its progress.
-pub(crate) const MOSTLY_IDLE_LOAD: f64 = 0.5;
 /// The factor by which the tail of the waiting may grow while its mean shrinks.
 const MAX_TAIL_GROWTH: f64 = 1.25;
 
@@ -91,6 +89,8 @@ pub(crate) struct Comparison {
     progress: Option<Evidence>,
     /// Evidence from the wake-to-run latency; only if it may count in the candidate's favour.
     waiting: Option<Evidence>,
+    /// The workload leaves most of a vCPU idle, so that the load might set its rate.
+    mostly_idle: bool,
     /// The load sets the rate, and its chance variations hide small losses for long.
     load_sets_rate: bool,
     /// Whether progress is shown not to be lower by more than its margin; where the load sets the rate,
@@ -122,7 +122,7 @@ impl Comparison {
         let outweighed = progress.is_some_and(|e| e.high < MAX_TAIL_GROWTH);
         let delay = known.filter(|e| outweighed && e.high < 1.0 / MAX_TAIL_GROWTH);
         let waiting = known.filter(|_| counts);
-        Self { progress, waiting, load_sets_rate, not_lower, delay }
+        Self { progress, waiting, mostly_idle: is_mostly_idle(pairs), load_sets_rate, not_lower, delay }
     }
 
     /// Evidence that the candidate is better.
@@ -173,18 +173,18 @@ impl Comparison {
         self.progress.filter(Evidence::is_worse_beyond_chance)
     }
 
-    /// Whether more pairs are unlikely to prove the candidate: where the load sets the rate, progress will stay
-    /// the same.
+    /// Whether more pairs are unlikely to prove the candidate: where the load sets the rate, progress stays the same, and a
+    /// gain of a closed loop shows in what is still far from proof.
     pub(crate) fn is_futile(&self) -> bool {
         let promising = [self.progress, self.waiting].into_iter().flatten().any(|e| e.is_beyond_chance());
-        self.load_sets_rate && self.progress.is_some_and(|e| e.has_known_spread()) && !promising
+        self.mostly_idle && self.progress.is_some_and(|e| e.has_known_spread()) && !promising
     }
 }
 
 /// Whether the load sets the rate: the workload leaves most of a vCPU idle, and its few requests vary so much
 /// by chance that a loss would stay hidden for longer than a trial.
 fn load_sets_rate(progress: &Evidence, pairs: &[(Block, Block)], noise: &Noise) -> bool {
-    noise.spread(progress.signal) > 2.0 * progress.signal.margin() && work(pairs).0 < MOSTLY_IDLE_LOAD
+    noise.spread(progress.signal) > 2.0 * progress.signal.margin() && is_mostly_idle(pairs)
 }
 
 /// Whether the CPU time per piece of work did not grow.
@@ -204,16 +204,6 @@ fn evidence(signal: Signal, pairs: &[(Block, Block)], noise: &Noise) -> Option<E
     (ratios.len() * 4 >= pairs.len() * 3)
         .then(|| Evidence::of(signal, &ratios, noise.spread(signal)))
         .flatten()
-}
-
-/// The sums of both sides, per second.
-fn sums(pairs: &[(Block, Block)], of: impl Fn(&Block) -> f64) -> (f64, f64) {
-    let side = |pick: fn(&(Block, Block)) -> &Block| {
-        let (amount, seconds) =
-            pairs.iter().map(pick).fold((0.0, 0.0), |(a, s), b| (a + of(b), s + b.period.as_secs_f64()));
-        amount / f64::max(seconds, f64::MIN_POSITIVE)
-    };
-    (side(|p| &p.0), side(|p| &p.1))
 }
 
 /// The vCPU time that the candidate adds in polling, per unit of time.
@@ -322,6 +312,17 @@ mod tests {
         let busy = vec![(block(200, 40, 90, 6000, 0), block(200, 3, 20, 6000, 9000)); 6];
         assert!(Comparison::of(&busy, Difference::Retention, &noise, PRICE).proof(Purpose::Adopt).is_none());
         assert_eq!(of(block(196, 3, 20, 1960, 9000), 6, &Noise::quiet()), None);
+    }
+
+    #[test]
+    fn what_changes_nothing_for_a_mostly_idle_workload_is_not_tried_for_long() {
+        let is_futile = |cpu_us, gain: u64, n| {
+            let pair = (block(200, 40, 90, cpu_us, 0), block(200 + gain, 40, 90, cpu_us, 0));
+            Comparison::of(&vec![pair; n], Difference::ActiveSet, &Noise::quiet(), PRICE).is_futile()
+        };
+        assert!(is_futile(2000, 0, 6) && !is_futile(2000, 0, 5));
+        assert!(!is_futile(2000, 10, 6), "a closed loop gains something");
+        assert!(!is_futile(6000, 0, 6), "CPU time might limit it");
     }
 
     #[test]

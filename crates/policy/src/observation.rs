@@ -90,6 +90,10 @@ pub struct WorkloadInterval {
     /// What its threads sent through sockets; `None` unless counted for the whole interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<Sockets>,
+    /// Whether it is not known yet which signal shows its progress, or that one is not counted yet. That takes some tens of
+    /// milliseconds, in which nothing is tried.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
 }
 
 /// What the workload's threads sent through sockets in one interval.

@@ -210,7 +210,7 @@ impl Policy {
             None if self.judges() => self.terms.block + STEADY_INTERVAL,
             // A few observations at any cost: a search continues, or knowledge of the load is about to be used.
             None if continues_search(&events) || self.memory.has_deferred_trial() != deferred => MIN_INTERVAL,
-            None if self.overload.is_ending() => MIN_INTERVAL,
+            None if self.overload.is_ending() || o.workload.incomplete => MIN_INTERVAL,
             None if self.memory.is_unproven() && !self.proof.is_over(o.at) => MIN_INTERVAL,
             None => self.cadence.next(o, !events.is_empty()),
         };
@@ -316,9 +316,7 @@ impl Policy {
             self.unretained = Some(o.measurement(&trial.setting().active));
         }
         let verdict = trial.observe(o, &self.noise, self.terms.is_open());
-        let confirmed =
-            || trial.verdict_if_confirmed().filter(|_| self.terms.judgement == Judgement::Confirmed);
-        let Some(verdict) = verdict.or_else(confirmed) else {
+        let Some(verdict) = verdict.or_else(|| self.confirmed(&trial, events)) else {
             self.trial = Some(trial);
             return;
         };
@@ -339,6 +337,14 @@ impl Policy {
             kept: self.incumbent(),
             again_at,
         });
+    }
+
+    /// The verdict, if another workload has confirmed the retention that this trial proves again.
+    fn confirmed(&self, trial: &Trial, events: &mut Vec<Event>) -> Option<Verdict> {
+        let Judgement::Confirmed(by, evidence) = self.terms.judgement else { return None };
+        let verdict = trial.verdict_if_confirmed()?;
+        events.push(Event::Confirmed { by, retention: trial.candidate().retention, evidence });
+        Some(verdict)
     }
 
     /// Keeps or drops the retention tried; returns when the same can be tried again.
@@ -477,7 +483,7 @@ impl Policy {
         self.start_trial(baseline, candidate, Purpose::Adopt, why, o, events)
     }
 
-    /// Puts a hypothesis on trial, unless it is another workload's turn; returns whether it did.
+    /// Puts a hypothesis on trial, unless it could not be judged yet or it is another workload's turn; returns whether it did.
     fn start_trial(
         &mut self,
         baseline: Setting,
@@ -487,6 +493,9 @@ impl Policy {
         o: &Observation,
         events: &mut Vec<Event>,
     ) -> bool {
+        if o.workload.incomplete {
+            return false;
+        }
         if !self.terms.may_try {
             self.waits = true;
             return false;

@@ -85,6 +85,7 @@ impl Names {
     pub fn mentioned(events: &[Event], name: impl Fn(WorkloadId) -> Option<String>) -> Self {
         let ids = events.iter().filter_map(|event| match event {
             Event::Shared { helps: id, .. }
+            | Event::Confirmed { by: id, .. }
             | Event::Objected { by: id, .. }
             | Event::Released { why: ReleaseReason::Objection { by: id, .. } }
             | Event::TrialAbandoned { why: Disturbance::Set { by: id, .. }, .. } => Some(*id),

@@ -144,6 +144,7 @@ fn workload_interval(last: &Reading, now: &Reading) -> WorkloadInterval {
         ran: None,
         waiting: None,
         sockets: None,
+        incomplete: false,
     }
 }
 

@@ -38,6 +38,8 @@ const RECHECK_DELAY: (Duration, Duration) = (Duration::from_millis(250), Duratio
 pub(super) struct Traffic {
     sensor: Option<Box<dyn TrafficSensor>>,
     state: State,
+    /// Whether it has been decided at least once whether to count.
+    judged: bool,
     /// Totals since the rates were last judged.
     span: Span,
     /// The time from a check without sockets to the next, and what is left of it.
@@ -67,6 +69,7 @@ impl Traffic {
         Self {
             sensor,
             state: State::Off,
+            judged: false,
             span: Span::default(),
             recheck_delay: RECHECK_DELAY.0,
             until_recheck: Duration::ZERO,
@@ -75,7 +78,7 @@ impl Traffic {
     }
 
     /// Completes what the workload did in the interval of length `period` that ends now, with so many `writes`: adds
-    /// the traffic if it was counted for all of it. Where traffic is the answer, other bytes are none and not reported.
+    /// the traffic if it was counted for all of it, or that it is not known yet whether it will be. Where traffic is the answer, other bytes are none and not reported.
     /// `has_sockets` is called only if counting could be worth it.
     pub(super) fn observe(
         &mut self,
@@ -97,6 +100,8 @@ impl Traffic {
         if self.state != State::Off {
             workload.moved_bytes = None;
         }
+        let decided = self.judged && self.state != State::Starting;
+        workload.incomplete = self.sensor.is_some() && !decided;
     }
 
     pub(super) fn take_note(&mut self) -> Option<String> {
@@ -122,6 +127,7 @@ impl Traffic {
 
     fn judge(&mut self, span: &Span, has_sockets: impl FnOnce() -> bool) {
         let Some(sensor) = &mut self.sensor else { return };
+        self.judged = true;
         if self.state != State::Off {
             if span.writes > span.switches {
                 sensor.stop();

@@ -125,7 +125,7 @@ impl Run {
                 self.allowed = to.clone();
                 self.setting.active = to.clone();
             }
-            Event::Objected { .. } | Event::WouldTry { .. } => {}
+            Event::Confirmed { .. } | Event::Objected { .. } | Event::WouldTry { .. } => {}
         }
     }
 }

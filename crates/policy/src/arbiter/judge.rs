@@ -45,15 +45,15 @@ pub(super) struct Judge {
     /// Its own interval did not start with the trial's.
     late: bool,
     opinion: Opinion,
-    /// Whether retention that was found to help this workload has been proven again by its blocks.
-    confirms: bool,
+    /// Evidence that retention that was found to help this workload does still.
+    confirmation: Option<Evidence>,
 }
 
 impl Judge {
     pub(super) fn new(prior: Prior) -> Self {
         let (baseline, candidate) = (Vec::new(), Vec::new());
         let opinion = if prior == Prior::Helps { Opinion::Harmless } else { Opinion::Open };
-        Self { prior, baseline, candidate, due: None, late: false, opinion, confirms: false }
+        Self { prior, baseline, candidate, due: None, late: false, opinion, confirmation: None }
     }
 
     /// An interval of the trial has ended; the judge's must end, too.
@@ -75,7 +75,7 @@ impl Judge {
             return self.opinion;
         };
         match interval {
-            _ if std::mem::take(&mut self.late) => return self.opinion,
+            _ if std::mem::take(&mut self.late) || block.workload.incomplete => return self.opinion,
             Interval::Candidate => self.candidate.push(block),
             Interval::Baseline => self.baseline.push(block),
             Interval::Settling => return self.opinion,
@@ -84,9 +84,9 @@ impl Judge {
         self.opinion
     }
 
-    /// Whether the candidate, which helped this workload before, helps it still.
-    pub(super) fn confirms(&self) -> bool {
-        self.confirms
+    /// Evidence that the candidate, which helped this workload before, helps it still.
+    pub(super) fn confirmation(&self) -> Option<Evidence> {
+        self.confirmation
     }
 
     /// The opinion so far.
@@ -98,9 +98,8 @@ impl Judge {
     /// suggest harm.
     fn weigh(&mut self, policy: &Policy) -> Opinion {
         let (comparison, pairs) = self.compare(policy);
-        self.confirms = self.prior == Prior::Helps
-            && pairs >= MIN_PAIRS_AGAIN
-            && comparison.proof(Purpose::Reprove).is_some();
+        let can_confirm = self.prior == Prior::Helps && pairs >= MIN_PAIRS_AGAIN;
+        self.confirmation = comparison.proof(Purpose::Reprove).filter(|_| can_confirm);
         if let Some(evidence) = comparison.harm() {
             return Opinion::Harmful(evidence);
         }

@@ -132,9 +132,8 @@ impl Arbiter {
 fn judgement(slot: &Slot) -> Judgement {
     if slot.judges.values().any(|judge| judge.opinion() == Opinion::Open) {
         Judgement::Open
-    } else if slot.judges.values().any(Judge::confirms) {
-        Judgement::Confirmed
     } else {
-        Judgement::Allowed
+        let confirming = slot.judges.iter().find_map(|(id, judge)| Some((*id, judge.confirmation()?)));
+        confirming.map_or(Judgement::Allowed, |(id, evidence)| Judgement::Confirmed(id, evidence))
     }
 }

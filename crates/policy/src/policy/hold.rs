@@ -6,7 +6,7 @@ use super::{
 };
 use crate::consolidation::{Advice, scale};
 use crate::memory::Recalled;
-use crate::objective::MOSTLY_IDLE_LOAD;
+use crate::progress::MOSTLY_IDLE_LOAD;
 use crate::retention::choose_limit;
 use crate::{Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
 

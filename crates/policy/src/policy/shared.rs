@@ -4,11 +4,11 @@ use super::{
     BTreeMap, CpuId, CpuSet, Difference, Duration, Event, Method, Mode, Observation, Policy, Purpose,
     ReleaseReason, Retention, Setting, Trial, Veto,
 };
-use crate::Evidence;
 use crate::backoff::Backoff;
 use crate::guard::block_of;
 use crate::objective::Comparison;
 use crate::progress::Block;
+use crate::{Evidence, WorkloadId};
 
 /// A trial of another workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub(crate) struct OtherTrial {
 }
 
 /// What the other workloads make of retention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Judgement {
     /// Some have not judged it yet.
     Open,
-    /// The blocks of the trial have proven to one, which it helped before, that it does still.
-    Confirmed,
+    /// The blocks of the trial have proven to this one, which it helped before, that it does still.
+    Confirmed(WorkloadId, Evidence),
     /// All have judged it, and allow it.
     Allowed,
 }

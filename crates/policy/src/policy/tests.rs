@@ -51,6 +51,16 @@ fn one_redis_connection_is_retained_in_100_ms_and_not_consolidated() {
 }
 
 #[test]
+fn nothing_is_tried_before_it_is_known_what_shows_progress() {
+    let mut w = World::pair(redis_1);
+    (w.by_sockets, w.incomplete_until) = (true, 70 * MS);
+    w.run(70 * MS);
+    assert!(w.events.is_empty(), "{:?}", w.events);
+    w.run(100 * MS);
+    assert!(w.setting().retention.is_on());
+}
+
+#[test]
 fn waiting_is_measured_in_trials_alone() {
     let mut w = World::pair(redis_1);
     let (mut in_trials, mut between) = (0, 0);

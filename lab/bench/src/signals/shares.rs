@@ -16,6 +16,7 @@ pub(super) fn sum(first: WorkloadInterval, next: WorkloadInterval) -> WorkloadIn
         threads: _,
         ran,
         waiting,
+        incomplete,
     } = first;
     WorkloadInterval {
         cpu_time: cpu_time + next.cpu_time,
@@ -30,6 +31,7 @@ pub(super) fn sum(first: WorkloadInterval, next: WorkloadInterval) -> WorkloadIn
         threads: next.threads,
         ran: ran.max(next.ran),
         waiting: waiting.zip(next.waiting).and_then(|(a, b)| sum_of_waiting(a, b)),
+        incomplete: incomplete || next.incomplete,
     }
 }
 
@@ -56,6 +58,7 @@ pub(super) fn part(whole: WorkloadInterval, share: f64) -> WorkloadInterval {
         threads,
         ran,
         waiting,
+        incomplete,
     } = whole;
     WorkloadInterval {
         cpu_time: cpu_time.mul_f64(share),
@@ -75,6 +78,7 @@ pub(super) fn part(whole: WorkloadInterval, share: f64) -> WorkloadInterval {
             total: waiting.total.mul_f64(share),
             ..waiting
         }),
+        incomplete,
     }
 }
 

@@ -85,6 +85,7 @@ impl Machine for SimMachine<'_> {
                 ran: None,
                 waiting: None,
                 sockets: None,
+                incomplete: false,
             },
             runnable,
             overload: self.overload.take(),

@@ -58,14 +58,16 @@ fn observe(traffic: &mut Traffic, time: Duration, switches: u64, writes: u64) ->
 fn answers_that_no_write_call_sends_are_counted_from_the_first_whole_interval_on() {
     let (mut traffic, log) = traffic();
     let mut next = || observe(&mut traffic, 20 * MS, 40_000, 2_000);
-    assert_eq!(next(), second(800));
+    let undecided = WorkloadInterval { incomplete: true, ..second(800) };
+    assert_eq!(next(), undecided);
     assert_eq!(log.borrow().started, 0, "20 ms say too little");
-    let unknown = WorkloadInterval { moved_bytes: None, ..second(800) };
+    let unknown = WorkloadInterval { moved_bytes: None, ..undecided };
     assert_eq!(next(), unknown, "what it reads and writes are no answers");
     assert_eq!(log.borrow().started, 1);
     assert_eq!(next(), unknown, "not ready yet");
     log.borrow_mut().ready = true;
-    assert_eq!(next(), unknown, "ready for a part of it only");
+    let uncounted = WorkloadInterval { incomplete: false, ..unknown };
+    assert_eq!(next(), uncounted, "ready for a part of it only");
     assert_eq!(next().sockets.map(|s| s.bytes), Some(7));
     assert_eq!((next().moved_bytes, log.borrow().started), (None, 1));
 }
@@ -76,6 +78,7 @@ fn programs_that_answer_by_write_calls_or_hardly_run_do_not_pay() {
         let (mut traffic, log) = traffic();
         for _ in 0..10 {
             let seen = observe(&mut traffic, SECOND, switches, writes);
+            assert!(!seen.incomplete);
             assert_eq!((seen.sockets, seen.moved_bytes.is_some()), (None, true));
         }
         assert_eq!(log.borrow().started, 0, "{switches} {writes}");
@@ -86,6 +89,7 @@ fn programs_that_answer_by_write_calls_or_hardly_run_do_not_pay() {
 fn a_convoy_without_sockets_is_asked_more_and_more_rarely_and_never_counted() {
     let (mut traffic, log) = traffic();
     let mut asked = 0;
+    traffic.observe(20 * MS, &mut second(800), Some(0), || false);
     for _ in 0..50 * 60 {
         let mut workload = second(800);
         traffic.observe(20 * MS, &mut workload, Some(0), || {

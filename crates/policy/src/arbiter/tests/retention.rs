@@ -292,6 +292,26 @@ fn a_load_that_needs_every_vcpu_is_left_alone_beside_others() {
 }
 
 #[test]
+fn a_proof_ends_when_it_has_confirmed_what_helps_another_workload() {
+    let (mut m, ids) = machine(8, &[mariadb, redis_1]);
+    m.noise_level = 0.2;
+    m.run(60 * SECOND);
+    let events: Vec<_> = ids.iter().map(|id| &m.guests[id].events).collect();
+    let kept = |(i, pair): (usize, &[(Duration, Event)])| {
+        let [(at, Event::Confirmed { by, evidence, .. }), (ended, Event::TrialEnded { candidate, kept, .. })] =
+            pair
+        else {
+            return false;
+        };
+        assert!(*by == ids[1 - i] && evidence.confirms() && at == ended && candidate == kept, "{pair:?}");
+        true
+    };
+    let pairs =
+        events.iter().enumerate().flat_map(|(i, events)| events.windows(2).map(move |pair| (i, pair)));
+    assert!(pairs.filter(|pair| kept(*pair)).count() > 0, "{}", m.account());
+}
+
+#[test]
 fn one_proof_is_enough_for_all_whom_retention_helps() {
     let proofs = |workloads: &[Workload]| {
         let (mut m, ids) = machine(8, workloads);

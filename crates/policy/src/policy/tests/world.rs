@@ -57,6 +57,8 @@ pub(crate) struct World {
     pub(crate) throttled: f64,
     /// The workload uses send and recv on sockets, which `moved_bytes` does not count.
     pub(crate) by_sockets: bool,
+    /// Until when it is not known yet by what its progress shows.
+    pub(crate) incomplete_until: Duration,
     /// How many threads run in each interval, if that is counted.
     pub(crate) ran: Option<u32>,
     pub(crate) now: Duration,
@@ -109,6 +111,7 @@ impl World {
             steal_per_halt: 0.0,
             throttled: 0.0,
             by_sockets: false,
+            incomplete_until: Duration::ZERO,
             ran: None,
             now: Duration::ZERO,
             slices: Vec::new(),
@@ -275,6 +278,7 @@ impl World {
             counter: None,
             threads: 16,
             ran: self.ran,
+            incomplete: self.now < self.incomplete_until,
             ..WorkloadInterval::default()
         };
         Observation {
