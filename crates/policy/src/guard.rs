@@ -23,7 +23,7 @@ use crate::budget::LARGEST_TRIAL_LOSS;
 use crate::evidence::Evidence;
 use crate::noise::Noise;
 use crate::objective::Comparison;
-use crate::progress::{Block, Difference, Signal};
+use crate::progress::{Block, Difference, Signal, is_mostly_idle};
 use crate::{Observation, Setting};
 pub use block::block_lengths;
 pub(crate) use block::block_of;
@@ -416,8 +416,11 @@ impl Trial {
         !self.pairs.is_empty() && kept < 1.0 - MAX_WORK_LOST && !same_work
     }
 
-    /// Share of the workload's CPU time that the candidate lost against the baseline.
+    /// Share of the workload's CPU time that the candidate lost against the baseline. What polling saves in waking is none.
     fn work_lost(&self) -> f64 {
+        if self.difference() == Difference::Retention && is_mostly_idle(&self.pairs) {
+            return 0.0;
+        }
         1.0 - self.ratio_of(|b| b.workload.cpu_time.as_secs_f64())
     }
 

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use crate::consolidation::scale;
-use crate::progress::{Block, Difference, Signal};
+use crate::progress::{Block, Difference, MOSTLY_IDLE_LOAD, Signal};
 use crate::{CpuSet, Observation};
 
 /// Hand-offs per block below which counts are not worth comparing.
 const SWITCHES_PER_BLOCK: f64 = 200.0;
 /// The shortest block: well above the time for one observation.
 const SHORTEST_BLOCK: Duration = Duration::from_millis(10);
-/// Blocks are made longer to give an exact signal enough to count, but not longer than this.
+/// Blocks are made longer to give an exact signal enough to count, but not longer than this, unless the workload is mostly
+/// idle and CPU time shows nothing.
 const LONGEST_EXACT_BLOCK: Duration = Duration::from_millis(40);
 /// The longest block: it bounds what a bad candidate costs in one go.
 const LONGEST_BLOCK: Duration = Duration::from_millis(120);
@@ -31,10 +32,12 @@ pub(super) fn block_length(seen: &Block, cost: Duration) -> Duration {
     let of = |amount: f64, per_s: f64| Duration::from_secs_f64((amount / per_s.max(1e-9)).min(1.0));
     let wanted = of(SWITCHES_PER_BLOCK, seen.workload.switches as f64 / seen.period.as_secs_f64().max(1e-3));
     // A signal that suffices in only some of the blocks would leave the decision to a weaker one.
+    let idle = seen.workload.cpu_time < seen.period.mul_f64(MOSTLY_IDLE_LOAD);
+    let longest = if idle { LONGEST_BLOCK } else { LONGEST_EXACT_BLOCK };
     let exact = Signal::ALL.into_iter().filter(|signal| signal.is_exact());
     let enough = exact.filter_map(|signal| {
         let length = of(2.0 * signal.floor(), signal.rate(seen)?);
-        (length <= LONGEST_EXACT_BLOCK).then_some(length)
+        (length <= longest).then_some(length)
     });
     let wanted = wanted.max(enough.min().unwrap_or_default());
     // Reading a thousand threads takes milliseconds: a block must be thirty times longer than its sample.

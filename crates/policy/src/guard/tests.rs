@@ -1,6 +1,7 @@
 //! The guard's rules, on a machine with given rates.
 
 use super::*;
+use crate::policy::tests::world::whole;
 use crate::{CpuId, CpuSet, Method, Retention, VcpuInterval, WorkloadInterval};
 
 const MS: Duration = Duration::from_millis(1);
@@ -196,6 +197,40 @@ fn what_was_proven_is_not_refuted_by_one_lucky_block() {
         if *s == retained || blocks <= 2 { (1.2, 140_000.0) } else { (0.8, 34_000.0) }
     });
     assert!(!matches!(verdict, Verdict::Refuted(_)), "{verdict:?}");
+}
+
+/// A server behind an open loop, 4 requests of 41 bytes in 2 ms: polling takes away what waking has cost.
+#[test]
+fn of_a_mostly_idle_workload_less_cpu_time_is_no_loss_and_blocks_are_as_long_as_bytes_need() {
+    let (untouched, retained) = settings();
+    let seen = |period: Duration, load: f64, bytes_per_s: f64| {
+        let workload = WorkloadInterval {
+            cpu_time: period.mul_f64(load),
+            switches: 4000 * u64::try_from(period.as_millis()).unwrap() / 1000,
+            moved_bytes: Some(whole(bytes_per_s * period.as_secs_f64())),
+            ..WorkloadInterval::default()
+        };
+        observed(period, workload)
+    };
+    let second = Duration::from_secs(1);
+    let block = |load| {
+        Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &seen(second, load, 82_000.0)).block
+    };
+    assert!((block(0.1).as_secs_f64() - 0.1).abs() < 0.001, "{:?}", block(0.1));
+    assert_eq!(block(0.6), Duration::from_millis(50), "200 hand-offs");
+    let lost_by = |load: f64| {
+        let mut trial =
+            Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &seen(second, load, 0.0));
+        for _ in 0..8 {
+            let share = if trial.setting() == &retained { 0.7 } else { 1.0 };
+            if trial.observe(&seen(trial.next(), load * share, 0.0), &Noise::new(), false).is_some() {
+                break;
+            }
+        }
+        (trial.loses_work(), trial.time_lost().is_zero())
+    };
+    assert_eq!(lost_by(0.3), (false, true));
+    assert_eq!(lost_by(0.9), (true, false));
 }
 
 /// When another workload confirms it, retention in force stays after three pairs, unless it seems to cost this one something.
