@@ -123,15 +123,16 @@ impl Trial {
             polled: Duration::ZERO,
         };
         let sequential = purpose == Purpose::Adopt && baseline.active == candidate.active;
+        let block = block_length(&before, seen.cost);
         Self {
             baseline,
             candidate,
             purpose,
-            block: block_length(&before, seen.cost),
+            block,
             side: if purpose == Purpose::Adopt && !sequential { Side::Candidate } else { Side::Baseline },
             sequential,
             // A sequential trial starts with the setting in force, once that has settled after an earlier trial.
-            settling: Settling::new(purpose, !sequential || !seen.settled),
+            settling: Settling::new(purpose, block, !sequential || !seen.settled),
             ahead: VecDeque::new(),
             pairs: Vec::new(),
             before,

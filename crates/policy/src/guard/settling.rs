@@ -10,6 +10,8 @@ use crate::{CpuSet, Observation};
 const RESET_TIMEOUT: Duration = Duration::from_millis(4);
 /// How often they are reset for one side.
 const RESETS: u32 = 2;
+/// As long as waiting for a side takes at most, if resets can help.
+const LONGEST_RESETS: Duration = RESET_TIMEOUT.saturating_mul(RESETS + 1);
 /// A reset leaves the workload half of the vCPUs for a while. One that uses more than this share of them needs the other
 /// half; its vCPUs halt by themselves, later.
 const MAX_LOAD_FOR_RESET: f64 = 0.75;
@@ -26,7 +28,7 @@ pub(crate) fn has_room(load: f64, active: &CpuSet) -> bool {
 /// can prove, but not refute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Timeout {
-    /// Not at all: a proof that succeeds so costs least.
+    /// Not at all: a proof of short blocks that succeeds so costs least.
     Zero,
     /// For as long as resets of the poll limits can help.
     Resets,
@@ -54,9 +56,15 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    pub(super) fn new(purpose: Purpose, waits: bool) -> Self {
+    /// For a trial with blocks of this length, which starts with a wait or without one.
+    pub(super) fn new(purpose: Purpose, block: Duration, waits: bool) -> Self {
         Self {
-            timeout: if purpose == Purpose::Reprove { Timeout::Zero } else { Timeout::Unlimited },
+            timeout: match purpose {
+                Purpose::Adopt => Timeout::Unlimited,
+                Purpose::Reprove if block < LONGEST_RESETS => Timeout::Zero,
+                // What waiting for a side takes is small against a block that shows nothing without.
+                Purpose::Reprove => Timeout::Resets,
+            },
             waits,
             waited: Duration::ZERO,
             work: Duration::ZERO,
@@ -119,7 +127,7 @@ impl Settling {
     fn has_timed_out(&self) -> bool {
         match self.timeout {
             Timeout::Zero | Timeout::Over => true,
-            Timeout::Resets => self.resets == RESETS && self.waited > RESET_TIMEOUT * (RESETS + 1),
+            Timeout::Resets => self.resets == RESETS && self.waited > LONGEST_RESETS,
             Timeout::Unlimited => false,
         }
     }

@@ -343,6 +343,20 @@ fn a_trial_starts_only_when_the_setting_in_force_has_settled_and_waits_ever_long
 }
 
 #[test]
+fn a_proof_waits_for_its_baseline_from_the_start_where_blocks_are_long() {
+    let (untouched, retained) = settings();
+    let waits = |switches: u64| {
+        let seen = observed(1000 * MS, WorkloadInterval { switches, ..WorkloadInterval::default() });
+        let mut trial = Trial::new(untouched.clone(), retained.clone(), Purpose::Reprove, &seen);
+        let stuck = Observation { settled: false, ..observed(trial.next(), WorkloadInterval::default()) };
+        trial.observe(&stuck, &Noise::quiet(), false);
+        trial.interval() == Interval::Settling
+    };
+    assert!(waits(4000), "200 hand-offs in 50 ms");
+    assert!(!waits(50_000));
+}
+
+#[test]
 fn a_load_that_comes_in_the_last_block_is_not_what_the_candidate_was_proven_with() {
     let (untouched, _) = settings();
     let runnable_at_the_end = |last: u32| {
