@@ -111,6 +111,7 @@ mod tests {
             threads: 3,
             ran: Some(2),
             waiting: Some(waiting),
+            incomplete: false,
         };
         let half = part(whole, 0.5);
         assert_eq!((half.cpu_time, half.switches, half.moved_bytes), (ms(10), 50, Some(4096)));
