@@ -48,7 +48,7 @@ impl Cadence {
         }
     }
 
-    /// The time until the sample after `o`; `decided` says that `o` led to a decision.
+    /// The time until the sample after `o`; `decided` says that `o` led to a decision, or that the next sample shows more.
     pub(crate) fn next(&mut self, o: &Observation, decided: bool) -> Duration {
         let load = o.load();
         let density = o.workload.switches as f64 / o.workload.cpu_time.as_secs_f64().max(1e-6);

@@ -89,8 +89,9 @@ pub(crate) struct Comparison {
     progress: Option<Evidence>,
     /// Evidence from the wake-to-run latency; only if it may count in the candidate's favour.
     waiting: Option<Evidence>,
-    /// The workload leaves most of a vCPU idle, so that the load might set its rate.
-    mostly_idle: bool,
+    /// Progress is the same on both sides for all that is known: the load sets the rate, or might, where a smaller set is on
+    /// trial.
+    flat: bool,
     /// The load sets the rate, and its chance variations hide small losses for long.
     load_sets_rate: bool,
     /// Whether progress is shown not to be lower by more than its margin; where the load sets the rate,
@@ -112,6 +113,7 @@ impl Comparison {
         let progress = compare(pairs, difference, noise);
         let exact = progress.filter(|e| e.signal.is_exact());
         let load_sets_rate = exact.is_some_and(|e| load_sets_rate(&e, pairs, noise));
+        let flat = load_sets_rate || difference == Difference::ActiveSet && is_mostly_idle(pairs);
         let is_unhurt =
             |e: &Evidence| load_sets_rate && e.seems_unchanged() && takes_no_longer(e.signal, pairs);
         let not_lower = exact.is_some_and(|e| e.is_not_lower() || is_unhurt(&e));
@@ -122,7 +124,7 @@ impl Comparison {
         let outweighed = progress.is_some_and(|e| e.high < MAX_TAIL_GROWTH);
         let delay = known.filter(|e| outweighed && e.high < 1.0 / MAX_TAIL_GROWTH);
         let waiting = known.filter(|_| counts);
-        Self { progress, waiting, mostly_idle: is_mostly_idle(pairs), load_sets_rate, not_lower, delay }
+        Self { progress, waiting, flat, load_sets_rate, not_lower, delay }
     }
 
     /// Evidence that the candidate is better.
@@ -177,7 +179,7 @@ impl Comparison {
     /// gain of a closed loop shows in what is still far from proof.
     pub(crate) fn is_futile(&self) -> bool {
         let promising = [self.progress, self.waiting].into_iter().flatten().any(|e| e.is_beyond_chance());
-        self.mostly_idle && self.progress.is_some_and(|e| e.has_known_spread()) && !promising
+        self.flat && self.progress.is_some_and(|e| e.has_known_spread()) && !promising
     }
 }
 

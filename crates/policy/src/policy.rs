@@ -204,9 +204,9 @@ impl Policy {
             None if self.judges() => self.terms.block + STEADY_INTERVAL,
             // A few observations at any cost: a search continues, or knowledge of the load is about to be used.
             None if continues_search(&events) || self.memory.has_deferred_trial() != deferred => MIN_INTERVAL,
-            None if self.overload.is_ending() || o.workload.incomplete => MIN_INTERVAL,
+            None if self.overload.is_ending() => MIN_INTERVAL,
             None if self.memory.is_unproven() && !self.proof.is_over(o.at) => MIN_INTERVAL,
-            None => self.cadence.next(o, !events.is_empty()),
+            None => self.cadence.next(o, !events.is_empty() || o.workload.incomplete),
         };
         let setting = self.setting();
         // What was refuted or released must not stay in effect.
