@@ -38,8 +38,6 @@ const RECHECK_DELAY: (Duration, Duration) = (Duration::from_millis(250), Duratio
 pub(super) struct Traffic {
     sensor: Option<Box<dyn TrafficSensor>>,
     state: State,
-    /// Whether it has been decided at least once whether to count.
-    judged: bool,
     /// Totals since the rates were last judged.
     span: Span,
     /// The time from a check without sockets to the next, and what is left of it.
@@ -50,6 +48,8 @@ pub(super) struct Traffic {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
+    /// Not judged yet.
+    Unknown,
     Off,
     /// Started, but not ready at the start of this interval.
     Starting,
@@ -68,8 +68,7 @@ impl Traffic {
     pub(super) fn new(sensor: Option<Box<dyn TrafficSensor>>) -> Self {
         Self {
             sensor,
-            state: State::Off,
-            judged: false,
+            state: State::Unknown,
             span: Span::default(),
             recheck_delay: RECHECK_DELAY.0,
             until_recheck: Duration::ZERO,
@@ -78,8 +77,8 @@ impl Traffic {
     }
 
     /// Completes what the workload did in the interval of length `period` that ends now, with so many `writes`: adds
-    /// the traffic if it was counted for all of it, or that it is not known yet whether it will be. Where traffic is the answer, other bytes are none and not reported.
-    /// `has_sockets` is called only if counting could be worth it.
+    /// the traffic if it was counted for all of it, and whether it may be counted soon. Where traffic is the answer,
+    /// other bytes are none and not reported. `has_sockets` is called only if counting could be worth it.
     pub(super) fn observe(
         &mut self,
         period: Duration,
@@ -92,16 +91,19 @@ impl Traffic {
         self.span.writes = self.span.writes.saturating_add(writes.unwrap_or(0));
         self.span.switches = self.span.switches.saturating_add(workload.switches);
         self.until_recheck = self.until_recheck.saturating_sub(period);
-        let long_enough = if self.state == State::Off { START_SPAN } else { STOP_SPAN };
+        let long_enough = if self.is_on() { STOP_SPAN } else { START_SPAN };
         if self.sensor.is_some() && self.span.length >= long_enough {
             let span = std::mem::take(&mut self.span);
             self.judge(&span, has_sockets);
         }
-        if self.state != State::Off {
+        if self.is_on() {
             workload.moved_bytes = None;
         }
-        let decided = self.judged && self.state != State::Starting;
-        workload.incomplete = self.sensor.is_some() && !decided;
+        workload.incomplete = self.sensor.is_some() && matches!(self.state, State::Unknown | State::Starting);
+    }
+
+    fn is_on(&self) -> bool {
+        matches!(self.state, State::Starting | State::Counting)
     }
 
     pub(super) fn take_note(&mut self) -> Option<String> {
@@ -109,7 +111,8 @@ impl Traffic {
     }
 
     fn read(&mut self) -> Option<Sockets> {
-        let sensor = self.sensor.as_mut().filter(|_| self.state != State::Off)?;
+        let is_on = self.is_on();
+        let sensor = self.sensor.as_mut().filter(|_| is_on)?;
         match sensor.read() {
             Ok(Some(counted)) => {
                 let before = std::mem::replace(&mut self.state, State::Counting);
@@ -126,15 +129,16 @@ impl Traffic {
     }
 
     fn judge(&mut self, span: &Span, has_sockets: impl FnOnce() -> bool) {
+        let is_on = self.is_on();
         let Some(sensor) = &mut self.sensor else { return };
-        self.judged = true;
-        if self.state != State::Off {
+        if is_on {
             if span.writes > span.switches {
                 sensor.stop();
                 self.state = State::Off;
             }
             return;
         }
+        self.state = State::Off;
         let few_switches = (span.switches as f64) < MIN_SWITCH_RATE * span.length.as_secs_f64();
         let by_writes = span.writes.saturating_mul(SWITCHES_PER_WRITE) >= span.switches;
         if few_switches || by_writes || !self.until_recheck.is_zero() {
