@@ -89,8 +89,7 @@ pub(crate) struct Comparison {
     progress: Option<Evidence>,
     /// Evidence from the wake-to-run latency; only if it may count in the candidate's favour.
     waiting: Option<Evidence>,
-    /// Progress is the same on both sides for all that is known: the load sets the rate, or might, where a smaller set is on
-    /// trial.
+    /// Progress is likely to stay the same: the load sets the rate, or might, and a smaller set is on trial.
     flat: bool,
     /// The load sets the rate, and its chance variations hide small losses for long.
     load_sets_rate: bool,
@@ -175,8 +174,8 @@ impl Comparison {
         self.progress.filter(Evidence::is_worse_beyond_chance)
     }
 
-    /// Whether more pairs are unlikely to prove the candidate: where the load sets the rate, progress stays the same, and a
-    /// gain of a closed loop shows in what is still far from proof.
+    /// Whether more pairs are unlikely to prove the candidate: progress is likely to stay the same, and nothing seems better
+    /// by more than chance.
     pub(crate) fn is_futile(&self) -> bool {
         let promising = [self.progress, self.waiting].into_iter().flatten().any(|e| e.is_beyond_chance());
         self.flat && self.progress.is_some_and(|e| e.has_known_spread()) && !promising

@@ -10,7 +10,7 @@ use crate::{CpuSet, Observation};
 const RESET_TIMEOUT: Duration = Duration::from_millis(4);
 /// How often they are reset for one side.
 const RESETS: u32 = 2;
-/// As long as waiting for a side takes at most, if resets can help.
+/// The longest wait for a side that resets can help.
 const LONGEST_RESETS: Duration = RESET_TIMEOUT.saturating_mul(RESETS + 1);
 /// A reset leaves the workload half of the vCPUs for a while. One that uses more than this share of them needs the other
 /// half; its vCPUs halt by themselves, later.

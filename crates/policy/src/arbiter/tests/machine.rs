@@ -19,6 +19,8 @@ pub(super) struct Guest {
     pub(super) workload: Workload,
     pub(super) allowed: CpuSet,
     pub(super) throttled: f64,
+    /// Whether it is not known yet by what its progress shows.
+    pub(super) incomplete: bool,
     pub(super) decision: Decision,
     pub(super) events: Vec<(Duration, Event)>,
     /// When its latest interval started.
@@ -106,6 +108,7 @@ impl Machine {
             workload,
             allowed: self.vcpus.clone(),
             throttled: 0.0,
+            incomplete: false,
             decision,
             events: Vec::new(),
             since: self.now,
@@ -297,7 +300,7 @@ impl Machine {
         let period = now.saturating_sub(guest.since);
         let (own, sums) = (std::mem::take(&mut guest.own), std::mem::take(&mut guest.vcpus));
         guest.since = now;
-        let (allowed, throttled) = (guest.allowed.clone(), guest.throttled);
+        let (allowed, throttled, incomplete) = (guest.allowed.clone(), guest.throttled, guest.incomplete);
         let vcpus = allowed.iter().map(|cpu| {
             let v = sums.get(&cpu).copied().unwrap_or_default();
             VcpuInterval {
@@ -317,6 +320,7 @@ impl Machine {
             switches: whole(self.noisy(own.switches)),
             moved_bytes: own.moved.map(|moved| whole(self.noisy(moved))),
             threads: 16,
+            incomplete,
             ..WorkloadInterval::default()
         };
         Observation {

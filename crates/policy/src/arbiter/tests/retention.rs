@@ -65,6 +65,18 @@ fn a_closed_loop_beside_a_convoy_is_not_retained_and_the_convoy_loses_nothing() 
 }
 
 #[test]
+fn a_workload_judges_only_when_it_is_known_what_shows_its_progress() {
+    let (mut m, ids) = machine(4, &[redis_1, convoy]);
+    let incomplete = |m: &mut Machine, is: bool| m.guests.get_mut(&ids[1]).unwrap().incomplete = is;
+    incomplete(&mut m, true);
+    m.run(5 * SECOND);
+    assert!(m.arbiter.stake(ids[0]) == HELPED && m.arbiter.stake(ids[1]) == TOLERATES, "{}", m.account());
+    incomplete(&mut m, false);
+    let took = m.run_until(20 * SECOND, |m| m.arbiter.stake(ids[1]) == OBJECTS);
+    assert!(took.is_some(), "{}", m.account());
+}
+
+#[test]
 fn nobody_tries_before_the_one_that_is_harmed_would() {
     let (mut m, ids) = machine(4, &[redis_1, mariadb, convoy]);
     m.run_until(SECOND, |m| m.arbiter.stake(ids[2]) == OBJECTS).unwrap();
