@@ -1,11 +1,14 @@
 //! The root of all kernel paths: `/`, or a fake tree in tests.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::KernelError;
+
+/// Most kernel files are shorter.
+const PAGE: usize = 4096;
 
 /// A path prefix for `/proc`, `/sys` and `/dev`. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +41,7 @@ impl Root {
     /// The file's text without surrounding white space.
     pub fn read(&self, absolute: impl AsRef<Path>) -> Result<String, KernelError> {
         let path = self.path(absolute);
-        match fs::read(&path) {
+        match read_page(&path) {
             // Names in /proc (of processes, for one) need not be UTF-8; numbers always are.
             Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim().to_owned()),
             Err(source) => Err(KernelError::read(path, source)),
@@ -112,6 +115,14 @@ impl Root {
         names.sort_unstable();
         Ok(names)
     }
+}
+
+/// As [`fs::read`], for a file whose size the kernel does not know before: `fs::read` asks for it, then starts with 32
+/// bytes.
+fn read_page(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(PAGE);
+    fs::File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

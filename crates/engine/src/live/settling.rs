@@ -2,10 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use gleaner_policy::{CpuId, CpuSet};
+use gleaner_policy::{CpuId, CpuSet, Method, Retention};
 
 use super::LiveError;
 use super::vcpus::VcpuSensors;
+
+/// The longest poll limit that a latency request leaves behind: a sixteenth of a tick at 100 Hz (kernel:
+/// drivers/cpuidle/cpuidle.c, `cpuidle_poll_time`).
+const LEFT_BY_REQUEST: Duration = Duration::from_micros(625);
+/// For a vacated vCPU to get idle.
+const MARGIN: Duration = Duration::from_micros(150);
 
 /// The vCPUs that have not halted since their polling was turned off.
 #[derive(Debug, Default)]
@@ -17,15 +23,15 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    /// The polling of `active`, each vCPU up to `polled`, has just been turned off.
+    /// The polling of `active`, by what was `retained`, has just been turned off.
     pub(super) fn start(
         &mut self,
         sensors: &mut VcpuSensors,
         active: &CpuSet,
-        polled: Duration,
+        retained: Retention,
     ) -> Result<(), LiveError> {
         let halts = sensors.read_halts()?;
-        self.polled = polled;
+        self.polled = if retained.method == Method::QosPoll { LEFT_BY_REQUEST } else { retained.limit };
         self.vcpus = halts.into_iter().filter(|(cpu, _)| active.contains(*cpu)).collect();
         Ok(())
     }
@@ -54,11 +60,10 @@ impl Settling {
         Ok(())
     }
 
-    /// Waits, within bounds, until the vCPUs `of` have halted. Other programs can keep a vCPU from halting.
+    /// Waits until the vCPUs `of`, which have been vacated, have halted, or should have: a halt is counted when it ends.
+    /// Other programs can keep a vCPU from halting.
     pub(super) fn wait(&mut self, sensors: &mut VcpuSensors, of: &CpuSet) -> Result<(), LiveError> {
-        // The longest poll limit that a latency request leaves behind (a sixteenth of a tick at 100 Hz), and
-        // the same again.
-        let end = Instant::now() + self.polled.max(Duration::from_micros(750)) + Duration::from_micros(750);
+        let end = Instant::now() + self.polled + MARGIN;
         while !self.is_over_on(of) && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(200));
             self.update(sensors)?;

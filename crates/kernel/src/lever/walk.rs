@@ -60,9 +60,15 @@ pub fn walk<E: From<LeverError>>(
     for _ in 0..MAX_PASSES {
         let mut new = Vec::new();
         for tid in list()? {
+            // A TID is not given again before all others were (kernel/pid.c): within a walk it stays one thread's.
+            if seen.contains(&tid) {
+                continue;
+            }
             match ThreadKey::of(root, tid) {
-                Ok(key) if seen.insert(key) => new.push(key),
-                Ok(_) => {}
+                Ok(key) => {
+                    seen.insert(tid);
+                    new.push(key);
+                }
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(LeverError::from(error).into()),
             }

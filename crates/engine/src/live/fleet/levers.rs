@@ -48,7 +48,7 @@ impl Fleet {
         if polls(retention.method) {
             settling.clear();
         } else if polls(before.method) {
-            settling.start(sensors, &used, before.limit).map_err(FleetError::Machine)?;
+            settling.start(sensors, &used, before).map_err(FleetError::Machine)?;
         }
         self.off_since =
             if retention.is_on() { None } else { self.off_since.or_else(|| Some(sensors.now())) };
@@ -112,7 +112,7 @@ impl Fleet {
         let outcomes = self.retainer.release(&mut self.book);
         if polls(before.method) {
             let used = self.used();
-            let _ = self.settling.start(&mut self.sensors, &used, before.limit);
+            let _ = self.settling.start(&mut self.sensors, &used, before);
         }
         self.off_since = Some(self.now());
         let _ = self.for_each_member(|member, book| member.set_batch(book, false));
