@@ -18,27 +18,24 @@ const MARGIN: Duration = Duration::from_micros(150);
 pub(super) struct Settling {
     /// Each with its halts at that time.
     vcpus: Vec<(CpuId, u64)>,
-    /// How long these poll before they halt.
+    /// The longest that one of them may poll before it halts: a vCPU that has not halted since keeps a higher limit of
+    /// before.
     polled: Duration,
 }
 
 impl Settling {
-    /// The polling of `active`, by what was `retained`, has just been turned off.
-    pub(super) fn start(
-        &mut self,
-        sensors: &mut VcpuSensors,
-        active: &CpuSet,
-        retained: Retention,
-    ) -> Result<(), LiveError> {
+    /// The polling of `active` has just been turned off.
+    pub(super) fn start(&mut self, sensors: &mut VcpuSensors, active: &CpuSet) -> Result<(), LiveError> {
         let halts = sensors.read_halts()?;
-        self.polled = if retained.method == Method::QosPoll { LEFT_BY_REQUEST } else { retained.limit };
         self.vcpus = halts.into_iter().filter(|(cpu, _)| active.contains(*cpu)).collect();
         Ok(())
     }
 
-    /// Polling was turned on again.
-    pub(super) fn clear(&mut self) {
+    /// Idle vCPUs poll by `retained` from now on.
+    pub(super) fn poll(&mut self, retained: Retention) {
         self.vcpus.clear();
+        let limit = if retained.method == Method::QosPoll { LEFT_BY_REQUEST } else { retained.limit };
+        self.polled = self.polled.max(limit);
     }
 
     /// Whether no vCPU polls by an earlier limit any more, as far as is known.
@@ -56,6 +53,9 @@ impl Settling {
         if !self.vcpus.is_empty() {
             let now = sensors.read_halts()?;
             self.vcpus.retain(|known| now.contains(known));
+            if self.is_over() {
+                self.polled = Duration::ZERO;
+            }
         }
         Ok(())
     }

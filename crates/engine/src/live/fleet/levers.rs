@@ -46,9 +46,9 @@ impl Fleet {
         let before = retainer.in_force();
         retainer.set(book, retention, &used, some_inactive).map_err(FleetError::of_retention)?;
         if polls(retention.method) {
-            settling.clear();
+            settling.poll(retention);
         } else if polls(before.method) {
-            settling.start(sensors, &used, before).map_err(FleetError::Machine)?;
+            settling.start(sensors, &used).map_err(FleetError::Machine)?;
         }
         self.off_since =
             if retention.is_on() { None } else { self.off_since.or_else(|| Some(sensors.now())) };
@@ -112,7 +112,7 @@ impl Fleet {
         let outcomes = self.retainer.release(&mut self.book);
         if polls(before.method) {
             let used = self.used();
-            let _ = self.settling.start(&mut self.sensors, &used, before);
+            let _ = self.settling.start(&mut self.sensors, &used);
         }
         self.off_since = Some(self.now());
         let _ = self.for_each_member(|member, book| member.set_batch(book, false));
