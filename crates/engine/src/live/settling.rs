@@ -71,3 +71,20 @@ impl Settling {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vcpu_that_has_not_halted_may_poll_by_the_longest_limit_of_before() {
+        let us = Duration::from_micros;
+        let mut settling = Settling::default();
+        settling.poll(Retention { method: Method::Haltpoll, limit: us(800) });
+        settling.poll(Retention { method: Method::Haltpoll, limit: us(200) });
+        assert_eq!(settling.polled, us(800));
+        let mut settling = Settling::default();
+        settling.poll(Retention { method: Method::QosPoll, limit: Duration::ZERO });
+        assert_eq!(settling.polled, LEFT_BY_REQUEST);
+    }
+}
