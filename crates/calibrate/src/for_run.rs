@@ -5,7 +5,7 @@ use std::time::Duration;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
 use gleaner_kernel::lever::haltpoll;
-use gleaner_policy::{ASSUMED_HALT_COST, Method, Strategy};
+use gleaner_policy::{ASSUMED_HALT_COST, Method, Strategy, assumed_waker_cost};
 
 use crate::{in_use, load};
 
@@ -26,7 +26,8 @@ impl MethodChoice {
     /// For when nothing was measured.
     fn assumed(method: Method, limit: Option<String>) -> Self {
         let limits = limit.into_iter().collect();
-        Self { method, wake_cost: ASSUMED_HALT_COST, waker_cost: Duration::ZERO, limits }
+        let wake_cost = ASSUMED_HALT_COST;
+        Self { method, wake_cost, waker_cost: assumed_waker_cost(wake_cost), limits }
     }
 }
 

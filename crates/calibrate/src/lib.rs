@@ -20,7 +20,7 @@ use gleaner_kernel::lever::{ThreadKey, haltpoll, pm_qos};
 use gleaner_kernel::preempt::KernelVersion;
 use gleaner_kernel::stat::StatSensor;
 use gleaner_kernel::topology::Topology;
-use gleaner_policy::{ASSUMED_HALT_COST, CpuId, CpuSet, Method, Placement, WakeCosts};
+use gleaner_policy::{ASSUMED_HALT_COST, CpuId, CpuSet, Method, Placement, WakeCosts, assumed_waker_cost};
 use gleaner_proto::doctor::{self, Cell};
 use serde::{Deserialize, Serialize};
 
@@ -84,9 +84,12 @@ impl Calibration {
         Confidence::of(self.disturbed)
     }
 
-    /// CPU time that the waker spends on waking a halted vCPU; zero if it was not measured.
+    /// CPU time that the waker spends on waking a halted vCPU. Other programs keep vCPUs from halting, so what was measured
+    /// beside them counts only as far as it is more than what is assumed.
     pub fn waker_cost(&self) -> Duration {
-        waker_share(&self.cells)
+        let is_known = self.confidence() == Confidence::Good && !self.cells.is_empty();
+        let least = if is_known { Duration::ZERO } else { assumed_waker_cost(self.halt_cost) };
+        waker_share(&self.cells).max(least)
     }
 
     /// What a user should know about a doubtful calibration: what is missing, and the remedy. `None` for a good one.

@@ -71,6 +71,31 @@ fn only_a_doubtful_calibration_says_so() {
 }
 
 #[test]
+fn what_a_waker_spends_is_assumed_where_other_programs_could_hide_it() {
+    let cell = |waker_cpu_ns| Cell {
+        method: Method::Halt,
+        placement: Placement::AcrossHalting,
+        waker: CpuId(0),
+        wakee: CpuId(1),
+        n: 100,
+        min_ns: 50_000,
+        median_ns: 60_000,
+        p99_ns: 90_000,
+        waker_cpu_ns,
+    };
+    let unmeasured = assumed(&Root::system()).unwrap();
+    let of = |waker_cpu_ns, disturbed| {
+        let halt_cost = Duration::from_micros(80);
+        Calibration { halt_cost, cells: vec![cell(waker_cpu_ns)], disturbed, ..unmeasured.clone() }
+            .waker_cost()
+    };
+    assert_eq!(of(4000, 0.0), Duration::from_micros(4));
+    assert_eq!(of(4000, 0.5), Duration::from_micros(20));
+    assert_eq!(of(30_000, 0.5), Duration::from_micros(30));
+    assert_eq!(unmeasured.waker_cost(), ASSUMED_HALT_COST / 4);
+}
+
+#[test]
 fn while_another_gleaner_is_at_work_the_cost_is_assumed() {
     let dir = tempfile::tempdir().unwrap();
     let (state, root) = (StateDir::at(dir.path()).unwrap(), Root::system());

@@ -6,7 +6,7 @@ use gleaner_calibrate as calibrate;
 use gleaner_engine::StateDir;
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
-use gleaner_policy::{ASSUMED_HALT_COST, CpuSet, Method, VcpuPlace};
+use gleaner_policy::{ASSUMED_HALT_COST, CpuSet, Method, VcpuPlace, assumed_waker_cost};
 
 /// The machine, as measured.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ impl Facts {
                 places,
                 method: Method::Halt,
                 wake_cost: ASSUMED_HALT_COST,
-                waker_cost: Duration::ZERO,
+                waker_cost: assumed_waker_cost(ASSUMED_HALT_COST),
                 limits: vec![format!(
                     "the wake-up cost could not be measured ({error:#}), so nothing is retained"
                 )],
@@ -94,7 +94,7 @@ mod tests {
             places: Vec::new(),
             method,
             wake_cost: Duration::from_micros(us),
-            waker_cost: Duration::ZERO,
+            waker_cost: assumed_waker_cost(ASSUMED_HALT_COST),
             limits: Vec::new(),
         };
         let sentence = facts(Method::Halt, 2, 2).nothing_to_win().unwrap();

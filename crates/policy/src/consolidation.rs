@@ -248,6 +248,13 @@ impl Consolidation {
         consolidating.then(|| self.removal(m, lighter)).flatten().map(|step| step.to)
     }
 
+    /// What the guard refuted has counted for long enough: searches again, while every vCPU is active.
+    pub(crate) fn search_again(&mut self) {
+        if self.phase != Phase::Consolidating {
+            self.reset();
+        }
+    }
+
     /// Resets everything, the factors included. For a new workload and after a major change, since the factors
     /// were learned from the old one. Every vCPU must be active again.
     pub(crate) fn reset(&mut self) {

@@ -31,7 +31,7 @@ mod setting;
 mod workload_id;
 
 pub use arbiter::{Arbiter, ArbiterConfig, Forbidden, Stake, Step};
-pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts};
+pub use calibration::{ASSUMED_HALT_COST, Placement, WakeCost, WakeCosts, assumed_waker_cost};
 pub use config::{Mode, PolicyConfig, Strategy, VcpuPlace};
 pub use consolidation::{
     AfterRollBack, Check, Conditions, ConfigError, ConsolidationConfig, Factor, MajorChange, Measurement,

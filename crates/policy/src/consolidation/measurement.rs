@@ -22,12 +22,12 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// The same less the CPU time spent waking halted vCPUs: `waker_cost` for each idle period that a thread of
+    /// The same with the CPU time spent waking halted vCPUs as idle time: `waker_cost` for each idle period that a thread of
     /// the workload can have ended. On one vCPU fewer these threads would wake each other without it.
     #[must_use]
     pub fn without_wake_ups(&self, waker_cost: Duration) -> Self {
-        let waking = scale(waker_cost, self.s_idle.min(self.s_work) as f64);
-        Self { t_work: self.t_work.saturating_sub(waking), ..*self }
+        let waking = scale(waker_cost, self.s_idle.min(self.s_work) as f64).min(self.t_work);
+        Self { t_work: self.t_work - waking, t_idle: self.t_idle + waking, ..*self }
     }
 
     /// `l_comp`: mean computation between two idle periods of a vCPU. `None` without an idle period.

@@ -83,7 +83,8 @@ impl Policy {
         if let Some(then) = then {
             events.push(Event::RolledBack { active: self.active(), refutation: Refutation::Guard, then });
         }
-        if !matches!(then, Some(AfterRollBack::GoesOn { .. })) {
+        let goes_on = matches!(then, Some(AfterRollBack::GoesOn { .. }));
+        if !goes_on {
             if self.inactive.is_empty() {
                 self.memory.refuted_vcpus();
             }
@@ -93,7 +94,7 @@ impl Policy {
         }
         self.retry_consolidation.not_before(self.budget.spend(trial.time_lost(), o.at));
         self.hasten_proof(trial.purpose(), o.at);
-        self.retry_consolidation.until()
+        if goes_on { self.retry_consolidation.until() } else { self.search_again_at() }
     }
 
     /// Postpones the next proof by what this one has lost for certain, see [`PROOF_LOSS_SHARE`], but not for so long that harm

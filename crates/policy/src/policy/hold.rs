@@ -1,8 +1,8 @@
 //! Between trials: keep what is proven, release what cannot pay any more, find the next hypothesis.
 
 use super::{
-    CpuId, CpuSet, Duration, Event, MIN_INTERVAL, Method, Observation, Policy, Purpose, RESUMED_PROOF_DELAY,
-    RETRY_DELAY, ReleaseReason, Retention, Setting, TrialReason,
+    CpuId, CpuSet, Duration, Event, MIN_INTERVAL, Method, Observation, PROOF_DELAY, Policy, Purpose,
+    RESUMED_PROOF_DELAY, RETRY_DELAY, ReleaseReason, Retention, Setting, TrialReason,
 };
 use crate::consolidation::{Advice, scale};
 use crate::memory::Recalled;
@@ -250,6 +250,9 @@ impl Policy {
             self.resume_vcpus(known, o, events);
             return;
         }
+        if self.inactive.is_empty() && o.at >= self.search_again_at() {
+            self.consolidation.search_again();
+        }
         let lighter = self.without_wake_ups(&m);
         let unretained = self.unretained.take();
         match self.consolidation.step(&m, lighter.as_ref()) {
@@ -263,6 +266,12 @@ impl Policy {
                 }
             }
         }
+    }
+
+    /// When a search for a set that has ended without one is repeated under the same load. What it found is as good as it
+    /// was; only a change that shows in no other way, or a verdict that was wrong, makes it worth its cost.
+    pub(super) fn search_again_at(&self) -> Duration {
+        self.retry_consolidation.until() + PROOF_DELAY.1
     }
 
     /// Whether retention is about to be tried under a load that could be an open loop: what can be improved

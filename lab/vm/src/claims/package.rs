@@ -108,9 +108,13 @@ impl Machine<'_> {
         loop {
             let status = status(self.guest)?;
             let of = workload(&status, SERVICE).cloned().unwrap_or_default();
-            let holds = is(&of);
-            if holds || Instant::now() > end {
-                return Ok(Found { holds, says: describe(&of), pid: status["pid"].as_u64() });
+            let (holds, pid) = (is(&of), status["pid"].as_u64());
+            if holds {
+                return Ok(Found { holds, says: describe(&of), pid });
+            }
+            if Instant::now() > end {
+                let why = run(self.guest, &format!("gleaner why {SERVICE}"))?;
+                return Ok(Found { holds, says: format!("{}\n{}", describe(&of), why.text()), pid });
             }
             thread::sleep(INTERVAL);
         }

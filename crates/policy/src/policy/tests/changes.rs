@@ -6,7 +6,8 @@ use super::workloads::{
 use super::world::{MS, World, config};
 use super::{SECOND, trials};
 use crate::{
-    CpuId, CpuSet, Event, Overload, OverloadSource, PolicyConfig, Purpose, ReleaseReason, Setting, Veto,
+    CpuId, CpuSet, Event, Method, Overload, OverloadSource, PolicyConfig, Purpose, ReleaseReason, Setting,
+    Veto,
 };
 
 /// Two vCPUs after `seconds` of `workload`, having settled on `vcpus` as the test expects.
@@ -244,6 +245,22 @@ fn a_workload_that_falls_asleep_while_a_set_is_searched_is_not_retained() {
         }
     };
     w.run_until(5 * SECOND, |w| !w.setting().retention.is_on()).expect("there is nothing to retain");
+}
+
+#[test]
+fn a_smaller_set_that_fails_a_proof_is_tried_again_under_the_same_load() {
+    let answers = |s: &Setting| Rates { moved_bytes: Some(64.0 * pipe(s).switches), ..pipe(s) };
+    let mut w = World::new(PolicyConfig { method: Method::Halt, ..config() }, 2, answers);
+    w.run(3 * SECOND);
+    assert_eq!(w.setting().active.len(), 1);
+    // Something holds up the smaller set alone, while it is proven.
+    w.workload = |s| {
+        let share = if s.active.len() == 1 { 0.05 } else { 1.0 };
+        Rates { moved_bytes: Some(64.0 * share * pipe(s).switches), ..pipe(s) }
+    };
+    w.run_until(20 * SECOND, |w| w.policy.incumbent() == w.untouched()).expect("the proof fails");
+    w.workload = answers;
+    w.run_until(15 * SECOND, |w| w.policy.incumbent().active.len() == 1).expect("it pays again");
 }
 
 #[test]
