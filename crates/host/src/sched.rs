@@ -94,6 +94,9 @@ pub fn status_text(status: &Status, pid: i32, vms: &[Vm]) -> String {
             "{name:20} {:>8} {:>6} {:>6} {:>6}  {}{whose}",
             vm.pid, vm.vcpus, vm.active, vm.weight, vm.rules
         );
+        if !vm.decided.is_empty() {
+            let _ = writeln!(text, "    {}", vm.decided);
+        }
     }
     text.push_str("\nsince it started:\n");
     for stat in &status.stats {
@@ -167,17 +170,21 @@ mod tests {
                 placement: "balance".to_owned(),
                 slice_ns: 3_000_000,
             },
-            vms: [(17, Rules::OFF, true), (18, Rules::PAPER, false)]
-                .map(|(pid, rules, own_rules)| VmStatus {
-                    pid,
-                    name: "qemu-system-x86".to_owned(),
-                    vcpus: 4,
-                    active: 2,
-                    weight: 300,
-                    rules,
-                    own_rules,
-                })
-                .to_vec(),
+            vms: [
+                (17, Rules::OFF, true, ""),
+                (18, Rules::PAPER, false, "resched-co stays off: too little to compare"),
+            ]
+            .map(|(pid, rules, own_rules, decided)| VmStatus {
+                pid,
+                name: "qemu-system-x86".to_owned(),
+                vcpus: 4,
+                active: 2,
+                weight: 300,
+                rules,
+                own_rules,
+                decided: decided.to_owned(),
+            })
+            .to_vec(),
             stats: vec![Stat {
                 name: "stolen".to_owned(),
                 unit: "tasks".to_owned(),
@@ -195,6 +202,7 @@ KVM was not loaded when it started: nothing becomes urgent until it is started a
 VM                    process  vCPUs active weight  rules
 web-1                      17      4      2    300  off
 qemu-system-x86            18      4      2    300  resched-dp,tlb-co (default)
+    resched-co stays off: too little to compare
 
 since it started:
            7 tasks             Tasks that an idle pCPU took (stolen)

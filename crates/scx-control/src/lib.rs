@@ -15,7 +15,7 @@ mod time;
 
 pub use call::{Call, Change, Request, VmChange};
 pub use client::{Client, ClientError};
-pub use rules::Rules;
+pub use rules::{ReschedCo, Rules};
 pub use server::{ListenError, Server};
 pub use stats::{Stat, meta, values};
 pub use status::{Changed, InForce, Status, VmStatus};

@@ -14,15 +14,33 @@ pub struct Rules {
     /// TLB-Co: the recipient of a TLB shootdown runs first until it has acknowledged.
     pub tlb_co: bool,
     /// Resched-Co: the recipient of a reschedule interrupt runs first for a while.
-    pub resched_co: bool,
+    pub resched_co: ReschedCo,
+}
+
+/// When Resched-Co is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReschedCo {
+    /// Never.
+    #[default]
+    Off,
+    /// Always.
+    On,
+    /// While experiments show that it helps the VM.
+    Auto,
 }
 
 impl Rules {
     /// Nothing makes urgent.
-    pub const OFF: Self = Self { resched_dp: false, tlb_co: false, resched_co: false };
+    pub const OFF: Self = Self { resched_dp: false, tlb_co: false, resched_co: ReschedCo::Off };
     /// The paper's choice.
-    pub const PAPER: Self = Self { resched_dp: true, tlb_co: true, resched_co: false };
+    pub const PAPER: Self = Self { resched_dp: true, tlb_co: true, resched_co: ReschedCo::Off };
 }
+
+/// The names of what makes urgent, as in [`Rules`]' texts.
+const RESCHED_DP: &str = "resched-dp";
+const TLB_CO: &str = "tlb-co";
+const RESCHED_CO: &str = "resched-co";
+const RESCHED_CO_AUTO: &str = "resched-co-auto";
 
 impl FromStr for Rules {
     type Err = String;
@@ -34,12 +52,14 @@ impl FromStr for Rules {
         }
         for name in text.split(',') {
             match name {
-                "resched-dp" => rules.resched_dp = true,
-                "tlb-co" => rules.tlb_co = true,
-                "resched-co" => rules.resched_co = true,
+                RESCHED_DP => rules.resched_dp = true,
+                TLB_CO => rules.tlb_co = true,
+                RESCHED_CO => rules.resched_co = ReschedCo::On,
+                RESCHED_CO_AUTO => rules.resched_co = ReschedCo::Auto,
                 other => {
                     return Err(format!(
-                        "`{other}` is no rule: use off, or resched-dp, tlb-co and resched-co with commas"
+                        "`{other}` is no rule: use off, or {RESCHED_DP}, {TLB_CO} and {RESCHED_CO} or {RESCHED_CO_AUTO} with \
+                         commas"
                     ));
                 }
             }
@@ -50,8 +70,13 @@ impl FromStr for Rules {
 
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [(self.resched_dp, "resched-dp"), (self.tlb_co, "tlb-co"), (self.resched_co, "resched-co")];
-        let names: Vec<&str> = all.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+        let resched_co = match self.resched_co {
+            ReschedCo::Off => None,
+            ReschedCo::On => Some(RESCHED_CO),
+            ReschedCo::Auto => Some(RESCHED_CO_AUTO),
+        };
+        let all = [self.resched_dp.then_some(RESCHED_DP), self.tlb_co.then_some(TLB_CO), resched_co];
+        let names: Vec<&str> = all.into_iter().flatten().collect();
         f.write_str(if names.is_empty() { "off".to_owned() } else { names.join(",") }.as_str())
     }
 }
@@ -76,13 +101,15 @@ mod tests {
 
     #[test]
     fn rules_are_read_as_they_are_printed() {
-        for bits in 0..8 {
-            let rules = Rules { resched_dp: bits & 1 > 0, tlb_co: bits & 2 > 0, resched_co: bits & 4 > 0 };
-            assert_eq!(rules.to_string().parse(), Ok(rules));
+        for bits in 0..4 {
+            for resched_co in [ReschedCo::Off, ReschedCo::On, ReschedCo::Auto] {
+                let rules = Rules { resched_dp: bits & 1 > 0, tlb_co: bits & 2 > 0, resched_co };
+                assert_eq!(rules.to_string().parse(), Ok(rules));
+            }
         }
         assert_eq!("tlb-co,resched-dp".parse(), Ok(Rules::PAPER));
         assert_eq!(Rules::OFF.to_string(), "off");
-        for wrong in ["", "tlb", "off,tlb-co", "tlb-co,"] {
+        for wrong in ["", "tlb", "off,tlb-co", "tlb-co,", "resched-co=on"] {
             assert!(wrong.parse::<Rules>().unwrap_err().contains("tlb-co"), "{wrong}");
         }
     }

@@ -53,6 +53,9 @@ pub struct VmStatus {
     pub rules: Rules,
     /// Whether they are its own, not the default ones.
     pub own_rules: bool,
+    /// What `resched-co-auto` decided last, as a sentence; empty where it is not a rule, or has decided nothing yet.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub decided: String,
 }
 
 /// One thing that `set` has changed, as texts. What was so already is not among them.

@@ -8,7 +8,7 @@ use gleaner_kernel::lever::ThreadKey;
 use gleaner_scx_control::{Call, Change, Changed, InForce, Rules, Status, VmStatus, meta, time_text, values};
 use serde_json::Value;
 
-use crate::{Options, Scheduler, VmRules, VmSeen};
+use crate::{Autos, Options, Scheduler, VmRules, VmSeen};
 
 /// Answers a client. `options` are those in force, and will be those of the next start.
 ///
@@ -17,6 +17,7 @@ use crate::{Options, Scheduler, VmRules, VmSeen};
 pub fn answer(
     scheduler: &mut Scheduler,
     options: &mut Options,
+    autos: &Autos,
     root: &Root,
     call: Call,
 ) -> Result<Value, String> {
@@ -37,7 +38,7 @@ pub fn answer(
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 sees_kvm: scheduler.sees_kvm(),
                 options: in_force(options),
-                vms: vms(&seen, options, root),
+                vms: vms(&seen, options, autos, root),
                 stats: stats(scheduler)?.described(),
             }))
         }
@@ -73,8 +74,8 @@ fn in_force(options: &Options) -> InForce {
 }
 
 /// Those that were seen, and those that have rules and were not seen yet, by process.
-fn vms(seen: &[VmSeen], options: &Options, root: &Root) -> Vec<VmStatus> {
-    let unseen = options.vms.iter().map(|vm| VmSeen { pid: vm.pid, weight: 100, vcpus: 0, active: 0 });
+fn vms(seen: &[VmSeen], options: &Options, autos: &Autos, root: &Root) -> Vec<VmStatus> {
+    let unseen = options.vms.iter().map(|vm| VmSeen { pid: vm.pid, weight: 100, ..VmSeen::default() });
     let all: BTreeMap<u32, VmSeen> = unseen.chain(seen.iter().copied()).map(|vm| (vm.pid, vm)).collect();
     let status = |vm: VmSeen| VmStatus {
         pid: vm.pid,
@@ -82,8 +83,9 @@ fn vms(seen: &[VmSeen], options: &Options, root: &Root) -> Vec<VmStatus> {
         vcpus: vm.vcpus,
         active: vm.active,
         weight: vm.weight,
-        rules: options.own_rules(vm.pid).unwrap_or(options.rules),
+        rules: options.rules_of(vm.pid),
         own_rules: options.own_rules(vm.pid).is_some(),
+        decided: autos.says(vm.pid),
     };
     all.into_values().map(status).collect()
 }
@@ -203,8 +205,8 @@ mod tests {
         let (_dir, root) = host();
         let mut options = Options::default();
         changed(&mut options, &vm(42, Some(Rules::OFF)), &root).unwrap();
-        let seen = [VmSeen { pid: 7, weight: 300, vcpus: 4, active: 2 }];
-        let listed = vms(&seen, &options, &root);
+        let seen = [VmSeen { pid: 7, weight: 300, vcpus: 4, active: 2, ..VmSeen::default() }];
+        let listed = vms(&seen, &options, &Autos::default(), &root);
         let [other, own] = listed.as_slice() else { panic!("{listed:?}") };
         assert_eq!((other.pid, other.vcpus, other.active, other.weight), (7, 4, 2, 300));
         assert_eq!((other.rules, other.own_rules), (Rules::PAPER, false));

@@ -4,6 +4,8 @@
 //! The decisions are those of [`gleaner_coordination`]; the BPF programs (`src/bpf`, GPL-2.0-only) include the same C
 //! functions. [`Scheduler`] loads them. Whenever it ends, however it ends, the kernel's own scheduler takes over.
 
+mod auto;
+mod autos;
 mod check;
 mod control;
 mod error;
@@ -12,6 +14,8 @@ mod plain;
 mod scheduler;
 mod stats;
 
+pub use auto::{Decision, Why};
+pub use autos::Autos;
 pub use check::check;
 pub use control::{answer, changed};
 pub use error::ScxError;

@@ -3,7 +3,7 @@
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
 use gleaner_kernel::lever::ThreadKey;
-use gleaner_scx_control::Rules;
+use gleaner_scx_control::{ReschedCo, Rules};
 
 /// How the host is scheduled.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,17 +25,27 @@ pub struct Options {
 }
 
 impl Options {
-    /// These rules with the times that all VMs share.
+    /// These rules with the times that all VMs share. What is decided by experiment is off.
     pub fn config(&self, rules: Rules) -> UrgentConfig {
+        self.config_with(rules, rules.resched_co == ReschedCo::On)
+    }
+
+    /// The same, with Resched-Co or without.
+    pub fn config_with(&self, rules: Rules, resched_co: bool) -> UrgentConfig {
         let if_on = |on, ns| if on { ns } else { 0 };
         UrgentConfig {
             resched_dp_ns: if_on(rules.resched_dp, self.preemption_delay_ns),
-            resched_co_ns: if_on(rules.resched_co, self.urgent_slice_ns),
+            resched_co_ns: if_on(resched_co, self.urgent_slice_ns),
             slice_ns: self.urgent_slice_ns,
             allowance_ns: self.allowance_ns,
             tlb_co: rules.tlb_co,
             tlb_wait: false,
         }
+    }
+
+    /// The rules that hold for a VM, by its VMM's process.
+    pub fn rules_of(&self, pid: u32) -> Rules {
+        self.own_rules(pid).unwrap_or(self.rules)
     }
 
     /// The rules that a VM has of its own, by its VMM's process.
@@ -92,6 +102,9 @@ mod tests {
         let rules = options.config(Rules { resched_dp: true, ..Rules::OFF });
         assert_eq!((rules.resched_dp_ns, rules.resched_co_ns, rules.slice_ns), (200_000, 0, 300_000));
         assert!(!rules.tlb_co);
+        let rules = Rules { resched_co: ReschedCo::Auto, ..Rules::OFF };
+        assert_eq!(options.config(rules), options.config(Rules::OFF));
+        assert_eq!(options.config_with(rules, true).resched_co_ns, 300_000);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gleaner_kernel::Root;
 use gleaner_print::{outln, say};
-use gleaner_scx::{Ended, Options, Scheduler, Stats, answer};
+use gleaner_scx::{Autos, Ended, Options, Scheduler, Stats, answer};
 use gleaner_scx_control::{SCX_SOCKET, SOCKET, Server};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
@@ -77,9 +77,13 @@ fn watch(
     print: Option<Print>,
 ) -> anyhow::Result<Option<Ended>> {
     let root = Root::system();
-    let mut printed = Instant::now();
+    let (mut printed, mut autos) = (Instant::now(), Autos::default());
     while !STOP.load(Ordering::Relaxed) {
-        server.serve(INTERVAL, &mut |call| answer(scheduler, options, &root, call));
+        let timeout = autos.due_in().map_or(INTERVAL, |due| due.min(INTERVAL));
+        server.serve(timeout, &mut |call| answer(scheduler, options, &autos, &root, call));
+        for (pid, decision) in autos.step(scheduler, options)? {
+            say!("{}: process {pid}: {decision}", crate::NAME);
+        }
         if let Some(ended) = scheduler.ended() {
             return Ok(Some(ended));
         }

@@ -1,6 +1,7 @@
 //! Loads the scheduler, and says what it does.
 
 use std::fmt;
+use std::time::Duration;
 
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
@@ -50,7 +51,7 @@ pub struct Ended {
 }
 
 /// A VM that the scheduler has seen run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VmSeen {
     /// Process of its VMM.
     pub pid: u32,
@@ -60,6 +61,12 @@ pub struct VmSeen {
     pub vcpus: u32,
     /// Those that run or wait for a pCPU.
     pub active: u32,
+    /// Time for which they ran, summed up.
+    pub ran: Duration,
+    /// Reschedule interrupts between them.
+    pub reschedules: u64,
+    /// Pause-loop exits.
+    pub spins: u64,
 }
 
 impl fmt::Debug for Scheduler {
@@ -108,13 +115,21 @@ impl Scheduler {
             let _ = own.delete(as_bytes(&pid));
         }
         for vm in &options.vms {
-            let rules = as_set(&options.config(vm.rules));
-            own.update(as_bytes(&vm.pid), as_bytes(&rules), MapFlags::ANY).map_err(|error| maps(&error))?;
+            self.give(vm.pid, &options.config(vm.rules))?;
         }
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
             data.default_rules = as_set(&options.config(options.rules));
         }
         Ok(())
+    }
+
+    /// Gives one VM these rules from now on, until [`Scheduler::adopt`] gives others.
+    ///
+    /// # Errors
+    /// There are too many VMs.
+    pub fn give(&self, pid: u32, rules: &UrgentConfig) -> Result<(), ScxError> {
+        let own = &self.skel.maps.own_rules;
+        own.update(as_bytes(&pid), as_bytes(&as_set(rules)), MapFlags::ANY).map_err(|error| maps(&error))
     }
 
     /// The VMs that it has seen run.
@@ -128,7 +143,15 @@ impl Scheduler {
             let found = vms.lookup(as_bytes(&pid), MapFlags::ANY).map_err(|error| maps(&error))?;
             // Else it has ended meanwhile.
             if let Some(vm) = found.and_then(|bytes| from_bytes::<types::vm>(&bytes)) {
-                seen.push(VmSeen { pid, weight: vm.weight, vcpus: vm.vcpus, active: vm.active });
+                seen.push(VmSeen {
+                    pid,
+                    weight: vm.weight,
+                    vcpus: vm.vcpus,
+                    active: vm.active,
+                    ran: Duration::from_nanos(vm.ran_ns),
+                    reschedules: vm.reschedules,
+                    spins: vm.spins,
+                });
             }
         }
         Ok(seen)

@@ -27,7 +27,7 @@ impl Measurement {
     #[must_use]
     pub fn without_wake_ups(&self, waker_cost: Duration) -> Self {
         let waking = scale(waker_cost, self.s_idle.min(self.s_work) as f64).min(self.t_work);
-        Self { t_work: self.t_work - waking, t_idle: self.t_idle + waking, ..*self }
+        Self { t_work: self.t_work.saturating_sub(waking), t_idle: self.t_idle + waking, ..*self }
     }
 
     /// `l_comp`: mean computation between two idle periods of a vCPU. `None` without an idle period.

@@ -83,6 +83,16 @@ static __always_inline void set_active(struct task *t, bool active, u64 now)
 		average_active(vm, active ? 1 : -1, now);
 }
 
+/* The task runs, and has run until `now`. */
+static __always_inline void account(struct task *t, u64 now)
+{
+	struct vm *vm = vm_of(t);
+
+	if (vm && now > t->accounted_until)
+		__sync_fetch_and_add(&vm->ran_ns, now - t->accounted_until);
+	t->accounted_until = now;
+}
+
 /* Takes the task out of the load in which it is counted. */
 static __always_inline void uncount(struct task *t)
 {

@@ -16,6 +16,10 @@ struct vm {
 	u64 changed_at;
 	u64 summed_from;
 	u64 sum;
+	/* Since it was seen first: time for which its vCPUs ran, reschedule interrupts between them, pause-loop exits. */
+	u64 ran_ns;
+	u64 reschedules;
+	u64 spins;
 };
 
 /* What interrupts with a vector mean to the guest's operating system. */

@@ -213,11 +213,16 @@ void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct pcpu *c = pcpu_of(cpu);
 	u64 now = bpf_ktime_get_ns(), first, own;
+	struct task *t;
 
 	if (!c)
 		return;
 	if (prev && !(entity(prev)->flags & SCX_TASK_QUEUED))
 		prev = NULL;
+	/* Here, too: one that goes on does not stop. */
+	t = prev ? task_of(prev) : NULL;
+	if (t)
+		account(t, now);
 	own = prev ? current_vtime(c, now) : ~0ULL;
 	first = first_vtime(cpu);
 	if (first != ~0ULL && urgent_decides(cpu, c, prev, own, first, now))
@@ -281,6 +286,7 @@ void OPS(gleaner_running, struct task_struct *p)
 	count_on(p, t, cpu);
 	t->runs = 1;
 	t->ran_from = now;
+	t->accounted_until = now;
 	c->ran_from = now;
 	c->slice_from = now;
 	c->vtime = entity(p)->dsq_vtime;
@@ -298,6 +304,7 @@ void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	t->runs = 0;
+	account(t, now);
 	if (now > t->ran_from)
 		set_vtime(p, entity(p)->dsq_vtime + virtual_time(now - t->ran_from, weight_of(p, t)));
 }

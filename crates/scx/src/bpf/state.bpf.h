@@ -35,6 +35,8 @@ struct task {
 	u64 urgent_since;
 	/* When it started to run. */
 	u64 ran_from;
+	/* Up to when its time is in its VM's. */
+	u64 accounted_until;
 	/* The process, if it is a vCPU that is known as such; else 0. */
 	u32 vm;
 	/* The pCPU in whose load it is counted, plus 1; 0: it sleeps. */

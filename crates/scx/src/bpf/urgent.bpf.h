@@ -86,6 +86,7 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 {
 	struct task *from = task_of(bpf_get_current_task_btf()), *to;
 	struct task_struct *recipient;
+	struct vm *vm;
 	u64 now;
 	u8 use;
 
@@ -106,8 +107,12 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 		/* Guests also wake idle vCPUs by function calls, and send those no shootdowns. */
 		if (use == USE_SHOOTDOWN && is_halted(to))
 			use = USE_RESCHEDULE;
-		if (use == USE_RESCHEDULE)
+		if (use == USE_RESCHEDULE) {
+			vm = vm_of(from);
+			if (vm)
+				__sync_fetch_and_add(&vm->reschedules, 1);
 			protect_sender(from, now);
+		}
 		hurry_recipient(to, use, now);
 	}
 	bpf_task_release(recipient);
@@ -132,8 +137,12 @@ SEC("?fentry/kvm_vcpu_on_spin")
 int BPF_PROG(on_spin, struct kvm_vcpu *vcpu)
 {
 	struct task *t = task_of(bpf_get_current_task_btf());
+	struct vm *vm = t ? vm_of(t) : NULL;
 
-	if (t && t->vm && urgency_holds(&t->urgency, bpf_ktime_get_ns())) {
+	if (!vm)
+		return 0;
+	__sync_fetch_and_add(&vm->spins, 1);
+	if (urgency_holds(&t->urgency, bpf_ktime_get_ns())) {
 		urgency_spins(&t->urgency, rules_of(t));
 		count(STAT_CANCELLED);
 	}

@@ -3,9 +3,10 @@
 use std::fs;
 use std::process::{Command, Output};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{state, wait_for};
+use super::{endless, state, wait_for};
 use crate::claims::Checks;
 use crate::error::{Error, Result};
 use crate::vm::Guest;
@@ -41,6 +42,20 @@ pub(super) fn prove(checks: &mut Checks, guest: &Guest) -> Result<()> {
         format!("{}, then {}", text(before.clone()), text(in_force(pid))),
     );
 
+    // Its threads wake each other.
+    let job = guest.start(endless(&["pipeline", "--set", "granularity=50us"]))?;
+    works(checks, "sched set, by experiment", &sched(&["set", "--vm", &format!("{name}=resched-co-auto")])?);
+    let compared = wait_for(|| {
+        decided(pid).is_some_and(|decided| decided.contains("between two reschedule interrupts"))
+    });
+    checks.that(
+        "resched-co-auto says what it compared and decided",
+        compared,
+        text(decided(pid).map(Value::from)),
+    );
+    job.signal(Signal::SIGKILL)?;
+    job.wait()?;
+
     works(checks, "sched stop", &sched(&["stop"])?);
     checks.equal("the kernel's state after sched stop", &state(), &"disabled".to_owned());
     Ok(())
@@ -67,6 +82,11 @@ fn starts() -> u64 {
 fn in_force(pid: u64) -> Option<Value> {
     let vm = vm(pid)?;
     Some(json!([status()["scheduler"]["options"], vm["rules"]]))
+}
+
+/// What `resched-co-auto` decided last for this VM.
+fn decided(pid: u64) -> Option<String> {
+    Some(vm(pid)?["decided"].as_str()?.to_owned())
 }
 
 /// What the scheduler says of this VM; `None`: it does not know it.
