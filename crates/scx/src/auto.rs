@@ -20,7 +20,8 @@ const BLOCK: Duration = Duration::from_millis(200);
 const FEWEST: f64 = 100.0;
 /// Pause-loop exits per second of vCPU time may become more frequent by this factor, if they are more than [`FEWEST`].
 const MORE_SPINS: f64 = 1.25;
-/// The rest after a round that changed something, and after many that did not.
+/// The rest while the rule is in force, since it could do harm unnoticed, and after a round that ended it; and after many that
+/// left it off.
 const RESTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 /// Stands for the rule in an experiment, which knows times.
 const ON: Duration = Duration::from_micros(500);
@@ -113,6 +114,11 @@ impl Auto {
         }
     }
 
+    /// Whether blocks with the rule and without alternate now.
+    pub(crate) fn is_comparing(&self) -> bool {
+        matches!(self.phase, Phase::Compare(_))
+    }
+
     /// Time until the next sample.
     pub(crate) fn next(&self) -> Duration {
         match &self.phase {
@@ -165,7 +171,7 @@ impl Auto {
     /// Ends the round.
     fn decide(&mut self, is_on: bool, why: Why) -> Decision {
         let was_on = std::mem::replace(&mut self.is_on, is_on);
-        self.rest = if was_on == is_on { (self.rest * 2).min(RESTS.1) } else { RESTS.0 };
+        self.rest = if was_on || is_on { RESTS.0 } else { (self.rest * 2).min(RESTS.1) };
         self.phase = Phase::Rest;
         Decision { was_on, is_on, why }
     }

@@ -1,4 +1,4 @@
-//! The experiments of all VMs whose rules have `resched-co-auto`.
+//! The experiments of all VMs whose rules have `resched-co-auto`. One VM at a time compares, so that none is another's noise.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -33,7 +33,13 @@ impl Autos {
     /// Time until the next sample is due, if there is a VM to sample.
     pub fn due_in(&self) -> Option<Duration> {
         let now = self.started.elapsed();
-        self.vms.values().map(|entry| entry.due().saturating_sub(now)).min()
+        let entries = self.vms.iter().filter(|(pid, _)| self.is_turn_of(**pid));
+        entries.map(|(_, entry)| entry.due().saturating_sub(now)).min()
+    }
+
+    /// Whether no other VM compares.
+    fn is_turn_of(&self, pid: u32) -> bool {
+        self.vms.iter().all(|(other, entry)| *other == pid || !entry.auto.is_comparing())
     }
 
     /// Takes the samples that are due and puts what follows in force; returns what was decided, by process.
@@ -78,14 +84,12 @@ impl Autos {
         self.vms.retain(|pid, _| wanted.iter().any(|vm| vm.pid == *pid));
         let mut decisions = Vec::new();
         for vm in wanted {
-            let entry = self.vms.entry(vm.pid).or_insert_with(|| Entry {
-                auto: Auto::default(),
-                before: (now, *vm),
-                decision: None,
-            });
-            if now < entry.due() {
+            let fresh = || Entry { auto: Auto::default(), before: (now, *vm), decision: None };
+            let due = self.vms.entry(vm.pid).or_insert_with(fresh).due();
+            if now < due || !self.is_turn_of(vm.pid) {
                 continue;
             }
+            let Some(entry) = self.vms.get_mut(&vm.pid) else { continue };
             let (at, before) = std::mem::replace(&mut entry.before, (now, *vm));
             let sample = Sample {
                 period: now.saturating_sub(at),
@@ -138,5 +142,23 @@ mod tests {
         assert!(autos.due_in().is_some_and(|due| due > 5000 * MS));
         assert!(autos.sample(&[seen(1, now)], now, |_| false).is_empty());
         assert_eq!(autos.due_in(), None);
+    }
+
+    #[test]
+    fn one_vm_at_a_time_compares() {
+        let mut autos = Autos::default();
+        let (mut now, mut compared) = (Duration::ZERO, std::collections::BTreeSet::new());
+        // Each runs for all of the time, with 4000 reschedule interrupts a second.
+        while now < 30_000 * MS {
+            let vm =
+                |pid| VmSeen { reschedules: 4 * u64::try_from(now.as_millis()).unwrap(), ..seen(pid, now) };
+            autos.sample(&[vm(1), vm(2)], now, |_| true);
+            let comparing = autos.vms.iter().filter(|(_, entry)| entry.auto.is_comparing());
+            let comparing: Vec<u32> = comparing.map(|(pid, _)| *pid).collect();
+            assert!(comparing.len() <= 1, "{comparing:?}");
+            compared.extend(comparing);
+            now += 10 * MS;
+        }
+        assert_eq!(compared.len(), 2, "each has its turn");
     }
 }

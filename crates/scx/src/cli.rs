@@ -24,8 +24,8 @@ use crate::run::{self, Print};
 #[command(name = crate::NAME, version = crate::VERSION, max_term_width = 100, after_help = AFTER_HELP)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
-    /// What makes a vCPU urgent: off, or some of resched-dp, tlb-co and resched-co with commas. `resched-co-auto`: while
-    /// experiments show that it helps
+    /// What makes a vCPU urgent: off, or some of resched-dp, tlb-co and resched-co with commas. `resched-co-auto` is
+    /// resched-co while experiments show that it helps
     #[arg(long, value_name = "RULES", default_value_t = Rules::PAPER)]
     rules: Rules,
     /// Rules of one virtual machine, by the process of its VMM; may be given more than once

@@ -54,8 +54,8 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct SetArgs {
-    /// What makes a vCPU urgent: off, or some of resched-dp, tlb-co and resched-co with commas. `resched-co-auto`: while
-    /// experiments show that it helps
+    /// What makes a vCPU urgent: off, or some of resched-dp, tlb-co and resched-co with commas. `resched-co-auto` is
+    /// resched-co while experiments show that it helps
     #[arg(long, value_name = "RULES")]
     rules: Option<Rules>,
     /// Rules of one virtual machine, by its name or the VMM's process; `default`: it has none of its own. May be given more

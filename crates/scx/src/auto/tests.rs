@@ -71,8 +71,11 @@ fn a_vm_that_blocks_less_when_coscheduled_gets_the_rule_and_loses_it_when_that_i
     assert!(run.auto.is_on() && run.now < Duration::from_secs(10), "{:?}", run.decisions);
     let text = run.last().to_string();
     assert!(text.starts_with("resched-co is on from now on: with it 1.2"), "{text}");
-    run.round(&FRIENDLY);
-    assert!(run.auto.is_on());
+    for _ in 0..5 {
+        run.round(&FRIENDLY);
+        assert!(run.auto.is_on());
+        assert_eq!(run.auto.next(), RESTS.0, "harm must not stay unnoticed");
+    }
     assert!(run.last().to_string().starts_with("resched-co stays on: "), "{}", run.last());
     let unfriendly = Vm { reschedules: (4000.0, 4400.0), ..FRIENDLY };
     run.round(&unfriendly);
