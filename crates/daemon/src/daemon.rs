@@ -1,6 +1,7 @@
 //! The daemon: one loop, one thread.
 
 mod membership;
+mod overlap;
 mod requests;
 mod rest;
 mod status;
@@ -42,6 +43,8 @@ pub(crate) struct Daemon {
     facts: Facts,
     /// What is not available here, as sentences.
     limits: Vec<String>,
+    /// What tuned's active profile sets that Gleaner sets, too.
+    tuned: Option<String>,
     signals: Signals,
     fleet: Fleet,
     arbiter: Arbiter,
@@ -103,7 +106,6 @@ impl Daemon {
         let mut limits = facts.limits.clone();
         limits.extend(no_alarm.into_iter().chain(no_group).chain(no_exporter));
         limits.extend(gleaner_discover::Surroundings::detect(&root).limits());
-        limits.extend(crate::tuned::warning(&root));
         limits.extend(facts.nothing_to_win());
         for limit in &limits {
             info!("{limit}");
@@ -120,6 +122,7 @@ impl Daemon {
             loaded,
             facts,
             limits,
+            tuned: None,
             signals,
             fleet,
             lookout,
@@ -143,6 +146,7 @@ impl Daemon {
             clock_start_ms,
         };
         daemon.describe_machine();
+        daemon.look_at_tuned();
         Ok(daemon)
     }
 
@@ -321,5 +325,8 @@ fn exporter(listener: Option<std::net::TcpListener>, config: &Config) -> anyhow:
         }
         (None, None) => None,
     };
+    if let Some(address) = listener.as_ref().and_then(|listener| listener.local_addr().ok()) {
+        info!("metrics: http://{address}/metrics");
+    }
     Ok(listener.map(Exporter::new).transpose()?)
 }

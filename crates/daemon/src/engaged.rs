@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use gleaner_config::Terms;
 use gleaner_discover::Key;
 use gleaner_engine::{Account, Journal, Memory};
 use gleaner_policy::{CpuSet, Decision, Observation, Policy, PolicyConfig, Setting, Watch};
@@ -12,12 +13,14 @@ use gleaner_proto::journal::{Names, Record, Summary};
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Who a workload is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Unique among the engaged ones; stands in the journal's file name.
     pub(crate) name: String,
-    /// What discovery knows it by; none if somebody attached to it.
-    pub(crate) key: Option<Key>,
+    /// What discovery knows it by.
+    pub(crate) key: Key,
+    /// Whether somebody attached to it, so that discovery neither engages nor releases it.
+    pub(crate) is_attached: bool,
     /// Its systemd unit.
     pub(crate) unit: Option<String>,
     /// Its control group.
@@ -26,10 +29,26 @@ pub(crate) struct Identity {
     pub(crate) pid: Option<u32>,
 }
 
+/// On which terms a workload is engaged.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Engagement {
+    pub(crate) terms: Terms,
+    pub(crate) memory: bool,
+    pub(crate) bpf: bool,
+}
+
+impl Engagement {
+    /// Whether a workload on these other terms has to be observed in another way.
+    pub(crate) fn senses_otherwise(&self, other: &Self) -> bool {
+        self.terms.progress != other.terms.progress || self.memory != other.memory || self.bpf != other.bpf
+    }
+}
+
 /// What the daemon keeps of an engaged workload.
 #[derive(Debug)]
 pub(crate) struct Engaged {
     pub(crate) identity: Identity,
+    pub(crate) engagement: Engagement,
     pub(crate) config: PolicyConfig,
     pub(crate) allowed: CpuSet,
     pub(crate) journal: Journal,
@@ -42,9 +61,6 @@ pub(crate) struct Engaged {
     /// ...unless this happens first.
     pub(crate) watch: Option<Watch>,
     pub(crate) since: Instant,
-    /// Whether somebody attached to it and somebody else has changed its set of vCPUs, which is theirs now. The daemon
-    /// has a list of its own for what it found itself.
-    pub(crate) is_set_theirs: bool,
     /// The latest interval long enough to show rates.
     pub(crate) latest: Option<Observation>,
     saved: Instant,
@@ -53,6 +69,7 @@ pub(crate) struct Engaged {
 impl Engaged {
     pub(crate) fn new(
         identity: Identity,
+        engagement: Engagement,
         config: PolicyConfig,
         allowed: CpuSet,
         journal: Journal,
@@ -62,6 +79,7 @@ impl Engaged {
         let now = Instant::now();
         Self {
             identity,
+            engagement,
             config,
             in_force: Setting::untouched(&allowed),
             allowed,
@@ -71,7 +89,6 @@ impl Engaged {
             due,
             watch: None,
             since: now,
-            is_set_theirs: false,
             latest: None,
             saved: now,
         }

@@ -2,7 +2,7 @@
 //! engage and whom to release.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gleaner_discover::{
     Alarm, Attention, Candidate, Changes, EngageConfig, Engagement, Key, Next, Pulse, Reading, Seen,
@@ -43,7 +43,7 @@ impl Lookout {
     pub(crate) fn new(root: &Root, config: EngageConfig) -> Result<(Self, Option<String>), KernelError> {
         let (alarm, limit) = match Alarm::new(root) {
             Ok(alarm) => (Some(alarm), None),
-            Err(error) => (None, Some(format!("{error}; the machine is read twice a second instead"))),
+            Err(error) => (None, Some(format!("{error}; the machine is read every 0.6 s instead"))),
         };
         let start = Instant::now();
         let lookout = Self {
@@ -152,10 +152,10 @@ impl Lookout {
         if let (Some(alarm), Some(switches)) = (&mut self.alarm, next.arm)
             && alarm.arm(switches).is_err()
         {
-            // As if there had never been one: the machine is read at a fixed pace.
+            // As if there had never been one: the machine is read at a fixed pace, from now on.
             self.alarm = None;
             self.attention.lost_alarm();
-            self.read_at = Instant::now() + Duration::from_millis(500);
+            self.read_at = Instant::now();
         }
     }
 }

@@ -9,8 +9,9 @@ use crate::Reading;
 
 /// Wake-ups that cost the whole machine less than this cannot be worth a trial for anybody, in vCPUs.
 const WORTH_A_SURVEY: f64 = 0.025;
-/// How often the machine is read while nothing happens: without an alarm...
-const WITHOUT_ALARM: Duration = Duration::from_millis(500);
+/// How often the machine is read while nothing happens: without an alarm (with the watchdog of systemd, that is less than
+/// twice a second)...
+const WITHOUT_ALARM: Duration = Duration::from_millis(600);
 /// ...and with one, in case that it misses something.
 const WITH_ALARM: Duration = Duration::from_secs(30);
 /// From an alarm to the reading that decides: what happened before the alarm is in the reading at the alarm.

@@ -63,6 +63,16 @@ pub(crate) fn classify(path: &Path) -> Place {
     of_other(path, name).unwrap_or(Place::Unknown)
 }
 
+/// The unit of systemd whose workload the processes of the group `path` are part of.
+pub fn unit_of(path: &Path) -> Option<String> {
+    let mut groups: Vec<&Path> = path.ancestors().collect();
+    groups.reverse();
+    groups.into_iter().find_map(|group| match classify(group) {
+        Place::Workload(label) => Some(label.unit),
+        _ => None,
+    })?
+}
+
 fn workload(kind: Kind, name: String, unit: Option<&str>) -> Place {
     Place::Workload(Label { kind, name, unit: unit.map(str::to_owned) })
 }
@@ -149,6 +159,16 @@ mod tests {
         assert_eq!(session, (Kind::Scope, "session-3".to_owned(), Some("session-3.scope".to_owned())));
         for path in ["/", "/system.slice", "/user.slice/user-1000.slice"] {
             assert_eq!(classify(Path::new(path)), Place::Inner, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_group_is_part_of_the_unit_above_it() {
+        let unit = |path: &str| unit_of(Path::new(path));
+        assert_eq!(unit("/system.slice/db.service/worker/1").as_deref(), Some("db.service"));
+        assert_eq!(unit("/user.slice/user-0.slice/session-3.scope").as_deref(), Some("session-3.scope"));
+        for path in ["/", "/mine", "/system.slice", "/openrc/nginx"] {
+            assert_eq!(unit(path), None, "{path}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod active_set;
 mod child;
+mod chosen;
 mod counter;
 mod fleet;
 mod found;

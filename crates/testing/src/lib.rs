@@ -7,6 +7,7 @@ pub mod host;
 pub mod levers;
 pub mod placement;
 pub mod process;
+pub mod prometheus;
 pub mod server;
 pub mod systemd;
 pub mod tree;

@@ -65,9 +65,14 @@ pub struct Running {
 impl Running {
     /// Starts `command` with its standard input, output and error piped.
     pub fn start(command: &mut Command) -> Self {
+        Self::start_with(command, Stdio::piped())
+    }
+
+    /// As [`Running::start`], with this standard input.
+    pub fn start_with(command: &mut Command, input: impl Into<Stdio>) -> Self {
         // Descendants of a killed process become children of this one, which can then wait for them.
         set_child_subreaper(true).unwrap();
-        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let pipes = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A shell ignores these signals in background jobs, and children inherit that.
         // SAFETY: sigaction(2) is async-signal-safe, and the default action has no handler that could run.
         unsafe {

@@ -15,17 +15,10 @@ use gleaner_trace::{Scope, lazy};
 use tracing::{info, warn};
 
 use super::Daemon;
-use super::requests::is_attached;
-use crate::engaged::{Engaged, Identity};
+use super::overlap::Extent;
+use crate::engaged::{Engaged, Engagement, Identity};
 use crate::facts::Facts;
 use crate::lookout::{Judge, Lookout};
-
-/// On which terms a workload is engaged.
-#[derive(Debug, Clone)]
-pub(super) struct Engagement {
-    pub(super) terms: Terms,
-    pub(super) memory: bool,
-}
 
 impl Daemon {
     /// Looks out for workloads, if it is time to, and engages and releases them.
@@ -64,7 +57,8 @@ impl Daemon {
         self.known.retain(|key, _| survey.get(key).is_some());
         let stays = |key: &Key| matches!(key, Key::Group(_)) || survey.get(key).is_some();
         self.refused.retain(|key, _| stays(key));
-        self.sets_of_others.retain(stays);
+        let engaged = &self.engaged;
+        self.sets_of_others.retain(|key| stays(key) || engaged.values().any(|e| e.identity.key == *key));
     }
 
     pub(super) fn lookout_and_judge(&mut self) -> (&mut Lookout, Asked<'_>) {
@@ -80,7 +74,7 @@ impl Daemon {
     }
 
     pub(super) fn id_of(&self, key: &Key) -> Option<WorkloadId> {
-        self.engaged.iter().find(|(_, e)| e.identity.key.as_ref() == Some(key)).map(|(id, _)| *id)
+        self.engaged.iter().find(|(_, e)| e.identity.key == *key).map(|(id, _)| *id)
     }
 
     fn engage_candidate(&mut self, candidate: &Candidate) -> anyhow::Result<()> {
@@ -94,13 +88,19 @@ impl Daemon {
         };
         let identity = Identity {
             name: self.free_name(&candidate.name),
-            key: Some(candidate.key.clone()),
+            key: candidate.key.clone(),
+            is_attached: false,
             unit: candidate.unit.clone(),
             group: Some(candidate.group.clone()),
             pid: candidate.main.as_ref().map(|main| main.pid),
         };
-        let engagement = Engagement { terms, memory: self.loaded.config.memory };
-        self.engage(identity, found, &engagement).map(drop)
+        let engagement = self.engagement(terms);
+        self.engage(identity, found, engagement).map(drop)
+    }
+
+    /// On these terms, and for the rest as the configuration has it.
+    pub(super) fn engagement(&self, terms: Terms) -> Engagement {
+        Engagement { terms, memory: self.loaded.config.memory, bpf: self.loaded.config.bpf }
     }
 
     /// Engages a workload.
@@ -111,24 +111,24 @@ impl Daemon {
         &mut self,
         identity: Identity,
         found: Found,
-        engagement: &Engagement,
+        engagement: Engagement,
     ) -> anyhow::Result<WorkloadId> {
         if self.engaged.len() >= self.loaded.config.most_workloads as usize {
             bail!("{} workloads are engaged, as many as the configuration allows", self.engaged.len());
         }
         let Found { place, workload, allowed, process, program, own_set, .. } = found;
-        let Engagement { terms, memory } = engagement;
+        let Engagement { terms, memory, bpf } = &engagement;
         let counter = terms.progress.as_ref().map(|text| text.parse::<Counter>()).transpose();
         let counter = counter.map_err(anyhow::Error::msg)?;
         let mut config = PolicyConfig {
             consolidate: terms.consolidate
                 && own_set.is_none()
-                && identity.key.as_ref().is_none_or(|key| !self.sets_of_others.contains(key)),
+                && !self.sets_of_others.contains(&identity.key),
             most_threads: place.most_threads(),
             counter_block: counter.as_ref().map(Counter::block),
             ..policy_config(&self.facts, terms)
         };
-        let bpf = self.loaded.config.bpf;
+        let bpf = *bpf;
         let scope = || Scope::from(workload.members());
         let traffic = bpf.then(|| lazy::traffic_sensor(scope()));
         let id = WorkloadId(self.next_id);
@@ -165,9 +165,19 @@ impl Daemon {
         info!(workload = identity.name, "{}: {note}", identity.name);
         self.note(Some(identity.name.clone()), note);
         self.arbiter.join(id, policy);
+        self.look_at_tuned();
         let due = Instant::now() + FIRST_SAMPLE;
-        self.engaged.insert(id, Engaged::new(identity, config, allowed, journal, memory, due));
+        self.engaged.insert(id, Engaged::new(identity, engagement, config, allowed, journal, memory, due));
         Ok(id)
+    }
+
+    /// Warns if tuned's profile, which an administrator can change at any time, sets what is about to be tried.
+    pub(super) fn look_at_tuned(&mut self) {
+        let warning = crate::tuned::warning(&self.root);
+        if let Some(warning) = warning.as_ref().filter(|_| warning != self.tuned) {
+            warn!("{warning}");
+        }
+        self.tuned = warning;
     }
 
     /// What is known of a program on this machine, which allows it so many vCPUs.
@@ -220,10 +230,8 @@ impl Daemon {
         let Identity { name, key, .. } = engaged.identity.clone();
         engaged.journal.note(now, format!("released: {why}"));
         self.metrics.left(&name, self.start.elapsed());
-        if let Some(key) = key {
-            self.lookout.released(&key);
-            self.known.remove(&key);
-        }
+        self.lookout.released(&key);
+        self.known.remove(&key);
         info!(workload = name, "{name}: released: {why}");
         let ended = name.clone();
         self.note(Some(name), format!("released: {why}"));
@@ -254,7 +262,6 @@ impl Daemon {
             engaged.keep(&policy, now);
         }
         change(&mut engaged.config);
-        engaged.is_set_theirs &= !engaged.config.consolidate;
         engaged.config.consolidate &= !self.fleet.has_own_set(id);
         if engaged.config.consolidate {
             self.fleet.take_up_set(id);
@@ -273,19 +280,25 @@ impl Daemon {
         }
     }
 
-    /// Applies a new configuration to those that are engaged.
+    /// Applies a new configuration to those that are engaged, but for what somebody attached to, on the terms that were
+    /// named then; and who may be consolidated to all.
     pub(super) fn follow_configuration(&mut self) {
         for id in self.engaged.keys().copied().collect::<Vec<_>>() {
             let Some(engaged) = self.engaged.get(&id) else { continue };
-            let Identity { key: Some(key), .. } = &engaged.identity else { continue };
-            let Some(candidate) = self.lookout.get(key) else { continue };
-            let terms = self.loaded.config.terms(&subject(&candidate.subject()));
-            let new = policy_config(&self.facts, &terms);
+            let key = &engaged.identity.key;
+            let engagement = match self.lookout.get(key).filter(|_| !engaged.identity.is_attached) {
+                Some(candidate) => self.engagement(self.loaded.config.terms(&subject(&candidate.subject()))),
+                None => engaged.engagement.clone(),
+            };
+            let terms = &engagement.terms;
+            let new = policy_config(&self.facts, terms);
             let old = &engaged.config;
             let theirs = self.sets_of_others.contains(key) || self.fleet.has_own_set(id);
             let consolidate = terms.consolidate && !theirs;
             if !terms.engage {
                 self.leave(id, "the configuration excludes it");
+            } else if engaged.engagement.senses_otherwise(&engagement) {
+                self.leave(id, "the configuration has other sensors for it: it starts anew");
             } else if old.consolidate != consolidate
                 || old.method != new.method
                 || (old.poll_price - new.poll_price).abs() > f64::EPSILON
@@ -295,6 +308,9 @@ impl Daemon {
                     config.method = new.method;
                     config.poll_price = new.poll_price;
                 });
+            }
+            if let Some(engaged) = self.engaged.get_mut(&id) {
+                engaged.engagement = engagement;
             }
         }
     }
@@ -362,13 +378,15 @@ impl Judge for Asked<'_> {
     }
 
     fn refuses(&self, candidate: &Candidate) -> bool {
-        let pid = candidate.main.as_ref().map(|main| main.pid);
+        let main = candidate.main.as_ref().map(|main| main.pid);
+        let extent = Extent { key: &candidate.key, main };
+        let mut attached = self.engaged.values().filter(|e| e.identity.is_attached);
         self.refused.contains_key(&candidate.key)
-            || is_attached(self.root, self.engaged, candidate.kind, pid, &candidate.group)
+            || attached.any(|e| e.identity.extent().overlaps(&extent, self.root))
     }
 
     fn in_force(&self, key: &Key) -> bool {
-        let engaged = self.engaged.values().find(|e| e.identity.key.as_ref() == Some(key));
+        let engaged = self.engaged.values().find(|e| e.identity.key == *key);
         engaged.is_some_and(|e| e.in_force.retention.is_on() || e.in_force.active != e.allowed)
     }
 }

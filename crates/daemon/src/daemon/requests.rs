@@ -1,17 +1,17 @@
 //! What clients of the control socket ask for.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gleaner_control::{
     AttachReply, AttachRequest, Call, CallId, Error, Event, ForgetReply, MetricsReply, Nothing, Peer,
     ReloadReply, StatusReply, To, WhyReply, WhyRequest,
 };
-use gleaner_discover::{Candidate, Key, Kind};
+use gleaner_discover::Key;
 use gleaner_engine::live::Found;
 use gleaner_engine::{MemoryDir, unix_ms};
-use gleaner_kernel::Root;
+use gleaner_kernel::lever::ThreadKey;
 use gleaner_policy::WorkloadId;
 use gleaner_proto::LineError;
 use gleaner_proto::journal::{self, Record, Summary};
@@ -19,8 +19,8 @@ use gleaner_proto::source_text::nearest;
 use tracing::{info, warn};
 
 use super::Daemon;
-use super::membership::Engagement;
-use crate::engaged::{Engaged, Identity};
+use super::overlap::groups;
+use crate::engaged::{Engagement, Identity};
 use crate::paused::Paused;
 
 /// Clients that wait for the end of a workload that they attached to.
@@ -30,10 +30,6 @@ pub(super) struct Attachments(BTreeMap<WorkloadId, To<AttachReply>>);
 impl Attachments {
     fn of(&self, call: CallId) -> Option<WorkloadId> {
         self.0.iter().find(|(_, to)| to.id() == call).map(|(id, _)| *id)
-    }
-
-    pub(super) fn has(&self, id: WorkloadId) -> bool {
-        self.0.contains_key(&id)
     }
 }
 
@@ -117,25 +113,14 @@ impl Daemon {
         self.sets_of_others.clear();
         self.known.clear();
         self.follow_configuration();
-        self.take_up_sets();
         self.apply_rests();
-    }
-
-    /// Consolidates again what somebody attached to, and whose set was somebody else's.
-    fn take_up_sets(&mut self) {
-        let given_up = self.engaged.iter().filter(|(_, e)| e.is_set_theirs).map(|(id, _)| *id);
-        for id in given_up.collect::<Vec<_>>() {
-            self.rejoin(id, |config| config.consolidate = true);
-        }
     }
 
     fn detach(&mut self, name: &str, peer: Peer) -> Result<(), Error> {
         let found = self.engaged.iter().find(|(_, e)| e.identity.name == name).map(|(id, _)| *id);
         let survey = self.lookout.survey();
         let keys: Vec<Key> = match found.and_then(|id| self.engaged.get(&id)).map(|e| &e.identity) {
-            Some(identity) => {
-                survey.candidates().filter(|c| is_same(identity, c)).map(|c| c.key.clone()).collect()
-            }
+            Some(identity) => vec![identity.key.clone()],
             None => survey.candidates().filter(|c| c.name == name).map(|c| c.key.clone()).collect(),
         };
         if found.is_none() && keys.is_empty() {
@@ -184,10 +169,12 @@ impl Daemon {
             _ => return Err(Error::InvalidRequest { reason: "name either a pid or a cgroup".to_owned() }),
         };
         let found = found.map_err(|error| Error::InvalidRequest { reason: error.to_string() })?;
+        let (key, group) = self.identify(asked.pid, &found)?;
         let executable = asked.pid.and(found.program.clone()).map(std::path::PathBuf::from);
+        let unit = gleaner_discover::unit_of(&group);
         let subject = gleaner_config::Subject {
-            unit: None,
-            group: found.group.as_deref().unwrap_or(Path::new("/")),
+            unit: unit.as_deref(),
+            group: &group,
             executable: executable.as_deref(),
         };
         let mut terms = self.loaded.config.terms(&subject);
@@ -198,30 +185,48 @@ impl Daemon {
         terms.consolidate = asked.consolidate.unwrap_or(terms.consolidate);
         terms.retain = asked.retain.unwrap_or(terms.retain);
         terms.progress = asked.progress.clone().or(terms.progress);
-        let engagement = Engagement { terms, memory: asked.memory.unwrap_or(self.loaded.config.memory) };
-        self.make_way(asked.pid, found.group.as_deref())?;
+        // Somebody asks for it.
+        terms.engage = true;
+        let engagement = self.engagement(terms);
+        let memory = asked.memory.unwrap_or(engagement.memory);
         let identity = Identity {
-            name: self.free_name(asked.name.as_deref().unwrap_or(&found.name)),
-            key: None,
-            unit: None,
+            name: String::new(),
+            key,
+            is_attached: true,
+            unit,
             group: found.group.clone(),
             pid: asked.pid,
         };
-        self.engage(identity, found, &engagement).map_err(Error::failed)
+        self.make_way(&identity)?;
+        let name = self.free_name(asked.name.as_deref().unwrap_or(&found.name));
+        self.engage(Identity { name, ..identity }, found, Engagement { memory, ..engagement })
+            .map_err(Error::failed)
+    }
+
+    /// What discovery would know a workload by, and its group.
+    fn identify(&self, pid: Option<u32>, found: &Found) -> Result<(Key, PathBuf), Error> {
+        if let Some(group) = &found.group {
+            return Ok((Key::Group(group.clone()), group.clone()));
+        }
+        let pid = pid.unwrap_or_default();
+        let start_ticks = ThreadKey::of(&self.root, pid).map_err(Error::failed)?.start_time_ticks;
+        let groups = groups(&self.root, pid).into_iter().map(PathBuf::from);
+        // In version 1 it has one in each hierarchy, most of them the root.
+        let group = groups.max_by_key(|group| group.components().count()).unwrap_or_else(|| "/".into());
+        Ok((Key::Process { pid, start_ticks }, group))
     }
 
     /// Releases what is engaged of the same processes without having been asked for.
-    fn make_way(&mut self, pid: Option<u32>, group: Option<&Path>) -> Result<(), Error> {
-        let same = |identity: &Identity| match pid {
-            Some(pid) => identity.pid == Some(pid),
-            None => group.is_some() && identity.group.as_deref() == group,
-        };
-        let found = self.engaged.iter().find(|(_, e)| same(&e.identity));
-        let Some((id, engaged)) = found.map(|(id, e)| (*id, e)) else { return Ok(()) };
-        if self.attachments.has(id) {
+    fn make_way(&mut self, identity: &Identity) -> Result<(), Error> {
+        let same = |other: &Identity| other.extent().overlaps(&identity.extent(), &self.root);
+        let (attached, found): (Vec<_>, Vec<_>) =
+            self.engaged.iter().filter(|(_, e)| same(&e.identity)).partition(|(_, e)| e.identity.is_attached);
+        if let Some((_, engaged)) = attached.first() {
             return Err(Error::AlreadyControlled { workload: engaged.identity.name.clone() });
         }
-        self.leave(id, "somebody attaches to it");
+        for id in found.into_iter().map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.leave(id, "somebody attaches to it");
+        }
         Ok(())
     }
 
@@ -307,36 +312,6 @@ impl Daemon {
     }
 }
 
-/// Whether discovery knows the workload by this candidate.
-fn is_same(identity: &Identity, candidate: &Candidate) -> bool {
-    let pid = candidate.main.as_ref().map(|main| main.pid);
-    match (&identity.key, candidate.kind) {
-        (Some(key), _) => *key == candidate.key,
-        (None, Kind::Process) => identity.pid.is_some() && identity.pid == pid,
-        (None, _) => identity.pid.is_none() && identity.group.as_ref() == Some(&candidate.group),
-    }
-}
-
-/// Whether a process or group belongs to a workload that somebody attached to.
-pub(super) fn is_attached(
-    root: &Root,
-    engaged: &BTreeMap<WorkloadId, Engaged>,
-    kind: Kind,
-    pid: Option<u32>,
-    group: &Path,
-) -> bool {
-    let attached = engaged.values().filter(|e| e.identity.key.is_none());
-    let mut heads = attached.map(|e| (e.identity.pid, e.identity.group.as_deref())).peekable();
-    if heads.peek().is_none() {
-        return false;
-    }
-    let ancestors = pid.map(|pid| ancestors(root, pid)).unwrap_or_default();
-    heads.any(|(head, of)| match head {
-        Some(head) => ancestors.contains(&head),
-        None => kind != Kind::Process && of.is_some_and(|of| group.starts_with(of)),
-    })
-}
-
 /// The records of a journal that are not older than `since` (milliseconds since the Unix epoch), behind its start,
 /// without observations: they are most of it, and nobody reads them. Each is read when the client can take it; what
 /// comes after a damage is left out, with a warning.
@@ -358,38 +333,11 @@ fn replies(
     readable.filter(keep).map(move |record| WhyReply { workload: workload.clone(), record })
 }
 
-/// A process and its ancestors.
-fn ancestors(root: &Root, pid: u32) -> Vec<u32> {
-    let parent = |pid: u32| -> Option<u32> {
-        let stat = root.read_opt(format!("/proc/{pid}/stat")).ok()??;
-        // The name in parentheses can hold anything.
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-    };
-    let mut line = vec![pid];
-    while let Some(next) =
-        line.last().and_then(|pid| parent(*pid)).filter(|next| *next > 1 && line.len() < 100)
-    {
-        line.push(next);
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use gleaner_policy::{CpuSet, PolicyConfig};
 
     use super::*;
-
-    #[test]
-    fn ancestors_are_followed_whatever_a_process_is_called() {
-        let dir = tempfile::tempdir().unwrap();
-        for (pid, stat) in [(7, "7 (a) b) S 5 7 7"), (5, "5 (sh) S 1 5 5")] {
-            let own = dir.path().join(format!("proc/{pid}"));
-            std::fs::create_dir_all(&own).unwrap();
-            std::fs::write(own.join("stat"), stat).unwrap();
-        }
-        assert_eq!(ancestors(&Root::at(dir.path()), 7), [7, 5]);
-    }
 
     #[test]
     fn old_records_are_left_out_but_for_the_start() {

@@ -67,7 +67,7 @@ impl Daemon {
             leases: self.fleet.leases() as u64,
             lease_file: self.paths.state.leases().display().to_string(),
             decisions: self.decisions(),
-            limits: self.limits.clone(),
+            limits: self.limits.iter().chain(&self.tuned).cloned().collect(),
         }
     }
 
@@ -141,12 +141,12 @@ impl Daemon {
 
     /// Why a workload is engaged, or not helped as others are, unless that is what discovery says of it.
     fn reason_of(&self, identity: &Identity) -> Option<String> {
-        let reason = match &identity.key {
-            None => "`gleaner run`, `gleaner attach` or another client asked for it",
-            Some(key) if self.sets_of_others.contains(key) => {
-                "somebody else has changed its vCPUs, which stay as they are until `gleaner resume`"
-            }
-            Some(_) => return None,
+        let reason = if self.sets_of_others.contains(&identity.key) {
+            "somebody else has changed its vCPUs, which stay as they are until `gleaner resume`"
+        } else if identity.is_attached {
+            "`gleaner run`, `gleaner attach` or another client asked for it"
+        } else {
+            return None;
         };
         Some(reason.to_owned())
     }
@@ -154,7 +154,7 @@ impl Daemon {
     /// The workloads of the latest survey that are not engaged. Those that are get their reason if they have none.
     fn other_workloads(&mut self, engaged_ones: &mut [Workload]) -> Vec<Workload> {
         let mut workloads = Vec::new();
-        let engaged: BTreeSet<Key> = self.engaged.values().filter_map(|e| e.identity.key.clone()).collect();
+        let engaged: BTreeSet<Key> = self.engaged.values().map(|e| e.identity.key.clone()).collect();
         let refused_ones = self.refused.clone();
         let (lookout, mut judge) = self.lookout_and_judge();
         for (candidate, standing) in lookout.standings(&mut judge) {

@@ -167,8 +167,7 @@ impl Daemon {
             FleetError::Ended { id } => drop(self.leave(*id, ENDED)),
             FleetError::Member { id, error } => {
                 let reason = error.to_string();
-                if let Some(Identity { key: Some(key), name, .. }) = self.engaged.get(id).map(|e| &e.identity)
-                {
+                if let Some(Identity { key, name, .. }) = self.engaged.get(id).map(|e| &e.identity) {
                     warn!(workload = name, "{name}: {reason}; it is left alone for a while");
                     self.lookout.failed(key);
                 }
@@ -203,12 +202,11 @@ impl Daemon {
 
     /// The workload's set is not ours any more; it goes on without consolidation.
     fn give_up_set(&mut self, id: WorkloadId, why: &str) {
-        let Some(engaged) = self.engaged.get_mut(&id) else { return };
-        engaged.is_set_theirs = engaged.identity.key.is_none();
-        let (name, key) = (engaged.identity.name.clone(), engaged.identity.key.clone());
+        let Some(engaged) = self.engaged.get(&id) else { return };
+        let Identity { name, key, .. } = engaged.identity.clone();
         warn!(workload = name, "{name}: {why}: its set of vCPUs is theirs until `gleaner resume`");
         self.note(Some(name), why.to_owned());
-        self.sets_of_others.extend(key);
+        self.sets_of_others.insert(key);
         self.rejoin(id, |config| config.consolidate = false);
     }
 

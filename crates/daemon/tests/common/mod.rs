@@ -11,7 +11,7 @@ use std::io::{BufRead as _, BufReader};
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -132,7 +132,12 @@ pub(crate) struct Gleanerd {
 
 impl Gleanerd {
     pub(crate) fn start(command: &mut Command, socket: PathBuf) -> Self {
-        let mut process = Running::start(command);
+        Self::start_with(command, Stdio::piped(), socket)
+    }
+
+    /// With this standard input.
+    pub(crate) fn start_with(command: &mut Command, input: impl Into<Stdio>, socket: PathBuf) -> Self {
+        let mut process = Running::start_with(command, input);
         let stderr = process.take_stderr();
         let log: Arc<Mutex<String>> = Arc::default();
         let written = Arc::clone(&log);

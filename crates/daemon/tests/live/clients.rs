@@ -84,6 +84,28 @@ fn pause_detach_and_attach_mean_what_they_say() {
 }
 
 #[test]
+fn a_process_of_an_engaged_service_is_controlled_once() {
+    let Some(stage) = Stage::set("") else { return };
+    let daemon = stage.home.start();
+    daemon.until_helped("redis");
+    let asked = AttachRequest { pid: Some(stage.redis.server.pid()), ..AttachRequest::default() };
+    let mut attached = daemon.client().attach(&asked).unwrap();
+    let workload = attached.next().unwrap().unwrap().workload;
+    assert!(daemon.engaged("redis").is_none() && daemon.engaged(&workload).is_some());
+    // The whole would have it twice.
+    let whole = AttachRequest { cgroup: Some(path(&stage.redis.service)), ..AttachRequest::default() };
+    let refusal = refused(daemon.client().attach(&whole).unwrap().next().unwrap());
+    assert_eq!(refusal, Error::AlreadyControlled { workload: workload.clone() });
+    daemon.until_helped(&workload);
+    assert!(daemon.engaged("redis").is_none());
+    attached.hang_up().unwrap().now();
+    assert!(attached.last().unwrap().unwrap().summary.is_some());
+    daemon.until("the service is engaged again", |daemon| daemon.engaged("redis").is_some());
+    daemon.stop();
+    stage.assert_untouched();
+}
+
+#[test]
 fn two_workloads_of_one_name_have_different_names() {
     let Some(stage) = Stage::set("") else { return };
     let daemon = stage.home.start();

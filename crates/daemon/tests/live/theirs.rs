@@ -57,6 +57,16 @@ fn the_cpu_set_of_a_group() {
     assert_eq!(stage.redis.service.cpus(), theirs);
     assert!(daemon.engaged("redis").is_some_and(|redis| redis.active == redis.allowed));
 
+    // One that is smaller stays after `gleaner resume`, too: it was chosen before the daemon held it again.
+    let only = active.iter().next().unwrap().to_string();
+    fs::write(&file, &only).unwrap();
+    daemon.client().resume().unwrap();
+    daemon.until("it steps back again", |daemon| {
+        daemon.logged("its set of vCPUs is theirs until `gleaner resume`") == 2
+    });
+    assert_eq!(stage.redis.service.cpus(), only);
+
+    fs::write(&file, &theirs).unwrap();
     daemon.client().resume().unwrap();
     daemon.until("it takes the set up again", |_| stage.redis.service.cpus() != theirs);
     daemon.stop();

@@ -10,6 +10,7 @@ use gleaner_kernel::lever::{Target, ThreadKey, ThreadPlan, cpuset, walk};
 use gleaner_policy::CpuSet;
 
 use super::LiveError;
+use super::chosen::{check_below, check_group};
 use super::holdings::Holdings;
 use super::unit_set::UnitSet;
 use crate::lease::{LeaseBook, LeaseError, Outcome};
@@ -46,6 +47,7 @@ pub(super) struct ActiveSet {
     lever: ActiveSetLever,
     /// Somebody else has changed the set: it is theirs.
     given_up: bool,
+    allowed: CpuSet,
     active: CpuSet,
     batch: Batch,
     in_batch: bool,
@@ -60,12 +62,18 @@ impl ActiveSet {
         Self {
             lever,
             given_up: false,
-            active: allowed,
+            active: allowed.clone(),
+            allowed,
             batch: Batch::new(),
             in_batch: false,
             holdings: Holdings::default(),
             respected: BTreeSet::new(),
         }
+    }
+
+    /// The vCPUs that the workload is allowed to use.
+    pub(super) fn allowed(&self) -> &CpuSet {
+        &self.allowed
     }
 
     /// The active vCPUs.
@@ -121,7 +129,7 @@ impl ActiveSet {
         threads: &mut impl FnMut() -> Result<Vec<u32>, LiveError>,
         notes: &mut Vec<String>,
     ) -> Result<(), LiveError> {
-        let Self { lever, holdings, respected, .. } = self;
+        let Self { lever, holdings, respected, allowed, .. } = self;
         if self.given_up {
             return Ok(());
         }
@@ -129,7 +137,11 @@ impl ActiveSet {
             ActiveSetLever::Group(group) => {
                 // The full set is written out as well: version 2 refuses an empty one while the group has
                 // processes.
-                for write in cpuset::writes(group, vcpus) {
+                let writes = cpuset::writes(group, vcpus);
+                if !holdings.holds_any(book, &writes) {
+                    check_group(book.root(), group.cpuset_dir(), allowed)?;
+                }
+                for write in writes {
                     holdings.set(book, &write)?;
                 }
             }
@@ -178,16 +190,20 @@ impl ActiveSet {
     /// # Errors
     /// Somebody has.
     pub(super) fn check(&mut self, book: &mut LeaseBook) -> Result<(), LeaseError> {
-        let Self { lever, holdings, active, .. } = self;
-        if let ActiveSetLever::Unit(unit) = lever {
-            unit.check(book, holdings, active)?;
+        let Self { lever, holdings, active, allowed, .. } = self;
+        match lever {
+            ActiveSetLever::Unit(unit) => unit.check(book, holdings, active)?,
+            ActiveSetLever::Group(group) if active != allowed => {
+                check_below(book.root(), group.cpuset_dir(), allowed)?;
+            }
+            _ => {}
         }
         holdings.check(book)
     }
 
-    /// Restores everything that is still ours, and closes the leases; the vCPUs of `allowed` are active.
-    pub(super) fn release(&mut self, book: &mut LeaseBook, allowed: &CpuSet) -> Vec<Outcome> {
-        self.active.clone_from(allowed);
+    /// Restores everything that is still ours, and closes the leases; all allowed vCPUs are active.
+    pub(super) fn release(&mut self, book: &mut LeaseBook) -> Vec<Outcome> {
+        self.active.clone_from(&self.allowed);
         self.in_batch = false;
         self.end(book);
         self.holdings.release(book, |_| true)

@@ -23,7 +23,6 @@ use crate::lease::{LeaseBook, LeaseError, Outcome};
 pub(super) struct Member {
     sensors: Sensors,
     set: ActiveSet,
-    allowed: CpuSet,
     process: Option<(Pid, ProcessFd)>,
     overloads: OverloadMonitor,
     /// Where the kernel reports nothing: the samples so far, and when the next one is due.
@@ -46,8 +45,7 @@ impl Member {
         let counter = parts.counter.map(|counter| CounterReader::new(counter, mask, warn));
         Ok(Self {
             sensors: Sensors::new(parts.workload, counter, (waits, traffic), vcpus)?,
-            set: ActiveSet::new(parts.place, parts.allowed.clone()),
-            allowed: parts.allowed,
+            set: ActiveSet::new(parts.place, parts.allowed),
             process: parts.process,
             overloads: OverloadMonitor::new(parts.overloads),
             samples: None,
@@ -58,7 +56,7 @@ impl Member {
 
     /// The vCPUs that the workload is allowed to use.
     pub(super) fn allowed(&self) -> &CpuSet {
-        &self.allowed
+        self.set.allowed()
     }
 
     /// The active vCPUs.
@@ -88,7 +86,7 @@ impl Member {
         if let (Some(all), Some((_, process))) = (&mut all, &self.process) {
             all.push(process.as_fd());
         }
-        let mut o = self.sensors.observe(all.as_deref(), &self.allowed, vcpus)?;
+        let mut o = self.sensors.observe(all.as_deref(), self.set.allowed(), vcpus)?;
         o.overload = self.overload.take();
         Ok(o)
     }
@@ -120,7 +118,7 @@ impl Member {
     ) -> Result<(), LiveError> {
         let left = self.active().difference(idle);
         let elsewhere =
-            if left.is_empty() { used.difference(idle).intersection(&self.allowed) } else { left };
+            if left.is_empty() { used.difference(idle).intersection(self.allowed()) } else { left };
         if elsewhere.is_empty() || elsewhere == *self.active() {
             return Ok(());
         }
@@ -162,7 +160,7 @@ impl Member {
 
     /// See [`ActiveSet::release`].
     pub(super) fn release(&mut self, book: &mut LeaseBook) -> Vec<Outcome> {
-        self.set.release(book, &self.allowed)
+        self.set.release(book)
     }
 
     /// Watches for what makes the next observation due early; idle vCPUs poll for `polled`.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use gleaner_kernel::lever::{LeverError, Target, Value, Write, cpuset};
 use gleaner_policy::CpuSet;
 
+use super::chosen::{check_below, check_group};
 use super::holdings::Holdings;
 use crate::lease::{LeaseBook, LeaseError};
 
@@ -97,6 +98,9 @@ impl UnitSet {
     ) -> Result<(), LeaseError> {
         self.follow(active);
         let Some(declared) = &self.declared else { return Ok(()) };
+        if *active != self.allowed {
+            check_below(book.root(), &self.group, &self.allowed)?;
+        }
         let settled = self.lasting == *active && self.since.elapsed() >= SETTLED;
         match book.check(&self.file()) {
             Ok(()) if declared != active && settled => self.declare(book, holdings, active),
@@ -138,6 +142,7 @@ impl UnitSet {
         if found != Value::Unset && !book.holds(&self.property) {
             return Err(LeaseError::Theirs { target: self.property.clone(), found });
         }
+        check_group(book.root(), &self.group, &self.allowed)?;
         let before = book.root().read_opt(self.group.join(cpuset::FILE)).map_err(LeverError::from)?;
         self.original = Value::Text(before.unwrap_or_default());
         let all = self.allowed.clone();

@@ -1,6 +1,6 @@
 //! Consolidation by cpuset: the vCPUs that a workload's control group is allowed to use.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gleaner_policy::CpuSet;
 
@@ -30,7 +30,39 @@ pub(super) fn write(root: &Root, path: &Path, text: &str) -> Result<(), KernelEr
     }
 }
 
-/// The innermost systemd unit (`.service` or `.scope`) in the group's path.
+/// The CPUs that the threads of the group `dir` may use: its own set within those of the groups above it. `None` if
+/// the group has no CPU set.
+pub fn effective(root: &Root, dir: &Path) -> Option<CpuSet> {
+    let files = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
+    files.into_iter().find_map(|name| root.read_opt(dir.join(name)).ok().flatten()?.parse().ok())
+}
+
+/// A group below `dir`, at any depth, with a CPU set of its own other than `all`: its CPUs and their file. In version 1
+/// every group has a set, at first mostly that of the group above it.
+pub fn chosen_below(root: &Root, dir: &Path, all: &CpuSet) -> Option<(PathBuf, CpuSet)> {
+    groups_below(root, dir).into_iter().find_map(|group| {
+        let file = group.join(FILE);
+        let cpus: CpuSet = root.read_opt(&file).ok().flatten()?.parse().ok()?;
+        if !cpus.is_empty() && cpus != *all {
+            return Some((file, cpus));
+        }
+        chosen_below(root, &group, all)
+    })
+}
+
+/// Whether there are groups in the group `dir`.
+pub fn has_groups(root: &Root, dir: &Path) -> bool {
+    !groups_below(root, dir).is_empty()
+}
+
+/// The groups in the group `dir`; none if it is gone.
+fn groups_below(root: &Root, dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(root.path(dir)) else { return Vec::new() };
+    let groups = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    groups.map(|entry| dir.join(entry.file_name())).collect()
+}
+
+/// The innermost systemd unit (`.service`, `.scope` or `.slice`) in the group's path.
 ///
 /// `None` if systemd is not the init system.
 pub fn managed_by_systemd(root: &Root, group: &Path) -> Option<String> {
@@ -40,7 +72,7 @@ pub fn managed_by_systemd(root: &Root, group: &Path) -> Option<String> {
     let names = group.components().rev().filter_map(|component| component.as_os_str().to_str());
     let mut units = names.filter(|name| {
         let kind = Path::new(name).extension().and_then(|extension| extension.to_str());
-        matches!(kind, Some("service" | "scope"))
+        matches!(kind, Some("service" | "scope" | "slice"))
     });
     units.next().map(str::to_owned)
 }
@@ -76,6 +108,30 @@ mod tests {
         assert_eq!(managed_by_systemd(&root, group), None);
         std::fs::create_dir_all(root.path("/run/systemd/system")).unwrap();
         assert_eq!(managed_by_systemd(&root, group).as_deref(), Some("db.service"));
-        assert_eq!(managed_by_systemd(&root, Path::new("/sys/fs/cgroup/my.slice")), None);
+        let pod = Path::new("/sys/fs/cgroup/kubepods.slice/kubepods-pod1.slice");
+        assert_eq!(managed_by_systemd(&root, pod).as_deref(), Some("kubepods-pod1.slice"));
+        assert_eq!(managed_by_systemd(&root, Path::new("/sys/fs/cgroup/mine")), None);
+    }
+
+    #[test]
+    fn a_set_of_a_group_below_is_found_at_any_depth() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let all: CpuSet = "0-3".parse().unwrap();
+        let pod = Path::new("/pod");
+        let put = |group: &str, cpus: &str| {
+            std::fs::create_dir_all(root.path(group)).unwrap();
+            std::fs::write(root.path(group).join(FILE), cpus).unwrap();
+        };
+        put("/pod", "0");
+        assert!(!has_groups(&root, pod));
+        put("/pod/one", "\n");
+        put("/pod/two", "0-3\n");
+        assert!(has_groups(&root, pod));
+        assert_eq!(chosen_below(&root, pod, &all), None, "none, and all");
+        put("/pod/two/inner", "2-3\n");
+        let found = ("/pod/two/inner/cpuset.cpus".into(), "2-3".parse().unwrap());
+        assert_eq!(chosen_below(&root, pod, &all), Some(found));
+        assert_eq!(chosen_below(&root, Path::new("/gone"), &all), None);
     }
 }

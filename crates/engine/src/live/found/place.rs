@@ -58,7 +58,14 @@ impl Place {
         let of_head = |(pid, cpus): &(u32, CpuSet)| {
             smaller(cpus, &online, &format!("the CPU affinity of its process {pid}"))
         };
-        let own_set = smaller(&allowed, &online, "its CPU set").or_else(|| heads.iter().find_map(of_head));
+        let cpuset_dir = group.as_ref().map(WorkloadGroup::cpuset_dir);
+        let of_below = || {
+            let (file, cpus) = cpuset::chosen_below(root, cpuset_dir?, &allowed)?;
+            Some(format!("{} is {cpus}", file.display()))
+        };
+        let own_set = smaller(&allowed, &online, "its CPU set")
+            .or_else(|| heads.iter().find_map(of_head))
+            .or_else(of_below);
         if let Some(why) = own_set {
             return Ok(Some(Self::untouched(allowed, why)));
         }
@@ -73,6 +80,12 @@ impl Place {
                 ActiveSetLever::Threads(Affinity::new(allowed.clone()))
             }
             (Some(unit), _) => ActiveSetLever::Unit(UnitSet::new(unit, named.dir(), allowed.clone())),
+            // Version 1 refuses a set that leaves out CPUs of a group below.
+            (None, Some(group))
+                if group.version() == Version::V1 && cpuset::has_groups(root, group.cpuset_dir()) =>
+            {
+                ActiveSetLever::Threads(Affinity::new(allowed.clone()))
+            }
             (None, Some(group)) => ActiveSetLever::Group(group),
             (None, None) => ActiveSetLever::Threads(Affinity::new(allowed.clone())),
         };
@@ -95,10 +108,7 @@ fn smaller(cpus: &CpuSet, online: &CpuSet, what: &str) -> Option<String> {
 
 /// The CPUs that the group `dir` may use: its own, or those of the nearest group above it, up to `top`.
 fn effective(root: &Root, dir: &Path, top: &Path) -> Option<CpuSet> {
-    let dirs = dir.ancestors().take_while(|dir| dir.starts_with(top));
-    let files =
-        dirs.flat_map(|dir| ["cpuset.cpus.effective", "cpuset.effective_cpus"].map(|name| dir.join(name)));
-    files.filter_map(|file| root.read_opt(file).ok().flatten()).find_map(|text| text.parse().ok())
+    dir.ancestors().take_while(|dir| dir.starts_with(top)).find_map(|dir| cpuset::effective(root, dir))
 }
 
 /// The affinities of the first of these threads; those that have ended are left out.

@@ -37,6 +37,50 @@ fn a_set_that_is_back_as_it_was_is_somebody_elses_doing() {
 }
 
 #[test]
+fn a_set_that_was_chosen_before_it_was_held_is_theirs_until_it_is_as_it_was_found() {
+    let world = World::new();
+    let mut fleet = world.fleet([1]);
+    let choose = |cpus: &str, effective: &str| {
+        world.put("/cg/1/cpuset.cpus", cpus);
+        world.put("/cg/1/cpuset.cpus.effective", effective);
+    };
+    let taken = |fleet: &mut Fleet| {
+        let error = fleet.place(A, &set("0")).unwrap_err();
+        assert_eq!(error.to_string(), "/cg/1/cpuset.cpus is 1 now, changed by somebody else: left as it is");
+        assert!(fleet.abandon_set(A).is_empty());
+        fleet.take_up_set(A);
+    };
+    choose("1", "1");
+    taken(&mut fleet);
+    taken(&mut fleet);
+    choose("", "1");
+    taken(&mut fleet);
+    assert_eq!(world.cpus(1), "", "the group above it has the set");
+    choose("", "0-1");
+    fleet.place(A, &set("0")).unwrap();
+    assert_eq!(world.cpus(1), "0");
+    fleet.close();
+    assert_eq!(world.cpus(1), "");
+}
+
+#[test]
+fn a_set_that_a_group_below_gets_ends_that_of_the_whole() {
+    let world = World::new();
+    let mut fleet = world.fleet([1]);
+    world.put("/cg/1/container/cpuset.cpus", "");
+    fleet.place(A, &set("0")).unwrap();
+    world.put("/cg/1/container/cpuset.cpus", "1");
+    let error = error_of_a(&mut fleet);
+    assert!(matches!(error, FleetError::SetTaken { id: A, .. }), "{error:?}");
+    assert!(error.to_string().starts_with("/cg/1/container/cpuset.cpus is 1 now"), "{error}");
+    fleet.abandon_set(A);
+    assert_eq!(world.cpus(1), "");
+    fleet.take_up_set(A);
+    assert!(fleet.place(A, &set("0")).is_err(), "before it is held, too");
+    assert_eq!(world.cpus(1), "");
+}
+
+#[test]
 fn a_limit_that_somebody_else_changed_ends_the_retention_and_leaves_the_sets() {
     let world = World::new();
     let mut fleet = world.fleet([1, 2]);

@@ -189,6 +189,21 @@ fn a_set_that_was_given_up_is_taken_up_only_if_nobody_holds_it() {
 }
 
 #[test]
+fn a_set_of_a_group_in_the_unit_ends_that_of_the_unit() {
+    let units = Units::new();
+    let mut fleet = units.fleet();
+    fleet.place(A, &set("0")).unwrap();
+    units.world.put("/cg/1/worker/cpuset.cpus", "1");
+    let error = Units::check(&mut fleet).unwrap_err();
+    assert!(matches!(error, FleetError::SetTaken { id: A, .. }), "{error:?}");
+    fleet.abandon_set(A);
+    fleet.take_up_set(A);
+    assert!(matches!(fleet.place(A, &set("0")), Err(FleetError::SetTaken { id: A, .. })));
+    fleet.abandon_set(A);
+    units.assert_untouched();
+}
+
+#[test]
 fn an_administrator_who_takes_the_property_back_is_noticed() {
     let units = Units::new();
     let mut fleet = units.fleet();

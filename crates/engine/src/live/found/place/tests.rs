@@ -141,6 +141,50 @@ fn a_set_that_is_smaller_than_the_machine_is_left_alone() {
 }
 
 #[test]
+fn a_pod_whose_containers_have_sets_is_left_alone() {
+    let world = World::new(V2);
+    let pod = "/kubepods/pod1";
+    world.group(pod, &[]);
+    world.cpuset(pod, &world.own.to_string());
+    world.put(&format!("/cg{pod}/1/cpuset.cpus"), "");
+    assert!(matches!(world.found(pod).place, ActiveSetLever::Group(_)));
+    world.put(&format!("/cg{pod}/1/cpuset.cpus"), "999");
+    assert_eq!(world.own_set(pod), format!("/cg{pod}/1/cpuset.cpus is 999"));
+}
+
+#[test]
+fn on_version_1_a_group_with_groups_below_has_its_threads_moved() {
+    let world = World::new(V1);
+    let pod = "/cpuset/pod1";
+    let all = world.own.to_string();
+    let pid = std::process::id();
+    world.put(&format!("/proc/{pid}/cgroup"), "2:cpuset:/pod1\n");
+    for (file, text) in [
+        ("tasks", format!("{pid}\n")),
+        ("cgroup.procs", format!("{pid}\n")),
+        ("cpuset.cpus", all.clone()),
+        ("cpuset.effective_cpus", all.clone()),
+    ] {
+        world.put(&format!("{pod}/{file}"), &text);
+    }
+    assert!(matches!(world.found(pod).place, ActiveSetLever::Group(_)));
+    world.put(&format!("{pod}/1/cpuset.cpus"), &all);
+    let found = world.found(pod);
+    assert!(matches!(found.place, ActiveSetLever::Threads(_)), "{:?}", found.place);
+    assert_eq!(found.own_set, None);
+}
+
+#[test]
+fn the_slice_of_a_pod_is_systemds() {
+    let world = World::new(V2);
+    let pod = "/kubepods.slice/kubepods-pod1.slice";
+    world.systemd.add("kubepods-pod1.slice", pod, "");
+    world.group(pod, &[]);
+    let found = world.found(pod);
+    assert!(matches!(found.place, ActiveSetLever::Unit(_)), "{:?}", found.place);
+}
+
+#[test]
 fn a_group_that_is_no_unit_has_its_own_set_or_that_of_its_threads() {
     let world = World::new(V2);
     world.unit("", &[]);
