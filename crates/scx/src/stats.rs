@@ -58,6 +58,13 @@ const NAMES: [(stat, &str, &str, &str, &str); stat::STATS.0 as usize] = [
         "Urgency that ended because the vCPU only spun",
     ),
     (
+        stat::STAT_YIELDS,
+        "yields",
+        "directed yields",
+        "yields",
+        "vCPUs that gave their pCPU away for a preempted one, for which they wait",
+    ),
+    (
         stat::STAT_STOLEN,
         "stolen",
         "taken by idle pCPUs",

@@ -43,6 +43,8 @@ enum stat {
 	STAT_PROTECTED,
 	/* Urgency that ended with a pause-loop exit. */
 	STAT_CANCELLED,
+	/* vCPUs that gave their pCPU away for one that they wait for. */
+	STAT_YIELDS,
 	/* Tasks taken from another pCPU's queue: by an idle pCPU, and because they were behind. */
 	STAT_STOLEN,
 	STAT_PULLED,

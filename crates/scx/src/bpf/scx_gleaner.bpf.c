@@ -238,6 +238,32 @@ void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
 		set_slice(prev, fair_slice_ns);
 }
 
+/*
+ * `from` gives its pCPU away, for nobody, or for a vCPU `to` of its VM that was
+ * preempted: KVM asks for that at pause-loop exits, and a Linux guest when it
+ * has sent function calls (KVM_HC_SCHED_YIELD). Whom it waits for runs first
+ * for an urgent slice, as far as its allowance goes.
+ */
+bool OPS(gleaner_yield, struct task_struct *from, struct task_struct *to)
+{
+	struct task *sender = task_of(from), *t;
+	u64 now = bpf_ktime_get_ns();
+
+	if (!to) {
+		set_slice(from, 0);
+		return false;
+	}
+	t = task_of(to);
+	if (!sender || !t || !t->vm || !urgency_spins(&sender->urgency, rules_of(sender)))
+		return false;
+	set_slice(from, 0);
+	make_urgent(t, now);
+	urgency_for_time(&t->urgency, now, rules_of(t)->slice_ns);
+	count(STAT_YIELDS);
+	reconsider(t);
+	return true;
+}
+
 /* The weight of the task's control group is its VM's. */
 static __always_inline u32 group_weight(struct task_struct *p)
 {
@@ -423,6 +449,7 @@ struct sched_ext_ops gleaner_ops = {
 	.select_cpu = (void *)gleaner_select_cpu,
 	.enqueue = (void *)gleaner_enqueue,
 	.dispatch = (void *)gleaner_dispatch,
+	.yield = (void *)gleaner_yield,
 	.runnable = (void *)gleaner_runnable,
 	.running = (void *)gleaner_running,
 	.stopping = (void *)gleaner_stopping,
