@@ -62,7 +62,7 @@ const NAMES: [(stat, &str, &str, &str, &str); stat::STATS.0 as usize] = [
         "yields",
         "directed yields",
         "yields",
-        "vCPUs that gave their pCPU away for a preempted one, for which they wait",
+        "vCPUs that gave their pCPU away because they wait for a preempted one",
     ),
     (
         stat::STAT_STOLEN,

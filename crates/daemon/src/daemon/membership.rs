@@ -117,7 +117,7 @@ impl Daemon {
             bail!("{} workloads are engaged, as many as the configuration allows", self.engaged.len());
         }
         let Found { place, workload, allowed, process, program, own_set, .. } = found;
-        let Engagement { terms, memory, bpf } = &engagement;
+        let (terms, bpf) = (&engagement.terms, engagement.bpf);
         let counter = terms.progress.as_ref().map(|text| text.parse::<Counter>()).transpose();
         let counter = counter.map_err(anyhow::Error::msg)?;
         let mut config = PolicyConfig {
@@ -128,7 +128,6 @@ impl Daemon {
             counter_block: counter.as_ref().map(Counter::block),
             ..policy_config(&self.facts, terms)
         };
-        let bpf = *bpf;
         let scope = || Scope::from(workload.members());
         let traffic = bpf.then(|| lazy::traffic_sensor(scope()));
         let id = WorkloadId(self.next_id);
@@ -145,7 +144,7 @@ impl Daemon {
             wake_cost: self.facts.wake_cost,
         };
         self.fleet.join(id, parts)?;
-        let program = program.filter(|_| *memory);
+        let program = program.filter(|_| engagement.memory);
         let memory = program.and_then(|program| self.memory_of(program, &config, allowed.len()));
         let mut memory = memory.unwrap_or_default();
         config.known = memory.known();
@@ -280,8 +279,8 @@ impl Daemon {
         }
     }
 
-    /// Applies a new configuration to those that are engaged, but for what somebody attached to, on the terms that were
-    /// named then; and who may be consolidated to all.
+    /// Applies a new configuration to those that are engaged, and to all of them who may be consolidated now. What somebody
+    /// attached to keeps the terms that were named then.
     pub(super) fn follow_configuration(&mut self) {
         for id in self.engaged.keys().copied().collect::<Vec<_>>() {
             let Some(engaged) = self.engaged.get(&id) else { continue };

@@ -7,7 +7,7 @@ use gleaner_kernel::Root;
 
 use crate::engaged::Identity;
 
-/// How many ancestors of a process are asked for: a chain that is longer is no real one.
+/// How many ancestors of a process are followed at most, in case that the chain changes meanwhile and has no end.
 const MOST_ANCESTORS: usize = 100;
 
 /// A workload, by what identifies it and the process that heads it.
