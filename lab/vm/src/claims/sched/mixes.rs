@@ -44,15 +44,18 @@ pub(super) fn beside_small(lab: &Lab, checks: &mut Checks) -> Result<()> {
         let name = workload[0];
         let measure = |setting| under(setting, &all, || progress(&parallel, workload, &small));
         let (mut faster, mut balanced, mut conscious) = (Vec::new(), Vec::new(), Vec::new());
+        let mut longer = Vec::new();
         for _ in 0..ROUNDS {
             let [kernel, balance, load_conscious] =
                 [measure(KERNEL)?, measure(BALANCE)?, measure(LOAD_CONSCIOUS)?];
             faster.push(load_conscious.parallel / kernel.parallel);
+            longer.push(load_conscious.parallel_ran / kernel.parallel_ran);
             balanced.push(balance.small / kernel.small);
             conscious.push(load_conscious.small / kernel.small);
         }
         let what = |what| format!("{name} beside small VMs: {what}");
         checks.ratios(what("its progress with load-conscious balance"), &faster, "×", Target::AtLeast(1.0));
+        checks.ratios(what("its pCPU time with load-conscious balance"), &longer, "×", Target::Reported);
         checks.ratios(
             what("their pCPU time with load-conscious balance"),
             &conscious,
@@ -121,15 +124,19 @@ fn under<T>(setting: Setting, guests: &[&Guest], run: impl FnOnce() -> Result<T>
 struct Progress {
     /// Operations per second.
     parallel: f64,
+    /// pCPUs that it has.
+    parallel_ran: f64,
     /// pCPUs that the small VMs, which only compute, have together.
     small: f64,
 }
 
 fn progress(parallel: &Guest, workload: Workload, small: &[Guest]) -> Result<Progress> {
-    let ran = || small.iter().map(groups::ran).sum::<Result<f64>>();
+    let ran = || Ok((groups::ran(parallel)?, small.iter().map(groups::ran).sum::<Result<f64>>()?));
     let (before, started) = (ran()?, Instant::now());
-    let parallel = throughput(start(parallel, workload)?)?;
-    Ok(Progress { parallel, small: (ran()? - before) / started.elapsed().as_nanos() as f64 })
+    let operations = throughput(start(parallel, workload)?)?;
+    let (after, elapsed) = (ran()?, started.elapsed().as_nanos() as f64);
+    let [parallel_ran, small] = [(after.0 - before.0) / elapsed, (after.1 - before.1) / elapsed];
+    Ok(Progress { parallel: operations, parallel_ran, small })
 }
 
 fn speed_up(guests: &[Guest; 2], pair: [Workload; 2], alone: [f64; 2]) -> Result<f64> {
