@@ -43,15 +43,14 @@ pub(super) fn beside_small(lab: &Lab, checks: &mut Checks) -> Result<()> {
     for workload in PARALLEL {
         let name = workload[0];
         let measure = |setting| under(setting, &all, || progress(&parallel, workload, &small));
-        let (mut faster, mut balanced, mut conscious) = (Vec::new(), Vec::new(), Vec::new());
-        let mut longer = Vec::new();
+        let [mut faster, mut longer, mut balanced, mut conscious] = [const { Vec::new() }; 4];
         for _ in 0..ROUNDS {
             let [kernel, balance, load_conscious] =
                 [measure(KERNEL)?, measure(BALANCE)?, measure(LOAD_CONSCIOUS)?];
-            faster.push(load_conscious.parallel / kernel.parallel);
-            longer.push(load_conscious.parallel_ran / kernel.parallel_ran);
-            balanced.push(balance.small / kernel.small);
-            conscious.push(load_conscious.small / kernel.small);
+            faster.push(load_conscious.operations / kernel.operations);
+            longer.push(load_conscious.pcpus / kernel.pcpus);
+            balanced.push(balance.small_pcpus / kernel.small_pcpus);
+            conscious.push(load_conscious.small_pcpus / kernel.small_pcpus);
         }
         let what = |what| format!("{name} beside small VMs: {what}");
         checks.ratios(what("its progress with load-conscious balance"), &faster, "×", Target::AtLeast(1.0));
@@ -122,12 +121,12 @@ fn under<T>(setting: Setting, guests: &[&Guest], run: impl FnOnce() -> Result<T>
 }
 
 struct Progress {
-    /// Operations per second.
-    parallel: f64,
-    /// pCPUs that it has.
-    parallel_ran: f64,
-    /// pCPUs that the small VMs, which only compute, have together.
-    small: f64,
+    /// Of the parallel VM, per second.
+    operations: f64,
+    /// That the parallel VM has on average.
+    pcpus: f64,
+    /// That the small VMs, which only compute, have together.
+    small_pcpus: f64,
 }
 
 fn progress(parallel: &Guest, workload: Workload, small: &[Guest]) -> Result<Progress> {
@@ -135,8 +134,8 @@ fn progress(parallel: &Guest, workload: Workload, small: &[Guest]) -> Result<Pro
     let (before, started) = (ran()?, Instant::now());
     let operations = throughput(start(parallel, workload)?)?;
     let (after, elapsed) = (ran()?, started.elapsed().as_nanos() as f64);
-    let [parallel_ran, small] = [(after.0 - before.0) / elapsed, (after.1 - before.1) / elapsed];
-    Ok(Progress { parallel: operations, parallel_ran, small })
+    let [pcpus, small_pcpus] = [(after.0 - before.0) / elapsed, (after.1 - before.1) / elapsed];
+    Ok(Progress { operations, pcpus, small_pcpus })
 }
 
 fn speed_up(guests: &[Guest; 2], pair: [Workload; 2], alone: [f64; 2]) -> Result<f64> {
