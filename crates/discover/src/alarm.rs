@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use gleaner_kernel::Root;
 use gleaner_policy::CpuSet;
+use gleaner_trace::SwitchAlarm;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use counter::Counter;
@@ -16,8 +17,8 @@ use counter::Counter;
 pub enum AlarmUnavailable {
     /// The caller lacks the privilege.
     #[error(
-        "counting the machine's context switches is refused: run as root, grant CAP_PERFMON (on Debian, whose kernel \
-         asks for more by default, with kernel.perf_event_paranoid=2), or allow perf_event_open in the container"
+        "counting the machine's context switches is refused: run as root, grant CAP_PERFMON and CAP_BPF, or allow \
+         perf_event_open or bpf in the container"
     )]
     NotPermitted,
     /// The kernel lacks it.
@@ -47,13 +48,16 @@ impl AlarmUnavailable {
 /// Becomes readable once a vCPU has switched between threads so often since it was armed. Until then nothing wakes
 /// up, and afterwards nothing is counted, until it is armed again.
 #[derive(Debug)]
-pub struct Alarm {
-    root: Root,
-    /// Readable when a counter is, so that callers wait for one descriptor.
-    epoll: Epoll,
-    /// One for each vCPU that was online when it was armed.
-    counters: Vec<Counter>,
-    fired: bool,
+pub struct Alarm(By);
+
+/// What counts the switches.
+#[derive(Debug)]
+enum By {
+    /// The kernel itself.
+    Counters(Counters),
+    /// A program, where perf events are refused: `kernel.perf_event_paranoid=3` of Debian's and Ubuntu's kernels asks for
+    /// `CAP_SYS_ADMIN` there, BPF does not.
+    Program(Box<SwitchAlarm>),
 }
 
 impl Alarm {
@@ -63,23 +67,73 @@ impl Alarm {
     /// # Errors
     /// Why there is no alarm here.
     pub fn new(root: &Root) -> Result<Self, AlarmUnavailable> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
-        let epoll = epoll.map_err(|error| AlarmUnavailable::of("wait for", error))?;
-        let mut alarm = Self { root: root.clone(), epoll, counters: Vec::new(), fired: false };
-        alarm.arm(u64::MAX >> 1)?;
-        alarm.counters.clear();
-        Ok(alarm)
+        match Counters::new(root) {
+            Ok(counters) => Ok(Self(By::Counters(counters))),
+            // Where BPF is refused, too, the first reason names both remedies.
+            Err(refused @ AlarmUnavailable::NotPermitted) => {
+                SwitchAlarm::load().map(|program| Self(By::Program(Box::new(program)))).map_err(|_| refused)
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// Fires once one vCPU has switched `switches` times from now on. Opens a counter on each online vCPU, in about
-    /// 0.1 ms: one of a vCPU that was offline in between would count no more, so arm it anew from time to time.
+    /// Fires once one vCPU has switched `switches` times from now on. Takes about 0.1 ms. A vCPU that was offline in
+    /// between might not be counted any more, so arm it anew from time to time.
     ///
     /// # Errors
-    /// A counter cannot be opened.
+    /// The kernel refuses.
     pub fn arm(&mut self, switches: u64) -> Result<(), AlarmUnavailable> {
+        match &mut self.0 {
+            By::Counters(counters) => counters.arm(switches),
+            By::Program(program) => {
+                program.arm(switches).map_err(|why| AlarmUnavailable::of("attach", io::Error::other(why)))
+            }
+        }
+    }
+
+    /// Whether it has fired since it was armed. The descriptor is readable only once per alarm and only for the first
+    /// who polls it, but this stays true until the alarm is armed again. Costs no system call while it is false.
+    pub fn has_fired(&mut self) -> bool {
+        match &mut self.0 {
+            By::Counters(counters) => counters.has_fired(),
+            By::Program(program) => program.has_fired(),
+        }
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.0 {
+            By::Counters(counters) => counters.epoll.0.as_fd(),
+            By::Program(program) => program.fd(),
+        }
+    }
+}
+
+/// Counters of the kernel's, one for each vCPU that was online when they were armed.
+#[derive(Debug)]
+struct Counters {
+    root: Root,
+    /// Readable when a counter is, so that callers wait for one descriptor.
+    epoll: Epoll,
+    of_vcpus: Vec<Counter>,
+    fired: bool,
+}
+
+impl Counters {
+    fn new(root: &Root) -> Result<Self, AlarmUnavailable> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
+        let epoll = epoll.map_err(|error| AlarmUnavailable::of("wait for", error))?;
+        let mut counters = Self { root: root.clone(), epoll, of_vcpus: Vec::new(), fired: false };
+        counters.arm(u64::MAX >> 1)?;
+        counters.of_vcpus.clear();
+        Ok(counters)
+    }
+
+    fn arm(&mut self, switches: u64) -> Result<(), AlarmUnavailable> {
         self.fired = false;
         // Closing the last descriptor takes a counter out of the epoll, too.
-        self.counters.clear();
+        self.of_vcpus.clear();
         let online: CpuSet = self
             .root
             .parse("/sys/devices/system/cpu/online", "a CPU list")
@@ -92,26 +146,18 @@ impl Alarm {
             };
             let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(cpu.0));
             self.epoll.add(&counter, event).map_err(|error| AlarmUnavailable::of("wait for", error))?;
-            self.counters.push(counter);
+            self.of_vcpus.push(counter);
         }
         Ok(())
     }
 
-    /// Whether it has fired since it was armed. The descriptor is readable only once per alarm and only for the first
-    /// who polls it (`perf_poll` clears that), but this stays true until the alarm is armed again. Costs no system call
-    /// while it is false.
-    pub fn has_fired(&mut self) -> bool {
-        if self.counters.iter().any(Counter::has_reported) {
+    /// `fired` outlives the report that makes the descriptor readable, which `perf_poll` clears.
+    fn has_fired(&mut self) -> bool {
+        if self.of_vcpus.iter().any(Counter::has_reported) {
             self.fired = true;
-            self.counters.clear();
+            self.of_vcpus.clear();
         }
         self.fired
-    }
-}
-
-impl AsFd for Alarm {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.0.as_fd()
     }
 }
 
@@ -125,8 +171,14 @@ mod tests {
 
     use super::*;
 
-    fn alarm() -> Option<Alarm> {
-        gleaner_testing::is_root().then(|| Alarm::new(&Root::system()).unwrap())
+    /// One of each kind.
+    fn alarms() -> Vec<Alarm> {
+        if !gleaner_testing::is_root() {
+            return Vec::new();
+        }
+        let by_counters = Alarm::new(&Root::system()).unwrap();
+        assert!(matches!(by_counters.0, By::Counters(_)), "root may open perf events");
+        vec![by_counters, Alarm(By::Program(Box::new(SwitchAlarm::load().unwrap())))]
     }
 
     fn is_readable(alarm: &Alarm, timeout: Duration) -> bool {
@@ -154,39 +206,44 @@ mod tests {
 
     #[test]
     fn fires_after_so_many_switches_and_then_not_until_armed_again() {
-        let Some(mut alarm) = alarm() else { return };
-        let mut partner = hand_off();
-        bounce(&mut partner, 2000);
-        assert!(!alarm.has_fired(), "not armed yet");
-        alarm.arm(500).unwrap();
-        bounce(&mut partner, 2000);
-        assert!(is_readable(&alarm, Duration::from_secs(10)));
-        assert!(alarm.has_fired());
-        bounce(&mut partner, 2000);
-        assert!(!is_readable(&alarm, Duration::ZERO) && alarm.has_fired(), "silent, but not forgotten");
-        alarm.arm(500).unwrap();
-        assert!(!is_readable(&alarm, Duration::ZERO) && !alarm.has_fired(), "it counts in full again");
-        bounce(&mut partner, 2000);
-        assert!(is_readable(&alarm, Duration::from_secs(10)) && alarm.has_fired());
+        for mut alarm in alarms() {
+            let mut partner = hand_off();
+            bounce(&mut partner, 2000);
+            assert!(!alarm.has_fired(), "not armed yet: {alarm:?}");
+            alarm.arm(500).unwrap();
+            bounce(&mut partner, 2000);
+            assert!(is_readable(&alarm, Duration::from_secs(10)), "{alarm:?}");
+            assert!(alarm.has_fired(), "{alarm:?}");
+            bounce(&mut partner, 2000);
+            let silent = !is_readable(&alarm, Duration::ZERO);
+            assert!(silent && alarm.has_fired(), "silent, but not forgotten: {alarm:?}");
+            alarm.arm(500).unwrap();
+            let anew = !is_readable(&alarm, Duration::ZERO) && !alarm.has_fired();
+            assert!(anew, "it counts in full again: {alarm:?}");
+            bounce(&mut partner, 2000);
+            assert!(is_readable(&alarm, Duration::from_secs(10)) && alarm.has_fired(), "{alarm:?}");
+        }
     }
 
     #[test]
     fn a_waiting_thread_is_woken() {
-        let Some(mut alarm) = alarm() else { return };
-        alarm.arm(2000).unwrap();
-        let started = Instant::now();
-        let load = std::thread::spawn(|| bounce(&mut hand_off(), 20_000));
-        assert!(is_readable(&alarm, Duration::from_secs(10)));
-        assert!(alarm.has_fired(), "after {:?}", started.elapsed());
-        load.join().unwrap();
+        for mut alarm in alarms() {
+            alarm.arm(2000).unwrap();
+            let started = Instant::now();
+            let load = std::thread::spawn(|| bounce(&mut hand_off(), 20_000));
+            assert!(is_readable(&alarm, Duration::from_secs(10)), "{alarm:?}");
+            assert!(alarm.has_fired(), "after {:?}: {alarm:?}", started.elapsed());
+            load.join().unwrap();
+        }
     }
 
     #[test]
     fn a_long_period_does_not_end_early() {
-        let Some(mut alarm) = alarm() else { return };
-        alarm.arm(u64::from(u32::MAX)).unwrap();
-        bounce(&mut hand_off(), 2000);
-        assert!(!is_readable(&alarm, Duration::ZERO) && !alarm.has_fired());
+        for mut alarm in alarms() {
+            alarm.arm(u64::from(u32::MAX)).unwrap();
+            bounce(&mut hand_off(), 2000);
+            assert!(!is_readable(&alarm, Duration::ZERO) && !alarm.has_fired(), "{alarm:?}");
+        }
     }
 
     #[test]

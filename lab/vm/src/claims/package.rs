@@ -66,6 +66,7 @@ fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     security(guest, checks, "gleanerd")?;
     help::service(machine, checks)?;
     help::redis(machine, checks)?;
+    unit::alarm(guest, checks)?;
     unit::access(guest, checks)?;
     unit::log(guest, checks)?;
     unit::reload(machine, checks)?;

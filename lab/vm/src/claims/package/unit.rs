@@ -1,6 +1,6 @@
 //! The unit: what it may do, who may ask it, and what systemd does with it.
 
-use super::{Machine, SERVICE, levers};
+use super::{Machine, SERVICE, levers, status};
 use crate::Output;
 use crate::claims::Checks;
 use crate::claims::packaged::{about_to_restart, is_whole, run, scrape, shell};
@@ -16,6 +16,20 @@ const STRANGER: &str = "setpriv --reuid=1001 --regid=1001 --clear-groups";
 const ACTIVE: &str = "until systemctl is-active -q gleanerd; do sleep 0.2; done";
 /// The port of its metrics.
 const PORT: u16 = 9839;
+
+/// A load wakes the daemon, although Debian's kernel keeps perf events from it. Without an alarm the status says how often the
+/// machine is read.
+pub(super) fn alarm(guest: &Guest, checks: &mut Checks) -> Result<()> {
+    let paranoid = shell(guest, "sysctl -n kernel.perf_event_paranoid")?;
+    let status = status(guest)?;
+    let limits: Vec<&str> =
+        status["limits"].as_array().into_iter().flatten().filter_map(|limit| limit.as_str()).collect();
+    let reads = limits.iter().find(|limit| limit.contains("the machine is read every"));
+    let found = reads
+        .map_or_else(|| format!("perf_event_paranoid is {}", paranoid.trim()), |limit| (*limit).to_owned());
+    checks.that("the daemon is woken when a load begins", !status.is_null() && reads.is_none(), found);
+    Ok(())
+}
 
 /// Who may ask the daemon what.
 pub(super) fn access(guest: &Guest, checks: &mut Checks) -> Result<()> {
