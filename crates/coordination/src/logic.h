@@ -204,6 +204,18 @@ LOGIC __u64 vtime_after_sleep(__u64 own, __u64 here, __u64 floor, __u64 slice)
 	return own < least ? least : own;
 }
 
+/* A vCPU that woke a sibling is expected to halt soon after, if it did so often of late. */
+#define HALTS_SOON 4
+#define HALTS_SOON_MOST (2 * HALTS_SOON)
+
+/* How often of late a vCPU halted soon after it woke a sibling, after one time more. Once not is no proof, twice is. */
+LOGIC __u32 halted_soon(__u32 before, _Bool soon)
+{
+	if (!soon)
+		return before / 2;
+	return before < HALTS_SOON_MOST ? before + 1 : HALTS_SOON_MOST;
+}
+
 /* How a woken vCPU is placed on a pCPU (§3.2). */
 enum placement_rule {
 	/* Anywhere. */

@@ -70,6 +70,26 @@ mod tests {
         PcpuLoad { load: 256, has_sibling: true },
     ];
 
+    // SAFETY: the function has this type in logic.h, and every value of the arguments is allowed.
+    unsafe extern "C" {
+        safe fn halted_soon(before: u32, soon: bool) -> u32;
+    }
+
+    /// `HALTS_SOON` of logic.h.
+    const HALTS_SOON: u32 = 4;
+
+    #[test]
+    fn whoever_halts_soon_after_waking_another_is_known_after_four_times_and_one_exception_changes_nothing() {
+        let after =
+            |before, times: &[bool]| times.iter().fold(before, |before, soon| halted_soon(before, *soon));
+        assert!(after(0, &[true; 3]) < HALTS_SOON);
+        assert_eq!(after(0, &[true; 4]), HALTS_SOON);
+        let known = after(0, &[true; 100]);
+        assert!(after(known, &[false]) >= HALTS_SOON);
+        assert!(after(known, &[false, false]) < HALTS_SOON);
+        assert_eq!(after(known, &[false; 5]), 0);
+    }
+
     fn allowed(rule: VcpuPlacement, pcpus: &[PcpuLoad]) -> Vec<usize> {
         let placement = Placement::among(pcpus);
         (0..pcpus.len()).filter(|p| placement.allows(rule, pcpus[*p])).collect()

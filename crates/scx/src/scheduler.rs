@@ -16,7 +16,7 @@ use crate::stats::Stats;
 use crate::{ScxError, check};
 
 /// Programs at KVM's events. Without KVM there is nothing that could become urgent.
-const OF_KVM: [&str; 4] = ["on_accept", "on_eoi", "on_spin", "on_load"];
+const OF_KVM: [&str; 5] = ["on_accept", "on_eoi", "on_halt", "on_spin", "on_load"];
 /// How Linux guests use their vectors (`arch/x86/include/asm/irq_vectors.h`): since Linux 3.3 TLB shootdowns are
 /// function calls.
 const LINUX_VECTORS: [(usize, vector_use); 3] = [

@@ -86,6 +86,13 @@ const NAMES: [(stat, &str, &str, &str, &str); stat::STATS.0 as usize] = [
         "Woken vCPUs that were put beside another one of their VM",
     ),
     (
+        stat::STAT_FOLLOWED,
+        "followed",
+        "put on their waker's pCPU",
+        "wake-ups",
+        "Woken vCPUs that were put on the pCPU of the sibling that woke them, which was about to halt",
+    ),
+    (
         stat::STAT_UNKNOWN_RECIPIENTS,
         "unknown_recipients",
         "unknown recipients",

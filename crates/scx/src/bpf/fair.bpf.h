@@ -137,4 +137,23 @@ static __always_inline u64 first_vtime(u32 cpu)
 	return vtime;
 }
 
+/*
+ * The same, if that task has waited for half a slice: one that is behind can be
+ * on the right pCPU, and give way to somebody who needs it for a moment.
+ */
+static __always_inline u64 waiting_vtime(u32 cpu, u64 now)
+{
+	struct task_struct *p;
+	u64 vtime = ~0ULL;
+	struct task *t;
+
+	bpf_for_each(scx_dsq, p, cpu, 0) {
+		t = task_of(p);
+		if (t && now > t->queued_at + fair_slice_ns / 2)
+			vtime = entity(p)->dsq_vtime;
+		break;
+	}
+	return vtime;
+}
+
 #endif

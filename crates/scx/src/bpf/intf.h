@@ -50,6 +50,8 @@ enum stat {
 	STAT_PULLED,
 	/* Woken vCPUs put beside a sibling. */
 	STAT_STACKED,
+	/* Woken vCPUs put on the pCPU of their waker, which was about to halt. */
+	STAT_FOLLOWED,
 	/* Interrupts whose recipient is not known. */
 	STAT_UNKNOWN_RECIPIENTS,
 	STATS,

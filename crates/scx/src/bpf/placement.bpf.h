@@ -54,8 +54,25 @@ static __always_inline void see_pcpus(struct search *s, struct task *t)
 }
 
 /*
- * The pCPU for the woken vCPU: an idle one, its last one first; else the one
- * with the least load. `idle`: it was claimed.
+ * Whether the woken vCPU should run on this pCPU: the sibling that woke it runs
+ * here and is about to halt, and no other sibling waits for that.
+ */
+static __always_inline bool follows_waker(struct task *t, u32 cpu)
+{
+	struct task *waker = task_of(bpf_get_current_task_btf());
+	struct place key = { .vm = t->vm, .pcpu = cpu };
+	u32 *number, itself = t->counted == cpu + 1;
+
+	if (!waker || waker == t || waker->vm != t->vm || !waker->woke_at || waker->halted_soon < HALTS_SOON)
+		return false;
+	number = bpf_map_lookup_elem(&siblings, &key);
+	return number && *number - itself == 1;
+}
+
+/*
+ * The pCPU for the woken vCPU: an idle one, its last one first; else that of
+ * its waker, if that is about to halt; else the one with the least load.
+ * `idle`: it was claimed.
  */
 static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, s32 last, bool *idle)
 {
@@ -99,6 +116,11 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, s32
 			s->least = c->load;
 			s->chosen = cpu;
 		}
+	}
+	cpu = bpf_get_smp_processor_id();
+	if (bpf_cpumask_test_cpu(cpu, allowed) && follows_waker(t, cpu)) {
+		count(STAT_FOLLOWED);
+		return cpu;
 	}
 	/* Its affinity may leave none that the rule allows. */
 	cpu = s->chosen < 0 ? s->any : s->chosen;

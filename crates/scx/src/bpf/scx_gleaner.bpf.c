@@ -77,6 +77,7 @@ void OPS(gleaner_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	count_on(p, t, cpu);
+	t->queued_at = now;
 	if (urgency_holds(&t->urgency, now))
 		c->urgent = 1;
 	insert_vtime(p, cpu, fair_slice_ns, vtime, enq_flags);
@@ -134,8 +135,11 @@ static __always_inline bool run_urgent(s32 cpu, struct pcpu *c, u64 other, u64 n
 	return moved;
 }
 
-/* Takes over the task that is furthest behind on another pCPU, if it is by more than two slices. */
-static __always_inline bool pull(s32 cpu, u64 own)
+/*
+ * Takes over the task that is furthest behind on another pCPU, if it is by more
+ * than two slices, and does not just wait for a moment.
+ */
+static __always_inline bool pull(s32 cpu, u64 own, u64 now)
 {
 	u64 vtime, behind = ~0ULL;
 	s32 from = -1;
@@ -144,7 +148,7 @@ static __always_inline bool pull(s32 cpu, u64 own)
 	bpf_for(other, 0, pcpu_count) {
 		if (other == cpu)
 			continue;
-		vtime = first_vtime(other);
+		vtime = waiting_vtime(other, now);
 		if (vtime < behind) {
 			behind = vtime;
 			from = other;
@@ -229,7 +233,7 @@ void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (now - c->balanced_at >= balance_ns) {
 		c->balanced_at = now;
-		if (pull(cpu, first < own ? first : own))
+		if (pull(cpu, first < own ? first : own, now))
 			return;
 	}
 	if (!(prev && own <= first) && (move_to_local(cpu) || steal(cpu)))

@@ -15,6 +15,8 @@ const volatile u64 fair_slice_ns = 3000000;
 const volatile u64 balance_ns = 10000000;
 /* A VM's active vCPUs are averaged over so long: several of its computations between two waits. */
 const volatile u64 average_ns = 10000000;
+/* A vCPU that halts within so long after it woke a sibling leaves it its pCPU sooner than another one could be preempted. */
+const volatile u64 follow_ns = 50000;
 const volatile enum placement_rule placement_rule = PLACEMENT_LOAD_CONSCIOUS;
 /* Rules of VMs that have none of their own. User space changes them at any time. */
 struct urgent_rules default_rules = {};
@@ -33,6 +35,8 @@ struct task {
 	struct urgency urgency;
 	/* Order of urgent vCPUs: when it became urgent, or its urgent slice ended. */
 	u64 urgent_since;
+	/* When it started to wait for a pCPU. */
+	u64 queued_at;
 	/* When it started to run. */
 	u64 ran_from;
 	/* Up to when its time is in its VM's. */
@@ -47,6 +51,10 @@ struct task {
 	u32 active;
 	/* It has a pCPU now. */
 	u32 runs;
+	/* When it last woke a sibling; 0: it has halted since. */
+	u64 woke_at;
+	/* How often of late it halted soon after that. */
+	u32 halted_soon;
 	/* For KVM: the vCPU, its VM, and its number there. */
 	u64 vcpu;
 	u64 kvm;

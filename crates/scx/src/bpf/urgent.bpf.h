@@ -111,6 +111,8 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 			vm = vm_of(from);
 			if (vm)
 				__sync_fetch_and_add(&vm->reschedules, 1);
+			if (is_halted(to))
+				from->woke_at = now;
 			protect_sender(from, now);
 		}
 		hurry_recipient(to, use, now);
@@ -129,6 +131,22 @@ int BPF_PROG(on_eoi, struct kvm_lapic *apic, int vector)
 
 	if (t && uses[vector & 0xff] == USE_SHOOTDOWN)
 		urgency_acknowledge(&t->urgency);
+	return 0;
+}
+
+/* The guest halts the vCPU. The thread sleeps later, if KVM polls before. */
+SEC("?fentry/kvm_vcpu_halt")
+int BPF_PROG(on_halt, struct kvm_vcpu *vcpu)
+{
+	struct task *t = task_of(bpf_get_current_task_btf());
+	u64 from;
+
+	if (t && t->woke_at) {
+		/* The wakee may have run first. */
+		from = t->ran_from > t->woke_at ? t->ran_from : t->woke_at;
+		t->halted_soon = halted_soon(t->halted_soon, bpf_ktime_get_ns() - from <= follow_ns);
+		t->woke_at = 0;
+	}
 	return 0;
 }
 
