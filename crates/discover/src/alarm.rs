@@ -55,7 +55,7 @@ pub struct Alarm(By);
 enum By {
     /// The kernel itself.
     Counters(Counters),
-    /// A program, where perf events are refused: `kernel.perf_event_paranoid=3` of Debian's and Ubuntu's kernels asks for
+    /// A program, where perf events are refused: `kernel.perf_event_paranoid=3` of Debian's kernels asks for
     /// `CAP_SYS_ADMIN` there, BPF does not.
     Program(Box<SwitchAlarm>),
 }
@@ -174,6 +174,7 @@ mod tests {
     /// One of each kind.
     fn alarms() -> Vec<Alarm> {
         if !gleaner_testing::is_root() {
+            gleaner_testing::skipped("needs root");
             return Vec::new();
         }
         let by_counters = Alarm::new(&Root::system()).unwrap();

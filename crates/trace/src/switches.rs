@@ -15,7 +15,7 @@ use crate::unavailable::{NotAvailable, refusal};
 /// Fires once when a vCPU has switched between threads so often since it was armed. Until then nothing wakes up, and
 /// afterwards nothing is counted, until it is armed again.
 ///
-/// While it is armed each switch on the machine takes some 0.05 us longer. Dropping it, or the end of the process, frees
+/// While it is armed the program runs at each switch on the machine. Dropping it, or the end of the process, frees
 /// everything. It needs `CAP_BPF` and `CAP_PERFMON`.
 pub struct SwitchAlarm {
     skel: SwitchesSkel<'static>,

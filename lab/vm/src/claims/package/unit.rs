@@ -21,13 +21,11 @@ const PORT: u16 = 9839;
 /// machine is read.
 pub(super) fn alarm(guest: &Guest, checks: &mut Checks) -> Result<()> {
     let paranoid = shell(guest, "sysctl -n kernel.perf_event_paranoid")?;
-    let status = status(guest)?;
-    let limits: Vec<&str> =
-        status["limits"].as_array().into_iter().flatten().filter_map(|limit| limit.as_str()).collect();
-    let reads = limits.iter().find(|limit| limit.contains("the machine is read every"));
-    let found = reads
-        .map_or_else(|| format!("perf_event_paranoid is {}", paranoid.trim()), |limit| (*limit).to_owned());
-    checks.that("the daemon is woken when a load begins", !status.is_null() && reads.is_none(), found);
+    checks.that("the kernel keeps perf events from it", paranoid.trim() == "3", paranoid.trim().to_owned());
+    let limits = status(guest)?["limits"].as_array().cloned();
+    let reads = |limit: &serde_json::Value| limit.as_str().is_some_and(|text| text.contains("is read every"));
+    let is_woken = limits.as_ref().is_some_and(|limits| !limits.iter().any(reads));
+    checks.that("the daemon is woken when a load begins", is_woken, format!("limits: {limits:?}"));
     Ok(())
 }
 
