@@ -124,32 +124,19 @@ static __always_inline void count_on(struct task_struct *p, struct task *t, u32 
 	count_sibling(t->vm, cpu, 1);
 }
 
-/* The virtual time of the first task that waits for the pCPU; ~0: none does. */
-static __always_inline u64 first_vtime(u32 cpu)
-{
-	struct task_struct *p;
-	u64 vtime = ~0ULL;
-
-	bpf_for_each(scx_dsq, p, cpu, 0) {
-		vtime = entity(p)->dsq_vtime;
-		break;
-	}
-	return vtime;
-}
-
 /*
- * The same, if that task has waited for half a slice: one that is behind can be
- * on the right pCPU, and give way to somebody who needs it for a moment.
+ * The virtual time of the first task that waits for the pCPU, if it has waited
+ * since before `since`, ~0 for any; ~0: none does.
  */
-static __always_inline u64 waiting_vtime(u32 cpu, u64 now)
+static __always_inline u64 first_vtime(u32 cpu, u64 since)
 {
 	struct task_struct *p;
 	u64 vtime = ~0ULL;
 	struct task *t;
 
 	bpf_for_each(scx_dsq, p, cpu, 0) {
-		t = task_of(p);
-		if (t && now > t->queued_at + fair_slice_ns / 2)
+		t = since == ~0ULL ? NULL : task_of(p);
+		if (!t || t->queued_at < since)
 			vtime = entity(p)->dsq_vtime;
 		break;
 	}

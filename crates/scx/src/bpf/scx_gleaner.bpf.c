@@ -137,7 +137,8 @@ static __always_inline bool run_urgent(s32 cpu, struct pcpu *c, u64 other, u64 n
 
 /*
  * Takes over the task that is furthest behind on another pCPU, if it is by more
- * than two slices, and does not just wait for a moment.
+ * than two slices and has waited for half a slice: one that is behind can be on
+ * the right pCPU, and give way to somebody who needs it for a moment.
  */
 static __always_inline bool pull(s32 cpu, u64 own, u64 now)
 {
@@ -148,7 +149,7 @@ static __always_inline bool pull(s32 cpu, u64 own, u64 now)
 	bpf_for(other, 0, pcpu_count) {
 		if (other == cpu)
 			continue;
-		vtime = waiting_vtime(other, now);
+		vtime = first_vtime(other, now - fair_slice_ns / 2);
 		if (vtime < behind) {
 			behind = vtime;
 			from = other;
@@ -228,7 +229,7 @@ void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
 	if (t)
 		account(t, now);
 	own = prev ? current_vtime(c, now) : ~0ULL;
-	first = first_vtime(cpu);
+	first = first_vtime(cpu, ~0ULL);
 	if (first != ~0ULL && urgent_decides(cpu, c, prev, own, first, now))
 		return;
 	if (now - c->balanced_at >= balance_ns) {
@@ -322,7 +323,7 @@ void OPS(gleaner_running, struct task_struct *p)
 	c->vtime = entity(p)->dsq_vtime;
 	c->weight = weight_of(p, t);
 	/* Not by who runs before the fair order: whoever wakes next would be as far ahead. */
-	if (floor_vtime < c->vtime && c->vtime <= first_vtime(cpu))
+	if (floor_vtime < c->vtime && c->vtime <= first_vtime(cpu, ~0ULL))
 		floor_vtime = c->vtime;
 }
 
