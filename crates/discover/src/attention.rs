@@ -21,7 +21,7 @@ const AFTER_ALARM: Duration = Duration::from_millis(100);
 const AFTER_CHANGE: Duration = Duration::from_millis(100);
 /// ...for so long...
 const CHANGING: Duration = Duration::from_secs(1);
-/// ...and later.
+/// ...and later, or while counting switches would cost more.
 const STEADY: Duration = Duration::from_millis(200);
 /// How often it is surveyed while nothing changes.
 const STEADY_SURVEY: Duration = Duration::from_secs(2);
@@ -31,6 +31,9 @@ const CHANGE: f64 = 1.5;
 const LEAST_CHANGE: f64 = 500.0;
 /// For so long wake-ups cost next to nothing before it is left asleep again.
 const QUIET: Duration = Duration::from_secs(5);
+/// Counting a switch takes some 0.1 us. Where a vCPU switches more often than this per second, that is more than reading the
+/// machine takes.
+const MOST_COUNTED: f64 = 1000.0;
 /// The alarm's least number of switches on a vCPU. The cheapest load that is worth a trial takes about 0.2 s for them.
 const LEAST_SWITCHES: u64 = 250;
 /// The alarm does not fire more often than this by what the machine does all the time.
@@ -69,6 +72,9 @@ pub struct Attention {
 enum Mode {
     /// Nothing happens; the alarm is armed.
     Asleep(Armed),
+    /// Wake-ups cost next to nothing, but threads switch so often that reading the machine is cheaper than the alarm,
+    /// which is to be armed with this many switches once they do not.
+    Busy { switches: u64 },
     /// The alarm fired: the next reading is at the alarm, and the one after it decides.
     Alert { armed: Armed, fired_at: Duration, is_read: bool },
     /// Wake-ups cost the machine something.
@@ -143,14 +149,15 @@ impl Attention {
         let rates = Rates { idle_periods: reading.idle_periods_per_s, switches: reading.switches_per_s };
         let is_worth = reading.lost(self.wake_cost) >= WORTH_A_SURVEY;
         let next = match self.mode {
-            Mode::Asleep(_) | Mode::Alert { .. } if is_worth => self.wake(now, rates),
-            Mode::Asleep(_) => self.sleep(now, constant_load(reading)),
+            Mode::Asleep(_) | Mode::Busy { .. } | Mode::Alert { .. } if is_worth => self.wake(now, rates),
+            Mode::Asleep(_) => self.sleep(now, LEAST_SWITCHES, reading),
+            Mode::Busy { switches } => self.sleep(now, switches, reading),
             Mode::Alert { armed, fired_at, is_read: false } => {
                 self.mode = Mode::Alert { armed, fired_at, is_read: true };
                 // The baseline: what this load uses shows at the next survey.
                 self.plan(now, AFTER_ALARM, true, rates)
             }
-            Mode::Alert { armed, fired_at, .. } => self.sleep(now, armed.after_nothing(fired_at, reading)),
+            Mode::Alert { armed, fired_at, .. } => self.sleep(now, armed.after_nothing(fired_at), reading),
             Mode::Awake { changed_at, quiet_since } => {
                 self.stay_awake(now, is_worth, changed_at, quiet_since, rates, reading)
             }
@@ -175,7 +182,7 @@ impl Attention {
     ) -> Next {
         let quiet_since = if is_worth { None } else { Some(quiet_since.unwrap_or(now)) };
         if quiet_since.is_some_and(|since| now.saturating_sub(since) >= QUIET) {
-            return self.sleep(now, constant_load(reading));
+            return self.sleep(now, LEAST_SWITCHES, reading);
         }
         let (surveyed_at, before) = self.surveyed;
         let changed_at = if rates.differ_from(before) { now } else { changed_at };
@@ -186,8 +193,14 @@ impl Attention {
         self.plan(now, pause, is_due, rates)
     }
 
-    /// Until the alarm, or for as long as it takes without one.
-    fn sleep(&mut self, now: Duration, switches: u64) -> Next {
+    /// Until the alarm after so many switches, or for as long as it takes without one.
+    fn sleep(&mut self, now: Duration, switches: u64, reading: &Reading) -> Next {
+        let of_one = reading.switches_per_s / f64::from(reading.vcpus.max(1));
+        if of_one > MOST_COUNTED {
+            self.mode = Mode::Busy { switches };
+            return Next { read_at: now + STEADY, survey: false, arm: None };
+        }
+        let switches = switches.max(constant_load(of_one));
         self.mode = Mode::Asleep(Armed { at: now, switches });
         let pause = if self.has_alarm { WITH_ALARM } else { WITHOUT_ALARM };
         let arm = self.has_alarm.then_some(switches);
@@ -205,12 +218,11 @@ impl Attention {
 
 impl Armed {
     /// With how many switches to arm it after it fired and led to nothing: with twice as many, if it fired soon.
-    fn after_nothing(self, fired_at: Duration, reading: &Reading) -> u64 {
-        let constant = constant_load(reading);
+    fn after_nothing(self, fired_at: Duration) -> u64 {
         if fired_at.saturating_sub(self.at) >= BETWEEN_ALARMS {
-            return self.switches.max(LEAST_SWITCHES);
+            return self.switches;
         }
-        self.switches.saturating_mul(2).min(MOST_SWITCHES).max(constant)
+        self.switches.saturating_mul(2).min(MOST_SWITCHES)
     }
 }
 
@@ -225,11 +237,10 @@ impl Rates {
 }
 
 /// As many switches on a vCPU as a machine that goes on like this has between two alarms, even where one vCPU has twice
-/// as many as the average.
-fn constant_load(reading: &Reading) -> u64 {
-    let of_one = 2.0 * reading.switches_per_s / f64::from(reading.vcpus.max(1));
+/// as many as the average, `of_one` per second.
+fn constant_load(of_one: f64) -> u64 {
     // Finite and not negative: a quotient of a difference of counters and a time.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let switches = (of_one * BETWEEN_ALARMS.as_secs_f64()) as u64;
-    switches.max(LEAST_SWITCHES)
+    let switches = (2.0 * of_one * BETWEEN_ALARMS.as_secs_f64()) as u64;
+    switches
 }

@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
         if decision.reset_poll_limits {
             machine.reset_poll_limits()?;
         }
-        machine.sense_waiting(decision.sense_waiting);
+        machine.sense(decision.sense);
         Ok(Pause { length: decision.next, watch: decision.watch })
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gleaner_policy::{CpuSet, Observation, Setting, Watch};
+use gleaner_policy::{CpuSet, Observation, Sense, Setting, Watch};
 
 /// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +31,9 @@ pub trait Machine {
         Vec::new()
     }
 
-    /// Whether to measure wake-up latencies, from the observation after the next one on; initially off.
-    /// Unmeasured latencies are estimated, if possible.
-    fn sense_waiting(&mut self, _wanted: bool) {}
+    /// What to measure, from the observation after the next one on; initially nothing of it. Unmeasured latencies are
+    /// estimated, if possible.
+    fn sense(&mut self, _what: Sense) {}
 
     /// Whether a caller waits for the workload through this driver: then it goes on until the workload ends,
     /// even if nothing can be controlled any more.

@@ -11,6 +11,17 @@ use crate::{
     Retention, Setting, Veto, WorkloadId,
 };
 
+/// What is measured only when it is worth its cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sense {
+    /// How long threads wait after wake-ups: in trials, which need it, and while a setting is held, so that its effect
+    /// can be measured.
+    pub waiting: bool,
+    /// What the workload sends through sockets: in trials, and where wake-ups cost so much that one could begin, whose
+    /// noise must be known by then.
+    pub traffic: bool,
+}
+
 /// The answer to one observation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
@@ -23,9 +34,8 @@ pub struct Decision {
     pub next: Duration,
     /// ...unless this happens first.
     pub watch: Option<Watch>,
-    /// Whether to measure how long threads wait after wake-ups, where that is possible: in trials, which need
-    /// it, and while a setting is held, so that its effect can be measured.
-    pub sense_waiting: bool,
+    /// What to measure until then, where that is possible.
+    pub sense: Sense,
     /// What was decided at this step, and why; often empty.
     pub events: Vec<Event>,
 }

@@ -38,7 +38,7 @@ pub use consolidation::{
     Refutation,
 };
 pub use cpu::{CpuId, CpuSet, ParseCpuListError};
-pub use decision::{Decision, Disturbance, Event, ReleaseReason, TrialReason, Watch};
+pub use decision::{Decision, Disturbance, Event, ReleaseReason, Sense, TrialReason, Watch};
 pub use evidence::Evidence;
 pub use experiment::{Experiment, Laboratory};
 pub use fixed::Fixed;

@@ -20,7 +20,7 @@ use crate::budget::Budget;
 use crate::cadence::{Cadence, MIN_INTERVAL, STEADY_INTERVAL};
 use crate::consolidation::Consolidation;
 use crate::contention::Contention;
-use crate::decision::{Decision, Event, ReleaseReason, TrialReason, Watch};
+use crate::decision::{Decision, Event, ReleaseReason, Sense, TrialReason, Watch};
 use crate::guard::{Purpose, Trial, Verdict, has_room};
 use crate::idle_histogram::IdleHistogram;
 use crate::memory::{Memory, RESUME_TIMEOUT};
@@ -175,7 +175,8 @@ impl Policy {
         }
         if let Mode::Fixed(setting) = &self.config.mode {
             let next = self.cadence.next(o, false);
-            return Decision { setting: setting.clone(), next, sense_waiting: true, ..Decision::default() };
+            let sense = Sense { waiting: true, traffic: true };
+            return Decision { setting: setting.clone(), next, sense, ..Decision::default() };
         }
         let mut events = Vec::new();
         let in_force = self.enter(terms);
@@ -213,8 +214,9 @@ impl Policy {
         let ended = self.trial.is_none() && in_force.retention.is_on() && !setting.retention.is_on();
         let reset_poll_limits = ended && has_room(o.load(), &setting.active)
             || self.trial.as_mut().is_some_and(Trial::wants_reset);
-        let sense_waiting = self.trial.is_some() || self.judges();
-        Decision { setting, reset_poll_limits, next, watch: self.watch(o), sense_waiting, events }
+        let judging = self.trial.is_some() || self.judges();
+        let sense = Sense { waiting: judging, traffic: judging || self.could_soon_judge(o) };
+        Decision { setting, reset_poll_limits, next, watch: self.watch(o), sense, events }
     }
 
     fn active(&self) -> CpuSet {

@@ -1,18 +1,17 @@
 //! What a workload's threads send and receive through sockets. `/proc/PID/io` leaves out `send` and `recv`.
 
 use std::fmt;
-use std::mem::MaybeUninit;
 
 use gleaner_kernel::Root;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{IterOpts, Link, MapHandle, OpenObject};
+use libbpf_rs::{IterOpts, Link};
 
-use crate::load::BTF;
+use crate::load::{BTF, object_place};
 use crate::read::sum;
 use crate::scope::{Resolved, Scope, set_scope};
-use crate::sockets_skeleton::{OpenSocketsSkel, SocketsSkelBuilder, types};
+use crate::sockets_skeleton::{SocketsSkel, SocketsSkelBuilder, types};
 use crate::tracer::TraceError;
 use crate::unavailable::{NotAvailable, Reason, Rights, from_load, text};
 use crate::waiting::run_through;
@@ -47,39 +46,72 @@ pub enum Directions {
 }
 
 /// Counts socket traffic with a short program (`src/bpf/sockets.bpf.c`) at each of the tracepoints `sock_send_length`
-/// and `sock_recv_length`, which Linux has since 6.3. Every message on the machine takes some 0.1 us longer. Dropping
-/// it detaches the programs, as does the end of the process. It can be made in one thread and read in another.
+/// and `sock_recv_length`, which Linux has since 6.3. While it is armed, every message on the machine takes some 0.1 us
+/// longer. Dropping it detaches the programs, as does the end of the process. It can be made in one thread and read in
+/// another.
 pub struct SocketSensor {
-    links: Vec<Link>,
-    traffic: MapHandle,
+    skel: SocketsSkel<'static>,
+    directions: Directions,
+    /// Tells new threads of a process tree from others.
+    _on_fork: Option<Link>,
+    /// While it is armed.
+    counting: Vec<Link>,
     /// Counters at the latest reading.
     last: types::traffic,
 }
 
 impl fmt::Debug for SocketSensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SocketSensor").field("programs", &self.links.len()).finish_non_exhaustive()
+        f.debug_struct("SocketSensor").field("armed", &!self.counting.is_empty()).finish_non_exhaustive()
     }
 }
 
 impl SocketSensor {
-    /// Counts what the threads of `scope` send and receive from now on. Takes tens of milliseconds of CPU time, mostly
-    /// for the kernel's types. The kernel also patches its code and interrupts every vCPU for less than a millisecond.
+    /// Prepares to count what the threads of `scope` send and receive; not armed yet. Takes tens of milliseconds of CPU
+    /// time, mostly for the kernel's types.
     ///
     /// # Errors
     /// There is no such scope, or counting is not possible here.
-    pub fn start(scope: &Scope, directions: Directions) -> Result<Self, TraceError> {
+    pub fn load(scope: &Scope, directions: Directions) -> Result<Self, TraceError> {
         libbpf_rs::set_print(None);
         let root = Root::system();
         let scope = scope.resolve(&root)?;
-        let started = attach(&scope, directions).map_err(|error| refused(&root, &error))?;
-        Ok(started)
+        let loaded = load(&scope, directions).map_err(|error| refused(&root, &error))?;
+        Ok(loaded)
     }
 
-    /// The traffic since the start or the last call; `None` if the counters cannot be read. One system call, about a
+    /// Loads it and counts from now on.
+    ///
+    /// # Errors
+    /// See [`SocketSensor::load`].
+    pub fn start(scope: &Scope, directions: Directions) -> Result<Self, TraceError> {
+        let mut sensor = Self::load(scope, directions)?;
+        sensor.arm()?;
+        Ok(sensor)
+    }
+
+    /// Counts from now on, unless it does already. The kernel patches its code and interrupts every vCPU for less than a
+    /// millisecond.
+    ///
+    /// # Errors
+    /// The programs cannot be attached.
+    pub fn arm(&mut self) -> Result<(), NotAvailable> {
+        if self.counting.is_empty() {
+            self.last = self.counted().map_err(|error| refused(&Root::system(), &error))?;
+            self.counting = self.attach().map_err(|error| refused(&Root::system(), &error))?;
+        }
+        Ok(())
+    }
+
+    /// Stops counting until it is armed again; nothing takes longer meanwhile.
+    pub fn disarm(&mut self) {
+        self.counting.clear();
+    }
+
+    /// The traffic since it was armed or the last call; `None` if the counters cannot be read. One system call, about a
     /// microsecond.
     pub fn read(&mut self) -> Option<SocketTraffic> {
-        let now: types::traffic = sum(&self.traffic, &0_u32).ok()?;
+        let now = self.counted().ok()?;
         let last = std::mem::replace(&mut self.last, now);
         Some(SocketTraffic {
             sent_messages: now.sent_messages.saturating_sub(last.sent_messages),
@@ -88,39 +120,38 @@ impl SocketSensor {
             received_bytes: now.received_bytes.saturating_sub(last.received_bytes),
         })
     }
+
+    fn attach(&self) -> libbpf_rs::Result<Vec<Link>> {
+        let progs = &self.skel.progs;
+        let mut links = vec![progs.on_send.attach_trace()?];
+        if self.directions == Directions::Both {
+            links.push(progs.on_receive.attach_trace()?);
+        }
+        Ok(links)
+    }
+
+    fn counted(&self) -> libbpf_rs::Result<types::traffic> {
+        sum(&self.skel.maps.traffic, &0_u32)
+    }
 }
 
-fn attach(scope: &Resolved, directions: Directions) -> libbpf_rs::Result<SocketSensor> {
-    // Links and map stand on their own; the rest, including the kernel's types, is freed when this function returns.
-    let mut place = MaybeUninit::uninit();
+fn load(scope: &Resolved, directions: Directions) -> libbpf_rs::Result<SocketSensor> {
     let is_tree = scope.is_tree();
-    let mut open = open(scope, &mut place)?;
+    let mut open = SocketsSkelBuilder::default().open(object_place())?;
+    set_scope!(open, scope);
     open.progs.on_receive.set_autoload(directions == Directions::Both);
     open.progs.on_fork.set_autoload(is_tree);
     open.progs.first_pass.set_autoload(is_tree);
     let skel = open.load()?;
     let progs = &skel.progs;
-    let mut links = Vec::new();
+    let mut on_fork = None;
     if is_tree {
         // New threads must be recognised before existing ones are listed.
-        links.push(progs.on_fork.attach_trace()?);
+        on_fork = Some(progs.on_fork.attach_trace()?);
         run_through(&progs.first_pass.attach_iter_with_opts(IterOpts::None)?)?;
     }
-    links.push(progs.on_send.attach_trace()?);
-    if directions == Directions::Both {
-        links.push(progs.on_receive.attach_trace()?);
-    }
-    let traffic = MapHandle::try_from(&skel.maps.traffic)?;
-    Ok(SocketSensor { links, traffic, last: types::traffic::default() })
-}
-
-fn open<'a>(
-    scope: &Resolved,
-    place: &'a mut MaybeUninit<OpenObject>,
-) -> libbpf_rs::Result<OpenSocketsSkel<'a>> {
-    let mut open = SocketsSkelBuilder::default().open(place)?;
-    set_scope!(open, scope);
-    Ok(open)
+    let last = types::traffic::default();
+    Ok(SocketSensor { skel, directions, _on_fork: on_fork, counting: Vec::new(), last })
 }
 
 fn refused(root: &Root, error: &libbpf_rs::Error) -> NotAvailable {

@@ -246,6 +246,24 @@ fn links() -> usize {
 }
 
 #[test]
+fn only_what_happens_while_it_is_armed_is_counted() {
+    let Some(_turn) = turn() else { return };
+    let mut sensor = SocketSensor::load(&own_tree(), Directions::Both).unwrap();
+    let disarmed = links();
+    let (near, far) = UnixStream::pair().unwrap();
+    for _ in 0..3 {
+        every_call(&near, &far);
+        sensor.arm().unwrap();
+        assert_eq!(sensor.read().unwrap(), counted(0, 0));
+        every_call(&near, &far);
+        sensor.arm().unwrap();
+        assert_eq!(sensor.read().unwrap(), counted(5, 5), "armed twice is armed once");
+        sensor.disarm();
+        assert_eq!(links(), disarmed);
+    }
+}
+
+#[test]
 fn nothing_is_left_after_it_is_dropped() {
     let Some(_turn) = turn() else { return };
     let before = links();

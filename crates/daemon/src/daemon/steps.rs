@@ -108,7 +108,7 @@ impl Daemon {
         if let Some(policy) = self.arbiter.policy(id) {
             engaged.save(policy, o.at);
         }
-        self.fleet.sense_waiting(id, step.decision.sense_waiting);
+        self.fleet.sense(id, step.decision.sense);
         for event in events {
             let sentence = gleaner_explain::decision(event, &names);
             self.metrics.event(&name, event);

@@ -9,7 +9,7 @@ const VCPUS: u32 = 2;
 /// Together with a watchdog's two a minute less than 2.
 const PER_S_WITHOUT_ALARM: f64 = 1.0 / 0.6;
 
-/// A machine whose context switches per second and vCPU change from time to time, each with half an idle period.
+/// A machine whose context switches per second and vCPU change from time to time, each with so many idle periods.
 struct Machine {
     attention: Attention,
     has_alarm: bool,
@@ -17,6 +17,7 @@ struct Machine {
     next: Next,
     read_at: Duration,
     switches: f64,
+    idle_per_switch: f64,
     /// Switches of one vCPU until the alarm fires.
     armed: Option<f64>,
     readings: u32,
@@ -35,6 +36,7 @@ impl Machine {
             next,
             read_at: Duration::ZERO,
             switches: 0.0,
+            idle_per_switch: 0.5,
             armed: None,
             readings: 0,
             surveys: Vec::new(),
@@ -72,7 +74,7 @@ impl Machine {
         let switches_per_s = self.switches / interval.as_secs_f64();
         let reading = Reading {
             interval,
-            idle_periods_per_s: switches_per_s / 2.0,
+            idle_periods_per_s: switches_per_s * self.idle_per_switch,
             source: IdleSource::Cpuidle,
             switches_per_s,
             switches: 0,
@@ -116,6 +118,23 @@ fn an_idle_machine_is_left_asleep() {
     let mut machine = Machine::new(false);
     machine.run(20.0, 6000 * MS);
     assert!((machine.readings_per_s(20.0, 600) - PER_S_WITHOUT_ALARM).abs() < 0.01);
+}
+
+#[test]
+fn a_machine_that_switches_often_is_read_instead_of_counted() {
+    let mut machine = Machine::new(true);
+    machine.idle_per_switch = 0.0;
+    machine.run(50_000.0, 6000 * MS);
+    assert!((machine.readings_per_s(50_000.0, 60) - 5.0).abs() < 0.1);
+    assert_eq!(machine.armed, None);
+    // A second load that does wait is noticed at the next reading.
+    machine.idle_per_switch = 0.5;
+    let start = machine.now;
+    machine.run(60_000.0, start + 1000 * MS);
+    assert!(machine.surveys_since(start)[0] <= 200 * MS);
+    machine.run(20.0, machine.now + 6000 * MS);
+    assert_eq!(machine.next.read_at.checked_sub(machine.read_at), Some(WITH_ALARM), "asleep");
+    assert!(machine.armed.is_some());
 }
 
 #[test]

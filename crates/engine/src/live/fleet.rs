@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::workload::WorkloadSensor;
-use gleaner_policy::{CpuSet, Observation, Watch, WorkloadId};
+use gleaner_policy::{CpuSet, Observation, Sense, Watch, WorkloadId};
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
@@ -255,10 +255,10 @@ impl Fleet {
         Ok(matched)
     }
 
-    /// Whether to measure a workload's wake-up latencies, from the observation after the next one on.
-    pub fn sense_waiting(&mut self, id: WorkloadId, wanted: bool) {
+    /// What to measure of a workload, from the observation after the next one on.
+    pub fn sense(&mut self, id: WorkloadId, what: Sense) {
         if let Some(member) = self.members.get_mut(&id) {
-            member.sense_waiting(wanted);
+            member.sense(what);
         }
     }
 

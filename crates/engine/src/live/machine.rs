@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use gleaner_policy::{CpuSet, Observation, Setting, Watch, WorkloadId};
+use gleaner_policy::{CpuSet, Observation, Sense, Setting, Watch, WorkloadId};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
@@ -146,8 +146,8 @@ impl Machine for LiveMachine {
         self.fleet.take_notes(ONLY)
     }
 
-    fn sense_waiting(&mut self, wanted: bool) {
-        self.fleet.sense_waiting(ONLY, wanted);
+    fn sense(&mut self, what: Sense) {
+        self.fleet.sense(ONLY, what);
     }
 
     fn observe(&mut self) -> Result<Observation, LiveError> {

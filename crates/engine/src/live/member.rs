@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use gleaner_policy::{CpuSet, Observation, Overload, Watch};
+use gleaner_policy::{CpuSet, Observation, Overload, Sense, Watch};
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
@@ -208,9 +208,9 @@ impl Member {
         Ok(enough)
     }
 
-    /// See [`Waits::set_wanted`].
-    pub(super) fn sense_waiting(&mut self, wanted: bool) {
-        self.sensors.waits().set_wanted(wanted);
+    /// See [`Sensors::sense`].
+    pub(super) fn sense(&mut self, what: Sense) {
+        self.sensors.sense(what);
     }
 
     /// Takes the sentences for the journal.

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use gleaner_kernel::workload::{WorkloadCounters, WorkloadSensor};
-use gleaner_policy::{CpuSet, Observation, WorkloadInterval};
+use gleaner_policy::{CpuSet, Observation, Sense, WorkloadInterval};
 use nix::time::{ClockId, clock_gettime};
 
 use super::LiveError;
@@ -70,8 +70,10 @@ impl Sensors {
         Ok(self.workload.threads()?)
     }
 
-    pub(super) fn waits(&mut self) -> &mut Waits {
-        &mut self.waits
+    /// What to measure, from the next interval on.
+    pub(super) fn sense(&mut self, what: Sense) {
+        self.waits.set_wanted(what.waiting);
+        self.traffic.set_wanted(what.traffic);
     }
 
     /// Takes the sentences about sensors for the journal.

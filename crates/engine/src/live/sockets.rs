@@ -11,14 +11,26 @@ pub trait TrafficSensor: fmt::Debug {
     /// Starts to prepare counting, without waiting for it.
     fn start(&mut self);
 
-    /// Stops counting, which then costs nothing.
-    fn stop(&mut self);
-
-    /// The traffic since the start or the last call; `None` until it is ready. Does not block.
+    /// Whether it is prepared. Does not block.
     ///
     /// # Errors
     /// It is not available here; the text says why. It is not tried again.
-    fn read(&mut self) -> Result<Option<Sockets>, Box<dyn Error + Send + Sync>>;
+    fn is_ready(&mut self) -> Result<bool, Box<dyn Error + Send + Sync>>;
+
+    /// Counts from now on, if it is prepared. Takes a millisecond at most.
+    ///
+    /// # Errors
+    /// As for [`TrafficSensor::is_ready`].
+    fn arm(&mut self) -> Result<(), Box<dyn Error + Send + Sync>>;
+
+    /// Stops counting until it is armed again, and costs nothing meanwhile.
+    fn disarm(&mut self);
+
+    /// Stops counting, and frees what was prepared.
+    fn stop(&mut self);
+
+    /// The traffic since it was armed or the last call; `None` if it cannot be read. Does not block.
+    fn read(&mut self) -> Option<Sockets>;
 }
 
 /// A server that answers by write calls makes at least one of them in this many context switches. What else it reads
@@ -28,7 +40,7 @@ const SWITCHES_PER_WRITE: u64 = 4;
 const MIN_SWITCH_RATE: f64 = 500.0;
 /// Rates are averaged over this time to start counting...
 const START_SPAN: Duration = Duration::from_millis(40);
-/// ...and over this time to end it.
+/// ...and over this time to end it. For so long nobody wants the traffic before counting pauses.
 const STOP_SPAN: Duration = Duration::from_secs(1);
 /// First and longest time until a workload without sockets is checked again; doubles in between.
 const RECHECK_DELAY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
@@ -38,6 +50,8 @@ const RECHECK_DELAY: (Duration, Duration) = (Duration::from_millis(250), Duratio
 pub(super) struct Traffic {
     sensor: Option<Box<dyn TrafficSensor>>,
     state: State,
+    /// For how long nobody has wanted to know the traffic; `None` while somebody does.
+    unwanted: Option<Duration>,
     /// Totals since the rates were last judged.
     span: Span,
     /// The time from a check without sockets to the next, and what is left of it.
@@ -51,8 +65,11 @@ enum State {
     /// Not judged yet.
     Unknown,
     Off,
-    /// Started, but not ready at the start of this interval.
+    /// Being prepared.
     Starting,
+    /// Prepared, but nobody needs it.
+    Paused,
+    /// Counting, from the start of this interval or earlier.
     Counting,
 }
 
@@ -69,11 +86,17 @@ impl Traffic {
         Self {
             sensor,
             state: State::Unknown,
+            unwanted: Some(Duration::ZERO),
             span: Span::default(),
             recheck_delay: RECHECK_DELAY.0,
             until_recheck: Duration::ZERO,
             note: None,
         }
+    }
+
+    /// Whether the traffic should be counted, from the next interval on.
+    pub(super) fn set_wanted(&mut self, wanted: bool) {
+        self.unwanted = if wanted { None } else { self.unwanted.or(Some(Duration::ZERO)) };
     }
 
     /// Completes what the workload did in the interval of length `period` that ends now, with so many `writes`: adds
@@ -86,7 +109,14 @@ impl Traffic {
         writes: Option<u64>,
         has_sockets: impl FnOnce() -> bool,
     ) {
-        workload.sockets = self.read();
+        if self.state == State::Counting {
+            workload.sockets = self.sensor.as_mut().and_then(|sensor| sensor.read());
+        }
+        self.unwanted = self.unwanted.map(|time| time + period);
+        if let Err(error) = self.start_and_pause() {
+            self.note = Some(format!("{error}; what is sent by send judges no change"));
+            (self.sensor, self.state) = (None, State::Off);
+        }
         self.span.length += period;
         self.span.writes = self.span.writes.saturating_add(writes.unwrap_or(0));
         self.span.switches = self.span.switches.saturating_add(workload.switches);
@@ -103,29 +133,31 @@ impl Traffic {
     }
 
     fn is_on(&self) -> bool {
-        matches!(self.state, State::Starting | State::Counting)
+        matches!(self.state, State::Starting | State::Paused | State::Counting)
     }
 
     pub(super) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    fn read(&mut self) -> Option<Sockets> {
-        let is_on = self.is_on();
-        let sensor = self.sensor.as_mut().filter(|_| is_on)?;
-        match sensor.read() {
-            Ok(Some(counted)) => {
-                let before = std::mem::replace(&mut self.state, State::Counting);
-                // The first reading lacks what came before it was ready.
-                (before == State::Counting).then_some(counted)
-            }
-            Ok(None) => None,
-            Err(error) => {
-                self.note = Some(format!("{error}; what is sent by send judges no change"));
-                (self.sensor, self.state) = (None, State::Off);
-                None
-            }
+    /// Between two intervals, so that traffic is counted for all of an interval or not at all.
+    fn start_and_pause(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let Some(sensor) = &mut self.sensor else { return Ok(()) };
+        if self.state == State::Starting && sensor.is_ready()? {
+            self.state = State::Paused;
         }
+        match (self.state, self.unwanted) {
+            (State::Paused, None) => {
+                sensor.arm()?;
+                self.state = State::Counting;
+            }
+            (State::Counting, Some(time)) if time >= STOP_SPAN => {
+                sensor.disarm();
+                self.state = State::Paused;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn judge(&mut self, span: &Span, has_sockets: impl FnOnce() -> bool) {

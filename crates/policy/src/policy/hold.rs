@@ -13,6 +13,8 @@ use crate::{Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
 /// A trial starts when wake-ups cost this share of one vCPU's time; for retention, this share of the workload's
 /// is enough...
 const TRIAL_THRESHOLD: f64 = 0.05;
+/// ...what could judge a trial is measured from this share of that on...
+const SENSE_SHARE: f64 = 0.5;
 /// ...and retention ends when they would cost less than this...
 const RELEASE_THRESHOLD: f64 = 0.005;
 /// ...while this share of the vCPUs' time is idle. On vCPUs that are never idle, retention costs nothing.
@@ -51,6 +53,13 @@ impl Policy {
     /// Whether waking idle vCPUs costs enough for a change to pay.
     pub(super) fn is_worth_trying(&self, o: &Observation) -> bool {
         self.lost_to_wake_ups(&o.measurement(&self.allowed), o) > TRIAL_THRESHOLD
+    }
+
+    /// Whether a trial could begin before long: wake-ups cost enough, or a smaller set avoids them and is to be proven
+    /// again. On vCPUs that are hardly ever idle, measuring would cost more than a trial could win.
+    pub(super) fn could_soon_judge(&self, o: &Observation) -> bool {
+        let lost = self.lost_to_wake_ups(&o.measurement(&self.allowed), o);
+        lost > SENSE_SHARE * least_lost(o) || !self.inactive.is_empty()
     }
 
     /// Whether a search for a set is under way. Its next step comes before retention, which would have to be
@@ -173,8 +182,7 @@ impl Policy {
     /// Whether retention could pay where wake-ups cost `lost` vCPUs. What is in force for others' sake already shows what
     /// it does to this workload in their proofs.
     fn needs_retention(&self, lost: f64, o: &Observation) -> bool {
-        let enough = lost > TRIAL_THRESHOLD * o.load().clamp(MOSTLY_IDLE_LOAD, 1.0);
-        enough && !self.terms.elsewhere.is_on() && self.can_retain(o.at)
+        lost > least_lost(o) && !self.terms.elsewhere.is_on() && self.can_retain(o.at)
     }
 
     /// Resumes what was proven for this load.
@@ -374,6 +382,11 @@ impl Policy {
             self.proved_set = set;
         }
     }
+}
+
+/// From what loss on, in vCPUs, retention could pay: a small workload's share is smaller.
+fn least_lost(o: &Observation) -> f64 {
+    TRIAL_THRESHOLD * o.load().clamp(MOSTLY_IDLE_LOAD, 1.0)
 }
 
 /// How long a run waits for what so many runs before it refuted.

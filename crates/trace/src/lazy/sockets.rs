@@ -28,37 +28,54 @@ enum State {
     /// Receives the sensor from the thread that loads it. If this end is dropped, so is the sensor.
     Starting(Receiver<Result<SocketSensor, TraceError>>),
     NoThread(io::Error),
-    Counting(SocketSensor),
+    Ready(Box<SocketSensor>),
 }
 
 impl TrafficSensor for BackgroundSocketSensor {
     fn start(&mut self) {
         let (sender, receiver) = sync_channel(1);
         let scope = self.scope.clone();
-        let load = move || drop(sender.send(SocketSensor::start(&scope, Directions::Sent)));
+        let load = move || drop(sender.send(SocketSensor::load(&scope, Directions::Sent)));
         self.state = match thread::Builder::new().name("sockets".to_owned()).spawn(load) {
             Ok(_) => State::Starting(receiver),
             Err(error) => State::NoThread(error),
         };
     }
 
-    fn stop(&mut self) {
-        self.state = State::Off;
-    }
-
-    fn read(&mut self) -> Result<Option<Sockets>, Box<dyn Error + Send + Sync>> {
+    fn is_ready(&mut self) -> Result<bool, Box<dyn Error + Send + Sync>> {
         if let State::Starting(receiver) = &self.state {
             match receiver.try_recv() {
-                Ok(started) => self.state = State::Counting(started?),
+                Ok(loaded) => self.state = State::Ready(Box::new(loaded?)),
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => return Err("the thread that loads it has ended".into()),
             }
         }
         match &mut self.state {
-            State::Counting(sensor) => Ok(sensor.read().map(|traffic| sockets(&traffic))),
             State::NoThread(error) => Err(format!("traffic through sockets: no thread ({error})").into()),
-            State::Off | State::Starting(_) => Ok(None),
+            state => Ok(matches!(state, State::Ready(_))),
         }
+    }
+
+    fn arm(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        if let State::Ready(sensor) = &mut self.state {
+            sensor.arm()?;
+        }
+        Ok(())
+    }
+
+    fn disarm(&mut self) {
+        if let State::Ready(sensor) = &mut self.state {
+            sensor.disarm();
+        }
+    }
+
+    fn stop(&mut self) {
+        self.state = State::Off;
+    }
+
+    fn read(&mut self) -> Option<Sockets> {
+        let State::Ready(sensor) = &mut self.state else { return None };
+        sensor.read().map(|traffic| sockets(&traffic))
     }
 }
 

@@ -12,6 +12,7 @@ struct Log {
     started: u32,
     stopped: u32,
     ready: bool,
+    armed: bool,
     refuses: bool,
 }
 
@@ -23,22 +24,41 @@ impl TrafficSensor for Fake {
         self.0.borrow_mut().started += 1;
     }
 
-    fn stop(&mut self) {
-        self.0.borrow_mut().stopped += 1;
-    }
-
-    fn read(&mut self) -> Result<Option<Sockets>, Box<dyn Error + Send + Sync>> {
+    fn is_ready(&mut self) -> Result<bool, Box<dyn Error + Send + Sync>> {
         let log = self.0.borrow();
         if log.refuses {
             return Err("traffic through sockets: no BPF here".into());
         }
-        Ok(log.ready.then_some(Sockets { messages: 1, bytes: 7 }))
+        Ok(log.ready)
+    }
+
+    fn arm(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let mut log = self.0.borrow_mut();
+        assert!(log.ready && !log.armed);
+        log.armed = true;
+        Ok(())
+    }
+
+    fn disarm(&mut self) {
+        self.0.borrow_mut().armed = false;
+    }
+
+    fn stop(&mut self) {
+        let mut log = self.0.borrow_mut();
+        (log.stopped, log.armed) = (log.stopped + 1, false);
+    }
+
+    fn read(&mut self) -> Option<Sockets> {
+        assert!(self.0.borrow().armed);
+        Some(Sockets { messages: 1, bytes: 7 })
     }
 }
 
 fn traffic() -> (Traffic, Rc<RefCell<Log>>) {
     let log = Rc::new(RefCell::new(Log::default()));
-    (Traffic::new(Some(Box::new(Fake(Rc::clone(&log))))), log)
+    let mut traffic = Traffic::new(Some(Box::new(Fake(Rc::clone(&log)))));
+    traffic.set_wanted(true);
+    (traffic, log)
 }
 
 /// A second of a workload.
@@ -110,7 +130,7 @@ fn counting_ends_where_write_calls_send_the_answers() {
     let (mut traffic, log) = traffic();
     observe(&mut traffic, SECOND, 40_000, 0);
     log.borrow_mut().ready = true;
-    observe(&mut traffic, SECOND, 40_000, 0);
+    observe(&mut traffic, 20 * MS, 40_000, 0);
     // Its log is no answer.
     assert!(observe(&mut traffic, SECOND, 40_000, 30_000).sockets.is_some());
     assert_eq!(log.borrow().stopped, 0);
@@ -118,6 +138,34 @@ fn counting_ends_where_write_calls_send_the_answers() {
     assert_eq!(log.borrow().stopped, 1);
     let seen = observe(&mut traffic, SECOND, 40_000, 50_000);
     assert_eq!((seen.sockets, seen.moved_bytes.is_some()), (None, true));
+}
+
+#[test]
+fn nothing_is_counted_while_nobody_wants_it() {
+    let (mut traffic, log) = traffic();
+    traffic.set_wanted(false);
+    log.borrow_mut().ready = true;
+    let mut seen = observe(&mut traffic, SECOND, 40_000, 0);
+    for _ in 0..3 {
+        seen = observe(&mut traffic, 20 * MS, 40_000, 0);
+        assert_eq!((seen.sockets, log.borrow().armed), (None, false));
+    }
+    assert!(!seen.incomplete, "a trial can begin");
+    assert_eq!(seen.moved_bytes, None, "and must not be judged by what is no answer");
+    traffic.set_wanted(true);
+    assert_eq!(observe(&mut traffic, 20 * MS, 40_000, 0).sockets, None, "from the next one on");
+    assert!(observe(&mut traffic, 20 * MS, 40_000, 0).sockets.is_some());
+    // It goes on for a second after the last who wanted it.
+    for wanted in [false, true, false] {
+        traffic.set_wanted(wanted);
+        for _ in 0..45 {
+            traffic.set_wanted(wanted);
+            assert!(observe(&mut traffic, 20 * MS, 40_000, 0).sockets.is_some());
+        }
+    }
+    observe(&mut traffic, 200 * MS, 40_000, 0);
+    assert_eq!((observe(&mut traffic, 20 * MS, 40_000, 0).sockets, log.borrow().armed), (None, false));
+    assert_eq!(log.borrow().stopped, 0, "it stays prepared");
 }
 
 #[test]
