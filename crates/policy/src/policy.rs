@@ -61,6 +61,8 @@ pub struct Policy {
     idle: BTreeMap<CpuId, IdleHistogram>,
     limit: LimitAdapter,
     noise: Noise,
+    /// What has been seen of late outside trials; `None` before the first observation.
+    usual: Option<hold::Usual>,
     budget: Budget,
     veto: VetoGate,
     after_veto: Backoff,
@@ -120,6 +122,7 @@ impl Policy {
             idle: BTreeMap::new(),
             limit: LimitAdapter::default(),
             noise: Noise::new(),
+            usual: None,
             budget: Budget::new(),
             veto: VetoGate::default(),
             after_veto: Backoff::new(VETO_DELAY.0, VETO_DELAY.1),
@@ -181,6 +184,7 @@ impl Policy {
         let mut events = Vec::new();
         let in_force = self.enter(terms);
         self.learn(o, &in_force);
+        self.note_usual(o);
         self.noise.observe(&in_force, o);
         self.memory.observe(o, &in_force, self.is_proof());
         let deferred = self.memory.has_deferred_trial();

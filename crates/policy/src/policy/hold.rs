@@ -13,6 +13,9 @@ use crate::{Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
 /// A trial starts when wake-ups cost this share of one vCPU's time; for retention, this share of the workload's
 /// is enough...
 const TRIAL_THRESHOLD: f64 = 0.05;
+/// ...and it must have cost as much on average over this time: vCPUs that are busy with several workloads are idle for
+/// moments, when there is nothing to win...
+const USUAL: Duration = Duration::from_secs(1);
 /// ...what could judge a trial is measured from this share of that on...
 const SENSE_SHARE: f64 = 0.5;
 /// ...and retention ends when they would cost less than this...
@@ -23,6 +26,15 @@ const RELEASE_IDLE_SHARE: f64 = 0.2;
 const SHRINK_THRESHOLD: f64 = 0.02;
 /// With less idle time than this, retention has no effect to prove.
 const MIN_IDLE_SHARE: f64 = 0.02;
+
+/// Averages over [`USUAL`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Usual {
+    /// What wake-ups cost, in vCPUs.
+    lost: f64,
+    /// The share of the vCPUs' time that is idle.
+    idle: f64,
+}
 
 impl Policy {
     pub(super) fn hold(&mut self, o: &Observation, events: &mut Vec<Event>) {
@@ -53,6 +65,22 @@ impl Policy {
     /// Whether waking idle vCPUs costs enough for a change to pay.
     pub(super) fn is_worth_trying(&self, o: &Observation) -> bool {
         self.lost_to_wake_ups(&o.measurement(&self.allowed), o) > TRIAL_THRESHOLD
+    }
+
+    /// A load that begins weighs in full where nothing is known yet, and after a tenth of a second where it costs ten times
+    /// what a trial needs.
+    pub(super) fn note_usual(&mut self, o: &Observation) {
+        if self.trial.is_some() || self.judges() {
+            return;
+        }
+        let m = o.measurement(&self.allowed);
+        let now = Usual { lost: self.lost_to_wake_ups(&m, o), idle: 1.0 - m.utilization };
+        let weight = (o.period.as_secs_f64() / USUAL.as_secs_f64()).min(1.0);
+        let average = |usual: f64, now: f64| usual + weight * (now - usual);
+        self.usual = Some(self.usual.map_or(now, |usual| Usual {
+            lost: average(usual.lost, now.lost),
+            idle: average(usual.idle, now.idle),
+        }));
     }
 
     /// Whether a trial could begin before long: wake-ups cost enough, or a smaller set avoids them and is to be proven
@@ -182,7 +210,8 @@ impl Policy {
     /// Whether retention could pay where wake-ups cost `lost` vCPUs. What is in force for others' sake already shows what
     /// it does to this workload in their proofs.
     fn needs_retention(&self, lost: f64, o: &Observation) -> bool {
-        lost > least_lost(o) && !self.terms.elsewhere.is_on() && self.can_retain(o.at)
+        let usually = self.usual.map_or(lost, |usual| usual.lost);
+        lost.min(usually) > least_lost(o) && !self.terms.elsewhere.is_on() && self.can_retain(o.at)
     }
 
     /// Resumes what was proven for this load.
@@ -366,6 +395,7 @@ impl Policy {
     fn prove_again(&mut self, o: &Observation, events: &mut Vec<Event>) {
         let candidate = self.incumbent();
         let idle = 1.0 - o.measurement(&candidate.active).utilization;
+        let idle = idle.min(self.usual.map_or(idle, |usual| usual.idle));
         // Where others have yet to judge it, it is proven without an effect here, too.
         let retains = self.retention.is_on() && (idle > MIN_IDLE_SHARE || self.terms.is_open());
         let last = self.inactive.last().filter(|_| !retains || !self.proved_set);
