@@ -52,7 +52,7 @@ pub enum Directions {
 pub struct SocketSensor {
     skel: SocketsSkel<'static>,
     directions: Directions,
-    /// Tells new threads of a process tree from others.
+    /// Finds the new threads of a process tree.
     _on_fork: Option<Link>,
     /// While it is armed.
     counting: Vec<Link>,
