@@ -162,6 +162,30 @@ fn another_workload_after_the_load_does_not_inherit_the_smaller_set() {
 }
 
 #[test]
+fn busy_vcpus_that_are_idle_for_moments_are_left_alone() {
+    // Wake-ups cost 8 % of a vCPU while it lasts, which is enough for a trial if it stays.
+    let idle_at_times: Workload = |s| Rates {
+        load: 1.8,
+        switches: 50e3,
+        idle_periods: 0.08 / config().wake_cost.as_secs_f64(),
+        ..compute_4(s)
+    };
+    let trials_of_retention = |w: &World| trials(w, |candidate| candidate.retention.is_on()).len();
+    let mut w = World::pair(compute_4);
+    w.run(2 * SECOND);
+    for _ in 0..10 {
+        w.workload = idle_at_times;
+        w.run(100 * MS);
+        w.workload = compute_4;
+        w.run(900 * MS);
+    }
+    assert_eq!(trials_of_retention(&w), 0, "{:?}", w.events);
+    w.workload = idle_at_times;
+    w.run(3 * SECOND);
+    assert!(trials_of_retention(&w) > 0);
+}
+
+#[test]
 fn steal_that_polling_vcpus_meet_ends_retention_within_two_windows_until_it_falls() {
     let mut w = retained(redis_1, 3);
     w.finish_step();
