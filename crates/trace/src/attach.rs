@@ -9,10 +9,17 @@ use libbpf_rs::libbpf_sys;
 
 use crate::part::Program;
 
-/// A loaded program, and its link while it is attached.
+/// A loaded program of the tracer.
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(crate) program: &'static Program,
+    pub(crate) attachment: Attachment,
+}
+
+/// A loaded program with BTF, and its link while it is attached. Stands on its own: the object that it was loaded with can be
+/// freed.
+#[derive(Debug)]
+pub(crate) struct Attachment {
     fd: OwnedFd,
     link: Option<OwnedFd>,
 }
@@ -26,13 +33,13 @@ pub struct RunTime {
     pub runs: u64,
 }
 
-impl Probe {
+impl Attachment {
     /// A loaded program that is not attached yet.
     ///
     /// # Errors
     /// Out of file descriptors.
-    pub(crate) fn new(program: &'static Program, loaded: &impl AsFd) -> io::Result<Self> {
-        Ok(Self { program, fd: loaded.as_fd().try_clone_to_owned()?, link: None })
+    pub(crate) fn new(loaded: &impl AsFd) -> io::Result<Self> {
+        Ok(Self { fd: loaded.as_fd().try_clone_to_owned()?, link: None })
     }
 
     /// Attaches the program to the event that it was loaded for; does nothing if it is attached. Takes some hundred
@@ -57,6 +64,11 @@ impl Probe {
     /// Detaches it, which costs as much as attaching.
     pub(crate) fn detach(&mut self) {
         self.link = None;
+    }
+
+    /// Whether it is attached.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.link.is_some()
     }
 
     /// The kernel's statistics; zeros before Linux 5.8, which has none.

@@ -196,7 +196,7 @@ impl Worker {
         for probe in &mut self.probes {
             if probe.program.windowed {
                 // It was attached before. If it cannot be now, it is missing in this window.
-                let _ = probe.attach();
+                let _ = probe.attachment.attach();
             }
         }
         let opened = self.shared.status().window.open(one_in);
@@ -220,7 +220,10 @@ impl Worker {
     }
 
     fn detach_windowed(&mut self) {
-        self.probes.iter_mut().filter(|probe| probe.program.windowed).for_each(Probe::detach);
+        self.probes
+            .iter_mut()
+            .filter(|probe| probe.program.windowed)
+            .for_each(|probe| probe.attachment.detach());
     }
 
     /// A new number between 0 and 1.
@@ -250,7 +253,7 @@ impl Worker {
 
     fn trace_always(&mut self) -> ControlFlow<()> {
         for probe in &mut self.probes {
-            if let Err(error) = probe.attach() {
+            if let Err(error) = probe.attachment.attach() {
                 let what = probe.program.what();
                 let why =
                     Reason::Rejected { program: probe.program.name.to_owned(), detail: error.to_string() };

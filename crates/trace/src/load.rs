@@ -9,7 +9,7 @@ use libbpf_rs::btf::{Btf, BtfType};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Object, OpenObject};
 
-use crate::attach::Probe;
+use crate::attach::{Attachment, Probe};
 use crate::part::{Event, PROGRAMS, Part, Parts, Program};
 use crate::scope::{Resolved, set_scope};
 use crate::skeleton::{TraceSkel, TraceSkelBuilder};
@@ -22,7 +22,7 @@ pub(crate) struct Loaded {
     /// The attached programs.
     pub(crate) probes: Vec<Probe>,
     /// The empty program, if it could be loaded.
-    pub(crate) empty: Option<Probe>,
+    pub(crate) empty: Option<Attachment>,
     pub(crate) missing: Vec<NotAvailable>,
 }
 
@@ -45,13 +45,15 @@ pub(crate) fn load(root: &Root, parts: &Parts, scope: &Resolved) -> Result<Loade
         let probe = match program.event {
             Event::Iterator => continue,
             Event::Call(_) => {
-                empty = probe(&skel, program).ok();
+                empty = attachment(&skel, program).ok();
                 continue;
             }
-            Event::Tracepoint(_) | Event::Function(_) => probe(&skel, program).and_then(|mut probe| {
-                probe.attach()?;
-                Ok(probe)
-            }),
+            Event::Tracepoint(_) | Event::Function(_) => {
+                attachment(&skel, program).and_then(|mut attachment| {
+                    attachment.attach()?;
+                    Ok(Probe { program, attachment })
+                })
+            }
         };
         match probe {
             Ok(probe) => probes.push(probe),
@@ -68,11 +70,11 @@ pub(crate) fn load(root: &Root, parts: &Parts, scope: &Resolved) -> Result<Loade
     Ok(Loaded { skel, probes, empty, missing })
 }
 
-fn probe(skel: &TraceSkel<'static>, chosen: &'static Program) -> io::Result<Probe> {
+fn attachment(skel: &TraceSkel<'static>, chosen: &Program) -> io::Result<Attachment> {
     use libbpf_rs::skel::Skel as _;
     let loaded =
         program(skel.object(), chosen.name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-    Probe::new(chosen, &loaded)
+    Attachment::new(&loaded)
 }
 
 /// The loaded program called `name`.

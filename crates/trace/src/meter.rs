@@ -9,7 +9,7 @@ use gleaner_kernel::stat::StatSensor;
 use nix::sys::prctl;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::attach::{Probe, RunTime, enable_statistics};
+use crate::attach::{Attachment, Probe, RunTime, enable_statistics};
 use crate::budget::{Measured, Part, PerRun, switching};
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Meter {
     /// Starts a measurement; `None` if the kernel has no statistics (before Linux 5.8).
     pub(crate) fn start(probes: &[Probe]) -> Option<Started> {
         let statistics = enable_statistics()?;
-        let before = probes.iter().map(|probe| (probe.program.name, probe.run_time())).collect();
+        let before = probes.iter().map(|probe| (probe.program.name, probe.attachment.run_time())).collect();
         Some(Started { _statistics: statistics, since: Instant::now(), before })
     }
 
@@ -68,7 +68,7 @@ impl Meter {
             .filter_map(|probe| {
                 let name = probe.program.name;
                 let before = started.before.iter().find(|(known, _)| *known == name)?.1;
-                let ran = probe.run_time().since(before);
+                let ran = probe.attachment.run_time().since(before);
                 let windowed = probe.program.windowed;
                 let share = share(windowed, self.per_run.correct(ran).as_secs_f64());
                 Some(Part { name, windowed, share, runs: ran.runs })
@@ -107,7 +107,7 @@ const TRIES: u32 = 20;
 
 /// Measures the overhead that no statistics show, using `empty`, a program that does nothing when a thread is renamed.
 /// Takes about 5 ms. Zeros if the program cannot be attached.
-pub(crate) fn per_run(empty: &mut Probe) -> PerRun {
+pub(crate) fn per_run(empty: &mut Attachment) -> PerRun {
     let without = rename();
     if empty.attach().is_err() {
         return PerRun::default();

@@ -1,17 +1,19 @@
 //! What a workload's threads send and receive through sockets. `/proc/PID/io` leaves out `send` and `recv`.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 
 use gleaner_kernel::Root;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{IterOpts, Link};
+use libbpf_rs::{IterOpts, MapHandle, OpenObject};
 
-use crate::load::{BTF, object_place};
+use crate::attach::Attachment;
+use crate::load::BTF;
 use crate::read::sum;
 use crate::scope::{Resolved, Scope, set_scope};
-use crate::sockets_skeleton::{SocketsSkel, SocketsSkelBuilder, types};
+use crate::sockets_skeleton::{OpenSocketsSkel, SocketsSkelBuilder, types};
 use crate::tracer::TraceError;
 use crate::unavailable::{NotAvailable, Reason, Rights, from_load, text};
 use crate::waiting::run_through;
@@ -50,19 +52,18 @@ pub enum Directions {
 /// longer. Dropping it detaches the programs, as does the end of the process. It can be made in one thread and read in
 /// another.
 pub struct SocketSensor {
-    skel: SocketsSkel<'static>,
-    directions: Directions,
     /// Finds the new threads of a process tree.
-    _on_fork: Option<Link>,
-    /// While it is armed.
-    counting: Vec<Link>,
+    _on_fork: Option<Attachment>,
+    /// Attached while it is armed.
+    counting: Vec<Attachment>,
+    traffic: MapHandle,
     /// Counters at the latest reading.
     last: types::traffic,
 }
 
 impl fmt::Debug for SocketSensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SocketSensor").field("armed", &!self.counting.is_empty()).finish_non_exhaustive()
+        f.debug_struct("SocketSensor").field("armed", &self.is_armed()).finish_non_exhaustive()
     }
 }
 
@@ -96,16 +97,18 @@ impl SocketSensor {
     /// # Errors
     /// The programs cannot be attached.
     pub fn arm(&mut self) -> Result<(), NotAvailable> {
-        if self.counting.is_empty() {
-            self.last = self.counted().map_err(|error| refused(&Root::system(), &error))?;
-            self.counting = self.attach().map_err(|error| refused(&Root::system(), &error))?;
+        if self.is_armed() {
+            return Ok(());
         }
-        Ok(())
+        let root = Root::system();
+        self.last = self.counted().map_err(|error| refused(&root, &error))?;
+        let mut programs = self.counting.iter_mut();
+        programs.try_for_each(Attachment::attach).map_err(|error| refused(&root, &error.into()))
     }
 
     /// Stops counting until it is armed again; nothing takes longer meanwhile.
     pub fn disarm(&mut self) {
-        self.counting.clear();
+        self.counting.iter_mut().for_each(Attachment::detach);
     }
 
     /// The traffic since it was armed or the last call; `None` if the counters cannot be read. One system call, about a
@@ -121,24 +124,20 @@ impl SocketSensor {
         })
     }
 
-    fn attach(&self) -> libbpf_rs::Result<Vec<Link>> {
-        let progs = &self.skel.progs;
-        let mut links = vec![progs.on_send.attach_trace()?];
-        if self.directions == Directions::Both {
-            links.push(progs.on_receive.attach_trace()?);
-        }
-        Ok(links)
+    fn is_armed(&self) -> bool {
+        self.counting.iter().all(Attachment::is_attached)
     }
 
     fn counted(&self) -> libbpf_rs::Result<types::traffic> {
-        sum(&self.skel.maps.traffic, &0_u32)
+        sum(&self.traffic, &0_u32)
     }
 }
 
 fn load(scope: &Resolved, directions: Directions) -> libbpf_rs::Result<SocketSensor> {
+    // Programs and map stand on their own; the rest, including the kernel's types, is freed when this function returns.
+    let mut place = MaybeUninit::uninit();
     let is_tree = scope.is_tree();
-    let mut open = SocketsSkelBuilder::default().open(object_place())?;
-    set_scope!(open, scope);
+    let mut open = open(scope, &mut place)?;
     open.progs.on_receive.set_autoload(directions == Directions::Both);
     open.progs.on_fork.set_autoload(is_tree);
     open.progs.first_pass.set_autoload(is_tree);
@@ -147,11 +146,24 @@ fn load(scope: &Resolved, directions: Directions) -> libbpf_rs::Result<SocketSen
     let mut on_fork = None;
     if is_tree {
         // New threads must be recognised before existing ones are listed.
-        on_fork = Some(progs.on_fork.attach_trace()?);
+        on_fork.insert(Attachment::new(&progs.on_fork)?).attach()?;
         run_through(&progs.first_pass.attach_iter_with_opts(IterOpts::None)?)?;
     }
-    let last = types::traffic::default();
-    Ok(SocketSensor { skel, directions, _on_fork: on_fork, counting: Vec::new(), last })
+    let mut counting = vec![Attachment::new(&progs.on_send)?];
+    if directions == Directions::Both {
+        counting.push(Attachment::new(&progs.on_receive)?);
+    }
+    let traffic = MapHandle::try_from(&skel.maps.traffic)?;
+    Ok(SocketSensor { _on_fork: on_fork, counting, traffic, last: types::traffic::default() })
+}
+
+fn open<'a>(
+    scope: &Resolved,
+    place: &'a mut MaybeUninit<OpenObject>,
+) -> libbpf_rs::Result<OpenSocketsSkel<'a>> {
+    let mut open = SocketsSkelBuilder::default().open(place)?;
+    set_scope!(open, scope);
+    Ok(open)
 }
 
 fn refused(root: &Root, error: &libbpf_rs::Error) -> NotAvailable {
