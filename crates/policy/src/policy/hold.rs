@@ -13,10 +13,10 @@ use crate::{Conditions, Evidence, KnownVcpus, MajorChange, Measurement};
 /// A trial starts when wake-ups cost this share of one vCPU's time; for retention, this share of the workload's
 /// is enough...
 const TRIAL_THRESHOLD: f64 = 0.05;
-/// ...and it must have cost as much on average over this time: vCPUs that are busy with several workloads are idle for
-/// moments, when there is nothing to win...
+/// ...if they cost it on average over this time, too: vCPUs that several workloads keep busy are idle for moments, and a trial
+/// then costs more than it can win...
 const USUAL: Duration = Duration::from_secs(1);
-/// ...what could judge a trial is measured from this share of that on...
+/// ...traffic through sockets is counted where they cost this share of it...
 const SENSE_SHARE: f64 = 0.5;
 /// ...and retention ends when they would cost less than this...
 const RELEASE_THRESHOLD: f64 = 0.005;
@@ -24,7 +24,7 @@ const RELEASE_THRESHOLD: f64 = 0.005;
 const RELEASE_IDLE_SHARE: f64 = 0.2;
 /// The limit shrinks only if polling in vain takes this share of a vCPU's time.
 const SHRINK_THRESHOLD: f64 = 0.02;
-/// With less idle time than this, retention has no effect to prove.
+/// With less idle time than this, now or on average over [`USUAL`], retention has no effect to prove.
 const MIN_IDLE_SHARE: f64 = 0.02;
 
 /// Averages over [`USUAL`].
@@ -67,8 +67,8 @@ impl Policy {
         self.lost_to_wake_ups(&o.measurement(&self.allowed), o) > TRIAL_THRESHOLD
     }
 
-    /// A load that begins weighs in full where nothing is known yet, and after a tenth of a second where it costs ten times
-    /// what a trial needs.
+    /// Updates the averages, but not in a trial, which vacates vCPUs. A load that begins counts at once where nothing is known
+    /// yet, and else within a tenth of a second if its wake-ups cost ten times what a trial needs.
     pub(super) fn note_usual(&mut self, o: &Observation) {
         if self.trial.is_some() || self.judges() {
             return;

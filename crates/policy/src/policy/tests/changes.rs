@@ -186,6 +186,24 @@ fn busy_vcpus_that_are_idle_for_moments_are_left_alone() {
 }
 
 #[test]
+fn retention_is_not_proven_again_because_busy_vcpus_are_idle_for_a_moment() {
+    let mut w = retained(redis_1, 3);
+    let idle_at_times: Workload = |s| Rates { load: 1.8, idle_periods: 5e3, ..compute_4(s) };
+    w.workload = compute_4;
+    w.run(3 * SECOND);
+    let from = w.now;
+    for _ in 0..20 {
+        w.workload = idle_at_times;
+        w.run(100 * MS);
+        w.workload = compute_4;
+        w.run(900 * MS);
+    }
+    let proofs = w.events.iter().filter(|(at, e)| *at > from && matches!(e, Event::TrialStarted { .. }));
+    assert_eq!(proofs.count(), 0, "{:?}", w.events);
+    assert!(w.setting().retention.is_on(), "it costs nothing there");
+}
+
+#[test]
 fn steal_that_polling_vcpus_meet_ends_retention_within_two_windows_until_it_falls() {
     let mut w = retained(redis_1, 3);
     w.finish_step();
