@@ -198,6 +198,7 @@ impl Policy {
             }
         } else if self.needs_retention(lost, o)
             && !self.recall_retention(o, events)
+            && self.usual.is_none_or(|usual| usual.lost > least_lost(o))
             && self.can_try_retention(o.at)
         {
             let candidate = Setting { active, retention: self.break_even(o.load()) };
@@ -210,8 +211,7 @@ impl Policy {
     /// Whether retention could pay where wake-ups cost `lost` vCPUs. What is in force for others' sake already shows what
     /// it does to this workload in their proofs.
     fn needs_retention(&self, lost: f64, o: &Observation) -> bool {
-        let usually = self.usual.map_or(lost, |usual| usual.lost);
-        lost.min(usually) > least_lost(o) && !self.terms.elsewhere.is_on() && self.can_retain(o.at)
+        lost > least_lost(o) && !self.terms.elsewhere.is_on() && self.can_retain(o.at)
     }
 
     /// Resumes what was proven for this load.
