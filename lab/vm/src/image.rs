@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{Kernel, KernelFiles};
 use crate::payload::{self, Payload};
 use crate::tool;
+use crate::vm::VmSpec;
 
 /// What is in a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
@@ -67,6 +68,8 @@ const VIRTIO: [&str; 4] = ["virtio_pci", "virtio_mmio", "virtio_console", "virti
 const KVM: &str = "kvm-amd";
 /// Where a KVM host keeps its guests' boot files.
 const GUEST: &str = "lab/guest";
+/// The disk of a nested host whose guests have systemd.
+const GUESTS_DISK: &str = "/dev/vda";
 
 /// What is built from packages and kept.
 #[derive(Debug, Clone)]
@@ -85,38 +88,36 @@ impl Store {
         prepare(&self.cache, image, kernel)
     }
 
-    /// The boot files of `image`. `guests` are the kernels of a KVM host's guests.
-    pub(crate) fn media(&self, image: Image, kernel: Kernel, guests: &[Kernel]) -> Result<Media> {
+    /// What such a machine boots from.
+    pub(crate) fn media(&self, spec: &VmSpec) -> Result<Media> {
         let busybox = busybox(&self.cache)?;
-        let files = kernel.open(&self.cache)?;
+        let files = spec.kernel.open(&self.cache)?;
         let qemu = emulator::open(&self.cache)?;
-        let hosts = image == Image::Host || !guests.is_empty();
-        let emulator = if hosts { emulator::open_for_hosts(&self.cache)? } else { qemu.clone() };
+        let emulator = if spec.is_host() { emulator::open_for_hosts(&self.cache)? } else { qemu.clone() };
         let mut media =
             Media { kernel: files.image(), initramfs: Vec::new(), disk: None, emulator: Some(emulator) };
-        match image {
+        match spec.image {
             Image::Tiny => {
                 media.initramfs = tiny(&busybox, &files, &[])?.finish()?;
                 media.initramfs.extend(self.payload.with_libraries());
             }
             Image::Systemd => {
-                media.initramfs = self.systemd(&busybox, &files, &qemu, guests)?;
+                media.initramfs = self.systemd(&busybox, &files, &qemu, &spec.guests)?;
                 media.initramfs.extend(self.payload.alone());
                 media.disk = Some(systemd::root(&self.cache)?);
             }
             Image::Host => {
-                media.initramfs = self.host(&busybox, &files, &qemu, guests)?;
+                let mut archive = tiny(&busybox, &files, &[KVM])?;
+                self.add_guests(&mut archive, &busybox, &qemu, &spec.guests)?;
+                if spec.systemd_guests {
+                    self.add_systemd_guests(&mut archive, &busybox, &spec.guests)?;
+                    media.disk = Some(systemd::root(&self.cache)?);
+                }
+                media.initramfs = archive.finish()?;
                 media.initramfs.extend(self.payload.with_libraries());
             }
         }
         Ok(media)
-    }
-
-    /// The tiny image with KVM, QEMU, and the guests' boot files.
-    fn host(&self, busybox: &Path, kernel: &KernelFiles, qemu: &Path, guests: &[Kernel]) -> Result<Vec<u8>> {
-        let mut archive = tiny(busybox, kernel, &[KVM])?;
-        self.add_guests(&mut archive, busybox, qemu, guests)?;
-        archive.finish()
     }
 
     /// The systemd image, which boots guests if there are any.
@@ -151,6 +152,15 @@ impl Store {
             archive.file(&format!("{dir}/tiny.cpio"), 0o644, &tiny(busybox, &files, &[])?.finish()?)?;
         }
         archive.file(payload::NESTED, 0o644, self.payload.with_libraries())
+    }
+
+    /// Adds what guests with systemd boot from; their disk is the host's own.
+    fn add_systemd_guests(&self, archive: &mut Archive, busybox: &Path, guests: &[Kernel]) -> Result<()> {
+        for guest in guests {
+            let initramfs = systemd::initramfs(busybox, &guest.open(&self.cache)?, &[])?.finish()?;
+            archive.file(&format!("{GUEST}/{guest}/systemd.cpio"), 0o644, &initramfs)?;
+        }
+        Ok(())
     }
 }
 
@@ -187,14 +197,12 @@ pub(crate) fn is_nested_host() -> bool {
 
 /// The boot files of a guest in this nested host.
 pub(crate) fn nested_media(image: Image, kernel: Kernel) -> Result<Media> {
-    if image != Image::Tiny {
-        return Err(Error::Spec(format!("a nested host has only tiny images, not `{image}`")));
-    }
     let dir = Path::new("/").join(GUEST).join(kernel.name());
     let read = |path: PathBuf| fs::read(&path).map_err(Error::file("read", path));
-    let mut initramfs = read(dir.join("tiny.cpio"))?;
+    let mut initramfs = read(dir.join(format!("{image}.cpio")))?;
     initramfs.extend(read(Path::new("/").join(payload::NESTED))?);
-    Ok(Media { kernel: dir.join("vmlinuz"), initramfs, disk: None, emulator: None })
+    let disk = (image == Image::Systemd).then(|| PathBuf::from(GUESTS_DISK));
+    Ok(Media { kernel: dir.join("vmlinuz"), initramfs, disk, emulator: None })
 }
 
 /// Debian 13's static busybox.

@@ -170,6 +170,7 @@ pub(super) fn levers(guest: &Guest) -> Result<String> {
          find . -name cpuset.cpus -exec grep -H . {} + | sort; \
          grep -H . cgroup.subtree_control; \
          cat /sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us; \
+         cat /sys/module/haltpoll/parameters/guest_halt_poll_ns 2>/dev/null; \
          cat /sys/devices/system/cpu/online; \
          grep Cpus_allowed_list /proc/1/status",
     ))

@@ -1,7 +1,9 @@
 //! The nested KVM host, in which this program proves claims that need real KVM guests.
 
+use std::fs;
 use std::time::Duration;
 
+use crate::claims::packaged::{in_host, newest};
 use crate::claims::{Check, Checks, Claim, ClaimHost, Target, soak};
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -26,10 +28,19 @@ pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()
     let host = |pcpus| VmSpec::new("host", Image::Host, Kernel::V7, Cpus::flat(pcpus));
     let mut spec = match claim.place {
         ClaimHost::CountedHost { pcpus, n } => host(pcpus).counted(n),
+        ClaimHost::PackagedHost { n } => host(4).counted(n).with_systemd_guests(),
         ClaimHost::Emulated | ClaimHost::NestedHost => host(4),
     };
     spec.guests = vec![Kernel::V6_12, Kernel::V7];
     let host = lab.boot(spec)?;
+    if matches!(claim.place, ClaimHost::PackagedHost { .. }) {
+        let deb = newest("gleaner")?;
+        host.write(
+            &in_host("gleaner").to_string_lossy(),
+            0o644,
+            &fs::read(&deb).map_err(Error::file("read", &deb))?,
+        )?;
+    }
     let time = soak::time()?;
     let step = Step::new(&["gleaner-lab", "claims", "--json", "--only", claim.name])
         .timeout(TIMEOUT + time)

@@ -3,11 +3,12 @@
 //!
 //! An emulated machine has no cpuidle driver, so idle vCPUs cannot poll, and fewer vCPUs help only what has both ends of a
 //! hand-off in one unit. So the service that is helped is one whose two threads hand requests to each other. The packaged redis,
-//! whose client is elsewhere, is watched and explained; `docs/benchmarks.md` has what it gains where vCPUs poll.
+//! whose client is elsewhere, is watched and explained here, and helped in a KVM guest ([`polling`]).
 
 mod deb;
 mod help;
 mod lifecycle;
+mod polling;
 mod unit;
 
 use std::fs;
@@ -22,6 +23,8 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::vm::{Cpus, Guest, Lab, VmSpec};
+
+pub(super) use polling::CLAIM as REDIS_IN_KVM;
 
 pub(super) const CLAIM: Claim = Claim {
     name: "package",
@@ -62,7 +65,7 @@ fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     // Measures the wake-up costs now: once per boot, and what follows would be in the way.
     shell(guest, "gleaner doctor --quick")?;
     shell(guest, &format!("systemctl daemon-reload && systemctl start {SERVICE}"))?;
-    let machine = &Machine { guest, before: levers(guest)? };
+    let machine = &Machine { guest, before: levers(guest, &[SERVICE, REDIS])? };
     security(guest, checks, "gleanerd")?;
     help::service(machine, checks)?;
     help::redis(machine, checks)?;
@@ -86,7 +89,7 @@ struct Machine<'a> {
 impl Machine<'_> {
     /// Checks that the levers are as before.
     fn as_before(&self, checks: &mut Checks, what: &str) -> Result<()> {
-        self.compare(checks, what, &levers(self.guest)?);
+        self.compare(checks, what, &levers(self.guest, &[SERVICE, REDIS])?);
         Ok(())
     }
 
@@ -153,13 +156,14 @@ fn describe(workload: &Value) -> String {
 }
 
 /// Everything here that Gleaner changes or could leave behind.
-fn levers(guest: &Guest) -> Result<String> {
+fn levers(guest: &Guest, services: &[&str]) -> Result<String> {
     let of_systemd = shell(
         guest,
         &format!(
-            "for unit in {SERVICE} {REDIS}; do systemctl show -p AllowedCPUs $unit; \
-             cat /proc/$(systemctl show -p MainPID --value $unit)/task/*/status | grep Cpus_allowed_list | sort -u; done; \
-             ls -d /run/systemd/*/{SERVICE}.service.d /run/systemd/*/{REDIS}.service.d 2>/dev/null; true"
+            "for unit in {}; do systemctl show -p AllowedCPUs $unit; \
+             cat /proc/$(systemctl show -p MainPID --value $unit)/task/*/status | grep Cpus_allowed_list | sort -u; \
+             ls -d /run/systemd/*/$unit.service.d 2>/dev/null; done; true",
+            services.join(" ")
         ),
     )?;
     // The kernel refuses to empty the set of a group with processes (`validate_change` in kernel/cgroup/cpuset.c): then
@@ -168,4 +172,11 @@ fn levers(guest: &Guest) -> Result<String> {
     let of_groups = doctor::levers(guest)?;
     let limits = of_groups.lines().filter(|line| !line.ends_with(&all)).collect::<Vec<_>>().join("\n");
     Ok(limits + &of_systemd)
+}
+
+/// The positive number that a shell script prints.
+fn number(guest: &Guest, script: &str) -> Result<f64> {
+    let text = shell(guest, script)?;
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0);
+    number.ok_or_else(|| Error::Protocol { who: format!("`{script}`"), what: text })
 }

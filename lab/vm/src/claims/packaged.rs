@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::claims::{Checks, Target};
 use crate::error::{Error, Result};
+use crate::image;
 use crate::tool;
 use crate::vm::{Guest, Output, Step};
 
@@ -17,8 +18,16 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 /// The highest exposure that `systemd-analyze security` may find, from 0 to 10.
 const MOST_EXPOSED: f64 = 3.0;
 
-/// The newest package of this name that `make deb` has built.
+/// Where a nested host with systemd's image for its guests has the package for them, as [`newest`] finds it.
+pub(super) fn in_host(name: &str) -> PathBuf {
+    PathBuf::from(format!("/root/{name}.deb"))
+}
+
+/// The newest package of this name that `make deb` has built; in a nested host, the one that was copied there.
 pub(super) fn newest(name: &str) -> Result<PathBuf> {
+    if image::is_nested_host() {
+        return Ok(in_host(name));
+    }
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/debian");
     let built = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let wanted = |path: &PathBuf| {

@@ -66,7 +66,7 @@ impl Lab {
 
     fn media(&self, spec: &VmSpec) -> Result<Media> {
         match &self.store {
-            Some(store) => store.media(spec.image, spec.kernel, &spec.guests),
+            Some(store) => store.media(spec),
             None => image::nested_media(spec.image, spec.kernel),
         }
     }

@@ -76,6 +76,9 @@ pub struct VmSpec {
     /// Kernels of its own guests, for [`Image::Host`]; with some, [`Image::Systemd`] is a KVM host, too.
     #[serde(default)]
     pub guests: Vec<Kernel>,
+    /// Whether its own guests can have the systemd image, too, for [`Image::Host`].
+    #[serde(default)]
+    pub systemd_guests: bool,
     /// Host CPUs for each vCPU's thread: one set per vCPU, or none to pin nothing.
     #[serde(default)]
     pub pins: Vec<Vec<usize>>,
@@ -111,6 +114,7 @@ impl VmSpec {
             memory_mib,
             cmdline: Vec::new(),
             guests,
+            systemd_guests: false,
             pins: Vec::new(),
             scratch_mib: 0,
             without: Vec::new(),
@@ -145,6 +149,13 @@ impl VmSpec {
     pub fn hosting(mut self, guests: &[Kernel]) -> Self {
         self.guests = guests.to_vec();
         self.memory_mib = self.memory_mib.max(HOST_MIB);
+        self
+    }
+
+    /// Gives it the systemd image for its guests: as a disk, which they share.
+    #[must_use]
+    pub fn with_systemd_guests(mut self) -> Self {
+        self.systemd_guests = true;
         self
     }
 
@@ -199,6 +210,9 @@ impl VmSpec {
         }
         if self.image == Image::Tiny && !self.guests.is_empty() {
             return wrong("a tiny image has nothing to boot guests with".to_owned());
+        }
+        if self.image != Image::Host && self.systemd_guests {
+            return wrong("only a nested host has systems for its guests".to_owned());
         }
         if self.memory_mib < 128 {
             return wrong(format!("{} MiB of memory", self.memory_mib));
