@@ -42,6 +42,7 @@ const UNIT: &str = "/etc/systemd/system/pair.service";
 const UNIT_TEXT: &str = "[Service]\nExecStart=/lab/bin/gleaner workload request-response --for 3600s\n";
 /// The packaged service beside it.
 const REDIS: &str = "redis-server";
+const SERVICES: &[&str] = &[SERVICE, REDIS];
 /// Does what the packages' own scripts would for redis, which this image has only unpacked, and starts it.
 const START_REDIS: &str = "echo 'redis:x:110:110::/var/lib/redis:/usr/sbin/nologin' >>/etc/passwd; \
     echo 'redis:x:110:' >>/etc/group; install -d -o redis -g redis /var/lib/redis /var/log/redis; \
@@ -65,7 +66,7 @@ fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     // Measures the wake-up costs now: once per boot, and what follows would be in the way.
     shell(guest, "gleaner doctor --quick")?;
     shell(guest, &format!("systemctl daemon-reload && systemctl start {SERVICE}"))?;
-    let machine = &Machine { guest, before: levers(guest, &[SERVICE, REDIS])? };
+    let machine = &Machine { guest, before: levers(guest, SERVICES)? };
     security(guest, checks, "gleanerd")?;
     help::service(machine, checks)?;
     help::redis(machine, checks)?;
@@ -89,7 +90,7 @@ struct Machine<'a> {
 impl Machine<'_> {
     /// Checks that the levers are as before.
     fn as_before(&self, checks: &mut Checks, what: &str) -> Result<()> {
-        self.compare(checks, what, &levers(self.guest, &[SERVICE, REDIS])?);
+        self.compare(checks, what, &levers(self.guest, SERVICES)?);
         Ok(())
     }
 

@@ -244,6 +244,8 @@ mod tests {
         assert!(spec.check().is_err());
         let tiny = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).hosting(&[Kernel::V7]);
         assert!(tiny.check().unwrap_err().to_string().contains("guests"));
+        let systemd = VmSpec::new("a", Image::Systemd, Kernel::V7, Cpus::flat(2)).with_systemd_guests();
+        assert!(systemd.check().unwrap_err().to_string().contains("only a nested host"));
         let in_turn = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).pinned_to(&[0]).in_turn();
         assert!(in_turn.check().unwrap_err().to_string().contains("in turn"));
     }

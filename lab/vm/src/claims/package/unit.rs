@@ -1,6 +1,6 @@
 //! The unit: what it may do, who may ask it, and what systemd does with it.
 
-use super::{Machine, REDIS, SERVICE, levers, status};
+use super::{Machine, SERVICE, SERVICES, levers, status};
 use crate::Output;
 use crate::claims::Checks;
 use crate::claims::packaged::{about_to_restart, is_whole, run, scrape, shell};
@@ -103,7 +103,7 @@ pub(super) fn faults(machine: &Machine<'_>, checks: &mut Checks) -> Result<()> {
                 about_to_restart("gleanerd")
             ),
         )?;
-        let after = levers(guest, &[SERVICE, REDIS])?;
+        let after = levers(guest, SERVICES)?;
         let state = shell(guest, "systemctl show -p SubState --value gleanerd")?;
         machine.compare(checks, &format!("{what}, {state}"), &after);
         shell(guest, ACTIVE)?;
