@@ -19,6 +19,8 @@ const SAME_KIND_FACTOR: f64 = std::f64::consts::SQRT_2;
 const MIN_LOAD: f64 = 1.0 / 64.0;
 /// The weight of the latest sample in an entry's mean load.
 const LATEST_WEIGHT: f64 = 0.25;
+/// Retention that only an earlier run has proven goes after so many proofs that show nothing.
+const MOST_UNDECIDED: u32 = 3;
 
 /// What earlier runs of a program showed under one kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -130,6 +132,8 @@ struct Entry {
     retention: Option<KnownRetention>,
     /// Whether the retention may be resumed without a trial.
     trusted: bool,
+    /// The number of this run's proofs that have shown nothing.
+    undecided: u32,
     vcpus: Option<KnownVcpus>,
     /// A smaller set known from an earlier run, until this run has tried it.
     untried: Option<KnownVcpus>,
@@ -159,6 +163,7 @@ impl Entry {
             kind: LoadKind { active: vcpus, load: load.load },
             retention,
             trusted: retention.is_some(),
+            undecided: 0,
             vcpus: vcpus_known,
             untried: vcpus_known,
             refuted: Refuted::known(load.refuted),
@@ -172,6 +177,7 @@ impl Entry {
             kind,
             retention: None,
             trusted: false,
+            undecided: 0,
             vcpus: None,
             untried: None,
             refuted: Refuted::default(),
@@ -350,6 +356,14 @@ impl Memory {
         self.unproven = None;
         self.latest = None;
         self.entries.iter_mut().for_each(|entry| entry.trusted = false);
+    }
+
+    /// A proof of the retention in force has shown nothing. Returns whether it may stay, see [`MOST_UNDECIDED`].
+    pub(crate) fn outlasts_undecided_proof(&mut self) -> bool {
+        let entry = self.kind.and_then(|kind| self.find_mut(kind));
+        let Some(entry) = entry.filter(|e| e.retention.is_some() && e.outcome.is_none()) else { return true };
+        entry.undecided += 1;
+        entry.undecided < MOST_UNDECIDED
     }
 
     /// A trial of `retention` ended and left it in force; `proof` is the evidence if it was proven.

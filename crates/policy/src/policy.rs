@@ -324,7 +324,11 @@ impl Policy {
             (Verdict::Proven(_), _) => true,
             (Verdict::Refuted(_), _) | (Verdict::Undecided(_), Purpose::Adopt) => false,
             // Nothing contradicts the earlier proof: the setting stays.
-            (Verdict::Undecided(e), Purpose::Reprove) => e.map_or(!trial.loses_work(), |e| e.ratio >= 1.0),
+            (Verdict::Undecided(Some(e)), Purpose::Reprove) => e.ratio >= 1.0,
+            (Verdict::Undecided(None), Purpose::Reprove) => {
+                let set = trial.difference() == Difference::ActiveSet;
+                !trial.loses_work() && (set || self.memory.outlasts_undecided_proof())
+            }
         };
         let again_at = match trial.difference() {
             Difference::Retention => self.conclude_retention(&trial, keep, &verdict, o),

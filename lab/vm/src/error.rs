@@ -84,6 +84,14 @@ pub enum Error {
         /// Where the binary should be.
         path: PathBuf,
     },
+    /// The Debian package is not of the present sources.
+    #[error("{package} is older than {source_file}: `make deb` builds it anew")]
+    StalePackage {
+        /// The package.
+        package: PathBuf,
+        /// The newest of the sources.
+        source_file: PathBuf,
+    },
     /// The machine's description contradicts itself.
     #[error("no such machine: {0}")]
     Spec(String),

@@ -69,7 +69,7 @@ const KVM: &str = "kvm-amd";
 /// Where a KVM host keeps its guests' boot files.
 const GUEST: &str = "lab/guest";
 /// The disk of a nested host whose guests have systemd.
-const GUESTS_DISK: &str = "/dev/vda";
+pub(crate) const GUESTS_DISK: &str = "/dev/vda";
 
 /// What is built from packages and kept.
 #[derive(Debug, Clone)]
@@ -107,7 +107,9 @@ impl Store {
                 media.disk = Some(systemd::root(&self.cache)?);
             }
             Image::Host => {
-                let mut archive = tiny(&busybox, &files, &[KVM])?;
+                let for_guests: &[&str] =
+                    if spec.systemd_guests { &[KVM, "squashfs", "tun"] } else { &[KVM] };
+                let mut archive = tiny(&busybox, &files, for_guests)?;
                 self.add_guests(&mut archive, &busybox, &qemu, &spec.guests)?;
                 if spec.systemd_guests {
                     self.add_systemd_guests(&mut archive, &busybox, &spec.guests)?;
@@ -157,7 +159,8 @@ impl Store {
     /// Adds what guests with systemd boot from; their disk is the host's own.
     fn add_systemd_guests(&self, archive: &mut Archive, busybox: &Path, guests: &[Kernel]) -> Result<()> {
         for guest in guests {
-            let initramfs = systemd::initramfs(busybox, &guest.open(&self.cache)?, &[])?.finish()?;
+            let kernel = guest.open(&self.cache)?;
+            let initramfs = systemd::initramfs(busybox, &kernel, &["virtio_net"])?.finish()?;
             archive.file(&format!("{GUEST}/{guest}/systemd.cpio"), 0o644, &initramfs)?;
         }
         Ok(())

@@ -17,11 +17,13 @@ use crate::tool;
 const RECIPE: &str = "kernel 1";
 const META: &str = "linux-image-cloud-amd64";
 /// Modules that images load, unless they are built in.
-const MODULES: [&str; 8] = [
+const MODULES: [&str; 10] = [
     "virtio_pci",
     "virtio_mmio",
     "virtio_console",
     "virtio_blk",
+    "virtio_net",
+    "tun",
     "squashfs",
     "overlay",
     "kvm-amd",

@@ -12,5 +12,5 @@ mod step;
 
 pub use guest::{Guest, Job};
 pub use lab::Lab;
-pub use spec::{Cpus, VmSpec};
+pub use spec::{Cpus, GUEST_ADDRESS, HOST_ADDRESS, VmSpec};
 pub use step::{Output, Step};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::claims::{Checks, Target};
 use crate::error::{Error, Result};
@@ -24,18 +24,49 @@ pub(super) fn in_host(name: &str) -> PathBuf {
 }
 
 /// The newest package of this name that `make deb` has built; in a nested host, the one that was copied there.
+///
+/// # Errors
+/// If there is none, or a source of the product is newer.
 pub(super) fn newest(name: &str) -> Result<PathBuf> {
     if image::is_nested_host() {
         return Ok(in_host(name));
     }
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/debian");
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let dir = tree.join("target/debian");
     let built = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let wanted = |path: &PathBuf| {
         let file = path.file_name().unwrap_or_default().to_string_lossy();
         file.starts_with(&format!("{name}_")) && file.ends_with(".deb")
     };
-    let newest = built.filter(wanted).max_by_key(|path| fs::metadata(path).and_then(|m| m.modified()).ok());
-    newest.ok_or_else(|| Error::NoBinary { path: dir.join(format!("{name}_*.deb (`make deb` builds it)")) })
+    let package = built.filter(wanted).max_by_key(changed_at);
+    let package = package
+        .ok_or_else(|| Error::NoBinary { path: dir.join(format!("{name}_*.deb (`make deb` builds it)")) })?;
+    match newest_source(&tree.join("crates"))? {
+        Some(source_file) if changed_at(&source_file) > changed_at(&package) => {
+            Err(Error::StalePackage { package, source_file })
+        }
+        _ => Ok(package),
+    }
+}
+
+/// When a file was last written.
+fn changed_at(path: &PathBuf) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// The file under `dir` that was written last, of those that a program is built from.
+fn newest_source(dir: &Path) -> Result<Option<PathBuf>> {
+    let mut newest: Option<PathBuf> = None;
+    for entry in fs::read_dir(dir).map_err(Error::file("list", dir))? {
+        let path = entry.map_err(Error::file("list", dir))?.path();
+        let name = path.file_name().unwrap_or_default();
+        if ["tests", "tests.rs", "benches", "examples"].iter().any(|unused| name == *unused) {
+            continue;
+        }
+        let found = if path.is_dir() { newest_source(&path)? } else { Some(path) };
+        newest = newest.into_iter().chain(found).max_by_key(changed_at);
+    }
+    Ok(newest)
 }
 
 /// The version of a package.
@@ -100,4 +131,26 @@ pub(super) fn about_to_restart(unit: &str) -> String {
 
 fn step(script: &str) -> Step {
     Step::shell(script).env("PATH", "/usr/sbin:/usr/bin").timeout(TIMEOUT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_source_is_none_of_the_tests() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str, seconds| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let file = fs::File::create(&path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+            path
+        };
+        at("a/src/lib.rs", 10);
+        let newest = at("a/src/deep/main.rs", 20);
+        at("a/tests/all.rs", 30);
+        at("a/src/deep/tests.rs", 40);
+        assert_eq!(newest_source(dir.path()).unwrap(), Some(newest));
+    }
 }

@@ -15,12 +15,13 @@ use crate::error::{Error, Result};
 use crate::image::{self, Image, Media, QEMU, Store};
 use crate::kernel::Kernel;
 use crate::payload::Payload;
+use crate::tool;
 use crate::vm::channel::Channel;
 use crate::vm::console::Console;
 use crate::vm::guest::Guest;
 use crate::vm::process::{Process, empty_memory_file, memory_file};
 use crate::vm::qemu::{self, Accelerator, Files};
-use crate::vm::spec::VmSpec;
+use crate::vm::spec::{HOST_ADDRESS, LINK, VmSpec};
 
 /// Longest time from QEMU's start to the agent's greeting: three times that of the slowest boot.
 const TIMEOUT: Duration = Duration::from_secs(180);
@@ -95,8 +96,13 @@ impl Lab {
         drop((agent_end, monitor_end, console_end));
         let console = Console::read(console);
         let (channel, greeting) = Channel::open(agent).map_err(Error::system("speak to QEMU"))?;
+        let linked = spec.linked;
         let guest = Guest::new(spec, process, console, channel, self.failures());
-        guest.wait_for_agent(&greeting, started, timeout, monitor)
+        let guest = guest.wait_for_agent(&greeting, started, timeout, monitor)?;
+        if linked {
+            take_address()?;
+        }
+        Ok(guest)
     }
 
     /// Boots a machine with a shell on this program's terminal, and waits for its end.
@@ -142,6 +148,13 @@ impl Lab {
         let inherited = [Some(&initramfs), Some(agent), Some(monitor), scratch.as_ref(), console];
         Process::start(command, &inherited.into_iter().flatten().map(AsRawFd::as_raw_fd).collect::<Vec<_>>())
     }
+}
+
+/// Gives this machine its address on the network that QEMU has made to link it with a guest.
+fn take_address() -> Result<()> {
+    let address = format!("{HOST_ADDRESS}/24");
+    tool::run(Command::new("ip").args(["address", "add", &address, "dev", LINK]))?;
+    tool::run(Command::new("ip").args(["link", "set", LINK, "up"])).map(drop)
 }
 
 /// A pair of connected ends: ours, and the one that QEMU inherits.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::image::Image;
-use crate::vm::spec::{Cpus, VmSpec};
+use crate::vm::spec::{Cpus, LINK, VmSpec};
 use crate::wire;
 
 /// What executes the guest's instructions.
@@ -64,6 +64,10 @@ pub(crate) fn arguments(
     if let Some(scratch) = files.scratch {
         add(&["-drive", &format!("if=none,id=scratch,format=raw,file=/proc/self/fd/{scratch}")]);
         add(&["-device", &format!("virtio-blk-{bus},drive=scratch")]);
+    }
+    if spec.linked {
+        add(&["-netdev", &format!("tap,id=link,ifname={LINK},script=no,downscript=no")]);
+        add(&["-device", &format!("virtio-net-{bus},netdev=link")]);
     }
     add(&["-chardev", &format!("socket,id=agent,fd={}", files.agent)]);
     add(&["-device", &format!("virtio-serial-{bus}")]);
@@ -195,6 +199,18 @@ mod tests {
         let args = args(&spec, Accelerator::Kvm);
         let machine = "-accel kvm -machine microvm,pit=off,pic=off,rtc=off -cpu host,kvm-pv-tlb-flush=off -m";
         assert!(args.contains(machine), "{args}");
-        assert!(args.contains("virtio-serial-device") && !args.contains("pci"), "{args}");
+        assert!(
+            args.contains("virtio-serial-device") && !args.contains("pci") && !args.contains("net"),
+            "{args}"
+        );
+    }
+
+    #[test]
+    fn a_linked_guest_has_a_network_device_and_knows_its_name() {
+        let args =
+            args(&VmSpec::new("a", Image::Systemd, Kernel::V7, Cpus::flat(2)).linked(), Accelerator::Kvm);
+        let device =
+            "-netdev tap,id=link,ifname=link0,script=no,downscript=no -device virtio-net-device,netdev=link";
+        assert!(args.contains(device) && args.contains("net.ifnames=0"), "{args}");
     }
 }

@@ -54,6 +54,13 @@ impl std::fmt::Display for Cpus {
     }
 }
 
+/// A KVM host's address on the network that links it with a guest.
+pub const HOST_ADDRESS: &str = "192.0.2.1";
+/// The linked guest's address there.
+pub const GUEST_ADDRESS: &str = "192.0.2.2";
+/// The host's end of that network.
+pub(crate) const LINK: &str = "link0";
+
 /// Memory of a KVM host with guests.
 const HOST_MIB: u32 = 4096;
 
@@ -79,6 +86,9 @@ pub struct VmSpec {
     /// Whether its own guests can have the systemd image, too, for [`Image::Host`].
     #[serde(default)]
     pub systemd_guests: bool,
+    /// Whether it is linked to its KVM host by a network of their own, see [`VmSpec::linked`].
+    #[serde(default)]
+    pub linked: bool,
     /// Host CPUs for each vCPU's thread: one set per vCPU, or none to pin nothing.
     #[serde(default)]
     pub pins: Vec<Vec<usize>>,
@@ -115,6 +125,7 @@ impl VmSpec {
             cmdline: Vec::new(),
             guests,
             systemd_guests: false,
+            linked: false,
             pins: Vec::new(),
             scratch_mib: 0,
             without: Vec::new(),
@@ -157,6 +168,14 @@ impl VmSpec {
     pub fn with_systemd_guests(mut self) -> Self {
         self.systemd_guests = true;
         self
+    }
+
+    /// Links it to its KVM host: the host has the address [`HOST_ADDRESS`] on that network, and the machine, whose only network
+    /// device is `eth0`, can take [`GUEST_ADDRESS`]. One guest of a host at a time.
+    #[must_use]
+    pub fn linked(mut self) -> Self {
+        self.linked = true;
+        self.cmdline(&["net.ifnames=0"])
     }
 
     /// Takes a feature from its processor, as QEMU names it.
@@ -214,6 +233,9 @@ impl VmSpec {
         if self.image != Image::Host && self.systemd_guests {
             return wrong("only a nested host has systems for its guests".to_owned());
         }
+        if self.linked && self.image != Image::Systemd {
+            return wrong("only a systemd image in a nested host can be linked to it".to_owned());
+        }
         if self.memory_mib < 128 {
             return wrong(format!("{} MiB of memory", self.memory_mib));
         }
@@ -246,6 +268,8 @@ mod tests {
         assert!(tiny.check().unwrap_err().to_string().contains("guests"));
         let systemd = VmSpec::new("a", Image::Systemd, Kernel::V7, Cpus::flat(2)).with_systemd_guests();
         assert!(systemd.check().unwrap_err().to_string().contains("only a nested host"));
+        let linked = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).linked();
+        assert!(linked.check().unwrap_err().to_string().contains("linked"));
         let in_turn = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).pinned_to(&[0]).in_turn();
         assert!(in_turn.check().unwrap_err().to_string().contains("in turn"));
     }

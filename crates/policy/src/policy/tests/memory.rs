@@ -60,6 +60,27 @@ fn a_program_that_is_idle_at_first_gets_its_known_setting_when_it_is_busy() {
     assert!(resumed(&w).len() == 1, "{:?}", w.events);
 }
 
+/// A load whose wake-ups cost little more than what a trial needs.
+fn light(s: &Setting) -> Rates {
+    Rates { switches: 1.6e3, idle_periods: 1.6e3, ..redis_1(s) }
+}
+
+#[test]
+fn what_is_known_comes_back_at_once_where_a_trial_would_wait_for_what_is_usual() {
+    let begins = |known: &[KnownLoad]| {
+        let mut w = World::new(PolicyConfig { consolidate: false, ..knowing(known) }, 2, super::idle_daemon);
+        w.run(5 * SECOND);
+        // An idle program is sampled rarely; what follows starts with a sample.
+        w.finish_step();
+        w.workload = light;
+        w.finish_step();
+        w.run_until(5 * SECOND, |w| !w.events.is_empty()).map(|took| (took, w.setting().retention.is_on()))
+    };
+    let known = begins(&[retained(REDIS_1)]).unwrap();
+    let unknown = begins(&[]).unwrap();
+    assert!(known.1 && known.0 < 50 * MS && unknown.0 > 300 * MS, "{known:?} {unknown:?}");
+}
+
 #[test]
 fn nothing_known_is_in_force_where_there_is_nothing_to_win() {
     let mut w = World::new(knowing(&[retained(0.5)]), 2, compute_1);
@@ -94,6 +115,33 @@ fn a_known_setting_that_harms_is_gone_within_150_ms_and_no_longer_known_for_that
         assert!(learned.iter().all(|l| l.known.retention.is_none()), "{learned:?}");
         assert!(learned.iter().any(|l| l.known.refuted == 1 && l.outcome == Some(Outcome::Refuted)));
     }
+}
+
+/// An open loop so idle that CPU time does not limit it: nothing shows what retention does to it.
+fn silent(s: &Setting) -> Rates {
+    let untouched = redis_1(&Setting::untouched(&s.active));
+    let load = if s.retention.is_on() { 0.35 } else { REDIS_1 };
+    Rates { load, moved_bytes: None, progress: 1.0, ..untouched }
+}
+
+#[test]
+fn what_only_an_earlier_run_has_proven_goes_after_three_proofs_that_show_nothing() {
+    let config = PolicyConfig { consolidate: false, ..knowing(&[retained(REDIS_1 / 2.0)]) };
+    let mut w = World::new(config, 2, silent);
+    w.run(60 * SECOND);
+    let proofs: Vec<_> = w
+        .events
+        .iter()
+        .filter_map(|(_, e)| match e {
+            Event::TrialEnded {
+                purpose: Purpose::Reprove, verdict: Verdict::Undecided(None), kept, ..
+            } => Some(kept.retention.is_on()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(proofs, [true, true, false], "{:?}", w.events);
+    assert_eq!((resumed(&w).len(), w.setting().retention.is_on()), (1, false), "{:?}", w.events);
+    assert!(w.policy.learned().iter().all(|l| l.known.retention.is_none()), "{:?}", w.policy.learned());
 }
 
 #[test]
