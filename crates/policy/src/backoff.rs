@@ -56,6 +56,12 @@ impl Backoff {
         (self.until, self.paid) = (until, Duration::ZERO);
     }
 
+    /// The share (0..=1) of the usual errors that the next trial of the same may have: a quarter of the one before, so that
+    /// however many there are, together they have a third more than one.
+    pub(crate) fn error_share(&self) -> f64 {
+        (self.first.as_secs_f64() / self.interval.as_secs_f64()).powi(2)
+    }
+
     /// Whether the waiting time is over at `now`.
     pub(crate) fn is_over(&self, now: Duration) -> bool {
         now >= self.until()
@@ -78,8 +84,11 @@ mod tests {
         let mut backoff = Backoff::new(MS, 8 * MS);
         assert!(backoff.is_over(Duration::ZERO));
         let mut now = Duration::ZERO;
+        let mut share = 1.0;
         for expected in [1, 2, 4, 8, 8] {
+            assert!((backoff.error_share() - share).abs() < 1e-9);
             backoff.extend(now);
+            share = (share / 4.0).max(1.0 / 64.0);
             assert_eq!(backoff.until(), now + expected * MS);
             now = backoff.until();
         }

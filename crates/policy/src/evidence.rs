@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::progress::Signal;
 
 /// The share of trials in which the true ratio is allowed to leave the confidence sequence.
-const ERROR_RATE: f64 = 0.02;
+pub(crate) const ERROR_RATE: f64 = 0.02;
 /// How many pairs the mixture's own variance stands for: the boundary is tightest near ten times as many.
 const MIXTURE_PAIRS: f64 = 4.0;
 /// Pairs further from the median than this many standard deviations are clipped to it: something else happened
 /// in them.
-const CLIP_DEVIATIONS: f64 = 3.0;
+const CLIP_DEVIATIONS: f64 = 3.5;
 /// From this many pairs on, their own spread is used as well.
 const MIN_PAIRS_FOR_SPREAD: usize = 6;
 /// For a normal distribution, the median absolute deviation divided by the standard deviation.
@@ -38,8 +38,9 @@ pub struct Evidence {
 
 impl Evidence {
     /// The evidence in `ratios` (logarithms, one per pair) of `signal`, where pairs of equal settings have the
-    /// standard deviation `spread`; `None` without a pair.
-    pub(crate) fn of(signal: Signal, ratios: &[f64], spread: f64) -> Option<Self> {
+    /// standard deviation `spread`; `None` without a pair. The lower end is left with a probability of `error` on both
+    /// sides together, the upper one with [`ERROR_RATE`].
+    pub(crate) fn of(signal: Signal, ratios: &[f64], spread: f64, error: f64) -> Option<Self> {
         if ratios.is_empty() {
             return None;
         }
@@ -49,12 +50,13 @@ impl Evidence {
         let spread = if ratios.len() < MIN_PAIRS_FOR_SPREAD { spread } else { spread.max(own) };
         let clip = CLIP_DEVIATIONS * spread;
         let mean = ratios.iter().map(|r| r.clamp(center - clip, center + clip)).sum::<f64>() / n;
-        let error = spread * half_width(n);
+        let below = spread * half_width(n, error);
+        let above = spread * half_width(n, ERROR_RATE);
         Some(Self {
             signal,
             ratio: mean.exp(),
-            low: (mean - error).exp(),
-            high: (mean + error).exp(),
+            low: (mean - below).exp(),
+            high: (mean + above).exp(),
             pairs: u32::try_from(ratios.len()).unwrap_or(u32::MAX),
         })
     }
@@ -123,9 +125,9 @@ impl Evidence {
 }
 
 /// Half the width of the confidence sequence of a mean of `n` values, in standard deviations.
-fn half_width(n: f64) -> f64 {
+fn half_width(n: f64, error: f64) -> f64 {
     let mixed = n + MIXTURE_PAIRS;
-    (mixed * ((mixed / MIXTURE_PAIRS).ln() - 2.0 * ERROR_RATE.ln())).sqrt() / n
+    (mixed * ((mixed / MIXTURE_PAIRS).ln() - 2.0 * error.ln())).sqrt() / n
 }
 
 /// The median; 0 for no values.
@@ -144,7 +146,16 @@ mod tests {
     use super::*;
 
     fn of(ratios: &[f64], spread: f64) -> Evidence {
-        Evidence::of(Signal::Moved, ratios, spread).unwrap()
+        Evidence::of(Signal::Moved, ratios, spread, ERROR_RATE).unwrap()
+    }
+
+    #[test]
+    fn a_smaller_error_takes_more_to_prove_and_as_much_to_refute() {
+        let ratios = [0.3; 4];
+        let strict = Evidence::of(Signal::Moved, &ratios, 0.1, ERROR_RATE / 64.0).unwrap();
+        let first = of(&ratios, 0.1);
+        assert!(first.proves() && !strict.proves(), "{first:?} {strict:?}");
+        assert!((first.high - strict.high).abs() < 1e-9 && (first.ratio - strict.ratio).abs() < 1e-9);
     }
 
     #[test]

@@ -20,9 +20,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::budget::LARGEST_TRIAL_LOSS;
-use crate::evidence::Evidence;
+use crate::evidence::{ERROR_RATE, Evidence};
 use crate::noise::Noise;
-use crate::objective::Comparison;
+use crate::objective::{Comparison, Standard};
 use crate::progress::{Block, Difference, Signal, is_mostly_idle};
 use crate::{Observation, Setting};
 pub use block::block_lengths;
@@ -36,9 +36,9 @@ pub use verdict::{Purpose, Verdict};
 const SETTLING_TIME: Duration = Duration::from_millis(2);
 /// The number of blocks of each side with which a trial of new retention starts.
 const SEQUENTIAL_PAIRS: usize = 3;
-/// Fewer pairs do not refute what was proven: in a single lucky block of ten milliseconds waker and wakee can
-/// share a vCPU.
-const PAIRS_AGAINST_PROVEN: usize = 3;
+/// Fewer pairs refute nothing: in a single lucky block of ten milliseconds waker and wakee can share a vCPU, and in an unlucky
+/// one the host runs somebody else.
+const PAIRS_AGAINST: usize = 3;
 /// A change whose effect has not shown after this time is not worth having.
 const LONGEST_TRIAL: Duration = Duration::from_secs(8);
 /// What is proven waits no longer than this for the judgement of other workloads: harm that has not shown by then has to
@@ -100,8 +100,8 @@ pub(crate) struct Trial {
     evidence: Option<Evidence>,
     /// The waker's share of waking a halted vCPU.
     waker_cost: Duration,
-    /// What a microsecond of polling costs in microseconds of waiting.
-    poll_price: f64,
+    /// What the blocks are judged by.
+    standard: Standard,
     /// CPU time of the observation before the trial.
     cost: Duration,
     /// CPU time of the trial's observations.
@@ -140,7 +140,7 @@ impl Trial {
             elapsed: Duration::ZERO,
             evidence: None,
             waker_cost: Duration::ZERO,
-            poll_price: 0.0,
+            standard: Standard::at_price(0.0),
             cost: seen.cost,
             sampled: Duration::ZERO,
             candidate_for: Duration::ZERO,
@@ -170,7 +170,14 @@ impl Trial {
     /// microseconds of waiting.
     #[must_use]
     pub(crate) fn with_costs(mut self, waker_cost: Duration, poll_price: f64) -> Self {
-        (self.waker_cost, self.poll_price) = (waker_cost, poll_price);
+        (self.waker_cost, self.standard.poll_price) = (waker_cost, poll_price);
+        self
+    }
+
+    /// Allows only this share (0..=1) of the usual errors, because the same was refuted before.
+    #[must_use]
+    pub(crate) fn with_error_share(mut self, share: f64) -> Self {
+        self.standard.error = ERROR_RATE * share;
         self
     }
 
@@ -293,7 +300,7 @@ impl Trial {
         match verdict {
             Some(proven @ Verdict::Proven(_)) => return Some(proven),
             // The next baseline can have settled.
-            None if self.settling.is_doubtful() && self.pairs.len() < PAIRS_AGAINST_PROVEN => {}
+            None if self.settling.is_doubtful() && self.pairs.len() < PAIRS_AGAINST => {}
             _ if self.settling.is_doubtful() && self.elapsed > SETTLING_TIMEOUT => {
                 return Some(Verdict::Undecided(None));
             }
@@ -310,14 +317,14 @@ impl Trial {
     /// seems to lose by it. `None` while that is open.
     pub(crate) fn verdict_if_confirmed(&self) -> Option<Verdict> {
         let again = self.purpose == Purpose::Reprove && self.difference() == Difference::Retention;
-        let enough = self.pairs.len() >= PAIRS_AGAINST_PROVEN && self.ahead.is_empty();
+        let enough = self.pairs.len() >= PAIRS_AGAINST && self.ahead.is_empty();
         let unhurt = self.evidence.map_or(!self.loses_work(), |e| e.ratio >= 1.0);
         (again && enough && unhurt).then_some(Verdict::Undecided(self.evidence))
     }
 
-    /// Whether the trial has used up its budget. A single pair is a matter of luck, however long its blocks.
+    /// Whether the trial has used up its budget.
     fn costs_too_much(&self) -> bool {
-        self.pairs.len() >= 2 && self.time_lost() > LARGEST_TRIAL_LOSS
+        self.pairs.len() >= PAIRS_AGAINST && self.time_lost() > LARGEST_TRIAL_LOSS
     }
 
     /// Whether the effect of retention is still growing, so that any verdict but a proof would come too early.
@@ -376,17 +383,17 @@ impl Trial {
     }
 
     fn verdict(&mut self, noise: &Noise) -> Option<Verdict> {
-        let comparison = Comparison::of(&self.pairs, self.difference(), noise, self.poll_price);
+        let comparison = Comparison::of(&self.pairs, self.difference(), noise, self.standard);
         self.evidence = comparison.evidence();
         let n = self.pairs.len();
-        let (to_prove, to_refute) = match self.purpose {
-            Purpose::Adopt => (2, 2),
-            Purpose::Reprove => (1, PAIRS_AGAINST_PROVEN),
+        let to_prove = match self.purpose {
+            Purpose::Adopt => 2,
+            Purpose::Reprove => 1,
         };
         if let Some(e) = comparison.proof(self.purpose).filter(|_| n >= to_prove) {
             return Some(Verdict::Proven(e));
         }
-        if let Some(e) = comparison.refutation().filter(|_| n >= to_refute) {
+        if let Some(e) = comparison.refutation().filter(|_| n >= PAIRS_AGAINST) {
             return Some(Verdict::Refuted(e));
         }
         match self.evidence {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::evidence::Evidence;
+use crate::evidence::{ERROR_RATE, Evidence};
 use crate::guard::Purpose;
 use crate::noise::Noise;
 use crate::progress::{Block, Difference, Signal, compare, is_mostly_idle, sums};
@@ -82,6 +82,22 @@ const MIN_PAIRS: u32 = 3;
 /// The factor by which the tail of the waiting may grow while its mean shrinks.
 const MAX_TAIL_GROWTH: f64 = 1.25;
 
+/// What blocks are judged by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Standard {
+    /// What a microsecond of polling costs in microseconds of waiting on an idle machine.
+    pub(crate) poll_price: f64,
+    /// The probability of a false proof, at most.
+    pub(crate) error: f64,
+}
+
+impl Standard {
+    /// For a hypothesis that is tried for the first time.
+    pub(crate) fn at_price(poll_price: f64) -> Self {
+        Self { poll_price, error: ERROR_RATE }
+    }
+}
+
 /// The comparison of pairs of (baseline, candidate) blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comparison {
@@ -101,15 +117,15 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Compares the blocks; `poll_price` is what a microsecond of polling costs in microseconds of waiting on
-    /// an idle machine.
+    /// Compares the blocks by this `standard`.
     pub(crate) fn of(
         pairs: &[(Block, Block)],
         difference: Difference,
         noise: &Noise,
-        poll_price: f64,
+        standard: Standard,
     ) -> Self {
-        let progress = compare(pairs, difference, noise);
+        let Standard { poll_price, error } = standard;
+        let progress = compare(pairs, difference, noise, error);
         let exact = progress.filter(|e| e.signal.is_exact());
         let load_sets_rate = exact.is_some_and(|e| load_sets_rate(&e, pairs, noise));
         let flat = load_sets_rate || difference == Difference::ActiveSet && is_mostly_idle(pairs);
@@ -119,7 +135,7 @@ impl Comparison {
         let may_count = exact.is_some_and(|e| !e.is_lower());
         let price = price_at_load(work(pairs).0, poll_price);
         let counts = may_count && waiting_saved(pairs) > price * polled(pairs) && tail_is_bounded(pairs);
-        let known = evidence(Signal::Waiting, pairs, noise);
+        let known = evidence(Signal::Waiting, pairs, noise, error);
         let outweighed = progress.is_some_and(|e| e.high < MAX_TAIL_GROWTH);
         let delay = known.filter(|e| outweighed && e.high < 1.0 / MAX_TAIL_GROWTH);
         let waiting = known.filter(|_| counts);
@@ -200,10 +216,10 @@ fn work(pairs: &[(Block, Block)]) -> (f64, f64) {
     sums(pairs, |b| b.workload.cpu_time.as_secs_f64())
 }
 
-fn evidence(signal: Signal, pairs: &[(Block, Block)], noise: &Noise) -> Option<Evidence> {
+fn evidence(signal: Signal, pairs: &[(Block, Block)], noise: &Noise, error: f64) -> Option<Evidence> {
     let ratios: Vec<_> = pairs.iter().filter_map(|(b, c)| signal.log_ratio(b, c)).collect();
     (ratios.len() * 4 >= pairs.len() * 3)
-        .then(|| Evidence::of(signal, &ratios, noise.spread(signal)))
+        .then(|| Evidence::of(signal, &ratios, noise.spread(signal), error))
         .flatten()
 }
 
@@ -260,7 +276,12 @@ mod tests {
     }
 
     fn of(baseline: Block, candidate: Block) -> Comparison {
-        Comparison::of(&vec![(baseline, candidate); 40], Difference::Retention, &Noise::quiet(), PRICE)
+        Comparison::of(
+            &vec![(baseline, candidate); 40],
+            Difference::Retention,
+            &Noise::quiet(),
+            Standard::at_price(PRICE),
+        )
     }
 
     #[test]
@@ -293,7 +314,7 @@ mod tests {
     #[test]
     fn waiting_proves_nothing_before_progress_is_shown_not_to_be_lower() {
         let pair = (block(200, 40, 90, 5000, 0), block(200, 3, 20, 3500, 9000));
-        let c = Comparison::of(&[pair; 2], Difference::Retention, &Noise::new(), PRICE);
+        let c = Comparison::of(&[pair; 2], Difference::Retention, &Noise::new(), Standard::at_price(PRICE));
         assert!(c.proof(Purpose::Adopt).is_none() && c.refutation().is_none());
     }
 
@@ -301,7 +322,12 @@ mod tests {
     fn few_requests_need_not_show_what_their_chance_hides_for_long() {
         let before = block(200, 40, 90, 2000, 0);
         let of = |candidate, n, noise: &Noise| {
-            let c = Comparison::of(&vec![(before, candidate); n], Difference::Retention, noise, PRICE);
+            let c = Comparison::of(
+                &vec![(before, candidate); n],
+                Difference::Retention,
+                noise,
+                Standard::at_price(PRICE),
+            );
             c.proof(Purpose::Adopt).map(|e| e.signal)
         };
         let (same, noise) = (block(200, 3, 20, 2000, 9000), Noise::new());
@@ -311,7 +337,11 @@ mod tests {
         assert_eq!(of(block(200, 3, 20, 2200, 9000), 6, &noise), None, "each piece of work takes longer");
         // If CPU time could limit progress, or a loss would show soon, the loss has to be ruled out.
         let busy = vec![(block(200, 40, 90, 6000, 0), block(200, 3, 20, 6000, 9000)); 6];
-        assert!(Comparison::of(&busy, Difference::Retention, &noise, PRICE).proof(Purpose::Adopt).is_none());
+        assert!(
+            Comparison::of(&busy, Difference::Retention, &noise, Standard::at_price(PRICE))
+                .proof(Purpose::Adopt)
+                .is_none()
+        );
         assert_eq!(of(block(196, 3, 20, 1960, 9000), 6, &Noise::quiet()), None);
     }
 
@@ -319,7 +349,8 @@ mod tests {
     fn what_changes_nothing_for_a_mostly_idle_workload_is_not_tried_for_long() {
         let is_futile = |cpu_us, gain: u64, n| {
             let pair = (block(200, 40, 90, cpu_us, 0), block(200 + gain, 40, 90, cpu_us, 0));
-            Comparison::of(&vec![pair; n], Difference::ActiveSet, &Noise::quiet(), PRICE).is_futile()
+            Comparison::of(&vec![pair; n], Difference::ActiveSet, &Noise::quiet(), Standard::at_price(PRICE))
+                .is_futile()
         };
         assert!(is_futile(2000, 0, 6) && !is_futile(2000, 0, 5));
         assert!(!is_futile(2000, 10, 6), "a closed loop gains something");
@@ -330,7 +361,8 @@ mod tests {
     fn shorter_waiting_is_what_the_pairs_say_where_the_load_decides() {
         let of = |cpu_us| {
             let pair = (block(200, 40, 90, cpu_us, 0), block(198, 3, 20, cpu_us, 9000));
-            let c = Comparison::of(&[pair; 4], Difference::Retention, &Noise::new(), PRICE);
+            let c =
+                Comparison::of(&[pair; 4], Difference::Retention, &Noise::new(), Standard::at_price(PRICE));
             c.evidence().map(|e| e.signal)
         };
         assert_eq!(of(2000), Some(Signal::Waiting), "a dip of the requests is no loss");
@@ -341,7 +373,8 @@ mod tests {
     fn where_the_load_decides_a_change_without_a_hope_ends_early() {
         let is_futile = |cpu_us, mean_us, n| {
             let pair = (block(200, 40, 90, cpu_us, 0), block(200, mean_us, 90, cpu_us, 0));
-            Comparison::of(&vec![pair; n], Difference::ActiveSet, &Noise::new(), PRICE).is_futile()
+            Comparison::of(&vec![pair; n], Difference::ActiveSet, &Noise::new(), Standard::at_price(PRICE))
+                .is_futile()
         };
         assert!(is_futile(2000, 40, 6));
         assert!(!is_futile(2000, 40, 5), "chance");
@@ -354,7 +387,12 @@ mod tests {
         let proven = |cpu_us| {
             // 600 us of waiting are saved by 9 ms of polling.
             let pair = (block(60, 18, 90, cpu_us, 0), block(60, 8, 90, cpu_us, 9000));
-            let c = Comparison::of(&vec![pair; 40], Difference::Retention, &Noise::quiet(), 0.01);
+            let c = Comparison::of(
+                &vec![pair; 40],
+                Difference::Retention,
+                &Noise::quiet(),
+                Standard::at_price(0.01),
+            );
             c.proof(Purpose::Adopt).is_some()
         };
         assert_eq!([100, 3000, 5000, 9000].map(proven), [true, true, true, false]);
@@ -365,7 +403,8 @@ mod tests {
         let before = block(200, 40, 90, 5000, 0);
         let of = |cpu_us, switches| {
             let pair = (before, block(switches, 3, 20, cpu_us, 9000));
-            Comparison::of(&[pair; 4], Difference::Retention, &Noise::new(), PRICE).proof(Purpose::Reprove)
+            Comparison::of(&[pair; 4], Difference::Retention, &Noise::new(), Standard::at_price(PRICE))
+                .proof(Purpose::Reprove)
         };
         assert_eq!(of(4900, 200).map(|e| e.signal), Some(Signal::Waiting));
         assert_eq!(of(3500, 180), None);
@@ -394,7 +433,12 @@ mod tests {
         let pair = (block(60, 8, 90, 200, 0), block(60, 7, 90, 200, 11_000));
         let proven = |objective: Objective| {
             let price = objective.poll_price();
-            let c = Comparison::of(&vec![pair; 40], Difference::Retention, &Noise::quiet(), price);
+            let c = Comparison::of(
+                &vec![pair; 40],
+                Difference::Retention,
+                &Noise::quiet(),
+                Standard::at_price(price),
+            );
             c.proof(Purpose::Adopt).is_some()
         };
         assert_eq!(Objective::ALL.map(proven), [true, false, false]);
@@ -415,7 +459,8 @@ mod tests {
         let of = |switches, n| {
             let mut pair = (block(200, 10, 90, 5000, 0), block(switches, 60, 300, 5000, 0));
             pair.1.workload.moved_bytes = Some(100 * switches);
-            Comparison::of(&vec![pair; n], Difference::ActiveSet, &noise, PRICE).refutation()
+            Comparison::of(&vec![pair; n], Difference::ActiveSet, &noise, Standard::at_price(PRICE))
+                .refutation()
         };
         assert!(of(200, 2).is_none(), "two pairs rule nothing out");
         assert_eq!(of(200, 8).map(|e| e.signal), Some(Signal::Waiting), "it says why");

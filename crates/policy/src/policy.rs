@@ -410,6 +410,12 @@ impl Policy {
         let block = self.config.counter_block.filter(|_| o.workload.counter.is_some());
         let trial = trial.with_block(block.unwrap_or_default());
         let trial = trial.with_costs(self.config.waker_cost, self.config.poll_price);
+        let refuted = match trial.difference() {
+            Difference::Retention => &self.retry_retention,
+            Difference::ActiveSet => &self.retry_consolidation,
+        };
+        let share = if purpose == Purpose::Adopt { refuted.error_share() } else { 1.0 };
+        let trial = trial.with_error_share(share);
         self.trial = Some(self.with_judges(trial));
         true
     }

@@ -219,11 +219,16 @@ pub(crate) fn is_same_granularity(ratio: f64) -> bool {
     (1.0 / SAME_GRANULARITY..=SAME_GRANULARITY).contains(&ratio)
 }
 
-/// Compares (baseline, candidate) pairs by the first valid signal; `None` if there is none.
-pub(crate) fn compare(pairs: &[(Block, Block)], difference: Difference, noise: &Noise) -> Option<Evidence> {
+/// Compares (baseline, candidate) pairs by the first valid signal; `None` if there is none. For `error` see [`Evidence::of`].
+pub(crate) fn compare(
+    pairs: &[(Block, Block)],
+    difference: Difference,
+    noise: &Noise,
+    error: f64,
+) -> Option<Evidence> {
     let signal = Signal::of_comparison(pairs, difference)?;
     let ratios: Vec<_> = pairs.iter().filter_map(|(b, c)| signal.log_ratio(b, c)).collect();
-    Evidence::of(signal, &ratios, noise.spread(signal))
+    Evidence::of(signal, &ratios, noise.spread(signal), error)
 }
 
 /// Whether there is more of the signal under the candidate, by its margin.
@@ -268,6 +273,7 @@ fn same_granularity(pairs: &[(Block, Block)]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::ERROR_RATE;
 
     fn block(cpu_ms: f64, user_ms: f64, switches: u64, moved: Option<u64>) -> Block {
         let ms = |x: f64| Duration::from_secs_f64(x / 1e3);
@@ -291,7 +297,7 @@ mod tests {
 
     /// For a machine where nothing else runs.
     fn compare(pairs: &[(Block, Block)], difference: Difference) -> Option<Evidence> {
-        super::compare(pairs, difference, &Noise::quiet())
+        super::compare(pairs, difference, &Noise::quiet(), ERROR_RATE)
     }
 
     // The numbers below were measured (10 ms of them) in a 2-vCPU guest.

@@ -99,13 +99,13 @@ fn a_large_gain_is_proven_within_sixty_milliseconds() {
 }
 
 #[test]
-fn a_loss_is_refuted_and_costs_two_blocks() {
+fn a_loss_is_refuted_and_costs_three_blocks() {
     let (untouched, retained) = settings();
     let mut trial = Trial::new(untouched, retained.clone(), Purpose::Adopt, &busy());
     let (verdict, took, _) =
         drive(&mut trial, |s| if *s == retained { (1.24, 85_000.0) } else { (1.3, 54_000.0) });
     assert!(matches!(verdict, Verdict::Refuted(_)), "{verdict:?}");
-    assert!(took <= 60 * MS);
+    assert!(took <= 70 * MS, "{took:?}");
 }
 
 #[test]

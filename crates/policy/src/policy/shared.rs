@@ -6,7 +6,7 @@ use super::{
 };
 use crate::backoff::Backoff;
 use crate::guard::block_of;
-use crate::objective::Comparison;
+use crate::objective::{Comparison, Standard};
 use crate::progress::Block;
 use crate::{Evidence, WorkloadId};
 
@@ -199,7 +199,8 @@ impl Policy {
 
     /// Compares blocks of another workload's trial of retention.
     pub(crate) fn compare(&self, pairs: &[(Block, Block)]) -> Comparison {
-        Comparison::of(pairs, Difference::Retention, &self.noise, self.config.poll_price)
+        let standard = Standard::at_price(self.config.poll_price);
+        Comparison::of(pairs, Difference::Retention, &self.noise, standard)
     }
 
     /// Books a judge's CPU time for an observation in the trial under way.
