@@ -259,9 +259,13 @@ fn outcome(
                 || "no signal of progress was clear enough".to_owned(),
                 |e| format!("no clear difference, {}", measured(e)),
             );
-            let what = if taken { format!("kept {candidate}") } else { format!("undid {candidate}") };
+            let what = match (purpose, taken) {
+                (_, true) => "kept",
+                (Purpose::Adopt, false) => "undid",
+                (Purpose::Reprove, false) => "gave up",
+            };
             let now = if taken { String::new() } else { format!("; now {kept}") };
-            format!("{what}: {why}{now}")
+            format!("{what} {candidate}: {why}{now}")
         }
     };
     format!("{start}; next trial at {:.1} s", again_at.as_secs_f64())

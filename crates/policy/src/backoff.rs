@@ -1,5 +1,5 @@
 //! For how long a verdict of the guard counts: when what was proven must be proven again, and what was refuted
-//! is tried again.
+//! is tried again, and how strictly it is judged then.
 
 use std::time::Duration;
 
@@ -56,8 +56,8 @@ impl Backoff {
         (self.until, self.paid) = (until, Duration::ZERO);
     }
 
-    /// The share (0..=1) of the usual errors that the next trial of the same may have: a quarter of the one before, so that
-    /// however many there are, together they have a third more than one.
+    /// The share (0..=1) of the usual error that is allowed to the next trial of the same: a quarter after each outcome but a
+    /// proof, until the waiting time is at its longest. So many trials together err hardly more often than one.
     pub(crate) fn error_share(&self) -> f64 {
         (self.first.as_secs_f64() / self.interval.as_secs_f64()).powi(2)
     }

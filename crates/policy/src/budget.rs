@@ -11,7 +11,7 @@ use std::time::Duration;
 const LOSS_SHARE: f64 = 0.01;
 /// The initial credit, and the most that can be saved.
 const LARGEST_CREDIT: Duration = Duration::from_millis(100);
-/// The most that one trial may cost: an eighth of [`LARGEST_CREDIT`], so that a trial misled by noise can be
+/// A trial of three pairs or more ends when it has cost this: an eighth of [`LARGEST_CREDIT`], so that a trial misled by noise can be
 /// repeated.
 pub(crate) const LARGEST_TRIAL_LOSS: Duration = Duration::from_micros(12_500);
 

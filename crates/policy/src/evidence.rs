@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::progress::Signal;
 
-/// The share of trials in which the true ratio is allowed to leave the confidence sequence.
+/// The share of trials in which the true ratio is allowed to leave the confidence sequence, if they are the first of their kind.
 pub(crate) const ERROR_RATE: f64 = 0.02;
 /// How many pairs the mixture's own variance stands for: the boundary is tightest near ten times as many.
 const MIXTURE_PAIRS: f64 = 4.0;
@@ -38,8 +38,9 @@ pub struct Evidence {
 
 impl Evidence {
     /// The evidence in `ratios` (logarithms, one per pair) of `signal`, where pairs of equal settings have the
-    /// standard deviation `spread`; `None` without a pair. The lower end is left with a probability of `error` on both
-    /// sides together, the upper one with [`ERROR_RATE`].
+    /// standard deviation `spread`; `None` without a pair. `low` is the lower end of a confidence sequence with this two-sided
+    /// `error`, `high` the upper end of one with [`ERROR_RATE`]: a repeated trial takes a stricter proof, not a stricter
+    /// refutation.
     pub(crate) fn of(signal: Signal, ratios: &[f64], spread: f64, error: f64) -> Option<Self> {
         if ratios.is_empty() {
             return None;

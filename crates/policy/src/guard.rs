@@ -1,7 +1,7 @@
 //! The guard: every change is a hypothesis that must prove itself in alternating blocks, or is undone.
 //!
 //! A [`Trial`] runs baseline and candidate in the order B C C B B C C B …, so that a drift affects both alike,
-//! and stops as soon as the evidence decides: after two pairs if the effect is large, after seconds if it is
+//! and stops as soon as the evidence decides: after two pairs if the gain is large, three if the loss is, after seconds if the effect is
 //! small or a neighbour is noisy. A trial of new retention starts with its baseline, B B B C C C, since vCPUs
 //! that have started to poll stop only when they halt. Later proofs do not wait for that at first: what beats
 //! a baseline that still polls here and there beats one that does not.
@@ -37,7 +37,7 @@ const SETTLING_TIME: Duration = Duration::from_millis(2);
 /// The number of blocks of each side with which a trial of new retention starts.
 const SEQUENTIAL_PAIRS: usize = 3;
 /// Fewer pairs refute nothing: in a single lucky block of ten milliseconds waker and wakee can share a vCPU, and in an unlucky
-/// one the host runs somebody else.
+/// one the host runs something else.
 const PAIRS_AGAINST: usize = 3;
 /// A change whose effect has not shown after this time is not worth having.
 const LONGEST_TRIAL: Duration = Duration::from_secs(8);
@@ -174,7 +174,7 @@ impl Trial {
         self
     }
 
-    /// Allows only this share (0..=1) of the usual errors, because the same was refuted before.
+    /// Allows only this share (0..=1) of the usual error, because the same was tried before and not proven.
     #[must_use]
     pub(crate) fn with_error_share(mut self, share: f64) -> Self {
         self.standard.error = ERROR_RATE * share;

@@ -19,7 +19,7 @@ const SAME_KIND_FACTOR: f64 = std::f64::consts::SQRT_2;
 const MIN_LOAD: f64 = 1.0 / 64.0;
 /// The weight of the latest sample in an entry's mean load.
 const LATEST_WEIGHT: f64 = 0.25;
-/// Retention that only an earlier run has proven goes after so many proofs that show nothing.
+/// Retention that only an earlier run has proven is dropped after this many proofs that show nothing.
 const MOST_UNDECIDED: u32 = 3;
 
 /// What earlier runs of a program showed under one kind of load.
@@ -132,8 +132,8 @@ struct Entry {
     retention: Option<KnownRetention>,
     /// Whether the retention may be resumed without a trial.
     trusted: bool,
-    /// The number of this run's proofs that have shown nothing.
-    undecided: u32,
+    /// The number of proofs that have shown nothing, while only an earlier run has proven the retention.
+    undecided: Option<u32>,
     vcpus: Option<KnownVcpus>,
     /// A smaller set known from an earlier run, until this run has tried it.
     untried: Option<KnownVcpus>,
@@ -163,7 +163,7 @@ impl Entry {
             kind: LoadKind { active: vcpus, load: load.load },
             retention,
             trusted: retention.is_some(),
-            undecided: 0,
+            undecided: retention.map(|_| 0),
             vcpus: vcpus_known,
             untried: vcpus_known,
             refuted: Refuted::known(load.refuted),
@@ -177,13 +177,22 @@ impl Entry {
             kind,
             retention: None,
             trusted: false,
-            undecided: 0,
+            undecided: None,
             vcpus: None,
             untried: None,
             refuted: Refuted::default(),
             refuted_vcpus: Refuted::default(),
             outcome: None,
         }
+    }
+
+    /// Its retention does not pay, or nothing shows that it does.
+    fn refute(&mut self) {
+        if self.retention.take().is_some() {
+            (self.vcpus, self.untried) = (None, None);
+        }
+        self.refuted.again();
+        (self.trusted, self.undecided, self.outcome) = (false, None, Some(Outcome::Refuted));
     }
 
     fn is_empty(&self) -> bool {
@@ -358,12 +367,17 @@ impl Memory {
         self.entries.iter_mut().for_each(|entry| entry.trusted = false);
     }
 
-    /// A proof of the retention in force has shown nothing. Returns whether it may stay, see [`MOST_UNDECIDED`].
-    pub(crate) fn outlasts_undecided_proof(&mut self) -> bool {
-        let entry = self.kind.and_then(|kind| self.find_mut(kind));
-        let Some(entry) = entry.filter(|e| e.retention.is_some() && e.outcome.is_none()) else { return true };
-        entry.undecided += 1;
-        entry.undecided < MOST_UNDECIDED
+    /// Counts a proof of the retention in force that has shown nothing. Returns whether the retention may stay, see
+    /// [`MOST_UNDECIDED`].
+    pub(crate) fn count_undecided_proof(&mut self) -> bool {
+        let Some(entry) = self.kind.and_then(|kind| self.find_mut(kind)) else { return true };
+        let Some(undecided) = &mut entry.undecided else { return true };
+        *undecided += 1;
+        let stays = *undecided < MOST_UNDECIDED;
+        if !stays {
+            entry.refute();
+        }
+        stays
     }
 
     /// A trial of `retention` ended and left it in force; `proof` is the evidence if it was proven.
@@ -372,7 +386,7 @@ impl Memory {
         let (Some(kind), Some(evidence)) = (self.kind, proof.filter(is_finite)) else { return };
         let entry = self.entry(kind);
         entry.retention = Some(KnownRetention { setting: retention, evidence });
-        (entry.trusted, entry.outcome) = (true, Some(Outcome::Proven));
+        (entry.trusted, entry.undecided, entry.outcome) = (true, None, Some(Outcome::Proven));
         entry.refuted = Refuted::default();
     }
 
@@ -384,12 +398,7 @@ impl Memory {
             return;
         }
         for kind in [resumed, self.probed.or(self.kind)].into_iter().flatten() {
-            let entry = self.entry(kind);
-            if entry.retention.take().is_some() {
-                (entry.vcpus, entry.untried) = (None, None);
-            }
-            entry.refuted.again();
-            (entry.trusted, entry.outcome) = (false, Some(Outcome::Refuted));
+            self.entry(kind).refute();
         }
     }
 

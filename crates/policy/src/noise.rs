@@ -18,7 +18,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(5);
 const MAX_DIFFERENCES: usize = 32;
 /// The prior: this many differences...
 const PRIOR_COUNT: usize = 6;
-/// ...of this size (log ratio), which is what blocks of ten milliseconds show on a shared host where nothing else runs.
+/// ...of this size (log ratio), which is what blocks of ten milliseconds show in a VM without another load.
 const PRIOR_DIFFERENCE: f64 = 0.06;
 /// The least spread assumed (log ratio): nothing on a shared host repeats itself more exactly.
 const MIN_SPREAD: f64 = 0.015;

@@ -172,7 +172,8 @@ impl Comparison {
 
     /// Evidence that the candidate, tried for another workload's sake, harms this one.
     pub(crate) fn harm(&self) -> Option<Evidence> {
-        self.progress.filter(|e| e.pairs >= MIN_PAIRS && e.is_harm()).or(self.delay)
+        let harm = [self.progress.filter(Evidence::is_harm), self.delay];
+        harm.into_iter().flatten().find(|e| e.pairs >= MIN_PAIRS)
     }
 
     /// Whether harm is ruled out, or nothing can show it.

@@ -323,12 +323,13 @@ impl Policy {
         let keep = match (verdict, trial.purpose()) {
             (Verdict::Proven(_), _) => true,
             (Verdict::Refuted(_), _) | (Verdict::Undecided(_), Purpose::Adopt) => false,
-            // Nothing contradicts the earlier proof: the setting stays.
+            // Where nothing contradicts the earlier proof, the setting stays.
             (Verdict::Undecided(Some(e)), Purpose::Reprove) => e.ratio >= 1.0,
-            (Verdict::Undecided(None), Purpose::Reprove) => {
-                let set = trial.difference() == Difference::ActiveSet;
-                !trial.loses_work() && (set || self.memory.outlasts_undecided_proof())
-            }
+            (Verdict::Undecided(None), Purpose::Reprove) if trial.loses_work() => false,
+            (Verdict::Undecided(None), Purpose::Reprove) => match trial.difference() {
+                Difference::Retention => self.memory.count_undecided_proof(),
+                Difference::ActiveSet => true,
+            },
         };
         let again_at = match trial.difference() {
             Difference::Retention => self.conclude_retention(&trial, keep, &verdict, o),

@@ -85,7 +85,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The Debian package is not of the present sources.
-    #[error("{package} is older than {source_file}: `make deb` builds it anew")]
+    #[error("{package} is older than {source_file}: `make deb` rebuilds it")]
     StalePackage {
         /// The package.
         package: PathBuf,

@@ -5,6 +5,7 @@ use super::{
     ReleaseReason, Retention, Setting, Trial, Veto,
 };
 use crate::backoff::Backoff;
+use crate::evidence::ERROR_RATE;
 use crate::guard::block_of;
 use crate::objective::{Comparison, Standard};
 use crate::progress::Block;
@@ -199,7 +200,8 @@ impl Policy {
 
     /// Compares blocks of another workload's trial of retention.
     pub(crate) fn compare(&self, pairs: &[(Block, Block)]) -> Comparison {
-        let standard = Standard::at_price(self.config.poll_price);
+        let error = ERROR_RATE * self.retry_retention.error_share();
+        let standard = Standard { poll_price: self.config.poll_price, error };
         Comparison::of(pairs, Difference::Retention, &self.noise, standard)
     }
 

@@ -129,6 +129,27 @@ fn a_thread_that_runs_alone_is_retained_and_never_put_on_fewer_vcpus() {
 }
 
 #[test]
+fn a_trial_that_follows_others_in_vain_takes_more_to_prove_the_same() {
+    let gains_a_little: workloads::Workload = |s| {
+        let moved = if s.retention.is_on() { 1.085e7 } else { 1e7 };
+        workloads::Rates { moved_bytes: Some(moved), progress: moved, ..redis_1(s) }
+    };
+    let pairs = |in_vain: u32| {
+        let mut w = World::new(PolicyConfig { consolidate: false, ..world::config() }, 2, gains_a_little);
+        w.try_in_vain(in_vain);
+        w.run(2 * SECOND);
+        let ended = trials(&w, |s| s.retention.is_on());
+        let first = ended
+            .first()
+            .and_then(|(_, verdict)| verdict.proof())
+            .unwrap_or_else(|| panic!("{:?}", w.events));
+        first.pairs
+    };
+    let (first, fifth) = (pairs(0), pairs(4));
+    assert!(fifth > first, "{first} {fifth}");
+}
+
+#[test]
 fn a_lock_convoy_loses_less_than_3_percent_to_the_trials() {
     let mut w = World::pair(convoy);
     w.run(10 * SECOND);

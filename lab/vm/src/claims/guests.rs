@@ -20,7 +20,7 @@ const LIFE: Duration = Duration::from_secs(10);
 /// How long one works that is alone.
 pub(super) const SHORT: Duration = Duration::from_secs(3);
 /// Several times as long as a boot beside others takes where time is counted in instructions. Where it is not, some hang under
-/// emulation, also where nothing follows the VMs.
+/// emulation, even when nothing traces the VMs.
 const BOOT: Duration = Duration::from_secs(180);
 const ATTEMPTS: usize = 5;
 /// What they do. With two sizes of memory these are twelve different VMs.

@@ -41,7 +41,8 @@ pub(super) fn newest(name: &str) -> Result<PathBuf> {
     let package = built.filter(wanted).max_by_key(changed_at);
     let package = package
         .ok_or_else(|| Error::NoBinary { path: dir.join(format!("{name}_*.deb (`make deb` builds it)")) })?;
-    match newest_source(&tree.join("crates"))? {
+    let sources = [newest_source(&tree.join("crates"))?, newest_source(&tree.join("packaging"))?];
+    match sources.into_iter().flatten().max_by_key(changed_at) {
         Some(source_file) if changed_at(&source_file) > changed_at(&package) => {
             Err(Error::StalePackage { package, source_file })
         }
@@ -60,7 +61,10 @@ fn newest_source(dir: &Path) -> Result<Option<PathBuf>> {
     for entry in fs::read_dir(dir).map_err(Error::file("list", dir))? {
         let path = entry.map_err(Error::file("list", dir))?.path();
         let name = path.file_name().unwrap_or_default();
-        if ["tests", "tests.rs", "benches", "examples"].iter().any(|unused| name == *unused) {
+        if ["tests", "tests.rs", "snapshots", "benches", "examples", "testing"]
+            .iter()
+            .any(|unused| name == *unused)
+        {
             continue;
         }
         let found = if path.is_dir() { newest_source(&path)? } else { Some(path) };

@@ -132,6 +132,12 @@ impl Lab {
         console: Option<&OwnedFd>,
     ) -> Result<Process> {
         spec.check()?;
+        if spec.linked && !self.is_nested() {
+            return Err(Error::Spec(format!(
+                "`{}`: only a guest of a nested host can be linked to it",
+                spec.name
+            )));
+        }
         let media = self.media(spec)?;
         let initramfs = memory_file("initramfs", &media.initramfs)?;
         let scratch =

@@ -234,7 +234,7 @@ impl VmSpec {
             return wrong("only a nested host has systems for its guests".to_owned());
         }
         if self.linked && self.image != Image::Systemd {
-            return wrong("only a systemd image in a nested host can be linked to it".to_owned());
+            return wrong("only a systemd image has a network device, so that it can be linked".to_owned());
         }
         if self.memory_mib < 128 {
             return wrong(format!("{} MiB of memory", self.memory_mib));

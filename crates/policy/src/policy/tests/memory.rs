@@ -145,6 +145,18 @@ fn what_only_an_earlier_run_has_proven_goes_after_three_proofs_that_show_nothing
 }
 
 #[test]
+fn what_this_run_has_proven_outlasts_proofs_that_show_nothing() {
+    let mut w = World::new(PolicyConfig { consolidate: false, ..config() }, 2, redis_1);
+    w.run(5 * SECOND);
+    let before = w.events.len();
+    w.workload = silent;
+    w.run(60 * SECOND);
+    let silent = |e: &Event| matches!(e, Event::TrialEnded { verdict: Verdict::Undecided(None), .. });
+    let proofs = w.events[before..].iter().filter(|(_, e)| silent(e)).count();
+    assert!(proofs >= 4 && w.setting().retention.is_on(), "{proofs} {:?}", w.events);
+}
+
+#[test]
 fn under_another_load_nothing_known_is_in_force_unproven() {
     for load in [0.1, 0.2, 0.83] {
         let mut w = World::new(knowing(&[retained(load)]), 2, redis_1);

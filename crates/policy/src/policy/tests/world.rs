@@ -130,6 +130,14 @@ impl World {
         Self::new(config(), 2, workload)
     }
 
+    /// As if so many trials of retention had proven nothing, and the next one were due.
+    pub(crate) fn try_in_vain(&mut self, trials: u32) {
+        // An arbiter's policy has not tried anything.
+        self.alone = None;
+        (0..trials).for_each(|_| self.policy.retry_retention.extend(Duration::ZERO));
+        self.policy.retry_retention.set_until(Duration::ZERO);
+    }
+
     /// Lets modelled time pass.
     pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;

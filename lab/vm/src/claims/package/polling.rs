@@ -34,9 +34,9 @@ pub(in crate::claims) const CLAIM: Claim = Claim {
 
 /// Samples with the daemon and without, in turn.
 const ROUNDS: usize = 3;
-/// Lets redis answer others than its own machine, as an administrator would.
+/// Lets redis accept clients from other machines, as an administrator would.
 const OPEN_REDIS: &str = "redis-cli config set protected-mode no && redis-cli config set bind '*'";
-/// Where the host has the guest's disk, for its programs.
+/// Where the host mounts the guest's disk, whose programs it runs.
 const DISK: &str = "/run/disk";
 /// How many requests redis answers in five seconds, so that a trial that falls into them weighs little.
 const REQUESTS: &str = "count() { redis-cli info stats | tr -d '\\r' | sed -n 's/^total_commands_processed://p'; }; \
