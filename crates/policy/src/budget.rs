@@ -11,8 +11,8 @@ use std::time::Duration;
 const LOSS_SHARE: f64 = 0.01;
 /// The initial credit, and the most that can be saved.
 const LARGEST_CREDIT: Duration = Duration::from_millis(100);
-/// A trial of three pairs or more ends when it has cost this: an eighth of [`LARGEST_CREDIT`], so that a trial misled by noise can be
-/// repeated.
+/// A trial of three pairs or more ends when it has cost this: an eighth of [`LARGEST_CREDIT`], so that one misled by
+/// noise can be repeated.
 pub(crate) const LARGEST_TRIAL_LOSS: Duration = Duration::from_micros(12_500);
 
 /// The credit for trials, in seconds of lost progress.

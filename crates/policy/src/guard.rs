@@ -1,10 +1,10 @@
 //! The guard: every change is a hypothesis that must prove itself in alternating blocks, or is undone.
 //!
 //! A [`Trial`] runs baseline and candidate in the order B C C B B C C B …, so that a drift affects both alike,
-//! and stops as soon as the evidence decides: after two pairs if the gain is large, three if the loss is, after seconds if the effect is
-//! small or a neighbour is noisy. A trial of new retention starts with its baseline, B B B C C C, since vCPUs
-//! that have started to poll stop only when they halt. Later proofs do not wait for that at first: what beats
-//! a baseline that still polls here and there beats one that does not.
+//! and stops as soon as the evidence decides: after two pairs if the gain is large, three if the loss is, after
+//! seconds if the effect is small or a neighbour is noisy. A trial of new retention starts with its baseline, B
+//! B B C C C, since vCPUs that have started to poll stop only when they halt. Later proofs do not wait for that
+//! at first: what beats a baseline that still polls here and there beats one that does not.
 //!
 //! The workload adapts to a change more slowly than the machine: threads that queue for a lock still queue for
 //! a while after wake-ups have become cheap. So retention whose blocks still improve, or have not recovered
