@@ -470,6 +470,17 @@ mod tests {
     }
 
     #[test]
+    fn fewer_than_three_pairs_are_no_harm_however_long_the_waiting() {
+        let of = |n| {
+            let mut pair = (block(200, 10, 90, 5000, 0), block(200, 60, 300, 5000, 0));
+            (pair.0.workload.moved_bytes, pair.1.workload.moved_bytes) = (Some(20_000), Some(10_000));
+            Comparison::of(&vec![pair; n], Difference::Retention, &Noise::new(), Standard::at_price(PRICE))
+        };
+        assert!(of(2).delay.is_some() && of(2).harm().is_none());
+        assert!(of(3).harm().is_some());
+    }
+
+    #[test]
     fn a_longer_tail_is_not_bought_with_a_shorter_mean() {
         let c = of(block(200, 40, 90, 5000, 0), block(200, 20, 200, 4900, 3000));
         assert!(c.proof(Purpose::Adopt).is_none());
