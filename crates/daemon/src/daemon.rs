@@ -2,6 +2,7 @@
 
 mod membership;
 mod overlap;
+mod partners;
 mod requests;
 mod rest;
 mod status;
@@ -33,6 +34,7 @@ use crate::paths::Paths;
 use crate::paused::Paused;
 use crate::polling::Rests;
 
+use self::partners::Partners;
 use self::requests::Attachments;
 
 /// Everything that the loop drives.
@@ -50,6 +52,7 @@ pub(crate) struct Daemon {
     arbiter: Arbiter,
     lookout: Lookout,
     engaged: BTreeMap<WorkloadId, Engaged>,
+    partners: Partners,
     next_id: u64,
     /// The machine's retention in force.
     retention: Retention,
@@ -127,6 +130,7 @@ impl Daemon {
             fleet,
             lookout,
             engaged: BTreeMap::new(),
+            partners: Partners::default(),
             next_id: 1,
             retention: Retention::NONE,
             paused,
@@ -170,6 +174,7 @@ impl Daemon {
             self.serve();
             self.rest_if_due();
             self.look();
+            self.look_for_partners();
             self.step_due();
             self.memory_users.now_are(heap::Users {
                 engaged: !self.engaged.is_empty(),
@@ -211,6 +216,7 @@ impl Daemon {
             self.server.due(),
             self.notify.next_watchdog(),
             self.has_rests().then_some(self.rests_due),
+            self.partners.due(),
         ];
         let far = Instant::now() + Duration::from_secs(3600);
         engaged.chain(others.into_iter().flatten()).min().unwrap_or(far)

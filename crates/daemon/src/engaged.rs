@@ -12,21 +12,52 @@ use gleaner_proto::journal::{Names, Record, Summary};
 /// How often what is learned is saved, so that a killed daemon loses little of it.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Who a workload is.
+/// A workload of discovery's, or of whoever attached to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
-    /// Unique among the engaged ones; stands in the journal's file name.
+pub(crate) struct Part {
+    /// Unique among the engaged ones.
     pub(crate) name: String,
     /// What discovery knows it by.
     pub(crate) key: Key,
+    /// Its main process.
+    pub(crate) pid: Option<u32>,
+}
+
+/// Who an engaged workload is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Whose name it has, also in the journal's file name.
+    pub(crate) first: Part,
+    /// Those that are placed together with the first one.
+    pub(crate) partners: Vec<Part>,
     /// Whether somebody attached to it, so that discovery neither engages nor releases it.
     pub(crate) is_attached: bool,
     /// Its systemd unit.
     pub(crate) unit: Option<String>,
     /// Its control group.
     pub(crate) group: Option<PathBuf>,
-    /// Its main process.
-    pub(crate) pid: Option<u32>,
+}
+
+impl Identity {
+    /// Everything that it is made of.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        std::iter::once(&self.first).chain(&self.partners)
+    }
+
+    /// What discovery knows its parts by.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.parts().map(|part| &part.key)
+    }
+
+    /// Whether it is, or is made of, what discovery knows by this.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.keys().any(|own| own == key)
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.first.name
+    }
 }
 
 /// On which terms a workload is engaged.

@@ -154,7 +154,7 @@ fn fleet<'g>(state: &StateDir, groups: impl Iterator<Item = &'g WorkloadGroup>) 
             place: ActiveSetLever::Group(group.clone()),
             counter: None,
             allowed: all(),
-            process: None,
+            heads: Vec::new(),
             overloads: None,
             waiting: None,
             traffic: None,

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &AttachArgs) -> anyhow::Result<ExitCode> {
     let (book, _) = LeaseBook::open(&state, root.clone())?;
     let mut config = configure(&root, &args.control, &what.allowed, &choice)?;
     config.consolidate &= what.own_set.is_none();
-    let member = member_parts(&args.control, &choice, what.place, what.workload, what.allowed, what.process);
+    let member = member_parts(&args.control, &choice, what.place, what.workload, what.allowed, what.heads);
     let parts = Parts { book, member, signals, child: None, warn };
     let name = what.name.clone();
     let summary = open_journal(&args.control, &state)

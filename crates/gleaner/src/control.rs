@@ -42,7 +42,7 @@ pub(crate) fn member_parts(
     place: ActiveSetLever,
     workload: WorkloadSensor,
     allowed: CpuSet,
-    process: Option<(Pid, ProcessFd)>,
+    heads: Vec<ProcessFd>,
 ) -> MemberParts {
     let scope = || Scope::from(workload.members());
     let judged = args.strategy() == Strategy::Adaptive && !args.dry_run;
@@ -55,7 +55,7 @@ pub(crate) fn member_parts(
         place,
         workload,
         allowed,
-        process,
+        heads,
     }
 }
 

@@ -206,12 +206,12 @@ impl Workload {
             let sensor = group_sensor(&root, &group)?;
             (ActiveSetLever::Group(group), sensor.with_quotas(quotas(&root, number)))
         } else {
-            let sensor = WorkloadSensor::new(&root, Members::Tree(number))?;
+            let sensor = WorkloadSensor::new(&root, Members::tree(number))?;
             let sensor = sensor.with_quotas(quotas(&root, number));
             (ActiveSetLever::Threads(Affinity::new(allowed.clone())), sensor)
         };
-        let process = Some((pid, ProcessFd::open(pid)?));
-        let member = member_parts(&args.control, choice, place, workload, allowed, process);
+        let heads = vec![ProcessFd::open(pid)?];
+        let member = member_parts(&args.control, choice, place, workload, allowed, heads);
         Ok(Parts { book, member, signals, child: Some(pid), warn })
     }
 }

@@ -90,7 +90,7 @@ impl WorkloadSensor {
     fn with_open_files(root: &Root, members: Members, limit: usize) -> Result<Self, KernelError> {
         let quotas = match &members {
             Members::Cgroup(dir) => vec![dir.clone()],
-            Members::Tree(_) | Members::Family(_) => Vec::new(),
+            Members::Trees(_) | Members::Family(_) => Vec::new(),
         };
         let mut files = FileBudget::new(limit);
         let process_files = files.split(4);
@@ -161,6 +161,14 @@ impl WorkloadSensor {
     /// Whether the workload's cgroup still exists; it is removed only without processes. True for a process.
     pub fn exists(&self) -> bool {
         self.lister.exists()
+    }
+
+    /// The workload's present processes by PID, ascending.
+    ///
+    /// # Errors
+    /// The workload's control group no longer exists.
+    pub fn processes(&mut self) -> Result<Vec<u32>, KernelError> {
+        Ok(self.lister.list()?.processes.clone())
     }
 
     /// The workload's present threads by TID, ascending.

@@ -69,10 +69,19 @@ impl ProgramMemory {
         format!("p-{name}-{:08x}.json", crc32fast::hash(key.as_bytes()))
     }
 
-    /// Whether `name` refers to it: the whole path, or its last part.
+    /// Whether `name` refers to it: the whole path, or its last part, also of one of several programs.
     pub fn is_called(&self, name: &str) -> bool {
-        self.program == name || self.program.rsplit('/').next() == Some(name)
+        let is_called = |program: &str| program == name || program.rsplit('/').next() == Some(name);
+        is_called(&self.program) || self.program.split(TOGETHER).any(is_called)
     }
+}
+
+/// Stands between the programs of a workload that is made of several.
+const TOGETHER: &str = " + ";
+
+/// The program of a workload that is made of these two.
+pub fn together(one: &str, other: &str) -> String {
+    format!("{one}{TOGETHER}{other}")
 }
 
 #[cfg(test)]

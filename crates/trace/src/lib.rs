@@ -28,6 +28,7 @@ mod times;
 mod tracer;
 mod unavailable;
 mod waiting;
+mod wakers;
 mod window;
 
 pub use budget::{Budget, Cost};
@@ -43,6 +44,7 @@ pub use times::VcpuTime;
 pub use tracer::{TraceError, Tracer};
 pub use unavailable::{NotAvailable, Reason};
 pub use waiting::{Latencies, LatencySensor};
+pub use wakers::{WakerSensor, Wakeups};
 
 /// What other crates with BPF programs need to load, read and account them.
 pub mod bpf {
@@ -78,3 +80,4 @@ skeleton!(overload_skeleton, "overload.skel.rs");
 skeleton!(waiting_skeleton, "waiting.skel.rs");
 skeleton!(sockets_skeleton, "sockets.skel.rs");
 skeleton!(switches_skeleton, "switches.skel.rs");
+skeleton!(wakers_skeleton, "wakers.skel.rs");

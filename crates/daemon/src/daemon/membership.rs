@@ -10,13 +10,13 @@ use gleaner_engine::live::{Counter, Found, MemberParts};
 use gleaner_engine::{FIRST_SAMPLE, Journal, Memory, MemoryDir};
 use gleaner_kernel::Root;
 use gleaner_policy::{CpuSet, Method, Policy, PolicyConfig, WorkloadId};
-use gleaner_proto::journal::{Record, Summary, VERSION};
+use gleaner_proto::journal::{Record, VERSION};
 use gleaner_trace::{Scope, lazy};
 use tracing::{info, warn};
 
 use super::Daemon;
 use super::overlap::Extent;
-use crate::engaged::{Engaged, Engagement, Identity};
+use crate::engaged::{Engaged, Engagement, Identity, Part};
 use crate::facts::Facts;
 use crate::lookout::{Judge, Lookout};
 
@@ -58,7 +58,7 @@ impl Daemon {
         let stays = |key: &Key| matches!(key, Key::Group(_)) || survey.get(key).is_some();
         self.refused.retain(|key, _| stays(key));
         let engaged = &self.engaged;
-        self.sets_of_others.retain(|key| stays(key) || engaged.values().any(|e| e.identity.key == *key));
+        self.sets_of_others.retain(|key| stays(key) || engaged.values().any(|e| e.identity.has(key)));
     }
 
     pub(super) fn lookout_and_judge(&mut self) -> (&mut Lookout, Asked<'_>) {
@@ -74,7 +74,7 @@ impl Daemon {
     }
 
     pub(super) fn id_of(&self, key: &Key) -> Option<WorkloadId> {
-        self.engaged.iter().find(|(_, e)| e.identity.key == *key).map(|(id, _)| *id)
+        self.engaged.iter().find(|(_, e)| e.identity.has(key)).map(|(id, _)| *id)
     }
 
     fn engage_candidate(&mut self, candidate: &Candidate) -> anyhow::Result<()> {
@@ -86,16 +86,22 @@ impl Daemon {
                 Found::group(&self.root, &dir)?
             }
         };
-        let identity = Identity {
+        let first = Part {
             name: self.free_name(&candidate.name),
             key: candidate.key.clone(),
+            pid: candidate.main.as_ref().map(|main| main.pid),
+        };
+        let identity = Identity {
+            first,
+            partners: Vec::new(),
             is_attached: false,
             unit: candidate.unit.clone(),
             group: Some(candidate.group.clone()),
-            pid: candidate.main.as_ref().map(|main| main.pid),
         };
         let engagement = self.engagement(terms);
-        self.engage(identity, found, engagement).map(drop)
+        self.engage(identity, found, engagement)?;
+        self.partners.ask();
+        Ok(())
     }
 
     /// On these terms, and for the rest as the configuration has it.
@@ -116,14 +122,14 @@ impl Daemon {
         if self.engaged.len() >= self.loaded.config.most_workloads as usize {
             bail!("{} workloads are engaged, as many as the configuration allows", self.engaged.len());
         }
-        let Found { place, workload, allowed, process, program, own_set, .. } = found;
+        let Found { place, workload, allowed, heads, program, own_set, .. } = found;
         let (terms, bpf) = (&engagement.terms, engagement.bpf);
         let counter = terms.progress.as_ref().map(|text| text.parse::<Counter>()).transpose();
         let counter = counter.map_err(anyhow::Error::msg)?;
         let mut config = PolicyConfig {
             consolidate: terms.consolidate
                 && own_set.is_none()
-                && !self.sets_of_others.contains(&identity.key),
+                && !identity.keys().any(|key| self.sets_of_others.contains(key)),
             most_threads: place.most_threads(),
             counter_block: counter.as_ref().map(Counter::block),
             ..policy_config(&self.facts, terms)
@@ -136,7 +142,7 @@ impl Daemon {
             place,
             counter,
             allowed: allowed.clone(),
-            process,
+            heads,
             overloads: bpf.then(lazy::overload_watch),
             waiting: None,
             traffic,
@@ -156,13 +162,13 @@ impl Daemon {
             }
         };
         let unavailable = own_set.as_ref().map(|why| format!("consolidation: {why}"));
-        let mut journal = self.start_journal(&identity.name, &allowed, &config, unavailable);
+        let mut journal = self.start_journal(identity.name(), &allowed, &config, unavailable);
         memory.take_note().into_iter().for_each(|note| journal.note(self.fleet.now(), note));
         journal.flush();
         let note = own_set.map(|why| format!("engaged; its set of vCPUs stays as it is: {why}"));
         let note = note.unwrap_or_else(|| "engaged".to_owned());
-        info!(workload = identity.name, "{}: {note}", identity.name);
-        self.note(Some(identity.name.clone()), note);
+        info!(workload = identity.name(), "{}: {note}", identity.name());
+        self.note(Some(identity.name().to_owned()), note);
         self.arbiter.join(id, policy);
         self.look_at_tuned();
         let due = Instant::now() + FIRST_SAMPLE;
@@ -195,7 +201,7 @@ impl Daemon {
         unavailable: Option<String>,
     ) -> Journal {
         let path = self.paths.journal(workload);
-        let is_engaged = |name: &str| self.engaged.values().any(|e| e.identity.name == name);
+        let is_engaged = |name: &str| self.engaged.values().any(|e| e.identity.name() == name);
         if let Some(mut journal) = Journal::resume(&path, self.clock_start_ms, crate::log::warn_sentence) {
             journal.note(self.fleet.now(), "engaged again");
             return journal;
@@ -217,20 +223,29 @@ impl Daemon {
         journal
     }
 
-    /// Puts a workload's set back and forgets it; what was learned is kept.
-    pub(super) fn leave(&mut self, id: WorkloadId, why: &str) -> Option<Summary> {
-        let mut engaged = self.engaged.remove(&id)?;
+    /// Puts a workload's set back and forgets it; what was learned is kept. It is engaged again once there is something to
+    /// win.
+    pub(super) fn leave(&mut self, id: WorkloadId, why: &str) {
+        let keys = self.engaged.get(&id).map(|engaged| engaged.identity.keys().cloned().collect::<Vec<_>>());
+        for key in keys.into_iter().flatten() {
+            self.lookout.released(&key);
+            self.known.remove(&key);
+        }
+        self.dismiss(id, why);
+    }
+
+    /// As [`Daemon::leave`], but for discovery it is engaged as before.
+    pub(super) fn dismiss(&mut self, id: WorkloadId, why: &str) {
+        let Some(mut engaged) = self.engaged.remove(&id) else { return };
         let now = self.fleet.now();
         let outcomes = self.fleet.leave(id);
         let left_behind = self.report_outcomes(&outcomes);
         if let Some(policy) = self.arbiter.leave(id) {
             engaged.keep(&policy, now);
         }
-        let Identity { name, key, .. } = engaged.identity.clone();
+        let name = engaged.identity.name().to_owned();
         engaged.journal.note(now, format!("released: {why}"));
         self.metrics.left(&name, self.start.elapsed());
-        self.lookout.released(&key);
-        self.known.remove(&key);
         info!(workload = name, "{name}: released: {why}");
         let ended = name.clone();
         self.note(Some(name), format!("released: {why}"));
@@ -244,7 +259,6 @@ impl Daemon {
         }
         // Once everything is as before.
         self.end_attachment(id, &ended, &summary);
-        Some(summary)
     }
 
     pub(super) fn leave_all(&mut self, why: &str) {
@@ -284,18 +298,22 @@ impl Daemon {
     pub(super) fn follow_configuration(&mut self) {
         for id in self.engaged.keys().copied().collect::<Vec<_>>() {
             let Some(engaged) = self.engaged.get(&id) else { continue };
-            let key = &engaged.identity.key;
-            let engagement = match self.lookout.get(key).filter(|_| !engaged.identity.is_attached) {
-                Some(candidate) => self.engagement(self.loaded.config.terms(&subject(&candidate.subject()))),
-                None => engaged.engagement.clone(),
-            };
+            let identity = &engaged.identity;
+            let found = |key| self.lookout.get(key).filter(|_| !identity.is_attached);
+            let of = |c: &Candidate| self.engagement(self.loaded.config.terms(&subject(&c.subject())));
+            let of_all: Vec<Engagement> = identity.keys().filter_map(found).map(of).collect();
+            let engagement = of_all.first().unwrap_or(&engaged.engagement).clone();
+            let differ = of_all.iter().any(|of_part| *of_part != engagement);
             let terms = &engagement.terms;
             let new = policy_config(&self.facts, terms);
             let old = &engaged.config;
-            let theirs = self.sets_of_others.contains(key) || self.fleet.has_own_set(id);
+            let others = identity.keys().any(|key| self.sets_of_others.contains(key));
+            let theirs = others || self.fleet.has_own_set(id);
             let consolidate = terms.consolidate && !theirs;
             if !terms.engage {
                 self.leave(id, "the configuration excludes it");
+            } else if differ {
+                self.leave(id, "the configuration has other terms for its partners: it starts anew");
             } else if engaged.engagement.senses_otherwise(&engagement) {
                 self.leave(id, "the configuration has other sensors for it: it starts anew");
             } else if old.consolidate != consolidate
@@ -381,11 +399,11 @@ impl Judge for Asked<'_> {
         let extent = Extent { key: &candidate.key, main };
         let mut attached = self.engaged.values().filter(|e| e.identity.is_attached);
         self.refused.contains_key(&candidate.key)
-            || attached.any(|e| e.identity.extent().overlaps(&extent, self.root))
+            || attached.any(|e| e.identity.extents().any(|own| own.overlaps(&extent, self.root)))
     }
 
     fn in_force(&self, key: &Key) -> bool {
-        let engaged = self.engaged.values().find(|e| e.identity.key == *key);
+        let engaged = self.engaged.values().find(|e| e.identity.has(key));
         engaged.is_some_and(|e| e.in_force.retention.is_on() || e.in_force.active != e.allowed)
     }
 }

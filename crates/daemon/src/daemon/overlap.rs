@@ -18,8 +18,13 @@ pub(super) struct Extent<'a> {
 }
 
 impl Identity {
-    pub(super) fn extent(&self) -> Extent<'_> {
-        Extent { key: &self.key, main: self.pid }
+    pub(super) fn extents(&self) -> impl Iterator<Item = Extent<'_>> {
+        self.parts().map(|part| Extent { key: &part.key, main: part.pid })
+    }
+
+    /// Whether the two have processes in common.
+    pub(super) fn overlaps(&self, other: &Self, root: &Root) -> bool {
+        self.extents().any(|own| other.extents().any(|theirs| own.overlaps(&theirs, root)))
     }
 }
 

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use super::Daemon;
 use super::overlap::groups;
-use crate::engaged::{Engagement, Identity};
+use crate::engaged::{Engaged, Engagement, Identity, Part};
 use crate::paused::Paused;
 
 /// Clients that wait for the end of a workload that they attached to.
@@ -117,10 +117,11 @@ impl Daemon {
     }
 
     fn detach(&mut self, name: &str, peer: Peer) -> Result<(), Error> {
-        let found = self.engaged.iter().find(|(_, e)| e.identity.name == name).map(|(id, _)| *id);
+        let part_of = |e: &Engaged| e.identity.parts().find(|part| part.name == name).cloned();
+        let found = self.engaged.iter().find_map(|(id, e)| Some((*id, part_of(e)?)));
         let survey = self.lookout.survey();
-        let keys: Vec<Key> = match found.and_then(|id| self.engaged.get(&id)).map(|e| &e.identity) {
-            Some(identity) => vec![identity.key.clone()],
+        let keys: Vec<Key> = match &found {
+            Some((_, part)) => vec![part.key.clone()],
             None => survey.candidates().filter(|c| c.name == name).map(|c| c.key.clone()).collect(),
         };
         if found.is_none() && keys.is_empty() {
@@ -129,7 +130,7 @@ impl Daemon {
         let why = "detached until it is attached to, or `gleaner resume`";
         self.refused.extend(keys.into_iter().map(|key| (key, why.to_owned())));
         let by = format!("detached by {peer}");
-        if let Some(id) = found {
+        if let Some((id, _)) = found {
             self.leave(id, &by);
         } else {
             info!(workload = name, "{name}: {by}");
@@ -139,7 +140,7 @@ impl Daemon {
     }
 
     fn no_workload(&self, name: &str) -> Error {
-        let engaged = self.engaged.values().map(|e| e.identity.name.as_str());
+        let engaged = self.engaged.values().map(|e| e.identity.name());
         let names = engaged.chain(self.lookout.survey().candidates().map(|c| c.name.as_str()));
         Error::not_found("workload", name, nearest(name, names).map(str::to_owned))
     }
@@ -147,7 +148,7 @@ impl Daemon {
     fn attach(&mut self, asked: &AttachRequest, to: To<AttachReply>) {
         match self.try_attach(asked) {
             Ok(id) => {
-                let workload = self.engaged.get(&id).map(|e| e.identity.name.clone()).unwrap_or_default();
+                let workload = self.engaged.get(&id).map(|e| e.identity.name().to_owned()).unwrap_or_default();
                 let limits = self.facts.limits.clone();
                 self.server.push(&to, &AttachReply { workload, limits, summary: None });
                 self.attachments.0.insert(id, to);
@@ -189,17 +190,16 @@ impl Daemon {
         terms.engage = true;
         let engagement = self.engagement(terms);
         let memory = asked.memory.unwrap_or(engagement.memory);
-        let identity = Identity {
-            name: String::new(),
-            key,
+        let mut identity = Identity {
+            first: Part { name: String::new(), key, pid: asked.pid },
+            partners: Vec::new(),
             is_attached: true,
             unit,
             group: found.group.clone(),
-            pid: asked.pid,
         };
         self.make_way(&identity)?;
-        let name = self.free_name(asked.name.as_deref().unwrap_or(&found.name));
-        self.engage(Identity { name, ..identity }, found, Engagement { memory, ..engagement })
+        identity.first.name = self.free_name(asked.name.as_deref().unwrap_or(&found.name));
+        self.engage(identity, found, Engagement { memory, ..engagement })
             .map_err(Error::failed)
     }
 
@@ -218,11 +218,11 @@ impl Daemon {
 
     /// Releases what is engaged of the same processes without having been asked for.
     fn make_way(&mut self, identity: &Identity) -> Result<(), Error> {
-        let same = |other: &Identity| other.extent().overlaps(&identity.extent(), &self.root);
+        let same = |other: &Identity| other.overlaps(identity, &self.root);
         let (attached, found): (Vec<_>, Vec<_>) =
             self.engaged.iter().filter(|(_, e)| same(&e.identity)).partition(|(_, e)| e.identity.is_attached);
         if let Some((_, engaged)) = attached.first() {
-            return Err(Error::AlreadyControlled { workload: engaged.identity.name.clone() });
+            return Err(Error::AlreadyControlled { workload: engaged.identity.name().to_owned() });
         }
         for id in found.into_iter().map(|(id, _)| *id).collect::<Vec<_>>() {
             self.leave(id, "somebody attaches to it");
@@ -236,7 +236,7 @@ impl Daemon {
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() || "._@:+-".contains(c) { c } else { '-' })
             .collect();
-        let taken = |name: &str| self.engaged.values().any(|e| e.identity.name == name);
+        let taken = |name: &str| self.engaged.values().any(|e| e.identity.name() == name);
         let numbered = (2..).map(|n| format!("{clean}-{n}"));
         std::iter::once(clean.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(clean)
     }

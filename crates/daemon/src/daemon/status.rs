@@ -122,10 +122,10 @@ impl Daemon {
             engaged.latest.as_ref().map_or(0.0, |o| of(o) / o.period.as_secs_f64().max(1e-6))
         };
         Workload {
-            name: identity.name.clone(),
+            name: identity.name().to_owned(),
             unit: identity.unit.clone(),
             group: identity.group.as_ref().map(|group| group.display().to_string()),
-            pid: identity.pid,
+            pid: identity.first.pid,
             state: State::Engaged,
             reason: self.reason_of(identity),
             stake,
@@ -141,8 +141,11 @@ impl Daemon {
 
     /// Why a workload is engaged, or not helped as others are, unless that is what discovery says of it.
     fn reason_of(&self, identity: &Identity) -> Option<String> {
-        let reason = if self.sets_of_others.contains(&identity.key) {
+        let reason = if identity.keys().any(|key| self.sets_of_others.contains(key)) {
             "somebody else has changed its vCPUs, which stay as they are until `gleaner resume`"
+        } else if !identity.partners.is_empty() {
+            let partners: Vec<&str> = identity.partners.iter().map(|part| part.name.as_str()).collect();
+            return Some(format!("placed together with {}: they wake each other", partners.join(", ")));
         } else if identity.is_attached {
             "`gleaner run`, `gleaner attach` or another client asked for it"
         } else {
@@ -154,7 +157,7 @@ impl Daemon {
     /// The workloads of the latest survey that are not engaged. Those that are get their reason if they have none.
     fn other_workloads(&mut self, engaged_ones: &mut [Workload]) -> Vec<Workload> {
         let mut workloads = Vec::new();
-        let engaged: BTreeSet<Key> = self.engaged.values().map(|e| e.identity.key.clone()).collect();
+        let engaged: BTreeSet<Key> = self.engaged.values().flat_map(|e| e.identity.keys().cloned()).collect();
         let refused_ones = self.refused.clone();
         let (lookout, mut judge) = self.lookout_and_judge();
         for (candidate, standing) in lookout.standings(&mut judge) {

@@ -12,7 +12,6 @@ use tracing::{info, warn};
 
 use super::Daemon;
 use super::membership::ENDED;
-use crate::engaged::Identity;
 
 /// For so long nothing is retained after it failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
@@ -97,12 +96,12 @@ impl Daemon {
     fn decide(&mut self, id: WorkloadId, o: &Observation) -> (bool, Vec<WorkloadId>) {
         let step = self.arbiter.step(id, o);
         let events = &step.decision.events;
-        let names = Names::mentioned(events, |id| Some(self.engaged.get(&id)?.identity.name.clone()));
+        let names = Names::mentioned(events, |id| Some(self.engaged.get(&id)?.identity.name().to_owned()));
         let Some(engaged) = self.engaged.get_mut(&id) else { return (false, Vec::new()) };
         for note in self.fleet.take_notes(id) {
             engaged.journal.note(o.at, note);
         }
-        let name = engaged.identity.name.clone();
+        let name = engaged.identity.name().to_owned();
         self.metrics.observe(&name, &engaged.in_force, o);
         engaged.stepped(o, &step.decision, &names);
         if let Some(policy) = self.arbiter.policy(id) {
@@ -167,9 +166,10 @@ impl Daemon {
             FleetError::Ended { id } => drop(self.leave(*id, ENDED)),
             FleetError::Member { id, error } => {
                 let reason = error.to_string();
-                if let Some(Identity { key, name, .. }) = self.engaged.get(id).map(|e| &e.identity) {
+                if let Some(identity) = self.engaged.get(id).map(|e| &e.identity) {
+                    let name = identity.name();
                     warn!(workload = name, "{name}: {reason}; it is left alone for a while");
-                    self.lookout.failed(key);
+                    identity.keys().for_each(|key| self.lookout.failed(key));
                 }
                 self.leave(*id, &reason);
             }
@@ -203,10 +203,11 @@ impl Daemon {
     /// The workload's set is not ours any more; it goes on without consolidation.
     fn give_up_set(&mut self, id: WorkloadId, why: &str) {
         let Some(engaged) = self.engaged.get(&id) else { return };
-        let Identity { name, key, .. } = engaged.identity.clone();
+        let identity = engaged.identity.clone();
+        let name = identity.name();
         warn!(workload = name, "{name}: {why}: its set of vCPUs is theirs until `gleaner resume`");
-        self.note(Some(name), why.to_owned());
-        self.sets_of_others.insert(key);
+        self.note(Some(name.to_owned()), why.to_owned());
+        self.sets_of_others.extend(identity.keys().cloned());
         self.rejoin(id, |config| config.consolidate = false);
     }
 

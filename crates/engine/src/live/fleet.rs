@@ -19,7 +19,6 @@ use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::workload::WorkloadSensor;
 use gleaner_policy::{CpuSet, Observation, Sense, Watch, WorkloadId};
 use nix::sys::signal::SigSet;
-use nix::unistd::Pid;
 
 use super::member::Member;
 use super::retention::Retainer;
@@ -42,8 +41,8 @@ pub struct MemberParts {
     pub counter: Option<Counter>,
     /// The vCPUs that the workload is allowed to use.
     pub allowed: CpuSet,
-    /// The process whose end is the workload's end; without one, that is the end of its last process.
-    pub process: Option<(Pid, ProcessFd)>,
+    /// The processes of which the first to end is the workload's end; without any, that is the end of its last process.
+    pub heads: Vec<ProcessFd>,
     /// Reports overload of a smaller set, if available.
     pub overloads: Option<Box<dyn OverloadWatch>>,
     /// Measures how long the workload's threads wait after a wake-up, if available.
@@ -149,6 +148,11 @@ impl Fleet {
     /// The vCPUs that a workload is allowed to use.
     pub fn allowed(&self, id: WorkloadId) -> CpuSet {
         self.members.get(&id).map(|member| member.allowed().clone()).unwrap_or_default()
+    }
+
+    /// A workload's processes, by PID; none if they cannot be listed.
+    pub fn processes(&mut self, id: WorkloadId) -> Vec<u32> {
+        self.members.get_mut(&id).map(Member::processes).unwrap_or_default()
     }
 
     /// The interval of one workload since its last observation. Reading a progress counter ends as soon as one of

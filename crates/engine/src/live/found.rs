@@ -9,6 +9,7 @@ use gleaner_kernel::lever::{LeverError, Target, ThreadKey, Value};
 use gleaner_kernel::workload::{MemberList, Members, Owner, WorkloadSensor};
 use gleaner_kernel::{KernelError, Root};
 use gleaner_policy::CpuSet;
+use gleaner_proto::memory::together;
 use nix::unistd::{Pid, geteuid};
 
 use super::{ActiveSetLever, LiveError, ProcessFd};
@@ -49,6 +50,9 @@ pub enum FoundError {
         /// What failed.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// No process is named.
+    #[error("no process is named")]
+    Nothing,
     /// The control group cannot be used.
     #[error(transparent)]
     Group(#[from] GroupUnavailable),
@@ -76,8 +80,8 @@ pub struct Found {
     pub workload: WorkloadSensor,
     /// The vCPUs that it is allowed to use.
     pub allowed: CpuSet,
-    /// The process whose end is its end; without one, that is the end of its last process.
-    pub process: Option<(Pid, ProcessFd)>,
+    /// The processes of which the first to end is its end; without any, that is the end of its last process.
+    pub heads: Vec<ProcessFd>,
     /// Its control group, as in `/proc/PID/cgroup`, if it is one.
     pub group: Option<PathBuf>,
     /// Why its set of vCPUs is left alone ([`ActiveSetLever::Untouched`]), as a clause.
@@ -91,8 +95,7 @@ impl Found {
     /// It has ended, is the kernel's, or belongs to somebody else.
     pub fn process(root: &Root, pid: u32, observes: bool) -> Result<Self, FoundError> {
         let failed = |error: Box<dyn std::error::Error + Send + Sync>| FoundError::Process { pid, error };
-        let number = Pid::from_raw(pid.cast_signed());
-        let process = ProcessFd::open(number).map_err(|e: LiveError| failed(e.into()))?;
+        let process = ProcessFd::open(Pid::from_raw(pid.cast_signed())).map_err(|e: LiveError| failed(e.into()))?;
         let command = root.read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let caller = geteuid().as_raw();
         match Owner::of(root, pid).map_err(|e| failed(e.into()))? {
@@ -112,12 +115,36 @@ impl Found {
             name: format!("process {pid} ({command})"),
             program: program_of_process(root, pid),
             place: lever,
-            workload: WorkloadSensor::new(root, Members::Tree(pid))?.with_quotas(quotas(root, pid)),
+            workload: WorkloadSensor::new(root, Members::tree(pid))?.with_quotas(quotas(root, pid)),
             allowed,
-            process: Some((number, process)),
+            heads: vec![process],
             group: None,
             own_set,
         })
+    }
+
+    /// These processes, one at least, with their descendants as one workload, which ends when the first of them does. Its
+    /// set is left alone if that of one of them is.
+    ///
+    /// # Errors
+    /// As for [`Found::process`].
+    pub fn processes(root: &Root, pids: &[u32]) -> Result<Self, FoundError> {
+        let (first, others) = pids.split_first().ok_or(FoundError::Nothing)?;
+        let mut all = Self::process(root, *first, false)?;
+        for pid in others {
+            let other = Self::process(root, *pid, false)?;
+            all.name = format!("{} and {}", all.name, other.name);
+            all.program = all.program.zip(other.program).map(|(one, other)| together(&one, &other));
+            all.heads.extend(other.heads);
+            if all.own_set.is_none() && other.own_set.is_some() {
+                (all.place, all.allowed, all.own_set) = (other.place, other.allowed, other.own_set);
+            }
+        }
+        let mut groups: Vec<PathBuf> = pids.iter().flat_map(|pid| quotas(root, *pid)).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        all.workload = WorkloadSensor::new(root, Members::Trees(pids.to_vec()))?.with_quotas(groups);
+        Ok(all)
     }
 
     /// Every process in a control group: its directory, or its path as in `/proc/PID/cgroup`.
@@ -157,7 +184,7 @@ impl Found {
             workload: sensor,
             place: lever,
             allowed,
-            process: None,
+            heads: Vec::new(),
             group: Some(path),
             own_set,
         })

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use gleaner_policy::{CpuSet, Observation, Overload, Sense, Watch};
 use nix::sys::signal::SigSet;
-use nix::unistd::Pid;
 
 use super::active_set::ActiveSet;
 use super::counter::CounterReader;
@@ -23,7 +22,7 @@ use crate::lease::{LeaseBook, LeaseError, Outcome};
 pub(super) struct Member {
     sensors: Sensors,
     set: ActiveSet,
-    process: Option<(Pid, ProcessFd)>,
+    heads: Vec<ProcessFd>,
     overloads: OverloadMonitor,
     /// Where the kernel reports nothing: the samples so far, and when the next one is due.
     samples: Option<(Samples, Instant)>,
@@ -46,7 +45,7 @@ impl Member {
         Ok(Self {
             sensors: Sensors::new(parts.workload, counter, (waits, traffic), vcpus)?,
             set: ActiveSet::new(parts.place, parts.allowed),
-            process: parts.process,
+            heads: parts.heads,
             overloads: OverloadMonitor::new(parts.overloads),
             samples: None,
             overload: None,
@@ -70,10 +69,14 @@ impl Member {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        match &self.process {
-            Some((_, process)) => process.ended(),
-            None => self.sensors.processes() == 0 || !self.sensors.has_workload(),
+        if self.heads.is_empty() {
+            return self.sensors.processes() == 0 || !self.sensors.has_workload();
         }
+        self.heads.iter().any(ProcessFd::ended)
+    }
+
+    pub(super) fn processes(&mut self) -> Vec<u32> {
+        self.sensors.list_processes().unwrap_or_default()
     }
 
     /// See [`Sensors::observe`].
@@ -83,8 +86,8 @@ impl Member {
         vcpus: impl FnOnce() -> Result<&'v VcpuReading, LiveError>,
     ) -> Result<Observation, LiveError> {
         let mut all = urgent.map(<[_]>::to_vec);
-        if let (Some(all), Some((_, process))) = (&mut all, &self.process) {
-            all.push(process.as_fd());
+        if let Some(all) = &mut all {
+            all.extend(self.heads.iter().map(AsFd::as_fd));
         }
         let mut o = self.sensors.observe(all.as_deref(), self.set.allowed(), vcpus)?;
         o.overload = self.overload.take();
@@ -173,10 +176,9 @@ impl Member {
         });
     }
 
-    /// Readable if the kernel reports an overload, or when the process ends.
+    /// Readable if the kernel reports an overload, or when one of the processes ends.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let process = self.process.as_ref().map(|(_, process)| process.as_fd());
-        self.overloads.fd().into_iter().chain(process)
+        self.overloads.fd().into_iter().chain(self.heads.iter().map(AsFd::as_fd))
     }
 
     /// When the next sample is due.

@@ -66,6 +66,10 @@ impl Sensors {
         self.workload.exists()
     }
 
+    pub(super) fn list_processes(&mut self) -> Result<Vec<u32>, LiveError> {
+        Ok(self.workload.processes()?)
+    }
+
     pub(super) fn threads(&mut self) -> Result<Vec<u32>, LiveError> {
         Ok(self.workload.threads()?)
     }

@@ -13,12 +13,19 @@ use crate::{KernelError, Root};
 pub enum Members {
     /// Everything in this cgroup and those below it. The directory can be of any v1 controller, or of v2.
     Cgroup(PathBuf),
-    /// This process and its descendants. A descendant stays a member when its parent ends, but is missed if its
+    /// These processes and their descendants. A descendant stays a member when its parent ends, but is missed if its
     /// parent ended before a sample saw it.
-    Tree(u32),
-    /// Like [`Members::Tree`], without the descendants that run another executable than this process, and without
+    Trees(Vec<u32>),
+    /// Like [`Members::Trees`] of one process, without the descendants that run another executable than this process, and without
     /// theirs: a server with its workers, but not what a shell started.
     Family(u32),
+}
+
+impl Members {
+    /// This process and its descendants.
+    pub fn tree(pid: u32) -> Self {
+        Self::Trees(vec![pid])
+    }
 }
 
 /// The members at one time; each list is ascending and without duplicates.
@@ -103,13 +110,16 @@ impl MemberLister {
         let mut tree = BTreeMap::new();
         match &members {
             Members::Cgroup(dir) => drop(root.read(dir.join("cgroup.procs"))?),
-            Members::Tree(pid) | Members::Family(pid) => {
-                tree.insert(*pid, ProcessStat::read(root, *pid)?.start_ticks);
+            Members::Trees(pids) => {
+                for pid in pids {
+                    tree.insert(*pid, ProcessStat::read(root, *pid)?.start_ticks);
+                }
             }
+            Members::Family(pid) => drop(tree.insert(*pid, ProcessStat::read(root, *pid)?.start_ticks)),
         }
         let family = match members {
             Members::Family(head) => executable(root, head).map(|shared| (head, shared)),
-            Members::Cgroup(_) | Members::Tree(_) => None,
+            Members::Cgroup(_) | Members::Trees(_) => None,
         };
         let loadavg = KernelFile::open(root, "/proc/loadavg").ok();
         Ok(Self {
@@ -131,7 +141,7 @@ impl MemberLister {
     pub(super) fn exists(&self) -> bool {
         match &self.members {
             Members::Cgroup(dir) => self.root.exists(dir),
-            Members::Tree(_) | Members::Family(_) => true,
+            Members::Trees(_) | Members::Family(_) => true,
         }
     }
 
@@ -139,7 +149,7 @@ impl MemberLister {
     pub(super) fn list(&mut self) -> Result<&MemberList, KernelError> {
         match &self.members {
             Members::Cgroup(dir) => self.listing = MemberList::of_group(&self.root, dir)?,
-            Members::Tree(_) | Members::Family(_) => {
+            Members::Trees(_) | Members::Family(_) => {
                 let (last_pid, now) = (self.read_last_pid(), Instant::now());
                 if !self.forks.is_current(last_pid, now) {
                     self.list_tree()?;

@@ -134,6 +134,9 @@ struct code {
 	u8 bytes[CODE_BYTES];
 };
 
+/* As many process trees are told apart from others. */
+#define MAX_TREES 8
+
 enum scope_kind {
 	SCOPE_SYSTEM,
 	SCOPE_TREE,

@@ -129,7 +129,7 @@ impl World {
             workload: WorkloadSensor::new(&root, Members::Cgroup(dir)).unwrap(),
             counter: None,
             allowed: set("0-1"),
-            process: None,
+            heads: Vec::new(),
             overloads: None,
             waiting: None,
             traffic: None,

@@ -1,0 +1,123 @@
+//! Which workloads are partners, by who wakes whom: pure, without I/O and clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Two workloads are partners if each causes so much of the other's wake-ups. A proxy has a client on one side and a server
+/// on the other, and a server has several clients.
+const SHARE: f64 = 0.25;
+/// Fewer wake-ups of a workload show nothing. Those of one that is worth a trial are thousands per second.
+const FEWEST: u64 = 50;
+
+/// How often one workload's threads were woken, and by whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Woken<W> {
+    /// The workload whose threads were woken.
+    pub wakee: W,
+    /// The one whose threads woke them; `None` for interrupts of idle vCPUs and what is no workload.
+    pub waker: Option<W>,
+    /// How often.
+    pub number: u64,
+}
+
+/// Two workloads that wake each other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Partnership<W> {
+    /// The first...
+    pub one: W,
+    /// ...and the other one.
+    pub other: W,
+    /// The share (0..=1) of the first one's wake-ups that the other one causes...
+    pub of_one: f64,
+    /// ...and the other way round.
+    pub of_other: f64,
+}
+
+/// The pairs of workloads that wake each other, those first that do so most.
+pub fn partnerships<W: Copy + Ord>(woken: &[Woken<W>]) -> Vec<Partnership<W>> {
+    let mut all: BTreeMap<W, u64> = BTreeMap::new();
+    let mut by: BTreeMap<(W, W), u64> = BTreeMap::new();
+    for one in woken {
+        *all.entry(one.wakee).or_default() += one.number;
+        if let Some(waker) = one.waker {
+            *by.entry((one.wakee, waker)).or_default() += one.number;
+        }
+    }
+    let share = |wakee: W, waker: W| {
+        let all = all.get(&wakee).copied().filter(|all| *all >= FEWEST)?;
+        Some(by.get(&(wakee, waker)).copied().unwrap_or(0) as f64 / all as f64)
+    };
+    let pair = |(one, other): (W, W)| {
+        let (of_one, of_other) = (share(one, other)?, share(other, one)?);
+        (of_one.min(of_other) >= SHARE).then_some(Partnership { one, other, of_one, of_other })
+    };
+    let mut pairs: Vec<_> = by.keys().copied().filter(|(one, other)| one < other).filter_map(pair).collect();
+    let weaker = |pair: &Partnership<W>| pair.of_one.min(pair.of_other);
+    pairs.sort_by(|a, b| weaker(b).total_cmp(&weaker(a)));
+    pairs
+}
+
+/// Those that belong together, directly or through others; each set has two at least.
+pub fn circles<W: Copy + Ord>(pairs: &[Partnership<W>]) -> Vec<BTreeSet<W>> {
+    let mut circles: Vec<BTreeSet<W>> = Vec::new();
+    for pair in pairs {
+        let mut joined = BTreeSet::from([pair.one, pair.other]);
+        circles.retain(|circle| {
+            let apart = circle.is_disjoint(&joined);
+            if !apart {
+                joined.extend(circle);
+            }
+            apart
+        });
+        circles.push(joined);
+    }
+    circles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn woken(wakee: char, waker: impl Into<Option<char>>, number: u64) -> Woken<char> {
+        Woken { wakee, waker: waker.into(), number }
+    }
+
+    fn circles_of(woken: &[Woken<char>]) -> Vec<String> {
+        circles(&partnerships(woken)).iter().map(|circle| circle.iter().collect()).collect()
+    }
+
+    #[test]
+    fn a_client_and_its_server_are_partners() {
+        let both = [woken('c', 's', 990), woken('c', None, 10), woken('s', 'c', 600), woken('s', 's', 400)];
+        let pairs = partnerships(&both);
+        assert_eq!(pairs, [Partnership { one: 'c', other: 's', of_one: 0.99, of_other: 0.6 }]);
+        assert_eq!(circles(&pairs), [BTreeSet::from(['c', 's'])]);
+    }
+
+    #[test]
+    fn whoever_is_woken_by_others_mostly_is_none() {
+        // A logger wakes nobody; a server whose clients are elsewhere is woken by interrupts that hit anybody.
+        assert!(circles_of(&[woken('l', 's', 900), woken('s', None, 900)]).is_empty());
+        assert!(circles_of(&[woken('s', 'h', 900), woken('h', 's', 100), woken('h', None, 900)]).is_empty());
+        let few = [woken('c', 's', FEWEST - 1), woken('s', 'c', FEWEST)];
+        assert!(circles_of(&few).is_empty());
+        assert_eq!(circles_of(&[woken('c', 's', FEWEST), few[1]]), ["cs"]);
+    }
+
+    #[test]
+    fn a_proxy_brings_its_client_and_its_server_together() {
+        let chain = [
+            woken('c', 'p', 500),
+            woken('p', 'c', 500),
+            woken('p', 's', 500),
+            woken('s', 'p', 500),
+            woken('x', 'y', 500),
+            woken('y', 'x', 500),
+        ];
+        assert_eq!(circles_of(&chain), ["cps", "xy"]);
+    }
+
+    #[test]
+    fn nobody_is_a_partner_of_oneself() {
+        assert!(circles_of(&[woken('s', 's', 900)]).is_empty());
+    }
+}
