@@ -130,7 +130,7 @@ impl Daemon {
             fleet,
             lookout,
             engaged: BTreeMap::new(),
-            partners: Partners::default(),
+            partners: Partners::new(now),
             next_id: 1,
             retention: Retention::NONE,
             paused,

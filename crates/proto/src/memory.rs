@@ -120,8 +120,11 @@ mod tests {
     #[test]
     fn a_program_is_called_by_its_path_or_its_last_part() {
         let machine = machine();
-        let unit = ProgramMemory::new("/system.slice/redis.service".into(), machine);
+        let unit = ProgramMemory::new("/system.slice/redis.service".into(), machine.clone());
         assert!(unit.is_called("redis.service") && unit.is_called("/system.slice/redis.service"));
         assert!(!unit.is_called("redis") && !unit.is_called("system.slice") && !unit.is_called(""));
+        let several = ProgramMemory::new(together("/usr/bin/redis-server", "/opt/bin/client"), machine);
+        assert!(several.is_called("redis-server") && several.is_called("client"));
+        assert!(several.is_called("/opt/bin/client") && !several.is_called("bin"));
     }
 }

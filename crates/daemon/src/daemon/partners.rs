@@ -20,19 +20,24 @@ const SPAN: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// What is known about who wakes whom.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Partners {
     /// Whether somebody has been engaged since the last count.
     asked: bool,
     /// The count under way.
     count: Option<WakerCount>,
     /// No count before that.
-    from: Option<Instant>,
+    from: Instant,
     /// Counting is not possible here.
     is_unavailable: bool,
 }
 
 impl Partners {
+    /// Nothing is known at `now`.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { asked: false, count: None, from: now, is_unavailable: false }
+    }
+
     /// Somebody has been engaged.
     pub(super) fn ask(&mut self) {
         self.asked = !self.is_unavailable;
@@ -42,7 +47,7 @@ impl Partners {
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.count {
             Some(count) => Some(count.due()),
-            None => self.asked.then(|| self.from.unwrap_or_else(Instant::now)),
+            None => self.asked.then_some(self.from),
         }
     }
 
@@ -76,7 +81,7 @@ impl Daemon {
             self.partners.asked = false;
             if self.possible_partners().count() > 1 {
                 let count = count_wakers(SPAN).map_err(|error| self.partners.fail(&error))?;
-                (self.partners.count, self.partners.from) = (Some(count), Some(now + PAUSE));
+                (self.partners.count, self.partners.from) = (Some(count), now + PAUSE);
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ mod common;
 mod clients;
 mod configuration;
 mod helped;
+mod partners;
 mod scraped;
 mod stage;
 mod surroundings;

@@ -173,6 +173,11 @@ fn a_family_is_a_process_with_its_workers_but_not_what_they_start() {
     assert_eq!(family.threads().unwrap(), [10, 20]);
     let mut tree = WorkloadSensor::new(&root, Members::tree(10)).unwrap();
     assert_eq!(tree.threads().unwrap(), [10, 20, 30, 40]);
+    put_process(&root, 50, 1, 0);
+    put_process(&root, 60, 50, 0);
+    put(&root, "/proc/50/task/50/children", "60");
+    let mut trees = WorkloadSensor::new(&root, Members::Trees(vec![30, 50])).unwrap();
+    assert_eq!(trees.processes().unwrap(), [30, 40, 50, 60]);
 }
 
 #[test]

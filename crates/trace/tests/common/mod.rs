@@ -95,7 +95,7 @@ pub(crate) fn unlimited() -> Budget {
 /// Waits until a newly started `sleep` is asleep.
 pub(crate) fn until_asleep(pid: u32) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains("(sleep) S") {
+    while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") S ") {
         assert!(Instant::now() < deadline, "process {pid} does not fall asleep");
         thread::yield_now();
     }
