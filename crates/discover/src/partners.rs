@@ -77,8 +77,8 @@ pub fn circles<W: Copy + Ord>(pairs: &[Partnership<W>]) -> Vec<BTreeSet<W>> {
 mod tests {
     use super::*;
 
-    fn woken(wakee: char, waker: impl Into<Option<char>>, number: u64) -> Woken<char> {
-        Woken { wakee, waker: waker.into(), number }
+    fn woken(wakee: char, by: impl Into<Option<char>>, number: u64) -> Woken<char> {
+        Woken { wakee, waker: by.into(), number }
     }
 
     fn circles_of(woken: &[Woken<char>]) -> Vec<String> {

@@ -12,7 +12,6 @@ use gleaner_print::{Usage, say};
 use gleaner_proto::journal::{self, Record, Summary};
 use gleaner_trace::{Scope, lazy};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
 
 use crate::options::ControlArgs;
 

@@ -101,7 +101,7 @@ impl From<&Members> for Scope {
 }
 
 impl Scope {
-    /// As many process trees are told apart from others (`MAX_TREES` of `src/bpf/trace.h`).
+    /// As many process trees can be a scope together (`MAX_TREES` of `src/bpf/trace.h`).
     pub const MOST_TREES: usize = 8;
 
     /// This process and its descendants.
@@ -135,7 +135,7 @@ impl Scope {
                 let cgroup = fs::metadata(root.path(path))
                     .map_err(|source| ScopeError::NoGroup { path: path.clone(), source })?
                     .ino();
-                Resolved { kind: scope_kind::SCOPE_CGROUP, cgroup, hierarchy, ..plain(scope_kind::SCOPE_CGROUP, &[]) }
+                Resolved { cgroup, hierarchy, ..plain(scope_kind::SCOPE_CGROUP, &[]) }
             }
         })
     }

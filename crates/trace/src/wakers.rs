@@ -56,20 +56,16 @@ impl WakerSensor {
     /// Ends counting. The most frequent pairs come first.
     pub fn stop(mut self) -> Vec<Wakeups> {
         self.program.detach();
-        let number = |key: &[u8]| Some(u64::from_ne_bytes(value(&self.wakeups, key)?));
-        let pair = |key: Vec<u8>| {
-            let (waker, wakee) = key.split_first_chunk()?;
-            let (waker, wakee) = (u32::from_ne_bytes(*waker), u32::from_ne_bytes(wakee.try_into().ok()?));
-            Some(Wakeups { waker, wakee, number: number(&key)? })
+        let counted = |key: Vec<u8>| {
+            let pid = |at: usize| Some(u32::from_ne_bytes(key.get(at..at + 4)?.try_into().ok()?));
+            let number = self.wakeups.lookup(&key, MapFlags::ANY).ok()??;
+            let number = u64::from_ne_bytes(number.try_into().ok()?);
+            Some(Wakeups { waker: pid(0)?, wakee: pid(4)?, number })
         };
-        let mut counted: Vec<Wakeups> = self.wakeups.keys().filter_map(pair).collect();
+        let mut counted: Vec<Wakeups> = self.wakeups.keys().filter_map(counted).collect();
         counted.sort_by_key(|wakeups| (std::cmp::Reverse(wakeups.number), wakeups.wakee, wakeups.waker));
         counted
     }
-}
-
-fn value(map: &MapHandle, key: &[u8]) -> Option<[u8; 8]> {
-    map.lookup(key, MapFlags::ANY).ok()??.try_into().ok()
 }
 
 fn load() -> libbpf_rs::Result<WakerSensor> {

@@ -30,8 +30,8 @@ fn echo() -> u32 {
     pid
 }
 
-fn number(counted: &[Wakeups], waker: u32, wakee: u32) -> u64 {
-    counted.iter().filter(|w| (w.waker, w.wakee) == (waker, wakee)).map(|w| w.number).sum()
+fn number(counted: &[Wakeups], by: u32, of: u32) -> u64 {
+    counted.iter().filter(|w| (w.waker, w.wakee) == (by, of)).map(|w| w.number).sum()
 }
 
 #[test]

@@ -289,7 +289,7 @@ impl Daemon {
                 self.arbiter.join(id, policy);
                 self.settle();
             }
-            Err(error) => drop(self.leave(id, &error.to_string())),
+            Err(error) => self.leave(id, &error.to_string()),
         }
     }
 

@@ -115,7 +115,9 @@ impl Daemon {
         let sentence = |pair: &Partnership<WorkloadId>| {
             let (one, other) = (name(pair.one), name(pair.other));
             let (of_one, of_other) = (pair.of_one * 100.0, pair.of_other * 100.0);
-            format!("{other} causes {of_one:.0} % of the wake-ups of {one}, and {one} {of_other:.0} % of those of {other}")
+            format!(
+                "{other} causes {of_one:.0} % of the wake-ups of {one}, and {one} {of_other:.0} % of those of {other}"
+            )
         };
         let own = pairs.iter().filter(|pair| circle.contains(&pair.one));
         own.map(sentence).collect::<Vec<_>>().join("; ")
@@ -161,7 +163,9 @@ impl Daemon {
                 Ok(())
             }
             Err(error) => {
-                keys.iter().for_each(|key| self.lookout.failed(key));
+                for key in &keys {
+                    self.lookout.failed(key);
+                }
                 Err(error)
             }
         }

@@ -148,7 +148,8 @@ impl Daemon {
     fn attach(&mut self, asked: &AttachRequest, to: To<AttachReply>) {
         match self.try_attach(asked) {
             Ok(id) => {
-                let workload = self.engaged.get(&id).map(|e| e.identity.name().to_owned()).unwrap_or_default();
+                let workload =
+                    self.engaged.get(&id).map(|e| e.identity.name().to_owned()).unwrap_or_default();
                 let limits = self.facts.limits.clone();
                 self.server.push(&to, &AttachReply { workload, limits, summary: None });
                 self.attachments.0.insert(id, to);
@@ -199,8 +200,7 @@ impl Daemon {
         };
         self.make_way(&identity)?;
         identity.first.name = self.free_name(asked.name.as_deref().unwrap_or(&found.name));
-        self.engage(identity, found, Engagement { memory, ..engagement })
-            .map_err(Error::failed)
+        self.engage(identity, found, Engagement { memory, ..engagement }).map_err(Error::failed)
     }
 
     /// What discovery would know a workload by, and its group.

@@ -163,7 +163,7 @@ impl Daemon {
                 self.metrics.stepped_back(Lever::Retention);
                 self.give_up_retention(theirs.to_string());
             }
-            FleetError::Ended { id } => drop(self.leave(*id, ENDED)),
+            FleetError::Ended { id } => self.leave(*id, ENDED),
             FleetError::Member { id, error } => {
                 let reason = error.to_string();
                 if let Some(identity) = self.engaged.get(id).map(|e| &e.identity) {

@@ -39,7 +39,9 @@ fn a_server_and_its_client_are_one_workload() {
     let place = || Placement::read([], [server.pid(), client.pid()]);
     let before = place();
     let daemon = home.start();
-    daemon.until("they are one", |daemon| reason(daemon, "redis-server").contains("together with redis-benchmark"));
+    daemon.until("they are one", |daemon| {
+        reason(daemon, "redis-server").contains("together with redis-benchmark")
+    });
     assert!(daemon.engaged("redis-benchmark").is_none());
     daemon.until_helped("redis-server");
     let used = || place().affinities.into_values().collect::<BTreeSet<_>>();
@@ -51,7 +53,10 @@ fn a_server_and_its_client_are_one_workload() {
     client.signal(Signal::SIGKILL);
     client.wait();
     daemon.until("the server is as before", |_| {
-        Placement::read([], [server.pid()]).affinities.iter().all(|(tid, cpus)| before.affinities[tid] == *cpus)
+        Placement::read([], [server.pid()])
+            .affinities
+            .iter()
+            .all(|(tid, cpus)| before.affinities[tid] == *cpus)
     });
     let programs = home.programs_in_memory();
     assert!(programs.iter().any(|program| program.contains(" + ")), "{programs:?}");

@@ -95,7 +95,8 @@ impl Found {
     /// It has ended, is the kernel's, or belongs to somebody else.
     pub fn process(root: &Root, pid: u32, observes: bool) -> Result<Self, FoundError> {
         let failed = |error: Box<dyn std::error::Error + Send + Sync>| FoundError::Process { pid, error };
-        let process = ProcessFd::open(Pid::from_raw(pid.cast_signed())).map_err(|e: LiveError| failed(e.into()))?;
+        let process =
+            ProcessFd::open(Pid::from_raw(pid.cast_signed())).map_err(|e: LiveError| failed(e.into()))?;
         let command = root.read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let caller = geteuid().as_raw();
         match Owner::of(root, pid).map_err(|e| failed(e.into()))? {

@@ -134,7 +134,7 @@ struct code {
 	u8 bytes[CODE_BYTES];
 };
 
-/* As many process trees are told apart from others. */
+/* As many process trees can be a scope together. */
 #define MAX_TREES 8
 
 enum scope_kind {
