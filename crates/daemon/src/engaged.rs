@@ -21,21 +21,21 @@ pub(crate) struct Part {
     pub(crate) key: Key,
     /// Its main process.
     pub(crate) pid: Option<u32>,
+    /// Its systemd unit.
+    pub(crate) unit: Option<String>,
+    /// Its control group.
+    pub(crate) group: Option<PathBuf>,
 }
 
 /// Who an engaged workload is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Whose name it has, also in the journal's file name.
+    /// Gives it its name, which stands in the journal's file name.
     pub(crate) first: Part,
-    /// Those that are placed together with the first one.
+    /// What is placed together with the first one.
     pub(crate) partners: Vec<Part>,
     /// Whether somebody attached to it, so that discovery neither engages nor releases it.
     pub(crate) is_attached: bool,
-    /// Its systemd unit.
-    pub(crate) unit: Option<String>,
-    /// Its control group.
-    pub(crate) group: Option<PathBuf>,
 }
 
 impl Identity {
@@ -54,6 +54,11 @@ impl Identity {
         self.keys().any(|own| own == key)
     }
 
+    /// The names of its parts.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts().map(|part| part.name.as_str())
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> &str {
         &self.first.name
@@ -69,6 +74,12 @@ pub(crate) struct Engagement {
 }
 
 impl Engagement {
+    /// Whether the two are the same, whichever rules they come from.
+    pub(crate) fn agrees(&self, other: &Self) -> bool {
+        let plain = |one: &Self| Self { terms: Terms { rule: None, ..one.terms.clone() }, ..one.clone() };
+        plain(self) == plain(other)
+    }
+
     /// Whether a workload on these other terms has to be observed in another way.
     pub(crate) fn senses_otherwise(&self, other: &Self) -> bool {
         self.terms.progress != other.terms.progress || self.memory != other.memory || self.bpf != other.bpf

@@ -29,7 +29,7 @@ pub use attention::{Attention, Next};
 pub use candidate::{Activity, Candidate, Key, Kind, Main, Subject};
 pub use engage::{Changes, EngageConfig, Engagement, Release, Seen, Standing};
 pub use label::unit_of;
-pub use partners::{Partnership, Woken, circles, partnerships};
+pub use partners::{Partnership, Woken, groups, partnerships};
 pub use pulse::{Pulse, Reading};
 pub use surroundings::{CgroupLayout, Surroundings};
 pub use survey::Survey;

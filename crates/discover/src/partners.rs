@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Two workloads are partners if each causes so much of the other's wake-ups. A proxy has a client on one side and a server
 /// on the other, and a server has several clients.
 const SHARE: f64 = 0.25;
-/// Fewer wake-ups of a workload show nothing. Those of one that is worth a trial are thousands per second.
-const FEWEST: u64 = 50;
+/// Fewer wake-ups of a workload show nothing. One that is worth a trial has a hundred per second at least, if each costs
+/// 0.25 ms.
+const FEWEST: u64 = 20;
 
 /// How often one workload's threads were woken, and by whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,20 +58,20 @@ pub fn partnerships<W: Copy + Ord>(woken: &[Woken<W>]) -> Vec<Partnership<W>> {
 }
 
 /// Those that belong together, directly or through others; each set has two at least.
-pub fn circles<W: Copy + Ord>(pairs: &[Partnership<W>]) -> Vec<BTreeSet<W>> {
-    let mut circles: Vec<BTreeSet<W>> = Vec::new();
+pub fn groups<W: Copy + Ord>(pairs: &[Partnership<W>]) -> Vec<BTreeSet<W>> {
+    let mut groups: Vec<BTreeSet<W>> = Vec::new();
     for pair in pairs {
         let mut joined = BTreeSet::from([pair.one, pair.other]);
-        circles.retain(|circle| {
-            let apart = circle.is_disjoint(&joined);
+        groups.retain(|group| {
+            let apart = group.is_disjoint(&joined);
             if !apart {
-                joined.extend(circle);
+                joined.extend(group);
             }
             apart
         });
-        circles.push(joined);
+        groups.push(joined);
     }
-    circles
+    groups
 }
 
 #[cfg(test)]
@@ -81,8 +82,8 @@ mod tests {
         Woken { wakee, waker: by.into(), number }
     }
 
-    fn circles_of(woken: &[Woken<char>]) -> Vec<String> {
-        circles(&partnerships(woken)).iter().map(|circle| circle.iter().collect()).collect()
+    fn groups_of(woken: &[Woken<char>]) -> Vec<String> {
+        groups(&partnerships(woken)).iter().map(|group| group.iter().collect()).collect()
     }
 
     #[test]
@@ -90,17 +91,17 @@ mod tests {
         let both = [woken('c', 's', 990), woken('c', None, 10), woken('s', 'c', 600), woken('s', 's', 400)];
         let pairs = partnerships(&both);
         assert_eq!(pairs, [Partnership { one: 'c', other: 's', of_one: 0.99, of_other: 0.6 }]);
-        assert_eq!(circles(&pairs), [BTreeSet::from(['c', 's'])]);
+        assert_eq!(groups(&pairs), [BTreeSet::from(['c', 's'])]);
     }
 
     #[test]
-    fn whoever_is_woken_by_others_mostly_is_none() {
+    fn a_workload_that_others_wake_has_no_partner() {
         // A logger wakes nobody; a server whose clients are elsewhere is woken by interrupts that hit anybody.
-        assert!(circles_of(&[woken('l', 's', 900), woken('s', None, 900)]).is_empty());
-        assert!(circles_of(&[woken('s', 'h', 900), woken('h', 's', 100), woken('h', None, 900)]).is_empty());
+        assert!(groups_of(&[woken('l', 's', 900), woken('s', None, 900)]).is_empty());
+        assert!(groups_of(&[woken('s', 'h', 900), woken('h', 's', 100), woken('h', None, 900)]).is_empty());
         let few = [woken('c', 's', FEWEST - 1), woken('s', 'c', FEWEST)];
-        assert!(circles_of(&few).is_empty());
-        assert_eq!(circles_of(&[woken('c', 's', FEWEST), few[1]]), ["cs"]);
+        assert!(groups_of(&few).is_empty());
+        assert_eq!(groups_of(&[woken('c', 's', FEWEST), few[1]]), ["cs"]);
     }
 
     #[test]
@@ -113,13 +114,13 @@ mod tests {
             woken('x', 'y', 500),
             woken('y', 'x', 500),
         ];
-        let mut found = circles_of(&chain);
+        let mut found = groups_of(&chain);
         found.sort();
         assert_eq!(found, ["cps", "xy"]);
     }
 
     #[test]
-    fn nobody_is_a_partner_of_oneself() {
-        assert!(circles_of(&[woken('s', 's', 900)]).is_empty());
+    fn a_workload_is_not_its_own_partner() {
+        assert!(groups_of(&[woken('s', 's', 900)]).is_empty());
     }
 }

@@ -43,12 +43,13 @@ pub(crate) fn member_parts(
     allowed: CpuSet,
     heads: Vec<ProcessFd>,
 ) -> MemberParts {
-    let scope = || Scope::from(workload.members());
+    let members = workload.members();
+    let scope = || Scope::of(members).pop();
     let judged = args.strategy() == Strategy::Adaptive && !args.dry_run;
     MemberParts {
         overloads: (!args.no_bpf).then(lazy::overload_watch),
-        waiting: args.trace_waiting.then(|| lazy::waiting_sensor(scope())),
-        traffic: (judged && !args.no_bpf).then(|| lazy::traffic_sensor(scope())),
+        waiting: args.trace_waiting.then(scope).flatten().map(lazy::waiting_sensor),
+        traffic: (judged && !args.no_bpf).then(|| lazy::traffic_sensor(members)),
         counter: args.progress.clone(),
         wake_cost: choice.wake_cost,
         place,

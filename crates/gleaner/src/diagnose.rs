@@ -73,7 +73,7 @@ pub(crate) struct Target {
 impl Target {
     pub(crate) fn scope(&self) -> anyhow::Result<Scope> {
         Ok(match (self.pid, &self.cgroup, self.system) {
-            (Some(pid), ..) => Scope::tree(pid),
+            (Some(pid), ..) => Scope::Tree(pid),
             (_, Some(name), _) => Scope::Cgroup(group::directory(name)?),
             (.., true) => Scope::System,
             (None, None, false) => Scope::Children,

@@ -206,7 +206,7 @@ impl Workload {
             let sensor = group_sensor(&root, &group)?;
             (ActiveSetLever::Group(group), sensor.with_quotas(quotas(&root, number)))
         } else {
-            let sensor = WorkloadSensor::new(&root, Members::tree(number))?;
+            let sensor = WorkloadSensor::new(&root, Members::Tree(number))?;
             let sensor = sensor.with_quotas(quotas(&root, number));
             (ActiveSetLever::Threads(Affinity::new(allowed.clone())), sensor)
         };

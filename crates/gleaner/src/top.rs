@@ -69,7 +69,7 @@ struct Traced {
 impl Traced {
     fn scope(&self) -> anyhow::Result<Option<(Scope, String)>> {
         Ok(match (self.pid, &self.cgroup, self.no_trace) {
-            (Some(pid), ..) => Some((Scope::tree(pid), format!("process {pid}"))),
+            (Some(pid), ..) => Some((Scope::Tree(pid), format!("process {pid}"))),
             (_, Some(name), _) => {
                 let dir = group::directory(name)?;
                 let name = format!("group {}", dir.display());

@@ -9,6 +9,7 @@ pub use accounting::Throttling;
 pub use members::{MemberList, Members};
 pub use tasks::{Owner, process_times};
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -90,7 +91,7 @@ impl WorkloadSensor {
     fn with_open_files(root: &Root, members: Members, limit: usize) -> Result<Self, KernelError> {
         let quotas = match &members {
             Members::Cgroup(dir) => vec![dir.clone()],
-            Members::Trees(_) | Members::Family(_) => Vec::new(),
+            Members::Tree(_) | Members::Family(_) | Members::Several(_) => Vec::new(),
         };
         let mut files = FileBudget::new(limit);
         let process_files = files.split(4);
@@ -102,6 +103,16 @@ impl WorkloadSensor {
             accounting: None,
             quotas,
         })
+    }
+
+    /// A sensor for what all of these are for, and for the quotas of each.
+    ///
+    /// # Errors
+    /// The cgroup or process of one of them does not exist any more.
+    pub fn together(root: &Root, parts: &[&Self]) -> Result<Self, KernelError> {
+        let members = parts.iter().map(|part| part.members().clone()).collect();
+        let quotas: BTreeSet<PathBuf> = parts.iter().flat_map(|part| part.quotas.clone()).collect();
+        Ok(Self::new(root, Members::Several(members))?.with_quotas(quotas.into_iter().collect()))
     }
 
     /// Takes user and system time from `dir`, in one read for any number of processes: a directory of the v1
@@ -158,7 +169,7 @@ impl WorkloadSensor {
         self.lister.members()
     }
 
-    /// Whether the workload's cgroup still exists; it is removed only without processes. True for a process.
+    /// Whether the workload's cgroups still exist; they are removed only without processes. True for a process.
     pub fn exists(&self) -> bool {
         self.lister.exists()
     }
@@ -166,7 +177,7 @@ impl WorkloadSensor {
     /// The workload's present processes by PID, ascending.
     ///
     /// # Errors
-    /// The workload's control group no longer exists.
+    /// The workload's cgroup no longer exists.
     pub fn processes(&mut self) -> Result<Vec<u32>, KernelError> {
         Ok(self.lister.list()?.processes.clone())
     }

@@ -77,12 +77,7 @@ impl ProgramMemory {
 }
 
 /// Stands between the programs of a workload that is made of several.
-const TOGETHER: &str = " + ";
-
-/// The program of a workload that is made of these two.
-pub fn together(one: &str, other: &str) -> String {
-    format!("{one}{TOGETHER}{other}")
-}
+pub const TOGETHER: &str = " + ";
 
 #[cfg(test)]
 mod tests {
@@ -123,7 +118,8 @@ mod tests {
         let unit = ProgramMemory::new("/system.slice/redis.service".into(), machine.clone());
         assert!(unit.is_called("redis.service") && unit.is_called("/system.slice/redis.service"));
         assert!(!unit.is_called("redis") && !unit.is_called("system.slice") && !unit.is_called(""));
-        let several = ProgramMemory::new(together("/usr/bin/redis-server", "/opt/bin/client"), machine);
+        let several =
+            ProgramMemory::new(["/usr/bin/redis-server", "/opt/bin/client"].join(TOGETHER), machine);
         assert!(several.is_called("redis-server") && several.is_called("client"));
         assert!(several.is_called("/opt/bin/client") && !several.is_called("bin"));
     }

@@ -16,8 +16,8 @@ use crate::skeleton::types::{scope_hierarchy, scope_kind};
 pub enum Scope {
     /// The whole machine.
     System,
-    /// These processes and their descendants: [`Scope::MOST_TREES`] at most.
-    Trees(Vec<u32>),
+    /// This process and its descendants.
+    Tree(u32),
     /// The future descendants of this process.
     Children,
     /// Everything in this control group and those below it (up to eight levels). A directory of the v2 hierarchy, or of
@@ -42,12 +42,6 @@ pub enum ScopeError {
         /// The kernel's error.
         r#source: io::Error,
     },
-    /// More process trees than the programs look for.
-    #[error("{number} process trees cannot be traced at once, but {most} can", most = Scope::MOST_TREES)]
-    TooManyTrees {
-        /// How many there are.
-        number: usize,
-    },
     /// The group is in a hierarchy that the programs cannot read.
     #[error("{} is in no hierarchy that can be traced: name its directory in cgroup v2, or in cpuset, cpu or cpuacct of \
              version 1", path.display())]
@@ -64,8 +58,7 @@ pub enum ScopeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) kind: scope_kind,
-    /// The heads of the trees, then zeros.
-    pub(crate) pids: [u32; Scope::MOST_TREES],
+    pub(crate) pid: u32,
     pub(crate) cgroup: u64,
     pub(crate) hierarchy: scope_hierarchy,
 }
@@ -75,7 +68,7 @@ macro_rules! set_scope {
     ($skel:expr, $scope:expr) => {
         if let Some(data) = $skel.maps.rodata_data.as_deref_mut() {
             data.scope_kind.0 = $scope.kind.0;
-            data.scope_pids = $scope.pids;
+            data.scope_pid = $scope.pid;
             data.scope_cgroup = $scope.cgroup;
             data.scope_hierarchy.0 = $scope.hierarchy.0;
         }
@@ -89,43 +82,27 @@ impl Resolved {
     }
 }
 
-impl From<&Members> for Scope {
-    fn from(members: &Members) -> Self {
-        match members {
-            Members::Cgroup(path) => Self::Cgroup(path.clone()),
-            // A family's other descendants, such as what a shell started, are traced, too.
-            Members::Trees(pids) => Self::Trees(pids.clone()),
-            Members::Family(pid) => Self::tree(*pid),
-        }
-    }
-}
-
 impl Scope {
-    /// As many process trees can be a scope together (`MAX_TREES` of `src/bpf/trace.h`).
-    pub const MOST_TREES: usize = 8;
-
-    /// This process and its descendants.
-    pub fn tree(pid: u32) -> Self {
-        Self::Trees(vec![pid])
+    /// The scopes that together hold these members.
+    pub fn of(members: &Members) -> Vec<Self> {
+        match members {
+            Members::Cgroup(path) => vec![Self::Cgroup(path.clone())],
+            // A family's other descendants, such as what a shell started, are traced, too.
+            Members::Tree(pid) | Members::Family(pid) => vec![Self::Tree(*pid)],
+            Members::Several(parts) => parts.iter().flat_map(Self::of).collect(),
+        }
     }
 
     pub(crate) fn resolve(&self, root: &Root) -> Result<Resolved, ScopeError> {
-        let plain = |kind, heads: &[u32]| {
-            let mut pids = [0; Self::MOST_TREES];
-            pids.iter_mut().zip(heads).for_each(|(place, head)| *place = *head);
-            Resolved { kind, pids, cgroup: 0, hierarchy: scope_hierarchy::HIERARCHY_V2 }
-        };
+        let plain = |kind, pid| Resolved { kind, pid, cgroup: 0, hierarchy: scope_hierarchy::HIERARCHY_V2 };
         Ok(match self {
-            Self::System => plain(scope_kind::SCOPE_SYSTEM, &[]),
-            Self::Children => plain(scope_kind::SCOPE_CHILDREN, &[std::process::id()]),
-            Self::Trees(pids) if pids.len() > Self::MOST_TREES => {
-                return Err(ScopeError::TooManyTrees { number: pids.len() });
-            }
-            Self::Trees(pids) => {
-                if let Some(pid) = pids.iter().find(|pid| !root.exists(format!("/proc/{pid}/task"))) {
+            Self::System => plain(scope_kind::SCOPE_SYSTEM, 0),
+            Self::Children => plain(scope_kind::SCOPE_CHILDREN, std::process::id()),
+            Self::Tree(pid) => {
+                if !root.exists(format!("/proc/{pid}/task")) {
                     return Err(ScopeError::NoProcess { pid: *pid });
                 }
-                plain(scope_kind::SCOPE_TREE, pids)
+                plain(scope_kind::SCOPE_TREE, *pid)
             }
             Self::Cgroup(path) => {
                 let setup = CgroupSetup::detect(root)?;
@@ -135,7 +112,7 @@ impl Scope {
                 let cgroup = fs::metadata(root.path(path))
                     .map_err(|source| ScopeError::NoGroup { path: path.clone(), source })?
                     .ino();
-                Resolved { cgroup, hierarchy, ..plain(scope_kind::SCOPE_CGROUP, &[]) }
+                Resolved { kind: scope_kind::SCOPE_CGROUP, pid: 0, cgroup, hierarchy }
             }
         })
     }
@@ -179,9 +156,16 @@ mod tests {
     }
 
     #[test]
+    fn several_members_have_a_scope_each() {
+        let several = Members::Several(vec![Members::Tree(7), Members::Cgroup("/cg".into())]);
+        let scopes = Scope::of(&Members::Several(vec![several, Members::Family(9)]));
+        assert_eq!(scopes, [Scope::Tree(7), Scope::Cgroup("/cg".into()), Scope::Tree(9)]);
+    }
+
+    #[test]
     fn what_is_not_there_is_named() {
         let error = |scope: Scope| scope.resolve(&Root::system()).unwrap_err().to_string();
-        assert!(error(Scope::tree(u32::MAX)).contains("4294967295"));
+        assert!(error(Scope::Tree(u32::MAX)).contains("4294967295"));
         assert!(error(Scope::Cgroup("/nowhere".into())).contains("/nowhere"));
     }
 }

@@ -53,7 +53,7 @@ impl WakerSensor {
         self.program.attach().map_err(|error| refused(&error.into()))
     }
 
-    /// Ends counting. The most frequent pairs come first.
+    /// Ends counting; what was counted.
     pub fn stop(mut self) -> Vec<Wakeups> {
         self.program.detach();
         let counted = |key: Vec<u8>| {
@@ -62,9 +62,7 @@ impl WakerSensor {
             let number = u64::from_ne_bytes(number.try_into().ok()?);
             Some(Wakeups { waker: pid(0)?, wakee: pid(4)?, number })
         };
-        let mut counted: Vec<Wakeups> = self.wakeups.keys().filter_map(counted).collect();
-        counted.sort_by_key(|wakeups| (std::cmp::Reverse(wakeups.number), wakeups.wakee, wakeups.waker));
-        counted
+        self.wakeups.keys().filter_map(counted).collect()
     }
 }
 

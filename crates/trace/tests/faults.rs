@@ -71,7 +71,7 @@ fn a_number_that_is_used_again_is_somebody_else() {
     let Some(_turn) = turn() else { return };
     let mut first = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
     let pid = Pid::from_raw(first.id().cast_signed());
-    let tracer = Tracer::start_within(unlimited(), &Scope::tree(first.id()), &Parts::of([])).unwrap();
+    let tracer = Tracer::start_within(unlimited(), &Scope::Tree(first.id()), &Parts::of([])).unwrap();
     first.kill().unwrap();
     first.wait().unwrap();
     // Its last switch can come after wait(2) has returned: running on each vCPU makes sure that it is over.

@@ -189,7 +189,7 @@ fn threads_and_children_that_come_later_are_counted() {
 #[test]
 fn others_are_not_counted_and_those_that_are_there_already_are() {
     let Some(_turn) = turn() else { return };
-    let childs = echo(Scope::tree);
+    let childs = echo(Scope::Tree);
     assert_eq!(childs, counted(1, 1), "only the child's end");
     let both = echo(|_| own_tree());
     assert_eq!(both, counted(2, 2), "the child descends from us");

@@ -321,6 +321,6 @@ fn what_is_traced_ends_with_the_tracer() {
 
 #[test]
 fn a_scope_that_does_not_exist_is_an_error() {
-    let error = Tracer::start(&Scope::tree(u32::MAX), &Parts::all()).unwrap_err();
+    let error = Tracer::start(&Scope::Tree(u32::MAX), &Parts::all()).unwrap_err();
     assert!(matches!(error, TraceError::Scope(_)), "{error}");
 }

@@ -49,7 +49,7 @@ fn others_are_not_counted() {
     let Some(_turn) = turn() else { return };
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
     until_asleep(child.id());
-    let mut sensor = armed(&Scope::tree(child.id()));
+    let mut sensor = armed(&Scope::Tree(child.id()));
     ping_pong("others", [0, 0]);
     let found = sensor.read().unwrap();
     child.kill().unwrap();

@@ -6,7 +6,7 @@ mod common;
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{turn, until_asleep};
 use gleaner_trace::lazy::count_wakers;
@@ -46,25 +46,27 @@ fn two_processes_wake_each_other() {
     // It sleeps before each byte, and once more at the end of the file.
     let woken = number(&counted, own, other);
     assert!((ROUND_TRIPS..ROUND_TRIPS + 20).contains(&woken), "{counted:?}");
-    assert!(number(&counted, other, own) <= ROUND_TRIPS + 20, "{counted:?}");
+    // The answer can be there before we sleep.
+    let answered = number(&counted, other, own);
+    assert!((ROUND_TRIPS / 2..ROUND_TRIPS + 20).contains(&answered), "{counted:?}");
     assert!(counted.iter().all(|w| w.wakee != before), "{counted:?}");
-    assert!(counted.is_sorted_by_key(|w| std::cmp::Reverse(w.number)), "{counted:?}");
 }
 
 #[test]
 fn a_count_in_the_background_ends_by_itself() {
     let Some(_turn) = turn() else { return };
-    let mut count = count_wakers(std::time::Duration::from_millis(200)).unwrap();
-    assert!(count.advance().unwrap().is_none(), "it does not block");
-    let begin = Instant::now();
+    let span = Duration::from_millis(200);
+    let mut count = count_wakers(span).unwrap();
+    let start = Instant::now();
     let mut others = Vec::new();
     let counted = loop {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not end");
         others.push(echo());
         if let Some(counted) = count.advance().unwrap() {
             break counted;
         }
     };
     let woken: u64 = others.iter().map(|pid| number(&counted, std::process::id(), *pid)).sum();
-    assert!(woken > 0, "{:?}: {counted:?}", begin.elapsed());
+    assert!(woken > 0 && start.elapsed() >= span, "{:?}: {counted:?}", start.elapsed());
     assert!(count.advance().is_err());
 }

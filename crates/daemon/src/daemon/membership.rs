@@ -10,8 +10,8 @@ use gleaner_engine::live::{Counter, Found, MemberParts};
 use gleaner_engine::{FIRST_SAMPLE, Journal, Memory, MemoryDir};
 use gleaner_kernel::Root;
 use gleaner_policy::{CpuSet, Method, Policy, PolicyConfig, WorkloadId};
-use gleaner_proto::journal::{Record, VERSION};
-use gleaner_trace::{Scope, lazy};
+use gleaner_proto::journal::{Record, Summary, VERSION};
+use gleaner_trace::lazy;
 use tracing::{info, warn};
 
 use super::Daemon;
@@ -78,30 +78,33 @@ impl Daemon {
     }
 
     fn engage_candidate(&mut self, candidate: &Candidate) -> anyhow::Result<()> {
+        if self.id_of(&candidate.key).is_some() {
+            bail!("it is engaged already");
+        }
         let terms = self.loaded.config.terms(&subject(&candidate.subject()));
-        let found = match &candidate.key {
-            Key::Process { pid, .. } => Found::process(&self.root, *pid, false)?,
-            Key::Group(_) => {
-                let dir = self.lookout.survey().group_dir(candidate).context("its group has gone")?;
-                Found::group(&self.root, &dir)?
-            }
-        };
+        let found = self.find(&candidate.key)?;
         let first = Part {
             name: self.free_name(&candidate.name),
             key: candidate.key.clone(),
             pid: candidate.main.as_ref().map(|main| main.pid),
-        };
-        let identity = Identity {
-            first,
-            partners: Vec::new(),
-            is_attached: false,
             unit: candidate.unit.clone(),
             group: Some(candidate.group.clone()),
         };
+        let identity = Identity { first, partners: Vec::new(), is_attached: false };
         let engagement = self.engagement(terms);
         self.engage(identity, found, engagement)?;
         self.partners.ask();
         Ok(())
+    }
+
+    /// What is needed to observe and control a workload of discovery's.
+    pub(super) fn find(&self, key: &Key) -> anyhow::Result<Found> {
+        if let Key::Process { pid, .. } = key {
+            return Ok(Found::process(&self.root, *pid, false)?);
+        }
+        let candidate = self.lookout.get(key);
+        let dir = candidate.and_then(|candidate| self.lookout.survey().group_dir(candidate));
+        Ok(Found::group(&self.root, &dir.context("its group has gone")?)?)
     }
 
     /// On these terms, and for the rest as the configuration has it.
@@ -134,8 +137,7 @@ impl Daemon {
             counter_block: counter.as_ref().map(Counter::block),
             ..policy_config(&self.facts, terms)
         };
-        let scope = || Scope::from(workload.members());
-        let traffic = bpf.then(|| lazy::traffic_sensor(scope()));
+        let traffic = bpf.then(|| lazy::traffic_sensor(workload.members()));
         let id = WorkloadId(self.next_id);
         self.next_id += 1;
         let parts = MemberParts {
@@ -231,12 +233,27 @@ impl Daemon {
             self.lookout.released(&key);
             self.known.remove(&key);
         }
-        self.dismiss(id, why);
+        self.dismiss(&[id], why);
     }
 
-    /// As [`Daemon::leave`], but for discovery it is engaged as before.
-    pub(super) fn dismiss(&mut self, id: WorkloadId, why: &str) {
-        let Some(mut engaged) = self.engaged.remove(&id) else { return };
+    /// As [`Daemon::leave`], for several, which are engaged as before for discovery.
+    pub(super) fn dismiss(&mut self, ids: &[WorkloadId], why: &str) {
+        let ended: Vec<_> = ids.iter().filter_map(|id| self.take_out(*id, why)).collect();
+        // What was retained for them alone is not any more.
+        self.settle();
+        if self.engaged.is_empty() {
+            // Nor is it the baseline of anybody's next trial.
+            let outcomes = self.fleet.abandon_retention();
+            self.report_outcomes(&outcomes);
+        }
+        // Once everything is as before.
+        for (id, name, summary) in ended {
+            self.end_attachment(id, &name, &summary);
+        }
+    }
+
+    fn take_out(&mut self, id: WorkloadId, why: &str) -> Option<(WorkloadId, String, Summary)> {
+        let mut engaged = self.engaged.remove(&id)?;
         let now = self.fleet.now();
         let outcomes = self.fleet.leave(id);
         let left_behind = self.report_outcomes(&outcomes);
@@ -247,18 +264,8 @@ impl Daemon {
         engaged.journal.note(now, format!("released: {why}"));
         self.metrics.left(&name, self.start.elapsed());
         info!(workload = name, "{name}: released: {why}");
-        let ended = name.clone();
-        self.note(Some(name), format!("released: {why}"));
-        let summary = engaged.close(now, left_behind);
-        // What was retained for it alone is not any more.
-        self.settle();
-        if self.engaged.is_empty() {
-            // Nor is it the baseline of anybody's next trial.
-            let outcomes = self.fleet.abandon_retention();
-            self.report_outcomes(&outcomes);
-        }
-        // Once everything is as before.
-        self.end_attachment(id, &ended, &summary);
+        self.note(Some(name.clone()), format!("released: {why}"));
+        Some((id, name, engaged.close(now, left_behind)))
     }
 
     pub(super) fn leave_all(&mut self, why: &str) {
@@ -270,6 +277,7 @@ impl Daemon {
     /// Continues with another configuration of the policy, which starts from what was learned.
     pub(super) fn rejoin(&mut self, id: WorkloadId, change: impl FnOnce(&mut PolicyConfig)) {
         let Some(engaged) = self.engaged.get_mut(&id) else { return };
+        self.partners.ask();
         let now = self.fleet.now();
         if let Some(policy) = self.arbiter.leave(id) {
             engaged.keep(&policy, now);
@@ -303,7 +311,7 @@ impl Daemon {
             let of = |c: &Candidate| self.engagement(self.loaded.config.terms(&subject(&c.subject())));
             let of_all: Vec<Engagement> = identity.keys().filter_map(found).map(of).collect();
             let engagement = of_all.first().unwrap_or(&engaged.engagement).clone();
-            let differ = of_all.iter().any(|of_part| *of_part != engagement);
+            let differ = !of_all.iter().all(|of_part| of_part.agrees(&engagement));
             let terms = &engagement.terms;
             let new = policy_config(&self.facts, terms);
             let old = &engaged.config;
@@ -313,7 +321,9 @@ impl Daemon {
             if !terms.engage {
                 self.leave(id, "the configuration excludes it");
             } else if differ {
-                self.leave(id, "the configuration has other terms for its partners: it starts anew");
+                self.leave(id, "the configuration gives its partners different terms: it starts anew");
+            } else if !identity.partners.is_empty() && (new.method != Method::Halt || !consolidate) {
+                self.leave(id, "its partners need not be placed together any more");
             } else if engaged.engagement.senses_otherwise(&engagement) {
                 self.leave(id, "the configuration has other sensors for it: it starts anew");
             } else if old.consolidate != consolidate

@@ -140,7 +140,7 @@ impl Daemon {
     }
 
     fn no_workload(&self, name: &str) -> Error {
-        let engaged = self.engaged.values().map(|e| e.identity.name());
+        let engaged = self.engaged.values().flat_map(|e| e.identity.names());
         let names = engaged.chain(self.lookout.survey().candidates().map(|c| c.name.as_str()));
         Error::not_found("workload", name, nearest(name, names).map(str::to_owned))
     }
@@ -192,11 +192,9 @@ impl Daemon {
         let engagement = self.engagement(terms);
         let memory = asked.memory.unwrap_or(engagement.memory);
         let mut identity = Identity {
-            first: Part { name: String::new(), key, pid: asked.pid },
+            first: Part { name: String::new(), key, pid: asked.pid, unit, group: found.group.clone() },
             partners: Vec::new(),
             is_attached: true,
-            unit,
-            group: found.group.clone(),
         };
         self.make_way(&identity)?;
         identity.first.name = self.free_name(asked.name.as_deref().unwrap_or(&found.name));
@@ -236,7 +234,7 @@ impl Daemon {
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() || "._@:+-".contains(c) { c } else { '-' })
             .collect();
-        let taken = |name: &str| self.engaged.values().any(|e| e.identity.name() == name);
+        let taken = |name: &str| self.engaged.values().any(|e| e.identity.names().any(|taken| taken == name));
         let numbered = (2..).map(|n| format!("{clean}-{n}"));
         std::iter::once(clean.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(clean)
     }

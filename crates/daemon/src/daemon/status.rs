@@ -1,6 +1,6 @@
 //! What the daemon says of itself: the status, and metrics that are read when they are asked for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use gleaner_control::{Decision, Machine, Mode, Stake as StakeName, State, Status, Usage, Workload};
@@ -123,8 +123,8 @@ impl Daemon {
         };
         Workload {
             name: identity.name().to_owned(),
-            unit: identity.unit.clone(),
-            group: identity.group.as_ref().map(|group| group.display().to_string()),
+            unit: identity.first.unit.clone(),
+            group: identity.first.group.as_ref().map(|group| group.display().to_string()),
             pid: identity.first.pid,
             state: State::Engaged,
             reason: self.reason_of(identity),
@@ -144,7 +144,7 @@ impl Daemon {
         let reason = if identity.keys().any(|key| self.sets_of_others.contains(key)) {
             "somebody else has changed its vCPUs, which stay as they are until `gleaner resume`"
         } else if !identity.partners.is_empty() {
-            let partners: Vec<&str> = identity.partners.iter().map(|part| part.name.as_str()).collect();
+            let partners: Vec<&str> = identity.names().skip(1).collect();
             return Some(format!("placed together with {}: they wake each other", partners.join(", ")));
         } else if identity.is_attached {
             "`gleaner run`, `gleaner attach` or another client asked for it"
@@ -157,7 +157,14 @@ impl Daemon {
     /// The workloads of the latest survey that are not engaged. Those that are get their reason if they have none.
     fn other_workloads(&mut self, engaged_ones: &mut [Workload]) -> Vec<Workload> {
         let mut workloads = Vec::new();
-        let engaged: BTreeSet<Key> = self.engaged.values().flat_map(|e| e.identity.keys().cloned()).collect();
+        let engaged: BTreeSet<Key> = self.engaged.values().map(|e| e.identity.first.key.clone()).collect();
+        let with = |e: &Engaged| {
+            let partners = e.identity.partners.clone().into_iter();
+            let (name, in_force) =
+                (e.identity.name().to_owned(), (e.in_force.active.clone(), e.allowed.clone()));
+            partners.map(move |part| (part.key, (name.clone(), in_force.clone())))
+        };
+        let partners: BTreeMap<Key, _> = self.engaged.values().flat_map(with).collect();
         let refused_ones = self.refused.clone();
         let (lookout, mut judge) = self.lookout_and_judge();
         for (candidate, standing) in lookout.standings(&mut judge) {
@@ -166,6 +173,13 @@ impl Daemon {
                 if let Some(workload) = of_it {
                     workload.reason = Some(standing.to_string());
                 }
+                continue;
+            }
+            if let Some((name, (active, allowed))) = partners.get(&candidate.key) {
+                let reason = format!("placed together with {name}: see `gleaner why {name}`");
+                let (active, allowed) = (Some(active.clone()), Some(allowed.clone()));
+                let partner = not_engaged(candidate, State::Engaged, reason);
+                workloads.push(Workload { active, allowed, ..partner });
                 continue;
             }
             let refused = refused_ones.get(&candidate.key);

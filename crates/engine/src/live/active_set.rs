@@ -3,43 +3,15 @@
 use std::collections::BTreeSet;
 
 use gleaner_kernel::Root;
-use gleaner_kernel::cgroup::WorkloadGroup;
-use gleaner_kernel::lever::affinity::Affinity;
 use gleaner_kernel::lever::sched_policy::Batch;
-use gleaner_kernel::lever::{Target, ThreadKey, ThreadPlan, cpuset, walk};
+use gleaner_kernel::lever::{Target, ThreadKey, walk};
+use gleaner_kernel::workload::WorkloadSensor;
 use gleaner_policy::CpuSet;
 
 use super::LiveError;
-use super::chosen::{check_below, check_group};
 use super::holdings::Holdings;
-use super::unit_set::UnitSet;
+use super::set_lever::{ActiveSetLever, Change, carry_out, note_respected};
 use crate::lease::{LeaseBook, LeaseError, Outcome};
-
-/// How the active set of the workload is controlled.
-#[derive(Debug)]
-pub enum ActiveSetLever {
-    /// By the CPU set of its own group.
-    Group(WorkloadGroup),
-    /// By the property of its unit.
-    Unit(UnitSet),
-    /// Thread by thread.
-    Threads(Affinity),
-    /// Not at all: somebody else chose it.
-    Untouched,
-}
-
-impl ActiveSetLever {
-    /// The most threads that can be moved at once: a group costs a single write, threads are moved one by one.
-    pub fn most_threads(&self) -> u32 {
-        match self {
-            Self::Group(_) | Self::Unit(_) | Self::Untouched => u32::MAX,
-            Self::Threads(_) => 200,
-        }
-    }
-}
-
-/// Most threads whose own affinity or policy is reported to the user.
-const MOST_REPORTED: usize = 1000;
 
 /// The levers of one workload.
 #[derive(Debug)]
@@ -86,6 +58,11 @@ impl ActiveSet {
         self.lever.most_threads() as usize
     }
 
+    /// The parts of the workload, if it has several.
+    pub(super) fn parts(&mut self) -> impl Iterator<Item = &mut WorkloadSensor> {
+        self.lever.parts().iter_mut().map(|(_, members)| members)
+    }
+
     /// Makes exactly `active` the active vCPUs. `threads` lists the workload's threads; `notes` gets sentences for the
     /// journal.
     pub(super) fn set(
@@ -129,36 +106,11 @@ impl ActiveSet {
         threads: &mut impl FnMut() -> Result<Vec<u32>, LiveError>,
         notes: &mut Vec<String>,
     ) -> Result<(), LiveError> {
-        let Self { lever, holdings, respected, allowed, .. } = self;
         if self.given_up {
             return Ok(());
         }
-        match lever {
-            ActiveSetLever::Group(group) => {
-                // The full set is written out as well: version 2 refuses an empty one while the group has
-                // processes.
-                let writes = cpuset::writes(group, vcpus);
-                if !holdings.holds_any(book, &writes) {
-                    check_group(book.root(), group.cpuset_dir(), allowed)?;
-                }
-                for write in writes {
-                    holdings.set(book, &write)?;
-                }
-            }
-            ActiveSetLever::Unit(unit) => unit.put(book, holdings, vcpus)?,
-            ActiveSetLever::Untouched => {}
-            ActiveSetLever::Threads(affinity) => {
-                affinity.set_active(vcpus);
-                let root = book.root().clone();
-                walk(&root, threads, |new| {
-                    let plan = affinity.plan(&root, new)?;
-                    carry_out(holdings, book, &plan)?;
-                    note_respected(&plan, respected, "its own CPU affinity", notes);
-                    Ok::<_, LiveError>(())
-                })?;
-            }
-        }
-        Ok(())
+        let Self { lever, holdings, respected, allowed, .. } = self;
+        Change { book, holdings, respected, notes, allowed, vcpus }.put(lever, threads)
     }
 
     /// Puts the workload's threads into `SCHED_BATCH`, new ones with each call, or back.
@@ -191,13 +143,7 @@ impl ActiveSet {
     /// Somebody has.
     pub(super) fn check(&mut self, book: &mut LeaseBook) -> Result<(), LeaseError> {
         let Self { lever, holdings, active, allowed, .. } = self;
-        match lever {
-            ActiveSetLever::Unit(unit) => unit.check(book, holdings, active)?,
-            ActiveSetLever::Group(group) if active != allowed => {
-                check_below(book.root(), group.cpuset_dir(), allowed)?;
-            }
-            _ => {}
-        }
+        lever.check(book, holdings, active, allowed)?;
         holdings.check(book)
     }
 
@@ -211,9 +157,7 @@ impl ActiveSet {
 
     /// Call it before leases are closed otherwise than by [`ActiveSet::release`].
     pub(super) fn end(&mut self, book: &mut LeaseBook) {
-        if let ActiveSetLever::Unit(unit) = &mut self.lever {
-            unit.end(book);
-        }
+        self.lever.end(book);
     }
 
     /// From now on the set is somebody else's, or not any more.
@@ -229,35 +173,6 @@ impl ActiveSet {
     /// As if the set had been in force for long.
     #[cfg(test)]
     pub(super) fn settle(&mut self) {
-        if let ActiveSetLever::Unit(unit) = &mut self.lever {
-            unit.settle();
-        }
-    }
-}
-
-fn carry_out(holdings: &mut Holdings, book: &mut LeaseBook, plan: &ThreadPlan) -> Result<(), LiveError> {
-    for inherited in &plan.inherited {
-        holdings.inherit(book, inherited)?;
-    }
-    for write in &plan.writes {
-        match holdings.set(book, write) {
-            // It has ended, or chosen a value of its own, since the plan was made.
-            Err(error) if error.is_gone() || matches!(error, LeaseError::Theirs { .. }) => {}
-            other => other?,
-        }
-    }
-    Ok(())
-}
-
-fn note_respected(
-    plan: &ThreadPlan,
-    respected: &mut BTreeSet<ThreadKey>,
-    what: &str,
-    notes: &mut Vec<String>,
-) {
-    for key in &plan.respected {
-        if respected.len() < MOST_REPORTED && respected.insert(*key) {
-            notes.push(format!("thread {} chose {what}, which is respected", key.tid));
-        }
+        self.lever.settle();
     }
 }

@@ -150,8 +150,9 @@ impl Fleet {
         self.members.get(&id).map(|member| member.allowed().clone()).unwrap_or_default()
     }
 
-    /// A workload's processes, by PID; none if they cannot be listed.
-    pub fn processes(&mut self, id: WorkloadId) -> Vec<u32> {
+    /// The processes of a workload by PID, those of each of its parts ([`ActiveSetLever::Several`]) apart; none if they
+    /// cannot be listed.
+    pub fn processes(&mut self, id: WorkloadId) -> Vec<Vec<u32>> {
         self.members.get_mut(&id).map(Member::processes).unwrap_or_default()
     }
 

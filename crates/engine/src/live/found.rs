@@ -2,6 +2,7 @@
 
 mod place;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use gleaner_kernel::cgroup::{CgroupSetup, GroupUnavailable, NamedGroup, WorkloadGroup};
@@ -9,7 +10,7 @@ use gleaner_kernel::lever::{LeverError, Target, ThreadKey, Value};
 use gleaner_kernel::workload::{MemberList, Members, Owner, WorkloadSensor};
 use gleaner_kernel::{KernelError, Root};
 use gleaner_policy::CpuSet;
-use gleaner_proto::memory::together;
+use gleaner_proto::memory::TOGETHER;
 use nix::unistd::{Pid, geteuid};
 
 use super::{ActiveSetLever, LiveError, ProcessFd};
@@ -50,9 +51,6 @@ pub enum FoundError {
         /// What failed.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// No process is named.
-    #[error("no process is named")]
-    Nothing,
     /// The control group cannot be used.
     #[error(transparent)]
     Group(#[from] GroupUnavailable),
@@ -62,6 +60,9 @@ pub enum FoundError {
         /// Its directory.
         dir: PathBuf,
     },
+    /// Parts of a workload are allowed to use different vCPUs.
+    #[error("they are allowed to use different vCPUs")]
+    Apart,
     /// Its counters cannot be read.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -116,36 +117,12 @@ impl Found {
             name: format!("process {pid} ({command})"),
             program: program_of_process(root, pid),
             place: lever,
-            workload: WorkloadSensor::new(root, Members::tree(pid))?.with_quotas(quotas(root, pid)),
+            workload: WorkloadSensor::new(root, Members::Tree(pid))?.with_quotas(quotas(root, pid)),
             allowed,
             heads: vec![process],
             group: None,
             own_set,
         })
-    }
-
-    /// These processes, one at least, with their descendants as one workload, which ends when the first of them does. Its
-    /// set is left alone if that of one of them is.
-    ///
-    /// # Errors
-    /// As for [`Found::process`].
-    pub fn processes(root: &Root, pids: &[u32]) -> Result<Self, FoundError> {
-        let (first, others) = pids.split_first().ok_or(FoundError::Nothing)?;
-        let mut all = Self::process(root, *first, false)?;
-        for pid in others {
-            let other = Self::process(root, *pid, false)?;
-            all.name = format!("{} and {}", all.name, other.name);
-            all.program = all.program.zip(other.program).map(|(one, other)| together(&one, &other));
-            all.heads.extend(other.heads);
-            if all.own_set.is_none() && other.own_set.is_some() {
-                (all.place, all.allowed, all.own_set) = (other.place, other.allowed, other.own_set);
-            }
-        }
-        let mut groups: Vec<PathBuf> = pids.iter().flat_map(|pid| quotas(root, *pid)).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        all.workload = WorkloadSensor::new(root, Members::Trees(pids.to_vec()))?.with_quotas(groups);
-        Ok(all)
     }
 
     /// Every process in a control group: its directory, or its path as in `/proc/PID/cgroup`.
@@ -189,6 +166,43 @@ impl Found {
             group: Some(path),
             own_set,
         })
+    }
+
+    /// All of these as one workload. It ends when one of the processes does; its set is left alone if that of one of them
+    /// is.
+    ///
+    /// # Errors
+    /// One of them has ended, or they are allowed to use different vCPUs.
+    pub fn together(root: &Root, parts: Vec<Self>) -> Result<Self, FoundError> {
+        let sensors: Vec<&WorkloadSensor> = parts.iter().map(|part| &part.workload).collect();
+        let workload = WorkloadSensor::together(root, &sensors)?;
+        let allowed = parts.first().map(|part| part.allowed.clone()).unwrap_or_default();
+        if parts.iter().any(|part| part.allowed != allowed) {
+            return Err(FoundError::Apart);
+        }
+        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        let programs: Option<BTreeSet<&str>> = parts.iter().map(|part| part.program.as_deref()).collect();
+        let programs = programs.map(|programs| programs.into_iter().collect::<Vec<_>>().join(TOGETHER));
+        let mut all = Self {
+            name: names.join(" and "),
+            program: programs,
+            place: ActiveSetLever::Untouched,
+            workload,
+            allowed,
+            heads: Vec::new(),
+            group: None,
+            own_set: None,
+        };
+        let mut levers = Vec::new();
+        for part in parts {
+            all.heads.extend(part.heads);
+            all.own_set = all.own_set.or(part.own_set);
+            levers.push((part.place, part.workload));
+        }
+        if all.own_set.is_none() {
+            all.place = ActiveSetLever::Several(levers);
+        }
+        Ok(all)
     }
 }
 

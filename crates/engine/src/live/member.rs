@@ -69,14 +69,14 @@ impl Member {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        if self.heads.is_empty() {
-            return self.sensors.processes() == 0 || !self.sensors.has_workload();
-        }
-        self.heads.iter().any(ProcessFd::ended)
+        let is_empty = self.heads.is_empty() && self.sensors.processes() == 0;
+        is_empty || !self.sensors.has_workload() || self.heads.iter().any(ProcessFd::ended)
     }
 
-    pub(super) fn processes(&mut self) -> Vec<u32> {
-        self.sensors.list_processes().unwrap_or_default()
+    /// See [`Fleet::processes`](super::Fleet::processes).
+    pub(super) fn processes(&mut self) -> Vec<Vec<u32>> {
+        let of_parts = self.set.parts().map(|part| part.processes().unwrap_or_default()).collect::<Vec<_>>();
+        if of_parts.is_empty() { vec![self.sensors.list_processes().unwrap_or_default()] } else { of_parts }
     }
 
     /// See [`Sensors::observe`].

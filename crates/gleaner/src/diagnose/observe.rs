@@ -90,9 +90,8 @@ pub(super) fn observe(
 /// A sentence if the target no longer exists.
 fn vanished(scope: &Scope) -> Option<String> {
     match scope {
-        Scope::Trees(pids) => {
-            let mut ended = pids.iter().filter(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-            ended.next().map(|pid| format!("Process {pid} ended while it was observed."))
+        Scope::Tree(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
+            Some(format!("Process {pid} ended while it was observed."))
         }
         Scope::Cgroup(path) if !path.exists() => {
             Some(format!("The group {} was removed while it was observed.", path.display()))

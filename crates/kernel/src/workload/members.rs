@@ -13,19 +13,14 @@ use crate::{KernelError, Root};
 pub enum Members {
     /// Everything in this cgroup and those below it. The directory can be of any v1 controller, or of v2.
     Cgroup(PathBuf),
-    /// These processes and their descendants. A descendant stays a member when its parent ends, but is missed if its
+    /// This process and its descendants. A descendant stays a member when its parent ends, but is missed if its
     /// parent ended before a sample saw it.
-    Trees(Vec<u32>),
-    /// Like [`Members::Trees`] of one process, without the descendants that run another executable than this process, and without
+    Tree(u32),
+    /// Like [`Members::Tree`], without the descendants that run another executable than this process, and without
     /// theirs: a server with its workers, but not what a shell started.
     Family(u32),
-}
-
-impl Members {
-    /// This process and its descendants.
-    pub fn tree(pid: u32) -> Self {
-        Self::Trees(vec![pid])
-    }
+    /// All of these.
+    Several(Vec<Members>),
 }
 
 /// The members at one time; each list is ascending and without duplicates.
@@ -96,6 +91,8 @@ pub(super) struct MemberLister {
     tree: BTreeMap<u32, u64>,
     /// The head of a family, and the executable that its members run.
     family: Option<(u32, PathBuf)>,
+    /// Those of [`Members::Several`].
+    parts: Vec<MemberLister>,
     loadavg: Option<KernelFile>,
     forks: ForkWatch,
     listing: MemberList,
@@ -107,19 +104,21 @@ impl MemberLister {
     const MANY_THREADS: usize = 256;
 
     pub(super) fn new(root: &Root, members: Members) -> Result<Self, KernelError> {
-        let mut tree = BTreeMap::new();
+        let (mut tree, mut parts) = (BTreeMap::new(), Vec::new());
         match &members {
-            Members::Cgroup(dir) => drop(root.read(dir.join("cgroup.procs"))?),
-            Members::Trees(pids) => {
-                for pid in pids {
-                    tree.insert(*pid, ProcessStat::read(root, *pid)?.start_ticks);
+            Members::Several(all) => {
+                for part in all {
+                    parts.push(Self::new(root, part.clone())?);
                 }
             }
-            Members::Family(pid) => drop(tree.insert(*pid, ProcessStat::read(root, *pid)?.start_ticks)),
+            Members::Cgroup(dir) => drop(root.read(dir.join("cgroup.procs"))?),
+            Members::Tree(pid) | Members::Family(pid) => {
+                tree.insert(*pid, ProcessStat::read(root, *pid)?.start_ticks);
+            }
         }
         let family = match members {
             Members::Family(head) => executable(root, head).map(|shared| (head, shared)),
-            Members::Cgroup(_) | Members::Trees(_) => None,
+            Members::Cgroup(_) | Members::Tree(_) | Members::Several(_) => None,
         };
         let loadavg = KernelFile::open(root, "/proc/loadavg").ok();
         Ok(Self {
@@ -127,6 +126,7 @@ impl MemberLister {
             members,
             tree,
             family,
+            parts,
             loadavg,
             forks: ForkWatch::default(),
             listing: MemberList::default(),
@@ -137,11 +137,12 @@ impl MemberLister {
         &self.members
     }
 
-    /// Whether the members' cgroup still exists; true for a tree.
+    /// Whether the members' cgroups still exist; true for a tree.
     pub(super) fn exists(&self) -> bool {
         match &self.members {
             Members::Cgroup(dir) => self.root.exists(dir),
-            Members::Trees(_) | Members::Family(_) => true,
+            Members::Tree(_) | Members::Family(_) => true,
+            Members::Several(_) => self.parts.iter().all(Self::exists),
         }
     }
 
@@ -149,7 +150,16 @@ impl MemberLister {
     pub(super) fn list(&mut self) -> Result<&MemberList, KernelError> {
         match &self.members {
             Members::Cgroup(dir) => self.listing = MemberList::of_group(&self.root, dir)?,
-            Members::Trees(_) | Members::Family(_) => {
+            Members::Several(_) => {
+                self.listing = MemberList::default();
+                for part in &mut self.parts {
+                    let members = part.list()?;
+                    self.listing.processes.extend(&members.processes);
+                    self.listing.threads.extend(&members.threads);
+                }
+                self.listing.sort();
+            }
+            Members::Tree(_) | Members::Family(_) => {
                 let (last_pid, now) = (self.read_last_pid(), Instant::now());
                 if !self.forks.is_current(last_pid, now) {
                     self.list_tree()?;

@@ -46,7 +46,7 @@ fn sums_survive_the_end_of_threads() {
     let (_dir, root) = fake();
     put_process(&root, 10, 1, 0);
     put_thread(&root, 10, 11, 0, [500, 50, 5]);
-    let mut sensor = WorkloadSensor::new(&root, Members::tree(10)).unwrap();
+    let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
     let first = sensor.sample().unwrap();
     assert_eq!((run_ns(&first), first.threads, first.processes), (0, 2, 1));
     assert_eq!(first.moved_bytes, None, "this kernel does not count bytes");
@@ -85,7 +85,7 @@ fn trees_are_followed_by_children_and_by_parents() {
                 fs::remove_file(root.path(format!("/proc/{pid}/task/{pid}/children"))).unwrap();
             }
         }
-        let mut sensor = WorkloadSensor::new(&root, Members::tree(10)).unwrap();
+        let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
         assert_eq!(sensor.threads().unwrap(), [10, 15, 20], "children files: {with_children}");
         // The orphan stays; an unrelated process that reuses a PID does not.
         fs::remove_dir_all(root.path("/proc/20")).unwrap();
@@ -142,7 +142,7 @@ fn the_bytes_of_a_child_count_once() {
         put_io(&root, pid, 1000);
     }
     put(&root, "/proc/10/task/10/children", "20");
-    let mut sensor = WorkloadSensor::new(&root, Members::tree(10)).unwrap();
+    let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
     assert_eq!(sensor.sample().unwrap().moved_bytes, Some(0));
     put_io(&root, 20, 1700);
     put_stat(&root, 20, 10, (3, 1), 0);
@@ -171,23 +171,29 @@ fn a_family_is_a_process_with_its_workers_but_not_what_they_start() {
     symlink("/bin/sh", root.path("/proc/30/exe")).unwrap();
     let mut family = WorkloadSensor::new(&root, Members::Family(10)).unwrap();
     assert_eq!(family.threads().unwrap(), [10, 20]);
-    let mut tree = WorkloadSensor::new(&root, Members::tree(10)).unwrap();
+    let mut tree = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
     assert_eq!(tree.threads().unwrap(), [10, 20, 30, 40]);
     put_process(&root, 50, 1, 0);
-    put_process(&root, 60, 50, 0);
-    put(&root, "/proc/50/task/50/children", "60");
-    let mut trees = WorkloadSensor::new(&root, Members::Trees(vec![30, 50])).unwrap();
-    assert_eq!(trees.processes().unwrap(), [30, 40, 50, 60]);
+    put(&root, "/cg/cgroup.procs", "50\n");
+    put(&root, "/cg/cgroup.threads", "50\n");
+    let group = WorkloadSensor::new(&root, Members::Cgroup("/cg".into())).unwrap();
+    let mut both = WorkloadSensor::together(&root, &[&family, &group]).unwrap();
+    assert_eq!(both.processes().unwrap(), [10, 20, 50]);
+    assert_eq!(both.sample().unwrap().processes, 3);
+    assert_eq!(both.quotas, [PathBuf::from("/cg")]);
+    assert!(both.exists());
+    fs::remove_dir_all(root.path("/cg")).unwrap();
+    assert!(!both.exists() && both.processes().unwrap_err().is_gone(), "one part is missing");
 }
 
 #[test]
 fn garbled_files_are_errors_and_missing_members_too() {
     let (_dir, root) = fake();
-    assert!(WorkloadSensor::new(&root, Members::tree(10)).unwrap_err().is_gone());
+    assert!(WorkloadSensor::new(&root, Members::Tree(10)).unwrap_err().is_gone());
     assert!(WorkloadSensor::new(&root, Members::Cgroup("/cg".into())).unwrap_err().is_gone());
     put_process(&root, 10, 1, 0);
     put(&root, "/proc/10/schedstat", "1 2\n");
-    let mut sensor = WorkloadSensor::new(&root, Members::tree(10)).unwrap();
+    let mut sensor = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
     assert!(sensor.sample().unwrap_err().to_string().contains("/proc/10/schedstat"));
 }
 
@@ -198,7 +204,7 @@ fn more_threads_than_files_are_all_counted() {
     for tid in 100..150 {
         put_thread(&root, 10, tid, 0, [1, 1, 1]);
     }
-    let mut sensor = WorkloadSensor::with_open_files(&root, Members::tree(10), 8).unwrap();
+    let mut sensor = WorkloadSensor::with_open_files(&root, Members::Tree(10), 8).unwrap();
     assert_eq!(sensor.sample().unwrap().threads, 51);
     assert_eq!(sensor.threads.open_files(), 6, "two of the eight are kept for processes");
     for tid in 100..150 {
@@ -222,7 +228,7 @@ fn a_real_shell_and_its_children_are_counted() {
     let script = "read start; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done; read go; exec 3<&0; (read more <&3) & wait";
     let mut child =
         Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut sensor = WorkloadSensor::new(&Root::system(), Members::tree(child.id())).unwrap();
+    let mut sensor = WorkloadSensor::new(&Root::system(), Members::Tree(child.id())).unwrap();
     let first = sensor.sample().unwrap();
     assert_eq!((run_ns(&first), first.processes), (0, 1));
     std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"start\n").unwrap();

@@ -29,7 +29,7 @@ pub(crate) fn latencies() -> Outcome {
     let mut overhead = None;
     for (case, wakee) in [(Case::SameVcpu, 0), (Case::Awake, 1), (Case::Halting, 1)] {
         let parts = Parts::of([gleaner_trace::Part::Idle]);
-        let tracer = Tracer::start_within(UNLIMITED, &Scope::tree(std::process::id()), &parts)?;
+        let tracer = Tracer::start_within(UNLIMITED, &Scope::Tree(std::process::id()), &parts)?;
         let plan = Plan { budget: Duration::from_secs(1), ..Plan::new(CpuId(0), CpuId(wakee)) };
         let own = Duration::from_nanos(case.measure(&plan)?.summary().median_ns);
         let wakes = tracer.snapshot()?.wakes;

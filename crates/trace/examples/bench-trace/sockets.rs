@@ -32,7 +32,7 @@ pub(crate) fn cost() -> Outcome {
 /// Prints the cost of each direction.
 pub(crate) fn messages() -> Outcome {
     let start = Instant::now();
-    let mut sensor = SocketSensor::start(&Scope::tree(std::process::id()), Directions::Sent)?;
+    let mut sensor = SocketSensor::start(&Scope::Tree(std::process::id()), Directions::Sent)?;
     let started = start.elapsed();
     let reading = |_| {
         timed(|| {
@@ -45,7 +45,7 @@ pub(crate) fn messages() -> Outcome {
         1e6 * median(&reads).unwrap_or_default(),
         1e3 * timed(|| drop(sensor))
     );
-    println!("  a message, of a tree: {}", message(&Scope::tree(std::process::id()))?);
+    println!("  a message, of a tree: {}", message(&Scope::Tree(std::process::id()))?);
     let root = Root::system();
     let setup = CgroupSetup::detect(&root)?;
     for hierarchy in setup.v1.get("cpuset").into_iter().chain(&setup.v2) {

@@ -30,7 +30,7 @@ enum Arm {
 
 pub(crate) fn waiting() -> Outcome {
     let start = Instant::now();
-    let mut sensor = LatencySensor::load(&Scope::tree(std::process::id()))?;
+    let mut sensor = LatencySensor::load(&Scope::Tree(std::process::id()))?;
     let loaded = start.elapsed();
     let start = Instant::now();
     sensor.arm()?;

@@ -162,7 +162,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		return 0;
 	p = state_of(parent, 0);
 	if (!(p && p->member) &&
-	    !starts_tree(parent, child))
+	    !(scope_kind == SCOPE_CHILDREN && parent->tgid == scope_pid && child->tgid != scope_pid))
 		return 0;
 	c = state_of(child, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (c)

@@ -95,7 +95,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		return 0;
 	if (p && p->member)
 		c->member = 1;
-	else if (starts_tree(parent, child))
+	else if (scope_kind == SCOPE_CHILDREN && parent->tgid == scope_pid && child->tgid != scope_pid)
 		c->member = 1;
 	start_stretch(c, bpf_ktime_get_ns());
 	return 0;

@@ -88,7 +88,7 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	if (bpf_task_storage_get(&members, parent, 0, 0) ||
-	    starts_tree(parent, child))
+	    (scope_kind == SCOPE_CHILDREN && parent->tgid == scope_pid && child->tgid != scope_pid))
 		bpf_task_storage_get(&members, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	return 0;
 }

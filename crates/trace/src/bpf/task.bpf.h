@@ -11,11 +11,8 @@
 #define PF_KTHREAD 0x00200000
 
 const volatile enum scope_kind scope_kind = SCOPE_SYSTEM;
-/*
- * SCOPE_TREE: these processes, up to the first zero, and their descendants.
- * SCOPE_CHILDREN: only the future descendants of the first one.
- */
-const volatile u32 scope_pids[MAX_TREES] = {};
+/* SCOPE_TREE: this process and its descendants. SCOPE_CHILDREN: only its future descendants. */
+const volatile u32 scope_pid = 0;
 /* SCOPE_CGROUP: the group's inode number, in this hierarchy. */
 const volatile u64 scope_cgroup = 0;
 const volatile enum scope_hierarchy scope_hierarchy = HIERARCHY_V2;
@@ -54,28 +51,12 @@ static __always_inline bool in_group(struct task_struct *p)
 	return false;
 }
 
-static __always_inline bool heads_tree(u32 pid)
-{
-	int i;
-
-	for (i = 0; i < MAX_TREES && scope_pids[i]; i++)
-		if (scope_pids[i] == pid)
-			return true;
-	return false;
-}
-
-/* SCOPE_CHILDREN: whether this fork makes a child of the process itself, whose descendants are in the scope. */
-static __always_inline bool starts_tree(struct task_struct *parent, struct task_struct *child)
-{
-	return scope_kind == SCOPE_CHILDREN && parent->tgid == scope_pids[0] && child->tgid != scope_pids[0];
-}
-
 static __always_inline bool descends(struct task_struct *p)
 {
 	int depth;
 
 	for (depth = 0; depth < MAX_TREE_DEPTH && p; depth++) {
-		if (heads_tree(p->tgid))
+		if (p->tgid == scope_pid)
 			return true;
 		if (p->pid <= 1)
 			return false;

@@ -134,9 +134,6 @@ struct code {
 	u8 bytes[CODE_BYTES];
 };
 
-/* As many process trees can be a scope together. */
-#define MAX_TREES 8
-
 enum scope_kind {
 	SCOPE_SYSTEM,
 	SCOPE_TREE,

@@ -122,7 +122,7 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	if (wait_of(parent, 0) ||
-	    starts_tree(parent, child))
+	    (scope_kind == SCOPE_CHILDREN && parent->tgid == scope_pid && child->tgid != scope_pid))
 		wait_of(child, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Counts which process wakes which. Wake-ups are frequent, so this is attached
- * for a fraction of a second.
+ * for a moment.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
@@ -11,7 +11,7 @@
 
 #define PF_KTHREAD 0x00200000
 
-/* More pairs than a second has are not counted. */
+/* Further pairs are not counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -29,7 +29,7 @@ int BPF_PROG(on_waking, struct task_struct *p)
 		return 0;
 	number = bpf_map_lookup_elem(&wakeups, &pair);
 	if (!number) {
-		/* Another vCPU can be faster. */
+		/* Another vCPU may have added it. */
 		bpf_map_update_elem(&wakeups, &pair, &none, BPF_NOEXIST);
 		number = bpf_map_lookup_elem(&wakeups, &pair);
 	}

@@ -7,13 +7,49 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 
 use gleaner_engine::live::TrafficSensor;
+use gleaner_kernel::workload::Members;
 use gleaner_policy::Sockets;
 
 use crate::{Directions, Scope, SocketSensor, SocketTraffic, TraceError};
 
-/// The sensor of what the threads of `scope` send through sockets.
-pub fn traffic_sensor(scope: Scope) -> Box<dyn TrafficSensor> {
-    Box::new(BackgroundSocketSensor { scope, state: State::Off })
+/// The sensor of what the threads of `members` send through sockets.
+pub fn traffic_sensor(members: &Members) -> Box<dyn TrafficSensor> {
+    let sensor = |scope| BackgroundSocketSensor { scope, state: State::Off };
+    Box::new(AllSocketSensors(Scope::of(members).into_iter().map(sensor).collect()))
+}
+
+/// One sensor for each scope.
+#[derive(Debug)]
+struct AllSocketSensors(Vec<BackgroundSocketSensor>);
+
+impl TrafficSensor for AllSocketSensors {
+    fn start(&mut self) {
+        self.0.iter_mut().for_each(BackgroundSocketSensor::start);
+    }
+
+    fn is_ready(&mut self) -> Result<bool, Box<dyn Error + Send + Sync>> {
+        self.0.iter_mut().try_fold(true, |ready, sensor| Ok(sensor.is_ready()? && ready))
+    }
+
+    fn arm(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.0.iter_mut().try_for_each(BackgroundSocketSensor::arm)
+    }
+
+    fn disarm(&mut self) {
+        self.0.iter_mut().for_each(BackgroundSocketSensor::disarm);
+    }
+
+    fn stop(&mut self) {
+        self.0.iter_mut().for_each(BackgroundSocketSensor::stop);
+    }
+
+    fn read(&mut self) -> Option<Sockets> {
+        let add = |sum: Sockets, one: Sockets| Sockets {
+            messages: sum.messages + one.messages,
+            bytes: sum.bytes + one.bytes,
+        };
+        self.0.iter_mut().try_fold(Sockets::default(), |sum, sensor| Some(add(sum, sensor.read()?)))
+    }
 }
 
 #[derive(Debug)]
@@ -31,7 +67,7 @@ enum State {
     Ready(Box<SocketSensor>),
 }
 
-impl TrafficSensor for BackgroundSocketSensor {
+impl BackgroundSocketSensor {
     fn start(&mut self) {
         let (sender, receiver) = sync_channel(1);
         let scope = self.scope.clone();

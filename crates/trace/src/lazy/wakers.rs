@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::unavailable::NotAvailable;
 use crate::{WakerSensor, Wakeups};
 
-/// Between two looks at whether it is loaded.
+/// How often to check whether it is loaded.
 const LOADING: Duration = Duration::from_millis(20);
 
 /// A count of wake-ups that is under way.
@@ -28,7 +28,7 @@ enum State {
     Done,
 }
 
-/// Begins to count for so long.
+/// Starts to count for `span`.
 ///
 /// # Errors
 /// There is no thread for it.
@@ -40,12 +40,12 @@ pub fn count_wakers(span: Duration) -> std::io::Result<WakerCount> {
 }
 
 impl WakerCount {
-    /// When to go on with it.
+    /// When to call [`WakerCount::advance`] next.
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Goes on with it, if that is due; does not block. The result, once there is one.
+    /// Continues, if that is due; does not block. The result, once there is one.
     ///
     /// # Errors
     /// Counting is not possible here.

@@ -24,7 +24,7 @@ pub(crate) fn turn() -> Option<MutexGuard<'static, ()>> {
 }
 
 pub(crate) fn own_tree() -> Scope {
-    Scope::tree(std::process::id())
+    Scope::Tree(std::process::id())
 }
 
 pub(crate) fn pin(cpu: usize) {
