@@ -275,6 +275,7 @@ impl Daemon {
         }
         self.loaded = loaded;
         self.known.clear();
+        self.partners.retry();
         self.arbiter.reconfigure(arbiter_config(&self.facts, &self.loaded.config));
         self.lookout.reconfigure(engage_config(&self.facts, &self.loaded.config));
         self.follow_configuration();

@@ -5,13 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gleaner_engine::live::{ActiveSetLever, Fleet, FleetError, MemberParts, Signals, group_sensor};
+use gleaner_engine::live::{ActiveSetLever, Fleet, FleetError, Found, MemberParts, Signals, group_sensor};
 use gleaner_engine::{LeaseBook, StateDir, UndoResult, restore};
 use gleaner_kernel::Root;
 use gleaner_kernel::cgroup::{CgroupSetup, WorkloadGroup};
@@ -19,6 +19,8 @@ use gleaner_kernel::lever::{GroupState, Value, haltpoll};
 use gleaner_policy::{CpuSet, Method, Retention, WorkloadId};
 use gleaner_testing::{has_two_vcpus, is_root, without_lever};
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 const HALTPOLL: Retention = Retention { method: Method::Haltpoll, limit: Duration::from_micros(150) };
 const LIMIT: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
@@ -121,9 +123,12 @@ impl Workload {
 
     /// Where the process is allowed to run.
     fn allowed(&self) -> String {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t")).unwrap().to_owned()
+        allowed(self.process.id())
     }
+}
+
+fn allowed(pid: u32) -> String {
+    gleaner_testing::placement::allowed(pid).unwrap()
 }
 
 impl Drop for Workload {
@@ -323,4 +328,74 @@ fn after_sigkill_of_the_holder_of_three_everything_is_put_back() {
         machine.assert_untouched(&members);
     }
     assert!(changed > KILLS / 2, "only {changed} of {KILLS} kills hit a moment that mattered");
+}
+
+/// A shell that starts another process once it is asked to; both are gone when it is dropped.
+struct Shell {
+    process: Child,
+    started: Option<u32>,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read line; sleep 600 & echo $!; wait"]);
+        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Self { process, started: None }
+    }
+
+    /// Starts the other process; its PID.
+    fn start(&mut self) -> u32 {
+        writeln!(self.process.stdin.as_mut().unwrap()).unwrap();
+        let mut line = String::new();
+        BufReader::new(self.process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        *self.started.insert(line.trim().parse().unwrap())
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        for pid in self.started.into_iter().chain([self.process.id()]) {
+            let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+        }
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn what_partners_start_late_is_not_left_on_a_smaller_set() {
+    if !is_root() || !has_two_vcpus() {
+        return;
+    }
+    let (root, state) = (Root::system(), tempfile::tempdir().unwrap());
+    let mut shells = [Shell::new(), Shell::new()];
+    let found =
+        shells.iter().map(|shell| Found::process(&root, shell.process.id(), false).unwrap()).collect();
+    let Found { place, workload, heads, allowed: all_vcpus, .. } = Found::together(&root, found).unwrap();
+    assert_eq!(all_vcpus, all());
+    let mut fleet = fleet(&StateDir::at(state.path()).unwrap(), std::iter::empty());
+    let parts = MemberParts {
+        workload,
+        place,
+        counter: None,
+        allowed: all_vcpus,
+        heads,
+        overloads: None,
+        waiting: None,
+        traffic: None,
+        wake_cost: Duration::from_micros(30),
+    };
+    fleet.join(A, parts).unwrap();
+    fleet.place(A, &one()).unwrap();
+    let late = shells.each_mut().map(Shell::start);
+    let heads = shells.each_ref().map(|shell| shell.process.id());
+    for pid in heads.into_iter().chain(late) {
+        assert_eq!(allowed(pid), one().to_string());
+    }
+    assert_eq!(fleet.processes(A).concat(), [heads[0], late[0], heads[1], late[1]]);
+    let outcomes = fleet.leave(A);
+    assert!(outcomes.iter().all(|o| o.undone != UndoResult::Failed), "{outcomes:?}");
+    for pid in heads.into_iter().chain(late) {
+        assert_eq!(allowed(pid), all().to_string());
+    }
 }

@@ -39,17 +39,31 @@ pub(super) struct Partners {
     pause: Duration,
     /// Counting is not possible here.
     is_unavailable: bool,
+    /// What could not be controlled together with its partners, until the configuration is read again or `gleaner resume`.
+    apart: BTreeSet<Key>,
 }
 
 impl Partners {
     /// Nothing is known at `now`.
     pub(super) fn new(now: Instant) -> Self {
-        Self { count: None, next: None, from: now, pause: PAUSE, is_unavailable: false }
+        let apart = BTreeSet::new();
+        Self { count: None, next: None, from: now, pause: PAUSE, is_unavailable: false, apart }
     }
 
     /// Somebody was engaged, or can be a partner from now on.
     pub(super) fn ask(&mut self) {
         (self.next, self.pause) = ((!self.is_unavailable).then_some(self.from), PAUSE);
+    }
+
+    /// These are not placed together again for now.
+    pub(super) fn keep_apart<'k>(&mut self, keys: impl Iterator<Item = &'k Key>) {
+        self.apart.extend(keys.cloned());
+    }
+
+    /// What was kept apart can be placed together again.
+    pub(super) fn retry(&mut self) {
+        self.apart.clear();
+        self.ask();
     }
 
     /// When something is to be done.
@@ -95,7 +109,9 @@ impl Daemon {
     }
 
     fn possible_partners(&self) -> impl Iterator<Item = WorkloadId> {
-        self.engaged.iter().filter(|(_, engaged)| can_be_partner(engaged)).map(|(id, _)| *id)
+        let is_apart = |e: &Engaged| e.identity.keys().any(|key| self.partners.apart.contains(key));
+        let possible = self.engaged.iter().filter(move |(_, e)| can_be_partner(e) && !is_apart(e));
+        possible.map(|(id, _)| *id)
     }
 
     fn place_together(&mut self, wakeups: &[Wakeups]) {
@@ -160,6 +176,14 @@ impl Daemon {
         if parts.len() > MOST {
             bail!("they are more than {MOST}");
         }
+        let overlap = |one: &&Engaged, other: &&Engaged| one.identity.overlaps(&other.identity, &self.root);
+        if (1..engaged.len()).any(|n| engaged[..n].iter().any(|one| overlap(one, &engaged[n]))) {
+            bail!("they have processes in common");
+        }
+        let threads: u32 = engaged.iter().filter_map(|e| Some(e.latest.as_ref()?.workload.threads)).sum();
+        if engaged.iter().any(|e| e.config.most_threads < threads) {
+            bail!("they have {threads} threads, and some would have to be moved one by one");
+        }
         // A server is there before its clients.
         let started = |part: &Part| Some(self.lookout.get(&part.key)?.main.as_ref()?.start_ticks);
         parts.sort_by_key(|part| (started(part), part.pid));
@@ -169,7 +193,12 @@ impl Daemon {
         self.dismiss(&ids, &format!("placed together, see `gleaner why {}`", names[0]));
         let keys: Vec<Key> = parts.iter().map(|part| part.key.clone()).collect();
         let united = self.engage_together(parts, engagement);
-        let id = united.inspect_err(|_| keys.iter().for_each(|key| self.lookout.failed(key)))?;
+        let id = united.inspect_err(|_| {
+            self.partners.keep_apart(keys.iter());
+            for key in &keys {
+                self.lookout.released(key);
+            }
+        })?;
         if let Some(engaged) = self.engaged.get_mut(&id) {
             let (name, note) =
                 (engaged.identity.name().to_owned(), format!("placed together with {others}: {why}"));

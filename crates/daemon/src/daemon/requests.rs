@@ -112,6 +112,7 @@ impl Daemon {
         self.refused.clear();
         self.sets_of_others.clear();
         self.known.clear();
+        self.partners.retry();
         self.follow_configuration();
         self.apply_rests();
     }

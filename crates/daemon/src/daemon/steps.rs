@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use gleaner_discover::Key;
 use gleaner_engine::live::FleetError;
 use gleaner_metrics::Lever;
 use gleaner_policy::{Observation, Retention, WorkloadId};
@@ -12,6 +14,7 @@ use tracing::{info, warn};
 
 use super::Daemon;
 use super::membership::ENDED;
+use crate::engaged::Part;
 
 /// For so long nothing is retained after it failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
@@ -168,8 +171,17 @@ impl Daemon {
                 let reason = error.to_string();
                 if let Some(identity) = self.engaged.get(id).map(|e| &e.identity) {
                     let name = identity.name();
-                    warn!(workload = name, "{name}: {reason}; it is left alone for a while");
-                    identity.keys().for_each(|key| self.lookout.failed(key));
+                    if identity.partners.is_empty() {
+                        warn!(workload = name, "{name}: {reason}; it is left alone for a while");
+                        self.lookout.failed(&identity.first.key);
+                    } else {
+                        // Whose fault it is shows when each is on its own.
+                        warn!(
+                            workload = name,
+                            "{name}: {reason}; its partners are not placed together any more"
+                        );
+                        self.partners.keep_apart(identity.keys());
+                    }
                 }
                 self.leave(*id, &reason);
             }
@@ -207,8 +219,18 @@ impl Daemon {
         let name = identity.name();
         warn!(workload = name, "{name}: {why}: its set of vCPUs is theirs until `gleaner resume`");
         self.note(Some(name.to_owned()), why.to_owned());
-        self.sets_of_others.extend(identity.keys().cloned());
-        self.rejoin(id, |config| config.consolidate = false);
+        let is_changed = |part: &&Part| {
+            let group = part.group.as_deref().and_then(Path::to_str).filter(|group| *group != "/");
+            part.unit.as_deref().into_iter().chain(group).any(|lever| why.contains(lever))
+        };
+        let changed: Vec<Key> = identity.parts().filter(is_changed).map(|part| part.key.clone()).collect();
+        let whose = if changed.is_empty() { identity.keys().cloned().collect() } else { changed };
+        self.sets_of_others.extend(whose);
+        if identity.partners.is_empty() {
+            self.rejoin(id, |config| config.consolidate = false);
+        } else {
+            self.leave(id, why);
+        }
     }
 
     pub(super) fn report_outcomes(&mut self, outcomes: &[gleaner_engine::Outcome]) -> Vec<String> {

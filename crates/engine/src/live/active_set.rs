@@ -147,6 +147,22 @@ impl ActiveSet {
         holdings.check(book)
     }
 
+    /// Moves threads that have no lease yet, since they are new, back to all allowed vCPUs: closing the leases of the others
+    /// would leave them where they were born. Those of a workload that has ended need nothing.
+    pub(super) fn free_new_threads(
+        &mut self,
+        book: &mut LeaseBook,
+        threads: &mut dyn FnMut() -> Result<Vec<u32>, LiveError>,
+    ) {
+        if self.given_up || self.active == self.allowed {
+            return;
+        }
+        let Self { lever, holdings, respected, allowed, .. } = self;
+        let notes = &mut Vec::new();
+        let _ =
+            Change { book, holdings, respected, notes, allowed, vcpus: allowed }.put_threads(lever, threads);
+    }
+
     /// Restores everything that is still ours, and closes the leases; all allowed vCPUs are active.
     pub(super) fn release(&mut self, book: &mut LeaseBook) -> Vec<Outcome> {
         self.active.clone_from(&self.allowed);

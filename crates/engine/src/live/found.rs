@@ -182,7 +182,11 @@ impl Found {
         }
         let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
         let programs: Option<BTreeSet<&str>> = parts.iter().map(|part| part.program.as_deref()).collect();
-        let programs = programs.map(|programs| programs.into_iter().collect::<Vec<_>>().join(TOGETHER));
+        let programs = programs.map(|programs| match programs.into_iter().collect::<Vec<_>>().as_slice() {
+            // Not what is known of one of them alone.
+            [of_all] if parts.len() > 1 => [*of_all, *of_all].join(TOGETHER),
+            programs => programs.join(TOGETHER),
+        });
         let mut all = Self {
             name: names.join(" and "),
             program: programs,

@@ -140,9 +140,11 @@ impl Member {
         self.set.check(book)
     }
 
-    /// See [`ActiveSet::end`].
+    /// Call it before leases are closed otherwise than by [`Member::release`].
     pub(super) fn end(&mut self, book: &mut LeaseBook) {
-        self.set.end(book);
+        let Self { sensors, set, .. } = self;
+        set.free_new_threads(book, &mut || sensors.threads());
+        set.end(book);
     }
 
     /// See [`ActiveSet::set_given_up`].
@@ -163,7 +165,9 @@ impl Member {
 
     /// See [`ActiveSet::release`].
     pub(super) fn release(&mut self, book: &mut LeaseBook) -> Vec<Outcome> {
-        self.set.release(book)
+        let Self { sensors, set, .. } = self;
+        set.free_new_threads(book, &mut || sensors.threads());
+        set.release(book)
     }
 
     /// Watches for what makes the next observation due early; idle vCPUs poll for `polled`.

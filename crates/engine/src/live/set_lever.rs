@@ -136,12 +136,37 @@ impl Change<'_> {
                 })?;
             }
             ActiveSetLever::Several(parts) => {
+                let mut done = Ok(());
                 for (lever, members) in parts {
-                    self.put(lever, &mut || Ok(members.threads()?))?;
+                    // The others are not kept waiting by one that fails.
+                    done = done.and(self.put(lever, &mut || Ok(members.threads()?)));
                 }
+                return done;
             }
         }
         Ok(())
+    }
+
+    /// As [`Change::put`], but only for what is moved thread by thread: new threads among them have no lease yet.
+    ///
+    /// # Errors
+    /// As for [`Change::put`].
+    pub(super) fn put_threads(
+        &mut self,
+        lever: &mut ActiveSetLever,
+        threads: &mut dyn FnMut() -> Result<Vec<u32>, LiveError>,
+    ) -> Result<(), LiveError> {
+        match lever {
+            ActiveSetLever::Threads(_) => self.put(lever, threads),
+            ActiveSetLever::Several(parts) => {
+                let mut done = Ok(());
+                for (lever, members) in parts {
+                    done = done.and(self.put_threads(lever, &mut || Ok(members.threads()?)));
+                }
+                done
+            }
+            ActiveSetLever::Group(_) | ActiveSetLever::Unit(_) | ActiveSetLever::Untouched => Ok(()),
+        }
     }
 }
 
