@@ -110,7 +110,7 @@ impl ActiveSet {
             return Ok(());
         }
         let Self { lever, holdings, respected, allowed, .. } = self;
-        Change { book, holdings, respected, notes, allowed, vcpus }.put(lever, threads)
+        Change { book, holdings, respected, notes, allowed, vcpus, only_threads: false }.put(lever, threads)
     }
 
     /// Puts the workload's threads into `SCHED_BATCH`, new ones with each call, or back.
@@ -147,8 +147,8 @@ impl ActiveSet {
         holdings.check(book)
     }
 
-    /// Moves threads that have no lease yet, since they are new, back to all allowed vCPUs: closing the leases of the others
-    /// would leave them where they were born. Those of a workload that has ended need nothing.
+    /// Moves what is moved thread by thread back to all allowed vCPUs: a thread that has started on a smaller set has no lease
+    /// yet, and closing those of the others would leave it there. In a workload that has ended there is none.
     pub(super) fn free_new_threads(
         &mut self,
         book: &mut LeaseBook,
@@ -158,9 +158,9 @@ impl ActiveSet {
             return;
         }
         let Self { lever, holdings, respected, allowed, .. } = self;
-        let notes = &mut Vec::new();
-        let _ =
-            Change { book, holdings, respected, notes, allowed, vcpus: allowed }.put_threads(lever, threads);
+        let (vcpus, notes) = (&*allowed, &mut Vec::new());
+        let mut change = Change { book, holdings, respected, notes, allowed, vcpus, only_threads: true };
+        let _ = change.put(lever, threads);
     }
 
     /// Restores everything that is still ours, and closes the leases; all allowed vCPUs are active.

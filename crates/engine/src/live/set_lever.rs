@@ -101,6 +101,8 @@ pub(super) struct Change<'c> {
     pub(super) notes: &'c mut Vec<String>,
     pub(super) allowed: &'c CpuSet,
     pub(super) vcpus: &'c CpuSet,
+    /// Whether only what is moved thread by thread is changed.
+    pub(super) only_threads: bool,
 }
 
 impl Change<'_> {
@@ -110,8 +112,9 @@ impl Change<'_> {
         lever: &mut ActiveSetLever,
         threads: &mut dyn FnMut() -> Result<Vec<u32>, LiveError>,
     ) -> Result<(), LiveError> {
-        let Self { book, holdings, respected, notes, allowed, vcpus } = self;
+        let Self { book, holdings, respected, notes, allowed, vcpus, only_threads } = self;
         match lever {
+            ActiveSetLever::Group(_) | ActiveSetLever::Unit(_) if *only_threads => {}
             ActiveSetLever::Group(group) => {
                 // The full set is written out as well: version 2 refuses an empty one while the group has
                 // processes.
@@ -145,28 +148,6 @@ impl Change<'_> {
             }
         }
         Ok(())
-    }
-
-    /// As [`Change::put`], but only for what is moved thread by thread: new threads among them have no lease yet.
-    ///
-    /// # Errors
-    /// As for [`Change::put`].
-    pub(super) fn put_threads(
-        &mut self,
-        lever: &mut ActiveSetLever,
-        threads: &mut dyn FnMut() -> Result<Vec<u32>, LiveError>,
-    ) -> Result<(), LiveError> {
-        match lever {
-            ActiveSetLever::Threads(_) => self.put(lever, threads),
-            ActiveSetLever::Several(parts) => {
-                let mut done = Ok(());
-                for (lever, members) in parts {
-                    done = done.and(self.put_threads(lever, &mut || Ok(members.threads()?)));
-                }
-                done
-            }
-            ActiveSetLever::Group(_) | ActiveSetLever::Unit(_) | ActiveSetLever::Untouched => Ok(()),
-        }
     }
 }
 

@@ -173,13 +173,21 @@ fn a_family_is_a_process_with_its_workers_but_not_what_they_start() {
     assert_eq!(family.threads().unwrap(), [10, 20]);
     let mut tree = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
     assert_eq!(tree.threads().unwrap(), [10, 20, 30, 40]);
-    put_process(&root, 50, 1, 0);
+}
+
+#[test]
+fn a_process_and_a_group_together() {
+    let (_dir, root) = fake();
+    for pid in [10, 50] {
+        put_process(&root, pid, 1, 0);
+    }
     put(&root, "/cg/cgroup.procs", "50\n");
     put(&root, "/cg/cgroup.threads", "50\n");
+    let tree = WorkloadSensor::new(&root, Members::Tree(10)).unwrap();
     let group = WorkloadSensor::new(&root, Members::Cgroup("/cg".into())).unwrap();
-    let mut both = WorkloadSensor::together(&root, &[&family, &group]).unwrap();
-    assert_eq!(both.processes().unwrap(), [10, 20, 50]);
-    assert_eq!(both.sample().unwrap().processes, 3);
+    let mut both = WorkloadSensor::together(&root, &[&tree, &group]).unwrap();
+    assert_eq!(both.processes().unwrap(), [10, 50]);
+    assert_eq!(both.sample().unwrap().processes, 2);
     assert_eq!(both.quotas, [PathBuf::from("/cg")]);
     assert!(both.exists());
     fs::remove_dir_all(root.path("/cg")).unwrap();
