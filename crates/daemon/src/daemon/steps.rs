@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gleaner_discover::Key;
+use gleaner_engine::LeaseError;
 use gleaner_engine::live::FleetError;
+use gleaner_kernel::lever::Target;
 use gleaner_metrics::Lever;
 use gleaner_policy::{Observation, Retention, WorkloadId};
 use gleaner_proto::journal::Names;
@@ -158,7 +160,7 @@ impl Daemon {
                 let outcomes = self.fleet.abandon_set(*id);
                 self.report_outcomes(&outcomes);
                 self.metrics.stepped_back(Lever::ActiveSet);
-                self.give_up_set(*id, &theirs.to_string());
+                self.give_up_set(*id, theirs);
             }
             FleetError::RetentionTaken { theirs } => {
                 let outcomes = self.fleet.abandon_retention();
@@ -213,15 +215,23 @@ impl Daemon {
     }
 
     /// The workload's set is not ours any more; it goes on without consolidation.
-    fn give_up_set(&mut self, id: WorkloadId, why: &str) {
+    fn give_up_set(&mut self, id: WorkloadId, theirs: &LeaseError) {
         let Some(engaged) = self.engaged.get(&id) else { return };
+        let why = theirs.to_string();
         let identity = engaged.identity.clone();
         let name = identity.name();
         warn!(workload = name, "{name}: {why}: its set of vCPUs is theirs until `gleaner resume`");
-        self.note(Some(name.to_owned()), why.to_owned());
-        let is_changed = |part: &&Part| {
-            let group = part.group.as_deref().and_then(Path::to_str).filter(|group| *group != "/");
-            part.unit.as_deref().into_iter().chain(group).any(|lever| why.contains(lever))
+        self.note(Some(name.to_owned()), why.clone());
+        let is_changed = |part: &&Part| match theirs {
+            LeaseError::Theirs { target: Target::UnitCpus { unit, .. }, .. } => {
+                part.unit.as_ref() == Some(unit)
+            }
+            LeaseError::Theirs { target: Target::File(file), .. } => {
+                let group = part.group.as_ref().and_then(|group| group.strip_prefix("/").ok());
+                let is_in = |group: &Path| file.ancestors().any(|dir| dir.ends_with(group));
+                group.is_some_and(|group| !group.as_os_str().is_empty() && is_in(group))
+            }
+            _ => false,
         };
         let changed: Vec<Key> = identity.parts().filter(is_changed).map(|part| part.key.clone()).collect();
         let whose = if changed.is_empty() { identity.keys().cloned().collect() } else { changed };
@@ -229,7 +239,7 @@ impl Daemon {
         if identity.partners.is_empty() {
             self.rejoin(id, |config| config.consolidate = false);
         } else {
-            self.leave(id, why);
+            self.leave(id, &why);
         }
     }
 

@@ -114,3 +114,31 @@ fn a_service_and_two_clients_elsewhere_are_put_back_after_a_kill() {
     drop((client, another, server));
     machine.assert_untouched();
 }
+
+#[test]
+fn what_an_administrator_gives_one_of_them_is_theirs_and_the_other_is_put_back() {
+    let Some(machine) = machine() else { return };
+    let Some(slice) = Slice::new() else { return };
+    let home = Home::new(&rules(&slice, "retain = false"));
+    let (service, clients) = (slice.service("redis"), slice.service("client"));
+    let server = Server::redis(home.path(), "redis", Some(&service));
+    let client = redis_benchmark(&server, Some(&clients));
+    let before = Placement::read([&service, &clients], [server.pid(), client.pid()]);
+    let daemon = home.start();
+    daemon.until("they are one", |daemon| is_with(daemon, "redis", "client"));
+    daemon.until_helped("redis");
+    let theirs = before.sets[&clients.cpus_file()].clone();
+    daemon.until("its set is in the kernel", |_| clients.cpus() != theirs);
+    std::fs::write(clients.cpus_file(), &theirs).unwrap();
+    daemon.until_logged("its set of vCPUs is theirs until `gleaner resume`");
+    let is_theirs = |daemon: &Gleanerd, name: &str| {
+        let reason = daemon.engaged(name).and_then(|workload| workload.reason);
+        reason.map(|reason| reason.contains("somebody else has changed its vCPUs"))
+    };
+    daemon.until("each is on its own", |daemon| is_theirs(daemon, "client") == Some(true));
+    daemon.until("the other one is nobody's", |daemon| is_theirs(daemon, "redis") == Some(false));
+    assert_eq!(clients.cpus(), theirs);
+    daemon.stop();
+    machine.assert_untouched();
+    assert_as_before(&Placement::read([&service, &clients], [server.pid(), client.pid()]), &before);
+}
