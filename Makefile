@@ -20,7 +20,7 @@ shared = $(DESTDIR)$(PREFIX)/share/gleaner
 etc = $(DESTDIR)$(SYSCONFDIR)/gleaner
 programs = gleaner gleaner-bench gleaner-sim
 packages = $(programs) gleaner-daemon gleaner-host gleaner-scx
-HOST_CLAIMS = host-agreement host-causes host-overhead host-churn host-polling host-joined sched-safety sched-fairness sched-latency sched-holders sched-times sched-small sched-pairs
+HOST_CLAIMS = host-agreement host-causes host-overhead host-churn host-polling host-joined sched-safety sched-fairness sched-latency sched-holders sched-times sched-small sched-pairs sched-replayed
 pages = gleaner.toml.5 gleaner.7 gleanerd.8
 
 .PHONY: help build docs install uninstall deb demo test test-long test-lab test-python fuzz lab lab-host bench evaluation bench-guard bench-signals bench-sim bench-python bench-trace promises lint

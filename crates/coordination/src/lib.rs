@@ -6,9 +6,10 @@
 
 mod native;
 mod placement;
-#[cfg(test)]
+pub mod record;
 mod shares;
 mod urgency;
 
-pub use placement::{PcpuLoad, Placement, VcpuPlacement};
+pub use placement::{HALTS_SOON, PcpuLoad, Placement, VcpuPlacement, halted_soon};
+pub use shares::{ACTIVE_UNIT, NORMAL_SHARE, active_average, share, virtual_time, vtime_after_sleep};
 pub use urgency::{Urgency, UrgentConfig};

@@ -53,6 +53,14 @@ impl Placement {
     }
 }
 
+/// From so many on a vCPU is expected to halt soon after it has woken a sibling; see [`halted_soon`]. `HALTS_SOON`.
+pub const HALTS_SOON: u32 = 4;
+
+/// How often of late a vCPU halted soon after it woke a sibling, after one time more. Once not is no proof, twice is.
+pub fn halted_soon(before: u32, soon: bool) -> u32 {
+    native::halted_soon(before, soon)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -69,14 +77,6 @@ mod tests {
         PcpuLoad { load: 256, has_sibling: true },
         PcpuLoad { load: 256, has_sibling: true },
     ];
-
-    // SAFETY: the function has this type in logic.h, and every value of the arguments is allowed.
-    unsafe extern "C" {
-        safe fn halted_soon(before: u32, soon: bool) -> u32;
-    }
-
-    /// `HALTS_SOON` of logic.h.
-    const HALTS_SOON: u32 = 4;
 
     #[test]
     fn whoever_halts_soon_after_waking_another_is_known_after_four_times_and_one_exception_changes_nothing() {

@@ -12,6 +12,7 @@ mod server;
 mod stats;
 mod status;
 mod time;
+mod vectors;
 
 pub use call::{Call, Change, Request, VmChange};
 pub use client::{Client, ClientError};
@@ -20,6 +21,7 @@ pub use server::{ListenError, Server};
 pub use stats::{Stat, meta, values};
 pub use status::{Changed, InForce, Status, VmStatus};
 pub use time::{parse_ns, time_text};
+pub use vectors::{VectorSet, Vectors};
 
 /// Directory of the socket and of what a detached scheduler says. `/run/gleaner` is the daemon's.
 pub const DIRECTORY: &str = "/run/gleaner-host";

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The rules of a VM: some of them with commas between, or `off`.
+use crate::vectors::{VectorSet, Vectors};
+
+/// The rules of a VM: some of them with commas between, or `off`; and the vectors of its guest, if that is not Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rules {
@@ -13,8 +15,12 @@ pub struct Rules {
     pub resched_dp: bool,
     /// TLB-Co: the recipient of a TLB shootdown runs first until it has acknowledged.
     pub tlb_co: bool,
+    /// With TLB-Co: the sender of a TLB shootdown keeps its pCPU while it waits for answers.
+    pub tlb_wait: bool,
     /// Resched-Co: the recipient of a reschedule interrupt runs first for a while.
     pub resched_co: ReschedCo,
+    /// How its guest uses its vectors.
+    pub vectors: Vectors,
 }
 
 /// When Resched-Co is in force.
@@ -31,16 +37,28 @@ pub enum ReschedCo {
 
 impl Rules {
     /// Nothing makes urgent.
-    pub const OFF: Self = Self { resched_dp: false, tlb_co: false, resched_co: ReschedCo::Off };
+    pub const OFF: Self = Self {
+        resched_dp: false,
+        tlb_co: false,
+        tlb_wait: false,
+        resched_co: ReschedCo::Off,
+        vectors: Vectors::LINUX,
+    };
     /// The paper's choice.
-    pub const PAPER: Self = Self { resched_dp: true, tlb_co: true, resched_co: ReschedCo::Off };
+    pub const PAPER: Self = Self { resched_dp: true, tlb_co: true, ..Self::OFF };
 }
 
 /// The names of what makes urgent, as in [`Rules`]' texts.
 const RESCHED_DP: &str = "resched-dp";
 const TLB_CO: &str = "tlb-co";
+const TLB_WAIT: &str = "tlb-wait";
 const RESCHED_CO: &str = "resched-co";
 const RESCHED_CO_AUTO: &str = "resched-co-auto";
+/// The same of vectors.
+const LINUX: &str = "linux";
+const FREEBSD: &str = "freebsd";
+const RESCHEDULE: &str = "reschedule:";
+const SHOOTDOWN: &str = "shootdown:";
 
 impl FromStr for Rules {
     type Err = String;
@@ -51,18 +69,37 @@ impl FromStr for Rules {
             return Ok(rules);
         }
         for name in text.split(',') {
+            if let Some(vectors) = name.strip_prefix(RESCHEDULE) {
+                rules.vectors.reschedule = VectorSet::parse(vectors)?;
+                continue;
+            }
+            if let Some(vectors) = name.strip_prefix(SHOOTDOWN) {
+                rules.vectors.shootdown = VectorSet::parse(vectors)?;
+                continue;
+            }
             match name {
+                LINUX => rules.vectors = Vectors::LINUX,
+                FREEBSD => rules.vectors = Vectors::FREEBSD,
                 RESCHED_DP => rules.resched_dp = true,
                 TLB_CO => rules.tlb_co = true,
+                TLB_WAIT => rules.tlb_wait = true,
                 RESCHED_CO => rules.resched_co = ReschedCo::On,
                 RESCHED_CO_AUTO => rules.resched_co = ReschedCo::Auto,
                 other => {
                     return Err(format!(
-                        "`{other}` is no rule: use off, or {RESCHED_DP}, {TLB_CO} and {RESCHED_CO} or {RESCHED_CO_AUTO} with \
-                         commas"
+                        "`{other}` is no rule: use off, or {RESCHED_DP}, {TLB_CO}, {TLB_WAIT} and {RESCHED_CO} or \
+                         {RESCHED_CO_AUTO} with commas"
                     ));
                 }
             }
+        }
+        if rules.tlb_wait && !rules.tlb_co {
+            return Err(format!("{TLB_WAIT} is for senders whose recipients run first: add {TLB_CO}"));
+        }
+        if let Some(vector) = rules.vectors.reschedule.common(&rules.vectors.shootdown) {
+            return Err(format!(
+                "vector {vector:x} would be of both kinds: give {RESCHEDULE} and {SHOOTDOWN} others"
+            ));
         }
         Ok(rules)
     }
@@ -75,8 +112,19 @@ impl fmt::Display for Rules {
             ReschedCo::On => Some(RESCHED_CO),
             ReschedCo::Auto => Some(RESCHED_CO_AUTO),
         };
-        let all = [self.resched_dp.then_some(RESCHED_DP), self.tlb_co.then_some(TLB_CO), resched_co];
-        let names: Vec<&str> = all.into_iter().flatten().collect();
+        let rules = [
+            self.resched_dp.then_some(RESCHED_DP),
+            self.tlb_co.then_some(TLB_CO),
+            self.tlb_wait.then_some(TLB_WAIT),
+            resched_co,
+        ];
+        let mut names: Vec<String> = rules.into_iter().flatten().map(str::to_owned).collect();
+        let Vectors { reschedule, shootdown } = self.vectors;
+        match self.vectors {
+            Vectors::LINUX => {}
+            Vectors::FREEBSD => names.push(FREEBSD.to_owned()),
+            _ => names.extend([format!("{RESCHEDULE}{reschedule}"), format!("{SHOOTDOWN}{shootdown}")]),
+        }
         f.write_str(if names.is_empty() { "off".to_owned() } else { names.join(",") }.as_str())
     }
 }
@@ -101,16 +149,31 @@ mod tests {
 
     #[test]
     fn rules_are_read_as_they_are_printed() {
-        for bits in 0..4 {
+        let own = Vectors { reschedule: VectorSet::of(&[0x20, 0xff]), shootdown: VectorSet::default() };
+        for (bits, vectors) in (0..8).zip([Vectors::LINUX, Vectors::FREEBSD, own].into_iter().cycle()) {
             for resched_co in [ReschedCo::Off, ReschedCo::On, ReschedCo::Auto] {
-                let rules = Rules { resched_dp: bits & 1 > 0, tlb_co: bits & 2 > 0, resched_co };
+                let tlb_co = bits & 2 > 0;
+                let tlb_wait = tlb_co && bits & 4 > 0;
+                let rules = Rules { resched_dp: bits & 1 > 0, tlb_co, tlb_wait, resched_co, vectors };
                 assert_eq!(rules.to_string().parse(), Ok(rules));
             }
         }
+        let named = "tlb-co,reschedule:f8,shootdown:f6+f4+f5".parse::<Rules>().unwrap();
+        assert_eq!(named.to_string(), "tlb-co,freebsd");
         assert_eq!("tlb-co,resched-dp".parse(), Ok(Rules::PAPER));
         assert_eq!(Rules::OFF.to_string(), "off");
         for wrong in ["", "tlb", "off,tlb-co", "tlb-co,", "resched-co=on"] {
             assert!(wrong.parse::<Rules>().unwrap_err().contains("tlb-co"), "{wrong}");
+        }
+        for (wrong, named) in [
+            ("tlb-wait", "add tlb-co"),
+            ("reschedule:fb", "vector fb would be of both kinds"),
+            ("shootdown:f", "`f` is no vector"),
+            ("shootdown:100", "`100` is no vector"),
+            ("reschedule:", "`` is no vector"),
+        ] {
+            let error = wrong.parse::<Rules>().unwrap_err();
+            assert!(error.contains(named), "{wrong}: {error}");
         }
     }
 }

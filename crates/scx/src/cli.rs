@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,8 +25,9 @@ use crate::run::{self, Print};
 #[command(name = crate::NAME, version = crate::VERSION, max_term_width = 100, after_help = AFTER_HELP)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
-    /// What makes a vCPU urgent: off, or some of resched-dp, tlb-co and resched-co with commas. `resched-co-auto` is
-    /// resched-co while experiments show that it helps
+    /// What makes a vCPU urgent: off, or some of resched-dp, tlb-co, tlb-wait and resched-co with commas. `resched-co-auto`
+    /// is resched-co while experiments show that it helps. For guests that are not Linux: `freebsd`, or their vectors in
+    /// hexadecimal, as in `reschedule:f8,shootdown:f4+f5`
     #[arg(long, value_name = "RULES", default_value_t = Rules::PAPER)]
     rules: Rules,
     /// Rules of one virtual machine, by the process of its VMM; may be given more than once
@@ -55,6 +57,10 @@ pub(crate) struct Cli {
     /// Print it as JSON
     #[arg(long, requires = "interval")]
     json: bool,
+    /// Write down what it sees and decides, until it ends or a pCPU goes offline or comes back, for
+    /// `gleaner-sim replay FILE`. Its rules cannot be changed meanwhile
+    #[arg(long, value_name = "FILE", conflicts_with = "monitor")]
+    record: Option<PathBuf>,
     /// Print what each count says
     #[arg(long, exclusive = true)]
     help_stats: bool,
@@ -88,7 +94,7 @@ impl Cli {
         }
         let print =
             self.stats.map(|seconds| Print { interval: Duration::from_secs(seconds), json: self.json });
-        run::until_ended(self.options().map_err(anyhow::Error::msg)?, print)
+        run::until_ended(self.options().map_err(anyhow::Error::msg)?, print, self.record.as_deref())
     }
 
     fn options(&self) -> Result<Options, String> {
@@ -102,7 +108,7 @@ impl Cli {
                 rules: rules.parse().map_err(|error| format!("--vm {text}: {error}"))?,
             })
         });
-        Ok(Options {
+        let options = Options {
             rules: self.rules,
             preemption_delay_ns: self.preemption_delay,
             urgent_slice_ns: self.urgent_slice,
@@ -114,7 +120,14 @@ impl Cli {
                 Placement::LoadConscious => VcpuPlacement::LoadConscious,
             },
             slice_ns: self.slice,
-        })
+        };
+        if self.record.is_some() && options.has_auto() {
+            return Err(
+                "--record: resched-co-auto changes rules while it runs; choose resched-co, or leave it out"
+                    .to_owned(),
+            );
+        }
+        Ok(options)
     }
 }
 
@@ -141,6 +154,18 @@ mod tests {
     }
 
     #[test]
+    fn a_record_has_one_set_of_rules() {
+        let options = |rules: &[&str]| {
+            let command = [&["scx_gleaner", "--record", "/nowhere"], rules].concat();
+            Cli::parse_from(command).options()
+        };
+        assert!(options(&["--rules", "tlb-co,resched-co"]).is_ok());
+        for auto in [&["--rules", "resched-co-auto"][..], &["--vm", "42=resched-co-auto"]] {
+            assert!(options(auto).unwrap_err().contains("choose resched-co"), "{auto:?}");
+        }
+    }
+
+    #[test]
     fn whoever_only_reads_schedules_nothing() {
         let refused =
             |arguments: &[&str]| Cli::try_parse_from([&["scx_gleaner"], arguments].concat()).is_err();
@@ -149,6 +174,7 @@ mod tests {
             &["--stats", "1", "--monitor", "1"],
             &["--help-stats", "--rules", "off"],
             &["--rules", "off", "man"],
+            &["--record", "FILE", "--monitor", "1"],
         ] {
             assert!(refused(wrong), "{wrong:?}");
         }

@@ -42,6 +42,9 @@ pub fn answer(
                 stats: stats(scheduler)?.described(),
             }))
         }
+        Call::Set(_) if scheduler.records() => {
+            Err("nothing can be changed while it is recorded: a replay has the rules of its start".to_owned())
+        }
         Call::Set(change) => {
             let mut next = options.clone();
             next.forget_ended(root);

@@ -38,6 +38,12 @@ pub enum ScxError {
         /// What the kernel says.
         detail: String,
     },
+    /// What it sees and decides cannot be written down.
+    #[error("nothing is recorded: {detail}")]
+    Record {
+        /// Why not.
+        detail: String,
+    },
     /// A file of the kernel cannot be read.
     #[error(transparent)]
     Kernel(#[from] gleaner_kernel::KernelError),

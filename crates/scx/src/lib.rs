@@ -11,6 +11,7 @@ mod control;
 mod error;
 mod options;
 mod plain;
+mod record;
 mod scheduler;
 mod stats;
 

@@ -39,13 +39,19 @@ impl Options {
             slice_ns: self.urgent_slice_ns,
             allowance_ns: self.allowance_ns,
             tlb_co: rules.tlb_co,
-            tlb_wait: false,
+            tlb_wait: rules.tlb_wait,
         }
     }
 
     /// The rules that hold for a VM, by its VMM's process.
     pub fn rules_of(&self, pid: u32) -> Rules {
         self.own_rules(pid).unwrap_or(self.rules)
+    }
+
+    /// Whether rules change by experiment.
+    pub fn has_auto(&self) -> bool {
+        let mut all = self.vms.iter().map(|vm| vm.rules).chain([self.rules]);
+        all.any(|rules| rules.resched_co == ReschedCo::Auto)
     }
 
     /// The rules that a VM has of its own, by its VMM's process.

@@ -1,10 +1,12 @@
 //! Schedules, answers clients, and starts again where the kernel asks for it.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use gleaner_kernel::Root;
 use gleaner_print::{outln, say};
 use gleaner_scx::{Autos, Ended, Options, Scheduler, Stats, answer};
@@ -28,7 +30,15 @@ pub(crate) struct Print {
 }
 
 /// Schedules this host until a signal, or until the kernel ends it for good.
-pub(crate) fn until_ended(mut options: Options, print: Option<Print>) -> anyhow::Result<ExitCode> {
+pub(crate) fn until_ended(
+    mut options: Options,
+    print: Option<Print>,
+    record: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    let create = |path: &Path| {
+        File::create(path).with_context(|| format!("the record {} cannot be written", path.display()))
+    };
+    let mut record = record.map(create).transpose()?;
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let action = SigAction::new(SigHandler::Handler(stop), SaFlags::empty(), SigSet::empty());
         // SAFETY: the handler only stores a flag.
@@ -37,13 +47,15 @@ pub(crate) fn until_ended(mut options: Options, print: Option<Print>) -> anyhow:
     // From the first start to the last end.
     let mut server = None;
     loop {
-        let mut scheduler = Scheduler::start(&Root::system(), &options)?;
+        let mut scheduler = Scheduler::start(&Root::system(), &options, record.take())?;
         say!("{}: schedules this host until Ctrl-C", crate::NAME);
         if !scheduler.sees_kvm() {
             say!("{}: KVM is not loaded, so nothing becomes urgent; load it and start again", crate::NAME);
         }
         let server = server.get_or_insert_with(listen);
-        let Some(ended) = watch(&mut scheduler, &mut options, server, print)? else {
+        let ended = watch(&mut scheduler, &mut options, server, print)?;
+        scheduler.write_record(true)?;
+        let Some(ended) = ended else {
             return Ok(ExitCode::SUCCESS);
         };
         let then = if ended.restart { "; it starts again" } else { "" };
@@ -83,6 +95,9 @@ fn watch(
         server.serve(timeout, &mut |call| answer(scheduler, options, &autos, &root, call));
         for (pid, decision) in autos.step(scheduler, options)? {
             say!("{}: process {pid}: {decision}", crate::NAME);
+        }
+        if let Err(error) = scheduler.write_record(false) {
+            say!("{}: {error}; it schedules all the same", crate::NAME);
         }
         if let Some(ended) = scheduler.ended() {
             return Ok(Some(ended));

@@ -1,15 +1,21 @@
 //! Loads the scheduler, and says what it does.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::time::Duration;
 
+use gleaner_coordination::record::{Header, RECORD, VERSION};
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
+use gleaner_kernel::topology::Topology;
+use gleaner_scx_control::Vectors;
 use gleaner_trace::bpf::{as_bytes, from_bytes, object_place, per_vcpu, text};
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore, MapFlags};
 
 use crate::options::Options;
+use crate::record::{RING_BYTES, Recording, online_bits};
 use crate::skeleton::types::{self, placement_rule, vector_use};
 use crate::skeleton::{ScxGleanerSkel, ScxGleanerSkelBuilder};
 use crate::stats::Stats;
@@ -17,13 +23,6 @@ use crate::{ScxError, check};
 
 /// Programs at KVM's events. Without KVM there is nothing that could become urgent.
 const OF_KVM: [&str; 5] = ["on_accept", "on_eoi", "on_halt", "on_spin", "on_load"];
-/// How Linux guests use their vectors (`arch/x86/include/asm/irq_vectors.h`): since Linux 3.3 TLB shootdowns are
-/// function calls.
-const LINUX_VECTORS: [(usize, vector_use); 3] = [
-    (0xfd, vector_use::USE_RESCHEDULE),
-    (0xfc, vector_use::USE_SHOOTDOWN),
-    (0xfb, vector_use::USE_SHOOTDOWN),
-];
 /// From here on the kernel ends schedulers because of errors (`enum scx_exit_kind`).
 const ERROR: i32 = 1024;
 /// `SCX_ECODE_ACT_RESTART`
@@ -35,6 +34,7 @@ pub struct Scheduler {
     /// Detach the programs when dropped.
     links: Vec<Link>,
     sees_kvm: bool,
+    recording: Option<Recording>,
 }
 
 /// Why the kernel has ended the scheduler.
@@ -76,17 +76,20 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    /// Takes over the scheduling of this host.
+    /// Takes over the scheduling of this host. What it sees and decides is written to the file `record`, at each
+    /// [`Scheduler::write_record`].
     ///
     /// # Errors
-    /// It cannot be had here; see [`check`].
-    pub fn start(root: &Root, options: &Options) -> Result<Self, ScxError> {
+    /// It cannot be had here; see [`check`]. With a `record` also on hosts with more than 64 pCPUs.
+    pub fn start(root: &Root, options: &Options, record: Option<File>) -> Result<Self, ScxError> {
         check(root)?;
         libbpf_rs::set_print(None);
         let failed = |error: libbpf_rs::Error| ScxError::Load { detail: text(&error) };
         let sees_kvm = root.path("/sys/module/kvm").exists();
-        let skel = load(options, sees_kvm).map_err(failed)?;
-        let mut scheduler = Self { skel, links: Vec::new(), sees_kvm };
+        let online = if record.is_some() { online_bits(root)? } else { 0 };
+        let topology = Topology::read(root)?;
+        let skel = load(options, &topology, sees_kvm, record.is_some()).map_err(failed)?;
+        let mut scheduler = Self { skel, links: Vec::new(), sees_kvm, recording: None };
         scheduler.adopt(options)?;
         for program in scheduler.skel.object().progs_mut() {
             if sees_kvm && OF_KVM.iter().any(|name| program.name() == *name) {
@@ -95,7 +98,51 @@ impl Scheduler {
         }
         let link = scheduler.skel.maps.gleaner_ops.attach_struct_ops().map_err(failed)?;
         scheduler.links.push(link);
+        if let Some(file) = record {
+            let header = scheduler.header(root, options, online);
+            scheduler.recording = Some(Recording::start(&scheduler.skel.maps.events, &header, file)?);
+        }
         Ok(scheduler)
+    }
+
+    fn header(&self, root: &Root, options: &Options, online: u64) -> Header {
+        let count = self.skel.maps.bss_data.as_deref().map_or(0, |data| data.pcpu_count);
+        let fixed = self.skel.maps.rodata_data;
+        Header {
+            record: RECORD.to_owned(),
+            version: VERSION,
+            kernel: root.read("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            pcpus: count,
+            online,
+            llcs: fixed.iter().flat_map(|fixed| &fixed.llc_of).copied().take(count as usize).collect(),
+            slice_ns: options.slice_ns,
+            balance_ns: fixed.map_or(0, |fixed| fixed.balance_ns),
+            average_ns: fixed.map_or(0, |fixed| fixed.average_ns),
+            follow_ns: fixed.map_or(0, |fixed| fixed.follow_ns),
+            placement: options.placement,
+            rules: options.config(options.rules),
+            vms: options.vms.iter().map(|vm| (vm.pid, options.config(vm.rules))).collect::<BTreeMap<_, _>>(),
+        }
+    }
+
+    /// Whether what it sees and decides is written down.
+    pub fn records(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    /// Writes down what it has seen and decided since this was last called; with `ends` for the last time.
+    ///
+    /// # Errors
+    /// The file cannot be written. The scheduler goes on, and nothing more is recorded.
+    pub fn write_record(&mut self, ends: bool) -> Result<(), ScxError> {
+        let Some(recording) = self.recording.take() else { return Ok(()) };
+        if ends {
+            let lost = self.skel.maps.bss_data.as_deref().map_or(0, |data| data.lost);
+            return recording.end(lost);
+        }
+        recording.read()?;
+        self.recording = Some(recording);
+        Ok(())
     }
 
     /// Whether interrupts between vCPUs are seen: not without KVM.
@@ -109,16 +156,21 @@ impl Scheduler {
     /// # Errors
     /// There are too many VMs.
     pub fn adopt(&mut self, options: &Options) -> Result<(), ScxError> {
-        let own = &self.skel.maps.own_rules;
+        let (own, uses) = (&self.skel.maps.own_rules, &self.skel.maps.own_uses);
         for pid in pids(own).filter(|pid| options.own_rules(*pid).is_none()) {
             // Fails if the VM has ended meanwhile.
             let _ = own.delete(as_bytes(&pid));
+            let _ = uses.delete(as_bytes(&pid));
         }
         for vm in &options.vms {
             self.give(vm.pid, &options.config(vm.rules))?;
+            let table = uses_of(&vm.rules.vectors);
+            uses.update(as_bytes(&vm.pid), &table, MapFlags::ANY).map_err(|error| maps(&error))?;
         }
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
             data.default_rules = as_set(&options.config(options.rules));
+            data.uses = uses_of(&options.rules.vectors);
+            data.has_own_uses = u32::from(!options.vms.is_empty());
         }
         Ok(())
     }
@@ -209,7 +261,26 @@ fn as_set(rules: &UrgentConfig) -> types::urgent_rules {
     set
 }
 
-fn load(options: &Options, sees_kvm: bool) -> libbpf_rs::Result<ScxGleanerSkel<'static>> {
+/// `uses`.
+fn uses_of(vectors: &Vectors) -> [u8; 256] {
+    let number = |means: vector_use| u8::try_from(means.0).unwrap_or_default();
+    let mut uses = [number(vector_use::USE_NONE); 256];
+    for (vector, means) in (0..=u8::MAX).zip(&mut uses) {
+        if vectors.reschedule.contains(vector) {
+            *means = number(vector_use::USE_RESCHEDULE);
+        } else if vectors.shootdown.contains(vector) {
+            *means = number(vector_use::USE_SHOOTDOWN);
+        }
+    }
+    uses
+}
+
+fn load(
+    options: &Options,
+    topology: &Topology,
+    sees_kvm: bool,
+    records: bool,
+) -> libbpf_rs::Result<ScxGleanerSkel<'static>> {
     let mut open = ScxGleanerSkelBuilder::default().open(object_place())?;
     for mut program in open.open_object_mut().progs_mut() {
         if OF_KVM.iter().any(|name| program.name() == *name) {
@@ -218,16 +289,35 @@ fn load(options: &Options, sees_kvm: bool) -> libbpf_rs::Result<ScxGleanerSkel<'
     }
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
         data.fair_slice_ns = options.slice_ns;
+        data.records = records;
+        for place in topology.places() {
+            if let Some(llc) = data.llc_of.get_mut(place.cpu.0 as usize) {
+                *llc = place.llc.0;
+            }
+        }
         data.placement_rule = match options.placement {
             VcpuPlacement::Uncoordinated => placement_rule::PLACEMENT_NONE,
             VcpuPlacement::Balance => placement_rule::PLACEMENT_BALANCE,
             VcpuPlacement::LoadConscious => placement_rule::PLACEMENT_LOAD_CONSCIOUS,
         };
     }
-    if let Some(data) = open.maps.bss_data.as_deref_mut() {
-        for (vector, means) in LINUX_VECTORS {
-            data.uses[vector] = u8::try_from(means.0).unwrap_or_default();
-        }
+    if records {
+        open.maps.events.set_max_entries(RING_BYTES)?;
     }
     open.load()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_become_a_table() {
+        let of = |vectors: &Vectors, vector: usize| vector_use(uses_of(vectors)[vector].into());
+        assert_eq!(of(&Vectors::LINUX, 0xfd), vector_use::USE_RESCHEDULE);
+        assert_eq!(of(&Vectors::LINUX, 0xfb), vector_use::USE_SHOOTDOWN);
+        assert_eq!(of(&Vectors::LINUX, 0xf8), vector_use::USE_NONE);
+        assert_eq!(of(&Vectors::FREEBSD, 0xf8), vector_use::USE_RESCHEDULE);
+        assert_eq!(of(&Vectors::FREEBSD, 0xfd), vector_use::USE_NONE);
+    }
 }

@@ -18,6 +18,7 @@ pub mod recorded;
 pub mod reproduce;
 pub mod scenario;
 mod sched;
+pub mod scx;
 mod spec;
 pub mod sweep;
 pub mod table;

@@ -103,6 +103,7 @@ pub const ALL: &[Claim] = &[
     sched::SMALL,
     sched::PAIRS,
     sched::STRESS,
+    sched::REPLAYED,
 ];
 
 /// The result of proving a claim.

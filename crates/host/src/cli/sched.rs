@@ -54,8 +54,9 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct SetArgs {
-    /// What makes a vCPU urgent: off, or some of resched-dp, tlb-co and resched-co with commas. `resched-co-auto` is
-    /// resched-co while experiments show that it helps
+    /// What makes a vCPU urgent: off, or some of resched-dp, tlb-co, tlb-wait and resched-co with commas. `resched-co-auto`
+    /// is resched-co while experiments show that it helps. For guests that are not Linux: `freebsd`, or their vectors in
+    /// hexadecimal, as in `reschedule:f8,shootdown:f4+f5`
     #[arg(long, value_name = "RULES")]
     rules: Option<Rules>,
     /// Rules of one virtual machine, by its name or the VMM's process; `default`: it has none of its own. May be given more

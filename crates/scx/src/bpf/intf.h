@@ -57,4 +57,91 @@ enum stat {
 	STATS,
 };
 
+/* What is recorded, and which fields of `struct event` it has; `at` and `on` are of all. */
+enum event_kind {
+	/* The kernel hands `task` to the scheduler, and takes it away for good. */
+	EVENT_ENTERS,
+	EVENT_LEAVES,
+	/* `task` is a vCPU of the VM `other`, found on `cpu`. */
+	EVENT_VCPU,
+	/* `task` can run, last on `cpu`; it cannot any more, because it sleeps or (`flag` 0) for a moment. */
+	EVENT_RUNNABLE,
+	EVENT_QUIESCENT,
+	/* `task`, last on `place`, is woken by `other` on `cpu`; `allowed` and `idle` pCPUs. `flag`: the placement rule is for it. */
+	EVENT_WOKEN,
+	/* `task`, of the weight `value`, is to wait for `cpu`; `what`: an enum queueing. `allowed` and `idle` as above. */
+	EVENT_QUEUED,
+	/* `cpu` asks what to run; `task`: who runs and could go on, or 0. */
+	EVENT_ASKS,
+	/* `task` begins to run on `cpu`, with the weight `value`; it stops. */
+	EVENT_RUNS,
+	EVENT_STOPS,
+	/* `task` sent `other` an interrupt, `what`: an enum vector_use; `flag`: that one was halted. */
+	EVENT_INTERRUPT,
+	/* What follows from the interrupt of `task` holds by now; other pCPUs may have seen it since. */
+	EVENT_SENT,
+	/* `task` acknowledged shootdowns; it halts; it spins; it gives its pCPU away for `other`. */
+	EVENT_ACKNOWLEDGES,
+	EVENT_HALTS,
+	EVENT_SPINS,
+	EVENT_YIELDS,
+	/* From here on decisions. `task` was put on `cpu`; `flag`: which was idle. */
+	EVENT_PLACED,
+	/* `cpu` was kicked, so that it decides anew; `flag`: it was idle. */
+	EVENT_KICKED,
+	/* The pCPU decides anew in `value` ns. */
+	EVENT_TIMED,
+	/* What `cpu` does next; `what`: an enum choice. */
+	EVENT_CHOSE,
+	/* Whether `task` gave its pCPU away: `flag`. */
+	EVENT_YIELDED,
+};
+
+/* How a task waits. */
+enum queueing {
+	/* In the order of virtual time. */
+	QUEUE_FAIR,
+	/* The same, and it has just woken. */
+	QUEUE_WOKEN,
+	/* Next on its pCPU, whatever its virtual time. */
+	QUEUE_LOCAL,
+};
+
+/* What a pCPU does next. */
+enum choice {
+	/* It is idle. */
+	CHOICE_IDLE,
+	/* Who ran goes on: nobody that waits is before it; it is protected; it is the only urgent one. */
+	CHOICE_GOES_ON,
+	CHOICE_PROTECTED,
+	CHOICE_URGENT_GOES_ON,
+	/* An urgent vCPU that waited here; the first one that waited here. */
+	CHOICE_URGENT,
+	CHOICE_FIRST,
+	/* One from another pCPU: because it was behind there; because nobody waits here. */
+	CHOICE_PULLED,
+	CHOICE_STOLEN,
+};
+
+struct event {
+	/* Of the monotonic clock, in ns; 0 where no decision depends on it. */
+	u64 at;
+	u64 value;
+	/* pCPUs, a bit for each. */
+	u64 allowed;
+	u64 idle;
+	/* Threads. */
+	s32 task;
+	s32 other;
+	/* pCPUs. */
+	s32 cpu;
+	s32 place;
+	/* The pCPU that this happened on. */
+	u32 on;
+	u8 kind;
+	u8 what;
+	u8 flag;
+	u8 unused;
+};
+
 #endif

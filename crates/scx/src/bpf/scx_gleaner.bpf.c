@@ -15,6 +15,7 @@
 #include "kvm_types.h"
 #include "sched_types.h"
 #include "intf.h"
+#include "record.bpf.h"
 #include "state.bpf.h"
 #include "fair.bpf.h"
 #include "placement.bpf.h"
@@ -46,21 +47,26 @@ static int on_timer(void *map, u32 *cpu, struct pcpu *c)
 static __always_inline void decide_in(struct pcpu *c, u64 ns)
 {
 	bpf_timer_start(&c->timer, ns, 0);
+	RECORD(EVENT_TIMED, .value = ns);
 }
 
 s32 OPS(gleaner_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task *t = task_of(p);
-	bool idle = false;
+	bool idle = false, is_ours = t && t->vm && placement_rule != PLACEMENT_NONE;
 	s32 cpu;
 
-	if (t && t->vm && placement_rule != PLACEMENT_NONE)
+	RECORD(EVENT_WOKEN, .task = p->pid, .other = bpf_get_current_task_btf()->pid,
+	       .cpu = bpf_get_smp_processor_id(), .place = prev_cpu, .allowed = allowed_to(p), .idle = idle_pcpus(),
+	       .flag = is_ours);
+	if (is_ours)
 		cpu = place_vcpu(p, t, prev_cpu, &idle);
 	else
 		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	/* Nobody waits there, so there is no order to keep. */
 	if (idle)
 		insert_local(p, fair_slice_ns, 0);
+	RECORD(EVENT_PLACED, .task = p->pid, .cpu = cpu, .flag = idle);
 	return cpu;
 }
 
@@ -73,18 +79,22 @@ void OPS(gleaner_enqueue, struct task_struct *p, u64 enq_flags)
 
 	/* The kernel's threads of one pCPU are part of the pCPU's own work. */
 	if (!t || !c || (p->flags & PF_KTHREAD && ((struct task_struct___scx *)p)->nr_cpus_allowed == 1)) {
+		RECORD(EVENT_QUEUED, .task = p->pid, .cpu = cpu, .what = QUEUE_LOCAL);
 		insert_local(p, fair_slice_ns, enq_flags);
 		return;
 	}
+	RECORD(EVENT_QUEUED, .at = now, .task = p->pid, .cpu = cpu, .value = entity(p)->weight,
+	       .allowed = allowed_to(p), .idle = idle_pcpus(),
+	       .what = enq_flags & SCX_ENQ_WAKEUP ? QUEUE_WOKEN : QUEUE_FAIR);
 	count_on(p, t, cpu);
 	t->queued_at = now;
 	if (urgency_holds(&t->urgency, now))
 		c->urgent = 1;
 	insert_vtime(p, cpu, fair_slice_ns, vtime, enq_flags);
 	if (scx_bpf_test_and_clear_cpu_idle(cpu))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		kick(cpu, SCX_KICK_IDLE);
 	else if (enq_flags & SCX_ENQ_WAKEUP && (c->urgent || vtime < current_vtime(c, now)))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		kick(cpu, SCX_KICK_PREEMPT);
 }
 
 /*
@@ -163,14 +173,16 @@ static __always_inline bool pull(s32 cpu, u64 own, u64 now)
 	return true;
 }
 
-static __always_inline bool steal(s32 cpu)
+/* Takes a task over from a pCPU with the same last-level cache, or with another one: of those, the next by number first. */
+static __always_inline bool steal_from(s32 cpu, bool near)
 {
+	u32 own = llc_of[cpu & (MAX_PCPUS - 1)];
 	int i, other;
 
-	/* Neighbours by number share caches. */
 	bpf_for(i, 1, pcpu_count) {
 		other = cpu + i < pcpu_count ? cpu + i : cpu + i - pcpu_count;
-		if (scx_bpf_dsq_nr_queued(other) && move_to_local(other)) {
+		if ((llc_of[other & (MAX_PCPUS - 1)] == own) == near && scx_bpf_dsq_nr_queued(other) &&
+		    move_to_local(other)) {
 			count(STAT_STOLEN);
 			return true;
 		}
@@ -180,11 +192,12 @@ static __always_inline bool steal(s32 cpu)
 
 /*
  * Whether an urgent vCPU decides what runs next: `prev`, which goes on if it is
- * protected, another one, or `prev` again if it is the only one. `own`: the
- * virtual time of `prev`; `first`: the lowest of those who wait.
+ * protected, another one, or `prev` again if it is the only one; CHOICE_IDLE:
+ * it does not. `own`: the virtual time of `prev`; `first`: the lowest of those
+ * who wait.
  */
-static __always_inline bool urgent_decides(s32 cpu, struct pcpu *c, struct task_struct *prev, u64 own, u64 first,
-					   u64 now)
+static __always_inline enum choice urgent_decides(s32 cpu, struct pcpu *c, struct task_struct *prev, u64 own,
+						  u64 first, u64 now)
 {
 	const struct urgent_rules *rules = &default_rules;
 	struct task *t = prev ? task_of(prev) : NULL;
@@ -202,45 +215,77 @@ static __always_inline bool urgent_decides(s32 cpu, struct pcpu *c, struct task_
 		count(STAT_PROTECTED);
 		set_slice(prev, fair_slice_ns);
 		decide_in(c, left);
-		return true;
+		return CHOICE_PROTECTED;
 	}
 	if (c->urgent && run_urgent(cpu, c, first < own ? first : own, now))
-		return true;
+		return CHOICE_URGENT;
 	if (!urgent)
-		return false;
+		return CHOICE_IDLE;
 	c->slice_from = now;
 	set_slice(prev, fair_slice_ns);
 	decide_in(c, rules->slice_ns);
-	return true;
+	return CHOICE_URGENT_GOES_ON;
+}
+
+/* What the pCPU does next. `prev`: who runs and could go on. */
+static __always_inline enum choice choose(s32 cpu, struct pcpu *c, struct task_struct *prev, u64 now)
+{
+	u64 own = prev ? current_vtime(c, now) : ~0ULL, first = first_vtime(cpu, ~0ULL);
+	enum choice choice = first == ~0ULL ? CHOICE_IDLE : urgent_decides(cpu, c, prev, own, first, now);
+
+	if (choice != CHOICE_IDLE)
+		return choice;
+	if (now - c->balanced_at >= balance_ns) {
+		c->balanced_at = now;
+		if (pull(cpu, first < own ? first : own, now))
+			return CHOICE_PULLED;
+	}
+	if (!(prev && own <= first)) {
+		if (move_to_local(cpu))
+			return CHOICE_FIRST;
+		if (steal_from(cpu, true) || steal_from(cpu, false))
+			return CHOICE_STOLEN;
+	}
+	if (!prev)
+		return CHOICE_IDLE;
+	set_slice(prev, fair_slice_ns);
+	return CHOICE_GOES_ON;
 }
 
 void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct pcpu *c = pcpu_of(cpu);
-	u64 now = bpf_ktime_get_ns(), first, own;
+	u64 now = bpf_ktime_get_ns();
+	enum choice choice;
 	struct task *t;
 
 	if (!c)
 		return;
 	if (prev && !(entity(prev)->flags & SCX_TASK_QUEUED))
 		prev = NULL;
+	RECORD(EVENT_ASKS, .at = now, .cpu = cpu, .task = prev ? prev->pid : 0);
 	/* Here, too: one that goes on does not stop. */
 	t = prev ? task_of(prev) : NULL;
 	if (t)
 		account(t, now);
-	own = prev ? current_vtime(c, now) : ~0ULL;
-	first = first_vtime(cpu, ~0ULL);
-	if (first != ~0ULL && urgent_decides(cpu, c, prev, own, first, now))
-		return;
-	if (now - c->balanced_at >= balance_ns) {
-		c->balanced_at = now;
-		if (pull(cpu, first < own ? first : own, now))
-			return;
-	}
-	if (!(prev && own <= first) && (move_to_local(cpu) || steal(cpu)))
-		return;
-	if (prev)
-		set_slice(prev, fair_slice_ns);
+	choice = choose(cpu, c, prev, now);
+	RECORD(EVENT_CHOSE, .cpu = cpu, .what = choice);
+}
+
+/* `from` gives its pCPU away for `to`, unless an answer that it waits for comes soon. Returns whether it does. */
+static __always_inline bool yield_to(struct task_struct *from, struct task_struct *to, u64 now)
+{
+	struct task *sender = task_of(from), *t = task_of(to);
+
+	RECORD(EVENT_YIELDS, .at = now, .task = from->pid, .other = to->pid);
+	if (!sender || !t || !t->vm || !urgency_spins(&sender->urgency, rules_of(sender)))
+		return false;
+	set_slice(from, 0);
+	make_urgent(t, now);
+	urgency_for_time(&t->urgency, now, rules_of(t)->slice_ns);
+	count(STAT_YIELDS);
+	reconsider(t);
+	return true;
 }
 
 /*
@@ -251,22 +296,15 @@ void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
  */
 bool OPS(gleaner_yield, struct task_struct *from, struct task_struct *to)
 {
-	struct task *sender = task_of(from), *t;
-	u64 now = bpf_ktime_get_ns();
+	bool gives;
 
 	if (!to) {
 		set_slice(from, 0);
 		return false;
 	}
-	t = task_of(to);
-	if (!sender || !t || !t->vm || !urgency_spins(&sender->urgency, rules_of(sender)))
-		return false;
-	set_slice(from, 0);
-	make_urgent(t, now);
-	urgency_for_time(&t->urgency, now, rules_of(t)->slice_ns);
-	count(STAT_YIELDS);
-	reconsider(t);
-	return true;
+	gives = yield_to(from, to, bpf_ktime_get_ns());
+	RECORD(EVENT_YIELDED, .task = from->pid, .flag = gives);
+	return gives;
 }
 
 /* The weight of the task's control group is its VM's. */
@@ -292,6 +330,7 @@ void OPS(gleaner_runnable, struct task_struct *p, u64 enq_flags)
 	struct task *t = task_of(p);
 	u64 now = bpf_ktime_get_ns();
 
+	RECORD(EVENT_RUNNABLE, .at = now, .task = p->pid, .cpu = scx_bpf_task_cpu(p));
 	if (t)
 		set_active(t, true, now);
 	/* Before it is queued, or runs at once on an idle pCPU. */
@@ -304,6 +343,7 @@ void OPS(gleaner_running, struct task_struct *p)
 	struct task *t = task_of(p);
 	struct pcpu *c = pcpu_of(cpu);
 	u64 now = bpf_ktime_get_ns();
+	u32 weight = entity(p)->weight;
 	struct vm *vm;
 
 	if (!t || !c)
@@ -311,9 +351,11 @@ void OPS(gleaner_running, struct task_struct *p)
 	/* Here, because a vCPU that computes never sleeps. */
 	vm = vm_of(t);
 	if (vm) {
-		vm->weight = group_weight(p);
+		weight = group_weight(p);
+		vm->weight = weight;
 		average_active(vm, 0, now);
 	}
+	RECORD(EVENT_RUNS, .at = now, .task = p->pid, .cpu = cpu, .value = weight);
 	count_on(p, t, cpu);
 	t->runs = 1;
 	t->ran_from = now;
@@ -334,6 +376,7 @@ void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
 
 	if (!t)
 		return;
+	RECORD(EVENT_STOPS, .at = now, .task = p->pid);
 	t->runs = 0;
 	account(t, now);
 	if (now > t->ran_from)
@@ -343,11 +386,13 @@ void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
 void OPS(gleaner_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct task *t = task_of(p);
+	u64 now = bpf_ktime_get_ns();
 
 	if (!t)
 		return;
+	RECORD(EVENT_QUIESCENT, .at = now, .task = p->pid, .flag = !!(deq_flags & SCX_DEQ_SLEEP));
 	uncount(t);
-	set_active(t, false, bpf_ktime_get_ns());
+	set_active(t, false, now);
 	if (deq_flags & SCX_DEQ_SLEEP)
 		urgency_end(&t->urgency);
 }
@@ -368,6 +413,7 @@ void OPS(gleaner_exit_task, struct task_struct *p, struct scx_exit_task_args *ar
 	struct place place = {};
 	int cpu;
 
+	RECORD(EVENT_LEAVES, .task = p->pid);
 	if (!vm)
 		return;
 	address.kvm = t->kvm;
@@ -381,11 +427,13 @@ void OPS(gleaner_exit_task, struct task_struct *p, struct scx_exit_task_args *ar
 		bpf_map_delete_elem(&siblings, &place);
 	}
 	bpf_map_delete_elem(&own_rules, &place.vm);
+	bpf_map_delete_elem(&own_uses, &place.vm);
 	bpf_map_delete_elem(&vms, &place.vm);
 }
 
 void OPS(gleaner_enable, struct task_struct *p)
 {
+	RECORD(EVENT_ENTERS, .task = p->pid);
 	set_vtime(p, floor_vtime);
 }
 

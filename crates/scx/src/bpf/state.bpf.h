@@ -18,10 +18,14 @@ const volatile u64 average_ns = 10000000;
 /* A vCPU that halts within so long after it woke a sibling leaves it its pCPU sooner than another one could be preempted. */
 const volatile u64 follow_ns = 50000;
 const volatile enum placement_rule placement_rule = PLACEMENT_LOAD_CONSCIOUS;
+/* The last-level cache of each pCPU, as a number. */
+const volatile u32 llc_of[MAX_PCPUS] = {};
 /* Rules of VMs that have none of their own. User space changes them at any time. */
 struct urgent_rules default_rules = {};
-/* `enum vector_use` of each vector; user space changes it at any time. */
+/* `enum vector_use` of each vector, in guests of VMs that have no table of their own; user space changes it at any time. */
 u8 uses[256] = {};
+/* Some VM has a table of its own. */
+u32 has_own_uses = 0;
 
 /* The numbers of pCPUs are below this one; some may be offline. */
 u32 pcpu_count = 0;
@@ -29,6 +33,9 @@ u32 pcpu_count = 0;
 u32 online_count = 0;
 /* Highest virtual time at which a task started to run in the fair order. */
 u64 floor_vtime = 0;
+
+/* Of more senders of shootdowns nobody knows that they wait. */
+#define ASKERS 4
 
 /* A task that sched_ext schedules. */
 struct task {
@@ -55,6 +62,8 @@ struct task {
 	u64 woke_at;
 	/* How often of late it halted soon after that. */
 	u32 halted_soon;
+	/* Senders of shootdowns that wait for its answer; 0: none. */
+	s32 askers[ASKERS];
 	/* For KVM: the vCPU, its VM, and its number there. */
 	u64 vcpu;
 	u64 kvm;
@@ -85,6 +94,19 @@ struct {
 	__type(key, u32);
 	__type(value, struct urgent_rules);
 } own_rules SEC(".maps");
+
+struct own_uses {
+	u8 of[256];
+};
+
+/* The same for `uses`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_VMS);
+	__type(key, u32);
+	__type(value, struct own_uses);
+} own_uses SEC(".maps");
 
 /* Who gets an interrupt that a vCPU sends. */
 struct address {
@@ -171,6 +193,14 @@ static __always_inline struct pcpu *pcpu_of(u32 cpu)
 static __always_inline struct vm *vm_of(struct task *t)
 {
 	return t->vm ? bpf_map_lookup_elem(&vms, &t->vm) : NULL;
+}
+
+/* What an interrupt with this vector means to the guest of the vCPU. */
+static __always_inline u8 use_of(struct task *t, u8 vector)
+{
+	const struct own_uses *own = has_own_uses ? bpf_map_lookup_elem(&own_uses, &t->vm) : NULL;
+
+	return own ? own->of[vector] : uses[vector];
 }
 
 static __always_inline const struct urgent_rules *rules_of(struct task *t)

@@ -25,7 +25,7 @@ static __always_inline void reconsider(struct task *t)
 	if (!c)
 		return;
 	c->urgent = 1;
-	scx_bpf_kick_cpu(counted - 1, SCX_KICK_PREEMPT);
+	kick(counted - 1, SCX_KICK_PREEMPT);
 }
 
 /* Also one whose thread has woken and waits for a pCPU, or polls before it sleeps. */
@@ -80,6 +80,39 @@ static __always_inline void hurry_recipient(struct task *to, u8 use, u64 now)
 	reconsider(to);
 }
 
+/* `from`, the thread `tid`, waits for `to` to answer its shootdown. */
+static __always_inline void await_answer(struct task *from, s32 tid, struct task *to)
+{
+	int i;
+
+	for (i = 0; i < ASKERS; i++) {
+		if (__sync_val_compare_and_swap(&to->askers[i], 0, tid) == 0) {
+			urgency_awaits(&from->urgency, 1);
+			return;
+		}
+	}
+}
+
+/* Those who waited for the answer of `t` have it. */
+static __always_inline void answer(struct task *t)
+{
+	struct task_struct *sender;
+	struct task *from;
+	int i;
+
+	for (i = 0; i < ASKERS; i++) {
+		if (!t->askers[i])
+			continue;
+		sender = bpf_task_from_pid(__sync_lock_test_and_set(&t->askers[i], 0));
+		if (!sender)
+			continue;
+		from = task_of(sender);
+		if (from)
+			urgency_answered(&from->urgency);
+		bpf_task_release(sender);
+	}
+}
+
 /* An interrupt is delivered, in the context of who sends it. */
 SEC("?tp_btf/kvm_apic_accept_irq")
 int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
@@ -87,13 +120,14 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 	struct task *from = task_of(bpf_get_current_task_btf()), *to;
 	struct task_struct *recipient;
 	struct vm *vm;
+	bool halted;
 	u64 now;
 	u8 use;
 
 	/* Delivery modes other than fixed have no vector. */
 	if (!from || !from->vm || mode & 0x700)
 		return 0;
-	use = uses[vector];
+	use = use_of(from, vector);
 	if (use == USE_NONE)
 		return 0;
 	recipient = recipient_of(from, vcpu_id);
@@ -104,18 +138,24 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 	to = task_of(recipient);
 	if (to && to != from) {
 		now = bpf_ktime_get_ns();
+		halted = is_halted(to);
+		RECORD(EVENT_INTERRUPT, .at = now, .task = bpf_get_current_task_btf()->pid, .other = recipient->pid,
+		       .what = use, .flag = halted);
 		/* Guests also wake idle vCPUs by function calls, and send those no shootdowns. */
-		if (use == USE_SHOOTDOWN && is_halted(to))
+		if (use == USE_SHOOTDOWN && halted)
 			use = USE_RESCHEDULE;
 		if (use == USE_RESCHEDULE) {
 			vm = vm_of(from);
 			if (vm)
 				__sync_fetch_and_add(&vm->reschedules, 1);
-			if (is_halted(to))
+			if (halted)
 				from->woke_at = now;
 			protect_sender(from, now);
 		}
+		if (use == USE_SHOOTDOWN && rules_of(from)->tlb_wait)
+			await_answer(from, bpf_get_current_task_btf()->pid, to);
 		hurry_recipient(to, use, now);
+		RECORD(EVENT_SENT, .task = bpf_get_current_task_btf()->pid);
 	}
 	bpf_task_release(recipient);
 	return 0;
@@ -129,8 +169,11 @@ int BPF_PROG(on_eoi, struct kvm_lapic *apic, int vector)
 {
 	struct task *t = task_of(bpf_get_current_task_btf());
 
-	if (t && uses[vector & 0xff] == USE_SHOOTDOWN)
+	if (t && use_of(t, vector) == USE_SHOOTDOWN) {
+		RECORD(EVENT_ACKNOWLEDGES, .task = bpf_get_current_task_btf()->pid);
 		urgency_acknowledge(&t->urgency);
+		answer(t);
+	}
 	return 0;
 }
 
@@ -139,12 +182,13 @@ SEC("?fentry/kvm_vcpu_halt")
 int BPF_PROG(on_halt, struct kvm_vcpu *vcpu)
 {
 	struct task *t = task_of(bpf_get_current_task_btf());
-	u64 from;
+	u64 now = bpf_ktime_get_ns(), from;
 
 	if (t && t->woke_at) {
+		RECORD(EVENT_HALTS, .at = now, .task = bpf_get_current_task_btf()->pid);
 		/* The wakee may have run first. */
 		from = t->ran_from > t->woke_at ? t->ran_from : t->woke_at;
-		t->halted_soon = halted_soon(t->halted_soon, bpf_ktime_get_ns() - from <= follow_ns);
+		t->halted_soon = halted_soon(t->halted_soon, now - from <= follow_ns);
 		t->woke_at = 0;
 	}
 	return 0;
@@ -156,11 +200,13 @@ int BPF_PROG(on_spin, struct kvm_vcpu *vcpu)
 {
 	struct task *t = task_of(bpf_get_current_task_btf());
 	struct vm *vm = t ? vm_of(t) : NULL;
+	u64 now = bpf_ktime_get_ns();
 
 	if (!vm)
 		return 0;
 	__sync_fetch_and_add(&vm->spins, 1);
-	if (urgency_holds(&t->urgency, bpf_ktime_get_ns())) {
+	RECORD(EVENT_SPINS, .at = now, .task = bpf_get_current_task_btf()->pid);
+	if (urgency_holds(&t->urgency, now)) {
 		urgency_spins(&t->urgency, rules_of(t));
 		count(STAT_CANCELLED);
 	}
@@ -187,6 +233,7 @@ static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 	key.kvm = (u64)BPF_CORE_READ(vcpu, kvm);
 	key.vcpu_id = BPF_CORE_READ(vcpu, vcpu_id);
 	bpf_map_update_elem(&threads, &key, &tid, BPF_ANY);
+	RECORD(EVENT_VCPU, .at = now, .task = tid, .other = tgid, .cpu = bpf_get_smp_processor_id());
 	/* It runs now, and was counted as another task. */
 	uncount(t);
 	t->vcpu = (u64)vcpu;

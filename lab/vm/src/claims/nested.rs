@@ -8,10 +8,15 @@ use crate::claims::{Check, Checks, Claim, ClaimHost, Target, soak};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::kernel::Kernel;
-use crate::vm::{Cpus, Lab, Step, VmSpec};
+use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
 
-/// Timeout of a claim in the host. Where time is counted in instructions, a second takes several.
+/// Timeout of a claim in the host.
 const TIMEOUT: Duration = Duration::from_secs(1800);
+/// Where time is counted in instructions, a second takes several.
+const COUNTED_SECOND: u32 = 4;
+
+/// Where a claim in the host leaves what it recorded: files of text. They are kept with the lab's cache.
+pub(super) const RECORDS: &str = "/tmp/records";
 
 pub(super) const BOOT: Claim = Claim {
     name: "nested-host",
@@ -43,10 +48,11 @@ pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()
     }
     let time = soak::time()?;
     let step = Step::new(&["gleaner-lab", "claims", "--json", "--only", claim.name])
-        .timeout(TIMEOUT + time)
+        .timeout(TIMEOUT + COUNTED_SECOND * time)
         .env(soak::VARIABLE, &time.as_secs().to_string());
     let output = host.run(step)?;
     // Fails if a check does not hold; the outcomes say more.
+    keep_records(lab, &host)?;
     let outcomes: Vec<super::Outcome> =
         serde_json::from_slice(&output.stdout).map_err(|error| Error::Step {
             vm: "host".to_owned(),
@@ -62,6 +68,16 @@ pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()
         }
     }
     host.power_off()
+}
+
+fn keep_records(lab: &Lab, host: &Guest) -> Result<()> {
+    let names = host.run(["ls", RECORDS])?;
+    for name in names.text().lines() {
+        let to = lab.records().join(name);
+        let content = host.read(&format!("{RECORDS}/{name}"))?;
+        fs::write(&to, content).map_err(Error::file("write", &to))?;
+    }
+    Ok(())
 }
 
 fn boot(lab: &Lab, checks: &mut Checks) -> Result<()> {

@@ -7,6 +7,7 @@ mod groups;
 mod holders;
 mod latency;
 mod mixes;
+mod replayed;
 mod safety;
 mod stress;
 mod times;
@@ -103,6 +104,15 @@ pub(super) const STRESS: Claim = Claim {
     // With a thread for each pCPU, the emulator loses breakpoints that the kernel patches into itself when a pCPU goes offline.
     place: ClaimHost::CountedHost { pcpus: 4, n: 3 },
     prove: stress::prove,
+};
+
+pub(super) const REPLAYED: Claim = Claim {
+    name: "sched-replayed",
+    group: 8,
+    says: "the simulator decides as scx_gleaner did, in the same order, from the same events",
+    quick: false,
+    place: ClaimHost::CountedHost { pcpus: replayed::PCPUS, n: 0 },
+    prove: replayed::prove,
 };
 
 const STATE: &str = "/sys/kernel/sched_ext/state";

@@ -33,6 +33,7 @@ pub struct Lab {
     store: Option<Store>,
     accelerator: Accelerator,
     failures: PathBuf,
+    records: PathBuf,
 }
 
 impl Lab {
@@ -40,12 +41,13 @@ impl Lab {
     pub fn open() -> Result<Self> {
         if image::is_nested_host() {
             let failures = std::env::temp_dir();
-            return Ok(Self { store: None, accelerator: Accelerator::Kvm, failures });
+            let records = failures.clone();
+            return Ok(Self { store: None, accelerator: Accelerator::Kvm, failures, records });
         }
         let cache = Cache::open()?;
-        let failures = cache.scratch("failures")?;
+        let (failures, records) = (cache.scratch("failures")?, cache.scratch("records")?);
         let store = Store::new(cache, Payload::find()?);
-        Ok(Self { store: Some(store), accelerator: Accelerator::Emulated, failures })
+        Ok(Self { store: Some(store), accelerator: Accelerator::Emulated, failures, records })
     }
 
     /// Builds everything that any claim needs from packages, so that a missing program or network is noticed first.
@@ -63,6 +65,11 @@ impl Lab {
     /// Directory for consoles of failed machines.
     pub(crate) fn failures(&self) -> &Path {
         &self.failures
+    }
+
+    /// Directory for what claims recorded in a nested host; the latest of each name is kept.
+    pub(crate) fn records(&self) -> &Path {
+        &self.records
     }
 
     fn media(&self, spec: &VmSpec) -> Result<Media> {

@@ -1,6 +1,7 @@
 //! `gleaner replay`: what the policy decides on a recorded pattern or a journal, without the machine or the program.
 
 mod change;
+mod coordination;
 mod decide;
 mod journal_replay;
 mod text;
@@ -15,6 +16,7 @@ use gleaner_policy::{Event, Mode, PolicyConfig};
 use gleaner_print::{out, outln, say};
 use gleaner_proto::journal::{self, Names, Record};
 use gleaner_proto::trace_file::{EventKind, Header, Pattern, Reader, Reconstruction, is_trace};
+use gleaner_sim::scx;
 use serde::Serialize;
 
 use gleaner_explain::{Sentence, sentences};
@@ -26,10 +28,11 @@ use change::Change;
 /// The trace is turned into the observations that `gleaner run --dry-run` would have made, and given to the same policy.
 /// Only the running program could show whether a trial would have succeeded: none is replayed. A journal holds what was seen
 /// in its trials: the policy must decide the same again, byte for byte; with --policy it is shown where it decides
-/// otherwise.
+/// otherwise. A record of `scx_gleaner` holds what the kernel reported to it: the simulator must decide the same.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The trace that `gleaner record` made, or a journal that `gleaner run --journal FILE` or `attach` wrote
+    /// The trace that `gleaner record` made, a journal that `gleaner run --journal FILE` or `attach` wrote, or what
+    /// `scx_gleaner --record FILE` wrote
     file: PathBuf,
     /// Replay with another policy than that of the recorded machine or run, as often as needed:
     /// method=NAME, wake-cost=TIME, poll-price=N, consolidate=true|false, most-threads=N
@@ -79,6 +82,9 @@ struct Report {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let bytes = fs::read(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
+    if scx::is_record(&bytes) {
+        return coordination::run(args);
+    }
     if !is_trace(&bytes) && journal::read(&args.file).is_ok() {
         return replay_journal(args);
     }

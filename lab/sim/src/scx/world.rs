@@ -1,0 +1,135 @@
+//! A host, and what is expected of its scheduler next.
+
+use std::collections::BTreeMap;
+
+use gleaner_coordination::record::{Decision, Header, Line, Task, What};
+
+use super::host::Host;
+use super::queue::Wait;
+
+/// One order of what happened. Several pCPUs send interrupts and decide at the same time: what follows from the interrupt
+/// that one of them is sending, another one that decides meanwhile has seen or not.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct World {
+    host: Host,
+    expected: BTreeMap<u32, Expected>,
+}
+
+/// A decision that is to be made, and the line of the record from which it follows.
+pub(super) type Open = (usize, Decision);
+
+/// What is expected of one pCPU.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Expected {
+    /// Decisions that were not seen yet.
+    open: Vec<Open>,
+    /// The lines of the last two events there. An event can interrupt another one, before that is decided on.
+    last: [usize; 2],
+    /// A woken task whose place the kernel chooses.
+    by_kernel: Option<Task>,
+    /// What has begun, an interrupt or a question, and has no consequence yet; each interrupted the one before.
+    begun: Vec<What>,
+}
+
+impl World {
+    pub(super) fn new(header: Header) -> Self {
+        Self { host: Host::new(header), expected: BTreeMap::new() }
+    }
+
+    fn expected(&mut self, on: u32) -> &mut Expected {
+        self.expected.entry(on).or_default()
+    }
+
+    /// The same world, in which nothing follows yet from this line, the one with this number.
+    pub(super) fn with_open(&self, number: usize, line: &Line) -> Self {
+        let mut world = self.clone();
+        let expected = world.expected(line.on);
+        expected.begun.push(line.what);
+        expected.last = [expected.last[1], number];
+        world
+    }
+
+    /// A decision that was to be made on this pCPU before, if any.
+    ///
+    /// # Errors
+    /// That decision.
+    pub(super) fn overdue(&mut self, on: u32) -> Result<(), Vec<Open>> {
+        let expected = self.expected(on);
+        match expected.open.iter().position(|(since, _)| *since < expected.last[0]) {
+            Some(late) => Err(vec![expected.open.remove(late)]),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the task does not wait any more.
+    ///
+    /// # Errors
+    /// It does; there is nothing that was expected instead.
+    pub(super) fn may_run(&mut self, task: Task) -> Result<(), Vec<Open>> {
+        let waits = matches!(self.host.task(task).waits, Wait::Fair { .. });
+        if waits { Err(Vec::new()) } else { Ok(()) }
+    }
+
+    /// Something happened, on line `number`.
+    pub(super) fn happens(&mut self, number: usize, line: &Line) {
+        if let What::Sent { from } = line.what {
+            self.ends(
+                line.on,
+                number,
+                |begun| matches!(begun, What::Interrupt { from: sender, .. } if *sender == from),
+            );
+        }
+        let decisions = self.host.happens(&line.what);
+        let expected = self.expected(line.on);
+        expected.last = [expected.last[1], number];
+        expected.open.extend(decisions.into_iter().map(|decision| (number, decision)));
+        if let What::Woken { task, ours: false, .. } = line.what {
+            expected.by_kernel = Some(task);
+        }
+    }
+
+    /// From what has begun on this pCPU follows what does.
+    fn ends(&mut self, on: u32, number: usize, is_it: impl Fn(&What) -> bool) {
+        let begun = &mut self.expected(on).begun;
+        if let Some(found) = begun.iter().rposition(is_it) {
+            let what = begun.remove(found);
+            let decisions = self.host.happens(&what);
+            self.expected(on).open.extend(decisions.into_iter().map(|decision| (number, decision)));
+        }
+    }
+
+    /// Whether the kernel decided this, where the scheduler leaves it to the kernel.
+    pub(super) fn is_by_kernel(&self, on: u32, decision: &Decision) -> bool {
+        let by_kernel = self.expected.get(&on).and_then(|expected| expected.by_kernel);
+        matches!(decision, Decision::Placed { task, .. } if by_kernel == Some(*task))
+    }
+
+    /// A decision was made.
+    ///
+    /// # Errors
+    /// Decisions of this kind that were to be made, if it was not.
+    pub(super) fn decided(&mut self, on: u32, decision: &Decision) -> Result<(), Vec<Open>> {
+        if let (Decision::Placed { task, cpu, idle }, true) = (*decision, self.is_by_kernel(on, decision)) {
+            self.expected(on).by_kernel = None;
+            self.host.placed(task, cpu, idle);
+            return Ok(());
+        }
+        if !self.is_open(on, decision) {
+            let number = self.expected(on).last[1];
+            let asks = matches!(decision, Decision::Chose { .. } | Decision::Timed { .. });
+            self.ends(on, number, |begun| matches!(begun, What::Asks { .. }) == asks);
+        }
+        let open = &mut self.expected(on).open;
+        if let Some(found) = open.iter().position(|(_, expected)| expected == decision) {
+            open.remove(found);
+            return Ok(());
+        }
+        let alike =
+            |(_, expected): &mut Open| std::mem::discriminant(expected) == std::mem::discriminant(decision);
+        Err(open.extract_if(.., alike).collect())
+    }
+
+    fn is_open(&mut self, on: u32, decision: &Decision) -> bool {
+        self.expected(on).open.iter().any(|(_, expected)| expected == decision)
+    }
+}
