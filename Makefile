@@ -20,10 +20,12 @@ shared = $(DESTDIR)$(PREFIX)/share/gleaner
 etc = $(DESTDIR)$(SYSCONFDIR)/gleaner
 programs = gleaner gleaner-bench gleaner-sim
 packages = $(programs) gleaner-daemon gleaner-host gleaner-scx
+SCX_FIGURES = figure7a figure7ainthelab figure7bspinning figure7binthelab figure7cspinning figure7cinthelab figure8a figure8inthelab \
+	figure9b figure9inthelab
 HOST_CLAIMS = host-agreement host-causes host-overhead host-churn host-polling host-joined sched-safety sched-fairness sched-latency sched-holders sched-times sched-small sched-pairs sched-replayed
 pages = gleaner.toml.5 gleaner.7 gleanerd.8
 
-.PHONY: help build docs install uninstall deb demo test test-long test-lab test-python fuzz lab lab-host bench evaluation bench-guard bench-signals bench-sim bench-python bench-trace promises lint
+.PHONY: help build docs install uninstall deb demo test test-long test-lab test-python fuzz lab lab-figures lab-host bench evaluation bench-guard bench-signals bench-sim bench-python bench-trace promises lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,13 +111,19 @@ fuzz: ## Fuzz each parser of what comes from outside, FUZZ_SECONDS=10 each
 	scripts/setup fuzz
 	scripts/fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
+lab-figures: ## Draw the figures of docs/scx.md: simulated, and as docs/lab.json has them
+	cargo build --release --locked -p gleaner-sim
+	target/release/gleaner-sim reproduce --paper asplos13 --lab docs/lab.json --output target/figures >/dev/null
+	mkdir -p docs/scx
+	for figure in $(SCX_FIGURES); do cp target/figures/asplos13-$$figure.svg docs/scx/$$figure.svg; done
+
 lab: ## Prove Gleaner in virtual machines: other kernels, many vCPUs, systemd, neighbours; writes docs/lab.md
 	scripts/setup lab
 	cargo build --release --locked -p gleaner -p gleaner-bench -p gleaner-host -p gleaner-scx -p gleaner-lab
 	$(MAKE) --no-print-directory deb
 	target/release/gleaner-lab claims --markdown docs/lab.md $(LAB_ARGS)
 
-lab-host: ## Prove gleaner-host and scx_gleaner in the lab's nested KVM host; about 45 minutes
+lab-host: ## Prove gleaner-host and scx_gleaner in the lab's nested KVM host; about 50 minutes
 	scripts/setup lab
 	cargo build --release --locked -p gleaner -p gleaner-bench -p gleaner-host -p gleaner-scx -p gleaner-lab
 	target/release/gleaner-lab claims $(HOST_CLAIMS:%=--only %) $(LAB_ARGS)
@@ -171,7 +179,7 @@ bench-trace: ## Measure what tracing costs and how well it agrees, on this machi
 	exit $$status
 
 # PROMISES='--only redis-1,demo' chooses; `--page` writes the page anew and checks nothing.
-promises: ## Check every number that Gleaner promises; writes SPECIFICATION.md; about 45 minutes
+promises: ## Check every number that Gleaner promises; writes SPECIFICATION.md; about 50 minutes
 	for what in bench bench-sim lab test; do scripts/setup $$what; done
 	cargo build --release --workspace --locked
 	cargo build --workspace --locked

@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::budget::LARGEST_TRIAL_LOSS;
 use crate::evidence::{ERROR_RATE, Evidence};
 use crate::noise::Noise;
-use crate::objective::{Comparison, Standard};
+use crate::objective::{Comparison, ENOUGH_PAIRS, Standard};
 use crate::progress::{Block, Difference, Signal, is_mostly_idle};
 use crate::{Observation, Setting};
 pub use block::block_lengths;
@@ -36,9 +36,8 @@ pub use verdict::{Purpose, Verdict};
 const SETTLING_TIME: Duration = Duration::from_millis(2);
 /// The number of blocks of each side with which a trial of new retention starts.
 const SEQUENTIAL_PAIRS: usize = 3;
-/// Fewer pairs refute nothing: in a single lucky block of ten milliseconds waker and wakee can share a vCPU, and in an unlucky
-/// one the host runs something else.
-const PAIRS_AGAINST: usize = 3;
+/// [`ENOUGH_PAIRS`].
+const PAIRS_AGAINST: usize = ENOUGH_PAIRS as usize;
 /// A change whose effect has not shown after this time is not worth having.
 const LONGEST_TRIAL: Duration = Duration::from_secs(8);
 /// What is proven waits no longer than this for the judgement of other workloads: harm that has not shown by then has to

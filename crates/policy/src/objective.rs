@@ -77,8 +77,9 @@ pub(crate) fn price_at_load(load: f64, poll_price: f64) -> f64 {
     poll_price * (1.0 + (BUSY_PRICE_FACTOR - 1.0) * load.clamp(0.0, 1.0))
 }
 
-/// From this many pairs on, a single lucky or unlucky block no longer matters.
-const MIN_PAIRS: u32 = 3;
+/// Fewer pairs refute nothing and show no harm: in a single lucky block of ten milliseconds waker and wakee can share a vCPU,
+/// and in an unlucky one the host runs something else.
+pub(crate) const ENOUGH_PAIRS: u32 = 3;
 /// The factor by which the tail of the waiting may grow while its mean shrinks.
 const MAX_TAIL_GROWTH: f64 = 1.25;
 
@@ -149,9 +150,9 @@ impl Comparison {
             Purpose::Reprove => e.confirms(),
         };
         // What was proven before needs only no sign of the opposite.
-        let seems_lower = |e: Evidence| e.pairs < MIN_PAIRS || e.ratio < 1.0 - e.signal.margin();
+        let seems_lower = |e: Evidence| e.pairs < ENOUGH_PAIRS || e.ratio < 1.0 - e.signal.margin();
         let unchanged = purpose == Purpose::Reprove && !self.progress.is_some_and(seems_lower);
-        let sufficient = |e: &Evidence| self.not_lower || (unchanged && e.pairs >= MIN_PAIRS);
+        let sufficient = |e: &Evidence| self.not_lower || (unchanged && e.pairs >= ENOUGH_PAIRS);
         let waiting = self.waiting.filter(sufficient);
         [self.progress, waiting].into_iter().flatten().find(proves)
     }
@@ -173,7 +174,7 @@ impl Comparison {
     /// Evidence that the candidate, tried for another workload's sake, harms this one.
     pub(crate) fn harm(&self) -> Option<Evidence> {
         let harm = [self.progress.filter(Evidence::is_harm), self.delay];
-        harm.into_iter().flatten().find(|e| e.pairs >= MIN_PAIRS)
+        harm.into_iter().flatten().find(|e| e.pairs >= ENOUGH_PAIRS)
     }
 
     /// Whether harm is ruled out, or nothing can show it.

@@ -10,6 +10,7 @@ mod atc14;
 mod exchange;
 mod figures;
 mod hp3c20;
+pub mod lab;
 mod measure;
 mod off;
 mod rows;

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::guard::{Interval, lost_share};
-use crate::objective::Comparison;
+use crate::objective::{Comparison, ENOUGH_PAIRS};
 use crate::progress::Block;
 use crate::{Evidence, Policy, Purpose};
 
 /// The fewest pairs by which new retention passes for helpful, or for harmless where nothing can be compared.
 const MIN_PAIRS: usize = 2;
-/// The fewest pairs by which a workload judges again: fewer do not show harm.
-const MIN_PAIRS_AGAIN: usize = 3;
+/// The fewest pairs by which a workload judges again.
+const MIN_PAIRS_AGAIN: usize = ENOUGH_PAIRS as usize;
 
 /// What a judge makes of the candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -21,8 +21,6 @@
 #include "placement.bpf.h"
 #include "urgent.bpf.h"
 
-#define PF_KTHREAD 0x00200000
-
 char LICENSE[] SEC("license") = "GPL";
 
 /* Unused: puts the enums in the BTF for user space. */

@@ -56,6 +56,11 @@ enum {
 	BPF_F_TIMER_CPU_PIN = 1ULL << 1,
 };
 
+/* include/linux/sched.h: of `task_struct.flags`. */
+enum {
+	PF_KTHREAD = 0x00200000,
+};
+
 enum {
 	BPF_RB_NO_WAKEUP = 1ULL << 0,
 };

@@ -85,7 +85,6 @@ struct {
 	__type(value, struct clock);
 } clocks SEC(".maps");
 
-#define PF_KTHREAD 0x00200000
 #define SCHED_IDLE 5
 /* Static priority of nice 19. */
 #define LEAST_PRIO 139

@@ -8,7 +8,6 @@
 
 #define TASK_RUNNING 0
 #define TASK_DEAD 0x80
-#define PF_KTHREAD 0x00200000
 
 const volatile enum scope_kind scope_kind = SCOPE_SYSTEM;
 /* SCOPE_TREE: this process and its descendants. SCOPE_CHILDREN: only its future descendants. */

@@ -9,8 +9,6 @@
 
 #include "wakers.h"
 
-#define PF_KTHREAD 0x00200000
-
 /* Further pairs are not counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

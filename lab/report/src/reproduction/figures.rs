@@ -93,7 +93,7 @@ fn drawn(paper: &Reproduction, figure: &data::Figure) -> Figure {
 }
 
 fn about(figure: &data::Figure, kind: &str) -> String {
-    format!("{kind} of {} in the simulation of the paper's {}.", figure.value, figure.place)
+    format!("{kind} of {}: {}.", figure.value, figure.place)
 }
 
 fn bars(figure: &data::Figure, reference: f64, groups: &[data::Group]) -> Bars {

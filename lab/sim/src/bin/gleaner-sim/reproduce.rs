@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use gleaner_print::{out, outln};
 use gleaner_proto::result::{check_place, write_file};
-use gleaner_sim::reproduce::{Paper, Report, reproduce};
+use gleaner_sim::reproduce::{Paper, Report, lab, reproduce};
 
 use super::progress;
 
@@ -24,6 +24,9 @@ pub(super) struct Args {
     /// Also write the figures (SVG), a page with everything (index.html) and the values (reproduction.json) there
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Beside the figures of ASPLOS'13, what `scx_gleaner` did in the lab: docs/lab.json, which `make lab` writes
+    #[arg(long, value_name = "FILE", requires = "output")]
+    lab: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -55,13 +58,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Check now: minutes of simulation must not be lost to a directory that cannot be written.
         check_place(&dir.join("index.html"))?;
     }
+    let outcomes = args.lab.as_deref().map(read_lab).transpose()?.unwrap_or_default();
     let papers: Vec<Paper> = args.paper.map_or(Paper::ALL.to_vec(), |name| vec![name.into()]);
     let bar = progress("simulations", 0);
-    let papers = reproduce(&papers, args.output.is_some(), &|done, all| {
+    let mut papers = reproduce(&papers, args.output.is_some(), &|done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     })?;
     bar.finish_and_clear();
+    for paper in papers.iter_mut().filter(|paper| paper.name == "asplos13") {
+        lab::put_beside(&mut paper.figures, &outcomes);
+    }
     let report = Report { version: env!("CARGO_PKG_VERSION").to_owned(), papers };
     if let Some(dir) = &args.output {
         write(&report, dir)?;
@@ -72,6 +79,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         out!("{}", text::text(&report))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn read_lab(path: &Path) -> anyhow::Result<Vec<lab::Outcome>> {
+    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{} has no outcomes of the lab", path.display()))
 }
 
 fn write(report: &Report, dir: &Path) -> anyhow::Result<()> {
