@@ -92,16 +92,18 @@ LOGIC void urgency_end(struct urgency *urgency)
 /* The vCPU sent a shootdown to `recipients` others, for which it will wait. */
 LOGIC void urgency_awaits(struct urgency *urgency, __u32 recipients)
 {
-	__u32 awaited = urgency->awaited + recipients;
-
-	urgency->awaited = awaited < recipients ? ~0U : awaited;
+	/* Several answer at once. */
+	if (urgency->awaited <= ~0U - recipients)
+		__sync_fetch_and_add(&urgency->awaited, recipients);
+	else
+		urgency->awaited = ~0U;
 }
 
 /* One of those acknowledged. */
 LOGIC void urgency_answered(struct urgency *urgency)
 {
 	if (urgency->awaited)
-		urgency->awaited--;
+		__sync_fetch_and_sub(&urgency->awaited, 1);
 }
 
 /*

@@ -49,6 +49,7 @@ impl Rules {
 }
 
 /// The names of what makes urgent, as in [`Rules`]' texts.
+const OFF: &str = "off";
 const RESCHED_DP: &str = "resched-dp";
 const TLB_CO: &str = "tlb-co";
 const TLB_WAIT: &str = "tlb-wait";
@@ -65,9 +66,7 @@ impl FromStr for Rules {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut rules = Self::OFF;
-        if text == "off" {
-            return Ok(rules);
-        }
+        let mut off = false;
         for name in text.split(',') {
             if let Some(vectors) = name.strip_prefix(RESCHEDULE) {
                 rules.vectors.reschedule = VectorSet::parse(vectors)?;
@@ -78,6 +77,7 @@ impl FromStr for Rules {
                 continue;
             }
             match name {
+                OFF => off = true,
                 LINUX => rules.vectors = Vectors::LINUX,
                 FREEBSD => rules.vectors = Vectors::FREEBSD,
                 RESCHED_DP => rules.resched_dp = true,
@@ -87,11 +87,17 @@ impl FromStr for Rules {
                 RESCHED_CO_AUTO => rules.resched_co = ReschedCo::Auto,
                 other => {
                     return Err(format!(
-                        "`{other}` is no rule: use off, or {RESCHED_DP}, {TLB_CO}, {TLB_WAIT} and {RESCHED_CO} or \
-                         {RESCHED_CO_AUTO} with commas"
+                        "`{other}` is no rule: use {OFF}, or {RESCHED_DP}, {TLB_CO}, {TLB_WAIT} and {RESCHED_CO} or \
+                         {RESCHED_CO_AUTO} with commas; and {FREEBSD}, {RESCHEDULE}F8 or {SHOOTDOWN}F4+F5 for a guest that is \
+                         not Linux"
                     ));
                 }
             }
+        }
+        if off && (Self { vectors: Vectors::LINUX, ..rules }) != Self::OFF {
+            return Err(format!(
+                "{OFF} leaves no room for {RESCHED_DP}, {TLB_CO} or another rule: leave one out"
+            ));
         }
         if rules.tlb_wait && !rules.tlb_co {
             return Err(format!("{TLB_WAIT} is for senders whose recipients run first: add {TLB_CO}"));
@@ -119,13 +125,16 @@ impl fmt::Display for Rules {
             resched_co,
         ];
         let mut names: Vec<String> = rules.into_iter().flatten().map(str::to_owned).collect();
+        if names.is_empty() {
+            names.push(OFF.to_owned());
+        }
         let Vectors { reschedule, shootdown } = self.vectors;
         match self.vectors {
             Vectors::LINUX => {}
             Vectors::FREEBSD => names.push(FREEBSD.to_owned()),
             _ => names.extend([format!("{RESCHEDULE}{reschedule}"), format!("{SHOOTDOWN}{shootdown}")]),
         }
-        f.write_str(if names.is_empty() { "off".to_owned() } else { names.join(",") }.as_str())
+        f.write_str(&names.join(","))
     }
 }
 
@@ -160,6 +169,7 @@ mod tests {
         }
         let named = "tlb-co,reschedule:f8,shootdown:f6+f4+f5".parse::<Rules>().unwrap();
         assert_eq!(named.to_string(), "tlb-co,freebsd");
+        assert_eq!("freebsd".parse::<Rules>().unwrap().to_string(), "off,freebsd");
         assert_eq!("tlb-co,resched-dp".parse(), Ok(Rules::PAPER));
         assert_eq!(Rules::OFF.to_string(), "off");
         for wrong in ["", "tlb", "off,tlb-co", "tlb-co,", "resched-co=on"] {

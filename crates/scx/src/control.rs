@@ -43,7 +43,8 @@ pub fn answer(
             }))
         }
         Call::Set(_) if scheduler.records() => {
-            Err("nothing can be changed while it is recorded: a replay has the rules of its start".to_owned())
+            Err("nothing can be changed while it is recorded: end it, and start it without --record"
+                .to_owned())
         }
         Call::Set(change) => {
             let mut next = options.clone();

@@ -39,7 +39,7 @@ pub enum ScxError {
         detail: String,
     },
     /// What it sees and decides cannot be written down.
-    #[error("nothing is recorded: {detail}")]
+    #[error("no more is recorded: {detail}")]
     Record {
         /// Why not.
         detail: String,

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use gleaner_coordination::record::{Choice, Decision, Header, Line, MOST_PCPUS, Means, What};
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::online;
+use gleaner_policy::CpuId;
 use gleaner_trace::bpf::from_bytes;
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use serde::Serialize;
@@ -33,6 +34,7 @@ struct Sink {
 impl Recording {
     /// Writes the header; events follow at each [`Recording::read`].
     pub(crate) fn start(events: &impl MapCore, header: &Header, file: File) -> Result<Self, ScxError> {
+        file.set_len(0).map_err(|error| ScxError::Record { detail: error.to_string() })?;
         let sink = Rc::new(RefCell::new(Sink { out: BufWriter::new(file), failed: None }));
         sink.borrow_mut().put(header);
         let to = Rc::clone(&sink);
@@ -50,9 +52,14 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Writes what happened since it was last called.
+    /// Writes what happened since it was last called, at most what the ring holds: it can be filled faster than it is read.
     pub(crate) fn read(&self) -> Result<(), ScxError> {
-        self.ring.consume().map_err(|error| ScxError::Record { detail: error.to_string() })?;
+        let most = RING_BYTES as usize / size_of::<event>();
+        let read = self.ring.consume_raw_n(most);
+        if read < 0 {
+            let detail = io::Error::from_raw_os_error(-read).to_string();
+            return Err(ScxError::Record { detail });
+        }
         self.check()
     }
 
@@ -87,15 +94,11 @@ impl Sink {
 /// # Errors
 /// There are more than a record can have.
 pub(crate) fn online_bits(root: &Root) -> Result<u64, ScxError> {
-    let mut bits = 0;
-    for cpu in online(root)?.iter() {
-        if cpu.0 >= MOST_PCPUS {
-            let detail = format!("there are more than {MOST_PCPUS} pCPUs");
-            return Err(ScxError::Record { detail });
-        }
-        bits |= 1 << cpu.0;
-    }
-    Ok(bits)
+    let bit = |cpu: CpuId| {
+        let too_many = || ScxError::Record { detail: format!("there are more than {MOST_PCPUS} pCPUs") };
+        1_u64.checked_shl(cpu.0).ok_or_else(too_many)
+    };
+    online(root)?.iter().try_fold(0, |bits, cpu| Ok(bits | bit(cpu)?))
 }
 
 /// `None`: of a kind that this program does not know, which a scheduler of the same build does not send.

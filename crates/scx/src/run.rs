@@ -1,6 +1,6 @@
 //! Schedules, answers clients, and starts again where the kernel asks for it.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,10 +35,12 @@ pub(crate) fn until_ended(
     print: Option<Print>,
     record: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
-    let create = |path: &Path| {
-        File::create(path).with_context(|| format!("the record {} cannot be written", path.display()))
+    // What is in it is lost once the scheduler has started, and not before: it may be that of one that runs.
+    let open = |path: &Path| {
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        opened.with_context(|| format!("the record {} cannot be written", path.display()))
     };
-    let mut record = record.map(create).transpose()?;
+    let mut record = record.map(open).transpose()?;
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let action = SigAction::new(SigHandler::Handler(stop), SaFlags::empty(), SigSet::empty());
         // SAFETY: the handler only stores a flag.
@@ -53,9 +55,9 @@ pub(crate) fn until_ended(
             say!("{}: KVM is not loaded, so nothing becomes urgent; load it and start again", crate::NAME);
         }
         let server = server.get_or_insert_with(listen);
-        let ended = watch(&mut scheduler, &mut options, server, print)?;
-        scheduler.write_record(true)?;
-        let Some(ended) = ended else {
+        let ended = watch(&mut scheduler, &mut options, server, print);
+        end_record(&mut scheduler);
+        let Some(ended) = ended? else {
             return Ok(ExitCode::SUCCESS);
         };
         let then = if ended.restart { "; it starts again" } else { "" };
@@ -67,6 +69,17 @@ pub(crate) fn until_ended(
             return Ok(if ended.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }
         options.forget_ended(&Root::system());
+    }
+}
+
+fn end_record(scheduler: &mut Scheduler) {
+    match scheduler.end_record() {
+        Ok(None) => {}
+        Ok(Some(0)) => say!("{}: the record is complete", crate::NAME),
+        Ok(Some(lost)) => {
+            say!("{}: {lost} events are missing in the record, which cannot be replayed", crate::NAME);
+        }
+        Err(error) => say!("{}: {error}", crate::NAME),
     }
 }
 
@@ -96,7 +109,7 @@ fn watch(
         for (pid, decision) in autos.step(scheduler, options)? {
             say!("{}: process {pid}: {decision}", crate::NAME);
         }
-        if let Err(error) = scheduler.write_record(false) {
+        if let Err(error) = scheduler.write_record() {
             say!("{}: {error}; it schedules all the same", crate::NAME);
         }
         if let Some(ended) = scheduler.ended() {

@@ -9,6 +9,7 @@ use gleaner_coordination::record::{Header, RECORD, VERSION};
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
+use gleaner_policy::VcpuPlace;
 use gleaner_scx_control::Vectors;
 use gleaner_trace::bpf::{as_bytes, from_bytes, object_place, per_vcpu, text};
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
@@ -87,8 +88,9 @@ impl Scheduler {
         let failed = |error: libbpf_rs::Error| ScxError::Load { detail: text(&error) };
         let sees_kvm = root.path("/sys/module/kvm").exists();
         let online = if record.is_some() { online_bits(root)? } else { 0 };
-        let topology = Topology::read(root)?;
-        let skel = load(options, &topology, sees_kvm, record.is_some()).map_err(failed)?;
+        // Where it cannot be read, since a pCPU comes or goes, all pCPUs are taken for neighbours.
+        let places = Topology::read(root).map(|topology| topology.places()).unwrap_or_default();
+        let skel = load(options, &places, sees_kvm, record.is_some()).map_err(failed)?;
         let mut scheduler = Self { skel, links: Vec::new(), sees_kvm, recording: None };
         scheduler.adopt(options)?;
         for program in scheduler.skel.object().progs_mut() {
@@ -106,7 +108,7 @@ impl Scheduler {
     }
 
     fn header(&self, root: &Root, options: &Options, online: u64) -> Header {
-        let count = self.skel.maps.bss_data.as_deref().map_or(0, |data| data.pcpu_count);
+        let count = u64::BITS - online.leading_zeros();
         let fixed = self.skel.maps.rodata_data;
         Header {
             record: RECORD.to_owned(),
@@ -130,19 +132,26 @@ impl Scheduler {
         self.recording.is_some()
     }
 
-    /// Writes down what it has seen and decided since this was last called; with `ends` for the last time.
+    /// Writes down what it has seen and decided since this was last called.
     ///
     /// # Errors
     /// The file cannot be written. The scheduler goes on, and nothing more is recorded.
-    pub fn write_record(&mut self, ends: bool) -> Result<(), ScxError> {
+    pub fn write_record(&mut self) -> Result<(), ScxError> {
         let Some(recording) = self.recording.take() else { return Ok(()) };
-        if ends {
-            let lost = self.skel.maps.bss_data.as_deref().map_or(0, |data| data.lost);
-            return recording.end(lost);
-        }
         recording.read()?;
         self.recording = Some(recording);
         Ok(())
+    }
+
+    /// The same, and ends the record. Returns how many events did not fit into the buffer; `None`: nothing is recorded.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn end_record(&mut self) -> Result<Option<u64>, ScxError> {
+        let Some(recording) = self.recording.take() else { return Ok(None) };
+        let lost = self.skel.maps.bss_data.as_deref().map_or(0, |data| data.lost);
+        recording.end(lost)?;
+        Ok(Some(lost))
     }
 
     /// Whether interrupts between vCPUs are seen: not without KVM.
@@ -277,7 +286,7 @@ fn uses_of(vectors: &Vectors) -> [u8; 256] {
 
 fn load(
     options: &Options,
-    topology: &Topology,
+    places: &[VcpuPlace],
     sees_kvm: bool,
     records: bool,
 ) -> libbpf_rs::Result<ScxGleanerSkel<'static>> {
@@ -290,7 +299,7 @@ fn load(
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
         data.fair_slice_ns = options.slice_ns;
         data.records = records;
-        for place in topology.places() {
+        for place in places {
             if let Some(llc) = data.llc_of.get_mut(place.cpu.0 as usize) {
                 *llc = place.llc.0;
             }

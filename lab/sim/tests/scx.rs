@@ -57,6 +57,9 @@ fn the_records_have_every_kind_of_decision() {
         r#""choice":"urgent""#,
         r#""choice":"first""#,
         r#""choice":"stolen""#,
+        r#""choice":"pulled""#,
+        r#""choice":"urgent-goes-on""#,
+        r#""gives":false"#,
     ] {
         assert!(all.contains(kind), "{kind}");
     }
@@ -89,6 +92,36 @@ fn a_decision_that_was_not_made_or_made_otherwise_is_the_first_difference() {
 }
 
 #[test]
+fn decisions_that_follow_from_one_event_have_an_order() {
+    let mut at = 0;
+    let swapped = with("shootdowns", |lines| {
+        at = nth(lines, r#""timed""#, 2);
+        assert!(lines[at + 1].contains("chose"), "{}", lines[at + 1]);
+        lines.swap(at, at + 1);
+    });
+    assert_eq!(swapped.unwrap().difference.unwrap().line, at + 1);
+}
+
+#[test]
+fn who_runs_is_compared_too() {
+    let mut at = 0;
+    let other = with("shares", |lines| {
+        // Next on this pCPU, but runs on the other one.
+        at = nth(lines, r#""choice":"first""#, 9) + 1;
+        assert!(lines[at].contains("runs"), "{}", lines[at]);
+        let (here, there) = (r#""cpu":0"#, r#""cpu":1"#);
+        lines[at] = if lines[at].contains(here) {
+            lines[at].replace(here, there)
+        } else {
+            lines[at].replace(there, here)
+        };
+    });
+    let difference = other.unwrap().difference.unwrap();
+    assert_eq!(difference.line, at + 1);
+    assert!(difference.text().contains("waits elsewhere"), "{}", difference.text());
+}
+
+#[test]
 fn other_rules_lead_to_other_decisions() {
     for (case, from, to) in [
         ("shootdowns", r#""tlb_co":true"#, r#""tlb_co":false"#),
@@ -112,7 +145,11 @@ fn a_record_that_is_not_whole_is_named() {
     let old = with("shares", |lines| lines[0] = lines[0].replace(r#""version":1"#, r#""version":0"#));
     assert!(old.unwrap_err().to_string().contains("version 0"));
     let pcpu = with("shares", |lines| lines[1] = lines[1].replace(r#""on":"#, r#""on":7"#));
-    assert!(pcpu.unwrap_err().to_string().contains("line 2 names a pCPU"));
+    assert!(pcpu.unwrap_err().to_string().contains("line 2 names another pCPU"));
+    let many = with("shares", |lines| lines[0] = lines[0].replace(r#""pcpus":2"#, r#""pcpus":4000000000"#));
+    assert!(many.unwrap_err().to_string().contains("at most 64"));
+    let later = with("shares", |lines| lines[0] = r#"{"record":"scx_gleaner","version":2}"#.to_owned());
+    assert!(later.unwrap_err().to_string().contains("version 2"));
 }
 
 #[test]

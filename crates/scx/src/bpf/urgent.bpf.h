@@ -3,7 +3,7 @@
  * Interrupts between vCPUs make them urgent (§3.1 of the paper). The programs
  * here run at KVM's events, in the context of the vCPU that causes them. They
  * change a vCPU's urgency while others read it; at worst a request is lost or
- * lasts for one slice more.
+ * lasts for one slice more. What a sender waits for is counted atomically.
  */
 #ifndef GLEANER_SCX_URGENT_H
 #define GLEANER_SCX_URGENT_H
@@ -85,12 +85,13 @@ static __always_inline void await_answer(struct task *from, s32 tid, struct task
 {
 	int i;
 
+	/* First: the answer may come at once. */
+	urgency_awaits(&from->urgency, 1);
 	for (i = 0; i < ASKERS; i++) {
-		if (__sync_val_compare_and_swap(&to->askers[i], 0, tid) == 0) {
-			urgency_awaits(&from->urgency, 1);
+		if (__sync_val_compare_and_swap(&to->askers[i], 0, tid) == 0)
 			return;
-		}
 	}
+	urgency_answered(&from->urgency);
 }
 
 /* Those who waited for the answer of `t` have it. */
@@ -182,9 +183,10 @@ SEC("?fentry/kvm_vcpu_halt")
 int BPF_PROG(on_halt, struct kvm_vcpu *vcpu)
 {
 	struct task *t = task_of(bpf_get_current_task_btf());
-	u64 now = bpf_ktime_get_ns(), from;
+	u64 now, from;
 
 	if (t && t->woke_at) {
+		now = bpf_ktime_get_ns();
 		RECORD(EVENT_HALTS, .at = now, .task = bpf_get_current_task_btf()->pid);
 		/* The wakee may have run first. */
 		from = t->ran_from > t->woke_at ? t->ran_from : t->woke_at;
@@ -206,10 +208,8 @@ int BPF_PROG(on_spin, struct kvm_vcpu *vcpu)
 		return 0;
 	__sync_fetch_and_add(&vm->spins, 1);
 	RECORD(EVENT_SPINS, .at = now, .task = bpf_get_current_task_btf()->pid);
-	if (urgency_holds(&t->urgency, now)) {
-		urgency_spins(&t->urgency, rules_of(t));
+	if (urgency_holds(&t->urgency, now) && urgency_spins(&t->urgency, rules_of(t)))
 		count(STAT_CANCELLED);
-	}
 	return 0;
 }
 

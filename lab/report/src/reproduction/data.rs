@@ -86,7 +86,7 @@ pub enum Chart {
     },
 }
 
-/// A paper's figure, as simulated.
+/// A paper's figure, as simulated or as measured in the lab.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
     /// Name of the figure in the paper, e.g. `Figure 4a`.
@@ -112,7 +112,7 @@ pub struct Reproduction {
     pub title: &'static str,
     /// Every statement of the paper's text, in its order.
     pub rows: Vec<Row>,
-    /// Figures, as simulated.
+    /// Its figures.
     pub figures: Vec<Figure>,
 }
 

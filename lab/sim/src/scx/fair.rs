@@ -33,10 +33,11 @@ impl Host {
     pub(super) fn average_active(&mut self, vm: u32, by: i32, at: u64) {
         let window = self.header.average_ns;
         let Some(vm) = self.vms.get_mut(&vm) else { return };
-        vm.sum += u64::from(vm.active) * at.saturating_sub(vm.changed_at);
+        let summed = u64::from(vm.active).wrapping_mul(at.saturating_sub(vm.changed_at));
+        vm.sum = vm.sum.wrapping_add(summed);
         vm.changed_at = at;
         vm.active = vm.active.wrapping_add_signed(by);
-        if at < vm.summed_from + window {
+        if at < vm.summed_from.saturating_add(window) {
             return;
         }
         vm.average = active_average(vm.average, vm.sum, at - vm.summed_from, window);

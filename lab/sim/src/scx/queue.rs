@@ -108,7 +108,7 @@ impl Host {
             .filter_map(|other| Some((self.first_vtime(other, Some(since))?, other)))
             .min_by_key(|(vtime, _)| *vtime);
         let Some((behind, from)) = furthest else { return false };
-        let Some(limit) = next.checked_sub(2 * self.header.slice_ns) else { return false };
+        let Some(limit) = next.checked_sub(self.header.slice_ns.saturating_mul(2)) else { return false };
         limit > 0 && behind < limit && self.take_first(from, cpu)
     }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
-use gleaner_coordination::record::{Decision, Header, Line, RECORD, Task, VERSION, What};
-use serde::Serialize;
+use gleaner_coordination::record::{Decision, Header, Line, MOST_PCPUS, RECORD, Task, VERSION, What};
+use serde::{Deserialize, Serialize};
 
 use super::world::{Open, World};
 
@@ -45,7 +45,7 @@ pub enum RecordError {
         found: u32,
     },
     /// A pCPU that the record's header does not have.
-    #[error("{}: line {line} names a pCPU, and the host has {pcpus}", path.display())]
+    #[error("{}: line {line} names another pCPU than the host's {pcpus}, of at most {MOST_PCPUS}", path.display())]
     Pcpu {
         /// Path of the record.
         path: PathBuf,
@@ -138,7 +138,9 @@ impl fmt::Display for Made {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decided(decision) => write!(f, "{}", text(decision)),
-            Self::Ran { task, cpu } => write!(f, "thread {task} ran on pCPU {cpu}, for which it still waits"),
+            Self::Ran { task, cpu } => {
+                write!(f, "thread {task} ran on pCPU {cpu}, and waits elsewhere or for others")
+            }
         }
     }
 }
@@ -174,7 +176,14 @@ impl Difference {
 /// Whether the file begins as a record of the scheduler.
 pub fn is_record(bytes: &[u8]) -> bool {
     let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    serde_json::from_slice::<Header>(first).is_ok_and(|header| header.record == RECORD)
+    serde_json::from_slice::<Kind>(first).is_ok_and(|kind| kind.record == RECORD)
+}
+
+/// What every version's header has.
+#[derive(Deserialize)]
+struct Kind {
+    record: String,
+    version: u32,
 }
 
 /// Decides once more what the recorded scheduler decided.
@@ -188,11 +197,15 @@ pub fn replay(path: &Path) -> Result<Agreement, RecordError> {
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line)).peekable();
     let malformed = |line, source| RecordError::Line { path: path.to_owned(), line, source };
     let (_, first) = lines.next().unwrap_or((1, ""));
-    let header: Header = serde_json::from_str(first).map_err(|source| malformed(1, source))?;
-    if header.version != VERSION {
-        return Err(RecordError::Version { path: path.to_owned(), found: header.version });
+    let Kind { version: found, .. } = serde_json::from_str(first).map_err(|source| malformed(1, source))?;
+    if found != VERSION {
+        return Err(RecordError::Version { path: path.to_owned(), found });
     }
+    let header: Header = serde_json::from_str(first).map_err(|source| malformed(1, source))?;
     let pcpus = header.pcpus;
+    if u64::BITS - header.online.leading_zeros() > pcpus || pcpus > MOST_PCPUS {
+        return Err(RecordError::Pcpu { path: path.to_owned(), line: 1, pcpus });
+    }
     let mut comparison = Comparison::new(header);
     while let Some((number, line)) = lines.next() {
         let line: Line = match serde_json::from_str(line) {
@@ -285,7 +298,7 @@ impl Comparison {
             What::Runs { task, cpu, .. } => {
                 self.ran.insert(task);
                 let made = Some(Made::Ran { task, cpu });
-                let same = self.each(number, on, made, |world| world.may_run(task));
+                let same = self.each(number, on, made, |world| world.may_run(task, cpu));
                 self.count("ran", same);
             }
             What::Vcpu { vm, .. } => {
@@ -297,6 +310,9 @@ impl Comparison {
                     self.worlds.iter().map(|world| world.with_open(number, line)).collect();
                 self.happens(number, line);
                 self.worlds.extend(later);
+                if self.worlds.len() > MOST_WORLDS {
+                    self.forget_equal();
+                }
                 return;
             }
             _ => {}

@@ -146,6 +146,31 @@ fn whoever_gives_its_pcpu_away_makes_the_other_urgent() {
 }
 
 #[test]
+fn a_sender_that_waits_for_answers_keeps_its_pcpu_until_it_has_them() {
+    let waits = UrgentConfig { tlb_wait: true, ..ALL };
+    let mut host = host(1, waits);
+    for task in [11, 12, 13, 14, 15, 16] {
+        vcpu(&mut host, task, 0);
+        queue(&mut host, 0, task, 0, false);
+    }
+    let asks_12 = |from| What::Interrupt { at: MS, from, to: 12, means: Means::Shootdown, halted: false };
+    let gives = |host: &mut Host, task| {
+        let decided = host.happens(&What::Yields { at: MS, task, to: 12 });
+        decided.contains(&Decision::Yielded { task, gives: true })
+    };
+    for from in [11, 13, 14, 15, 16] {
+        host.happens(&asks_12(from));
+    }
+    assert!(!gives(&mut host, 11) && !gives(&mut host, 15));
+    assert!(gives(&mut host, 16), "there is room for four that wait");
+    host.happens(&What::Acknowledges { task: 12 });
+    assert!(gives(&mut host, 11) && gives(&mut host, 15), "it has answered");
+    host.happens(&asks_12(11));
+    host.happens(&What::Quiescent { at: MS, task: 11, sleeps: true });
+    assert!(gives(&mut host, 11), "whoever sleeps waits for nothing");
+}
+
+#[test]
 fn a_woken_vcpu_goes_where_no_sibling_is_unless_its_waker_is_about_to_halt() {
     let mut host = host(2, UrgentConfig::OFF);
     for (task, cpu) in [(11, 0), (12, 1), (21, 1)] {

@@ -153,7 +153,7 @@ impl Host {
         let Some((_, task)) = oldest else { return false };
         let slice = self.rules_of(task).slice_ns;
         // At the end of its slice it is the last of the urgent ones.
-        self.task(task).urgent_since = at + slice;
+        self.task(task).urgent_since = at.saturating_add(slice);
         self.put_next(task, cpu);
         self.decisions.push(Decision::Timed { ns: slice });
         true

@@ -61,13 +61,16 @@ impl World {
         }
     }
 
-    /// Whether the task does not wait any more.
+    /// Whether the task is next on this pCPU, or is there already.
     ///
     /// # Errors
-    /// It does; there is nothing that was expected instead.
-    pub(super) fn may_run(&mut self, task: Task) -> Result<(), Vec<Open>> {
-        let waits = matches!(self.host.task(task).waits, Wait::Fair { .. });
-        if waits { Err(Vec::new()) } else { Ok(()) }
+    /// It still waits for others, or is next on another one; there is nothing that was expected instead.
+    pub(super) fn may_run(&mut self, task: Task, cpu: u32) -> Result<(), Vec<Open>> {
+        match self.host.task(task).waits {
+            Wait::Nowhere => Ok(()),
+            Wait::Next(next) if next == cpu => Ok(()),
+            Wait::Next(_) | Wait::Fair { .. } => Err(Vec::new()),
+        }
     }
 
     /// Something happened, on line `number`.
@@ -120,7 +123,11 @@ impl World {
             self.ends(on, number, |begun| matches!(begun, What::Asks { .. }) == asks);
         }
         let open = &mut self.expected(on).open;
-        if let Some(found) = open.iter().position(|(_, expected)| expected == decision) {
+        let found = open.iter().position(|(_, expected)| expected == decision);
+        // Those that follow from the same event come in their order.
+        if let Some(found) =
+            found.filter(|found| open[..*found].iter().all(|(since, _)| *since != open[*found].0))
+        {
             open.remove(found);
             return Ok(());
         }

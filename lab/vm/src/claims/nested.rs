@@ -52,7 +52,6 @@ pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()
         .env(soak::VARIABLE, &time.as_secs().to_string());
     let output = host.run(step)?;
     // Fails if a check does not hold; the outcomes say more.
-    keep_records(lab, &host)?;
     let outcomes: Vec<super::Outcome> =
         serde_json::from_slice(&output.stdout).map_err(|error| Error::Step {
             vm: "host".to_owned(),
@@ -60,6 +59,7 @@ pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()
             exit: output.exit.to_string(),
             output: format!("{error}: {}{}", output.text(), output.errors()),
         })?;
+    keep_records(lab, &host)?;
     for outcome in outcomes {
         outcome.checks.into_iter().for_each(|check: Check| checks.add(check));
         if let Some(error) = outcome.error {

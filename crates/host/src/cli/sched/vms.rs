@@ -55,6 +55,22 @@ pub(super) fn by_process(options: &[OsString], vms: &[Vm]) -> Result<Vec<OsStrin
     Ok(resolved)
 }
 
+/// The same options, with the full path of a record: `scx_gleaner` starts in another directory.
+pub(super) fn from_root(options: Vec<OsString>) -> std::io::Result<Vec<OsString>> {
+    let mut value_follows = false;
+    let full = |option: OsString| {
+        let inline = option.to_str().and_then(|text| text.strip_prefix("--record="));
+        let path = match inline {
+            Some(path) => OsString::from(format!("--record={}", std::path::absolute(path)?.display())),
+            None if value_follows => std::path::absolute(&option)?.into_os_string(),
+            None => option.clone(),
+        };
+        value_follows = !value_follows && option == "--record";
+        Ok(path)
+    };
+    options.into_iter().map(full).collect()
+}
+
 fn of_value(value: &OsStr, vms: &[Vm]) -> Result<OsString, HostError> {
     match value.to_str().and_then(|text| text.rsplit_once('=')) {
         // A process can have rules before it is a VM.
@@ -82,6 +98,21 @@ mod tests {
         assert_eq!(change("a=b=resched-dp,tlb-co").unwrap(), VmChange { pid: 18, rules: Some(Rules::PAPER) });
         let unknown = change("db=off").unwrap_err().to_string();
         assert_eq!(unknown, "no VM is called `db`; there are: web-1, a=b");
+    }
+
+    #[test]
+    fn a_record_is_where_the_user_is() {
+        let given =
+            ["--record", "a.jsonl", "--record=b.jsonl", "--record", "/c"].map(OsString::from).to_vec();
+        let here = std::env::current_dir().unwrap();
+        let expected = [
+            OsString::from("--record"),
+            here.join("a.jsonl").into_os_string(),
+            OsString::from(format!("--record={}", here.join("b.jsonl").display())),
+            OsString::from("--record"),
+            OsString::from("/c"),
+        ];
+        assert_eq!(from_root(given).unwrap(), expected);
     }
 
     #[test]

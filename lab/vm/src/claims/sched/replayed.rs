@@ -26,7 +26,12 @@ struct Case {
     options: &'static [&'static str],
     work: [&'static [&'static str]; 2],
     weights: [u32; 2],
+    /// Kinds of decisions without which the case shows nothing.
+    has: &'static [&'static str],
 }
+
+/// Decisions of a case, at least.
+const ENOUGH: usize = 200;
 
 const CASES: [Case; 5] = [
     Case {
@@ -34,30 +39,35 @@ const CASES: [Case; 5] = [
         options: &["--rules", "off"],
         work: [&["matmul"], &["matmul"]],
         weights: [100, 300],
+        has: &["chose", "ran"],
     },
     Case {
         name: "sleepers",
         options: &["--rules", "off"],
         work: [&["barrier", "--kind", "block"], &["matmul"]],
         weights: [100, 100],
+        has: &["placed", "kicked"],
     },
     Case {
         name: "shootdowns",
-        options: &["--rules", "tlb-co"],
+        options: &["--rules", "tlb-co,tlb-wait"],
         work: [&["tlb", "--set", "granularity=500us"], &["tlb", "--set", "granularity=500us"]],
         weights: [100, 100],
+        has: &["kicked", "timed", "yielded"],
     },
     Case {
         name: "reschedules",
         options: &["--rules", "resched-dp,resched-co"],
         work: [&["pipeline", "--set", "granularity=50us"], &["matmul"]],
         weights: [100, 100],
+        has: &["placed", "kicked", "timed"],
     },
     Case {
         name: "balance",
         options: &["--rules", "resched-dp,tlb-co", "--placement", "balance"],
         work: [&["pipeline", "--set", "granularity=50us"], &["tlb", "--set", "granularity=500us"]],
         weights: [200, 100],
+        has: &["placed", "kicked", "timed"],
     },
 ];
 
@@ -80,7 +90,14 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
             let _ = write!(found, "; first at line {}: {}", difference.line, difference.text());
         }
         let what = format!("{}: the simulator decides the same, in the same order", case.name);
-        checks.that(what, agreement.difference.is_none() && total.recorded > 0, found);
+        checks.that(what, agreement.difference.is_none() && total.recorded >= ENOUGH, found);
+        let missing: Vec<&str> =
+            case.has.iter().copied().filter(|kind| !agreement.decisions.contains_key(kind)).collect();
+        checks.that(
+            format!("{}: two VMs, and decisions of each kind that the case is for", case.name),
+            agreement.vms == 2 && missing.is_empty(),
+            format!("{} VMs; missing: {}", agreement.vms, missing.join(", ")),
+        );
     }
     guests.into_iter().try_for_each(Guest::power_off)
 }

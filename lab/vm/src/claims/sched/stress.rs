@@ -23,8 +23,14 @@ const AT_ONCE: usize = 2;
 const VMS: usize = 4;
 /// How long each scheduler runs.
 const TERM: Duration = Duration::from_secs(20);
-const RULES: [&str; 5] =
-    ["resched-dp,tlb-co", "resched-co", "off", "resched-dp,tlb-co,resched-co", "tlb-co,resched-co-auto"];
+const RULES: [&str; 6] = [
+    "resched-dp,tlb-co",
+    "resched-co",
+    "off",
+    "resched-dp,tlb-co,resched-co",
+    "tlb-co,tlb-wait",
+    "tlb-co,resched-co-auto",
+];
 /// The VMMs move between these and the root.
 const GROUPS: [(&str, &str); 2] = [("/sys/fs/cgroup/light", "50"), ("/sys/fs/cgroup/heavy", "300")];
 const MOVE: Duration = Duration::from_secs(1);
