@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::time::Duration;
 
-use gleaner_coordination::record::{Header, RECORD, VERSION};
+use gleaner_coordination::record::{Header, MOST_PCPUS, RECORD, VERSION};
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
@@ -108,7 +108,8 @@ impl Scheduler {
     }
 
     fn header(&self, root: &Root, options: &Options, online: u64) -> Header {
-        let count = u64::BITS - online.leading_zeros();
+        // Offline ones, too: tasks were there before.
+        let count = self.skel.maps.bss_data.as_deref().map_or(0, |data| data.pcpu_count).min(MOST_PCPUS);
         let fixed = self.skel.maps.rodata_data;
         Header {
             record: RECORD.to_owned(),
