@@ -16,7 +16,7 @@ pub struct Vectors {
 pub struct VectorSet([u64; 4]);
 
 impl Vectors {
-    /// Of Linux (`arch/x86/include/asm/irq_vectors.h`): since Linux 3.3 TLB shootdowns are function calls.
+    /// Of Linux (`arch/x86/include/asm/irq_vectors.h`): since Linux 3.6 TLB shootdowns are function calls.
     pub const LINUX: Self =
         Self { reschedule: VectorSet::of(&[0xfd]), shootdown: VectorSet::of(&[0xfb, 0xfc]) };
     /// Of FreeBSD (`sys/x86/include/apicvar.h`): those that run a thread share a vector, those that invalidate TLBs have

@@ -34,7 +34,7 @@ struct Sink {
 impl Recording {
     /// Writes the header; events follow at each [`Recording::read`].
     pub(crate) fn start(events: &impl MapCore, header: &Header, file: File) -> Result<Self, ScxError> {
-        file.set_len(0).map_err(|error| ScxError::Record { detail: error.to_string() })?;
+        file.set_len(0).map_err(failed)?;
         let sink = Rc::new(RefCell::new(Sink { out: BufWriter::new(file), failed: None }));
         sink.borrow_mut().put(header);
         let to = Rc::clone(&sink);
@@ -45,7 +45,6 @@ impl Recording {
             }
             0
         };
-        let failed = |error: libbpf_rs::Error| ScxError::Record { detail: error.to_string() };
         ring.add(events, on_event).map_err(failed)?;
         let recording = Self { ring: ring.build().map_err(failed)?, sink };
         recording.check()?;
@@ -57,8 +56,7 @@ impl Recording {
         let most = RING_BYTES as usize / size_of::<event>();
         let read = self.ring.consume_raw_n(most);
         if read < 0 {
-            let detail = io::Error::from_raw_os_error(-read).to_string();
-            return Err(ScxError::Record { detail });
+            return Err(failed(io::Error::from_raw_os_error(-read)));
         }
         self.check()
     }
@@ -68,14 +66,13 @@ impl Recording {
         self.read()?;
         let mut sink = self.sink.borrow_mut();
         sink.put(&Line { on: 0, what: What::End { lost } });
-        sink.out.flush().map_err(|error| ScxError::Record { detail: error.to_string() })?;
+        sink.out.flush().map_err(failed)?;
         drop(sink);
         self.check()
     }
 
     fn check(&self) -> Result<(), ScxError> {
-        let failed = self.sink.borrow().failed.as_ref().map(ToString::to_string);
-        failed.map_or(Ok(()), |detail| Err(ScxError::Record { detail }))
+        self.sink.borrow().failed.as_ref().map_or(Ok(()), |error| Err(failed(error)))
     }
 }
 
@@ -89,13 +86,18 @@ impl Sink {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn failed(detail: impl ToString) -> ScxError {
+    ScxError::Record { detail: detail.to_string() }
+}
+
 /// The pCPUs that are online, a bit for each.
 ///
 /// # Errors
 /// There are more than a record can have.
 pub(crate) fn online_bits(root: &Root) -> Result<u64, ScxError> {
     let bit = |cpu: CpuId| {
-        let too_many = || ScxError::Record { detail: format!("there are more than {MOST_PCPUS} pCPUs") };
+        let too_many = || failed(format!("there are more than {MOST_PCPUS} pCPUs"));
         1_u64.checked_shl(cpu.0).ok_or_else(too_many)
     };
     online(root)?.iter().try_fold(0, |bits, cpu| Ok(bits | bit(cpu)?))

@@ -24,15 +24,16 @@ struct Measured {
     high: f64,
 }
 
-/// A figure of bars: those checks of a claim whose name has a text between two others.
+/// A figure whose bars are checks of a claim.
 struct Kind {
     place: &'static str,
     title: &'static str,
     value: &'static str,
     quantity: Quantity,
     claim: &'static str,
-    /// What the checks begin with, and what they end with. The label of a bar is what is between.
-    bars: &'static [(&'static str, &'static str)],
+    /// What the checks begin and end with; the label of a bar is what is between.
+    begin: &'static str,
+    end: &'static str,
     /// Whether what is before the first colon of a check is the label of its group.
     grouped: bool,
 }
@@ -47,7 +48,8 @@ const KINDS: [Kind; 5] = [
         value: "preempted sections of 1000",
         quantity: Quantity::Plain,
         claim: "sched-holders",
-        bars: &[("preempted sections of 1000 under scx_gleaner, preemption delay ", "")],
+        begin: "preempted sections of 1000 under scx_gleaner, preemption delay ",
+        end: "",
         grouped: false,
     },
     Kind {
@@ -56,7 +58,8 @@ const KINDS: [Kind; 5] = [
         value: "mean wait of a shootdown's recipient, us",
         quantity: Quantity::Plain,
         claim: "sched-times",
-        bars: &[("--urgent-slice ", ": mean wait of recipients")],
+        begin: "--urgent-slice ",
+        end: ": mean wait of recipients",
         grouped: false,
     },
     Kind {
@@ -65,7 +68,8 @@ const KINDS: [Kind; 5] = [
         value: "mean wait of a shootdown's recipient, us",
         quantity: Quantity::Plain,
         claim: "sched-times",
-        bars: &[("--allowance ", ": mean wait of recipients")],
+        begin: "--allowance ",
+        end: ": mean wait of recipients",
         grouped: false,
     },
     Kind {
@@ -74,7 +78,8 @@ const KINDS: [Kind; 5] = [
         value: "relative to the kernel's scheduler",
         quantity: Quantity::Factor,
         claim: "sched-small",
-        bars: &[("", "")],
+        begin: "",
+        end: "",
         grouped: true,
     },
     Kind {
@@ -83,7 +88,8 @@ const KINDS: [Kind; 5] = [
         value: "weighted speed-up",
         quantity: Quantity::Factor,
         claim: "sched-pairs",
-        bars: &[("weighted speed-up under ", "")],
+        begin: "weighted speed-up under ",
+        end: "",
         grouped: true,
     },
 ];
@@ -92,8 +98,7 @@ impl Kind {
     /// The label of the check's group, and that of its bar.
     fn labels<'a>(&self, what: &'a str) -> Option<(&'a str, &'a str)> {
         let (group, rest) = if self.grouped { what.split_once(": ")? } else { ("", what) };
-        let bar = |(begin, end): &(&str, &str)| rest.strip_prefix(begin)?.strip_suffix(end);
-        Some((group, self.bars.iter().find_map(bar)?))
+        Some((group, rest.strip_prefix(self.begin)?.strip_suffix(self.end)?))
     }
 
     /// `None`: the claim was not run, or could not be proven.

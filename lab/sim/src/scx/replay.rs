@@ -67,6 +67,8 @@ pub enum RecordError {
 /// How far the decisions are the same.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Agreement {
+    /// Version of the JSON form.
+    pub version: u32,
     /// The kernel of the recorded host.
     pub kernel: String,
     /// pCPUs that were online.
@@ -254,6 +256,7 @@ struct Comparison {
 impl Comparison {
     fn new(header: Header) -> Self {
         let agreement = Agreement {
+            version: 1,
             kernel: header.kernel.clone(),
             pcpus: header.online.count_ones(),
             vms: 0,

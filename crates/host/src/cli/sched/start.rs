@@ -41,7 +41,7 @@ pub(super) fn run(options: &[OsString]) -> anyhow::Result<ExitCode> {
         );
     }
     let root = Root::system();
-    let options = vms::from_root(vms::by_process(options, &discover(&root))?)?;
+    let options = vms::resolved(options, &discover(&root))?;
     let log = Path::new(DIRECTORY).join("scx.log");
     let mut child = spawn(&find()?, &options, &log)?;
     wait(&root, &mut child, &log)

@@ -1,4 +1,4 @@
-//! Rules of VMs by their names.
+//! Rules of VMs by their names, and options as `scx_gleaner` needs them.
 
 use std::ffi::{OsStr, OsString};
 use std::str::FromStr;
@@ -34,41 +34,36 @@ impl NamedRules {
     }
 }
 
-/// Options of `scx_gleaner` in which `--vm NAME=RULES` has the VM's process for its name. What has another form stays: it
-/// is for `scx_gleaner` to refuse.
-pub(super) fn by_process(options: &[OsString], vms: &[Vm]) -> Result<Vec<OsString>, HostError> {
-    let mut resolved = Vec::with_capacity(options.len());
+/// Options of `scx_gleaner` as it needs them: in `--vm NAME=RULES` the VM's process for its name, and the full path of a
+/// record, since it starts in another directory. What has another form stays: it is for `scx_gleaner` to refuse.
+pub(super) fn resolved(options: &[OsString], vms: &[Vm]) -> anyhow::Result<Vec<OsString>> {
+    let options = with_values(options, "--vm", |value| Ok(of_value(value, vms)?))?;
+    with_values(&options, "--record", |path| Ok(std::path::absolute(path)?.into_os_string()))
+}
+
+/// These options, with the value of each that is called `name` replaced.
+fn with_values(
+    options: &[OsString],
+    name: &str,
+    replaced: impl Fn(&OsStr) -> anyhow::Result<OsString>,
+) -> anyhow::Result<Vec<OsString>> {
+    let prefix = format!("{name}=");
     let mut value_follows = false;
-    for option in options {
-        let inline = option.to_str().and_then(|text| text.strip_prefix("--vm="));
-        resolved.push(match (value_follows, inline) {
-            (true, _) => of_value(option, vms)?,
+    let of = |option: &OsString| {
+        let inline = option.to_str().and_then(|text| text.strip_prefix(&prefix));
+        let new = match (value_follows, inline) {
+            (true, _) => replaced(option)?,
             (false, Some(value)) => {
-                let mut joined = OsString::from("--vm=");
-                joined.push(of_value(OsStr::new(value), vms)?);
+                let mut joined = OsString::from(&prefix);
+                joined.push(replaced(OsStr::new(value))?);
                 joined
             }
             (false, None) => option.clone(),
-        });
-        value_follows = !value_follows && option == "--vm";
-    }
-    Ok(resolved)
-}
-
-/// The same options, with the full path of a record: `scx_gleaner` starts in another directory.
-pub(super) fn from_root(options: Vec<OsString>) -> std::io::Result<Vec<OsString>> {
-    let mut value_follows = false;
-    let full = |option: OsString| {
-        let inline = option.to_str().and_then(|text| text.strip_prefix("--record="));
-        let path = match inline {
-            Some(path) => OsString::from(format!("--record={}", std::path::absolute(path)?.display())),
-            None if value_follows => std::path::absolute(&option)?.into_os_string(),
-            None => option.clone(),
         };
-        value_follows = !value_follows && option == "--record";
-        Ok(path)
+        value_follows = !value_follows && option == name;
+        Ok(new)
     };
-    options.into_iter().map(full).collect()
+    options.iter().map(of).collect()
 }
 
 fn of_value(value: &OsStr, vms: &[Vm]) -> Result<OsString, HostError> {
@@ -112,19 +107,18 @@ mod tests {
             OsString::from("--record"),
             OsString::from("/c"),
         ];
-        assert_eq!(from_root(given).unwrap(), expected);
+        assert_eq!(resolved(&given, &vms()).unwrap(), expected);
     }
 
     #[test]
     fn options_are_passed_on_with_processes_for_names() {
-        let by_process = |options: &[&str]| {
+        let resolved = |options: &[&str]| {
             let options: Vec<OsString> = options.iter().map(OsString::from).collect();
-            by_process(&options, &vms()).map_err(|error| error.to_string())
+            resolved(&options, &vms()).map_err(|error| error.to_string())
         };
-        let passed =
-            by_process(&["--rules", "off", "--vm", "web-1=tlb-co", "--vm=a=b=off", "--vm", "99=off"]);
+        let passed = resolved(&["--rules", "off", "--vm", "web-1=tlb-co", "--vm=a=b=off", "--vm", "99=off"]);
         assert_eq!(passed.unwrap(), ["--rules", "off", "--vm", "17=tlb-co", "--vm=18=off", "--vm", "99=off"]);
-        assert_eq!(by_process(&["--vm", "--vm"]).unwrap(), ["--vm", "--vm"]);
-        assert!(by_process(&["--vm", "db=off"]).unwrap_err().contains("`db`"));
+        assert_eq!(resolved(&["--vm", "--vm"]).unwrap(), ["--vm", "--vm"]);
+        assert!(resolved(&["--vm", "db=off"]).unwrap_err().contains("`db`"));
     }
 }
