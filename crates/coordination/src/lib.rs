@@ -10,6 +10,8 @@ pub mod record;
 mod shares;
 mod urgency;
 
-pub use placement::{HALTS_SOON, PcpuLoad, Placement, VcpuPlacement, halted_soon};
+pub use placement::{
+    HALTS_SOON, PcpuLoad, Placement, VcpuPlacement, burst_average, burst_now, halted_soon, interference,
+};
 pub use shares::{ACTIVE_UNIT, NORMAL_SHARE, active_average, share, virtual_time, vtime_after_sleep};
 pub use urgency::{Urgency, UrgentConfig};

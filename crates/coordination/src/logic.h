@@ -218,6 +218,36 @@ LOGIC __u32 halted_soon(__u32 before, _Bool soon)
 	return before < HALTS_SOON_MOST ? before + 1 : HALTS_SOON_MOST;
 }
 
+/* For how long a task computes between two waits, on average of late, after it did so for `ns` once more. */
+LOGIC __u64 burst_average(__u64 before, __u64 ns)
+{
+	return before - before / 4 + ns / 4;
+}
+
+/* The same, of a task that has computed for `since` ns since it last waited. Never 0. */
+LOGIC __u64 burst_now(__u64 average, __u64 since)
+{
+	__u64 burst = average > since ? average : since;
+
+	return burst ? burst : 1;
+}
+
+/* Bursts that differ by this factor are of different kinds: one of the tasks waits while the other computes. */
+#define ALIKE 4
+
+/*
+ * How much two that run on two threads of a core are in each other's way, by
+ * their bursts; `other` 0: the other thread is idle. Those that wait and those
+ * that compute need a core at different times, and different parts of it
+ * (HP3C'20, §5: symbiotic job scheduling).
+ */
+LOGIC __u32 interference(__u64 own, __u64 other)
+{
+	if (!other)
+		return 0;
+	return own / ALIKE < other && other / ALIKE < own ? 2 : 1;
+}
+
 /* How a woken vCPU is placed on a pCPU (§3.2). */
 enum placement_rule {
 	/* Anywhere. */

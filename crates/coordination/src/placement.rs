@@ -61,6 +61,22 @@ pub fn halted_soon(before: u32, soon: bool) -> u32 {
     native::halted_soon(before, soon)
 }
 
+/// For how long a task computes between two waits, on average of late, after it did so for `ns` once more.
+pub fn burst_average(before: u64, ns: u64) -> u64 {
+    native::burst_average(before, ns)
+}
+
+/// The same, of a task that has computed for `since` ns since it last waited. Never 0.
+pub fn burst_now(average: u64, since: u64) -> u64 {
+    native::burst_now(average, since)
+}
+
+/// How much two that run on two threads of a core are in each other's way, by their bursts: 0 not at all, 1 little, 2 much
+/// (HP3C'20, §5: symbiotic job scheduling). `other` 0: the other thread is idle.
+pub fn interference(own: u64, other: u64) -> u32 {
+    native::interference(own, other)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -90,6 +106,33 @@ mod tests {
         assert_eq!(after(known, &[false; 5]), 0);
     }
 
+    #[test]
+    fn whoever_computes_for_long_is_known_at_once_and_whoever_waits_after_a_few_times() {
+        const WAITS: u64 = 20_000;
+        const COMPUTES: u64 = 5_000_000;
+        let after =
+            |before, bursts: &[u64]| bursts.iter().fold(before, |before, ns| burst_average(before, *ns));
+        let waiting = after(0, &[WAITS; 20]);
+        assert_eq!(interference(burst_now(waiting, 0), WAITS), 2);
+        assert_eq!(interference(burst_now(waiting, COMPUTES), WAITS), 1);
+        let computing = after(0, &[COMPUTES; 20]);
+        assert_eq!(interference(after(computing, &[WAITS]), COMPUTES), 2);
+        assert_eq!(interference(after(computing, &[WAITS; 20]), COMPUTES), 1);
+        assert!(burst_now(0, 0) > 0);
+    }
+
+    #[test]
+    fn an_idle_thread_is_the_best_company_and_another_kind_the_next_best() {
+        for own in [1, 3, 20_000, u64::MAX] {
+            assert_eq!(interference(own, 0), 0);
+            assert_eq!(interference(own, own), 2);
+        }
+        for (least, most) in [(1, 3), (20_000, 79_999)] {
+            assert_eq!([interference(least, most), interference(most, least)], [2, 2]);
+            assert_eq!([interference(least, most + 1), interference(most + 1, least)], [1, 1]);
+        }
+    }
+
     fn allowed(rule: VcpuPlacement, pcpus: &[PcpuLoad]) -> Vec<usize> {
         let placement = Placement::among(pcpus);
         (0..pcpus.len()).filter(|p| placement.allows(rule, pcpus[*p])).collect()
@@ -116,6 +159,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_average_burst_is_between_those_that_it_has_seen(bursts in prop::collection::vec(0_u64..1 << 50, 1..50)) {
+            let average = bursts.iter().fold(bursts[0], |before, ns| burst_average(before, *ns));
+            let (least, most) = (bursts.iter().min().unwrap(), bursts.iter().max().unwrap());
+            // Rounding takes less than 1 ns each time, of which three quarters stay the next time.
+            prop_assert!(average + 4 >= *least && average <= most + 4, "{average}");
+        }
+
         #[test]
         fn a_vcpu_is_placed_somewhere_and_beside_a_sibling_only_where_the_rule_has_no_better_place(
             pcpus in prop::collection::vec((0_u64..1 << 40, any::<bool>()), 1..20),

@@ -10,7 +10,7 @@ use crate::{UrgentConfig, VcpuPlacement};
 /// [`Header::record`].
 pub const RECORD: &str = "scx_gleaner";
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// pCPUs that a record can have: there is a bit for each.
 pub const MOST_PCPUS: u32 = 64;
 
@@ -29,6 +29,8 @@ pub struct Header {
     pub online: u64,
     /// The last-level cache of each pCPU below [`Self::pcpus`], as a number.
     pub llcs: Vec<u32>,
+    /// The next thread of each pCPU's core, in a ring; empty where it does not matter who shares a core.
+    pub threads: Vec<u32>,
     /// Slice of whoever is not urgent, in ns.
     pub slice_ns: u64,
     /// A pCPU looks for tasks that are behind on others so often at most, in ns.
@@ -65,7 +67,8 @@ pub struct Line {
 /// A thread, as the kernel numbers it (`pid`).
 pub type Task = i32;
 
-/// What happened. Times are of the host's monotonic clock, in ns; `allowed` and `idle` have a bit for each pCPU.
+/// What happened. Times are of the host's monotonic clock, in ns; `allowed` and `idle` have a bit for each pCPU. `burst`: for
+/// how long the task computes between two waits, in ns; measured, not decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "what the fields hold is said above and with each event")]
@@ -81,15 +84,15 @@ pub enum What {
     /// It cannot any more, because it sleeps, or for a moment.
     Quiescent { at: u64, task: Task, sleeps: bool },
     /// The task, last on `last`, is woken by `waker` on `cpu`. `ours`: the placement rule is for it, else the kernel decides.
-    Woken { task: Task, waker: Task, cpu: u32, last: u32, allowed: u64, idle: u64, ours: bool },
+    Woken { task: Task, waker: Task, cpu: u32, last: u32, allowed: u64, idle: u64, burst: u64, ours: bool },
     /// The task is to wait for a pCPU in the order of virtual time. `weight`: its own.
     Queued { at: u64, task: Task, cpu: u32, weight: u32, allowed: u64, idle: u64, woken: bool },
     /// The task is next on its pCPU, whatever its virtual time: the kernel's own work there.
     Next { task: Task, cpu: u32 },
     /// A pCPU asks what to run. `running`: who runs, and could go on; 0: nobody.
-    Asks { at: u64, cpu: u32, running: Task },
+    Asks { at: u64, cpu: u32, running: Task, burst: u64 },
     /// The task begins to run. `weight`: of its VM's control group if it is a vCPU, else its own; 100 is normal.
-    Runs { at: u64, task: Task, cpu: u32, weight: u32 },
+    Runs { at: u64, task: Task, cpu: u32, weight: u32, burst: u64 },
     /// It stops.
     Stops { at: u64, task: Task },
     /// A vCPU sent another one an interrupt. `halted`: that one was.
@@ -172,6 +175,7 @@ mod tests {
             pcpus: 1,
             online: 1,
             llcs: vec![0],
+            threads: Vec::new(),
             slice_ns: 0,
             balance_ns: 0,
             average_ns: 0,

@@ -48,6 +48,10 @@ pub(crate) struct Cli {
     /// Where woken vCPUs go; cannot be changed while it runs
     #[arg(long, value_name = "RULE", default_value = "load-conscious")]
     placement: Placement,
+    /// Put woken vCPUs on idle threads without regard to what runs on the other threads of the core; else vCPUs that often wait go
+    /// beside those that compute, where no core is idle. `--placement none` leaves that to the kernel
+    #[arg(long)]
+    no_symbiosis: bool,
     /// Print what it did every so many seconds
     #[arg(long, value_name = "N", group = "interval", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stats: Option<u64>,
@@ -119,6 +123,7 @@ impl Cli {
                 Placement::Balance => VcpuPlacement::Balance,
                 Placement::LoadConscious => VcpuPlacement::LoadConscious,
             },
+            symbiosis: !self.no_symbiosis,
             slice_ns: self.slice,
         };
         if self.record.is_some() && options.has_auto() {

@@ -20,6 +20,8 @@ pub struct Options {
     pub vms: Vec<VmRules>,
     /// Where woken vCPUs go.
     pub placement: VcpuPlacement,
+    /// Whether it matters who runs on the other threads of a core.
+    pub symbiosis: bool,
     /// Slice of whoever is not urgent, in ns. It ends with a tick.
     pub slice_ns: u64,
 }
@@ -85,6 +87,7 @@ impl Default for Options {
             allowance_ns: UrgentConfig::PAPER.allowance_ns,
             vms: Vec::new(),
             placement: VcpuPlacement::LoadConscious,
+            symbiosis: true,
             slice_ns: 3_000_000,
         }
     }

@@ -1,6 +1,6 @@
 //! Loads the scheduler, and says what it does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use gleaner_coordination::record::{Header, MOST_PCPUS, RECORD, VERSION};
 use gleaner_coordination::{UrgentConfig, VcpuPlacement};
 use gleaner_kernel::Root;
 use gleaner_kernel::topology::Topology;
-use gleaner_policy::VcpuPlace;
+use gleaner_policy::{CpuId, VcpuPlace};
 use gleaner_scx_control::Vectors;
 use gleaner_trace::bpf::{as_bytes, from_bytes, object_place, per_vcpu, text};
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
@@ -118,6 +118,13 @@ impl Scheduler {
             pcpus: count,
             online,
             llcs: fixed.iter().flat_map(|fixed| &fixed.llc_of).copied().take(count as usize).collect(),
+            threads: fixed
+                .iter()
+                .filter(|fixed| fixed.symbiosis)
+                .flat_map(|fixed| &fixed.next_thread)
+                .copied()
+                .take(count as usize)
+                .collect(),
             slice_ns: options.slice_ns,
             balance_ns: fixed.map_or(0, |fixed| fixed.balance_ns),
             average_ns: fixed.map_or(0, |fixed| fixed.average_ns),
@@ -285,6 +292,19 @@ fn uses_of(vectors: &Vectors) -> [u8; 256] {
     uses
 }
 
+/// The next thread of each pCPU's core, in a ring.
+fn next_threads(places: &[VcpuPlace]) -> BTreeMap<CpuId, CpuId> {
+    let mut cores: BTreeMap<CpuId, BTreeSet<CpuId>> = BTreeMap::new();
+    for place in places {
+        cores.entry(place.core).or_default().insert(place.cpu);
+    }
+    let ring = |threads: &BTreeSet<CpuId>| {
+        let next = threads.iter().chain(threads).skip(1);
+        threads.iter().copied().zip(next.copied()).collect::<Vec<_>>()
+    };
+    cores.values().flat_map(ring).collect()
+}
+
 fn load(
     options: &Options,
     places: &[VcpuPlace],
@@ -300,9 +320,12 @@ fn load(
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
         data.fair_slice_ns = options.slice_ns;
         data.records = records;
+        let threads = next_threads(places);
+        data.symbiosis = options.symbiosis && places.iter().any(|place| threads[&place.cpu] != place.cpu);
         for place in places {
-            if let Some(llc) = data.llc_of.get_mut(place.cpu.0 as usize) {
-                *llc = place.llc.0;
+            let cpu = place.cpu.0 as usize;
+            if let (Some(llc), Some(next)) = (data.llc_of.get_mut(cpu), data.next_thread.get_mut(cpu)) {
+                (*llc, *next) = (place.llc.0, threads[&place.cpu].0);
             }
         }
         data.placement_rule = match options.placement {
@@ -320,6 +343,14 @@ fn load(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_of_a_core_form_a_ring() {
+        let place = |(cpu, core)| VcpuPlace { cpu: CpuId(cpu), core: CpuId(core), llc: CpuId(0) };
+        let places = [(0, 0), (1, 1), (2, 2), (4, 0), (8, 0), (5, 1)].map(place);
+        let next = [(0, 4), (4, 8), (8, 0), (1, 5), (5, 1), (2, 2)];
+        assert_eq!(next_threads(&places), BTreeMap::from(next.map(|(cpu, next)| (CpuId(cpu), CpuId(next)))));
+    }
 
     #[test]
     fn vectors_become_a_table() {

@@ -93,6 +93,13 @@ const NAMES: [(stat, &str, &str, &str, &str); stat::STATS.0 as usize] = [
         "Woken vCPUs that were put on the pCPU of the sibling that woke them, which was about to halt",
     ),
     (
+        stat::STAT_ALIKE,
+        "alike",
+        "put beside their own kind",
+        "wake-ups",
+        "Woken vCPUs that were put on a core whose other thread runs a task with bursts like theirs",
+    ),
+    (
         stat::STAT_UNKNOWN_RECIPIENTS,
         "unknown_recipients",
         "unknown recipients",

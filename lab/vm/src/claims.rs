@@ -31,7 +31,7 @@ pub use check::{Check, Checks, Target};
 pub use run::{only, run};
 
 use crate::error::Result;
-use crate::vm::Lab;
+use crate::vm::{Cpus, Lab};
 
 /// Where a claim is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub enum ClaimHost {
     NestedHost,
     /// The same, where time is counted in instructions.
     CountedHost {
-        /// How many pCPUs share the instructions.
-        pcpus: u32,
+        /// The pCPUs that share the instructions.
+        pcpus: Cpus,
         /// An instruction takes 2^n ns: [`VmSpec::counted`](crate::vm::VmSpec::counted).
         n: u8,
     },
@@ -104,6 +104,7 @@ pub const ALL: &[Claim] = &[
     sched::PAIRS,
     sched::STRESS,
     sched::REPLAYED,
+    sched::SYMBIOSIS,
 ];
 
 /// The result of proving a claim.

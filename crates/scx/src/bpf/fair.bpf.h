@@ -93,6 +93,25 @@ static __always_inline void account(struct task *t, u64 now)
 	t->accounted_until = now;
 }
 
+/* For how long the task has computed since it last waited. */
+static __always_inline u64 computed(struct task *t, u64 now)
+{
+	return t->computed + (t->runs && now > t->computes_from ? now - t->computes_from : 0);
+}
+
+static __always_inline u64 burst_of(struct task *t, u64 now)
+{
+	return burst_now(t->burst, computed(t, now));
+}
+
+/* The task waits: for an interrupt, for a sibling that it sent one, or asleep. */
+static __always_inline void waits(struct task *t, u64 now)
+{
+	t->burst = burst_average(t->burst, computed(t, now));
+	t->computed = 0;
+	t->computes_from = now;
+}
+
 /* Takes the task out of the load in which it is counted. */
 static __always_inline void uncount(struct task *t)
 {

@@ -52,6 +52,8 @@ enum stat {
 	STAT_STACKED,
 	/* Woken vCPUs put on the pCPU of their waker, which was about to halt. */
 	STAT_FOLLOWED,
+	/* Woken vCPUs put on an idle pCPU whose core runs a task with bursts alike. */
+	STAT_ALIKE,
 	/* Interrupts whose recipient is not known. */
 	STAT_UNKNOWN_RECIPIENTS,
 	STATS,
@@ -67,13 +69,16 @@ enum event_kind {
 	/* `task` can run, last on `cpu`; it cannot any more, because it sleeps or (`flag` 0) for a moment. */
 	EVENT_RUNNABLE,
 	EVENT_QUIESCENT,
-	/* `task`, last on `place`, is woken by `other` on `cpu`; `allowed` and `idle` pCPUs. `flag`: the placement rule is for it. */
+	/*
+	 * `task`, last on `place`, is woken by `other` on `cpu`; `allowed` and `idle` pCPUs. `flag`: the placement rule is for
+	 * it. `value`: how long its bursts are, in ns.
+	 */
 	EVENT_WOKEN,
 	/* `task`, of the weight `value`, is to wait for `cpu`; `what`: an enum queueing. `allowed` and `idle` as above. */
 	EVENT_QUEUED,
-	/* `cpu` asks what to run; `task`: who runs and could go on, or 0. */
+	/* `cpu` asks what to run; `task`: who runs and could go on, with bursts of `value`; or 0. */
 	EVENT_ASKS,
-	/* `task` begins to run on `cpu`, with the weight `value`; it stops. */
+	/* `task` begins to run on `cpu`, with the weight `place` and bursts of `value`; it stops. */
 	EVENT_RUNS,
 	EVENT_STOPS,
 	/* `task` sent `other` an interrupt, `what`: an enum vector_use; `flag`: that one was halted. */

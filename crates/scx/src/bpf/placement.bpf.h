@@ -12,6 +12,28 @@ static __always_inline bool has_sibling(struct task *t, u32 cpu)
 	return number && *number > itself;
 }
 
+/* Threads that a core has at most. */
+#define MAX_THREADS 8
+
+/* How much a task would interfere with the other threads of this pCPU's core, at most. A program of its own for the verifier. */
+__noinline u32 interference_on(u32 cpu, u64 own)
+{
+	u32 worst = 0, with, other = cpu;
+	struct pcpu *c;
+	int i;
+
+	bpf_for(i, 1, MAX_THREADS) {
+		other = next_thread[other & (MAX_PCPUS - 1)];
+		if (other == cpu)
+			break;
+		c = pcpu_of(other);
+		with = c ? interference(own, c->burst) : 0;
+		if (with > worst)
+			worst = with;
+	}
+	return worst;
+}
+
 /*
  * A search among pCPUs. In a map, because the verifier follows each value of
  * variables that a loop changes, and not those of maps.
@@ -19,6 +41,10 @@ static __always_inline bool has_sibling(struct task *t, u32 cpu)
 struct search {
 	struct placement seen;
 	u64 total;
+	/* The idle pCPU where least interferes. */
+	u32 rank;
+	s32 idle;
+	/* The pCPU with the least load, of those that the rule allows, and of all. */
 	u64 least;
 	u64 least_of_all;
 	s32 chosen;
@@ -70,32 +96,29 @@ static __always_inline bool follows_waker(struct task *t, u32 cpu)
 }
 
 /*
- * The pCPU for the woken vCPU: an idle one, its last one first; else that of
- * its waker, if that is about to halt; else the one with the least load.
- * `idle`: it was claimed.
+ * The pCPU for the woken vCPU, with bursts of `own` ns: an idle one, where
+ * least interferes, its last one first; else that of its waker, if that is
+ * about to halt; else the one with the least load. `idle`: it was claimed.
  */
-static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, s32 last, bool *idle)
+static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64 own, s32 last, bool *idle)
 {
-	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr;
+	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr, *idles;
+	u32 zero = 0, rank;
 	struct search *s;
 	struct pcpu *c;
-	u32 zero = 0;
 	int cpu;
 
 	s = bpf_map_lookup_elem(&searches, &zero);
 	if (!s)
 		return last;
 	see_pcpus(s, t);
-	if (bpf_cpumask_test_cpu(last, allowed) &&
-	    placement_allows(&s->seen, placement_rule, has_sibling(t, last)) &&
-	    scx_bpf_test_and_clear_cpu_idle(last)) {
-		*idle = true;
-		return last;
-	}
+	s->rank = ~0U;
+	s->idle = -1;
 	s->least = ~0ULL;
 	s->least_of_all = ~0ULL;
 	s->chosen = -1;
 	s->any = last;
+	idles = scx_bpf_get_idle_cpumask();
 	bpf_for(cpu, 0, pcpu_count) {
 		if (!bpf_cpumask_test_cpu(cpu, allowed))
 			continue;
@@ -108,14 +131,24 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, s32
 		}
 		if (!placement_allows(&s->seen, placement_rule, has_sibling(t, cpu)))
 			continue;
-		if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
-			*idle = true;
-			return cpu;
-		}
 		if (c->load < s->least) {
 			s->least = c->load;
 			s->chosen = cpu;
 		}
+		if (!bpf_cpumask_test_cpu(cpu, idles))
+			continue;
+		rank = 2 * (symbiosis ? interference_on(cpu, own) : 0) + (cpu != last);
+		if (rank < s->rank) {
+			s->rank = rank;
+			s->idle = cpu;
+		}
+	}
+	scx_bpf_put_idle_cpumask(idles);
+	if (s->idle >= 0 && scx_bpf_test_and_clear_cpu_idle(s->idle)) {
+		*idle = true;
+		if (s->rank / 2 == interference(own, own))
+			count(STAT_ALIKE);
+		return s->idle;
 	}
 	cpu = bpf_get_smp_processor_id();
 	if (bpf_cpumask_test_cpu(cpu, allowed) && follows_waker(t, cpu)) {

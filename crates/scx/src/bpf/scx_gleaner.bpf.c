@@ -46,13 +46,14 @@ s32 OPS(gleaner_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task *t = task_of(p);
 	bool idle = false, is_ours = t && t->vm && placement_rule != PLACEMENT_NONE;
+	u64 own = is_ours ? burst_of(t, 0) : 0;
 	s32 cpu;
 
 	RECORD(EVENT_WOKEN, .task = p->pid, .other = bpf_get_current_task_btf()->pid,
 	       .cpu = bpf_get_smp_processor_id(), .place = prev_cpu, .allowed = allowed_to(p), .idle = idle_pcpus(),
-	       .flag = is_ours);
+	       .value = own, .flag = is_ours);
 	if (is_ours)
-		cpu = place_vcpu(p, t, prev_cpu, &idle);
+		cpu = place_vcpu(p, t, own, prev_cpu, &idle);
 	else
 		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	/* Nobody waits there, so there is no order to keep. */
@@ -100,11 +101,13 @@ void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (prev && !(entity(prev)->flags & SCX_TASK_QUEUED))
 		prev = NULL;
-	RECORD(EVENT_ASKS, .at = now, .cpu = cpu, .task = prev ? prev->pid : 0);
 	/* Here, too: one that goes on does not stop. */
 	t = prev ? task_of(prev) : NULL;
-	if (t)
+	if (t) {
 		account(t, now);
+		c->burst = burst_of(t, now);
+	}
+	RECORD(EVENT_ASKS, .at = now, .cpu = cpu, .task = prev ? prev->pid : 0, .value = c->burst);
 	choice = choose(cpu, c, prev, now);
 	RECORD(EVENT_CHOSE, .cpu = cpu, .what = choice);
 }
@@ -176,7 +179,7 @@ void OPS(gleaner_runnable, struct task_struct *p, u64 enq_flags)
 
 void OPS(gleaner_running, struct task_struct *p)
 {
-	u32 cpu = bpf_get_smp_processor_id();
+	u32 cpu = scx_bpf_task_cpu(p);
 	struct task *t = task_of(p);
 	struct pcpu *c = pcpu_of(cpu);
 	u64 now = bpf_ktime_get_ns();
@@ -192,11 +195,13 @@ void OPS(gleaner_running, struct task_struct *p)
 		vm->weight = weight;
 		average_active(vm, 0, now);
 	}
-	RECORD(EVENT_RUNS, .at = now, .task = p->pid, .cpu = cpu, .value = weight);
+	c->burst = burst_of(t, now);
+	RECORD(EVENT_RUNS, .at = now, .task = p->pid, .cpu = cpu, .place = weight, .value = c->burst);
 	count_on(p, t, cpu);
 	t->runs = 1;
 	t->ran_from = now;
 	t->accounted_until = now;
+	t->computes_from = now;
 	c->ran_from = now;
 	c->slice_from = now;
 	c->vtime = entity(p)->dsq_vtime;
@@ -208,12 +213,15 @@ void OPS(gleaner_running, struct task_struct *p)
 
 void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
 {
+	struct pcpu *c = pcpu_of(scx_bpf_task_cpu(p));
 	struct task *t = task_of(p);
 	u64 now = bpf_ktime_get_ns();
 
-	if (!t)
+	if (!t || !c)
 		return;
 	RECORD(EVENT_STOPS, .at = now, .task = p->pid);
+	c->burst = 0;
+	t->computed = computed(t, now);
 	t->runs = 0;
 	account(t, now);
 	if (now > t->ran_from)
@@ -230,8 +238,12 @@ void OPS(gleaner_quiescent, struct task_struct *p, u64 deq_flags)
 	RECORD(EVENT_QUIESCENT, .at = now, .task = p->pid, .flag = !!(deq_flags & SCX_DEQ_SLEEP));
 	uncount(t);
 	set_active(t, false, now);
-	if (deq_flags & SCX_DEQ_SLEEP)
-		urgency_end(&t->urgency);
+	if (!(deq_flags & SCX_DEQ_SLEEP))
+		return;
+	urgency_end(&t->urgency);
+	/* A vCPU waited before that, when its guest halted it. */
+	if (!t->vm)
+		waits(t, now);
 }
 
 s32 OPS(gleaner_init_task, struct task_struct *p, struct scx_init_task_args *args)

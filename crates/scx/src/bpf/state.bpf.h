@@ -20,6 +20,10 @@ const volatile u64 follow_ns = 50000;
 const volatile enum placement_rule placement_rule = PLACEMENT_LOAD_CONSCIOUS;
 /* The last-level cache of each pCPU, as a number. */
 const volatile u32 llc_of[MAX_PCPUS] = {};
+/* The next thread of each pCPU's core, in a ring; itself if there is no other one. */
+const volatile u32 next_thread[MAX_PCPUS] = {};
+/* Some core has several threads, and it matters who shares it. */
+const volatile bool symbiosis = false;
 /* Rules of VMs that have none of their own. User space changes them at any time. */
 struct urgent_rules default_rules = {};
 /* `enum vector_use` of each vector, in guests of VMs that have no table of their own; user space changes it at any time. */
@@ -62,6 +66,11 @@ struct task {
 	u64 woke_at;
 	/* How often of late it halted soon after that. */
 	u32 halted_soon;
+	/* For how long it computes between two waits, on average of late. */
+	u64 burst;
+	/* For how long it has since the last one, up to when it last stopped; and since when, if it runs. */
+	u64 computed;
+	u64 computes_from;
 	/* Senders of shootdowns that wait for its answer; 0: none. */
 	s32 askers[ASKERS];
 	/* For KVM: the vCPU, its VM, and its number there. */
@@ -135,6 +144,8 @@ struct pcpu {
 	/* Urgent vCPUs might wait here. */
 	u32 urgent;
 	u32 online;
+	/* For how long the task that runs computes between two waits, when it started to, or went on; 0: none runs. */
+	u64 burst;
 	u64 balanced_at;
 };
 

@@ -140,6 +140,7 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 	if (to && to != from) {
 		now = bpf_ktime_get_ns();
 		halted = is_halted(to);
+		waits(from, now);
 		RECORD(EVENT_INTERRUPT, .at = now, .task = bpf_get_current_task_btf()->pid, .other = recipient->pid,
 		       .what = use, .flag = halted);
 		/* Guests also wake idle vCPUs by function calls, and send those no shootdowns. */
@@ -183,10 +184,11 @@ SEC("?fentry/kvm_vcpu_halt")
 int BPF_PROG(on_halt, struct kvm_vcpu *vcpu)
 {
 	struct task *t = task_of(bpf_get_current_task_btf());
-	u64 now, from;
+	u64 now = bpf_ktime_get_ns(), from;
 
+	if (t)
+		waits(t, now);
 	if (t && t->woke_at) {
-		now = bpf_ktime_get_ns();
 		RECORD(EVENT_HALTS, .at = now, .task = bpf_get_current_task_btf()->pid);
 		/* The wakee may have run first. */
 		from = t->ran_from > t->woke_at ? t->ran_from : t->woke_at;

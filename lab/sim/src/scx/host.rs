@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gleaner_coordination::record::{Decision, Header, Task, What};
 use gleaner_coordination::{Urgency, UrgentConfig};
 
+use super::place::Wakeup;
 use super::queue::Wait;
 
 /// A host that is scheduled. Times are ns, of the host's clock or of virtual time.
@@ -66,6 +67,8 @@ pub(super) struct PcpuState {
     pub(super) load: u64,
     /// Urgent vCPUs might wait here.
     pub(super) urgent: bool,
+    /// Of the task that runs; 0: none burst.
+    pub(super) burst: u64,
     pub(super) balanced_at: u64,
     /// Those that wait, by virtual time.
     pub(super) queue: BTreeSet<(u64, u64, Task)>,
@@ -94,7 +97,7 @@ impl Host {
         self.tasks.entry(task).or_insert_with(|| TaskState { weight: 100, ..TaskState::default() })
     }
 
-    /// `None`: the record names a pCPU that its header does not have.
+    /// `None`: the record names a pCPU that its header burst not have.
     pub(super) fn pcpu(&mut self, cpu: u32) -> Option<&mut PcpuState> {
         self.pcpus.get_mut(cpu as usize)
     }
@@ -121,8 +124,8 @@ impl Host {
                     self.task(task).urgency.end();
                 }
             }
-            What::Woken { task, waker, cpu, last, allowed, idle, ours: true } => {
-                let (cpu, idle) = self.place(task, waker, cpu, last, allowed, idle);
+            What::Woken { task, waker, cpu, last, allowed, idle, burst, ours: true } => {
+                let (cpu, idle) = self.place(Wakeup { task, burst, waker, here: cpu, last, allowed, idle });
                 self.decisions.push(Decision::Placed { task, cpu, idle });
                 self.placed(task, cpu, idle);
             }
@@ -132,11 +135,15 @@ impl Host {
                 self.queue(at, task, cpu, idle & 1 << cpu != 0, woken);
             }
             What::Next { task, cpu } => self.put_next(task, cpu),
-            What::Asks { at, cpu, running } => {
+            What::Asks { at, cpu, running, burst } => {
+                self.uses(cpu, burst);
                 let choice = self.choose(at, cpu, (running != 0).then_some(running));
                 self.decisions.push(Decision::Chose { cpu, choice });
             }
-            What::Runs { at, task, cpu, weight } => self.runs(at, task, cpu, weight),
+            What::Runs { at, task, cpu, weight, burst } => {
+                self.uses(cpu, burst);
+                self.runs(at, task, cpu, weight);
+            }
             What::Stops { at, task } => self.stops(at, task),
             What::Interrupt { at, from, to, means, halted } => self.interrupt(at, from, to, means, halted),
             What::Acknowledges { task } => self.acknowledges(task),
@@ -149,6 +156,12 @@ impl Host {
             What::Woken { ours: false, .. } | What::Sent { .. } | What::Decides(_) | What::End { .. } => {}
         }
         std::mem::take(&mut self.decisions)
+    }
+
+    fn uses(&mut self, cpu: u32, burst: u64) {
+        if let Some(pcpu) = self.pcpu(cpu) {
+            pcpu.burst = burst;
+        }
     }
 
     /// A woken task goes to this pCPU; if that was idle, at once.
@@ -217,5 +230,8 @@ impl Host {
         own.runs = false;
         let ran = at.saturating_sub(own.ran_from);
         own.vtime = own.vtime.wrapping_add(gleaner_coordination::virtual_time(ran, share));
+        if let Some(cpu) = own.counted {
+            self.uses(cpu, 0);
+        }
     }
 }

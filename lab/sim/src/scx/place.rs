@@ -1,32 +1,38 @@
 //! Where a woken vCPU goes (`placement.bpf.h`).
 
 use gleaner_coordination::record::Task;
-use gleaner_coordination::{HALTS_SOON, PcpuLoad, Placement};
+use gleaner_coordination::{HALTS_SOON, PcpuLoad, Placement, interference};
 
 use super::host::Host;
 
+/// A woken vCPU; `allowed` and `idle` have a bit for each pCPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wakeup {
+    pub(super) task: Task,
+    /// For how long it computes between two waits, in ns.
+    pub(super) burst: u64,
+    pub(super) waker: Task,
+    /// The pCPU of its waker.
+    pub(super) here: u32,
+    /// The pCPU that it was on last.
+    pub(super) last: u32,
+    pub(super) allowed: u64,
+    pub(super) idle: u64,
+}
+
 impl Host {
-    /// The pCPU for the woken vCPU, and whether that is an idle one: an idle one, its last one first; else that of its waker,
-    /// `here`, if that is about to halt; else the one with the least load. `allowed` and `idle` have a bit for each pCPU.
-    pub(super) fn place(
-        &self,
-        task: Task,
-        waker: Task,
-        here: u32,
-        last: u32,
-        allowed: u64,
-        idle: u64,
-    ) -> (u32, bool) {
+    /// The pCPU for a woken vCPU, and whether that is an idle one: an idle one, where least interferes, its last one first;
+    /// else that of its waker, if that is about to halt; else the one with the least load.
+    pub(super) fn place(&self, wakeup: Wakeup) -> (u32, bool) {
+        let Wakeup { task, burst, waker, here, last, allowed, idle } = wakeup;
         let has = |bits: u64, cpu: u32| bits & 1 << cpu != 0;
         let online: Vec<u32> = (0..self.header.pcpus).filter(|cpu| has(self.header.online, *cpu)).collect();
         let seen: Vec<PcpuLoad> = online.iter().map(|cpu| self.load_of(task, *cpu)).collect();
         let (placement, rule) = (Placement::among(&seen), self.header.placement);
         let allows = |cpu: u32| placement.allows(rule, self.load_of(task, cpu));
-        if has(allowed, last) && allows(last) && has(idle, last) {
-            return (last, true);
-        }
         let candidates = || online.iter().copied().filter(|cpu| has(allowed, *cpu));
-        if let Some(cpu) = candidates().find(|cpu| allows(*cpu) && has(idle, *cpu)) {
+        let idle = candidates().filter(|cpu| allows(*cpu) && has(idle, *cpu));
+        if let Some(cpu) = idle.min_by_key(|cpu| (self.interference_on(*cpu, burst), *cpu != last)) {
             return (cpu, true);
         }
         if has(allowed, here) && self.follows(task, waker, here) {
@@ -41,6 +47,15 @@ impl Host {
     fn load_of(&self, task: Task, cpu: u32) -> PcpuLoad {
         let load = self.pcpus.get(cpu as usize).map_or(0, |pcpu| pcpu.load);
         PcpuLoad { load, has_sibling: self.siblings(task, cpu) > 0 }
+    }
+
+    /// How much a task would interfere with the other threads of this pCPU's core, at most.
+    fn interference_on(&self, cpu: u32, burst: u64) -> u32 {
+        let next = |cpu: &u32| self.header.threads.get(*cpu as usize).copied();
+        let others = std::iter::successors(next(&cpu), next).take_while(|other| *other != cpu);
+        let with =
+            |other: u32| self.pcpus.get(other as usize).map_or(0, |pcpu| interference(burst, pcpu.burst));
+        others.take(self.pcpus.len()).map(with).max().unwrap_or(0)
     }
 
     /// How many other vCPUs of its VM run or wait on this pCPU.

@@ -9,6 +9,9 @@ use super::host::Host;
 
 const MS: u64 = 1_000_000;
 const SLICE: u64 = 3 * MS;
+/// Bursts, in ns.
+const WAITS: u64 = 20_000;
+const COMPUTES: u64 = 5 * MS;
 /// All rules, with the paper's times.
 const ALL: UrgentConfig = UrgentConfig { resched_co_ns: 500_000, ..UrgentConfig::PAPER };
 
@@ -20,6 +23,7 @@ fn host(pcpus: u32, rules: UrgentConfig) -> Host {
         pcpus,
         online: (1 << pcpus) - 1,
         llcs: vec![0; pcpus as usize],
+        threads: Vec::new(),
         slice_ns: SLICE,
         balance_ns: 10 * MS,
         average_ns: 10 * MS,
@@ -40,7 +44,7 @@ fn queue(host: &mut Host, at: u64, task: Task, cpu: u32, woken: bool) -> Vec<Dec
 }
 
 fn run(host: &mut Host, at: u64, task: Task, cpu: u32, weight: u32) {
-    assert_eq!(host.happens(&What::Runs { at, task, cpu, weight }), []);
+    assert_eq!(host.happens(&What::Runs { at, task, cpu, weight, burst: WAITS }), []);
 }
 
 /// The task that ran stops and waits again.
@@ -50,7 +54,7 @@ fn preempt(host: &mut Host, at: u64, task: Task, cpu: u32) {
 }
 
 fn asks(host: &mut Host, at: u64, running: Task) -> Vec<Decision> {
-    host.happens(&What::Asks { at, cpu: 0, running })
+    host.happens(&What::Asks { at, cpu: 0, running, burst: 0 })
 }
 
 fn chose(choice: Choice) -> Decision {
@@ -178,19 +182,58 @@ fn a_woken_vcpu_goes_where_no_sibling_is_unless_its_waker_is_about_to_halt() {
         run(&mut host, 0, task, cpu, 100);
     }
     host.happens(&What::Quiescent { at: MS, task: 12, sleeps: true });
-    let woken = What::Woken { task: 12, waker: 11, cpu: 0, last: 0, allowed: 3, idle: 0, ours: true };
+    let woken = |idle| What::Woken {
+        task: 12,
+        waker: 11,
+        cpu: 0,
+        last: 0,
+        allowed: 3,
+        idle,
+        burst: WAITS,
+        ours: true,
+    };
     let placed = |cpu| [Decision::Placed { task: 12, cpu, idle: false }];
-    assert_eq!(host.happens(&woken), placed(1), "beside another VM");
+    assert_eq!(host.happens(&woken(0)), placed(1), "beside another VM");
     for _ in 0..4 {
         let wakes = What::Interrupt { at: MS, from: 11, to: 12, means: Means::Reschedule, halted: true };
         host.happens(&wakes);
         host.happens(&What::Halts { at: MS + 1000, task: 11 });
     }
-    assert_eq!(host.happens(&woken), placed(1), "the waker has halted");
+    assert_eq!(host.happens(&woken(0)), placed(1), "the waker has halted");
     host.happens(&What::Interrupt { at: MS, from: 11, to: 12, means: Means::Reschedule, halted: true });
-    assert_eq!(host.happens(&woken), placed(0), "it is about to");
-    let idle = What::Woken { task: 12, waker: 11, cpu: 0, last: 0, allowed: 3, idle: 2, ours: true };
-    assert_eq!(host.happens(&idle), [Decision::Placed { task: 12, cpu: 1, idle: true }]);
+    assert_eq!(host.happens(&woken(0)), placed(0), "it is about to");
+    assert_eq!(host.happens(&woken(2)), [Decision::Placed { task: 12, cpu: 1, idle: true }]);
+}
+
+#[test]
+fn a_woken_vcpu_goes_to_an_idle_core_or_beside_a_task_of_the_other_kind() {
+    let mut host = host(6, UrgentConfig::OFF);
+    std::sync::Arc::make_mut(&mut host.header).threads = vec![3, 4, 5, 0, 1, 2];
+    for (task, cpu, burst) in [(21, 0, COMPUTES), (31, 1, WAITS)] {
+        vcpu(&mut host, task, cpu);
+        host.happens(&What::Runs { at: 0, task, cpu, weight: 100, burst });
+    }
+    vcpu(&mut host, 11, 4);
+    host.happens(&What::Quiescent { at: 0, task: 11, sleeps: true });
+    let mut place = |idle, last, burst| {
+        let woken =
+            What::Woken { task: 11, waker: 1, cpu: 0, last, allowed: u64::MAX, idle, burst, ours: true };
+        match host.happens(&woken)[..] {
+            [Decision::Placed { cpu, idle: true, .. }] => cpu,
+            ref other => panic!("{other:?}"),
+        }
+    };
+    let all = 0b11_1100;
+    for burst in [WAITS, COMPUTES] {
+        assert_eq!(place(all, 4, burst), 2, "a core of its own, {burst}");
+        assert_eq!(place(all, 5, burst), 5, "a core of its own, where it was, {burst}");
+    }
+    let shared = 0b01_1000;
+    for last in [3, 4] {
+        assert_eq!(place(shared, last, WAITS), 3, "beside the one that computes");
+        assert_eq!(place(shared, last, COMPUTES), 4, "beside the one that waits");
+    }
+    assert_eq!(place(0b01_0000, 3, WAITS), 4, "anywhere rather than nowhere");
 }
 
 #[test]

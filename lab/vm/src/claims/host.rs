@@ -45,7 +45,7 @@ pub(super) const OVERHEAD: Claim = Claim {
     says: "on a KVM host, following the vCPUs costs a guest that exits all the time at most 3 % of its work",
     quick: false,
     // Each second is short, so that there are many pairs.
-    place: ClaimHost::CountedHost { pcpus: 4, n: 3 },
+    place: ClaimHost::CountedHost { pcpus: Cpus::flat(4), n: 3 },
     prove: overhead::prove,
 };
 

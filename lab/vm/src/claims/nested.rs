@@ -30,11 +30,11 @@ pub(super) const BOOT: Claim = Claim {
 
 /// Proves a claim in a nested host, with 4 pCPUs if the claim does not say how many, and adds its checks to `checks`.
 pub(super) fn inside(lab: &Lab, claim: &Claim, checks: &mut Checks) -> Result<()> {
-    let host = |pcpus| VmSpec::new("host", Image::Host, Kernel::V7, Cpus::flat(pcpus));
+    let host = |pcpus| VmSpec::new("host", Image::Host, Kernel::V7, pcpus);
     let mut spec = match claim.place {
         ClaimHost::CountedHost { pcpus, n } => host(pcpus).counted(n),
-        ClaimHost::PackagedHost { n } => host(4).counted(n).with_systemd_guests(),
-        ClaimHost::Emulated | ClaimHost::NestedHost => host(4),
+        ClaimHost::PackagedHost { n } => host(Cpus::flat(4)).counted(n).with_systemd_guests(),
+        ClaimHost::Emulated | ClaimHost::NestedHost => host(Cpus::flat(4)),
     };
     spec.guests = vec![Kernel::V6_12, Kernel::V7];
     let host = lab.boot(spec)?;

@@ -10,6 +10,7 @@ mod mixes;
 mod replayed;
 mod safety;
 mod stress;
+mod symbiosis;
 mod times;
 
 use std::fs;
@@ -53,7 +54,7 @@ pub(super) const LATENCY: Claim = Claim {
            scheduler does",
     quick: false,
     // A wake-up alone is short beside a slice, as on a real host, which is many times faster still.
-    place: ClaimHost::CountedHost { pcpus: latency::PCPUS, n: 0 },
+    place: ClaimHost::CountedHost { pcpus: Cpus::flat(latency::PCPUS), n: 0 },
     prove: latency::prove,
 };
 
@@ -63,7 +64,7 @@ pub(super) const HOLDERS: Claim = Claim {
     says: "scx_gleaner does not preempt a vCPU that has just sent a reschedule interrupt: half as many of those that hold a lock \
            then lose their pCPU",
     quick: false,
-    place: ClaimHost::CountedHost { pcpus: holders::PCPUS, n: 0 },
+    place: ClaimHost::CountedHost { pcpus: Cpus::flat(holders::PCPUS), n: 0 },
     prove: holders::prove,
 };
 
@@ -72,7 +73,7 @@ pub(super) const TIMES: Claim = Claim {
     group: 8,
     says: "under scx_gleaner recipients of shootdowns wait longer with a longer urgent slice, and less with a larger allowance",
     quick: false,
-    place: ClaimHost::CountedHost { pcpus: latency::PCPUS, n: 0 },
+    place: ClaimHost::CountedHost { pcpus: Cpus::flat(latency::PCPUS), n: 0 },
     prove: times::prove,
 };
 
@@ -82,7 +83,7 @@ pub(super) const SMALL: Claim = Claim {
     says: "under scx_gleaner a parallel VM beside four small ones gets more done than under the kernel's scheduler, and \
            load-conscious balance takes little from the small ones",
     quick: false,
-    place: ClaimHost::CountedHost { pcpus: mixes::PCPUS_BESIDE_SMALL, n: 2 },
+    place: ClaimHost::CountedHost { pcpus: Cpus::flat(mixes::PCPUS_BESIDE_SMALL), n: 2 },
     prove: mixes::beside_small,
 };
 
@@ -91,7 +92,7 @@ pub(super) const PAIRS: Claim = Claim {
     group: 8,
     says: "two parallel VMs together get more done under scx_gleaner than under the kernel's scheduler",
     quick: false,
-    place: ClaimHost::CountedHost { pcpus: 4, n: 2 },
+    place: ClaimHost::CountedHost { pcpus: Cpus::flat(4), n: 2 },
     prove: mixes::pairs,
 };
 
@@ -102,7 +103,7 @@ pub(super) const STRESS: Claim = Claim {
            back, and the scheduler itself is ended and started with other rules: nothing waits for too long",
     quick: false,
     // With a thread for each pCPU, the emulator loses breakpoints that the kernel patches into itself when a pCPU goes offline.
-    place: ClaimHost::CountedHost { pcpus: 4, n: 3 },
+    place: ClaimHost::CountedHost { pcpus: Cpus::flat(4), n: 3 },
     prove: stress::prove,
 };
 
@@ -111,8 +112,18 @@ pub(super) const REPLAYED: Claim = Claim {
     group: 8,
     says: "the simulator decides as scx_gleaner did, in the same order, from the same events",
     quick: false,
-    place: ClaimHost::CountedHost { pcpus: replayed::PCPUS, n: 0 },
+    place: ClaimHost::CountedHost { pcpus: Cpus::flat(replayed::PCPUS), n: 0 },
     prove: replayed::prove,
+};
+
+pub(super) const SYMBIOSIS: Claim = Claim {
+    name: "sched-symbiosis",
+    group: 8,
+    says: "on cores with two threads scx_gleaner puts vCPUs that wait beside vCPUs that compute, so that those that compute are \
+           rarely beside each other",
+    quick: false,
+    place: ClaimHost::CountedHost { pcpus: Cpus::smt(symbiosis::CORES), n: 0 },
+    prove: symbiosis::prove,
 };
 
 const STATE: &str = "/sys/kernel/sched_ext/state";

@@ -1,0 +1,176 @@
+//! On a host whose cores have two threads each: with whom vCPUs that compute share a core (HP3C'20, §5).
+//!
+//! The emulated threads of a core do not slow each other down. What is shown is who runs beside whom, not what that is worth.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use gleaner_coordination::record::{Header, Line, Task, What};
+use gleaner_kernel::Root;
+use gleaner_kernel::topology::Topology;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use super::{Scheduler, Still, endless, failed, guest};
+use crate::claims::nested::RECORDS;
+use crate::claims::{Checks, Target};
+use crate::error::{Error, Result};
+use crate::vm::{Cpus, Guest, Lab, VmSpec};
+
+const ROUNDS: usize = 3;
+const BLOCK: Duration = Duration::from_secs(2);
+/// How long those that compute are kept on one core before that.
+const TOGETHER: Duration = Duration::from_millis(100);
+/// Of the host; each guest has as many vCPUs as the host has cores.
+pub(super) const CORES: u32 = 2;
+
+/// They wait now and then, so that they are placed now and then.
+const COMPUTES: &[&str] = &["barrier", "--kind", "block", "--set", "granularity=10ms"];
+const WAITS: &[&str] = &["pipeline", "--set", "granularity=50us"];
+
+pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
+    fs::create_dir_all(RECORDS).map_err(Error::file("make", RECORDS))?;
+    let places = Topology::read(&Root::system()).map(|topology| topology.places());
+    let places = places.map_err(|error| failed(error.to_string()))?;
+    let cores: Vec<u32> = places.iter().map(|place| place.core.0).collect();
+    let boot = |name| lab.boot(VmSpec { cpus: Cpus::flat(CORES), ..guest(name) });
+    let guests = [boot("computes")?, boot("waits")?];
+    let jobs = [guests[0].start(endless(COMPUTES))?, guests[1].start(endless(WAITS))?];
+    // Asked now: while they stand still they do not answer.
+    let computing = guests[0].vcpu_threads()?;
+    let mut found = [const { Vec::new() }; 2];
+    for _ in 0..ROUNDS {
+        for (found, options) in found.iter_mut().zip([&["--no-symbiosis"][..], &[]]) {
+            let record = record(&guests, &computing, &cores, options)?;
+            found.push(company(&record, guests[0].pid(), &cores)?);
+        }
+    }
+    for job in jobs {
+        job.signal(Signal::SIGKILL)?;
+        job.wait()?;
+    }
+    for (found, how) in found.iter().zip(["without", "with"]) {
+        let parts = |part: fn(&Company) -> f64| found.iter().map(part).collect::<Vec<_>>();
+        let what = |beside| format!("{how} symbiosis: part of the computing VM's time beside {beside}");
+        let target = if how == "with" { Target::AtMost(0.2) } else { Target::Reported };
+        checks.values(what("its own"), &parts(|company| company.alike), "", target);
+        checks.values(what("the waiting VM"), &parts(|company| company.other), "", Target::Reported);
+    }
+    guests.into_iter().try_for_each(Guest::power_off)
+}
+
+/// Records the scheduler with these options. At first those threads that compute share one core, from which they may then go.
+fn record(guests: &[Guest; 2], computing: &[i32], cores: &[u32], options: &[&str]) -> Result<String> {
+    let path = Path::new(RECORDS).join("symbiosis.jsonl");
+    let all = guests.each_ref();
+    let still = Still::keep(&all);
+    let file = path.to_string_lossy();
+    let scheduler = Scheduler::start(&[options, &["--record", &file]].concat())?;
+    drop(still);
+    allow(computing, cores, |core| core == cores[0])?;
+    sleep(TOGETHER);
+    allow(computing, cores, |_| true)?;
+    sleep(BLOCK);
+    let still = Still::keep(&all);
+    scheduler.end(Signal::SIGTERM)?;
+    drop(still);
+    fs::read_to_string(&path).map_err(Error::file("read", &path))
+}
+
+/// Lets these threads run on those cores.
+fn allow(threads: &[i32], cores: &[u32], may: impl Fn(u32) -> bool) -> Result<()> {
+    let mut set = CpuSet::new();
+    let unset = |error: nix::Error| failed(format!("affinity cannot be set: {error}"));
+    for (cpu, _) in cores.iter().enumerate().filter(|(_, core)| may(**core)) {
+        set.set(cpu).map_err(unset)?;
+    }
+    threads.iter().try_for_each(|tid| sched_setaffinity(Pid::from_raw(*tid), &set).map_err(unset))
+}
+
+/// Parts of the time for which a VM's vCPUs ran.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Company {
+    /// Another one of it ran on the same core.
+    alike: f64,
+    /// One of another VM did.
+    other: f64,
+}
+
+/// With whom the vCPUs of `vm` shared a core, by the record of a scheduler. `cores`: of each pCPU.
+fn company(record: &str, vm: u32, cores: &[u32]) -> Result<Company> {
+    let mut lines = record.lines();
+    let unread = |error: serde_json::Error| failed(format!("the record cannot be read: {error}"));
+    let _: Header = serde_json::from_str(lines.next().unwrap_or_default()).map_err(unread)?;
+    let (mut vms, mut runs) = (BTreeMap::<Task, u32>::new(), BTreeMap::<u32, Task>::new());
+    let (mut last, [mut all, mut alike, mut other]) = (None, [0_u64; 3]);
+    for line in lines {
+        let line: Line = serde_json::from_str(line).map_err(unread)?;
+        let (What::Runs { at, .. } | What::Stops { at, .. } | What::Vcpu { at, .. }) = line.what else {
+            continue;
+        };
+        let span = last.map_or(0, |last| at.saturating_sub(last));
+        last = last.max(Some(at));
+        let vm_on = |cpu: u32| runs.get(&cpu).and_then(|task| vms.get(task)).copied();
+        for cpu in runs.keys().copied().filter(|cpu| vm_on(*cpu) == Some(vm)) {
+            let same_core =
+                |beside: &u32| *beside != cpu && cores.get(*beside as usize) == cores.get(cpu as usize);
+            let beside: Vec<u32> = runs.keys().copied().filter(same_core).filter_map(vm_on).collect();
+            all += span;
+            if beside.contains(&vm) {
+                alike += span;
+            } else if !beside.is_empty() {
+                other += span;
+            }
+        }
+        match line.what {
+            What::Runs { task, cpu, .. } => {
+                runs.insert(cpu, task);
+            }
+            What::Stops { task, .. } => runs.retain(|_, runs| *runs != task),
+            What::Vcpu { task, vm, .. } => {
+                vms.insert(task, vm);
+            }
+            _ => {}
+        }
+    }
+    if all == 0 {
+        return Err(failed(format!("no vCPU of process {vm} ran")));
+    }
+    let part = |span: u64| span as f64 / all as f64;
+    Ok(Company { alike: part(alike), other: part(other) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn company_is_counted_while_both_run() {
+        let header = include_str!("../../../../sim/tests/scx/balance.jsonl").lines().next().unwrap();
+        let mut record = header.to_owned();
+        for event in [
+            r#""vcpu":{"at":0,"task":11,"vm":1,"cpu":0}"#,
+            r#""vcpu":{"at":0,"task":12,"vm":1,"cpu":1}"#,
+            r#""vcpu":{"at":0,"task":21,"vm":2,"cpu":1}"#,
+            r#""runs":{"at":0,"task":11,"cpu":0,"weight":100,"burst":5000000}"#,
+            r#""runs":{"at":10,"task":12,"cpu":1,"weight":100,"burst":5000000}"#,
+            // Both ran beside each other for 20 ns.
+            r#""stops":{"at":30,"task":12}"#,
+            r#""runs":{"at":30,"task":21,"cpu":1,"weight":100,"burst":20000}"#,
+            r#""runs":{"at":40,"task":12,"cpu":2,"weight":100,"burst":5000000}"#,
+            r#""stops":{"at":60,"task":11}"#,
+            r#""stops":{"at":60,"task":12}"#,
+        ] {
+            record.push_str("\n{\"on\":0,");
+            record.push_str(event);
+            record.push('}');
+        }
+        let found = company(&record, 1, &[0, 0, 2, 2]).unwrap();
+        assert_eq!(found, Company { alike: 0.4, other: 0.3 });
+        assert!(company(&record, 3, &[0, 0, 2, 2]).is_err());
+    }
+}
