@@ -218,34 +218,46 @@ LOGIC __u32 halted_soon(__u32 before, _Bool soon)
 	return before < HALTS_SOON_MOST ? before + 1 : HALTS_SOON_MOST;
 }
 
-/* For how long a task computes between two waits, on average of late, after it did so for `ns` once more. */
+/* CPU bursts, the times between two waits, beyond these are all alike: shorter ones wait, longer ones compute. */
+#define SHORTEST_BURST 100000
+#define LONGEST_BURST 10000000
+
+/* Moving average of a task's bursts, after one more of `ns`. */
 LOGIC __u64 burst_average(__u64 before, __u64 ns)
 {
-	return before - before / 4 + ns / 4;
+	return before - before / 4 + (ns < LONGEST_BURST ? ns : LONGEST_BURST) / 4;
 }
 
-/* The same, of a task that has computed for `since` ns since it last waited. Never 0. */
+/* How long the burst of a task is expected to be that has computed for `since` ns since it last waited. Never 0. */
 LOGIC __u64 burst_now(__u64 average, __u64 since)
 {
 	__u64 burst = average > since ? average : since;
 
-	return burst ? burst : 1;
+	if (burst < SHORTEST_BURST)
+		return SHORTEST_BURST;
+	return burst < LONGEST_BURST ? burst : LONGEST_BURST;
 }
 
-/* Bursts that differ by this factor are of different kinds: one of the tasks waits while the other computes. */
-#define ALIKE 4
+/* Two tasks whose bursts differ by this factor are of different kinds: beside one that computes, the other one waits. */
+#define OF_ONE_KIND 4
+
+/* Beside whom a task would run, on the other threads of its core. */
+enum beside {
+	BESIDE_NOBODY,
+	BESIDE_OTHER_KIND,
+	BESIDE_OWN_KIND,
+};
 
 /*
- * How much two that run on two threads of a core are in each other's way, by
- * their bursts; `other` 0: the other thread is idle. Those that wait and those
- * that compute need a core at different times, and different parts of it
- * (HP3C'20, §5: symbiotic job scheduling).
+ * Beside whom, by the bursts of both; `other` 0: the other thread is idle.
+ * Those that wait and those that compute need a core at different times, and
+ * different parts of it (HP3C'20, §5: symbiotic job scheduling).
  */
-LOGIC __u32 interference(__u64 own, __u64 other)
+LOGIC enum beside runs_beside(__u64 own, __u64 other)
 {
 	if (!other)
-		return 0;
-	return own / ALIKE < other && other / ALIKE < own ? 2 : 1;
+		return BESIDE_NOBODY;
+	return own / OF_ONE_KIND < other && other / OF_ONE_KIND < own ? BESIDE_OWN_KIND : BESIDE_OTHER_KIND;
 }
 
 /* How a woken vCPU is placed on a pCPU (§3.2). */

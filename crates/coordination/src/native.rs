@@ -1,6 +1,6 @@
 //! The functions of `logic.h`, as `native.c` exports them.
 
-use crate::placement::{Placement, VcpuPlacement};
+use crate::placement::{Beside, Placement, VcpuPlacement};
 use crate::urgency::{Urgency, UrgentConfig};
 
 // SAFETY: the functions have these types in logic.h. None of them keeps a pointer, none reads or writes beyond what its
@@ -21,7 +21,7 @@ unsafe extern "C" {
     pub(crate) safe fn halted_soon(before: u32, soon: bool) -> u32;
     pub(crate) safe fn burst_average(before: u64, ns: u64) -> u64;
     pub(crate) safe fn burst_now(average: u64, since: u64) -> u64;
-    pub(crate) safe fn interference(own: u64, other: u64) -> u32;
+    pub(crate) safe fn runs_beside(own: u64, other: u64) -> Beside;
     pub(crate) safe fn placement_sees(
         placement: &mut Placement,
         has_sibling: bool,

@@ -64,13 +64,14 @@ pub fn status_text(status: &Status, pid: i32, vms: &[Vm]) -> String {
     let mut text = format!(
         "scx_gleaner {} schedules this host (process {pid})\n\
          default rules {}, preemption delay {}, urgent slice {}, allowance {}\n\
-         until it ends: placement {}, slice {}\n",
+         until it ends: placement {}, {} symbiosis, slice {}\n",
         status.version,
         options.rules,
         time_text(options.preemption_delay_ns),
         time_text(options.urgent_slice_ns),
         time_text(options.allowance_ns),
         options.placement,
+        if options.symbiosis { "with" } else { "without" },
         time_text(options.slice_ns),
     );
     if !status.sees_kvm {
@@ -168,6 +169,7 @@ mod tests {
                 urgent_slice_ns: 500_000,
                 allowance_ns: 18_000_000,
                 placement: "balance".to_owned(),
+                symbiosis: true,
                 slice_ns: 3_000_000,
             },
             vms: [
@@ -196,7 +198,7 @@ mod tests {
         let expected = "\
 scx_gleaner 0.1.0 schedules this host (process 99)
 default rules resched-dp,tlb-co, preemption delay 300us, urgent slice 500us, allowance 18ms
-until it ends: placement balance, slice 3ms
+until it ends: placement balance, with symbiosis, slice 3ms
 KVM was not loaded when it started: nothing becomes urgent until it is started again
 
 VM                    process  vCPUs active weight  rules

@@ -32,6 +32,8 @@ pub struct InForce {
     pub allowance_ns: u64,
     /// Where woken vCPUs go; fixed from the start.
     pub placement: String,
+    /// Whether it matters who runs on the other threads of a core; fixed from the start.
+    pub symbiosis: bool,
     /// Slice of whoever is not urgent, in ns; fixed from the start.
     pub slice_ns: u64,
 }

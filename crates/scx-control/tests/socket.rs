@@ -32,6 +32,7 @@ fn status(rules: Rules) -> Status {
         urgent_slice_ns: 500_000,
         allowance_ns: 18_000_000,
         placement: "load-conscious".to_owned(),
+        symbiosis: true,
         slice_ns: 3_000_000,
     };
     Status { version: "0".to_owned(), sees_kvm: true, options, vms: Vec::new(), stats: vec![stat] }

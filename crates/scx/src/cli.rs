@@ -48,8 +48,8 @@ pub(crate) struct Cli {
     /// Where woken vCPUs go; cannot be changed while it runs
     #[arg(long, value_name = "RULE", default_value = "load-conscious")]
     placement: Placement,
-    /// Put woken vCPUs on idle threads without regard to what runs on the other threads of the core; else vCPUs that often wait go
-    /// beside those that compute, where no core is idle. `--placement none` leaves that to the kernel
+    /// Ignore what runs on the other threads of a core when placing woken vCPUs. Otherwise, where no core is idle, vCPUs that often
+    /// wait go beside tasks that compute. Without effect with `--placement none`
     #[arg(long)]
     no_symbiosis: bool,
     /// Print what it did every so many seconds

@@ -62,21 +62,18 @@ pub fn answer(
 }
 
 fn in_force(options: &Options) -> InForce {
-    let mut placement = match options.placement {
+    let placement = match options.placement {
         VcpuPlacement::Uncoordinated => "none",
         VcpuPlacement::Balance => "balance",
         VcpuPlacement::LoadConscious => "load-conscious",
-    }
-    .to_owned();
-    if !options.symbiosis {
-        placement.push_str(" without symbiosis");
-    }
+    };
     InForce {
         rules: options.rules,
         preemption_delay_ns: options.preemption_delay_ns,
         urgent_slice_ns: options.urgent_slice_ns,
         allowance_ns: options.allowance_ns,
-        placement,
+        placement: placement.to_owned(),
+        symbiosis: options.symbiosis,
         slice_ns: options.slice_ns,
     }
 }

@@ -105,8 +105,8 @@ pub(crate) fn online_bits(root: &Root) -> Result<u64, ScxError> {
 
 /// `None`: of a kind that this program does not know, which a scheduler of the same build does not send.
 fn line(event: &event) -> Option<Line> {
-    let &event { at, value, allowed, idle, task, other, on, .. } = event;
-    let (cpu, place) = (event.cpu.cast_unsigned(), event.place.cast_unsigned());
+    let &event { at, value, burst, allowed, idle, task, other, on, .. } = event;
+    let (cpu, last) = (event.cpu.cast_unsigned(), event.place.cast_unsigned());
     let flag = event.flag != 0;
     let what = match event_kind(event.kind.into()) {
         event_kind::EVENT_ENTERS => What::Enters { task },
@@ -115,7 +115,7 @@ fn line(event: &event) -> Option<Line> {
         event_kind::EVENT_RUNNABLE => What::Runnable { at, task, cpu },
         event_kind::EVENT_QUIESCENT => What::Quiescent { at, task, sleeps: flag },
         event_kind::EVENT_WOKEN => {
-            What::Woken { task, waker: other, cpu, last: place, allowed, idle, burst: value, ours: flag }
+            What::Woken { task, waker: other, cpu, last, allowed, idle, burst, ours: flag }
         }
         event_kind::EVENT_QUEUED => match queueing(event.what.into()) {
             queueing::QUEUE_LOCAL => What::Next { task, cpu },
@@ -124,8 +124,8 @@ fn line(event: &event) -> Option<Line> {
                 What::Queued { at, task, cpu, weight, allowed, idle, woken }
             }
         },
-        event_kind::EVENT_ASKS => What::Asks { at, cpu, running: task, burst: value },
-        event_kind::EVENT_RUNS => What::Runs { at, task, cpu, weight: place, burst: value },
+        event_kind::EVENT_ASKS => What::Asks { at, cpu, running: task, burst },
+        event_kind::EVENT_RUNS => What::Runs { at, task, cpu, weight: u32::try_from(value).ok()?, burst },
         event_kind::EVENT_STOPS => What::Stops { at, task },
         event_kind::EVENT_INTERRUPT => {
             let means = match vector_use(event.what.into()) {
@@ -184,6 +184,7 @@ mod tests {
         let event = |kind: event_kind, what: u32, flag| event {
             at: 7,
             value: 200,
+            burst: 5,
             allowed: 3,
             idle: 1,
             task: 11,

@@ -97,7 +97,7 @@ const NAMES: [(stat, &str, &str, &str, &str); stat::STATS.0 as usize] = [
         "alike",
         "put beside their own kind",
         "wake-ups",
-        "Woken vCPUs that were put on a core whose other thread runs a task with bursts like theirs",
+        "Woken vCPUs that were put on an idle thread of a core that runs a task of the same kind: one that waits, or computes, too",
     ),
     (
         stat::STAT_UNKNOWN_RECIPIENTS,

@@ -93,7 +93,7 @@ static __always_inline void account(struct task *t, u64 now)
 	t->accounted_until = now;
 }
 
-/* For how long the task has computed since it last waited. */
+/* For how long the task has computed since its last wait. */
 static __always_inline u64 computed(struct task *t, u64 now)
 {
 	return t->computed + (t->runs && now > t->computes_from ? now - t->computes_from : 0);
@@ -104,7 +104,7 @@ static __always_inline u64 burst_of(struct task *t, u64 now)
 	return burst_now(t->burst, computed(t, now));
 }
 
-/* The task waits: for an interrupt, for a sibling that it sent one, or asleep. */
+/* The task starts to wait: its guest halts it, it has sent a sibling an interrupt, or it sleeps. */
 static __always_inline void waits(struct task *t, u64 now)
 {
 	t->burst = burst_average(t->burst, computed(t, now));

@@ -52,7 +52,7 @@ enum stat {
 	STAT_STACKED,
 	/* Woken vCPUs put on the pCPU of their waker, which was about to halt. */
 	STAT_FOLLOWED,
-	/* Woken vCPUs put on an idle pCPU whose core runs a task with bursts alike. */
+	/* Woken vCPUs put on an idle thread of a core that runs a task of the same kind. */
 	STAT_ALIKE,
 	/* Interrupts whose recipient is not known. */
 	STAT_UNKNOWN_RECIPIENTS,
@@ -71,14 +71,14 @@ enum event_kind {
 	EVENT_QUIESCENT,
 	/*
 	 * `task`, last on `place`, is woken by `other` on `cpu`; `allowed` and `idle` pCPUs. `flag`: the placement rule is for
-	 * it. `value`: how long its bursts are, in ns.
+	 * it. `burst`: its expected burst.
 	 */
 	EVENT_WOKEN,
 	/* `task`, of the weight `value`, is to wait for `cpu`; `what`: an enum queueing. `allowed` and `idle` as above. */
 	EVENT_QUEUED,
-	/* `cpu` asks what to run; `task`: who runs and could go on, with bursts of `value`; or 0. */
+	/* `cpu` asks what to run; `task`: who runs and could go on, with this `burst`; or 0. */
 	EVENT_ASKS,
-	/* `task` begins to run on `cpu`, with the weight `place` and bursts of `value`; it stops. */
+	/* `task` begins to run on `cpu`, with the weight `value` and this `burst`; it stops. */
 	EVENT_RUNS,
 	EVENT_STOPS,
 	/* `task` sent `other` an interrupt, `what`: an enum vector_use; `flag`: that one was halted. */
@@ -132,6 +132,8 @@ struct event {
 	/* Of the monotonic clock, in ns; 0 where no decision depends on it. */
 	u64 at;
 	u64 value;
+	/* Of a task, in ns. */
+	u64 burst;
 	/* pCPUs, a bit for each. */
 	u64 allowed;
 	u64 idle;

@@ -14,11 +14,13 @@ static __always_inline bool has_sibling(struct task *t, u32 cpu)
 
 /* Threads that a core has at most. */
 #define MAX_THREADS 8
+/* So often somebody else may claim the idle pCPU first that was found. */
+#define CLAIMS 4
 
-/* How much a task would interfere with the other threads of this pCPU's core, at most. A program of its own for the verifier. */
-__noinline u32 interference_on(u32 cpu, u64 own)
+/* Beside whom a task with these bursts would run on this pCPU, at worst. A program of its own for the verifier. */
+__noinline u32 worst_beside(u32 cpu, u64 own)
 {
-	u32 worst = 0, with, other = cpu;
+	u32 worst = BESIDE_NOBODY, with, other = cpu;
 	struct pcpu *c;
 	int i;
 
@@ -27,7 +29,7 @@ __noinline u32 interference_on(u32 cpu, u64 own)
 		if (other == cpu)
 			break;
 		c = pcpu_of(other);
-		with = c ? interference(own, c->burst) : 0;
+		with = c ? runs_beside(own, c->burst) : BESIDE_NOBODY;
 		if (with > worst)
 			worst = with;
 	}
@@ -41,12 +43,13 @@ __noinline u32 interference_on(u32 cpu, u64 own)
 struct search {
 	struct placement seen;
 	u64 total;
-	/* The idle pCPU where least interferes. */
+	/* The best idle pCPU: beside whom, and how near to the last one. */
 	u32 rank;
 	s32 idle;
-	/* The pCPU with the least load, of those that the rule allows, and of all. */
+	/* The pCPU with the least load that the rule allows, beside whom; and that of all. */
 	u64 least;
 	u64 least_of_all;
+	u32 beside;
 	s32 chosen;
 	s32 any;
 };
@@ -95,30 +98,30 @@ static __always_inline bool follows_waker(struct task *t, u32 cpu)
 	return number && *number - itself == 1;
 }
 
-/*
- * The pCPU for the woken vCPU, with bursts of `own` ns: an idle one, where
- * least interferes, its last one first; else that of its waker, if that is
- * about to halt; else the one with the least load. `idle`: it was claimed.
- */
-static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64 own, s32 last, bool *idle)
+/* 0: the pCPU `last` itself; 1: it has the same last-level cache. */
+static __always_inline u32 distance(u32 cpu, u32 last)
 {
-	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr, *idles;
-	u32 zero = 0, rank;
-	struct search *s;
+	if (cpu == last)
+		return 0;
+	return llc_of[cpu & (MAX_PCPUS - 1)] == llc_of[last & (MAX_PCPUS - 1)] ? 1 : 2;
+}
+
+/* The best idle pCPU, and those with the least load, for a vCPU whose bursts are expected to be of `own` ns. */
+static __always_inline void search_pcpus(struct search *s, struct task_struct *p, struct task *t, u64 own, s32 last)
+{
+	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr, *idle;
+	u32 beside, rank;
 	struct pcpu *c;
 	int cpu;
 
-	s = bpf_map_lookup_elem(&searches, &zero);
-	if (!s)
-		return last;
-	see_pcpus(s, t);
 	s->rank = ~0U;
 	s->idle = -1;
 	s->least = ~0ULL;
 	s->least_of_all = ~0ULL;
+	s->beside = ~0U;
 	s->chosen = -1;
 	s->any = last;
-	idles = scx_bpf_get_idle_cpumask();
+	idle = scx_bpf_get_idle_cpumask();
 	bpf_for(cpu, 0, pcpu_count) {
 		if (!bpf_cpumask_test_cpu(cpu, allowed))
 			continue;
@@ -131,23 +134,52 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64
 		}
 		if (!placement_allows(&s->seen, placement_rule, has_sibling(t, cpu)))
 			continue;
-		if (c->load < s->least) {
+		beside = symbiosis ? worst_beside(cpu, own) : BESIDE_NOBODY;
+		if (c->load < s->least || (c->load == s->least && beside < s->beside)) {
 			s->least = c->load;
+			s->beside = beside;
 			s->chosen = cpu;
 		}
-		if (!bpf_cpumask_test_cpu(cpu, idles))
-			continue;
-		rank = 2 * (symbiosis ? interference_on(cpu, own) : 0) + (cpu != last);
-		if (rank < s->rank) {
+		rank = 3 * beside + distance(cpu, last);
+		if (bpf_cpumask_test_cpu(cpu, idle) && rank < s->rank) {
 			s->rank = rank;
 			s->idle = cpu;
 		}
 	}
-	scx_bpf_put_idle_cpumask(idles);
-	if (s->idle >= 0 && scx_bpf_test_and_clear_cpu_idle(s->idle)) {
+	scx_bpf_put_idle_cpumask(idle);
+}
+
+/*
+ * The pCPU for the woken vCPU, whose bursts are expected to be of `own` ns: an
+ * idle one, beside nobody or those of the other kind, the nearest to its last
+ * one; else that of its waker, if that is about to halt; else the one with the
+ * least load. `idle`: it was claimed.
+ */
+static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64 own, s32 last, bool *idle)
+{
+	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr;
+	struct search *s;
+	struct pcpu *c;
+	int cpu, claim;
+	u32 zero = 0;
+
+	s = bpf_map_lookup_elem(&searches, &zero);
+	if (!s)
+		return last;
+	see_pcpus(s, t);
+	bpf_for(claim, 0, CLAIMS) {
+		search_pcpus(s, p, t, own, last);
+		if (s->idle < 0)
+			break;
+		if (!scx_bpf_test_and_clear_cpu_idle(s->idle))
+			continue;
 		*idle = true;
-		if (s->rank / 2 == interference(own, own))
+		if (s->rank / 3 == BESIDE_OWN_KIND)
 			count(STAT_ALIKE);
+		/* Who wakes next sees it there already. */
+		c = pcpu_of(s->idle);
+		if (c)
+			c->burst = own;
 		return s->idle;
 	}
 	cpu = bpf_get_smp_processor_id();

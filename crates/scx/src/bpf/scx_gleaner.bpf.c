@@ -46,12 +46,12 @@ s32 OPS(gleaner_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task *t = task_of(p);
 	bool idle = false, is_ours = t && t->vm && placement_rule != PLACEMENT_NONE;
-	u64 own = is_ours ? burst_of(t, 0) : 0;
+	u64 own = is_ours ? burst_now(t->burst, t->computed) : 0;
 	s32 cpu;
 
 	RECORD(EVENT_WOKEN, .task = p->pid, .other = bpf_get_current_task_btf()->pid,
 	       .cpu = bpf_get_smp_processor_id(), .place = prev_cpu, .allowed = allowed_to(p), .idle = idle_pcpus(),
-	       .value = own, .flag = is_ours);
+	       .burst = own, .flag = is_ours);
 	if (is_ours)
 		cpu = place_vcpu(p, t, own, prev_cpu, &idle);
 	else
@@ -103,11 +103,10 @@ void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
 		prev = NULL;
 	/* Here, too: one that goes on does not stop. */
 	t = prev ? task_of(prev) : NULL;
-	if (t) {
+	if (t)
 		account(t, now);
-		c->burst = burst_of(t, now);
-	}
-	RECORD(EVENT_ASKS, .at = now, .cpu = cpu, .task = prev ? prev->pid : 0, .value = c->burst);
+	c->burst = t ? burst_of(t, now) : 0;
+	RECORD(EVENT_ASKS, .at = now, .cpu = cpu, .task = prev ? prev->pid : 0, .burst = c->burst);
 	choice = choose(cpu, c, prev, now);
 	RECORD(EVENT_CHOSE, .cpu = cpu, .what = choice);
 }
@@ -196,7 +195,7 @@ void OPS(gleaner_running, struct task_struct *p)
 		average_active(vm, 0, now);
 	}
 	c->burst = burst_of(t, now);
-	RECORD(EVENT_RUNS, .at = now, .task = p->pid, .cpu = cpu, .place = weight, .value = c->burst);
+	RECORD(EVENT_RUNS, .at = now, .task = p->pid, .cpu = cpu, .value = weight, .burst = c->burst);
 	count_on(p, t, cpu);
 	t->runs = 1;
 	t->ran_from = now;
@@ -241,9 +240,10 @@ void OPS(gleaner_quiescent, struct task_struct *p, u64 deq_flags)
 	if (!(deq_flags & SCX_DEQ_SLEEP))
 		return;
 	urgency_end(&t->urgency);
-	/* A vCPU waited before that, when its guest halted it. */
+	/* A vCPU waited before that, when its guest halted it; what it ran since then was KVM, which polled. */
 	if (!t->vm)
 		waits(t, now);
+	t->computed = 0;
 }
 
 s32 OPS(gleaner_init_task, struct task_struct *p, struct scx_init_task_args *args)

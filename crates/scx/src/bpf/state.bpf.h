@@ -20,7 +20,7 @@ const volatile u64 follow_ns = 50000;
 const volatile enum placement_rule placement_rule = PLACEMENT_LOAD_CONSCIOUS;
 /* The last-level cache of each pCPU, as a number. */
 const volatile u32 llc_of[MAX_PCPUS] = {};
-/* The next thread of each pCPU's core, in a ring; itself if there is no other one. */
+/* The next thread of each pCPU's core, in a ring; itself if there is no other one. Of those that are offline 0. */
 const volatile u32 next_thread[MAX_PCPUS] = {};
 /* Some core has several threads, and it matters who shares it. */
 const volatile bool symbiosis = false;
@@ -66,9 +66,9 @@ struct task {
 	u64 woke_at;
 	/* How often of late it halted soon after that. */
 	u32 halted_soon;
-	/* For how long it computes between two waits, on average of late. */
+	/* Moving average of its bursts, the times between two waits. */
 	u64 burst;
-	/* For how long it has since the last one, up to when it last stopped; and since when, if it runs. */
+	/* For how long it has computed since its last wait, up to its last stop; if it runs, the time from which to add. */
 	u64 computed;
 	u64 computes_from;
 	/* Senders of shootdowns that wait for its answer; 0: none. */
@@ -144,7 +144,7 @@ struct pcpu {
 	/* Urgent vCPUs might wait here. */
 	u32 urgent;
 	u32 online;
-	/* For how long the task that runs computes between two waits, when it started to, or went on; 0: none runs. */
+	/* The expected burst of the task that runs, when it was placed here, started or went on; 0: none runs. */
 	u64 burst;
 	u64 balanced_at;
 };

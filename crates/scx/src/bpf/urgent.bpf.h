@@ -140,7 +140,9 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 	if (to && to != from) {
 		now = bpf_ktime_get_ns();
 		halted = is_halted(to);
-		waits(from, now);
+		/* Interrupts to several siblings are one wait. */
+		if (computed(from, now) >= SHORTEST_BURST)
+			waits(from, now);
 		RECORD(EVENT_INTERRUPT, .at = now, .task = bpf_get_current_task_btf()->pid, .other = recipient->pid,
 		       .what = use, .flag = halted);
 		/* Guests also wake idle vCPUs by function calls, and send those no shootdowns. */

@@ -67,7 +67,7 @@ pub(super) struct PcpuState {
     pub(super) load: u64,
     /// Urgent vCPUs might wait here.
     pub(super) urgent: bool,
-    /// Of the task that runs; 0: none burst.
+    /// The expected burst of the task that runs, when it was placed here, started or went on; 0: none runs.
     pub(super) burst: u64,
     pub(super) balanced_at: u64,
     /// Those that wait, by virtual time.
@@ -97,7 +97,7 @@ impl Host {
         self.tasks.entry(task).or_insert_with(|| TaskState { weight: 100, ..TaskState::default() })
     }
 
-    /// `None`: the record names a pCPU that its header burst not have.
+    /// `None`: the record names a pCPU that its header does not have.
     pub(super) fn pcpu(&mut self, cpu: u32) -> Option<&mut PcpuState> {
         self.pcpus.get_mut(cpu as usize)
     }
@@ -126,6 +126,9 @@ impl Host {
             }
             What::Woken { task, waker, cpu, last, allowed, idle, burst, ours: true } => {
                 let (cpu, idle) = self.place(Wakeup { task, burst, waker, here: cpu, last, allowed, idle });
+                if idle {
+                    self.uses(cpu, burst);
+                }
                 self.decisions.push(Decision::Placed { task, cpu, idle });
                 self.placed(task, cpu, idle);
             }

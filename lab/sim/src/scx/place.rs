@@ -1,7 +1,7 @@
 //! Where a woken vCPU goes (`placement.bpf.h`).
 
 use gleaner_coordination::record::Task;
-use gleaner_coordination::{HALTS_SOON, PcpuLoad, Placement, interference};
+use gleaner_coordination::{Beside, HALTS_SOON, PcpuLoad, Placement};
 
 use super::host::Host;
 
@@ -9,7 +9,7 @@ use super::host::Host;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wakeup {
     pub(super) task: Task,
-    /// For how long it computes between two waits, in ns.
+    /// Its expected burst, in ns.
     pub(super) burst: u64,
     pub(super) waker: Task,
     /// The pCPU of its waker.
@@ -21,8 +21,8 @@ pub(super) struct Wakeup {
 }
 
 impl Host {
-    /// The pCPU for a woken vCPU, and whether that is an idle one: an idle one, where least interferes, its last one first;
-    /// else that of its waker, if that is about to halt; else the one with the least load.
+    /// The pCPU for a woken vCPU, and whether that is an idle one: an idle one, beside nobody or those of the other kind, the
+    /// nearest to its last one; else that of its waker, if that is about to halt; else the one with the least load.
     pub(super) fn place(&self, wakeup: Wakeup) -> (u32, bool) {
         let Wakeup { task, burst, waker, here, last, allowed, idle } = wakeup;
         let has = |bits: u64, cpu: u32| bits & 1 << cpu != 0;
@@ -32,14 +32,16 @@ impl Host {
         let allows = |cpu: u32| placement.allows(rule, self.load_of(task, cpu));
         let candidates = || online.iter().copied().filter(|cpu| has(allowed, *cpu));
         let idle = candidates().filter(|cpu| allows(*cpu) && has(idle, *cpu));
-        if let Some(cpu) = idle.min_by_key(|cpu| (self.interference_on(*cpu, burst), *cpu != last)) {
+        if let Some(cpu) = idle.min_by_key(|cpu| (self.worst_beside(*cpu, burst), self.distance(*cpu, last)))
+        {
             return (cpu, true);
         }
         if has(allowed, here) && self.follows(task, waker, here) {
             return (here, false);
         }
         let load = |cpu: &u32| self.load_of(task, *cpu).load;
-        let chosen = candidates().filter(|cpu| allows(*cpu)).min_by_key(load);
+        let least = |cpu: &u32| (load(cpu), self.worst_beside(*cpu, burst));
+        let chosen = candidates().filter(|cpu| allows(*cpu)).min_by_key(least);
         // Its affinity may leave none that the rule allows.
         (chosen.or_else(|| candidates().min_by_key(load)).unwrap_or(last), false)
     }
@@ -49,13 +51,23 @@ impl Host {
         PcpuLoad { load, has_sibling: self.siblings(task, cpu) > 0 }
     }
 
-    /// How much a task would interfere with the other threads of this pCPU's core, at most.
-    fn interference_on(&self, cpu: u32, burst: u64) -> u32 {
+    /// Beside whom a task with these bursts would run on this pCPU, at worst.
+    fn worst_beside(&self, cpu: u32, burst: u64) -> Beside {
         let next = |cpu: &u32| self.header.threads.get(*cpu as usize).copied();
         let others = std::iter::successors(next(&cpu), next).take_while(|other| *other != cpu);
-        let with =
-            |other: u32| self.pcpus.get(other as usize).map_or(0, |pcpu| interference(burst, pcpu.burst));
-        others.take(self.pcpus.len()).map(with).max().unwrap_or(0)
+        let running = others.take(self.pcpus.len()).filter_map(|other| self.pcpus.get(other as usize));
+        running.map(|pcpu| Beside::of(burst, pcpu.burst)).max().unwrap_or(Beside::Nobody)
+    }
+
+    /// 0: the pCPU `last` itself; 1: it has the same last-level cache.
+    fn distance(&self, cpu: u32, last: u32) -> u32 {
+        if cpu == last {
+            0
+        } else if self.llc(cpu) == self.llc(last) {
+            1
+        } else {
+            2
+        }
     }
 
     /// How many other vCPUs of its VM run or wait on this pCPU.

@@ -115,10 +115,14 @@ impl Host {
     /// Takes a task over from a pCPU with the same last-level cache, else from another one; the next by number first.
     fn steal(&mut self, cpu: u32) -> bool {
         let count = self.header.pcpus;
-        let llc = |cpu: u32| self.header.llcs.get(cpu as usize).copied().unwrap_or_default();
         let mut others: Vec<u32> = (1..count).map(|step| (cpu + step) % count).collect();
         // Stable: those alike stay in their order.
-        others.sort_by_key(|other| llc(*other) != llc(cpu));
+        others.sort_by_key(|other| self.llc(*other) != self.llc(cpu));
         others.into_iter().any(|other| self.take_first(other, cpu))
+    }
+
+    /// The last-level cache of a pCPU.
+    pub(super) fn llc(&self, cpu: u32) -> u32 {
+        self.header.llcs.get(cpu as usize).copied().unwrap_or_default()
     }
 }

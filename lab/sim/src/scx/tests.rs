@@ -205,35 +205,75 @@ fn a_woken_vcpu_goes_where_no_sibling_is_unless_its_waker_is_about_to_halt() {
     assert_eq!(host.happens(&woken(2)), [Decision::Placed { task: 12, cpu: 1, idle: true }]);
 }
 
-#[test]
-fn a_woken_vcpu_goes_to_an_idle_core_or_beside_a_task_of_the_other_kind() {
+/// Three cores with two threads each, 0 and 3, 1 and 4, 2 and 5, of which 0 has a task that computes, and 1 one that waits; where
+/// the vCPU 11 goes when it is woken.
+fn with_threads() -> (Host, impl Fn(&Host, u64, u32, u64) -> u32) {
     let mut host = host(6, UrgentConfig::OFF);
     std::sync::Arc::make_mut(&mut host.header).threads = vec![3, 4, 5, 0, 1, 2];
     for (task, cpu, burst) in [(21, 0, COMPUTES), (31, 1, WAITS)] {
         vcpu(&mut host, task, cpu);
         host.happens(&What::Runs { at: 0, task, cpu, weight: 100, burst });
     }
-    vcpu(&mut host, 11, 4);
-    host.happens(&What::Quiescent { at: 0, task: 11, sleeps: true });
-    let mut place = |idle, last, burst| {
-        let woken =
-            What::Woken { task: 11, waker: 1, cpu: 0, last, allowed: u64::MAX, idle, burst, ours: true };
-        match host.happens(&woken)[..] {
-            [Decision::Placed { cpu, idle: true, .. }] => cpu,
-            ref other => panic!("{other:?}"),
-        }
-    };
-    let all = 0b11_1100;
+    for task in [11, 41] {
+        vcpu(&mut host, task, 4);
+        host.happens(&What::Quiescent { at: 0, task, sleeps: true });
+    }
+    (host, |host: &Host, idle, last, burst| placed(&mut host.clone(), 11, idle, last, burst))
+}
+
+fn placed(host: &mut Host, task: Task, idle: u64, last: u32, burst: u64) -> u32 {
+    let woken = What::Woken { task, waker: 1, cpu: 0, last, allowed: u64::MAX, idle, burst, ours: true };
+    match host.happens(&woken)[..] {
+        [Decision::Placed { cpu, idle: true, .. }] => cpu,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+const ALL_IDLE: u64 = 0b11_1100;
+const THREADS_IDLE: u64 = 0b01_1000;
+
+#[test]
+fn a_woken_vcpu_goes_to_an_idle_core_or_beside_a_task_of_the_other_kind() {
+    let (host, place) = with_threads();
     for burst in [WAITS, COMPUTES] {
-        assert_eq!(place(all, 4, burst), 2, "a core of its own, {burst}");
-        assert_eq!(place(all, 5, burst), 5, "a core of its own, where it was, {burst}");
+        assert_eq!(place(&host, ALL_IDLE, 4, burst), 2, "a core of its own, {burst}");
+        assert_eq!(place(&host, ALL_IDLE, 5, burst), 5, "a core of its own, where it was, {burst}");
     }
-    let shared = 0b01_1000;
     for last in [3, 4] {
-        assert_eq!(place(shared, last, WAITS), 3, "beside the one that computes");
-        assert_eq!(place(shared, last, COMPUTES), 4, "beside the one that waits");
+        assert_eq!(place(&host, THREADS_IDLE, last, WAITS), 3, "beside the one that computes");
+        assert_eq!(place(&host, THREADS_IDLE, last, COMPUTES), 4, "beside the one that waits");
     }
-    assert_eq!(place(0b01_0000, 3, WAITS), 4, "anywhere rather than nowhere");
+    assert_eq!(place(&host, 0b01_0000, 3, WAITS), 4, "anywhere rather than nowhere");
+}
+
+#[test]
+fn a_core_is_idle_when_its_task_stops_and_no_longer_when_a_vcpu_is_placed_there() {
+    let (mut host, place) = with_threads();
+    host.happens(&What::Stops { at: MS, task: 21 });
+    assert_eq!(place(&host, THREADS_IDLE, 4, COMPUTES), 3);
+    let (mut host, _) = with_threads();
+    assert_eq!(placed(&mut host, 11, ALL_IDLE, 4, COMPUTES), 2);
+    // Before that one runs.
+    assert_eq!(placed(&mut host, 41, ALL_IDLE & !0b100, 5, COMPUTES), 4, "beside the one that waits");
+}
+
+#[test]
+fn a_task_that_goes_on_for_long_computes() {
+    let (mut host, place) = with_threads();
+    host.happens(&What::Asks { at: MS, cpu: 1, running: 31, burst: COMPUTES });
+    assert_eq!(place(&host, THREADS_IDLE, 4, WAITS), 4, "its last one, beside one that computes, too");
+}
+
+#[test]
+fn an_idle_pcpu_with_the_same_cache_comes_first() {
+    let mut host = host(4, UrgentConfig::OFF);
+    std::sync::Arc::make_mut(&mut host.header).llcs = vec![0, 1, 0, 1];
+    vcpu(&mut host, 11, 3);
+    host.happens(&What::Quiescent { at: 0, task: 11, sleeps: true });
+    for (idle, last, expected) in [(0b1111, 3, 3), (0b0111, 3, 1), (0b0101, 3, 0)] {
+        assert_eq!(placed(&mut host, 11, idle, last, WAITS), expected);
+        host.happens(&What::Quiescent { at: 0, task: 11, sleeps: true });
+    }
 }
 
 #[test]
