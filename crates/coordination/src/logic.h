@@ -220,7 +220,7 @@ LOGIC __u32 halted_soon(__u32 before, _Bool soon)
 
 /* CPU bursts, the times between two waits, beyond these are all alike: shorter ones wait, longer ones compute. */
 #define SHORTEST_BURST 100000
-#define LONGEST_BURST 10000000
+#define LONGEST_BURST 20000000
 
 /* Moving average of a task's bursts, after one more of `ns`. */
 LOGIC __u64 burst_average(__u64 before, __u64 ns)

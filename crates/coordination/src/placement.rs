@@ -149,7 +149,7 @@ mod tests {
         }
         // All that wait, and all that compute.
         for alike in
-            [[burst_now(1, 0), burst_now(90_000, 0)], [burst_now(0, 10_000_000), burst_now(0, u64::MAX)]]
+            [[burst_now(1, 0), burst_now(90_000, 0)], [burst_now(0, 6_000_000), burst_now(0, u64::MAX)]]
         {
             assert_eq!(Beside::of(alike[0], alike[1]), Beside::OwnKind);
         }

@@ -29,9 +29,9 @@ const TOGETHER: Duration = Duration::from_millis(100);
 /// Of the host; each guest has as many vCPUs as the host has cores.
 pub(super) const CORES: u32 = 2;
 
-/// They wait now and then, so that they are placed now and then.
+/// They wait now and then, so that they are placed now and then. Of the others one waits while the other runs: a thread is idle then.
 const COMPUTES: &[&str] = &["barrier", "--kind", "block", "--set", "granularity=10ms"];
-const WAITS: &[&str] = &["pipeline", "--set", "granularity=50us"];
+const WAITS: &[&str] = &["request-response", "--set", "granularity=100us"];
 
 pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     fs::create_dir_all(RECORDS).map_err(Error::file("make", RECORDS))?;
