@@ -14,7 +14,7 @@ static __always_inline bool has_sibling(struct task *t, u32 cpu)
 
 /* Threads that a core has at most. */
 #define MAX_THREADS 8
-/* So often somebody else may claim the idle pCPU first that was found. */
+/* Attempts to claim an idle pCPU: others may be faster. */
 #define CLAIMS 4
 
 /* Beside whom a task with these bursts would run on this pCPU, at worst. A program of its own for the verifier. */

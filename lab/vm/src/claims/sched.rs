@@ -119,8 +119,8 @@ pub(super) const REPLAYED: Claim = Claim {
 pub(super) const SYMBIOSIS: Claim = Claim {
     name: "sched-symbiosis",
     group: 8,
-    says: "on cores with two threads scx_gleaner puts vCPUs that wait beside vCPUs that compute, so that those that compute are \
-           rarely beside each other",
+    says: "on a host whose cores have two threads, where a woken vCPU can go beside one that waits or beside one that computes, \
+           scx_gleaner puts those that wait beside those that compute, and vice versa",
     quick: false,
     place: ClaimHost::CountedHost { pcpus: Cpus::smt(symbiosis::CORES), n: 0 },
     prove: symbiosis::prove,
