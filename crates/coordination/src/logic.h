@@ -238,7 +238,7 @@ LOGIC __u64 burst_now(__u64 average, __u64 since)
 	return burst < LONGEST_BURST ? burst : LONGEST_BURST;
 }
 
-/* Two tasks whose bursts differ by this factor are of different kinds: beside one that computes, the other one waits. */
+/* Two tasks whose bursts differ by less than this factor are of one kind: both wait, or both compute. */
 #define OF_ONE_KIND 4
 
 /* Beside whom a task would run, on the other threads of its core. */

@@ -67,8 +67,8 @@ pub struct Line {
 /// A thread, as the kernel numbers it (`pid`).
 pub type Task = i32;
 
-/// What happened. Times are of the host's monotonic clock, in ns; `allowed` and `idle` have a bit for each pCPU. `burst`: for
-/// how long the task computes between two waits, in ns; measured, not decided.
+/// What happened. Times are of the host's monotonic clock, in ns; `allowed` and `idle` have a bit for each pCPU. `burst`: the
+/// expected CPU burst of the task, in ns; measured, not decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "what the fields hold is said above and with each event")]

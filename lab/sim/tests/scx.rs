@@ -1,5 +1,5 @@
-//! Records of `scx_gleaner` in the lab's nested host (claim `sched-replayed`): the simulator decides as it did, and notices whatever
-//! it had done otherwise.
+//! Records of `scx_gleaner` in the lab's nested host (claims `sched-replayed` and `sched-symbiosis`): the simulator decides as it
+//! did, and notices whatever it had done otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
@@ -10,7 +10,7 @@ use std::process::Command;
 use gleaner_sim::scx::{Agreement, RecordError, replay};
 use proptest::prelude::*;
 
-const CASES: [&str; 5] = ["shares", "sleepers", "shootdowns", "reschedules", "balance"];
+const CASES: [&str; 6] = ["shares", "sleepers", "shootdowns", "reschedules", "balance", "symbiosis"];
 
 fn record(case: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/scx/{case}.jsonl"))
@@ -107,8 +107,8 @@ fn who_runs_is_compared_too() {
     let mut at = 0;
     let other = with("shares", |lines| {
         // Next on this pCPU, but runs on the other one.
-        at = nth(lines, r#""choice":"first""#, 9) + 1;
-        assert!(lines[at].contains("runs"), "{}", lines[at]);
+        let chosen = nth(lines, r#""choice":"first""#, 9);
+        at = chosen + lines[chosen..].iter().position(|line| line.contains("runs")).unwrap();
         let (here, there) = (r#""cpu":0"#, r#""cpu":1"#);
         lines[at] = if lines[at].contains(here) {
             lines[at].replace(here, there)
@@ -126,6 +126,7 @@ fn other_rules_lead_to_other_decisions() {
     for (case, from, to) in [
         ("shootdowns", r#""tlb_co":true"#, r#""tlb_co":false"#),
         ("reschedules", r#""resched_dp_ns":500000"#, r#""resched_dp_ns":0"#),
+        ("symbiosis", r#""threads":[1,0,3,2]"#, r#""threads":[]"#),
         ("shares", r#""slice_ns":3000000,"balance"#, r#""slice_ns":6000000,"balance"#),
     ] {
         let changed = with(case, |lines| {
