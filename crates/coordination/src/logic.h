@@ -30,7 +30,7 @@ struct urgent_rules {
 	/* An urgent vCPU runs so long before the next urgent one. */
 	__u64 slice_ns;
 	/*
-	 * By so much virtual time an urgent vCPU may be ahead of the one that
+	 * By so much time on a pCPU an urgent vCPU may be ahead of the one that
 	 * it preempts.
 	 */
 	__u64 allowance_ns;
@@ -146,17 +146,6 @@ LOGIC __u64 urgency_protects_for(const struct urgency *urgency, __u64 now, __u64
 	return time_left;
 }
 
-/*
- * Whether fairness lets an urgent vCPU run before another: its virtual time
- * is at most the allowance ahead.
- */
-LOGIC _Bool urgent_may_preempt(const struct urgent_rules *rules, __u64 urgent_vtime, __u64 other_vtime)
-{
-	__u64 most = other_vtime + rules->allowance_ns;
-
-	return most < other_vtime || urgent_vtime <= most;
-}
-
 /* Weights are 1 to 10000; this leaves room to divide them among vCPUs. */
 #define SHARE_UNIT 64
 /* The share of a task with weight 100, whose virtual time is the real one. */
@@ -191,6 +180,18 @@ LOGIC __u32 active_average(__u32 before, __u64 summed, __u64 span, __u64 window)
 LOGIC __u64 virtual_time(__u64 ns, __u64 share)
 {
 	return ns * NORMAL_SHARE / share;
+}
+
+/*
+ * Whether fairness lets an urgent vCPU with this share run before another: its
+ * virtual time is at most the allowance ahead, which is time of its own on a
+ * pCPU. So it may borrow as much, however many siblings share its VM's weight.
+ */
+LOGIC _Bool urgent_may_preempt(const struct urgent_rules *rules, __u64 share, __u64 urgent_vtime, __u64 other_vtime)
+{
+	__u64 most = other_vtime + virtual_time(rules->allowance_ns, share);
+
+	return most < other_vtime || urgent_vtime <= most;
 }
 
 /*

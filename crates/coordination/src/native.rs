@@ -15,7 +15,6 @@ unsafe extern "C" {
     pub(crate) safe fn urgency_spins(urgency: &mut Urgency, rules: &UrgentConfig) -> bool;
     pub(crate) safe fn urgency_holds(urgency: &Urgency, now: u64) -> bool;
     pub(crate) safe fn urgency_protects_for(urgency: &Urgency, now: u64, ran_from: u64, slice: u64) -> u64;
-    pub(crate) safe fn urgent_may_preempt(rules: &UrgentConfig, urgent_vtime: u64, other_vtime: u64) -> bool;
     pub(crate) safe fn share_of(weight: u32, active: u32) -> u64;
     pub(crate) safe fn vtime_after_sleep(own: u64, here: u64, floor: u64, slice: u64) -> u64;
     pub(crate) safe fn halted_soon(before: u32, soon: bool) -> u32;
@@ -38,6 +37,14 @@ unsafe extern "C" {
     /// # Safety
     /// `span` and `window` add up to less than 2^64.
     pub(crate) unsafe fn active_average(before: u32, summed: u64, span: u64, window: u64) -> u32;
+    /// # Safety
+    /// `share` is not 0.
+    pub(crate) unsafe fn urgent_may_preempt(
+        rules: &UrgentConfig,
+        share: u64,
+        urgent_vtime: u64,
+        other_vtime: u64,
+    ) -> bool;
     /// # Safety
     /// `share` is not 0.
     pub(crate) unsafe fn virtual_time(ns: u64, share: u64) -> u64;

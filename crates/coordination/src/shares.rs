@@ -1,6 +1,7 @@
 //! Fair shares: virtual times of vCPUs, whose VM's weight is divided among those that were active of late (§3.2.1 of the paper).
 
 use crate::native;
+use crate::urgency::UrgentConfig;
 
 /// Averages of active vCPUs are in parts of this. `ACTIVE_UNIT`.
 pub const ACTIVE_UNIT: u32 = 64;
@@ -22,9 +23,23 @@ pub fn active_average(before: u32, summed_ns: u64, span_ns: u64, window_ns: u64)
 
 /// By how much virtual time advances in `ns`; a share of 0 counts as [`NORMAL_SHARE`].
 pub fn virtual_time(ns: u64, share: u64) -> u64 {
-    let share = if share == 0 { NORMAL_SHARE } else { share };
-    // SAFETY: it is not 0.
-    unsafe { native::virtual_time(ns, share) }
+    // SAFETY: the share is not 0.
+    unsafe { native::virtual_time(ns, or_normal(share)) }
+}
+
+/// Whether an urgent vCPU may preempt. A share of 0 counts as [`NORMAL_SHARE`].
+pub(crate) fn urgent_may_preempt(
+    rules: &UrgentConfig,
+    share: u64,
+    urgent_vtime: u64,
+    other_vtime: u64,
+) -> bool {
+    // SAFETY: the share is not 0.
+    unsafe { native::urgent_may_preempt(rules, or_normal(share), urgent_vtime, other_vtime) }
+}
+
+fn or_normal(share: u64) -> u64 {
+    if share == 0 { NORMAL_SHARE } else { share }
 }
 
 /// Where a task that slept starts, whose virtual time was `own`: it has saved up one slice at most. That counts from `here`,

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::native;
+use crate::shares;
 
 /// Which interrupts make a vCPU urgent, and for how long. `struct urgent_rules`.
 #[repr(C)]
@@ -15,7 +16,7 @@ pub struct UrgentConfig {
     pub resched_co_ns: u64,
     /// Ns for which an urgent vCPU runs before the next urgent one of the same pCPU.
     pub slice_ns: u64,
-    /// Ns of virtual time by which an urgent vCPU may be ahead of the one that it preempts.
+    /// Ns of time on a pCPU by which an urgent vCPU may be ahead of the one that it preempts.
     pub allowance_ns: u64,
     /// TLB-Co: the receiver of a TLB shootdown runs first until it has acknowledged.
     pub tlb_co: bool,
@@ -36,9 +37,10 @@ impl UrgentConfig {
     /// Resched-DP with TLB-Co, with the values of the paper's §4.1.1: 500 us, 500 us, 18 ms.
     pub const PAPER: Self = Self { resched_dp_ns: 500_000, tlb_co: true, ..Self::OFF };
 
-    /// Whether an urgent vCPU may preempt: its virtual time is at most the allowance ahead of the current one's.
-    pub fn may_preempt(&self, urgent_vruntime_ns: u64, current_vruntime_ns: u64) -> bool {
-        native::urgent_may_preempt(self, urgent_vruntime_ns, current_vruntime_ns)
+    /// Whether an urgent vCPU with this share may preempt: its virtual time is at most the allowance, which is time of its own
+    /// on a pCPU, ahead of the current one's. A share of 0 counts as [`NORMAL_SHARE`](crate::NORMAL_SHARE).
+    pub fn may_preempt(&self, share: u64, urgent_vruntime_ns: u64, current_vruntime_ns: u64) -> bool {
+        shares::urgent_may_preempt(self, share, urgent_vruntime_ns, current_vruntime_ns)
     }
 }
 
@@ -105,6 +107,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::NORMAL_SHARE;
 
     #[test]
     fn time_based_urgency_ends_by_itself_and_event_based_by_acknowledgement() {
@@ -133,8 +136,11 @@ mod tests {
     #[test]
     fn the_allowance_bounds_how_far_ahead_an_urgent_vcpu_may_be() {
         let config = UrgentConfig::PAPER;
-        assert!(config.may_preempt(18_000_000, 0));
-        assert!(!config.may_preempt(18_000_001, 0));
+        assert!(config.may_preempt(NORMAL_SHARE, 18_000_000, 0));
+        assert!(!config.may_preempt(NORMAL_SHARE, 18_000_001, 0));
+        // A fourth of a VM: its virtual time advances four times as fast.
+        assert!(config.may_preempt(NORMAL_SHARE / 4, 72_000_000, 0));
+        assert!(!config.may_preempt(NORMAL_SHARE / 4, 72_000_001, 0));
     }
 
     #[test]
@@ -233,9 +239,26 @@ mod tests {
         }
 
         #[test]
-        fn the_allowance_is_a_difference(allowance_ns: u64, urgent: u64, other: u64) {
+        fn the_allowance_is_a_difference(allowance_ns in 0..u64::MAX / NORMAL_SHARE, urgent: u64, other: u64) {
             let rules = UrgentConfig { allowance_ns, ..UrgentConfig::PAPER };
-            prop_assert_eq!(rules.may_preempt(urgent, other), urgent.saturating_sub(other) <= allowance_ns);
+            prop_assert_eq!(rules.may_preempt(NORMAL_SHARE, urgent, other), urgent.saturating_sub(other) <= allowance_ns);
+        }
+
+        #[test]
+        fn the_allowance_is_time_of_its_own_whatever_the_share(
+            allowance_ns in 1_000_u64..100_000_000,
+            share in 1..=100 * NORMAL_SHARE,
+            other in 0..u64::MAX / 2,
+            ran_of_1000 in 0_u64..2_000,
+        ) {
+            let rules = UrgentConfig { allowance_ns, ..UrgentConfig::PAPER };
+            // What it has run more than the other one, and by how much that advanced its virtual time.
+            let ran = allowance_ns * ran_of_1000 / 1000;
+            let urgent = other + ran * NORMAL_SHARE / share;
+            prop_assert!(rules.may_preempt(share, urgent, other) || ran > allowance_ns);
+            // A remainder of virtual time is at most this much of its own.
+            let remainder = share.div_ceil(NORMAL_SHARE);
+            prop_assert!(!rules.may_preempt(share, urgent, other) || ran <= allowance_ns + remainder);
         }
     }
 }

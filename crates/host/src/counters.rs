@@ -80,7 +80,7 @@ pub(crate) fn counters(
 }
 
 /// From the counters of the last switch, continued until `now`, in ns.
-pub(crate) fn pcpu(counted: &types::pcpu, now: u64) -> Pcpu {
+pub(crate) fn pcpu(counted: &types::pcpu_times, now: u64) -> Pcpu {
     let mut pcpu = Pcpu { vcpu_ns: counted.vcpu_ns, other_ns: counted.other_ns, idle_ns: counted.idle_ns };
     let since = now.saturating_sub(counted.since_ns);
     match counted.user {
@@ -139,15 +139,15 @@ mod tests {
 
     #[test]
     fn who_has_a_pcpu_is_charged_until_the_reading() {
-        let counted = types::pcpu {
+        let counted = types::pcpu_times {
             since_ns: 600,
             vcpu_ns: 100,
             other_ns: 200,
             idle_ns: 300,
-            ..types::pcpu::default()
+            ..types::pcpu_times::default()
         };
         let at_1000 = |user| {
-            let Pcpu { vcpu_ns, other_ns, idle_ns } = pcpu(&types::pcpu { user, ..counted }, 1000);
+            let Pcpu { vcpu_ns, other_ns, idle_ns } = pcpu(&types::pcpu_times { user, ..counted }, 1000);
             (vcpu_ns, other_ns, idle_ns)
         };
         assert_eq!(at_1000(pcpu_user::PCPU_VCPU), (500, 200, 300));
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(at_1000(pcpu_user::PCPU_IDLE), (100, 200, 700));
         assert_eq!(at_1000(pcpu_user::PCPU_UNKNOWN), (100, 200, 300));
         // A switch between the reading of the counters and that of the clock.
-        let later = types::pcpu { user: pcpu_user::PCPU_IDLE, since_ns: 1100, ..counted };
+        let later = types::pcpu_times { user: pcpu_user::PCPU_IDLE, since_ns: 1100, ..counted };
         assert_eq!(pcpu(&later, 1000).idle_ns, 300);
     }
 

@@ -225,7 +225,7 @@ impl HostTracer {
     }
 
     fn pcpus_now(&self) -> libbpf_rs::Result<PcpuSample> {
-        let counted = bpf::per_vcpu::<types::pcpu>(&self.skel.maps.pcpus, &0_u32)?;
+        let counted = whole_times(&self.skel.maps.pcpus)?;
         let at_ns = self.clock();
         Ok(PcpuSample { at_ns, pcpus: counted.iter().map(|pcpu| counters::pcpu(pcpu, at_ns)).collect() })
     }
@@ -343,6 +343,27 @@ fn steady(map: &dyn MapCore, slot: u32) -> libbpf_rs::Result<Option<types::vcpu>
         before = after;
     }
     Ok(Some(before))
+}
+
+/// The times of each pCPU. Between two readings with the same number, those that it names were not written.
+fn whole_times(map: &dyn MapCore) -> libbpf_rs::Result<Vec<types::pcpu_times>> {
+    let read = || bpf::per_vcpu::<types::pcpu>(map, &0_u32);
+    let times = |pcpu: &types::pcpu| pcpu.times[usize::from(!pcpu.written.is_multiple_of(2))];
+    let mut before = read()?;
+    let mut found: Vec<Option<types::pcpu_times>> = vec![None; before.len()];
+    for _ in 0..ATTEMPTS {
+        let (now, after) = (read()?, read()?);
+        for (number, found) in found.iter_mut().enumerate() {
+            if found.is_none() && before[number].written == after[number].written {
+                *found = Some(times(&now[number]));
+            }
+        }
+        before = after;
+        if found.iter().all(Option::is_some) {
+            break;
+        }
+    }
+    Ok(found.iter().zip(&before).map(|(found, last)| found.unwrap_or_else(|| times(last))).collect())
 }
 
 fn hists(map: &dyn MapCore, slot: u32) -> libbpf_rs::Result<Vec<types::hist>> {

@@ -43,7 +43,7 @@ pub struct Change {
     /// For how long an urgent vCPU runs before the next one, in ns, of all VMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub urgent_slice_ns: Option<u64>,
-    /// Virtual time by which an urgent vCPU may be ahead of others, in ns, of all VMs.
+    /// Time on a pCPU by which an urgent vCPU may be ahead of others, in ns, of all VMs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowance_ns: Option<u64>,
     /// Rules of single VMs.

@@ -28,7 +28,7 @@ pub struct InForce {
     pub preemption_delay_ns: u64,
     /// For how long an urgent vCPU runs before the next one, in ns.
     pub urgent_slice_ns: u64,
-    /// Virtual time by which an urgent vCPU may be ahead of others, in ns.
+    /// Time on a pCPU by which an urgent vCPU may be ahead of others, in ns.
     pub allowance_ns: u64,
     /// Where woken vCPUs go; fixed from the start.
     pub placement: String,

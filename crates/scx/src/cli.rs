@@ -39,7 +39,7 @@ pub(crate) struct Cli {
     /// Time for which an urgent vCPU runs before the next one, and the recipient of a reschedule interrupt is urgent
     #[arg(long, value_name = "TIME", default_value = "500us", value_parser = parse_ns)]
     urgent_slice: u64,
-    /// Virtual time by which an urgent vCPU may be ahead of others
+    /// Time on a pCPU by which an urgent vCPU may be ahead of others
     #[arg(long, value_name = "TIME", default_value = "18ms", value_parser = parse_ns)]
     allowance: u64,
     /// Slice of whoever is not urgent; cannot be changed while it runs
@@ -52,7 +52,7 @@ pub(crate) struct Cli {
     /// wait go beside tasks that compute. Without effect with `--placement none`
     #[arg(long)]
     no_symbiosis: bool,
-    /// Print what it did every so many seconds
+    /// Print what it did every so many seconds, and at the end
     #[arg(long, value_name = "N", group = "interval", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stats: Option<u64>,
     /// Schedule nothing: print what the `scx_gleaner` that runs did, every so many seconds

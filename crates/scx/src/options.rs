@@ -14,7 +14,7 @@ pub struct Options {
     pub preemption_delay_ns: u64,
     /// For how long an urgent vCPU runs before the next one, and the recipient of a reschedule interrupt is urgent, in ns.
     pub urgent_slice_ns: u64,
-    /// Virtual time by which an urgent vCPU may be ahead of others, in ns.
+    /// Time on a pCPU by which an urgent vCPU may be ahead of others, in ns.
     pub allowance_ns: u64,
     /// VMs with rules of their own.
     pub vms: Vec<VmRules>,

@@ -57,14 +57,15 @@ pub(crate) fn until_ended(
         let server = server.get_or_insert_with(listen);
         let ended = watch(&mut scheduler, &mut options, server, print);
         end_record(&mut scheduler);
-        let Some(ended) = ended? else {
+        let ended = ended?;
+        if let Some(print) = print {
+            print.stats(&scheduler.stats()?)?;
+        }
+        let Some(ended) = ended else {
             return Ok(ExitCode::SUCCESS);
         };
         let then = if ended.restart { "; it starts again" } else { "" };
         say!("{}: the kernel ended it: {} {}{then}", crate::NAME, ended.reason, ended.message);
-        if let Some(print) = print {
-            print.stats(&scheduler.stats()?)?;
-        }
         if !ended.restart {
             return Ok(if ended.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }

@@ -10,7 +10,8 @@ use std::process::Command;
 use gleaner_sim::scx::{Agreement, RecordError, replay};
 use proptest::prelude::*;
 
-const CASES: [&str; 6] = ["shares", "sleepers", "shootdowns", "reschedules", "balance", "symbiosis"];
+const CASES: [&str; 7] =
+    ["shares", "sleepers", "followers", "shootdowns", "reschedules", "balance", "symbiosis"];
 
 fn record(case: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/scx/{case}.jsonl"))

@@ -45,13 +45,20 @@ pub enum ClaimHost {
         /// The pCPUs that share the instructions.
         pcpus: Cpus,
         /// An instruction takes 2^n ns: [`VmSpec::counted`](crate::vm::VmSpec::counted).
-        n: u8,
+        n: i8,
     },
     /// The same with 4 pCPUs, with guests that have the systemd image, and the Debian package.
     PackagedHost {
         /// An instruction takes 2^n ns.
-        n: u8,
+        n: i8,
     },
+}
+
+impl ClaimHost {
+    /// Whether its time is counted in instructions.
+    pub fn is_counted(self) -> bool {
+        matches!(self, Self::CountedHost { .. } | Self::PackagedHost { .. })
+    }
 }
 
 /// A claim about Gleaner.
@@ -135,7 +142,7 @@ impl Claim {
     /// Proves the claim, emulated or in a nested host.
     pub fn outcome(&self, lab: &Lab) -> Outcome {
         let started = Instant::now();
-        let mut checks = Checks::default();
+        let mut checks = Checks::of(self.name);
         let proven = match self.place {
             ClaimHost::Emulated => (self.prove)(lab, &mut checks),
             _ if lab.is_nested() => (self.prove)(lab, &mut checks),

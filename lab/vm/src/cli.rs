@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::io::Write as _;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -94,6 +95,8 @@ struct Claims {
     /// Only the claims of the five minutes in `make test`
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    form: Form,
     /// Say what there is, and prove nothing
     #[arg(long)]
     list: bool,
@@ -104,6 +107,17 @@ struct Claims {
     /// that are not proven now
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+}
+
+/// How claims are proven.
+#[derive(Debug, Args)]
+struct Form {
+    /// Repeat measurements a third as often: says what is broken, not how much
+    #[arg(long)]
+    short: bool,
+    /// Prove so many at once of those whose time is counted in instructions, before the others, which are alone
+    #[arg(long, value_name = "N", default_value_t = NonZero::<usize>::MIN)]
+    jobs: NonZero<usize>,
 }
 
 impl Machine {
@@ -149,7 +163,8 @@ fn prove(args: &Claims) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let lab = Lab::open()?;
-    let outcomes = claims::run(&lab, &chosen);
+    let lab = if args.form.short { lab.short() } else { lab };
+    let outcomes = claims::run(&lab, &chosen, args.form.jobs);
     if let Some(path) = &args.markdown {
         let page = table::markdown(&claims::kept::update(&path.with_extension("json"), &outcomes)?);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;

@@ -1,8 +1,8 @@
 //! A program for guests: critical sections that the host sees.
 //!
-//! Its threads, one per vCPU, take turns. The one whose turn it is takes the lock, wakes up the others, goes on for a while and
-//! releases the lock, which they want by then. It marks the section with an instruction that leaves the guest: CPUID, of leaves
-//! that no processor has.
+//! Its threads, one per vCPU, take turns. The one whose turn it is takes the lock, wakes up the others, whose vCPUs have nothing
+//! else to do, goes on for a while and releases the lock, which they want by then. It marks the section with an instruction
+//! that leaves the guest: CPUID, of leaves that no processor has.
 
 use std::arch::x86_64::__cpuid;
 use std::hint::black_box;
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub(crate) const TAKEN: u32 = 0x676c_0001;
 /// The one before it releases the lock.
 pub(crate) const RELEASED: u32 = 0x676c_0002;
-/// Steps of computation in a section, after the wake-ups, and outside of it: some 100,000 instructions.
+/// Steps of computation in a section, after the wake-ups: some 100,000 instructions.
 const STEPS: u64 = 10_000;
 
 /// Runs until it is killed.
@@ -59,7 +59,6 @@ impl Turn {
             compute();
             __cpuid(RELEASED);
             drop(of);
-            compute();
         }
     }
 }

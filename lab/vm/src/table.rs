@@ -104,7 +104,7 @@ mod tests {
     use crate::claims::{Checks, Target};
 
     fn outcomes() -> Vec<Outcome> {
-        let mut checks = Checks::default();
+        let mut checks = Checks::of("claim");
         checks.that("it | works", true, "yes");
         checks.ratios("faster", &[1.2], "×", Target::AtLeast(1.5));
         let outcome = |name: &str, checks: Checks, error| Outcome {
@@ -117,7 +117,7 @@ mod tests {
         };
         vec![
             outcome("mixed", checks, None),
-            outcome("broken", Checks::default(), Some("no such machine".to_owned())),
+            outcome("broken", Checks::of("claim"), Some("no such machine".to_owned())),
         ]
     }
 

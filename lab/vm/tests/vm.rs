@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail here")]
 
+use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
 
 use gleaner_lab::{Error, Lab, claims, table};
@@ -22,7 +23,7 @@ fn prove(name: &str) {
     }
     let chosen = claims::only(&[name.to_owned()], true).unwrap();
     assert!(!chosen.is_empty(), "`{name}` is no quick claim");
-    let outcomes = claims::run(&lab, &chosen);
+    let outcomes = claims::run(&lab, &chosen, NonZero::<usize>::MIN);
     assert!(outcomes.iter().all(claims::Outcome::holds), "\n{}", table::text(&outcomes));
 }
 

@@ -241,18 +241,28 @@ enum pcpu_user {
 };
 
 /* Where a pCPU's time went since the start, up to the last switch, and who has it since then. */
-struct pcpu {
+struct pcpu_times {
 	u64 since_ns;
+	u64 vcpu_ns;
+	u64 other_ns;
+	u64 idle_ns;
+	enum pcpu_user user;
+	/* User space asks for types that fields fill. */
+	u32 unused;
+};
+
+struct pcpu {
+	/*
+	 * How often times were written: those at `written % 2` are whole. A reader does not
+	 * wait while the other ones are written, which lasts where the host is a VM itself
+	 * and loses the pCPU meanwhile.
+	 */
+	u64 written;
+	struct pcpu_times times[2];
 	/* The window of following in which the last switch was. */
 	u64 window;
 	/* VM exits, those while following is paused, too. */
 	u64 exits;
-	enum pcpu_user user;
-	/* User space asks for types that fields fill. */
-	u32 unused;
-	u64 vcpu_ns;
-	u64 other_ns;
-	u64 idle_ns;
 };
 
 /* An event for `replay`, which feeds the state machine alone. */

@@ -83,24 +83,31 @@ static __always_inline enum pcpu_user user_of(struct task_struct *p, struct thre
 /* Who had the pCPU is asked at the switch away, when a thread that became a vCPU meanwhile is known as one. */
 static __always_inline void add_pcpu(struct pcpu *c, enum pcpu_user prev, enum pcpu_user next, u64 now)
 {
-	u64 ns = c->since_ns ? since(c->since_ns, now) : 0;
+	struct pcpu_times *times = &c->times[(c->written + 1) % 2];
+	u64 ns;
 
+	*times = c->times[c->written % 2];
+	ns = times->since_ns ? since(times->since_ns, now) : 0;
 	if (prev == PCPU_VCPU)
-		c->vcpu_ns += ns;
+		times->vcpu_ns += ns;
 	else if (prev == PCPU_OTHER)
-		c->other_ns += ns;
+		times->other_ns += ns;
 	else
-		c->idle_ns += ns;
-	c->user = next;
-	c->since_ns = now;
+		times->idle_ns += ns;
+	times->user = next;
+	times->since_ns = now;
+	/* Seen after the times: neither the compiler nor x86 swaps the two. */
+	__sync_fetch_and_add(&c->written, 1);
 }
 
 /* Whoever had it when following was paused had it until then; who has had it since is known at the switch. */
 static __always_inline void catch_up_pcpu(struct pcpu *c)
 {
+	enum pcpu_user user = c->times[c->written % 2].user;
+
 	if (c->window == window)
 		return;
-	add_pcpu(c, c->user, c->user, resumed_ns);
+	add_pcpu(c, user, user, resumed_ns);
 	c->window = window;
 }
 

@@ -69,7 +69,7 @@ pub(crate) struct SetArgs {
     /// Time for which an urgent vCPU runs before the next one, and the recipient of a reschedule interrupt is urgent
     #[arg(long, value_name = "TIME", value_parser = parse_ns)]
     urgent_slice: Option<u64>,
-    /// Virtual time by which an urgent vCPU may be ahead of others
+    /// Time on a pCPU by which an urgent vCPU may be ahead of others
     #[arg(long, value_name = "TIME", value_parser = parse_ns)]
     allowance: Option<u64>,
 }

@@ -1,10 +1,16 @@
 //! Tests that need no KVM.
 
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+
 use gleaner_testing::{is_root, skipped};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::*;
+use crate::Pcpu;
 
 const CULPRIT_IDLE: u32 = types::steal_culprit::CULPRIT_IDLE.0;
 
@@ -55,6 +61,62 @@ fn the_times_of_pcpus_add_up_without_a_switch_at_the_end() {
             assert!((sum / length - 1.0).abs() < 0.02, "pCPU {number}: {pcpu:?} in {length} ns");
             assert_eq!(pcpu.vcpu_ns, 0, "no thread is known as a vCPU");
         }
+    }
+}
+
+/// Two threads of one pCPU that wake each other, as often as they can, until dropped.
+struct Switching {
+    ends: [UnixStream; 2],
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Switching {
+    fn on(pcpu: usize) -> Self {
+        let (one, other) = UnixStream::pair().unwrap();
+        let pass_on = |end: &UnixStream| {
+            let mut end = end.try_clone().unwrap();
+            std::thread::spawn(move || {
+                let mut set = CpuSet::new();
+                set.set(pcpu).unwrap();
+                sched_setaffinity(Pid::from_raw(0), &set).unwrap();
+                let mut byte = [0];
+                while end.read_exact(&mut byte).is_ok() && end.write_all(&byte).is_ok() {}
+            })
+        };
+        let threads = vec![pass_on(&one), pass_on(&other)];
+        (&one).write_all(&[0]).unwrap();
+        Self { ends: [one, other], threads }
+    }
+}
+
+impl Drop for Switching {
+    fn drop(&mut self) {
+        for end in &self.ends {
+            end.shutdown(Shutdown::Both).unwrap();
+        }
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_reading_amid_a_switch_adds_up() {
+    if !is_root() {
+        return skipped("needs root: it loads a BPF program");
+    }
+    let tracer = switches().unwrap();
+    let pcpu = *visited().last().unwrap();
+    let _switching = Switching::on(pcpu);
+    let unknown = || {
+        let sample = tracer.read_pcpus().unwrap();
+        let Pcpu { vcpu_ns, other_ns, idle_ns } = sample.pcpus[pcpu];
+        sample.at_ns - (vcpu_ns + other_ns + idle_ns)
+    };
+    // The time before the first switch that was seen.
+    let before = unknown();
+    for _ in 0..200_000 {
+        assert_eq!(unknown(), before);
     }
 }
 

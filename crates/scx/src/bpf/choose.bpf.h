@@ -29,7 +29,7 @@ static __always_inline bool run_urgent(s32 cpu, struct pcpu *c, u64 other, u64 n
 		waits = true;
 		if (t->urgent_since >= oldest)
 			continue;
-		if (!urgent_may_preempt(rules_of(t), entity(p)->dsq_vtime, other)) {
+		if (!urgent_may_preempt(rules_of(t), weight_of(p, t), entity(p)->dsq_vtime, other)) {
 			count(STAT_OVER_ALLOWANCE);
 			continue;
 		}
@@ -120,7 +120,8 @@ static __always_inline enum choice urgent_decides(s32 cpu, struct pcpu *c, struc
 	if (t) {
 		rules = rules_of(t);
 		/* Not if it has taken more than its allowance from those who wait. */
-		urgent = urgency_holds(&t->urgency, now) && urgent_may_preempt(rules, own, first);
+		urgent = urgency_holds(&t->urgency, now) &&
+			 urgent_may_preempt(rules, weight_of(prev, t), own, first);
 	}
 	if (urgent)
 		left = urgency_protects_for(&t->urgency, now, c->slice_from, rules->slice_ns);

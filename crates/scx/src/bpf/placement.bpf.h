@@ -83,19 +83,19 @@ static __always_inline void see_pcpus(struct search *s, struct task *t)
 }
 
 /*
- * Whether the woken vCPU should run on this pCPU: the sibling that woke it runs
- * here and is about to halt, and no other sibling waits for that.
+ * The sibling that woke the vCPU, if it runs on this pCPU and is about to halt,
+ * and no other sibling waits for that.
  */
-static __always_inline bool follows_waker(struct task *t, u32 cpu)
+static __always_inline struct task *halting_waker(struct task *t, u32 cpu)
 {
 	struct task *waker = task_of(bpf_get_current_task_btf());
 	struct place key = { .vm = t->vm, .pcpu = cpu };
 	u32 *number, itself = t->counted == cpu + 1;
 
 	if (!waker || waker == t || waker->vm != t->vm || !waker->woke_at || waker->halted_soon < HALTS_SOON)
-		return false;
+		return NULL;
 	number = bpf_map_lookup_elem(&siblings, &key);
-	return number && *number - itself == 1;
+	return number && *number - itself == 1 ? waker : NULL;
 }
 
 /* 0: the pCPU `last` itself; 1: it has the same last-level cache. */
@@ -152,12 +152,13 @@ static __always_inline void search_pcpus(struct search *s, struct task_struct *p
 /*
  * The pCPU for the woken vCPU, whose bursts are expected to be of `own` ns: an
  * idle one, beside nobody or those of the other kind, the nearest to its last
- * one; else that of its waker, if that is about to halt; else the one with the
- * least load. `idle`: it was claimed.
+ * one; else that of its waker, if that is about to halt, which it may do first;
+ * else the one with the least load. `idle`: it was claimed.
  */
 static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64 own, s32 last, bool *idle)
 {
 	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr;
+	struct task *waker;
 	struct search *s;
 	struct pcpu *c;
 	int cpu, claim;
@@ -183,7 +184,10 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64
 		return s->idle;
 	}
 	cpu = bpf_get_smp_processor_id();
-	if (bpf_cpumask_test_cpu(cpu, allowed) && follows_waker(t, cpu)) {
+	waker = bpf_cpumask_test_cpu(cpu, allowed) ? halting_waker(t, cpu) : NULL;
+	if (waker) {
+		/* It may hold a lock, such as that of the wait queue, on which the woken one would spin. */
+		urgency_for_time(&waker->urgency, waker->woke_at, follow_ns);
 		count(STAT_FOLLOWED);
 		return cpu;
 	}

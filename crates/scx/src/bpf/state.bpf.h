@@ -15,8 +15,12 @@ const volatile u64 fair_slice_ns = 3000000;
 const volatile u64 balance_ns = 10000000;
 /* A VM's active vCPUs are averaged over so long: several of its computations between two waits. */
 const volatile u64 average_ns = 10000000;
-/* A vCPU that halts within so long after it woke a sibling leaves it its pCPU sooner than another one could be preempted. */
-const volatile u64 follow_ns = 50000;
+/*
+ * A vCPU that is expected to halt this soon after it woke a sibling may do so,
+ * and the sibling runs next on its pCPU. It is KVM's default limit of polling,
+ * and short beside the slice that a vCPU of another VM would lose.
+ */
+const volatile u64 follow_ns = 200000;
 const volatile enum placement_rule placement_rule = PLACEMENT_LOAD_CONSCIOUS;
 /* The last-level cache of each pCPU, as a number. */
 const volatile u32 llc_of[MAX_PCPUS] = {};

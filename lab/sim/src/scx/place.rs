@@ -22,8 +22,9 @@ pub(super) struct Wakeup {
 
 impl Host {
     /// The pCPU for a woken vCPU, and whether that is an idle one: an idle one, beside nobody or those of the other kind, the
-    /// nearest to its last one; else that of its waker, if that is about to halt; else the one with the least load.
-    pub(super) fn place(&self, wakeup: Wakeup) -> (u32, bool) {
+    /// nearest to its last one; else that of its waker, if that is about to halt, which it may do first; else the one with the
+    /// least load.
+    pub(super) fn place(&mut self, wakeup: Wakeup) -> (u32, bool) {
         let Wakeup { task, burst, waker, here, last, allowed, idle } = wakeup;
         let has = |bits: u64, cpu: u32| bits & 1 << cpu != 0;
         let online: Vec<u32> = (0..self.header.pcpus).filter(|cpu| has(self.header.online, *cpu)).collect();
@@ -37,6 +38,9 @@ impl Host {
             return (cpu, true);
         }
         if has(allowed, here) && self.follows(task, waker, here) {
+            let follow_ns = self.header.follow_ns;
+            let waker = self.task(waker);
+            waker.urgency.for_time(waker.woke_at, follow_ns);
             return (here, false);
         }
         let load = |cpu: &u32| self.load_of(task, *cpu).load;

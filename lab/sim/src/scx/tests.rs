@@ -205,6 +205,31 @@ fn a_woken_vcpu_goes_where_no_sibling_is_unless_its_waker_is_about_to_halt() {
     assert_eq!(host.happens(&woken(2)), [Decision::Placed { task: 12, cpu: 1, idle: true }]);
 }
 
+#[test]
+fn a_waker_that_is_about_to_halt_does_so_first_and_has_no_longer_than_expected() {
+    let mut host = host(1, UrgentConfig { resched_co_ns: 500_000, ..UrgentConfig::OFF });
+    for task in [11, 12] {
+        vcpu(&mut host, task, 0);
+    }
+    run(&mut host, 0, 11, 0, 100);
+    host.happens(&What::Quiescent { at: 0, task: 12, sleeps: true });
+    let wakes = |host: &mut Host, at| {
+        host.happens(&What::Interrupt { at, from: 11, to: 12, means: Means::Reschedule, halted: true });
+    };
+    for _ in 0..4 {
+        wakes(&mut host, MS);
+        host.happens(&What::Halts { at: MS, task: 11 });
+    }
+    wakes(&mut host, MS);
+    let woken =
+        What::Woken { task: 12, waker: 11, cpu: 0, last: 0, allowed: 1, idle: 0, burst: WAITS, ours: true };
+    assert_eq!(host.happens(&woken), [Decision::Placed { task: 12, cpu: 0, idle: false }]);
+    assert_eq!(queue(&mut host, MS, 12, 0, true), [Decision::Kicked { cpu: 0, idle: false }]);
+    let at = MS + 10_000;
+    assert_eq!(asks(&mut host, at, 11), [Decision::Timed { ns: 40_000 }, chose(Choice::Protected)]);
+    assert_eq!(asks(&mut host, MS + 50_000, 11), [Decision::Timed { ns: 500_000 }, chose(Choice::Urgent)]);
+}
+
 /// Three cores with two threads each, 0 and 3, 1 and 4, 2 and 5, of which 0 has a task that computes, and 1 one that waits; where
 /// the vCPU 11 goes when it is woken.
 fn with_threads() -> (Host, impl Fn(&Host, u64, u32, u64) -> u32) {

@@ -107,10 +107,10 @@ impl Host {
     ) -> Option<Choice> {
         let slice_from = self.pcpu(cpu)?.slice_from;
         let urgent = running.and_then(|(task, own)| {
-            let rules = self.rules_of(task);
+            let (rules, share) = (self.rules_of(task), self.share_of(task));
             let urgency = self.task(task).urgency;
             // Not if it has taken more than its allowance from those who wait.
-            (urgency.is_urgent(at) && rules.may_preempt(own, first)).then_some((urgency, rules))
+            (urgency.is_urgent(at) && rules.may_preempt(share, own, first)).then_some((urgency, rules))
         });
         if let Some((urgency, rules)) = urgent {
             let left = urgency.protected_for(at, slice_from, rules.slice_ns);
@@ -136,14 +136,14 @@ impl Host {
         let waiting: Vec<(u64, Task)> = pcpu.queue.iter().map(|(vtime, _, task)| (*vtime, *task)).collect();
         let (mut waits, mut oldest) = (false, None);
         for (vtime, task) in waiting {
-            let rules = self.rules_of(task);
+            let (rules, share) = (self.rules_of(task), self.share_of(task));
             let own = self.task(task);
             if !own.urgency.is_urgent(at) {
                 continue;
             }
             waits = true;
             let since = own.urgent_since;
-            if oldest.is_none_or(|(oldest, _)| since < oldest) && rules.may_preempt(vtime, other) {
+            if oldest.is_none_or(|(oldest, _)| since < oldest) && rules.may_preempt(share, vtime, other) {
                 oldest = Some((since, task));
             }
         }

@@ -387,7 +387,8 @@ pub(crate) struct PcpuData {
     pub(crate) urgent: VecDeque<Vcpu>,
     /// Whether the running one was picked because it is urgent, which gives it only a short slice.
     pub(crate) urgent_turn: bool,
-    /// Whether a vCPU waits that would have preempted the running one, had that not been protected.
+    /// Whether a vCPU waits that would have preempted the running one, had that not been protected, or the pCPU not been
+    /// switching to it.
     pub(crate) delayed: bool,
     /// The target of a directed yield, to run next.
     pub(crate) buddy: Option<Vcpu>,

@@ -85,10 +85,10 @@ impl World {
                 let warms = (vcpu.phase != Phase::IdlePoll).then_some(vcpu.vm);
                 let pcpu = self.p_mut(p);
                 (pcpu.slice_from, pcpu.charged, pcpu.last) = (now, now, Some(v));
-                pcpu.delayed = false;
                 pcpu.warm = warms.or(pcpu.warm);
                 self.arm_pcpu(p);
                 self.resume(v);
+                self.preempt_after_switch(p, v);
             }
             PcpuState::Running(v) => self.slice_over(p, v),
             PcpuState::Polling(v) => {
@@ -249,7 +249,10 @@ impl World {
                 }
                 self.watch_spins_of(v);
             }
-            PcpuState::Switching(_) => self.watch_spins_of(v),
+            PcpuState::Switching(next) => {
+                self.delay_until_switched(p, v, next);
+                self.watch_spins_of(v);
+            }
         }
     }
 

@@ -44,6 +44,7 @@ impl World {
     }
 
     fn switch_to(&mut self, p: Pcpu, v: Vcpu, ns: Ns) {
+        self.p_mut(p).delayed = false;
         self.enter(p, PcpuState::Switching(v));
         self.set(Timer::Pcpu(p), self.now + ns);
     }

@@ -216,20 +216,19 @@ fn a_waker_is_not_preempted_by_a_wakee_on_its_own_pcpu_with_urgent_scheduling() 
     assert!(after * 10 <= before, "{after} of {before}");
 }
 
-/// A thread that alternates between sleep and a little work.
-fn sleeper(work: Ns) -> Program {
+/// A thread that alternates between sleep and a little work, in us.
+fn sleeper(sleep: u64, work: u64) -> Program {
     let mut program = Program::new("sleeper");
-    let body =
-        vec![Op::Repeat(0), Op::Sleep(us(10_000)), Op::Compute(Dist::Constant(work)), Op::Done(1), Op::Again];
+    let body = vec![Op::Repeat(0), Op::Sleep(us(sleep)), Op::Compute(us(work)), Op::Done(1), Op::Again];
     program.role("sleeper", 1, body);
     program
 }
 
-/// Mean wake-up delay of a VM with these shares beside a VM that computes, in us.
-fn delay_beside_a_hog(shares: u64) -> f64 {
-    let with = |name, program| VmSpec { shares, ..VmSpec::new(name, 1, Costs::ATC14_VM).running(program) };
-    let vms = vec![with("sleeper", sleeper(50 * US)), with("hog", hog(1))];
-    let mut spec = Spec::new(HostSpec { cores: 1, ..HostSpec::default() }, vms);
+/// Mean wake-up delay of a VM with these shares, which runs `program`, beside a VM that computes, in us.
+fn delay_beside_a_hog(fair: crate::Fair, shares: u64, costs: Costs, program: Program) -> f64 {
+    let with = |name, program| VmSpec { shares, ..VmSpec::new(name, 1, costs).running(program) };
+    let vms = vec![with("sleeper", program), with("hog", hog(1))];
+    let mut spec = Spec::new(HostSpec { cores: 1, fair, ..HostSpec::default() }, vms);
     spec.time_limit = 4_000 * MS;
     let mut world = World::new(&spec).unwrap();
     world.run();
@@ -242,10 +241,18 @@ fn delay_beside_a_hog(shares: u64) -> f64 {
 #[test]
 fn a_vcpu_with_little_weight_waits_for_the_tick_and_one_with_much_preempts() {
     // The 4 ms wake-up granularity is divided by the weight, the sleeper's 12 ms credit is not.
-    let heavy = delay_beside_a_hog(1024);
+    let heavy = delay_beside_a_hog(crate::Fair::CFS, 1024, Costs::ATC14_VM, sleeper(10_000, 50));
     assert!((60.0..200.0).contains(&heavy), "a switch and the caches: {heavy} us");
-    let light = delay_beside_a_hog(64);
+    let light = delay_beside_a_hog(crate::Fair::CFS, 64, Costs::ATC14_VM, sleeper(10_000, 50));
     assert!((1_000.0..8_000.0).contains(&light), "a tick comes every 4 ms: {light} us");
+}
+
+#[test]
+fn a_vcpu_that_wakes_up_while_its_pcpu_switches_to_another_does_not_wait_for_the_tick() {
+    // It sleeps for a part of the switch, and works so little that it stays far below its share.
+    let costs = Costs { vcpu_switch: 50 * US, ..Costs::THIS_VM };
+    let delay = delay_beside_a_hog(crate::Fair::EEVDF, 1024, costs, sleeper(20, 1));
+    assert!((50.0..150.0).contains(&delay), "two switches and the caches: {delay} us");
 }
 
 #[test]

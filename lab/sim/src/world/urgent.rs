@@ -1,11 +1,12 @@
 //! Demand-based coordination: interrupts make vCPUs urgent, and vCPUs that spin in vain yield their pCPU.
 
-use gleaner_coordination::UrgentConfig;
+use gleaner_coordination::{NORMAL_SHARE, UrgentConfig};
 
 use super::entity::{HostState, PcpuState, Phase};
 use super::{Timer, World};
 use crate::directed_yield::{DirectedYield, Spinner, yield_target};
 use crate::ids::{FOREVER, Ns, Pcpu, Vcpu};
+use crate::sched::Rule;
 use crate::spec::PauseLoops;
 
 /// The hardware's pause-loop window: 4096 cycles (ASPLOS'13 §4.3) at about 2.4 GHz.
@@ -65,10 +66,28 @@ impl World {
             return;
         }
         self.charge(p);
-        if let PcpuState::Running(current) = self.p(p).state
-            && self.overrides(v, current)
-        {
-            self.preempt_unprotected(p, current);
+        match self.p(p).state {
+            PcpuState::Running(current) if self.overrides(v, current) => {
+                self.preempt_unprotected(p, current);
+            }
+            PcpuState::Switching(next) => self.delay_until_switched(p, v, next),
+            _ => {}
+        }
+    }
+
+    /// While a pCPU switches to `next` it cannot switch again: `v` preempts it afterwards, if it then still has a reason
+    /// (the kernel wakes tasks up with the runqueue locked, and sets the mark to reschedule). Not with CFS: the papers'
+    /// costs of a switch under it contain most of the time for cold caches, in which the vCPU already runs.
+    pub(super) fn delay_until_switched(&mut self, p: Pcpu, v: Vcpu, next: Vcpu) {
+        if self.host.fair.rule == Rule::Eevdf && self.preempts(p, v, next) {
+            self.p_mut(p).delayed = true;
+        }
+    }
+
+    /// The pCPU has switched to `v`: preempts it for a vCPU that came meanwhile.
+    pub(super) fn preempt_after_switch(&mut self, p: Pcpu, v: Vcpu) {
+        if self.p(p).state == PcpuState::Running(v) && self.preemption_is_due(p, v) {
+            self.preempt_unprotected(p, v);
         }
     }
 
@@ -113,7 +132,12 @@ impl World {
     pub(super) fn overrides(&self, v: Vcpu, current: Vcpu) -> bool {
         let own = self.v(v);
         let (urgent, runs) = self.rivals(own.pcpu, v, current);
-        own.urgency.is_urgent(self.now) && self.rules(v).may_preempt(urgent.vruntime, runs.vruntime)
+        own.urgency.is_urgent(self.now) && self.within_allowance(v, urgent.vruntime, runs.vruntime)
+    }
+
+    /// Whether fairness lets `v` run before another. As in the paper, the allowance is virtual time, whatever the vCPU's share.
+    fn within_allowance(&self, v: Vcpu, own: Ns, other: Ns) -> bool {
+        self.rules(v).may_preempt(NORMAL_SHARE, own, other)
     }
 
     /// The first of the pCPU's urgent vCPUs that fairness lets run now. Those that it does not stay where they are.
@@ -122,7 +146,7 @@ impl World {
         urgent.retain(|v| self.v(*v).urgency.is_urgent(self.now));
         let floor = self.p(p).floor;
         let chosen =
-            urgent.iter().copied().find(|v| self.rules(*v).may_preempt(self.vruntime_of(p, *v), floor));
+            urgent.iter().copied().find(|v| self.within_allowance(*v, self.vruntime_of(p, *v), floor));
         self.p_mut(p).urgent = urgent;
         chosen
     }
@@ -134,7 +158,7 @@ impl World {
         let pcpu = self.p(vcpu.pcpu);
         let too_far = |o: &Vcpu| {
             let (own, other) = self.rivals(vcpu.pcpu, v, *o);
-            !self.rules(v).may_preempt(own.vruntime, other.vruntime)
+            !self.within_allowance(v, own.vruntime, other.vruntime)
         };
         if pcpu.queue.iter().any(too_far) {
             return 0;

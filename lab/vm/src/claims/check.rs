@@ -56,12 +56,18 @@ impl std::fmt::Display for Target {
 }
 
 /// The checks of a claim so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Checks {
+    claim: String,
     all: Vec<Check>,
 }
 
 impl Checks {
+    /// Of the claim with this name; none yet.
+    pub fn of(claim: &str) -> Self {
+        Self { claim: claim.to_owned(), all: Vec::new() }
+    }
+
     /// Adds a sentence, whether it holds, and what was found.
     pub fn that(&mut self, what: impl Into<String>, holds: bool, found: impl Into<String>) {
         self.add(Check { what: what.into(), holds, found: found.into(), measured: None, target: None });
@@ -100,7 +106,7 @@ impl Checks {
     /// Adds a check that was made elsewhere.
     pub fn add(&mut self, check: Check) {
         let sign = if check.holds { "holds" } else { "FAILS" };
-        say!("lab:   {sign}: {}: {}", check.what, check.found);
+        say!("lab: {}: {sign}: {}: {}", self.claim, check.what, check.found);
         self.all.push(check);
     }
 
@@ -116,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_median_is_held_against_the_target() {
-        let mut checks = Checks::default();
+        let mut checks = Checks::of("claim");
         let ratios = [1.4, 1.5, 1.6, 1.5, 1.7, 1.5];
         checks.ratios("faster", &ratios, "×", Target::AtLeast(1.5));
         checks.ratios("much faster", &ratios, "×", Target::AtLeast(2.0));

@@ -34,6 +34,7 @@ pub struct Lab {
     accelerator: Accelerator,
     failures: PathBuf,
     records: PathBuf,
+    is_short: bool,
 }
 
 impl Lab {
@@ -42,12 +43,14 @@ impl Lab {
         if image::is_nested_host() {
             let failures = std::env::temp_dir();
             let records = failures.clone();
-            return Ok(Self { store: None, accelerator: Accelerator::Kvm, failures, records });
+            let accelerator = Accelerator::Kvm;
+            return Ok(Self { store: None, accelerator, failures, records, is_short: false });
         }
         let cache = Cache::open()?;
         let (failures, records) = (cache.scratch("failures")?, cache.scratch("records")?);
         let store = Store::new(cache, Payload::find()?);
-        Ok(Self { store: Some(store), accelerator: Accelerator::Emulated, failures, records })
+        let accelerator = Accelerator::Emulated;
+        Ok(Self { store: Some(store), accelerator, failures, records, is_short: false })
     }
 
     /// Builds everything that any claim needs from packages, so that a missing program or network is noticed first.
@@ -55,6 +58,22 @@ impl Lab {
         let Some(store) = &self.store else { return Ok(()) };
         store.prepare(Image::Host, Kernel::V7)?;
         Kernel::ALL.iter().try_for_each(|&kernel| store.prepare(Image::Systemd, kernel))
+    }
+
+    /// The same, in which claims repeat their measurements a third as often: enough to see that something is broken.
+    #[must_use]
+    pub fn short(self) -> Self {
+        Self { is_short: true, ..self }
+    }
+
+    /// Whether claims are proven in the short form.
+    pub fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// How often a claim measures what it repeats `full` times in the full form; at least once.
+    pub fn rounds(&self, full: usize) -> usize {
+        if self.is_short { full.div_ceil(3) } else { full }
     }
 
     /// Whether this is a nested host, whose guests are real KVM guests.

@@ -86,7 +86,8 @@ pub(crate) fn arguments(
 fn machine(accelerator: Accelerator, spec: &VmSpec) -> (&'static str, &'static str, &'static str) {
     let emulated = if spec.in_turn { "tcg,thread=single" } else { "tcg,thread=multi" };
     match accelerator {
-        Accelerator::Kvm => ("kvm", "microvm,pit=off,pic=off,rtc=off", "host"),
+        // Without a real-time clock Linux waits for one, for a second at boot, and computes meanwhile.
+        Accelerator::Kvm => ("kvm", "microvm,pit=off,pic=off,rtc=on", "host"),
         // The emulator's other models have vector state that the nested host's kernel cannot set up for its guests.
         Accelerator::Emulated if spec.is_host() => (emulated, "pc", "qemu64,svm=on,npt=on,nrip-save=on"),
         // On AMD models Linux 6.1 needs an extension to find siblings, which is not emulated.
@@ -197,7 +198,7 @@ mod tests {
     fn a_nested_guest_is_a_microvm_without_pci() {
         let spec = VmSpec::new("a", Image::Tiny, Kernel::V7, Cpus::flat(2)).without("kvm-pv-tlb-flush");
         let args = args(&spec, Accelerator::Kvm);
-        let machine = "-accel kvm -machine microvm,pit=off,pic=off,rtc=off -cpu host,kvm-pv-tlb-flush=off -m";
+        let machine = "-accel kvm -machine microvm,pit=off,pic=off,rtc=on -cpu host,kvm-pv-tlb-flush=off -m";
         assert!(args.contains(machine), "{args}");
         assert!(
             args.contains("virtio-serial-device") && !args.contains("pci") && !args.contains("net"),

@@ -104,7 +104,7 @@ pub struct VmSpec {
     /// If emulated, let its clocks advance by 2^n ns with each instruction that any of its vCPUs executes, and with the time
     /// that passes only while all are halted.
     #[serde(default)]
-    pub counted: Option<u8>,
+    pub counted: Option<i8>,
 }
 
 impl VmSpec {
@@ -196,10 +196,10 @@ impl VmSpec {
 
     /// Counts its time in instructions, of 2^n ns each, so that whatever else the machine does that emulates it changes
     /// nothing. What takes more instructions takes longer; caches and the like cost nothing, as always under emulation. Its
-    /// vCPUs are emulated in turn: several times slower where they all compute. With a small n more happens in a time slice,
-    /// and each second takes longer.
+    /// vCPUs are emulated in turn, so that each has its part of the instructions: with n = -2 four vCPUs have one per ns each.
+    /// With a small n more happens in a time slice, and each second takes longer. Only hosts can have less than 0.
     #[must_use]
-    pub fn counted(mut self, n: u8) -> Self {
+    pub fn counted(mut self, n: i8) -> Self {
         self.in_turn = true;
         self.counted = Some(n);
         self

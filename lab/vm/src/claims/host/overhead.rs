@@ -33,7 +33,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
         let job = guest.start(Step::new(&command).timeout(Duration::from_secs(700)))?;
         let (mut rates, mut ratios, mut shares, mut costs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut last = None;
-        for pair in 0..PAIRS {
+        for pair in 0..lab.rounds(PAIRS) {
             // Each order as often as the other, so that a drift of the machine cancels out.
             let ((followed, report), free) = if pair % 2 == 0 {
                 let followed = followed(counter)?;

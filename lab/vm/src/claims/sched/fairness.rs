@@ -9,7 +9,7 @@ use crate::vm::{Guest, Lab};
 
 const WEIGHTS: [u32; 3] = [100, 200, 400];
 const BLOCK: Duration = Duration::from_secs(10);
-const BLOCKS: usize = 3;
+const ROUNDS: usize = 3;
 
 pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     groups::enable()?;
@@ -24,7 +24,8 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     };
 
     let jobs = [first.start(endless(&["matmul"]))?, second.start(endless(&["matmul"]))?];
-    judge(checks, "two VMs of equal weight", &[first, second], |_| Target::Within(47.0, 53.0))?;
+    let equal = "two VMs of equal weight";
+    judge(lab, checks, equal, &[first, second], |_| Target::Within(47.0, 53.0))?;
 
     let last = third.start(endless(&["matmul"]))?;
     for (guest, weight) in guests.iter().zip(WEIGHTS) {
@@ -32,7 +33,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     }
     let total = f64::from(WEIGHTS.iter().sum::<u32>());
     let due = |i: usize| 100.0 * f64::from(WEIGHTS[i]) / total;
-    judge(checks, "weights 1:2:4", &[first, second, third], |i| {
+    judge(lab, checks, "weights 1:2:4", &[first, second, third], |i| {
         Target::Within(0.95 * due(i), 1.05 * due(i))
     })?;
     end(jobs)?;
@@ -44,15 +45,21 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let jobs = [first.start(endless(&["tlb"]))?, second.start(endless(&["matmul"]))?];
     let flooding = "one of two VMs floods the host with interrupts";
     let most = |i: usize| if i == 0 { Target::AtMost(52.0) } else { Target::Reported };
-    judge(checks, flooding, &[first, second], most)?;
+    judge(lab, checks, flooding, &[first, second], most)?;
     end(jobs)?;
     guests.into_iter().try_for_each(Guest::power_off)
 }
 
 /// Checks each guest's share of their pCPU time in several blocks.
-fn judge(checks: &mut Checks, case: &str, guests: &[&Guest], target: impl Fn(usize) -> Target) -> Result<()> {
+fn judge(
+    lab: &Lab,
+    checks: &mut Checks,
+    case: &str,
+    guests: &[&Guest],
+    target: impl Fn(usize) -> Target,
+) -> Result<()> {
     let mut blocks = vec![Vec::new(); guests.len()];
-    for _ in 0..BLOCKS {
+    for _ in 0..lab.rounds(ROUNDS) {
         for (shares, share) in blocks.iter_mut().zip(shares(guests)?) {
             shares.push(100.0 * share);
         }

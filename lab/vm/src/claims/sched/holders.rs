@@ -3,7 +3,7 @@
 //!
 //! The sections are marked by their program ([`crate::sections`]); the host's kernel traces the marks and its own switches.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -17,11 +17,16 @@ use crate::error::{Error, Result};
 use crate::sections::{RELEASED, TAKEN};
 use crate::vm::{Cpus, Guest, Lab, Step, VmSpec};
 
-const ROUNDS: usize = 3;
-const BLOCK: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 5;
+/// Long enough for some thousand sections.
+const BLOCK: Duration = Duration::from_millis(500);
 
 /// Of the host, and vCPUs of each guest.
 pub(super) const PCPUS: u32 = 2;
+
+/// The vectors by which Linux wakes up threads on other CPUs (`arch/x86/include/asm/irq_vectors.h`): to reschedule, and for a
+/// function call, which the wake-up of an idle one is.
+const WAKING_VECTORS: [u8; 2] = [0xfd, 0xfb];
 
 /// Preemption delays; 0 is none. The paper chose 500 us.
 const DELAYS: [&str; 5] = ["0us", "100us", "300us", "500us", "1ms"];
@@ -39,15 +44,18 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     // Asked now: while they stand still they do not answer.
     let threads = holder.vcpu_threads()?;
     let rules = format!("{}=resched-dp", holder.pid());
-    let mut by_kernel = Vec::new();
+    let (mut by_kernel, mut sent) = (Vec::new(), Vec::new());
     let mut by_delay = [const { Vec::new() }; DELAYS.len()];
-    for _ in 0..ROUNDS {
-        by_kernel.push(preempted(&guests, &threads, None)?);
+    for _ in 0..lab.rounds(ROUNDS) {
+        by_kernel.push(sections(&guests, &threads, None)?.of_1000(|sections| sections.preempted));
         for (delay, found) in DELAYS.iter().zip(&mut by_delay) {
             let options = ["--rules", "off", "--vm", &rules, "--preemption-delay", delay];
-            found.push(preempted(&guests, &threads, Some(&options))?);
+            let sections = sections(&guests, &threads, Some(&options))?;
+            found.push(sections.of_1000(|sections| sections.preempted));
+            sent.push(sections.of_1000(|sections| sections.sent));
         }
     }
+    checks.values("sections of 1000 in which a wake-up sends an interrupt", &sent, "", Target::Reported);
     let what = |who: &str| format!("preempted sections of 1000 under {who}");
     checks.values(what("the kernel's scheduler"), &by_kernel, "", Target::Reported);
     for (delay, found) in DELAYS.iter().zip(&by_delay) {
@@ -65,8 +73,8 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     guests.into_iter().try_for_each(Guest::power_off)
 }
 
-/// How many of 1000 sections of the first guest, whose vCPUs are these threads, are preempted, under the kernel's scheduler or ours with these options.
-fn preempted(guests: &[Guest; 2], threads: &[i32], options: Option<&[&str]>) -> Result<f64> {
+/// The sections of the first guest, whose vCPUs are these threads, under the kernel's scheduler or ours with these options.
+fn sections(guests: &[Guest; 2], threads: &[i32], options: Option<&[&str]>) -> Result<Sections> {
     let all = guests.each_ref();
     let still = Still::keep(&all);
     let scheduler = options.map(Scheduler::start).transpose()?;
@@ -75,10 +83,10 @@ fn preempted(guests: &[Guest; 2], threads: &[i32], options: Option<&[&str]>) -> 
     sleep(BLOCK);
     let found = trace.end().and_then(|text| Sections::of(&text));
     let _still = Still::keep(&all);
-    if let Some(scheduler) = scheduler {
+    if let Some(mut scheduler) = scheduler {
         scheduler.end(Signal::SIGTERM)?;
     }
-    Ok(found?.preempted_of_1000())
+    found
 }
 
 /// An instance of the kernel's tracing; ended when dropped.
@@ -87,18 +95,21 @@ struct Trace {
 }
 
 impl Trace {
-    /// Of the marks, and of these threads being switched out.
+    /// Of the marks, interrupts of wake-ups, and these threads being switched out.
     fn start(threads: &[i32]) -> Result<Self> {
         let trace = Self { dir: "/sys/kernel/tracing/instances/gleaner".into() };
         fs::create_dir(&trace.dir).map_err(Error::file("make", &trace.dir))?;
         let of_threads: Vec<String> = threads.iter().map(|thread| format!("prev_pid=={thread}")).collect();
         let marks = format!("function=={TAKEN}||function=={RELEASED}");
+        let wakes = WAKING_VECTORS.map(|vector| format!("vec=={vector}"));
         for (file, text) in [
             ("buffer_size_kb", "8192"),
             ("events/sched/sched_switch/filter", &of_threads.join("||")),
             ("events/kvm/kvm_cpuid/filter", &marks),
+            ("events/kvm/kvm_apic_accept_irq/filter", &wakes.join("||")),
             ("events/sched/sched_switch/enable", "1"),
             ("events/kvm/kvm_cpuid/enable", "1"),
+            ("events/kvm/kvm_apic_accept_irq/enable", "1"),
         ] {
             trace.write(file, text)?;
         }
@@ -128,6 +139,8 @@ impl Drop for Trace {
 #[derive(Debug, Default, PartialEq)]
 struct Sections {
     taken: u32,
+    /// In which a wake-up sent an interrupt.
+    sent: u32,
     preempted: u32,
 }
 
@@ -135,25 +148,27 @@ impl Sections {
     /// From the text of a trace, whose lines are in the order of time.
     fn of(trace: &str) -> Result<Self> {
         let mut found = Self::default();
-        let mut holding = BTreeSet::new();
+        // The threads that are in a section, and whether they have sent an interrupt in it.
+        let mut holding = BTreeMap::new();
         for line in trace.lines() {
-            if let Some((by, fields)) = line.split_once(": kvm_cpuid: ") {
-                let Some(thread) = by.split_once(" [").and_then(|(task, _)| task.trim_end().rsplit_once('-'))
-                else {
-                    continue;
-                };
-                let thread = thread.1.to_owned();
+            let event = |name| line.split_once(name).and_then(|(by, fields)| Some((thread_of(by)?, fields)));
+            if let Some((thread, fields)) = event(": kvm_cpuid: ") {
                 if fields.starts_with(&format!("func {TAKEN:x} ")) {
                     found.taken += 1;
-                    holding.insert(thread);
+                    holding.insert(thread, false);
                 } else {
-                    holding.remove(&thread);
+                    holding.remove(thread);
                 }
-            } else if let Some((_, fields)) = line.split_once(": sched_switch: ") {
+            } else if let Some((thread, _)) = event(": kvm_apic_accept_irq: ") {
+                if let Some(sent) = holding.get_mut(thread) {
+                    found.sent += u32::from(!std::mem::replace(sent, true));
+                }
+            } else if let Some((_, fields)) = event(": sched_switch: ") {
                 let field = |name| fields.split(name).nth(1).and_then(|rest| rest.split(' ').next());
                 let is_preempted = field("prev_state=").is_some_and(|state| state.starts_with('R'));
-                found.preempted +=
-                    u32::from(is_preempted && field("prev_pid=").is_some_and(|pid| holding.contains(pid)));
+                found.preempted += u32::from(
+                    is_preempted && field("prev_pid=").is_some_and(|pid| holding.contains_key(pid)),
+                );
             }
         }
         if found.taken == 0 {
@@ -162,9 +177,15 @@ impl Sections {
         Ok(found)
     }
 
-    fn preempted_of_1000(&self) -> f64 {
-        1000.0 * f64::from(self.preempted) / f64::from(self.taken)
+    /// How many of 1000 sections `count` counts.
+    fn of_1000(&self, count: impl Fn(&Self) -> u32) -> f64 {
+        1000.0 * f64::from(count(self)) / f64::from(self.taken)
     }
+}
+
+/// The thread in the first fields of a line: `CPU 0/KVM-101     [000] .....   12.000001`.
+fn thread_of(fields: &str) -> Option<&str> {
+    Some(fields.split_once(" [")?.0.trim_end().rsplit_once('-')?.1)
 }
 
 #[cfg(test)]
@@ -172,8 +193,10 @@ mod tests {
     use super::*;
 
     const TRACE: &str = "\
-# entries-in-buffer/entries-written: 8/8   #P:2
+# entries-in-buffer/entries-written: 10/10   #P:2
        CPU 0/KVM-101     [000] .....   12.000001: kvm_cpuid: func 676c0001 idx 0 rax 1 rbx 0 rcx 0 rdx 0, cpuid entry not found
+       CPU 0/KVM-101     [000] .....   12.000050: kvm_apic_accept_irq: apicid 1 vec 253 (Fixed|edge)
+       CPU 1/KVM-102     [001] .....   12.000060: kvm_apic_accept_irq: apicid 0 vec 251 (Fixed|edge)
        CPU 1/KVM-102     [001] d..2.   12.000100: sched_switch: prev_comm=CPU 1/KVM prev_pid=102 prev_prio=120 prev_state=R ==> next_comm=x next_pid=9 next_prio=120
        CPU 0/KVM-101     [000] d..2.   12.000200: sched_switch: prev_comm=CPU 0/KVM prev_pid=101 prev_prio=120 prev_state=R+ ==> next_comm=x next_pid=9 next_prio=120
        CPU 0/KVM-101     [000] d..2.   12.000300: sched_switch: prev_comm=CPU 0/KVM prev_pid=101 prev_prio=120 prev_state=S ==> next_comm=x next_pid=9 next_prio=120
@@ -185,8 +208,8 @@ mod tests {
     #[test]
     fn a_section_is_preempted_while_its_vcpu_waits_for_a_pcpu() {
         let found = Sections::of(TRACE).unwrap();
-        assert_eq!(found, Sections { taken: 2, preempted: 1 });
-        assert!((found.preempted_of_1000() - 500.0).abs() < 1e-9);
+        assert_eq!(found, Sections { taken: 2, sent: 1, preempted: 1 });
+        assert!((found.of_1000(|sections| sections.preempted) - 500.0).abs() < 1e-9);
         assert!(Sections::of("# no events\n").is_err());
     }
 }

@@ -12,7 +12,9 @@ use crate::error::Result;
 use crate::vm::{Cpus, Guest, Job, Lab, Step, VmSpec};
 
 const ROUNDS: usize = 3;
-const BLOCK: Duration = Duration::from_secs(3);
+/// How long a measurement takes.
+const BESIDE_SMALL: Duration = Duration::from_secs(1);
+const OF_PAIRS: Duration = Duration::from_millis(500);
 const SMALL_VMS: usize = 4;
 /// Of the host, and vCPUs of the parallel VM: as in the paper, a fair share is more than a small VM can use.
 pub(super) const PCPUS_BESIDE_SMALL: u32 = 6;
@@ -44,7 +46,7 @@ pub(super) fn beside_small(lab: &Lab, checks: &mut Checks) -> Result<()> {
         let name = workload[0];
         let measure = |setting| under(setting, &all, || progress(&parallel, workload, &small));
         let [mut faster, mut longer, mut balanced, mut conscious] = [const { Vec::new() }; 4];
-        for _ in 0..ROUNDS {
+        for _ in 0..lab.rounds(ROUNDS) {
             let [kernel, balance, load_conscious] =
                 [measure(KERNEL)?, measure(BALANCE)?, measure(LOAD_CONSCIOUS)?];
             faster.push(load_conscious.operations / kernel.operations);
@@ -76,11 +78,11 @@ pub(super) fn pairs(lab: &Lab, checks: &mut Checks) -> Result<()> {
     groups::enable()?;
     let guests = [boot(lab, guest("first"))?, boot(lab, guest("second"))?];
     for pair in PAIRS {
-        let [first, second] = [0, 1].map(|n| throughput(start(&guests[n], pair[n])?));
+        let [first, second] = [0, 1].map(|n| throughput(start(&guests[n], pair[n], OF_PAIRS)?));
         let alone = [first?, second?];
         let measure = |setting| under(setting, &guests.each_ref(), || speed_up(&guests, pair, alone));
         let (mut times, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
-        for _ in 0..ROUNDS {
+        for _ in 0..lab.rounds(ROUNDS) {
             let [kernel, ours] = [measure(KERNEL)?, measure(LOAD_CONSCIOUS)?];
             times[0].push(kernel);
             times[1].push(ours);
@@ -114,7 +116,7 @@ fn under<T>(setting: Setting, guests: &[&Guest], run: impl FnOnce() -> Result<T>
     drop(still);
     let found = run();
     let _still = Still::keep(guests);
-    if let Some(scheduler) = scheduler {
+    if let Some(mut scheduler) = scheduler {
         scheduler.end(Signal::SIGTERM)?;
     }
     found
@@ -132,7 +134,7 @@ struct Progress {
 fn progress(parallel: &Guest, workload: Workload, small: &[Guest]) -> Result<Progress> {
     let ran = || Ok((groups::ran(parallel)?, small.iter().map(groups::ran).sum::<Result<f64>>()?));
     let (before, started) = (ran()?, Instant::now());
-    let operations = throughput(start(parallel, workload)?)?;
+    let operations = throughput(start(parallel, workload, BESIDE_SMALL)?)?;
     let (after, elapsed) = (ran()?, started.elapsed().as_nanos() as f64);
     let [pcpus, small_pcpus] = [(after.0 - before.0) / elapsed, (after.1 - before.1) / elapsed];
     Ok(Progress { operations, pcpus, small_pcpus })
@@ -140,14 +142,14 @@ fn progress(parallel: &Guest, workload: Workload, small: &[Guest]) -> Result<Pro
 
 fn speed_up(guests: &[Guest; 2], pair: [Workload; 2], alone: [f64; 2]) -> Result<f64> {
     let [first, second] = guests;
-    let jobs = [start(first, pair[0])?, start(second, pair[1])?];
+    let jobs = [start(first, pair[0], OF_PAIRS)?, start(second, pair[1], OF_PAIRS)?];
     jobs.into_iter().zip(alone).map(|(job, alone)| Ok(throughput(job)? / alone)).sum()
 }
 
-fn start(guest: &Guest, workload: Workload) -> Result<Job<'_>> {
-    let time = format!("{}ms", BLOCK.as_millis());
+fn start(guest: &Guest, workload: Workload, block: Duration) -> Result<Job<'_>> {
+    let time = format!("{}ms", block.as_millis());
     let words = [&["gleaner", "workload", "--json", "--for", &time], workload].concat();
-    guest.start(Step::new(&words).timeout(20 * BLOCK))
+    guest.start(Step::new(&words).timeout(20 * block))
 }
 
 /// Operations per second, once it has ended.

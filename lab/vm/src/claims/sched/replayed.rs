@@ -36,7 +36,7 @@ struct Case {
 const ENOUGH: usize = 200;
 const SECOND: &str = "/sys/devices/system/cpu/cpu1/online";
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     Case {
         name: "shares",
         options: &["--rules", "off"],
@@ -52,6 +52,15 @@ const CASES: [Case; 5] = [
         weights: [100, 100],
         both: false,
         has: &["placed", "kicked"],
+    },
+    // Who is woken waits for its waker to halt, for as long as it is given.
+    Case {
+        name: "followers",
+        options: &["--rules", "off"],
+        work: [&["request-response"], &["matmul"]],
+        weights: [100, 100],
+        both: false,
+        has: &["placed", "timed"],
     },
     Case {
         name: "shootdowns",
@@ -121,7 +130,7 @@ fn run(case: &Case, guests: &[Guest; 2], record: &Path) -> Result<()> {
     let all = guests.each_ref();
     let still = Still::keep(&all);
     let file = record.to_string_lossy();
-    let scheduler = Scheduler::start(&[case.options, &["--record", &file]].concat())?;
+    let mut scheduler = Scheduler::start(&[case.options, &["--record", &file]].concat())?;
     drop(still);
     sleep(BLOCK);
     let still = Still::keep(&all);

@@ -11,7 +11,7 @@ use crate::vm::{Guest, Lab};
 
 pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let before = lab.boot(guest("before"))?;
-    let first = Scheduler::start(&[])?;
+    let mut first = Scheduler::start(&[])?;
     checks.equal("the kernel's state", &state(), &"enabled".to_owned());
     let second = Command::new("scx_gleaner").output().map_err(Error::system("start scx_gleaner"))?;
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
@@ -22,7 +22,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     let (status, said) = first.end(Signal::SIGTERM)?;
     checks.that("SIGTERM ends it with 0", status.success(), format!("{status}: {}", said.trim()));
     answers(checks, "a guest that was booted under it", &during);
-    let killed = Scheduler::start(&["--rules", "off"])?;
+    let mut killed = Scheduler::start(&["--rules", "off"])?;
     killed.end(Signal::SIGKILL)?;
     checks.equal("the kernel's state after SIGKILL", &state(), &"disabled".to_owned());
     answers(checks, "after SIGKILL, a guest", &before);

@@ -44,7 +44,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     // Asked now: while they stand still they do not answer.
     let computing = guests[0].vcpu_threads()?;
     let mut found = [const { Vec::new() }; 2];
-    for _ in 0..ROUNDS {
+    for _ in 0..lab.rounds(ROUNDS) {
         for (found, options) in found.iter_mut().zip([&["--no-symbiosis"][..], &[]]) {
             let (record, since) = record(&guests, &computing, &cores, options)?;
             found.push(company(&record, guests[0].pid(), &cores, since)?);
@@ -79,7 +79,7 @@ fn record(guests: &[Guest; 2], computing: &[i32], cores: &[u32], options: &[&str
     let all = guests.each_ref();
     let still = Still::keep(&all);
     let file = path.to_string_lossy();
-    let scheduler = Scheduler::start(&[options, &["--record", &file]].concat())?;
+    let mut scheduler = Scheduler::start(&[options, &["--record", &file]].concat())?;
     drop(still);
     allow(computing, cores, |core| core == cores[0])?;
     sleep(TOGETHER);

@@ -2,13 +2,15 @@
 
 use nix::sys::signal::Signal;
 
-use super::latency::{PCPUS, measure};
+use super::latency::measure;
 use super::{endless, guest};
 use crate::claims::{Checks, Target};
 use crate::error::Result;
 use crate::vm::{Cpus, Guest, Lab, VmSpec};
 
 const ROUNDS: usize = 3;
+/// Of the host, and vCPUs of each guest.
+pub(super) const PCPUS: u32 = 2;
 const SHOOTDOWNS: &[&str] = &["tlb", "--set", "granularity=500us"];
 
 /// Values of one option while VMs share the pCPUs.
@@ -48,11 +50,11 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
         let jobs =
             guests[1..].iter().map(|guest| guest.start(endless(neighbours))).collect::<Result<Vec<_>>>()?;
         let mut means = vec![Vec::new(); values.len()];
-        for _ in 0..ROUNDS {
+        for _ in 0..lab.rounds(ROUNDS) {
             for (value, means) in values.iter().zip(&mut means) {
                 let options = ["--rules", "resched-dp,tlb-co", option, value];
-                let ([mean, ..], _) = measure(&all, |latencies| &latencies.call, Some(&options))?;
-                means.push(1e6 * mean);
+                let measured = measure(&all, |latencies| latencies.call.clone(), Some(&options))?;
+                means.push(1e6 * measured.latencies[0]);
             }
         }
         for (value, means) in values.iter().zip(&means) {
