@@ -11,17 +11,22 @@ use std::time::{Duration, Instant};
 use common::{turn, until_asleep};
 use gleaner_trace::lazy::count_wakers;
 use gleaner_trace::{WakerSensor, Wakeups};
+use nix::unistd::gettid;
 
 /// Round trips with the other process, which sleeps before each.
 const ROUND_TRIPS: u64 = 200;
 
-/// Sends a byte to a process that sends it back, again and again; its PID.
+/// Sends a line to a process that sends one back, again and again; its PID. Each sleeps before the other one sends.
 fn echo() -> u32 {
-    let mut other = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    const ANSWER: &str = "while read -r _; do until grep -q '^State:.S' $0; do :; done; echo; done";
+    let own = format!("/proc/{}/task/{}/status", std::process::id(), gettid());
+    let mut other = Command::new("sh");
+    let other = other.args(["-c", ANSWER, &own]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = other.spawn().unwrap();
     let (mut to, mut from) = (other.stdin.take().unwrap(), other.stdout.take().unwrap());
     for _ in 0..ROUND_TRIPS {
         until_asleep(other.id());
-        to.write_all(b".").unwrap();
+        to.write_all(b"\n").unwrap();
         from.read_exact(&mut [0]).unwrap();
     }
     let pid = other.id();
@@ -43,12 +48,10 @@ fn two_processes_wake_each_other() {
     let other = echo();
     let counted = sensor.stop();
     let own = std::process::id();
-    // It sleeps before each byte, and once more at the end of the file.
-    let woken = number(&counted, own, other);
-    assert!((ROUND_TRIPS..ROUND_TRIPS + 20).contains(&woken), "{counted:?}");
-    // The answer can be there before we sleep.
-    let answered = number(&counted, other, own);
-    assert!((ROUND_TRIPS / 2..ROUND_TRIPS + 20).contains(&answered), "{counted:?}");
+    // It sleeps once more, at the end of the file.
+    let (woken, answered) = (number(&counted, own, other), number(&counted, other, own));
+    let all = ROUND_TRIPS..ROUND_TRIPS + 20;
+    assert!(all.contains(&woken) && all.contains(&answered), "{counted:?}");
     assert!(counted.iter().all(|w| w.wakee != before), "{counted:?}");
 }
 

@@ -55,9 +55,12 @@ pub enum ClaimHost {
 }
 
 impl ClaimHost {
-    /// Whether its time is counted in instructions.
-    pub fn is_counted(self) -> bool {
-        matches!(self, Self::CountedHost { .. } | Self::PackagedHost { .. })
+    /// `n` where an instruction takes 2^n ns: the lower, the longer a second lasts. `None` where time is not counted.
+    pub fn counted(self) -> Option<i8> {
+        match self {
+            Self::CountedHost { n, .. } | Self::PackagedHost { n } => Some(n),
+            Self::Emulated | Self::NestedHost => None,
+        }
     }
 }
 

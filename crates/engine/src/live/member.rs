@@ -23,6 +23,8 @@ pub(super) struct Member {
     sensors: Sensors,
     set: ActiveSet,
     heads: Vec<ProcessFd>,
+    /// Whether one of them heads each part of the workload.
+    each_part_has_head: bool,
     overloads: OverloadMonitor,
     /// Where the kernel reports nothing: the samples so far, and when the next one is due.
     samples: Option<(Samples, Instant)>,
@@ -34,7 +36,7 @@ pub(super) struct Member {
 impl Member {
     /// Changes nothing. `mask` is the signal mask of the counter's command; the first interval starts with `vcpus`.
     pub(super) fn new(
-        parts: MemberParts,
+        mut parts: MemberParts,
         mask: SigSet,
         warn: fn(&str),
         vcpus: &VcpuReading,
@@ -42,7 +44,9 @@ impl Member {
         let waits = Waits::new(parts.waiting, parts.wake_cost);
         let traffic = Traffic::new(parts.traffic);
         let counter = parts.counter.map(|counter| CounterReader::new(counter, mask, warn));
+        let each_part_has_head = parts.heads.len() >= parts.place.parts().len().max(1);
         Ok(Self {
+            each_part_has_head,
             sensors: Sensors::new(parts.workload, counter, (waits, traffic), vcpus)?,
             set: ActiveSet::new(parts.place, parts.allowed),
             heads: parts.heads,
@@ -69,8 +73,10 @@ impl Member {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        let is_empty = self.heads.is_empty() && self.sensors.processes() == 0;
-        is_empty || !self.sensors.has_workload() || self.heads.iter().any(ProcessFd::ended)
+        // A group that is gone while the process that heads it runs on is a fault, which the next observation reports.
+        let is_gone = || !self.each_part_has_head && !self.sensors.has_workload();
+        let is_empty = || self.heads.is_empty() && self.sensors.processes() == 0;
+        is_empty() || is_gone() || self.heads.iter().any(ProcessFd::ended)
     }
 
     /// See [`Fleet::processes`](super::Fleet::processes).

@@ -84,7 +84,8 @@ static __always_inline void see_pcpus(struct search *s, struct task *t)
 
 /*
  * The sibling that woke the vCPU, if it runs on this pCPU and is about to halt,
- * and no other sibling waits for that.
+ * and no other sibling waits for that. Not under Resched-Co, which lets the
+ * woken vCPU preempt somebody at once.
  */
 static __always_inline struct task *halting_waker(struct task *t, u32 cpu)
 {
@@ -92,7 +93,8 @@ static __always_inline struct task *halting_waker(struct task *t, u32 cpu)
 	struct place key = { .vm = t->vm, .pcpu = cpu };
 	u32 *number, itself = t->counted == cpu + 1;
 
-	if (!waker || waker == t || waker->vm != t->vm || !waker->woke_at || waker->halted_soon < HALTS_SOON)
+	if (!waker || waker == t || waker->vm != t->vm || !waker->woke_at || waker->halted_soon < HALTS_SOON ||
+	    rules_of(t)->resched_co_ns)
 		return NULL;
 	number = bpf_map_lookup_elem(&siblings, &key);
 	return number && *number - itself == 1 ? waker : NULL;

@@ -83,10 +83,12 @@ impl Host {
         self.tasks.keys().filter(|other| is_sibling(other)).count()
     }
 
-    /// Whether the waker, which runs on this pCPU, is about to halt, and no other sibling waits for that.
+    /// Whether the waker, which runs on this pCPU, is about to halt, and no other sibling waits for that. Not under Resched-Co,
+    /// which lets the woken vCPU preempt somebody at once.
     fn follows(&self, task: Task, waker: Task, cpu: u32) -> bool {
         let (Some(own), Some(other)) = (self.tasks.get(&task), self.tasks.get(&waker)) else { return false };
         let is_about_to_halt = other.woke_at != 0 && other.halted_soon >= HALTS_SOON;
-        waker != task && own.vm == other.vm && is_about_to_halt && self.siblings(task, cpu) == 1
+        let may_wait = self.rules_of(task).resched_co_ns == 0;
+        waker != task && own.vm == other.vm && is_about_to_halt && may_wait && self.siblings(task, cpu) == 1
     }
 }

@@ -176,6 +176,21 @@ fn each_observation_is_of_one_workload_and_its_vcpus() {
 }
 
 #[test]
+fn without_its_group_a_workload_has_ended_unless_the_process_that_heads_it_runs_on() {
+    let world = World::new();
+    let mut fleet = world.fleet([1]);
+    world.group(2);
+    let heads = vec![ProcessFd::open(nix::unistd::Pid::this()).unwrap()];
+    fleet.join(B, MemberParts { heads, ..world.parts(2) }).unwrap();
+    for id in [A, B] {
+        fleet.observe(id, &[]).unwrap();
+        fs::remove_dir_all(world.root().path(&format!("/cg/{id}"))).unwrap();
+    }
+    assert!(fleet.ended(A) && matches!(fleet.observe(A, &[]), Err(FleetError::Ended { id: A })));
+    assert!(!fleet.ended(B) && matches!(fleet.observe(B, &[]), Err(FleetError::Member { id: B, .. })));
+}
+
+#[test]
 fn a_workload_that_joins_later_starts_there() {
     let world = World::new();
     let mut fleet = world.fleet([1]);
