@@ -11,7 +11,7 @@ mod shares;
 mod urgency;
 
 pub use placement::{
-    Beside, HALTS_SOON, PcpuLoad, Placement, VcpuPlacement, burst_average, burst_now, halted_soon,
+    Beside, HALTS_SOON, PcpuLoad, Placement, VcpuPlacement, burst_average, burst_now, halted_soon, load_level,
 };
 pub use shares::{ACTIVE_UNIT, NORMAL_SHARE, active_average, share, virtual_time, vtime_after_sleep};
 pub use urgency::{Urgency, UrgentConfig};

@@ -293,6 +293,15 @@ LOGIC void placement_sees(struct placement *placement, _Bool has_sibling, __u64 
 		placement->apart_and_underloaded++;
 }
 
+/*
+ * The load of a pCPU in quarters of the average, rounded. Weights of active
+ * vCPUs change all the time, so that equal loads are never quite equal.
+ */
+LOGIC __u64 load_level(__u64 load, __u64 total, __u32 pcpus)
+{
+	return total ? (4 * load * pcpus + total / 2) / total : 0;
+}
+
 /* Whether the woken vCPU may be put on a pCPU, after all were seen. */
 LOGIC _Bool placement_allows(const struct placement *placement, enum placement_rule rule, _Bool has_sibling)
 {

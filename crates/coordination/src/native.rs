@@ -21,6 +21,7 @@ unsafe extern "C" {
     pub(crate) safe fn burst_average(before: u64, ns: u64) -> u64;
     pub(crate) safe fn burst_now(average: u64, since: u64) -> u64;
     pub(crate) safe fn runs_beside(own: u64, other: u64) -> Beside;
+    pub(crate) safe fn load_level(load: u64, total: u64, pcpus: u32) -> u64;
     pub(crate) safe fn placement_sees(
         placement: &mut Placement,
         has_sibling: bool,

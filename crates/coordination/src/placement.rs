@@ -27,6 +27,11 @@ pub struct PcpuLoad {
     pub has_sibling: bool,
 }
 
+/// The load of a pCPU in quarters of the average of `pcpus`, rounded; `total` is the load of all. Below 2^50.
+pub fn load_level(load: u64, total: u64, pcpus: u32) -> u64 {
+    native::load_level(load, total, pcpus)
+}
+
 /// The pCPUs on which no sibling of a woken vCPU is. `struct placement`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -153,6 +158,14 @@ mod tests {
         {
             assert_eq!(Beside::of(alike[0], alike[1]), Beside::OwnKind);
         }
+    }
+
+    #[test]
+    fn loads_that_differ_by_less_than_an_eighth_of_the_average_from_it_are_alike() {
+        let level = |load| load_level(load, 4000, 4);
+        assert_eq!([875, 1000, 1124].map(level), [4; 3]);
+        assert_eq!([874, 1125, 0, 4000].map(level), [3, 5, 0, 16]);
+        assert_eq!(load_level(0, 0, 4), 0);
     }
 
     fn allowed(rule: VcpuPlacement, pcpus: &[PcpuLoad]) -> Vec<usize> {

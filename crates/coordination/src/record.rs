@@ -10,7 +10,7 @@ use crate::{UrgentConfig, VcpuPlacement};
 /// [`Header::record`].
 pub const RECORD: &str = "scx_gleaner";
 /// Version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// pCPUs that a record can have: there is a bit for each.
 pub const MOST_PCPUS: u32 = 64;
 
@@ -84,7 +84,17 @@ pub enum What {
     /// It cannot any more, because it sleeps, or for a moment.
     Quiescent { at: u64, task: Task, sleeps: bool },
     /// The task, last on `last`, is woken by `waker` on `cpu`. `ours`: the placement rule is for it, else the kernel decides.
-    Woken { task: Task, waker: Task, cpu: u32, last: u32, allowed: u64, idle: u64, burst: u64, ours: bool },
+    Woken {
+        at: u64,
+        task: Task,
+        waker: Task,
+        cpu: u32,
+        last: u32,
+        allowed: u64,
+        idle: u64,
+        burst: u64,
+        ours: bool,
+    },
     /// The task is to wait for a pCPU in the order of virtual time. `weight`: its own.
     Queued { at: u64, task: Task, cpu: u32, weight: u32, allowed: u64, idle: u64, woken: bool },
     /// The task is next on its pCPU, whatever its virtual time: the kernel's own work there.

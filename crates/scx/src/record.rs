@@ -115,7 +115,7 @@ fn line(event: &event) -> Option<Line> {
         event_kind::EVENT_RUNNABLE => What::Runnable { at, task, cpu },
         event_kind::EVENT_QUIESCENT => What::Quiescent { at, task, sleeps: flag },
         event_kind::EVENT_WOKEN => {
-            What::Woken { task, waker: other, cpu, last, allowed, idle, burst, ours: flag }
+            What::Woken { at, task, waker: other, cpu, last, allowed, idle, burst, ours: flag }
         }
         event_kind::EVENT_QUEUED => match queueing(event.what.into()) {
             queueing::QUEUE_LOCAL => What::Next { task, cpu },

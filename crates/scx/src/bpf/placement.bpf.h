@@ -46,9 +46,10 @@ struct search {
 	/* The best idle pCPU: beside whom, and how near to the last one. */
 	u32 rank;
 	s32 idle;
-	/* The pCPU with the least load that the rule allows, beside whom; and that of all. */
+	/* The pCPU with the least load that the rule allows, beside whom, and the virtual time there; and that of all. */
 	u64 least;
 	u64 least_of_all;
+	u64 vtime;
 	u32 beside;
 	s32 chosen;
 	s32 any;
@@ -108,10 +109,16 @@ static __always_inline u32 distance(u32 cpu, u32 last)
 	return llc_of[cpu & (MAX_PCPUS - 1)] == llc_of[last & (MAX_PCPUS - 1)] ? 1 : 2;
 }
 
-/* The best idle pCPU, and those with the least load, for a vCPU whose bursts are expected to be of `own` ns. */
-static __always_inline void search_pcpus(struct search *s, struct task_struct *p, struct task *t, u64 own, s32 last)
+/*
+ * The best idle pCPU, and those with the least load, for a vCPU whose bursts are
+ * expected to be of `own` ns. Of those with about the same load, the one whose
+ * task has had most, which fairness lets the woken one preempt first.
+ */
+static __always_inline void search_pcpus(struct search *s, struct task_struct *p, struct task *t, u64 own, s32 last,
+					 u64 now)
 {
 	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr, *idle;
+	u64 load, vtime;
 	u32 beside, rank;
 	struct pcpu *c;
 	int cpu;
@@ -121,6 +128,7 @@ static __always_inline void search_pcpus(struct search *s, struct task_struct *p
 	s->least = ~0ULL;
 	s->least_of_all = ~0ULL;
 	s->beside = ~0U;
+	s->vtime = 0;
 	s->chosen = -1;
 	s->any = last;
 	idle = scx_bpf_get_idle_cpumask();
@@ -137,9 +145,13 @@ static __always_inline void search_pcpus(struct search *s, struct task_struct *p
 		if (!placement_allows(&s->seen, placement_rule, has_sibling(t, cpu)))
 			continue;
 		beside = symbiosis ? worst_beside(cpu, own) : BESIDE_NOBODY;
-		if (c->load < s->least || (c->load == s->least && beside < s->beside)) {
-			s->least = c->load;
+		load = load_level(c->load, s->total, online_count);
+		vtime = current_vtime(c, now);
+		if (load < s->least || (load == s->least && (beside < s->beside ||
+							    (beside == s->beside && vtime > s->vtime)))) {
+			s->least = load;
 			s->beside = beside;
+			s->vtime = vtime;
 			s->chosen = cpu;
 		}
 		rank = 3 * beside + distance(cpu, last);
@@ -155,9 +167,11 @@ static __always_inline void search_pcpus(struct search *s, struct task_struct *p
  * The pCPU for the woken vCPU, whose bursts are expected to be of `own` ns: an
  * idle one, beside nobody or those of the other kind, the nearest to its last
  * one; else that of its waker, if that is about to halt, which it may do first;
- * else the one with the least load. `idle`: it was claimed.
+ * else the one with the least load, and of those the one whose task has had
+ * most. `idle`: it was claimed.
  */
-static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64 own, s32 last, bool *idle)
+static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64 own, s32 last, u64 now,
+				      bool *idle)
 {
 	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr;
 	struct task *waker;
@@ -171,7 +185,7 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64
 		return last;
 	see_pcpus(s, t);
 	bpf_for(claim, 0, CLAIMS) {
-		search_pcpus(s, p, t, own, last);
+		search_pcpus(s, p, t, own, last, now);
 		if (s->idle < 0)
 			break;
 		if (!scx_bpf_test_and_clear_cpu_idle(s->idle))

@@ -46,14 +46,14 @@ s32 OPS(gleaner_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task *t = task_of(p);
 	bool idle = false, is_ours = t && t->vm && placement_rule != PLACEMENT_NONE;
-	u64 own = is_ours ? burst_now(t->burst, t->computed) : 0;
+	u64 own = is_ours ? burst_now(t->burst, t->computed) : 0, now = bpf_ktime_get_ns();
 	s32 cpu;
 
-	RECORD(EVENT_WOKEN, .task = p->pid, .other = bpf_get_current_task_btf()->pid,
+	RECORD(EVENT_WOKEN, .at = now, .task = p->pid, .other = bpf_get_current_task_btf()->pid,
 	       .cpu = bpf_get_smp_processor_id(), .place = prev_cpu, .allowed = allowed_to(p), .idle = idle_pcpus(),
 	       .burst = own, .flag = is_ours);
 	if (is_ours)
-		cpu = place_vcpu(p, t, own, prev_cpu, &idle);
+		cpu = place_vcpu(p, t, own, prev_cpu, now, &idle);
 	else
 		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	/* Nobody waits there, so there is no order to keep. */

@@ -124,8 +124,9 @@ impl Host {
                     self.task(task).urgency.end();
                 }
             }
-            What::Woken { task, waker, cpu, last, allowed, idle, burst, ours: true } => {
-                let (cpu, idle) = self.place(Wakeup { task, burst, waker, here: cpu, last, allowed, idle });
+            What::Woken { at, task, waker, cpu, last, allowed, idle, burst, ours: true } => {
+                let (cpu, idle) =
+                    self.place(Wakeup { at, task, burst, waker, here: cpu, last, allowed, idle });
                 if idle {
                     self.uses(cpu, burst);
                 }

@@ -1,13 +1,16 @@
 //! Where a woken vCPU goes (`placement.bpf.h`).
 
+use std::cmp::Reverse;
+
 use gleaner_coordination::record::Task;
-use gleaner_coordination::{Beside, HALTS_SOON, PcpuLoad, Placement};
+use gleaner_coordination::{Beside, HALTS_SOON, PcpuLoad, Placement, load_level};
 
 use super::host::Host;
 
 /// A woken vCPU; `allowed` and `idle` have a bit for each pCPU.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wakeup {
+    pub(super) at: u64,
     pub(super) task: Task,
     /// Its expected burst, in ns.
     pub(super) burst: u64,
@@ -23,9 +26,9 @@ pub(super) struct Wakeup {
 impl Host {
     /// The pCPU for a woken vCPU, and whether that is an idle one: an idle one, beside nobody or those of the other kind, the
     /// nearest to its last one; else that of its waker, if that is about to halt, which it may do first; else the one with the
-    /// least load.
+    /// least load, and of those the one whose task has had most.
     pub(super) fn place(&mut self, wakeup: Wakeup) -> (u32, bool) {
-        let Wakeup { task, burst, waker, here, last, allowed, idle } = wakeup;
+        let Wakeup { at, task, burst, waker, here, last, allowed, idle } = wakeup;
         let has = |bits: u64, cpu: u32| bits & 1 << cpu != 0;
         let online: Vec<u32> = (0..self.header.pcpus).filter(|cpu| has(self.header.online, *cpu)).collect();
         let seen: Vec<PcpuLoad> = online.iter().map(|cpu| self.load_of(task, *cpu)).collect();
@@ -44,7 +47,11 @@ impl Host {
             return (here, false);
         }
         let load = |cpu: &u32| self.load_of(task, *cpu).load;
-        let least = |cpu: &u32| (load(cpu), self.worst_beside(*cpu, burst));
+        let (total, count) = (online.iter().map(load).sum(), u32::try_from(online.len()).unwrap_or(u32::MAX));
+        let least = |cpu: &u32| {
+            let beside = self.worst_beside(*cpu, burst);
+            (load_level(load(cpu), total, count), beside, Reverse(self.current_vtime(*cpu, at)))
+        };
         let chosen = candidates().filter(|cpu| allows(*cpu)).min_by_key(least);
         // Its affinity may leave none that the rule allows.
         (chosen.or_else(|| candidates().min_by_key(load)).unwrap_or(last), false)

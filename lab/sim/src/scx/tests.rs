@@ -183,6 +183,7 @@ fn a_woken_vcpu_goes_where_no_sibling_is_unless_its_waker_is_about_to_halt() {
     }
     host.happens(&What::Quiescent { at: MS, task: 12, sleeps: true });
     let woken = |idle| What::Woken {
+        at: MS,
         task: 12,
         waker: 11,
         cpu: 0,
@@ -207,7 +208,7 @@ fn a_woken_vcpu_goes_where_no_sibling_is_unless_its_waker_is_about_to_halt() {
 
 #[test]
 fn a_waker_that_is_about_to_halt_does_so_first_and_has_no_longer_than_expected() {
-    let mut host = host(1, UrgentConfig { resched_co_ns: 500_000, ..UrgentConfig::OFF });
+    let mut host = host(1, UrgentConfig::OFF);
     for task in [11, 12] {
         vcpu(&mut host, task, 0);
     }
@@ -221,13 +222,82 @@ fn a_waker_that_is_about_to_halt_does_so_first_and_has_no_longer_than_expected()
         host.happens(&What::Halts { at: MS, task: 11 });
     }
     wakes(&mut host, MS);
-    let woken =
-        What::Woken { task: 12, waker: 11, cpu: 0, last: 0, allowed: 1, idle: 0, burst: WAITS, ours: true };
+    let woken = What::Woken {
+        at: MS,
+        task: 12,
+        waker: 11,
+        cpu: 0,
+        last: 0,
+        allowed: 1,
+        idle: 0,
+        burst: WAITS,
+        ours: true,
+    };
     assert_eq!(host.happens(&woken), [Decision::Placed { task: 12, cpu: 0, idle: false }]);
     assert_eq!(queue(&mut host, MS, 12, 0, true), [Decision::Kicked { cpu: 0, idle: false }]);
     let at = MS + 10_000;
     assert_eq!(asks(&mut host, at, 11), [Decision::Timed { ns: 40_000 }, chose(Choice::Protected)]);
-    assert_eq!(asks(&mut host, MS + 50_000, 11), [Decision::Timed { ns: 500_000 }, chose(Choice::Urgent)]);
+    assert_eq!(asks(&mut host, MS + 50_000, 11), [chose(Choice::First)]);
+}
+
+#[test]
+fn under_resched_co_nobody_waits_for_its_waker() {
+    let mut host = host(2, ALL);
+    for (task, cpu) in [(11, 0), (12, 1), (21, 1)] {
+        vcpu(&mut host, task, cpu);
+        run(&mut host, 0, task, cpu, 100);
+    }
+    host.happens(&What::Quiescent { at: MS, task: 12, sleeps: true });
+    for _ in 0..4 {
+        host.happens(&What::Interrupt { at: MS, from: 11, to: 12, means: Means::Reschedule, halted: true });
+        host.happens(&What::Halts { at: MS, task: 11 });
+    }
+    host.happens(&What::Interrupt { at: MS, from: 11, to: 12, means: Means::Reschedule, halted: true });
+    let woken = What::Woken {
+        at: MS,
+        task: 12,
+        waker: 11,
+        cpu: 0,
+        last: 0,
+        allowed: 3,
+        idle: 0,
+        burst: WAITS,
+        ours: true,
+    };
+    assert_eq!(host.happens(&woken), [Decision::Placed { task: 12, cpu: 1, idle: false }]);
+    assert_eq!(queue(&mut host, MS, 12, 1, true), [Decision::Kicked { cpu: 1, idle: false }]);
+}
+
+#[test]
+fn of_pcpus_with_about_the_same_load_a_woken_vcpu_goes_where_the_task_has_had_most() {
+    let mut host = host(3, UrgentConfig::OFF);
+    for (task, cpu, began) in [(21, 0, 2 * MS), (31, 1, MS), (41, 2, 2 * MS)] {
+        vcpu(&mut host, task, cpu);
+        run(&mut host, began, task, cpu, 100);
+    }
+    vcpu(&mut host, 11, 0);
+    host.happens(&What::Quiescent { at: 0, task: 11, sleeps: true });
+    let placed = |host: &Host| {
+        let woken = What::Woken {
+            at: 3 * MS,
+            task: 11,
+            waker: 1,
+            cpu: 0,
+            last: 0,
+            allowed: 7,
+            idle: 0,
+            burst: WAITS,
+            ours: true,
+        };
+        match host.clone().happens(&woken)[..] {
+            [Decision::Placed { cpu, idle: false, .. }] => cpu,
+            ref other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(placed(&host), 1);
+    // With more to run its tasks take turns.
+    queue(&mut host, 2 * MS, 51, 1, false);
+    assert_eq!(placed(&host), 0);
 }
 
 /// Three cores with two threads each, 0 and 3, 1 and 4, 2 and 5, of which 0 has a task that computes, and 1 one that waits; where
@@ -247,7 +317,8 @@ fn with_threads() -> (Host, impl Fn(&Host, u64, u32, u64) -> u32) {
 }
 
 fn placed(host: &mut Host, task: Task, idle: u64, last: u32, burst: u64) -> u32 {
-    let woken = What::Woken { task, waker: 1, cpu: 0, last, allowed: u64::MAX, idle, burst, ours: true };
+    let woken =
+        What::Woken { at: MS, task, waker: 1, cpu: 0, last, allowed: u64::MAX, idle, burst, ours: true };
     match host.happens(&woken)[..] {
         [Decision::Placed { cpu, idle: true, .. }] => cpu,
         ref other => panic!("{other:?}"),

@@ -76,6 +76,11 @@ impl Lab {
         if self.is_short { full.div_ceil(3) } else { full }
     }
 
+    /// For how long a claim lets something go on that lasts for `full` in the full form.
+    pub fn span(&self, full: Duration) -> Duration {
+        if self.is_short { full / 3 } else { full }
+    }
+
     /// Whether this is a nested host, whose guests are real KVM guests.
     pub fn is_nested(&self) -> bool {
         self.accelerator == Accelerator::Kvm

@@ -30,15 +30,16 @@ const CHARACTERS: u64 = 4000;
 const DIRECTORY: &str = "/sys/kernel/debug/kvm";
 /// Reading all counters takes some milliseconds, in which some exits pass.
 const SLACK: u64 = 20;
-const TIME: &str = "10s";
+const TIME: Duration = Duration::from_secs(10);
 
 pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
     // Attached once: that patches the host's code while it runs.
     let (setup, mut tracer) = follow()?;
+    let time = format!("{}ms", lab.span(TIME).as_millis());
     for kernel in [Kernel::V7, Kernel::V6_12] {
         let guest = lab.boot(guest("agreement", kernel))?;
         for workload in ["wake", "tlb", "request-response"] {
-            let step = Step::new(&["gleaner", "workload", "--for", TIME, workload]);
+            let step = Step::new(&["gleaner", "workload", "--for", &time, workload]);
             on(&guest, workload, step, &setup, &mut tracer, checks)?;
         }
         on(&guest, SERIAL, writer(), &setup, &mut tracer, checks)?;
