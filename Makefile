@@ -22,7 +22,7 @@ programs = gleaner gleaner-bench gleaner-sim
 packages = $(programs) gleaner-daemon gleaner-host gleaner-scx
 SCX_FIGURES = figure7a figure7ainthelab figure7bspinning figure7binthelab figure7cspinning figure7cinthelab figure8a figure8inthelab \
 	figure9b figure9inthelab
-HOST_CLAIMS = host-agreement host-causes host-overhead host-churn host-polling host-joined sched-safety sched-fairness sched-latency sched-holders sched-times sched-small sched-pairs sched-replayed sched-symbiosis
+HOST_CLAIMS = host-agreement host-causes host-overhead host-churn host-polling host-joined sched-safety sched-fairness sched-latency sched-holders sched-small sched-pairs
 pages = gleaner.toml.5 gleaner.7 gleanerd.8
 
 .PHONY: help build docs install uninstall deb demo test test-long test-lab test-python fuzz lab lab-figures lab-host bench evaluation bench-guard bench-signals bench-sim bench-python bench-trace promises lint

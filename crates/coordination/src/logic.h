@@ -198,12 +198,16 @@ LOGIC _Bool urgent_may_preempt(const struct urgent_rules *rules, __u64 share, __
  * Where a task that slept starts, whose virtual time was `own`: it has saved up
  * one slice at most. That counts from `here`, the virtual time of its pCPU, if
  * that lags behind `floor`, that of all pCPUs; else the task would wait until
- * those who run here have caught up.
+ * those who run here have caught up. For the same reason it is at most as far
+ * `ahead` of its pCPU as it was of those who waited where it fell asleep.
  */
-LOGIC __u64 vtime_after_sleep(__u64 own, __u64 here, __u64 floor, __u64 slice)
+LOGIC __u64 vtime_after_sleep(__u64 own, __u64 ahead, __u64 here, __u64 floor, __u64 slice)
 {
 	__u64 from = here < floor ? here : floor, least = from > slice ? from - slice : 0;
+	__u64 most = here + ahead < here ? ~0ULL : here + ahead;
 
+	if (own > most)
+		return most;
 	return own < least ? least : own;
 }
 

@@ -43,9 +43,10 @@ fn or_normal(share: u64) -> u64 {
 }
 
 /// Where a task that slept starts, whose virtual time was `own`: it has saved up one slice at most. That counts from `here`,
-/// the virtual time of its pCPU, if that lags behind `floor`, that of all pCPUs.
-pub fn vtime_after_sleep(own: u64, here: u64, floor: u64, slice_ns: u64) -> u64 {
-    native::vtime_after_sleep(own, here, floor, slice_ns)
+/// the virtual time of its pCPU, if that lags behind `floor`, that of all pCPUs. It is at most as far `ahead` of its pCPU as it
+/// was of those who waited where it fell asleep.
+pub fn vtime_after_sleep(own: u64, ahead: u64, here: u64, floor: u64, slice_ns: u64) -> u64 {
+    native::vtime_after_sleep(own, ahead, here, floor, slice_ns)
 }
 
 #[cfg(test)]
@@ -85,12 +86,23 @@ mod tests {
 
         #[test]
         fn sleep_saves_up_a_slice_at_most_and_costs_nothing(
-            own in any::<u64>(), here in any::<u64>(), floor in any::<u64>(),
+            own in any::<u64>(), ahead in any::<u64>(), here in any::<u64>(), floor in any::<u64>(),
         ) {
-            let after = vtime_after_sleep(own, here, floor, SLICE);
-            prop_assert!(after >= own);
+            let after = vtime_after_sleep(own, ahead, here, floor, SLICE);
+            prop_assert!(after >= own || after == here + ahead);
             prop_assert!(after.saturating_add(SLICE) >= here.min(floor));
-            prop_assert!(after == own || after <= here.min(floor));
+            prop_assert!(after <= own || after <= here.min(floor));
+        }
+
+        #[test]
+        fn whoever_moves_is_no_further_ahead_of_the_others_than_before(
+            own in 0_u64..1 << 62, others in 0_u64..1 << 62, here in 0_u64..1 << 62,
+        ) {
+            let ahead = own.saturating_sub(others);
+            let after = vtime_after_sleep(own, ahead, here, here, SLICE);
+            prop_assert!(after.saturating_sub(here) <= ahead);
+            let stays = vtime_after_sleep(own, ahead, others, others, SLICE);
+            prop_assert!(stays == own || stays == others.saturating_sub(SLICE));
         }
     }
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gleaner_coordination::record::VERSION;
 use gleaner_sim::scx::{Agreement, RecordError, replay};
 use proptest::prelude::*;
 
@@ -144,14 +145,17 @@ fn a_record_that_is_not_whole_is_named() {
     assert!(lost.unwrap_err().to_string().contains("3 events did not fit"));
     let wrong = with("shares", |lines| lines[4] = "{}".to_owned());
     assert!(wrong.unwrap_err().to_string().contains("line 5"));
-    let old = with("shares", |lines| lines[0] = lines[0].replace(r#""version":2"#, r#""version":1"#));
-    assert!(old.unwrap_err().to_string().contains("version 1"));
+    let version = |number: u32| format!(r#""version":{number}"#);
+    let (this, before) = (version(VERSION), version(VERSION - 1));
+    let old = with("shares", |lines| lines[0] = lines[0].replace(&this, &before));
+    assert!(old.unwrap_err().to_string().contains(&format!("version {}", VERSION - 1)));
     let pcpu = with("shares", |lines| lines[1] = lines[1].replace(r#""on":"#, r#""on":7"#));
     assert!(pcpu.unwrap_err().to_string().contains("line 2 names another pCPU"));
     let many = with("shares", |lines| lines[0] = lines[0].replace(r#""pcpus":2"#, r#""pcpus":4000000000"#));
     assert!(many.unwrap_err().to_string().contains("at most 64"));
-    let later = with("shares", |lines| lines[0] = r#"{"record":"scx_gleaner","version":3}"#.to_owned());
-    assert!(later.unwrap_err().to_string().contains("version 3"));
+    let newer = version(VERSION + 1);
+    let later = with("shares", |lines| lines[0] = format!(r#"{{"record":"scx_gleaner",{newer}}}"#));
+    assert!(later.unwrap_err().to_string().contains(&format!("version {}", VERSION + 1)));
 }
 
 #[test]

@@ -28,11 +28,11 @@ static __always_inline u64 current_vtime(struct pcpu *c, u64 now)
 }
 
 /* A task that slept starts again. */
-static __always_inline void catch_up(struct task_struct *p, struct pcpu *c, u64 now)
+static __always_inline void catch_up(struct task_struct *p, struct task *t, struct pcpu *c, u64 now)
 {
 	u64 own = entity(p)->dsq_vtime, floor = floor_vtime, from;
 
-	from = vtime_after_sleep(own, c ? current_vtime(c, now) : floor, floor, fair_slice_ns);
+	from = vtime_after_sleep(own, t->ahead, c ? current_vtime(c, now) : floor, floor, fair_slice_ns);
 	if (from != own)
 		set_vtime(p, from);
 }

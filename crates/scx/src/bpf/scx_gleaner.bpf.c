@@ -170,10 +170,11 @@ void OPS(gleaner_runnable, struct task_struct *p, u64 enq_flags)
 	u64 now = bpf_ktime_get_ns();
 
 	RECORD(EVENT_RUNNABLE, .at = now, .task = p->pid, .cpu = scx_bpf_task_cpu(p));
-	if (t)
-		set_active(t, true, now);
+	if (!t)
+		return;
+	set_active(t, true, now);
 	/* Before it is queued, or runs at once on an idle pCPU. */
-	catch_up(p, pcpu_of(scx_bpf_task_cpu(p)), now);
+	catch_up(p, t, pcpu_of(scx_bpf_task_cpu(p)), now);
 }
 
 void OPS(gleaner_running, struct task_struct *p)
@@ -230,11 +231,13 @@ void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
 void OPS(gleaner_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct task *t = task_of(p);
-	u64 now = bpf_ktime_get_ns();
+	u64 now = bpf_ktime_get_ns(), own = entity(p)->dsq_vtime, first;
 
 	if (!t)
 		return;
 	RECORD(EVENT_QUIESCENT, .at = now, .task = p->pid, .flag = !!(deq_flags & SCX_DEQ_SLEEP));
+	first = t->counted ? first_vtime(t->counted - 1, ~0ULL) : ~0ULL;
+	t->ahead = own > first ? own - first : 0;
 	uncount(t);
 	set_active(t, false, now);
 	if (!(deq_flags & SCX_DEQ_SLEEP))

@@ -52,6 +52,8 @@ struct task {
 	u64 urgent_since;
 	/* When it started to wait for a pCPU. */
 	u64 queued_at;
+	/* How far its virtual time was ahead of those who waited when it fell asleep. */
+	u64 ahead;
 	/* When it started to run. */
 	u64 ran_from;
 	/* Up to when its time is in its VM's. */

@@ -26,7 +26,7 @@ impl Host {
     pub(super) fn catch_up(&mut self, task: Task, cpu: u32, at: u64) {
         let (here, floor, slice) = (self.current_vtime(cpu, at), self.floor, self.header.slice_ns);
         let own = self.task(task);
-        own.vtime = vtime_after_sleep(own.vtime, here, floor, slice);
+        own.vtime = vtime_after_sleep(own.vtime, own.ahead, here, floor, slice);
     }
 
     /// `by` more of the VM's vCPUs are active from `at` on.

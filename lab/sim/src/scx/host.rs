@@ -34,6 +34,8 @@ pub(super) struct TaskState {
     /// Order of urgent vCPUs: when it became urgent, or its urgent slice ended.
     pub(super) urgent_since: u64,
     pub(super) queued_at: u64,
+    /// How far its virtual time was ahead of those who waited when it fell asleep.
+    pub(super) ahead: u64,
     pub(super) ran_from: u64,
     /// The VM, if it is a vCPU.
     pub(super) vm: Option<u32>,
@@ -118,6 +120,10 @@ impl Host {
             }
             What::Quiescent { at, task, sleeps } => {
                 self.stop_waiting(task);
+                let counted = self.task(task).counted;
+                let first = counted.and_then(|cpu| self.first_vtime(cpu, None));
+                let own = self.task(task);
+                own.ahead = first.map_or(0, |first| own.vtime.saturating_sub(first));
                 self.uncount(task);
                 self.set_active(task, false, at);
                 if sleeps {
