@@ -104,7 +104,7 @@ mod tests {
         };
         let two = NonZero::new(2).unwrap();
         // The highest first.
-        let order = |number: &usize| (number % 2 == 0).then_some(Reverse(*number));
+        let order = |number: &usize| number.is_multiple_of(2).then_some(Reverse(*number));
         assert_eq!(in_turns(&[2, 1, 3, 4, 5, 6, 8], two, order, run), [20, 10, 30, 40, 50, 60, 80]);
         assert_eq!(most.map(AtomicUsize::into_inner), [2, 1]);
         let begun = begun.into_inner().unwrap();

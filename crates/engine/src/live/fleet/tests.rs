@@ -184,7 +184,7 @@ fn without_its_group_a_workload_has_ended_unless_the_process_that_heads_it_runs_
     fleet.join(B, MemberParts { heads, ..world.parts(2) }).unwrap();
     for id in [A, B] {
         fleet.observe(id, &[]).unwrap();
-        fs::remove_dir_all(world.root().path(&format!("/cg/{id}"))).unwrap();
+        fs::remove_dir_all(world.root().path(format!("/cg/{id}"))).unwrap();
     }
     assert!(fleet.ended(A) && matches!(fleet.observe(A, &[]), Err(FleetError::Ended { id: A })));
     assert!(!fleet.ended(B) && matches!(fleet.observe(B, &[]), Err(FleetError::Member { id: B, .. })));
