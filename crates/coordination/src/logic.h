@@ -50,6 +50,8 @@ struct urgent_rules {
 struct urgency {
 	/* A time-based request: urgent before this time. */
 	__u64 until_ns;
+	/* The same, from when the vCPU runs next; until then it is urgent, too. */
+	__u64 once_it_runs_ns;
 	/* Event-based requests: interrupts that are not acknowledged. */
 	__u32 events;
 	/* Answers for which the vCPU waits since it sent a shootdown. */
@@ -63,6 +65,23 @@ LOGIC void urgency_for_time(struct urgency *urgency, __u64 now, __u64 ns)
 
 	if (ns && until > urgency->until_ns)
 		urgency->until_ns = until;
+}
+
+/*
+ * A time-based request of a vCPU that waits for a pCPU: urgent until it has run
+ * for `ns`. The time that it waits for protected ones is not part of that.
+ */
+LOGIC void urgency_once_it_runs(struct urgency *urgency, __u64 ns)
+{
+	if (ns > urgency->once_it_runs_ns)
+		urgency->once_it_runs_ns = ns;
+}
+
+/* The vCPU runs from `now` on. */
+LOGIC void urgency_runs(struct urgency *urgency, __u64 now)
+{
+	urgency_for_time(urgency, now, urgency->once_it_runs_ns);
+	urgency->once_it_runs_ns = 0;
 }
 
 /* An event-based request: urgent until it is acknowledged. */
@@ -85,6 +104,7 @@ LOGIC void urgency_acknowledge(struct urgency *urgency)
 LOGIC void urgency_end(struct urgency *urgency)
 {
 	urgency->until_ns = 0;
+	urgency->once_it_runs_ns = 0;
 	urgency->events = 0;
 	urgency->awaited = 0;
 }
@@ -118,6 +138,7 @@ LOGIC _Bool urgency_spins(struct urgency *urgency, const struct urgent_rules *ru
 	if (rules->tlb_co && rules->tlb_wait && urgency->awaited)
 		return 0;
 	urgency->until_ns = 0;
+	urgency->once_it_runs_ns = 0;
 	urgency->events = 0;
 	return 1;
 }
@@ -125,7 +146,7 @@ LOGIC _Bool urgency_spins(struct urgency *urgency, const struct urgent_rules *ru
 /* Whether the vCPU is urgent at `now`. */
 LOGIC _Bool urgency_holds(const struct urgency *urgency, __u64 now)
 {
-	return urgency->events || now < urgency->until_ns;
+	return urgency->events || urgency->once_it_runs_ns || now < urgency->until_ns;
 }
 
 /*

@@ -7,6 +7,8 @@ use crate::urgency::{Urgency, UrgentConfig};
 // pointers refer to, and every value of the arguments is allowed.
 unsafe extern "C" {
     pub(crate) safe fn urgency_for_time(urgency: &mut Urgency, now: u64, ns: u64);
+    pub(crate) safe fn urgency_once_it_runs(urgency: &mut Urgency, ns: u64);
+    pub(crate) safe fn urgency_runs(urgency: &mut Urgency, now: u64);
     pub(crate) safe fn urgency_for_event(urgency: &mut Urgency);
     pub(crate) safe fn urgency_acknowledge(urgency: &mut Urgency);
     pub(crate) safe fn urgency_end(urgency: &mut Urgency);

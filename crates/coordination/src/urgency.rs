@@ -49,6 +49,7 @@ impl UrgentConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Urgency {
     until_ns: u64,
+    once_it_runs_ns: u64,
     events: u32,
     awaited: u32,
 }
@@ -57,6 +58,16 @@ impl Urgency {
     /// A time-based request: urgent for `ns` from `now_ns`; 0 requests nothing.
     pub fn for_time(&mut self, now_ns: u64, ns: u64) {
         native::urgency_for_time(self, now_ns, ns);
+    }
+
+    /// A time-based request of a vCPU that waits for a pCPU: urgent until it has run for `ns`.
+    pub fn once_it_runs(&mut self, ns: u64) {
+        native::urgency_once_it_runs(self, ns);
+    }
+
+    /// The vCPU runs from `now_ns` on.
+    pub fn runs(&mut self, now_ns: u64) {
+        native::urgency_runs(self, now_ns);
     }
 
     /// An event-based request: urgent until it is acknowledged.
@@ -122,6 +133,15 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_one_that_waits_begins_when_it_runs() {
+        let mut urgency = Urgency::default();
+        urgency.once_it_runs(500);
+        assert!(urgency.is_urgent(1_000_000));
+        urgency.runs(1_000_000);
+        assert!(urgency.is_urgent(1_000_499) && !urgency.is_urgent(1_000_500));
+    }
+
+    #[test]
     fn protection_is_bounded_by_the_slice() {
         let mut urgency = Urgency::default();
         assert_eq!(urgency.protected_for(0, 0, 500), 0);
@@ -166,6 +186,8 @@ mod tests {
     #[derive(Debug, Clone)]
     enum Request {
         Time(u64, u64),
+        OnceItRuns(u64),
+        Runs(u64),
         Event,
         Acknowledge,
         Awaits(u32),
@@ -177,6 +199,8 @@ mod tests {
     fn requests() -> impl Strategy<Value = Vec<Request>> {
         let one = prop_oneof![
             (any::<u64>(), any::<u64>()).prop_map(|(now, ns)| Request::Time(now, ns)),
+            any::<u64>().prop_map(Request::OnceItRuns),
+            any::<u64>().prop_map(Request::Runs),
             Just(Request::Event),
             Just(Request::Acknowledge),
             any::<u32>().prop_map(Request::Awaits),
@@ -194,6 +218,7 @@ mod tests {
             let rules = UrgentConfig { tlb_co, tlb_wait, ..UrgentConfig::PAPER };
             let mut urgency = Urgency::default();
             let (mut times, mut events, mut awaited) = (Vec::new(), 0_u32, 0_u32);
+            let mut waiting = Vec::new();
             for request in requests {
                 match request {
                     Request::Time(at, ns) => {
@@ -201,6 +226,14 @@ mod tests {
                         if ns > 0 {
                             times.push(at.saturating_add(ns));
                         }
+                    }
+                    Request::OnceItRuns(ns) => {
+                        urgency.once_it_runs(ns);
+                        waiting.push(ns);
+                    }
+                    Request::Runs(at) => {
+                        urgency.runs(at);
+                        times.extend(waiting.drain(..).filter(|ns| *ns > 0).map(|ns| at.saturating_add(ns)));
                     }
                     Request::Event => {
                         urgency.for_event();
@@ -223,17 +256,20 @@ mod tests {
                         prop_assert_eq!(urgency.spins(&rules), !waits);
                         if !waits {
                             times.clear();
+                            waiting.clear();
                             events = 0;
                         }
                     }
                     Request::End => {
                         urgency.end();
                         (times, events, awaited) = (Vec::new(), 0, 0);
+                        waiting.clear();
                     }
                 }
             }
             let left = times.iter().map(|until| until.saturating_sub(now)).max().unwrap_or(0);
-            prop_assert_eq!(urgency.is_urgent(now), events > 0 || left > 0);
+            let will = waiting.iter().any(|ns| *ns > 0);
+            prop_assert_eq!(urgency.is_urgent(now), events > 0 || left > 0 || will);
             let of_slice = if events > 0 { ran_from.saturating_add(slice).saturating_sub(now) } else { 0 };
             prop_assert_eq!(urgency.protected_for(now, ran_from, slice), of_slice.max(left.min(slice)));
         }

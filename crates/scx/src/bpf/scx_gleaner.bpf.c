@@ -120,8 +120,7 @@ static __always_inline bool yield_to(struct task_struct *from, struct task_struc
 	if (!sender || !t || !t->vm || !urgency_spins(&sender->urgency, rules_of(sender)))
 		return false;
 	set_slice(from, 0);
-	make_urgent(t, now);
-	urgency_for_time(&t->urgency, now, rules_of(t)->slice_ns);
+	urgent_for(t, rules_of(t)->slice_ns, now);
 	count(STAT_YIELDS);
 	reconsider(t);
 	return true;
@@ -198,6 +197,7 @@ void OPS(gleaner_running, struct task_struct *p)
 	c->burst = burst_of(t, now);
 	RECORD(EVENT_RUNS, .at = now, .task = p->pid, .cpu = cpu, .value = weight, .burst = c->burst);
 	count_on(p, t, cpu);
+	urgency_runs(&t->urgency, now);
 	t->runs = 1;
 	t->ran_from = now;
 	t->accounted_until = now;

@@ -42,6 +42,16 @@ static __always_inline void make_urgent(struct task *t, u64 now)
 		t->urgent_since = now;
 }
 
+/* It is to run first for so long. */
+static __always_inline void urgent_for(struct task *t, u64 ns, u64 now)
+{
+	make_urgent(t, now);
+	if (*(volatile u32 *)&t->runs)
+		urgency_for_time(&t->urgency, now, ns);
+	else
+		urgency_once_it_runs(&t->urgency, ns);
+}
+
 /* The recipient of an interrupt from `from`; to be released. */
 static __always_inline struct task_struct *recipient_of(struct task *from, u32 vcpu_id)
 {
@@ -71,8 +81,7 @@ static __always_inline void hurry_recipient(struct task *to, u8 use, u64 now)
 		urgency_for_event(&to->urgency);
 		count(STAT_TLB_CO);
 	} else if (use == USE_RESCHEDULE && rules->resched_co_ns) {
-		make_urgent(to, now);
-		urgency_for_time(&to->urgency, now, rules->resched_co_ns);
+		urgent_for(to, rules->resched_co_ns, now);
 		count(STAT_RESCHED_CO);
 	} else {
 		return;

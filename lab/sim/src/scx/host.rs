@@ -224,6 +224,7 @@ impl Host {
         self.count_on(task, cpu);
         let (share, first) = (self.share_of(task), self.first_vtime(cpu, None));
         let own = self.task(task);
+        own.urgency.runs(at);
         (own.runs, own.ran_from) = (true, at);
         let vtime = own.vtime;
         let Some(pcpu) = self.pcpu(cpu) else { return };

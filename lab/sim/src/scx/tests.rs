@@ -110,8 +110,12 @@ fn the_sender_of_a_reschedule_interrupt_is_protected_and_its_recipient_is_next()
     preempt(&mut host, at, 11, 0);
     run(&mut host, at, 21, 0, 100);
     assert_eq!(host.happens(&What::Acknowledges { task: 21 }), []);
-    // The recipient's time is over, too.
-    assert_eq!(asks(&mut host, at + 1, 21), [chose(Choice::First)]);
+    // The recipient's time has not begun: it waited for those two.
+    assert_eq!(asks(&mut host, at + 1, 21), [Decision::Timed { ns: 500_000 }, chose(Choice::Urgent)]);
+    preempt(&mut host, at + 1, 21, 0);
+    run(&mut host, at + 1, 12, 0, 100);
+    let at = at + 500_001;
+    assert_eq!(asks(&mut host, at, 12), [chose(Choice::First)]);
 }
 
 #[test]

@@ -31,8 +31,7 @@ impl Host {
                 self.task(to).urgency.for_event();
             }
             Means::Reschedule if rules.resched_co_ns > 0 => {
-                self.make_urgent(at, to);
-                self.task(to).urgency.for_time(at, rules.resched_co_ns);
+                self.urgent_for(at, to, rules.resched_co_ns);
             }
             _ => return,
         }
@@ -52,6 +51,17 @@ impl Host {
         let own = self.task(task);
         if !own.urgency.is_urgent(at) {
             own.urgent_since = at;
+        }
+    }
+
+    /// It is to run first for so long.
+    fn urgent_for(&mut self, at: u64, task: Task, ns: u64) {
+        self.make_urgent(at, task);
+        let own = self.task(task);
+        if own.runs {
+            own.urgency.for_time(at, ns);
+        } else {
+            own.urgency.once_it_runs(ns);
         }
     }
 
@@ -90,8 +100,7 @@ impl Host {
         if self.task(to).vm.is_none() || !self.task(from).urgency.spins(&rules) {
             return false;
         }
-        self.make_urgent(at, to);
-        self.task(to).urgency.for_time(at, slice);
+        self.urgent_for(at, to, slice);
         self.reconsider(to);
         true
     }
