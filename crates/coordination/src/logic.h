@@ -68,8 +68,8 @@ LOGIC void urgency_for_time(struct urgency *urgency, __u64 now, __u64 ns)
 }
 
 /*
- * A time-based request of a vCPU that waits for a pCPU: urgent until it has run
- * for `ns`. The time that it waits for protected ones is not part of that.
+ * A time-based request of a vCPU that waits for a pCPU: urgent until `ns` after
+ * it starts to run. The time that it waits for protected ones is no part of that.
  */
 LOGIC void urgency_once_it_runs(struct urgency *urgency, __u64 ns)
 {

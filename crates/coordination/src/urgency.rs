@@ -60,7 +60,7 @@ impl Urgency {
         native::urgency_for_time(self, now_ns, ns);
     }
 
-    /// A time-based request of a vCPU that waits for a pCPU: urgent until it has run for `ns`.
+    /// A time-based request of a vCPU that waits for a pCPU: urgent until `ns` after it starts to run.
     pub fn once_it_runs(&mut self, ns: u64) {
         native::urgency_once_it_runs(self, ns);
     }

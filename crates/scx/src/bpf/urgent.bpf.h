@@ -2,8 +2,9 @@
 /*
  * Interrupts between vCPUs make them urgent (§3.1 of the paper). The programs
  * here run at KVM's events, in the context of the vCPU that causes them. They
- * change a vCPU's urgency while others read it; at worst a request is lost or
- * lasts for one slice more. What a sender waits for is counted atomically.
+ * change a vCPU's urgency while others read it; at worst a request is lost, or
+ * lasts until the vCPU stops, as far as its allowance goes. What a sender waits
+ * for is counted atomically.
  */
 #ifndef GLEANER_SCX_URGENT_H
 #define GLEANER_SCX_URGENT_H

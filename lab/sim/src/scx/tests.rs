@@ -57,6 +57,11 @@ fn asks(host: &mut Host, at: u64, running: Task) -> Vec<Decision> {
     host.happens(&What::Asks { at, cpu: 0, running, burst: 0 })
 }
 
+/// The vCPU 11 wakes `task`, on pCPU 0, where that was last, too.
+fn woken(at: u64, task: Task, allowed: u64, idle: u64) -> What {
+    What::Woken { at, task, waker: 11, cpu: 0, last: 0, allowed, idle, burst: WAITS, ours: true }
+}
+
 fn chose(choice: Choice) -> Decision {
     Decision::Chose { cpu: 0, choice }
 }
@@ -186,28 +191,18 @@ fn a_woken_vcpu_goes_where_no_sibling_is_unless_its_waker_is_about_to_halt() {
         run(&mut host, 0, task, cpu, 100);
     }
     host.happens(&What::Quiescent { at: MS, task: 12, sleeps: true });
-    let woken = |idle| What::Woken {
-        at: MS,
-        task: 12,
-        waker: 11,
-        cpu: 0,
-        last: 0,
-        allowed: 3,
-        idle,
-        burst: WAITS,
-        ours: true,
-    };
+    let by_a_sibling = |idle| woken(MS, 12, 3, idle);
     let placed = |cpu| [Decision::Placed { task: 12, cpu, idle: false }];
-    assert_eq!(host.happens(&woken(0)), placed(1), "beside another VM");
+    assert_eq!(host.happens(&by_a_sibling(0)), placed(1), "beside another VM");
     for _ in 0..4 {
         let wakes = What::Interrupt { at: MS, from: 11, to: 12, means: Means::Reschedule, halted: true };
         host.happens(&wakes);
         host.happens(&What::Halts { at: MS + 1000, task: 11 });
     }
-    assert_eq!(host.happens(&woken(0)), placed(1), "the waker has halted");
+    assert_eq!(host.happens(&by_a_sibling(0)), placed(1), "the waker has halted");
     host.happens(&What::Interrupt { at: MS, from: 11, to: 12, means: Means::Reschedule, halted: true });
-    assert_eq!(host.happens(&woken(0)), placed(0), "it is about to");
-    assert_eq!(host.happens(&woken(2)), [Decision::Placed { task: 12, cpu: 1, idle: true }]);
+    assert_eq!(host.happens(&by_a_sibling(0)), placed(0), "it is about to");
+    assert_eq!(host.happens(&by_a_sibling(2)), [Decision::Placed { task: 12, cpu: 1, idle: true }]);
 }
 
 #[test]
@@ -226,17 +221,7 @@ fn a_waker_that_is_about_to_halt_does_so_first_and_has_no_longer_than_expected()
         host.happens(&What::Halts { at: MS, task: 11 });
     }
     wakes(&mut host, MS);
-    let woken = What::Woken {
-        at: MS,
-        task: 12,
-        waker: 11,
-        cpu: 0,
-        last: 0,
-        allowed: 1,
-        idle: 0,
-        burst: WAITS,
-        ours: true,
-    };
+    let woken = woken(MS, 12, 1, 0);
     assert_eq!(host.happens(&woken), [Decision::Placed { task: 12, cpu: 0, idle: false }]);
     assert_eq!(queue(&mut host, MS, 12, 0, true), [Decision::Kicked { cpu: 0, idle: false }]);
     let at = MS + 10_000;
@@ -257,17 +242,7 @@ fn under_resched_co_nobody_waits_for_its_waker() {
         host.happens(&What::Halts { at: MS, task: 11 });
     }
     host.happens(&What::Interrupt { at: MS, from: 11, to: 12, means: Means::Reschedule, halted: true });
-    let woken = What::Woken {
-        at: MS,
-        task: 12,
-        waker: 11,
-        cpu: 0,
-        last: 0,
-        allowed: 3,
-        idle: 0,
-        burst: WAITS,
-        ours: true,
-    };
+    let woken = woken(MS, 12, 3, 0);
     assert_eq!(host.happens(&woken), [Decision::Placed { task: 12, cpu: 1, idle: false }]);
     assert_eq!(queue(&mut host, MS, 12, 1, true), [Decision::Kicked { cpu: 1, idle: false }]);
 }
@@ -279,20 +254,10 @@ fn of_pcpus_with_about_the_same_load_a_woken_vcpu_goes_where_the_task_has_had_mo
         vcpu(&mut host, task, cpu);
         run(&mut host, began, task, cpu, 100);
     }
-    vcpu(&mut host, 11, 0);
-    host.happens(&What::Quiescent { at: 0, task: 11, sleeps: true });
+    vcpu(&mut host, 12, 0);
+    host.happens(&What::Quiescent { at: 0, task: 12, sleeps: true });
     let placed = |host: &Host| {
-        let woken = What::Woken {
-            at: 3 * MS,
-            task: 11,
-            waker: 1,
-            cpu: 0,
-            last: 0,
-            allowed: 7,
-            idle: 0,
-            burst: WAITS,
-            ours: true,
-        };
+        let woken = woken(3 * MS, 12, 7, 0);
         match host.clone().happens(&woken)[..] {
             [Decision::Placed { cpu, idle: false, .. }] => cpu,
             ref other => panic!("{other:?}"),

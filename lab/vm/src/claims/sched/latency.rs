@@ -57,7 +57,7 @@ const CASES: [Case; 3] = [
         rules: "resched-dp,tlb-co,resched-co",
         of: |latencies| latencies.reschedule.plus(&latencies.call),
     },
-    // It needs half of the pCPUs, which is its share: one that needs more has to wait, if not here, then elsewhere. The sender
+    // It needs less than its share of the pCPUs: one that needs more has to wait, if not here, then elsewhere. The sender
     // of an interrupt holds the lock of a wait queue, for which a recipient that preempts it would spin.
     Case {
         what: "interrupts for halted vCPUs",
