@@ -28,7 +28,8 @@ const MAX_BURST_BITS: u32 = 6;
 pub struct Latencies {
     /// Number of wake-ups, sampled or not.
     pub wake_ups: u64,
-    /// Latencies that have ended; only a sample if there are very many wake-ups.
+    /// Latencies that ended in the span, also of threads that were woken just before it; only a sample if there are very
+    /// many wake-ups.
     pub known: Histogram,
 }
 
@@ -94,8 +95,9 @@ impl LatencySensor {
             self.attach()?;
         }
         self.armed = true;
-        self.enable(true);
+        // Before the programs count, so that no wake-up is before the reading and its end after it.
         self.read();
+        self.enable(true);
         Ok(())
     }
 

@@ -66,8 +66,8 @@ fn a_control_group_is_a_scope_in_each_hierarchy() {
         let mut sensor = armed(&Scope::Cgroup(hierarchy.own.clone()));
         let slept = ping_pong("group", [0, 0]);
         let found = sensor.read().unwrap();
-        // Other processes can be in the group.
+        // Other processes can be in the group, and be woken while the counters of the vCPUs are read one by one.
         assert!(found.wake_ups >= slept * 19 / 20, "{}: {found:?}, {slept}", hierarchy.own.display());
-        assert!(found.known.count > 0 && found.known.count <= found.wake_ups, "{found:?}");
+        assert!(found.known.count > 0 && found.known.count <= found.wake_ups + slept / 20, "{found:?}");
     }
 }
