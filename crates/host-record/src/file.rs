@@ -203,17 +203,20 @@ mod tests {
 
     /// As versions wrote it that did not measure them.
     #[test]
-    fn a_record_without_the_latencies_of_timers_and_devices_is_read() {
+    fn a_record_without_later_latencies_is_read() {
         let mut old: serde_json::Value = serde_json::from_str(RECORD).unwrap();
         for vcpu in
             old["vms"].as_array_mut().unwrap().iter_mut().flat_map(|vm| vm["vcpus"].as_array_mut().unwrap())
         {
             let latencies = vcpu["latencies"].as_object_mut().unwrap();
-            assert!(latencies.remove("timer").is_some() && latencies.remove("device").is_some());
+            for later in ["timer", "device", "pcpu_halted", "pcpu_preempted"] {
+                assert!(latencies.remove(later).is_some());
+            }
         }
         let vms = read(&old.to_string()).unwrap().vms;
         let count = |of: fn(&Latencies) -> &Histogram| vms.iter().map(|vm| vm.latency(of).count).sum::<u64>();
         assert_eq!((count(|of| &of.timer), count(|of| &of.device)), (0, 0));
+        assert_eq!((count(|of| &of.pcpu_halted), count(|of| &of.pcpu_preempted)), (0, 0));
         assert!(count(|of| &of.woken) > 0);
     }
 

@@ -186,6 +186,10 @@ pub struct VcpuCounters {
     pub woken: Histogram,
     /// Waits for a pCPU after preemption.
     pub preempted: Histogram,
+    /// From a reschedule or function-call interrupt of another vCPU for this one, halted and without a pCPU, until it gets one.
+    pub pcpu_halted: Histogram,
+    /// The same, preempted.
+    pub pcpu_preempted: Histogram,
 }
 
 impl VcpuCounters {

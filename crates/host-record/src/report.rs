@@ -158,6 +158,13 @@ pub struct Latencies {
     pub woken: Histogram,
     /// Waits for a pCPU after preemption.
     pub preempted: Histogram,
+    /// From a reschedule or function-call interrupt of another vCPU for this one, halted and without a pCPU, until it gets one.
+    /// Empty in records of earlier versions.
+    #[serde(default)]
+    pub pcpu_halted: Histogram,
+    /// The same, preempted.
+    #[serde(default)]
+    pub pcpu_preempted: Histogram,
 }
 
 impl Report {
@@ -337,6 +344,8 @@ impl VcpuRecord {
                 device: histogram(&now.device_latency, |then| &then.device_latency),
                 woken: histogram(&now.woken, |then| &then.woken),
                 preempted: histogram(&now.preempted, |then| &then.preempted),
+                pcpu_halted: histogram(&now.pcpu_halted, |then| &then.pcpu_halted),
+                pcpu_preempted: histogram(&now.pcpu_preempted, |then| &then.pcpu_preempted),
             },
             migrations: number(now.migrations, |then| then.migrations),
             unpaired: number(now.attribution.unpaired, |then| then.attribution.unpaired),

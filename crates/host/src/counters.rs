@@ -76,6 +76,8 @@ pub(crate) fn counters(
         device_latency: hist(hist_id::HIST_DEVICE),
         woken: hist(hist_id::HIST_WOKEN),
         preempted: hist(hist_id::HIST_PREEMPTED),
+        pcpu_halted: hist(hist_id::HIST_PCPU_HALTED),
+        pcpu_preempted: hist(hist_id::HIST_PCPU_PREEMPTED),
     }
 }
 

@@ -110,6 +110,12 @@ enum hist_id {
 	/* Waiting for a pCPU. */
 	HIST_WOKEN,
 	HIST_PREEMPTED,
+	/*
+	 * The part of these waits after a reschedule or function-call interrupt of
+	 * another vCPU, which may have ended the halt.
+	 */
+	HIST_PCPU_HALTED,
+	HIST_PCPU_PREEMPTED,
 	HISTS,
 };
 
@@ -139,7 +145,7 @@ struct reason_sum {
 /*
  * A vCPU's counters. Written on the pCPU that its thread is on and nowhere
  * else, so there is one writer at a time and nothing to be summed over pCPUs.
- * The exceptions, which other pCPUs write, are woken_ns and irq_ns.
+ * The exceptions, which other pCPUs write, are woken_ns, irq_ns and wanted_ns.
  */
 struct vcpu {
 	/* Odd while the fields change. */
@@ -166,6 +172,11 @@ struct vcpu {
 	 * The lowest bit: whether the vCPU was halted.
 	 */
 	u64 irq_ns[VECTORS];
+	/*
+	 * Oldest reschedule or function-call interrupt of another vCPU since this
+	 * one left its pCPU; 0: none, or it is on one.
+	 */
+	u64 wanted_ns;
 	u64 unknown_ns;
 	u64 guest_ns;
 	/* Exits that followed no entry. */

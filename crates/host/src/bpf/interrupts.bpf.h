@@ -16,6 +16,14 @@ static __always_inline u32 class_of(u32 vector)
 	return VECTOR_OTHER;
 }
 
+/* Read on another pCPU than the vCPU's: it may just be getting one, which on_switch puts right. */
+static __always_inline bool waits_for_pcpu(struct vcpu *v)
+{
+	if (v->window != window)
+		return false;
+	return v->state == STATE_PREEMPTED || (v->state == STATE_ASLEEP && v->injecting == INJECT_HALT);
+}
+
 /* An interrupt is delivered, in the context of who sends it. */
 SEC("tp_btf/kvm_apic_accept_irq")
 int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
@@ -49,6 +57,8 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 			sender->to_running[class]++;
 		unlock(sender);
 	}
+	if (v != sender && class <= VECTOR_CALL && waits_for_pcpu(v) && !v->wanted_ns)
+		v->wanted_ns = clock();
 	/* The oldest counts, until the vCPU takes it. */
 	if (!v->irq_ns[class] && v != sender)
 		v->irq_ns[class] = (clock() & ~1ULL) | (v->injecting == INJECT_HALT);

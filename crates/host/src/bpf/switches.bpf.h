@@ -51,7 +51,7 @@ static __always_inline void enter(struct vcpu *v, struct thread *to, struct task
 				  struct thread *from, u64 now)
 {
 	u32 cpu = bpf_get_smp_processor_id(), id = HIST_PREEMPTED;
-	u64 waited = 0;
+	u64 waited = 0, wanted_ns;
 
 	lock(v);
 	catch_up(v, EVENT_IN);
@@ -61,6 +61,8 @@ static __always_inline void enter(struct vcpu *v, struct thread *to, struct task
 	} else if (v->state == STATE_PREEMPTED) {
 		waited = since(v->since_ns, now);
 	}
+	wanted_ns = v->wanted_ns;
+	v->wanted_ns = 0;
 	switched_in(v, now);
 	if (v->pcpu != cpu) {
 		v->migrations++;
@@ -69,6 +71,9 @@ static __always_inline void enter(struct vcpu *v, struct thread *to, struct task
 	unlock(v);
 	if (waited) {
 		add_length(to->slot, id, waited);
+		if (wanted_ns)
+			add_length(to->slot, id == HIST_WOKEN ? HIST_PCPU_HALTED : HIST_PCPU_PREEMPTED,
+				   since(wanted_ns, now));
 		add_steal(v->tgid, prev, from, waited);
 	}
 }
@@ -134,6 +139,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (v && !v->exited) {
 		lock(v);
 		catch_up(v, EVENT_OUT_ASLEEP);
+		/* Of a sender that saw the vCPU off its pCPU just before it got one. */
+		v->wanted_ns = 0;
 		switched_out(v, !preempt && prev->__state != TASK_RUNNING, now);
 		unlock(v);
 	}

@@ -27,9 +27,10 @@ struct Kind {
 
 const UNTIL_RUN: &str = "from delivery until the vCPU runs";
 const WOKEN_UNTIL_RUN: &str = "from the wake-up until the vCPU runs";
+const UNTIL_PCPU: &str = "from delivery until the vCPU gets a pCPU";
 const WAITING: &str = "waiting for a pCPU";
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 9] = [
     Kind {
         name: "waking",
         what: "interrupts for halted vCPUs",
@@ -78,6 +79,20 @@ const KINDS: [Kind; 7] = [
         length: WAITING,
         counted: "waits",
         of: |waits| &waits.preempted,
+    },
+    Kind {
+        name: "pcpu-halted",
+        what: "interrupts for halted vCPUs",
+        length: UNTIL_PCPU,
+        counted: "interrupts",
+        of: |waits| &waits.pcpu_halted,
+    },
+    Kind {
+        name: "pcpu-preempted",
+        what: "interrupts for preempted vCPUs",
+        length: UNTIL_PCPU,
+        counted: "interrupts",
+        of: |waits| &waits.pcpu_preempted,
     },
 ];
 

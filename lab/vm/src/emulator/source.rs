@@ -14,13 +14,15 @@ use crate::tool;
 
 /// Name in the cache.
 pub(crate) const ARTEFACT: &str = "qemu-for-hosts";
-const PATCHES: [(&str, &str); 6] = [
+const PATCHES: [(&str, &str); 8] = [
     ("1-stale-code.patch", include_str!("../../qemu/1-stale-code.patch")),
     ("2-interrupt-twice.patch", include_str!("../../qemu/2-interrupt-twice.patch")),
     ("3-lost-interrupt.patch", include_str!("../../qemu/3-lost-interrupt.patch")),
     ("4-foreign-flags.patch", include_str!("../../qemu/4-foreign-flags.patch")),
     ("5-long-turns.patch", include_str!("../../qemu/5-long-turns.patch")),
     ("6-part-of-a-ns.patch", include_str!("../../qemu/6-part-of-a-ns.patch")),
+    ("7-long-pauses.patch", include_str!("../../qemu/7-long-pauses.patch")),
+    ("8-pause-filter.patch", include_str!("../../qemu/8-pause-filter.patch")),
 ];
 /// Everything else is left out: only the lab's machines are emulated.
 const OPTIONS: [&str; 7] = [

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use gleaner_host::discover::discover;
-use gleaner_host::{Latencies, Reading, Report};
+use gleaner_host::{Reading, Report, VmRecord};
 use gleaner_kernel::Root;
 use gleaner_trace::Histogram;
 use nix::sys::signal::Signal;
@@ -29,7 +29,8 @@ const STARTS_WITHIN: Duration = Duration::from_secs(20);
 /// latencies differ by an order of magnitude between rounds.
 pub(super) const PCPUS: u32 = 4;
 
-type Part = fn(&Latencies) -> Histogram;
+/// A kind of latency of all vCPUs of a VM.
+pub(super) type Part = fn(&VmRecord) -> Histogram;
 
 /// What is sent.
 struct Case {
@@ -38,8 +39,10 @@ struct Case {
     workloads: &'static [&'static [&'static str]],
     /// The rules that hurry recipients.
     rules: &'static str,
-    /// Their latencies.
-    of: Part,
+    /// From their delivery until the recipient, which had no pCPU, runs.
+    until_running: Part,
+    /// Until the recipient takes them in the guest, which may have its interrupts off, also where it had a pCPU.
+    until_taken: Part,
 }
 
 const CASES: [Case; 3] = [
@@ -47,7 +50,8 @@ const CASES: [Case; 3] = [
         what: "function calls",
         workloads: &[&["tlb", "--set", "granularity=500us"]],
         rules: "tlb-co",
-        of: |latencies| latencies.call.clone(),
+        until_running: |vm| vm.latency(|waits| &waits.pcpu_preempted),
+        until_taken: |vm| vm.latency(|waits| &waits.call),
     },
     // Woken threads preempt others of their vCPU, which is rarely halted, and waits for a pCPU as often as not. Guests wake
     // threads by function calls, too.
@@ -55,7 +59,8 @@ const CASES: [Case; 3] = [
         what: "interrupts for vCPUs that compute",
         workloads: &[&["barrier", "--kind", "block", "--set", "granularity=500us"], &["matmul"]],
         rules: "resched-dp,tlb-co,resched-co",
-        of: |latencies| latencies.reschedule.plus(&latencies.call),
+        until_running: |vm| vm.latency(|waits| &waits.pcpu_preempted),
+        until_taken: |vm| vm.latency(|waits| &waits.reschedule).plus(&vm.latency(|waits| &waits.call)),
     },
     // It needs less than its share of the pCPUs: one that needs more has to wait, if not here, then elsewhere. The sender
     // of an interrupt holds the lock of a wait queue, for which a recipient that preempts it would spin.
@@ -63,7 +68,8 @@ const CASES: [Case; 3] = [
         what: "interrupts for halted vCPUs",
         workloads: &[&["request-response", "--set", "granularity=500us"]],
         rules: "resched-dp,tlb-co,resched-co",
-        of: |latencies| latencies.waking.clone(),
+        until_running: |vm| vm.latency(|waits| &waits.pcpu_halted),
+        until_taken: |vm| vm.latency(|waits| &waits.waking),
     },
 ];
 
@@ -87,65 +93,82 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
 /// The schedulers in turn, while the first guest does the case's work. It starts anew in each round: how its threads are
 /// spread over the vCPUs, and these over the pCPUs, can stay the same for as long as it runs.
 fn compare(lab: &Lab, guests: &[&Guest], case: &Case, checks: &mut Checks) -> Result<()> {
-    let &Case { what, workloads, rules, of } = case;
-    let mut ratios = [const { Vec::new() }; NAMES.len()];
-    let mut times = [const { [const { Vec::new() }; NAMES.len()] }; 2];
-    let (mut counts, mut more) = (String::new(), Vec::new());
+    let &Case { what, workloads, rules, until_running, until_taken } = case;
+    let (mut kernels, mut ours) = (Vec::new(), Vec::new());
     for round in 0..lab.rounds(ROUNDS) {
         let jobs = workloads.iter().map(|workload| guests[0].start(endless(workload)));
         let jobs = jobs.collect::<Result<Vec<_>>>()?;
-        let first = if round % 2 == 0 { Some(measure(guests, of, None)?) } else { None };
-        let ours = measure(guests, of, Some(&["--rules", rules]))?;
-        let kernel = first.map_or_else(|| measure(guests, of, None), Ok)?;
+        let first = if round % 2 == 0 { Some(measure(guests, until_taken, None)?) } else { None };
+        ours.push(measure(guests, until_taken, Some(&["--rules", rules]))?);
+        kernels.push(first.map_or_else(|| measure(guests, until_taken, None), Ok)?);
         for job in jobs {
             job.signal(Signal::SIGKILL)?;
             job.wait()?;
         }
-        more.push(ours.interrupts as f64 / kernel.interrupts as f64);
-        for (times, measured) in times.iter_mut().zip([&kernel, &ours]) {
-            times.iter_mut().zip(measured.latencies).for_each(|(times, time)| times.push(1e6 * time));
-        }
-        for (ratios, (kernel, ours)) in
-            ratios.iter_mut().zip(kernel.latencies.into_iter().zip(ours.latencies))
-        {
-            ratios.push(kernel / ours);
-        }
-        counts = ours.counts;
     }
-    for (times, scheduler) in times.iter().zip(["the kernel's scheduler", "scx_gleaner"]) {
-        for (times, name) in times.iter().zip(NAMES) {
-            checks.values(format!("{what}: {name} under {scheduler}"), times, "us", Target::Reported);
+    for (measured, scheduler) in [(&kernels, "the kernel's scheduler"), (&ours, "scx_gleaner")] {
+        let waited: Vec<f64> = measured
+            .iter()
+            .map(|m| 100.0 * until_running(&m.sender).count as f64 / until_taken(&m.sender).count as f64)
+            .collect();
+        checks.values(
+            format!("{what}: recipients without a pCPU under {scheduler}"),
+            &waited,
+            "%",
+            Target::Reported,
+        );
+        for (place, name) in NAMES.iter().enumerate() {
+            let times = measured.iter().map(|m| Ok(1e6 * statistics(&until_running(&m.sender))?[place]));
+            let times = times.collect::<Result<Vec<_>>>()?;
+            checks.values(
+                format!("{what}: {name} until these run under {scheduler}"),
+                &times,
+                "us",
+                Target::Reported,
+            );
         }
     }
-    let hurried = counts.contains("coscheduled");
-    checks.that(format!("{what}, {rules}: recipients become urgent"), hurried, counts);
-    // A latency says nothing of what the recipient does then: some find no work any more, some spin for a lock.
-    checks.ratios(format!("{what}, {rules}: their number"), &more, "×", Target::Reported);
-    for (ratios, name) in ratios.iter().zip(NAMES) {
-        checks.ratios(format!("{what}, {rules}: {name} is lower"), ratios, "×", Target::AtLeast(3.0));
+    let counts = ours.last().map(|m| m.counts.as_str()).unwrap_or_default();
+    checks.that(
+        format!("{what}, {rules}: recipients become urgent"),
+        counts.contains("coscheduled"),
+        counts,
+    );
+    for (part, end, target) in
+        [(until_taken, "until it is taken", Target::Reported), (until_running, "until these run", TARGET)]
+    {
+        for (place, name) in NAMES.iter().enumerate() {
+            let ratios = kernels.iter().zip(&ours).map(|(kernel, ours)| {
+                Ok(statistics(&part(&kernel.sender))?[place] / statistics(&part(&ours.sender))?[place])
+            });
+            let ratios = ratios.collect::<Result<Vec<_>>>()?;
+            checks.ratios(format!("{what}, {rules}: {name} {end} is lower"), &ratios, "×", target);
+        }
     }
     Ok(())
 }
+
+const TARGET: Target = Target::AtLeast(3.0);
 
 const NAMES: [&str; 3] = ["mean", "median", "p99"];
 
 /// What the first guest's vCPUs met.
 pub(super) struct Measured {
-    /// In seconds, as in [`NAMES`].
-    pub(super) latencies: [f64; NAMES.len()],
-    interrupts: u64,
+    /// The guest.
+    pub(super) sender: VmRecord,
     /// What `scx_gleaner` counts.
     counts: String,
 }
 
 /// Of these names, in seconds.
 fn statistics(latencies: &Histogram) -> Result<[f64; NAMES.len()]> {
-    let quantile = |q| latencies.quantile(q).ok_or_else(|| failed("the sender sends nothing".to_owned()));
+    let quantile = |q| latencies.quantile(q).ok_or_else(|| failed("no recipient waits".to_owned()));
     Ok([latencies.mean(), quantile(0.5)?, quantile(0.99)?].map(|time| time.as_secs_f64()))
 }
 
-/// What the first guest's vCPUs meet, under the kernel's scheduler or ours with these options, from the first interrupt on.
-pub(super) fn measure(guests: &[&Guest], of: Part, options: Option<&[&str]>) -> Result<Measured> {
+/// What the first guest's vCPUs meet, under the kernel's scheduler or ours with these options, from the first of these
+/// interrupts on.
+pub(super) fn measure(guests: &[&Guest], interrupts: Part, options: Option<&[&str]>) -> Result<Measured> {
     let unread = |error: gleaner_host::HostError| failed(error.to_string());
     // The kernel checks programs for seconds, longer still beside guests that compute.
     let still = Still::keep(guests);
@@ -155,9 +178,8 @@ pub(super) fn measure(guests: &[&Guest], of: Part, options: Option<&[&str]>) -> 
     drop(still);
     let met = |earlier: &Reading, later: &Reading| {
         let report = Report::between(&setup, &vms, earlier, later, None);
-        let vm = report.vms.iter().find(|vm| vm.name == guests[0].spec().name);
-        let vm = vm.ok_or_else(|| failed("the sender is not found".to_owned()))?;
-        Ok(vm.vcpus.iter().fold(Histogram::default(), |sum, vcpu| sum.plus(&of(&vcpu.latencies))))
+        let vm = report.vms.into_iter().find(|vm| vm.name == guests[0].spec().name);
+        vm.ok_or_else(|| failed("the sender is not found".to_owned()))
     };
     let start = tracer.read().map_err(unread)?;
     let began = Instant::now();
@@ -165,7 +187,7 @@ pub(super) fn measure(guests: &[&Guest], of: Part, options: Option<&[&str]>) -> 
         sleep(LOOK);
         let now = tracer.read().map_err(unread)?;
         // The sender's program may just be starting.
-        if met(&start, &now)?.count > 0 {
+        if interrupts(&met(&start, &now)?).count > 0 {
             break now;
         }
         if began.elapsed() > STARTS_WITHIN {
@@ -174,12 +196,12 @@ pub(super) fn measure(guests: &[&Guest], of: Part, options: Option<&[&str]>) -> 
     };
     sleep(BLOCK);
     let later = tracer.read().map_err(unread)?;
-    let all = met(&earlier, &later)?;
+    let sender = met(&earlier, &later)?;
     let _still = Still::keep(guests);
     drop(tracer);
     if let Some(scheduler) = &mut scheduler {
         scheduler.end(Signal::SIGTERM)?;
     }
     let counts = scheduler.as_ref().map(Scheduler::counts).unwrap_or_default();
-    Ok(Measured { latencies: statistics(&all)?, interrupts: all.count, counts })
+    Ok(Measured { sender, counts })
 }

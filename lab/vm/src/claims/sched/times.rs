@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use super::latency::measure;
+use super::latency::{Part, measure};
 use super::{endless, guest};
 use crate::claims::{Checks, Target};
 use crate::error::Result;
@@ -11,6 +11,8 @@ use crate::vm::{Cpus, Guest, Lab, VmSpec};
 const ROUNDS: usize = 3;
 /// Of the host, and vCPUs of each guest.
 pub(super) const PCPUS: u32 = 2;
+/// From their delivery until the recipient, which had no pCPU, runs.
+const UNTIL_RUNNING: Part = |vm| vm.latency(|waits| &waits.pcpu_preempted);
 const SHOOTDOWNS: &[&str] = &["tlb", "--set", "granularity=500us"];
 
 /// Values of one option while VMs share the pCPUs.
@@ -53,8 +55,8 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
         for _ in 0..lab.rounds(ROUNDS) {
             for (value, means) in values.iter().zip(&mut means) {
                 let options = ["--rules", "resched-dp,tlb-co", option, value];
-                let measured = measure(&all, |latencies| latencies.call.clone(), Some(&options))?;
-                means.push(1e6 * measured.latencies[0]);
+                let measured = measure(&all, UNTIL_RUNNING, Some(&options))?;
+                means.push(1e6 * UNTIL_RUNNING(&measured.sender).mean().as_secs_f64());
             }
         }
         for (value, means) in values.iter().zip(&means) {
