@@ -209,14 +209,17 @@ mod tests {
             old["vms"].as_array_mut().unwrap().iter_mut().flat_map(|vm| vm["vcpus"].as_array_mut().unwrap())
         {
             let latencies = vcpu["latencies"].as_object_mut().unwrap();
-            for later in ["timer", "device", "pcpu_halted", "pcpu_preempted"] {
+            for later in ["timer", "device", "pcpu_halted", "pcpu_reschedule", "pcpu_call"] {
                 assert!(latencies.remove(later).is_some());
             }
         }
         let vms = read(&old.to_string()).unwrap().vms;
         let count = |of: fn(&Latencies) -> &Histogram| vms.iter().map(|vm| vm.latency(of).count).sum::<u64>();
         assert_eq!((count(|of| &of.timer), count(|of| &of.device)), (0, 0));
-        assert_eq!((count(|of| &of.pcpu_halted), count(|of| &of.pcpu_preempted)), (0, 0));
+        assert_eq!(
+            count(|of| &of.pcpu_halted) + count(|of| &of.pcpu_reschedule) + count(|of| &of.pcpu_call),
+            0
+        );
         assert!(count(|of| &of.woken) > 0);
     }
 

@@ -188,8 +188,10 @@ pub struct VcpuCounters {
     pub preempted: Histogram,
     /// From a reschedule or function-call interrupt of another vCPU for this one, halted and without a pCPU, until it gets one.
     pub pcpu_halted: Histogram,
-    /// The same, preempted.
-    pub pcpu_preempted: Histogram,
+    /// The same of reschedule interrupts, not halted.
+    pub pcpu_reschedule: Histogram,
+    /// The same of function calls, not halted.
+    pub pcpu_call: Histogram,
 }
 
 impl VcpuCounters {

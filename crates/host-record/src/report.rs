@@ -162,9 +162,12 @@ pub struct Latencies {
     /// Empty in records of earlier versions.
     #[serde(default)]
     pub pcpu_halted: Histogram,
-    /// The same, preempted.
+    /// The same of reschedule interrupts, not halted.
     #[serde(default)]
-    pub pcpu_preempted: Histogram,
+    pub pcpu_reschedule: Histogram,
+    /// The same of function calls, not halted.
+    #[serde(default)]
+    pub pcpu_call: Histogram,
 }
 
 impl Report {
@@ -345,7 +348,8 @@ impl VcpuRecord {
                 woken: histogram(&now.woken, |then| &then.woken),
                 preempted: histogram(&now.preempted, |then| &then.preempted),
                 pcpu_halted: histogram(&now.pcpu_halted, |then| &then.pcpu_halted),
-                pcpu_preempted: histogram(&now.pcpu_preempted, |then| &then.pcpu_preempted),
+                pcpu_reschedule: histogram(&now.pcpu_reschedule, |then| &then.pcpu_reschedule),
+                pcpu_call: histogram(&now.pcpu_call, |then| &then.pcpu_call),
             },
             migrations: number(now.migrations, |then| then.migrations),
             unpaired: number(now.attribution.unpaired, |then| then.attribution.unpaired),

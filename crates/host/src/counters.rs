@@ -77,7 +77,8 @@ pub(crate) fn counters(
         woken: hist(hist_id::HIST_WOKEN),
         preempted: hist(hist_id::HIST_PREEMPTED),
         pcpu_halted: hist(hist_id::HIST_PCPU_HALTED),
-        pcpu_preempted: hist(hist_id::HIST_PCPU_PREEMPTED),
+        pcpu_reschedule: hist(hist_id::HIST_PCPU_RESCHEDULE),
+        pcpu_call: hist(hist_id::HIST_PCPU_CALL),
     }
 }
 

@@ -136,7 +136,7 @@ fn causes(text: &mut String, vm: &VmRecord) {
 type Kind = fn(&Latencies) -> &Histogram;
 
 fn latencies(text: &mut String, vm: &VmRecord) {
-    let kinds: [(&str, Kind); 9] = [
+    let kinds: [(&str, Kind); 10] = [
         ("interrupts for halted vCPUs until the vCPU runs", |of| &of.waking),
         ("reschedule interrupts for others until the vCPU runs", |of| &of.reschedule),
         ("function calls until the vCPU runs", |of| &of.call),
@@ -145,7 +145,8 @@ fn latencies(text: &mut String, vm: &VmRecord) {
         ("waits for a pCPU after a wake-up", |of| &of.woken),
         ("waits for a pCPU after preemption", |of| &of.preempted),
         ("interrupts for halted vCPUs until they get a pCPU", |of| &of.pcpu_halted),
-        ("interrupts for preempted vCPUs until they get a pCPU", |of| &of.pcpu_preempted),
+        ("reschedule interrupts for others until they get a pCPU", |of| &of.pcpu_reschedule),
+        ("function calls until the vCPU gets a pCPU", |of| &of.pcpu_call),
     ];
     for (name, of) in kinds {
         if let Some(line) = quantiles(&vm.latency(of)) {

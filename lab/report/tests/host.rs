@@ -39,6 +39,9 @@ fn every_figure_is_there_and_sound() {
         "vm-1-device",
         "vm-1-woken",
         "vm-1-preempted",
+        "vm-1-pcpu-halted",
+        "vm-1-pcpu-reschedule",
+        "vm-1-pcpu-call",
         "vm-2-timer",
         "vm-2-device",
         "vm-2-woken",
@@ -153,7 +156,7 @@ fn a_large_host_has_figures_of_what_matters_and_tables_of_all() {
     for interval in &mut record.timeline {
         interval.pcpus.clone_from(&record.pcpus);
     }
-    assert_eq!(names(&record).len(), 3 + 8 * 7);
+    assert_eq!(names(&record).len(), 3 + 8 * 10);
     check_all(&record);
     let page = html(&record, "{}");
     assert!(page.contains("The 176 VMs that lose the least are only in the table."));

@@ -111,11 +111,13 @@ enum hist_id {
 	HIST_WOKEN,
 	HIST_PREEMPTED,
 	/*
-	 * The part of these waits after a reschedule or function-call interrupt of
-	 * another vCPU, which may have ended the halt.
+	 * From the delivery of an interrupt between vCPUs to one without a pCPU
+	 * until it gets one: of reschedule and function-call interrupts for halted
+	 * vCPUs, and of either for others.
 	 */
 	HIST_PCPU_HALTED,
-	HIST_PCPU_PREEMPTED,
+	HIST_PCPU_RESCHEDULE,
+	HIST_PCPU_CALL,
 	HISTS,
 };
 
@@ -173,10 +175,10 @@ struct vcpu {
 	 */
 	u64 irq_ns[VECTORS];
 	/*
-	 * Oldest reschedule or function-call interrupt of another vCPU since this
-	 * one left its pCPU; 0: none, or it is on one.
+	 * Oldest reschedule and function-call interrupt of another vCPU since this
+	 * one left its pCPU; 0: none, or it is on one. The lowest bit as above.
 	 */
-	u64 wanted_ns;
+	u64 wanted_ns[VECTOR_CALL + 1];
 	u64 unknown_ns;
 	u64 guest_ns;
 	/* Exits that followed no entry. */

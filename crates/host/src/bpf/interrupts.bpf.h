@@ -21,7 +21,7 @@ static __always_inline bool waits_for_pcpu(struct vcpu *v)
 {
 	if (v->window != window)
 		return false;
-	return v->state == STATE_PREEMPTED || (v->state == STATE_ASLEEP && v->injecting == INJECT_HALT);
+	return v->state == STATE_ASLEEP || v->state == STATE_PREEMPTED;
 }
 
 /* An interrupt is delivered, in the context of who sends it. */
@@ -31,6 +31,7 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 	struct vcpu *sender = current_vcpu(), *v;
 	struct recipient key = {};
 	u32 class, *slot;
+	u64 now;
 
 	/* A device's VM is not known here. */
 	if (!sender)
@@ -57,11 +58,14 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 			sender->to_running[class]++;
 		unlock(sender);
 	}
-	if (v != sender && class <= VECTOR_CALL && waits_for_pcpu(v) && !v->wanted_ns)
-		v->wanted_ns = clock();
-	/* The oldest counts, until the vCPU takes it. */
-	if (!v->irq_ns[class] && v != sender)
-		v->irq_ns[class] = (clock() & ~1ULL) | (v->injecting == INJECT_HALT);
+	if (v == sender)
+		return 0;
+	now = (clock() & ~1ULL) | (v->injecting == INJECT_HALT);
+	/* The oldest counts, until the vCPU gets a pCPU, and until it takes it. */
+	if (class <= VECTOR_CALL && waits_for_pcpu(v) && !v->wanted_ns[class])
+		v->wanted_ns[class] = now;
+	if (!v->irq_ns[class])
+		v->irq_ns[class] = now;
 	return 0;
 }
 

@@ -47,11 +47,26 @@ static __always_inline void add_steal(u32 victim, struct task_struct *prev, stru
 	sum->ns += ns;
 }
 
+/* The vCPU gets the pCPU for which others have sent it interrupts. */
+static __always_inline void add_wanted(struct vcpu *v, u32 slot, u64 now)
+{
+	u32 class;
+	u64 from;
+
+	for (class = 0; class <= VECTOR_CALL; class++) {
+		from = v->wanted_ns[class];
+		if (from)
+			add_length(slot, from & 1 ? HIST_PCPU_HALTED : HIST_PCPU_RESCHEDULE + class,
+				   since(from, now));
+		v->wanted_ns[class] = 0;
+	}
+}
+
 static __always_inline void enter(struct vcpu *v, struct thread *to, struct task_struct *prev,
 				  struct thread *from, u64 now)
 {
 	u32 cpu = bpf_get_smp_processor_id(), id = HIST_PREEMPTED;
-	u64 waited = 0, wanted_ns;
+	u64 waited = 0;
 
 	lock(v);
 	catch_up(v, EVENT_IN);
@@ -61,19 +76,15 @@ static __always_inline void enter(struct vcpu *v, struct thread *to, struct task
 	} else if (v->state == STATE_PREEMPTED) {
 		waited = since(v->since_ns, now);
 	}
-	wanted_ns = v->wanted_ns;
-	v->wanted_ns = 0;
 	switched_in(v, now);
 	if (v->pcpu != cpu) {
 		v->migrations++;
 		v->pcpu = cpu;
 	}
 	unlock(v);
+	add_wanted(v, to->slot, now);
 	if (waited) {
 		add_length(to->slot, id, waited);
-		if (wanted_ns)
-			add_length(to->slot, id == HIST_WOKEN ? HIST_PCPU_HALTED : HIST_PCPU_PREEMPTED,
-				   since(wanted_ns, now));
 		add_steal(v->tgid, prev, from, waited);
 	}
 }
@@ -139,8 +150,9 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (v && !v->exited) {
 		lock(v);
 		catch_up(v, EVENT_OUT_ASLEEP);
-		/* Of a sender that saw the vCPU off its pCPU just before it got one. */
-		v->wanted_ns = 0;
+		/* Senders may have seen it off its pCPU just before it got one. */
+		v->wanted_ns[VECTOR_RESCHEDULE] = 0;
+		v->wanted_ns[VECTOR_CALL] = 0;
 		switched_out(v, !preempt && prev->__state != TASK_RUNNING, now);
 		unlock(v);
 	}

@@ -176,8 +176,9 @@ static __noinline int catch_up_slowly(struct vcpu *v, u32 kind)
 	for (class = 0; class < VECTORS; class++)
 		if (v->irq_ns[class] < resumed_ns)
 			v->irq_ns[class] = 0;
-	if (v->wanted_ns < resumed_ns)
-		v->wanted_ns = 0;
+	for (class = 0; class <= VECTOR_CALL; class++)
+		if (v->wanted_ns[class] < resumed_ns)
+			v->wanted_ns[class] = 0;
 	return 0;
 }
 

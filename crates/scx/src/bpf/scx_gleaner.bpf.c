@@ -249,7 +249,8 @@ void OPS(gleaner_quiescent, struct task_struct *p, u64 deq_flags)
 	t->computed = 0;
 }
 
-s32 OPS(gleaner_init_task, struct task_struct *p, struct scx_init_task_args *args)
+/* May sleep: else the allocation fails now and then, and with it a new thread or the start of the scheduler. */
+s32 OPS_SLEEPABLE(gleaner_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 

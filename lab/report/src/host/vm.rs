@@ -30,7 +30,7 @@ const WOKEN_UNTIL_RUN: &str = "from the wake-up until the vCPU runs";
 const UNTIL_PCPU: &str = "from delivery until the vCPU gets a pCPU";
 const WAITING: &str = "waiting for a pCPU";
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind {
         name: "waking",
         what: "interrupts for halted vCPUs",
@@ -88,11 +88,18 @@ const KINDS: [Kind; 9] = [
         of: |waits| &waits.pcpu_halted,
     },
     Kind {
-        name: "pcpu-preempted",
-        what: "interrupts for preempted vCPUs",
+        name: "pcpu-reschedule",
+        what: "reschedule interrupts for others",
         length: UNTIL_PCPU,
         counted: "interrupts",
-        of: |waits| &waits.pcpu_preempted,
+        of: |waits| &waits.pcpu_reschedule,
+    },
+    Kind {
+        name: "pcpu-call",
+        what: "function calls",
+        length: UNTIL_PCPU,
+        counted: "calls",
+        of: |waits| &waits.pcpu_call,
     },
 ];
 

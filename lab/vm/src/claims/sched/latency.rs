@@ -19,7 +19,6 @@ use crate::error::Result;
 use crate::vm::{Cpus, Guest, Lab, VmSpec};
 
 const ROUNDS: usize = 5;
-const BLOCK: Duration = Duration::from_millis(500);
 /// Between two looks whether the sender has begun.
 const LOOK: Duration = Duration::from_millis(20);
 /// Its program has begun by then, where it has to share its pCPU and the machine that emulates it.
@@ -39,6 +38,8 @@ struct Case {
     workloads: &'static [&'static [&'static str]],
     /// The rules that hurry recipients.
     rules: &'static str,
+    /// How long a measurement takes: some hundred recipients without a pCPU.
+    block: Duration,
     /// From their delivery until the recipient, which had no pCPU, runs.
     until_running: Part,
     /// Until the recipient takes them in the guest, which may have its interrupts off, also where it had a pCPU.
@@ -50,7 +51,8 @@ const CASES: [Case; 3] = [
         what: "function calls",
         workloads: &[&["tlb", "--set", "granularity=500us"]],
         rules: "tlb-co",
-        until_running: |vm| vm.latency(|waits| &waits.pcpu_preempted),
+        block: Duration::from_millis(500),
+        until_running: |vm| vm.latency(|waits| &waits.pcpu_call),
         until_taken: |vm| vm.latency(|waits| &waits.call),
     },
     // Woken threads preempt others of their vCPU, which is rarely halted, and waits for a pCPU as often as not. Guests wake
@@ -59,7 +61,10 @@ const CASES: [Case; 3] = [
         what: "interrupts for vCPUs that compute",
         workloads: &[&["barrier", "--kind", "block", "--set", "granularity=500us"], &["matmul"]],
         rules: "resched-dp,tlb-co,resched-co",
-        until_running: |vm| vm.latency(|waits| &waits.pcpu_preempted),
+        block: Duration::from_secs(2),
+        until_running: |vm| {
+            vm.latency(|waits| &waits.pcpu_reschedule).plus(&vm.latency(|waits| &waits.pcpu_call))
+        },
         until_taken: |vm| vm.latency(|waits| &waits.reschedule).plus(&vm.latency(|waits| &waits.call)),
     },
     // It needs less than its share of the pCPUs: one that needs more has to wait, if not here, then elsewhere. The sender
@@ -68,6 +73,7 @@ const CASES: [Case; 3] = [
         what: "interrupts for halted vCPUs",
         workloads: &[&["request-response", "--set", "granularity=500us"]],
         rules: "resched-dp,tlb-co,resched-co",
+        block: Duration::from_millis(500),
         until_running: |vm| vm.latency(|waits| &waits.pcpu_halted),
         until_taken: |vm| vm.latency(|waits| &waits.waking),
     },
@@ -93,14 +99,15 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
 /// The schedulers in turn, while the first guest does the case's work. It starts anew in each round: how its threads are
 /// spread over the vCPUs, and these over the pCPUs, can stay the same for as long as it runs.
 fn compare(lab: &Lab, guests: &[&Guest], case: &Case, checks: &mut Checks) -> Result<()> {
-    let &Case { what, workloads, rules, until_running, until_taken } = case;
+    let &Case { what, workloads, rules, block, until_running, until_taken } = case;
+    let measure = |options: Option<&[&str]>| measure(guests, until_taken, block, options);
     let (mut kernels, mut ours) = (Vec::new(), Vec::new());
     for round in 0..lab.rounds(ROUNDS) {
         let jobs = workloads.iter().map(|workload| guests[0].start(endless(workload)));
         let jobs = jobs.collect::<Result<Vec<_>>>()?;
-        let first = if round % 2 == 0 { Some(measure(guests, until_taken, None)?) } else { None };
-        ours.push(measure(guests, until_taken, Some(&["--rules", rules]))?);
-        kernels.push(first.map_or_else(|| measure(guests, until_taken, None), Ok)?);
+        let first = if round % 2 == 0 { Some(measure(None)?) } else { None };
+        ours.push(measure(Some(&["--rules", rules]))?);
+        kernels.push(first.map_or_else(|| measure(None), Ok)?);
         for job in jobs {
             job.signal(Signal::SIGKILL)?;
             job.wait()?;
@@ -129,11 +136,7 @@ fn compare(lab: &Lab, guests: &[&Guest], case: &Case, checks: &mut Checks) -> Re
         }
     }
     let counts = ours.last().map(|m| m.counts.as_str()).unwrap_or_default();
-    checks.that(
-        format!("{what}, {rules}: recipients become urgent"),
-        counts.contains("coscheduled"),
-        counts,
-    );
+    checks.that(format!("{what}, {rules}: recipients become urgent"), counts.contains("coscheduled"), counts);
     for (part, end, target) in
         [(until_taken, "until it is taken", Target::Reported), (until_running, "until these run", TARGET)]
     {
@@ -166,9 +169,14 @@ fn statistics(latencies: &Histogram) -> Result<[f64; NAMES.len()]> {
     Ok([latencies.mean(), quantile(0.5)?, quantile(0.99)?].map(|time| time.as_secs_f64()))
 }
 
-/// What the first guest's vCPUs meet, under the kernel's scheduler or ours with these options, from the first of these
-/// interrupts on.
-pub(super) fn measure(guests: &[&Guest], interrupts: Part, options: Option<&[&str]>) -> Result<Measured> {
+/// What the first guest's vCPUs meet, under the kernel's scheduler or ours with these options, for the
+/// length of a block from the first of these interrupts on.
+pub(super) fn measure(
+    guests: &[&Guest],
+    interrupts: Part,
+    block: Duration,
+    options: Option<&[&str]>,
+) -> Result<Measured> {
     let unread = |error: gleaner_host::HostError| failed(error.to_string());
     // The kernel checks programs for seconds, longer still beside guests that compute.
     let still = Still::keep(guests);
@@ -194,7 +202,7 @@ pub(super) fn measure(guests: &[&Guest], interrupts: Part, options: Option<&[&st
             return Err(failed(format!("the sender sends nothing within {STARTS_WITHIN:?}")));
         }
     };
-    sleep(BLOCK);
+    sleep(block);
     let later = tracer.read().map_err(unread)?;
     let sender = met(&earlier, &later)?;
     let _still = Still::keep(guests);

@@ -1,5 +1,7 @@
 //! How long recipients of TLB shootdowns wait, by the urgent slice and by the urgent allowance (Figures 7b and 7c of the paper).
 
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
 
 use super::latency::{Part, measure};
@@ -9,10 +11,11 @@ use crate::error::Result;
 use crate::vm::{Cpus, Guest, Lab, VmSpec};
 
 const ROUNDS: usize = 3;
+const BLOCK: Duration = Duration::from_millis(500);
 /// Of the host, and vCPUs of each guest.
 pub(super) const PCPUS: u32 = 2;
 /// From their delivery until the recipient, which had no pCPU, runs.
-const UNTIL_RUNNING: Part = |vm| vm.latency(|waits| &waits.pcpu_preempted);
+const UNTIL_RUNNING: Part = |vm| vm.latency(|waits| &waits.pcpu_call);
 const SHOOTDOWNS: &[&str] = &["tlb", "--set", "granularity=500us"];
 
 /// Values of one option while VMs share the pCPUs.
@@ -55,7 +58,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
         for _ in 0..lab.rounds(ROUNDS) {
             for (value, means) in values.iter().zip(&mut means) {
                 let options = ["--rules", "resched-dp,tlb-co", option, value];
-                let measured = measure(&all, UNTIL_RUNNING, Some(&options))?;
+                let measured = measure(&all, UNTIL_RUNNING, BLOCK, Some(&options))?;
                 means.push(1e6 * UNTIL_RUNNING(&measured.sender).mean().as_secs_f64());
             }
         }
