@@ -19,6 +19,8 @@ use crate::error::Result;
 use crate::vm::{Cpus, Guest, Lab, VmSpec};
 
 const ROUNDS: usize = 5;
+/// The shortest measurement.
+pub(super) const BLOCK: Duration = Duration::from_millis(500);
 /// Between two looks whether the sender has begun.
 const LOOK: Duration = Duration::from_millis(20);
 /// Its program has begun by then, where it has to share its pCPU and the machine that emulates it.
@@ -38,7 +40,7 @@ struct Case {
     workloads: &'static [&'static [&'static str]],
     /// The rules that hurry recipients.
     rules: &'static str,
-    /// How long a measurement takes: some hundred recipients without a pCPU.
+    /// How long a measurement takes in the full form: some hundred recipients without a pCPU.
     block: Duration,
     /// From their delivery until the recipient, which had no pCPU, runs.
     until_running: Part,
@@ -51,7 +53,7 @@ const CASES: [Case; 3] = [
         what: "function calls",
         workloads: &[&["tlb", "--set", "granularity=500us"]],
         rules: "tlb-co",
-        block: Duration::from_millis(500),
+        block: BLOCK,
         until_running: |vm| vm.latency(|waits| &waits.pcpu_call),
         until_taken: |vm| vm.latency(|waits| &waits.call),
     },
@@ -73,7 +75,7 @@ const CASES: [Case; 3] = [
         what: "interrupts for halted vCPUs",
         workloads: &[&["request-response", "--set", "granularity=500us"]],
         rules: "resched-dp,tlb-co,resched-co",
-        block: Duration::from_millis(500),
+        block: BLOCK,
         until_running: |vm| vm.latency(|waits| &waits.pcpu_halted),
         until_taken: |vm| vm.latency(|waits| &waits.waking),
     },
@@ -100,6 +102,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
 /// spread over the vCPUs, and these over the pCPUs, can stay the same for as long as it runs.
 fn compare(lab: &Lab, guests: &[&Guest], case: &Case, checks: &mut Checks) -> Result<()> {
     let &Case { what, workloads, rules, block, until_running, until_taken } = case;
+    let block = lab.span(block).max(BLOCK);
     let measure = |options: Option<&[&str]>| measure(guests, until_taken, block, options);
     let (mut kernels, mut ours) = (Vec::new(), Vec::new());
     for round in 0..lab.rounds(ROUNDS) {

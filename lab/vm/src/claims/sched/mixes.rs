@@ -13,8 +13,7 @@ use crate::vm::{Cpus, Guest, Job, Lab, Step, VmSpec};
 
 const ROUNDS: usize = 3;
 /// How long a measurement takes.
-const BESIDE_SMALL: Duration = Duration::from_secs(1);
-const OF_PAIRS: Duration = Duration::from_millis(500);
+const BLOCK: Duration = Duration::from_millis(500);
 const SMALL_VMS: usize = 4;
 /// Of the host, and vCPUs of the parallel VM: as in the paper, a fair share is more than a small VM can use.
 pub(super) const PCPUS_BESIDE_SMALL: u32 = 6;
@@ -78,7 +77,7 @@ pub(super) fn pairs(lab: &Lab, checks: &mut Checks) -> Result<()> {
     groups::enable()?;
     let guests = [boot(lab, guest("first"))?, boot(lab, guest("second"))?];
     for pair in PAIRS {
-        let [first, second] = [0, 1].map(|n| throughput(start(&guests[n], pair[n], OF_PAIRS)?));
+        let [first, second] = [0, 1].map(|n| throughput(start(&guests[n], pair[n])?));
         let alone = [first?, second?];
         let measure = |setting| under(setting, &guests.each_ref(), || speed_up(&guests, pair, alone));
         let (mut times, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
@@ -134,7 +133,7 @@ struct Progress {
 fn progress(parallel: &Guest, workload: Workload, small: &[Guest]) -> Result<Progress> {
     let ran = || Ok((groups::ran(parallel)?, small.iter().map(groups::ran).sum::<Result<f64>>()?));
     let (before, started) = (ran()?, Instant::now());
-    let operations = throughput(start(parallel, workload, BESIDE_SMALL)?)?;
+    let operations = throughput(start(parallel, workload)?)?;
     let (after, elapsed) = (ran()?, started.elapsed().as_nanos() as f64);
     let [pcpus, small_pcpus] = [(after.0 - before.0) / elapsed, (after.1 - before.1) / elapsed];
     Ok(Progress { operations, pcpus, small_pcpus })
@@ -142,14 +141,14 @@ fn progress(parallel: &Guest, workload: Workload, small: &[Guest]) -> Result<Pro
 
 fn speed_up(guests: &[Guest; 2], pair: [Workload; 2], alone: [f64; 2]) -> Result<f64> {
     let [first, second] = guests;
-    let jobs = [start(first, pair[0], OF_PAIRS)?, start(second, pair[1], OF_PAIRS)?];
+    let jobs = [start(first, pair[0])?, start(second, pair[1])?];
     jobs.into_iter().zip(alone).map(|(job, alone)| Ok(throughput(job)? / alone)).sum()
 }
 
-fn start(guest: &Guest, workload: Workload, block: Duration) -> Result<Job<'_>> {
-    let time = format!("{}ms", block.as_millis());
+fn start(guest: &Guest, workload: Workload) -> Result<Job<'_>> {
+    let time = format!("{}ms", BLOCK.as_millis());
     let words = [&["gleaner", "workload", "--json", "--for", &time], workload].concat();
-    guest.start(Step::new(&words).timeout(20 * block))
+    guest.start(Step::new(&words).timeout(20 * BLOCK))
 }
 
 /// Operations per second, once it has ended.

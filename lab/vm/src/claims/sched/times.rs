@@ -1,17 +1,14 @@
 //! How long recipients of TLB shootdowns wait, by the urgent slice and by the urgent allowance (Figures 7b and 7c of the paper).
 
-use std::time::Duration;
-
 use nix::sys::signal::Signal;
 
-use super::latency::{Part, measure};
+use super::latency::{BLOCK, Part, measure};
 use super::{endless, guest};
 use crate::claims::{Checks, Target};
 use crate::error::Result;
 use crate::vm::{Cpus, Guest, Lab, VmSpec};
 
 const ROUNDS: usize = 3;
-const BLOCK: Duration = Duration::from_millis(500);
 /// Of the host, and vCPUs of each guest.
 pub(super) const PCPUS: u32 = 2;
 /// From their delivery until the recipient, which had no pCPU, runs.
