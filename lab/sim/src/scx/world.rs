@@ -58,7 +58,9 @@ impl World {
         };
         let asking: Vec<u32> = self.expected.iter().filter_map(asking).collect();
         let mut world = (!asking.is_empty()).then(|| self.clone())?;
-        asking.into_iter().for_each(|cpu| world.ends(cpu, number, asks));
+        for cpu in asking {
+            world.ends(cpu, number, asks);
+        }
         Some(world)
     }
 
