@@ -7,8 +7,8 @@ use gleaner_coordination::record::{Decision, Header, Line, Task, What};
 use super::host::Host;
 use super::queue::Wait;
 
-/// One order of what happened. Several pCPUs send interrupts, queue tasks and decide at the same time: what follows from what
-/// one of them is doing, another one that decides meanwhile has seen or not.
+/// One order of what happened. Several pCPUs send interrupts and decide at the same time: what follows from the interrupt
+/// that one of them is sending, another one that decides meanwhile has seen or not.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct World {
     host: Host,
@@ -27,8 +27,7 @@ struct Expected {
     last: [usize; 2],
     /// A woken task whose place the kernel chooses.
     by_kernel: Option<Task>,
-    /// What has begun, an interrupt, a question or a task's way into a queue, and has no consequence yet; each interrupted the
-    /// one before.
+    /// What has begun, an interrupt or a question, and has no consequence yet; each interrupted the one before.
     begun: Vec<What>,
 }
 
@@ -48,20 +47,6 @@ impl World {
         expected.begun.push(line.what);
         expected.last = [expected.last[1], number];
         world
-    }
-
-    /// The same world, in which the questions on other pCPUs than this one are answered now; `None`: there are none.
-    pub(super) fn answered(&self, number: usize, on: u32) -> Option<Self> {
-        let asks = |what: &What| matches!(what, What::Asks { .. });
-        let asking = |(cpu, expected): (&u32, &Expected)| {
-            (*cpu != on && expected.begun.iter().any(asks)).then_some(*cpu)
-        };
-        let asking: Vec<u32> = self.expected.iter().filter_map(asking).collect();
-        let mut world = (!asking.is_empty()).then(|| self.clone())?;
-        for cpu in asking {
-            world.ends(cpu, number, asks);
-        }
-        Some(world)
     }
 
     /// A decision that was to be made on this pCPU before, if any.
@@ -90,8 +75,6 @@ impl World {
 
     /// Something happened, on line `number`.
     pub(super) fn happens(&mut self, number: usize, line: &Line) {
-        // It is in the queue before anything else happens on this pCPU.
-        self.ends(line.on, number, |begun| matches!(begun, What::Queued { .. }));
         if let What::Sent { from } = line.what {
             self.ends(
                 line.on,
