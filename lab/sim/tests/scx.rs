@@ -93,6 +93,20 @@ fn a_decision_that_was_not_made_or_made_otherwise_is_the_first_difference() {
     assert_eq!(more.unwrap().difference.unwrap().line, at + 2);
 }
 
+/// Several orders of what happened are followed there.
+#[test]
+fn what_one_pcpu_takes_from_another_is_compared_too() {
+    for n in 0..6 {
+        let mut at = 0;
+        let other = with("balance", |lines| {
+            at = nth(lines, r#""choice":"stolen""#, n);
+            lines[at] = lines[at].replace("stolen", "idle");
+        });
+        let difference = other.unwrap().difference.unwrap();
+        assert_eq!(difference.line, at + 1, "{difference:?}");
+    }
+}
+
 #[test]
 fn decisions_that_follow_from_one_event_have_an_order() {
     let mut at = 0;

@@ -307,7 +307,7 @@ impl Comparison {
             What::Vcpu { vm, .. } => {
                 self.vms.insert(vm);
             }
-            What::Interrupt { .. } | What::Asks { .. } => {
+            What::Interrupt { .. } | What::Asks { .. } | What::Queued { woken: false, .. } => {
                 // The other order: whatever happens elsewhere before this is done comes first.
                 let later: Vec<World> =
                     self.worlds.iter().map(|world| world.with_open(number, line)).collect();
@@ -320,7 +320,14 @@ impl Comparison {
             }
             _ => {}
         }
+        // Questions on other pCPUs may have been answered just before.
+        let answered: Vec<World> =
+            self.worlds.iter().filter_map(|world| world.answered(number, on)).collect();
         self.happens(number, line);
+        for mut world in answered {
+            world.happens(number, line);
+            self.worlds.push(world);
+        }
         if matches!(line.what, What::Sent { .. }) {
             self.forget_equal();
         }

@@ -49,6 +49,20 @@ impl World {
         world
     }
 
+    /// The same world, in which the questions on other pCPUs than this one are answered now; `None`: there are none.
+    pub(super) fn answered(&self, number: usize, on: u32) -> Option<Self> {
+        let asks = |what: &What| matches!(what, What::Asks { .. });
+        let asking = |(cpu, expected): (&u32, &Expected)| {
+            (*cpu != on && expected.begun.iter().any(asks)).then_some(*cpu)
+        };
+        let asking: Vec<u32> = self.expected.iter().filter_map(asking).collect();
+        let mut world = (!asking.is_empty()).then(|| self.clone())?;
+        for cpu in asking {
+            world.ends(cpu, number, asks);
+        }
+        Some(world)
+    }
+
     /// A decision that was to be made on this pCPU before, if any.
     ///
     /// # Errors
@@ -75,6 +89,8 @@ impl World {
 
     /// Something happened, on line `number`.
     pub(super) fn happens(&mut self, number: usize, line: &Line) {
+        // It is in the queue before anything else happens on this pCPU.
+        self.ends(line.on, number, |begun| matches!(begun, What::Queued { .. }));
         if let What::Sent { from } = line.what {
             self.ends(
                 line.on,

@@ -82,7 +82,7 @@ pub(super) fn prove(lab: &Lab, checks: &mut Checks) -> Result<()> {
         ("against no delay", &by_delay[0], all, Target::Reported),
     ] {
         let ratios = of_1000(chosen, count).into_iter().zip(of_1000(other, count));
-        // There may be none after the interrupt, so that these are no ratios for a mean of logarithms.
+        // A round may have none after the interrupt, and zero has no logarithm, which `Checks::ratios` takes.
         let ratios = ratios.map(|(chosen, other)| chosen / other).filter(|ratio| ratio.is_finite());
         let ratios: Vec<f64> = ratios.collect();
         checks.values(format!("{} {what}", DELAYS[CHOSEN]), &ratios, "×", target);
