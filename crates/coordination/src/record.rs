@@ -10,7 +10,7 @@ use crate::{UrgentConfig, VcpuPlacement};
 /// [`Header::record`].
 pub const RECORD: &str = "scx_gleaner";
 /// Version of the format.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// pCPUs that a record can have: there is a bit for each.
 pub const MOST_PCPUS: u32 = 64;
 
@@ -107,7 +107,10 @@ pub enum What {
     Stops { at: u64, task: Task },
     /// A vCPU sent another one an interrupt. `halted`: that one was.
     Interrupt { at: u64, from: Task, to: Task, means: Means, halted: bool },
-    /// What follows from a vCPU's interrupt holds by now; other pCPUs may have seen it since [`What::Interrupt`], or not.
+    /// KVM has delivered what a vCPU sent: the pCPU where it runs and a recipient waits is to decide anew.
+    Delivered { from: Task },
+    /// What follows from a vCPU's interrupt holds by now; other pCPUs may have seen it since [`What::Interrupt`], or
+    /// [`What::Delivered`], or not.
     Sent { from: Task },
     /// A vCPU acknowledged the shootdowns that it got.
     Acknowledges { task: Task },

@@ -135,6 +135,7 @@ fn line(event: &event) -> Option<Line> {
             What::Interrupt { at, from: task, to: other, means, halted: flag }
         }
         event_kind::EVENT_SENT => What::Sent { from: task },
+        event_kind::EVENT_DELIVERED => What::Delivered { from: task },
         event_kind::EVENT_ACKNOWLEDGES => What::Acknowledges { task },
         event_kind::EVENT_HALTS => What::Halts { at, task },
         event_kind::EVENT_SPINS => What::Spins { at, task },

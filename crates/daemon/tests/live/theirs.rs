@@ -1,6 +1,8 @@
 //! What somebody else writes while gleanerd holds it: it steps back, keeps their value, and holds the lever again
 //! after `gleaner resume`.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 
 use gleaner_policy::Method;
@@ -61,8 +63,12 @@ fn the_cpu_set_of_a_group() {
     let only = active.iter().next().unwrap().to_string();
     fs::write(&file, &only).unwrap();
     daemon.client().resume().unwrap();
-    daemon.until("it steps back again", |daemon| {
-        daemon.logged("its set of vCPUs is theirs until `gleaner resume`") == 2
+    // All load is on one vCPU now: maybe nothing is left to try, and it has no reason to step back.
+    let measured = RefCell::new(BTreeSet::new());
+    daemon.until("it steps back again, or has measured it several times since", |daemon| {
+        measured.borrow_mut().extend(daemon.engaged("redis").map(|redis| redis.load.to_bits()));
+        let again = daemon.logged("its set of vCPUs is theirs until `gleaner resume`") == 2;
+        again || measured.borrow().len() > 10
     });
     assert_eq!(stage.redis.service.cpus(), only);
 

@@ -83,7 +83,9 @@ enum event_kind {
 	EVENT_STOPS,
 	/* `task` sent `other` an interrupt, `what`: an enum vector_use; `flag`: that one was halted. */
 	EVENT_INTERRUPT,
-	/* What follows from the interrupt of `task` holds by now; other pCPUs may have seen it since. */
+	/* What `task` sent is delivered, and the pCPU where it runs and a recipient waits is to decide anew. */
+	EVENT_DELIVERED,
+	/* What follows from either holds by now; other pCPUs may have seen it since. */
 	EVENT_SENT,
 	/* `task` acknowledged shootdowns; it halts; it spins; it gives its pCPU away for `other`. */
 	EVENT_ACKNOWLEDGES,

@@ -122,7 +122,7 @@ static __always_inline bool yield_to(struct task_struct *from, struct task_struc
 	set_slice(from, 0);
 	urgent_for(t, rules_of(t)->slice_ns, now);
 	count(STAT_YIELDS);
-	reconsider(t);
+	reconsider(t, NULL);
 	return true;
 }
 

@@ -77,6 +77,8 @@ struct task {
 	/* For how long it has computed since its last wait, up to its last stop; if it runs, the time from which to add. */
 	u64 computed;
 	u64 computes_from;
+	/* The pCPU, plus 1, that decides anew once KVM has delivered what this vCPU sends; 0: none. */
+	u32 owes;
 	/* Senders of shootdowns that wait for its answer; 0: none. */
 	s32 askers[ASKERS];
 	/* For KVM: the vCPU, its VM, and its number there. */

@@ -10,11 +10,13 @@
 #define GLEANER_SCX_URGENT_H
 
 /*
- * The task became urgent. If it waits for a pCPU, that pCPU decides anew. One
- * that runs is not disturbed: its processor may give it the interrupt without
- * an exit.
+ * The task became urgent. If it waits for a pCPU, that pCPU decides anew: at
+ * once, but if an interrupt of `sender` made it urgent and it waits where that
+ * one runs, after KVM has delivered the interrupt. Else it would run without,
+ * and the sender would deliver it at its next turn. One that runs is not
+ * disturbed: its processor may give it the interrupt without an exit.
  */
-static __always_inline void reconsider(struct task *t)
+static __always_inline void reconsider(struct task *t, struct task *sender)
 {
 	/* Read once: it can fall asleep meanwhile, and the kernel ends a scheduler that kicks pCPU -1. */
 	u32 counted = *(volatile u32 *)&t->counted;
@@ -26,7 +28,10 @@ static __always_inline void reconsider(struct task *t)
 	if (!c)
 		return;
 	c->urgent = 1;
-	kick(counted - 1, SCX_KICK_PREEMPT);
+	if (sender && sender->counted == counted)
+		sender->owes = counted;
+	else
+		kick(counted - 1, SCX_KICK_PREEMPT);
 }
 
 /* Also one whose thread has woken and waits for a pCPU, or polls before it sleeps. */
@@ -73,7 +78,7 @@ static __always_inline void protect_sender(struct task *from, u64 now)
 	count(STAT_RESCHED_DP);
 }
 
-static __always_inline void hurry_recipient(struct task *to, u8 use, u64 now)
+static __always_inline void hurry_recipient(struct task *from, struct task *to, u8 use, u64 now)
 {
 	const struct urgent_rules *rules = rules_of(to);
 
@@ -87,7 +92,7 @@ static __always_inline void hurry_recipient(struct task *to, u8 use, u64 now)
 	} else {
 		return;
 	}
-	reconsider(to);
+	reconsider(to, from);
 }
 
 /* `from`, the thread `tid`, waits for `to` to answer its shootdown. */
@@ -124,7 +129,7 @@ static __always_inline void answer(struct task *t)
 	}
 }
 
-/* An interrupt is delivered, in the context of who sends it. */
+/* An interrupt is about to be delivered, in the context of who sends it. */
 SEC("?tp_btf/kvm_apic_accept_irq")
 int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 {
@@ -168,11 +173,46 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 		}
 		if (use == USE_SHOOTDOWN && rules_of(from)->tlb_wait)
 			await_answer(from, bpf_get_current_task_btf()->pid, to);
-		hurry_recipient(to, use, now);
+		hurry_recipient(from, to, use, now);
 		RECORD(EVENT_SENT, .task = bpf_get_current_task_btf()->pid);
 	}
 	bpf_task_release(recipient);
 	return 0;
+}
+
+/* KVM has delivered an interrupt of this vCPU, or several at once. */
+static __always_inline int delivered(void)
+{
+	struct task *from = task_of(bpf_get_current_task_btf());
+	u32 owes = from ? from->owes : 0;
+
+	if (!owes)
+		return 0;
+	from->owes = 0;
+	RECORD(EVENT_DELIVERED, .task = bpf_get_current_task_btf()->pid);
+	kick(owes - 1, SCX_KICK_PREEMPT);
+	RECORD(EVENT_SENT, .task = bpf_get_current_task_btf()->pid);
+	return 0;
+}
+
+SEC("?fexit/kvm_apic_send_ipi")
+int BPF_PROG(on_ipi)
+{
+	return delivered();
+}
+
+/* KVM_HC_SEND_IPI */
+SEC("?fexit/kvm_pv_send_ipi")
+int BPF_PROG(on_pv_ipi)
+{
+	return delivered();
+}
+
+/* In kernels that have it, of exits that are handled with interrupts off. */
+SEC("?fexit/kvm_x2apic_icr_write_fast")
+int BPF_PROG(on_fast_ipi)
+{
+	return delivered();
 }
 
 struct kvm_lapic;

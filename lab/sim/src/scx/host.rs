@@ -50,6 +50,8 @@ pub(super) struct TaskState {
     pub(super) woke_at: u64,
     /// How often of late it halted soon after that.
     pub(super) halted_soon: u32,
+    /// The pCPU that decides anew once KVM has delivered what this vCPU sends.
+    pub(super) owes: Option<u32>,
     /// Senders of shootdowns that wait for its answer.
     pub(super) askers: Vec<Task>,
     pub(super) waits: Wait,
@@ -156,6 +158,11 @@ impl Host {
             }
             What::Stops { at, task } => self.stops(at, task),
             What::Interrupt { at, from, to, means, halted } => self.interrupt(at, from, to, means, halted),
+            What::Delivered { from } => {
+                if let Some(cpu) = self.task(from).owes.take() {
+                    self.decisions.push(Decision::Kicked { cpu, idle: false });
+                }
+            }
             What::Acknowledges { task } => self.acknowledges(task),
             What::Halts { at, task } => self.halts(at, task),
             What::Spins { at, task } => self.spins(at, task),

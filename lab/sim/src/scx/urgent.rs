@@ -35,7 +35,7 @@ impl Host {
             }
             _ => return,
         }
-        self.reconsider(to);
+        self.reconsider(to, Some(from));
     }
 
     /// A vCPU acknowledged the shootdowns that it got.
@@ -65,13 +65,16 @@ impl Host {
         }
     }
 
-    /// The task became urgent: if it waits for a pCPU, that pCPU decides anew.
-    fn reconsider(&mut self, task: Task) {
+    /// The task became urgent: if it waits for a pCPU, that pCPU decides anew. If it waits where the `sender` of an interrupt
+    /// for it runs, that is when KVM has delivered it.
+    fn reconsider(&mut self, task: Task, sender: Option<Task>) {
         let own = self.task(task);
         let Some(cpu) = own.counted.filter(|_| !own.runs) else { return };
-        if let Some(pcpu) = self.pcpu(cpu) {
-            pcpu.urgent = true;
-            self.decisions.push(Decision::Kicked { cpu, idle: false });
+        let Some(pcpu) = self.pcpu(cpu) else { return };
+        pcpu.urgent = true;
+        match sender.map(|sender| self.task(sender)).filter(|sender| sender.counted == Some(cpu)) {
+            Some(sender) => sender.owes = Some(cpu),
+            None => self.decisions.push(Decision::Kicked { cpu, idle: false }),
         }
     }
 
@@ -101,7 +104,7 @@ impl Host {
             return false;
         }
         self.urgent_for(at, to, slice);
-        self.reconsider(to);
+        self.reconsider(to, None);
         true
     }
 
