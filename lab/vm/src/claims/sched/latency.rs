@@ -20,7 +20,7 @@ use crate::vm::{Cpus, Guest, Lab, VmSpec};
 
 const ROUNDS: usize = 5;
 /// The shortest measurement.
-pub(super) const BLOCK: Duration = Duration::from_millis(500);
+const BLOCK: Duration = Duration::from_millis(500);
 /// Between two looks whether the sender has begun.
 const LOOK: Duration = Duration::from_millis(20);
 /// Its program has begun by then, where it has to share its pCPU and the machine that emulates it.
