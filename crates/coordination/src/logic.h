@@ -314,7 +314,7 @@ LOGIC void placement_sees(struct placement *placement, _Bool has_sibling, __u64 
 	if (has_sibling)
 		return;
 	placement->apart++;
-	if (!pcpus || load <= total / pcpus)
+	if (load * pcpus <= total)
 		placement->apart_and_underloaded++;
 }
 

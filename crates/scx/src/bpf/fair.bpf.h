@@ -12,11 +12,15 @@
 #ifndef GLEANER_SCX_FAIR_H
 #define GLEANER_SCX_FAIR_H
 
+/* `vm`: the task's; NULL if it is no vCPU. */
+static __always_inline u64 weight_in(struct vm *vm, struct task_struct *p)
+{
+	return vm ? share_of(vm->weight, vm->average) : share_of(entity(p)->weight, ACTIVE_UNIT);
+}
+
 static __always_inline u64 weight_of(struct task_struct *p, struct task *t)
 {
-	struct vm *vm = vm_of(t);
-
-	return vm ? share_of(vm->weight, vm->average) : share_of(entity(p)->weight, ACTIVE_UNIT);
+	return weight_in(vm_of(t), p);
 }
 
 /* The virtual time of the task that runs on the pCPU, at `now`. */
@@ -37,23 +41,12 @@ static __always_inline void catch_up(struct task_struct *p, struct task *t, stru
 		set_vtime(p, from);
 }
 
-static __always_inline void count_sibling(u32 vm, u32 cpu, s32 by)
+static __always_inline void count_place(struct task *t, u32 cpu, s32 by)
 {
-	struct place key = { .vm = vm, .pcpu = cpu };
-	u32 none = 0, *number;
+	struct places *p = places_of(t);
 
-	if (!vm)
-		return;
-	number = bpf_map_lookup_elem(&siblings, &key);
-	if (!number) {
-		if (by < 0)
-			return;
-		bpf_map_update_elem(&siblings, &key, &none, BPF_NOEXIST);
-		number = bpf_map_lookup_elem(&siblings, &key);
-		if (!number)
-			return;
-	}
-	__sync_fetch_and_add(number, by);
+	if (p)
+		__sync_fetch_and_add(&p->on[cpu & (MAX_PCPUS - 1)], by);
 }
 
 /* `by` more of the VM's vCPUs are active from `now` on. pCPUs that do this at once lose some of the sum. */
@@ -83,11 +76,9 @@ static __always_inline void set_active(struct task *t, bool active, u64 now)
 		average_active(vm, active ? 1 : -1, now);
 }
 
-/* The task runs, and has run until `now`. */
-static __always_inline void account(struct task *t, u64 now)
+/* The task of this VM runs, and has run until `now`. */
+static __always_inline void account(struct vm *vm, struct task *t, u64 now)
 {
-	struct vm *vm = vm_of(t);
-
 	if (vm && now > t->accounted_until)
 		__sync_fetch_and_add(&vm->ran_ns, now - t->accounted_until);
 	t->accounted_until = now;
@@ -120,9 +111,11 @@ static __always_inline void uncount(struct task *t)
 	if (!t->counted)
 		return;
 	c = pcpu_of(t->counted - 1);
-	if (c)
+	if (c) {
 		__sync_fetch_and_sub(&c->load, t->load);
-	count_sibling(t->vm, t->counted - 1, -1);
+		__sync_fetch_and_sub(&total_load, t->load);
+	}
+	count_place(t, t->counted - 1, -1);
 	t->counted = 0;
 }
 
@@ -140,7 +133,8 @@ static __always_inline void count_on(struct task_struct *p, struct task *t, u32 
 	t->load = weight_of(p, t);
 	t->counted = cpu + 1;
 	__sync_fetch_and_add(&c->load, t->load);
-	count_sibling(t->vm, cpu, 1);
+	__sync_fetch_and_add(&total_load, t->load);
+	count_place(t, cpu, 1);
 }
 
 /*

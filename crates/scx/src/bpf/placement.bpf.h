@@ -3,13 +3,12 @@
 #ifndef GLEANER_SCX_PLACEMENT_H
 #define GLEANER_SCX_PLACEMENT_H
 
-static __always_inline bool has_sibling(struct task *t, u32 cpu)
+/* How many other vCPUs of the same VM run or wait on this pCPU. `p`: of that VM. */
+static __always_inline u32 siblings_on(const struct places *p, struct task *t, u32 cpu)
 {
-	struct place key = { .vm = t->vm, .pcpu = cpu };
-	u32 *number = bpf_map_lookup_elem(&siblings, &key);
-	u32 itself = t->counted == cpu + 1;
+	u32 itself = t->counted == cpu + 1, all = p ? p->on[cpu & (MAX_PCPUS - 1)] : 0;
 
-	return number && *number > itself;
+	return all > itself ? all - itself : 0;
 }
 
 /* Threads that a core has at most. */
@@ -36,22 +35,29 @@ __noinline u32 worst_beside(u32 cpu, u64 own)
 	return worst;
 }
 
+/* The best pCPUs of some. */
+struct best {
+	/* An idle one: beside whom, and how near to the last one. */
+	u32 rank;
+	s32 idle;
+	/* The one with the least load, beside whom, and the virtual time there. */
+	u64 least;
+	u64 vtime;
+	u32 beside;
+	s32 chosen;
+};
+
 /*
  * A search among pCPUs. In a map, because the verifier follows each value of
  * variables that a loop changes, and not those of maps.
  */
 struct search {
 	struct placement seen;
-	u64 total;
-	/* The best idle pCPU: beside whom, and how near to the last one. */
-	u32 rank;
-	s32 idle;
-	/* The pCPU with the least load that the rule allows, beside whom, and the virtual time there; and that of all. */
+	/* Those without a sibling; all. */
+	struct best apart;
+	struct best all;
+	/* With the least load of those that affinity allows. */
 	u64 least;
-	u64 least_of_all;
-	u64 vtime;
-	u32 beside;
-	s32 chosen;
 	s32 any;
 };
 
@@ -62,43 +68,19 @@ struct {
 	__type(value, struct search);
 } searches SEC(".maps");
 
-/* What the placement rule has to know about all pCPUs that are online. */
-static __always_inline void see_pcpus(struct search *s, struct task *t)
-{
-	struct pcpu *c;
-	int cpu;
-
-	s->total = 0;
-	bpf_for(cpu, 0, pcpu_count) {
-		c = pcpu_of(cpu);
-		if (c)
-			s->total += c->load;
-	}
-	s->seen.apart = 0;
-	s->seen.apart_and_underloaded = 0;
-	bpf_for(cpu, 0, pcpu_count) {
-		c = pcpu_of(cpu);
-		if (c && c->online)
-			placement_sees(&s->seen, has_sibling(t, cpu), c->load, s->total, online_count);
-	}
-}
-
 /*
  * The sibling that woke the vCPU, if it runs on this pCPU and is about to halt,
  * and no other sibling waits for that. Not under Resched-Co, which lets the
  * woken vCPU preempt somebody at once.
  */
-static __always_inline struct task *halting_waker(struct task *t, u32 cpu)
+static __always_inline struct task *halting_waker(const struct places *p, struct task *t, u32 cpu)
 {
 	struct task *waker = task_of(bpf_get_current_task_btf());
-	struct place key = { .vm = t->vm, .pcpu = cpu };
-	u32 *number, itself = t->counted == cpu + 1;
 
 	if (!waker || waker == t || waker->vm != t->vm || !waker->woke_at || waker->halted_soon < HALTS_SOON ||
 	    rules_of(t)->resched_co_ns)
 		return NULL;
-	number = bpf_map_lookup_elem(&siblings, &key);
-	return number && *number - itself == 1 ? waker : NULL;
+	return siblings_on(p, t, cpu) == 1 ? waker : NULL;
 }
 
 /* 0: the pCPU `last` itself; 1: it has the same last-level cache. */
@@ -109,58 +91,89 @@ static __always_inline u32 distance(u32 cpu, u32 last)
 	return llc_of[cpu & (MAX_PCPUS - 1)] == llc_of[last & (MAX_PCPUS - 1)] ? 1 : 2;
 }
 
+static __always_inline void none_of(struct best *b)
+{
+	b->rank = ~0U;
+	b->idle = -1;
+	b->least = ~0ULL;
+	b->vtime = 0;
+	b->beside = ~0U;
+	b->chosen = -1;
+}
+
+static __always_inline void compare(struct best *b, s32 cpu, u32 rank, u64 load, u32 beside, u64 vtime)
+{
+	if (rank < b->rank) {
+		b->rank = rank;
+		b->idle = cpu;
+	}
+	if (load < b->least ||
+	    (load == b->least && (beside < b->beside || (beside == b->beside && vtime > b->vtime)))) {
+		b->least = load;
+		b->vtime = vtime;
+		b->beside = beside;
+		b->chosen = cpu;
+	}
+}
+
 /*
  * The best idle pCPU, and those with the least load, for a vCPU whose bursts are
  * expected to be of `own` ns. Of those with about the same load, the one whose
- * task has had most, which fairness lets the woken one preempt first.
+ * task has had most, which fairness lets the woken one preempt first. Returns
+ * the best of those that the placement rule allows.
  */
-static __always_inline void search_pcpus(struct search *s, struct task_struct *p, struct task *t, u64 own, s32 last,
-					 u64 now)
+static __always_inline struct best *search_pcpus(struct search *s, const struct cpumask *allowed,
+						 const struct places *places, struct task *t, u64 own, s32 last,
+						 u64 now)
 {
-	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr, *idle;
-	u64 load, vtime;
+	const struct cpumask *idle;
+	u64 total = total_load, load, vtime;
 	u32 beside, rank;
 	struct pcpu *c;
+	bool apart;
 	int cpu;
 
-	s->rank = ~0U;
-	s->idle = -1;
+	s->seen.apart = 0;
+	s->seen.apart_and_underloaded = 0;
+	none_of(&s->apart);
+	none_of(&s->all);
 	s->least = ~0ULL;
-	s->least_of_all = ~0ULL;
-	s->beside = ~0U;
-	s->vtime = 0;
-	s->chosen = -1;
 	s->any = last;
 	idle = scx_bpf_get_idle_cpumask();
 	bpf_for(cpu, 0, pcpu_count) {
-		if (!bpf_cpumask_test_cpu(cpu, allowed))
-			continue;
 		c = pcpu_of(cpu);
 		if (!c || !c->online)
 			continue;
-		if (c->load < s->least_of_all) {
-			s->least_of_all = c->load;
+		apart = !siblings_on(places, t, cpu);
+		placement_sees(&s->seen, !apart, c->load, total, online_count);
+		if (!bpf_cpumask_test_cpu(cpu, allowed))
+			continue;
+		if (c->load < s->least) {
+			s->least = c->load;
 			s->any = cpu;
 		}
-		if (!placement_allows(&s->seen, placement_rule, has_sibling(t, cpu)))
-			continue;
 		beside = symbiosis ? worst_beside(cpu, own) : BESIDE_NOBODY;
-		load = load_level(c->load, s->total, online_count);
+		rank = bpf_cpumask_test_cpu(cpu, idle) ? 3 * beside + distance(cpu, last) : ~0U;
+		load = load_level(c->load, total, online_count);
 		vtime = current_vtime(c, now);
-		if (load < s->least || (load == s->least && (beside < s->beside ||
-							    (beside == s->beside && vtime > s->vtime)))) {
-			s->least = load;
-			s->beside = beside;
-			s->vtime = vtime;
-			s->chosen = cpu;
-		}
-		rank = 3 * beside + distance(cpu, last);
-		if (bpf_cpumask_test_cpu(cpu, idle) && rank < s->rank) {
-			s->rank = rank;
-			s->idle = cpu;
-		}
+		compare(&s->all, cpu, rank, load, beside, vtime);
+		if (apart)
+			compare(&s->apart, cpu, rank, load, beside, vtime);
 	}
 	scx_bpf_put_idle_cpumask(idle);
+	return placement_allows(&s->seen, placement_rule, true) ? &s->all : &s->apart;
+}
+
+/* Claims the pCPU if it is idle. */
+static __always_inline bool claim(s32 cpu, u64 own)
+{
+	struct pcpu *c = pcpu_of(cpu);
+
+	if (!c || !scx_bpf_test_and_clear_cpu_idle(cpu))
+		return false;
+	/* Who wakes next sees it there already. */
+	c->burst = own;
+	return true;
 }
 
 /*
@@ -174,33 +187,37 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64
 				      bool *idle)
 {
 	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr;
+	const struct places *places = places_of(t);
+	struct best *best = NULL;
 	struct task *waker;
 	struct search *s;
-	struct pcpu *c;
-	int cpu, claim;
+	int cpu, attempt;
 	u32 zero = 0;
 
+	/* No pCPU is better than that: it does not have to be searched for. */
+	if (!siblings_on(places, t, last) && bpf_cpumask_test_cpu(last, allowed) &&
+	    (!symbiosis || worst_beside(last, own) == BESIDE_NOBODY) && claim(last, own)) {
+		*idle = true;
+		return last;
+	}
 	s = bpf_map_lookup_elem(&searches, &zero);
 	if (!s)
 		return last;
-	see_pcpus(s, t);
-	bpf_for(claim, 0, CLAIMS) {
-		search_pcpus(s, p, t, own, last, now);
-		if (s->idle < 0)
+	bpf_for(attempt, 0, CLAIMS) {
+		best = search_pcpus(s, allowed, places, t, own, last, now);
+		if (best->idle < 0)
 			break;
-		if (!scx_bpf_test_and_clear_cpu_idle(s->idle))
+		if (!claim(best->idle, own))
 			continue;
 		*idle = true;
-		if (s->rank / 3 == BESIDE_OWN_KIND)
+		if (best->rank / 3 == BESIDE_OWN_KIND)
 			count(STAT_ALIKE);
-		/* Who wakes next sees it there already. */
-		c = pcpu_of(s->idle);
-		if (c)
-			c->burst = own;
-		return s->idle;
+		return best->idle;
 	}
+	if (!best)
+		return last;
 	cpu = bpf_get_smp_processor_id();
-	waker = bpf_cpumask_test_cpu(cpu, allowed) ? halting_waker(t, cpu) : NULL;
+	waker = bpf_cpumask_test_cpu(cpu, allowed) ? halting_waker(places, t, cpu) : NULL;
 	if (waker) {
 		/* It may hold a lock, such as that of the wait queue, on which the woken one would spin. */
 		urgency_for_time(&waker->urgency, waker->woke_at, follow_ns);
@@ -208,8 +225,8 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64
 		return cpu;
 	}
 	/* Its affinity may leave none that the rule allows. */
-	cpu = s->chosen < 0 ? s->any : s->chosen;
-	if (has_sibling(t, cpu))
+	cpu = best->chosen < 0 ? s->any : best->chosen;
+	if (siblings_on(places, t, cpu))
 		count(STAT_STACKED);
 	return cpu;
 }

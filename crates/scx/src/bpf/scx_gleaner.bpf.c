@@ -104,7 +104,7 @@ void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
 	/* Here, too: one that goes on does not stop. */
 	t = prev ? task_of(prev) : NULL;
 	if (t)
-		account(t, now);
+		account(vm_of(t), t, now);
 	c->burst = t ? burst_of(t, now) : 0;
 	RECORD(EVENT_ASKS, .at = now, .cpu = cpu, .task = prev ? prev->pid : 0, .burst = c->burst);
 	choice = choose(cpu, c, prev, now);
@@ -205,7 +205,7 @@ void OPS(gleaner_running, struct task_struct *p)
 	c->ran_from = now;
 	c->slice_from = now;
 	c->vtime = entity(p)->dsq_vtime;
-	c->weight = weight_of(p, t);
+	c->weight = weight_in(vm, p);
 	/* Not by who runs before the fair order: whoever wakes next would be as far ahead. */
 	if (floor_vtime < c->vtime && c->vtime <= first_vtime(cpu, ~0ULL))
 		floor_vtime = c->vtime;
@@ -216,6 +216,7 @@ void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
 	struct pcpu *c = pcpu_of(scx_bpf_task_cpu(p));
 	struct task *t = task_of(p);
 	u64 now = bpf_ktime_get_ns();
+	struct vm *vm;
 
 	if (!t || !c)
 		return;
@@ -223,9 +224,10 @@ void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
 	c->burst = 0;
 	t->computed = computed(t, now);
 	t->runs = 0;
-	account(t, now);
+	vm = vm_of(t);
+	account(vm, t, now);
 	if (now > t->ran_from)
-		set_vtime(p, entity(p)->dsq_vtime + virtual_time(now - t->ran_from, weight_of(p, t)));
+		set_vtime(p, entity(p)->dsq_vtime + virtual_time(now - t->ran_from, weight_in(vm, p)));
 }
 
 void OPS(gleaner_quiescent, struct task_struct *p, u64 deq_flags)
@@ -263,8 +265,7 @@ void OPS(gleaner_exit_task, struct task_struct *p, struct scx_exit_task_args *ar
 	struct task *t = task_of(p);
 	struct vm *vm = t ? vm_of(t) : NULL;
 	struct address address = {};
-	struct place place = {};
-	int cpu;
+	u32 tgid;
 
 	RECORD(EVENT_LEAVES, .task = p->pid);
 	if (!vm)
@@ -274,14 +275,11 @@ void OPS(gleaner_exit_task, struct task_struct *p, struct scx_exit_task_args *ar
 	bpf_map_delete_elem(&threads, &address);
 	if (__sync_fetch_and_sub(&vm->vcpus, 1) > 1)
 		return;
-	place.vm = t->vm;
-	bpf_for(cpu, 0, pcpu_count) {
-		place.pcpu = cpu;
-		bpf_map_delete_elem(&siblings, &place);
-	}
-	bpf_map_delete_elem(&own_rules, &place.vm);
-	bpf_map_delete_elem(&own_uses, &place.vm);
-	bpf_map_delete_elem(&vms, &place.vm);
+	tgid = t->vm;
+	bpf_map_delete_elem(&places, &tgid);
+	bpf_map_delete_elem(&own_rules, &tgid);
+	bpf_map_delete_elem(&own_uses, &tgid);
+	bpf_map_delete_elem(&vms, &tgid);
 }
 
 void OPS(gleaner_enable, struct task_struct *p)

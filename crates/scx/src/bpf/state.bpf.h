@@ -39,6 +39,8 @@ u32 has_own_uses = 0;
 u32 pcpu_count = 0;
 /* Never changes: when a pCPU goes offline or comes back, the kernel ends the scheduler. */
 u32 online_count = 0;
+/* `load` of all pCPUs. */
+u64 total_load = 0;
 /* Highest virtual time at which a task started to run in the fair order. */
 u64 floor_vtime = 0;
 
@@ -164,18 +166,22 @@ struct {
 	__type(value, struct pcpu);
 } pcpus SEC(".maps");
 
-/* How many vCPUs of a VM run or wait on a pCPU. */
-struct place {
-	u32 vm;
-	u32 pcpu;
+/* How many vCPUs of a VM run or wait on each pCPU. */
+struct places {
+	u32 on[MAX_PCPUS];
 };
 
+/* By process. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_VCPUS);
-	__type(key, struct place);
-	__type(value, u32);
-} siblings SEC(".maps");
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_VMS);
+	__type(key, u32);
+	__type(value, struct places);
+} places SEC(".maps");
+
+/* Of a VM that is new. */
+const volatile struct places nowhere = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_CGRP_STORAGE);
@@ -207,6 +213,11 @@ static __always_inline struct task *task_of(struct task_struct *p)
 static __always_inline struct pcpu *pcpu_of(u32 cpu)
 {
 	return bpf_map_lookup_elem(&pcpus, &cpu);
+}
+
+static __always_inline struct places *places_of(struct task *t)
+{
+	return t->vm ? bpf_map_lookup_elem(&places, &t->vm) : NULL;
 }
 
 static __always_inline struct vm *vm_of(struct task *t)

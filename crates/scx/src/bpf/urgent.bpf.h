@@ -279,16 +279,18 @@ static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 
 	if (!t)
 		return 0;
-	if (!bpf_map_lookup_elem(&vms, &tgid))
-		bpf_map_update_elem(&vms, &tgid, &fresh, BPF_NOEXIST);
+	/* If there is no memory for them now, there may be when it runs next. */
+	bpf_map_update_elem(&places, &tgid, (void *)&nowhere, BPF_NOEXIST);
+	bpf_map_update_elem(&vms, &tgid, &fresh, BPF_NOEXIST);
 	vm = bpf_map_lookup_elem(&vms, &tgid);
-	if (!vm)
+	if (!vm || !bpf_map_lookup_elem(&places, &tgid))
 		return 0;
 	key.kvm = (u64)BPF_CORE_READ(vcpu, kvm);
 	key.vcpu_id = BPF_CORE_READ(vcpu, vcpu_id);
 	bpf_map_update_elem(&threads, &key, &tid, BPF_ANY);
 	RECORD(EVENT_VCPU, .at = now, .task = tid, .other = tgid, .cpu = bpf_get_smp_processor_id());
-	/* It runs now, and was counted as another task. */
+	/* It runs now, and was counted as another task. Preempted meanwhile, it would be counted in between. */
+	bpf_preempt_disable();
 	uncount(t);
 	t->vcpu = (u64)vcpu;
 	t->kvm = key.kvm;
@@ -297,6 +299,7 @@ static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 	__sync_fetch_and_add(&vm->vcpus, 1);
 	set_active(t, true, now);
 	count_on(p, t, bpf_get_smp_processor_id());
+	bpf_preempt_enable();
 	return 0;
 }
 
