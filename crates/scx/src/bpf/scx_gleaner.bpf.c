@@ -66,11 +66,11 @@ s32 OPS(gleaner_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 void OPS(gleaner_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
-	struct task *t = task_of(p);
+	struct task *t = new_task(p);
 	struct pcpu *c = pcpu_of(cpu);
 	u64 now = bpf_ktime_get_ns(), vtime = entity(p)->dsq_vtime;
 
-	/* The kernel's threads of one pCPU are part of the pCPU's own work. */
+	/* The kernel's threads of one pCPU are part of the pCPU's own work. There may be no memory for a new task. */
 	if (!t || !c || (p->flags & PF_KTHREAD && ((struct task_struct___scx *)p)->nr_cpus_allowed == 1)) {
 		RECORD(EVENT_QUEUED, .task = p->pid, .cpu = cpu, .what = QUEUE_LOCAL);
 		insert_local(p, fair_slice_ns, enq_flags);
@@ -251,12 +251,15 @@ void OPS(gleaner_quiescent, struct task_struct *p, u64 deq_flags)
 	t->computed = 0;
 }
 
-/* May sleep: else the allocation fails now and then, and with it a new thread or the start of the scheduler. */
+/*
+ * May sleep, because then there is nearly always memory. Where there is none,
+ * an error would end the scheduler, or the thread that is being made: it is
+ * tried again when the task is to run.
+ */
 s32 OPS_SLEEPABLE(gleaner_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-
-	return t ? 0 : -12; /* -ENOMEM: the thread is not made. */
+	new_task(p);
+	return 0;
 }
 
 /* Its VM is forgotten with its last vCPU, so that another process of this number is not taken for it. */

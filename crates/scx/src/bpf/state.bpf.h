@@ -210,6 +210,12 @@ static __always_inline struct task *task_of(struct task_struct *p)
 	return bpf_task_storage_get(&tasks, p, 0, 0);
 }
 
+/* The same, and makes it if there is none yet; NULL: there is no memory. */
+static __always_inline struct task *new_task(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
 static __always_inline struct pcpu *pcpu_of(u32 cpu)
 {
 	return bpf_map_lookup_elem(&pcpus, &cpu);
