@@ -107,11 +107,10 @@ pub enum What {
     Stops { at: u64, task: Task },
     /// A vCPU sent another one an interrupt. `halted`: that one was.
     Interrupt { at: u64, from: Task, to: Task, means: Means, halted: bool },
-    /// KVM has delivered what a vCPU sent: the pCPU where it runs and a recipient waits is to decide anew.
-    Delivered { from: Task },
-    /// What follows from a vCPU's interrupt holds by now; other pCPUs may have seen it since [`What::Interrupt`], or
-    /// [`What::Delivered`], or not.
+    /// What follows from a vCPU's interrupt holds by now; other pCPUs may have seen it since [`What::Interrupt`], or not.
     Sent { from: Task },
+    /// KVM has delivered what a vCPU sent: the pCPU where it ran and a recipient waits is to decide anew.
+    Delivered { from: Task },
     /// A vCPU acknowledged the shootdowns that it got.
     Acknowledges { task: Task },
     /// A vCPU halts, after it woke a sibling.

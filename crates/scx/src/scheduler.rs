@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::time::Duration;
 
 use gleaner_coordination::record::{Header, MOST_PCPUS, RECORD, VERSION};
@@ -23,9 +23,7 @@ use crate::stats::Stats;
 use crate::{ScxError, check};
 
 /// Programs at KVM's events. Without KVM there is nothing that could become urgent.
-const OF_KVM: [&str; 7] = ["on_accept", "on_ipi", "on_pv_ipi", "on_eoi", "on_halt", "on_spin", "on_load"];
-/// The same, at a function that not every kernel has.
-const FAST_IPI: (&str, &str) = ("on_fast_ipi", "kvm_x2apic_icr_write_fast");
+const OF_KVM: [&str; 6] = ["on_accept", "on_entry", "on_eoi", "on_halt", "on_spin", "on_load"];
 /// From here on the kernel ends schedulers because of errors (`enum scx_exit_kind`).
 const ERROR: i32 = 1024;
 /// `SCX_ECODE_ACT_RESTART`
@@ -88,16 +86,15 @@ impl Scheduler {
         check(root)?;
         libbpf_rs::set_print(None);
         let failed = |error: libbpf_rs::Error| ScxError::Load { detail: text(&error) };
-        let of_kvm = of_kvm(root);
-        let sees_kvm = !of_kvm.is_empty();
+        let sees_kvm = root.path("/sys/module/kvm").exists();
         let online = if record.is_some() { online_bits(root)? } else { 0 };
         // Where it cannot be read, since a pCPU comes or goes, all pCPUs are taken for neighbours.
         let places = Topology::read(root).map(|topology| topology.places()).unwrap_or_default();
-        let skel = load(options, &places, &of_kvm, record.is_some()).map_err(failed)?;
+        let skel = load(options, &places, sees_kvm, record.is_some()).map_err(failed)?;
         let mut scheduler = Self { skel, links: Vec::new(), sees_kvm, recording: None };
         scheduler.adopt(options)?;
         for program in scheduler.skel.object().progs_mut() {
-            if of_kvm.iter().any(|name| program.name() == *name) {
+            if sees_kvm && OF_KVM.iter().any(|name| program.name() == *name) {
                 scheduler.links.push(program.attach_trace().map_err(failed)?);
             }
         }
@@ -308,29 +305,16 @@ fn next_threads(places: &[VcpuPlace]) -> BTreeMap<CpuId, CpuId> {
     cores.values().flat_map(ring).collect()
 }
 
-/// The programs at KVM's events that this kernel can have; none without KVM.
-fn of_kvm(root: &Root) -> Vec<&'static str> {
-    if !root.path("/sys/module/kvm").exists() {
-        return Vec::new();
-    }
-    let (program, function) = FAST_IPI;
-    let has_function = ["kvm", "vmlinux"].iter().any(|module| {
-        let btf = fs::read(root.path(format!("/sys/kernel/btf/{module}"))).unwrap_or_default();
-        btf.split(|byte| *byte == 0).any(|name| name == function.as_bytes())
-    });
-    OF_KVM.into_iter().chain(has_function.then_some(program)).collect()
-}
-
 fn load(
     options: &Options,
     places: &[VcpuPlace],
-    of_kvm: &[&str],
+    sees_kvm: bool,
     records: bool,
 ) -> libbpf_rs::Result<ScxGleanerSkel<'static>> {
     let mut open = ScxGleanerSkelBuilder::default().open(object_place())?;
     for mut program in open.open_object_mut().progs_mut() {
-        if of_kvm.iter().any(|name| program.name() == *name) {
-            program.set_autoload(true);
+        if OF_KVM.iter().any(|name| program.name() == *name) {
+            program.set_autoload(sees_kvm);
         }
     }
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
@@ -358,19 +342,7 @@ fn load(
 
 #[cfg(test)]
 mod tests {
-    use gleaner_testing::tree::tree;
-
     use super::*;
-
-    #[test]
-    fn programs_are_loaded_for_what_the_kernel_has() {
-        let of = |files: &[(&str, &str)]| of_kvm(&Root::at(tree(files).path()));
-        let (module, btf) = ("sys/module/kvm/refcnt", "sys/kernel/btf/kvm");
-        assert!(of(&[(btf, "\0kvm_x2apic_icr_write_fast\0")]).is_empty());
-        assert_eq!(of(&[(module, "0"), (btf, "\0kvm_x2apic_icr_write_fast_too\0")]), OF_KVM);
-        let with_fast = of(&[(module, "0"), (btf, "\0kvm_x2apic_icr_write_fast\0kvm_load\0")]);
-        assert_eq!(with_fast, [&OF_KVM[..], &["on_fast_ipi"]].concat());
-    }
 
     #[test]
     fn threads_of_a_core_form_a_ring() {

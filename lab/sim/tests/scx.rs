@@ -98,17 +98,14 @@ fn a_decision_that_was_not_made_or_made_otherwise_is_the_first_difference() {
 #[test]
 fn what_follows_from_a_delivery_is_compared_too() {
     for n in 0..5 {
-        let (mut at, mut sent) = (0, 0);
+        let mut at = 0;
         let missing = with("shootdowns", |lines| {
             at = nth(lines, r#""delivered""#, n) + 1;
             assert!(lines[at].contains("kicked"), "{}", lines[at]);
             lines.remove(at);
-            // The sender is preempted meanwhile.
-            sent = at + lines[at..].iter().position(|line| line.contains(r#""sent""#)).unwrap();
         });
         let difference = missing.unwrap().difference.unwrap();
-        assert!((at..=sent + 1).contains(&difference.line), "{difference:?}");
-        assert_eq!(difference.recorded, None);
+        assert!(difference.line <= at && difference.recorded.is_none(), "{difference:?}");
 
         let too_soon = with("shootdowns", |lines| {
             at = nth(lines, r#""delivered""#, n);
@@ -121,7 +118,7 @@ fn what_follows_from_a_delivery_is_compared_too() {
 /// Several orders of what happened are followed there.
 #[test]
 fn what_one_pcpu_takes_from_another_is_compared_too() {
-    for n in 0..4 {
+    for n in 0..6 {
         let mut at = 0;
         let other = with("balance", |lines| {
             at = nth(lines, r#""choice":"stolen""#, n);

@@ -43,10 +43,10 @@ static __always_inline void catch_up(struct task_struct *p, struct task *t, stru
 
 static __always_inline void count_place(struct task *t, u32 cpu, s32 by)
 {
-	struct places *p = places_of(t);
+	struct vm *vm = vm_of(t);
 
-	if (p)
-		__sync_fetch_and_add(&p->on[cpu & (MAX_PCPUS - 1)], by);
+	if (vm)
+		__sync_fetch_and_add(&vm->on[cpu & (MAX_PCPUS - 1)], by);
 }
 
 /* `by` more of the VM's vCPUs are active from `now` on. pCPUs that do this at once lose some of the sum. */
@@ -106,17 +106,15 @@ static __always_inline void waits(struct task *t, u64 now)
 /* Takes the task out of the load in which it is counted. */
 static __always_inline void uncount(struct task *t)
 {
-	struct pcpu *c;
+	/* Another pCPU may take the task from its queue meanwhile. */
+	u32 counted = __sync_lock_test_and_set(&t->counted, 0);
+	struct pcpu *c = counted ? pcpu_of(counted - 1) : NULL;
 
-	if (!t->counted)
+	if (!c)
 		return;
-	c = pcpu_of(t->counted - 1);
-	if (c) {
-		__sync_fetch_and_sub(&c->load, t->load);
-		__sync_fetch_and_sub(&total_load, t->load);
-	}
-	count_place(t, t->counted - 1, -1);
-	t->counted = 0;
+	__sync_fetch_and_sub(&c->load, t->load);
+	__sync_fetch_and_sub(&total_load, t->load);
+	count_place(t, counted - 1, -1);
 }
 
 /* Counts it in the load of this pCPU alone. */

@@ -3,6 +3,8 @@
 #ifndef GLEANER_SCX_INTF_H
 #define GLEANER_SCX_INTF_H
 
+#define MAX_PCPUS 1024
+
 /* A VM: the vCPUs of one process. */
 struct vm {
 	/* Of its control group, 1 to 10000; 100 is normal. */
@@ -20,6 +22,8 @@ struct vm {
 	u64 ran_ns;
 	u64 reschedules;
 	u64 spins;
+	/* vCPUs that run or wait on each pCPU. */
+	u32 on[MAX_PCPUS];
 };
 
 /* What interrupts with a vector mean to the guest's operating system. */
@@ -83,10 +87,10 @@ enum event_kind {
 	EVENT_STOPS,
 	/* `task` sent `other` an interrupt, `what`: an enum vector_use; `flag`: that one was halted. */
 	EVENT_INTERRUPT,
-	/* What `task` sent is delivered, and the pCPU where it runs and a recipient waits is to decide anew. */
-	EVENT_DELIVERED,
-	/* What follows from either holds by now; other pCPUs may have seen it since. */
+	/* What follows from the interrupt of `task` holds by now; other pCPUs may have seen it since. */
 	EVENT_SENT,
+	/* What `task` sent is delivered, and a pCPU where it ran and a recipient waits is to decide anew. */
+	EVENT_DELIVERED,
 	/* `task` acknowledged shootdowns; it halts; it spins; it gives its pCPU away for `other`. */
 	EVENT_ACKNOWLEDGES,
 	EVENT_HALTS,

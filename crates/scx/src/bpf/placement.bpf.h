@@ -3,10 +3,10 @@
 #ifndef GLEANER_SCX_PLACEMENT_H
 #define GLEANER_SCX_PLACEMENT_H
 
-/* How many other vCPUs of the same VM run or wait on this pCPU. `p`: of that VM. */
-static __always_inline u32 siblings_on(const struct places *p, struct task *t, u32 cpu)
+/* How many other vCPUs of the same VM run or wait on this pCPU. */
+static __always_inline u32 siblings_on(const struct vm *vm, struct task *t, u32 cpu)
 {
-	u32 itself = t->counted == cpu + 1, all = p ? p->on[cpu & (MAX_PCPUS - 1)] : 0;
+	u32 itself = t->counted == cpu + 1, all = vm->on[cpu & (MAX_PCPUS - 1)];
 
 	return all > itself ? all - itself : 0;
 }
@@ -35,7 +35,7 @@ __noinline u32 worst_beside(u32 cpu, u64 own)
 	return worst;
 }
 
-/* The best pCPUs of some. */
+/* The best ones so far. */
 struct best {
 	/* An idle one: beside whom, and how near to the last one. */
 	u32 rank;
@@ -53,10 +53,10 @@ struct best {
  */
 struct search {
 	struct placement seen;
-	/* Those without a sibling; all. */
+	/* Among pCPUs without a sibling, and among all. */
 	struct best apart;
 	struct best all;
-	/* With the least load of those that affinity allows. */
+	/* The least loaded one that affinity allows. */
 	u64 least;
 	s32 any;
 };
@@ -73,14 +73,14 @@ struct {
  * and no other sibling waits for that. Not under Resched-Co, which lets the
  * woken vCPU preempt somebody at once.
  */
-static __always_inline struct task *halting_waker(const struct places *p, struct task *t, u32 cpu)
+static __always_inline struct task *halting_waker(const struct vm *vm, struct task *t, u32 cpu)
 {
 	struct task *waker = task_of(bpf_get_current_task_btf());
 
 	if (!waker || waker == t || waker->vm != t->vm || !waker->woke_at || waker->halted_soon < HALTS_SOON ||
 	    rules_of(t)->resched_co_ns)
 		return NULL;
-	return siblings_on(p, t, cpu) == 1 ? waker : NULL;
+	return siblings_on(vm, t, cpu) == 1 ? waker : NULL;
 }
 
 /* 0: the pCPU `last` itself; 1: it has the same last-level cache. */
@@ -123,12 +123,12 @@ static __always_inline void compare(struct best *b, s32 cpu, u32 rank, u64 load,
  * the best of those that the placement rule allows.
  */
 static __always_inline struct best *search_pcpus(struct search *s, const struct cpumask *allowed,
-						 const struct places *places, struct task *t, u64 own, s32 last,
+						 const struct vm *vm, struct task *t, u64 own, s32 last,
 						 u64 now)
 {
 	const struct cpumask *idle;
 	u64 total = total_load, load, vtime;
-	u32 beside, rank;
+	u32 online = online_count, beside, rank;
 	struct pcpu *c;
 	bool apart;
 	int cpu;
@@ -144,8 +144,8 @@ static __always_inline struct best *search_pcpus(struct search *s, const struct 
 		c = pcpu_of(cpu);
 		if (!c || !c->online)
 			continue;
-		apart = !siblings_on(places, t, cpu);
-		placement_sees(&s->seen, !apart, c->load, total, online_count);
+		apart = !siblings_on(vm, t, cpu);
+		placement_sees(&s->seen, !apart, c->load, total, online);
 		if (!bpf_cpumask_test_cpu(cpu, allowed))
 			continue;
 		if (c->load < s->least) {
@@ -154,7 +154,7 @@ static __always_inline struct best *search_pcpus(struct search *s, const struct 
 		}
 		beside = symbiosis ? worst_beside(cpu, own) : BESIDE_NOBODY;
 		rank = bpf_cpumask_test_cpu(cpu, idle) ? 3 * beside + distance(cpu, last) : ~0U;
-		load = load_level(c->load, total, online_count);
+		load = load_level(c->load, total, online);
 		vtime = current_vtime(c, now);
 		compare(&s->all, cpu, rank, load, beside, vtime);
 		if (apart)
@@ -187,15 +187,17 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64
 				      bool *idle)
 {
 	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr;
-	const struct places *places = places_of(t);
+	const struct vm *vm = vm_of(t);
 	struct best *best = NULL;
 	struct task *waker;
 	struct search *s;
 	int cpu, attempt;
 	u32 zero = 0;
 
-	/* No pCPU is better than that: it does not have to be searched for. */
-	if (!siblings_on(places, t, last) && bpf_cpumask_test_cpu(last, allowed) &&
+	if (!vm)
+		return last;
+	/* No pCPU is better than this one, so none is searched for. */
+	if (!siblings_on(vm, t, last) && bpf_cpumask_test_cpu(last, allowed) &&
 	    (!symbiosis || worst_beside(last, own) == BESIDE_NOBODY) && claim(last, own)) {
 		*idle = true;
 		return last;
@@ -204,7 +206,7 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64
 	if (!s)
 		return last;
 	bpf_for(attempt, 0, CLAIMS) {
-		best = search_pcpus(s, allowed, places, t, own, last, now);
+		best = search_pcpus(s, allowed, vm, t, own, last, now);
 		if (best->idle < 0)
 			break;
 		if (!claim(best->idle, own))
@@ -217,7 +219,7 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64
 	if (!best)
 		return last;
 	cpu = bpf_get_smp_processor_id();
-	waker = bpf_cpumask_test_cpu(cpu, allowed) ? halting_waker(places, t, cpu) : NULL;
+	waker = bpf_cpumask_test_cpu(cpu, allowed) ? halting_waker(vm, t, cpu) : NULL;
 	if (waker) {
 		/* It may hold a lock, such as that of the wait queue, on which the woken one would spin. */
 		urgency_for_time(&waker->urgency, waker->woke_at, follow_ns);
@@ -226,7 +228,7 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64
 	}
 	/* Its affinity may leave none that the rule allows. */
 	cpu = best->chosen < 0 ? s->any : best->chosen;
-	if (siblings_on(places, t, cpu))
+	if (siblings_on(vm, t, cpu))
 		count(STAT_STACKED);
 	return cpu;
 }

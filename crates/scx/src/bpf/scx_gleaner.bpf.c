@@ -66,7 +66,7 @@ s32 OPS(gleaner_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 void OPS(gleaner_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
-	struct task *t = new_task(p);
+	struct task *t = task_of(p);
 	struct pcpu *c = pcpu_of(cpu);
 	u64 now = bpf_ktime_get_ns(), vtime = entity(p)->dsq_vtime;
 
@@ -165,7 +165,7 @@ static __always_inline u32 group_weight(struct task_struct *p)
 
 void OPS(gleaner_runnable, struct task_struct *p, u64 enq_flags)
 {
-	struct task *t = task_of(p);
+	struct task *t = new_task(p);
 	u64 now = bpf_ktime_get_ns();
 
 	RECORD(EVENT_RUNNABLE, .at = now, .task = p->pid, .cpu = scx_bpf_task_cpu(p));
@@ -279,7 +279,6 @@ void OPS(gleaner_exit_task, struct task_struct *p, struct scx_exit_task_args *ar
 	if (__sync_fetch_and_sub(&vm->vcpus, 1) > 1)
 		return;
 	tgid = t->vm;
-	bpf_map_delete_elem(&places, &tgid);
 	bpf_map_delete_elem(&own_rules, &tgid);
 	bpf_map_delete_elem(&own_uses, &tgid);
 	bpf_map_delete_elem(&vms, &tgid);

@@ -3,7 +3,6 @@
 #ifndef GLEANER_SCX_STATE_H
 #define GLEANER_SCX_STATE_H
 
-#define MAX_PCPUS 1024
 #define MAX_VMS 4096
 #define MAX_VCPUS 16384
 #define BPF_MAP_TYPE_CGRP_STORAGE 32
@@ -79,7 +78,7 @@ struct task {
 	/* For how long it has computed since its last wait, up to its last stop; if it runs, the time from which to add. */
 	u64 computed;
 	u64 computes_from;
-	/* The pCPU, plus 1, that decides anew once KVM has delivered what this vCPU sends; 0: none. */
+	/* The pCPU, plus 1, that decides anew once KVM has delivered what this vCPU sent; 0: none. */
 	u32 owes;
 	/* Senders of shootdowns that wait for its answer; 0: none. */
 	s32 askers[ASKERS];
@@ -98,10 +97,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, MAX_VMS);
 	__type(key, u32);
 	__type(value, struct vm);
 } vms SEC(".maps");
+
+/* What is put there first: it is too large for the stack. */
+const volatile struct vm no_vm = {};
 
 /*
  * Rules of VMs that have their own, by process. User space changes them at any
@@ -166,23 +169,6 @@ struct {
 	__type(value, struct pcpu);
 } pcpus SEC(".maps");
 
-/* How many vCPUs of a VM run or wait on each pCPU. */
-struct places {
-	u32 on[MAX_PCPUS];
-};
-
-/* By process. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_VMS);
-	__type(key, u32);
-	__type(value, struct places);
-} places SEC(".maps");
-
-/* Of a VM that is new. */
-const volatile struct places nowhere = {};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_CGRP_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -219,11 +205,6 @@ static __always_inline struct task *new_task(struct task_struct *p)
 static __always_inline struct pcpu *pcpu_of(u32 cpu)
 {
 	return bpf_map_lookup_elem(&pcpus, &cpu);
-}
-
-static __always_inline struct places *places_of(struct task *t)
-{
-	return t->vm ? bpf_map_lookup_elem(&places, &t->vm) : NULL;
 }
 
 static __always_inline struct vm *vm_of(struct task *t)

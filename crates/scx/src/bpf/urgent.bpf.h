@@ -10,11 +10,12 @@
 #define GLEANER_SCX_URGENT_H
 
 /*
- * The task became urgent. If it waits for a pCPU, that pCPU decides anew: at
- * once, but if an interrupt of `sender` made it urgent and it waits where that
- * one runs, after KVM has delivered the interrupt. Else it would run without,
- * and the sender would deliver it at its next turn. One that runs is not
- * disturbed: its processor may give it the interrupt without an exit.
+ * The task became urgent. If it waits for a pCPU, that pCPU decides anew at
+ * once. If an interrupt made it urgent and the sender runs on that pCPU, it
+ * decides anew after KVM has delivered the interrupt. Otherwise the recipient
+ * would run without it, and the sender would deliver it only at its next turn.
+ * A task that runs is not disturbed: its processor may give it the interrupt
+ * without an exit.
  */
 static __always_inline void reconsider(struct task *t, struct task *sender)
 {
@@ -180,8 +181,9 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 	return 0;
 }
 
-/* KVM has delivered an interrupt of this vCPU, or several at once. */
-static __always_inline int delivered(void)
+/* A vCPU enters the guest: KVM has delivered what it sent. Interrupts are off, so that this ends before it is preempted. */
+SEC("?tp_btf/kvm_entry")
+int BPF_PROG(on_entry)
 {
 	struct task *from = task_of(bpf_get_current_task_btf());
 	u32 owes = from ? from->owes : 0;
@@ -191,28 +193,7 @@ static __always_inline int delivered(void)
 	from->owes = 0;
 	RECORD(EVENT_DELIVERED, .task = bpf_get_current_task_btf()->pid);
 	kick(owes - 1, SCX_KICK_PREEMPT);
-	RECORD(EVENT_SENT, .task = bpf_get_current_task_btf()->pid);
 	return 0;
-}
-
-SEC("?fexit/kvm_apic_send_ipi")
-int BPF_PROG(on_ipi)
-{
-	return delivered();
-}
-
-/* KVM_HC_SEND_IPI */
-SEC("?fexit/kvm_pv_send_ipi")
-int BPF_PROG(on_pv_ipi)
-{
-	return delivered();
-}
-
-/* In kernels that have it, of exits that are handled with interrupts off. */
-SEC("?fexit/kvm_x2apic_icr_write_fast")
-int BPF_PROG(on_fast_ipi)
-{
-	return delivered();
 }
 
 struct kvm_lapic;
@@ -272,25 +253,29 @@ static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 {
 	struct address key = {};
 	u64 now = bpf_ktime_get_ns();
-	struct vm *vm, fresh = { .weight = 100, .changed_at = now, .summed_from = now };
 	struct task *t = task_of(p);
 	u32 tgid = p->tgid;
 	s32 tid = p->pid;
+	struct vm *vm;
+	bool is_new;
 
 	if (!t)
 		return 0;
-	/* If there is no memory for them now, there may be when it runs next. */
-	bpf_map_update_elem(&places, &tgid, (void *)&nowhere, BPF_NOEXIST);
-	bpf_map_update_elem(&vms, &tgid, &fresh, BPF_NOEXIST);
+	is_new = !bpf_map_update_elem(&vms, &tgid, (void *)&no_vm, BPF_NOEXIST);
 	vm = bpf_map_lookup_elem(&vms, &tgid);
-	if (!vm || !bpf_map_lookup_elem(&places, &tgid))
+	/* If there is no memory for it now, there may be when it is loaded again. */
+	if (!vm)
 		return 0;
+	if (is_new) {
+		vm->weight = 100;
+		vm->changed_at = now;
+		vm->summed_from = now;
+	}
 	key.kvm = (u64)BPF_CORE_READ(vcpu, kvm);
 	key.vcpu_id = BPF_CORE_READ(vcpu, vcpu_id);
 	bpf_map_update_elem(&threads, &key, &tid, BPF_ANY);
 	RECORD(EVENT_VCPU, .at = now, .task = tid, .other = tgid, .cpu = bpf_get_smp_processor_id());
-	/* It runs now, and was counted as another task. Preempted meanwhile, it would be counted in between. */
-	bpf_preempt_disable();
+	/* It runs now, and was counted as another task. */
 	uncount(t);
 	t->vcpu = (u64)vcpu;
 	t->kvm = key.kvm;
@@ -299,7 +284,6 @@ static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 	__sync_fetch_and_add(&vm->vcpus, 1);
 	set_active(t, true, now);
 	count_on(p, t, bpf_get_smp_processor_id());
-	bpf_preempt_enable();
 	return 0;
 }
 

@@ -158,11 +158,7 @@ impl Host {
             }
             What::Stops { at, task } => self.stops(at, task),
             What::Interrupt { at, from, to, means, halted } => self.interrupt(at, from, to, means, halted),
-            What::Delivered { from } => {
-                if let Some(cpu) = self.task(from).owes.take() {
-                    self.decisions.push(Decision::Kicked { cpu, idle: false });
-                }
-            }
+            What::Delivered { from } => self.delivered(from),
             What::Acknowledges { task } => self.acknowledges(task),
             What::Halts { at, task } => self.halts(at, task),
             What::Spins { at, task } => self.spins(at, task),

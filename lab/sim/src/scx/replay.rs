@@ -307,10 +307,7 @@ impl Comparison {
             What::Vcpu { vm, .. } => {
                 self.vms.insert(vm);
             }
-            What::Interrupt { .. }
-            | What::Delivered { .. }
-            | What::Asks { .. }
-            | What::Queued { woken: false, .. } => {
+            What::Interrupt { .. } | What::Asks { .. } | What::Queued { woken: false, .. } => {
                 // The other order: whatever happens elsewhere before this is done comes first.
                 let later: Vec<World> =
                     self.worlds.iter().map(|world| world.with_open(number, line)).collect();

@@ -107,7 +107,8 @@ fn the_sender_of_a_reschedule_interrupt_is_protected_and_its_recipient_is_next()
     host.happens(&What::Interrupt { at: 0, from: 12, to: 21, means: Means::Shootdown, halted: false });
     let at = MS;
     let sent = What::Interrupt { at, from: 11, to: 12, means: Means::Reschedule, halted: false };
-    assert_eq!(host.happens(&sent), [Decision::Kicked { cpu: 0, idle: false }]);
+    assert_eq!(host.happens(&sent), []);
+    assert_eq!(host.happens(&What::Delivered { from: 11 }), [Decision::Kicked { cpu: 0, idle: false }]);
     assert_eq!(asks(&mut host, at, 11), [Decision::Timed { ns: 500_000 }, chose(Choice::Protected)]);
     let at = at + 500_000;
     // 21 has been urgent for longer.
@@ -124,6 +125,28 @@ fn the_sender_of_a_reschedule_interrupt_is_protected_and_its_recipient_is_next()
 }
 
 #[test]
+fn a_recipient_is_next_on_its_senders_pcpu_when_kvm_has_delivered_the_interrupt() {
+    let mut host = host(2, ALL);
+    for (task, cpu) in [(11, 0), (12, 0), (13, 0), (14, 1)] {
+        vcpu(&mut host, task, cpu);
+        queue(&mut host, 0, task, cpu, false);
+    }
+    asks(&mut host, 0, 0);
+    run(&mut host, 0, 11, 0, 100);
+    let sends = |to| What::Interrupt { at: MS, from: 11, to, means: Means::Shootdown, halted: false };
+    let kicked = |cpu| [Decision::Kicked { cpu, idle: false }];
+    // To several at once: elsewhere nobody has to wait for the end of that.
+    assert_eq!(host.happens(&sends(12)), []);
+    assert_eq!(host.happens(&sends(14)), kicked(1));
+    assert_eq!(host.happens(&sends(13)), []);
+    assert_eq!(host.happens(&What::Delivered { from: 11 }), kicked(0));
+    assert_eq!(host.happens(&What::Delivered { from: 11 }), []);
+    // It cannot go on before: what was not done then is missing.
+    assert_eq!(host.happens(&sends(12)), []);
+    assert_eq!(host.happens(&What::Halts { at: MS, task: 11 }), kicked(0));
+}
+
+#[test]
 fn fairness_limits_urgency() {
     let mut host = host(1, UrgentConfig { allowance_ns: MS, ..ALL });
     for task in [11, 21] {
@@ -136,7 +159,8 @@ fn fairness_limits_urgency() {
     run(&mut host, 5 * MS, 21, 0, 100);
     let at = 5 * MS + 1;
     let to_11 = What::Interrupt { at, from: 21, to: 11, means: Means::Shootdown, halted: false };
-    assert_eq!(host.happens(&to_11), [Decision::Kicked { cpu: 0, idle: false }]);
+    assert_eq!(host.happens(&to_11), []);
+    assert_eq!(host.happens(&What::Delivered { from: 21 }), [Decision::Kicked { cpu: 0, idle: false }]);
     assert_eq!(asks(&mut host, at, 21), [chose(Choice::GoesOn)], "11 is ahead by 5 ms");
 }
 

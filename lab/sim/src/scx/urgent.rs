@@ -38,8 +38,16 @@ impl Host {
         self.reconsider(to, Some(from));
     }
 
+    /// KVM has delivered what a vCPU sent, which it has before the guest goes on.
+    pub(super) fn delivered(&mut self, from: Task) {
+        if let Some(cpu) = self.task(from).owes.take() {
+            self.decisions.push(Decision::Kicked { cpu, idle: false });
+        }
+    }
+
     /// A vCPU acknowledged the shootdowns that it got.
     pub(super) fn acknowledges(&mut self, task: Task) {
+        self.delivered(task);
         let own = self.task(task);
         own.urgency.acknowledge();
         for asker in std::mem::take(&mut own.askers) {
@@ -80,6 +88,7 @@ impl Host {
 
     /// A vCPU halts, after it woke a sibling.
     pub(super) fn halts(&mut self, at: u64, task: Task) {
+        self.delivered(task);
         let follow = self.header.follow_ns;
         let own = self.task(task);
         // The wakee may have run first.
@@ -90,6 +99,7 @@ impl Host {
 
     /// A pause-loop exit.
     pub(super) fn spins(&mut self, at: u64, task: Task) {
+        self.delivered(task);
         let rules = self.rules_of(task);
         let own = self.task(task);
         if own.urgency.is_urgent(at) {

@@ -92,7 +92,8 @@ impl World {
         // It is in the queue before anything else happens on this pCPU.
         self.ends(line.on, number, |begun| matches!(begun, What::Queued { .. }));
         if let What::Sent { from } = line.what {
-            let sends = |begun: &What| matches!(begun, What::Interrupt { from: sender, .. } | What::Delivered { from: sender } if *sender == from);
+            let sends =
+                |begun: &What| matches!(begun, What::Interrupt { from: sender, .. } if *sender == from);
             self.ends(line.on, number, sends);
         }
         let decisions = self.host.happens(&line.what);
