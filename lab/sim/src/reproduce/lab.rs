@@ -54,8 +54,8 @@ const KINDS: [Kind; 5] = [
     },
     Kind {
         place: "Figure 7b, in the lab",
-        title: "Urgent slice, three VMs that flush TLBs",
-        value: "mean wait of a shootdown's recipient, us",
+        title: "Urgent slice, beside two VMs that wake threads",
+        value: "mean wait of a recipient for a pCPU, us",
         quantity: Quantity::Plain,
         claim: "sched-times",
         begin: "--urgent-slice ",
@@ -65,7 +65,7 @@ const KINDS: [Kind; 5] = [
     Kind {
         place: "Figure 7c, in the lab",
         title: "Urgent allowance, beside two VMs that sleep often",
-        value: "mean wait of a shootdown's recipient, us",
+        value: "mean wait of a recipient for a pCPU, us",
         quantity: Quantity::Plain,
         claim: "sched-times",
         begin: "--allowance ",
