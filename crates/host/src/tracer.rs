@@ -225,8 +225,7 @@ impl HostTracer {
     }
 
     fn pcpus_now(&self) -> libbpf_rs::Result<PcpuSample> {
-        let counted = whole_times(&self.skel.maps.pcpus)?;
-        let at_ns = self.clock();
+        let (counted, at_ns) = whole_times(&self.skel.maps.pcpus, || self.clock())?;
         Ok(PcpuSample { at_ns, pcpus: counted.iter().map(|pcpu| counters::pcpu(pcpu, at_ns)).collect() })
     }
 
@@ -345,14 +344,21 @@ fn steady(map: &dyn MapCore, slot: u32) -> libbpf_rs::Result<Option<types::vcpu>
     Ok(Some(before))
 }
 
-/// The times of each pCPU. Between two readings with the same number, those that it names were not written.
-fn whole_times(map: &dyn MapCore) -> libbpf_rs::Result<Vec<types::pcpu_times>> {
+/// The times of each pCPU, and when that was. Between two readings with the same number, those that it names were not written;
+/// so they hold at a time between the two, however long this thread then waits for a pCPU.
+fn whole_times(
+    map: &dyn MapCore,
+    clock: impl Fn() -> u64,
+) -> libbpf_rs::Result<(Vec<types::pcpu_times>, u64)> {
     let read = || bpf::per_vcpu::<types::pcpu>(map, &0_u32);
     let times = |pcpu: &types::pcpu| pcpu.times[usize::from(!pcpu.written.is_multiple_of(2))];
     let mut before = read()?;
     let mut found: Vec<Option<types::pcpu_times>> = vec![None; before.len()];
+    let mut at = clock();
     for _ in 0..ATTEMPTS {
-        let (now, after) = (read()?, read()?);
+        let now = read()?;
+        at = clock();
+        let after = read()?;
         for (number, found) in found.iter_mut().enumerate() {
             if found.is_none() && before[number].written == after[number].written {
                 *found = Some(times(&now[number]));
@@ -363,7 +369,8 @@ fn whole_times(map: &dyn MapCore) -> libbpf_rs::Result<Vec<types::pcpu_times>> {
             break;
         }
     }
-    Ok(found.iter().zip(&before).map(|(found, last)| found.unwrap_or_else(|| times(last))).collect())
+    let times = found.iter().zip(&before).map(|(found, last)| found.unwrap_or_else(|| times(last)));
+    Ok((times.collect(), at))
 }
 
 fn hists(map: &dyn MapCore, slot: u32) -> libbpf_rs::Result<Vec<types::hist>> {
