@@ -71,6 +71,7 @@ fn the_cpu_set_of_a_group() {
         again || measured.borrow().len() > 10
     });
     assert_eq!(stage.redis.service.cpus(), only);
+    assert!(daemon.engaged("redis").is_none_or(|redis| redis.active == redis.allowed));
 
     fs::write(&file, &theirs).unwrap();
     daemon.client().resume().unwrap();

@@ -103,8 +103,8 @@ struct {
 	__type(value, struct vm);
 } vms SEC(".maps");
 
-/* What is put there first: it is too large for the stack. */
-const volatile struct vm no_vm = {};
+/* What is put there first, without times; too large for the stack. */
+const volatile struct vm new_vm = { .weight = 100 };
 
 /*
  * Rules of VMs that have their own, by process. User space changes them at any

@@ -261,13 +261,12 @@ static __noinline int new_vcpu(struct task_struct *p, struct kvm_vcpu *vcpu)
 
 	if (!t)
 		return 0;
-	is_new = !bpf_map_update_elem(&vms, &tgid, (void *)&no_vm, BPF_NOEXIST);
+	is_new = !bpf_map_update_elem(&vms, &tgid, (void *)&new_vm, BPF_NOEXIST);
 	vm = bpf_map_lookup_elem(&vms, &tgid);
 	/* If there is no memory for it now, there may be when it is loaded again. */
 	if (!vm)
 		return 0;
 	if (is_new) {
-		vm->weight = 100;
 		vm->changed_at = now;
 		vm->summed_from = now;
 	}

@@ -7,8 +7,8 @@ use gleaner_coordination::record::{Decision, Header, Line, Task, What};
 use super::host::Host;
 use super::queue::Wait;
 
-/// One order of what happened. Several pCPUs send interrupts and decide at the same time: what follows from the interrupt
-/// that one of them is sending, another one that decides meanwhile has seen or not.
+/// One order of what happened. Several pCPUs send interrupts, put tasks back into their queues and decide at the same time:
+/// what follows from what one of them is doing, another one that decides meanwhile has seen or not.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct World {
     host: Host,
@@ -27,7 +27,8 @@ struct Expected {
     last: [usize; 2],
     /// A woken task whose place the kernel chooses.
     by_kernel: Option<Task>,
-    /// What has begun, an interrupt or a question, and has no consequence yet; each interrupted the one before.
+    /// What has begun, an interrupt, a question or a task's way back into a queue, and has no consequence yet; each interrupted
+    /// the one before.
     begun: Vec<What>,
 }
 
