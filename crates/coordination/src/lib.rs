@@ -13,5 +13,7 @@ mod urgency;
 pub use placement::{
     Beside, HALTS_SOON, PcpuLoad, Placement, VcpuPlacement, burst_average, burst_now, halted_soon, load_level,
 };
-pub use shares::{ACTIVE_UNIT, NORMAL_SHARE, active_average, share, virtual_time, vtime_after_sleep};
+pub use shares::{
+    ACTIVE_UNIT, NORMAL_SHARE, active_average, share, virtual_time, vtime_after_sleep, woken_may_preempt,
+};
 pub use urgency::{Urgency, UrgentConfig};

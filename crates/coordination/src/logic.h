@@ -232,6 +232,15 @@ LOGIC __u64 vtime_after_sleep(__u64 own, __u64 ahead, __u64 here, __u64 floor, _
 	return own < least ? least : own;
 }
 
+/*
+ * Whether a task that has woken may preempt another one in the order of virtual
+ * time: it has had less by more than `least`. For less a switch is not worth it.
+ */
+LOGIC _Bool woken_may_preempt(__u64 own, __u64 other, __u64 least)
+{
+	return own < other && other - own > least;
+}
+
 /* A vCPU that woke a sibling is expected to halt soon after, if it did so often of late. */
 #define HALTS_SOON 4
 #define HALTS_SOON_MOST (2 * HALTS_SOON)

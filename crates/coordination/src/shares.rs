@@ -49,6 +49,11 @@ pub fn vtime_after_sleep(own: u64, ahead: u64, here: u64, floor: u64, slice_ns: 
     native::vtime_after_sleep(own, ahead, here, floor, slice_ns)
 }
 
+/// Whether a task that has woken may preempt another one in the order of virtual time: it has had less by more than `least`.
+pub fn woken_may_preempt(own: u64, other: u64, least: u64) -> bool {
+    native::woken_may_preempt(own, other, least)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -92,6 +97,13 @@ mod tests {
             prop_assert!(after >= own || after == here + ahead);
             prop_assert!(after.saturating_add(SLICE) >= here.min(floor));
             prop_assert!(after <= own || after <= here.min(floor));
+        }
+
+        #[test]
+        fn whoever_has_woken_preempts_only_those_who_have_had_more(own in any::<u64>(), other in any::<u64>(), least in any::<u64>()) {
+            let may = woken_may_preempt(own, other, least);
+            prop_assert_eq!(may, other.checked_sub(own).is_some_and(|less| less > least));
+            prop_assert!(!(may && woken_may_preempt(other, own, least)));
         }
 
         #[test]

@@ -54,6 +54,7 @@ fn the_records_have_every_kind_of_decision() {
         r#""kicked":{"#,
         r#""delivered":{"#,
         r#""timed":{"#,
+        r#""preempts":{"#,
         r#""gives":true"#,
         r#""choice":"idle""#,
         r#""choice":"goes-on""#,
@@ -113,6 +114,21 @@ fn what_follows_from_a_delivery_is_compared_too() {
         });
         assert_eq!(too_soon.unwrap().difference.unwrap().line, at + 1);
     }
+}
+
+/// Whoever preempts is next there without a question.
+#[test]
+fn a_preemption_at_a_wakeup_is_compared_too() {
+    let mut at = 0;
+    let mut change = |from, to| {
+        with("sleepers", |lines| {
+            at = nth(lines, r#""preempts""#, 5);
+            lines[at] = lines[at].replacen(from, to, 1);
+        })
+    };
+    let kicked = change(r#""preempts":{"task""#, r#""kicked":{"idle":false,"task""#);
+    let difference = kicked.unwrap().difference.unwrap();
+    assert_eq!((difference.line, difference.expected.len()), (at + 1, 0), "{difference:?}");
 }
 
 /// Several orders of what happened are followed there.

@@ -4,10 +4,13 @@
 #define GLEANER_SCX_CHOOSE_H
 
 /* The pCPU decides anew in `ns`: ticks are too far apart for urgent slices. */
-static __always_inline void decide_in(struct pcpu *c, u64 ns)
+static __always_inline void decide_in(s32 cpu, struct pcpu *c, u64 ns, u64 now)
 {
-	bpf_timer_start(&c->timer, ns, 0);
-	RECORD(EVENT_TIMED, .value = ns);
+	/* If it does so earlier, it sees then how much is left. */
+	if ((c->decides_at > now && c->decides_at <= now + ns) || bpf_timer_start(&c->timer, ns, 0))
+		return;
+	c->decides_at = now + ns;
+	RECORD(EVENT_TIMED, .cpu = cpu, .value = ns);
 }
 
 /*
@@ -53,9 +56,35 @@ static __always_inline bool run_urgent(s32 cpu, struct pcpu *c, u64 other, u64 n
 	}
 	if (moved) {
 		count(STAT_URGENT_RUNS);
-		decide_in(c, slice);
+		decide_in(cpu, c, slice, now);
 	}
 	return moved;
+}
+
+/*
+ * Whether the pCPU would choose the task, which has woken and is to wait here,
+ * instead of who runs. Where that is certain it need not be asked, for which it
+ * would be interrupted, and so would be this one.
+ */
+static __always_inline bool preempts(struct task_struct *p, struct task *t, s32 cpu, struct pcpu *c, u64 now)
+{
+	u64 own = entity(p)->dsq_vtime, other, first, slice;
+
+	/* Several would have to be compared, or who runs may be protected. */
+	if (c->urgent || c->urgent_runs || c->preempting)
+		return false;
+	other = current_vtime(c, now);
+	first = first_vtime(cpu, ~0ULL);
+	if (!urgency_holds(&t->urgency, now))
+		return own < first && woken_may_preempt(own, other, wakeup_ns);
+	if (!urgent_may_preempt(rules_of(t), weight_of(p, t), own, first < other ? first : other))
+		return false;
+	/* At the end of its slice it is the last of the urgent ones. */
+	slice = rules_of(t)->slice_ns;
+	t->urgent_since = now + slice;
+	count(STAT_URGENT_RUNS);
+	decide_in(cpu, c, slice, now);
+	return true;
 }
 
 /*
@@ -128,7 +157,7 @@ static __always_inline enum choice urgent_decides(s32 cpu, struct pcpu *c, struc
 	if (left) {
 		count(STAT_PROTECTED);
 		set_slice(prev, fair_slice_ns);
-		decide_in(c, left);
+		decide_in(cpu, c, left, now);
 		return CHOICE_PROTECTED;
 	}
 	if (c->urgent && run_urgent(cpu, c, first < own ? first : own, now))
@@ -137,7 +166,7 @@ static __always_inline enum choice urgent_decides(s32 cpu, struct pcpu *c, struc
 		return CHOICE_IDLE;
 	c->slice_from = now;
 	set_slice(prev, fair_slice_ns);
-	decide_in(c, rules->slice_ns);
+	decide_in(cpu, c, rules->slice_ns, now);
 	return CHOICE_URGENT_GOES_ON;
 }
 

@@ -100,7 +100,9 @@ enum event_kind {
 	EVENT_PLACED,
 	/* `cpu` was kicked, so that it decides anew; `flag`: it was idle. */
 	EVENT_KICKED,
-	/* The pCPU decides anew in `value` ns. */
+	/* `task`, which has woken, preempts who runs on `cpu`. */
+	EVENT_PREEMPTS,
+	/* `cpu` decides anew in `value` ns. */
 	EVENT_TIMED,
 	/* What `cpu` does next; `what`: an enum choice. */
 	EVENT_CHOSE,

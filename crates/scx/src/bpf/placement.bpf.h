@@ -223,6 +223,7 @@ static __always_inline s32 place_vcpu(struct task_struct *p, struct task *t, u64
 	if (waker) {
 		/* It may hold a lock, such as that of the wait queue, on which the woken one would spin. */
 		urgency_for_time(&waker->urgency, waker->woke_at, follow_ns);
+		runs_urgently(waker);
 		count(STAT_FOLLOWED);
 		return cpu;
 	}

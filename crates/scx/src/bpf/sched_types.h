@@ -88,6 +88,7 @@ enum scx_dsq_id_flags {
 
 enum scx_enq_flags {
 	SCX_ENQ_WAKEUP = 1ULL << 0,
+	SCX_ENQ_PREEMPT = 1ULL << 32,
 };
 
 enum scx_deq_flags {

@@ -18,8 +18,8 @@
 #include "record.bpf.h"
 #include "state.bpf.h"
 #include "fair.bpf.h"
-#include "placement.bpf.h"
 #include "urgent.bpf.h"
+#include "placement.bpf.h"
 #include "choose.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -69,6 +69,7 @@ void OPS(gleaner_enqueue, struct task_struct *p, u64 enq_flags)
 	struct task *t = task_of(p);
 	struct pcpu *c = pcpu_of(cpu);
 	u64 now = bpf_ktime_get_ns(), vtime = entity(p)->dsq_vtime;
+	bool idle, woken;
 
 	/* The kernel's threads of one pCPU are part of the pCPU's own work. There may be no memory for a new task. */
 	if (!t || !c || (p->flags & PF_KTHREAD && ((struct task_struct___scx *)p)->nr_cpus_allowed == 1)) {
@@ -81,12 +82,20 @@ void OPS(gleaner_enqueue, struct task_struct *p, u64 enq_flags)
 	       .what = enq_flags & SCX_ENQ_WAKEUP ? QUEUE_WOKEN : QUEUE_FAIR);
 	count_on(p, t, cpu);
 	t->queued_at = now;
+	idle = scx_bpf_test_and_clear_cpu_idle(cpu);
+	woken = enq_flags & SCX_ENQ_WAKEUP && !idle;
+	if (woken && preempts(p, t, cpu, c, now)) {
+		c->preempting = 1;
+		RECORD(EVENT_PREEMPTS, .task = p->pid, .cpu = cpu);
+		insert_local(p, fair_slice_ns, enq_flags | scx_enum(scx_enq_flags, SCX_ENQ_PREEMPT));
+		return;
+	}
 	if (urgency_holds(&t->urgency, now))
 		c->urgent = 1;
 	insert_vtime(p, cpu, fair_slice_ns, vtime, enq_flags);
-	if (scx_bpf_test_and_clear_cpu_idle(cpu))
+	if (idle)
 		kick(cpu, SCX_KICK_IDLE);
-	else if (enq_flags & SCX_ENQ_WAKEUP && (c->urgent || vtime < current_vtime(c, now)))
+	else if (woken && (c->urgent || woken_may_preempt(vtime, current_vtime(c, now), wakeup_ns)))
 		kick(cpu, SCX_KICK_PREEMPT);
 }
 
@@ -198,6 +207,9 @@ void OPS(gleaner_running, struct task_struct *p)
 	RECORD(EVENT_RUNS, .at = now, .task = p->pid, .cpu = cpu, .value = weight, .burst = c->burst);
 	count_on(p, t, cpu);
 	urgency_runs(&t->urgency, now);
+	c->urgent_runs = urgency_holds(&t->urgency, now);
+	c->preempting = 0;
+	c->owed = !!t->owes;
 	t->runs = 1;
 	t->ran_from = now;
 	t->accounted_until = now;

@@ -12,6 +12,8 @@
 const volatile u64 fair_slice_ns = 3000000;
 /* A pCPU looks for tasks that are behind on others so often at most. */
 const volatile u64 balance_ns = 10000000;
+/* A woken task preempts who runs if its virtual time is lower by more than this. A third of a slice, as short waits are cheap. */
+const volatile u64 wakeup_ns = 1000000;
 /* A VM's active vCPUs are averaged over so long: several of its computations between two waits. */
 const volatile u64 average_ns = 10000000;
 /*
@@ -154,12 +156,19 @@ struct pcpu {
 	u64 weight;
 	/* Of the tasks that run or wait here. */
 	u64 load;
-	/* Urgent vCPUs might wait here. */
+	/* Urgent vCPUs might wait here; who runs here might be urgent. */
 	u32 urgent;
+	u32 urgent_runs;
+	/* A woken task preempts who runs here, and does not run yet. */
+	u32 preempting;
+	/* Who runs here might owe it that it decides anew. */
+	u32 owed;
 	u32 online;
 	/* The expected burst of the task that runs, when it was placed here, started or went on; 0: none runs. */
 	u64 burst;
 	u64 balanced_at;
+	/* When the timer expires, or did. */
+	u64 decides_at;
 };
 
 struct {

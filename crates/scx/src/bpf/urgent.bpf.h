@@ -30,7 +30,7 @@ static __always_inline void reconsider(struct task *t, struct task *sender)
 		return;
 	c->urgent = 1;
 	if (sender && sender->counted == counted)
-		sender->owes = counted;
+		sender->owes = c->owed = counted;
 	else
 		kick(counted - 1, SCX_KICK_PREEMPT);
 }
@@ -49,14 +49,25 @@ static __always_inline void make_urgent(struct task *t, u64 now)
 		t->urgent_since = now;
 }
 
+/* The task became urgent. If it runs, its pCPU has to be asked whether another one preempts it. */
+static __always_inline void runs_urgently(struct task *t)
+{
+	struct pcpu *c = *(volatile u32 *)&t->runs ? pcpu_of(*(volatile u32 *)&t->counted - 1) : NULL;
+
+	if (c)
+		c->urgent_runs = 1;
+}
+
 /* It is to run first for so long. */
 static __always_inline void urgent_for(struct task *t, u64 ns, u64 now)
 {
 	make_urgent(t, now);
-	if (*(volatile u32 *)&t->runs)
+	if (*(volatile u32 *)&t->runs) {
 		urgency_for_time(&t->urgency, now, ns);
-	else
+		runs_urgently(t);
+	} else {
 		urgency_once_it_runs(&t->urgency, ns);
+	}
 }
 
 /* The recipient of an interrupt from `from`; to be released. */
@@ -76,6 +87,7 @@ static __always_inline void protect_sender(struct task *from, u64 now)
 	if (!ns)
 		return;
 	urgency_for_time(&from->urgency, now, ns);
+	runs_urgently(from);
 	count(STAT_RESCHED_DP);
 }
 
@@ -86,6 +98,7 @@ static __always_inline void hurry_recipient(struct task *from, struct task *to, 
 	if (use == USE_SHOOTDOWN && rules->tlb_co) {
 		make_urgent(to, now);
 		urgency_for_event(&to->urgency);
+		runs_urgently(to);
 		count(STAT_TLB_CO);
 	} else if (use == USE_RESCHEDULE && rules->resched_co_ns) {
 		urgent_for(to, rules->resched_co_ns, now);
@@ -185,9 +198,15 @@ int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 SEC("?tp_btf/kvm_entry")
 int BPF_PROG(on_entry)
 {
-	struct task *from = task_of(bpf_get_current_task_btf());
-	u32 owes = from ? from->owes : 0;
+	struct pcpu *c = pcpu_of(bpf_get_smp_processor_id());
+	struct task *from;
+	u32 owes;
 
+	if (!c || !c->owed)
+		return 0;
+	c->owed = 0;
+	from = task_of(bpf_get_current_task_btf());
+	owes = from ? from->owes : 0;
 	if (!owes)
 		return 0;
 	from->owes = 0;

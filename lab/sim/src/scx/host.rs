@@ -69,11 +69,16 @@ pub(super) struct PcpuState {
     pub(super) slice_from: u64,
     pub(super) share: u64,
     pub(super) load: u64,
-    /// Urgent vCPUs might wait here.
+    /// Urgent vCPUs might wait here; who runs here might be urgent.
     pub(super) urgent: bool,
+    pub(super) urgent_runs: bool,
+    /// A woken task preempts who runs here, and does not run yet.
+    pub(super) preempting: bool,
     /// The expected burst of the task that runs, when it was placed here, started or went on; 0: none runs.
     pub(super) burst: u64,
     pub(super) balanced_at: u64,
+    /// When the timer expires, or did.
+    pub(super) decides_at: u64,
     /// Those that wait, by virtual time.
     pub(super) queue: BTreeSet<(u64, u64, Task)>,
 }
@@ -229,9 +234,10 @@ impl Host {
         let own = self.task(task);
         own.urgency.runs(at);
         (own.runs, own.ran_from) = (true, at);
-        let vtime = own.vtime;
+        let (vtime, urgent) = (own.vtime, own.urgency.is_urgent(at));
         let Some(pcpu) = self.pcpu(cpu) else { return };
         (pcpu.vtime, pcpu.share) = (vtime, share);
+        (pcpu.urgent_runs, pcpu.preempting) = (urgent, false);
         (pcpu.ran_from, pcpu.slice_from) = (at, at);
         if first.is_none_or(|first| vtime <= first) {
             self.floor = self.floor.max(vtime);

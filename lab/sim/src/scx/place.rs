@@ -42,8 +42,9 @@ impl Host {
         }
         if has(allowed, here) && self.follows(task, waker, here) {
             let follow_ns = self.header.follow_ns;
-            let waker = self.task(waker);
-            waker.urgency.for_time(waker.woke_at, follow_ns);
+            let own = self.task(waker);
+            own.urgency.for_time(own.woke_at, follow_ns);
+            self.runs_urgently(waker);
             return (here, false);
         }
         let load = |cpu: &u32| self.load_of(task, *cpu).load;

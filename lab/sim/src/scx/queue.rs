@@ -1,6 +1,7 @@
 //! Who waits for a pCPU, and who runs next there.
 
 use gleaner_coordination::record::{Choice, Decision, Task};
+use gleaner_coordination::woken_may_preempt;
 
 use super::host::Host;
 
@@ -29,22 +30,65 @@ impl Host {
         self.task(task).waits = Wait::Next(cpu);
     }
 
-    /// The task waits for the pCPU, which is `idle`, or decides anew if somebody who has just `woken` is before who runs.
+    /// The task waits for the pCPU, which is `idle`. One that has just `woken` preempts who runs, or the pCPU decides anew.
     pub(super) fn queue(&mut self, at: u64, task: Task, cpu: u32, idle: bool, woken: bool) {
         self.stop_waiting(task);
         self.count_on(task, cpu);
         self.queued += 1;
         let (order, current) = (self.queued, self.current_vtime(cpu, at));
+        self.task(task).queued_at = at;
+        let woken = woken && !idle;
+        if woken && self.preempts(at, task, cpu) {
+            self.put_next(task, cpu);
+            self.decisions.push(Decision::Preempts { task, cpu });
+            return;
+        }
+        let least = self.header.wakeup_ns;
         let own = self.task(task);
-        own.queued_at = at;
         let (vtime, urgent) = (own.vtime, own.urgency.is_urgent(at));
         own.waits = Wait::Fair { cpu, vtime, order };
         let Some(pcpu) = self.pcpu(cpu) else { return };
         pcpu.urgent |= urgent;
         pcpu.queue.insert((vtime, order, task));
-        if idle || woken && (pcpu.urgent || vtime < current) {
+        if idle || woken && (pcpu.urgent || woken_may_preempt(vtime, current, least)) {
             self.decisions.push(Decision::Kicked { cpu, idle });
         }
+    }
+
+    /// Whether it is certain that the pCPU would choose the task, which has woken, instead of who runs.
+    fn preempts(&mut self, at: u64, task: Task, cpu: u32) -> bool {
+        let (current, first) = (self.current_vtime(cpu, at), self.first_vtime(cpu, None));
+        let (rules, share, least) = (self.rules_of(task), self.share_of(task), self.header.wakeup_ns);
+        let Some(pcpu) = self.pcpu(cpu) else { return false };
+        if pcpu.urgent || pcpu.urgent_runs || pcpu.preempting {
+            return false;
+        }
+        let own = self.task(task);
+        let preempts = if own.urgency.is_urgent(at) {
+            rules.may_preempt(share, own.vtime, first.map_or(current, |first| first.min(current)))
+        } else {
+            first.is_none_or(|first| own.vtime < first) && woken_may_preempt(own.vtime, current, least)
+        };
+        if preempts && own.urgency.is_urgent(at) {
+            // At the end of its slice it is the last of the urgent ones.
+            own.urgent_since = at.saturating_add(rules.slice_ns);
+            self.decide_in(cpu, rules.slice_ns, at);
+        }
+        if let Some(pcpu) = self.pcpu(cpu) {
+            pcpu.preempting = preempts;
+        }
+        preempts
+    }
+
+    /// The pCPU decides anew in `ns`, if it does not do so earlier.
+    pub(super) fn decide_in(&mut self, cpu: u32, ns: u64, at: u64) {
+        let Some(pcpu) = self.pcpu(cpu) else { return };
+        let then = at.saturating_add(ns);
+        if at < pcpu.decides_at && pcpu.decides_at <= then {
+            return;
+        }
+        pcpu.decides_at = then;
+        self.decisions.push(Decision::Timed { cpu, ns });
     }
 
     /// The virtual time of the first task that waits for the pCPU, if it has waited since before `since`.

@@ -81,7 +81,7 @@ pub struct Agreement {
     pub elapsed_ns: u64,
     /// What was reported to the scheduler.
     pub events: usize,
-    /// Its decisions, by kind: `placed`, `kicked`, `timed`, `chose` and `yielded` as [`Decision`] has them, and `ran`, who
+    /// Its decisions, by kind: `placed`, `kicked`, `preempts`, `timed`, `chose` and `yielded` as [`Decision`] has them, and `ran`, who
     /// did after that.
     pub decisions: BTreeMap<&'static str, Count>,
     /// The first decision that is not the same.
@@ -155,7 +155,8 @@ fn text(decision: &Decision) -> String {
         }
         Decision::Placed { task, cpu, idle: false } => format!("thread {task} goes to pCPU {cpu}"),
         Decision::Kicked { cpu, .. } => format!("pCPU {cpu} decides anew at once"),
-        Decision::Timed { ns } => format!("it decides anew in {ns} ns"),
+        Decision::Preempts { task, cpu } => format!("thread {task} preempts who runs on pCPU {cpu}"),
+        Decision::Timed { cpu, ns } => format!("pCPU {cpu} decides anew in {ns} ns"),
         Decision::Chose { cpu, choice } => format!("pCPU {cpu}: {choice:?}"),
         Decision::Yielded { task, gives: true } => format!("thread {task} gives its pCPU away"),
         Decision::Yielded { task, gives: false } => format!("thread {task} keeps its pCPU"),
@@ -238,7 +239,11 @@ fn pcpus_of(line: &Line) -> [u32; 3] {
         | What::Asks { cpu, .. }
         | What::Runs { cpu, .. }
         | What::Decides(
-            Decision::Placed { cpu, .. } | Decision::Kicked { cpu, .. } | Decision::Chose { cpu, .. },
+            Decision::Placed { cpu, .. }
+            | Decision::Kicked { cpu, .. }
+            | Decision::Preempts { cpu, .. }
+            | Decision::Timed { cpu, .. }
+            | Decision::Chose { cpu, .. },
         ) => [on, cpu, cpu],
         _ => [on, on, on],
     }
@@ -396,6 +401,7 @@ fn kind_of(decision: &Decision) -> &'static str {
     match decision {
         Decision::Placed { .. } => "placed",
         Decision::Kicked { .. } => "kicked",
+        Decision::Preempts { .. } => "preempts",
         Decision::Timed { .. } => "timed",
         Decision::Chose { .. } => "chose",
         Decision::Yielded { .. } => "yielded",

@@ -27,6 +27,7 @@ fn host(pcpus: u32, rules: UrgentConfig) -> Host {
         slice_ns: SLICE,
         balance_ns: 10 * MS,
         average_ns: 10 * MS,
+        wakeup_ns: MS,
         follow_ns: 50_000,
         placement: VcpuPlacement::LoadConscious,
         rules,
@@ -109,15 +110,15 @@ fn the_sender_of_a_reschedule_interrupt_is_protected_and_its_recipient_is_next()
     let sent = What::Interrupt { at, from: 11, to: 12, means: Means::Reschedule, halted: false };
     assert_eq!(host.happens(&sent), []);
     assert_eq!(host.happens(&What::Delivered { from: 11 }), [Decision::Kicked { cpu: 0, idle: false }]);
-    assert_eq!(asks(&mut host, at, 11), [Decision::Timed { ns: 500_000 }, chose(Choice::Protected)]);
+    assert_eq!(asks(&mut host, at, 11), [Decision::Timed { cpu: 0, ns: 500_000 }, chose(Choice::Protected)]);
     let at = at + 500_000;
     // 21 has been urgent for longer.
-    assert_eq!(asks(&mut host, at, 11), [Decision::Timed { ns: 500_000 }, chose(Choice::Urgent)]);
+    assert_eq!(asks(&mut host, at, 11), [Decision::Timed { cpu: 0, ns: 500_000 }, chose(Choice::Urgent)]);
     preempt(&mut host, at, 11, 0);
     run(&mut host, at, 21, 0, 100);
     assert_eq!(host.happens(&What::Acknowledges { task: 21 }), []);
-    // The recipient's time has not begun: it waited for those two.
-    assert_eq!(asks(&mut host, at + 1, 21), [Decision::Timed { ns: 500_000 }, chose(Choice::Urgent)]);
+    // The recipient's time has not begun: it waited for those two. The pCPU decides anew before that ends.
+    assert_eq!(asks(&mut host, at + 1, 21), [chose(Choice::Urgent)]);
     preempt(&mut host, at + 1, 21, 0);
     run(&mut host, at + 1, 12, 0, 100);
     let at = at + 500_001;
@@ -178,7 +179,7 @@ fn whoever_gives_its_pcpu_away_makes_the_other_urgent() {
         gives,
         [Decision::Kicked { cpu: 0, idle: false }, Decision::Yielded { task: 11, gives: true }]
     );
-    assert_eq!(asks(&mut host, MS, 11), [Decision::Timed { ns: 500_000 }, chose(Choice::Urgent)]);
+    assert_eq!(asks(&mut host, MS, 11), [Decision::Timed { cpu: 0, ns: 500_000 }, chose(Choice::Urgent)]);
     assert_eq!(host.task(21).waits, super::queue::Wait::Next(0));
 }
 
@@ -244,13 +245,14 @@ fn a_waker_that_is_about_to_halt_does_so_first_and_has_no_longer_than_expected()
         wakes(&mut host, MS);
         host.happens(&What::Halts { at: MS, task: 11 });
     }
-    wakes(&mut host, MS);
-    let woken = woken(MS, 12, 1, 0);
+    let at = 2 * MS;
+    wakes(&mut host, at);
+    let woken = woken(at, 12, 1, 0);
     assert_eq!(host.happens(&woken), [Decision::Placed { task: 12, cpu: 0, idle: false }]);
-    assert_eq!(queue(&mut host, MS, 12, 0, true), [Decision::Kicked { cpu: 0, idle: false }]);
-    let at = MS + 10_000;
-    assert_eq!(asks(&mut host, at, 11), [Decision::Timed { ns: 40_000 }, chose(Choice::Protected)]);
-    assert_eq!(asks(&mut host, MS + 50_000, 11), [chose(Choice::First)]);
+    assert_eq!(queue(&mut host, at, 12, 0, true), [Decision::Kicked { cpu: 0, idle: false }]);
+    let protected = [Decision::Timed { cpu: 0, ns: 40_000 }, chose(Choice::Protected)];
+    assert_eq!(asks(&mut host, at + 10_000, 11), protected);
+    assert_eq!(asks(&mut host, at + 50_000, 11), [chose(Choice::First)]);
 }
 
 #[test]
@@ -268,7 +270,62 @@ fn under_resched_co_nobody_waits_for_its_waker() {
     host.happens(&What::Interrupt { at: MS, from: 11, to: 12, means: Means::Reschedule, halted: true });
     let woken = woken(MS, 12, 3, 0);
     assert_eq!(host.happens(&woken), [Decision::Placed { task: 12, cpu: 1, idle: false }]);
-    assert_eq!(queue(&mut host, MS, 12, 1, true), [Decision::Kicked { cpu: 1, idle: false }]);
+    let preempts = [Decision::Timed { cpu: 1, ns: 500_000 }, Decision::Preempts { task: 12, cpu: 1 }];
+    assert_eq!(queue(&mut host, MS, 12, 1, true), preempts);
+}
+
+/// The vCPUs 11 and 21 run on the pCPUs 0 and 1 from 0 on, and 12 and 31 sleep.
+fn with_sleepers(rules: UrgentConfig) -> Host {
+    let mut host = host(2, rules);
+    for (task, cpu) in [(11, 0), (21, 1)] {
+        vcpu(&mut host, task, cpu);
+        run(&mut host, 0, task, cpu, 100);
+    }
+    for task in [12, 31] {
+        vcpu(&mut host, task, 1);
+        host.happens(&What::Quiescent { at: 0, task, sleeps: true });
+    }
+    host
+}
+
+#[test]
+fn a_woken_task_preempts_at_once_who_has_had_more_by_far() {
+    let host = with_sleepers(UrgentConfig::OFF);
+    let preempts = |task| [Decision::Preempts { task, cpu: 1 }];
+    let kicked = [Decision::Kicked { cpu: 1, idle: false }];
+    assert_eq!(queue(&mut host.clone(), MS, 31, 1, true), [], "not for a little less");
+    let mut host = host;
+    let at = MS + 1;
+    assert_eq!(queue(&mut host.clone(), at, 31, 1, false), [], "it has not woken");
+    assert_eq!(queue(&mut host, at, 31, 1, true), preempts(31));
+    assert_eq!(host.task(31).waits, super::queue::Wait::Next(1));
+    assert_eq!(queue(&mut host.clone(), at, 12, 1, true), kicked, "one preempts already");
+    preempt(&mut host, at, 21, 1);
+    run(&mut host, at, 31, 1, 100);
+    assert_eq!(queue(&mut host.clone(), 3 * MS, 12, 1, true), preempts(12));
+    host.happens(&What::Enters { task: 41 });
+    queue(&mut host, at, 41, 1, false);
+    assert_eq!(queue(&mut host, 3 * MS, 12, 1, true), kicked, "another one is first");
+}
+
+#[test]
+fn a_pcpu_is_asked_where_an_urgent_vcpu_waits_or_might_run() {
+    let host = with_sleepers(ALL);
+    let kicked = [Decision::Kicked { cpu: 1, idle: false }];
+    let sends = |from, to, means| What::Interrupt { at: MS, from, to, means, halted: false };
+    let wakes = |host: &Host| queue(&mut host.clone(), 2 * MS, 31, 1, true);
+    assert_eq!(wakes(&host), [Decision::Preempts { task: 31, cpu: 1 }]);
+    for sent in
+        [sends(21, 11, Means::Reschedule), sends(11, 21, Means::Shootdown), sends(11, 21, Means::Reschedule)]
+    {
+        let mut host = host.clone();
+        host.happens(&sent);
+        assert_eq!(wakes(&host), kicked, "{sent:?}");
+    }
+    let mut host = host;
+    queue(&mut host, MS, 12, 1, false);
+    host.happens(&sends(11, 12, Means::Shootdown));
+    assert_eq!(wakes(&host), kicked, "one waits");
 }
 
 #[test]

@@ -20,6 +20,9 @@ impl Host {
                 sender.woke_at = at;
             }
             sender.urgency.for_time(at, of_sender.resched_dp_ns);
+            if of_sender.resched_dp_ns > 0 {
+                self.runs_urgently(from);
+            }
         }
         if means == Means::Shootdown && of_sender.tlb_wait && self.task(to).askers.len() < ASKERS {
             self.task(to).askers.push(from);
@@ -29,6 +32,7 @@ impl Host {
             Means::Shootdown if rules.tlb_co => {
                 self.make_urgent(at, to);
                 self.task(to).urgency.for_event();
+                self.runs_urgently(to);
             }
             Means::Reschedule if rules.resched_co_ns > 0 => {
                 self.urgent_for(at, to, rules.resched_co_ns);
@@ -62,12 +66,23 @@ impl Host {
         }
     }
 
+    /// The task became urgent. If it runs, its pCPU has to be asked whether another one preempts it.
+    pub(super) fn runs_urgently(&mut self, task: Task) {
+        let own = self.task(task);
+        if let Some(cpu) = own.counted.filter(|_| own.runs)
+            && let Some(pcpu) = self.pcpu(cpu)
+        {
+            pcpu.urgent_runs = true;
+        }
+    }
+
     /// It is to run first for so long.
     fn urgent_for(&mut self, at: u64, task: Task, ns: u64) {
         self.make_urgent(at, task);
         let own = self.task(task);
         if own.runs {
             own.urgency.for_time(at, ns);
+            self.runs_urgently(task);
         } else {
             own.urgency.once_it_runs(ns);
         }
@@ -137,7 +152,7 @@ impl Host {
         if let Some((urgency, rules)) = urgent {
             let left = urgency.protected_for(at, slice_from, rules.slice_ns);
             if left > 0 {
-                self.decisions.push(Decision::Timed { ns: left });
+                self.decide_in(cpu, left, at);
                 return Some(Choice::Protected);
             }
         }
@@ -147,7 +162,7 @@ impl Host {
         }
         let (_, rules) = urgent?;
         self.pcpu(cpu)?.slice_from = at;
-        self.decisions.push(Decision::Timed { ns: rules.slice_ns });
+        self.decide_in(cpu, rules.slice_ns, at);
         Some(Choice::UrgentGoesOn)
     }
 
@@ -177,7 +192,7 @@ impl Host {
         // At the end of its slice it is the last of the urgent ones.
         self.task(task).urgent_since = at.saturating_add(slice);
         self.put_next(task, cpu);
-        self.decisions.push(Decision::Timed { ns: slice });
+        self.decide_in(cpu, slice, at);
         true
     }
 }

@@ -11,9 +11,10 @@ use gleaner_sim::scx::{Agreement, replay};
 use super::Args;
 
 /// The kinds of decisions, in words.
-const KINDS: [(&str, &str); 6] = [
+const KINDS: [(&str, &str); 7] = [
     ("placed", "where a woken vCPU goes"),
     ("kicked", "that a pCPU decides at once"),
+    ("preempts", "that a woken task preempts"),
     ("chose", "what a pCPU does next"),
     ("timed", "for how long"),
     ("yielded", "whether a vCPU gives way"),
