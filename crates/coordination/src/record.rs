@@ -37,8 +37,6 @@ pub struct Header {
     pub balance_ns: u64,
     /// A VM's active vCPUs are averaged over so long, in ns.
     pub average_ns: u64,
-    /// A woken task preempts who runs if its virtual time is lower by more than this, in ns.
-    pub wakeup_ns: u64,
     /// A vCPU that halts within so long after it woke a sibling is about to halt when it wakes one, in ns.
     pub follow_ns: u64,
     /// Where woken vCPUs go.
@@ -146,10 +144,10 @@ pub enum Decision {
     Placed { task: Task, cpu: u32, idle: bool },
     /// A pCPU has to decide anew at once. `idle`: it was.
     Kicked { cpu: u32, idle: bool },
-    /// A woken task preempts who runs on its pCPU, which need not decide anew.
+    /// A woken task preempts who runs on its pCPU, without a decision of that one.
     Preempts { task: Task, cpu: u32 },
-    /// A pCPU decides anew in so many ns.
-    Timed { cpu: u32, ns: u64 },
+    /// The pCPU decides anew in so many ns.
+    Timed { ns: u64 },
     /// What a pCPU does next.
     Chose { cpu: u32, choice: Choice },
     /// Whether a vCPU gives its pCPU away.
@@ -195,7 +193,6 @@ mod tests {
             slice_ns: 0,
             balance_ns: 0,
             average_ns: 0,
-            wakeup_ns: 0,
             follow_ns: 0,
             placement: VcpuPlacement::Balance,
             rules: UrgentConfig::PAPER,

@@ -143,7 +143,7 @@ fn line(event: &event) -> Option<Line> {
         event_kind::EVENT_PLACED => What::Decides(Decision::Placed { task, cpu, idle: flag }),
         event_kind::EVENT_KICKED => What::Decides(Decision::Kicked { cpu, idle: flag }),
         event_kind::EVENT_PREEMPTS => What::Decides(Decision::Preempts { task, cpu }),
-        event_kind::EVENT_TIMED => What::Decides(Decision::Timed { cpu, ns: value }),
+        event_kind::EVENT_TIMED => What::Decides(Decision::Timed { ns: value }),
         event_kind::EVENT_CHOSE => What::Decides(Decision::Chose { cpu, choice: choice_of(event.what)? }),
         event_kind::EVENT_YIELDED => What::Decides(Decision::Yielded { task, gives: flag }),
         _ => return None,

@@ -128,7 +128,6 @@ impl Scheduler {
             slice_ns: options.slice_ns,
             balance_ns: fixed.map_or(0, |fixed| fixed.balance_ns),
             average_ns: fixed.map_or(0, |fixed| fixed.average_ns),
-            wakeup_ns: fixed.map_or(0, |fixed| fixed.wakeup_ns),
             follow_ns: fixed.map_or(0, |fixed| fixed.follow_ns),
             placement: options.placement,
             rules: options.config(options.rules),

@@ -4,13 +4,13 @@
 #define GLEANER_SCX_CHOOSE_H
 
 /* The pCPU decides anew in `ns`: ticks are too far apart for urgent slices. */
-static __always_inline void decide_in(s32 cpu, struct pcpu *c, u64 ns, u64 now)
+static __always_inline void decide_in(struct pcpu *c, u64 ns, u64 now)
 {
 	/* If it does so earlier, it sees then how much is left. */
 	if ((c->decides_at > now && c->decides_at <= now + ns) || bpf_timer_start(&c->timer, ns, 0))
 		return;
 	c->decides_at = now + ns;
-	RECORD(EVENT_TIMED, .cpu = cpu, .value = ns);
+	RECORD(EVENT_TIMED, .value = ns);
 }
 
 /*
@@ -56,35 +56,55 @@ static __always_inline bool run_urgent(s32 cpu, struct pcpu *c, u64 other, u64 n
 	}
 	if (moved) {
 		count(STAT_URGENT_RUNS);
-		decide_in(cpu, c, slice, now);
+		decide_in(c, slice, now);
 	}
 	return moved;
 }
 
+/* A woken task preempts only who has had more by so much of a slice: for less a switch is not worth it. */
+#define WAKEUP_PARTS 3
+
+static __always_inline bool comes_before(struct task_struct *p, struct pcpu *c, u64 now)
+{
+	return woken_may_preempt(entity(p)->dsq_vtime, current_vtime(c, now), fair_slice_ns / WAKEUP_PARTS);
+}
+
 /*
- * Whether the pCPU would choose the task, which has woken and is to wait here,
- * instead of who runs. Where that is certain it need not be asked, for which it
- * would be interrupted, and so would be this one.
+ * Whether the pCPU, among its own tasks, would choose this one, which has woken
+ * and is to wait here. Where that is certain, a kick, which costs the waker's
+ * pCPU an interrupt of its own, and a decision of this one are saved.
  */
 static __always_inline bool preempts(struct task_struct *p, struct task *t, s32 cpu, struct pcpu *c, u64 now)
 {
-	u64 own = entity(p)->dsq_vtime, other, first, slice;
+	u64 own = entity(p)->dsq_vtime, other, first;
 
 	/* Several would have to be compared, or who runs may be protected. */
-	if (c->urgent || c->urgent_runs || c->preempting)
+	if (!c->runs || c->urgent || c->urgent_runs || c->preempting)
 		return false;
-	other = current_vtime(c, now);
 	first = first_vtime(cpu, ~0ULL);
 	if (!urgency_holds(&t->urgency, now))
-		return own < first && woken_may_preempt(own, other, wakeup_ns);
-	if (!urgent_may_preempt(rules_of(t), weight_of(p, t), own, first < other ? first : other))
-		return false;
+		return own < first && comes_before(p, c, now);
+	other = current_vtime(c, now);
+	return urgent_may_preempt(rules_of(t), weight_of(p, t), own, first < other ? first : other);
+}
+
+/*
+ * A task that preempted runs now. A kick meanwhile had no effect: the pCPU does
+ * not decide while one is next.
+ */
+static __always_inline void has_preempted(struct task *t, s32 cpu, struct pcpu *c, u64 now)
+{
+	u64 slice = rules_of(t)->slice_ns;
+
+	c->preempting = 0;
+	if (c->urgent)
+		kick(cpu, SCX_KICK_PREEMPT);
+	if (!c->urgent_runs)
+		return;
 	/* At the end of its slice it is the last of the urgent ones. */
-	slice = rules_of(t)->slice_ns;
 	t->urgent_since = now + slice;
 	count(STAT_URGENT_RUNS);
-	decide_in(cpu, c, slice, now);
-	return true;
+	decide_in(c, slice, now);
 }
 
 /*
@@ -152,12 +172,14 @@ static __always_inline enum choice urgent_decides(s32 cpu, struct pcpu *c, struc
 		urgent = urgency_holds(&t->urgency, now) &&
 			 urgent_may_preempt(rules, weight_of(prev, t), own, first);
 	}
-	if (urgent)
+	if (urgent) {
+		c->urgent_runs = 1;
 		left = urgency_protects_for(&t->urgency, now, c->slice_from, rules->slice_ns);
+	}
 	if (left) {
 		count(STAT_PROTECTED);
 		set_slice(prev, fair_slice_ns);
-		decide_in(cpu, c, left, now);
+		decide_in(c, left, now);
 		return CHOICE_PROTECTED;
 	}
 	if (c->urgent && run_urgent(cpu, c, first < own ? first : own, now))
@@ -166,7 +188,7 @@ static __always_inline enum choice urgent_decides(s32 cpu, struct pcpu *c, struc
 		return CHOICE_IDLE;
 	c->slice_from = now;
 	set_slice(prev, fair_slice_ns);
-	decide_in(cpu, c, rules->slice_ns, now);
+	decide_in(c, rules->slice_ns, now);
 	return CHOICE_URGENT_GOES_ON;
 }
 
@@ -191,7 +213,9 @@ static __always_inline enum choice choose(s32 cpu, struct pcpu *c, struct task_s
 	}
 	if (!prev)
 		return CHOICE_IDLE;
-	set_slice(prev, fair_slice_ns);
+	/* While this looked elsewhere, one may have come to preempt it. */
+	if (!c->preempting)
+		set_slice(prev, fair_slice_ns);
 	return CHOICE_GOES_ON;
 }
 

@@ -102,7 +102,7 @@ enum event_kind {
 	EVENT_KICKED,
 	/* `task`, which has woken, preempts who runs on `cpu`. */
 	EVENT_PREEMPTS,
-	/* `cpu` decides anew in `value` ns. */
+	/* The pCPU decides anew in `value` ns. */
 	EVENT_TIMED,
 	/* What `cpu` does next; `what`: an enum choice. */
 	EVENT_CHOSE,

@@ -69,7 +69,7 @@ void OPS(gleaner_enqueue, struct task_struct *p, u64 enq_flags)
 	struct task *t = task_of(p);
 	struct pcpu *c = pcpu_of(cpu);
 	u64 now = bpf_ktime_get_ns(), vtime = entity(p)->dsq_vtime;
-	bool idle, woken;
+	bool idle, woken, urgent;
 
 	/* The kernel's threads of one pCPU are part of the pCPU's own work. There may be no memory for a new task. */
 	if (!t || !c || (p->flags & PF_KTHREAD && ((struct task_struct___scx *)p)->nr_cpus_allowed == 1)) {
@@ -90,12 +90,14 @@ void OPS(gleaner_enqueue, struct task_struct *p, u64 enq_flags)
 		insert_local(p, fair_slice_ns, enq_flags | scx_enum(scx_enq_flags, SCX_ENQ_PREEMPT));
 		return;
 	}
-	if (urgency_holds(&t->urgency, now))
+	urgent = urgency_holds(&t->urgency, now);
+	if (urgent)
 		c->urgent = 1;
 	insert_vtime(p, cpu, fair_slice_ns, vtime, enq_flags);
+	/* A pCPU where nobody runs may have found no work here, and become idle after it has looked elsewhere. */
 	if (idle)
 		kick(cpu, SCX_KICK_IDLE);
-	else if (woken && (c->urgent || woken_may_preempt(vtime, current_vtime(c, now), wakeup_ns)))
+	else if (woken && (urgent || !c->runs || comes_before(p, c, now)))
 		kick(cpu, SCX_KICK_PREEMPT);
 }
 
@@ -108,6 +110,8 @@ void OPS(gleaner_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!c)
 		return;
+	/* The kernel asks only if nobody is next here. */
+	c->preempting = 0;
 	if (prev && !(entity(prev)->flags & SCX_TASK_QUEUED))
 		prev = NULL;
 	/* Here, too: one that goes on does not stop. */
@@ -208,8 +212,10 @@ void OPS(gleaner_running, struct task_struct *p)
 	count_on(p, t, cpu);
 	urgency_runs(&t->urgency, now);
 	c->urgent_runs = urgency_holds(&t->urgency, now);
-	c->preempting = 0;
 	c->owed = !!t->owes;
+	c->runs = 1;
+	if (c->preempting)
+		has_preempted(t, cpu, c, now);
 	t->runs = 1;
 	t->ran_from = now;
 	t->accounted_until = now;
@@ -234,6 +240,7 @@ void OPS(gleaner_stopping, struct task_struct *p, bool runnable)
 		return;
 	RECORD(EVENT_STOPS, .at = now, .task = p->pid);
 	c->burst = 0;
+	c->runs = 0;
 	t->computed = computed(t, now);
 	t->runs = 0;
 	vm = vm_of(t);

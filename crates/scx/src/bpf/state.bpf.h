@@ -12,8 +12,6 @@
 const volatile u64 fair_slice_ns = 3000000;
 /* A pCPU looks for tasks that are behind on others so often at most. */
 const volatile u64 balance_ns = 10000000;
-/* A woken task preempts who runs if its virtual time is lower by more than this. A third of a slice, as short waits are cheap. */
-const volatile u64 wakeup_ns = 1000000;
 /* A VM's active vCPUs are averaged over so long: several of its computations between two waits. */
 const volatile u64 average_ns = 10000000;
 /*
@@ -159,9 +157,11 @@ struct pcpu {
 	/* Urgent vCPUs might wait here; who runs here might be urgent. */
 	u32 urgent;
 	u32 urgent_runs;
-	/* A woken task preempts who runs here, and does not run yet. */
+	/* A task runs here. */
+	u32 runs;
+	/* A woken task preempts that one, and does not run yet. */
 	u32 preempting;
-	/* Who runs here might owe it that it decides anew. */
+	/* The vCPU that runs here may have a kick to send when it next enters its guest (`owes`). */
 	u32 owed;
 	u32 online;
 	/* The expected burst of the task that runs, when it was placed here, started or went on; 0: none runs. */

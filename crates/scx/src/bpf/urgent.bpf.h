@@ -29,10 +29,12 @@ static __always_inline void reconsider(struct task *t, struct task *sender)
 	if (!c)
 		return;
 	c->urgent = 1;
-	if (sender && sender->counted == counted)
-		sender->owes = c->owed = counted;
-	else
+	if (sender && sender->counted == counted) {
+		sender->owes = counted;
+		c->owed = 1;
+	} else {
 		kick(counted - 1, SCX_KICK_PREEMPT);
+	}
 }
 
 /* Also one whose thread has woken and waits for a pCPU, or polls before it sleeps. */

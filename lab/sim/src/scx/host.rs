@@ -69,10 +69,10 @@ pub(super) struct PcpuState {
     pub(super) slice_from: u64,
     pub(super) share: u64,
     pub(super) load: u64,
-    /// Urgent vCPUs might wait here; who runs here might be urgent.
+    /// Urgent vCPUs might wait here.
     pub(super) urgent: bool,
-    pub(super) urgent_runs: bool,
-    /// A woken task preempts who runs here, and does not run yet.
+    pub(super) running: Running,
+    /// A woken task preempts who runs, and does not run yet.
     pub(super) preempting: bool,
     /// The expected burst of the task that runs, when it was placed here, started or went on; 0: none runs.
     pub(super) burst: u64,
@@ -81,6 +81,16 @@ pub(super) struct PcpuState {
     pub(super) decides_at: u64,
     /// Those that wait, by virtual time.
     pub(super) queue: BTreeSet<(u64, u64, Task)>,
+}
+
+/// Who runs on a pCPU: `runs` and `urgent_runs`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Running {
+    #[default]
+    Nobody,
+    NotUrgent,
+    /// A vCPU that might be.
+    Urgent,
 }
 
 /// `struct vm`.
@@ -154,6 +164,9 @@ impl Host {
             What::Next { task, cpu } => self.put_next(task, cpu),
             What::Asks { at, cpu, running, burst } => {
                 self.uses(cpu, burst);
+                if let Some(pcpu) = self.pcpu(cpu) {
+                    pcpu.preempting = false;
+                }
                 let choice = self.choose(at, cpu, (running != 0).then_some(running));
                 self.decisions.push(Decision::Chose { cpu, choice });
             }
@@ -237,11 +250,12 @@ impl Host {
         let (vtime, urgent) = (own.vtime, own.urgency.is_urgent(at));
         let Some(pcpu) = self.pcpu(cpu) else { return };
         (pcpu.vtime, pcpu.share) = (vtime, share);
-        (pcpu.urgent_runs, pcpu.preempting) = (urgent, false);
+        pcpu.running = if urgent { Running::Urgent } else { Running::NotUrgent };
         (pcpu.ran_from, pcpu.slice_from) = (at, at);
         if first.is_none_or(|first| vtime <= first) {
             self.floor = self.floor.max(vtime);
         }
+        self.has_preempted(at, task, cpu);
     }
 
     fn stops(&mut self, at: u64, task: Task) {
@@ -252,6 +266,9 @@ impl Host {
         own.vtime = own.vtime.wrapping_add(gleaner_coordination::virtual_time(ran, share));
         if let Some(cpu) = own.counted {
             self.uses(cpu, 0);
+            if let Some(pcpu) = self.pcpu(cpu) {
+                pcpu.running = Running::Nobody;
+            }
         }
     }
 }

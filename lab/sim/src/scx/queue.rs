@@ -3,7 +3,10 @@
 use gleaner_coordination::record::{Choice, Decision, Task};
 use gleaner_coordination::woken_may_preempt;
 
-use super::host::Host;
+use super::host::{Host, Running};
+
+/// A woken task preempts only who has had more by so much of a slice.
+const WAKEUP_PARTS: u64 = 3;
 
 /// Where a task waits.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +33,10 @@ impl Host {
         self.task(task).waits = Wait::Next(cpu);
     }
 
-    /// The task waits for the pCPU, which is `idle`. One that has just `woken` preempts who runs, or the pCPU decides anew.
+    /// The task waits for the pCPU, which is `idle`. One that has just `woken` may preempt who runs.
     pub(super) fn queue(&mut self, at: u64, task: Task, cpu: u32, idle: bool, woken: bool) {
         self.stop_waiting(task);
         self.count_on(task, cpu);
-        self.queued += 1;
-        let (order, current) = (self.queued, self.current_vtime(cpu, at));
         self.task(task).queued_at = at;
         let woken = woken && !idle;
         if woken && self.preempts(at, task, cpu) {
@@ -43,41 +44,59 @@ impl Host {
             self.decisions.push(Decision::Preempts { task, cpu });
             return;
         }
-        let least = self.header.wakeup_ns;
+        self.queued += 1;
+        let (order, before) = (self.queued, self.comes_before(at, task, cpu));
         let own = self.task(task);
         let (vtime, urgent) = (own.vtime, own.urgency.is_urgent(at));
         own.waits = Wait::Fair { cpu, vtime, order };
         let Some(pcpu) = self.pcpu(cpu) else { return };
         pcpu.urgent |= urgent;
         pcpu.queue.insert((vtime, order, task));
-        if idle || woken && (pcpu.urgent || woken_may_preempt(vtime, current, least)) {
+        if idle || woken && (urgent || pcpu.running == Running::Nobody || before) {
             self.decisions.push(Decision::Kicked { cpu, idle });
         }
     }
 
-    /// Whether it is certain that the pCPU would choose the task, which has woken, instead of who runs.
+    fn comes_before(&mut self, at: u64, task: Task, cpu: u32) -> bool {
+        let (current, least) = (self.current_vtime(cpu, at), self.header.slice_ns / WAKEUP_PARTS);
+        woken_may_preempt(self.task(task).vtime, current, least)
+    }
+
+    /// Whether the pCPU, among its own tasks, would certainly choose this one, which has woken.
     fn preempts(&mut self, at: u64, task: Task, cpu: u32) -> bool {
         let (current, first) = (self.current_vtime(cpu, at), self.first_vtime(cpu, None));
-        let (rules, share, least) = (self.rules_of(task), self.share_of(task), self.header.wakeup_ns);
+        let (rules, share, before) =
+            (self.rules_of(task), self.share_of(task), self.comes_before(at, task, cpu));
+        let own = self.task(task);
+        let (vtime, urgent) = (own.vtime, own.urgency.is_urgent(at));
         let Some(pcpu) = self.pcpu(cpu) else { return false };
-        if pcpu.urgent || pcpu.urgent_runs || pcpu.preempting {
+        if pcpu.running != Running::NotUrgent || pcpu.urgent || pcpu.preempting {
             return false;
         }
-        let own = self.task(task);
-        let preempts = if own.urgency.is_urgent(at) {
-            rules.may_preempt(share, own.vtime, first.map_or(current, |first| first.min(current)))
+        pcpu.preempting = if urgent {
+            rules.may_preempt(share, vtime, first.map_or(current, |first| first.min(current)))
         } else {
-            first.is_none_or(|first| own.vtime < first) && woken_may_preempt(own.vtime, current, least)
+            first.is_none_or(|first| vtime < first) && before
         };
-        if preempts && own.urgency.is_urgent(at) {
+        pcpu.preempting
+    }
+
+    /// The task runs; if it preempted, a kick meanwhile had no effect.
+    pub(super) fn has_preempted(&mut self, at: u64, task: Task, cpu: u32) {
+        let Some(pcpu) = self.pcpu(cpu) else { return };
+        let (urgent, running) = (pcpu.urgent, pcpu.running);
+        if !std::mem::take(&mut pcpu.preempting) {
+            return;
+        }
+        if urgent {
+            self.decisions.push(Decision::Kicked { cpu, idle: false });
+        }
+        if running == Running::Urgent {
             // At the end of its slice it is the last of the urgent ones.
-            own.urgent_since = at.saturating_add(rules.slice_ns);
-            self.decide_in(cpu, rules.slice_ns, at);
+            let slice = self.rules_of(task).slice_ns;
+            self.task(task).urgent_since = at.saturating_add(slice);
+            self.decide_in(cpu, slice, at);
         }
-        if let Some(pcpu) = self.pcpu(cpu) {
-            pcpu.preempting = preempts;
-        }
-        preempts
     }
 
     /// The pCPU decides anew in `ns`, if it does not do so earlier.
@@ -88,7 +107,7 @@ impl Host {
             return;
         }
         pcpu.decides_at = then;
-        self.decisions.push(Decision::Timed { cpu, ns });
+        self.decisions.push(Decision::Timed { ns });
     }
 
     /// The virtual time of the first task that waits for the pCPU, if it has waited since before `since`.

@@ -156,7 +156,7 @@ fn text(decision: &Decision) -> String {
         Decision::Placed { task, cpu, idle: false } => format!("thread {task} goes to pCPU {cpu}"),
         Decision::Kicked { cpu, .. } => format!("pCPU {cpu} decides anew at once"),
         Decision::Preempts { task, cpu } => format!("thread {task} preempts who runs on pCPU {cpu}"),
-        Decision::Timed { cpu, ns } => format!("pCPU {cpu} decides anew in {ns} ns"),
+        Decision::Timed { ns } => format!("it decides anew in {ns} ns"),
         Decision::Chose { cpu, choice } => format!("pCPU {cpu}: {choice:?}"),
         Decision::Yielded { task, gives: true } => format!("thread {task} gives its pCPU away"),
         Decision::Yielded { task, gives: false } => format!("thread {task} keeps its pCPU"),
@@ -242,7 +242,6 @@ fn pcpus_of(line: &Line) -> [u32; 3] {
             Decision::Placed { cpu, .. }
             | Decision::Kicked { cpu, .. }
             | Decision::Preempts { cpu, .. }
-            | Decision::Timed { cpu, .. }
             | Decision::Chose { cpu, .. },
         ) => [on, cpu, cpu],
         _ => [on, on, on],
@@ -332,6 +331,12 @@ impl Comparison {
         for mut world in answered {
             world.happens(number, line);
             self.worlds.push(world);
+        }
+        if let What::Stops { task, .. } = line.what {
+            // It stops and falls asleep at two moments. In between it may be interrupted.
+            let between: Vec<World> =
+                self.worlds.iter().filter_map(|world| world.interrupted(number, task)).collect();
+            self.worlds.extend(between);
         }
         if matches!(line.what, What::Sent { .. }) {
             self.forget_equal();

@@ -27,7 +27,6 @@ fn host(pcpus: u32, rules: UrgentConfig) -> Host {
         slice_ns: SLICE,
         balance_ns: 10 * MS,
         average_ns: 10 * MS,
-        wakeup_ns: MS,
         follow_ns: 50_000,
         placement: VcpuPlacement::LoadConscious,
         rules,
@@ -46,6 +45,10 @@ fn queue(host: &mut Host, at: u64, task: Task, cpu: u32, woken: bool) -> Vec<Dec
 
 fn run(host: &mut Host, at: u64, task: Task, cpu: u32, weight: u32) {
     assert_eq!(host.happens(&What::Runs { at, task, cpu, weight, burst: WAITS }), []);
+}
+
+fn runs(host: &mut Host, at: u64, task: Task, cpu: u32) -> Vec<Decision> {
+    host.happens(&What::Runs { at, task, cpu, weight: 100, burst: WAITS })
 }
 
 /// The task that ran stops and waits again.
@@ -110,10 +113,10 @@ fn the_sender_of_a_reschedule_interrupt_is_protected_and_its_recipient_is_next()
     let sent = What::Interrupt { at, from: 11, to: 12, means: Means::Reschedule, halted: false };
     assert_eq!(host.happens(&sent), []);
     assert_eq!(host.happens(&What::Delivered { from: 11 }), [Decision::Kicked { cpu: 0, idle: false }]);
-    assert_eq!(asks(&mut host, at, 11), [Decision::Timed { cpu: 0, ns: 500_000 }, chose(Choice::Protected)]);
+    assert_eq!(asks(&mut host, at, 11), [Decision::Timed { ns: 500_000 }, chose(Choice::Protected)]);
     let at = at + 500_000;
     // 21 has been urgent for longer.
-    assert_eq!(asks(&mut host, at, 11), [Decision::Timed { cpu: 0, ns: 500_000 }, chose(Choice::Urgent)]);
+    assert_eq!(asks(&mut host, at, 11), [Decision::Timed { ns: 500_000 }, chose(Choice::Urgent)]);
     preempt(&mut host, at, 11, 0);
     run(&mut host, at, 21, 0, 100);
     assert_eq!(host.happens(&What::Acknowledges { task: 21 }), []);
@@ -179,7 +182,7 @@ fn whoever_gives_its_pcpu_away_makes_the_other_urgent() {
         gives,
         [Decision::Kicked { cpu: 0, idle: false }, Decision::Yielded { task: 11, gives: true }]
     );
-    assert_eq!(asks(&mut host, MS, 11), [Decision::Timed { cpu: 0, ns: 500_000 }, chose(Choice::Urgent)]);
+    assert_eq!(asks(&mut host, MS, 11), [Decision::Timed { ns: 500_000 }, chose(Choice::Urgent)]);
     assert_eq!(host.task(21).waits, super::queue::Wait::Next(0));
 }
 
@@ -250,7 +253,7 @@ fn a_waker_that_is_about_to_halt_does_so_first_and_has_no_longer_than_expected()
     let woken = woken(at, 12, 1, 0);
     assert_eq!(host.happens(&woken), [Decision::Placed { task: 12, cpu: 0, idle: false }]);
     assert_eq!(queue(&mut host, at, 12, 0, true), [Decision::Kicked { cpu: 0, idle: false }]);
-    let protected = [Decision::Timed { cpu: 0, ns: 40_000 }, chose(Choice::Protected)];
+    let protected = [Decision::Timed { ns: 40_000 }, chose(Choice::Protected)];
     assert_eq!(asks(&mut host, at + 10_000, 11), protected);
     assert_eq!(asks(&mut host, at + 50_000, 11), [chose(Choice::First)]);
 }
@@ -270,8 +273,9 @@ fn under_resched_co_nobody_waits_for_its_waker() {
     host.happens(&What::Interrupt { at: MS, from: 11, to: 12, means: Means::Reschedule, halted: true });
     let woken = woken(MS, 12, 3, 0);
     assert_eq!(host.happens(&woken), [Decision::Placed { task: 12, cpu: 1, idle: false }]);
-    let preempts = [Decision::Timed { cpu: 1, ns: 500_000 }, Decision::Preempts { task: 12, cpu: 1 }];
-    assert_eq!(queue(&mut host, MS, 12, 1, true), preempts);
+    assert_eq!(queue(&mut host, MS, 12, 1, true), [Decision::Preempts { task: 12, cpu: 1 }]);
+    preempt(&mut host, MS, 21, 1);
+    assert_eq!(runs(&mut host, MS, 12, 1), [Decision::Timed { ns: 500_000 }], "for an urgent slice");
 }
 
 /// The vCPUs 11 and 21 run on the pCPUs 0 and 1 from 0 on, and 12 and 31 sleep.
@@ -301,11 +305,24 @@ fn a_woken_task_preempts_at_once_who_has_had_more_by_far() {
     assert_eq!(host.task(31).waits, super::queue::Wait::Next(1));
     assert_eq!(queue(&mut host.clone(), at, 12, 1, true), kicked, "one preempts already");
     preempt(&mut host, at, 21, 1);
+    assert_eq!(queue(&mut host.clone(), MS, 12, 1, true), kicked, "nobody runs");
     run(&mut host, at, 31, 1, 100);
     assert_eq!(queue(&mut host.clone(), 3 * MS, 12, 1, true), preempts(12));
     host.happens(&What::Enters { task: 41 });
     queue(&mut host, at, 41, 1, false);
     assert_eq!(queue(&mut host, 3 * MS, 12, 1, true), kicked, "another one is first");
+}
+
+#[test]
+fn what_becomes_urgent_while_a_woken_task_is_about_to_run_is_not_forgotten() {
+    let (kicked, at) = ([Decision::Kicked { cpu: 1, idle: false }], 4 * MS);
+    let mut host = with_sleepers(ALL);
+    assert_eq!(queue(&mut host, at, 31, 1, true), [Decision::Preempts { task: 31, cpu: 1 }]);
+    queue(&mut host, at, 12, 1, false);
+    let sent = What::Interrupt { at, from: 11, to: 12, means: Means::Shootdown, halted: false };
+    assert_eq!(host.happens(&sent), kicked, "without effect: one is next");
+    preempt(&mut host, at, 21, 1);
+    assert_eq!(runs(&mut host, at, 31, 1), kicked);
 }
 
 #[test]

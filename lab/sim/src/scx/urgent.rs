@@ -3,7 +3,7 @@
 use gleaner_coordination::halted_soon;
 use gleaner_coordination::record::{Choice, Decision, Means, Task};
 
-use super::host::Host;
+use super::host::{Host, Running};
 
 /// Of more senders of shootdowns nobody knows that they wait.
 const ASKERS: usize = 4;
@@ -72,7 +72,7 @@ impl Host {
         if let Some(cpu) = own.counted.filter(|_| own.runs)
             && let Some(pcpu) = self.pcpu(cpu)
         {
-            pcpu.urgent_runs = true;
+            pcpu.running = Running::Urgent;
         }
     }
 
@@ -150,6 +150,7 @@ impl Host {
             (urgency.is_urgent(at) && rules.may_preempt(share, own, first)).then_some((urgency, rules))
         });
         if let Some((urgency, rules)) = urgent {
+            self.pcpu(cpu)?.running = Running::Urgent;
             let left = urgency.protected_for(at, slice_from, rules.slice_ns);
             if left > 0 {
                 self.decide_in(cpu, left, at);

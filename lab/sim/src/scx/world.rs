@@ -64,6 +64,20 @@ impl World {
         Some(world)
     }
 
+    /// The same world, in which the interrupts for this task that have begun elsewhere have their consequences now; `None`: there
+    /// are none.
+    pub(super) fn interrupted(&self, number: usize, task: Task) -> Option<Self> {
+        let interrupts = |what: &What| matches!(what, What::Interrupt { to, .. } if *to == task);
+        let begun =
+            |(cpu, expected): (&u32, &Expected)| expected.begun.iter().any(interrupts).then_some(*cpu);
+        let senders: Vec<u32> = self.expected.iter().filter_map(begun).collect();
+        let mut world = (!senders.is_empty()).then(|| self.clone())?;
+        for cpu in senders {
+            world.ends(cpu, number, interrupts);
+        }
+        Some(world)
+    }
+
     /// A decision that was to be made on this pCPU before, if any.
     ///
     /// # Errors

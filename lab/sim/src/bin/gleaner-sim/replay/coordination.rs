@@ -38,9 +38,12 @@ fn text(agreement: &Agreement) -> String {
     let Agreement { kernel, pcpus, vms, tasks, events, decisions, difference, .. } = agreement;
     let elapsed = Duration::from_nanos(agreement.elapsed_ns).as_secs_f64();
     let mut text = format!(
-        "scx_gleaner on {pcpus} pCPUs, Linux {kernel}, for {elapsed:.2} s: {events} events of {tasks} tasks, {vms} VMs\n\n\
+        "scx_gleaner on {pcpus} pCPU{}, Linux {kernel}, for {elapsed:.2} s: {events} events of {tasks} tasks, {vms} VMs\n\n\
          {:<30}{:>10}{:>10}\n",
-        "decisions", "recorded", "the same"
+        if *pcpus == 1 { "" } else { "s" },
+        "decisions",
+        "recorded",
+        "the same"
     );
     for (kind, words) in KINDS {
         if let Some(count) = decisions.get(kind) {
