@@ -48,7 +48,7 @@ impl Autos {
     /// The scheduler's maps cannot be used.
     pub fn step(
         &mut self,
-        scheduler: &Scheduler,
+        scheduler: &mut Scheduler,
         options: &Options,
     ) -> Result<Vec<(u32, Decision)>, ScxError> {
         let is_auto = |pid| options.rules_of(pid).resched_co == ReschedCo::Auto;

@@ -173,6 +173,12 @@ impl Scheduler {
     /// # Errors
     /// There are too many VMs.
     pub fn adopt(&mut self, options: &Options) -> Result<(), ScxError> {
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.default_rules = as_set(&options.config(options.rules));
+            data.uses = uses_of(&options.rules.vectors);
+            data.has_own_uses = u32::from(!options.vms.is_empty());
+            data.has_own_rules = data.has_own_uses;
+        }
         let (own, uses) = (&self.skel.maps.own_rules, &self.skel.maps.own_uses);
         for pid in pids(own).filter(|pid| options.own_rules(*pid).is_none()) {
             // Fails if the VM has ended meanwhile.
@@ -180,14 +186,9 @@ impl Scheduler {
             let _ = uses.delete(as_bytes(&pid));
         }
         for vm in &options.vms {
-            self.give(vm.pid, &options.config(vm.rules))?;
+            put_rules(own, vm.pid, &options.config(vm.rules))?;
             let table = uses_of(&vm.rules.vectors);
             uses.update(as_bytes(&vm.pid), &table, MapFlags::ANY).map_err(|error| maps(&error))?;
-        }
-        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
-            data.default_rules = as_set(&options.config(options.rules));
-            data.uses = uses_of(&options.rules.vectors);
-            data.has_own_uses = u32::from(!options.vms.is_empty());
         }
         Ok(())
     }
@@ -196,9 +197,11 @@ impl Scheduler {
     ///
     /// # Errors
     /// There are too many VMs.
-    pub fn give(&self, pid: u32, rules: &UrgentConfig) -> Result<(), ScxError> {
-        let own = &self.skel.maps.own_rules;
-        own.update(as_bytes(&pid), as_bytes(&as_set(rules)), MapFlags::ANY).map_err(|error| maps(&error))
+    pub fn give(&mut self, pid: u32, rules: &UrgentConfig) -> Result<(), ScxError> {
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.has_own_rules = 1;
+        }
+        put_rules(&self.skel.maps.own_rules, pid, rules)
     }
 
     /// The VMs that it has seen run.
@@ -247,6 +250,11 @@ impl Scheduler {
             message: words(&ended.message),
         })
     }
+}
+
+/// Writes a VM's rules into `own_rules`.
+fn put_rules(own: &impl MapCore, pid: u32, rules: &UrgentConfig) -> Result<(), ScxError> {
+    own.update(as_bytes(&pid), as_bytes(&as_set(rules)), MapFlags::ANY).map_err(|error| maps(&error))
 }
 
 /// The keys of a map whose keys are processes.

@@ -31,8 +31,9 @@ const volatile bool symbiosis = false;
 struct urgent_rules default_rules = {};
 /* `enum vector_use` of each vector, in guests of VMs that have no table of their own; user space changes it at any time. */
 u8 uses[256] = {};
-/* Some VM has a table of its own. */
+/* Some VM has a table, or rules, of its own. */
 u32 has_own_uses = 0;
+u32 has_own_rules = 0;
 
 /* The numbers of pCPUs are below this one; some may be offline. */
 u32 pcpu_count = 0;
@@ -221,7 +222,13 @@ static __always_inline struct vm *vm_of(struct task *t)
 	return t->vm ? bpf_map_lookup_elem(&vms, &t->vm) : NULL;
 }
 
-/* What an interrupt with this vector means to the guest of the vCPU. */
+/* Whether an interrupt with this vector means anything to some guest: those of devices and timers are looked at no further. */
+static __always_inline bool has_use(u8 vector)
+{
+	return has_own_uses || uses[vector] != USE_NONE;
+}
+
+/* What it means to the guest of the vCPU. */
 static __always_inline u8 use_of(struct task *t, u8 vector)
 {
 	const struct own_uses *own = has_own_uses ? bpf_map_lookup_elem(&own_uses, &t->vm) : NULL;
@@ -231,7 +238,7 @@ static __always_inline u8 use_of(struct task *t, u8 vector)
 
 static __always_inline const struct urgent_rules *rules_of(struct task *t)
 {
-	const struct urgent_rules *own = t->vm ? bpf_map_lookup_elem(&own_rules, &t->vm) : NULL;
+	const struct urgent_rules *own = has_own_rules ? bpf_map_lookup_elem(&own_rules, &t->vm) : NULL;
 
 	return own ? own : &default_rules;
 }

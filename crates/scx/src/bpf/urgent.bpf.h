@@ -149,15 +149,18 @@ static __always_inline void answer(struct task *t)
 SEC("?tp_btf/kvm_apic_accept_irq")
 int BPF_PROG(on_accept, u32 vcpu_id, u16 mode, u16 level, u8 vector)
 {
-	struct task *from = task_of(bpf_get_current_task_btf()), *to;
 	struct task_struct *recipient;
+	struct task *from, *to;
 	struct vm *vm;
 	bool halted;
 	u64 now;
 	u8 use;
 
 	/* Delivery modes other than fixed have no vector. */
-	if (!from || !from->vm || mode & 0x700)
+	if (mode & 0x700 || !has_use(vector))
+		return 0;
+	from = task_of(bpf_get_current_task_btf());
+	if (!from || !from->vm)
 		return 0;
 	use = use_of(from, vector);
 	if (use == USE_NONE)
@@ -223,7 +226,7 @@ struct kvm_lapic;
 SEC("?tp_btf/kvm_eoi")
 int BPF_PROG(on_eoi, struct kvm_lapic *apic, int vector)
 {
-	struct task *t = task_of(bpf_get_current_task_btf());
+	struct task *t = has_use(vector) ? task_of(bpf_get_current_task_btf()) : NULL;
 
 	if (t && use_of(t, vector) == USE_SHOOTDOWN) {
 		RECORD(EVENT_ACKNOWLEDGES, .task = bpf_get_current_task_btf()->pid);
