@@ -370,7 +370,10 @@ fn whole_times(
         }
     }
     let times = found.iter().zip(&before).map(|(found, last)| found.unwrap_or_else(|| times(last)));
-    Ok((times.collect(), at))
+    let times: Vec<_> = times.collect();
+    // The clock of the programs may be a little ahead of this one.
+    let latest = times.iter().map(|times| times.since_ns).max().unwrap_or(at);
+    Ok((times, at.max(latest)))
 }
 
 fn hists(map: &dyn MapCore, slot: u32) -> libbpf_rs::Result<Vec<types::hist>> {

@@ -103,6 +103,9 @@ static __always_inline void add_pcpu(struct pcpu *c, enum pcpu_user prev, enum p
 	u64 ns;
 
 	*times = c->times[c->written % 2];
+	/* The clock that programs read may step back a little where the kernel adjusts it (ktime_get_mono_fast_ns). */
+	if (now < times->since_ns)
+		now = times->since_ns;
 	ns = times->since_ns ? since(times->since_ns, now) : 0;
 	if (prev == PCPU_VCPU)
 		times->vcpu_ns += ns;
