@@ -232,13 +232,13 @@ LOGIC __u64 vtime_after_sleep(__u64 own, __u64 ahead, __u64 here, __u64 floor, _
 	return own < least ? least : own;
 }
 
-/*
- * Whether a task that has woken may preempt another one in the order of virtual
- * time: it has had less by more than `least`. For less a switch is not worth it.
- */
-LOGIC _Bool woken_may_preempt(__u64 own, __u64 other, __u64 least)
+/* A woken task preempts only one that has had more by such a part of a slice: for less, a switch is not worth it. */
+#define WAKEUP_PARTS 3
+
+/* Whether a woken task may preempt another one in the order of virtual time. */
+LOGIC _Bool woken_may_preempt(__u64 own, __u64 other, __u64 slice)
 {
-	return own < other && other - own > least;
+	return own < other && other - own > slice / WAKEUP_PARTS;
 }
 
 /* A vCPU that woke a sibling is expected to halt soon after, if it did so often of late. */

@@ -19,7 +19,7 @@ unsafe extern "C" {
     pub(crate) safe fn urgency_protects_for(urgency: &Urgency, now: u64, ran_from: u64, slice: u64) -> u64;
     pub(crate) safe fn share_of(weight: u32, active: u32) -> u64;
     pub(crate) safe fn vtime_after_sleep(own: u64, ahead: u64, here: u64, floor: u64, slice: u64) -> u64;
-    pub(crate) safe fn woken_may_preempt(own: u64, other: u64, least: u64) -> bool;
+    pub(crate) safe fn woken_may_preempt(own: u64, other: u64, slice: u64) -> bool;
     pub(crate) safe fn halted_soon(before: u32, soon: bool) -> u32;
     pub(crate) safe fn burst_average(before: u64, ns: u64) -> u64;
     pub(crate) safe fn burst_now(average: u64, since: u64) -> u64;

@@ -49,9 +49,9 @@ pub fn vtime_after_sleep(own: u64, ahead: u64, here: u64, floor: u64, slice_ns: 
     native::vtime_after_sleep(own, ahead, here, floor, slice_ns)
 }
 
-/// Whether a task that has woken may preempt another one in the order of virtual time: it has had less by more than `least`.
-pub fn woken_may_preempt(own: u64, other: u64, least: u64) -> bool {
-    native::woken_may_preempt(own, other, least)
+/// Whether a woken task may preempt another one in the order of virtual time: it has had less by more than a third of a slice.
+pub fn woken_may_preempt(own: u64, other: u64, slice_ns: u64) -> bool {
+    native::woken_may_preempt(own, other, slice_ns)
 }
 
 #[cfg(test)]
@@ -100,10 +100,12 @@ mod tests {
         }
 
         #[test]
-        fn whoever_has_woken_preempts_only_those_who_have_had_more(own in any::<u64>(), other in any::<u64>(), least in any::<u64>()) {
-            let may = woken_may_preempt(own, other, least);
-            prop_assert_eq!(may, other.checked_sub(own).is_some_and(|less| less > least));
-            prop_assert!(!(may && woken_may_preempt(other, own, least)));
+        fn whoever_has_woken_preempts_only_those_who_have_had_more(
+            own in any::<u64>(), more in 0..3 * SLICE, slice in 0..3 * SLICE,
+        ) {
+            let other = own.saturating_add(more);
+            prop_assert_eq!(woken_may_preempt(own, other, slice), other - own > slice / 3);
+            prop_assert!(!woken_may_preempt(other, own, slice));
         }
 
         #[test]

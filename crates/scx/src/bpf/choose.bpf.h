@@ -61,12 +61,9 @@ static __always_inline bool run_urgent(s32 cpu, struct pcpu *c, u64 other, u64 n
 	return moved;
 }
 
-/* A woken task preempts only who has had more by so much of a slice: for less a switch is not worth it. */
-#define WAKEUP_PARTS 3
-
 static __always_inline bool comes_before(struct task_struct *p, struct pcpu *c, u64 now)
 {
-	return woken_may_preempt(entity(p)->dsq_vtime, current_vtime(c, now), fair_slice_ns / WAKEUP_PARTS);
+	return woken_may_preempt(entity(p)->dsq_vtime, current_vtime(c, now), fair_slice_ns);
 }
 
 /*
@@ -94,7 +91,7 @@ static __always_inline bool preempts(struct task_struct *p, struct task *t, s32 
  */
 static __always_inline void has_preempted(struct task *t, s32 cpu, struct pcpu *c, u64 now)
 {
-	u64 slice = rules_of(t)->slice_ns;
+	u64 slice;
 
 	c->preempting = 0;
 	if (c->urgent)
@@ -102,6 +99,7 @@ static __always_inline void has_preempted(struct task *t, s32 cpu, struct pcpu *
 	if (!c->urgent_runs)
 		return;
 	/* At the end of its slice it is the last of the urgent ones. */
+	slice = rules_of(t)->slice_ns;
 	t->urgent_since = now + slice;
 	count(STAT_URGENT_RUNS);
 	decide_in(c, slice, now);

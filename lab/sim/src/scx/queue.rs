@@ -5,9 +5,6 @@ use gleaner_coordination::woken_may_preempt;
 
 use super::host::{Host, Running};
 
-/// A woken task preempts only who has had more by so much of a slice.
-const WAKEUP_PARTS: u64 = 3;
-
 /// Where a task waits.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
@@ -58,8 +55,8 @@ impl Host {
     }
 
     fn comes_before(&mut self, at: u64, task: Task, cpu: u32) -> bool {
-        let (current, least) = (self.current_vtime(cpu, at), self.header.slice_ns / WAKEUP_PARTS);
-        woken_may_preempt(self.task(task).vtime, current, least)
+        let (current, slice) = (self.current_vtime(cpu, at), self.header.slice_ns);
+        woken_may_preempt(self.task(task).vtime, current, slice)
     }
 
     /// Whether the pCPU, among its own tasks, would certainly choose this one, which has woken.

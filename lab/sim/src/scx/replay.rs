@@ -81,8 +81,8 @@ pub struct Agreement {
     pub elapsed_ns: u64,
     /// What was reported to the scheduler.
     pub events: usize,
-    /// Its decisions, by kind: `placed`, `kicked`, `preempts`, `timed`, `chose` and `yielded` as [`Decision`] has them, and `ran`, who
-    /// did after that.
+    /// Its decisions, by kind: `placed`, `kicked`, `preempts`, `timed`, `chose` and `yielded` as [`Decision`] has them, and
+    /// `ran`, who did after that.
     pub decisions: BTreeMap<&'static str, Count>,
     /// The first decision that is not the same.
     pub difference: Option<Difference>,

@@ -52,28 +52,23 @@ impl World {
 
     /// The same world, in which the questions on other pCPUs than this one are answered now; `None`: there are none.
     pub(super) fn answered(&self, number: usize, on: u32) -> Option<Self> {
-        let asks = |what: &What| matches!(what, What::Asks { .. });
-        let asking = |(cpu, expected): (&u32, &Expected)| {
-            (*cpu != on && expected.begun.iter().any(asks)).then_some(*cpu)
-        };
-        let asking: Vec<u32> = self.expected.iter().filter_map(asking).collect();
-        let mut world = (!asking.is_empty()).then(|| self.clone())?;
-        for cpu in asking {
-            world.ends(cpu, number, asks);
-        }
-        Some(world)
+        self.ended(number, |cpu, begun| cpu != on && matches!(begun, What::Asks { .. }))
     }
 
-    /// The same world, in which the interrupts for this task that have begun elsewhere have their consequences now; `None`: there
-    /// are none.
+    /// The same world, in which interrupts for this task that have begun have their consequences now; `None`: there are none.
     pub(super) fn interrupted(&self, number: usize, task: Task) -> Option<Self> {
-        let interrupts = |what: &What| matches!(what, What::Interrupt { to, .. } if *to == task);
-        let begun =
-            |(cpu, expected): (&u32, &Expected)| expected.begun.iter().any(interrupts).then_some(*cpu);
-        let senders: Vec<u32> = self.expected.iter().filter_map(begun).collect();
-        let mut world = (!senders.is_empty()).then(|| self.clone())?;
-        for cpu in senders {
-            world.ends(cpu, number, interrupts);
+        self.ended(number, |_, begun| matches!(begun, What::Interrupt { to, .. } if *to == task))
+    }
+
+    /// The same world, in which what follows from some of what has begun, the last on each pCPU, does so now.
+    fn ended(&self, number: usize, is_it: impl Fn(u32, &What) -> bool) -> Option<Self> {
+        let has = |(cpu, expected): (&u32, &Expected)| {
+            expected.begun.iter().any(|begun| is_it(*cpu, begun)).then_some(*cpu)
+        };
+        let cpus: Vec<u32> = self.expected.iter().filter_map(has).collect();
+        let mut world = (!cpus.is_empty()).then(|| self.clone())?;
+        for cpu in cpus {
+            world.ends(cpu, number, |begun| is_it(cpu, begun));
         }
         Some(world)
     }
