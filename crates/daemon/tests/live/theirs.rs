@@ -33,6 +33,8 @@ fn a_haltpoll_parameter() {
     let reason = status.mode_reason.unwrap_or_default();
     assert!(reason.contains(THEIRS) && reason.contains("gleaner resume"), "{reason}");
     assert!(limit_is(THEIRS));
+    // Its log comes by another way than its status, and may come later.
+    daemon.until_logged("nothing is retained until `gleaner resume`");
     assert_eq!(daemon.logged("nothing is retained until `gleaner resume`"), 1, "{}", daemon.log());
 
     daemon.client().resume().unwrap();
